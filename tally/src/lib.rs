@@ -1,0 +1,265 @@
+//! The contract between packet code and a chip model: code says what it does as it does it.
+//!
+//! A stage calls `tally.instructions(n)`, `tally.read(Region::FlowTable, at, bytes)` and so on. With
+//! [`NoTally`] every call compiles to nothing; with [`Count`] the calls are summed, which is what
+//! `wirerate explain` shows; a chip model plays them out in modelled time.
+//!
+//! The unit of [`Tally::instructions`] is one instruction of a single-issue 32-bit RISC engine. Where a
+//! step's count is written by hand, the comment beside it says how it was counted.
+
+/// Receives the account of what a step costs.
+pub trait Tally {
+    /// Executes `count` instructions of kind `op`.
+    fn execute(&mut self, op: Op, count: u32);
+
+    /// Reads `bytes` bytes of `region` at byte offset `at`.
+    fn read(&mut self, region: Region, at: usize, bytes: u32);
+
+    /// Writes `bytes` bytes of `region` at byte offset `at`.
+    fn write(&mut self, region: Region, at: usize, bytes: u32);
+
+    /// Reads, modifies and writes `bytes` bytes of `region` at byte offset `at`, indivisibly.
+    fn atomic(&mut self, region: Region, at: usize, bytes: u32);
+
+    /// Hashes a key of `bytes` bytes (in a hash unit, where the chip has one).
+    fn hash(&mut self, bytes: u32);
+
+    /// Executes `count` instructions that are not told apart further.
+    #[inline(always)]
+    fn instructions(&mut self, count: u32) {
+        self.execute(Op::Alu, count);
+    }
+}
+
+/// The account that nobody keeps: zero-sized, and every call compiles to nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoTally;
+
+impl Tally for NoTally {
+    #[inline(always)]
+    fn execute(&mut self, _: Op, _: u32) {}
+    #[inline(always)]
+    fn read(&mut self, _: Region, _: usize, _: u32) {}
+    #[inline(always)]
+    fn write(&mut self, _: Region, _: usize, _: u32) {}
+    #[inline(always)]
+    fn atomic(&mut self, _: Region, _: usize, _: u32) {}
+    #[inline(always)]
+    fn hash(&mut self, _: u32) {}
+}
+
+/// A named data structure whose memory references are tallied. A chip's mapping says which memory each
+/// region lies in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Region {
+    /// The bytes of frames.
+    Frame,
+    /// The metadata that travels with a frame.
+    Meta,
+    /// The hash buckets that lead from a key to a flow.
+    FlowIndex,
+    /// The flows.
+    FlowTable,
+    /// The timer wheel.
+    Timer,
+    /// NAT mappings and the ports they hold.
+    NatTable,
+    /// Rules and the structures that search them.
+    RuleTable,
+    /// Longest-prefix-match structures.
+    RouteTable,
+    /// Next hops and neighbours.
+    HopTable,
+    /// Fragments that wait, and what is remembered of their first.
+    FragmentTable,
+    /// Counters.
+    Counter,
+    /// Meters and rate limiters.
+    Meter,
+    /// Queues of frames on their way out.
+    Queue,
+    /// Tables of ciphers and digests.
+    CipherTable,
+}
+
+impl Region {
+    /// Every region, in the order of the enum.
+    pub const ALL: [Region; 14] = [
+        Region::Frame,
+        Region::Meta,
+        Region::FlowIndex,
+        Region::FlowTable,
+        Region::Timer,
+        Region::NatTable,
+        Region::RuleTable,
+        Region::RouteTable,
+        Region::HopTable,
+        Region::FragmentTable,
+        Region::Counter,
+        Region::Meter,
+        Region::Queue,
+        Region::CipherTable,
+    ];
+
+    /// The name that mappings and reports use, in kebab case.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Region::Frame => "frame",
+            Region::Meta => "meta",
+            Region::FlowIndex => "flow-index",
+            Region::FlowTable => "flow-table",
+            Region::Timer => "timer",
+            Region::NatTable => "nat-table",
+            Region::RuleTable => "rule-table",
+            Region::RouteTable => "route-table",
+            Region::HopTable => "hop-table",
+            Region::FragmentTable => "fragment-table",
+            Region::Counter => "counter",
+            Region::Meter => "meter",
+            Region::Queue => "queue",
+            Region::CipherTable => "cipher-table",
+        }
+    }
+}
+
+/// A kind of instruction, for the instruction mix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Op {
+    /// Arithmetic and logic, and what is not told apart further.
+    Alu,
+    /// Shift and rotate.
+    Shift,
+    /// Multiply, one step.
+    Multiply,
+    /// Load a constant.
+    Immediate,
+    /// Branch, taken or not.
+    Branch,
+}
+
+impl Op {
+    /// Every kind, in the order of the enum.
+    pub const ALL: [Op; 5] = [Op::Alu, Op::Shift, Op::Multiply, Op::Immediate, Op::Branch];
+
+    /// The name that reports use.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Op::Alu => "alu",
+            Op::Shift => "shift",
+            Op::Multiply => "multiply",
+            Op::Immediate => "immediate",
+            Op::Branch => "branch",
+        }
+    }
+}
+
+/// References to one region, summed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct References {
+    /// Number of reads.
+    pub reads: u64,
+    /// Number of writes.
+    pub writes: u64,
+    /// Number of atomic operations.
+    pub atomics: u64,
+    /// Bytes moved by all of them.
+    pub bytes: u64,
+}
+
+/// The sum of what was told: instructions by kind, references by region.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    ops: [u64; Op::ALL.len()],
+    regions: [References; Region::ALL.len()],
+    hashes: u64,
+}
+
+impl Count {
+    /// Instructions of all kinds.
+    pub fn instructions(&self) -> u64 {
+        self.ops.iter().sum()
+    }
+
+    /// Instructions of one kind.
+    pub fn executed(&self, op: Op) -> u64 {
+        self.ops[op as usize]
+    }
+
+    /// References to one region.
+    pub fn references(&self, region: Region) -> References {
+        self.regions[region as usize]
+    }
+
+    /// Keys hashed.
+    pub fn hashes(&self) -> u64 {
+        self.hashes
+    }
+}
+
+impl Tally for Count {
+    fn execute(&mut self, op: Op, count: u32) {
+        self.ops[op as usize] += u64::from(count);
+    }
+
+    fn read(&mut self, region: Region, _: usize, bytes: u32) {
+        let sum = &mut self.regions[region as usize];
+        sum.reads += 1;
+        sum.bytes += u64::from(bytes);
+    }
+
+    fn write(&mut self, region: Region, _: usize, bytes: u32) {
+        let sum = &mut self.regions[region as usize];
+        sum.writes += 1;
+        sum.bytes += u64::from(bytes);
+    }
+
+    fn atomic(&mut self, region: Region, _: usize, bytes: u32) {
+        let sum = &mut self.regions[region as usize];
+        sum.atomics += 1;
+        sum.bytes += u64::from(bytes);
+    }
+
+    fn hash(&mut self, _: u32) {
+        self.hashes += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_lists_follow_the_enums() {
+        for (index, region) in Region::ALL.iter().enumerate() {
+            assert_eq!(*region as usize, index, "{}", region.name());
+        }
+        for (index, op) in Op::ALL.iter().enumerate() {
+            assert_eq!(*op as usize, index, "{}", op.name());
+        }
+    }
+
+    #[test]
+    fn count_sums_by_kind_and_region() {
+        let mut count = Count::default();
+        count.instructions(3);
+        count.execute(Op::Branch, 2);
+        count.read(Region::FlowTable, 64, 16);
+        count.atomic(Region::FlowTable, 64, 4);
+        count.hash(13);
+        assert_eq!(count.instructions(), 5);
+        assert_eq!(count.executed(Op::Branch), 2);
+        assert_eq!(
+            count.references(Region::FlowTable),
+            References { reads: 1, writes: 0, atomics: 1, bytes: 20 }
+        );
+        assert_eq!(count.references(Region::Frame), References::default());
+        assert_eq!(count.hashes(), 1);
+    }
+
+    #[test]
+    fn no_tally_is_nothing() {
+        assert_eq!(size_of::<NoTally>(), 0);
+    }
+}
