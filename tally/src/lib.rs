@@ -178,7 +178,7 @@ pub struct Count {
 
 impl Count {
     /// Instructions of all kinds.
-    pub fn instructions(&self) -> u64 {
+    pub fn executed_total(&self) -> u64 {
         self.ops.iter().sum()
     }
 
@@ -248,7 +248,7 @@ mod tests {
         count.read(Region::FlowTable, 64, 16);
         count.atomic(Region::FlowTable, 64, 4);
         count.hash(13);
-        assert_eq!(count.instructions(), 5);
+        assert_eq!(count.executed_total(), 5);
         assert_eq!(count.executed(Op::Branch), 2);
         assert_eq!(
             count.references(Region::FlowTable),
