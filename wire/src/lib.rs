@@ -4,6 +4,18 @@
 //! panic whatever the bytes. [`Frame`] is one packet in memory, unique owner of its slot in a [`Pool`];
 //! frames travel in [`Batch`]es and enter and leave by a [`Port`].
 
+pub mod batch;
+pub mod frame;
+pub mod memory;
+pub mod meta;
+pub mod pool;
+pub mod port;
+pub mod prefetch;
 pub mod unit;
 
+pub use batch::{BATCH, Batch};
+pub use frame::Frame;
+pub use meta::{Family, Meta, Part, PortId};
+pub use pool::{HEADROOM, Pool, PoolError};
+pub use port::{Port, PortError, Received};
 pub use unit::{BitRate, Bytes, Dscp, Nanos};

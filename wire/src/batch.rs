@@ -1,0 +1,64 @@
+//! Frames that travel together.
+
+use std::ops::{Deref, DerefMut};
+
+use arrayvec::ArrayVec;
+
+use crate::frame::Frame;
+
+/// The most frames that travel together: enough to hide a cache miss behind the work on the others, few
+/// enough that their metadata stays in the first-level cache.
+pub const BATCH: usize = 64;
+
+/// Up to [`BATCH`] frames that travel together, in the order in which they were received. A slice of
+/// frames in all but growing.
+#[derive(Debug, Default)]
+pub struct Batch {
+    frames: ArrayVec<Frame, BATCH>,
+}
+
+impl Batch {
+    /// An empty batch.
+    pub fn new() -> Batch {
+        Batch::default()
+    }
+
+    /// Appends a frame, or gives it back if the batch is full.
+    #[inline]
+    pub fn push(&mut self, frame: Frame) -> Result<(), Frame> {
+        self.frames.try_push(frame).map_err(|full| full.element())
+    }
+
+    /// Whether no further frame fits.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.frames.is_full()
+    }
+
+    /// Takes all frames out, first to last.
+    #[inline]
+    pub fn drain(&mut self) -> impl Iterator<Item = Frame> + '_ {
+        self.frames.drain(..)
+    }
+
+    /// Takes the last frame out.
+    #[inline]
+    pub fn pop(&mut self) -> Option<Frame> {
+        self.frames.pop()
+    }
+}
+
+impl Deref for Batch {
+    type Target = [Frame];
+    #[inline(always)]
+    fn deref(&self) -> &[Frame] {
+        &self.frames
+    }
+}
+
+impl DerefMut for Batch {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut [Frame] {
+        &mut self.frames
+    }
+}

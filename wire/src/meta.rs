@@ -1,0 +1,81 @@
+//! What the pipeline finds out about a frame, written once by one stage and read by those after it.
+//!
+//! Plain numbers on purpose: this travels with every frame, in two cache lines. What an index or a code
+//! means is the business of the stage named beside the field.
+
+use crate::unit::Nanos;
+
+/// A port by its place in the host's list of ports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PortId(pub u16);
+
+/// Which protocol of the network layer a frame carries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Family {
+    /// Neither of the two.
+    #[default]
+    Other = 0,
+    /// IPv4.
+    V4 = 4,
+    /// IPv6.
+    V6 = 6,
+}
+
+/// Whether a packet is whole or which part of a datagram it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Part {
+    /// A whole datagram.
+    #[default]
+    Whole,
+    /// The first fragment: it has the transport header.
+    First,
+    /// A fragment further on: it has no transport header.
+    Later,
+}
+
+/// What the pipeline knows of a frame.
+#[derive(Clone, Debug, Default)]
+pub struct Meta {
+    /// Host: when it was received.
+    pub received: Nanos,
+    /// Host: a number of the host's own, by which it knows the frame again when it comes out.
+    pub number: u32,
+    /// Host: the port it came in by.
+    pub ingress: PortId,
+    /// `route`: the port it leaves by.
+    pub egress: PortId,
+    /// `parse`: offset of the IP header from the frame's first byte.
+    pub network: u16,
+    /// `parse`: offset of the transport header (of the payload, in a later fragment).
+    pub transport: u16,
+    /// `parse`: offset of the first byte past the IP packet; link-layer padding lies behind it.
+    pub end: u16,
+    /// `parse`: IPv4, IPv6 or neither.
+    pub family: Family,
+    /// `parse`: the transport protocol, after all extension headers.
+    pub protocol: u8,
+    /// `parse`: whole or fragment.
+    pub part: Part,
+    /// `parse`: TCP flags as on the wire, else 0.
+    pub tcp_flags: u8,
+    /// `parse`: TCP or UDP source port; ICMP echo identifier; else 0.
+    pub sport: u16,
+    /// `parse`: TCP or UDP destination port; ICMP type << 8 | code; else 0.
+    pub dport: u16,
+    /// `track`: index of the flow, or `u32::MAX`.
+    pub flow: u32,
+    /// `route`: index of the next hop.
+    pub hop: u32,
+    /// `filter`: index of the rule that decided, or `u32::MAX`.
+    pub rule: u32,
+    /// `dnat`, `snat`: which translations apply, encoded by the dataplane.
+    pub nat: u16,
+    /// `classify`: the traffic class.
+    pub class: u16,
+    /// `track`: bit flags of its own (direction, state seen).
+    pub flags: u16,
+    /// Any stage: the verdict, encoded by the dataplane; 0 while none has been given.
+    pub fate: u16,
+}

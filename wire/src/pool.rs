@@ -1,0 +1,240 @@
+//! The memory that frames live in: one mapping, cut into slots of one size, allocated at start.
+//!
+//! [`Pool::take`] hands out a [`Frame`], the unique owner of a slot; [`Pool::put`] takes it back at the
+//! cost of a push. A frame that is dropped elsewhere (an early return, another thread) is not lost: it
+//! marks its slot as an orphan, and the pool collects orphans when its free list runs dry.
+//!
+//! The mapping is page-aligned and never moves, so that a driver can register it with the kernel.
+#![allow(unsafe_code)]
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::frame::Frame;
+
+/// Bytes kept free in front of a received frame, for headers that are pushed later.
+pub const HEADROOM: usize = 256;
+
+const PAGE: usize = 4096;
+
+/// Slots of one mapping and the list of those that are free.
+pub struct Pool {
+    memory: NonNull<u8>,
+    layout: Layout,
+    shared: NonNull<Shared>,
+    free: Vec<u32>,
+    slots: u32,
+    slot_bytes: usize,
+}
+
+/// What a frame reaches of its pool when it is dropped: one bit a slot, set when its owner went away
+/// without giving it back.
+pub(crate) struct Shared {
+    orphans: Box<[AtomicU64]>,
+}
+
+impl Shared {
+    /// Marks `slot` as left behind. Release, so that the collector sees the last writes to the slot.
+    pub(crate) fn orphan(&self, slot: u32) {
+        self.orphans[slot as usize / 64].fetch_or(1 << (slot % 64), Ordering::Release);
+    }
+}
+
+/// Why a pool could not be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PoolError {
+    /// Slots must be 2, 4, 8 or 16 KiB.
+    SlotSize(usize),
+    /// At least one slot, and no more than memory can be addressed for.
+    SlotCount(u32),
+    /// The system refused this many bytes.
+    NoMemory(usize),
+}
+
+impl fmt::Display for PoolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PoolError::SlotSize(bytes) => {
+                write!(f, "a frame slot of {bytes} bytes: choose 2048, 4096, 8192 or 16384")
+            }
+            PoolError::SlotCount(slots) => write!(f, "a frame pool of {slots} slots cannot be addressed"),
+            PoolError::NoMemory(bytes) => write!(f, "no memory for a frame pool of {bytes} bytes"),
+        }
+    }
+}
+
+impl std::error::Error for PoolError {}
+
+impl Pool {
+    /// A pool of `slots` slots of `slot_bytes` bytes each (2, 4, 8 or 16 KiB), all free.
+    pub fn new(slots: u32, slot_bytes: usize) -> Result<Pool, PoolError> {
+        if !matches!(slot_bytes, 2048 | 4096 | 8192 | 16384) {
+            return Err(PoolError::SlotSize(slot_bytes));
+        }
+        let layout = (slots as usize)
+            .checked_mul(slot_bytes)
+            .filter(|bytes| *bytes > 0)
+            .and_then(|bytes| Layout::from_size_align(bytes, PAGE).ok())
+            .ok_or(PoolError::SlotCount(slots))?;
+        // SAFETY: the layout's size is not zero (checked above).
+        let memory =
+            NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(PoolError::NoMemory(layout.size()))?;
+        let words = (slots as usize).div_ceil(64);
+        let shared = Box::new(Shared { orphans: (0..words).map(|_| AtomicU64::new(0)).collect() });
+        Ok(Pool {
+            memory,
+            layout,
+            shared: NonNull::from(Box::leak(shared)),
+            // The lowest slot is handed out first: few slots in flight stay few cache lines.
+            free: (0..slots).rev().collect(),
+            slots,
+            slot_bytes,
+        })
+    }
+
+    /// An empty frame with [`HEADROOM`] bytes in front, or `None` when every slot is in use.
+    #[inline]
+    pub fn take(&mut self) -> Option<Frame> {
+        let slot = match self.free.pop() {
+            Some(slot) => slot,
+            None => {
+                self.collect();
+                self.free.pop()?
+            }
+        };
+        // SAFETY: `slot` came off the free list, so it is below `slots` and no other frame owns it; the
+        // mapping and `shared` outlive the frame, because `drop` frees them only when no slot is out.
+        Some(unsafe {
+            let base = self.memory.add(slot as usize * self.slot_bytes);
+            Frame::over(base, self.shared, slot, self.slot_bytes as u16)
+        })
+    }
+
+    /// Takes a frame's slot back. A frame of another pool goes home to that pool.
+    #[inline]
+    pub fn put(&mut self, frame: Frame) {
+        if frame.shared() == self.shared {
+            self.free.push(frame.into_slot());
+        }
+    }
+
+    /// Slots that nobody uses now, not counting orphans.
+    pub fn available(&self) -> usize {
+        self.free.len()
+    }
+
+    /// All slots, used or not.
+    pub fn capacity(&self) -> usize {
+        self.slots as usize
+    }
+
+    /// Bytes of one slot.
+    pub fn slot_bytes(&self) -> usize {
+        self.slot_bytes
+    }
+
+    /// Moves the slots of dropped frames to the free list.
+    #[cold]
+    fn collect(&mut self) {
+        // SAFETY: `shared` is freed only in `drop`.
+        let shared = unsafe { self.shared.as_ref() };
+        for (word, orphans) in shared.orphans.iter().enumerate() {
+            let mut bits = orphans.swap(0, Ordering::Acquire);
+            while bits != 0 {
+                self.free.push(word as u32 * 64 + bits.trailing_zeros());
+                bits &= bits - 1;
+            }
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.collect();
+        if self.free.len() < self.slots as usize {
+            // Frames are still out; they stay valid because the mapping is left to them.
+            return;
+        }
+        // SAFETY: every slot came home, so no frame points here any more; both were allocated in `new`
+        // with this layout and by `Box`.
+        unsafe {
+            dealloc(self.memory.as_ptr(), self.layout);
+            drop(Box::from_raw(self.shared.as_ptr()));
+        }
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool")
+            .field("slots", &self.slots)
+            .field("slot_bytes", &self.slot_bytes)
+            .field("available", &self.available())
+            .finish()
+    }
+}
+
+// SAFETY: a pool owns its mapping and reaches the rest of its state only through `&mut self`; `Shared`
+// is made of atomics.
+unsafe impl Send for Pool {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_handed_out_once_and_come_back() {
+        let mut pool = Pool::new(3, 2048).unwrap();
+        let mut frames: Vec<Frame> = std::iter::from_fn(|| pool.take()).collect();
+        assert_eq!(frames.len(), 3);
+        assert_eq!(pool.available(), 0);
+        for (index, frame) in frames.iter_mut().enumerate() {
+            assert!(frame.fill(&[index as u8; 1500]));
+        }
+        for (index, frame) in frames.iter().enumerate() {
+            assert!(frame.bytes().iter().all(|byte| *byte == index as u8));
+        }
+        for frame in frames {
+            pool.put(frame);
+        }
+        assert_eq!(pool.available(), 3);
+    }
+
+    #[test]
+    fn a_dropped_frame_is_collected() {
+        let mut pool = Pool::new(1, 2048).unwrap();
+        drop(pool.take());
+        assert_eq!(pool.available(), 0);
+        assert!(pool.take().is_some());
+    }
+
+    #[test]
+    fn a_frame_outlives_its_pool_and_other_threads_may_drop_it() {
+        let mut pool = Pool::new(2, 2048).unwrap();
+        let mut frame = pool.take().unwrap();
+        let other = pool.take().unwrap();
+        std::thread::spawn(move || drop(other)).join().unwrap();
+        assert!(pool.take().is_some());
+        drop(pool);
+        assert!(frame.fill(b"still here"));
+        assert_eq!(frame.bytes(), b"still here");
+        // The pool left its memory to the frame: Miri runs with leaks allowed for this one.
+    }
+
+    #[test]
+    fn a_frame_of_another_pool_goes_home() {
+        let mut here = Pool::new(1, 2048).unwrap();
+        let mut there = Pool::new(1, 2048).unwrap();
+        here.put(there.take().unwrap());
+        assert_eq!(here.available(), 1);
+        assert!(there.take().is_some());
+    }
+
+    #[test]
+    fn odd_sizes_are_refused() {
+        assert_eq!(Pool::new(1, 1500).unwrap_err(), PoolError::SlotSize(1500));
+        assert_eq!(Pool::new(0, 2048).unwrap_err(), PoolError::SlotCount(0));
+    }
+}

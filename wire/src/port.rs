@@ -1,0 +1,54 @@
+//! Where frames enter and leave.
+
+use std::fmt;
+
+use crate::batch::Batch;
+use crate::pool::Pool;
+
+/// An interface that frames enter and leave by: a capture file, memory, or a live network interface.
+pub trait Port {
+    /// The interface's name, as the policy has it.
+    fn name(&self) -> &str;
+
+    /// Appends received frames to `batch`, in slots taken from `pool`, each with
+    /// [`Meta::received`](crate::Meta::received) set.
+    fn receive(&mut self, batch: &mut Batch, pool: &mut Pool) -> Result<Received, PortError>;
+
+    /// Sends the frames of `batch`, first to last, and gives their slots to `pool`. Frames that could not
+    /// be taken now stay in the batch, in order.
+    fn transmit(&mut self, batch: &mut Batch, pool: &mut Pool) -> Result<(), PortError>;
+}
+
+/// What came of looking for frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Received {
+    /// This many frames, at least one.
+    Frames(usize),
+    /// None now; there may be more later.
+    Nothing,
+    /// None, and there will be no more.
+    End,
+}
+
+/// A port's input or output failed.
+#[derive(Debug)]
+pub struct PortError {
+    /// The interface or file.
+    pub port: String,
+    /// What was being done, as in "could not {operation}".
+    pub operation: &'static str,
+    /// What went wrong.
+    pub cause: Box<dyn std::error::Error + Send + Sync>,
+}
+
+impl fmt::Display for PortError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: could not {}: {}", self.port, self.operation, self.cause)
+    }
+}
+
+impl std::error::Error for PortError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&*self.cause)
+    }
+}
