@@ -1,1 +1,5 @@
-//! placeholder
+//! What an operator asked for: the model, its TOML form, its validation, and importers from other firewalls.
+
+pub mod model;
+
+pub use model::Policy;

@@ -1,0 +1,180 @@
+//! What was asked for: pure data, comparable, printable, without handles.
+//!
+//! A [`Policy`] says nothing of how it is carried out, and holds only what an operator may write; whether it
+//! makes sense is the business of `validate`. Names are kept as written; `compile` in the dataplane turns
+//! them into indices.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use wire::Nanos;
+
+mod interface;
+mod limit;
+mod nat;
+mod rule;
+
+pub use interface::{Interface, Mac, MssClamp, SourceCheck};
+pub use limit::{FragmentLimits, Limits, Pickup, TcpWindow, Timeouts, WhenFull};
+pub use nat::{Hairpin, Nat, NatAction, PortUse};
+pub use rule::{
+    Action, AddressItem, AddressRange, Addresses, ConnectionLimit, FamilyMatch, IcmpMatch, Logging,
+    PortRange, Protocol, Rate, RejectWith, Rule, Scope, State, TcpFlagsMatch,
+};
+
+/// The zone of the gateway itself: traffic to its own addresses goes to this zone.
+pub const SELF_ZONE: &str = "self";
+
+/// The word that stands for every zone in a default action.
+pub const ANY_ZONE: &str = "any";
+
+/// Everything that one policy file asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Policy {
+    /// Whether connections are tracked.
+    pub mode: Mode,
+    /// Interfaces, in the order of the file; names are unique.
+    pub interfaces: Vec<Interface>,
+    /// Named sets of addresses.
+    pub sets: Vec<Set>,
+    /// Static routes. Those to the interfaces' own networks need not be written.
+    pub routes: Vec<Route>,
+    /// Static neighbours: the link-layer addresses of next hops.
+    pub neighbours: Vec<Neighbour>,
+    /// What happens to a new connection that no rule decides, by zone pair. Where none is given: drop.
+    pub defaults: Vec<ZoneDefault>,
+    /// Filter rules; the first that matches decides.
+    pub rules: Vec<Rule>,
+    /// Address translations; of each kind (source, destination) the first that matches applies.
+    pub nats: Vec<Nat>,
+    /// Bounds on what is remembered.
+    pub limits: Limits,
+    /// How long it is remembered.
+    pub timeouts: Timeouts,
+    /// Knobs of the live daemon; replay and chip ignore them.
+    pub gateway: Gateway,
+}
+
+/// Whether the first packet decides for the rest of its connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// Connections are tracked; only the first packet meets the rules.
+    #[default]
+    Stateful,
+    /// No connections and no NAT; every packet meets the rules.
+    Stateless,
+}
+
+/// A named set of addresses, used as `@name`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Set {
+    /// Its name, without the `@`.
+    pub name: String,
+    /// What it holds; sets do not hold sets.
+    pub items: Vec<AddressRange>,
+}
+
+/// A static route.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// The destinations it is for.
+    pub destination: IpNet,
+    /// Where they go.
+    pub target: RouteTarget,
+}
+
+/// Where a route leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RouteTarget {
+    /// To one of these next hops, chosen by flow (ECMP) where there are several; never empty.
+    Via(Vec<NextHop>),
+    /// Nowhere: dropped in silence.
+    Blackhole,
+    /// Nowhere: answered with ICMP destination unreachable.
+    Unreachable,
+}
+
+/// One next hop of a route. At least one of the two is given; an interface alone means that the destinations
+/// are on its link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NextHop {
+    /// The router's address.
+    pub via: Option<IpAddr>,
+    /// The interface to leave by; found from `via` where absent.
+    pub interface: Option<String>,
+    /// Share of the flows among the route's next hops, 1 to 255.
+    pub weight: u8,
+}
+
+/// A static neighbour (the link-layer address that ARP or ND would find).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Neighbour {
+    /// The interface it is on.
+    pub interface: String,
+    /// Its IP address.
+    pub address: IpAddr,
+    /// Its link-layer address.
+    pub mac: Mac,
+}
+
+/// The action for new connections of a zone pair that no rule decides. The most specific pair counts:
+/// both zones named, then `from` named, then `to` named, then neither.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ZoneDefault {
+    /// Zone of origin, or [`ANY_ZONE`].
+    pub from: String,
+    /// Zone of destination, or [`ANY_ZONE`].
+    pub to: String,
+    /// What happens.
+    pub action: Action,
+}
+
+/// Knobs of the live daemon.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Gateway {
+    /// Worker threads; as many as there are cores where absent.
+    pub workers: Option<u16>,
+}
+
+impl Policy {
+    /// The interface of that name.
+    pub fn interface(&self, name: &str) -> Option<&Interface> {
+        self.interfaces.iter().find(|interface| interface.name == name)
+    }
+
+    /// The set of that name.
+    pub fn set(&self, name: &str) -> Option<&Set> {
+        self.sets.iter().find(|set| set.name == name)
+    }
+
+    /// All zones, in the order in which interfaces name them, without [`SELF_ZONE`].
+    pub fn zones(&self) -> Vec<&str> {
+        let mut zones: Vec<&str> = Vec::new();
+        for interface in &self.interfaces {
+            if !zones.contains(&interface.zone.as_str()) {
+                zones.push(&interface.zone);
+            }
+        }
+        zones
+    }
+
+    /// What happens to a new connection between two zones that no rule decides.
+    pub fn default_action(&self, from: &str, to: &str) -> Action {
+        let given = |a: &str, b: &str| {
+            self.defaults
+                .iter()
+                .find(|default| default.from == a && default.to == b)
+                .map(|default| default.action)
+        };
+        given(from, to)
+            .or_else(|| given(from, ANY_ZONE))
+            .or_else(|| given(ANY_ZONE, to))
+            .or_else(|| given(ANY_ZONE, ANY_ZONE))
+            .unwrap_or(Action::Drop)
+    }
+}
+
+/// Whole seconds as a duration, for defaults.
+const fn seconds(count: u64) -> Nanos {
+    Nanos::from_secs(count)
+}

@@ -1,0 +1,95 @@
+//! Address translations.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+use super::rule::{AddressRange, Addresses, PortRange, Protocol};
+
+/// An address translation. Every condition that is given must hold; an empty list holds for all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Nat {
+    /// Its name, unique among translations.
+    pub name: String,
+    /// Zones of origin.
+    pub from: Vec<String>,
+    /// Zones of destination; only for source translations (masquerade, source, exempt).
+    pub to: Vec<String>,
+    /// Source address, before translation.
+    pub source: Addresses,
+    /// Destination address: before destination translation for a forward, after it for a source translation.
+    pub destination: Addresses,
+    /// Transport protocols.
+    pub protocols: Vec<Protocol>,
+    /// What is done.
+    pub action: NatAction,
+}
+
+/// What a translation does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NatAction {
+    /// The source becomes the address of the interface that the packet leaves by.
+    Masquerade {
+        /// Ports handed out.
+        ports: PortUse,
+    },
+    /// The source becomes an address of a pool; each inside address keeps to one (RFC 4787, REQ-2).
+    Source {
+        /// Outside addresses.
+        pool: Vec<AddressRange>,
+        /// Ports handed out, of each outside address.
+        ports: PortUse,
+    },
+    /// The source stays as it is: an exception before a wider translation.
+    Exempt,
+    /// Port forward: the destination becomes an inside address.
+    Forward {
+        /// Outside address; each of the gateway's own addresses where absent.
+        outside: Option<IpAddr>,
+        /// Outside ports; all where empty.
+        ports: Vec<PortRange>,
+        /// Inside address.
+        target: IpAddr,
+        /// Inside port for the first of `ports`, the others follow in order; unchanged where absent.
+        target_port: Option<u16>,
+        /// Whether inside hosts reach the service by its outside address, too.
+        hairpin: Hairpin,
+    },
+    /// Inside and outside addresses translated to one another, one by one; prefixes of equal length.
+    OneToOne {
+        /// Outside addresses.
+        outside: IpNet,
+        /// Inside addresses.
+        inside: IpNet,
+        /// Whether inside hosts reach one another by their outside addresses, too.
+        hairpin: Hairpin,
+    },
+}
+
+/// Whether packets from inside to an outside address are turned back inside (RFC 4787, section 6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Hairpin {
+    /// They are.
+    #[default]
+    On,
+    /// They are not.
+    Off,
+}
+
+/// How the ports of outside addresses are handed out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortUse {
+    /// Ports (ICMP identifiers) that may be handed out.
+    pub range: PortRange,
+    /// The most ports that one inside address may hold at one time, for each protocol.
+    pub quota: Option<u32>,
+    /// Deterministic NAT (RFC 7422): every inside address of the translation's `source` owns a block of this
+    /// many ports, computed, not remembered.
+    pub block: Option<u16>,
+}
+
+impl Default for PortUse {
+    fn default() -> PortUse {
+        PortUse { range: PortRange { first: 1024, last: 65535 }, quota: None, block: None }
+    }
+}
