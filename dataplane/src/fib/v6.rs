@@ -3,8 +3,8 @@
 //! The addresses with the same first 16 bits form a section, cut into ranges by the following 32 bits;
 //! where longer prefixes cut a range again, it leads to a section of its own over the next 32 bits, and so
 //! on. 16 + 32 bits reach /48, so that nearly all destinations of the Internet's table are answered by one
-//! section. A section is a static B-tree: a block of 64 bytes, one cache line, holds 15 bounds, which are
-//! all compared at once (baseline x86-64 compares four at a time) and pick one of 16 ways without a branch.
+//! section. A section is a static B-tree: a block of 64 bytes, one cache line, holds 15 bounds, which four
+//! comparisons without a branch search for one of 16 ways.
 //!
 //! A FIB of few routes has no index: the first section begins with the first bit.
 
@@ -26,16 +26,17 @@ pub struct Fib6 {
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 struct Block {
-    /// Lanes 0 to 14 are bounds in ascending order: a key is past a bound when it is greater. Lane 15 says
-    /// where the 16 ways begin: in `slots` if it is not negative, else in `blocks` (with the bits inverted).
-    lanes: [i32; LANES],
+    /// Each way but the first begins past a bound: with the first key that is greater. Ascending.
+    bounds: [u32; BOUNDS],
+    /// Where the ways begin: in `slots`, or with [`IS_BLOCK`] in `blocks`.
+    ways: u32,
 }
 
-const LANES: usize = 16;
-const BOUNDS: usize = LANES - 1;
+const WAYS: usize = 16;
+const BOUNDS: usize = WAYS - 1;
 
 /// A bound that no key is past.
-const NEVER: i32 = i32::MAX;
+const NEVER: u32 = u32::MAX;
 
 /// A slot with this bit leads to the first block of a section; any other is a value or [`NO_ROUTE`].
 const IS_BLOCK: u32 = 1 << 31;
@@ -47,23 +48,22 @@ const SMALL: usize = 256;
 const GROUP: usize = 32;
 
 impl Block {
-    /// How many bounds `key` is past.
+    /// How many bounds `key` is past: a binary search that compares always and branches never.
     #[inline(always)]
-    fn rank(&self, key: i32) -> u32 {
-        let mut rank = 0;
-        for lane in 0..LANES {
-            let past = (key > self.lanes[lane]) as u32;
-            // Lane 15 is no bound; comparing it too keeps the lanes a multiple of four.
-            rank += if lane < BOUNDS { past } else { 0 };
-        }
-        rank
+    fn rank(&self, key: u32) -> u32 {
+        let past = |bound: usize| usize::from(key > self.bounds[bound]);
+        let mut rank = past(7) * 8;
+        rank += past(rank + 3) * 4;
+        rank += past(rank + 1) * 2;
+        rank += past(rank);
+        rank as u32
     }
 }
 
 /// The next 32 bits of an address, `rest` being those not used up yet.
 #[inline(always)]
-fn key(rest: u128) -> i32 {
-    signed((rest >> 96) as u32)
+fn key(rest: u128) -> u32 {
+    (rest >> 96) as u32
 }
 
 impl Fib6 {
@@ -114,7 +114,7 @@ impl Fib6 {
     #[inline(always)]
     fn lookup_group(&self, destinations: &[u128], hops: &mut [u32]) {
         let count = destinations.len().min(hops.len());
-        let mut keys = [0_i32; GROUP];
+        let mut keys = [0_u32; GROUP];
         let mut at = [0_u32; GROUP];
         // The look-ups that are still on their way, first `live` of them.
         let mut lanes = [0_u8; GROUP];
@@ -134,11 +134,9 @@ impl Fib6 {
             for place in 0..live {
                 let lane = lanes[place] as usize % GROUP;
                 let block = &self.blocks[(at[lane] & !IS_BLOCK) as usize];
-                let ways = block.lanes[BOUNDS];
-                let inner = ways >> 31;
-                at[lane] = (ways ^ inner) as u32 + block.rank(keys[lane]);
+                at[lane] = block.ways + block.rank(keys[lane]);
                 lanes[still] = lane as u8;
-                still += (inner & 1) as usize;
+                still += (block.ways >> 31) as usize;
             }
             live = still;
         }
@@ -161,14 +159,12 @@ impl Fib6 {
             let mut at = (found ^ IS_BLOCK) as usize;
             let slot = loop {
                 let block = &self.blocks[at];
-                let ways = block.lanes[BOUNDS];
-                let inner = ways >> 31;
                 // Issue the read: 1. A binary search over 15 bounds in the registers that the line was read
                 // to: 4 steps of compare, branch, next. Test, branch, add, scale for the way: 4.
                 tally.instructions(17);
                 tally.read(Region::RouteTable, self.root.len() * 4 + at * size_of::<Block>(), 64);
-                at = ((ways ^ inner) as u32 + block.rank(key)) as usize;
-                if inner == 0 {
+                at = (block.ways & !IS_BLOCK) as usize + block.rank(key) as usize;
+                if block.ways & IS_BLOCK == 0 {
                     break at;
                 }
             };
@@ -253,30 +249,29 @@ impl Builder<'_> {
 
     /// Lays out the search tree over `ways`, from the lowest blocks up. Returns the topmost block.
     fn tree(&mut self, ways: &[Way]) -> u32 {
-        let slots = self.slots.len() as i32;
+        let slots = self.slots.len() as u32;
         self.slots.extend(ways.iter().map(|way| way.slot));
         let keys: Vec<u32> = ways.iter().map(|way| way.key).collect();
-        let mut level = self.level(&keys, |index| slots + index as i32);
+        let mut level = self.level(&keys, |index| slots + index as u32);
         while level.len() > 1 {
             let below = self.blocks.len() - level.len();
-            level = self.level(&level, |index| !((below + index) as i32));
+            level = self.level(&level, |index| IS_BLOCK | (below + index) as u32);
         }
         (self.blocks.len() - 1) as u32
     }
 
     /// Adds the blocks above what begins with each of `keys`; `ways` says where that lies. Returns the first
     /// key under each of the new blocks.
-    fn level(&mut self, keys: &[u32], ways: impl Fn(usize) -> i32) -> Vec<u32> {
-        let groups = keys.chunks(LANES).enumerate();
+    fn level(&mut self, keys: &[u32], ways: impl Fn(usize) -> u32) -> Vec<u32> {
+        let groups = keys.chunks(WAYS).enumerate();
         self.blocks.extend(groups.map(|(group, keys)| {
-            let mut lanes = [NEVER; LANES];
-            for (lane, &key) in lanes.iter_mut().zip(&keys[1..]) {
-                *lane = signed(key - 1);
+            let mut bounds = [NEVER; BOUNDS];
+            for (bound, key) in bounds.iter_mut().zip(&keys[1..]) {
+                *bound = key - 1;
             }
-            lanes[BOUNDS] = ways(group * LANES);
-            Block { lanes }
+            Block { bounds, ways: ways(group * WAYS) }
         }));
-        keys.iter().copied().step_by(LANES).collect()
+        keys.iter().copied().step_by(WAYS).collect()
     }
 }
 
@@ -292,10 +287,5 @@ fn append(ways: &mut Vec<Way>, way: Way) {
 
 /// The 32 bits of `address` that follow its first `used` ones.
 fn piece(address: u128, used: u32) -> u32 {
-    ((address << used) >> 96) as u32
-}
-
-/// Makes signed comparison order as unsigned comparison would: baseline x86-64 compares lanes as signed.
-fn signed(key: u32) -> i32 {
-    (key ^ 0x8000_0000) as i32
+    key(address << used)
 }
