@@ -41,6 +41,9 @@ const IS_NODE: u32 = 1 << 31;
 /// Up to this many ranges, 12 bits at the root will do.
 const SMALL: usize = 8192;
 
+/// Look-ups that run side by side. 16 are a tenth slower; a batch of 64 is two groups.
+const GROUP: usize = 32;
+
 impl Fib4 {
     /// Builds the table. Of routes with equal prefixes the last one holds.
     pub fn new(routes: &[Route4]) -> Result<Self, FibError> {
@@ -57,8 +60,7 @@ impl Fib4 {
     /// The value of the longest prefix that `destination` (host order) lies in.
     #[inline]
     pub fn lookup<T: Tally>(&self, destination: u32, tally: &mut T) -> Option<u32> {
-        let mut node = (destination >> (32 - self.root_bits)) as usize;
-        let mut rest = u64::from(destination) << (32 + self.root_bits);
+        let (mut node, mut rest) = self.root(destination);
         // Shift and add to reach the root.
         tally.instructions(2);
         loop {
@@ -81,16 +83,40 @@ impl Fib4 {
     /// Looks up each of `destinations` (host order) into the same place of `hops`, [`NO_ROUTE`] where none
     /// matches, as far as the shorter of the two goes.
     pub fn lookup_bulk(&self, destinations: &[u32], hops: &mut [u32]) {
-        // No look-up waits for another one's memory: the processor runs a dozen of these rounds at a time.
-        for (destination, hop) in destinations.iter().zip(hops) {
-            let node = (destination >> (32 - self.root_bits)) as usize;
-            let mut rest = u64::from(*destination) << (32 + self.root_bits);
-            let mut found = self.slots[self.slot(node, rest)];
-            while found & IS_NODE != 0 {
-                rest <<= STEP;
-                found = self.slots[self.slot((found ^ IS_NODE) as usize, rest)];
-            }
-            *hop = found;
+        let count = destinations.len().min(hops.len());
+        let mut groups = destinations[..count].chunks_exact(GROUP);
+        let mut hop_groups = hops[..count].chunks_exact_mut(GROUP);
+        for (destinations, hops) in groups.by_ref().zip(hop_groups.by_ref()) {
+            self.lookup_group(destinations, hops);
+        }
+        for (destination, hop) in groups.remainder().iter().zip(hop_groups.into_remainder()) {
+            let (node, rest) = self.root(*destination);
+            *hop = self.follow(self.slots[self.slot(node, rest)], rest);
+        }
+    }
+
+    /// [`GROUP`] look-ups side by side: none waits for another one's memory, and the ones are counted for several at
+    /// once. Baseline x86-64 has no instruction that counts ones, but the vector steps that stand for
+    /// it serve two look-ups.
+    #[inline(always)]
+    fn lookup_group(&self, destinations: &[u32], hops: &mut [u32]) {
+        let (destinations, hops) = (&destinations[..GROUP], &mut hops[..GROUP]);
+        let mut changes = [0; GROUP];
+        let mut slots = [0; GROUP];
+        for lane in 0..GROUP {
+            let (node, rest) = self.root(destinations[lane]);
+            let node = &self.nodes[node];
+            changes[lane] = node.changes_until(rest);
+            slots[lane] = node.slot;
+        }
+        // A loop of its own, or it is not made a vector loop.
+        let mut counts = [0; GROUP];
+        for lane in 0..GROUP {
+            counts[lane] = u64::from(changes[lane].count_ones());
+        }
+        for lane in 0..GROUP {
+            let found = self.slots[slots[lane] as usize + counts[lane] as usize];
+            hops[lane] = self.follow(found, self.root(destinations[lane]).1);
         }
     }
 
@@ -99,14 +125,36 @@ impl Fib4 {
         size_of::<Self>() + size_of_val(&*self.nodes) + size_of_val(&*self.slots)
     }
 
+    /// The node for the first bits of `destination`, and the other bits, left-aligned.
+    #[inline(always)]
+    fn root(&self, destination: u32) -> (usize, u64) {
+        let node = (destination >> (32 - self.root_bits)) as usize;
+        (node, u64::from(destination) << (32 + self.root_bits))
+    }
+
+    /// Goes on from `found`, the slot of the block that the upper six bits of `rest` name, to a value.
+    #[inline(always)]
+    fn follow(&self, mut found: u32, mut rest: u64) -> u32 {
+        while found & IS_NODE != 0 {
+            rest <<= STEP;
+            found = self.slots[self.slot((found ^ IS_NODE) as usize, rest)];
+        }
+        found
+    }
+
     /// The slot of the block that the upper six bits of `rest` name.
     #[inline(always)]
     fn slot(&self, node: usize, rest: u64) -> usize {
         let node = &self.nodes[node];
-        let block = (rest >> (64 - STEP)) as u32;
-        // What is left are the bits 0 to `block`.
-        let changes = node.changes << (63 - block);
-        (node.slot + changes.count_ones()) as usize
+        (node.slot + node.changes_until(rest).count_ones()) as usize
+    }
+}
+
+impl Node {
+    /// As many ones as there are changes up to the block that the upper six bits of `rest` name.
+    #[inline(always)]
+    fn changes_until(&self, rest: u64) -> u64 {
+        self.changes << (63 - (rest >> (64 - STEP)))
     }
 }
 
