@@ -1,1 +1,4 @@
-//! placeholder
+//! What happens to a frame: stages, flows, NAT, routes, classification, and the pipeline.
+
+pub mod flow;
+pub mod memory;
