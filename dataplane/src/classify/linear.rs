@@ -46,8 +46,8 @@ impl Classifier for Linear {
             .iter()
             .flat_map(|pattern| [&pattern.source, &pattern.destination])
             .flatten()
-            .map(|spans| std::mem::size_of_val(spans.as_slice()))
+            .map(|spans| size_of_val(spans.as_slice()))
             .sum();
-        std::mem::size_of_val(self.patterns.as_slice()) + spans
+        size_of_val(self.patterns.as_slice()) + spans
     }
 }

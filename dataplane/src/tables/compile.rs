@@ -15,7 +15,7 @@ use crate::classify::{ALGORITHMS, Pattern};
 use crate::fib::FibError;
 
 /// The most zones there can be, the gateway's own included: a mask of them is 64 bits.
-pub const MAX_ZONES: usize = 64;
+const MAX_ZONES: usize = 64;
 
 /// Why a policy could not be compiled.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub enum CompileError {
     EmptyNextHop,
     /// A router is on no interface's network.
     NextHopOffLink(IpAddr),
-    /// More zones than [`MAX_ZONES`].
+    /// More zones than 64, the gateway's own included.
     TooManyZones(usize),
     /// More interfaces than 65,535.
     TooManyInterfaces(usize),
@@ -152,9 +152,7 @@ impl Names {
     /// The place of an interface.
     pub(super) fn interface(&self, name: &str) -> Result<PortId, CompileError> {
         let place = self.interfaces.iter().position(|interface| interface == name);
-        place
-            .map(|place| PortId(place as u16))
-            .ok_or_else(|| CompileError::UnknownInterface(name.to_owned()))
+        place.map(|place| PortId(place as u16)).ok_or_else(|| CompileError::UnknownInterface(name.to_owned()))
     }
 
     /// Places of interfaces.

@@ -9,7 +9,7 @@ use wire::PortId;
 
 use super::compile::{CompileError, Names};
 use super::pattern;
-use super::{Address, SELF};
+use super::Address;
 use crate::classify::{AddressSpan, Admit, Classifier, Header, Linear, Pattern, PortSpan};
 
 /// Translations, compiled.
@@ -222,7 +222,9 @@ impl<'a> Builder<'a> {
                 let target = Address::from(*target);
                 let outside_zones = base.from;
                 let addresses: Vec<(Address, PortId)> = match outside {
-                    Some(address) => vec![((*address).into(), self.home(Address::from(*address), outside_zones))],
+                    Some(address) => {
+                        vec![((*address).into(), self.home(Address::from(*address), outside_zones))]
+                    }
                     None => self.own_addresses(outside_zones, target.v6),
                 };
                 let spans = addresses.iter().map(|(address, _)| pattern::span(*address, *address)).collect();
@@ -237,10 +239,9 @@ impl<'a> Builder<'a> {
                         }
                     }
                 }
-                let port = target_port.zip(ports.first()).map(|(inside, range)| PortShift {
-                    outside: range.first,
-                    inside,
-                });
+                let port = target_port
+                    .zip(ports.first())
+                    .map(|(inside, range)| PortShift { outside: range.first, inside });
                 let action = DestinationAction {
                     target,
                     first: None,
@@ -256,9 +257,8 @@ impl<'a> Builder<'a> {
                 self.destination(nat, pattern, action, *hairpin);
             }
             NatAction::OneToOne { outside, inside, hairpin } => {
-                let span_of = |net: &ipnet::IpNet| {
-                    pattern::span(net.network().into(), net.broadcast().into())
-                };
+                let span_of =
+                    |net: &ipnet::IpNet| pattern::span(net.network().into(), net.broadcast().into());
                 let outside_first = Address::from(outside.network());
                 let home = self.home(outside_first, base.from);
                 let to = if nat.from.is_empty() { self.home_mask(home) } else { base.from };
@@ -317,7 +317,7 @@ impl<'a> Builder<'a> {
     }
 
     fn destination(&mut self, nat: &Nat, pattern: Pattern, action: DestinationAction, hairpin: Hairpin) {
-        let from = if hairpin == Hairpin::On { u64::MAX & !(1 << SELF) } else { pattern.from };
+        let from = if hairpin == Hairpin::On { ABROAD } else { pattern.from };
         self.destination_patterns.push(Pattern { from, to: u64::MAX, ..pattern });
         self.destinations.push(NatRule { name: nat.name.clone(), action });
     }
@@ -328,7 +328,11 @@ impl<'a> Builder<'a> {
             rule: self.sources.len() as u16,
             addresses,
             ports,
-            inside: if ports.block.is_some() { pattern.source.clone().unwrap_or_default() } else { Vec::new() },
+            inside: if ports.block.is_some() {
+                pattern.source.clone().unwrap_or_default()
+            } else {
+                Vec::new()
+            },
             reserved: Vec::new(),
         });
         (self.pools.len() - 1) as u16
@@ -351,18 +355,16 @@ impl<'a> Builder<'a> {
     /// outside zones.
     fn home(&self, address: Address, zones: u64) -> PortId {
         let interfaces = &self.policy.interfaces;
-        let on_link = interfaces.iter().position(|interface| {
-            interface.addresses.iter().any(|net| net.contains(&address.to_ip()))
-        });
-        let in_zone = || {
-            (0..interfaces.len()).find(|place| zones & (1 << self.names.zone_of(*place)) != 0)
-        };
+        let on_link = interfaces
+            .iter()
+            .position(|interface| interface.addresses.iter().any(|net| net.contains(&address.to_ip())));
+        let in_zone = || (0..interfaces.len()).find(|place| zones & (1 << self.names.zone_of(*place)) != 0);
         on_link.or_else(in_zone).map_or(super::LOCAL, |place| PortId(place as u16))
     }
 
     /// The zone of an interface, as a mask; all but the gateway's own where there is none.
     fn home_mask(&self, home: PortId) -> u64 {
-        if home == super::LOCAL { !(1 << SELF) } else { 1 << self.names.zone_of(usize::from(home.0)) }
+        if home == super::LOCAL { ABROAD } else { 1 << self.names.zone_of(usize::from(home.0)) }
     }
 
     fn finish(mut self) -> Result<NatTables, CompileError> {
@@ -391,6 +393,9 @@ impl<'a> Builder<'a> {
         })
     }
 }
+
+/// Every zone but the gateway's own, [`super::SELF`].
+const ABROAD: u64 = !1;
 
 fn admit(admitted: bool) -> Admit {
     if admitted { Admit::Yes } else { Admit::No }

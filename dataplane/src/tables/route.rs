@@ -110,12 +110,7 @@ impl Builder {
     }
 
     /// Target of a route by next hops.
-    fn via(
-        &mut self,
-        hops: &[NextHop],
-        policy: &Policy,
-        names: &Names,
-    ) -> Result<Target, CompileError> {
+    fn via(&mut self, hops: &[NextHop], policy: &Policy, names: &Names) -> Result<Target, CompileError> {
         let mut ways = Vec::new();
         for hop in hops {
             let Some(address) = hop.via else {
