@@ -24,7 +24,9 @@ fn look_at_all(bytes: &[u8]) -> usize {
     see(&RawOptions::new(bytes).collect::<Vec<_>>());
     see(&tcp::Options::new(bytes).collect::<Vec<_>>());
     see(&Sum::of(bytes));
-    see(&ipv6::walk(Protocol(bytes.first().copied().unwrap_or(0)), bytes));
+    let walked = ipv6::walk(Protocol(bytes.first().copied().unwrap_or(0)), bytes);
+    assert!(walked.is_ok_and(|found| usize::from(found.len) <= bytes.len()) || walked.is_err());
+    see(&walked);
     if let Ok(layer) = ethernet::parse(bytes) {
         see(&(layer.tags, layer.header.src(), layer.header.dst(), layer.ethertype));
         assert_eq!(layer.payload.len() + layer.payload_at, bytes.len());

@@ -66,6 +66,9 @@ fn each_fault_has_its_name() {
     assert_eq!(fault(&whole[..55]), Malformed::PayloadPastEnd);
     assert!(parse_prefix(&whole[..48]).is_ok());
     assert_eq!(parse_prefix(&whole[..47]).unwrap_err(), Malformed::ExtensionPastEnd);
+    let two_units = build::ipv6(A, B).extension(Protocol::DESTINATION_OPTIONS, &[0; 14]).to_vec();
+    assert!(parse_prefix(&two_units[..56]).is_ok());
+    assert_eq!(parse_prefix(&two_units[..55]).unwrap_err(), Malformed::ExtensionPastEnd);
     let mut long = whole.clone();
     long[41] = 2;
     assert_eq!(fault(&long), Malformed::ExtensionPastEnd);
