@@ -170,10 +170,10 @@ fn interfaces(policy: &Policy, names: &Names, realms: &[u16]) -> Result<Vec<Inte
         };
         let mut tags = Tags::NONE;
         match interface.vlans.as_slice() {
-            [id] => tags.push(Tag::customer(*id)),
+            [id] => tags = tags.with(Tag::customer(*id)),
             [outer, inner] => {
-                tags.push(Tag::service(*outer));
-                tags.push(Tag::customer(*inner));
+                tags = tags.with(Tag::service(*outer));
+                tags = tags.with(Tag::customer(*inner));
             }
             _ => {}
         }
