@@ -83,6 +83,8 @@ pub struct Interface {
     pub mss4: u16,
     /// Likewise of IPv6 connections.
     pub mss6: u16,
+    /// Its addresses, each with the length of its network's prefix.
+    pub networks: Vec<ipnet::IpNet>,
     /// Its first IPv4 address.
     pub address4: Option<u32>,
     /// Its first IPv6 address.

@@ -199,6 +199,7 @@ fn interfaces(policy: &Policy, names: &Names, realms: &[u16]) -> Result<Vec<Inte
             source_check: interface.source_check,
             mss4: clamp(40),
             mss6: clamp(60),
+            networks: interface.addresses.clone(),
             address4: first(false).and_then(|address| match address {
                 IpAddr::V4(v4) => Some(v4.to_bits()),
                 IpAddr::V6(_) => None,
