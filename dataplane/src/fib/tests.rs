@@ -182,10 +182,12 @@ fn internet_like_tables_equal_naive() {
     }
 }
 
+/// Work, and stay in the cache: a flat table of all /24s alone would take 32 MB.
 #[test]
 fn a_million_prefixes_work() {
     // A linear scan of so many takes its time: few destinations.
     let routes = bgp_like4(1_000_000, 3);
+    assert!(Fib4::new(&routes).unwrap().memory_bytes() < 12 << 20);
     agree4(&routes, &destinations4(&routes, 60, 4));
     let routes = bgp_like6(1_000_000, 3);
     agree6(&routes, &destinations6(&routes, 60, 4));
@@ -220,6 +222,17 @@ fn both_ends_of_every_range_are_found() {
             assert_eq!(fib.lookup(last, &mut NoTally), expected);
         }
     }
+}
+
+#[test]
+fn neighbours_with_one_value_become_one_range() {
+    let prefix = |address, length, value| range::Prefix { address, length, value };
+    let default = prefix(0, 0, 1);
+    // Two halves of a /24 beside a /24, all alike; within them a hole that agrees with the default.
+    let alike = [prefix(0x100, 25, 2), prefix(0x180, 25, 2), prefix(0x200, 24, 2), prefix(0x210, 28, 1)];
+    let ranges = range::flatten([&[default], &alike[..]].concat(), 32);
+    let ranges: Vec<_> = ranges.iter().map(|range| (range.start, range.value)).collect();
+    assert_eq!(ranges, [(0, 1), (0x100, 2), (0x210, 1), (0x220, 2), (0x300, 1)]);
 }
 
 #[test]
