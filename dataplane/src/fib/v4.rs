@@ -5,7 +5,6 @@
 //! the idea is Poptrie's (Asai and Ohara, SIGCOMM 2015), with one map instead of two. 18 + 6 bits reach
 //! /24, so that all but a few destinations are answered by one node and one slot. A table of the Internet
 //! takes about 10 MB and lies in the cache, where a flat table of all /24s (DIR-24-8) takes 32 to 64 MB.
-//! (Slots of 16 bits, with a table of values behind them, save 3 MB and were found no faster.)
 //!
 //! A FIB of few routes begins with 12 bits instead: 64 KB, of which few lines are ever touched.
 
