@@ -3,7 +3,7 @@
 //! [`Fib4`] and [`Fib6`] are built once from routes and never change; a new set of routes is a new FIB.
 //! Both are made to stay in the cache, since a look-up is little else than waiting for memory: an office
 //! gateway's few routes take some KB, a full table of the Internet a few MB. What they look like inside
-//! stands in [`v4`] and [`v6`].
+//! stands in `fib/v4.rs` and `fib/v6.rs`.
 //!
 //! Promises: the answer is that of a linear scan for the longest prefix that matches; every destination is
 //! met with an answer; a look-up does not allocate.

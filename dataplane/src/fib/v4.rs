@@ -4,7 +4,7 @@
 //! slot, and a 64-bit map marks where the next slot begins, so a block's slot is found by counting ones;
 //! the idea is Poptrie's (Asai and Ohara, SIGCOMM 2015), with one map instead of two. 18 + 6 bits reach
 //! /24, so that all but a few destinations are answered by one node and one slot. A table of the Internet
-//! takes about 7 MB, which lies in the cache, where a flat table of all /24s (DIR-24-8) would take 32 to 64.
+//! takes about 10 MB and lies in the cache, where a flat table of all /24s (DIR-24-8) takes 32 to 64 MB.
 //!
 //! A FIB of few routes begins with 12 bits instead: 64 KB, of which few lines are ever touched.
 
