@@ -15,6 +15,7 @@ mod hash;
 mod index;
 mod key;
 mod table;
+pub mod tcp;
 mod wheel;
 
 use bytemuck::{Pod, Zeroable};
@@ -160,13 +161,13 @@ pub enum State {
     SynReceived,
     /// TCP: the handshake is complete.
     Established,
-    /// TCP: one side has sent FIN.
-    FinWait,
-    /// TCP: one side has sent FIN, the other has acknowledged.
-    CloseWait,
+    /// TCP: the side that opened has sent FIN, the other may go on.
+    FinOriginal,
+    /// TCP: the side that answered has sent FIN, the other may go on.
+    FinReply,
     /// TCP: both sides have sent FIN.
     LastAck,
-    /// TCP: both sides have sent FIN and both FINs are acknowledged.
+    /// TCP: both sides have sent FIN, and the last one is acknowledged.
     TimeWait,
     /// TCP: reset.
     Reset,
@@ -192,8 +193,8 @@ impl State {
         State::SynBoth,
         State::SynReceived,
         State::Established,
-        State::FinWait,
-        State::CloseWait,
+        State::FinOriginal,
+        State::FinReply,
         State::LastAck,
         State::TimeWait,
         State::Reset,
@@ -220,7 +221,7 @@ impl State {
         match self {
             State::Opening | State::SynSent | State::SynBoth | State::SynReceived => Life::TcpHalfOpen,
             State::Established => Life::TcpEstablished,
-            State::FinWait | State::CloseWait | State::LastAck | State::TimeWait => Life::TcpClosing,
+            State::FinOriginal | State::FinReply | State::LastAck | State::TimeWait => Life::TcpClosing,
             State::Reset => Life::TcpReset,
             State::Udp | State::UdpAnswered => Life::Udp,
             State::Icmp => Life::Icmp,
@@ -230,8 +231,8 @@ impl State {
 
     /// Whether both sides have taken part and may go on to send. Such a flow never makes room for another.
     pub const fn is_established(self) -> bool {
-        use State::{CloseWait, Established, FinWait, OtherAnswered, UdpAnswered};
-        matches!(self, Established | FinWait | CloseWait | UdpAnswered | OtherAnswered)
+        use State::{Established, FinOriginal, FinReply, OtherAnswered, UdpAnswered};
+        matches!(self, Established | FinOriginal | FinReply | UdpAnswered | OtherAnswered)
     }
 }
 

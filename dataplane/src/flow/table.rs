@@ -10,7 +10,7 @@ use super::evictable::Queue;
 use super::hash::Hasher;
 use super::index::Index;
 use super::wheel::Wheel;
-use super::{Cold, Direction, Flow, FlowId, Key, NONE, State, Tick, Timeouts};
+use super::{Cold, Direction, Flow, FlowId, Key, NONE, State, Tick, Timeouts, tcp};
 use crate::memory::{MemoryError, Slab};
 
 /// All flows of one shard. See the module for how to use it.
@@ -257,6 +257,33 @@ impl FlowTable {
             self.wheel.link(cold, id.0, Tick(now.0.saturating_add(self.timeouts.of(state))));
             tally.atomic(Region::Timer, id.0 as usize * size_of::<Cold>(), 32);
         }
+    }
+
+    /// Follows a TCP connection by a segment, sets the state that follows from it, and notes that the flow was seen.
+    ///
+    /// # Errors
+    /// [`tcp::Fault`]: the segment is to be dropped; the flow is as it was.
+    #[inline]
+    pub fn track_tcp<T: Tally>(
+        &mut self,
+        id: FlowId,
+        (direction, segment): (Direction, &tcp::Segment),
+        settings: tcp::Settings,
+        now: Tick,
+        tally: &mut T,
+    ) -> Result<State, tcp::Fault> {
+        let flow = self.flow_mut(id).ok_or(tcp::Fault::NotOpen)?;
+        // Flags 4, loads 12, four conditions 16, learning 20, state 8: counted from the source.
+        tally.instructions(60);
+        let before = flow.state();
+        let state = tcp::track(flow, direction, segment, settings)?;
+        if state == before {
+            flow.seen = now.0;
+            tally.write(Region::FlowTable, id.0 as usize * size_of::<Flow>() + 104, 24);
+        } else {
+            self.set_state(id, state, now, tally);
+        }
+        Ok(state)
     }
 
     /// Whether a flow has been idle for its timeout or longer. It is then as good as gone, whether
