@@ -42,6 +42,8 @@ pub struct Counters {
     pub nats: Vec<Traffic>,
     /// Frames made by cutting larger ones, beyond the first part.
     pub fragments_made: u64,
+    /// Flows ended to make room for others.
+    pub evicted: u64,
     /// Flows refused or packets dropped for want of ports, by source translation.
     pub nat_refused: Vec<u64>,
 }
@@ -58,6 +60,7 @@ impl Counters {
             rules: vec![Traffic::default(); tables.filter.rules.len()],
             nats: vec![Traffic::default(); tables.nat.pairs()],
             fragments_made: 0,
+            evicted: 0,
             nat_refused: vec![0; tables.nat.sources.len()],
         }
     }

@@ -127,7 +127,7 @@ impl Flow {
 
 /// What is rarely needed of a flow; it lies apart so that packets do not drag it through the cache.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C, align(32))]
+#[repr(C)]
 pub struct Cold {
     /// The timer wheel's list; of a free place, the next free one.
     next: u32,
@@ -143,9 +143,11 @@ pub struct Cold {
     pub limit: u32,
     /// The source that it counts against; `u32::MAX` at first.
     pub source: u32,
+    /// The NAT mapping that its first packet was let in by, from outside; `u32::MAX` at first.
+    pub inward: u32,
 }
 
-const _: () = assert!(size_of::<Cold>() == 32);
+const _: () = assert!(size_of::<Cold>() == 36);
 
 /// Where a connection stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -156,7 +156,7 @@ impl FlowTable {
             Flow { original: *key, seen: now.0, state: state as u8, scales: 0xff, ..Flow::zeroed() };
         let cold = self.cold.entries_mut();
         cold[place as usize] =
-            Cold { created: now.0, mapping: NONE, limit: NONE, source: NONE, ..Cold::zeroed() };
+            Cold { created: now.0, mapping: NONE, limit: NONE, source: NONE, inward: NONE, ..Cold::zeroed() };
         self.wheel.link(cold, place, Tick(now.0.saturating_add(self.timeouts.of(state))));
         self.evictable.join(cold, place);
         self.index.insert(hash, entry(id, Direction::Original), tally);

@@ -44,6 +44,8 @@ pub mod flag {
     pub const QUERY: u16 = 1 << 9;
     /// An ICMP error.
     pub const ERROR: u16 = 1 << 10;
+    /// A fragment that waited for its first one, which has come.
+    pub const RESUMED: u16 = 1 << 11;
 }
 
 impl<T: Tally> Stage<T> for Parse {
