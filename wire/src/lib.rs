@@ -7,6 +7,7 @@
 pub mod arp;
 pub mod batch;
 pub mod build;
+pub mod capture;
 pub mod checksum;
 pub mod esp;
 pub mod ethernet;
