@@ -22,6 +22,7 @@ pub mod meta;
 pub mod pool;
 pub mod port;
 pub mod prefetch;
+pub mod random;
 pub mod tcp;
 pub mod udp;
 pub mod unit;

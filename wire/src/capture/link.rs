@@ -7,13 +7,13 @@
 use std::fmt;
 
 use super::Record;
+use crate::ethernet::{EtherType, HEADER_LEN, Mac};
 
 /// The source address of packets that were captured without one: locally administered, of nobody.
-pub const NOBODY: [u8; 6] = [0x02, 0, 0, 0, 0, 0x01];
+pub const NOBODY: Mac = Mac([0x02, 0, 0, 0, 0, 0x01]);
 
-const ETHERNET_HEADER: usize = 14;
-const IPV4: u16 = 0x0800;
-const IPV6: u16 = 0x86dd;
+const IPV4: u16 = EtherType::IPV4.0;
+const IPV6: u16 = EtherType::IPV6.0;
 /// An Ethernet type that is reserved, for what has none: no protocol is taken for another one.
 const NO_TYPE: u16 = 0xffff;
 
@@ -139,7 +139,7 @@ const NAMES: [(u16, &str); 54] = [
 /// multicast address, where a cooked header tells that it was one), [`NOBODY`] as their source unless a
 /// cooked header tells it, and an Ethernet type from the cooked header, the address family or the IP
 /// version. [`Record::original_len`] changes with the header.
-pub fn to_ethernet<'a>(record: Record<'a>, receiver: [u8; 6], scratch: &'a mut Vec<u8>) -> Record<'a> {
+pub fn to_ethernet<'a>(record: Record<'a>, receiver: Mac, scratch: &'a mut Vec<u8>) -> Record<'a> {
     let bytes = record.bytes;
     let parts = match record.link {
         LinkType::NULL => family(bytes, FamilyOrder::Either),
@@ -159,19 +159,18 @@ pub fn to_ethernet<'a>(record: Record<'a>, receiver: [u8; 6], scratch: &'a mut V
     };
     let destination = match parts.cast {
         Cast::Unicast => receiver,
-        Cast::Broadcast => [0xff; 6],
+        Cast::Broadcast => Mac::BROADCAST,
         Cast::Multicast => multicast(parts.protocol, parts.payload),
     };
     let old_header = bytes.len() - parts.payload.len();
-    let original_len =
-        (record.original_len as usize).saturating_sub(old_header).saturating_add(ETHERNET_HEADER);
+    let original_len = (record.original_len as usize).saturating_sub(old_header).saturating_add(HEADER_LEN);
     // Numbers below 0x600 are Linux's own for frames with a length in this place.
     let kind = match parts.protocol {
         0..0x600 => parts.payload.len().min(1500) as u16,
         kind => kind,
     };
-    scratch.extend_from_slice(&destination);
-    scratch.extend_from_slice(&parts.source.unwrap_or(NOBODY));
+    scratch.extend_from_slice(&destination.0);
+    scratch.extend_from_slice(&parts.source.unwrap_or(NOBODY).0);
     scratch.extend_from_slice(&kind.to_be_bytes());
     scratch.extend_from_slice(parts.payload);
     Record {
@@ -185,7 +184,7 @@ pub fn to_ethernet<'a>(record: Record<'a>, receiver: [u8; 6], scratch: &'a mut V
 /// What a link-layer header tells.
 struct Parts<'a> {
     protocol: u16,
-    source: Option<[u8; 6]>,
+    source: Option<Mac>,
     cast: Cast,
     payload: &'a [u8],
 }
@@ -270,14 +269,14 @@ fn cooked_v2(bytes: &[u8]) -> Option<Parts<'_>> {
 }
 
 /// The sender's address, if it is one of Ethernet's length and not all zero, as on a loopback interface.
-fn hardware(length: u16, address: &[u8; 8]) -> Option<[u8; 6]> {
+fn hardware(length: u16, address: &[u8; 8]) -> Option<Mac> {
     let address = *address.first_chunk::<6>()?;
-    (length == 6 && address != [0; 6]).then_some(address)
+    (length == 6 && address != [0; 6]).then_some(Mac(address))
 }
 
 /// The Ethernet address of the group that an IP packet is for (RFC 1112, section 6.4; RFC 2464, section 7).
-fn multicast(protocol: u16, packet: &[u8]) -> [u8; 6] {
-    match protocol {
+fn multicast(protocol: u16, packet: &[u8]) -> Mac {
+    Mac(match protocol {
         IPV4 => match packet.get(16..20) {
             Some([_, b, c, d]) => [0x01, 0x00, 0x5e, b & 0x7f, *c, *d],
             _ => [0x01, 0x00, 0x5e, 0, 0, 0],
@@ -287,7 +286,7 @@ fn multicast(protocol: u16, packet: &[u8]) -> [u8; 6] {
             _ => [0x33, 0x33, 0, 0, 0, 0],
         },
         _ => [0x01, 0, 0, 0, 0, 0],
-    }
+    })
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::io::{Read, Write};
 use super::link::to_ethernet;
 use super::{CaptureError, CutShort, PcapngWriter, Reader, Record};
 use crate::batch::Batch;
+use crate::ethernet::Mac;
 use crate::pool::{HEADROOM, Pool};
 use crate::port::{Port, PortError, Received};
 
@@ -16,7 +17,7 @@ use crate::port::{Port, PortError, Received};
 pub struct CapturePort<R: Read, W: Write> {
     name: String,
     /// This port's hardware address, for packets that were captured without one.
-    address: [u8; 6],
+    address: Mac,
     reader: Option<Reader<R>>,
     writer: Option<PcapngWriter<W>>,
     scratch: Vec<u8>,
@@ -27,7 +28,7 @@ impl<R: Read, W: Write> CapturePort<R, W> {
     /// the port is.
     pub fn new(
         name: impl Into<String>,
-        address: [u8; 6],
+        address: Mac,
         reader: Option<Reader<R>>,
         mut writer: Option<PcapngWriter<W>>,
     ) -> Result<CapturePort<R, W>, CaptureError> {

@@ -7,6 +7,7 @@ use proptest::prelude::{Just, Strategy, any, prop, prop_assert, prop_assert_eq, 
 
 use super::*;
 use crate::batch::Batch;
+use crate::ethernet::Mac;
 use crate::pool::Pool;
 use crate::port::{Port, Received};
 
@@ -406,7 +407,7 @@ fn a_port_gives_what_its_capture_holds_and_keeps_what_it_sends() {
     file.extend(b"cut");
     let mut pool = Pool::new(8, 2048).unwrap();
     let writer = PcapngWriter::over("out", Vec::new()).unwrap();
-    let mut port = CapturePort::new("lan", [9; 6], Some(reader(&file).unwrap()), Some(writer)).unwrap();
+    let mut port = CapturePort::new("lan", Mac([9; 6]), Some(reader(&file).unwrap()), Some(writer)).unwrap();
     let mut batch = Batch::new();
     let mut frames = 0;
     while port.receive(&mut batch, &mut pool).unwrap() != Received::End {
@@ -492,7 +493,7 @@ fn survives(file: &[u8]) -> Result<(), proptest::test_runner::TestCaseError> {
         match reader.next() {
             Ok(Some(record)) => {
                 prop_assert!(record.bytes.len() <= MAX_CAPTURED.min(file.len()));
-                let frame = link::to_ethernet(record, [9; 6], &mut scratch);
+                let frame = link::to_ethernet(record, Mac([9; 6]), &mut scratch);
                 prop_assert_eq!(frame.link, LinkType::ETHERNET);
             }
             Ok(None) => return Ok(()),
@@ -525,7 +526,7 @@ proptest! {
     fn any_packet_of_any_link_type_becomes_a_frame(link: u16, bytes in vec(any::<u8>(), 0..80)) {
         let mut scratch = Vec::new();
         let record = Record { link: LinkType(link), ..Record::new(Nanos(1), &bytes) };
-        let frame = link::to_ethernet(record, [9; 6], &mut scratch);
+        let frame = link::to_ethernet(record, Mac([9; 6]), &mut scratch);
         prop_assert!(frame.bytes.len() <= bytes.len() + 14);
     }
 }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::unit::Nanos;
 
-const RECEIVER: [u8; 6] = [2, 0, 0, 0, 0, 9];
+const RECEIVER: Mac = Mac([2, 0, 0, 0, 0, 9]);
 
 fn converted(link: LinkType, bytes: &[u8]) -> (Vec<u8>, u32) {
     let mut scratch = Vec::new();
@@ -13,8 +13,8 @@ fn converted(link: LinkType, bytes: &[u8]) -> (Vec<u8>, u32) {
     (frame.bytes.to_vec(), frame.original_len)
 }
 
-fn frame(destination: [u8; 6], source: [u8; 6], kind: u16, payload: &[u8]) -> Vec<u8> {
-    [&destination[..], &source, &kind.to_be_bytes(), payload].concat()
+fn frame(destination: Mac, source: Mac, kind: u16, payload: &[u8]) -> Vec<u8> {
+    [&destination.0[..], &source.0, &kind.to_be_bytes(), payload].concat()
 }
 
 #[test]
@@ -48,17 +48,17 @@ fn loopback_families_in_both_byte_orders() {
     assert_eq!(converted(LinkType::LOOP, &[2, 0, 0, 0]).0, frame(RECEIVER, NOBODY, 0xffff, &[]));
 }
 
-const SENDER: [u8; 6] = [0x00, 0x1b, 0x21, 3, 4, 5];
+const SENDER: Mac = Mac([0x00, 0x1b, 0x21, 3, 4, 5]);
 
 fn cooked_packet(kind: u8, length: u8, protocol: u16, payload: &[u8]) -> Vec<u8> {
     let [p0, p1] = protocol.to_be_bytes();
-    let [a, b, c, d, e, f] = SENDER;
+    let [a, b, c, d, e, f] = SENDER.0;
     [&[0, kind, 0, 1, 0, length, a, b, c, d, e, f, 0, 0, p0, p1], payload].concat()
 }
 
 fn cooked_v2_packet(kind: u8, length: u8, protocol: u16, payload: &[u8]) -> Vec<u8> {
     let [p0, p1] = protocol.to_be_bytes();
-    let [a, b, c, d, e, f] = SENDER;
+    let [a, b, c, d, e, f] = SENDER.0;
     [&[p0, p1, 0, 0, 0, 0, 0, 3, 0, 1, kind, length, a, b, c, d, e, f, 0, 0], payload].concat()
 }
 
@@ -79,9 +79,9 @@ fn cooked_of_both_versions() {
         assert_eq!(converted(link, &build(0, 6, 0x0800, &v4)), expected);
         assert_eq!(of(4, 0, 0x86dd, &v6), frame(RECEIVER, NOBODY, 0x86dd, &v6), "no address");
         assert_eq!(of(0, 8, 0x86dd, &v6), frame(RECEIVER, NOBODY, 0x86dd, &v6), "a longer address");
-        assert_eq!(of(1, 6, 0x0806, b"arp"), frame([0xff; 6], SENDER, 0x0806, b"arp"));
-        assert_eq!(of(2, 6, 0x0800, &v4), frame([1, 0, 0x5e, 0x7f, 1, 2], SENDER, 0x0800, &v4));
-        assert_eq!(of(2, 6, 0x86dd, &v6), frame([0x33, 0x33, 0, 1, 0, 2], SENDER, 0x86dd, &v6));
+        assert_eq!(of(1, 6, 0x0806, b"arp"), frame(Mac::BROADCAST, SENDER, 0x0806, b"arp"));
+        assert_eq!(of(2, 6, 0x0800, &v4), frame(Mac([1, 0, 0x5e, 0x7f, 1, 2]), SENDER, 0x0800, &v4));
+        assert_eq!(of(2, 6, 0x86dd, &v6), frame(Mac([0x33, 0x33, 0, 1, 0, 2]), SENDER, 0x86dd, &v6));
         assert_eq!(of(0, 6, 0x88cc, b"lldp"), frame(RECEIVER, SENDER, 0x88cc, b"lldp"));
         assert_eq!(of(0, 6, 0x0004, b"llc"), frame(RECEIVER, SENDER, 3, b"llc"), "802.2: a length");
     }
