@@ -16,10 +16,12 @@ use crate::icmpv6::{self, AdvertisementFlags, Discovery};
 use crate::random::Random;
 use crate::tcp::Flags;
 use crate::unit::{Dscp, Nanos};
-use crate::{icmpv4, ipv4, ipv6, tcp, udp};
+use crate::{icmpv4, ipv4, ipv6, tcp};
 
 /// The most packets and timers that may wait their turn; past it, replies are lost, as in a real queue.
 const MAX_QUEUE: usize = 1 << 16;
+/// As much data as any packet has, fragments taken together.
+const FILLER: usize = 16384;
 /// MSS of 1460 and 1440 bytes, SACK permitted, window scale 7.
 const SYN_OPTIONS_V4: [u8; 12] = [2, 4, 0x05, 0xb4, 1, 1, 4, 2, 1, 3, 3, 7];
 const SYN_OPTIONS_V6: [u8; 12] = [2, 4, 0x05, 0xa0, 1, 1, 4, 2, 1, 3, 3, 7];
@@ -33,6 +35,8 @@ pub struct Office {
     pub(super) random: Random,
     queue: BinaryHeap<Timed>,
     sequence: u64,
+    /// When the last packet was sent, and when the end comes.
+    now: Nanos,
     end: Nanos,
     connections: BTreeMap<Key, Endpoint>,
     /// What data consists of, wherever it does not matter.
@@ -79,11 +83,12 @@ impl Office {
     pub fn new(settings: Settings) -> Office {
         let mut random = Random::new(settings.seed);
         // Letters, which no dissector takes for a protocol of its own.
-        let filler = (0..8192).map(|_| b'a' + random.below(26) as u8).collect();
+        let filler = (0..FILLER).map(|_| b'a' + random.below(26) as u8).collect();
         let mut office = Office {
             random,
             queue: BinaryHeap::new(),
             sequence: 0,
+            now: settings.start,
             end: settings.start + settings.duration,
             connections: BTreeMap::new(),
             filler,
@@ -112,6 +117,7 @@ impl Office {
                 self.queue.clear();
                 return None;
             }
+            self.now = at;
             match task {
                 Task::Send(side, intent, bytes) => return Some(Packet { at, side, bytes, intent }),
                 Task::Begin => {
@@ -136,9 +142,10 @@ impl Office {
         }
     }
 
-    /// Tells that `frame` left the gateway on `side` at `at`, which is no earlier than the last packet that
-    /// [`next`](Office::next) gave.
+    /// Tells that `frame` left the gateway on `side` at `at`. A time before that of the last packet that
+    /// [`next`](Office::next) gave is taken for that.
     pub fn arrived(&mut self, side: Side, at: Nanos, frame: &[u8]) {
+        let at = at.max(self.now);
         let Ok(layer) = ethernet::parse(frame) else { return };
         // An answer comes from whoever the frame was for.
         let mac = layer.header.dst();
@@ -191,10 +198,11 @@ impl Office {
         }
     }
 
-    /// `len` bytes of data that begin with `head`.
+    /// `len` bytes of data, at most [`FILLER`], that begin with `head`.
     pub(super) fn data(&mut self, head: &[u8], len: usize) -> Vec<u8> {
-        let from = self.random.below(4096) as usize;
-        let mut data: Vec<u8> = self.filler.iter().cycle().skip(from).take(len).copied().collect();
+        let len = len.min(FILLER);
+        let from = self.random.below((FILLER - len) as u64 + 1) as usize;
+        let mut data = self.filler.get(from..from + len).unwrap_or_default().to_vec();
         for (byte, value) in data.iter_mut().zip(head) {
             *byte = *value;
         }
@@ -458,29 +466,3 @@ impl PartialEq for Timed {
 }
 
 impl Eq for Timed {}
-
-/// Checks that every header of an honest packet can be told to be so: used by the tests of each part.
-#[cfg(test)]
-pub(super) fn verifies(frame: &[u8]) -> bool {
-    let Ok(layer) = ethernet::parse(frame) else { return false };
-    let transport = |protocol: Protocol, payload: &[u8], pseudo: crate::checksum::Sum| match protocol {
-        Protocol::TCP => tcp::parse(payload).is_ok() && pseudo.and(payload).verifies(),
-        Protocol::UDP => {
-            udp::parse(payload).is_ok_and(|datagram| datagram.check(pseudo) == udp::Check::Right)
-        }
-        Protocol::ICMP => icmpv4::parse_verified(payload).is_ok(),
-        Protocol::ICMPV6 => icmpv6::parse_verified(payload, pseudo).is_ok(),
-        _ => true,
-    };
-    match layer.ethertype {
-        EtherType::ARP => arp::parse(layer.payload).is_ok(),
-        EtherType::IPV4 => ipv4::parse(layer.payload).is_ok_and(|packet| {
-            packet.checksum_is_right()
-                && (packet.header.is_fragment()
-                    || transport(packet.header.protocol(), packet.payload, packet.pseudo_header()))
-        }),
-        EtherType::IPV6 => ipv6::parse(layer.payload)
-            .is_ok_and(|packet| transport(packet.protocol(), packet.payload, packet.pseudo_header())),
-        _ => false,
-    }
-}

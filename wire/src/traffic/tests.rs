@@ -5,13 +5,14 @@ use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::process::Command;
 
-use super::office::verifies;
 use super::*;
 use crate::build;
 use crate::capture::{PcapngWriter, Record};
+use crate::checksum::Sum;
 use crate::ethernet::{self, EtherType, HeaderMut};
+use crate::header::Protocol;
 use crate::tcp::{self, Flags};
-use crate::{ipv4, ipv6};
+use crate::{arp, icmpv4, icmpv6, ipv4, ipv6, udp};
 
 fn other(side: Side) -> Side {
     match side {
@@ -64,6 +65,122 @@ fn short() -> Settings {
     Settings { duration: Nanos::from_secs(15), ..Settings::default() }
 }
 
+/// Whether all lengths and checksums of a frame are right.
+fn verifies(frame: &[u8]) -> bool {
+    let Ok(layer) = ethernet::parse(frame) else { return false };
+    let transport = |protocol: Protocol, payload: &[u8], pseudo: Sum| match protocol {
+        Protocol::TCP => tcp::parse(payload).is_ok() && pseudo.and(payload).verifies(),
+        Protocol::UDP => {
+            udp::parse(payload).is_ok_and(|datagram| datagram.check(pseudo) == udp::Check::Right)
+        }
+        Protocol::ICMP => icmpv4::parse_verified(payload).is_ok(),
+        Protocol::ICMPV6 => icmpv6::parse_verified(payload, pseudo).is_ok(),
+        _ => true,
+    };
+    match layer.ethertype {
+        EtherType::ARP => arp::parse(layer.payload).is_ok(),
+        EtherType::IPV4 => ipv4::parse(layer.payload).is_ok_and(|packet| {
+            packet.checksum_is_right()
+                && (packet.header.is_fragment()
+                    || transport(packet.header.protocol(), packet.payload, packet.pseudo_header()))
+        }),
+        EtherType::IPV6 => ipv6::parse(layer.payload)
+            .is_ok_and(|packet| transport(packet.protocol(), packet.payload, packet.pseudo_header())),
+        _ => false,
+    }
+}
+
+/// A gateway that hides the office behind its outside address, by translation of TCP and UDP ports.
+#[derive(Default)]
+struct Translator {
+    outside: BTreeMap<(u8, Ipv4Addr, u16), u16>,
+    inside: BTreeMap<(u8, u16), (Ipv4Addr, u16)>,
+}
+
+impl Translator {
+    /// Translates `frame`, which came in on `side`; `None` if it cannot go on.
+    fn translate(&mut self, settings: &Settings, side: Side, frame: &mut [u8]) -> Option<()> {
+        let header = ipv4::Header::of(&frame[14..])?;
+        let protocol = header.protocol();
+        if header.is_fragment() || !matches!(protocol, Protocol::TCP | Protocol::UDP) {
+            return None;
+        }
+        let ports = crate::header::Ports::of(&frame[34..])?;
+        // The address and the port behind it, at 12 and 0 bytes or at 16 and 2, into the headers.
+        let (address, port, place) = match side {
+            // What is published answers by its own port.
+            Side::Lan if settings.published.contains(&ports.sport) => {
+                (settings.wan.v4, ports.sport, (26, 34))
+            }
+            Side::Lan => {
+                let next = 20_000 + self.outside.len() as u16;
+                let key = (protocol.0, header.src(), ports.sport);
+                let port = *self.outside.entry(key).or_insert(next);
+                self.inside.insert((protocol.0, port), (key.1, key.2));
+                (settings.wan.v4, port, (26, 34))
+            }
+            Side::Wan => {
+                assert_eq!(header.dst(), settings.wan.v4, "the internet knows the outside address alone");
+                let published = settings.published.contains(&ports.dport);
+                let published = published.then_some((settings.hosts[0].v4, ports.dport));
+                let (address, port) = self.inside.get(&(protocol.0, ports.dport)).copied().or(published)?;
+                (address, port, (30, 36))
+            }
+        };
+        frame[place.0..place.0 + 4].copy_from_slice(&address.octets());
+        frame[place.1..place.1 + 2].copy_from_slice(&port.to_be_bytes());
+        let end = 14 + usize::from(ipv4::Header::of(&frame[14..])?.total_len());
+        let checksum = if protocol == Protocol::TCP { 34 + 16 } else { 34 + 6 };
+        frame[checksum..checksum + 2].fill(0);
+        let packet = ipv4::Header::of(&frame[14..])?;
+        let pseudo = Sum::pseudo_v4(packet.src(), packet.dst(), protocol, (end - 34) as u16);
+        let sum = pseudo.and(&frame[34..end]).checksum();
+        frame[checksum..checksum + 2].copy_from_slice(&sum.to_be_bytes());
+        ipv4::fill_checksum(&mut frame[14..]);
+        Some(())
+    }
+}
+
+#[test]
+fn answers_follow_address_translation() {
+    let settings = Settings { attacks_per_second: 0, ..short() };
+    let mut translator = Translator::default();
+    let mut office = Office::new(settings.clone());
+    let mut packets = Vec::new();
+    while let Some(mut packet) = office.next() {
+        let layer = ethernet::parse(&packet.bytes).unwrap();
+        let for_gateway = layer.header.dst() == settings.link(packet.side).mac;
+        if layer.ethertype != EtherType::IPV4 || !for_gateway {
+            continue;
+        }
+        let mut frame = packet.bytes.clone();
+        if translator.translate(&settings, packet.side, &mut frame).is_none() {
+            continue;
+        }
+        let far = other(packet.side);
+        let neighbour = match far {
+            Side::Wan => settings.wan.neighbour,
+            Side::Lan => host_of(&settings, &frame).unwrap(),
+        };
+        HeaderMut::of(&mut frame).unwrap().set_dst(neighbour);
+        assert!(verifies(&frame));
+        office.arrived(far, packet.at, &frame);
+        // As seen from outside.
+        if packet.side == Side::Lan {
+            packet.bytes = frame;
+        }
+        packets.push(packet);
+    }
+    let limit = settings.start + Nanos::from_secs(8);
+    let early: Vec<Packet> = packets.iter().filter(|packet| packet.at < limit).cloned().collect();
+    let (begun, all) = (connections(&early), connections(&packets));
+    let visits = begun.keys().filter(|ends| ends.contains(&(settings.wan.v4.into(), 443))).count();
+    assert!(begun.len() > 20 && visits > 2, "{} with {visits} visits", begun.len());
+    for (ends, [syns, fins, rsts, _]) in begun.keys().map(|ends| (ends, all[ends])) {
+        assert_eq!((syns, fins, rsts), (2, 2, 0), "{ends:?}");
+    }
+}
+
 /// Per connection: SYNs, FINs, RSTs, bytes of data.
 fn connections(packets: &[Packet]) -> BTreeMap<Vec<(IpAddr, u16)>, [u64; 4]> {
     let mut found: BTreeMap<_, [u64; 4]> = BTreeMap::new();
@@ -72,14 +189,14 @@ fn connections(packets: &[Packet]) -> BTreeMap<Vec<(IpAddr, u16)>, [u64; 4]> {
         let (src, dst, payload): (IpAddr, IpAddr, &[u8]) = match layer.ethertype {
             EtherType::IPV4 => {
                 let packet = ipv4::parse(layer.payload).unwrap();
-                if packet.header.protocol() != crate::header::Protocol::TCP {
+                if packet.header.protocol() != Protocol::TCP {
                     continue;
                 }
                 (packet.header.src().into(), packet.header.dst().into(), packet.payload)
             }
             EtherType::IPV6 => {
                 let packet = ipv6::parse(layer.payload).unwrap();
-                if packet.protocol() != crate::header::Protocol::TCP {
+                if packet.protocol() != Protocol::TCP {
                     continue;
                 }
                 (packet.header.src().into(), packet.header.dst().into(), packet.payload)
@@ -239,8 +356,8 @@ fn answers_who_has() {
     let settings = Settings::default();
     let mut office =
         Office::new(Settings { activities_per_second: 0, attacks_per_second: 0, ..settings.clone() });
-    let fields = crate::arp::Fields {
-        operation: crate::arp::Operation::REQUEST,
+    let fields = arp::Fields {
+        operation: arp::Operation::REQUEST,
         sender_mac: settings.lan.mac,
         sender_ip: settings.lan.v4,
         target_mac: Mac::ZERO,
@@ -252,7 +369,7 @@ fn answers_who_has() {
         .filter(|packet| {
             let layer = ethernet::parse(&packet.bytes).unwrap();
             layer.ethertype == EtherType::ARP
-                && crate::arp::parse(layer.payload).unwrap().operation() == crate::arp::Operation::REPLY
+                && arp::parse(layer.payload).unwrap().operation() == arp::Operation::REPLY
         })
         .collect();
     assert_eq!(replies.len(), 1);
