@@ -69,7 +69,15 @@ fn tshark_sees_the_same_packets_in_every_real_capture() {
     for path in captures() {
         let Some(expected) = tshark(&path) else { return };
         assert!(!expected.is_empty());
-        assert!(packets(&path) == expected, "{}: not what tshark sees", path.display());
+        let found = packets(&path);
+        assert_eq!(found.len(), expected.len(), "{}", path.display());
+        for (n, (found, mut expected)) in found.into_iter().zip(expected).enumerate() {
+            if expected[0].is_empty() {
+                // A simple packet block has no time, and ours is our own choice.
+                expected[0].clone_from(&found[0]);
+            }
+            assert_eq!(found, expected, "packet {} of {}", n + 1, path.display());
+        }
     }
 }
 
