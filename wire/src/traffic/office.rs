@@ -107,7 +107,7 @@ impl Office {
         office
     }
 
-    /// The next packet that enters the gateway, in order of time; `None` when it is over.
+    /// The next packet that enters the gateway, later than the one before; `None` when it is over.
     // Not an `Iterator`, since what comes next depends on what arrives in between.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Option<Packet> {
@@ -117,9 +117,12 @@ impl Office {
                 self.queue.clear();
                 return None;
             }
-            self.now = at;
             match task {
-                Task::Send(side, intent, bytes) => return Some(Packet { at, side, bytes, intent }),
+                Task::Send(side, intent, bytes) => {
+                    // Never two at one time, so that captures of both sides merge in one way only.
+                    self.now = at.max(self.now + Nanos(1));
+                    return Some(Packet { at: self.now, side, bytes, intent });
+                }
                 Task::Begin => {
                     app::begin(self, at);
                     let wait = self.every(self.settings.activities_per_second);
