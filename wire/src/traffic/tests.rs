@@ -307,6 +307,22 @@ fn connections_complete_in_spite_of_loss() {
 }
 
 #[test]
+fn a_lost_fin_is_sent_again() {
+    let mut seen = std::collections::BTreeSet::new();
+    let (packets, _) = run(short(), |_, packet| {
+        let ends = connections(std::slice::from_ref(packet)).pop_first();
+        // The first FIN of each side of each connection is lost.
+        !ends.is_some_and(|(ends, [_, fins, ..])| fins > 0 && seen.insert((packet.side, ends)))
+    });
+    let limit = short().start + Nanos::from_secs(6);
+    let early: Vec<Packet> = packets.iter().filter(|packet| packet.at < limit).cloned().collect();
+    let all = connections(&packets);
+    for ends in connections(&early).keys() {
+        assert!(all[ends][1] >= 4, "{ends:?}: {:?}", all[ends]);
+    }
+}
+
+#[test]
 fn a_gateway_that_drops_everything_leaves_nothing_behind() {
     let (packets, office) = run(Settings { duration: Nanos::from_secs(60), ..short() }, |_, _| false);
     assert!(packets.len() < 20_000, "{}", packets.len());
