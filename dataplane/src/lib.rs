@@ -1,8 +1,10 @@
 //! What happens to a frame: stages, flows, NAT, routes, classification, the pipeline.
 
 pub mod classify;
+pub mod cut;
 pub mod fib;
 pub mod flow;
+pub mod fragment;
 pub mod memory;
 pub mod tables;
 pub mod verdict;
