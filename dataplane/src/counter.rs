@@ -5,7 +5,7 @@ use wire::Frame;
 use crate::tables::Tables;
 use crate::verdict::{Reason, Verdict};
 
-/// Frames and their bytes, link-layer header included.
+/// Frames and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// How many frames.
@@ -26,7 +26,7 @@ impl Traffic {
 /// The counters of one shard.
 #[derive(Clone, Debug)]
 pub struct Counters {
-    /// All that was received.
+    /// All that was received; bytes from the link-layer header on.
     pub received: Traffic,
     /// Frames by verdict, indexed by its high byte.
     verdicts: [u64; 6],
@@ -36,12 +36,14 @@ pub struct Counters {
     dropped: [u64; Reason::COUNT],
     /// Frames held now.
     pub held: u64,
-    /// Frames that a rule decided, and those that belong to flows it let in.
+    /// Frames that a rule decided, and those of flows that it let in; bytes of IP packets.
     pub rules: Vec<Traffic>,
-    /// Frames translated, by pair of translations ([`crate::tables::NatTables::pair`]).
+    /// Frames translated, by pair of translations ([`crate::tables::NatTables::pair`]); bytes of IP packets.
     pub nats: Vec<Traffic>,
-    /// Frames made by cutting larger ones, beyond the first part.
-    pub fragments_made: u64,
+    /// Further parts of packets that were cut: frames sent beyond those received.
+    pub parts_sent: u64,
+    /// Further parts that found the queue full.
+    pub parts_lost: u64,
     /// Flows ended to make room for others.
     pub evicted: u64,
     /// Flows refused or packets dropped for want of ports, by source translation.
@@ -59,7 +61,8 @@ impl Counters {
             held: 0,
             rules: vec![Traffic::default(); tables.filter.rules.len()],
             nats: vec![Traffic::default(); tables.nat.pairs()],
-            fragments_made: 0,
+            parts_sent: 0,
+            parts_lost: 0,
             evicted: 0,
             nat_refused: vec![0; tables.nat.sources.len()],
         }
@@ -79,14 +82,21 @@ impl Counters {
                 *count += 1;
             }
         }
+        let bytes = usize::from(frame.meta.end - frame.meta.network);
         if let Some(rule) = self.rules.get_mut(frame.meta.rule as usize) {
-            rule.count(frame.len());
+            rule.count(bytes);
         }
         if frame.meta.nat != 0 {
             if let Some(nat) = self.nats.get_mut(usize::from(frame.meta.nat)) {
-                nat.count(frame.len());
+                nat.count(bytes);
             }
         }
+    }
+
+    /// Counts a frame that could not even be taken in.
+    pub fn count_refused(&mut self, bytes: usize, reason: Reason) {
+        self.received.count(bytes);
+        self.dropped[reason as usize] += 1;
     }
 
     /// Frames forwarded.

@@ -123,13 +123,7 @@ impl Hops {
         }
     }
 
-    fn add(
-        &mut self,
-        tables: &Tables,
-        interface: PortId,
-        address: Address,
-        mac: Option<Mac>,
-    ) -> Option<u32> {
+    fn add(&mut self, tables: &Tables, interface: PortId, address: Address, mac: Option<Mac>) -> Option<u32> {
         if self.entries.len() >= self.capacity {
             return None;
         }

@@ -66,7 +66,8 @@ impl Limiter {
     pub fn new(tables: &Tables) -> Limiter {
         let rules = tables.filter.rules.len();
         let by_source = |wanted: bool| if wanted { tables.limits.flows as usize } else { 0 };
-        let rates = tables.filter.rules.iter().any(|rule| rule.rate.is_some_and(|r| r.scope == Scope::Source));
+        let rates =
+            tables.filter.rules.iter().any(|rule| rule.rate.is_some_and(|r| r.scope == Scope::Source));
         let counts = tables.limits.flows_per_source.is_some()
             || tables
                 .filter
@@ -99,14 +100,7 @@ impl Limiter {
     }
 
     /// Counts one more connection under a bound, unless there are `most` already.
-    pub fn count(
-        &mut self,
-        rule: u32,
-        scope: Scope,
-        most: u32,
-        subject: &Key,
-        hash: u64,
-    ) -> Option<CountId> {
+    pub fn count(&mut self, rule: u32, scope: Scope, most: u32, subject: &Key, hash: u64) -> Option<CountId> {
         let (count, id) = match scope {
             Scope::Rule => (self.counts.get_mut(rule as usize)?, rule | WHOLE),
             Scope::Source => {

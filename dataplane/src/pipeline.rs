@@ -168,7 +168,7 @@ fn hold<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) {
     };
     husk.meta.fate = HUSK;
     let waiting = mem::replace(frame, husk);
-    match cx.shard.fragments.hold(key, waiting) {
+    match cx.shard.fragments.hold(&key, waiting, cx.tally) {
         Ok(()) => cx.shard.counters.held += 1,
         Err(back) => {
             let husk = mem::replace(frame, back);
@@ -187,12 +187,36 @@ fn lead<T: Tally>(frame: Frame, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
     cx.shard.counters.count(&frame);
     let goes_out = frame.meta.fate == Verdict::Forwarded.to_fate() || frame.meta.fate >> 8 == ANSWERED;
     if !goes_out {
+        for _ in 0..frame.meta.parts {
+            if let Some(part) = cx.shard.parts.pop_front() {
+                cx.pool.put(part);
+            }
+        }
         ended.push(frame);
         return;
     }
+    let further = frame.meta.parts;
     match queue_of(&frame, cx.tables, cx.shard) {
-        Some(place) => cx.shard.queues[place].push(frame),
+        Some(place) => {
+            cx.shard.queues[place].push(frame);
+            for _ in 0..further {
+                send_part(place, cx);
+            }
+        }
         None => ended.push(frame),
+    }
+}
+
+/// Sends a further part of the packet that has just been sent.
+fn send_part<T: Tally>(place: usize, cx: &mut Cx<'_, T>) {
+    let Some(part) = cx.shard.parts.pop_front() else { return };
+    let queue = &mut cx.shard.queues[place];
+    if queue.admit() {
+        queue.push(part);
+        cx.shard.counters.parts_sent += 1;
+    } else {
+        cx.pool.put(part);
+        cx.shard.counters.parts_lost += 1;
     }
 }
 

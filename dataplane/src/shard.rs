@@ -17,6 +17,9 @@ use crate::memory::MemoryError;
 use crate::nat::{MappingId, Mappings, NatError};
 use crate::tables::{Address, Tables};
 
+/// Further parts of a batch's packets, without growing.
+const PARTS: usize = 4_096;
+
 /// Neighbours on links, beyond those that the policy names.
 const NEIGHBOURS: usize = 4_096;
 
@@ -40,6 +43,8 @@ pub struct Shard {
     pub pending: Pending,
     /// Frames that have waited long enough, or for what has now come: they go through next.
     pub released: VecDeque<Frame>,
+    /// Further parts of packets that were cut, in the order of the packets.
+    pub parts: VecDeque<Frame>,
     /// The next identification of a packet that the gateway itself sends.
     pub next_id: u16,
 }
@@ -129,11 +134,13 @@ impl Shard {
             mappings: Mappings::new(&tables.nat, flows, setup.seed).map_err(ShardError::Nat)?,
             hops: Hops::new(tables, setup.resolve, NEIGHBOURS),
             limiter: Limiter::new(tables),
-            fragments: Fragments::new(tables.limits.fragments, tables.timeouts.fragment, setup.seed),
+            fragments: Fragments::new(&tables.limits.fragments, tables.timeouts.fragment, setup.seed)
+                .map_err(ShardError::Memory)?,
             queues,
             counters: Counters::new(tables),
             pending: Pending::default(),
             released: VecDeque::with_capacity(tables.limits.fragments.held as usize + 1),
+            parts: VecDeque::with_capacity(PARTS),
             next_id: 1,
         })
     }

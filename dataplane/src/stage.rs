@@ -11,6 +11,7 @@ pub mod answer;
 pub mod classify;
 pub mod dnat;
 pub mod filter;
+mod header;
 pub mod parse;
 pub mod queue;
 pub mod rewrite;

@@ -406,7 +406,7 @@ impl State {
 
 /// Whether a TCP sends this combination; PSH and the ECN bits go with any.
 #[inline]
-const fn are_possible(flags: Flags) -> bool {
+pub const fn are_possible(flags: Flags) -> bool {
     const MASK: u8 = 0x37;
     const POSSIBLE: u64 = {
         const fn bit(flags: Flags) -> u64 {

@@ -176,7 +176,8 @@ fn icmp(
     let message_len = frame.len() + 8;
     frame.push_front(header_len + 8)?.fill(0);
     let bytes = frame.bytes_mut();
-    ip(bytes, from, to, if v4 { Protocol::ICMP } else { Protocol::ICMPV6 }, message_len, CONTROL, id)?;
+    let protocol = if v4 { Protocol::ICMP } else { Protocol::ICMPV6 };
+    IpHeader { from, to, protocol, payload_len: message_len, ds_field: CONTROL, id }.write(bytes)?;
     let message = bytes.get_mut(header_len..)?;
     message[0] = kind;
     message[1] = code;
@@ -207,7 +208,15 @@ fn reset(frame: &mut Frame, sender: Address, meant: Address) -> Option<()> {
     frame.truncate(0);
     frame.push_front(header_len + tcp::MIN_HEADER_LEN)?.fill(0);
     let bytes = frame.bytes_mut();
-    ip(bytes, meant, sender, Protocol::TCP, tcp::MIN_HEADER_LEN, 0, 0)?;
+    IpHeader {
+        from: meant,
+        to: sender,
+        protocol: Protocol::TCP,
+        payload_len: tcp::MIN_HEADER_LEN,
+        ds_field: 0,
+        id: 0,
+    }
+    .write(bytes)?;
     let payload = bytes.get_mut(header_len..)?;
     let mut out = tcp::HeaderMut::of(payload)?;
     out.set_sport(sport);
@@ -222,38 +231,42 @@ fn reset(frame: &mut Frame, sender: Address, meant: Address) -> Option<()> {
     Some(())
 }
 
-/// Writes an IP header of 20 or 40 bytes into zeroed bytes.
-fn ip(
-    bytes: &mut [u8],
+/// The IP header of what the gateway itself sends.
+struct IpHeader {
     from: Address,
     to: Address,
     protocol: Protocol,
     payload_len: usize,
     ds_field: u8,
     id: u16,
-) -> Option<()> {
-    if from.v6 {
-        let mut header = ipv6::HeaderMut::of(bytes)?;
-        header.set_first_word(ds_field, 0);
-        header.set_payload_len(payload_len as u16);
-        header.set_next_header(protocol);
-        header.set_hop_limit(TTL);
-        header.set_src(from.bits.into());
-        header.set_dst(to.bits.into());
-    } else {
-        let mut header = ipv4::HeaderMut::of(bytes)?;
-        header.set_header_len(20);
-        header.set_ds_field(ds_field);
-        header.set_total_len(20 + payload_len as u16);
-        header.set_id(id);
-        header.set_ttl(TTL);
-        header.set_protocol(protocol);
-        header.set_src((from.bits as u32).into());
-        header.set_dst((to.bits as u32).into());
-        let checksum = Sum::of(bytes.get(..20)?).checksum();
-        ipv4::HeaderMut::of(bytes)?.set_checksum(checksum);
+}
+
+impl IpHeader {
+    /// Writes 20 or 40 bytes over zeroed ones.
+    fn write(&self, bytes: &mut [u8]) -> Option<()> {
+        if self.from.v6 {
+            let mut header = ipv6::HeaderMut::of(bytes)?;
+            header.set_first_word(self.ds_field, 0);
+            header.set_payload_len(self.payload_len as u16);
+            header.set_next_header(self.protocol);
+            header.set_hop_limit(TTL);
+            header.set_src(self.from.bits.into());
+            header.set_dst(self.to.bits.into());
+        } else {
+            let mut header = ipv4::HeaderMut::of(bytes)?;
+            header.set_header_len(20);
+            header.set_ds_field(self.ds_field);
+            header.set_total_len(20 + self.payload_len as u16);
+            header.set_id(self.id);
+            header.set_ttl(TTL);
+            header.set_protocol(self.protocol);
+            header.set_src((self.from.bits as u32).into());
+            header.set_dst((self.to.bits as u32).into());
+            let checksum = Sum::of(bytes.get(..20)?).checksum();
+            ipv4::HeaderMut::of(bytes)?.set_checksum(checksum);
+        }
+        Some(())
     }
-    Some(())
 }
 
 fn pseudo(from: Address, to: Address, protocol: Protocol, len: usize) -> Sum {

@@ -156,10 +156,7 @@ fn v4(bytes: &[u8], meta: &mut Meta) -> Result<Carried, Reason> {
 #[cold]
 fn source_routed(packet: &ipv4::Packet<'_>) -> bool {
     use ipv4::option::{LOOSE_SOURCE_ROUTE, STRICT_SOURCE_ROUTE};
-    packet
-        .options()
-        .flatten()
-        .any(|option| matches!(option.kind, LOOSE_SOURCE_ROUTE | STRICT_SOURCE_ROUTE))
+    packet.options().flatten().any(|option| matches!(option.kind, LOOSE_SOURCE_ROUTE | STRICT_SOURCE_ROUTE))
 }
 
 /// Refuses addresses that no packet on a link can have (RFC 1812, section 5.3.7; RFC 6890).

@@ -57,8 +57,7 @@ fn translate<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) {
     cx.tally.instructions(34);
     cx.tally.read(Region::FlowTable, frame.meta.flow as usize * 128, 80);
     let Some(flow) = cx.shard.flows.flow(FlowId(frame.meta.flow)) else { return };
-    let direction =
-        if frame.meta.flags & flag::REPLY == 0 { Direction::Original } else { Direction::Reply };
+    let direction = if frame.meta.flags & flag::REPLY == 0 { Direction::Original } else { Direction::Reply };
     let (arrives, answer) = (flow.key(direction), flow.key(direction.turned()));
     let (network, transport) = (frame.meta.network, frame.meta.transport);
     let (protocol, part, related) =
@@ -136,13 +135,17 @@ pub(super) fn link<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> bool {
     true
 }
 
+/// Further parts of one packet: a 16 KiB slot cut for the smallest link that carries IPv6, and then some.
+const MOST_PARTS: usize = 64;
+
 /// Cuts a packet that is larger than its link carries. Its further parts go out behind it.
 #[cold]
 fn divide<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
     let Some(hop) = cx.shard.hops.get(frame.meta.hop) else { return Step::Drop(Reason::NeighbourUnknown) };
-    let mut parts: ArrayVec<Frame, 64> = ArrayVec::new();
-    match cut(frame, usize::from(frame.meta.network), hop.mtu, cx.pool, &mut parts) {
-        Ok(_) => {
+    let mut parts: ArrayVec<Frame, MOST_PARTS> = ArrayVec::new();
+    match cut(frame, usize::from(frame.meta.network), hop.mtu, cx.pool, &mut parts, cx.tally) {
+        Ok(further) => {
+            frame.meta.parts = further as u8;
             cx.shard.parts.extend(parts);
             Step::Next
         }

@@ -41,9 +41,8 @@ impl<T: Tally> Stage<T> for Snat {
             cx.shard.abandon();
             return Step::Next;
         }
-        let opened = filter::count_source(frame, cx)
-            .and_then(|()| choose(frame, cx))
-            .and_then(|()| enter(frame, cx));
+        let opened =
+            filter::count_source(frame, cx).and_then(|()| choose(frame, cx)).and_then(|()| enter(frame, cx));
         match opened {
             Ok(()) => Step::Next,
             Err(step) => {
@@ -75,8 +74,7 @@ fn choose<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
         SourceAction::Exempt => return Ok(()),
         SourceAction::OneToOne { inside, outside } => {
             let offset = source.bits.wrapping_sub(*inside);
-            cx.shard.pending.source =
-                Address { bits: outside.bits.wrapping_add(offset), v6: outside.v6 };
+            cx.shard.pending.source = Address { bits: outside.bits.wrapping_add(offset), v6: outside.v6 };
             cx.shard.pending.snat = place;
             return Ok(());
         }
@@ -197,12 +195,7 @@ fn reply_key<T: Tally>(frame: &Frame, cx: &Cx<'_, T>) -> Key {
     key.in_realm(realm(frame.meta.egress, cx))
 }
 
-fn insert<T: Tally>(
-    key: &Key,
-    hash: u64,
-    frame: &Frame,
-    cx: &mut Cx<'_, T>,
-) -> Result<FlowId, Step> {
+fn insert<T: Tally>(key: &Key, hash: u64, frame: &Frame, cx: &mut Cx<'_, T>) -> Result<FlowId, Step> {
     let tick = cx.shard.flows.tick(frame.meta.received);
     match cx.shard.flows.insert(key, hash, tick, cx.tally) {
         Ok(id) => return Ok(id),

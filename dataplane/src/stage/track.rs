@@ -47,7 +47,7 @@ impl<T: Tally> Stage<T> for Track {
         if cx.shard.flows.is_due(now) {
             cx.shard.expire(now, cx.tally);
         }
-        if cx.shard.fragments.is_due(now) {
+        while cx.shard.fragments.is_due(now) {
             expire_fragments(cx, now);
         }
         if frame.meta.part != Part::Whole && frame.meta.flags & flag::RESUMED == 0 {
@@ -175,10 +175,8 @@ fn follow<T: Tally>(frame: &mut Frame, hit: Hit, hash: u64, cx: &mut Cx<'_, T>) 
             return Step::Drop(Reason::TransportChecksum);
         }
         let settings = settings(cx);
-        let payload = frame
-            .bytes()
-            .get(usize::from(frame.meta.transport)..usize::from(frame.meta.end))
-            .unwrap_or(&[]);
+        let payload =
+            frame.bytes().get(usize::from(frame.meta.transport)..usize::from(frame.meta.end)).unwrap_or(&[]);
         let Ok(segment) = tcp::parse(payload).map(|segment| Segment::of(&segment)) else {
             return Step::Drop(Reason::TransportLength);
         };
@@ -369,30 +367,38 @@ fn follow_first<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), S
         let kept = Kept {
             sport: frame.meta.sport,
             dport: frame.meta.dport,
-            flags: frame.meta.flags & (flag::QUERY | flag::ERROR),
+            protocol: frame.meta.protocol,
+            tcp_flags: frame.meta.tcp_flags,
+            own: frame.meta.flags & (flag::QUERY | flag::ERROR),
         };
-        cx.shard.fragments.first(key, span, kept, now, cx.tally).map_err(Step::Drop)?;
-        while let Some(mut waited) = cx.shard.fragments.release(key) {
+        cx.shard.fragments.first(&key, span, kept, now, cx.tally).map_err(Step::Drop)?;
+        while let Some(mut waited) = cx.shard.fragments.release(&key, cx.tally) {
             cx.shard.counters.held = cx.shard.counters.held.saturating_sub(1);
             waited.meta.received = now;
             waited.meta.fate = 0;
-            waited.meta.sport = kept.sport;
-            waited.meta.dport = kept.dport;
-            waited.meta.flags |= kept.flags | flag::RESUMED;
+            waited.meta.flags |= flag::RESUMED;
+            adopt(&mut waited, kept);
             cx.shard.released.push_back(waited);
         }
         return Ok(());
     }
-    match cx.shard.fragments.later(key, span, now, cx.tally) {
+    match cx.shard.fragments.later(&key, span, now, cx.tally) {
         Later::Kept(kept) => {
-            frame.meta.sport = kept.sport;
-            frame.meta.dport = kept.dport;
-            frame.meta.flags |= kept.flags;
+            adopt(frame, kept);
             Ok(())
         }
         Later::Wait => Err(Step::Hold(Reason::FragmentWaits)),
         Later::Refuse(reason) => Err(Step::Drop(reason)),
     }
+}
+
+/// Gives a later fragment what its first one has said.
+fn adopt(frame: &mut Frame, kept: Kept) {
+    frame.meta.sport = kept.sport;
+    frame.meta.dport = kept.dport;
+    frame.meta.protocol = kept.protocol;
+    frame.meta.tcp_flags = kept.tcp_flags;
+    frame.meta.flags |= kept.own;
 }
 
 /// Which datagram a fragment is of, and which part of it.
@@ -412,7 +418,7 @@ pub(crate) fn datagram<T: Tally>(frame: &Frame, cx: &Cx<'_, T>) -> Option<(Datag
         destination: destination.bits,
         id: fragment.id,
         protocol,
-        family: meta.family as u8,
+        family: meta.family,
         realm: realm(meta.ingress, cx),
     };
     let span = Span {
@@ -426,9 +432,9 @@ pub(crate) fn datagram<T: Tally>(frame: &Frame, cx: &Cx<'_, T>) -> Option<(Datag
 /// Drops fragments whose first one did not come in time.
 fn expire_fragments<T: Tally>(cx: &mut Cx<'_, T>, now: wire::Nanos) {
     let crate::shard::Shard { fragments, released, counters, .. } = &mut *cx.shard;
-    fragments.expire(now, |mut frame| {
+    fragments.expire(now, cx.tally, |mut frame, reason| {
         counters.held = counters.held.saturating_sub(1);
-        Step::Drop(Reason::FragmentTimeout).settle(&mut frame);
+        Step::Drop(reason).settle(&mut frame);
         released.push_back(frame);
     });
 }
