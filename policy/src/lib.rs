@@ -1,5 +1,21 @@
 //! What an operator asked for: the model, its TOML form, its validation, and importers from other firewalls.
+//!
+//! [`check()`] is the front door: a text goes in, and a [`Policy`] comes out together with all that is wrong
+//! with it. A policy's [`Display`](std::fmt::Display) is its canonical text.
 
+pub mod check;
+pub mod diagnostic;
+pub mod lines;
 pub mod model;
+pub mod parse;
+mod print;
+pub mod source;
+pub mod validate;
+mod word;
 
+pub use check::{Checked, LoadError, check, load};
+pub use diagnostic::{Code, Diagnostic, Place, Severity};
+pub use lines::{Item, Lines};
 pub use model::Policy;
+pub use parse::{Parsed, parse};
+pub use validate::validate;

@@ -9,6 +9,8 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use wire::Nanos;
 
+#[cfg(test)]
+pub(crate) mod arbitrary;
 mod interface;
 mod limit;
 mod nat;

@@ -1,0 +1,101 @@
+//! The front door: reads a policy and validates it.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use crate::diagnostic::{Code, Diagnostic, Severity};
+use crate::lines::Lines;
+use crate::model::Policy;
+use crate::parse::{self, MOST_BYTES};
+use crate::validate::validate;
+
+/// A policy, and what is wrong with it.
+#[derive(Clone, Debug)]
+pub struct Checked {
+    /// The policy; `None` if anything is wrong. Warnings do not make it wrong.
+    pub policy: Option<Policy>,
+    /// Where things stand.
+    pub lines: Lines,
+    /// What is wrong, and what is unwise, in the order of the text.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+impl Checked {
+    /// Those that make the policy wrong.
+    pub fn errors(&self) -> impl Iterator<Item = &Diagnostic> {
+        self.diagnostics.iter().filter(|diagnostic| diagnostic.severity == Severity::Error)
+    }
+
+    /// Those that do not.
+    pub fn warnings(&self) -> impl Iterator<Item = &Diagnostic> {
+        self.diagnostics.iter().filter(|diagnostic| diagnostic.severity == Severity::Warning)
+    }
+}
+
+/// Reads and validates the text of a policy; `file` is its name in diagnostics.
+///
+/// What could not be read does not keep the rest from being validated.
+pub fn check(text: &str, file: &str) -> Checked {
+    let draft = parse::draft(text, file);
+    let mut diagnostics = draft.diagnostics;
+    if let Some(policy) = &draft.policy {
+        diagnostics.append(&mut validate(policy, &draft.lines));
+    }
+    diagnostics.sort_by_key(|diagnostic| {
+        let start = diagnostic.place.as_ref().map_or(usize::MAX, |place| place.span().start);
+        (start, diagnostic.severity, diagnostic.code)
+    });
+    let wrong = diagnostics.iter().any(Diagnostic::is_error);
+    Checked { policy: draft.policy.filter(|_| !wrong), lines: draft.lines, diagnostics }
+}
+
+/// Reads and validates the file at `path`.
+pub fn load(path: &Path) -> Result<Checked, LoadError> {
+    let unreadable = |error| LoadError { path: path.to_owned(), error };
+    let file = path.display().to_string();
+    let mut bytes = Vec::new();
+    // One byte more than is taken tells a file that is too long; it may have no end at all.
+    File::open(path)
+        .and_then(|opened| opened.take(MOST_BYTES as u64 + 1).read_to_end(&mut bytes))
+        .map_err(unreadable)?;
+    let wrong = |diagnostic| Checked { policy: None, lines: Lines::default(), diagnostics: vec![diagnostic] };
+    if bytes.len() > MOST_BYTES {
+        return Ok(wrong(parse::too_large(&file)));
+    }
+    match String::from_utf8(bytes) {
+        Ok(text) => Ok(check(&text, &file)),
+        Err(error) => {
+            let at = error.utf8_error().valid_up_to();
+            let line = error.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count() + 1;
+            let message = format!("{file} is not UTF-8: byte {at}, on line {line}");
+            let hint = "save it as UTF-8; a capture or an archive is no policy";
+            Ok(wrong(Diagnostic::new(Code::NotUtf8, message).hint(hint)))
+        }
+    }
+}
+
+/// A policy file that cannot be read.
+#[derive(Debug)]
+pub struct LoadError {
+    /// Which one.
+    pub path: PathBuf,
+    /// What the system says.
+    pub error: io::Error,
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot read the policy {}: {}", self.path.display(), self.error)
+    }
+}
+
+impl std::error::Error for LoadError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,51 @@
+use std::sync::Arc;
+
+use miette::Diagnostic as _;
+
+use super::{Code, Diagnostic, Place, Severity};
+use crate::source::Source;
+
+fn place(text: &str, what: &str) -> Place {
+    let at = text.find(what).unwrap();
+    Place::new(Arc::new(Source::new("p.toml", text)), at..at + what.len())
+}
+
+#[test]
+fn the_table_of_codes_is_in_their_order_and_names_are_kebab_case() {
+    for (index, (code, name, _)) in Code::ALL.iter().enumerate() {
+        assert_eq!(*code as usize, index, "{name}");
+        assert_eq!(code.name(), *name);
+        assert!(name.bytes().all(|b| b.is_ascii_lowercase() || b == b'-' || b.is_ascii_digit()), "{name}");
+        let debug: String = format!("{code:?}").to_lowercase();
+        assert_eq!(debug, name.replace('-', ""), "the name is the variant's");
+    }
+    assert_eq!(*Code::ALL.last().unwrap(), (Code::ShortTimeout, "short-timeout", Severity::Warning));
+}
+
+#[test]
+fn json_says_what_and_where() {
+    let text = "a = 1\nb = 2\n";
+    let diagnostic = Diagnostic::new(Code::UnknownKey, "unknown key `b`")
+        .hint("did you mean `a`?")
+        .at(Some(place(text, "b")))
+        .and("here is `a`", Some(place(text, "a")));
+    let json = serde_json::to_value(&diagnostic).unwrap();
+    let expected = serde_json::json!({
+        "code": "unknown-key", "severity": "error", "message": "unknown key `b`", "hint": "did you mean `a`?",
+        "file": "p.toml", "line": 2, "column": 1,
+        "related": [{"label": "here is `a`", "file": "p.toml", "line": 1, "column": 1}],
+    });
+    assert_eq!(json, expected);
+}
+
+#[test]
+fn miette_finds_the_source_line() {
+    let text = "a = 1\nb = 2\n";
+    let diagnostic = Diagnostic::new(Code::UnknownKey, "unknown key").at(Some(place(text, "b")));
+    let label = diagnostic.labels().unwrap().next().unwrap();
+    assert_eq!(label.offset(), 6);
+    let found = diagnostic.source_code().unwrap().read_span(label.inner(), 1, 1).unwrap();
+    assert_eq!(found.data(), b"a = 1\nb = 2\n");
+    assert_eq!(found.name(), Some("p.toml"));
+    assert_eq!(diagnostic.code().unwrap().to_string(), "unknown-key");
+}

@@ -1,0 +1,191 @@
+//! Where in the text of a policy each thing stands, for diagnostics and `explain`.
+//!
+//! Indices are those of the vectors of [`Policy`](crate::Policy). A policy that came from no text has no
+//! lines: every question is answered with `None`.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::diagnostic::Place;
+use crate::source::Source;
+
+/// Where things stand.
+#[derive(Clone, Debug, Default)]
+pub struct Lines {
+    source: Option<Arc<Source>>,
+    entries: [Vec<Entry>; 10],
+    /// Of each kind, whether a thing could not be read at all.
+    lost: [bool; 10],
+    rules: HashMap<String, u32>,
+    nats: HashMap<String, u32>,
+    interfaces: HashMap<String, u32>,
+    sets: HashMap<String, u32>,
+}
+
+/// One thing in a policy: an index into a vector of [`Policy`](crate::Policy), or one of its sections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Item {
+    /// An interface.
+    Interface(usize),
+    /// A set.
+    Set(usize),
+    /// A route.
+    Route(usize),
+    /// A neighbour.
+    Neighbour(usize),
+    /// A default action.
+    Default(usize),
+    /// A rule.
+    Rule(usize),
+    /// A translation.
+    Nat(usize),
+    /// The limits.
+    Limit,
+    /// The timeouts.
+    Timeout,
+    /// The daemon's knobs, and the top of the file.
+    Top,
+}
+
+/// Where one thing and its parts stand.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Entry {
+    /// The thing: its name where it has one.
+    pub(crate) span: Range<usize>,
+    /// Keys' values, and the items of those that are lists.
+    pub(crate) parts: Vec<Part>,
+    /// Something in it could not be read, and is left out of the policy.
+    pub(crate) broken: bool,
+}
+
+/// Where a key's value stands, or one item of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Part {
+    pub(crate) key: &'static str,
+    pub(crate) item: Option<usize>,
+    pub(crate) span: Range<usize>,
+}
+
+impl Lines {
+    /// The line of the rule of that name.
+    pub fn rule(&self, name: &str) -> Option<u32> {
+        self.rules.get(name).copied()
+    }
+
+    /// The line of the translation of that name.
+    pub fn nat(&self, name: &str) -> Option<u32> {
+        self.nats.get(name).copied()
+    }
+
+    /// The line of the interface of that name.
+    pub fn interface(&self, name: &str) -> Option<u32> {
+        self.interfaces.get(name).copied()
+    }
+
+    /// The line of the set of that name.
+    pub fn set(&self, name: &str) -> Option<u32> {
+        self.sets.get(name).copied()
+    }
+
+    /// The line of the route of that index.
+    pub fn route(&self, index: usize) -> Option<u32> {
+        self.place(Item::Route(index)).map(|place| place.line())
+    }
+
+    /// Where a thing stands.
+    pub fn place(&self, item: Item) -> Option<Place> {
+        self.at(self.entry(item)?.span.clone())
+    }
+
+    /// Where the value of a thing's key stands; the thing itself where the key is not written.
+    pub fn place_of(&self, item: Item, key: &str) -> Option<Place> {
+        self.place_of_item(item, key, None)
+    }
+
+    /// Where an item of the list that is a key's value stands; the value, or the thing, where there is none.
+    pub fn place_in(&self, item: Item, key: &str, index: usize) -> Option<Place> {
+        self.place_of_item(item, key, Some(index))
+    }
+
+    fn place_of_item(&self, item: Item, key: &str, index: Option<usize>) -> Option<Place> {
+        let entry = self.entry(item)?;
+        let part = |index| entry.parts.iter().find(|part| part.key == key && part.item == index);
+        let span = part(index).or_else(|| part(None)).map_or(&entry.span, |part| &part.span);
+        self.at(span.clone())
+    }
+
+    /// Whether something in the thing could not be read.
+    pub(crate) fn is_broken(&self, item: Item) -> bool {
+        self.entry(item).is_some_and(|entry| entry.broken)
+    }
+
+    /// Whether something in any thing of the kind of `like` could not be read.
+    pub(crate) fn any_broken(&self, like: Item) -> bool {
+        self.lost[like.kind()] || self.entries[like.kind()].iter().any(|entry| entry.broken)
+    }
+
+    fn at(&self, span: Range<usize>) -> Option<Place> {
+        self.source.as_ref().map(|source| Place::new(Arc::clone(source), span))
+    }
+
+    fn entry(&self, item: Item) -> Option<&Entry> {
+        self.entries[item.kind()].get(item.index())
+    }
+
+    pub(crate) fn of(source: &Arc<Source>) -> Lines {
+        Lines { source: Some(Arc::clone(source)), ..Lines::default() }
+    }
+
+    /// Notes that a thing of the kind of `like` could not be read at all.
+    pub(crate) fn lose(&mut self, like: Item) {
+        self.lost[like.kind()] = true;
+    }
+
+    /// Notes where the next thing of the kind of `like` stands.
+    pub(crate) fn push(&mut self, like: Item, name: &str, entry: Entry) {
+        let line = self.source.as_ref().map_or(0, |source| source.line(entry.span.start));
+        let names = match like {
+            Item::Rule(_) => Some(&mut self.rules),
+            Item::Nat(_) => Some(&mut self.nats),
+            Item::Interface(_) => Some(&mut self.interfaces),
+            Item::Set(_) => Some(&mut self.sets),
+            _ => None,
+        };
+        if let Some(names) = names {
+            // Of two by one name, which is an error, the first.
+            names.entry(name.to_owned()).or_insert(line);
+        }
+        self.entries[like.kind()].push(entry);
+    }
+}
+
+impl Item {
+    fn kind(self) -> usize {
+        match self {
+            Item::Interface(_) => 0,
+            Item::Set(_) => 1,
+            Item::Route(_) => 2,
+            Item::Neighbour(_) => 3,
+            Item::Default(_) => 4,
+            Item::Rule(_) => 5,
+            Item::Nat(_) => 6,
+            Item::Limit => 7,
+            Item::Timeout => 8,
+            Item::Top => 9,
+        }
+    }
+
+    fn index(self) -> usize {
+        match self {
+            Item::Interface(index)
+            | Item::Set(index)
+            | Item::Route(index)
+            | Item::Neighbour(index)
+            | Item::Default(index)
+            | Item::Rule(index)
+            | Item::Nat(index) => index,
+            Item::Limit | Item::Timeout | Item::Top => 0,
+        }
+    }
+}

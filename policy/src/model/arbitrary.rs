@@ -1,0 +1,304 @@
+//! Policies at random, for property tests: each can be written in the policy file. They need not make sense.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::{Just, Strategy, any, prop_oneof};
+use proptest::sample::select;
+use wire::{Bytes, Dscp, Nanos};
+
+use super::{
+    Action, AddressItem, AddressRange, Addresses, ConnectionLimit, FamilyMatch, FragmentLimits, Gateway,
+    Hairpin, IcmpMatch, Interface, Limits, Logging, Mac, Mode, MssClamp, Nat, NatAction, Neighbour, NextHop,
+    Pickup, Policy, PortRange, PortUse, Protocol, Rate, RejectWith, Route, RouteTarget, Rule, Scope, Set,
+    SourceCheck, State, TcpFlagsMatch, TcpWindow, Timeouts, WhenFull, ZoneDefault,
+};
+
+/// Any policy.
+pub(crate) fn policy() -> impl Strategy<Value = Policy> {
+    let defaults = vec((name(), name(), action()), 0..4).prop_map(|defaults| {
+        let mut defaults: Vec<ZoneDefault> =
+            defaults.into_iter().map(|(from, to, action)| ZoneDefault { from, to, action }).collect();
+        // TOML has no key twice.
+        defaults.sort_by(|a, b| (&a.from, &a.to).cmp(&(&b.from, &b.to)));
+        defaults.dedup_by(|a, b| (&a.from, &a.to) == (&b.from, &b.to));
+        defaults
+    });
+    let things = (
+        select(&[Mode::Stateful, Mode::Stateless][..]),
+        vec(interface(), 0..4).prop_map(|all| unique(all, |interface| &interface.name)),
+        vec(set(), 0..3).prop_map(|all| unique(all, |set| &set.name)),
+        vec(route(), 0..4),
+        vec(neighbour(), 0..3),
+        defaults,
+        vec(rule(), 0..5),
+        vec(nat(), 0..4),
+    );
+    (things, limits(), timeouts(), option::of(any::<u16>())).prop_map(
+        |(things, limits, timeouts, workers)| {
+            let (mode, interfaces, sets, routes, neighbours, defaults, rules, nats) = things;
+            Policy {
+                mode,
+                interfaces,
+                sets,
+                routes,
+                neighbours,
+                defaults,
+                rules,
+                nats,
+                limits,
+                timeouts,
+                gateway: Gateway { workers },
+            }
+        },
+    )
+}
+
+/// Any interface.
+pub(crate) fn interface() -> impl Strategy<Value = Interface> {
+    let addresses = vec((address(), any::<u8>()).prop_map(|(address, length)| net(address, length)), 0..3);
+    let mss = prop_oneof![Just(MssClamp::Off), Just(MssClamp::Mtu), any::<u16>().prop_map(MssClamp::Bytes)];
+    let check = select(&[SourceCheck::Strict, SourceCheck::Loose, SourceCheck::Off][..]);
+    let first = (name(), name(), addresses, any::<u16>(), option::of(mac()));
+    let second = (option::of(name()), vec(any::<u16>(), 0..3), check, mss);
+    (first, second).prop_map(|((name, zone, addresses, mtu, mac), (parent, vlans, source_check, mss))| {
+        Interface { name, zone, addresses, mtu, mac, parent, vlans, source_check, mss }
+    })
+}
+
+/// Any rule.
+pub(crate) fn rule() -> impl Strategy<Value = Rule> {
+    let rate = (1..u32::MAX, 1..u64::MAX, 1..u32::MAX, scope(), any::<bool>());
+    let rate = rate.prop_map(|(count, per, burst, scope, whole)| {
+        let per = Nanos(if whole { [1, 60, 3_600, 86_400][per as usize % 4] * 1_000_000_000 } else { per });
+        Rate { count, per, burst: if whole { count } else { burst }, scope }
+    });
+    let connections = (1..u32::MAX, scope()).prop_map(|(most, scope)| ConnectionLimit { most, scope });
+    let flags =
+        (1..=u8::MAX, any::<u8>()).prop_map(|(mask, value)| TcpFlagsMatch { mask, value: value & mask });
+    let icmp = (any::<u8>(), option::of(any::<u8>())).prop_map(|(kind, code)| IcmpMatch { kind, code });
+    let states = select(&[State::New, State::Established, State::Related, State::Invalid][..]);
+    let who = (name(), names(), names(), names(), names(), addresses(), addresses());
+    let what = (
+        select(&[FamilyMatch::Both, FamilyMatch::V4, FamilyMatch::V6][..]),
+        protocols(),
+        vec(ports(), 0..3),
+        vec(ports(), 0..3),
+        vec(icmp, 0..3),
+        option::of(flags),
+        vec(0..64_u8, 0..3),
+        vec(states, 0..3),
+    );
+    let then =
+        (option::of(rate), option::of(connections), select(&[Logging::Off, Logging::On][..]), action());
+    (who, what, then).prop_map(|(who, what, (rate, connections, log, action))| {
+        let (name, from, to, in_interfaces, out_interfaces, source, destination) = who;
+        let (family, protocols, sports, dports, icmp, tcp_flags, dscp, states) = what;
+        let dscp = dscp.into_iter().filter_map(Dscp::new).collect();
+        Rule {
+            name,
+            from,
+            to,
+            in_interfaces,
+            out_interfaces,
+            family,
+            source,
+            destination,
+            protocols,
+            sports,
+            dports,
+            icmp,
+            tcp_flags,
+            dscp,
+            states,
+            rate,
+            connections,
+            log,
+            action,
+        }
+    })
+}
+
+/// Any translation.
+pub(crate) fn nat() -> impl Strategy<Value = Nat> {
+    let hairpin = || select(&[Hairpin::On, Hairpin::Off][..]);
+    let forward = (option::of(address()), vec(ports(), 0..3), address(), option::of(any::<u16>()), hairpin());
+    let forward = forward.prop_map(|(outside, ports, target, target_port, hairpin)| NatAction::Forward {
+        outside,
+        ports,
+        target,
+        target_port,
+        hairpin,
+    });
+    let one_to_one = (prefix(), prefix(), hairpin());
+    let kind = prop_oneof![
+        port_use().prop_map(|ports| NatAction::Masquerade { ports }),
+        (vec(range(), 1..3), port_use()).prop_map(|(pool, ports)| NatAction::Source { pool, ports }),
+        Just(NatAction::Exempt),
+        forward,
+        one_to_one.prop_map(|(outside, inside, hairpin)| NatAction::OneToOne { outside, inside, hairpin }),
+    ];
+    let who = (name(), names(), names(), addresses(), addresses(), protocols());
+    (who, kind).prop_map(|((name, from, to, source, destination, protocols), action)| {
+        let source_side =
+            matches!(action, NatAction::Masquerade { .. } | NatAction::Source { .. } | NatAction::Exempt);
+        let to = if source_side { to } else { Vec::new() };
+        Nat { name, from, to, source, destination, protocols, action }
+    })
+}
+
+fn port_use() -> impl Strategy<Value = PortUse> {
+    (ports(), option::of(any::<u32>()), option::of(any::<u16>())).prop_map(|(range, quota, block)| PortUse {
+        range,
+        quota,
+        block,
+    })
+}
+
+fn limits() -> impl Strategy<Value = Limits> {
+    let given =
+        (any::<u32>(), any::<bool>(), option::of(any::<u32>()), any::<[u32; 4]>(), any::<[bool; 2]>());
+    let given = given.prop_map(|(flows, evict, flows_per_source, numbers, words)| Limits {
+        flows,
+        when_full: if evict { WhenFull::EvictIdle } else { WhenFull::Refuse },
+        flows_per_source,
+        fragments: FragmentLimits {
+            datagrams: numbers[0],
+            held: numbers[1],
+            datagram: Bytes(numbers[2].into()),
+        },
+        errors_per_second: numbers[3],
+        queue: numbers[0] ^ numbers[3],
+        tcp_window: if words[0] { TcpWindow::Off } else { TcpWindow::Strict },
+        pickup: if words[1] { Pickup::Accept } else { Pickup::Refuse },
+    });
+    let fragments = any::<u32>().prop_map(|held| Limits {
+        fragments: FragmentLimits { held, ..FragmentLimits::default() },
+        ..Limits::default()
+    });
+    prop_oneof![Just(Limits::default()), fragments, given]
+}
+
+fn timeouts() -> impl Strategy<Value = Timeouts> {
+    let given = any::<[u64; 8]>().prop_map(|nanos| Timeouts {
+        tcp_half_open: Nanos(nanos[0]),
+        tcp_established: Nanos(nanos[1] % 1_000_000 * 1_000_000_000),
+        tcp_closing: Nanos(nanos[2] % 1_000),
+        tcp_reset: Nanos(nanos[3]),
+        udp: Nanos(nanos[4] % 10_000 * 1_000_000),
+        icmp: Nanos(nanos[5]),
+        other: Nanos(nanos[6]),
+        fragment: Nanos(nanos[7] % 2),
+    });
+    prop_oneof![Just(Timeouts::default()), given]
+}
+
+fn route() -> impl Strategy<Value = Route> {
+    let hop = (option::of(address()), option::of(name()), prop_oneof![Just(1), 1..=u8::MAX]);
+    let hop = hop.prop_filter_map("a next hop has one of the two", |(via, interface, weight)| {
+        (via.is_some() || interface.is_some()).then_some(NextHop { via, interface, weight })
+    });
+    let target = prop_oneof![
+        vec(hop, 1..4).prop_map(RouteTarget::Via),
+        Just(RouteTarget::Blackhole),
+        Just(RouteTarget::Unreachable),
+    ];
+    (prefix(), target).prop_map(|(destination, target)| Route { destination, target })
+}
+
+fn neighbour() -> impl Strategy<Value = Neighbour> {
+    (name(), address(), mac()).prop_map(|(interface, address, mac)| Neighbour { interface, address, mac })
+}
+
+fn set() -> impl Strategy<Value = Set> {
+    (name(), vec(range(), 0..6)).prop_map(|(name, items)| Set { name, items })
+}
+
+fn addresses() -> impl Strategy<Value = Addresses> {
+    let item = prop_oneof![range().prop_map(AddressItem::Range), name().prop_map(AddressItem::Set)];
+    (vec(item, 0..4), any::<bool>())
+        .prop_map(|(items, except)| Addresses { except: except && !items.is_empty(), items })
+}
+
+fn action() -> impl Strategy<Value = Action> {
+    select(
+        &[
+            Action::Accept,
+            Action::Drop,
+            Action::Reject(RejectWith::Fitting),
+            Action::Reject(RejectWith::TcpReset),
+            Action::Reject(RejectWith::PortUnreachable),
+            Action::Reject(RejectWith::HostUnreachable),
+            Action::Reject(RejectWith::AdminProhibited),
+        ][..],
+    )
+}
+
+fn scope() -> impl Strategy<Value = Scope> {
+    select(&[Scope::Rule, Scope::Source][..])
+}
+
+fn protocols() -> impl Strategy<Value = Vec<Protocol>> {
+    let named = select(&[Protocol::TCP, Protocol::UDP, Protocol::ICMP, Protocol::ICMPV6][..]);
+    vec(prop_oneof![named, any::<u8>().prop_map(Protocol)], 0..3)
+}
+
+fn ports() -> impl Strategy<Value = PortRange> {
+    prop_oneof![
+        any::<u16>().prop_map(PortRange::single),
+        any::<[u16; 2]>().prop_map(|[a, b]| PortRange { first: a.min(b), last: a.max(b) }),
+    ]
+}
+
+fn range() -> impl Strategy<Value = AddressRange> {
+    let pair = |a: IpAddr, b: IpAddr| AddressRange { first: a.min(b), last: a.max(b) };
+    prop_oneof![
+        prefix().prop_map(AddressRange::from),
+        any::<[u32; 2]>().prop_map(move |[a, b]| pair(Ipv4Addr::from(a).into(), Ipv4Addr::from(b).into())),
+        any::<[u128; 2]>().prop_map(move |[a, b]| pair(Ipv6Addr::from(a).into(), Ipv6Addr::from(b).into())),
+    ]
+}
+
+fn prefix() -> impl Strategy<Value = IpNet> {
+    (address(), any::<u8>()).prop_map(|(address, length)| net(address, length).trunc())
+}
+
+fn net(address: IpAddr, length: u8) -> IpNet {
+    match address {
+        IpAddr::V4(address) => IpNet::V4(Ipv4Net::new_assert(address, length % 33)),
+        IpAddr::V6(address) => IpNet::V6(Ipv6Net::new_assert(address, length % 129)),
+    }
+}
+
+fn address() -> impl Strategy<Value = IpAddr> {
+    prop_oneof![
+        any::<u32>().prop_map(|bits| IpAddr::V4(Ipv4Addr::from(bits))),
+        any::<u128>().prop_map(|bits| IpAddr::V6(Ipv6Addr::from(bits))),
+        // Those that print otherwise.
+        any::<u32>().prop_map(|bits| IpAddr::V6(Ipv4Addr::from(bits).to_ipv6_mapped())),
+        Just(IpAddr::V6(Ipv6Addr::UNSPECIFIED)),
+    ]
+}
+
+fn mac() -> impl Strategy<Value = Mac> {
+    any::<[u8; 6]>().prop_map(Mac)
+}
+
+fn names() -> impl Strategy<Value = Vec<String>> {
+    vec(name(), 0..3)
+}
+
+/// Names with and without what TOML wants quotes for.
+fn name() -> impl Strategy<Value = String> {
+    let word = vec(select(&b"abcxyz019-_.:/"[..]), 1..8)
+        .prop_map(|bytes| bytes.into_iter().map(char::from).collect::<String>());
+    prop_oneof![4 => word, 1 => select(&["lan", "wan", "self", "any"][..]).prop_map(str::to_owned)]
+}
+
+fn unique<T>(mut all: Vec<T>, name: impl Fn(&T) -> &String) -> Vec<T> {
+    let mut seen = std::collections::HashSet::new();
+    all.retain(|thing| seen.insert(name(thing).clone()));
+    all
+}

@@ -1,0 +1,232 @@
+//! The policy file: TOML text to [`Policy`].
+//!
+//! All that is wrong is gathered, not only the first: syntax errors, unknown keys with the nearest known one,
+//! and values that mean nothing. Whether what was read makes sense is the business of
+//! [`validate`](crate::validate()).
+
+use std::sync::Arc;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue, Error};
+
+use crate::diagnostic::{Code, Diagnostic, Place};
+use crate::lines::{Item, Lines};
+use crate::model::{Gateway, Policy, ZoneDefault};
+use crate::source::Source;
+use crate::word;
+
+use reader::{Complaint, Sink, Table};
+
+mod interface;
+mod limit;
+mod nat;
+mod reader;
+mod route;
+mod rule;
+pub(crate) mod value;
+
+/// The longest policy that is read, in bytes.
+pub const MOST_BYTES: usize = 64 << 20;
+
+/// Up to this many bytes all syntax errors are listed, and past it only the first: a text of another kind
+/// would yield one in every line.
+const MOST_BYTES_FOR_ALL_ERRORS: usize = 1 << 20;
+
+/// What was read.
+#[derive(Clone, Debug)]
+pub struct Parsed {
+    /// The policy; `None` if anything is wrong.
+    pub policy: Option<Policy>,
+    /// Where things stand.
+    pub lines: Lines,
+    /// What is wrong, in the order of the text.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// Reads the text of a policy; `file` is its name in diagnostics.
+pub fn parse(text: &str, file: &str) -> Parsed {
+    let draft = draft(text, file);
+    let policy = draft.policy.filter(|_| !draft.diagnostics.iter().any(Diagnostic::is_error));
+    Parsed { policy, lines: draft.lines, diagnostics: draft.diagnostics }
+}
+
+/// What was read, with what could be made of a text in which something is wrong.
+#[derive(Debug)]
+pub(crate) struct Draft {
+    /// `None` if the text is not TOML.
+    pub(crate) policy: Option<Policy>,
+    pub(crate) lines: Lines,
+    pub(crate) diagnostics: Vec<Diagnostic>,
+}
+
+/// Reads the text of a policy, and makes of it what can be made.
+pub(crate) fn draft(text: &str, file: &str) -> Draft {
+    if text.len() > MOST_BYTES {
+        let diagnostic = too_large(file);
+        return Draft { policy: None, lines: Lines::default(), diagnostics: vec![diagnostic] };
+    }
+    let source = Arc::new(Source::new(file, text));
+    let mut lines = Lines::of(&source);
+    let sink = Sink::new(&source);
+    let (table, errors) = toml_table(source.text());
+    let is_toml = errors.is_empty();
+    for error in errors {
+        let span = error.span().unwrap_or(0..0);
+        sink.push(
+            Diagnostic::new(Code::Syntax, format!("not TOML: {}", error.message()))
+                .hint("strings stand in double quotes, lists in square brackets, one key on a line")
+                .at(Some(Place::new(Arc::clone(&source), span))),
+        );
+    }
+    let policy = is_toml.then(|| read(&sink, &mut lines, &table));
+    let mut diagnostics = sink.into_diagnostics();
+    diagnostics
+        .sort_by_key(|diagnostic| diagnostic.place.as_ref().map_or(usize::MAX, |place| place.span().start));
+    Draft { policy, lines, diagnostics }
+}
+
+/// The diagnostic for a file of more than [`MOST_BYTES`].
+pub(crate) fn too_large(file: &str) -> Diagnostic {
+    Diagnostic::new(Code::TooLarge, format!("{file} is longer than {} MiB", MOST_BYTES >> 20))
+        .hint("write prefixes and ranges in the place of single addresses")
+}
+
+fn toml_table(text: &str) -> (Spanned<DeTable<'_>>, Vec<Error>) {
+    if text.len() <= MOST_BYTES_FOR_ALL_ERRORS {
+        return DeTable::parse_recoverable(text);
+    }
+    match DeTable::parse(text) {
+        Ok(table) => (table, Vec::new()),
+        Err(error) => (Spanned::new(0..0, DeTable::new()), vec![error]),
+    }
+}
+
+fn read(sink: &Sink, lines: &mut Lines, root: &Spanned<DeTable<'_>>) -> Policy {
+    let mut policy = Policy::default();
+    let mut top = Table::new(sink, root.get_ref(), 0..0, "a policy");
+    policy.mode = top.take("mode", |value| value::one_of(value, word::MODE)).unwrap_or_default();
+    for (key, value) in section(&mut top, "interface") {
+        let (interface, entry) = interface::read(sink, key, value);
+        lines.push(Item::Interface(0), &interface.name, entry);
+        policy.interfaces.push(interface);
+    }
+    for (key, value) in section(&mut top, "set") {
+        let (set, entry) = interface::read_set(sink, key, value);
+        lines.push(Item::Set(0), &set.name, entry);
+        policy.sets.push(set);
+    }
+    for (key, value) in section(&mut top, "default") {
+        if let Some((default, entry)) = read_default(sink, key, value) {
+            lines.push(Item::Default(0), "", entry);
+            policy.defaults.push(default);
+        } else {
+            lines.lose(Item::Default(0));
+        }
+    }
+    for table in tables(&mut top, "route", "a route") {
+        if let Some((route, entry)) = route::read(table) {
+            lines.push(Item::Route(0), "", entry);
+            policy.routes.push(route);
+        } else {
+            lines.lose(Item::Route(0));
+        }
+    }
+    for table in tables(&mut top, "neighbour", "a neighbour") {
+        if let Some((neighbour, entry)) = route::read_neighbour(table) {
+            lines.push(Item::Neighbour(0), "", entry);
+            policy.neighbours.push(neighbour);
+        } else {
+            lines.lose(Item::Neighbour(0));
+        }
+    }
+    for table in tables(&mut top, "rule", "a rule") {
+        let (rule, entry) = rule::read(table);
+        lines.push(Item::Rule(0), &rule.name, entry);
+        policy.rules.push(rule);
+    }
+    for table in tables(&mut top, "nat", "a translation") {
+        if let Some((nat, entry)) = nat::read(table) {
+            lines.push(Item::Nat(0), &nat.name, entry);
+            policy.nats.push(nat);
+        } else {
+            lines.lose(Item::Nat(0));
+        }
+    }
+    if let Some(table) = top.raw("limit").and_then(|value| Table::of(sink, value, "[limit]")) {
+        let (limits, entry) = limit::read(table);
+        lines.push(Item::Limit, "", entry);
+        policy.limits = limits;
+    }
+    if let Some(table) = top.raw("timeout").and_then(|value| Table::of(sink, value, "[timeout]")) {
+        let (timeouts, entry) = limit::read_timeouts(table);
+        lines.push(Item::Timeout, "", entry);
+        policy.timeouts = timeouts;
+    }
+    let mut top_entry = None;
+    if let Some(mut table) = top.raw("gateway").and_then(|value| Table::of(sink, value, "[gateway]")) {
+        policy.gateway = Gateway { workers: table.take("workers", value::number16) };
+        top_entry = Some(table.finish());
+    }
+    let mut entry = top.finish();
+    entry.parts.extend(top_entry.into_iter().flat_map(|entry| entry.parts));
+    lines.push(Item::Top, "", entry);
+    policy
+}
+
+/// The pairs of the section `key`, in the order of the text.
+fn section<'t, 'i>(top: &mut Table<'_, 't, 'i>, key: &'static str) -> Vec<reader::Pair<'t, 'i>> {
+    let Some(value) = top.raw(key) else { return Vec::new() };
+    match value.get_ref() {
+        DeValue::Table(table) => reader::in_order(table),
+        other => {
+            let complaint =
+                reader::wrong_type("a table", other).hint(format!("write [{key}.NAME] or [{key}]"));
+            top.broken(complaint, value.span());
+            Vec::new()
+        }
+    }
+}
+
+/// The tables of the list `[[key]]`.
+fn tables<'s, 't, 'i>(
+    top: &mut Table<'s, 't, 'i>,
+    key: &'static str,
+    what: &'static str,
+) -> Vec<Table<'s, 't, 'i>> {
+    let Some(value) = top.raw(key) else { return Vec::new() };
+    let sink = top.sink();
+    match value.get_ref() {
+        DeValue::Array(items) => items.iter().filter_map(|item| Table::of(sink, item, what)).collect(),
+        other => {
+            let complaint = reader::wrong_type("a list of tables", other);
+            top.broken(complaint.hint(format!("write [[{key}]], with two brackets")), value.span());
+            Vec::new()
+        }
+    }
+}
+
+fn read_default(
+    sink: &Sink,
+    key: &Spanned<std::borrow::Cow<'_, str>>,
+    value: &Spanned<DeValue<'_>>,
+) -> Option<(ZoneDefault, crate::lines::Entry)> {
+    let action = value::one_of(value.get_ref(), word::ACTION);
+    let action = action.map_err(|complaint| sink.report(complaint, value.span())).ok();
+    let mut zones = key.get_ref().split('>').map(str::trim);
+    let pair = match (zones.next(), zones.next(), zones.next()) {
+        (Some(from), Some(to), None) if !from.is_empty() && !to.is_empty() => Some((from, to)),
+        _ => {
+            let message = format!("\"{}\" is not a pair of zones", key.get_ref());
+            let hint = "write \"lan > wan\" = \"accept\"; \"any\" stands for every zone";
+            sink.report(Complaint::new(Code::BadZonePair, message).hint(hint), key.span());
+            None
+        }
+    };
+    let (from, to) = pair?;
+    let default = ZoneDefault { from: from.to_owned(), to: to.to_owned(), action: action? };
+    let entry = crate::lines::Entry { span: key.span(), ..Default::default() };
+    Some((default, entry))
+}
+
+#[cfg(test)]
+mod tests;

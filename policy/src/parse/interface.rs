@@ -1,0 +1,76 @@
+//! Interfaces and sets.
+
+use std::borrow::Cow;
+
+use toml::Spanned;
+use toml::de::DeValue;
+
+use super::reader::{Sink, Table};
+use super::value;
+use crate::lines::{Entry, Part};
+use crate::model::{Interface, MssClamp, Set, SourceCheck};
+use crate::word;
+
+/// Reads `[interface.NAME]`.
+pub(super) fn read(
+    sink: &Sink,
+    key: &Spanned<Cow<'_, str>>,
+    value: &Spanned<DeValue<'_>>,
+) -> (Interface, Entry) {
+    let mut interface = Interface {
+        name: key.get_ref().clone().into_owned(),
+        zone: String::new(),
+        addresses: Vec::new(),
+        mtu: 1500,
+        mac: None,
+        parent: None,
+        vlans: Vec::new(),
+        source_check: SourceCheck::Strict,
+        mss: MssClamp::Off,
+    };
+    let Some(mut table) = Table::of(sink, value, "an interface") else {
+        return (interface, Entry { span: key.span(), parts: Vec::new(), broken: true });
+    };
+    if let Some(zone) = table.require("zone", "\"lan\"", value::name) {
+        interface.zone = zone;
+    }
+    interface.addresses = table.items("addresses", value::interface_address);
+    if let Some(mtu) = table.take("mtu", value::number16) {
+        interface.mtu = mtu;
+    }
+    interface.mac = table.take("mac", value::mac);
+    interface.parent = table.take("parent", value::name);
+    interface.vlans = table.list("vlan", value::number16);
+    interface.source_check =
+        table.take("source-check", |value| value::one_of(value, word::SOURCE_CHECK)).unwrap_or_default();
+    interface.mss = table.take("mss", value::mss).unwrap_or_default();
+    let entry = Entry { span: key.span(), ..table.finish() };
+    (interface, entry)
+}
+
+/// Reads one line of `[set]`.
+pub(super) fn read_set(
+    sink: &Sink,
+    key: &Spanned<Cow<'_, str>>,
+    value: &Spanned<DeValue<'_>>,
+) -> (Set, Entry) {
+    let mut entry = Entry { span: key.span(), ..Entry::default() };
+    let mut set = Set { name: key.get_ref().clone().into_owned(), items: Vec::new() };
+    let items = match value.get_ref() {
+        DeValue::Array(items) => &items[..],
+        _ => std::slice::from_ref(value),
+    };
+    for item in items {
+        match value::address_range(item.get_ref()) {
+            Ok(range) => {
+                entry.parts.push(Part { key: "items", item: Some(set.items.len()), span: item.span() });
+                set.items.push(range);
+            }
+            Err(complaint) => {
+                entry.broken = true;
+                sink.report(complaint, item.span());
+            }
+        }
+    }
+    (set, entry)
+}

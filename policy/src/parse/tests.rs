@@ -1,0 +1,105 @@
+use wire::Nanos;
+
+use super::parse;
+use crate::diagnostic::Code;
+use crate::model::{
+    Action, AddressItem, FamilyMatch, Hairpin, IcmpMatch, MssClamp, NatAction, PortRange, Protocol, Rate,
+    RouteTarget, Scope, State, TcpFlagsMatch,
+};
+
+/// Every key of the format.
+const WHOLE: &str = include_str!("whole.toml");
+
+#[test]
+fn every_key_of_the_format_is_read() {
+    let parsed = parse(WHOLE, "whole.toml");
+    assert_eq!(parsed.diagnostics, []);
+    let policy = parsed.policy.unwrap();
+    let lan = policy.interface("lan").unwrap();
+    assert_eq!(lan.addresses.len(), 2);
+    assert_eq!(lan.mss, MssClamp::Bytes(1452));
+    assert_eq!(policy.interface("cpe").unwrap().vlans, [100, 20]);
+    assert_eq!(policy.interfaces.iter().map(|i| i.name.as_str()).collect::<Vec<_>>(), ["wan", "lan", "cpe"]);
+    assert_eq!(policy.set("servers").unwrap().items.len(), 3);
+    assert_eq!(policy.default_action("lan", "wan"), Action::Accept);
+    let RouteTarget::Via(hops) = &policy.routes[1].target else { panic!("{:?}", policy.routes[1]) };
+    assert_eq!(hops.iter().map(|hop| hop.weight).collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(hops[0].interface.as_deref(), Some("wan"), "from the route");
+    assert_eq!(policy.routes[2].target, RouteTarget::Blackhole);
+    let ssh = &policy.rules[0];
+    assert_eq!(ssh.family, FamilyMatch::V4);
+    assert_eq!(ssh.source.items[0], AddressItem::Set("admins".to_owned()));
+    assert_eq!(ssh.dports, [PortRange::single(22), PortRange { first: 8000, last: 8010 }]);
+    assert_eq!(ssh.protocols, [Protocol::TCP]);
+    assert_eq!(ssh.tcp_flags, Some(TcpFlagsMatch { mask: 0x12, value: 0x02 }));
+    assert_eq!(ssh.dscp.iter().map(|dscp| dscp.value()).collect::<Vec<_>>(), [46, 10, 46]);
+    assert_eq!(ssh.states, [State::New]);
+    assert_eq!(ssh.rate, Some(Rate { count: 10, per: Nanos::from_secs(1), burst: 20, scope: Scope::Source }));
+    let ping = &policy.rules[1];
+    let icmp = |kind, code| IcmpMatch { kind, code };
+    assert_eq!(ping.icmp, [icmp(8, None), icmp(3, Some(4)), icmp(8, None)]);
+    assert!(ping.source.except);
+    let NatAction::Forward { target_port, hairpin, ports, .. } = &policy.nats[2].action else { panic!() };
+    assert_eq!((*target_port, *hairpin, ports.len()), (Some(8443), Hairpin::Off, 2));
+    assert_eq!(policy.timeouts.tcp_established, Nanos::from_secs(7_440));
+    assert_eq!(policy.timeouts.udp, Nanos::from_secs(300), "whole seconds");
+    assert_eq!(policy.limits.fragments.held, 256);
+    assert_eq!(policy.gateway.workers, Some(2));
+}
+
+#[test]
+fn lines_say_where_named_things_stand() {
+    let parsed = parse(WHOLE, "whole.toml");
+    let line_of = |text: &str| Some(WHOLE.lines().position(|line| line.contains(text)).unwrap() as u32 + 1);
+    assert_eq!(parsed.lines.rule("ssh"), line_of("name = \"ssh\""));
+    assert_eq!(parsed.lines.nat("mail"), line_of("name = \"mail\""));
+    assert_eq!(parsed.lines.interface("lan"), line_of("[interface.lan]"));
+    assert_eq!(parsed.lines.set("servers"), line_of("servers ="));
+    assert_eq!(parsed.lines.route(0), line_of("[[route]]"));
+    assert_eq!(parsed.lines.rule("nobody"), None);
+}
+
+#[test]
+fn all_that_is_wrong_is_said_at_once() {
+    let text =
+        "mode = 3\n[interface.lan]\nzone = \"lan\"\nmut = 1500\n[[rule]]\nname = \"a\"\ndport = \"https\"\n";
+    let parsed = parse(text, "p.toml");
+    assert!(parsed.policy.is_none());
+    let found: Vec<(Code, u32)> =
+        parsed.diagnostics.iter().map(|wrong| (wrong.code, wrong.line().unwrap())).collect();
+    let expected = [(Code::WrongType, 1), (Code::UnknownKey, 4), (Code::MissingKey, 5), (Code::BadPort, 7)];
+    assert_eq!(found, expected);
+    assert_eq!(parsed.diagnostics[1].hint.as_deref(), Some("did you mean `mtu`?"));
+    assert_eq!(parsed.diagnostics[3].hint.as_deref(), Some("ports are numbers: https is 443"));
+}
+
+#[test]
+fn several_syntax_errors_are_said_at_once() {
+    let parsed = parse("a = \nb = 1\nc = [\n", "p.toml");
+    assert!(parsed.policy.is_none());
+    assert!(parsed.diagnostics.len() >= 2, "{:?}", parsed.diagnostics);
+    assert!(parsed.diagnostics.iter().all(|wrong| wrong.code == Code::Syntax));
+}
+
+#[test]
+fn a_flood_of_mistakes_is_cut_off() {
+    let text = format!("[set]\na = [{}]\n", "1,".repeat(5_000));
+    let parsed = parse(&text, "p.toml");
+    assert_eq!(parsed.diagnostics.len(), 1_001);
+    let last = parsed.diagnostics.last().unwrap();
+    assert_eq!(last.code, Code::TooManyDiagnostics);
+    assert!(last.message.contains("4000"), "{}", last.message);
+}
+
+#[test]
+fn a_long_text_of_another_kind_yields_one_error() {
+    let text = "?\n".repeat(1 << 20);
+    let parsed = parse(&text, "p.toml");
+    assert_eq!(parsed.diagnostics.len(), 1);
+}
+
+#[test]
+fn deep_nesting_is_refused() {
+    let text = format!("a = {}", "[".repeat(100_000));
+    assert!(parse(&text, "p.toml").policy.is_none());
+}

@@ -1,0 +1,79 @@
+//! The text of a policy (or of a file to import), with its lines found, for diagnostics.
+
+use std::ops::Range;
+
+/// A text with a name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Source {
+    name: String,
+    text: String,
+    /// Where each line starts, in bytes.
+    starts: Vec<usize>,
+}
+
+impl Source {
+    /// The text `text`, which came from the file `name`.
+    pub fn new(name: &str, text: &str) -> Source {
+        let after_break = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at + 1);
+        let starts = std::iter::once(0).chain(after_break).collect();
+        Source { name: name.to_owned(), text: text.to_owned(), starts }
+    }
+
+    /// The file's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// All of it.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The line, from 1, that the byte at `at` is on.
+    pub fn line(&self, at: usize) -> u32 {
+        let line = self.starts.partition_point(|start| *start <= at).max(1);
+        u32::try_from(line).unwrap_or(u32::MAX)
+    }
+
+    /// The column, from 1, of the byte at `at`, in characters.
+    pub fn column(&self, at: usize) -> u32 {
+        let start = self.starts.get(self.line(at) as usize - 1).copied().unwrap_or(0);
+        let before = self.text.get(start..at).map_or(0, |before| before.chars().count());
+        u32::try_from(before + 1).unwrap_or(u32::MAX)
+    }
+
+    /// The bytes of line `line`, counted from 1, without its line break.
+    pub fn span_of_line(&self, line: u32) -> Option<Range<usize>> {
+        let index = (line as usize).checked_sub(1)?;
+        let start = *self.starts.get(index)?;
+        let end = self.starts.get(index + 1).map_or(self.text.len(), |next| next - 1);
+        let line = self.text.get(start..end)?;
+        Some(start..start + line.trim_end_matches('\r').len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Source;
+
+    #[test]
+    fn lines_and_columns_count_from_one_in_characters() {
+        let source = Source::new("p.toml", "a\nüber x\n\nz");
+        assert_eq!((source.line(0), source.column(0)), (1, 1));
+        let x = source.text().find('x').unwrap();
+        assert_eq!((source.line(x), source.column(x)), (2, 6));
+        let z = source.text().len() - 1;
+        assert_eq!((source.line(z), source.column(z)), (4, 1));
+        assert_eq!(source.line(source.text().len()), 4);
+    }
+
+    #[test]
+    fn spans_of_lines_leave_out_the_break() {
+        let source = Source::new("p.toml", "ab\r\ncd\n");
+        assert_eq!(source.span_of_line(1), Some(0..2));
+        assert_eq!(source.span_of_line(2), Some(4..6));
+        assert_eq!(source.span_of_line(3), Some(7..7));
+        assert_eq!(source.span_of_line(4), None);
+        assert_eq!(source.span_of_line(0), None);
+    }
+}

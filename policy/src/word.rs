@@ -1,0 +1,216 @@
+//! The words that the policy file has for values. Reading and printing share these tables.
+
+use crate::model::{
+    Action, FamilyMatch, IcmpMatch, Mode, Pickup, Protocol, RejectWith, SourceCheck, State, TcpWindow,
+    WhenFull,
+};
+
+/// Words and what they mean. Where several mean the same, the first is printed.
+pub(crate) type Words<T> = &'static [(&'static str, T)];
+
+pub(crate) const MODE: Words<Mode> = &[("stateful", Mode::Stateful), ("stateless", Mode::Stateless)];
+
+pub(crate) const SOURCE_CHECK: Words<SourceCheck> =
+    &[("strict", SourceCheck::Strict), ("loose", SourceCheck::Loose), ("off", SourceCheck::Off)];
+
+pub(crate) const FAMILY: Words<FamilyMatch> = &[("ipv4", FamilyMatch::V4), ("ipv6", FamilyMatch::V6)];
+
+pub(crate) const STATE: Words<State> = &[
+    ("new", State::New),
+    ("established", State::Established),
+    ("related", State::Related),
+    ("invalid", State::Invalid),
+];
+
+pub(crate) const ACTION: Words<Action> = &[
+    ("accept", Action::Accept),
+    ("drop", Action::Drop),
+    ("reject", Action::Reject(RejectWith::Fitting)),
+    ("reject tcp-reset", Action::Reject(RejectWith::TcpReset)),
+    ("reject port-unreachable", Action::Reject(RejectWith::PortUnreachable)),
+    ("reject host-unreachable", Action::Reject(RejectWith::HostUnreachable)),
+    ("reject admin-prohibited", Action::Reject(RejectWith::AdminProhibited)),
+];
+
+pub(crate) const WHEN_FULL: Words<WhenFull> =
+    &[("refuse", WhenFull::Refuse), ("evict-idle", WhenFull::EvictIdle)];
+
+pub(crate) const TCP_WINDOW: Words<TcpWindow> = &[("strict", TcpWindow::Strict), ("off", TcpWindow::Off)];
+
+pub(crate) const PICKUP: Words<Pickup> = &[("refuse", Pickup::Refuse), ("accept", Pickup::Accept)];
+
+/// TCP's flags, from the lowest bit.
+pub(crate) const TCP_FLAG: Words<u8> = &[
+    ("fin", 0x01),
+    ("syn", 0x02),
+    ("rst", 0x04),
+    ("psh", 0x08),
+    ("ack", 0x10),
+    ("urg", 0x20),
+    ("ece", 0x40),
+    ("cwr", 0x80),
+];
+
+/// DiffServ code points (IANA, "Differentiated Services Field Codepoints").
+pub(crate) const DSCP: Words<u8> = &[
+    ("cs0", 0),
+    ("cs1", 8),
+    ("cs2", 16),
+    ("cs3", 24),
+    ("cs4", 32),
+    ("cs5", 40),
+    ("cs6", 48),
+    ("cs7", 56),
+    ("af11", 10),
+    ("af12", 12),
+    ("af13", 14),
+    ("af21", 18),
+    ("af22", 20),
+    ("af23", 22),
+    ("af31", 26),
+    ("af32", 28),
+    ("af33", 30),
+    ("af41", 34),
+    ("af42", 36),
+    ("af43", 38),
+    ("ef", 46),
+    ("voice-admit", 44),
+    ("le", 1),
+    ("default", 0),
+    ("be", 0),
+];
+
+/// ICMP types and codes (IANA, "ICMP Type Numbers").
+pub(crate) const ICMP: Words<IcmpMatch> = &[
+    ("echo-reply", kind(0)),
+    ("destination-unreachable", kind(3)),
+    ("net-unreachable", code(3, 0)),
+    ("host-unreachable", code(3, 1)),
+    ("protocol-unreachable", code(3, 2)),
+    ("port-unreachable", code(3, 3)),
+    ("fragmentation-needed", code(3, 4)),
+    ("admin-prohibited", code(3, 13)),
+    ("source-quench", kind(4)),
+    ("redirect", kind(5)),
+    ("echo-request", kind(8)),
+    ("router-advertisement", kind(9)),
+    ("router-solicitation", kind(10)),
+    ("time-exceeded", kind(11)),
+    ("parameter-problem", kind(12)),
+    ("timestamp-request", kind(13)),
+    ("timestamp-reply", kind(14)),
+];
+
+/// ICMPv6 types and codes (IANA, "ICMPv6 type Numbers").
+pub(crate) const ICMPV6: Words<IcmpMatch> = &[
+    ("destination-unreachable", kind(1)),
+    ("no-route", code(1, 0)),
+    ("admin-prohibited", code(1, 1)),
+    ("address-unreachable", code(1, 3)),
+    ("port-unreachable", code(1, 4)),
+    ("packet-too-big", kind(2)),
+    ("time-exceeded", kind(3)),
+    ("parameter-problem", kind(4)),
+    ("echo-request", kind(128)),
+    ("echo-reply", kind(129)),
+    ("mld-query", kind(130)),
+    ("mld-report", kind(131)),
+    ("mld-done", kind(132)),
+    ("router-solicitation", kind(133)),
+    ("router-advertisement", kind(134)),
+    ("neighbour-solicitation", kind(135)),
+    ("neighbor-solicitation", kind(135)),
+    ("neighbour-advertisement", kind(136)),
+    ("neighbor-advertisement", kind(136)),
+    ("redirect", kind(137)),
+    ("mld2-report", kind(143)),
+];
+
+/// Services whose names operators write for ports; only for hints.
+pub(crate) const SERVICE: Words<u16> = &[
+    ("ftp", 21),
+    ("ssh", 22),
+    ("telnet", 23),
+    ("smtp", 25),
+    ("domain", 53),
+    ("dns", 53),
+    ("dhcp", 67),
+    ("http", 80),
+    ("pop3", 110),
+    ("ntp", 123),
+    ("imap", 143),
+    ("snmp", 161),
+    ("bgp", 179),
+    ("ldap", 389),
+    ("https", 443),
+    ("smtps", 465),
+    ("submission", 587),
+    ("imaps", 993),
+    ("pop3s", 995),
+    ("openvpn", 1194),
+    ("rdp", 3389),
+    ("sip", 5060),
+    ("wireguard", 51820),
+];
+
+/// The names of the ICMP protocol that `protocols` lists; `None` unless it lists exactly one of the two.
+pub(crate) fn icmp_words(protocols: &[Protocol]) -> Option<Words<IcmpMatch>> {
+    match (protocols.contains(&Protocol::ICMP), protocols.contains(&Protocol::ICMPV6)) {
+        (true, false) => Some(ICMP),
+        (false, true) => Some(ICMPV6),
+        _ => None,
+    }
+}
+
+/// The word for `value`.
+pub(crate) fn word_for<T: PartialEq + Copy>(words: Words<T>, value: T) -> Option<&'static str> {
+    words.iter().find(|(_, meaning)| *meaning == value).map(|(word, _)| *word)
+}
+
+/// What `word` means, in any case.
+pub(crate) fn meaning<T: Copy>(words: Words<T>, word: &str) -> Option<T> {
+    words.iter().find(|(known, _)| known.eq_ignore_ascii_case(word)).map(|(_, value)| *value)
+}
+
+/// Of `known`, the one that `word` is most likely meant to be.
+pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let word = word.to_lowercase();
+    let most = (word.chars().count() / 3).max(1);
+    known
+        .into_iter()
+        .map(|known| (strsim::damerau_levenshtein(&word, &known.to_lowercase()), known))
+        .filter(|(distance, known)| *distance <= most || (word.len() > 2 && known.starts_with(&word)))
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, known)| known)
+}
+
+const fn kind(kind: u8) -> IcmpMatch {
+    IcmpMatch { kind, code: None }
+}
+
+const fn code(kind: u8, code: u8) -> IcmpMatch {
+    IcmpMatch { kind, code: Some(code) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ICMP, meaning, nearest, word_for};
+
+    #[test]
+    fn the_nearest_word_is_one_slip_away_or_begins_alike() {
+        let known = ["source", "source-check", "destination", "mtu"];
+        assert_eq!(nearest("sorce", known), Some("source"));
+        assert_eq!(nearest("dest", known), Some("destination"));
+        assert_eq!(nearest("MTU", known), Some("mtu"));
+        assert_eq!(nearest("colour", known), None);
+        assert_eq!(nearest("x", []), None);
+    }
+
+    #[test]
+    fn words_and_meanings_are_inverse() {
+        for (word, value) in ICMP {
+            assert_eq!(meaning(ICMP, word), Some(*value));
+            assert_eq!(word_for(ICMP, *value), Some(*word));
+        }
+    }
+}
