@@ -179,7 +179,7 @@ impl FlowTable {
             return if same { Ok(()) } else { Err(Refusal::Taken(hit)) };
         }
         let earlier = std::mem::replace(&mut self.flows.entries_mut()[id.0 as usize].reply, *key);
-        if earlier != Key::default() {
+        if earlier.is_some() {
             let hash = self.hash(&earlier, tally);
             self.index.remove(hash, entry(id, Direction::Reply), tally);
         }
@@ -194,7 +194,7 @@ impl FlowTable {
         let (original, reply, state) = (flow.original, flow.reply, flow.state());
         let hash = self.hash(&original, tally);
         self.index.remove(hash, entry(id, Direction::Original), tally);
-        if reply != Key::default() {
+        if reply.is_some() {
             let hash = self.hash(&reply, tally);
             self.index.remove(hash, entry(id, Direction::Reply), tally);
         }
@@ -259,24 +259,25 @@ impl FlowTable {
         }
     }
 
-    /// Follows a TCP connection by a segment, sets the state that follows from it, and notes that the flow was seen.
+    /// Follows a TCP connection by a segment in the direction of `hit`, sets the state that follows from it, and notes that the flow was seen.
     ///
     /// # Errors
     /// [`tcp::Fault`]: the segment is to be dropped; the flow is as it was.
     #[inline]
     pub fn track_tcp<T: Tally>(
         &mut self,
-        id: FlowId,
-        (direction, segment): (Direction, &tcp::Segment),
+        hit: Hit,
+        segment: &tcp::Segment,
         settings: tcp::Settings,
         now: Tick,
         tally: &mut T,
     ) -> Result<State, tcp::Fault> {
+        let id = hit.id;
         let flow = self.flow_mut(id).ok_or(tcp::Fault::NotOpen)?;
         // Flags 4, loads 12, four conditions 16, learning 20, state 8: counted from the source.
         tally.instructions(60);
         let before = flow.state();
-        let state = tcp::track(flow, direction, segment, settings)?;
+        let state = tcp::track(flow, hit.direction, segment, settings)?;
         if state == before {
             flow.seen = now.0;
             tally.write(Region::FlowTable, id.0 as usize * size_of::<Flow>() + 104, 24);
@@ -437,7 +438,7 @@ impl Hit {
 impl Flow {
     #[inline(always)]
     fn is_live(&self) -> bool {
-        self.original != Key::default()
+        self.original.is_some()
     }
 }
 
