@@ -89,13 +89,15 @@ fn look_up_in_batches(table: &mut FlowTable, flows: u32, batches: usize) -> usiz
             *hash = table.hash(key, &mut NoTally);
             table.prefetch_bucket(*hash);
         }
-        for hash in &hashes {
-            if let Some(id) = table.candidate(*hash) {
-                table.prefetch_flow(id);
+        let mut guesses = [None; BATCH];
+        for (hash, guess) in hashes.iter().zip(&mut guesses) {
+            *guess = table.candidate_hit(*hash);
+            if let Some(hit) = guess {
+                table.prefetch_flow(hit.id);
             }
         }
-        for (key, hash) in keys.iter().zip(&hashes) {
-            if let Some(hit) = table.find(key, *hash, &mut NoTally) {
+        for ((key, hash), guess) in keys.iter().zip(&hashes).zip(&guesses) {
+            if let Some(hit) = table.find_from(*guess, key, *hash, &mut NoTally) {
                 if let Some(flow) = table.flow_mut(hit.id) {
                     flow.seen = tick;
                     found += 1;

@@ -126,6 +126,12 @@ proptest! {
             for number in 0..60 {
                 for key in [key(number), reply(number)] {
                     assert_eq!(find(&table, &key), model.get(&key).copied());
+                    let hash = table.hash(&key, &mut NoTally);
+                    let wrong = Some(Hit { id: FlowId(number % 50), direction: Direction::Reply });
+                    for guess in [table.candidate_hit(hash), wrong, None] {
+                        let found = table.find_from(guess, &key, hash, &mut NoTally);
+                        assert_eq!(found, model.get(&key).copied());
+                    }
                 }
             }
             assert_eq!((table.len() as usize, table.peak() as usize), (live.len(), peak));
@@ -317,4 +323,28 @@ fn a_connection_ends_by_the_timeout_of_its_state() {
         table.advance(end, 100, &mut NoTally, |_, _, _| {});
         assert!(table.is_empty(), "after {seconds} s");
     }
+}
+
+#[test]
+fn a_key_of_no_packet_and_a_place_without_flow_are_harmless() {
+    let mut table = table(4, 8);
+    let nothing = Key::default();
+    assert_eq!(insert(&mut table, &nothing, Tick(0)), Err(Refusal::NoKey));
+    assert_eq!(insert(&mut table, &nothing.in_realm(3), Tick(0)), Err(Refusal::NoKey));
+    let hash = table.hash(&nothing, &mut NoTally);
+    for direction in [Direction::Original, Direction::Reply] {
+        for id in [FlowId(0), FlowId(u32::MAX)] {
+            let guess = Some(Hit { id, direction });
+            assert_eq!(table.find_from(guess, &nothing, hash, &mut NoTally), None);
+        }
+    }
+    for id in [FlowId(0), FlowId(4), FlowId(u32::MAX)] {
+        assert_eq!(table.set_reply(id, &reply(1), &mut NoTally), Ok(()));
+        assert_eq!(table.set_reply(id, &nothing, &mut NoTally), Err(Refusal::NoKey));
+        table.set_state(id, State::Reset, Tick(0), &mut NoTally);
+        table.remove(id, &mut NoTally);
+        table.prefetch_flow(id);
+        assert!(table.flow(id).is_none() && table.cold(id).is_none());
+    }
+    assert!(table.is_blank());
 }
