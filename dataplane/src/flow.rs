@@ -7,8 +7,8 @@
 //! taken. It knows no policy: who may open a flow, and what makes room in a full table, the caller decides.
 //!
 //! For many packets at once, go over the batch once per step, so that memory is fetched ahead:
-//! [`FlowTable::hash`] and [`FlowTable::prefetch_bucket`]; [`FlowTable::candidate`] and
-//! [`FlowTable::prefetch_flow`]; [`FlowTable::find`].
+//! [`FlowTable::hash`] and [`FlowTable::prefetch_bucket`]; [`FlowTable::candidate_hit`] and
+//! [`FlowTable::prefetch_flow`]; [`FlowTable::find_from`].
 
 mod evictable;
 mod hash;

@@ -128,6 +128,12 @@ impl Key {
         (self.ends >> 24) as u8
     }
 
+    /// Whether this is the key of a packet, of IPv4 or IPv6.
+    #[inline(always)]
+    pub(super) fn is_some(&self) -> bool {
+        self.ends & 0xff_0000 != 0
+    }
+
     /// The words that the hash takes: addresses, then ports, protocol and family.
     #[inline(always)]
     pub(super) fn words(&self) -> (&[u64; 4], u64) {

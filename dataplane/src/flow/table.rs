@@ -53,6 +53,8 @@ pub enum Refusal {
     Full,
     /// The key belongs to this flow already. It may have expired: then remove it, and try again.
     Taken(Hit),
+    /// The key has no family: it belongs to no packet.
+    NoKey,
 }
 
 impl FlowTable {
@@ -111,6 +113,33 @@ impl FlowTable {
         self.index.candidate(hash).map(|entry| FlowId(entry >> 1))
     }
 
+    /// Like [`FlowTable::candidate`], with the direction, for [`FlowTable::find_from`].
+    #[inline(always)]
+    pub fn candidate_hit(&self, hash: u64) -> Option<Hit> {
+        self.index.candidate(hash).map(Hit::from_entry)
+    }
+
+    /// [`FlowTable::find`], which begins with a guess of [`FlowTable::candidate_hit`], nearly always right, and so
+    /// spares looking through the bucket again.
+    #[inline(always)]
+    pub fn find_from<T: Tally>(
+        &self,
+        guess: Option<Hit>,
+        key: &Key,
+        hash: u64,
+        tally: &mut T,
+    ) -> Option<Hit> {
+        if let Some(hit) = guess {
+            tally.read(Region::FlowTable, hit.offset(), 64);
+            tally.instructions(12);
+            let flow = self.flows.entries().get(hit.id.0 as usize);
+            if flow.is_some_and(|flow| flow.key(hit.direction) == key) && key.is_some() {
+                return guess;
+            }
+        }
+        self.find(key, hash, tally)
+    }
+
     /// Asks for the memory of a flow.
     #[inline(always)]
     pub fn prefetch_flow(&self, id: FlowId) {
@@ -138,7 +167,7 @@ impl FlowTable {
     /// ([`FlowTable::set_reply`]). It is in the first state of its protocol and seen at `now`.
     ///
     /// # Errors
-    /// [`Refusal`]: the table is full, or the key is taken.
+    /// [`Refusal`]: the table is full, or the key is taken or none.
     pub fn insert<T: Tally>(
         &mut self,
         key: &Key,
@@ -146,6 +175,9 @@ impl FlowTable {
         now: Tick,
         tally: &mut T,
     ) -> Result<FlowId, Refusal> {
+        if !key.is_some() {
+            return Err(Refusal::NoKey);
+        }
         if let Some(hit) = self.find(key, hash, tally) {
             return Err(Refusal::Taken(hit));
         }
@@ -168,18 +200,24 @@ impl FlowTable {
         Ok(id)
     }
 
-    /// Sets the key by which the packets that come back are found; an earlier one no longer leads here.
+    /// Sets the key by which the packets that come back are found; an earlier one no longer leads here. Nothing
+    /// happens if there is no flow at this place.
     ///
     /// # Errors
-    /// [`Refusal::Taken`]: the key belongs to a flow already; a flow whose two keys are equal takes its own.
+    /// [`Refusal::Taken`]: the key belongs to a flow already (perhaps this one, whose packets answer themselves).
+    /// [`Refusal::NoKey`]: it is none.
     pub fn set_reply<T: Tally>(&mut self, id: FlowId, key: &Key, tally: &mut T) -> Result<(), Refusal> {
+        if !key.is_some() {
+            return Err(Refusal::NoKey);
+        }
         let hash = self.hash(key, tally);
         if let Some(hit) = self.find(key, hash, tally) {
             let same = hit == Hit { id, direction: Direction::Reply };
             return if same { Ok(()) } else { Err(Refusal::Taken(hit)) };
         }
-        let earlier = std::mem::replace(&mut self.flows.entries_mut()[id.0 as usize].reply, *key);
-        if earlier != Key::default() {
+        let Some(flow) = self.flow_mut(id) else { return Ok(()) };
+        let earlier = std::mem::replace(&mut flow.reply, *key);
+        if earlier.is_some() {
             let hash = self.hash(&earlier, tally);
             self.index.remove(hash, entry(id, Direction::Reply), tally);
         }
@@ -194,7 +232,7 @@ impl FlowTable {
         let (original, reply, state) = (flow.original, flow.reply, flow.state());
         let hash = self.hash(&original, tally);
         self.index.remove(hash, entry(id, Direction::Original), tally);
-        if reply != Key::default() {
+        if reply.is_some() {
             let hash = self.hash(&reply, tally);
             self.index.remove(hash, entry(id, Direction::Reply), tally);
         }
@@ -259,24 +297,25 @@ impl FlowTable {
         }
     }
 
-    /// Follows a TCP connection by a segment, sets the state that follows from it, and notes that the flow was seen.
+    /// Follows a TCP connection by a segment in the direction of `hit`, sets the state that follows from it, and notes that the flow was seen.
     ///
     /// # Errors
     /// [`tcp::Fault`]: the segment is to be dropped; the flow is as it was.
     #[inline]
     pub fn track_tcp<T: Tally>(
         &mut self,
-        id: FlowId,
-        (direction, segment): (Direction, &tcp::Segment),
+        hit: Hit,
+        segment: &tcp::Segment,
         settings: tcp::Settings,
         now: Tick,
         tally: &mut T,
     ) -> Result<State, tcp::Fault> {
+        let id = hit.id;
         let flow = self.flow_mut(id).ok_or(tcp::Fault::NotOpen)?;
         // Flags 4, loads 12, four conditions 16, learning 20, state 8: counted from the source.
         tally.instructions(60);
         let before = flow.state();
-        let state = tcp::track(flow, direction, segment, settings)?;
+        let state = tcp::track(flow, hit.direction, segment, settings)?;
         if state == before {
             flow.seen = now.0;
             tally.write(Region::FlowTable, id.0 as usize * size_of::<Flow>() + 104, 24);
@@ -437,7 +476,7 @@ impl Hit {
 impl Flow {
     #[inline(always)]
     fn is_live(&self) -> bool {
-        self.original != Key::default()
+        self.original.is_some()
     }
 }
 
@@ -446,6 +485,7 @@ impl fmt::Display for Refusal {
         match self {
             Refusal::Full => write!(f, "the flow table is full"),
             Refusal::Taken(hit) => write!(f, "the key belongs to flow {}", hit.id.0),
+            Refusal::NoKey => write!(f, "the key belongs to no packet"),
         }
     }
 }

@@ -14,7 +14,8 @@
 //! open; its answer tells whether the other side still knows the connection.
 //!
 //! Promises: pure functions of flow and segment, no panic on any numbers. What is not checked: SACK blocks and
-//! timestamps. A connection that is picked up in its middle may use any window scale, so its windows are wide.
+//! timestamps. A connection that is picked up in its middle may use any window scale, so its windows are wide;
+//! and each side may acknowledge what was not seen, as far as its window allowed the other to send.
 
 use wire::tcp::{self, Flags, TcpOption};
 
@@ -109,6 +110,9 @@ pub enum Fault {
 const MAX_SCALE: u8 = 14;
 /// In place of a window scale: the side has sent no such option.
 const NO_SCALE: u8 = 15;
+/// The scales of a connection that was picked up: the largest, as they are not known. That a handshake agrees on
+/// just these is possible; such a connection is followed as loosely.
+const PICKED_UP: u8 = (MAX_SCALE << 4) | MAX_SCALE;
 /// More than any window can be (RFC 7323, section 2.3), so that comparisons modulo 2^32 stay true.
 const MAX_WINDOW: u32 = 1 << 30;
 /// An acknowledgement may be this much behind, however small the window: as in Linux, a little over 64 KiB.
@@ -294,7 +298,7 @@ fn pick_up(
     if settings.midstream == Midstream::Refuse {
         return Err(Fault::NotOpen);
     }
-    flow.scales = (MAX_SCALE << 4) | MAX_SCALE;
+    flow.scales = PICKED_UP;
     flow.sides = [Side::default(); 2];
     let end = segment.end();
     flow.sides[direction as usize] = Side { end, max_end: end.wrapping_add(MIN_ACK_RANGE), max_window: 0 };
@@ -313,7 +317,8 @@ fn check(flow: &Flow, direction: Direction, segment: &Segment) -> Result<(), Fau
     let first = !is_after(segment.seq, side.max_end);
     let second = !is_after(oldest(side, other), segment.end());
     let range = side.max_window.max(MIN_ACK_RANGE);
-    let third_and_fourth = acknowledges(segment, other.end.wrapping_sub(range), other.end);
+    let sent = if flow.is_picked_up() { later(other.end, other.max_end) } else { other.end };
+    let third_and_fourth = acknowledges(segment, other.end.wrapping_sub(range), sent);
     let belongs = !other_known || (first && second && (third_and_fourth || !known));
     if belongs { Ok(()) } else { Err(Fault::Window) }
 }
@@ -334,6 +339,11 @@ impl Flow {
     #[inline]
     fn side(&self, direction: Direction) -> Side {
         self.sides[direction as usize]
+    }
+
+    #[inline]
+    fn is_picked_up(&self) -> bool {
+        self.scales == PICKED_UP
     }
 
     /// The window that a segment offers, in bytes, 1 at least: with a closed window one byte may be tried.
@@ -374,8 +384,8 @@ impl Flow {
         let offered = self.offered(direction, segment);
         let allowed = segment.ack.wrapping_add(offered);
         let (mut side, mut other) = (self.side(direction), self.side(direction.turned()));
-        if side.max_window == 0 || other.max_window == 0 {
-            // Picked up: what one side acknowledges the other has sent, though it was not seen.
+        if self.is_picked_up() {
+            // What one side acknowledges the other has sent, though it was not seen.
             other.end = later(other.end, segment.ack);
         }
         if other.max_window != 0 && is_after(end, side.max_end) {

@@ -5,7 +5,9 @@ use std::collections::HashMap;
 use proptest::prelude::{Just, Strategy, any, prop, prop_oneof, proptest};
 use tally::NoTally;
 use wire::Nanos;
+use wire::tcp::Flags;
 
+use super::tcp::{Midstream, Segment, Settings, WindowCheck};
 use super::{Direction, FlowId, FlowTable, Hit, Key, Life, Refusal, State, Tick, Timeouts};
 
 fn timeouts() -> Timeouts {
@@ -124,6 +126,12 @@ proptest! {
             for number in 0..60 {
                 for key in [key(number), reply(number)] {
                     assert_eq!(find(&table, &key), model.get(&key).copied());
+                    let hash = table.hash(&key, &mut NoTally);
+                    let wrong = Some(Hit { id: FlowId(number % 50), direction: Direction::Reply });
+                    for guess in [table.candidate_hit(hash), wrong, None] {
+                        let found = table.find_from(guess, &key, hash, &mut NoTally);
+                        assert_eq!(found, model.get(&key).copied());
+                    }
                 }
             }
             assert_eq!((table.len() as usize, table.peak() as usize), (live.len(), peak));
@@ -279,4 +287,64 @@ fn a_flood_of_half_open_flows_makes_room_for_itself_not_of_others() {
     for (number, id) in established.into_iter().enumerate() {
         assert_eq!(find(&table, &key(number as u32 * 3)).map(|hit| hit.id), Some(id));
     }
+}
+
+/// Half-open by the short timer, established by the long one, closing by a short one again; reset by the shortest.
+#[test]
+fn a_connection_ends_by_the_timeout_of_its_state() {
+    let (syn, syn_ack, ack) = (Flags::SYN, Flags::SYN_ACK, Flags::ACK);
+    let (fin, rst) = (Flags::FIN.and(Flags::ACK), Flags::RST);
+    let there = Direction::Original;
+    let back = Direction::Reply;
+    let handshake = [(there, syn, 0, 0), (back, syn_ack, 100, 1), (there, ack, 1, 101)];
+    let closing = [(there, fin, 1, 101), (back, fin, 101, 2), (there, ack, 2, 102)];
+    let reset = [(back, rst, 101, 0)];
+    let lives: [(Vec<_>, u64); 4] = [
+        (handshake[..2].to_vec(), 30),
+        (handshake.to_vec(), 7_440),
+        ([handshake, closing].concat(), 60),
+        ([&handshake[..], &reset[..]].concat(), 10),
+    ];
+    for (segments, seconds) in lives {
+        let mut table = table(4, 7);
+        let id = insert(&mut table, &key(0), Tick(0)).unwrap();
+        table.set_reply(id, &reply(0), &mut NoTally).unwrap();
+        let settings = Settings { window: WindowCheck::Strict, midstream: Midstream::Refuse };
+        for (direction, flags, seq, ack) in segments {
+            let segment = Segment { seq, ack, window: 1_000, flags, data: 0, scale: None };
+            let hit = Hit { id, direction };
+            table.track_tcp(hit, &segment, settings, Tick(8), &mut NoTally).unwrap();
+        }
+        let end = Nanos::from_secs(1 + seconds);
+        let before = Nanos(end.0 - 1);
+        table.advance(before, 100, &mut NoTally, |_, _, _| panic!("too early"));
+        assert!(!table.is_expired(table.flow(id).unwrap(), table.tick(before)));
+        assert!(table.is_expired(table.flow(id).unwrap(), table.tick(end)));
+        table.advance(end, 100, &mut NoTally, |_, _, _| {});
+        assert!(table.is_empty(), "after {seconds} s");
+    }
+}
+
+#[test]
+fn a_key_of_no_packet_and_a_place_without_flow_are_harmless() {
+    let mut table = table(4, 8);
+    let nothing = Key::default();
+    assert_eq!(insert(&mut table, &nothing, Tick(0)), Err(Refusal::NoKey));
+    assert_eq!(insert(&mut table, &nothing.in_realm(3), Tick(0)), Err(Refusal::NoKey));
+    let hash = table.hash(&nothing, &mut NoTally);
+    for direction in [Direction::Original, Direction::Reply] {
+        for id in [FlowId(0), FlowId(u32::MAX)] {
+            let guess = Some(Hit { id, direction });
+            assert_eq!(table.find_from(guess, &nothing, hash, &mut NoTally), None);
+        }
+    }
+    for id in [FlowId(0), FlowId(4), FlowId(u32::MAX)] {
+        assert_eq!(table.set_reply(id, &reply(1), &mut NoTally), Ok(()));
+        assert_eq!(table.set_reply(id, &nothing, &mut NoTally), Err(Refusal::NoKey));
+        table.set_state(id, State::Reset, Tick(0), &mut NoTally);
+        table.remove(id, &mut NoTally);
+        table.prefetch_flow(id);
+        assert!(table.flow(id).is_none() && table.cold(id).is_none());
+    }
+    assert!(table.is_blank());
 }

@@ -200,6 +200,7 @@ fn insert<T: Tally>(key: &Key, hash: u64, frame: &Frame, cx: &mut Cx<'_, T>) -> 
     match cx.shard.flows.insert(key, hash, tick, cx.tally) {
         Ok(id) => return Ok(id),
         Err(Refusal::Taken(_)) => return Err(Step::Drop(Reason::NatClash)),
+        Err(Refusal::NoKey) => return Err(Step::Drop(Reason::FlowNotOpen)),
         Err(Refusal::Full) => {}
     }
     if cx.tables.limits.when_full == WhenFull::EvictIdle {

@@ -231,6 +231,14 @@ fn both_may_open_at_once() {
         assert_eq!(connection.send(Original, ACK, A + 1 + at * 1_000, b, 1_000), Ok(State::Established));
     }
     assert_eq!(connection.send(Reply, ACK, b, A + 5_001, 1_000), Ok(State::Established));
+    // The first answer may be a plain acknowledgement; the other side's SYN-ACK then tells its window.
+    let mut connection = Connection::new(STRICT);
+    connection.send(Original, SYN, A, 0, 0).unwrap();
+    connection.send(Reply, SYN, B, 0, 0).unwrap();
+    assert_eq!(connection.send(Original, ACK, A + 1, b.wrapping_add(1), 0), Err(Fault::Window));
+    assert_eq!(connection.send(Original, ACK, A + 1, b, 0), Ok(State::Established));
+    assert_eq!(connection.send(Reply, SYN_ACK, B, A + 1, 0), Ok(State::Established));
+    assert_eq!(connection.send(Original, ACK, A + 5_001, b, 1_000), Ok(State::Established));
 }
 
 #[test]
@@ -249,6 +257,22 @@ fn keep_alives_and_probes_of_a_closed_window_pass() {
         assert_eq!(connection.segment(Reply, Segment { ack: A + 10_001, ..shut }), Ok(State::Established));
     }
     assert_eq!(connection.send(Original, ACK, A + 10_100, b, 1), Err(Fault::Window));
+}
+
+#[test]
+fn old_data_passes_as_far_back_as_the_largest_window_reaches() {
+    let mut connection = Connection::open(STRICT);
+    let b = B.wrapping_add(1);
+    let small = Segment { seq: b, ack: A + 10_001, window: 50, flags: ACK, data: 0, scale: None };
+    assert_eq!(connection.send(Original, ACK, A + 1, b, 10_000), Ok(State::Established));
+    assert_eq!(connection.segment(Reply, small), Ok(State::Established));
+    // An acknowledgement that was overtaken takes nothing back.
+    assert_eq!(connection.segment(Reply, Segment { ack: A + 1, ..small }), Ok(State::Established));
+    assert_eq!(connection.send(Original, ACK, A + 10_001, b, 50), Ok(State::Established));
+    assert_eq!(connection.send(Original, ACK, A + 10_051, b, 0), Ok(State::Established));
+    // One window of 10,000 behind, and one byte more.
+    assert_eq!(connection.send(Original, ACK, A + 1, b, 50), Ok(State::Established));
+    assert_eq!(connection.send(Original, ACK, A + 1, b, 49), Err(Fault::Window));
 }
 
 #[test]
@@ -287,6 +311,10 @@ fn a_connection_under_way_is_picked_up_where_that_is_asked_for() {
     );
     assert_eq!(connection.send(Reply, ACK, B.wrapping_add(800), A + 91_000, 1_000), Ok(State::Established));
     assert_eq!(connection.send(Original, ACK, A + 91_000, B.wrapping_add(1_800), 0), Ok(State::Established));
+    // A segment went another way, in either direction.
+    assert_eq!(connection.send(Reply, ACK, B.wrapping_add(1_800), A + 92_000, 0), Ok(State::Established));
+    assert_eq!(connection.send(Original, ACK, A + 92_000, B.wrapping_add(2_800), 0), Ok(State::Established));
+    assert_eq!(connection.send(Reply, ACK, B.wrapping_add(2_800), A + (1 << 30), 0), Err(Fault::Window));
     let mut connection = Connection::new(LEARN);
     assert_eq!(connection.send(Original, ACK, A - 1, B, 0), Ok(State::Established));
     assert_eq!(connection.send(Reply, ACK, B, A, 0), Ok(State::Established));
