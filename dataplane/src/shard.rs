@@ -145,6 +145,14 @@ impl Shard {
         })
     }
 
+    /// Bytes of memory that flows, their translations, limits and fragments take.
+    pub fn memory_bytes(&self) -> usize {
+        self.flows.memory_bytes()
+            + self.mappings.memory_bytes()
+            + self.limiter.memory_bytes()
+            + self.fragments.bytes()
+    }
+
     /// Ends a flow at once: its mappings and counts are given back.
     pub fn end_flow<T: Tally>(&mut self, id: FlowId, tally: &mut T) {
         if let Some(cold) = self.flows.cold(id) {
