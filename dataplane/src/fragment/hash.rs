@@ -1,5 +1,6 @@
-//! The keyed hash of datagrams: MULTILINEAR-HM, as for flows (see `flow/hash.rs`), over all ten words of a key.
-//! Fragments are few, so IPv4 is not treated apart.
+//! The keyed hash of datagrams: MULTILINEAR-HM, as for flows (see `flow/hash.rs`), over all ten words of a key
+//! (fragments are few, so IPv4 is not treated apart). The mixing at the end is needed here too: identifications
+//! count up, and the bare sum sends them to every second or fourth chain for some secret numbers.
 
 use super::DatagramKey;
 
@@ -32,7 +33,9 @@ impl Hasher {
             let (high, low) = (word >> 32, word & 0xffff_ffff);
             sum.wrapping_add(k[0].wrapping_add(high).wrapping_mul(k[1].wrapping_add(low)))
         });
-        (sum >> 32) as u32
+        let h = (sum >> 32) as u32;
+        let h = (h ^ (h >> 16)).wrapping_mul(0x7feb_352d);
+        h ^ (h >> 15)
     }
 }
 
