@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use policy::model::FragmentLimits;
-use proptest::prelude::{Just, Strategy, any, prop, prop_assert, prop_assert_eq, prop_oneof, proptest};
+use proptest::prelude::{Just, Strategy, any, prop, prop_assert_eq, prop_oneof, proptest};
 use tally::{Count, NoTally, Region};
 use wire::{Bytes, Family, Frame, Nanos, Pool};
 
