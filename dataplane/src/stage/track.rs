@@ -406,12 +406,14 @@ pub(crate) fn datagram<T: Tally>(frame: &Frame, cx: &Cx<'_, T>) -> Option<(Datag
     let meta = &frame.meta;
     let packet = frame.bytes().get(usize::from(meta.network)..usize::from(meta.end))?;
     let (source, destination) = header::addresses(frame);
-    let (fragment, protocol) = if meta.family == Family::V4 {
+    let (fragment, protocol, begins) = if meta.family == Family::V4 {
         let header = ipv4::Header::of(packet)?;
-        (header.fragment()?, meta.protocol)
+        (header.fragment()?, meta.protocol, header.header_len())
     } else {
+        let found = ipv6::parse(packet).ok()?.extensions.fragment?;
+        let begins = ipv6::HEADER_LEN + usize::from(found.at) + ipv6::FRAGMENT_HEADER_LEN;
         // RFC 8200, section 4.5: addresses and identification alone tell datagrams apart.
-        (ipv6::parse(packet).ok()?.extensions.fragment?.fragment, 0)
+        (found.fragment, 0, begins)
     };
     let key = DatagramKey {
         source: source.bits,
@@ -423,7 +425,7 @@ pub(crate) fn datagram<T: Tally>(frame: &Frame, cx: &Cx<'_, T>) -> Option<(Datag
     };
     let span = Span {
         offset: u32::from(fragment.offset),
-        len: u32::from(meta.end - meta.transport),
+        len: packet.len().saturating_sub(begins) as u32,
         more: fragment.more,
     };
     Some((key, span))
