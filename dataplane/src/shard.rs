@@ -21,7 +21,7 @@ use crate::tables::{Address, Tables};
 const PARTS: usize = 4_096;
 
 /// Neighbours on links, beyond those that the policy names.
-const NEIGHBOURS: usize = 4_096;
+const NEIGHBOURS: usize = 65_536;
 
 /// The mutable memory of one worker.
 pub struct Shard {

@@ -77,7 +77,7 @@ impl Scenario {
             text.push_str("mode = \"stateless\"\n");
         }
         text.push_str(concat!(
-            "[interface.lan]\nzone = \"lan\"\naddresses = [\"10.0.0.1/8\"]\n",
+            "[interface.lan]\nzone = \"lan\"\naddresses = [\"10.0.0.1/24\"]\n",
             "mac = \"02:00:00:00:00:01\"\n",
             "[interface.wan]\nzone = \"wan\"\naddresses = [\"203.0.113.2/24\"]\n",
             "mac = \"02:00:00:00:00:02\"\n",

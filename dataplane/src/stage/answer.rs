@@ -18,7 +18,7 @@ use super::parse::flag;
 use super::queue::ANSWERED;
 use super::route::back;
 use super::{Cx, Stage, Step, header, rewrite};
-use crate::hop::{LOCAL_HOP, NO_HOP};
+use crate::hop::LOCAL_HOP;
 use crate::tables::{Address, SELF};
 use crate::verdict::{Reason, Verdict};
 
@@ -71,10 +71,7 @@ fn build<T: Tally>(frame: &mut Frame, reason: Reason, cx: &mut Cx<'_, T>) -> Opt
         return None;
     }
     let (sender, meant) = header::addresses(frame);
-    let hop = back(frame, sender, 0, cx);
-    if hop == NO_HOP || hop == LOCAL_HOP {
-        return None;
-    }
+    let hop = back(frame, sender, 0, cx).ok().filter(|hop| *hop != LOCAL_HOP)?;
     let interface = cx.shard.hops.get(hop)?.interface;
     match tell {
         Tell::Reset => reset(frame, sender, meant)?,

@@ -117,18 +117,25 @@ fn find<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
 }
 
 /// The hop that the packets of a flow which come back leave by: found at the first of them.
-pub(super) fn back<T: Tally>(frame: &mut Frame, destination: Address, hash: u64, cx: &mut Cx<'_, T>) -> u32 {
-    let target = cx.tables.route(destination, cx.tally);
-    let hop = match target {
-        Some(Target::Link(link)) => cx.shard.hops.neighbour(cx.tables, link, destination),
-        Some(Target::Gateways { first, count }) => cx.tables.way(first, count, (hash >> 32) as u32),
+pub(super) fn back<T: Tally>(
+    frame: &mut Frame,
+    destination: Address,
+    hash: u64,
+    cx: &mut Cx<'_, T>,
+) -> Result<u32, Reason> {
+    match cx.tables.route(destination, cx.tally) {
+        Some(Target::Link(link)) => {
+            cx.shard.hops.neighbour(cx.tables, link, destination).ok_or(Reason::NeighbourUnknown)
+        }
+        Some(Target::Gateways { first, count }) => {
+            cx.tables.way(first, count, (hash >> 32) as u32).ok_or(Reason::RouteMissing)
+        }
         Some(Target::Local) => {
             to_self(frame);
-            Some(LOCAL_HOP)
+            Ok(LOCAL_HOP)
         }
-        _ => None,
-    };
-    hop.unwrap_or(NO_HOP)
+        _ => Err(Reason::RouteMissing),
+    }
 }
 
 fn to_self(frame: &mut Frame) {

@@ -235,10 +235,11 @@ fn carry<T: Tally>(
     }
     // The first packet that comes back: where the others went to is where this one came from.
     let destination = flow.key(direction.turned()).source().into();
-    let hop = back(frame, destination, hash, cx);
-    if hop == NO_HOP {
-        return Step::Answer(Reason::RouteMissing);
-    }
+    let hop = match back(frame, destination, hash, cx) {
+        Ok(hop) => hop,
+        Err(Reason::RouteMissing) => return Step::Answer(Reason::RouteMissing),
+        Err(reason) => return Step::Drop(reason),
+    };
     frame.meta.hop = hop;
     if let Some(flow) = cx.shard.flows.flow_mut(id) {
         flow.hops[direction as usize] = hop;
