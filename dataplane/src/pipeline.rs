@@ -50,8 +50,12 @@ pub type Named<'a, T> = (&'static str, &'a mut dyn Stage<T>);
 /// How many stages there are.
 pub const STAGES: usize = 10;
 
-/// The place of `dnat` in the order: the first stage that a frame comes to after `track`.
-const AFTER_TRACK: usize = 2;
+/// Places of the stages that have something to do for packets of flows that have been decided; the others
+/// would let each of them pass.
+const DECIDED: [usize; 4] = [3, 7, 8, 9];
+
+/// Places of the stages that have something to do where nothing is tracked.
+const STATELESS: [usize; 7] = [0, 3, 4, 5, 7, 8, 9];
 
 impl Pipeline {
     /// The stages in their order.
@@ -77,8 +81,9 @@ impl Pipeline {
             cx.shard.counters.received.count(frame.len());
         }
         if cx.tables.mode == Mode::Stateless {
-            for (_, stage) in self.stages() {
-                stage.run(batch, cx);
+            let mut stages = self.stages();
+            for place in STATELESS {
+                stages[place].1.run(batch, cx);
             }
         } else {
             self.run_stateful(batch, cx);
@@ -113,10 +118,14 @@ impl Pipeline {
         self.together(&mut frames[first..], cx);
     }
 
-    /// The stages after `track`, for frames that none of them has to be told apart for.
+    /// The stages after `track`, for frames whose flow has been decided.
     fn together<T: Tally>(&mut self, frames: &mut [Frame], cx: &mut Cx<'_, T>) {
-        for (_, stage) in self.stages().into_iter().skip(AFTER_TRACK) {
-            stage.run(frames, cx);
+        if frames.is_empty() {
+            return;
+        }
+        let mut stages = self.stages();
+        for place in DECIDED {
+            stages[place].1.run(frames, cx);
         }
     }
 

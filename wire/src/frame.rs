@@ -32,6 +32,16 @@ impl Frame {
         unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(self.start as usize), self.len as usize) }
     }
 
+    /// The packet beside its metadata, for a stage that reads the one and writes the other.
+    #[inline(always)]
+    pub fn view(&mut self) -> (&[u8], &mut Meta) {
+        // SAFETY: as in `bytes`; the packet lies in the slot, the metadata here, so that they do not overlap.
+        let bytes = unsafe {
+            std::slice::from_raw_parts(self.base.as_ptr().add(self.start as usize), self.len as usize)
+        };
+        (bytes, &mut self.meta)
+    }
+
     /// The packet, to be changed.
     #[inline(always)]
     pub fn bytes_mut(&mut self) -> &mut [u8] {

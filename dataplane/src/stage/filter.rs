@@ -10,6 +10,7 @@ use wire::{Frame, Part};
 
 use super::parse::flag;
 use super::{Cx, Stage, Step, header};
+use crate::classify::Header;
 use crate::limiter;
 use crate::tables::Address;
 use crate::verdict::Reason;
@@ -28,47 +29,74 @@ impl<T: Tally> Stage<T> for Filter {
         let seen = header::of(frame, cx);
         // The header's fourteen fields, and the choice by action.
         cx.tally.instructions(22);
-        let Some(place) = cx.tables.filter.find(&seen, cx.tally) else {
-            return match cx.tables.filter.default_action(seen.from, seen.to) {
-                Action::Accept => Step::Next,
-                Action::Drop => Step::Drop(Reason::DefaultDrop),
-                Action::Reject(with) => reject(frame, with, Reason::DefaultReject),
-            };
-        };
-        frame.meta.rule = place;
-        let Some(rule) = cx.tables.filter.rules.get(place as usize) else {
-            return Step::Drop(Reason::RuleDrop);
-        };
-        cx.tally.atomic(Region::Counter, place as usize * 16, 16);
-        match rule.action {
-            Action::Accept => {}
-            Action::Drop => return Step::Drop(Reason::RuleDrop),
-            Action::Reject(with) => return reject(frame, with, Reason::RuleReject),
+        let place = cx.tables.filter.find(&seen, cx.tally);
+        decide(frame, place, &seen, cx)
+    }
+
+    fn run(&mut self, frames: &mut [Frame], cx: &mut Cx<'_, T>) {
+        if !cx.tables.filter.rule_of.is_empty() || cx.tally.is_kept() {
+            for frame in frames {
+                if Stage::<T>::takes(self, frame) {
+                    self.step(frame, cx).settle(frame);
+                }
+            }
+            return;
         }
-        if rule.rate.is_none() && rule.connections.is_none() {
+        // Without rules the zones alone decide.
+        for frame in frames {
+            if Stage::<T>::takes(self, frame) {
+                let (from, to) = header::zones(frame, cx);
+                by_default(frame, from, to, cx).settle(frame);
+            }
+        }
+    }
+}
+
+/// What follows from the rule that was found, or from there being none.
+fn decide<T: Tally>(frame: &mut Frame, place: Option<u32>, seen: &Header, cx: &mut Cx<'_, T>) -> Step {
+    let Some(place) = place else { return by_default(frame, seen.from, seen.to, cx) };
+    frame.meta.rule = place;
+    let Some(rule) = cx.tables.filter.rules.get(place as usize) else {
+        return Step::Drop(Reason::RuleDrop);
+    };
+    cx.tally.atomic(Region::Counter, place as usize * 16, 16);
+    match rule.action {
+        Action::Accept => {}
+        Action::Drop => return Step::Drop(Reason::RuleDrop),
+        Action::Reject(with) => return reject(frame, with, Reason::RuleReject),
+    }
+    if rule.rate.is_none() && rule.connections.is_none() {
+        return Step::Next;
+    }
+    let source = Address { bits: seen.source, v6: seen.family == wire::Family::V6 };
+    let subject = limiter::subject(source, place);
+    let hash = cx.shard.flows.hash(&subject, cx.tally);
+    cx.tally.atomic(Region::Meter, place as usize * 8, 8);
+    if let Some(rate) = &rule.rate {
+        if !cx.shard.limiter.admits(place, rate, &subject, hash, frame.meta.received) {
+            return Step::Drop(Reason::RateLimit);
+        }
+    }
+    if let Some(limit) = rule.connections {
+        // A datagram's other fragments open nothing; nor does what is not tracked.
+        if frame.meta.flags & flag::OPENS == 0 || frame.meta.part == Part::Later {
             return Step::Next;
         }
-        let source = Address { bits: seen.source, v6: seen.family == wire::Family::V6 };
-        let subject = limiter::subject(source, place);
-        let hash = cx.shard.flows.hash(&subject, cx.tally);
-        cx.tally.atomic(Region::Meter, place as usize * 8, 8);
-        if let Some(rate) = &rule.rate {
-            if !cx.shard.limiter.admits(place, rate, &subject, hash, frame.meta.received) {
-                return Step::Drop(Reason::RateLimit);
-            }
+        match cx.shard.limiter.count(place, limit.scope, limit.most, &subject, hash) {
+            Some(count) => cx.shard.pending.count = Some(count),
+            None => return Step::Drop(Reason::ConnectionLimit),
         }
-        if let Some(limit) = rule.connections {
-            // A datagram's other fragments open nothing; nor does what is not tracked.
-            if frame.meta.flags & flag::OPENS == 0 || frame.meta.part == Part::Later {
-                return Step::Next;
-            }
-            let most = limit.most;
-            match cx.shard.limiter.count(place, limit.scope, most, &subject, hash) {
-                Some(count) => cx.shard.pending.count = Some(count),
-                None => return Step::Drop(Reason::ConnectionLimit),
-            }
-        }
-        Step::Next
+    }
+    Step::Next
+}
+
+/// The default action of the zone pair.
+#[inline(always)]
+fn by_default<T: Tally>(frame: &Frame, from: u8, to: u8, cx: &Cx<'_, T>) -> Step {
+    match cx.tables.filter.default_action(from, to) {
+        Action::Accept => Step::Next,
+        Action::Drop => Step::Drop(Reason::DefaultDrop),
+        Action::Reject(with) => reject(frame, with, Reason::DefaultReject),
     }
 }
 

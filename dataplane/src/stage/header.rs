@@ -36,13 +36,21 @@ pub(super) fn dscp(frame: &Frame) -> u8 {
     }
 }
 
+/// Zones of origin and destination.
+#[inline(always)]
+pub(super) fn zones<T: Tally>(frame: &Frame, cx: &Cx<'_, T>) -> (u8, u8) {
+    let zone = |id| cx.tables.interface(id).map_or(SELF, |interface| interface.zone);
+    let to = if frame.meta.hop == LOCAL_HOP { SELF } else { zone(frame.meta.egress) };
+    (zone(frame.meta.ingress), to)
+}
+
 /// What the rules see: addresses before source translation and, where one has been chosen, after destination
 /// translation; zones by the interfaces that it came in by and, once routed, leaves by.
 #[inline]
 pub(super) fn of<T: Tally>(frame: &Frame, cx: &Cx<'_, T>) -> Header {
     let meta = &frame.meta;
     let (source, destination) = addresses(frame);
-    let zone = |id| cx.tables.interface(id).map_or(SELF, |interface| interface.zone);
+    let (from, to) = zones(frame, cx);
     let is_tcp = meta.protocol == Protocol::TCP.0;
     let mut header = Header {
         source: source.bits,
@@ -53,8 +61,8 @@ pub(super) fn of<T: Tally>(frame: &Frame, cx: &Cx<'_, T>) -> Header {
         tcp_flags: if is_tcp { meta.tcp_flags } else { 0 },
         dscp: dscp(frame),
         family: meta.family,
-        from: zone(meta.ingress),
-        to: if meta.hop == LOCAL_HOP { SELF } else { zone(meta.egress) },
+        from,
+        to,
         ingress: meta.ingress.0,
         egress: meta.egress.0,
     };

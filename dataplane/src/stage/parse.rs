@@ -56,18 +56,17 @@ impl<T: Tally> Stage<T> for Parse {
         cx.tally.instructions(64);
         cx.tally.read(Region::Frame, 0, 64);
         cx.tally.write(Region::Meta, 0, 32);
-        let mut meta = Meta {
-            received: frame.meta.received,
-            number: frame.meta.number,
-            ingress: frame.meta.ingress,
+        let (bytes, meta) = frame.view();
+        *meta = Meta {
+            received: meta.received,
+            number: meta.number,
+            ingress: meta.ingress,
             flow: u32::MAX,
             hop: NO_HOP,
             rule: u32::MAX,
             ..Meta::default()
         };
-        let found = link(frame.bytes(), &mut meta, cx.tables);
-        frame.meta = meta;
-        match found {
+        match link(bytes, meta, cx.tables) {
             Ok(Carried::Packet) => Step::Next,
             Ok(Carried::LinkControl) => Step::Deliver,
             Err(reason) => Step::Drop(reason),

@@ -4,12 +4,13 @@
 //! packets of a flow remember. Checks that the source is at home behind the interface it came in by (unicast
 //! reverse path forwarding, RFC 3704), the time to live, and the size. Changes no byte.
 
-use policy::model::SourceCheck;
+use policy::model::{Mode, SourceCheck};
 use tally::{Region, Tally};
-use wire::{Family, Frame, PortId, ipv4, ipv6};
+use wire::{BATCH, Family, Frame, PortId, ipv4, ipv6};
 
 use super::parse::flag;
 use super::{Cx, Stage, Step, header};
+use crate::fib::NO_ROUTE;
 use crate::hop::{LOCAL_HOP, NO_HOP};
 use crate::tables::{Address, LOCAL, Target};
 use crate::verdict::Reason;
@@ -31,6 +32,54 @@ impl<T: Tally> Stage<T> for Route {
         }
         fits(frame, cx)
     }
+
+    /// Where nothing is tracked, IPv4 destinations are looked up together.
+    fn run(&mut self, frames: &mut [Frame], cx: &mut Cx<'_, T>) {
+        if cx.tables.mode == Mode::Stateless && !cx.tally.is_kept() {
+            for group in frames.chunks_mut(BATCH) {
+                find_together(group, cx);
+            }
+        }
+        for frame in frames {
+            if frame.meta.fate == 0 {
+                Stage::<T>::step(self, frame, cx).settle(frame);
+            }
+        }
+    }
+}
+
+/// Finds the hops of those frames whose destination is an ordinary IPv4 address, as [`find`] would, by one
+/// look-up in bulk. At most [`BATCH`] frames.
+fn find_together<T: Tally>(frames: &mut [Frame], cx: &mut Cx<'_, T>) {
+    let mut destinations = [0; BATCH];
+    let mut values = [NO_ROUTE; BATCH];
+    for (frame, destination) in frames.iter().zip(&mut destinations) {
+        if is_ordinary(frame) {
+            *destination = header::addresses(frame).1.bits as u32;
+        }
+    }
+    cx.tables.fib4.lookup_bulk(&destinations[..frames.len()], &mut values[..frames.len()]);
+    for (frame, value) in frames.iter_mut().zip(values) {
+        if !is_ordinary(frame) {
+            continue;
+        }
+        let (source, destination) = header::addresses(frame);
+        if is_link_local(destination) {
+            continue;
+        }
+        let target = cx.tables.targets.get(value as usize).copied();
+        if let Err(step) = check_source(frame, source, cx).and_then(|()| lead(frame, target, 0, cx)) {
+            step.settle(frame);
+        }
+    }
+}
+
+/// Whether a packet has an IPv4 destination that is no group's.
+#[inline(always)]
+fn is_ordinary(frame: &Frame) -> bool {
+    frame.meta.fate == 0
+        && frame.meta.family == Family::V4
+        && frame.meta.flags & (flag::TO_GROUP | flag::GROUP) == 0
 }
 
 /// Checks time to live and size against the hop.
@@ -61,12 +110,10 @@ fn fits<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
 
 /// Finds the hop, and checks the source.
 fn find<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
-    let (source, mut destination) = header::addresses(frame);
-    let mut hash = 0;
-    if frame.meta.flags & flag::OPENS != 0 {
-        destination = cx.shard.pending.destination;
-        hash = (cx.shard.pending.hash >> 32) as u32;
-    }
+    let (source, _) = header::addresses(frame);
+    let destination = destination(frame, cx);
+    let opens = frame.meta.flags & flag::OPENS != 0;
+    let hash = if opens { (cx.shard.pending.hash >> 32) as u32 } else { 0 };
     // Two look-ups' set-up, kinds of addresses, the choice among targets.
     cx.tally.instructions(24);
     if frame.meta.flags & flag::TO_GROUP != 0 {
@@ -82,12 +129,33 @@ fn find<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
         to_self(frame);
         return Ok(());
     }
-    let target = cx.tables.route(destination, cx.tally).ok_or(Step::Answer(Reason::RouteMissing))?;
+    let target = cx.tables.route(destination, cx.tally);
+    lead(frame, target, hash, cx)
+}
+
+/// Takes the way that the best route leads. `hash` is the flow's, 0 where none is tracked.
+#[inline(always)]
+fn lead<T: Tally>(
+    frame: &mut Frame,
+    target: Option<Target>,
+    hash: u32,
+    cx: &mut Cx<'_, T>,
+) -> Result<(), Step> {
+    let target = target.ok_or(Step::Answer(Reason::RouteMissing))?;
     let group = frame.meta.flags & flag::GROUP != 0;
     if group && !matches!(target, Target::Broadcast(_)) {
         return Err(Step::Drop(Reason::LinkBroadcast));
     }
     let hop = match target {
+        Target::Gateways { first, count: 1 } => cx.tables.way(first, 1, 0),
+        Target::Gateways { first, count } => {
+            let hash = if hash == 0 { spread(frame) } else { hash };
+            cx.tables.way(first, count, hash)
+        }
+        Target::Link(link) => {
+            let destination = destination(frame, cx);
+            cx.shard.hops.neighbour(cx.tables, link, destination)
+        }
         Target::Local => {
             to_self(frame);
             return Ok(());
@@ -100,20 +168,24 @@ fn find<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
         Target::Broadcast(_) => return Err(Step::Drop(Reason::BroadcastDirected)),
         Target::Blackhole => return Err(Step::Drop(Reason::RouteBlackhole)),
         Target::Unreachable => return Err(Step::Answer(Reason::RouteUnreachable)),
-        Target::Link(link) => cx.shard.hops.neighbour(cx.tables, link, destination),
-        Target::Gateways { first, count: 1 } => cx.tables.way(first, 1, 0),
-        Target::Gateways { first, count } => {
-            let hash = if hash == 0 { spread(source, destination, frame) } else { hash };
-            cx.tables.way(first, count, hash)
-        }
     };
-    if is_link_local(source) {
+    if is_link_local(header::addresses(frame).0) {
         return Err(Step::Drop(Reason::LinkLocal));
     }
     frame.meta.hop = hop.ok_or(Step::Drop(Reason::NeighbourUnknown))?;
     frame.meta.egress =
         cx.shard.hops.get(frame.meta.hop).ok_or(Step::Drop(Reason::NeighbourUnknown))?.interface;
     Ok(())
+}
+
+/// The destination, after translation where one has been chosen.
+#[inline(always)]
+fn destination<T: Tally>(frame: &Frame, cx: &Cx<'_, T>) -> Address {
+    if frame.meta.flags & flag::OPENS != 0 {
+        cx.shard.pending.destination
+    } else {
+        header::addresses(frame).1
+    }
 }
 
 /// The hop that the packets of a flow which come back leave by: found at the first of them.
@@ -180,7 +252,8 @@ fn is_link_local(address: Address) -> bool {
 
 /// Spreads flows over next hops where no flow is tracked: both ends mixed, so that packets of one flow take
 /// one way.
-fn spread(source: Address, destination: Address, frame: &Frame) -> u32 {
+fn spread(frame: &Frame) -> u32 {
+    let (source, destination) = header::addresses(frame);
     let fold = |bits: u128| (bits as u64) ^ (bits >> 64) as u64;
     let ports = u64::from(frame.meta.sport) << 16 | u64::from(frame.meta.dport);
     let mixed = (fold(source.bits) ^ ports.rotate_left(17)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
