@@ -4,6 +4,7 @@ pub mod classify;
 pub mod fib;
 pub mod flow;
 pub mod memory;
+pub mod nat;
 pub mod tables;
 pub mod verdict;
 

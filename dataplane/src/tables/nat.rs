@@ -7,9 +7,9 @@ use policy::Policy;
 use policy::model::{Hairpin, Nat, NatAction, PortUse};
 use wire::PortId;
 
+use super::Address;
 use super::compile::{CompileError, Names};
 use super::pattern;
-use super::Address;
 use crate::classify::{AddressSpan, Admit, Classifier, Header, Linear, Pattern, PortSpan};
 
 /// Translations, compiled.
