@@ -11,7 +11,7 @@
 //! [`FlowTable::prefetch_flow`]; [`FlowTable::find_from`].
 
 mod evictable;
-mod hash;
+pub(crate) mod hash;
 mod index;
 mod key;
 mod table;

@@ -1,62 +1,147 @@
-//! stub
-#![allow(missing_docs)]
-use crate::tables::NatTables;
-use tally::Tally;
-use wire::Part;
-use wire::header::Protocol;
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Endpoint {
-    pub address: u128,
-    pub port: u16,
-    pub protocol: u8,
-    pub family: u8,
-}
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MappingId(pub u32);
+//! Address translation: what a flow's endpoints become, and how that is written into its packets.
+//!
+//! Choosing happens once per flow and is [`Mappings`]' affair: which outside address and port an inside endpoint
+//! gets, endpoint-independently (RFC 4787, REQ-1; RFC 5382, REQ-1; RFC 5508, REQ-1). Rewriting happens per packet
+//! and is done by the pure functions of [`rewrite`].
+//!
+//! Promised: no outside endpoint is handed out twice at one time; no allocation after the start; a refusal
+//! touches no other mapping. Nothing here knows of frames or flows: a mapping lives as long as something holds
+//! a reference to it.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use wire::Family;
+
+mod host;
+mod index;
+mod mapping;
+mod pool;
+mod port;
+pub mod rewrite;
+
+pub use mapping::{Capacity, ConfigError, Mapping, Mappings};
+pub use pool::{
+    AddressRange, Block, MAX_ADDRESSES, PoolConfig, PoolCounters, PoolProblem, PortRange, Reserved,
+};
+
+/// A pool by its place in the list that [`Mappings::new`] was given: one per source translation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PoolId(pub u16);
+
+/// A mapping by its place in the table. The place is taken again some time after the mapping has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MappingId(pub u32);
+
+/// One end of a flow: address, port, transport protocol.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Endpoint {
+    /// The address as a number in host order; IPv4 in the low 32 bits.
+    pub address: u128,
+    /// TCP or UDP port, ICMP query identifier; 0 for other protocols.
+    pub port: u16,
+    /// Transport protocol, as in the IP header.
+    pub protocol: u8,
+    /// IPv4 or IPv6.
+    pub family: Family,
+}
+
+impl Endpoint {
+    /// An endpoint with an address of either family.
+    pub fn new(address: IpAddr, port: u16, protocol: u8) -> Endpoint {
+        let (address, family) = bits_of(address);
+        Endpoint { address, port, protocol, family }
+    }
+
+    /// An IPv4 endpoint.
+    #[inline(always)]
+    pub const fn v4(address: u32, port: u16, protocol: u8) -> Endpoint {
+        Endpoint { address: address as u128, port, protocol, family: Family::V4 }
+    }
+
+    /// An IPv6 endpoint.
+    #[inline(always)]
+    pub const fn v6(address: u128, port: u16, protocol: u8) -> Endpoint {
+        Endpoint { address, port, protocol, family: Family::V6 }
+    }
+
+    /// The address, to show.
+    pub fn ip(&self) -> IpAddr {
+        ip_of(self.address, self.family)
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} port {}", wire::header::Protocol(self.protocol), self.ip(), self.port)
+    }
+}
+
+/// What [`Mappings::map`] gives: the outside end, and the reference that was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapped {
+    /// To be [released](Mappings::release) when the flow ends.
     pub id: MappingId,
+    /// What the inside endpoint looks like from outside.
     pub outside: Endpoint,
 }
+
+/// Why an inside endpoint got no mapping. Every kind is counted per pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Refusal {
+    /// The outside address that the host keeps to, its block, or (for a host without mappings) every outside
+    /// address has no free port of this protocol.
     PortsExhausted,
+    /// The host holds as many ports of this protocol as the pool's quota allows.
     QuotaReached,
+    /// As many mappings or hosts as there is memory for.
     TableFull,
-    NotInside,
+    /// The pool has no outside address for this host: none of its family, or (deterministic NAT) the host is
+    /// in none of the inside ranges.
+    NoAddress,
+    /// The protocol has no ports that are translated: ask [`Mappings::map_address`].
+    NoPorts,
+    /// There is no such pool; not counted.
+    NoPool,
 }
-#[derive(Debug)]
-pub struct NatError;
-impl std::fmt::Display for NatError {
-    fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        Ok(())
+
+/// The protocols whose ports are handed out, each from a space of its own. ICMP identifiers are ports here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum PortSpace {
+    Tcp = 0,
+    Udp = 1,
+    Icmp = 2,
+}
+
+impl PortSpace {
+    const COUNT: usize = 3;
+    const ALL: [PortSpace; PortSpace::COUNT] = [PortSpace::Tcp, PortSpace::Udp, PortSpace::Icmp];
+
+    #[inline(always)]
+    const fn of(protocol: u8) -> Option<PortSpace> {
+        match protocol {
+            6 => Some(PortSpace::Tcp),
+            17 => Some(PortSpace::Udp),
+            1 | 58 => Some(PortSpace::Icmp),
+            _ => None,
+        }
     }
 }
-#[derive(Debug)]
-pub struct Mappings;
-impl Mappings {
-    pub fn new(_: &NatTables, _: u32, _: [u64; 2]) -> Result<Self, NatError> {
-        Ok(Mappings)
-    }
-    pub fn inside_of<T: Tally>(&self, _: Endpoint, _: &mut T) -> Option<(MappingId, Endpoint)> {
-        None
-    }
-    pub fn map<T: Tally>(&mut self, _: PoolId, _: Endpoint, _: &mut T) -> Result<Mapped, Refusal> {
-        Err(Refusal::TableFull)
-    }
-    pub fn map_address<T: Tally>(&mut self, _: PoolId, e: Endpoint, _: &mut T) -> Result<Endpoint, Refusal> {
-        Ok(e)
-    }
-    pub fn release(&mut self, _: MappingId) {}
-    pub fn retain(&mut self, _: MappingId) {}
-    pub fn memory_bytes(&self) -> usize {
-        0
+
+fn bits_of(address: IpAddr) -> (u128, Family) {
+    match address {
+        IpAddr::V4(v4) => (u128::from(v4.to_bits()), Family::V4),
+        IpAddr::V6(v6) => (v6.to_bits(), Family::V6),
     }
 }
-pub struct Translation {
-    pub old: [Endpoint; 2],
-    pub new: [Endpoint; 2],
+
+fn ip_of(address: u128, family: Family) -> IpAddr {
+    match family {
+        Family::V6 => IpAddr::V6(Ipv6Addr::from_bits(address)),
+        Family::V4 | Family::Other => IpAddr::V4(Ipv4Addr::from_bits(address as u32)),
+    }
 }
-impl Translation {
-    pub fn apply(&self, _: &mut [u8], _: usize, _: Protocol, _: Part) {}
-    pub fn apply_to_error(&self, _: &mut [u8], _: usize) {}
-}
+
+#[cfg(test)]
+mod tests;

@@ -14,7 +14,7 @@ use crate::fragment::Fragments;
 use crate::hop::{Hops, Resolve};
 use crate::limiter::{CountId, Limiter};
 use crate::memory::MemoryError;
-use crate::nat::{MappingId, Mappings, NatError};
+use crate::nat::{Capacity, ConfigError, MappingId, Mappings};
 use crate::tables::{Address, Tables};
 
 /// Further parts of a batch's packets, without growing.
@@ -96,15 +96,21 @@ pub struct Pending {
 pub enum ShardError {
     /// The system refused memory.
     Memory(MemoryError),
-    /// The translations' pools do not fit.
-    Nat(NatError),
+    /// The translations' pools are wrong, in these ways.
+    Nat(Vec<ConfigError>),
 }
 
 impl fmt::Display for ShardError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ShardError::Memory(error) => write!(f, "flow table: {error}"),
-            ShardError::Nat(error) => write!(f, "address translation: {error}"),
+            ShardError::Nat(errors) => {
+                f.write_str("address translation: ")?;
+                for (place, error) in errors.iter().enumerate() {
+                    write!(f, "{}{error}", if place > 0 { "; " } else { "" })?;
+                }
+                Ok(())
+            }
         }
     }
 }
@@ -128,10 +134,12 @@ impl Shard {
             policy::model::Mode::Stateful => tables.limits.flows,
             policy::model::Mode::Stateless => 1,
         };
+        let mappings = if tables.nat.pools.is_empty() { 1 } else { flows };
         let queues = tables.interfaces.iter().map(|_| Fifo::new(tables.limits.queue as usize)).collect();
         Ok(Shard {
             flows: FlowTable::new(flows, setup.seed, timeouts, setup.now).map_err(ShardError::Memory)?,
-            mappings: Mappings::new(&tables.nat, flows, setup.seed).map_err(ShardError::Nat)?,
+            mappings: Mappings::new(Capacity::of(mappings), &tables.nat.pools, setup.seed)
+                .map_err(ShardError::Nat)?,
             hops: Hops::new(tables, setup.resolve, NEIGHBOURS),
             limiter: Limiter::new(tables),
             fragments: Fragments::new(&tables.limits.fragments, tables.timeouts.fragment, setup.seed)
@@ -180,7 +188,7 @@ impl Shard {
         let pending = std::mem::take(&mut self.pending);
         // What `dnat` found is retained only when the flow is written down.
         if let Some(mapping) = pending.mapping {
-            self.mappings.release(mapping);
+            self.mappings.release(mapping, &mut NoTally);
         }
         for count in [pending.count, pending.source_count].into_iter().flatten() {
             self.limiter.uncount(count);
@@ -197,7 +205,8 @@ pub(crate) const NOTHING: u32 = u32::MAX;
 fn give_back(mappings: &mut Mappings, limiter: &mut Limiter, cold: &Cold) {
     for mapping in [cold.mapping, cold.inward] {
         if mapping != NOTHING {
-            mappings.release(MappingId(mapping));
+            // Not tallied: whoever ended the flow has been charged for that.
+            mappings.release(MappingId(mapping), &mut NoTally);
         }
     }
     for count in [cold.limit, cold.source] {

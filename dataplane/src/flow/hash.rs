@@ -19,7 +19,7 @@ use super::key::Key;
 
 /// The secret numbers, and the hash.
 #[derive(Clone)]
-pub(super) struct Hasher {
+pub(crate) struct Hasher {
     /// For each pair of words two numbers: ends, then the four address words.
     pairs: [[u64; 2]; 5],
     /// k0, for keys of IPv6.
@@ -30,7 +30,7 @@ pub(super) struct Hasher {
 
 impl Hasher {
     /// Secret numbers from a seed. Random in a live host, fixed in a replay.
-    pub(super) fn new(seed: [u64; 2]) -> Hasher {
+    pub(crate) fn new(seed: [u64; 2]) -> Hasher {
         let half = [seed[0] as u32, (seed[0] >> 32) as u32, seed[1] as u32, (seed[1] >> 32) as u32];
         let key = [half[0], half[1], half[2], half[3], half[0], half[1], half[2], half[3]];
         let mut stream = [0u64; 16];
@@ -53,7 +53,7 @@ impl Hasher {
 
     /// The hash: 32 good bits in the upper half, the same bits in the lower half.
     #[inline(always)]
-    pub(super) fn hash(&self, key: &Key) -> u64 {
+    pub(crate) fn hash(&self, key: &Key) -> u64 {
         let (addresses, ends) = key.words();
         let first = product(self.pairs[0], ends).wrapping_add(product(self.pairs[1], addresses[0]));
         let sum = if key.is_v4() {
@@ -83,7 +83,7 @@ const fn mix(h: u32) -> u32 {
 }
 
 /// The ChaCha20 block function (RFC 8439, section 2.3), to stretch a seed into secret numbers.
-fn chacha20_block(key: &[u32; 8], counter: u32, nonce: &[u32; 3]) -> [u32; 16] {
+pub(crate) fn chacha20_block(key: &[u32; 8], counter: u32, nonce: &[u32; 3]) -> [u32; 16] {
     let mut start =
         [0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574, 0, 0, 0, 0, 0, 0, 0, 0, counter, 0, 0, 0];
     start[4..12].copy_from_slice(key);

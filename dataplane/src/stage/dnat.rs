@@ -55,8 +55,8 @@ impl<T: Tally> Stage<T> for Dnat {
         }
         let port = if frame.meta.flags & flag::QUERY != 0 { seen.sport } else { seen.dport };
         let endpoint =
-            Endpoint { address: outside.bits, port, protocol: seen.protocol, family: outside.family() as u8 };
-        if let Some((mapping, inside)) = cx.shard.mappings.inside_of(endpoint, cx.tally) {
+            Endpoint { address: outside.bits, port, protocol: seen.protocol, family: outside.family() };
+        if let Some((mapping, inside)) = cx.shard.mappings.inside_of(&endpoint, cx.tally) {
             pending.destination = Address { bits: inside.address, v6 };
             pending.dport = inside.port;
             pending.inward = Some(mapping);
@@ -70,10 +70,10 @@ impl<T: Tally> Stage<T> for Dnat {
 }
 
 /// Whether the packet has a port, or an identifier that stands for one, by which mappings are told apart.
-fn has_port(frame: &Frame) -> bool {
+pub(super) fn has_port(frame: &Frame) -> bool {
     match Protocol(frame.meta.protocol) {
-        Protocol::ICMP | Protocol::ICMPV6 => frame.meta.flags & flag::QUERY != 0,
-        protocol => protocol.has_ports(),
+        Protocol::TCP | Protocol::UDP => true,
+        _ => frame.meta.flags & flag::QUERY != 0,
     }
 }
 

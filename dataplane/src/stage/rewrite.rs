@@ -7,7 +7,7 @@
 use arrayvec::ArrayVec;
 use tally::{Region, Tally};
 use wire::ethernet::EtherType;
-use wire::header::Protocol;
+use wire::header::{Ports, Protocol};
 use wire::tcp::Flags;
 use wire::{Family, Frame, Part, ipv4, ipv6, tcp};
 
@@ -16,7 +16,8 @@ use super::{Cx, Stage, Step};
 use crate::cut::cut;
 use crate::flow::{Direction, FlowId, Key};
 use crate::hop::LOCAL_HOP;
-use crate::nat::{Endpoint, Translation};
+use crate::nat::Endpoint;
+use crate::nat::rewrite::{self as nat, EndsV4, EndsV6, Transport};
 use crate::verdict::Reason;
 
 /// The stage.
@@ -50,7 +51,7 @@ impl<T: Tally> Stage<T> for Rewrite {
     }
 }
 
-/// Translates the packet as its flow says.
+/// Translates the packet as its flow says: it shall look like what the other direction's key answers.
 #[inline(always)]
 fn translate<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) {
     // Two addresses, two ports, and both checksums: loads, adds and stores.
@@ -58,20 +59,37 @@ fn translate<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) {
     cx.tally.read(Region::FlowTable, frame.meta.flow as usize * 128, 80);
     let Some(flow) = cx.shard.flows.flow(FlowId(frame.meta.flow)) else { return };
     let direction = if frame.meta.flags & flag::REPLY == 0 { Direction::Original } else { Direction::Reply };
-    let (arrives, answer) = (flow.key(direction), flow.key(direction.turned()));
-    let (network, transport) = (frame.meta.network, frame.meta.transport);
-    let (protocol, part, related) =
-        (frame.meta.protocol, frame.meta.part, frame.meta.flags & flag::RELATED != 0);
-    let (old, new) = (Ends::of(arrives), Ends::of(&answer.reversed()));
-    let range = usize::from(network)..usize::from(frame.meta.end);
+    let (arrives, other) = (flow.key(direction), flow.key(direction.turned()));
+    let transport = Transport {
+        offset: usize::from(frame.meta.transport - frame.meta.network),
+        protocol: frame.meta.protocol,
+        part: frame.meta.part,
+    };
+    let is_related = frame.meta.flags & flag::RELATED != 0;
+    let range = usize::from(frame.meta.network)..usize::from(frame.meta.end);
     let Some(packet) = frame.bytes_mut().get_mut(range) else { return };
-    let translation = Translation { old: old.0, new: new.0 };
-    let offset = usize::from(transport - network);
-    if related {
-        translation.apply_to_error(packet, offset);
+    let ports = Ports { sport: other.dport(), dport: other.sport() };
+    if is_related {
+        translate_error(packet, transport, arrives, other);
+    } else if other.is_v4() {
+        let ends = EndsV4 { source: other.destination_v4(), destination: other.source_v4(), ports };
+        nat::apply_v4(packet, transport, &ends);
     } else {
-        translation.apply(packet, offset, Protocol(protocol), part);
+        let ends = EndsV6 { source: other.destination_v6(), destination: other.source_v6(), ports };
+        nat::apply_v6(packet, transport, &ends);
     }
+}
+
+/// Translates an ICMP error and the packet that it quotes, which went the other way (RFC 5508, REQ-4 and 5).
+/// The error may come from a router on the way: where its side is hidden, so is the router.
+#[cold]
+fn translate_error(packet: &mut [u8], transport: Transport, arrives: &Key, other: &Key) {
+    let source = Endpoint::new(other.source(), other.sport(), other.protocol());
+    let destination = Endpoint::new(other.destination(), other.dport(), other.protocol());
+    let is_hidden = arrives.source() != other.destination();
+    let outer = nat::Rewrite { source: is_hidden.then_some(destination), destination: Some(source) };
+    let quoted = nat::Rewrite { source: Some(source), destination: Some(destination) };
+    nat::apply_to_error(packet, transport, &outer, &quoted);
 }
 
 /// Makes the MSS that a SYN announces fit both links that it crosses.
@@ -150,24 +168,5 @@ fn divide<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
             Step::Next
         }
         Err(reason) => Step::Drop(reason),
-    }
-}
-
-/// One side's addresses and ports, as an end of a translation.
-struct Ends([Endpoint; 2]);
-
-impl Ends {
-    #[inline(always)]
-    fn of(key: &Key) -> Ends {
-        let (protocol, family) = (key.protocol(), key.family() as u8);
-        let (source, destination) = if key.is_v4() {
-            (u128::from(key.source_v4()), u128::from(key.destination_v4()))
-        } else {
-            (key.source_v6(), key.destination_v6())
-        };
-        Ends([
-            Endpoint { address: source, port: key.sport(), protocol, family },
-            Endpoint { address: destination, port: key.dport(), protocol, family },
-        ])
     }
 }

@@ -88,9 +88,9 @@ fn choose<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
         address: source.bits,
         port: cx.shard.pending.sport,
         protocol: seen.protocol,
-        family: source.family() as u8,
+        family: source.family(),
     };
-    let has_port = Protocol(seen.protocol).has_ports() || frame.meta.flags & flag::QUERY != 0;
+    let has_port = super::dnat::has_port(frame);
     let refused = |cx: &mut Cx<'_, T>, refusal: nat::Refusal| {
         if let Some(count) = cx.shard.counters.nat_refused.get_mut(usize::from(place) - 1) {
             *count += 1;
@@ -99,7 +99,8 @@ fn choose<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
             nat::Refusal::PortsExhausted => Reason::NatPorts,
             nat::Refusal::QuotaReached => Reason::NatQuota,
             nat::Refusal::TableFull => Reason::NatTableFull,
-            nat::Refusal::NotInside => Reason::NatClash,
+            // Pools are asked only for the families and hosts that they are for; all the same:
+            nat::Refusal::NoAddress | nat::Refusal::NoPorts | nat::Refusal::NoPool => Reason::NatPorts,
         })
     };
     if has_port {
@@ -164,7 +165,7 @@ fn enter<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
         flow.class = frame.meta.class as u8;
     }
     if let Some(inward) = pending.inward {
-        cx.shard.mappings.retain(inward);
+        cx.shard.mappings.retain(inward, cx.tally);
     }
     if let Some(cold) = cx.shard.flows.cold_mut(id) {
         cold.mapping = pending.mapping.map_or(NOTHING, |mapping| mapping.0);

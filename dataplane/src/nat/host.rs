@@ -1,0 +1,157 @@
+//! Inside hosts that hold mappings: which outside address each one keeps to, and how many ports it holds.
+
+use bytemuck::{Pod, Zeroable};
+use tally::{Region, Tally};
+use wire::Family;
+
+use super::index::Index;
+use super::{PoolId, PortSpace};
+use crate::flow::Key;
+use crate::flow::hash::Hasher;
+use crate::memory::{MemoryError, Slab};
+
+/// No entry.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// An inside address in one pool.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct Host {
+    /// High and low half.
+    address: [u64; 2],
+    /// The outside address's place in the list; of a free entry, the next free one.
+    pub(super) outside: u32,
+    /// Mappings of each port space. 16 bits do, as a host keeps to one outside address, with 65535 ports.
+    pub(super) held: [u16; PortSpace::COUNT],
+    pool: u16,
+    /// 4 or 6; 0 in a free entry.
+    family: u8,
+    unused: [u8; 3],
+}
+
+const _: () = assert!(size_of::<Host>() == 32);
+
+impl Host {
+    pub(super) fn address(&self) -> u128 {
+        u128::from(self.address[0]) << 64 | u128::from(self.address[1])
+    }
+
+    pub(super) fn family(&self) -> Family {
+        if self.family == Family::V6 as u8 { Family::V6 } else { Family::V4 }
+    }
+
+    pub(super) fn pool(&self) -> PoolId {
+        PoolId(self.pool)
+    }
+}
+
+pub(super) struct Hosts {
+    entries: Slab<Host>,
+    index: Index,
+    free: u32,
+    base: usize,
+}
+
+impl Hosts {
+    pub(super) fn new(count: u32, base: usize) -> Result<Hosts, MemoryError> {
+        let mut entries: Slab<Host> = Slab::new(count as usize)?;
+        let index = Index::new(count as usize, base + entries.bytes())?;
+        for (place, host) in entries.entries_mut().iter_mut().enumerate() {
+            host.outside = place as u32 + 1;
+        }
+        if let Some(last) = entries.entries_mut().last_mut() {
+            last.outside = NONE;
+        }
+        Ok(Hosts { entries, index, free: if count == 0 { NONE } else { 0 }, base })
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.free == NONE
+    }
+
+    pub(super) fn get(&self, place: u32) -> &Host {
+        &self.entries.entries()[place as usize]
+    }
+
+    pub(super) fn get_mut(&mut self, place: u32) -> &mut Host {
+        &mut self.entries.entries_mut()[place as usize]
+    }
+
+    pub(super) fn find<T: Tally>(
+        &self,
+        hasher: &Hasher,
+        pool: PoolId,
+        address: u128,
+        family: Family,
+        tally: &mut T,
+    ) -> Option<u32> {
+        let entries = self.entries.entries();
+        let halves = halves(address);
+        self.index.find(hash(hasher, pool, address, family, tally), tally, |place, tally| {
+            let host = &entries[place as usize];
+            // Six words compared and branched upon.
+            tally.instructions(12);
+            tally.read(Region::NatTable, self.at(place), size_of::<Host>() as u32);
+            host.address == halves && host.pool == pool.0 && host.family == family as u8
+        })
+    }
+
+    /// Adds a host that is not there, if there is room.
+    pub(super) fn insert<T: Tally>(
+        &mut self,
+        hasher: &Hasher,
+        (pool, address, family): (PoolId, u128, Family),
+        outside: u32,
+        tally: &mut T,
+    ) -> Option<u32> {
+        let place = self.free;
+        let host = self.entries.entries_mut().get_mut(place as usize)?;
+        self.free = host.outside;
+        *host = Host {
+            address: halves(address),
+            outside,
+            held: [0; PortSpace::COUNT],
+            pool: pool.0,
+            family: family as u8,
+            unused: [0; 3],
+        };
+        // Eight words written, the head of the free list moved on.
+        tally.instructions(12);
+        tally.write(Region::NatTable, self.at(place), size_of::<Host>() as u32);
+        self.index.insert(hash(hasher, pool, address, family, tally), place, tally);
+        Some(place)
+    }
+
+    pub(super) fn remove<T: Tally>(&mut self, hasher: &Hasher, place: u32, tally: &mut T) {
+        let host = *self.get(place);
+        let hash = hash(hasher, host.pool(), host.address(), host.family(), tally);
+        self.index.remove(hash, place, tally);
+        let free = Host { outside: self.free, ..Host::zeroed() };
+        *self.get_mut(place) = free;
+        self.free = place;
+        tally.instructions(6);
+        tally.write(Region::NatTable, self.at(place), 24);
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.entries.bytes() + self.index.bytes()
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_blank(&self) -> bool {
+        self.index.is_blank() && self.entries.entries().iter().all(|host| host.family == 0)
+    }
+
+    fn at(&self, place: u32) -> usize {
+        self.base + place as usize * size_of::<Host>()
+    }
+}
+
+fn halves(address: u128) -> [u64; 2] {
+    [(address >> 64) as u64, address as u64]
+}
+
+fn hash<T: Tally>(hasher: &Hasher, pool: PoolId, address: u128, family: Family, tally: &mut T) -> u32 {
+    tally.hash(20);
+    (hasher.hash(&Key::v6(address, family as u128, 0, pool.0, 0)) >> 32) as u32
+}

@@ -1,0 +1,603 @@
+//! The mappings: from inside endpoints to outside ones and back, each for as long as something refers to it.
+//!
+//! All memory is taken at the start: 36 bytes a mapping (an entry of 16, two index slots and their slack), 42 a
+//! host, and 24960 for each outside address. A mapping knows its inside address by its host's entry.
+//!
+//! Paired pooling (RFC 4787, REQ-2): a host keeps to one outside address for as long as it holds a mapping in the
+//! pool. Which one it gets is a keyed hash of its address, the same in every pool of the same addresses. If that
+//! one has no free port, a host without mappings takes the next one that has: nobody has yet seen it by another
+//! address, so that nothing is broken by it. A host that holds mappings is refused instead.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use bytemuck::{Pod, Zeroable};
+use tally::{Region, Tally};
+use wire::Family;
+
+use super::host::{Hosts, NONE};
+use super::index::Index;
+use super::pool::{Outside, Pool, PoolConfig, PoolCounters, PoolProblem, PortRange};
+use super::port::{BYTES_OF_ADDRESS, Ports, Random, next_with_free};
+use super::{Endpoint, Mapped, MappingId, PoolId, PortSpace, Refusal, bits_of};
+use crate::flow::Key;
+use crate::flow::hash::Hasher;
+use crate::memory::{MemoryError, Slab};
+
+/// For how much memory is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capacity {
+    /// The most mappings at one time.
+    pub mappings: u32,
+    /// The most inside addresses with mappings at one time, counted once per pool.
+    pub hosts: u32,
+}
+
+impl Capacity {
+    /// Room for so many mappings, of half as many hosts.
+    pub const fn of(mappings: u32) -> Capacity {
+        Capacity { mappings, hosts: mappings.div_ceil(2) }
+    }
+}
+
+/// Why there are no [`Mappings`].
+#[derive(Debug)]
+pub enum ConfigError {
+    /// A pool is wrong.
+    Pool {
+        /// Which one.
+        pool: PoolId,
+        /// What is wrong with it.
+        problem: PoolProblem,
+    },
+    /// More pools than 65535.
+    TooManyPools,
+    /// The system did not give the memory.
+    Memory(MemoryError),
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ConfigError::Pool { pool, problem } => write!(f, "pool {}: {problem}", pool.0),
+            ConfigError::TooManyPools => f.write_str("more than 65535 pools"),
+            ConfigError::Memory(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ConfigError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            ConfigError::Pool { problem, .. } => Some(problem),
+            ConfigError::TooManyPools => None,
+            ConfigError::Memory(error) => Some(error),
+        }
+    }
+}
+
+/// A mapping, to show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    /// Its place.
+    pub id: MappingId,
+    /// The pool that it was made from.
+    pub pool: PoolId,
+    /// The host's own endpoint.
+    pub inside: Endpoint,
+    /// What it looks like from outside.
+    pub outside: Endpoint,
+    /// How many hold it.
+    pub references: u32,
+}
+
+/// A mapping in memory.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Entry {
+    /// The host's place, or `NONE` in a free entry.
+    host: u32,
+    /// How many hold it; of a free entry, the next free one.
+    references: u32,
+    inside: u16,
+    outside: u16,
+    protocol: u8,
+    unused: [u8; 3],
+}
+
+const ENTRY: usize = size_of::<Entry>();
+const _: () = assert!(ENTRY == 16);
+
+/// The table of mappings of one shard.
+pub struct Mappings {
+    entries: Slab<Entry>,
+    free: u32,
+    live: u32,
+    by_inside: Index,
+    by_outside: Index,
+    hosts: Hosts,
+    ports: Ports,
+    outside: Vec<Outside>,
+    pools: Vec<Pool>,
+    hasher: Hasher,
+    /// Chooses outside addresses. With secrets of its own, because others see what it chooses.
+    pairing: Hasher,
+    random: Random,
+}
+
+impl Mappings {
+    /// Takes all memory that will ever be needed. The same seed makes the same choices; a live host gives a
+    /// random one, and keeps it secret.
+    ///
+    /// # Errors
+    /// All that is wrong with the pools, or the system has not enough memory.
+    pub fn new(
+        capacity: Capacity,
+        pools: &[PoolConfig],
+        seed: [u64; 2],
+    ) -> Result<Mappings, Vec<ConfigError>> {
+        let mut errors = Vec::new();
+        if pools.len() > usize::from(u16::MAX) {
+            return Err(vec![ConfigError::TooManyPools]);
+        }
+        let (mut outside, mut compiled) = (Vec::new(), Vec::new());
+        for (number, config) in (0..u16::MAX).zip(pools) {
+            let mut problems = Vec::new();
+            compiled.push(Pool::compile(config, number, &mut outside, &mut problems));
+            let pool = PoolId(number);
+            errors.extend(problems.into_iter().map(|problem| ConfigError::Pool { pool, problem }));
+        }
+        if !errors.is_empty() {
+            return Err(errors);
+        }
+        let mut mappings = Mappings::take(capacity, outside, compiled, seed)
+            .map_err(|error| vec![ConfigError::Memory(error)])?;
+        for config in pools {
+            mappings.reserve(config);
+        }
+        Ok(mappings)
+    }
+
+    fn take(
+        capacity: Capacity,
+        outside: Vec<Outside>,
+        pools: Vec<Pool>,
+        seed: [u64; 2],
+    ) -> Result<Mappings, MemoryError> {
+        // `NONE` is no place, and an index slot holds a place plus one.
+        let count = capacity.mappings.clamp(1, NONE - 1);
+        let mut entries: Slab<Entry> = Slab::new(count as usize)?;
+        for (place, entry) in (1..).zip(entries.entries_mut()) {
+            *entry = Entry { host: NONE, references: place, ..Entry::zeroed() };
+        }
+        if let Some(last) = entries.entries_mut().last_mut() {
+            last.references = NONE;
+        }
+        // The region's layout: entries, both indexes, hosts with theirs, bitmaps.
+        let mut base = entries.bytes();
+        let by_inside = Index::new(count as usize, base)?;
+        base += by_inside.bytes();
+        let by_outside = Index::new(count as usize, base)?;
+        base += by_outside.bytes();
+        let hosts = Hosts::new(capacity.hosts.clamp(1, NONE - 1), base)?;
+        base += hosts.bytes();
+        let ports = Ports::new(outside.len(), base)?;
+        Ok(Mappings {
+            entries,
+            free: 0,
+            live: 0,
+            by_inside,
+            by_outside,
+            hosts,
+            ports,
+            outside,
+            pools,
+            hasher: Hasher::new(seed),
+            pairing: Hasher::new([!seed[0], seed[1]]),
+            random: Random::new(seed),
+        })
+    }
+
+    fn reserve(&mut self, config: &PoolConfig) {
+        for reserved in &config.reserved {
+            let (address, family) = bits_of(reserved.address);
+            let known = self.outside.iter().position(|at| at.address == address && at.family == family);
+            let Some(place) = known else { continue };
+            for space in PortSpace::ALL {
+                if reserved.protocol.is_none_or(|protocol| PortSpace::of(protocol) == Some(space)) {
+                    self.ports.reserve(place as u32, space, reserved.ports);
+                }
+            }
+        }
+    }
+
+    /// The mapping of an inside endpoint, made if there is none yet; takes a reference to it.
+    ///
+    /// # Errors
+    /// It cannot be made; the refusal is counted.
+    pub fn map<T: Tally>(
+        &mut self,
+        pool: PoolId,
+        inside: Endpoint,
+        tally: &mut T,
+    ) -> Result<Mapped, Refusal> {
+        let at = usize::from(pool.0);
+        if at >= self.pools.len() {
+            return Err(Refusal::NoPool);
+        }
+        let mapped = self.find_or_create(pool, inside, tally);
+        let counters = &mut self.pools[at].counters;
+        match mapped {
+            Ok(_) => {}
+            Err(Refusal::PortsExhausted) => counters.ports_exhausted += 1,
+            Err(Refusal::QuotaReached) => counters.quota_reached += 1,
+            Err(Refusal::TableFull) => counters.table_full += 1,
+            Err(Refusal::NoAddress) => counters.no_address += 1,
+            Err(Refusal::NoPorts) => counters.no_ports += 1,
+            Err(Refusal::NoPool) => {}
+        }
+        mapped
+    }
+
+    fn find_or_create<T: Tally>(
+        &mut self,
+        pool: PoolId,
+        inside: Endpoint,
+        tally: &mut T,
+    ) -> Result<Mapped, Refusal> {
+        let space = PortSpace::of(inside.protocol).ok_or(Refusal::NoPorts)?;
+        if inside.family == Family::Other {
+            return Err(Refusal::NoAddress);
+        }
+        let host = self.hosts.find(&self.hasher, pool, inside.address, inside.family, tally);
+        if let Some(place) = host.and_then(|host| self.find_inside(host, inside, tally)) {
+            return Ok(self.hold(place, tally));
+        }
+        let held = host.map_or(0, |host| self.hosts.get(host).held[space as usize]);
+        if u32::from(held) >= self.pools[usize::from(pool.0)].quota {
+            return Err(Refusal::QuotaReached);
+        }
+        if self.free == NONE || (host.is_none() && self.hosts.is_full()) {
+            return Err(Refusal::TableFull);
+        }
+        let keeps_to = host.map(|host| self.hosts.get(host).outside);
+        let (outside, port) = self.take_port(pool, &inside, space, keeps_to, tally)?;
+        let host = match host {
+            Some(host) => host,
+            None => {
+                let key = (pool, inside.address, inside.family);
+                let host = self.hosts.insert(&self.hasher, key, outside, tally);
+                // There was room a moment ago.
+                host.ok_or(Refusal::TableFull)?
+            }
+        };
+        self.hosts.get_mut(host).held[space as usize] += 1;
+        Ok(self.insert(host, &inside, port, tally))
+    }
+
+    /// A free port of the address that the host keeps to, or of the one that it will keep to.
+    fn take_port<T: Tally>(
+        &mut self,
+        pool: PoolId,
+        inside: &Endpoint,
+        space: PortSpace,
+        keeps_to: Option<u32>,
+        tally: &mut T,
+    ) -> Result<(u32, u16), Refusal> {
+        // The marks of full addresses lie behind all else in the region.
+        let marks = self.memory_bytes();
+        let (number, pool) = (pool.0, &mut self.pools[usize::from(pool.0)]);
+        if pool.block.is_some() {
+            let (place, range) = pool.owned(inside.address, inside.family).ok_or(Refusal::NoAddress)?;
+            // Search of the range, division, remainder (30 each), three adds.
+            tally.instructions(80);
+            let outside = *pool.side(inside.family).outside.get(place).ok_or(Refusal::NoAddress)?;
+            let start = self.random.port(range, tally);
+            let port = self.ports.take(outside, space, range, start, tally);
+            return port.map(|port| (outside, port)).ok_or(Refusal::PortsExhausted);
+        }
+        let range = pool.ports;
+        let side = pool.side_mut(inside.family);
+        let count = side.outside.len();
+        let (mut from, last) = match keeps_to {
+            // The only address that will do.
+            Some(outside) => {
+                let users = &self.outside[outside as usize].users;
+                let user = users.iter().find(|(user, _)| *user == number);
+                user.map(|(_, place)| (usize::from(*place), usize::from(*place))).ok_or(Refusal::NoAddress)?
+            }
+            None if count == 0 => return Err(Refusal::NoAddress),
+            None => (preferred(&self.pairing, inside, count, tally), count - 1),
+        };
+        let mut to_wrap = if keeps_to.is_none() { from } else { 0 };
+        let mut last = last;
+        loop {
+            let full = &mut side.full[space as usize];
+            // What is found full is marked so until a port of it comes back: each address is searched in vain
+            // but once, and a pool that is exhausted refuses at the cost of a look at the marks.
+            let Some(place) = next_with_free(full, from, last, marks, tally) else {
+                if to_wrap == 0 {
+                    return Err(Refusal::PortsExhausted);
+                }
+                (from, last, to_wrap) = (0, to_wrap - 1, 0);
+                continue;
+            };
+            let outside = side.outside[place];
+            let start = self.random.port(range, tally);
+            if let Some(port) = self.ports.take(outside, space, range, start, tally) {
+                return Ok((outside, port));
+            }
+            full[place / 64] |= 1 << (place % 64);
+            from = place;
+        }
+    }
+
+    fn insert<T: Tally>(&mut self, host: u32, inside: &Endpoint, port: u16, tally: &mut T) -> Mapped {
+        let place = self.free;
+        let entry = &mut self.entries.entries_mut()[place as usize];
+        self.free = entry.references;
+        *entry = Entry {
+            host,
+            references: 1,
+            inside: inside.port,
+            outside: port,
+            protocol: inside.protocol,
+            unused: [0; 3],
+        };
+        self.live += 1;
+        // Four words written, the free list and two counters moved on.
+        tally.instructions(14);
+        tally.write(Region::NatTable, place as usize * ENTRY, ENTRY as u32);
+        let pool = self.hosts.get(host).pool();
+        self.pools[usize::from(pool.0)].counters.created += 1;
+        let outside = self.outside_end(place);
+        self.by_inside.insert(self.hash_inside(host, inside.port, inside.protocol, tally), place, tally);
+        self.by_outside.insert(self.hash_outside(&outside, tally), place, tally);
+        Mapped { id: MappingId(place), outside }
+    }
+
+    /// Takes a reference to a mapping that exists; `None` if there is none in that place.
+    pub fn retain<T: Tally>(&mut self, id: MappingId, tally: &mut T) -> Option<Mapped> {
+        self.entry(id)?;
+        Some(self.hold(id.0, tally))
+    }
+
+    fn hold<T: Tally>(&mut self, place: u32, tally: &mut T) -> Mapped {
+        let entry = &mut self.entries.entries_mut()[place as usize];
+        // Flows are far fewer than 2^32, so that this never saturates.
+        entry.references = entry.references.saturating_add(1);
+        tally.instructions(3);
+        tally.atomic(Region::NatTable, place as usize * ENTRY + 4, 4);
+        Mapped { id: MappingId(place), outside: self.outside_end(place) }
+    }
+
+    /// Gives a reference back. With the last one the mapping ends, and its port is free again. A mapping that
+    /// does not exist is left alone.
+    pub fn release<T: Tally>(&mut self, id: MappingId, tally: &mut T) {
+        debug_assert!(self.entry(id).is_some(), "mapping {} does not exist", id.0);
+        let Some(entry) = self.entry(id) else { return };
+        tally.instructions(4);
+        tally.atomic(Region::NatTable, id.0 as usize * ENTRY + 4, 4);
+        if entry.references > 1 {
+            self.entries.entries_mut()[id.0 as usize].references -= 1;
+            return;
+        }
+        let outside = self.outside_end(id.0);
+        let hash = self.hash_inside(entry.host, entry.inside, entry.protocol, tally);
+        self.by_inside.remove(hash, id.0, tally);
+        let hash = self.hash_outside(&outside, tally);
+        self.by_outside.remove(hash, id.0, tally);
+        self.entries.entries_mut()[id.0 as usize] =
+            Entry { host: NONE, references: self.free, ..Entry::zeroed() };
+        self.free = id.0;
+        self.live -= 1;
+        tally.instructions(10);
+        tally.write(Region::NatTable, id.0 as usize * ENTRY, 8);
+        self.leave(entry.host, &outside, tally);
+    }
+
+    /// A host holds one port less.
+    fn leave<T: Tally>(&mut self, place: u32, outside: &Endpoint, tally: &mut T) {
+        let Some(space) = PortSpace::of(outside.protocol) else { return };
+        let host = self.hosts.get_mut(place);
+        host.held[space as usize] -= 1;
+        let (address, pool, is_last) = (host.outside, host.pool(), host.held == [0; PortSpace::COUNT]);
+        tally.instructions(8);
+        if is_last {
+            self.hosts.remove(&self.hasher, place, tally);
+        }
+        self.pools[usize::from(pool.0)].counters.ended += 1;
+        self.ports.give_back(address, space, outside.port, tally);
+        for (user, place) in &self.outside[address as usize].users {
+            let user = &mut self.pools[usize::from(*user)];
+            // Range compared (4), bit cleared (5).
+            tally.instructions(9);
+            if user.ports.first <= outside.port && outside.port <= user.ports.last {
+                let full = &mut user.side_mut(outside.family).full[space as usize];
+                full[usize::from(*place) / 64] &= !(1 << (place % 64));
+            }
+        }
+    }
+
+    /// The inside endpoint behind an outside one: for new flows from outside, and from inside by the outside
+    /// address (hairpin). Takes no reference.
+    pub fn inside_of<T: Tally>(&self, outside: &Endpoint, tally: &mut T) -> Option<(MappingId, Endpoint)> {
+        let place = self.by_outside.find(self.hash_outside(outside, tally), tally, |place, tally| {
+            let entry = &self.entries.entries()[place as usize];
+            // Entry, host and outside address: nine words compared and branched upon, five loads of addresses.
+            tally.instructions(23);
+            tally.read(Region::NatTable, place as usize * ENTRY, ENTRY as u32);
+            entry.outside == outside.port
+                && entry.protocol == outside.protocol
+                && self.outside_end(place) == *outside
+        })?;
+        Some((MappingId(place), self.inside_end(place)))
+    }
+
+    /// The outside address for a protocol without ports: the one that the host keeps to, or would get. Port and
+    /// protocol stay. Nothing is remembered, so that two hosts may share the address: their flows must be told
+    /// apart by the other end's address.
+    ///
+    /// # Errors
+    /// The pool has none for this host; the refusal is counted.
+    pub fn map_address<T: Tally>(
+        &mut self,
+        pool: PoolId,
+        inside: Endpoint,
+        tally: &mut T,
+    ) -> Result<Endpoint, Refusal> {
+        let compiled = self.pools.get_mut(usize::from(pool.0)).ok_or(Refusal::NoPool)?;
+        let side = compiled.side(inside.family);
+        let outside = if compiled.block.is_some() {
+            let owned = compiled.owned(inside.address, inside.family);
+            owned.and_then(|(place, _)| side.outside.get(place).copied())
+        } else if let Some(host) = self.hosts.find(&self.hasher, pool, inside.address, inside.family, tally) {
+            Some(self.hosts.get(host).outside)
+        } else if side.outside.is_empty() {
+            None
+        } else {
+            Some(side.outside[preferred(&self.pairing, &inside, side.outside.len(), tally)])
+        };
+        match outside {
+            Some(outside) => Ok(Endpoint { address: self.outside[outside as usize].address, ..inside }),
+            None => {
+                compiled.counters.no_address += 1;
+                Err(Refusal::NoAddress)
+            }
+        }
+    }
+
+    /// What an inside address owns of a deterministic pool (RFC 7422): the outside address and its block.
+    pub fn block_of(&self, pool: PoolId, inside: IpAddr) -> Option<(IpAddr, PortRange)> {
+        let pool = self.pools.get(usize::from(pool.0))?;
+        let (address, family) = bits_of(inside);
+        let (place, ports) = pool.owned(address, family)?;
+        let outside = self.outside.get(*pool.side(family).outside.get(place)? as usize)?;
+        Some((super::ip_of(outside.address, family), ports))
+    }
+
+    /// Who owns an outside port by deterministic NAT, whether or not it is in use: the answer to a complaint, for
+    /// which no log is needed.
+    pub fn owner_of(&self, outside: IpAddr, port: u16) -> Option<(PoolId, IpAddr)> {
+        let (address, family) = bits_of(outside);
+        let known = self.outside.iter().find(|at| at.address == address && at.family == family)?;
+        known.users.iter().find_map(|(user, place)| {
+            let owner = self.pools[usize::from(*user)].owner(usize::from(*place), family, port)?;
+            Some((PoolId(*user), super::ip_of(owner, family)))
+        })
+    }
+
+    /// A mapping; `None` if there is none in that place.
+    pub fn get(&self, id: MappingId) -> Option<Mapping> {
+        let entry = self.entry(id)?;
+        Some(Mapping {
+            id,
+            pool: self.hosts.get(entry.host).pool(),
+            inside: self.inside_end(id.0),
+            outside: self.outside_end(id.0),
+            references: entry.references,
+        })
+    }
+
+    /// All mappings, in the order of their places.
+    pub fn iter(&self) -> impl Iterator<Item = Mapping> + '_ {
+        (0..self.capacity()).filter_map(|place| self.get(MappingId(place)))
+    }
+
+    /// How many mappings exist.
+    pub fn len(&self) -> u32 {
+        self.live
+    }
+
+    /// Whether none exists.
+    pub fn is_empty(&self) -> bool {
+        self.live == 0
+    }
+
+    /// How many may exist.
+    pub fn capacity(&self) -> u32 {
+        self.entries.entries().len() as u32
+    }
+
+    /// What a pool has done so far.
+    pub fn counters(&self, pool: PoolId) -> Option<PoolCounters> {
+        self.pools.get(usize::from(pool.0)).map(|pool| pool.counters)
+    }
+
+    /// Bytes of tables, indexes and bitmaps.
+    pub fn memory_bytes(&self) -> usize {
+        self.entries.bytes()
+            + self.by_inside.bytes()
+            + self.by_outside.bytes()
+            + self.hosts.bytes()
+            + self.ports.bytes()
+    }
+
+    /// Bytes of bitmaps that an outside address takes.
+    pub const fn bytes_of_address() -> usize {
+        BYTES_OF_ADDRESS
+    }
+
+    #[inline]
+    fn entry(&self, id: MappingId) -> Option<Entry> {
+        self.entries.entries().get(id.0 as usize).copied().filter(|entry| entry.host != NONE)
+    }
+
+    fn find_inside<T: Tally>(&self, host: u32, inside: Endpoint, tally: &mut T) -> Option<u32> {
+        let hash = self.hash_inside(host, inside.port, inside.protocol, tally);
+        self.by_inside.find(hash, tally, |place, tally| {
+            let entry = &self.entries.entries()[place as usize];
+            // Three fields compared and branched upon.
+            tally.instructions(6);
+            tally.read(Region::NatTable, place as usize * ENTRY, ENTRY as u32);
+            entry.host == host && entry.inside == inside.port && entry.protocol == inside.protocol
+        })
+    }
+
+    fn inside_end(&self, place: u32) -> Endpoint {
+        let entry = &self.entries.entries()[place as usize];
+        let host = self.hosts.get(entry.host);
+        Endpoint {
+            address: host.address(),
+            port: entry.inside,
+            protocol: entry.protocol,
+            family: host.family(),
+        }
+    }
+
+    fn outside_end(&self, place: u32) -> Endpoint {
+        let entry = &self.entries.entries()[place as usize];
+        let outside = &self.outside[self.hosts.get(entry.host).outside as usize];
+        Endpoint {
+            address: outside.address,
+            port: entry.outside,
+            protocol: entry.protocol,
+            family: outside.family,
+        }
+    }
+
+    fn hash_inside<T: Tally>(&self, host: u32, port: u16, protocol: u8, tally: &mut T) -> u32 {
+        tally.hash(7);
+        (self.hasher.hash(&Key::v4(host, 0, port, 0, protocol)) >> 32) as u32
+    }
+
+    fn hash_outside<T: Tally>(&self, outside: &Endpoint, tally: &mut T) -> u32 {
+        tally.hash(20);
+        let key = Key::v6(outside.address, outside.family as u128, outside.port, 0, outside.protocol);
+        (self.hasher.hash(&key) >> 32) as u32
+    }
+
+    /// Whether nothing is left of any mapping.
+    #[cfg(test)]
+    pub(super) fn is_blank(&self) -> bool {
+        self.by_inside.is_blank() && self.by_outside.is_blank() && self.hosts.is_blank() && self.live == 0
+    }
+}
+
+/// The place among `count` outside addresses that a host takes if it can.
+fn preferred<T: Tally>(pairing: &Hasher, inside: &Endpoint, count: usize, tally: &mut T) -> usize {
+    tally.hash(17);
+    tally.instructions(2);
+    let hash = pairing.hash(&Key::v6(inside.address, inside.family as u128, 0, 0, 0)) >> 32;
+    ((hash * count as u64) >> 32) as usize
+}

@@ -1,0 +1,352 @@
+//! Pools of outside addresses: what is asked for, checked and compiled; and deterministic NAT (RFC 7422), in which
+//! an inside address owns a block of ports by arithmetic.
+//!
+//! The inside addresses of a deterministic pool are numbered in the order of its ranges, outside addresses in the
+//! order of theirs, each family by itself. With b blocks in the range of ports, inside address i owns block
+//! i mod b of outside address i div b (RFC 7422, section 2.2, sequential). Ports past the last whole block are
+//! not handed out.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use wire::Family;
+
+use super::{PortSpace, bits_of};
+
+/// The most outside addresses of a pool. Each one takes 24960 bytes of bitmaps, so that this many take 102 MB.
+pub const MAX_ADDRESSES: u32 = 4096;
+
+/// Ports from the first to the last; identifiers, for ICMP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortRange {
+    /// Lowest.
+    pub first: u16,
+    /// Highest, included.
+    pub last: u16,
+}
+
+/// Addresses from the first to the last, of one family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AddressRange {
+    /// Lowest.
+    pub first: IpAddr,
+    /// Highest, included.
+    pub last: IpAddr,
+}
+
+impl AddressRange {
+    /// One address.
+    pub const fn one(address: IpAddr) -> AddressRange {
+        AddressRange { first: address, last: address }
+    }
+}
+
+/// What a source translation hands out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolConfig {
+    /// Outside addresses; each inside host uses those of its own family. Pools may share addresses.
+    pub addresses: Vec<AddressRange>,
+    /// Ports handed out. Port 0 never is.
+    pub ports: PortRange,
+    /// The most ports that one inside address may hold at one time, for each protocol.
+    pub quota: Option<u32>,
+    /// Deterministic NAT.
+    pub block: Option<Block>,
+    /// What else uses the outside addresses: port forwards, one-to-one translations, the gateway's own services.
+    /// It holds for every pool that shares the address.
+    pub reserved: Vec<Reserved>,
+}
+
+/// Blocks of ports, each owned by an inside address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Ports of a block.
+    pub ports: u16,
+    /// The inside addresses that own one.
+    pub inside: Vec<AddressRange>,
+}
+
+/// Ports that are not handed out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reserved {
+    /// Transport protocol, as in the IP header; every one where absent.
+    pub protocol: Option<u8>,
+    /// Outside address.
+    pub address: IpAddr,
+    /// Ports.
+    pub ports: PortRange,
+}
+
+/// What is wrong with a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PoolProblem {
+    /// It has no outside address.
+    NoAddress,
+    /// More than [`MAX_ADDRESSES`] outside addresses.
+    TooManyAddresses {
+        /// How many there are.
+        count: u128,
+    },
+    /// A range whose first address is above its last, or of the other family.
+    BadRange(AddressRange),
+    /// The outside address is in the pool twice.
+    Twice(IpAddr),
+    /// The first port is above the last, or the only port is 0.
+    BadPorts(PortRange),
+    /// Blocks of no port, or larger than the range of ports.
+    BadBlock {
+        /// Ports of a block.
+        ports: u16,
+    },
+    /// More inside addresses than there are blocks.
+    TooFewBlocks {
+        /// Inside addresses of one family.
+        inside: u128,
+        /// Blocks on outside addresses of that family.
+        blocks: u64,
+    },
+    /// An inside range overlaps another one: an address would own two blocks.
+    InsideOverlap(AddressRange),
+}
+
+impl fmt::Display for PoolProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PoolProblem::NoAddress => f.write_str("the pool has no outside address"),
+            PoolProblem::TooManyAddresses { count } => {
+                write!(f, "the pool has {count} outside addresses, more than {MAX_ADDRESSES}")
+            }
+            PoolProblem::BadRange(range) => {
+                write!(f, "{} to {} is no range of addresses", range.first, range.last)
+            }
+            PoolProblem::Twice(address) => write!(f, "{address} is in the pool twice"),
+            PoolProblem::BadPorts(ports) => {
+                write!(f, "{} to {} is no range of ports", ports.first, ports.last)
+            }
+            PoolProblem::BadBlock { ports } => {
+                write!(f, "a block of {ports} ports does not fit the range of ports")
+            }
+            PoolProblem::TooFewBlocks { inside, blocks } => {
+                write!(f, "{inside} inside addresses, but only {blocks} blocks of ports")
+            }
+            PoolProblem::InsideOverlap(range) => {
+                write!(f, "{} to {} overlaps another inside range", range.first, range.last)
+            }
+        }
+    }
+}
+
+impl std::error::Error for PoolProblem {}
+
+/// What a pool has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PoolCounters {
+    /// Mappings made.
+    pub created: u64,
+    /// Mappings ended.
+    pub ended: u64,
+    /// [`Refusal::PortsExhausted`](super::Refusal).
+    pub ports_exhausted: u64,
+    /// [`Refusal::QuotaReached`](super::Refusal).
+    pub quota_reached: u64,
+    /// [`Refusal::TableFull`](super::Refusal).
+    pub table_full: u64,
+    /// [`Refusal::NoAddress`](super::Refusal).
+    pub no_address: u64,
+    /// [`Refusal::NoPorts`](super::Refusal).
+    pub no_ports: u64,
+}
+
+impl PoolCounters {
+    /// Mappings that exist.
+    pub fn live(&self) -> u64 {
+        self.created - self.ended
+    }
+}
+
+/// Addresses as numbers, of one family; they know their place among the pool's inside addresses.
+#[derive(Clone, Copy)]
+struct Span {
+    first: u128,
+    last: u128,
+    /// Number of the first one.
+    number: u64,
+}
+
+/// What a pool has for one family.
+#[derive(Default)]
+pub(super) struct Side {
+    /// Places in the list of outside addresses.
+    pub(super) outside: Vec<u32>,
+    /// Inside addresses that own blocks, in ascending order of addresses.
+    inside: Vec<Span>,
+    /// Outside addresses that were found to have no free port in the pool's range, a bit each.
+    pub(super) full: [Vec<u64>; PortSpace::COUNT],
+}
+
+/// A pool, ready for use.
+pub(super) struct Pool {
+    pub(super) ports: PortRange,
+    pub(super) quota: u32,
+    /// Ports of a block, and blocks of an outside address.
+    pub(super) block: Option<(u16, u32)>,
+    sides: [Side; 2],
+    pub(super) counters: PoolCounters,
+}
+
+/// An outside address, and who hands out its ports.
+pub(super) struct Outside {
+    pub(super) address: u128,
+    pub(super) family: Family,
+    /// Pools, and the address's place among theirs of its family.
+    pub(super) users: Vec<(u16, u16)>,
+}
+
+impl Pool {
+    /// Checks and compiles; adds what is not yet there to the list of outside addresses.
+    pub(super) fn compile(
+        config: &PoolConfig,
+        number: u16,
+        outside: &mut Vec<Outside>,
+        problems: &mut Vec<PoolProblem>,
+    ) -> Pool {
+        let ports = PortRange { first: config.ports.first.max(1), last: config.ports.last };
+        if ports.first > ports.last {
+            problems.push(PoolProblem::BadPorts(config.ports));
+        }
+        let size = u32::from(ports.last.saturating_sub(ports.first)) + 1;
+        let block = config.block.as_ref().map(|block| {
+            let blocks = size.checked_div(u32::from(block.ports)).unwrap_or(0);
+            if blocks == 0 {
+                problems.push(PoolProblem::BadBlock { ports: block.ports });
+            }
+            (block.ports.max(1), blocks.max(1))
+        });
+        let quota = config.quota.unwrap_or(u32::MAX);
+        let mut pool =
+            Pool { ports, quota, block, sides: Default::default(), counters: PoolCounters::default() };
+        pool.add_outside(config, number, outside, problems);
+        if let Some(block) = &config.block {
+            pool.add_inside(&block.inside, problems);
+        }
+        pool
+    }
+
+    fn add_outside(
+        &mut self,
+        config: &PoolConfig,
+        number: u16,
+        outside: &mut Vec<Outside>,
+        problems: &mut Vec<PoolProblem>,
+    ) {
+        let mut spans = Vec::new();
+        for range in &config.addresses {
+            match numbers(range) {
+                Some(span) => spans.push(span),
+                None => problems.push(PoolProblem::BadRange(*range)),
+            }
+        }
+        let count = spans
+            .iter()
+            .fold(0u128, |sum, (first, last, _)| sum.saturating_add((last - first).saturating_add(1)));
+        if config.addresses.is_empty() {
+            problems.push(PoolProblem::NoAddress);
+        }
+        if count > u128::from(MAX_ADDRESSES) {
+            problems.push(PoolProblem::TooManyAddresses { count });
+            return;
+        }
+        for (first, last, family) in spans {
+            for address in first..=last {
+                let known = outside.iter().position(|at| at.address == address && at.family == family);
+                let place = known.unwrap_or_else(|| {
+                    outside.push(Outside { address, family, users: Vec::new() });
+                    outside.len() - 1
+                });
+                let side = &mut self.sides[side_of(family)];
+                if outside[place].users.last().is_some_and(|(user, _)| *user == number) {
+                    problems.push(PoolProblem::Twice(super::ip_of(address, family)));
+                    continue;
+                }
+                outside[place].users.push((number, side.outside.len() as u16)); // at most 4096
+                side.outside.push(place as u32); // at most 2^16 pools of 2^12
+            }
+        }
+        for side in &mut self.sides {
+            let words = side.outside.len().div_ceil(64);
+            side.full = std::array::from_fn(|_| vec![0; words]);
+        }
+    }
+
+    fn add_inside(&mut self, ranges: &[AddressRange], problems: &mut Vec<PoolProblem>) {
+        let mut counts = [0u128; 2];
+        for range in ranges {
+            let Some((first, last, family)) = numbers(range) else {
+                problems.push(PoolProblem::BadRange(*range));
+                continue;
+            };
+            let side = &mut self.sides[side_of(family)];
+            if side.inside.iter().any(|other| first <= other.last && other.first <= last) {
+                problems.push(PoolProblem::InsideOverlap(*range));
+                continue;
+            }
+            let count = &mut counts[side_of(family)];
+            // A number too large to be right is one of too many, which is reported below.
+            side.inside.push(Span { first, last, number: u64::try_from(*count).unwrap_or(u64::MAX) });
+            *count = count.saturating_add((last - first).saturating_add(1));
+        }
+        let blocks_each = self.block.map_or(0, |(_, blocks)| u64::from(blocks));
+        for (side, inside) in self.sides.iter_mut().zip(counts) {
+            let blocks = side.outside.len() as u64 * blocks_each;
+            if inside > u128::from(blocks) {
+                problems.push(PoolProblem::TooFewBlocks { inside, blocks });
+            }
+            side.inside.sort_by_key(|span| span.first);
+        }
+    }
+
+    pub(super) fn side(&self, family: Family) -> &Side {
+        &self.sides[side_of(family)]
+    }
+
+    pub(super) fn side_mut(&mut self, family: Family) -> &mut Side {
+        &mut self.sides[side_of(family)]
+    }
+
+    /// The place among the pool's outside addresses, and the ports, that an inside address owns.
+    pub(super) fn owned(&self, address: u128, family: Family) -> Option<(usize, PortRange)> {
+        let (size, blocks) = self.block?;
+        let inside = &self.side(family).inside;
+        let after = inside.partition_point(|span| span.first <= address);
+        let span = inside[..after].last().filter(|span| address <= span.last)?;
+        let number = span.number + (address - span.first) as u64;
+        let place = number / u64::from(blocks);
+        // Block times size is below 65536, as the blocks fit the range.
+        let first = self.ports.first + ((number % u64::from(blocks)) * u64::from(size)) as u16;
+        Some((place as usize, PortRange { first, last: first + (size - 1) }))
+    }
+
+    /// The inside address that owns a port, by its outside address's place.
+    pub(super) fn owner(&self, place: usize, family: Family, port: u16) -> Option<u128> {
+        let (size, blocks) = self.block?;
+        let number = port.checked_sub(self.ports.first)? / size;
+        if u32::from(number) >= blocks {
+            return None;
+        }
+        let number = place as u64 * u64::from(blocks) + u64::from(number);
+        self.side(family).inside.iter().find_map(|span| {
+            let offset = u128::from(number.checked_sub(span.number)?);
+            let address = span.first.checked_add(offset)?;
+            (address <= span.last).then_some(address)
+        })
+    }
+}
+
+fn side_of(family: Family) -> usize {
+    usize::from(family == Family::V6)
+}
+
+fn numbers(range: &AddressRange) -> Option<(u128, u128, Family)> {
+    let ((first, family), (last, other)) = (bits_of(range.first), bits_of(range.last));
+    (family == other && first <= last).then_some((first, last, family))
+}
