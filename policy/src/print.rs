@@ -374,7 +374,7 @@ fn prefix(net: IpNet) -> String {
 }
 
 /// One address, a prefix where it is one, or `first-last`.
-fn range(range: AddressRange) -> String {
+pub(crate) fn range(range: AddressRange) -> String {
     match prefix_of(range) {
         Some(net) => prefix(net),
         None => format!("{}-{}", range.first, range.last),

@@ -1,0 +1,57 @@
+use proptest::collection::vec;
+use proptest::prelude::{ProptestConfig, Strategy, prop_assert_eq, proptest};
+use proptest::sample::{select, subsequence};
+
+use super::{Shadow, shadows};
+use crate::model::{AddressItem, Addresses, PortRange, Protocol, Rule};
+use crate::parse::value::address_range_of;
+use crate::validate::shape::Shape;
+use crate::validate::space::Spaces;
+
+/// Rules of few values, so that they cover one another often.
+fn rule() -> impl Strategy<Value = Rule> {
+    let addresses = || {
+        let some = [
+            "10.0.0.0/8",
+            "10.1.0.0/16",
+            "10.1.2.0/24",
+            "10.1.2.3",
+            "2001:db8::/32",
+            "2001:db8::1-2001:db8::5",
+        ];
+        subsequence(some.to_vec(), 0..3).prop_map(|some| Addresses {
+            items: some.into_iter().map(|text| AddressItem::Range(address_range_of(text).unwrap())).collect(),
+            except: false,
+        })
+    };
+    let zones = || subsequence(vec!["lan".to_owned(), "wan".to_owned()], 0..=1);
+    let ports = select(vec![vec![], vec![(80, 80)], vec![(1, 100)], vec![(1, 50), (51, 100)]]);
+    let protocols = select(vec![vec![], vec![Protocol::TCP], vec![Protocol::TCP, Protocol::UDP]]);
+    (addresses(), addresses(), zones(), ports, protocols).prop_map(
+        |(source, destination, from, ports, protocols)| {
+            let dports = ports.into_iter().map(|(first, last)| PortRange { first, last }).collect();
+            Rule { source, destination, from, dports, protocols, ..Rule::default() }
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn the_index_finds_what_comparing_all_pairs_finds(rules in vec(rule(), 0..24)) {
+        let spaces = Spaces::of(&[]);
+        let shapes: Vec<Option<Shape<'_>>> = rules.iter().map(|rule| Some(Shape::of(rule, &spaces))).collect();
+        let matches = |index: usize| shapes[index].as_ref().unwrap().families().next().is_some();
+        let covers = |by: usize, hidden: usize| {
+            shapes[by].as_ref().unwrap().covers(shapes[hidden].as_ref().unwrap())
+        };
+        let naive: Vec<Shadow> = (0..rules.len())
+            .filter(|hidden| matches(*hidden))
+            .filter_map(|hidden| {
+                (0..hidden).find(|by| matches(*by) && covers(*by, hidden)).map(|by| Shadow { hidden, by })
+            })
+            .collect();
+        prop_assert_eq!(shadows(&shapes), naive);
+    }
+}
