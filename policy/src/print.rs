@@ -448,7 +448,7 @@ fn rate_text(rate: Rate) -> String {
 }
 
 /// Numbers with units, the longest first.
-fn duration(time: Nanos) -> String {
+pub(crate) fn duration(time: Nanos) -> String {
     let mut rest = time.0;
     let mut text = String::new();
     for (unit, nanos) in UNITS {

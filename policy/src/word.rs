@@ -175,7 +175,7 @@ pub(crate) fn meaning<T: Copy>(words: Words<T>, word: &str) -> Option<T> {
 /// Of `known`, the one that `word` is most likely meant to be.
 pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_lowercase();
-    let most = (word.chars().count() / 3).max(1);
+    let most = word.chars().count().div_ceil(3).min(3);
     known
         .into_iter()
         .map(|known| (strsim::damerau_levenshtein(&word, &known.to_lowercase()), known))

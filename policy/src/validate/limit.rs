@@ -5,6 +5,7 @@ use wire::Nanos;
 use super::Validator;
 use crate::diagnostic::Code;
 use crate::lines::Item;
+use crate::print::duration;
 
 /// Timeouts that RFCs say a least value of.
 const LEAST: [(&str, u64, &str); 6] = [
@@ -69,7 +70,7 @@ impl Validator<'_> {
             let least =
                 LEAST.iter().find(|(name, least, _)| *name == key && given < Nanos::from_secs(*least));
             if let Some((_, _, why)) = least {
-                let message = format!("`{key}` = {given} is short");
+                let message = format!("`{key}` = {} is short", duration(given));
                 self.wrong(Code::ShortTimeout, Item::Timeout, key, message, *why);
             }
         }

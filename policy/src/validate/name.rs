@@ -86,7 +86,8 @@ impl<'a> Validator<'a> {
         let starts = name.starts_with(|first: char| first.is_ascii_alphanumeric() || first == '_');
         let good = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.:/+".contains(&byte));
         if !starts || !good || name.len() > LONGEST {
-            let message = format!("\"{name}\" is no name for a {kind}");
+            let article = if kind.starts_with('i') { "an" } else { "a" };
+            let message = format!("\"{name}\" cannot be the name of {article} {kind}");
             let hint = format!(
                 "names have 1 to {LONGEST} letters, digits, - _ . : / or +, and begin with a letter, a digit or _"
             );

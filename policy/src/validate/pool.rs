@@ -75,8 +75,8 @@ impl Validator<'_> {
                 let message =
                     format!("{inside} inside addresses need as many blocks, and there are {blocks}");
                 let hint = format!(
-                    "{whose} has {addresses} addresses x ({} ports / {block} = {per_address} blocks) = {blocks}: \
-                     give {} addresses, or smaller blocks",
+                    "{whose}: addresses {addresses} x ({} ports / {block} = {per_address} blocks) = {blocks} blocks; \
+                     {} addresses are needed, or smaller blocks",
                     size(ports.range),
                     inside.div_ceil(per_address)
                 );
