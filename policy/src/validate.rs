@@ -29,14 +29,15 @@ mod space;
 /// `Lines::default()` for a policy that came from no text.
 pub fn validate(policy: &Policy, lines: &Lines) -> Vec<Diagnostic> {
     let known = !lines.any_broken(Item::Interface(0)) && !lines.any_broken(Item::Route(0));
+    let own = Arc::new(reach::own_addresses(policy));
     let mut validator = Validator {
         policy,
         lines,
         zones: policy.zones().into_iter().collect(),
         interfaces: policy.interfaces.iter().map(|interface| interface.name.as_str()).collect(),
         spaces: Spaces::of(&policy.sets),
-        own: Arc::new(reach::own_addresses(policy)),
-        reach: (known && !policy.interfaces.is_empty()).then(|| Reach::of(policy)),
+        reach: (known && !policy.interfaces.is_empty()).then(|| Reach::of(policy, &own)),
+        own,
         diagnostics: Vec::new(),
     };
     validator.names();

@@ -12,7 +12,7 @@ const NOT_HERE: [Code; 2] = [Code::TooLarge, Code::TooManyDiagnostics];
 fn cases() -> Vec<PathBuf> {
     let dir = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/bad");
     let mut cases: Vec<PathBuf> =
-        std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+        std::fs::read_dir(dir).expect("tests/bad").map(|entry| entry.expect("an entry").path()).collect();
     cases.sort();
     cases
 }

@@ -78,8 +78,8 @@ impl<'a> Validator<'a> {
     /// of destination.
     fn outside_zone(&mut self, item: Item, nat: &Nat) {
         let Some(reach) = &self.reach else { return };
-        let from: Vec<Space> = nat.from.iter().map(|zone| reach.sources(zone)).collect();
-        let to: Vec<Space> = nat.to.iter().map(|zone| reach.destinations(zone)).collect();
+        let from: Vec<Arc<Space>> = nat.from.iter().map(|zone| reach.sources(zone)).collect();
+        let to: Vec<Arc<Space>> = nat.to.iter().map(|zone| reach.destinations(zone)).collect();
         let sides = [
             ("source", &nat.source, from, &nat.from, "from"),
             ("destination", &nat.destination, to, &nat.to, "to"),

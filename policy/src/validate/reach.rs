@@ -2,82 +2,91 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use ipnet::IpNet;
 
 use super::space::{Family, Interval, Space, interval};
-use crate::model::{AddressRange, Interface, NextHop, Policy, RouteTarget, SELF_ZONE, SourceCheck};
+use crate::model::{AddressRange, NextHop, Policy, RouteTarget, SELF_ZONE, SourceCheck};
 
-/// Where addresses are, by interface and by zone.
+/// Where addresses are, by zone.
 pub(super) struct Reach<'a> {
-    interfaces: &'a [Interface],
-    zones: HashMap<&'a str, Space>,
-    own: Space,
+    /// The addresses that the routes lead to.
+    routed: HashMap<&'a str, Space>,
+    sources: HashMap<&'a str, Arc<Space>>,
+    destinations: HashMap<&'a str, Arc<Space>>,
 }
 
 impl<'a> Reach<'a> {
     /// Follows the longest prefix: the interfaces' own networks and the static routes.
-    pub(super) fn of(policy: &'a Policy) -> Reach<'a> {
-        let mut reach =
-            Reach { interfaces: &policy.interfaces, zones: HashMap::new(), own: own_addresses(policy) };
-        let mut entries: Vec<Entry> = Vec::new();
-        for (index, interface) in policy.interfaces.iter().enumerate() {
-            entries.extend(interface.addresses.iter().map(|net| Entry::of(net.trunc(), vec![index])));
+    pub(super) fn of(policy: &'a Policy, own: &Space) -> Reach<'a> {
+        let routed = routed(policy);
+        let mut sources = HashMap::new();
+        let mut destinations = HashMap::new();
+        for (zone, space) in &routed {
+            let mut interfaces = policy.interfaces.iter().filter(|interface| interface.zone == *zone);
+            let strict = interfaces.all(|interface| interface.source_check == SourceCheck::Strict);
+            let from = if strict { space.clone().union(&link_local()) } else { Space::all() };
+            sources.insert(*zone, Arc::new(from));
+            destinations.insert(*zone, Arc::new(space.without(own)));
         }
-        for route in &policy.routes {
-            let leaves_by = match &route.target {
-                RouteTarget::Via(hops) => hops.iter().filter_map(|hop| hop_interface(policy, hop)).collect(),
-                RouteTarget::Blackhole | RouteTarget::Unreachable => Vec::new(),
-            };
-            entries.push(Entry::of(route.destination, leaves_by));
-        }
-        for family in Family::BOTH {
-            let mut by_interface = vec![Vec::new(); policy.interfaces.len()];
-            let mine = entries.iter().filter(|entry| entry.family == family).collect();
-            each_best(mine, |interval, leaves_by| {
-                leaves_by.iter().for_each(|index| by_interface[*index].push(interval));
-            });
-            for (interface, intervals) in policy.interfaces.iter().zip(by_interface) {
-                let zone = reach.zones.entry(&interface.zone).or_default();
-                *zone = std::mem::take(zone).union(&Space::of_intervals(family, intervals));
-            }
-        }
-        reach
+        let nets = policy.interfaces.iter().flat_map(|interface| &interface.addresses);
+        let broadcasts = Space::of_ranges(nets.map(|net| AddressRange::single(net.broadcast())));
+        let itself = own.clone().union(&broadcasts).union(&link_local()).union(&multicast());
+        destinations.insert(SELF_ZONE, Arc::new(itself));
+        Reach { routed, sources, destinations }
     }
 
     /// The addresses that packets from `zone` can have as their source.
-    pub(super) fn sources(&self, zone: &str) -> Space {
-        let mut interfaces = self.interfaces.iter().filter(|interface| interface.zone == zone);
-        if interfaces.any(|interface| interface.source_check != SourceCheck::Strict) {
-            return Space::all();
-        }
-        let routed = self.zones.get(zone).cloned().unwrap_or_default();
-        routed.union(&link_local())
+    pub(super) fn sources(&self, zone: &str) -> Arc<Space> {
+        self.sources.get(zone).cloned().unwrap_or_default()
     }
 
     /// The addresses that packets to `zone` can have as their destination.
-    pub(super) fn destinations(&self, zone: &str) -> Space {
-        if zone == SELF_ZONE {
-            let broadcasts = self.interfaces.iter().flat_map(|interface| &interface.addresses);
-            let broadcasts = broadcasts.map(|net| AddressRange::single(net.broadcast()));
-            let space = self.own.clone().union(&Space::of_ranges(broadcasts));
-            return space.union(&link_local()).union(&multicast());
-        }
-        self.zones.get(zone).cloned().unwrap_or_default()
+    pub(super) fn destinations(&self, zone: &str) -> Arc<Space> {
+        self.destinations.get(zone).cloned().unwrap_or_default()
     }
 
     /// Whether a route leads to `address`.
     pub(super) fn leads_to(&self, address: IpAddr) -> bool {
-        self.zones.values().any(|zone| zone.contains(address))
+        self.routed.values().any(|zone| zone.contains(address))
     }
 
     /// The zones that `space` lies behind, for hints.
     pub(super) fn zones_of(&self, space: &Space) -> Vec<&'a str> {
         let mut zones: Vec<&str> =
-            self.zones.iter().filter(|(_, zone)| zone.overlaps(space)).map(|(name, _)| *name).collect();
+            self.routed.iter().filter(|(_, zone)| zone.overlaps(space)).map(|(name, _)| *name).collect();
         zones.sort_unstable();
         zones
     }
+}
+
+/// The addresses that the routes lead to, by the zone that they leave to.
+fn routed(policy: &Policy) -> HashMap<&str, Space> {
+    let mut entries: Vec<Entry> = Vec::new();
+    for (index, interface) in policy.interfaces.iter().enumerate() {
+        entries.extend(interface.addresses.iter().map(|net| Entry::of(net.trunc(), vec![index])));
+    }
+    for route in &policy.routes {
+        let leaves_by = match &route.target {
+            RouteTarget::Via(hops) => hops.iter().filter_map(|hop| hop_interface(policy, hop)).collect(),
+            RouteTarget::Blackhole | RouteTarget::Unreachable => Vec::new(),
+        };
+        entries.push(Entry::of(route.destination, leaves_by));
+    }
+    let mut zones: HashMap<&str, Space> = HashMap::new();
+    for family in Family::BOTH {
+        let mut by_interface = vec![Vec::new(); policy.interfaces.len()];
+        let mine = entries.iter().filter(|entry| entry.family == family).collect();
+        each_best(mine, |interval, leaves_by| {
+            leaves_by.iter().for_each(|index| by_interface[*index].push(interval));
+        });
+        for (interface, intervals) in policy.interfaces.iter().zip(by_interface) {
+            let zone = zones.entry(&interface.zone).or_default();
+            *zone = std::mem::take(zone).union(&Space::of_intervals(family, intervals));
+        }
+    }
+    zones
 }
 
 /// The interface that `hop` leaves by: its own, or the one with the longest prefix that holds its address.

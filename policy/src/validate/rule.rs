@@ -1,10 +1,14 @@
 //! Rules: whether each makes sense by itself.
 
+use std::sync::Arc;
+
 use super::space::{Family, Space};
 use super::{In, Validator};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::lines::Item;
-use crate::model::{Action, AddressItem, Addresses, FamilyMatch, Protocol, Rule, SELF_ZONE, State};
+use crate::model::{
+    Action, AddressItem, Addresses, FamilyMatch, NatAction, Protocol, Rule, SELF_ZONE, State,
+};
 
 impl Validator<'_> {
     pub(super) fn rules(&mut self) {
@@ -27,8 +31,8 @@ impl Validator<'_> {
             self.families(item, rule);
             self.interfaces_in_zones(item, rule);
             let Some(reach) = self.reach.as_ref() else { continue };
-            let from: Vec<Space> = rule.from.iter().map(|zone| reach.sources(zone)).collect();
-            let to: Vec<Space> = rule.to.iter().map(|zone| reach.destinations(zone)).collect();
+            let from: Vec<Arc<Space>> = rule.from.iter().map(|zone| reach.sources(zone)).collect();
+            let to: Vec<Arc<Space>> = rule.to.iter().map(|zone| reach.destinations(zone)).collect();
             self.behind(In { item, key: "source", index: 0 }, &rule.source, &from, &rule.from);
             self.behind(In { item, key: "destination", index: 0 }, &rule.destination, &to, &rule.to);
         }
@@ -216,8 +220,18 @@ impl Validator<'_> {
         }
     }
 
+    /// Whether `space` lies among the outside addresses of a forward or a one-to-one translation.
+    fn is_outside(&self, space: &Space) -> bool {
+        self.policy.nats.iter().any(|nat| match &nat.action {
+            NatAction::Forward { outside: Some(outside), .. } => space.contains(*outside),
+            NatAction::Forward { outside: None, .. } => space.overlaps(&self.own),
+            NatAction::OneToOne { outside, .. } => space.overlaps(&Space::of_net(*outside)),
+            _ => false,
+        })
+    }
+
     /// Reports addresses that lie behind none of the zones.
-    fn behind(&mut self, at: In<'_>, addresses: &Addresses, behind: &[Space], zones: &[String]) {
+    fn behind(&mut self, at: In<'_>, addresses: &Addresses, behind: &[Arc<Space>], zones: &[String]) {
         if addresses.except
             || zones.is_empty()
             || !zones.iter().all(|zone| zone == SELF_ZONE || self.is_zone(zone))
@@ -229,8 +243,13 @@ impl Validator<'_> {
             if space.is_empty() || behind.iter().any(|zone| zone.overlaps(&space)) {
                 continue;
             }
-            let found = self.reach.as_ref().map(|reach| reach.zones_of(&space)).unwrap_or_default();
-            let hint = if found.is_empty() {
+            let mut found = self.reach.as_ref().map(|reach| reach.zones_of(&space)).unwrap_or_default();
+            if space.families().all(|family| self.own.covers(&space, family)) {
+                found = vec![SELF_ZONE];
+            }
+            let hint = if at.key == "destination" && self.is_outside(&space) {
+                "rules see the destination after translation: write the inside address".to_owned()
+            } else if found.is_empty() {
                 "no route leads there: add a [[route]], or correct the address".to_owned()
             } else {
                 format!(

@@ -169,6 +169,15 @@ impl Space {
         }))
     }
 
+    /// These addresses but those of `other`.
+    pub(super) fn without(&self, other: &Space) -> Space {
+        let mut rest = other.complement();
+        for family in Family::BOTH.into_iter().filter(|family| !other.has(*family)) {
+            rest.0[family as usize] = vec![family.all()];
+        }
+        self.intersection(&rest)
+    }
+
     /// Only the addresses of the families that `family` matches.
     pub(super) fn only(mut self, family: FamilyMatch) -> Space {
         match family {

@@ -4,7 +4,7 @@ use ipnet::{IpNet, Ipv4Net};
 use proptest::collection::vec;
 use proptest::prelude::{ProptestConfig, any, prop_assert_eq, proptest};
 
-use super::{Reach, interface_of};
+use super::{Reach, interface_of, own_addresses};
 use crate::parse::parse;
 
 const TWO: &str = r#"
@@ -28,7 +28,7 @@ kind = "blackhole"
 #[test]
 fn the_longest_prefix_decides() {
     let policy = parse(TWO, "p").policy.unwrap();
-    let reach = Reach::of(&policy);
+    let reach = Reach::of(&policy, &own_addresses(&policy));
     let at = |zone: &str, address: &str| reach.destinations(zone).contains(address.parse().unwrap());
     assert!(at("lan", "192.168.1.7") && !at("wan", "192.168.1.7"));
     assert!(at("wan", "192.168.1.200") && !at("lan", "192.168.1.200"));
@@ -66,7 +66,7 @@ proptest! {
             };
             policy.routes.push(crate::model::Route { destination: net, target });
         }
-        let reach = Reach::of(&policy);
+        let reach = Reach::of(&policy, &own_addresses(&policy));
         let naive = |address: IpAddr| {
             let best = policy.routes.iter().filter(|route| route.destination.contains(&address));
             let best = best.max_by_key(|route| route.destination.prefix_len())?;

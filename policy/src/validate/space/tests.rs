@@ -37,6 +37,7 @@ proptest! {
         for point in points() {
             prop_assert_eq!(has(&union, point), has(&a, point) || has(&b, point));
             prop_assert_eq!(has(&both, point), has(&a, point) && has(&b, point));
+            prop_assert_eq!(has(&a.without(&b), point), has(&a, point) && !has(&b, point));
             prop_assert_eq!(has(&complement, point), !a.is_empty() && !has(&a, point));
         }
         prop_assert_eq!(a.overlaps(&b), points().any(|point| has(&a, point) && has(&b, point)));
