@@ -52,6 +52,16 @@ impl Validator<'_> {
             let message = format!("an MTU of {} bytes is out of range", interface.mtu);
             self.wrong(Code::BadMtu, item, "mtu", message, format!("from {why} to 16000"));
         }
+        let parent = interface.parent.as_deref().and_then(|parent| self.policy.interface(parent));
+        if let Some(parent) = parent.filter(|parent| parent.mtu >= 68 && parent.mtu < interface.mtu) {
+            let message = format!(
+                "an MTU of {} bytes is more than {} of \"{}\"",
+                interface.mtu, parent.mtu, parent.name
+            );
+            let hint =
+                "a VLAN carries what its parent carries at most: lower this one, or raise the parent's";
+            self.wrong(Code::BadMtu, item, "mtu", message, hint);
+        }
         if let MssClamp::Bytes(bytes) = interface.mss {
             if !(536..=15_960).contains(&bytes) {
                 let message = format!("a maximum segment size of {bytes} bytes is out of range");

@@ -1,5 +1,7 @@
+use std::net::IpAddr;
+
 use proptest::collection::vec;
-use proptest::prelude::{ProptestConfig, Strategy, prop_assert_eq, proptest};
+use proptest::prelude::{ProptestConfig, Strategy, prop_assert, prop_assert_eq, proptest};
 use proptest::sample::{select, subsequence};
 
 use super::{Shadow, shadows};
@@ -53,5 +55,71 @@ proptest! {
             })
             .collect();
         prop_assert_eq!(shadows(&shapes), naive);
+    }
+}
+
+/// A packet, as far as the rules above look at it.
+#[derive(Clone, Copy, Debug)]
+struct Probe {
+    source: IpAddr,
+    destination: IpAddr,
+    from: &'static str,
+    protocol: Protocol,
+    dport: u16,
+}
+
+/// Whether the rule matches, by reading it word for word.
+fn matches(rule: &Rule, probe: &Probe) -> bool {
+    let address = |addresses: &Addresses, address: IpAddr| {
+        addresses.items.is_empty()
+            || addresses.items.iter().any(|item| match item {
+                AddressItem::Range(range) => range.contains(address),
+                AddressItem::Set(_) => false,
+            })
+    };
+    address(&rule.source, probe.source)
+        && address(&rule.destination, probe.destination)
+        && (rule.from.is_empty() || rule.from.iter().any(|zone| zone == probe.from))
+        && (rule.protocols.is_empty() || rule.protocols.contains(&probe.protocol))
+        && (rule.dports.is_empty() || rule.dports.iter().any(|range| range.contains(probe.dport)))
+}
+
+fn probes() -> Vec<Probe> {
+    let addresses =
+        ["10.1.2.3", "10.1.2.4", "10.1.3.1", "10.2.0.0", "11.0.0.0", "2001:db8::1", "2001:db8::6", "::1"];
+    let addresses: Vec<IpAddr> = addresses.iter().map(|text| text.parse().unwrap()).collect();
+    let mut probes = Vec::new();
+    for source in &addresses {
+        for destination in addresses.iter().filter(|destination| destination.is_ipv4() == source.is_ipv4()) {
+            for from in ["lan", "wan"] {
+                for protocol in [Protocol::TCP, Protocol::UDP, Protocol::ICMP] {
+                    for dport in [1, 50, 51, 80, 100, 101] {
+                        let (source, destination) = (*source, *destination);
+                        probes.push(Probe { source, destination, from, protocol, dport });
+                    }
+                }
+            }
+        }
+    }
+    probes
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn no_packet_tells_a_hidden_rule_from_the_one_that_hides_it(rules in vec(rule(), 0..24)) {
+        let spaces = Spaces::of(&[]);
+        let shapes: Vec<Option<Shape<'_>>> = rules.iter().map(|rule| Some(Shape::of(rule, &spaces))).collect();
+        let probes = probes();
+        for Shadow { hidden, by } in shadows(&shapes) {
+            prop_assert!(by < hidden);
+            for probe in &probes {
+                prop_assert!(
+                    !matches(&rules[hidden], probe) || matches(&rules[by], probe),
+                    "{:?} tells {:?} from {:?}", probe, rules[hidden], rules[by]
+                );
+            }
+        }
     }
 }
