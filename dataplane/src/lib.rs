@@ -1,1 +1,28 @@
-//! placeholder
+//! What happens to a frame: stages, flows, NAT, routes, classification, the pipeline.
+//!
+//! [`Tables`] are what a policy compiles to, a [`Shard`] is the mutable memory of one worker, and a
+//! [`Pipeline`] takes batches of frames through the stages, with both. Nothing here knows a clock, a file or an
+//! interface: hosts bring frames and time.
+
+pub mod classify;
+pub mod counter;
+pub mod cut;
+pub mod fib;
+pub mod flow;
+pub mod fragment;
+pub mod hop;
+pub mod limiter;
+pub mod memory;
+pub mod nat;
+pub mod pipeline;
+pub mod replay;
+pub mod shard;
+pub mod stage;
+pub mod tables;
+pub mod verdict;
+
+pub use pipeline::Pipeline;
+pub use replay::Replay;
+pub use shard::Shard;
+pub use tables::Tables;
+pub use verdict::{Reason, Verdict};

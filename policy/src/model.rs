@@ -17,7 +17,7 @@ mod nat;
 mod rule;
 
 pub use interface::{Interface, Mac, MssClamp, SourceCheck};
-pub use limit::{FragmentLimits, Limits, Pickup, TcpWindow, Timeouts, WhenFull};
+pub use limit::{Checksum, FragmentLimits, Limits, Pickup, TcpWindow, Timeouts, WhenFull};
 pub use nat::{Hairpin, Nat, NatAction, PortUse};
 pub use rule::{
     Action, AddressItem, AddressRange, Addresses, ConnectionLimit, FamilyMatch, IcmpMatch, Logging,

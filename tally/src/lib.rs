@@ -24,6 +24,12 @@ pub trait Tally {
     /// Hashes a key of `bytes` bytes (in a hash unit, where the chip has one).
     fn hash(&mut self, bytes: u32);
 
+    /// Whether anybody keeps the account. Where nobody does, a costlier way of counting can be left out.
+    #[inline(always)]
+    fn is_kept(&self) -> bool {
+        true
+    }
+
     /// Executes `count` instructions that are not told apart further.
     #[inline(always)]
     fn instructions(&mut self, count: u32) {
@@ -46,6 +52,10 @@ impl Tally for NoTally {
     fn atomic(&mut self, _: Region, _: usize, _: u32) {}
     #[inline(always)]
     fn hash(&mut self, _: u32) {}
+    #[inline(always)]
+    fn is_kept(&self) -> bool {
+        false
+    }
 }
 
 /// A named data structure whose memory references are tallied. A chip's mapping says which memory each

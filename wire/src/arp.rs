@@ -131,3 +131,6 @@ impl Fields {
         bytes
     }
 }
+
+#[cfg(test)]
+mod tests;

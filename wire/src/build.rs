@@ -208,7 +208,7 @@ impl<'a> Packet<'a> {
     #[must_use]
     pub fn vlan(mut self, tag: Tag) -> Self {
         if let Some(link) = &mut self.link {
-            link.tags.push(tag);
+            link.tags = link.tags.with(tag);
         }
         self
     }

@@ -52,3 +52,6 @@ impl<'a> HeaderMut<'a> {
         put(self.0, 4, sequence.to_be_bytes());
     }
 }
+
+#[cfg(test)]
+mod tests;

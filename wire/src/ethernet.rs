@@ -7,7 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::header::{array, be16, put};
-use crate::vlan::{Tag, Tags};
+use crate::vlan::{self, Tag, Tags};
 
 /// Bytes of a header without tags.
 pub const HEADER_LEN: usize = 14;
@@ -53,17 +53,29 @@ pub fn parse(frame: &[u8]) -> Result<Layer<'_>, Malformed> {
     let Some((header, payload)) = frame.split_first_chunk() else { return Err(Malformed::TooShort) };
     let header = Header(header);
     let ethertype = header.ethertype();
-    let mut layer = Layer { header, tags: Tags::NONE, ethertype, payload_at: HEADER_LEN, payload };
-    while layer.ethertype.is_vlan() && !layer.tags.is_full() {
-        let Some((tag, payload)) = layer.payload.split_first_chunk::<4>() else {
+    let untagged = Layer { header, tags: Tags::NONE, ethertype, payload_at: HEADER_LEN, payload };
+    // No loop: with the count of tags known in each branch, the layer stays in registers.
+    if !ethertype.is_vlan() {
+        return Ok(untagged);
+    }
+    let tagged = untagged.take_tag()?;
+    if !tagged.ethertype.is_vlan() {
+        return Ok(tagged);
+    }
+    tagged.take_tag()
+}
+
+impl Layer<'_> {
+    /// The layer with the payload's first four bytes as another tag.
+    #[inline]
+    fn take_tag(self) -> Result<Self, Malformed> {
+        let Some((bytes, payload)) = self.payload.split_first_chunk::<4>() else {
             return Err(Malformed::TagPastEnd);
         };
-        layer.tags.push(Tag { tpid: layer.ethertype, tci: be16(tag, 0) });
-        layer.ethertype = EtherType(be16(tag, 2));
-        layer.payload_at += 4;
-        layer.payload = payload;
+        let tags = self.tags.with(Tag { tpid: self.ethertype, tci: be16(bytes, 0) });
+        let ethertype = EtherType(be16(bytes, 2));
+        Ok(Layer { tags, ethertype, payload_at: self.payload_at + vlan::TAG_LEN, payload, ..self })
     }
-    Ok(layer)
 }
 
 /// The 14 bytes before tags and payload.

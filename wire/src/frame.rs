@@ -136,7 +136,7 @@ impl Frame {
 impl Drop for Frame {
     fn drop(&mut self) {
         // SAFETY: `shared` stays valid while a slot is out (see `Pool::drop`).
-        unsafe { self.shared.as_ref() }.orphan(self.slot);
+        unsafe { Shared::orphan(self.shared, self.slot) }
     }
 }
 

@@ -15,7 +15,7 @@ pub struct Type(pub u8);
 impl Type {
     /// Answer to an echo request.
     pub const ECHO_REPLY: Type = Type(0);
-    /// Error: not delivered; [`unreachable`] names the codes.
+    /// Error: not delivered; [`mod@unreachable`] names the codes.
     pub const DESTINATION_UNREACHABLE: Type = Type(3);
     /// Error: deprecated (RFC 6633).
     pub const SOURCE_QUENCH: Type = Type(4);

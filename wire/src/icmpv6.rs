@@ -16,7 +16,7 @@ pub const HEADER_LEN: usize = 8;
 pub struct Type(pub u8);
 
 impl Type {
-    /// Error: not delivered; [`unreachable`] names the codes.
+    /// Error: not delivered; [`mod@unreachable`] names the codes.
     pub const DESTINATION_UNREACHABLE: Type = Type(1);
     /// Error: too big for the next link.
     pub const PACKET_TOO_BIG: Type = Type(2);

@@ -7,6 +7,7 @@
 pub mod arp;
 pub mod batch;
 pub mod build;
+pub mod capture;
 pub mod checksum;
 pub mod esp;
 pub mod ethernet;
@@ -21,7 +22,9 @@ pub mod meta;
 pub mod pool;
 pub mod port;
 pub mod prefetch;
+pub mod random;
 pub mod tcp;
+pub mod traffic;
 pub mod udp;
 pub mod unit;
 pub mod vlan;

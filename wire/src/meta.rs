@@ -76,6 +76,8 @@ pub struct Meta {
     pub class: u16,
     /// `track`: bit flags of its own (direction, state seen).
     pub flags: u16,
+    /// `rewrite`: how many further parts of this packet follow it.
+    pub parts: u8,
     /// Any stage: the verdict, encoded by the dataplane; 0 while none has been given.
     pub fate: u16,
 }

@@ -37,8 +37,16 @@ pub(crate) struct Shared {
 
 impl Shared {
     /// Marks `slot` as left behind. Release, so that the collector sees the last writes to the slot.
-    pub(crate) fn orphan(&self, slot: u32) {
-        self.orphans[slot as usize / 64].fetch_or(1 << (slot % 64), Ordering::Release);
+    ///
+    /// # Safety
+    /// `shared` must be valid until the bit is set. From then on the pool may free it, which is why this
+    /// takes no reference that would have to outlive that.
+    pub(crate) unsafe fn orphan(shared: NonNull<Shared>, slot: u32) {
+        // SAFETY: valid until the store, as the caller promises; an atomic may be freed by whoever sees it.
+        unsafe {
+            let word: *const AtomicU64 = &raw const (&(*shared.as_ptr()).orphans)[slot as usize / 64];
+            (*word).fetch_or(1 << (slot % 64), Ordering::Release);
+        }
     }
 }
 

@@ -175,3 +175,6 @@ impl<'a> HeaderMut<'a> {
         self.set_checksum(checksum);
     }
 }
+
+#[cfg(test)]
+mod tests;

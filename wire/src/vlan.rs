@@ -77,18 +77,14 @@ impl Tags {
         self.as_slice().last().copied()
     }
 
-    /// Whether there is room for no other.
+    /// These and an inner tag; a third one is not taken.
     #[inline]
-    pub const fn is_full(&self) -> bool {
-        self.len >= 2
-    }
-
-    /// Adds an inner tag; a third one is not taken.
-    #[inline]
-    pub fn push(&mut self, tag: Tag) {
-        if let Some(slot) = self.tags.get_mut(usize::from(self.len)) {
-            *slot = tag;
-            self.len += 1;
+    #[must_use]
+    pub const fn with(self, tag: Tag) -> Tags {
+        match self.len {
+            0 => Tags { tags: [tag, self.tags[1]], len: 1 },
+            1 => Tags { tags: [self.tags[0], tag], len: 2 },
+            _ => self,
         }
     }
 }

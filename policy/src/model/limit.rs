@@ -23,6 +23,8 @@ pub struct Limits {
     pub tcp_window: TcpWindow,
     /// Whether a TCP flow may begin in its middle.
     pub pickup: Pickup,
+    /// Whether transport checksums are verified where a packet opens or closes a flow.
+    pub checksum: Checksum,
 }
 
 /// Bounds on virtual reassembly.
@@ -66,6 +68,16 @@ pub enum Pickup {
     Accept,
 }
 
+/// Check of TCP, UDP and ICMP checksums of packets that would open or close a flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Checksum {
+    /// Wrong ones are dropped.
+    #[default]
+    Verify,
+    /// Not looked at, as for captures taken on the sending machine before its card filled them in.
+    Ignore,
+}
+
 /// How long an idle flow is remembered, by protocol and state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
@@ -98,6 +110,7 @@ impl Default for Limits {
             queue: 1_024,
             tcp_window: TcpWindow::Strict,
             pickup: Pickup::Refuse,
+            checksum: Checksum::Verify,
         }
     }
 }

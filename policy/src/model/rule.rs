@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use wire::{Dscp, Nanos};
 
-pub use wire::ipv4::Protocol;
+pub use wire::header::Protocol;
 
 /// A filter rule. Every condition that is given must hold; an empty list or `None` holds for all packets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,0 +1,35 @@
+# The short names. What they do is in ./setup, ./check and `wirerate --help`.
+
+export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
+WIRERATE := $(or $(CARGO_TARGET_DIR),target)/release/wirerate
+OUT := out
+
+.DEFAULT_GOAL := help
+.PHONY: help run build test bench fuzz clean
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+
+run: build ## a minute of office traffic through policies/home-office.toml, and what became of it
+	mkdir -p $(OUT)
+	$(WIRERATE) generate traffic --like office --seconds 60 --seed 1 --policy policies/home-office.toml --out $(OUT)/
+	$(WIRERATE) replay policies/home-office.toml lan=$(OUT)/lan.pcapng wan=$(OUT)/wan.pcapng --out $(OUT)/replay
+
+build: ## the wirerate command, optimised
+	./setup run
+	cargo build --release --locked --package cli --bin wirerate
+
+test: ## all the checks and tests
+	./setup test
+	./check
+
+bench: build ## packets a second on one core
+	$(WIRERATE) bench forward
+
+fuzz: ## each fuzz target for FUZZ_SECONDS (60)
+	./setup long
+	./check fuzz
+
+clean: ## remove what was built and generated
+	cargo clean
+	rm -rf $(OUT) fuzz/target

@@ -1,0 +1,3 @@
+//! Benchmarks: the machine's own speed, without I/O.
+
+pub(crate) mod forward;

@@ -1,0 +1,324 @@
+//! How many packets a second one core takes through the whole pipeline, frames from memory, no I/O.
+//!
+//! A scenario is a policy and flows through it. Each flow's first packet sets it up; what comes out is turned
+//! round into the packet that answers it. Then frames of both directions, in an order drawn at random, lie in
+//! one ring of memory, from which they are copied into slots (that is the reception), taken through the
+//! pipeline in batches of 64, taken out of the queues, and their slots given back.
+
+use std::fmt;
+use std::net::Ipv4Addr;
+use std::time::{Duration, Instant};
+
+use dataplane::hop::Resolve;
+use dataplane::replay::SEED;
+use dataplane::shard::{Setup, ShardError};
+use dataplane::stage::Cx;
+use dataplane::{Pipeline, Shard, Tables};
+use tally::{Count, NoTally, Tally};
+use wire::build;
+use wire::ethernet::Mac;
+use wire::random::Random;
+use wire::{BATCH, Batch, Frame, Nanos, Pool, PoolError, PortId};
+
+/// What is done with the packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scenario {
+    /// Routes only, stateless.
+    Forward,
+    /// A stateful firewall.
+    Firewall,
+    /// A stateful firewall that translates source address and port.
+    Napt,
+}
+
+/// What was measured.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outcome {
+    /// Flows.
+    pub(crate) flows: u32,
+    /// Millions of packets a second, the median of the rounds.
+    pub(crate) mpps: f64,
+    /// Instructions a packet, as the stages tally them.
+    pub(crate) instructions: f64,
+    /// Millions of flows a second that were set up.
+    pub(crate) setups: f64,
+    /// Bytes of memory that flows, their index and their translations take.
+    pub(crate) memory: usize,
+}
+
+/// Bytes of a frame.
+const LEN: usize = 64;
+
+/// Rounds, of which the median counts.
+const ROUNDS: usize = 5;
+
+/// How long a round lasts at least.
+const ROUND: Duration = Duration::from_millis(300);
+
+/// Frames in the ring: 16 MiB, so that the load itself streams from memory rather than from the first cache.
+const RING: usize = 1 << 18;
+
+/// Frames over which instructions are counted.
+const SAMPLE: usize = 4_096;
+
+/// Slots of the pool.
+const SLOTS: u32 = 1_024;
+
+/// Time between two batches.
+const STEP: Nanos = Nanos(3_000);
+
+impl Scenario {
+    /// The policy, for that many flows. It has what an edge gateway's has: zones, a route to the internet, and
+    /// ten rules before the one that accepts.
+    fn policy(self, flows: u32) -> String {
+        let mut text = String::new();
+        let stateless = self == Scenario::Forward;
+        if stateless {
+            text.push_str("mode = \"stateless\"\n");
+        }
+        text.push_str(concat!(
+            "[interface.lan]\nzone = \"lan\"\naddresses = [\"10.0.0.1/24\"]\n",
+            "mac = \"02:00:00:00:00:01\"\n",
+            "[interface.wan]\nzone = \"wan\"\naddresses = [\"203.0.113.2/24\"]\n",
+            "mac = \"02:00:00:00:00:02\"\n",
+        ));
+        if stateless {
+            // A core router's: its packets come from anywhere.
+            text = text.replace("\"\n[interface.wan]", "\"\nsource-check = \"off\"\n[interface.wan]");
+            text.push_str("source-check = \"off\"\n[default]\n\"any > any\" = \"accept\"\n");
+        }
+        text.push_str("[[route]]\nto = \"0.0.0.0/0\"\nvia = \"203.0.113.1\"\n");
+        text.push_str("[[route]]\nto = \"10.0.0.0/8\"\nvia = \"10.0.0.2\"\n");
+        if stateless {
+            for destination in 0..FORWARD_DESTINATIONS {
+                let (b, c) = (destination / 256, destination % 256);
+                text.push_str(&format!(
+                    "[[route]]\nto = \"20.{b}.{c}.0/24\"\nvia = \"203.0.113.{}\"\n",
+                    destination % 200 + 10
+                ));
+            }
+            return text;
+        }
+        text.push_str(&format!("[limit]\nflows = {}\n", flows.max(1)));
+        for rule in 0..10 {
+            text.push_str(&format!(
+                "[[rule]]\nname = \"service-{rule}\"\nfrom = \"lan\"\nto = \"wan\"\nprotocol = \"tcp\"\n\
+                 destination = \"198.51.{rule}.0/24\"\ndport = {}\naction = \"accept\"\n",
+                1000 + rule
+            ));
+        }
+        text.push_str("[[rule]]\nname = \"out\"\nfrom = \"lan\"\nto = \"wan\"\naction = \"accept\"\n");
+        if self == Scenario::Napt {
+            text.push_str(
+                "[[nat]]\nname = \"napt\"\nkind = \"source\"\nfrom = \"lan\"\nto = \"wan\"\n\
+                 source = \"10.0.0.0/8\"\npool = [\"203.0.113.100-203.0.113.131\"]\n",
+            );
+        }
+        text
+    }
+}
+
+/// Destinations of the stateless scenario, a route each.
+const FORWARD_DESTINATIONS: u32 = 1_000;
+
+/// A gateway, its load, and time.
+struct Bench {
+    tables: Tables,
+    shard: Shard,
+    pipeline: Pipeline,
+    pool: Pool,
+    batch: Batch,
+    ended: Vec<Frame>,
+    now: Nanos,
+}
+
+/// Measures a scenario with that many flows. `progress` is told what is being done.
+pub(crate) fn measure(
+    scenario: Scenario,
+    flows: u32,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Outcome, BenchError> {
+    let mut bench = Bench::new(scenario, flows)?;
+    progress("setting flows up");
+    let firsts: Vec<Load> = (0..flows).map(|flow| first_packet(scenario, flow)).collect();
+    let mut answers: Vec<Load> = Vec::with_capacity(firsts.len());
+    let started = Instant::now();
+    bench.pass(&firsts, &mut NoTally, &mut |frame| answers.push(answer_to(frame)));
+    let setups = f64::from(flows) / started.elapsed().as_secs_f64() / 1e6;
+    if scenario != Scenario::Forward {
+        bench.pass(&answers, &mut NoTally, &mut |_| ());
+    }
+    bench.check_all_passed()?;
+    progress("laying out the load");
+    let ring = ring(scenario, &firsts, &answers);
+    drop((firsts, answers));
+    progress("measuring");
+    let mut count = Count::default();
+    let sample = ring.len().min(SAMPLE);
+    bench.pass(&ring[..sample], &mut count, &mut |_| ());
+    let mut rounds: Vec<f64> = (0..ROUNDS).map(|_| bench.round(&ring)).collect();
+    rounds.sort_by(f64::total_cmp);
+    bench.check_all_passed()?;
+    Ok(Outcome {
+        flows,
+        mpps: rounds[ROUNDS / 2],
+        instructions: count.executed_total() as f64 / sample as f64,
+        setups,
+        memory: bench.shard.memory_bytes(),
+    })
+}
+
+/// Why there is no measurement.
+#[derive(Debug)]
+pub(crate) enum BenchError {
+    /// The policy is wrong, which it must not be.
+    Policy(String),
+    /// The shard could not be made.
+    Shard(ShardError),
+    /// The frame pool could not be made.
+    Pool(PoolError),
+    /// Not every frame was forwarded: this would be the speed of something else.
+    Lost(u64),
+}
+
+impl fmt::Display for BenchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BenchError::Policy(what) => write!(f, "the scenario's policy is wrong: {what}"),
+            BenchError::Shard(error) => error.fmt(f),
+            BenchError::Pool(error) => error.fmt(f),
+            BenchError::Lost(frames) => write!(f, "{frames} frames were not forwarded"),
+        }
+    }
+}
+
+impl std::error::Error for BenchError {}
+
+/// A frame, and the port it comes in by.
+#[derive(Clone, Copy)]
+struct Load {
+    bytes: [u8; LEN],
+    ingress: PortId,
+}
+
+impl Bench {
+    fn new(scenario: Scenario, flows: u32) -> Result<Bench, BenchError> {
+        let checked = policy::check(&scenario.policy(flows), "bench");
+        let Some(policy) = &checked.policy else {
+            let first = checked.diagnostics.first();
+            return Err(BenchError::Policy(first.map_or_else(String::new, |found| found.message.clone())));
+        };
+        let tables = Tables::compile(policy, 1).map_err(|error| BenchError::Policy(error.to_string()))?;
+        let now = Nanos::from_secs(1_000);
+        let setup = Setup { seed: SEED, now, resolve: Resolve::Assume };
+        Ok(Bench {
+            shard: Shard::new(&tables, setup).map_err(BenchError::Shard)?,
+            tables,
+            pipeline: Pipeline::default(),
+            pool: Pool::new(SLOTS, 2_048).map_err(BenchError::Pool)?,
+            batch: Batch::new(),
+            ended: Vec::with_capacity(SLOTS as usize),
+            now,
+        })
+    }
+
+    /// Takes frames through once; `sent` sees what comes out.
+    #[inline(always)]
+    fn pass<T: Tally>(&mut self, load: &[Load], tally: &mut T, sent: &mut impl FnMut(&Frame)) {
+        for chunk in load.chunks(BATCH) {
+            self.now += STEP;
+            for load in chunk {
+                let Some(mut frame) = self.pool.take() else { return };
+                let _ = frame.fill(&load.bytes);
+                frame.meta.ingress = load.ingress;
+                frame.meta.received = self.now;
+                if let Err(frame) = self.batch.push(frame) {
+                    self.pool.put(frame);
+                }
+            }
+            let mut cx = Cx { tables: &self.tables, shard: &mut self.shard, pool: &mut self.pool, tally };
+            self.pipeline.run(&mut self.batch, &mut self.ended, &mut cx);
+            for frame in self.ended.drain(..) {
+                self.pool.put(frame);
+            }
+            for queue in &mut self.shard.queues {
+                while let Some(frame) = queue.pop() {
+                    sent(&frame);
+                    self.pool.put(frame);
+                }
+            }
+        }
+    }
+
+    /// Millions of packets a second over one round.
+    fn round(&mut self, ring: &[Load]) -> f64 {
+        let started = Instant::now();
+        let mut packets = 0;
+        while started.elapsed() < ROUND {
+            self.pass(ring, &mut NoTally, &mut |_| ());
+            packets += ring.len();
+        }
+        packets as f64 / started.elapsed().as_secs_f64() / 1e6
+    }
+
+    fn check_all_passed(&self) -> Result<(), BenchError> {
+        let counters = &self.shard.counters;
+        match counters.received.frames - counters.forwarded() {
+            0 => Ok(()),
+            lost => Err(BenchError::Lost(lost)),
+        }
+    }
+}
+
+/// The packet that a flow begins with: UDP, 64 bytes, from one of as many hosts as there are flows.
+fn first_packet(scenario: Scenario, flow: u32) -> Load {
+    let source = Ipv4Addr::from_bits(0x0a01_0000 + flow / FLOWS_PER_HOST);
+    let destination = match scenario {
+        Scenario::Forward => Ipv4Addr::from_bits(0x1400_0001 + (flow % FORWARD_DESTINATIONS) * 256),
+        Scenario::Firewall | Scenario::Napt => Ipv4Addr::from_bits(0xc633_6400 + flow % 251 + 1),
+    };
+    let sport = (10_000 + flow % FLOWS_PER_HOST) as u16;
+    let payload = [0x5a; LEN - 42];
+    let packet = build::ethernet(Mac([2, 0, 0, 0, 0, 9]), Mac([2, 0, 0, 0, 0, 1]))
+        .ipv4(source, destination)
+        .udp(sport, 443)
+        .payload(&payload);
+    let mut bytes = [0; LEN];
+    // The lengths are constants that fit.
+    let _ = packet.write(&mut bytes);
+    Load { bytes, ingress: PortId(0) }
+}
+
+/// Flows of one inside host.
+const FLOWS_PER_HOST: u32 = 16;
+
+/// The packet that answers one that was sent: both ends swapped, which leaves all checksums right.
+fn answer_to(frame: &Frame) -> Load {
+    let mut bytes = [0; LEN];
+    let sent = frame.bytes();
+    bytes.copy_from_slice(sent.get(..LEN).unwrap_or(&[0; LEN]));
+    bytes[..6].copy_from_slice(&[2, 0, 0, 0, 0, 2]);
+    bytes[6..12].copy_from_slice(&sent[..6]);
+    let mut swap = |first: usize, second: usize, len: usize| {
+        for at in 0..len {
+            bytes.swap(first + at, second + at);
+        }
+    };
+    swap(26, 30, 4);
+    swap(34, 36, 2);
+    Load { bytes, ingress: PortId(1) }
+}
+
+/// The load in the order in which it comes: uniformly random over flows, and over both directions where there
+/// are two.
+fn ring(scenario: Scenario, firsts: &[Load], answers: &[Load]) -> Vec<Load> {
+    let mut random = Random::new(7);
+    let len = (2 * firsts.len()).clamp(RING, 4 * RING);
+    (0..len)
+        .map(|_| {
+            let flow = random.below(firsts.len() as u64) as usize;
+            let back = scenario != Scenario::Forward && random.chance(50);
+            if back { answers[flow] } else { firsts[flow] }
+        })
+        .collect()
+}

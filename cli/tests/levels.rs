@@ -1,0 +1,146 @@
+//! The floors of the building: a crate of this workspace may use only crates of lower floors.
+//!
+//! Reads `cargo metadata` and fails on an edge that goes up or sideways (those of dev- and build-dependencies too), on a
+//! crate that does not state its floor, and on a floor other than the design's. What it refuses is tried below on
+//! made-up workspaces, so that the check is known to be able to fail.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+/// The design's table. A crate that is not listed has no place yet: add it here and in ARCHITECTURE.md.
+const FLOORS: &[(&str, u64)] = &[
+    ("tally", 0),
+    ("wire", 1),
+    ("ciphers", 1),
+    ("policy", 2),
+    ("ports", 2),
+    ("dataplane", 3),
+    ("chip", 4),
+    ("gateway", 4),
+    ("cli", 5),
+    ("python", 5),
+];
+
+#[test]
+fn no_crate_uses_one_of_its_own_floor_or_above() {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
+    let output = Command::new(cargo)
+        .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .expect("cargo runs");
+    assert!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).expect("cargo metadata prints JSON");
+
+    let seen = packages(&metadata).len();
+    assert!(seen >= 5, "only {seen} crates found: is this the workspace?");
+    let faults = faults(&metadata);
+    assert!(faults.is_empty(), "\n{}\n", faults.join("\n"));
+}
+
+/// Every breach of the rule, as a sentence; none for a sound workspace.
+fn faults(metadata: &Value) -> Vec<String> {
+    let packages = packages(metadata);
+    let mut faults = Vec::new();
+    let mut floor_of = BTreeMap::new();
+    for package in packages {
+        let name = text(package, "name");
+        let stated = package.pointer("/metadata/wirerate/level").and_then(Value::as_u64);
+        let designed = FLOORS.iter().find(|(known, _)| *known == name).map(|(_, floor)| *floor);
+        match (stated, designed) {
+            (None, _) => faults.push(format!("{name} states no level in [package.metadata.wirerate]")),
+            (Some(_), None) => faults.push(format!("{name} has no place in the design's table of levels")),
+            (Some(stated), Some(designed)) if stated != designed => {
+                faults.push(format!("{name} states level {stated}, the design says {designed}"));
+            }
+            (Some(stated), Some(_)) => {
+                floor_of.insert(name, stated);
+            }
+        }
+    }
+    for package in packages {
+        let user = text(package, "name");
+        for dependency in package["dependencies"].as_array().into_iter().flatten() {
+            let used = text(dependency, "name");
+            let (Some(above), Some(below)) = (floor_of.get(user), floor_of.get(used)) else { continue };
+            if below >= above {
+                let kind = dependency["kind"].as_str().unwrap_or("normal");
+                faults.push(format!(
+                    "{user} (level {above}) uses {used} (level {below}): only lower levels may be used ({kind} dependency)"
+                ));
+            }
+        }
+    }
+    faults
+}
+
+fn packages(metadata: &Value) -> &[Value] {
+    metadata["packages"].as_array().map_or(&[], Vec::as_slice)
+}
+
+fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+    value[key].as_str().unwrap_or("")
+}
+
+#[test]
+fn a_sound_workspace_has_no_fault() {
+    let metadata =
+        workspace(&[("tally", 0, &[]), ("wire", 1, &["tally", "arrayvec"]), ("policy", 2, &["wire"])]);
+    assert_eq!(faults(&metadata), [""; 0]);
+}
+
+#[test]
+fn an_edge_upward_is_a_fault() {
+    let metadata = workspace(&[("wire", 1, &["policy"]), ("policy", 2, &[])]);
+    let faults = faults(&metadata);
+    assert_eq!(faults.len(), 1);
+    assert!(faults[0].starts_with("wire (level 1) uses policy (level 2)"), "{}", faults[0]);
+}
+
+#[test]
+fn an_edge_sideways_is_a_fault() {
+    let metadata = workspace(&[("chip", 4, &["gateway"]), ("gateway", 4, &[])]);
+    let faults = faults(&metadata);
+    assert_eq!(faults.len(), 1);
+    assert!(faults[0].starts_with("chip (level 4) uses gateway (level 4)"), "{}", faults[0]);
+}
+
+#[test]
+fn a_dev_dependency_counts() {
+    let mut metadata = workspace(&[("tally", 0, &["wire"]), ("wire", 1, &[])]);
+    metadata["packages"][0]["dependencies"][0]["kind"] = json!("dev");
+    let faults = faults(&metadata);
+    assert_eq!(faults.len(), 1);
+    assert!(faults[0].ends_with("(dev dependency)"), "{}", faults[0]);
+}
+
+#[test]
+fn a_crate_without_a_level_is_a_fault() {
+    let mut metadata = workspace(&[("tally", 0, &[])]);
+    metadata["packages"][0]["metadata"] = Value::Null;
+    assert_eq!(faults(&metadata), ["tally states no level in [package.metadata.wirerate]"]);
+}
+
+#[test]
+fn a_level_other_than_the_designs_is_a_fault() {
+    let metadata = workspace(&[("policy", 3, &[]), ("dashboard", 4, &[])]);
+    assert_eq!(
+        faults(&metadata),
+        [
+            "policy states level 3, the design says 2",
+            "dashboard has no place in the design's table of levels"
+        ]
+    );
+}
+
+/// What `cargo metadata` would print for crates of these names, levels and dependencies, as far as it is read here.
+fn workspace(crates: &[(&str, u64, &[&str])]) -> Value {
+    let package = |&(name, level, uses): &(&str, u64, &[&str])| {
+        let dependencies: Vec<Value> =
+            uses.iter().map(|used| json!({ "name": used, "kind": null })).collect();
+        json!({ "name": name, "metadata": { "wirerate": { "level": level } }, "dependencies": dependencies })
+    };
+    json!({ "packages": crates.iter().map(package).collect::<Vec<_>>() })
+}

@@ -1,0 +1,88 @@
+//! Searching rules: the first pattern, in order, that matches a packet's header.
+//!
+//! A [`Classifier`] is built from [`Pattern`]s and answers with the position of the first that matches; what
+//! follows from a match is not its business. An algorithm is one file and one line in [`ALGORITHMS`].
+
+use tally::Tally;
+use wire::Family;
+
+pub mod linear;
+mod pattern;
+
+pub use linear::Linear;
+pub use pattern::{AddressSpan, Admit, Pattern, PortSpan, TypeMatch};
+
+/// What a packet shows to the rules: addresses before source and after destination translation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Header {
+    /// Source address; IPv4 in the low 32 bits.
+    pub source: u128,
+    /// Destination address; IPv4 in the low 32 bits.
+    pub destination: u128,
+    /// Source port of TCP, UDP, SCTP or DCCP, else 0.
+    pub sport: u16,
+    /// Destination port likewise; of ICMP, type << 8 | code.
+    pub dport: u16,
+    /// Transport protocol.
+    pub protocol: u8,
+    /// TCP flags, else 0.
+    pub tcp_flags: u8,
+    /// DiffServ code point, 0 to 63.
+    pub dscp: u8,
+    /// IPv4 or IPv6.
+    pub family: Family,
+    /// Zone of origin, 0 to 63; 0 is the gateway itself.
+    pub from: u8,
+    /// Zone of destination likewise.
+    pub to: u8,
+    /// Interface of origin.
+    pub ingress: u16,
+    /// Interface of destination; `u16::MAX` for the gateway itself.
+    pub egress: u16,
+}
+
+/// The position in the list of patterns, from 0.
+pub type Position = u32;
+
+/// No pattern matches, in the result of a bulk search.
+pub const NO_MATCH: Position = Position::MAX;
+
+/// A way to search patterns. Every one gives the same answers: those of the linear scan.
+pub trait Classifier: Send + Sync {
+    /// The first pattern that matches.
+    fn classify(&self, header: &Header) -> Option<Position>;
+
+    /// Finds the first match of each header; `positions` is as long as `headers`.
+    fn classify_bulk(&self, headers: &[Header], positions: &mut [Position]) {
+        for (header, position) in headers.iter().zip(positions) {
+            *position = self.classify(header).unwrap_or(NO_MATCH);
+        }
+    }
+
+    /// [`Classifier::classify`], telling `tally` what it costs.
+    fn classify_tallied(&self, header: &Header, tally: &mut dyn Tally) -> Option<Position>;
+
+    /// Bytes of memory that the search uses.
+    fn memory_bytes(&self) -> usize;
+}
+
+/// A known algorithm.
+#[derive(Clone, Copy, Debug)]
+pub struct Algorithm {
+    /// Its name, as an operator writes it.
+    pub name: &'static str,
+    /// What it is, in a line.
+    pub summary: &'static str,
+    /// Builds it.
+    pub build: fn(&[Pattern]) -> Box<dyn Classifier>,
+}
+
+/// All algorithms; the first is the reference.
+pub const ALGORITHMS: &[Algorithm] = &[Algorithm {
+    name: "linear",
+    summary: "compares one pattern after the other, as netfilter does",
+    build: |patterns| Box::new(Linear::new(patterns)),
+}];
+
+#[cfg(test)]
+mod tests;

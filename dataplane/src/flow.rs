@@ -1,0 +1,280 @@
+//! What is remembered of connections: a table of fixed capacity, found from either direction by one look-up.
+//!
+//! A [`Flow`] has two [`Key`]s, one for each direction of its packets as they arrive, a state with a timeout, and
+//! what the stages decided for it, so that later packets need not ask again. [`FlowTable`] takes all its memory
+//! when it is made. It promises: no allocation later; nobody can aim packets at one bucket without knowing the
+//! seed; work per call is bounded. It refuses, with a typed [`Refusal`], a flow too many and a key that is
+//! taken. It knows no policy: who may open a flow, and what makes room in a full table, the caller decides.
+//!
+//! For many packets at once, go over the batch once per step, so that memory is fetched ahead:
+//! [`FlowTable::hash`] and [`FlowTable::prefetch_bucket`]; [`FlowTable::candidate_hit`] and
+//! [`FlowTable::prefetch_flow`]; [`FlowTable::find_from`].
+
+mod evictable;
+mod hash;
+mod index;
+mod key;
+mod table;
+pub mod tcp;
+mod wheel;
+
+use bytemuck::{Pod, Zeroable};
+use wire::Nanos;
+
+pub use key::Key;
+pub use table::{FlowTable, Hit, Refusal};
+use wheel::NONE;
+pub use wheel::Tick;
+
+/// A flow by its place in the table. It is taken by another flow some time after this one has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FlowId(pub u32);
+
+/// Which way a packet of a flow goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Direction {
+    /// As the first packet of the flow.
+    Original = 0,
+    /// The other way.
+    Reply = 1,
+}
+
+impl Direction {
+    /// The other way.
+    #[inline(always)]
+    pub fn turned(self) -> Direction {
+        match self {
+            Direction::Original => Direction::Reply,
+            Direction::Reply => Direction::Original,
+        }
+    }
+}
+
+/// What is remembered of a connection: two cache lines. The first is all that a packet of the original
+/// direction needs where nothing is translated and no window is tracked.
+///
+/// Keys and state change only through the [`FlowTable`], which must keep its index and timers true. The other
+/// fields are the stages' own; the table zeroes them when the flow begins.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C, align(64))]
+pub struct Flow {
+    original: Key,
+    /// The next hop of packets, per [`Direction`]: `route` writes it.
+    pub hops: [u32; 2],
+    /// When the last packet was seen, in [`Tick`]s: `track` writes it.
+    pub seen: u32,
+    /// The rule that let the flow in: `filter` writes it.
+    pub rule: u32,
+    /// Which translations apply, as their stage encodes them.
+    pub nat: u16,
+    /// The epoch of the tables that `hops`, `rule`, `nat` and `class` come from.
+    pub epoch: u16,
+    state: u8,
+    /// TCP window scales: the original side's in the low four bits, the reply side's in the high four.
+    scales: u8,
+    /// Bits of the stages' own.
+    pub flags: u8,
+    /// The traffic class: `classify` writes it.
+    pub class: u8,
+    reply: Key,
+    /// What each side of a TCP connection may send, per [`Direction`].
+    sides: [Side; 2],
+}
+
+const _: () = assert!(size_of::<Flow>() == 128);
+
+/// What one side of a TCP connection has sent and may send.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+struct Side {
+    /// The highest sequence number that it has sent, plus one.
+    end: u32,
+    /// The highest sequence number that the other side allows it to send, plus one.
+    max_end: u32,
+    /// The largest window that it has offered, scaled.
+    max_window: u32,
+}
+
+impl Flow {
+    /// The key of packets that go as the first one did, before translation.
+    #[inline(always)]
+    pub fn original(&self) -> &Key {
+        &self.original
+    }
+
+    /// The key of packets that come back, before they are translated back; zeroed until it is set.
+    #[inline(always)]
+    pub fn reply(&self) -> &Key {
+        &self.reply
+    }
+
+    /// The key of packets of one direction, as they arrive.
+    #[inline(always)]
+    pub fn key(&self, direction: Direction) -> &Key {
+        match direction {
+            Direction::Original => &self.original,
+            Direction::Reply => &self.reply,
+        }
+    }
+
+    /// Where the connection stands.
+    #[inline(always)]
+    pub fn state(&self) -> State {
+        State::ALL[usize::from(self.state) % State::ALL.len()]
+    }
+}
+
+/// What is rarely needed of a flow; it lies apart so that packets do not drag it through the cache.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct Cold {
+    /// The timer wheel's list; of a free place, the next free one.
+    next: u32,
+    previous: u32,
+    /// The queue of flows that may make room.
+    older: u32,
+    younger: u32,
+    /// When the flow began, in [`Tick`]s.
+    pub created: u32,
+    /// The NAT mapping that it uses, as its stage numbers them; `u32::MAX` at first.
+    pub mapping: u32,
+    /// The connection limit that it counts against; `u32::MAX` at first.
+    pub limit: u32,
+    /// The source that it counts against; `u32::MAX` at first.
+    pub source: u32,
+    /// The NAT mapping that its first packet was let in by, from outside; `u32::MAX` at first.
+    pub inward: u32,
+}
+
+const _: () = assert!(size_of::<Cold>() == 36);
+
+/// Where a connection stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum State {
+    /// TCP: nothing has been tracked yet.
+    Opening,
+    /// TCP: one side has sent a SYN.
+    SynSent,
+    /// TCP: both sides have sent a SYN, neither has acknowledged (simultaneous open).
+    SynBoth,
+    /// TCP: a SYN has been answered by SYN-ACK.
+    SynReceived,
+    /// TCP: the handshake is complete.
+    Established,
+    /// TCP: the side that opened has sent FIN, the other may go on.
+    FinOriginal,
+    /// TCP: the side that answered has sent FIN, the other may go on.
+    FinReply,
+    /// TCP: both sides have sent FIN.
+    LastAck,
+    /// TCP: both sides have sent FIN, and the last one is acknowledged.
+    TimeWait,
+    /// TCP: reset.
+    Reset,
+    /// UDP: nothing has come back.
+    Udp,
+    /// UDP: something has come back.
+    UdpAnswered,
+    /// ICMP query.
+    Icmp,
+    /// Another protocol: nothing has come back.
+    Other,
+    /// Another protocol: something has come back.
+    OtherAnswered,
+    /// Not used; it makes the number of states a power of two.
+    Spare,
+}
+
+impl State {
+    /// Every state, in the order of the enum.
+    pub const ALL: [State; 16] = [
+        State::Opening,
+        State::SynSent,
+        State::SynBoth,
+        State::SynReceived,
+        State::Established,
+        State::FinOriginal,
+        State::FinReply,
+        State::LastAck,
+        State::TimeWait,
+        State::Reset,
+        State::Udp,
+        State::UdpAnswered,
+        State::Icmp,
+        State::Other,
+        State::OtherAnswered,
+        State::Spare,
+    ];
+
+    /// The state in which a flow of this transport protocol begins.
+    pub const fn first(protocol: u8) -> State {
+        match protocol {
+            6 => State::Opening,
+            17 => State::Udp,
+            1 | 58 => State::Icmp,
+            _ => State::Other,
+        }
+    }
+
+    /// Which timeout holds.
+    pub const fn life(self) -> Life {
+        match self {
+            State::Opening | State::SynSent | State::SynBoth | State::SynReceived => Life::TcpHalfOpen,
+            State::Established => Life::TcpEstablished,
+            State::FinOriginal | State::FinReply | State::LastAck | State::TimeWait => Life::TcpClosing,
+            State::Reset => Life::TcpReset,
+            State::Udp | State::UdpAnswered => Life::Udp,
+            State::Icmp => Life::Icmp,
+            State::Other | State::OtherAnswered | State::Spare => Life::Other,
+        }
+    }
+
+    /// Whether both sides have taken part and may go on to send. Such a flow never makes room for another.
+    pub const fn is_established(self) -> bool {
+        use State::{Established, FinOriginal, FinReply, OtherAnswered, UdpAnswered};
+        matches!(self, Established | FinOriginal | FinReply | UdpAnswered | OtherAnswered)
+    }
+}
+
+/// What a timeout is configured for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Life {
+    /// TCP, handshake under way.
+    TcpHalfOpen,
+    /// TCP, established.
+    TcpEstablished,
+    /// TCP, one or both sides have closed.
+    TcpClosing,
+    /// TCP, reset.
+    TcpReset,
+    /// UDP.
+    Udp,
+    /// ICMP queries.
+    Icmp,
+    /// All other protocols.
+    Other,
+}
+
+/// How long an idle flow is remembered, by state, in ticks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    ticks: [u32; State::ALL.len()],
+}
+
+impl Timeouts {
+    /// Takes the spans that `span` gives. They are rounded down to whole ticks, of which there is one at least.
+    pub fn new(span: impl Fn(Life) -> Nanos) -> Timeouts {
+        Timeouts { ticks: State::ALL.map(|state| Tick::within(span(state.life())).0.max(1)) }
+    }
+
+    /// The timeout of a state.
+    #[inline(always)]
+    pub fn of(&self, state: State) -> u32 {
+        self.ticks[state as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,457 @@
+//! TCP as seen from between the two hosts: which segments belong to a connection, and where it stands.
+//!
+//! The windows are those of Guido van Rooij, "Real Stateful TCP Packet Filtering in IP Filter" (SANE 2000), with
+//! the bounds that Linux's connection tracking has since widened to what RFC 9293 accepts: a segment need only
+//! touch the window. For a segment of sender S to receiver R that covers `seq..end`:
+//!
+//! - I: `seq` is not past what R allows S to send;
+//! - II: `end` is not further behind what S has sent than R's largest window: no older data can be unacknowledged;
+//! - III: `ack` is not past what R has sent;
+//! - IV: `ack` is not further behind what R has sent than S's largest window.
+//!
+//! A reset counts only at the exact number that its receiver waits for, as in RFC 5961: one elsewhere in the window
+//! passes, for the receiver to challenge, but changes nothing here. Nor does a SYN within a connection that is
+//! open; its answer tells whether the other side still knows the connection.
+//!
+//! Promises: pure functions of flow and segment, no panic on any numbers. What is not checked: SACK blocks and
+//! timestamps. A connection that is picked up in its middle may use any window scale, so its windows are wide;
+//! and each side may acknowledge what was not seen, as far as its window allowed the other to send.
+
+use wire::tcp::{self, Flags, TcpOption};
+
+use super::{Direction, Flow, Side, State};
+
+/// What a connection is followed by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// The sequence number of its first byte.
+    pub seq: u32,
+    /// The sequence number expected next, if [`Flags::ACK`] is set.
+    pub ack: u32,
+    /// The receive window, before scaling.
+    pub window: u16,
+    /// The flags.
+    pub flags: Flags,
+    /// Bytes of data.
+    pub data: u32,
+    /// The window scale option of a SYN.
+    pub scale: Option<u8>,
+}
+
+impl Segment {
+    /// What matters of a segment on the wire. Options are looked through only where SYN is set.
+    #[inline]
+    pub fn of(segment: &tcp::Segment<'_>) -> Segment {
+        let header = segment.header;
+        let flags = header.flags();
+        let scale = if flags.intersects(Flags::SYN) { window_scale(segment) } else { None };
+        Segment {
+            seq: header.seq(),
+            ack: header.ack(),
+            window: header.window(),
+            flags,
+            data: segment.payload.len() as u32, // at most what an IP packet holds
+            scale,
+        }
+    }
+
+    /// The sequence number after its last byte; SYN and FIN take one each.
+    #[inline]
+    fn end(&self) -> u32 {
+        let flags = self.flags.0;
+        let marks = u32::from((flags >> 1) & 1) + u32::from(flags & 1);
+        self.seq.wrapping_add(self.data).wrapping_add(marks)
+    }
+}
+
+/// How strictly connections are followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Whether segments must lie in the window.
+    pub window: WindowCheck,
+    /// Whether a connection may begin in its middle.
+    pub midstream: Midstream,
+}
+
+/// Whether segments must lie in the window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WindowCheck {
+    /// Those that do not are refused.
+    #[default]
+    Strict,
+    /// They pass, and any reset counts.
+    Off,
+}
+
+/// Whether a connection may begin with another segment than a SYN.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Midstream {
+    /// Only a SYN opens one.
+    #[default]
+    Refuse,
+    /// Any segment but a reset does; the windows are learnt from the first of each side.
+    Learn,
+}
+
+/// Why a segment is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// A combination of flags that no TCP sends.
+    Flags,
+    /// It opens nothing, and nothing is open.
+    NotOpen,
+    /// It lies outside the window, or acknowledges what was never sent.
+    Window,
+    /// It does not fit where the connection stands: the handshake, or after FIN or reset.
+    State,
+}
+
+/// The highest window scale (RFC 7323, section 2.3).
+const MAX_SCALE: u8 = 14;
+/// In place of a window scale: the side has sent no such option.
+const NO_SCALE: u8 = 15;
+/// The scales of a connection that was picked up: the largest, as they are not known. That a handshake agrees on
+/// just these is possible; such a connection is followed as loosely.
+const PICKED_UP: u8 = (MAX_SCALE << 4) | MAX_SCALE;
+/// More than any window can be (RFC 7323, section 2.3), so that comparisons modulo 2^32 stay true.
+const MAX_WINDOW: u32 = 1 << 30;
+/// An acknowledgement may be this much behind, however small the window: as in Linux, a little over 64 KiB.
+const MIN_ACK_RANGE: u32 = 66_000;
+
+/// Follows a connection by one more segment. The state in which it then is (the same one, mostly) is for the
+/// caller to [set](super::FlowTable::set_state); windows and scales of `flow` are updated here.
+///
+/// # Errors
+/// [`Fault`]: the segment is to be dropped; the flow is as it was.
+#[inline]
+pub fn track(
+    flow: &mut Flow,
+    direction: Direction,
+    segment: &Segment,
+    settings: Settings,
+) -> Result<State, Fault> {
+    if !are_possible(segment.flags) {
+        return Err(Fault::Flags);
+    }
+    let state = flow.state();
+    if segment.flags.intersects(Flags::RST) {
+        return reset(flow, direction, segment, settings);
+    }
+    if segment.flags.intersects(Flags::SYN) {
+        return synchronise(flow, direction, segment, settings);
+    }
+    match state {
+        State::Established | State::SynReceived | State::FinOriginal | State::FinReply => {}
+        State::LastAck | State::TimeWait => {}
+        State::SynBoth => {
+            // Whoever acknowledges the other side's SYN has seen it.
+            return (segment.ack == flow.side(direction.turned()).end || settings.window == WindowCheck::Off)
+                .then(|| flow.learn(direction, segment))
+                .map_or(Err(Fault::Window), |()| Ok(State::Established));
+        }
+        State::SynSent => {
+            // The other side may still hold an old connection and say so (RFC 9293, section 3.5.1).
+            let tells_of_old = direction == Direction::Reply && segment.end() == segment.seq;
+            return if tells_of_old { Ok(state) } else { Err(Fault::State) };
+        }
+        State::Opening => return pick_up(flow, direction, segment, settings),
+        State::Reset => return Err(Fault::State),
+        _ => return Err(Fault::NotOpen),
+    }
+    if settings.window == WindowCheck::Strict {
+        check(flow, direction, segment)?;
+        // After its FIN a side has nothing new to say.
+        if state.is_closed_by(direction) && is_after(segment.end(), flow.side(direction).end) {
+            return Err(Fault::State);
+        }
+    }
+    flow.learn(direction, segment);
+    Ok(next(flow, direction, segment, state))
+}
+
+/// Where a connection stands after a segment that belongs to it, neither SYN nor reset.
+#[inline]
+fn next(flow: &Flow, direction: Direction, segment: &Segment, state: State) -> State {
+    let acknowledges_all = segment.ack == flow.side(direction.turned()).end;
+    if segment.flags.intersects(Flags::FIN) {
+        return match (state, direction) {
+            (State::FinOriginal, Direction::Reply) | (State::FinReply, Direction::Original) => State::LastAck,
+            (State::SynReceived | State::Established, Direction::Original) => State::FinOriginal,
+            (State::SynReceived | State::Established, Direction::Reply) => State::FinReply,
+            (state, _) => state,
+        };
+    }
+    match state {
+        State::SynReceived if direction == Direction::Original => State::Established,
+        State::LastAck if acknowledges_all => State::TimeWait,
+        state => state,
+    }
+}
+
+/// SYN and SYN-ACK.
+fn synchronise(
+    flow: &mut Flow,
+    direction: Direction,
+    segment: &Segment,
+    settings: Settings,
+) -> Result<State, Fault> {
+    let state = flow.state();
+    let strict = settings.window == WindowCheck::Strict;
+    if !segment.flags.intersects(Flags::ACK) {
+        return match (state, direction) {
+            // A connection that both sides have closed, or one has reset, is opened only from where it was before:
+            // the rules have let pass that way, not the other.
+            (State::Opening, _)
+            | (State::SynSent | State::LastAck | State::TimeWait | State::Reset, Direction::Original) => {
+                flow.scales = 0xff;
+                flow.sides = [Side::default(); 2];
+                flow.begin(direction, segment);
+                Ok(State::SynSent)
+            }
+            (State::SynSent, Direction::Reply) => {
+                flow.begin(direction, segment);
+                Ok(State::SynBoth)
+            }
+            (State::SynBoth, _) if segment.end() == flow.side(direction).end => Ok(state),
+            (
+                State::SynReceived | State::Established | State::FinOriginal | State::FinReply,
+                Direction::Original,
+            ) => Ok(state),
+            _ => Err(Fault::State),
+        };
+    }
+    let other = flow.side(direction.turned());
+    match (state, direction) {
+        (State::SynSent, Direction::Reply) => {
+            // Data in a SYN (RFC 7413) may be acknowledged or not; `max_end` is the end of the SYN alone.
+            if strict && !acknowledges(segment, other.max_end, other.end) {
+                return Err(Fault::Window);
+            }
+            flow.accept(direction, segment);
+            Ok(State::SynReceived)
+        }
+        (State::SynReceived, Direction::Reply) => {
+            // Sent again; or by a host that has forgotten the first, with other numbers.
+            if check(flow, direction, segment).is_err() {
+                if strict && segment.ack != other.end {
+                    return Err(Fault::Window);
+                }
+                flow.accept(direction, segment);
+            }
+            Ok(state)
+        }
+        (State::SynBoth, _) => {
+            if strict && (segment.ack != other.end || segment.end() != flow.side(direction).end) {
+                return Err(Fault::Window);
+            }
+            flow.accept(direction, segment);
+            Ok(State::Established)
+        }
+        // The other side has not seen what acknowledged the first one.
+        (State::Established | State::FinOriginal | State::FinReply | State::LastAck | State::TimeWait, _) => {
+            if strict {
+                check(flow, direction, segment)?;
+            }
+            flow.learn(direction, segment);
+            Ok(state)
+        }
+        (State::Opening, _) => pick_up(flow, direction, segment, settings),
+        _ => Err(Fault::State),
+    }
+}
+
+/// Resets.
+fn reset(flow: &Flow, direction: Direction, segment: &Segment, settings: Settings) -> Result<State, Fault> {
+    let state = flow.state();
+    let (side, other) = (flow.side(direction), flow.side(direction.turned()));
+    match state {
+        State::Opening => return Err(Fault::NotOpen),
+        _ if settings.window == WindowCheck::Off => return Ok(State::Reset),
+        State::SynSent if direction == Direction::Reply => {
+            // The answer of a closed port: it has no number of its own to show (RFC 9293, section 3.10.7.3).
+            let refuses =
+                segment.flags.intersects(Flags::ACK) && acknowledges(segment, other.max_end, other.end);
+            return if refuses { Ok(State::Reset) } else { Err(Fault::Window) };
+        }
+        // The answer to one who still holds an old connection; its numbers are the old one's.
+        State::SynSent if segment.seq != side.end => return Ok(state),
+        _ => {}
+    }
+    if segment.seq == side.end {
+        Ok(State::Reset)
+    } else if state == State::Reset {
+        Err(Fault::State)
+    } else if is_after(segment.seq, side.max_end) || is_after(oldest(side, other), segment.seq) {
+        Err(Fault::Window)
+    } else {
+        Ok(state)
+    }
+}
+
+/// The first segment of a connection that began unseen.
+fn pick_up(
+    flow: &mut Flow,
+    direction: Direction,
+    segment: &Segment,
+    settings: Settings,
+) -> Result<State, Fault> {
+    if settings.midstream == Midstream::Refuse {
+        return Err(Fault::NotOpen);
+    }
+    flow.scales = PICKED_UP;
+    flow.sides = [Side::default(); 2];
+    let end = segment.end();
+    flow.sides[direction as usize] = Side { end, max_end: end.wrapping_add(MIN_ACK_RANGE), max_window: 0 };
+    flow.sides[direction.turned() as usize] = Side { end: segment.ack, max_end: segment.ack, max_window: 0 };
+    flow.learn(direction, segment);
+    Ok(next(flow, direction, segment, State::Established))
+}
+
+/// Whether a segment with an acknowledgement lies in the window: conditions I to IV of the module.
+#[inline]
+fn check(flow: &Flow, direction: Direction, segment: &Segment) -> Result<(), Fault> {
+    let (side, other) = (flow.side(direction), flow.side(direction.turned()));
+    // In a connection that was picked up, a side that has not been heard yet bounds nothing, and may acknowledge
+    // what the other sent before.
+    let (known, other_known) = (side.max_window != 0, other.max_window != 0);
+    let first = !is_after(segment.seq, side.max_end);
+    let second = !is_after(oldest(side, other), segment.end());
+    let range = side.max_window.max(MIN_ACK_RANGE);
+    let sent = if flow.is_picked_up() { later(other.end, other.max_end) } else { other.end };
+    let third_and_fourth = acknowledges(segment, other.end.wrapping_sub(range), sent);
+    let belongs = !other_known || (first && second && (third_and_fourth || !known));
+    if belongs { Ok(()) } else { Err(Fault::Window) }
+}
+
+/// Whether a segment acknowledges something from `from` to `to`, both included.
+#[inline]
+fn acknowledges(segment: &Segment, from: u32, to: u32) -> bool {
+    !is_after(from, segment.ack) && !is_after(segment.ack, to)
+}
+
+/// The oldest data of `side` that may not have been acknowledged yet.
+#[inline]
+fn oldest(side: Side, other: Side) -> u32 {
+    side.end.wrapping_sub(other.max_window)
+}
+
+impl Flow {
+    #[inline]
+    fn side(&self, direction: Direction) -> Side {
+        self.sides[direction as usize]
+    }
+
+    #[inline]
+    fn is_picked_up(&self) -> bool {
+        self.scales == PICKED_UP
+    }
+
+    /// The window that a segment offers, in bytes, 1 at least: with a closed window one byte may be tried.
+    #[inline]
+    fn offered(&self, direction: Direction, segment: &Segment) -> u32 {
+        let scales = [self.scales & 15, self.scales >> 4];
+        let scaled = scales[0] != NO_SCALE && scales[1] != NO_SCALE && !segment.flags.intersects(Flags::SYN);
+        let shift = if scaled { scales[direction as usize] } else { 0 };
+        (u32::from(segment.window) << shift).max(1)
+    }
+
+    /// Takes numbers and scale from a SYN.
+    fn begin(&mut self, direction: Direction, segment: &Segment) {
+        let scale = segment.scale.map_or(NO_SCALE, |scale| scale.min(MAX_SCALE));
+        let shift = direction as u8 * 4;
+        self.scales = (self.scales & !(15 << shift)) | (scale << shift);
+        self.sides[direction as usize] = Side {
+            end: segment.end(),
+            max_end: segment.seq.wrapping_add(1),
+            max_window: u32::from(segment.window).max(1),
+        };
+    }
+
+    /// Takes numbers and scale from a SYN-ACK, by which each side knows what the other allows.
+    fn accept(&mut self, direction: Direction, segment: &Segment) {
+        self.begin(direction, segment);
+        let other = self.sides[direction.turned() as usize];
+        let side = &mut self.sides[direction as usize];
+        side.max_end = side.end.wrapping_add(other.max_window);
+        let allowed = segment.ack.wrapping_add(u32::from(segment.window).max(1));
+        self.sides[direction.turned() as usize].max_end = later(other.end, allowed);
+    }
+
+    /// Updates both sides by a segment that passed.
+    #[inline]
+    fn learn(&mut self, direction: Direction, segment: &Segment) {
+        let end = segment.end();
+        let offered = self.offered(direction, segment);
+        let allowed = segment.ack.wrapping_add(offered);
+        let (mut side, mut other) = (self.side(direction), self.side(direction.turned()));
+        if self.is_picked_up() {
+            // What one side acknowledges the other has sent, though it was not seen.
+            other.end = later(other.end, segment.ack);
+        }
+        if other.max_window != 0 && is_after(end, side.max_end) {
+            // The receiver's window was larger than it seemed.
+            let more = end.wrapping_sub(side.max_end);
+            other.max_window = other.max_window.saturating_add(more).min(MAX_WINDOW);
+        }
+        side.max_window = side.max_window.max(offered);
+        side.end = later(side.end, end);
+        other.max_end = later(other.max_end, allowed);
+        self.sides[direction as usize] = side;
+        self.sides[direction.turned() as usize] = other;
+    }
+}
+
+impl State {
+    /// Whether the side that sends this way has sent FIN.
+    #[inline]
+    fn is_closed_by(self, direction: Direction) -> bool {
+        match self {
+            State::FinOriginal => direction == Direction::Original,
+            State::FinReply => direction == Direction::Reply,
+            State::LastAck | State::TimeWait => true,
+            _ => false,
+        }
+    }
+}
+
+/// Whether a TCP sends this combination; PSH and the ECN bits go with any.
+#[inline]
+pub const fn are_possible(flags: Flags) -> bool {
+    const MASK: u8 = 0x37;
+    const POSSIBLE: u64 = {
+        const fn bit(flags: Flags) -> u64 {
+            1 << (flags.0 & MASK)
+        }
+        bit(Flags::SYN)
+            | bit(Flags::SYN.and(Flags::URG))
+            | bit(Flags::SYN_ACK)
+            | bit(Flags::RST)
+            | bit(Flags::RST.and(Flags::ACK))
+            | bit(Flags::FIN.and(Flags::ACK))
+            | bit(Flags::FIN.and(Flags::ACK).and(Flags::URG))
+            | bit(Flags::ACK)
+            | bit(Flags::ACK.and(Flags::URG))
+    };
+    (POSSIBLE >> (flags.0 & MASK)) & 1 == 1
+}
+
+/// Whether sequence number `a` comes after `b` (RFC 9293, section 3.4: arithmetic modulo 2^32).
+#[inline]
+const fn is_after(a: u32, b: u32) -> bool {
+    (b.wrapping_sub(a) as i32) < 0
+}
+
+#[inline]
+const fn later(a: u32, b: u32) -> u32 {
+    if is_after(a, b) { a } else { b }
+}
+
+fn window_scale(segment: &tcp::Segment<'_>) -> Option<u8> {
+    segment.options().map_while(Result::ok).find_map(|option| match option {
+        TcpOption::WindowScale(scale) => Some(scale),
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+mod tests;

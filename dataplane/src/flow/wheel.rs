@@ -1,0 +1,106 @@
+//! The timer wheel: who may be due when, without a look at those who are not.
+//!
+//! Time goes in ticks of an eighth of a second. The wheel has one list per tick for the next 512 seconds; a
+//! deadline further off waits in the furthest list and is then put on again. It is lazy: a packet does not
+//! move its flow, it only notes when it was seen, and the flow is put on again when its turn comes. So each
+//! flow is touched at most once in 512 seconds, or in the length of its timeout where that is shorter.
+//! The lists run through the flows' cold records; the wheel itself is small and owns nothing of them.
+
+use wire::Nanos;
+
+use super::Cold;
+
+/// Lists of the wheel, one per tick.
+const SLOTS: u32 = 4096;
+/// End of a list.
+pub(super) const NONE: u32 = u32::MAX;
+/// In `previous`: the flow is the first of the list whose number is in the other bits.
+const FIRST: u32 = 1 << 31;
+
+/// A moment in eighths of a second since the table was made; it lasts for 17 years and then stands still.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tick(pub u32);
+
+impl Tick {
+    /// The length of a tick.
+    pub const LENGTH: Nanos = Nanos::from_millis(125);
+
+    /// The whole ticks in a span of time.
+    #[inline(always)]
+    pub fn within(span: Nanos) -> Tick {
+        Tick(u32::try_from(span.0 / Tick::LENGTH.0).unwrap_or(u32::MAX))
+    }
+
+    /// Ticks from `earlier` to here, 0 if time went backwards.
+    #[inline(always)]
+    pub fn since(self, earlier: Tick) -> u32 {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+/// The lists.
+pub(super) struct Wheel {
+    first: Box<[u32]>,
+    /// The tick whose list is being worked on; all earlier ones are done.
+    cursor: u32,
+}
+
+impl Wheel {
+    pub(super) fn new() -> Wheel {
+        Wheel { first: vec![NONE; SLOTS as usize].into(), cursor: 0 }
+    }
+
+    /// Puts the flow on the list of its deadline, or the furthest one. It must be on no list.
+    pub(super) fn link(&mut self, cold: &mut [Cold], flow: u32, deadline: Tick) {
+        // A deadline that is past comes up next, and never in the list that is being emptied.
+        let at = deadline.0.clamp(self.cursor.saturating_add(1), self.cursor.saturating_add(SLOTS - 1));
+        let slot = at % SLOTS;
+        let first = std::mem::replace(&mut self.first[slot as usize], flow);
+        cold[flow as usize].next = first;
+        cold[flow as usize].previous = FIRST | slot;
+        if first != NONE {
+            cold[first as usize].previous = flow;
+        }
+    }
+
+    /// Takes the flow off its list.
+    pub(super) fn unlink(&mut self, cold: &mut [Cold], flow: u32) {
+        let Cold { next, previous, .. } = cold[flow as usize];
+        if previous & FIRST != 0 {
+            self.first[(previous & !FIRST) as usize] = next;
+        } else {
+            cold[previous as usize].next = next;
+        }
+        if next != NONE {
+            cold[next as usize].previous = previous;
+        }
+    }
+
+    /// The first flow whose turn has come by `now`, if any; it stays on its list. Walks over at most one turn of
+    /// the wheel, however long the gap was.
+    pub(super) fn due(&mut self, now: Tick) -> Option<u32> {
+        // Lists further back than one turn are the same lists again.
+        self.cursor = self.cursor.max(now.0.saturating_sub(SLOTS - 1));
+        while self.cursor <= now.0 {
+            let first = self.first[(self.cursor % SLOTS) as usize];
+            if first != NONE {
+                return Some(first);
+            }
+            if self.cursor == now.0 {
+                return None;
+            }
+            self.cursor += 1;
+        }
+        None
+    }
+
+    /// Forgets all flows.
+    pub(super) fn clear(&mut self) {
+        self.first.fill(NONE);
+    }
+
+    /// Bytes of memory.
+    pub(super) fn bytes(&self) -> usize {
+        size_of_val(&*self.first)
+    }
+}

@@ -1,0 +1,134 @@
+//! Frames that wait: a fixed number of places, and lists through them in the order of arrival.
+
+use wire::Frame;
+
+use super::NONE;
+use super::table::filled;
+use crate::memory::MemoryError;
+use crate::verdict::Reason;
+
+/// All places.
+pub(super) struct Held {
+    places: Vec<Place>,
+    /// First of the places that are not used, through `next`.
+    free: u32,
+    /// Frames that are to be given back.
+    doomed: List,
+    count: u32,
+}
+
+/// Room for a frame.
+struct Place {
+    frame: Option<Frame>,
+    next: u32,
+    /// Why it is given back, if it is.
+    reason: Reason,
+}
+
+/// Frames by their places, in the order of their arrival.
+#[derive(Clone, Copy)]
+pub(super) struct List {
+    first: u32,
+    last: u32,
+}
+
+impl List {
+    pub(super) const EMPTY: List = List { first: NONE, last: NONE };
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.first == NONE
+    }
+}
+
+impl Held {
+    pub(super) fn new(places: u32) -> Result<Held, MemoryError> {
+        let free = |next| Place { frame: None, next, reason: Reason::FragmentTimeout };
+        Ok(Held {
+            places: filled(places, free)?,
+            free: if places == 0 { NONE } else { 0 },
+            doomed: List::EMPTY,
+            count: 0,
+        })
+    }
+
+    /// Puts a frame at the end of `list`, or gives it back where there is no place.
+    pub(super) fn push(&mut self, list: &mut List, frame: Frame) -> Result<(), Frame> {
+        let at = self.free;
+        let Some(place) = self.places.get_mut(at as usize) else { return Err(frame) };
+        self.free = place.next;
+        place.frame = Some(frame);
+        self.count += 1;
+        self.append(list, List { first: at, last: at });
+        Ok(())
+    }
+
+    /// Takes the first frame off `list`.
+    pub(super) fn pop(&mut self, list: &mut List) -> Option<Frame> {
+        self.take(list).map(|(frame, _)| frame)
+    }
+
+    /// Marks the frames of `list`, and empties it; [`Held::give`] has them from now on.
+    pub(super) fn doom(&mut self, list: &mut List, reason: Reason) {
+        let frames = std::mem::replace(list, List::EMPTY);
+        let mut at = frames.first;
+        while let Some(place) = self.places.get_mut(at as usize) {
+            place.reason = reason;
+            at = place.next;
+        }
+        let mut doomed = self.doomed;
+        self.append(&mut doomed, frames);
+        self.doomed = doomed;
+    }
+
+    /// Takes the next of the frames that are to be given back.
+    pub(super) fn give(&mut self) -> Option<(Frame, Reason)> {
+        let mut doomed = self.doomed;
+        let given = self.take(&mut doomed);
+        self.doomed = doomed;
+        given
+    }
+
+    /// Whether a frame is to be given back.
+    pub(super) fn has_doomed(&self) -> bool {
+        !self.doomed.is_empty()
+    }
+
+    /// Whether there is no place.
+    pub(super) fn is_full(&self) -> bool {
+        self.free == NONE
+    }
+
+    /// Frames in places.
+    pub(super) fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Bytes of memory.
+    pub(super) fn bytes(&self) -> usize {
+        size_of_val(&*self.places)
+    }
+
+    fn take(&mut self, list: &mut List) -> Option<(Frame, Reason)> {
+        let at = list.first;
+        let place = self.places.get_mut(at as usize)?;
+        list.first = std::mem::replace(&mut place.next, self.free);
+        if list.first == NONE {
+            list.last = NONE;
+        }
+        self.free = at;
+        self.count -= 1;
+        let reason = place.reason;
+        place.frame.take().map(|frame| (frame, reason))
+    }
+
+    /// Puts `list` behind `to`.
+    fn append(&mut self, to: &mut List, list: List) {
+        let Some(last) = self.places.get_mut(list.last as usize) else { return };
+        last.next = NONE;
+        match self.places.get_mut(to.last as usize) {
+            Some(last) => last.next = list.first,
+            None => to.first = list.first,
+        }
+        to.last = list.last;
+    }
+}

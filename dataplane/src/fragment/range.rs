@@ -1,0 +1,94 @@
+//! Which parts of a datagram have come: a short sorted list of ranges that neither overlap nor touch.
+
+/// How many ranges a datagram may be in. The fragments of the largest datagram on Ethernet are 45, so that no
+/// order of them makes more than 23.
+pub(super) const RANGES: usize = 24;
+
+/// Where a range begins, and where the next byte after it lies; in units of 8 bytes, so 8,192 at most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Range {
+    begin: u16,
+    end: u16,
+}
+
+/// What has come of a datagram.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Ranges {
+    list: [Range; RANGES],
+    count: u8,
+}
+
+/// What became of a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Added {
+    /// All of it is new; it has been noted.
+    New,
+    /// All of it had come before.
+    Again,
+    /// Part of it had come before.
+    Overlap,
+    /// It is new, but there is no room to note it.
+    Full,
+}
+
+impl Ranges {
+    /// Adds `begin..end`, which is not empty.
+    pub(super) fn add(&mut self, begin: u16, end: u16) -> Added {
+        let count = usize::from(self.count);
+        let Some(list) = self.list.get_mut(..count) else { return Added::Full };
+        // The first range that is not wholly before the new one, with a gap between.
+        let at = list.iter().position(|range| range.end >= begin).unwrap_or(count);
+        let next = list.get(at + 1).copied();
+        let Some(here) = list.get_mut(at).filter(|here| here.begin <= end) else {
+            return self.insert(at, Range { begin, end });
+        };
+        if here.begin <= begin && end <= here.end {
+            return Added::Again;
+        }
+        if here.begin == end {
+            here.begin = begin;
+            return Added::New;
+        }
+        if here.end > begin {
+            return Added::Overlap;
+        }
+        // It follows directly on `here`; it may reach up to the next one.
+        match next {
+            Some(next) if next.begin < end => Added::Overlap,
+            Some(next) if next.begin == end => {
+                here.end = next.end;
+                self.list.copy_within(at + 2..count, at + 1);
+                self.count -= 1;
+                Added::New
+            }
+            _ => {
+                here.end = end;
+                Added::New
+            }
+        }
+    }
+
+    fn insert(&mut self, at: usize, range: Range) -> Added {
+        let count = usize::from(self.count);
+        if count == RANGES {
+            return Added::Full;
+        }
+        self.list.copy_within(at..count, at + 1);
+        self.list[at] = range;
+        self.count += 1;
+        Added::New
+    }
+
+    /// The end of the last range; 0 while there is none.
+    pub(super) fn furthest(&self) -> u16 {
+        usize::from(self.count)
+            .checked_sub(1)
+            .and_then(|last| self.list.get(last))
+            .map_or(0, |range| range.end)
+    }
+
+    /// Whether everything from 0 to `end` has come.
+    pub(super) fn reach(&self, end: u16) -> bool {
+        self.count == 1 && self.list[0] == Range { begin: 0, end }
+    }
+}

@@ -1,0 +1,223 @@
+//! The datagrams that are under way: found by their key, in the order in which they began.
+
+use tally::{Region, Tally};
+use wire::{Family, Nanos};
+
+use super::hash::Hasher;
+use super::held::List;
+use super::range::Ranges;
+use super::{DatagramKey, Kept, NONE};
+use crate::memory::MemoryError;
+
+/// The last fragment has not come.
+pub(super) const UNKNOWN: u32 = u32::MAX;
+
+/// A fixed number of datagrams, in chains by the hash of their keys and in one queue by age.
+pub(super) struct Table {
+    hasher: Hasher,
+    /// First datagram of each chain; a power of two of them.
+    heads: Vec<u32>,
+    datagrams: Vec<Datagram>,
+    /// First of the datagrams that are not used, through `next`.
+    free: u32,
+    oldest: u32,
+    youngest: u32,
+}
+
+/// A datagram of which some fragment has come, or a free place for one.
+#[derive(Clone, Copy)]
+pub(super) struct Datagram {
+    key: DatagramKey,
+    /// What has come.
+    pub(super) ranges: Ranges,
+    pub(super) stage: Stage,
+    /// Frames in `held`.
+    pub(super) waiting: u8,
+    /// What the first fragment said.
+    pub(super) kept: Kept,
+    pub(super) deadline: Nanos,
+    /// Bytes of the whole payload, or [`UNKNOWN`].
+    pub(super) total: u32,
+    /// The chain.
+    next: u32,
+    older: u32,
+    younger: u32,
+    /// Frames that wait for the first fragment.
+    pub(super) held: List,
+}
+
+/// What is to become of a datagram's later fragments.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// The first has not come.
+    Waits,
+    /// It has.
+    Follows,
+    /// Fragments overlapped.
+    Refused,
+}
+
+impl Table {
+    pub(super) fn new(count: u32, seed: [u64; 2]) -> Result<Table, MemoryError> {
+        Ok(Table {
+            hasher: Hasher::new(seed),
+            heads: filled((2 * count).next_power_of_two(), |_| NONE)?,
+            datagrams: filled(count, Datagram::free)?,
+            free: if count == 0 { NONE } else { 0 },
+            oldest: NONE,
+            youngest: NONE,
+        })
+    }
+
+    /// The datagram with this key.
+    pub(super) fn search<T: Tally>(&self, key: &DatagramKey, tally: &mut T) -> Option<u32> {
+        let head = self.head(key);
+        tally.hash(if key.family == Family::V4 { 16 } else { 40 });
+        tally.read(Region::FragmentTable, head * 4, 4);
+        let mut at = self.heads[head];
+        while let Some(datagram) = self.datagrams.get(at as usize) {
+            // Load and compare ten words, branch, follow the chain.
+            tally.instructions(22);
+            tally.read(Region::FragmentTable, self.place(at), 64);
+            if datagram.key == *key {
+                return Some(at);
+            }
+            at = datagram.next;
+        }
+        None
+    }
+
+    /// Begins a datagram, of which the caller knows that it is not there. `None` where there is no room.
+    pub(super) fn make<T: Tally>(
+        &mut self,
+        key: &DatagramKey,
+        deadline: Nanos,
+        tally: &mut T,
+    ) -> Option<u32> {
+        let at = self.free;
+        let head = self.head(key);
+        let datagram = self.datagrams.get_mut(at as usize)?;
+        self.free = datagram.next;
+        *datagram = Datagram {
+            key: *key,
+            deadline,
+            older: self.youngest,
+            next: std::mem::replace(&mut self.heads[head], at),
+            ..Datagram::free(NONE)
+        };
+        match self.datagrams.get_mut(self.youngest as usize) {
+            Some(youngest) => youngest.younger = at,
+            None => self.oldest = at,
+        }
+        self.youngest = at;
+        // Ten words of key, eight of state, six of links.
+        tally.instructions(30);
+        tally.write(Region::FragmentTable, self.place(at), 96);
+        tally.write(Region::FragmentTable, head * 4, 4);
+        Some(at)
+    }
+
+    /// Takes a datagram out; the caller has seen to the frames that it holds.
+    pub(super) fn forget<T: Tally>(&mut self, at: u32, tally: &mut T) {
+        let Datagram { key, next, older, younger, .. } = self.datagrams[at as usize];
+        match self.datagrams.get_mut(older as usize) {
+            Some(older) => older.younger = younger,
+            None => self.oldest = younger,
+        }
+        match self.datagrams.get_mut(younger as usize) {
+            Some(younger) => younger.older = older,
+            None => self.youngest = older,
+        }
+        let head = self.head(&key);
+        if self.heads[head] == at {
+            self.heads[head] = next;
+        } else {
+            let mut before = self.heads[head];
+            while let Some(datagram) = self.datagrams.get_mut(before as usize) {
+                if datagram.next == at {
+                    datagram.next = next;
+                    break;
+                }
+                before = datagram.next;
+            }
+        }
+        self.datagrams[at as usize] = Datagram::free(self.free);
+        self.free = at;
+        // Three links to mend, each load, compare and store; the chain is one long, as a rule.
+        tally.instructions(24);
+        tally.hash(if key.family == Family::V4 { 16 } else { 40 });
+        tally.write(Region::FragmentTable, self.place(at), 16);
+        tally.write(Region::FragmentTable, head * 4, 4);
+    }
+
+    /// The datagram that began first.
+    pub(super) fn oldest(&self) -> Option<(u32, &Datagram)> {
+        self.datagrams.get(self.oldest as usize).map(|datagram| (self.oldest, datagram))
+    }
+
+    /// A datagram that was found or made.
+    pub(super) fn get(&self, at: u32) -> &Datagram {
+        &self.datagrams[at as usize]
+    }
+
+    /// The same, to be changed.
+    pub(super) fn get_mut(&mut self, at: u32) -> &mut Datagram {
+        &mut self.datagrams[at as usize]
+    }
+
+    /// Whether there is no room for another.
+    pub(super) fn is_full(&self) -> bool {
+        self.free == NONE
+    }
+
+    /// Where a datagram lies in the region.
+    pub(super) fn place(&self, at: u32) -> usize {
+        size_of_val(&*self.heads) + at as usize * size_of::<Datagram>()
+    }
+
+    /// Bytes of memory.
+    pub(super) fn bytes(&self) -> usize {
+        size_of_val(&*self.heads) + size_of_val(&*self.datagrams)
+    }
+
+    fn head(&self, key: &DatagramKey) -> usize {
+        self.hasher.hash(key) as usize & (self.heads.len() - 1)
+    }
+}
+
+impl Datagram {
+    fn free(next: u32) -> Datagram {
+        let nothing =
+            DatagramKey { source: 0, destination: 0, id: 0, protocol: 0, family: Family::Other, realm: 0 };
+        Datagram {
+            key: nothing,
+            ranges: Ranges::default(),
+            stage: Stage::Waits,
+            waiting: 0,
+            kept: Kept::default(),
+            deadline: Nanos(0),
+            total: UNKNOWN,
+            next,
+            older: NONE,
+            younger: NONE,
+            held: List::EMPTY,
+        }
+    }
+
+    /// Whether all of it has come.
+    pub(super) fn is_complete(&self) -> bool {
+        // At most 65,535 / 8, rounded up.
+        self.total != UNKNOWN && self.ranges.reach(self.total.div_ceil(8) as u16)
+    }
+}
+
+/// `count` entries, each made with the place of the next one, the last with [`NONE`]; they will never be more.
+pub(super) fn filled<T>(count: u32, entry: impl Fn(u32) -> T) -> Result<Vec<T>, MemoryError> {
+    let mut entries = Vec::new();
+    entries.try_reserve_exact(count as usize).map_err(|_| MemoryError {
+        bytes: (count as usize).saturating_mul(size_of::<T>()),
+        source: std::io::ErrorKind::OutOfMemory.into(),
+    })?;
+    entries.extend((1..=count).map(|next| entry(if next < count { next } else { NONE })));
+    Ok(entries)
+}

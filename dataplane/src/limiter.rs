@@ -1,0 +1,238 @@
+//! Bounds on rates and on numbers of connections, by rule or by source address.
+//!
+//! Memory is fixed. Those that count by source live in a table of sets of eight; where a set is full of
+//! sources that count, a new one is refused rather than let through uncounted.
+
+use policy::model::{Rate, Scope};
+use wire::Nanos;
+
+use crate::flow::Key;
+use crate::tables::{Address, Tables};
+
+/// A token bucket, kept as the time at which it would be full again (the generic cell rate algorithm,
+/// ITU-T I.371): eight bytes, and no arithmetic between packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bucket {
+    full_at: Nanos,
+}
+
+impl Bucket {
+    /// Takes one token, of which there is a new one every `interval` and at most `burst`. `false` if there
+    /// is none.
+    #[inline]
+    pub fn take(&mut self, now: Nanos, interval: Nanos, burst: u32) -> bool {
+        let depth = Nanos(interval.0.saturating_mul(u64::from(burst.max(1)) - 1));
+        let owed = self.full_at.since(now);
+        if owed > depth {
+            return false;
+        }
+        self.full_at = Nanos(now.0.saturating_add(owed.0)) + interval;
+        true
+    }
+
+    /// Whether it is full, and so holds nothing worth remembering.
+    fn is_full(self, now: Nanos) -> bool {
+        self.full_at <= now
+    }
+}
+
+/// The time between two tokens of a rate.
+pub fn interval(rate: &Rate) -> Nanos {
+    Nanos((rate.per.0 / u64::from(rate.count.max(1))).max(1))
+}
+
+/// Buckets and counts of one shard.
+#[derive(Debug)]
+pub struct Limiter {
+    rates: Vec<Bucket>,
+    counts: Vec<u32>,
+    rates_by_source: Sets<Bucket>,
+    counts_by_source: Sets<u32>,
+    errors: Bucket,
+}
+
+/// Where a connection is counted: a place in one of the tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CountId(pub u32);
+
+/// Set in a [`CountId`] that counts for a rule as a whole.
+const WHOLE: u32 = 1 << 31;
+
+/// The scope that stands for all rules together, for the bound on flows of one source.
+pub const ALL_RULES: u32 = u32::MAX;
+
+impl Limiter {
+    /// Room for the rules of `tables`, and for as many sources as there can be flows.
+    pub fn new(tables: &Tables) -> Limiter {
+        let rules = tables.filter.rules.len();
+        let by_source = |wanted: bool| if wanted { tables.limits.flows as usize } else { 0 };
+        let rates =
+            tables.filter.rules.iter().any(|rule| rule.rate.is_some_and(|r| r.scope == Scope::Source));
+        let counts = tables.limits.flows_per_source.is_some()
+            || tables
+                .filter
+                .rules
+                .iter()
+                .any(|rule| rule.connections.is_some_and(|limit| limit.scope == Scope::Source));
+        Limiter {
+            rates: vec![Bucket::default(); rules],
+            counts: vec![0; rules],
+            rates_by_source: Sets::new(by_source(rates)),
+            counts_by_source: Sets::new(by_source(counts)),
+            errors: Bucket::default(),
+        }
+    }
+
+    /// Whether one more passes under a rule's rate. `hash` is that of [`subject`].
+    pub fn admits(&mut self, rule: u32, rate: &Rate, subject: &Key, hash: u64, now: Nanos) -> bool {
+        let interval = interval(rate);
+        match rate.scope {
+            Scope::Rule => {
+                self.rates.get_mut(rule as usize).is_some_and(|bucket| bucket.take(now, interval, rate.burst))
+            }
+            Scope::Source => {
+                let place = self.rates_by_source.find_or_take(subject, hash, |bucket| bucket.is_full(now));
+                place
+                    .and_then(|place| self.rates_by_source.value(place))
+                    .is_some_and(|bucket| bucket.take(now, interval, rate.burst))
+            }
+        }
+    }
+
+    /// Counts one more connection under a bound, unless there are `most` already.
+    pub fn count(&mut self, rule: u32, scope: Scope, most: u32, subject: &Key, hash: u64) -> Option<CountId> {
+        let (count, id) = match scope {
+            Scope::Rule => (self.counts.get_mut(rule as usize)?, rule | WHOLE),
+            Scope::Source => {
+                let place = self.counts_by_source.find_or_take(subject, hash, |count| *count == 0)?;
+                (self.counts_by_source.value(place)?, place)
+            }
+        };
+        if *count >= most {
+            return None;
+        }
+        *count += 1;
+        Some(CountId(id))
+    }
+
+    /// A connection that was counted has ended.
+    pub fn uncount(&mut self, id: CountId) {
+        let count = if id.0 & WHOLE != 0 {
+            self.counts.get_mut((id.0 & !WHOLE) as usize)
+        } else {
+            self.counts_by_source.value(id.0)
+        };
+        if let Some(count) = count {
+            *count = count.saturating_sub(1);
+        }
+    }
+
+    /// Whether one more ICMP error or reset may be sent.
+    pub fn admits_error(&mut self, per_second: u32, now: Nanos) -> bool {
+        if per_second == 0 {
+            return false;
+        }
+        let interval = Nanos((1_000_000_000 / u64::from(per_second)).max(1));
+        self.errors.take(now, interval, per_second)
+    }
+
+    /// Bytes of memory.
+    pub fn memory_bytes(&self) -> usize {
+        self.rates_by_source.memory_bytes() + self.counts_by_source.memory_bytes()
+    }
+}
+
+/// What a limit by source counts for, as a key to be hashed: the source and the rule.
+pub fn subject(source: Address, rule: u32) -> Key {
+    let [high, low] = [(rule >> 16) as u16, rule as u16];
+    if source.v6 {
+        Key::v6(source.bits, 0, high, low, 0)
+    } else {
+        Key::v4(source.bits as u32, 0, high, low, 0)
+    }
+}
+
+/// Entries of one set.
+const WAYS: usize = 8;
+
+/// A set-associative table of values by key.
+#[derive(Debug)]
+struct Sets<V> {
+    keys: Vec<Key>,
+    values: Vec<V>,
+    mask: usize,
+}
+
+impl<V: Copy + Default> Sets<V> {
+    /// Room for about `entries`; none at all for 0.
+    fn new(entries: usize) -> Sets<V> {
+        if entries == 0 {
+            return Sets { keys: Vec::new(), values: Vec::new(), mask: 0 };
+        }
+        // Twice the room, so that a set of eight overflows by chance only rarely.
+        let sets = (2 * entries / WAYS).max(1).next_power_of_two();
+        Sets {
+            keys: vec![Key::default(); sets * WAYS],
+            values: vec![V::default(); sets * WAYS],
+            mask: sets - 1,
+        }
+    }
+
+    /// The place of `key`; a new one if it has none and a value of its set is `vacant`.
+    fn find_or_take(&mut self, key: &Key, hash: u64, vacant: impl Fn(&V) -> bool) -> Option<u32> {
+        let first = (hash as usize & self.mask) * WAYS;
+        let places = first..(first + WAYS).min(self.keys.len());
+        if let Some(place) = places.clone().find(|place| self.keys[*place] == *key) {
+            return u32::try_from(place).ok();
+        }
+        let place = places.clone().find(|place| vacant(&self.values[*place]))?;
+        self.keys[place] = *key;
+        self.values[place] = V::default();
+        u32::try_from(place).ok()
+    }
+
+    fn value(&mut self, place: u32) -> Option<&mut V> {
+        self.values.get_mut(place as usize)
+    }
+
+    fn memory_bytes(&self) -> usize {
+        size_of_val(self.keys.as_slice()) + size_of_val(self.values.as_slice())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bucket_lets_its_burst_through_and_then_its_rate() {
+        let mut bucket = Bucket::default();
+        let second = Nanos::from_secs(1);
+        let start = Nanos::from_secs(1_000);
+        let mut passed = 0;
+        for _ in 0..20 {
+            passed += u32::from(bucket.take(start, second, 5));
+        }
+        assert_eq!(passed, 5);
+        assert!(!bucket.take(start + Nanos::from_millis(999), second, 5));
+        assert!(bucket.take(start + second, second, 5));
+        assert!(!bucket.take(start + second, second, 5));
+        // Full again after five seconds' rest, never fuller.
+        let later = start + Nanos::from_secs(100);
+        assert_eq!((0..20).filter(|_| bucket.take(later, second, 5)).count(), 5);
+    }
+
+    #[test]
+    fn sets_refuse_rather_than_forget_what_counts() {
+        let mut sets: Sets<u32> = Sets::new(4);
+        assert_eq!(sets.keys.len(), WAYS);
+        for n in 0..8 {
+            let place = sets.find_or_take(&subject(Address::v4(n), 0), 0, |count| *count == 0).unwrap();
+            *sets.value(place).unwrap() += 1;
+        }
+        assert_eq!(sets.find_or_take(&subject(Address::v4(9), 0), 0, |count| *count == 0), None);
+        let again = sets.find_or_take(&subject(Address::v4(3), 0), 0, |count| *count == 0).unwrap();
+        *sets.value(again).unwrap() -= 1;
+        assert_eq!(sets.find_or_take(&subject(Address::v4(9), 0), 0, |count| *count == 0), Some(again));
+    }
+}

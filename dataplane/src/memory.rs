@@ -1,0 +1,103 @@
+//! Large tables in memory of their own, on huge pages where the system gives them.
+//!
+//! A table of a million flows spans tens of thousands of small pages, more than a processor's TLB holds, so
+//! that a random look-up would miss twice. All memory is asked for, and touched, when the table is made:
+//! nothing is allocated and no page fault is taken later. A slab never grows.
+
+use std::fmt;
+use std::io;
+use std::marker::PhantomData;
+
+use bytemuck::Pod;
+use memmap2::MmapMut;
+
+/// The small page of every system that we run on is this size or a multiple of it.
+const PAGE: usize = 4096;
+
+/// A fixed number of `T` in memory of their own, zeroed at first.
+pub struct Slab<T> {
+    map: MmapMut,
+    bytes: usize,
+    entries: PhantomData<[T]>,
+}
+
+impl<T: Pod> Slab<T> {
+    /// Takes zeroed memory for `count` entries, one at least.
+    ///
+    /// # Errors
+    /// The system has not that much memory to give.
+    pub fn new(count: usize) -> Result<Slab<T>, MemoryError> {
+        const { assert!(align_of::<T>() <= PAGE && size_of::<T>() > 0) };
+        let refused = |source| MemoryError { bytes: count.saturating_mul(size_of::<T>()), source };
+        let bytes = count
+            .max(1)
+            .checked_mul(size_of::<T>())
+            .ok_or_else(|| refused(io::ErrorKind::OutOfMemory.into()))?;
+        let mut map = MmapMut::map_anon(bytes).map_err(refused)?;
+        // Advice only: where there are no huge pages the table works as well, slower.
+        #[cfg(target_os = "linux")]
+        let _ = map.advise(memmap2::Advice::HugePage);
+        for page in map.chunks_mut(PAGE) {
+            page[0] = 0;
+        }
+        Ok(Slab { map, bytes, entries: PhantomData })
+    }
+
+    /// The entries.
+    #[inline(always)]
+    pub fn entries(&self) -> &[T] {
+        bytemuck::cast_slice(&self.map[..self.bytes])
+    }
+
+    /// The entries, to be changed.
+    #[inline(always)]
+    pub fn entries_mut(&mut self) -> &mut [T] {
+        bytemuck::cast_slice_mut(&mut self.map[..self.bytes])
+    }
+
+    /// Bytes that the entries take.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+/// The system did not give the memory that a table needs.
+#[derive(Debug)]
+pub struct MemoryError {
+    /// Bytes asked for.
+    pub bytes: usize,
+    /// What the system said.
+    pub source: io::Error,
+}
+
+impl fmt::Display for MemoryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "no memory for a table of {} bytes", self.bytes)
+    }
+}
+
+impl std::error::Error for MemoryError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.source)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Slab;
+
+    #[test]
+    fn a_slab_is_zeroed_and_keeps_what_is_written() {
+        let mut slab: Slab<u64> = Slab::new(10_000).unwrap();
+        assert!(slab.entries().iter().all(|entry| *entry == 0));
+        assert_eq!((slab.entries().len(), slab.bytes()), (10_000, 80_000));
+        slab.entries_mut()[9_999] = 7;
+        assert_eq!(slab.entries()[9_999], 7);
+    }
+
+    #[test]
+    fn more_than_any_machine_has_is_refused() {
+        assert!(Slab::<u64>::new(usize::MAX / 8).is_err());
+        assert!(Slab::<u64>::new(usize::MAX).is_err());
+    }
+}

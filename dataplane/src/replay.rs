@@ -1,0 +1,164 @@
+//! The replay host: what would this policy do to this traffic?
+//!
+//! Frames come with the moment at which they were captured, and time is theirs: the same frames give the same
+//! bytes. Neighbours that nobody told are assumed, so that every packet that is forwarded can be seen.
+
+use tally::{NoTally, Tally};
+use wire::{Batch, Frame, Nanos, Pool, PoolError, PortId};
+
+use crate::hop::Resolve;
+use crate::pipeline::Pipeline;
+use crate::shard::{Setup, Shard, ShardError};
+use crate::stage::Cx;
+use crate::tables::Tables;
+use crate::verdict::{Reason, Verdict};
+
+/// The seed of every replay.
+pub const SEED: [u64; 2] = [0x7769_7265_7261_7465, 1];
+
+/// Bytes of a slot: the largest, so that jumbo frames and most offloaded ones fit.
+const SLOT: usize = 16_384;
+
+/// Slots beyond those that queues and waiting fragments can hold.
+const SLOTS: u32 = 1_024;
+
+/// A gateway in captured time.
+pub struct Replay {
+    /// What the policy compiled to.
+    pub tables: Tables,
+    /// All that it remembers.
+    pub shard: Shard,
+    pipeline: Pipeline,
+    pool: Pool,
+    batch: Batch,
+    ended: Vec<Frame>,
+    way: Way,
+}
+
+/// How batches go through the pipeline; the outcome is the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Way {
+    /// As workers do.
+    #[default]
+    Run,
+    /// As chips do.
+    Step,
+}
+
+/// What happens to frames is told here, in the order in which it happens.
+pub trait Witness {
+    /// A frame leaves by a port. `verdict` is `None` for further parts of a packet that was cut.
+    fn sent(&mut self, port: PortId, frame: &Frame, verdict: Option<Verdict>);
+
+    /// A frame ended here: dropped or delivered.
+    fn ended(&mut self, frame: &Frame, verdict: Verdict);
+}
+
+/// Nobody is told.
+impl Witness for () {
+    fn sent(&mut self, _: PortId, _: &Frame, _: Option<Verdict>) {}
+    fn ended(&mut self, _: &Frame, _: Verdict) {}
+}
+
+/// Why a replay could not begin.
+#[derive(Debug)]
+pub enum ReplayError {
+    /// The shard could not be made.
+    Shard(ShardError),
+    /// The frame pool could not be made.
+    Pool(PoolError),
+}
+
+impl std::fmt::Display for ReplayError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ReplayError::Shard(error) => error.fmt(f),
+            ReplayError::Pool(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ReplayError {}
+
+impl Replay {
+    /// A gateway that has seen nothing yet. `start` is the moment of the first frame.
+    pub fn new(tables: Tables, start: Nanos, way: Way) -> Result<Replay, ReplayError> {
+        let setup = Setup { seed: SEED, now: start, resolve: Resolve::Assume };
+        let shard = Shard::new(&tables, setup).map_err(ReplayError::Shard)?;
+        let slots = SLOTS + tables.limits.fragments.held;
+        Ok(Replay {
+            tables,
+            shard,
+            pipeline: Pipeline::default(),
+            pool: Pool::new(slots, SLOT).map_err(ReplayError::Pool)?,
+            batch: Batch::new(),
+            ended: Vec::with_capacity(slots as usize),
+            way,
+        })
+    }
+
+    /// Takes in a frame that was received by the interface `ingress` at `at`. `number` is the caller's, by
+    /// which it knows the frame again. What is known by then is told to `witness`.
+    pub fn receive(
+        &mut self,
+        ingress: PortId,
+        at: Nanos,
+        number: u32,
+        bytes: &[u8],
+        witness: &mut impl Witness,
+    ) {
+        if self.batch.is_full() {
+            self.flush(witness);
+        }
+        let Some(mut frame) = self.pool.take() else {
+            self.shard.counters.count_refused(bytes.len(), Reason::SlotTooSmall);
+            return;
+        };
+        let whole = frame.fill(bytes);
+        frame.meta.ingress = ingress;
+        frame.meta.received = at;
+        frame.meta.number = number;
+        if !whole {
+            // Too large to be taken in: only its head is shown.
+            let room = self.pool.slot_bytes() - wire::HEADROOM;
+            let _ = frame.fill(bytes.get(..room).unwrap_or(bytes));
+            let verdict = Verdict::Dropped(Reason::SlotTooSmall);
+            self.flush(witness);
+            self.shard.counters.count_refused(bytes.len(), Reason::SlotTooSmall);
+            frame.meta.fate = verdict.to_fate();
+            witness.ended(&frame, verdict);
+            self.pool.put(frame);
+            return;
+        }
+        if let Err(frame) = self.batch.push(frame) {
+            self.pool.put(frame);
+        }
+    }
+
+    /// Takes all frames that were received so far through the pipeline, and out.
+    pub fn flush(&mut self, witness: &mut impl Witness) {
+        self.flush_tallied(witness, &mut NoTally);
+    }
+
+    /// [`Replay::flush`], with an account of what it costs.
+    pub fn flush_tallied<T: Tally>(&mut self, witness: &mut impl Witness, tally: &mut T) {
+        let mut cx = Cx { tables: &self.tables, shard: &mut self.shard, pool: &mut self.pool, tally };
+        match self.way {
+            Way::Run => self.pipeline.run(&mut self.batch, &mut self.ended, &mut cx),
+            Way::Step => self.pipeline.step(&mut self.batch, &mut self.ended, &mut cx),
+        }
+        for frame in self.ended.drain(..) {
+            if let Some(verdict) = Verdict::of_fate(frame.meta.fate) {
+                witness.ended(&frame, verdict);
+            }
+            self.pool.put(frame);
+        }
+        for (place, queue) in self.shard.queues.iter_mut().enumerate() {
+            while let Some(frame) = queue.pop() {
+                // Further parts of a packet that was cut carry no verdict of their own.
+                witness.sent(PortId(place as u16), &frame, Verdict::of_fate(frame.meta.fate));
+                self.pool.put(frame);
+            }
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! The mutable memory of one worker: flows, mappings, hops, limits, fragments, queues, counters.
+//!
+//! All of it is taken when the shard is made, by the bounds that the tables state; nothing grows later.
+
+use std::collections::VecDeque;
+use std::fmt;
+
+use tally::{NoTally, Tally};
+use wire::{Frame, Nanos, PortId};
+
+use crate::counter::Counters;
+use crate::flow::{Cold, FlowId, FlowTable, Key, Life, Timeouts};
+use crate::fragment::Fragments;
+use crate::hop::{Hops, Resolve};
+use crate::limiter::{CountId, Limiter};
+use crate::memory::MemoryError;
+use crate::nat::{MappingId, Mappings, NatError};
+use crate::tables::{Address, Tables};
+
+/// Further parts of a batch's packets, without growing.
+const PARTS: usize = 4_096;
+
+/// Neighbours on links, beyond those that the policy names.
+const NEIGHBOURS: usize = 65_536;
+
+/// The mutable memory of one worker.
+pub struct Shard {
+    /// Flows.
+    pub flows: FlowTable,
+    /// Translations that source NAT has chosen.
+    pub mappings: Mappings,
+    /// Next hops.
+    pub hops: Hops,
+    /// Buckets and counts.
+    pub limiter: Limiter,
+    /// Fragments of datagrams that are not complete.
+    pub fragments: Fragments,
+    /// A queue for each port, by place of its interface.
+    pub queues: Vec<Fifo>,
+    /// What was counted.
+    pub counters: Counters,
+    /// The flow that the frame under way opens.
+    pub pending: Pending,
+    /// Frames that have waited long enough, or for what has now come: they go through next.
+    pub released: VecDeque<Frame>,
+    /// Further parts of packets that were cut, in the order of the packets.
+    pub parts: VecDeque<Frame>,
+    /// The next identification of a packet that the gateway itself sends.
+    pub next_id: u16,
+}
+
+/// What a host gives to its shards.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup {
+    /// Keys the hashes and the choice of ports: random and secret in a live host, fixed in a replay.
+    pub seed: [u64; 2],
+    /// The moment that the host's time begins with.
+    pub now: Nanos,
+    /// What is done about unknown neighbours.
+    pub resolve: Resolve,
+}
+
+/// What the stages before `snat` have decided about the flow that a packet opens.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Pending {
+    /// The key of its first packet.
+    pub key: Key,
+    /// The hash of that key.
+    pub hash: u64,
+    /// The destination after translation.
+    pub destination: Address,
+    /// The destination port after translation (of an ICMP query, its identifier).
+    pub dport: u16,
+    /// The destination translation, counted from 1.
+    pub dnat: u16,
+    /// The mapping whose inside endpoint is the destination.
+    pub inward: Option<MappingId>,
+    /// The interface that the packet would have left by, had it not been turned back inside (hairpin).
+    pub turned: Option<PortId>,
+    /// Where it counts against its rule's bound on connections.
+    pub count: Option<CountId>,
+    /// Where it counts against its source's bound.
+    pub source_count: Option<CountId>,
+    /// Where the source comes from after translation, and its port.
+    pub source: Address,
+    /// The source port after translation (of an ICMP query, its identifier).
+    pub sport: u16,
+    /// The source translation, counted from 1.
+    pub snat: u16,
+    /// The mapping that translates the source.
+    pub mapping: Option<MappingId>,
+}
+
+/// Why a shard could not be made.
+#[derive(Debug)]
+pub enum ShardError {
+    /// The system refused memory.
+    Memory(MemoryError),
+    /// The translations' pools do not fit.
+    Nat(NatError),
+}
+
+impl fmt::Display for ShardError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ShardError::Memory(error) => write!(f, "flow table: {error}"),
+            ShardError::Nat(error) => write!(f, "address translation: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for ShardError {}
+
+impl Shard {
+    /// Takes all memory that the tables' bounds ask for.
+    pub fn new(tables: &Tables, setup: Setup) -> Result<Shard, ShardError> {
+        let spans = tables.timeouts;
+        let timeouts = Timeouts::new(|life| match life {
+            Life::TcpHalfOpen => spans.tcp_half_open,
+            Life::TcpEstablished => spans.tcp_established,
+            Life::TcpClosing => spans.tcp_closing,
+            Life::TcpReset => spans.tcp_reset,
+            Life::Udp => spans.udp,
+            Life::Icmp => spans.icmp,
+            Life::Other => spans.other,
+        });
+        let flows = match tables.mode {
+            policy::model::Mode::Stateful => tables.limits.flows,
+            policy::model::Mode::Stateless => 1,
+        };
+        let queues = tables.interfaces.iter().map(|_| Fifo::new(tables.limits.queue as usize)).collect();
+        Ok(Shard {
+            flows: FlowTable::new(flows, setup.seed, timeouts, setup.now).map_err(ShardError::Memory)?,
+            mappings: Mappings::new(&tables.nat, flows, setup.seed).map_err(ShardError::Nat)?,
+            hops: Hops::new(tables, setup.resolve, NEIGHBOURS),
+            limiter: Limiter::new(tables),
+            fragments: Fragments::new(&tables.limits.fragments, tables.timeouts.fragment, setup.seed)
+                .map_err(ShardError::Memory)?,
+            queues,
+            counters: Counters::new(tables),
+            pending: Pending::default(),
+            released: VecDeque::with_capacity(tables.limits.fragments.held as usize + 1),
+            parts: VecDeque::with_capacity(PARTS),
+            next_id: 1,
+        })
+    }
+
+    /// Bytes of memory that flows, their translations, limits and fragments take.
+    pub fn memory_bytes(&self) -> usize {
+        self.flows.memory_bytes()
+            + self.mappings.memory_bytes()
+            + self.limiter.memory_bytes()
+            + self.fragments.bytes()
+    }
+
+    /// Ends a flow at once: its mappings and counts are given back.
+    pub fn end_flow<T: Tally>(&mut self, id: FlowId, tally: &mut T) {
+        if let Some(cold) = self.flows.cold(id) {
+            give_back(&mut self.mappings, &mut self.limiter, cold);
+        }
+        self.flows.remove(id, tally);
+    }
+
+    /// Ends flows that have been idle for too long, up to a bounded number at once.
+    pub fn expire<T: Tally>(&mut self, now: Nanos, tally: &mut T) {
+        let Shard { flows, mappings, limiter, .. } = self;
+        flows.advance(now, EXPIRED_AT_ONCE, tally, |_, _, cold| give_back(mappings, limiter, cold));
+    }
+
+    /// Ends all flows at once.
+    pub fn clear_flows(&mut self) {
+        let all: Vec<FlowId> = self.flows.iter().map(|(id, _)| id).collect();
+        for id in all {
+            self.end_flow(id, &mut NoTally);
+        }
+    }
+
+    /// Gives back what the pending flow holds, because it will not come to be.
+    pub(crate) fn abandon(&mut self) {
+        let pending = std::mem::take(&mut self.pending);
+        // What `dnat` found is retained only when the flow is written down.
+        if let Some(mapping) = pending.mapping {
+            self.mappings.release(mapping);
+        }
+        for count in [pending.count, pending.source_count].into_iter().flatten() {
+            self.limiter.uncount(count);
+        }
+    }
+}
+
+/// Flows looked at when the timer is due: few enough not to delay the packet that brought the time.
+const EXPIRED_AT_ONCE: u32 = 256;
+
+/// Nothing, where a flow keeps the number of something.
+pub(crate) const NOTHING: u32 = u32::MAX;
+
+fn give_back(mappings: &mut Mappings, limiter: &mut Limiter, cold: &Cold) {
+    for mapping in [cold.mapping, cold.inward] {
+        if mapping != NOTHING {
+            mappings.release(MappingId(mapping));
+        }
+    }
+    for count in [cold.limit, cold.source] {
+        if count != NOTHING {
+            limiter.uncount(CountId(count));
+        }
+    }
+}
+
+/// Frames that wait for a port: a queue of fixed length.
+#[derive(Debug)]
+pub struct Fifo {
+    frames: VecDeque<Frame>,
+    capacity: usize,
+    admitted: usize,
+}
+
+impl Fifo {
+    fn new(capacity: usize) -> Fifo {
+        // Batches take their place before their frames move in, so the length is never passed.
+        Fifo { frames: VecDeque::with_capacity(capacity), capacity, admitted: 0 }
+    }
+
+    /// Whether there is room for one more; if so, its place is taken until [`Fifo::push`].
+    #[inline(always)]
+    pub(crate) fn admit(&mut self) -> bool {
+        let free = self.frames.len() + self.admitted < self.capacity;
+        self.admitted += usize::from(free);
+        free
+    }
+
+    /// Takes the place that was admitted.
+    #[inline(always)]
+    pub(crate) fn push(&mut self, frame: Frame) {
+        self.admitted = self.admitted.saturating_sub(1);
+        self.frames.push_back(frame);
+    }
+
+    /// The frame that goes out next.
+    #[inline(always)]
+    pub fn pop(&mut self) -> Option<Frame> {
+        self.frames.pop_front()
+    }
+
+    /// How many wait.
+    pub fn len(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// Whether none waits.
+    pub fn is_empty(&self) -> bool {
+        self.frames.is_empty()
+    }
+}

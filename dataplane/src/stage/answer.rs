@@ -1,0 +1,282 @@
+//! `answer`: the sender is told why its packet went no further.
+//!
+//! Turns the frame, in its slot, into the ICMP error (RFC 792, RFC 4443) or TCP reset (RFC 9293, section
+//! 3.10.7.1) that answers it, and sends it back the way routing leads. Nothing is answered that must not be:
+//! errors, groups, later fragments, resets (RFC 1122, section 3.2.2; RFC 1812, section 4.3.2.7). What is not
+//! answered, or more than the limit a second, is dropped for the same reason.
+
+use policy::model::{Action, RejectWith};
+use tally::{Region, Tally};
+use wire::checksum::Sum;
+use wire::header::Protocol;
+use wire::icmpv4::unreachable as unreachable4;
+use wire::icmpv6::unreachable as unreachable6;
+use wire::tcp::Flags;
+use wire::{Family, Frame, Part, icmpv4, icmpv6, ipv4, ipv6, tcp};
+
+use super::parse::flag;
+use super::queue::ANSWERED;
+use super::route::back;
+use super::{Cx, Stage, Step, header, rewrite};
+use crate::hop::LOCAL_HOP;
+use crate::tables::{Address, SELF};
+use crate::verdict::{Reason, Verdict};
+
+/// The stage.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Answer;
+
+/// Largest ICMP error for IPv4 (RFC 1812, section 4.3.2.3) and IPv6 (RFC 4443, section 2.4 c).
+const LARGEST4: usize = 576;
+const LARGEST6: usize = 1280;
+
+/// Internetwork control: what routers send (RFC 1812, section 4.3.2.5).
+const CONTROL: u8 = 0xc0;
+
+/// Time to live of what the gateway itself sends.
+const TTL: u8 = 64;
+
+impl<T: Tally> Stage<T> for Answer {
+    #[inline(always)]
+    fn takes(&self, frame: &Frame) -> bool {
+        frame.meta.fate >> 8 == ANSWERED
+    }
+
+    #[cold]
+    fn step(&mut self, frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
+        let Some(Verdict::Answered(reason)) = Verdict::of_fate(frame.meta.fate) else { return Step::Next };
+        // Headers of 28 or 48 bytes, their checksums, and the quote's sum.
+        cx.tally.instructions(180);
+        cx.tally.write(Region::Frame, 0, 64);
+        match build(frame, reason, cx) {
+            Some(()) => Step::Next,
+            None => Step::Drop(reason),
+        }
+    }
+}
+
+/// What the sender is told.
+enum Tell {
+    Reset,
+    Icmp { kind: u8, code: u8, mtu: u32 },
+}
+
+fn build<T: Tally>(frame: &mut Frame, reason: Reason, cx: &mut Cx<'_, T>) -> Option<()> {
+    if !may_be_answered(frame) {
+        return None;
+    }
+    let tell = tell(frame, reason, cx)?;
+    let per_second = cx.tables.limits.errors_per_second;
+    if !cx.shard.limiter.admits_error(per_second, frame.meta.received) {
+        return None;
+    }
+    let (sender, meant) = header::addresses(frame);
+    let hop = back(frame, sender, 0, cx).ok().filter(|hop| *hop != LOCAL_HOP)?;
+    let interface = cx.shard.hops.get(hop)?.interface;
+    match tell {
+        Tell::Reset => reset(frame, sender, meant)?,
+        Tell::Icmp { kind, code, mtu } => {
+            let own = own_address(frame, interface, cx)?;
+            let id = cx.shard.next_id;
+            cx.shard.next_id = id.wrapping_add(1);
+            icmp(frame, own, sender, [kind, code], mtu, id)?;
+        }
+    }
+    frame.meta.hop = hop;
+    frame.meta.egress = interface;
+    rewrite::link(frame, cx).then_some(())
+}
+
+fn may_be_answered(frame: &Frame) -> bool {
+    let silent = flag::GROUP | flag::TO_GROUP | flag::ERROR;
+    frame.meta.flags & silent == 0 && frame.meta.part != Part::Later
+}
+
+/// What is told for a reason; `None` where that is nothing.
+fn tell<T: Tally>(frame: &Frame, reason: Reason, cx: &Cx<'_, T>) -> Option<Tell> {
+    let v4 = frame.meta.family == Family::V4;
+    let icmp = |four: (icmpv4::Type, u8), six: (icmpv6::Type, u8)| {
+        let (kind, code) = if v4 { (four.0.0, four.1) } else { (six.0.0, six.1) };
+        Some(Tell::Icmp { kind, code, mtu: 0 })
+    };
+    let unreachable = |four, six| {
+        icmp((icmpv4::Type::DESTINATION_UNREACHABLE, four), (icmpv6::Type::DESTINATION_UNREACHABLE, six))
+    };
+    match reason {
+        Reason::TtlExpired => icmp((icmpv4::Type::TIME_EXCEEDED, 0), (icmpv6::Type::TIME_EXCEEDED, 0)),
+        Reason::PacketTooBig => {
+            let mtu = u32::from(cx.shard.hops.get(frame.meta.hop)?.mtu);
+            let four = (icmpv4::Type::DESTINATION_UNREACHABLE.0, unreachable4::FRAGMENTATION_NEEDED);
+            let (kind, code) = if v4 { four } else { (icmpv6::Type::PACKET_TOO_BIG.0, 0) };
+            Some(Tell::Icmp { kind, code, mtu })
+        }
+        Reason::RouteMissing => unreachable(unreachable4::NET, unreachable6::NO_ROUTE),
+        Reason::RouteUnreachable => unreachable(unreachable4::HOST, unreachable6::REJECT_ROUTE),
+        _ => {
+            let is_tcp = frame.meta.protocol == Protocol::TCP.0;
+            match reject_with(frame, cx) {
+                RejectWith::TcpReset => is_tcp.then_some(Tell::Reset),
+                RejectWith::Fitting if is_tcp => Some(Tell::Reset),
+                RejectWith::Fitting if frame.meta.protocol == Protocol::UDP.0 => {
+                    unreachable(unreachable4::PORT, unreachable6::PORT)
+                }
+                RejectWith::PortUnreachable => unreachable(unreachable4::PORT, unreachable6::PORT),
+                RejectWith::HostUnreachable => unreachable(unreachable4::HOST, unreachable6::ADDRESS),
+                RejectWith::Fitting | RejectWith::AdminProhibited => unreachable(
+                    unreachable4::ADMINISTRATIVELY_PROHIBITED,
+                    unreachable6::ADMINISTRATIVELY_PROHIBITED,
+                ),
+            }
+        }
+    }
+}
+
+/// The answer that the rule, or the default of the zone pair, asks for.
+fn reject_with<T: Tally>(frame: &Frame, cx: &Cx<'_, T>) -> RejectWith {
+    let filter = &cx.tables.filter;
+    let action = match filter.rules.get(frame.meta.rule as usize) {
+        Some(rule) => rule.action,
+        None => {
+            let zone = |id| cx.tables.interface(id).map_or(SELF, |interface| interface.zone);
+            filter.default_action(zone(frame.meta.ingress), zone(frame.meta.egress))
+        }
+    };
+    match action {
+        Action::Reject(with) => with,
+        Action::Accept | Action::Drop => RejectWith::Fitting,
+    }
+}
+
+/// An address of the gateway: of the interface that the answer leaves by, else of any.
+fn own_address<T: Tally>(frame: &Frame, out: wire::PortId, cx: &Cx<'_, T>) -> Option<Address> {
+    let v4 = frame.meta.family == Family::V4;
+    let of = |interface: &crate::tables::Interface| {
+        if v4 { interface.address4.map(Address::v4) } else { interface.address6.map(Address::v6) }
+    };
+    cx.tables.interface(out).and_then(of).or_else(|| cx.tables.interfaces.iter().find_map(of))
+}
+
+/// Turns the frame's IP packet into an ICMP error that quotes it. No link-layer header stands before it then.
+fn icmp(
+    frame: &mut Frame,
+    from: Address,
+    to: Address,
+    [kind, code]: [u8; 2],
+    mtu: u32,
+    id: u16,
+) -> Option<()> {
+    let v4 = !from.v6;
+    let (header_len, largest) = if v4 { (20, LARGEST4) } else { (40, LARGEST6) };
+    frame.truncate(usize::from(frame.meta.end));
+    frame.pull_front(usize::from(frame.meta.network));
+    frame.truncate(largest - header_len - 8);
+    let message_len = frame.len() + 8;
+    frame.push_front(header_len + 8)?.fill(0);
+    let bytes = frame.bytes_mut();
+    let protocol = if v4 { Protocol::ICMP } else { Protocol::ICMPV6 };
+    IpHeader { from, to, protocol, payload_len: message_len, ds_field: CONTROL, id }.write(bytes)?;
+    let message = bytes.get_mut(header_len..)?;
+    message[0] = kind;
+    message[1] = code;
+    // RFC 1191: the lower half; RFC 4443: all of it.
+    message[4..8].copy_from_slice(&mtu.to_be_bytes());
+    let sum = if v4 { Sum::ZERO } else { pseudo(from, to, Protocol::ICMPV6, message_len) };
+    let checksum = sum.and(message).checksum();
+    message[2..4].copy_from_slice(&checksum.to_be_bytes());
+    note(frame, header_len);
+    Some(())
+}
+
+/// Turns the frame's TCP segment into the reset that answers it.
+fn reset(frame: &mut Frame, sender: Address, meant: Address) -> Option<()> {
+    let range = usize::from(frame.meta.transport)..usize::from(frame.meta.end);
+    let segment = tcp::parse(frame.bytes().get(range)?).ok()?;
+    let header = segment.header;
+    if header.flags().contains(Flags::RST) {
+        return None;
+    }
+    let (seq, ack, flags) = if header.flags().contains(Flags::ACK) {
+        (header.ack(), 0, Flags::RST)
+    } else {
+        (0, header.seq().wrapping_add(segment.sequence_len()), Flags::RST.and(Flags::ACK))
+    };
+    let (sport, dport) = (header.dport(), header.sport());
+    let header_len = if sender.v6 { 40 } else { 20 };
+    frame.truncate(0);
+    frame.push_front(header_len + tcp::MIN_HEADER_LEN)?.fill(0);
+    let bytes = frame.bytes_mut();
+    IpHeader {
+        from: meant,
+        to: sender,
+        protocol: Protocol::TCP,
+        payload_len: tcp::MIN_HEADER_LEN,
+        ds_field: 0,
+        id: 0,
+    }
+    .write(bytes)?;
+    let payload = bytes.get_mut(header_len..)?;
+    let mut out = tcp::HeaderMut::of(payload)?;
+    out.set_sport(sport);
+    out.set_dport(dport);
+    out.set_seq(seq);
+    out.set_ack(ack);
+    out.set_header_len(tcp::MIN_HEADER_LEN);
+    out.set_flags(flags);
+    let sum = pseudo(meant, sender, Protocol::TCP, tcp::MIN_HEADER_LEN).and(payload).checksum();
+    tcp::HeaderMut::of(payload)?.set_checksum(sum);
+    note(frame, header_len);
+    Some(())
+}
+
+/// The IP header of what the gateway itself sends.
+struct IpHeader {
+    from: Address,
+    to: Address,
+    protocol: Protocol,
+    payload_len: usize,
+    ds_field: u8,
+    id: u16,
+}
+
+impl IpHeader {
+    /// Writes 20 or 40 bytes over zeroed ones.
+    fn write(&self, bytes: &mut [u8]) -> Option<()> {
+        if self.from.v6 {
+            let mut header = ipv6::HeaderMut::of(bytes)?;
+            header.set_first_word(self.ds_field, 0);
+            header.set_payload_len(self.payload_len as u16);
+            header.set_next_header(self.protocol);
+            header.set_hop_limit(TTL);
+            header.set_src(self.from.bits.into());
+            header.set_dst(self.to.bits.into());
+        } else {
+            let mut header = ipv4::HeaderMut::of(bytes)?;
+            header.set_header_len(20);
+            header.set_ds_field(self.ds_field);
+            header.set_total_len(20 + self.payload_len as u16);
+            header.set_id(self.id);
+            header.set_ttl(TTL);
+            header.set_protocol(self.protocol);
+            header.set_src((self.from.bits as u32).into());
+            header.set_dst((self.to.bits as u32).into());
+            let checksum = Sum::of(bytes.get(..20)?).checksum();
+            ipv4::HeaderMut::of(bytes)?.set_checksum(checksum);
+        }
+        Some(())
+    }
+}
+
+fn pseudo(from: Address, to: Address, protocol: Protocol, len: usize) -> Sum {
+    if from.v6 {
+        Sum::pseudo_v6(from.bits.into(), to.bits.into(), protocol, len as u32)
+    } else {
+        Sum::pseudo_v4((from.bits as u32).into(), (to.bits as u32).into(), protocol, len as u16)
+    }
+}
+
+/// The packet begins with the frame now.
+fn note(frame: &mut Frame, header_len: usize) {
+    frame.meta.network = 0;
+    frame.meta.transport = header_len as u16;
+    frame.meta.end = frame.len() as u16;
+}

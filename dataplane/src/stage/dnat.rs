@@ -1,0 +1,88 @@
+//! `dnat`: where is it really going?
+//!
+//! Chooses the destination translation of a flow's first packet: a port forward or one-to-one translation of
+//! the policy, else the inside endpoint of a mapping that the outside address already has
+//! (endpoint-independent mapping, RFC 4787, section 4.1). Whether the packet may go there is for `filter` to
+//! say. Changes no byte: `rewrite` carries it out.
+
+use tally::{Region, Tally};
+use wire::header::Protocol;
+use wire::{Frame, PortId};
+
+use super::parse::flag;
+use super::{Cx, Stage, Step, header};
+use crate::nat::Endpoint;
+use crate::tables::{Address, LOCAL, Tables};
+
+/// The stage.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Dnat;
+
+impl<T: Tally> Stage<T> for Dnat {
+    #[inline(always)]
+    fn takes(&self, frame: &Frame) -> bool {
+        frame.meta.fate == 0 && frame.meta.flags & flag::OPENS != 0
+    }
+
+    fn step(&mut self, frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
+        let tables = cx.tables;
+        if frame.meta.flags & flag::TO_GROUP != 0 {
+            return Step::Next;
+        }
+        let seen = header::of(frame, cx);
+        // Test and branch for each of the two searches, and the metadata's update.
+        cx.tally.instructions(12);
+        let pending = &mut cx.shard.pending;
+        if let Some((place, rule)) = tables.nat.destination(&seen) {
+            cx.tally.read(Region::RuleTable, usize::from(place) * 32, 32);
+            let action = &rule.action;
+            let offset = action.first.map_or(0, |first| seen.destination.wrapping_sub(first));
+            pending.destination =
+                Address { bits: action.target.bits.wrapping_add(offset), v6: action.target.v6 };
+            if let Some(shift) = action.port {
+                pending.dport = shift.inside.wrapping_add(seen.dport.wrapping_sub(shift.outside));
+            }
+            pending.dnat = place;
+            if action.outside_zones & (1 << seen.from) == 0 && action.outside != LOCAL {
+                pending.turned = Some(action.outside);
+            }
+            return Step::Next;
+        }
+        let v6 = pending.destination.v6;
+        let outside = Address { bits: seen.destination, v6 };
+        if !tables.nat.is_outside(outside) || !has_port(frame) {
+            return Step::Next;
+        }
+        let port = if frame.meta.flags & flag::QUERY != 0 { seen.sport } else { seen.dport };
+        let endpoint =
+            Endpoint { address: outside.bits, port, protocol: seen.protocol, family: outside.family() as u8 };
+        if let Some((mapping, inside)) = cx.shard.mappings.inside_of(endpoint, cx.tally) {
+            pending.destination = Address { bits: inside.address, v6 };
+            pending.dport = inside.port;
+            pending.inward = Some(mapping);
+            let home = home_of(tables, outside);
+            if home != Some(frame.meta.ingress) {
+                pending.turned = home;
+            }
+        }
+        Step::Next
+    }
+}
+
+/// Whether the packet has a port, or an identifier that stands for one, by which mappings are told apart.
+fn has_port(frame: &Frame) -> bool {
+    match Protocol(frame.meta.protocol) {
+        Protocol::ICMP | Protocol::ICMPV6 => frame.meta.flags & flag::QUERY != 0,
+        protocol => protocol.has_ports(),
+    }
+}
+
+/// The interface on whose network an outside address is.
+fn home_of(tables: &Tables, address: Address) -> Option<PortId> {
+    let ip = address.to_ip();
+    let place = tables
+        .interfaces
+        .iter()
+        .position(|interface| interface.networks.iter().any(|network| network.contains(&ip)))?;
+    u16::try_from(place).ok().map(PortId)
+}

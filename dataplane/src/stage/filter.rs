@@ -1,0 +1,92 @@
+//! `filter`: may it pass?
+//!
+//! The first rule that matches decides, else the default action of the zone pair. Only the first packet of a
+//! flow comes here, and every packet where the policy is stateless. Changes no byte.
+
+use policy::model::{Action, RejectWith, Scope};
+use tally::{Region, Tally};
+use wire::header::Protocol;
+use wire::{Frame, Part};
+
+use super::parse::flag;
+use super::{Cx, Stage, Step, header};
+use crate::limiter;
+use crate::tables::Address;
+use crate::verdict::Reason;
+
+/// The stage.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Filter;
+
+impl<T: Tally> Stage<T> for Filter {
+    #[inline(always)]
+    fn takes(&self, frame: &Frame) -> bool {
+        frame.meta.fate == 0 && frame.meta.flags & flag::HIT == 0
+    }
+
+    fn step(&mut self, frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
+        let seen = header::of(frame, cx);
+        // The header's fourteen fields, and the choice by action.
+        cx.tally.instructions(22);
+        let Some(place) = cx.tables.filter.find(&seen, cx.tally) else {
+            return match cx.tables.filter.default_action(seen.from, seen.to) {
+                Action::Accept => Step::Next,
+                Action::Drop => Step::Drop(Reason::DefaultDrop),
+                Action::Reject(with) => reject(frame, with, Reason::DefaultReject),
+            };
+        };
+        frame.meta.rule = place;
+        let Some(rule) = cx.tables.filter.rules.get(place as usize) else {
+            return Step::Drop(Reason::RuleDrop);
+        };
+        cx.tally.atomic(Region::Counter, place as usize * 16, 16);
+        match rule.action {
+            Action::Accept => {}
+            Action::Drop => return Step::Drop(Reason::RuleDrop),
+            Action::Reject(with) => return reject(frame, with, Reason::RuleReject),
+        }
+        if rule.rate.is_none() && rule.connections.is_none() {
+            return Step::Next;
+        }
+        let source = Address { bits: seen.source, v6: seen.family == wire::Family::V6 };
+        let subject = limiter::subject(source, place);
+        let hash = cx.shard.flows.hash(&subject, cx.tally);
+        cx.tally.atomic(Region::Meter, place as usize * 8, 8);
+        if let Some(rate) = &rule.rate {
+            if !cx.shard.limiter.admits(place, rate, &subject, hash, frame.meta.received) {
+                return Step::Drop(Reason::RateLimit);
+            }
+        }
+        if let Some(limit) = rule.connections {
+            // A datagram's other fragments open nothing; nor does what is not tracked.
+            if frame.meta.flags & flag::OPENS == 0 || frame.meta.part == Part::Later {
+                return Step::Next;
+            }
+            let most = limit.most;
+            match cx.shard.limiter.count(place, limit.scope, most, &subject, hash) {
+                Some(count) => cx.shard.pending.count = Some(count),
+                None => return Step::Drop(Reason::ConnectionLimit),
+            }
+        }
+        Step::Next
+    }
+}
+
+/// Answers a rejected packet, where that kind of packet is answered at all.
+fn reject(frame: &Frame, with: RejectWith, reason: Reason) -> Step {
+    if with == RejectWith::TcpReset && frame.meta.protocol != Protocol::TCP.0 {
+        return Step::Drop(reason);
+    }
+    Step::Answer(reason)
+}
+
+/// Counts a flow against its source, where the policy bounds that.
+pub(super) fn count_source<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
+    let Some(most) = cx.tables.limits.flows_per_source else { return Ok(()) };
+    let (source, _) = header::addresses(frame);
+    let subject = limiter::subject(source, limiter::ALL_RULES);
+    let hash = cx.shard.flows.hash(&subject, cx.tally);
+    let count = cx.shard.limiter.count(limiter::ALL_RULES, Scope::Source, most, &subject, hash);
+    cx.shard.pending.source_count = Some(count.ok_or(Step::Drop(Reason::FlowLimit))?);
+    Ok(())
+}

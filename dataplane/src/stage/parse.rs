@@ -1,0 +1,325 @@
+//! `parse`: what is this frame, and is it well formed?
+//!
+//! Finds the interface (through VLAN tags), the IP header, the transport header and its ports, and writes
+//! them into the metadata. Drops what is malformed or shows addresses that no packet on a link can have.
+//! Verifies the IPv4 header checksum; transport checksums are left to `track`, which looks at them where a
+//! packet would change state. Changes no byte.
+
+use tally::{Region, Tally};
+use wire::ethernet::{EtherType, Mac};
+use wire::header::{Fragment, Protocol};
+use wire::vlan::Tags;
+use wire::{Family, Frame, Meta, Part, PortId, icmpv4, icmpv6, ipv4, ipv6, tcp, udp};
+
+use super::{Cx, Stage, Step};
+use crate::hop::NO_HOP;
+use crate::tables::{Hearing, Tables};
+use crate::verdict::Reason;
+
+/// The stage.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Parse;
+
+/// Bits of [`Meta::flags`].
+pub mod flag {
+    /// The packet goes against the direction of its flow's first one.
+    pub const REPLY: u16 = 1;
+    /// The frame was sent to a link-layer group.
+    pub const GROUP: u16 = 1 << 1;
+    /// An ICMP error about its flow.
+    pub const RELATED: u16 = 1 << 2;
+    /// It belongs to a flow that has been decided.
+    pub const HIT: u16 = 1 << 3;
+    /// It opens a flow, which `snat` will write down.
+    pub const OPENS: u16 = 1 << 4;
+    /// It is larger than its way out carries, and may be cut.
+    pub const CUT: u16 = 1 << 5;
+    /// The IP header must not be cut.
+    pub const DONT_FRAGMENT: u16 = 1 << 6;
+    /// Its flow is translated.
+    pub const TRANSLATED: u16 = 1 << 7;
+    /// The IP destination is a group: multicast or broadcast.
+    pub const TO_GROUP: u16 = 1 << 8;
+    /// An ICMP message that asks or answers, and has an identifier.
+    pub const QUERY: u16 = 1 << 9;
+    /// An ICMP error.
+    pub const ERROR: u16 = 1 << 10;
+    /// A fragment that waited for its first one, which has come.
+    pub const RESUMED: u16 = 1 << 11;
+}
+
+impl<T: Tally> Stage<T> for Parse {
+    #[inline]
+    fn step(&mut self, frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
+        // Ethernet: load 14 bytes, compare address and type, 9; IPv4: version, lengths, options, 14;
+        // checksum over ten words, 12; addresses, 8; transport: ports, lengths, flags, 11; metadata, 10.
+        cx.tally.instructions(64);
+        cx.tally.read(Region::Frame, 0, 64);
+        cx.tally.write(Region::Meta, 0, 32);
+        let mut meta = Meta {
+            received: frame.meta.received,
+            number: frame.meta.number,
+            ingress: frame.meta.ingress,
+            flow: u32::MAX,
+            hop: NO_HOP,
+            rule: u32::MAX,
+            ..Meta::default()
+        };
+        let found = link(frame.bytes(), &mut meta, cx.tables);
+        frame.meta = meta;
+        match found {
+            Ok(Carried::Packet) => Step::Next,
+            Ok(Carried::LinkControl) => Step::Deliver,
+            Err(reason) => Step::Drop(reason),
+        }
+    }
+}
+
+/// What a frame carries.
+enum Carried {
+    /// An IP packet that goes through the pipeline.
+    Packet,
+    /// What only concerns the link: ARP, neighbour discovery, multicast listeners.
+    LinkControl,
+}
+
+/// Reads the link-layer header, and on.
+#[inline(always)]
+fn link(bytes: &[u8], meta: &mut Meta, tables: &Tables) -> Result<Carried, Reason> {
+    let (header, payload) = bytes.split_first_chunk::<14>().ok_or(Reason::LinkTruncated)?;
+    let [d0, d1, d2, d3, d4, d5, .., t0, t1] = *header;
+    let mut ethertype = EtherType(u16::from_be_bytes([t0, t1]));
+    let mut payload = payload;
+    meta.network = 14;
+    let port = tables.interface(meta.ingress).ok_or(Reason::VlanUnknown)?;
+    let mut interface = port;
+    if ethertype.is_vlan() {
+        let layer = wire::ethernet::parse(bytes).map_err(|_| Reason::LinkTruncated)?;
+        meta.ingress = vlan(&port.vlans, &layer.tags).ok_or(Reason::VlanUnknown)?;
+        interface = tables.interface(meta.ingress).ok_or(Reason::VlanUnknown)?;
+        meta.network = layer.payload_at as u16;
+        ethertype = layer.ethertype;
+        payload = layer.payload;
+    }
+    let destination = Mac([d0, d1, d2, d3, d4, d5]);
+    if destination.is_multicast() {
+        meta.flags |= flag::GROUP;
+    } else if interface.hearing == Hearing::Own && destination != interface.mac {
+        return Err(Reason::OtherHost);
+    }
+    match ethertype {
+        EtherType::IPV4 => v4(payload, meta),
+        EtherType::IPV6 => v6(payload, meta),
+        EtherType::ARP => Ok(Carried::LinkControl),
+        _ => Err(Reason::EthertypeUnsupported),
+    }
+}
+
+/// The interface of a VLAN.
+fn vlan(vlans: &[(u16, u16, PortId)], tags: &Tags) -> Option<PortId> {
+    let outer = tags.outer()?.id();
+    let inner = tags.as_slice().get(1).map_or(0, |tag| tag.id());
+    vlans.iter().find(|(o, i, _)| (*o, *i) == (outer, inner)).map(|(_, _, id)| *id)
+}
+
+#[inline(always)]
+fn v4(bytes: &[u8], meta: &mut Meta) -> Result<Carried, Reason> {
+    let packet = ipv4::parse(bytes).map_err(|malformed| match malformed {
+        ipv4::Malformed::TooShort => Reason::Ipv4Truncated,
+        ipv4::Malformed::Version => Reason::Ipv4Version,
+        ipv4::Malformed::HeaderLength | ipv4::Malformed::HeaderPastEnd => Reason::Ipv4HeaderLength,
+        ipv4::Malformed::TotalLengthBelowHeader | ipv4::Malformed::TotalLengthPastEnd => {
+            Reason::Ipv4TotalLength
+        }
+        ipv4::Malformed::Checksum => Reason::Ipv4Checksum,
+    })?;
+    let header = packet.header;
+    meta.family = Family::V4;
+    meta.protocol = header.protocol().0;
+    meta.transport = meta.network + header.header_len() as u16;
+    meta.end = meta.network + header.total_len();
+    if header.dont_fragment() {
+        meta.flags |= flag::DONT_FRAGMENT;
+    }
+    if !packet.options.is_empty() && source_routed(&packet) {
+        return Err(Reason::Ipv4SourceRoute);
+    }
+    addresses4(header.src_bits(), header.dst_bits(), &packet, meta)?;
+    if header.is_fragment() {
+        meta.part = part(header.fragment(), header.protocol())?;
+    }
+    transport(packet.payload, meta)?;
+    Ok(Carried::Packet)
+}
+
+/// Whether the options ask for a route of the sender's choice.
+#[cold]
+fn source_routed(packet: &ipv4::Packet<'_>) -> bool {
+    use ipv4::option::{LOOSE_SOURCE_ROUTE, STRICT_SOURCE_ROUTE};
+    packet.options().flatten().any(|option| matches!(option.kind, LOOSE_SOURCE_ROUTE | STRICT_SOURCE_ROUTE))
+}
+
+/// Refuses addresses that no packet on a link can have (RFC 1812, section 5.3.7; RFC 6890).
+#[inline(always)]
+fn addresses4(
+    source: u32,
+    destination: u32,
+    packet: &ipv4::Packet<'_>,
+    meta: &mut Meta,
+) -> Result<(), Reason> {
+    let (from, to) = ((source >> 24) as u8, (destination >> 24) as u8);
+    if from == 0 || from == 127 || from >= 224 {
+        // A host that asks for its first address has none yet (RFC 2131, section 4.1).
+        let asks = source == 0
+            && destination == u32::MAX
+            && packet.header.protocol() == Protocol::UDP
+            && udp::Header::of(packet.payload).is_some_and(|udp| udp.dport() == 67);
+        if !asks {
+            return Err(Reason::SourceMartian);
+        }
+    }
+    if to >= 224 {
+        if to >= 240 && destination != u32::MAX {
+            return Err(Reason::DestinationMartian);
+        }
+        meta.flags |= flag::TO_GROUP;
+    } else if to == 0 || to == 127 {
+        return Err(Reason::DestinationMartian);
+    } else if meta.flags & flag::GROUP != 0 {
+        // Whether it is a network's broadcast address only the routes know; `route` looks again.
+        return Ok(());
+    }
+    if source == destination { Err(Reason::Land) } else { Ok(()) }
+}
+
+#[inline]
+fn v6(bytes: &[u8], meta: &mut Meta) -> Result<Carried, Reason> {
+    let packet = ipv6::parse(bytes).map_err(|malformed| match malformed {
+        ipv6::Malformed::TooShort | ipv6::Malformed::ExtensionPastEnd => Reason::Ipv6Truncated,
+        ipv6::Malformed::Version => Reason::Ipv6Version,
+        ipv6::Malformed::PayloadPastEnd => Reason::Ipv6PayloadLength,
+        ipv6::Malformed::TooManyExtensions
+        | ipv6::Malformed::ExtensionsTooLong
+        | ipv6::Malformed::MisplacedHopByHop
+        | ipv6::Malformed::SecondFragmentHeader => Reason::Ipv6HeaderChain,
+    })?;
+    let header = packet.header;
+    meta.family = Family::V6;
+    meta.protocol = packet.protocol().0;
+    meta.transport = meta.network + packet.payload_at() as u16;
+    meta.end = meta.network + 40 + header.payload_len();
+    meta.flags |= flag::DONT_FRAGMENT;
+    if packet.extensions.routing.is_some_and(|routing| routing.kind == 0) {
+        return Err(Reason::Ipv6SourceRoute);
+    }
+    addresses6(header.src_bits(), header.dst_bits(), packet.protocol(), meta)?;
+    if let Some(fragment) = packet.extensions.fragment.filter(|found| !found.fragment.is_atomic()) {
+        meta.part = part(Some(fragment.fragment), packet.protocol())?;
+    }
+    transport(packet.payload, meta)?;
+    if meta.protocol == Protocol::ICMPV6.0 && is_link_control((meta.dport >> 8) as u8) {
+        // RFC 4861, section 7.1: genuine ones have not crossed a router. Listener reports (RFC 2710) are
+        // sent with a hop limit of 1.
+        return match header.hop_limit() {
+            255 | 1 => Ok(Carried::LinkControl),
+            _ => Err(Reason::LinkLocal),
+        };
+    }
+    Ok(Carried::Packet)
+}
+
+/// Neighbour discovery (RFC 4861) and multicast listeners (RFC 2710, RFC 3810).
+fn is_link_control(kind: u8) -> bool {
+    icmpv6::Type(kind).is_neighbor_discovery() || matches!(kind, 130..=132 | 143)
+}
+
+/// Refuses addresses that no packet on a link can have (RFC 4291, section 2; RFC 6890).
+#[inline]
+fn addresses6(source: u128, destination: u128, protocol: Protocol, meta: &mut Meta) -> Result<(), Reason> {
+    let group = |address: u128| address >> 120 == 0xff;
+    // A host that has no address yet asks neighbours whether it may have one (RFC 4862, section 5.4).
+    let asks = source == 0 && group(destination) && protocol == Protocol::ICMPV6;
+    if (source <= 1 && !asks) || group(source) {
+        return Err(Reason::SourceMartian);
+    }
+    if destination <= 1 {
+        return Err(Reason::DestinationMartian);
+    }
+    if group(destination) {
+        meta.flags |= flag::TO_GROUP;
+    } else if meta.flags & flag::GROUP != 0 {
+        return Err(Reason::LinkBroadcast);
+    }
+    if source == destination { Err(Reason::Land) } else { Ok(()) }
+}
+
+/// Which part of a datagram a fragment is.
+fn part(fragment: Option<Fragment>, protocol: Protocol) -> Result<Part, Reason> {
+    match fragment {
+        None => Ok(Part::Whole),
+        Some(fragment) if fragment.is_first() => Ok(Part::First),
+        // RFC 3128: a fragment at offset 8 would overwrite the TCP flags of the first.
+        Some(fragment) if fragment.offset == 8 && protocol == Protocol::TCP => Err(Reason::FragmentTiny),
+        Some(_) => Ok(Part::Later),
+    }
+}
+
+/// Reads ports, or what stands for them.
+#[inline(always)]
+fn transport(payload: &[u8], meta: &mut Meta) -> Result<(), Reason> {
+    if meta.part == Part::Later {
+        return Ok(());
+    }
+    let short = || if meta.part == Part::First { Reason::FragmentTiny } else { Reason::TransportTruncated };
+    match Protocol(meta.protocol) {
+        Protocol::TCP => {
+            let header = tcp::Header::of(payload).ok_or_else(short)?;
+            if header.header_len() < 20 || header.header_len() > payload.len() {
+                return Err(Reason::TransportLength);
+            }
+            meta.sport = header.sport();
+            meta.dport = header.dport();
+            meta.tcp_flags = header.flags().0;
+        }
+        Protocol::UDP => {
+            let header = udp::Header::of(payload).ok_or_else(short)?;
+            let length = usize::from(header.length());
+            if length < 8 || (length > payload.len() && meta.part == Part::Whole) {
+                return Err(Reason::TransportLength);
+            }
+            meta.sport = header.sport();
+            meta.dport = header.dport();
+        }
+        Protocol::ICMP if meta.family == Family::V4 => {
+            let header = icmpv4::Header::of(payload).ok_or_else(short)?;
+            meta.dport = u16::from(header.kind().0) << 8 | u16::from(header.code());
+            match header.kind().class() {
+                icmpv4::Class::Request | icmpv4::Class::Reply => {
+                    meta.sport = header.id();
+                    meta.flags |= flag::QUERY;
+                }
+                icmpv4::Class::Error => meta.flags |= flag::ERROR,
+                icmpv4::Class::Other => {}
+            }
+        }
+        Protocol::ICMPV6 if meta.family == Family::V6 => {
+            let header = icmpv6::Header::of(payload).ok_or_else(short)?;
+            meta.dport = u16::from(header.kind().0) << 8 | u16::from(header.code());
+            match header.kind().class() {
+                icmpv6::Class::Request | icmpv6::Class::Reply => {
+                    meta.sport = header.id();
+                    meta.flags |= flag::QUERY;
+                }
+                icmpv6::Class::Error => meta.flags |= flag::ERROR,
+                icmpv6::Class::Other => {}
+            }
+        }
+        protocol if protocol.has_ports() => {
+            let ports = wire::header::Ports::of(payload).ok_or_else(short)?;
+            meta.sport = ports.sport;
+            meta.dport = ports.dport;
+        }
+        _ => {}
+    }
+    Ok(())
+}

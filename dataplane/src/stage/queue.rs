@@ -1,0 +1,40 @@
+//! `queue`: is there room before its interface?
+//!
+//! One first-in-first-out queue for each port, of fixed length; what finds it full is dropped from the tail.
+//! The pipeline then moves the admitted frames into the queues.
+
+use tally::{Region, Tally};
+use wire::Frame;
+
+use super::{Cx, Stage, Step};
+use crate::verdict::{Reason, Verdict};
+
+/// The stage.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Queue;
+
+impl<T: Tally> Stage<T> for Queue {
+    /// Answers go out like what is forwarded.
+    #[inline(always)]
+    fn takes(&self, frame: &Frame) -> bool {
+        frame.meta.fate == 0 || frame.meta.fate >> 8 == ANSWERED
+    }
+
+    #[inline(always)]
+    fn step(&mut self, frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
+        // Head and tail, compare, store, advance.
+        cx.tally.instructions(8);
+        cx.tally.write(Region::Queue, usize::from(frame.meta.egress.0) * 64, 8);
+        let root = cx.tables.interface(frame.meta.egress).map(|interface| interface.root);
+        let Some(queue) = root.and_then(|root| cx.shard.queues.get_mut(usize::from(root.0))) else {
+            return Step::Drop(Reason::NeighbourUnknown);
+        };
+        if !queue.admit() {
+            return Step::Drop(Reason::QueueFull);
+        }
+        if frame.meta.fate == 0 { Step::Forward } else { Step::Next }
+    }
+}
+
+/// The high byte of an answered frame's fate.
+pub(crate) const ANSWERED: u16 = Verdict::Answered(Reason::TtlExpired).to_fate() >> 8;

@@ -1,0 +1,173 @@
+//! `rewrite`: carries out on the bytes what was decided.
+//!
+//! Translates addresses and ports, lowers the time to live and the MSS, puts the next hop's link-layer header
+//! in front, and cuts what is too large for its link. Until here the frame is as it was received, so that an
+//! error can quote it as its sender sent it. Checksums are updated incrementally (RFC 1624).
+
+use arrayvec::ArrayVec;
+use tally::{Region, Tally};
+use wire::ethernet::EtherType;
+use wire::header::Protocol;
+use wire::tcp::Flags;
+use wire::{Family, Frame, Part, ipv4, ipv6, tcp};
+
+use super::parse::flag;
+use super::{Cx, Stage, Step};
+use crate::cut::cut;
+use crate::flow::{Direction, FlowId, Key};
+use crate::hop::LOCAL_HOP;
+use crate::nat::{Endpoint, Translation};
+use crate::verdict::Reason;
+
+/// The stage.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rewrite;
+
+impl<T: Tally> Stage<T> for Rewrite {
+    #[inline(always)]
+    fn step(&mut self, frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
+        if frame.meta.flags & flag::TRANSLATED != 0 {
+            translate(frame, cx);
+        }
+        if frame.meta.hop == LOCAL_HOP {
+            return Step::Deliver;
+        }
+        let is_syn = frame.meta.tcp_flags & Flags::SYN.0 != 0;
+        if is_syn && frame.meta.protocol == Protocol::TCP.0 && frame.meta.part != Part::Later {
+            clamp(frame, cx);
+        }
+        lower_ttl(frame);
+        // Time to live with its checksum, 6; two stores of the header for each of its three words, 9.
+        cx.tally.instructions(15);
+        cx.tally.write(Region::Frame, 0, 32);
+        if !link(frame, cx) {
+            return Step::Drop(Reason::NeighbourUnknown);
+        }
+        if frame.meta.flags & flag::CUT != 0 {
+            return divide(frame, cx);
+        }
+        Step::Next
+    }
+}
+
+/// Translates the packet as its flow says.
+#[inline(always)]
+fn translate<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) {
+    // Two addresses, two ports, and both checksums: loads, adds and stores.
+    cx.tally.instructions(34);
+    cx.tally.read(Region::FlowTable, frame.meta.flow as usize * 128, 80);
+    let Some(flow) = cx.shard.flows.flow(FlowId(frame.meta.flow)) else { return };
+    let direction = if frame.meta.flags & flag::REPLY == 0 { Direction::Original } else { Direction::Reply };
+    let (arrives, answer) = (flow.key(direction), flow.key(direction.turned()));
+    let (network, transport) = (frame.meta.network, frame.meta.transport);
+    let (protocol, part, related) =
+        (frame.meta.protocol, frame.meta.part, frame.meta.flags & flag::RELATED != 0);
+    let (old, new) = (Ends::of(arrives), Ends::of(&answer.reversed()));
+    let range = usize::from(network)..usize::from(frame.meta.end);
+    let Some(packet) = frame.bytes_mut().get_mut(range) else { return };
+    let translation = Translation { old: old.0, new: new.0 };
+    let offset = usize::from(transport - network);
+    if related {
+        translation.apply_to_error(packet, offset);
+    } else {
+        translation.apply(packet, offset, Protocol(protocol), part);
+    }
+}
+
+/// Makes the MSS that a SYN announces fit both links that it crosses.
+fn clamp<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) {
+    let v4 = frame.meta.family == Family::V4;
+    let of = |id| cx.tables.interface(id).map_or(u16::MAX, |own| if v4 { own.mss4 } else { own.mss6 });
+    let limit = of(frame.meta.ingress).min(of(frame.meta.egress));
+    if limit == u16::MAX {
+        return;
+    }
+    let range = usize::from(frame.meta.transport)..usize::from(frame.meta.end);
+    if let Some(segment) = frame.bytes_mut().get_mut(range) {
+        tcp::clamp_mss(segment, limit);
+    }
+}
+
+#[inline(always)]
+fn lower_ttl(frame: &mut Frame) {
+    let network = usize::from(frame.meta.network);
+    let v4 = frame.meta.family == Family::V4;
+    let packet = frame.bytes_mut().get_mut(network..).unwrap_or(&mut []);
+    if v4 {
+        if let Some(mut header) = ipv4::HeaderMut::of(packet) {
+            header.decrement_ttl();
+        }
+    } else if let Some(mut header) = ipv6::HeaderMut::of(packet) {
+        header.decrement_hop_limit();
+    }
+}
+
+/// Puts the hop's link-layer header in the place of the old one, and cuts off what the old link had padded.
+/// `false` if the neighbour is unknown.
+#[inline(always)]
+pub(super) fn link<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> bool {
+    let Some(hop) = cx.shard.hops.get(frame.meta.hop) else { return false };
+    let ethertype = match frame.meta.family {
+        Family::V4 => EtherType::IPV4,
+        _ => EtherType::IPV6,
+    };
+    let [high, low] = ethertype.0.to_be_bytes();
+    frame.truncate(usize::from(frame.meta.end));
+    if let Some(plain) = hop.plain_header() {
+        // The usual case: one untagged header in the place of another.
+        if frame.meta.network == 14 {
+            if let Some(header) = frame.bytes_mut().first_chunk_mut::<14>() {
+                header[..12].copy_from_slice(plain);
+                return true;
+            }
+        }
+    }
+    let Some(header) = hop.header() else { return false };
+    let old = frame.meta.network;
+    frame.pull_front(usize::from(old));
+    let len = header.len() + 2;
+    let Some(front) = frame.push_front(len) else { return false };
+    front[..len - 2].copy_from_slice(header);
+    front[len - 2..].copy_from_slice(&[high, low]);
+    frame.meta.network = len as u16;
+    frame.meta.transport = frame.meta.transport - old + len as u16;
+    frame.meta.end = frame.meta.end - old + len as u16;
+    true
+}
+
+/// Further parts of one packet: a 16 KiB slot cut for the smallest link that carries IPv6, and then some.
+const MOST_PARTS: usize = 64;
+
+/// Cuts a packet that is larger than its link carries. Its further parts go out behind it.
+#[cold]
+fn divide<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
+    let Some(hop) = cx.shard.hops.get(frame.meta.hop) else { return Step::Drop(Reason::NeighbourUnknown) };
+    let mut parts: ArrayVec<Frame, MOST_PARTS> = ArrayVec::new();
+    match cut(frame, usize::from(frame.meta.network), hop.mtu, cx.pool, &mut parts, cx.tally) {
+        Ok(further) => {
+            frame.meta.parts = further as u8;
+            cx.shard.parts.extend(parts);
+            Step::Next
+        }
+        Err(reason) => Step::Drop(reason),
+    }
+}
+
+/// One side's addresses and ports, as an end of a translation.
+struct Ends([Endpoint; 2]);
+
+impl Ends {
+    #[inline(always)]
+    fn of(key: &Key) -> Ends {
+        let (protocol, family) = (key.protocol(), key.family() as u8);
+        let (source, destination) = if key.is_v4() {
+            (u128::from(key.source_v4()), u128::from(key.destination_v4()))
+        } else {
+            (key.source_v6(), key.destination_v6())
+        };
+        Ends([
+            Endpoint { address: source, port: key.sport(), protocol, family },
+            Endpoint { address: destination, port: key.dport(), protocol, family },
+        ])
+    }
+}

@@ -1,0 +1,230 @@
+//! `snat`: under which address does it go out? Then the flow is written down.
+//!
+//! Chooses the source translation of a flow's first packet, which all stages before have let pass, and enters
+//! the flow with all that was decided. If the table is full, or no port is free, the packet is dropped and
+//! nothing remains of it; no other flow is touched. Changes no byte: `rewrite` carries it out.
+
+use policy::model::WhenFull;
+use tally::{Region, Tally};
+use wire::header::Protocol;
+use wire::{Frame, Part, tcp};
+
+use super::parse::flag;
+use super::route::realm;
+use super::track::{reason_of, settings};
+use super::{Cx, Stage, Step, filter, header};
+use crate::flow::tcp::Segment;
+use crate::flow::{Direction, FlowId, Key, Refusal};
+use crate::hop::{LOCAL_HOP, NO_HOP};
+use crate::nat::{self, Endpoint};
+use crate::shard::NOTHING;
+use crate::tables::{Address, SourceAction};
+use crate::verdict::Reason;
+
+/// The stage.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Snat;
+
+/// How many of the flows that are idle longest are compared to find one that makes room.
+const CANDIDATES: u32 = 64;
+
+impl<T: Tally> Stage<T> for Snat {
+    #[inline(always)]
+    fn takes(&self, frame: &Frame) -> bool {
+        frame.meta.fate == 0 && frame.meta.flags & flag::OPENS != 0
+    }
+
+    fn step(&mut self, frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
+        // Groups do not answer from their own address: there is no flow to remember.
+        if frame.meta.flags & flag::TO_GROUP != 0 {
+            frame.meta.flags &= !flag::OPENS;
+            cx.shard.abandon();
+            return Step::Next;
+        }
+        let opened =
+            filter::count_source(frame, cx).and_then(|()| choose(frame, cx)).and_then(|()| enter(frame, cx));
+        match opened {
+            Ok(()) => Step::Next,
+            Err(step) => {
+                cx.shard.abandon();
+                step
+            }
+        }
+    }
+}
+
+/// Chooses the source translation.
+fn choose<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
+    let tables = cx.tables;
+    if frame.meta.hop == LOCAL_HOP || tables.nat.sources.is_empty() {
+        return Ok(());
+    }
+    let mut seen = header::of(frame, cx);
+    let turned = cx.shard.pending.turned;
+    let out = turned.unwrap_or(frame.meta.egress);
+    if let Some(interface) = tables.interface(out) {
+        seen.to = interface.zone;
+        seen.egress = out.0;
+    }
+    cx.tally.instructions(20);
+    let Some((place, rule)) = tables.nat.source(&seen) else { return Ok(()) };
+    cx.tally.read(Region::RuleTable, usize::from(place) * 32, 32);
+    let source = cx.shard.pending.source;
+    let pool = match &rule.action {
+        SourceAction::Exempt => return Ok(()),
+        SourceAction::OneToOne { inside, outside } => {
+            let offset = source.bits.wrapping_sub(*inside);
+            cx.shard.pending.source = Address { bits: outside.bits.wrapping_add(offset), v6: outside.v6 };
+            cx.shard.pending.snat = place;
+            return Ok(());
+        }
+        SourceAction::Pool(pool) => Some(*pool),
+        SourceAction::Masquerade(outgoing) => {
+            outgoing.get(usize::from(out.0)).and_then(|own| if source.v6 { own.v6 } else { own.v4 })
+        }
+    };
+    let Some(pool) = pool else { return Ok(()) };
+    let inside = Endpoint {
+        address: source.bits,
+        port: cx.shard.pending.sport,
+        protocol: seen.protocol,
+        family: source.family() as u8,
+    };
+    let has_port = Protocol(seen.protocol).has_ports() || frame.meta.flags & flag::QUERY != 0;
+    let refused = |cx: &mut Cx<'_, T>, refusal: nat::Refusal| {
+        if let Some(count) = cx.shard.counters.nat_refused.get_mut(usize::from(place) - 1) {
+            *count += 1;
+        }
+        Step::Drop(match refusal {
+            nat::Refusal::PortsExhausted => Reason::NatPorts,
+            nat::Refusal::QuotaReached => Reason::NatQuota,
+            nat::Refusal::TableFull => Reason::NatTableFull,
+            nat::Refusal::NotInside => Reason::NatClash,
+        })
+    };
+    if has_port {
+        match cx.shard.mappings.map(nat::PoolId(pool), inside, cx.tally) {
+            Ok(mapped) => {
+                let pending = &mut cx.shard.pending;
+                pending.mapping = Some(mapped.id);
+                pending.source = Address { bits: mapped.outside.address, v6: source.v6 };
+                pending.sport = mapped.outside.port;
+                if frame.meta.flags & flag::QUERY != 0 {
+                    pending.dport = mapped.outside.port;
+                }
+            }
+            Err(refusal) => return Err(refused(cx, refusal)),
+        }
+    } else {
+        match cx.shard.mappings.map_address(nat::PoolId(pool), inside, cx.tally) {
+            Ok(outside) => cx.shard.pending.source = Address { bits: outside.address, v6: source.v6 },
+            Err(refusal) => return Err(refused(cx, refusal)),
+        }
+    }
+    cx.shard.pending.snat = place;
+    Ok(())
+}
+
+/// Writes the flow down.
+fn enter<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
+    // The reply's key from six fields, the entry's twelve.
+    cx.tally.instructions(40);
+    let pending = cx.shard.pending;
+    let tick = cx.shard.flows.tick(frame.meta.received);
+    let id = insert(&pending.key, pending.hash, frame, cx)?;
+    let reply = reply_key(frame, cx);
+    if let Err(step) = set_reply(id, &reply, frame, cx) {
+        cx.shard.flows.remove(id, cx.tally);
+        return Err(step);
+    }
+    if frame.meta.protocol == Protocol::TCP.0 && frame.meta.part != Part::Later {
+        let settings = settings(cx);
+        let range = usize::from(frame.meta.transport)..usize::from(frame.meta.end);
+        let segment = tcp::parse(frame.bytes().get(range).unwrap_or(&[]));
+        let (Ok(segment), Some(flow)) = (segment, cx.shard.flows.flow_mut(id)) else {
+            cx.shard.flows.remove(id, cx.tally);
+            return Err(Step::Drop(Reason::TransportLength));
+        };
+        match crate::flow::tcp::track(flow, Direction::Original, &Segment::of(&segment), settings) {
+            Ok(state) => cx.shard.flows.set_state(id, state, tick, cx.tally),
+            Err(fault) => {
+                cx.shard.flows.remove(id, cx.tally);
+                return Err(Step::Drop(reason_of(fault)));
+            }
+        }
+    }
+    let pair = cx.tables.nat.pair(pending.dnat, pending.snat);
+    let translated = reply != pending.key.reversed().in_realm(realm(frame.meta.egress, cx));
+    if let Some(flow) = cx.shard.flows.flow_mut(id) {
+        flow.hops = [frame.meta.hop, NO_HOP];
+        flow.rule = frame.meta.rule;
+        flow.nat = pair;
+        flow.flags = u8::from(translated);
+        flow.epoch = cx.tables.epoch;
+        flow.class = frame.meta.class as u8;
+    }
+    if let Some(inward) = pending.inward {
+        cx.shard.mappings.retain(inward);
+    }
+    if let Some(cold) = cx.shard.flows.cold_mut(id) {
+        cold.mapping = pending.mapping.map_or(NOTHING, |mapping| mapping.0);
+        cold.inward = pending.inward.map_or(NOTHING, |mapping| mapping.0);
+        cold.limit = pending.count.map_or(NOTHING, |count| count.0);
+        cold.source = pending.source_count.map_or(NOTHING, |count| count.0);
+    }
+    frame.meta.flow = id.0;
+    frame.meta.nat = pair;
+    if translated {
+        frame.meta.flags |= flag::TRANSLATED;
+    }
+    Ok(())
+}
+
+/// The key of the packets that come back.
+fn reply_key<T: Tally>(frame: &Frame, cx: &Cx<'_, T>) -> Key {
+    let pending = &cx.shard.pending;
+    let protocol = frame.meta.protocol;
+    let (from, to) = (pending.destination, pending.source);
+    // An identifier stands for both ports.
+    let sport = if frame.meta.flags & flag::QUERY != 0 { pending.sport } else { pending.dport };
+    let key = if from.v6 {
+        Key::v6(from.bits, to.bits, sport, pending.sport, protocol)
+    } else {
+        Key::v4(from.bits as u32, to.bits as u32, sport, pending.sport, protocol)
+    };
+    key.in_realm(realm(frame.meta.egress, cx))
+}
+
+fn insert<T: Tally>(key: &Key, hash: u64, frame: &Frame, cx: &mut Cx<'_, T>) -> Result<FlowId, Step> {
+    let tick = cx.shard.flows.tick(frame.meta.received);
+    match cx.shard.flows.insert(key, hash, tick, cx.tally) {
+        Ok(id) => return Ok(id),
+        Err(Refusal::Taken(_)) => return Err(Step::Drop(Reason::NatClash)),
+        Err(Refusal::NoKey) => return Err(Step::Drop(Reason::FlowNotOpen)),
+        Err(Refusal::Full) => {}
+    }
+    if cx.tables.limits.when_full == WhenFull::EvictIdle {
+        if let Some(idlest) = cx.shard.flows.idlest(CANDIDATES) {
+            cx.shard.end_flow(idlest, cx.tally);
+            cx.shard.counters.evicted += 1;
+            if let Ok(id) = cx.shard.flows.insert(key, hash, tick, cx.tally) {
+                return Ok(id);
+            }
+        }
+    }
+    Err(Step::Drop(Reason::FlowTableFull))
+}
+
+/// Enters the reply's key; a flow that holds it and has expired makes room.
+fn set_reply<T: Tally>(id: FlowId, reply: &Key, frame: &Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
+    let Err(Refusal::Taken(hit)) = cx.shard.flows.set_reply(id, reply, cx.tally) else { return Ok(()) };
+    let tick = cx.shard.flows.tick(frame.meta.received);
+    let expired = cx.shard.flows.flow(hit.id).is_some_and(|flow| cx.shard.flows.is_expired(flow, tick));
+    if expired && hit.id != id {
+        cx.shard.end_flow(hit.id, cx.tally);
+        if cx.shard.flows.set_reply(id, reply, cx.tally).is_ok() {
+            return Ok(());
+        }
+    }
+    Err(Step::Drop(Reason::NatClash))
+}

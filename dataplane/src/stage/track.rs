@@ -1,0 +1,502 @@
+//! `track`: which flow does it belong to?
+//!
+//! A packet of a flow that has been decided carries the decision on: hop, rule, translations, class; the
+//! stages in between let it pass. A first packet opens a pending flow, which `dnat` to `snat` decide and
+//! `snat` writes down. ICMP errors belong to the flow they quote, fragments to the flow of their first.
+//! Changes no byte.
+//!
+//! For a batch, [`Track::prepare`] asks for the memory of all its flows before the first is looked at.
+
+use policy::model::{Checksum, Mode, Pickup, TcpWindow};
+use tally::{Region, Tally};
+use wire::checksum::Sum;
+use wire::header::Protocol;
+use wire::tcp::Flags;
+use wire::{BATCH, Family, Frame, Part, icmpv4, ipv4, ipv6, tcp, udp};
+
+use super::parse::flag;
+use super::route::{back, realm};
+use super::{Cx, Stage, Step, header};
+use crate::flow::tcp::{Fault, Midstream, Segment, Settings, WindowCheck};
+use crate::flow::{Direction, FlowId, Hit, Key, State};
+use crate::fragment::{DatagramKey, Kept, Later, Span};
+use crate::hop::{LOCAL_HOP, NO_HOP};
+use crate::shard::Pending;
+use crate::tables::LOCAL;
+use crate::verdict::Reason;
+
+/// The stage, and what it has prepared for a batch.
+#[derive(Clone, Debug)]
+pub struct Track {
+    keys: [Key; BATCH],
+    hashes: [u64; BATCH],
+}
+
+impl Default for Track {
+    fn default() -> Track {
+        Track { keys: [Key::default(); BATCH], hashes: [0; BATCH] }
+    }
+}
+
+impl<T: Tally> Stage<T> for Track {
+    fn step(&mut self, frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
+        if cx.tables.mode == Mode::Stateless {
+            return Step::Next;
+        }
+        let now = frame.meta.received;
+        if cx.shard.flows.is_due(now) {
+            cx.shard.expire(now, cx.tally);
+        }
+        while cx.shard.fragments.is_due(now) {
+            expire_fragments(cx, now);
+        }
+        if frame.meta.part != Part::Whole && frame.meta.flags & flag::RESUMED == 0 {
+            if let Err(step) = follow_first(frame, cx) {
+                return step;
+            }
+        }
+        if frame.meta.flags & flag::ERROR != 0 {
+            return relate(frame, cx);
+        }
+        let key = key_of(frame, cx);
+        let hash = cx.shard.flows.hash(&key, cx.tally);
+        if let Some(hit) = live(&key, hash, frame, cx) {
+            return follow(frame, hit, hash, cx);
+        }
+        open(frame, key, hash, cx)
+    }
+}
+
+impl Track {
+    /// Computes keys and hashes, and asks for buckets and flows. `frames` are at most [`BATCH`].
+    #[inline]
+    pub(crate) fn prepare<T: Tally>(&mut self, frames: &[Frame], cx: &mut Cx<'_, T>) {
+        for ((frame, key), hash) in frames.iter().zip(&mut self.keys).zip(&mut self.hashes) {
+            if frame.meta.fate == 0 {
+                *key = key_of(frame, cx);
+                *hash = cx.shard.flows.hash(key, cx.tally);
+                cx.shard.flows.prefetch_bucket(*hash);
+            }
+        }
+        for (frame, hash) in frames.iter().zip(&self.hashes) {
+            if frame.meta.fate == 0 {
+                if let Some(candidate) = cx.shard.flows.candidate(*hash) {
+                    cx.shard.flows.prefetch_flow(candidate);
+                }
+            }
+        }
+    }
+
+    /// Follows the frame at `place` of the prepared batch if it simply belongs to a decided flow, and says
+    /// whether it did. What it does then, [`Stage::step`] would have done, too; what later stages do with
+    /// such a frame depends on nothing that this stage does for frames behind it.
+    #[inline(always)]
+    pub(crate) fn follow_prepared<T: Tally>(
+        &mut self,
+        place: usize,
+        frame: &mut Frame,
+        cx: &mut Cx<'_, T>,
+    ) -> bool {
+        let now = frame.meta.received;
+        let special = flag::ERROR | flag::GROUP | flag::TO_GROUP;
+        if frame.meta.part != Part::Whole
+            || frame.meta.flags & special != 0
+            || cx.shard.flows.is_due(now)
+            || cx.shard.fragments.is_due(now)
+        {
+            return false;
+        }
+        let (Some(key), Some(hash)) = (self.keys.get(place), self.hashes.get(place)) else { return false };
+        let Some(hit) = cx.shard.flows.find(key, *hash, cx.tally) else { return false };
+        let tick = cx.shard.flows.tick(now);
+        let Some(flow) = cx.shard.flows.flow(hit.id) else { return false };
+        if cx.shard.flows.is_expired(flow, tick)
+            || flow.epoch != cx.tables.epoch
+            || flow.hops[hit.direction as usize] == NO_HOP
+        {
+            return false;
+        }
+        follow(frame, hit, *hash, cx).settle(frame);
+        true
+    }
+}
+
+/// The key of a packet as it arrives.
+#[inline(always)]
+fn key_of<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> Key {
+    let meta = &frame.meta;
+    // Load four words, merge and store them; the realm by a table.
+    cx.tally.instructions(12);
+    // An identifier stands for both ports, so that question and answer have reversed keys.
+    let (sport, dport) = if meta.flags & flag::QUERY != 0 {
+        (meta.sport, meta.sport)
+    } else if is_icmp(frame) {
+        (0, 0)
+    } else {
+        (meta.sport, meta.dport)
+    };
+    let packet = frame.bytes().get(usize::from(meta.network)..).unwrap_or(&[]);
+    let key = if meta.family == Family::V4 {
+        ipv4::Header::of(packet).map(|ip| Key::v4(ip.src_bits(), ip.dst_bits(), sport, dport, meta.protocol))
+    } else {
+        ipv6::Header::of(packet).map(|ip| Key::v6(ip.src_bits(), ip.dst_bits(), sport, dport, meta.protocol))
+    };
+    key.unwrap_or_default().in_realm(realm(meta.ingress, cx))
+}
+
+fn is_icmp(frame: &Frame) -> bool {
+    match frame.meta.family {
+        Family::V4 => frame.meta.protocol == Protocol::ICMP.0,
+        _ => frame.meta.protocol == Protocol::ICMPV6.0,
+    }
+}
+
+/// The flow with this key, unless it has expired or was decided by other tables: then it has ended.
+fn live<T: Tally>(key: &Key, hash: u64, frame: &Frame, cx: &mut Cx<'_, T>) -> Option<Hit> {
+    let hit = cx.shard.flows.find(key, hash, cx.tally)?;
+    let tick = cx.shard.flows.tick(frame.meta.received);
+    let flow = cx.shard.flows.flow(hit.id)?;
+    if cx.shard.flows.is_expired(flow, tick) || flow.epoch != cx.tables.epoch {
+        cx.shard.end_flow(hit.id, cx.tally);
+        return None;
+    }
+    Some(hit)
+}
+
+/// Goes on with a flow that has been decided.
+#[inline(always)]
+fn follow<T: Tally>(frame: &mut Frame, hit: Hit, hash: u64, cx: &mut Cx<'_, T>) -> Step {
+    let Hit { id, direction } = hit;
+    let tick = cx.shard.flows.tick(frame.meta.received);
+    let is_tcp = frame.meta.protocol == Protocol::TCP.0 && frame.meta.part != Part::Later;
+    if is_tcp {
+        const CHANGES: u8 = Flags::SYN.0 | Flags::FIN.0 | Flags::RST.0;
+        if frame.meta.tcp_flags & CHANGES != 0 && !checksum_is_right(frame, cx) {
+            return Step::Drop(Reason::TransportChecksum);
+        }
+        let settings = settings(cx);
+        let payload =
+            frame.bytes().get(usize::from(frame.meta.transport)..usize::from(frame.meta.end)).unwrap_or(&[]);
+        let Ok(segment) = tcp::parse(payload).map(|segment| Segment::of(&segment)) else {
+            return Step::Drop(Reason::TransportLength);
+        };
+        // Sequence, acknowledgement and window against four bounds, then four updates: counted in the
+        // source as loads, adds, compares and stores.
+        cx.tally.instructions(38);
+        let Some(flow) = cx.shard.flows.flow_mut(id) else { return Step::Drop(Reason::FlowNotOpen) };
+        match crate::flow::tcp::track(flow, direction, &segment, settings) {
+            Ok(state) if state == flow.state() => flow.seen = tick.0,
+            Ok(state) => cx.shard.flows.set_state(id, state, tick, cx.tally),
+            Err(fault) => return Step::Drop(reason_of(fault)),
+        }
+    } else {
+        let Some(flow) = cx.shard.flows.flow_mut(id) else { return Step::Drop(Reason::FlowNotOpen) };
+        let answered = match (flow.state(), direction) {
+            (State::Udp, Direction::Reply) => Some(State::UdpAnswered),
+            (State::Other, Direction::Reply) => Some(State::OtherAnswered),
+            _ => None,
+        };
+        flow.seen = tick.0;
+        if let Some(state) = answered {
+            cx.shard.flows.set_state(id, state, tick, cx.tally);
+        }
+    }
+    cx.tally.write(Region::FlowTable, id.0 as usize * 128 + 32, 32);
+    carry(frame, id, direction, hash, cx)
+}
+
+/// Lets the frame carry what its flow remembers.
+#[inline(always)]
+fn carry<T: Tally>(
+    frame: &mut Frame,
+    id: FlowId,
+    direction: Direction,
+    hash: u64,
+    cx: &mut Cx<'_, T>,
+) -> Step {
+    // Load and store six fields.
+    cx.tally.instructions(12);
+    let Some(flow) = cx.shard.flows.flow(id) else { return Step::Drop(Reason::FlowNotOpen) };
+    let meta = &mut frame.meta;
+    meta.flow = id.0;
+    meta.rule = flow.rule;
+    meta.nat = flow.nat;
+    meta.class = u16::from(flow.class);
+    meta.flags |= flag::HIT | if flow.flags != 0 { flag::TRANSLATED } else { 0 };
+    if direction == Direction::Reply {
+        meta.flags |= flag::REPLY;
+    }
+    meta.hop = flow.hops[direction as usize];
+    if meta.hop == LOCAL_HOP {
+        meta.egress = LOCAL;
+    }
+    if meta.hop != NO_HOP {
+        return Step::Next;
+    }
+    // The first packet that comes back: where the others went to is where this one came from.
+    let destination = flow.key(direction.turned()).source().into();
+    let hop = match back(frame, destination, hash, cx) {
+        Ok(hop) => hop,
+        Err(Reason::RouteMissing) => return Step::Answer(Reason::RouteMissing),
+        Err(reason) => return Step::Drop(reason),
+    };
+    frame.meta.hop = hop;
+    if let Some(flow) = cx.shard.flows.flow_mut(id) {
+        flow.hops[direction as usize] = hop;
+    }
+    Step::Next
+}
+
+/// Begins a pending flow, if this packet may open one.
+fn open<T: Tally>(frame: &mut Frame, key: Key, hash: u64, cx: &mut Cx<'_, T>) -> Step {
+    cx.tally.instructions(20);
+    let whole = frame.meta.part != Part::Later;
+    match Protocol(frame.meta.protocol) {
+        Protocol::TCP if whole => {
+            let flags = Flags(frame.meta.tcp_flags);
+            if !crate::flow::tcp::are_possible(flags) {
+                return Step::Drop(Reason::TcpFlags);
+            }
+            let is_syn = flags.contains(Flags::SYN) && !flags.contains(Flags::ACK);
+            let picked_up = cx.tables.limits.pickup == Pickup::Accept && !flags.contains(Flags::RST);
+            if !is_syn && !picked_up {
+                return Step::Drop(Reason::FlowNotOpen);
+            }
+        }
+        Protocol::TCP => return Step::Drop(Reason::FlowNotOpen),
+        Protocol::ICMP | Protocol::ICMPV6 if whole && frame.meta.flags & flag::QUERY != 0 => {
+            let kind = (frame.meta.dport >> 8) as u8;
+            let class = if frame.meta.family == Family::V4 {
+                icmpv4::Type(kind).class()
+            } else {
+                wire::icmpv6::Type(kind).class()
+            };
+            if class == icmpv4::Class::Reply {
+                return Step::Drop(Reason::IcmpUnrelated);
+            }
+        }
+        _ => {}
+    }
+    if whole && !checksum_is_right(frame, cx) {
+        return Step::Drop(Reason::TransportChecksum);
+    }
+    let (source, destination) = header::addresses(frame);
+    cx.shard.pending = Pending {
+        key,
+        hash,
+        source,
+        destination,
+        sport: key.sport(),
+        dport: key.dport(),
+        ..Pending::default()
+    };
+    frame.meta.flags |= flag::OPENS;
+    Step::Next
+}
+
+/// Finds the flow that an ICMP error is about: that of the packet it quotes, which went the other way.
+fn relate<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
+    // As two headers' parse.
+    cx.tally.instructions(60);
+    let is_redirect = match frame.meta.family {
+        Family::V4 => frame.meta.dport >> 8 == u16::from(icmpv4::Type::REDIRECT.0),
+        _ => false,
+    };
+    if is_redirect || !checksum_is_right(frame, cx) {
+        return Step::Drop(if is_redirect { Reason::IcmpUnrelated } else { Reason::TransportChecksum });
+    }
+    let message =
+        frame.bytes().get(usize::from(frame.meta.transport)..usize::from(frame.meta.end)).unwrap_or(&[]);
+    let quoted = message.get(8..).unwrap_or(&[]);
+    let Some(quote) = quoted_key(quoted, frame.meta.family) else {
+        return Step::Drop(Reason::IcmpUnrelated);
+    };
+    let key = quote.reversed().in_realm(realm(frame.meta.ingress, cx));
+    let hash = cx.shard.flows.hash(&key, cx.tally);
+    let Some(hit) = live(&key, hash, frame, cx) else { return Step::Drop(Reason::IcmpUnrelated) };
+    // It must go to whoever sent the packet that it quotes.
+    let (_, destination) = header::addresses(frame);
+    if destination != key.destination().into() {
+        return Step::Drop(Reason::IcmpUnrelated);
+    }
+    frame.meta.flags |= flag::RELATED;
+    carry(frame, hit.id, hit.direction, hash, cx)
+}
+
+/// The key of a packet quoted in an ICMP error: its header, and at least the first eight bytes behind it.
+fn quoted_key(quoted: &[u8], family: Family) -> Option<Key> {
+    if family == Family::V4 {
+        let packet = ipv4::parse_prefix(quoted).ok()?;
+        let protocol = packet.header.protocol();
+        if packet.header.fragment().is_some_and(|fragment| !fragment.is_first()) {
+            return None;
+        }
+        let (sport, dport) = quoted_ports(protocol, packet.payload, Protocol::ICMP)?;
+        Some(Key::v4(packet.header.src_bits(), packet.header.dst_bits(), sport, dport, protocol.0))
+    } else {
+        let packet = ipv6::parse_prefix(quoted).ok()?;
+        let protocol = packet.protocol();
+        if packet.extensions.fragment.is_some_and(|found| !found.fragment.is_first()) {
+            return None;
+        }
+        let (sport, dport) = quoted_ports(protocol, packet.payload, Protocol::ICMPV6)?;
+        Some(Key::v6(packet.header.src_bits(), packet.header.dst_bits(), sport, dport, protocol.0))
+    }
+}
+
+fn quoted_ports(protocol: Protocol, payload: &[u8], icmp: Protocol) -> Option<(u16, u16)> {
+    if protocol == icmp {
+        let header = icmpv4::Header::of(payload)?;
+        let is_query = match (icmp, header.kind().0) {
+            (Protocol::ICMP, _) => header.kind().class() != icmpv4::Class::Error,
+            (_, kind) => matches!(kind, 128 | 129),
+        };
+        // No error about an error (RFC 1122, section 3.2.2).
+        return is_query.then(|| (header.id(), header.id()));
+    }
+    if protocol.has_ports() {
+        return wire::header::Ports::of(payload).map(|ports| (ports.sport, ports.dport));
+    }
+    Some((0, 0))
+}
+
+/// Gives a fragment the ports of its datagram's first one, or lets it wait for that.
+fn follow_first<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
+    let now = frame.meta.received;
+    let (key, span) = datagram(frame, cx).ok_or(Step::Drop(Reason::FragmentTiny))?;
+    if frame.meta.part == Part::First {
+        let kept = Kept {
+            sport: frame.meta.sport,
+            dport: frame.meta.dport,
+            protocol: frame.meta.protocol,
+            tcp_flags: frame.meta.tcp_flags,
+            own: frame.meta.flags & (flag::QUERY | flag::ERROR),
+        };
+        cx.shard.fragments.first(&key, span, kept, now, cx.tally).map_err(Step::Drop)?;
+        while let Some(mut waited) = cx.shard.fragments.release(&key, cx.tally) {
+            cx.shard.counters.held = cx.shard.counters.held.saturating_sub(1);
+            waited.meta.received = now;
+            waited.meta.fate = 0;
+            waited.meta.flags |= flag::RESUMED;
+            adopt(&mut waited, kept);
+            cx.shard.released.push_back(waited);
+        }
+        return Ok(());
+    }
+    match cx.shard.fragments.later(&key, span, now, cx.tally) {
+        Later::Kept(kept) => {
+            adopt(frame, kept);
+            Ok(())
+        }
+        Later::Wait => Err(Step::Hold(Reason::FragmentWaits)),
+        Later::Refuse(reason) => Err(Step::Drop(reason)),
+    }
+}
+
+/// Gives a later fragment what its first one has said.
+fn adopt(frame: &mut Frame, kept: Kept) {
+    frame.meta.sport = kept.sport;
+    frame.meta.dport = kept.dport;
+    frame.meta.protocol = kept.protocol;
+    frame.meta.tcp_flags = kept.tcp_flags;
+    frame.meta.flags |= kept.own;
+}
+
+/// Which datagram a fragment is of, and which part of it.
+pub(crate) fn datagram<T: Tally>(frame: &Frame, cx: &Cx<'_, T>) -> Option<(DatagramKey, Span)> {
+    let meta = &frame.meta;
+    let packet = frame.bytes().get(usize::from(meta.network)..usize::from(meta.end))?;
+    let (source, destination) = header::addresses(frame);
+    let (fragment, protocol, begins) = if meta.family == Family::V4 {
+        let header = ipv4::Header::of(packet)?;
+        (header.fragment()?, meta.protocol, header.header_len())
+    } else {
+        let found = ipv6::parse(packet).ok()?.extensions.fragment?;
+        let begins = ipv6::HEADER_LEN + usize::from(found.at) + ipv6::FRAGMENT_HEADER_LEN;
+        // RFC 8200, section 4.5: addresses and identification alone tell datagrams apart.
+        (found.fragment, 0, begins)
+    };
+    let key = DatagramKey {
+        source: source.bits,
+        destination: destination.bits,
+        id: fragment.id,
+        protocol,
+        family: meta.family,
+        realm: realm(meta.ingress, cx),
+    };
+    let span = Span {
+        offset: u32::from(fragment.offset),
+        len: packet.len().saturating_sub(begins) as u32,
+        more: fragment.more,
+    };
+    Some((key, span))
+}
+
+/// Drops fragments whose first one did not come in time.
+fn expire_fragments<T: Tally>(cx: &mut Cx<'_, T>, now: wire::Nanos) {
+    let crate::shard::Shard { fragments, released, counters, .. } = &mut *cx.shard;
+    fragments.expire(now, cx.tally, |mut frame, reason| {
+        counters.held = counters.held.saturating_sub(1);
+        Step::Drop(reason).settle(&mut frame);
+        released.push_back(frame);
+    });
+}
+
+/// How strictly TCP is followed.
+#[inline(always)]
+pub(super) fn settings<T: Tally>(cx: &Cx<'_, T>) -> Settings {
+    Settings {
+        window: match cx.tables.limits.tcp_window {
+            TcpWindow::Strict => WindowCheck::Strict,
+            TcpWindow::Off => WindowCheck::Off,
+        },
+        midstream: match cx.tables.limits.pickup {
+            Pickup::Refuse => Midstream::Refuse,
+            Pickup::Accept => Midstream::Learn,
+        },
+    }
+}
+
+/// The reason of a fault.
+pub(super) fn reason_of(fault: Fault) -> Reason {
+    match fault {
+        Fault::Flags => Reason::TcpFlags,
+        Fault::NotOpen => Reason::FlowNotOpen,
+        Fault::Window => Reason::TcpWindow,
+        Fault::State => Reason::TcpState,
+    }
+}
+
+/// Whether the transport checksum is right, where it can be known and is wanted. Fragments' is unknown.
+fn checksum_is_right<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> bool {
+    let meta = &frame.meta;
+    if cx.tables.limits.checksum == Checksum::Ignore || meta.part != Part::Whole {
+        return true;
+    }
+    let range = usize::from(meta.transport)..usize::from(meta.end);
+    let payload = frame.bytes().get(range).unwrap_or(&[]);
+    // An add for every four bytes, and a fold.
+    cx.tally.instructions(payload.len() as u32 / 4 + 8);
+    cx.tally.read(Region::Frame, usize::from(meta.transport), payload.len() as u32);
+    let packet = frame.bytes().get(usize::from(meta.network)..).unwrap_or(&[]);
+    let protocol = Protocol(meta.protocol);
+    let pseudo = if meta.family == Family::V4 {
+        let Some(ip) = ipv4::Header::of(packet) else { return false };
+        Sum::pseudo_v4(ip.src(), ip.dst(), protocol, payload.len() as u16)
+    } else {
+        let Some(ip) = ipv6::Header::of(packet) else { return false };
+        Sum::pseudo_v6(ip.src(), ip.dst(), protocol, payload.len() as u32)
+    };
+    match protocol {
+        Protocol::TCP => pseudo.and(payload).verifies(),
+        Protocol::UDP => udp::parse(payload).is_ok_and(|datagram| match datagram.check(pseudo) {
+            // RFC 8200, section 8.1: over IPv6 there must be one.
+            udp::Check::None => meta.family == Family::V4,
+            udp::Check::Right => true,
+            udp::Check::Wrong => false,
+        }),
+        Protocol::ICMP if meta.family == Family::V4 => wire::checksum::verifies(payload),
+        Protocol::ICMPV6 if meta.family == Family::V6 => pseudo.and(payload).verifies(),
+        _ => true,
+    }
+}

@@ -1,0 +1,297 @@
+//! What a policy and its routes compile to: immutable, swapped whole, stamped with an epoch.
+
+use policy::model::{Action, ConnectionLimit, Limits, Logging, Mode, Rate, SourceCheck, Timeouts};
+use tally::{Region, Tally};
+use wire::ethernet::Mac;
+use wire::vlan::Tags;
+use wire::{Family, PortId};
+
+use crate::classify::{Classifier, Header, NO_MATCH};
+use crate::fib::{Fib4, Fib6};
+
+mod compile;
+mod nat;
+mod pattern;
+mod route;
+
+pub use compile::CompileError;
+pub use nat::{DestinationAction, NatRule, NatTables, Outgoing, PoolSpec, SourceAction};
+
+/// The zone of the gateway itself.
+pub const SELF: u8 = 0;
+
+/// The egress of what is for the gateway itself.
+pub const LOCAL: PortId = PortId(u16::MAX);
+
+/// What a policy compiles to.
+pub struct Tables {
+    /// Which compilation this is; flows of another one are judged again.
+    pub epoch: u16,
+    /// Whether connections are tracked.
+    pub mode: Mode,
+    /// Interfaces, in the order of the policy; a [`PortId`] is a place in this list.
+    pub interfaces: Vec<Interface>,
+    /// Names of zones; [`SELF`] is the first.
+    pub zones: Vec<String>,
+    /// Longest-prefix match; values are places in `targets`.
+    pub fib4: Fib4,
+    /// Likewise for IPv6.
+    pub fib6: Fib6,
+    /// Where routes lead.
+    pub targets: Vec<Target>,
+    /// Places in `gateways`, referred to by [`Target::Gateways`]; one stands there as often as its weight.
+    pub ways: Vec<u32>,
+    /// Routers that routes lead to.
+    pub gateways: Vec<Gateway>,
+    /// Static neighbours.
+    pub neighbours: Vec<Neighbour>,
+    /// The search through the rules.
+    pub filter: Filter,
+    /// Address translations.
+    pub nat: NatTables,
+    /// Bounds on memory and rates.
+    pub limits: Limits,
+    /// How long is remembered what.
+    pub timeouts: Timeouts,
+}
+
+/// An interface, compiled.
+#[derive(Clone, Debug)]
+pub struct Interface {
+    /// Its name.
+    pub name: String,
+    /// Its zone, a place in [`Tables::zones`].
+    pub zone: u8,
+    /// The interface whose port carries its frames: itself, unless it is a VLAN.
+    pub root: PortId,
+    /// Tags of its frames.
+    pub tags: Tags,
+    /// VLANs that its own port carries: outer and inner identifier (0: none), and whose they are.
+    pub vlans: Vec<(u16, u16, PortId)>,
+    /// Its link-layer address.
+    pub mac: Mac,
+    /// Whether unicast frames to other addresses are taken, too.
+    pub hearing: Hearing,
+    /// Largest IP packet.
+    pub mtu: u16,
+    /// Flows are told apart by the realm they come in by: interfaces that may stand in for one another
+    /// share one.
+    pub realm: u16,
+    /// Check of source addresses.
+    pub source_check: SourceCheck,
+    /// Bound on the MSS of IPv4 connections; `u16::MAX` where there is none.
+    pub mss4: u16,
+    /// Likewise of IPv6 connections.
+    pub mss6: u16,
+    /// Its addresses, each with the length of its network's prefix.
+    pub networks: Vec<ipnet::IpNet>,
+    /// Its first IPv4 address.
+    pub address4: Option<u32>,
+    /// Its first IPv6 address.
+    pub address6: Option<u128>,
+}
+
+/// Which unicast frames an interface takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hearing {
+    /// Those to its own address.
+    Own,
+    /// All: the policy does not say which address is its own.
+    All,
+}
+
+/// Where a route leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// To the gateway itself.
+    Local,
+    /// To everybody on the link of this interface.
+    Broadcast(PortId),
+    /// To hosts on the link of this interface.
+    Link(PortId),
+    /// To one of `count` routers, listed in [`Tables::ways`] from `first` on.
+    Gateways {
+        /// Place of the first.
+        first: u32,
+        /// How many, 1 at least.
+        count: u32,
+    },
+    /// Nowhere, in silence.
+    Blackhole,
+    /// Nowhere, with an answer.
+    Unreachable,
+}
+
+/// A router that routes lead to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gateway {
+    /// The interface it is on.
+    pub interface: PortId,
+    /// Its address.
+    pub address: Address,
+}
+
+/// A static neighbour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Neighbour {
+    /// The interface it is on.
+    pub interface: PortId,
+    /// Its address.
+    pub address: Address,
+    /// Its link-layer address.
+    pub mac: Mac,
+}
+
+/// An IP address of either family.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Address {
+    /// The bits; IPv4 in the low 32.
+    pub bits: u128,
+    /// IPv6; else IPv4.
+    pub v6: bool,
+}
+
+/// The rules: the search, and what follows from a match.
+pub struct Filter {
+    /// Finds the first pattern that matches.
+    pub classifier: Box<dyn Classifier>,
+    /// The rule of each pattern; patterns and rules stand in the same order.
+    pub rule_of: Vec<u32>,
+    /// What follows, by rule.
+    pub rules: Vec<FilterRule>,
+    /// The action where no rule decides, by zone of origin and destination: `from * zones + to`.
+    pub defaults: Vec<Action>,
+    /// How many zones there are.
+    pub zones: usize,
+}
+
+/// What follows from a rule's match.
+#[derive(Clone, Debug)]
+pub struct FilterRule {
+    /// Its name.
+    pub name: String,
+    /// What happens.
+    pub action: Action,
+    /// Bound on how often.
+    pub rate: Option<Rate>,
+    /// Bound on how many at one time.
+    pub connections: Option<ConnectionLimit>,
+    /// Whether it is logged.
+    pub log: Logging,
+}
+
+impl Filter {
+    /// The rule that decides, or `None` for the default action.
+    #[inline]
+    pub fn find<T: Tally>(&self, header: &Header, tally: &mut T) -> Option<u32> {
+        let position = if tally.is_kept() {
+            self.classifier.classify_tallied(header, tally)?
+        } else {
+            self.classifier.classify(header)?
+        };
+        self.rule_of.get(position as usize).copied()
+    }
+
+    /// Finds the rule that decides for each header; `u32::MAX` for the default action.
+    pub fn find_bulk(&self, headers: &[Header], rules: &mut [u32]) {
+        self.classifier.classify_bulk(headers, rules);
+        for rule in rules {
+            *rule = if *rule == NO_MATCH {
+                u32::MAX
+            } else {
+                self.rule_of.get(*rule as usize).copied().unwrap_or(u32::MAX)
+            };
+        }
+    }
+
+    /// The action where no rule decides.
+    #[inline]
+    pub fn default_action(&self, from: u8, to: u8) -> Action {
+        let place = usize::from(from) * self.zones + usize::from(to);
+        self.defaults.get(place).copied().unwrap_or(Action::Drop)
+    }
+}
+
+impl Tables {
+    /// The interface at a place; every id that the tables or `parse` hand out is one.
+    #[inline(always)]
+    pub fn interface(&self, id: PortId) -> Option<&Interface> {
+        self.interfaces.get(usize::from(id.0))
+    }
+
+    /// The interface of that name.
+    pub fn interface_named(&self, name: &str) -> Option<PortId> {
+        let place = self.interfaces.iter().position(|interface| interface.name == name)?;
+        u16::try_from(place).ok().map(PortId)
+    }
+
+    /// Where the best route to `address` leads.
+    #[inline]
+    pub fn route<T: Tally>(&self, address: Address, tally: &mut T) -> Option<Target> {
+        let value = if address.v6 {
+            self.fib6.lookup(address.bits, tally)
+        } else {
+            self.fib4.lookup(address.bits as u32, tally)
+        }?;
+        tally.read(Region::RouteTable, value as usize * size_of::<Target>(), 8);
+        self.targets.get(value as usize).copied()
+    }
+
+    /// Whether packets to the target may leave by `interface`.
+    pub fn leads_by(&self, target: Target, interface: PortId) -> bool {
+        match target {
+            Target::Link(link) | Target::Broadcast(link) => link == interface,
+            Target::Gateways { first, count } => self
+                .ways
+                .iter()
+                .skip(first as usize)
+                .take(count as usize)
+                .filter_map(|way| self.gateways.get(*way as usize))
+                .any(|gateway| gateway.interface == interface),
+            Target::Local | Target::Blackhole | Target::Unreachable => false,
+        }
+    }
+
+    /// The router of that place among a target's, by the hash of the flow.
+    #[inline]
+    pub fn way(&self, first: u32, count: u32, hash: u32) -> Option<u32> {
+        // A multiplication maps the hash to 0..count without a division.
+        let choice = ((u64::from(hash) * u64::from(count)) >> 32) as u32;
+        self.ways.get((first + choice) as usize).copied()
+    }
+}
+
+impl Address {
+    /// An IPv4 address.
+    pub const fn v4(bits: u32) -> Address {
+        Address { bits: bits as u128, v6: false }
+    }
+
+    /// An IPv6 address.
+    pub const fn v6(bits: u128) -> Address {
+        Address { bits, v6: true }
+    }
+
+    /// IPv4 or IPv6.
+    pub const fn family(self) -> Family {
+        if self.v6 { Family::V6 } else { Family::V4 }
+    }
+
+    /// Of the standard library's form.
+    pub fn to_ip(self) -> std::net::IpAddr {
+        if self.v6 {
+            std::net::IpAddr::V6(self.bits.into())
+        } else {
+            std::net::IpAddr::V4((self.bits as u32).into())
+        }
+    }
+}
+
+impl From<std::net::IpAddr> for Address {
+    fn from(address: std::net::IpAddr) -> Address {
+        match address {
+            std::net::IpAddr::V4(v4) => Address::v4(v4.to_bits()),
+            std::net::IpAddr::V6(v6) => Address::v6(v6.to_bits()),
+        }
+    }
+}

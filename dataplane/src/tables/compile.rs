@@ -1,0 +1,265 @@
+//! From a policy to tables. A policy that `validate` found nothing wrong with compiles, save for bounds of
+//! the implementation.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use policy::Policy;
+use policy::model::{Mac, Mode, MssClamp, SELF_ZONE, State};
+use wire::PortId;
+use wire::vlan::{Tag, Tags};
+
+use super::{Filter, FilterRule, Hearing, Interface, Neighbour, Tables};
+use super::{nat, pattern, route};
+use crate::classify::{ALGORITHMS, Pattern};
+use crate::fib::FibError;
+
+/// The most zones there can be, the gateway's own included: a mask of them is 64 bits.
+const MAX_ZONES: usize = 64;
+
+/// Why a policy could not be compiled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CompileError {
+    /// A rule or translation names a zone that no interface is in.
+    UnknownZone(String),
+    /// An interface that does not exist is named.
+    UnknownInterface(String),
+    /// A set that does not exist is named.
+    UnknownSet(String),
+    /// A route has neither router nor interface.
+    EmptyNextHop,
+    /// A router is on no interface's network.
+    NextHopOffLink(IpAddr),
+    /// More zones than 64, the gateway's own included.
+    TooManyZones(usize),
+    /// More interfaces than 65,535.
+    TooManyInterfaces(usize),
+    /// (destination translations + 1) × (source translations + 1) is more than 65,536.
+    TooManyNats {
+        /// Destination translations.
+        destinations: usize,
+        /// Source translations.
+        sources: usize,
+    },
+    /// The routes do not fit.
+    Fib(FibError),
+}
+
+impl fmt::Display for CompileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CompileError::UnknownZone(name) => write!(f, "no interface is in zone `{name}`"),
+            CompileError::UnknownInterface(name) => write!(f, "there is no interface `{name}`"),
+            CompileError::UnknownSet(name) => write!(f, "there is no set `{name}`"),
+            CompileError::EmptyNextHop => f.write_str("a route has neither router nor interface"),
+            CompileError::NextHopOffLink(address) => {
+                write!(f, "the router {address} is on no interface's network")
+            }
+            CompileError::TooManyZones(zones) => {
+                write!(f, "{zones} zones, with `self`; there can be {MAX_ZONES}")
+            }
+            CompileError::TooManyInterfaces(interfaces) => {
+                write!(f, "{interfaces} interfaces; there can be 65535")
+            }
+            CompileError::TooManyNats { destinations, sources } => write!(
+                f,
+                "{destinations} destination and {sources} source translations; the product of both, each \
+                 plus one, can be 65536"
+            ),
+            CompileError::Fib(error) => write!(f, "routes: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for CompileError {}
+
+impl Tables {
+    /// Compiles a policy. `epoch` tells this compilation from others; flows of another are judged again.
+    pub fn compile(policy: &Policy, epoch: u16) -> Result<Tables, CompileError> {
+        let names = Names::new(policy)?;
+        let routes = route::compile(policy, &names)?;
+        let realms = route::realms(policy, &routes);
+        let interfaces = interfaces(policy, &names, &realms)?;
+        let neighbours = policy
+            .neighbours
+            .iter()
+            .map(|neighbour| {
+                Ok(Neighbour {
+                    interface: names.interface(&neighbour.interface)?,
+                    address: neighbour.address.into(),
+                    mac: neighbour.mac,
+                })
+            })
+            .collect::<Result<_, CompileError>>()?;
+        Ok(Tables {
+            epoch,
+            mode: policy.mode,
+            interfaces,
+            filter: filter(policy, &names)?,
+            nat: nat::compile(policy, &names)?,
+            zones: names.zones,
+            fib4: routes.fib4,
+            fib6: routes.fib6,
+            targets: routes.targets,
+            ways: routes.ways,
+            gateways: routes.gateways,
+            neighbours,
+            limits: policy.limits,
+            timeouts: policy.timeouts,
+        })
+    }
+}
+
+/// Places of named things.
+pub(super) struct Names {
+    zones: Vec<String>,
+    interfaces: Vec<String>,
+    zone_of: Vec<u8>,
+}
+
+impl Names {
+    fn new(policy: &Policy) -> Result<Names, CompileError> {
+        if policy.interfaces.len() >= usize::from(u16::MAX) {
+            return Err(CompileError::TooManyInterfaces(policy.interfaces.len()));
+        }
+        let mut zones = vec![SELF_ZONE.to_owned()];
+        zones.extend(policy.zones().into_iter().filter(|zone| *zone != SELF_ZONE).map(str::to_owned));
+        if zones.len() > MAX_ZONES {
+            return Err(CompileError::TooManyZones(zones.len()));
+        }
+        let place = |name: &str| zones.iter().position(|zone| zone == name).unwrap_or(0) as u8;
+        let zone_of = policy.interfaces.iter().map(|interface| place(&interface.zone)).collect();
+        let interfaces = policy.interfaces.iter().map(|interface| interface.name.clone()).collect();
+        Ok(Names { zones, interfaces, zone_of })
+    }
+
+    /// The zone of the interface at a place.
+    pub(super) fn zone_of(&self, interface: usize) -> u8 {
+        self.zone_of.get(interface).copied().unwrap_or(super::SELF)
+    }
+
+    /// A bit for each zone; all of them for an empty list.
+    pub(super) fn zone_mask(&self, zones: &[String]) -> Result<u64, CompileError> {
+        if zones.is_empty() {
+            return Ok(u64::MAX);
+        }
+        zones.iter().try_fold(0, |mask, name| {
+            let place = self.zones.iter().position(|zone| zone == name);
+            Ok(mask | 1 << place.ok_or_else(|| CompileError::UnknownZone(name.clone()))?)
+        })
+    }
+
+    /// The place of an interface.
+    pub(super) fn interface(&self, name: &str) -> Result<PortId, CompileError> {
+        let place = self.interfaces.iter().position(|interface| interface == name);
+        place.map(|place| PortId(place as u16)).ok_or_else(|| CompileError::UnknownInterface(name.to_owned()))
+    }
+
+    /// Places of interfaces.
+    pub(super) fn interfaces(&self, names: &[String]) -> Result<Vec<u16>, CompileError> {
+        names.iter().map(|name| Ok(self.interface(name)?.0)).collect()
+    }
+}
+
+fn interfaces(policy: &Policy, names: &Names, realms: &[u16]) -> Result<Vec<Interface>, CompileError> {
+    let mut interfaces = Vec::with_capacity(policy.interfaces.len());
+    for (place, interface) in policy.interfaces.iter().enumerate() {
+        let root = match &interface.parent {
+            None => PortId(place as u16),
+            Some(parent) => names.interface(parent)?,
+        };
+        let mut tags = Tags::NONE;
+        match interface.vlans.as_slice() {
+            [id] => tags = tags.with(Tag::customer(*id)),
+            [outer, inner] => {
+                tags = tags.with(Tag::service(*outer));
+                tags = tags.with(Tag::customer(*inner));
+            }
+            _ => {}
+        }
+        let first = |v6: bool| interface.addresses.iter().map(|net| net.addr()).find(|a| a.is_ipv6() == v6);
+        // IPv4 and TCP headers take 40 bytes of a packet, IPv6 and TCP 60 (RFC 6691).
+        let clamp = |headers: u16| match interface.mss {
+            MssClamp::Off => u16::MAX,
+            MssClamp::Mtu => interface.mtu.saturating_sub(headers),
+            MssClamp::Bytes(bytes) => bytes,
+        };
+        let parent_mac = policy.interfaces.get(usize::from(root.0)).and_then(|parent| parent.mac);
+        let given = interface.mac.or(parent_mac);
+        interfaces.push(Interface {
+            name: interface.name.clone(),
+            zone: names.zone_of(place),
+            root,
+            tags,
+            vlans: Vec::new(),
+            mac: given.unwrap_or_else(|| assumed_mac(root)),
+            hearing: if given.is_some() { Hearing::Own } else { Hearing::All },
+            mtu: interface.mtu,
+            realm: realms.get(place).copied().unwrap_or(0),
+            source_check: interface.source_check,
+            mss4: clamp(40),
+            mss6: clamp(60),
+            networks: interface.addresses.clone(),
+            address4: first(false).and_then(|address| match address {
+                IpAddr::V4(v4) => Some(v4.to_bits()),
+                IpAddr::V6(_) => None,
+            }),
+            address6: first(true).and_then(|address| match address {
+                IpAddr::V6(v6) => Some(v6.to_bits()),
+                IpAddr::V4(_) => None,
+            }),
+        });
+    }
+    for (place, interface) in policy.interfaces.iter().enumerate() {
+        let id = PortId(place as u16);
+        let root = interfaces[place].root;
+        if root != id {
+            let outer = interface.vlans.first().copied().unwrap_or(0);
+            let inner = interface.vlans.get(1).copied().unwrap_or(0);
+            if let Some(carrier) = interfaces.get_mut(usize::from(root.0)) {
+                carrier.vlans.push((outer, inner, id));
+            }
+        }
+    }
+    Ok(interfaces)
+}
+
+/// A locally administered address for an interface whose own is not known.
+fn assumed_mac(interface: PortId) -> Mac {
+    let [high, low] = interface.0.to_be_bytes();
+    Mac([0x02, 0x57, 0x52, 0x00, high, low])
+}
+
+/// Rules that can meet a packet: in a stateful policy those that list `new`, or no state at all.
+fn filter(policy: &Policy, names: &Names) -> Result<Filter, CompileError> {
+    let mut patterns: Vec<Pattern> = Vec::with_capacity(policy.rules.len());
+    let mut rule_of = Vec::with_capacity(policy.rules.len());
+    let mut rules = Vec::with_capacity(policy.rules.len());
+    for (place, rule) in policy.rules.iter().enumerate() {
+        let meets_first = rule.states.is_empty() || rule.states.contains(&State::New);
+        if policy.mode == Mode::Stateless || meets_first {
+            patterns.push(pattern::of_rule(rule, policy, names)?);
+            rule_of.push(place as u32);
+        }
+        rules.push(FilterRule {
+            name: rule.name.clone(),
+            action: rule.action,
+            rate: rule.rate,
+            connections: rule.connections,
+            log: rule.log,
+        });
+    }
+    let mut defaults = Vec::with_capacity(names.zones.len() * names.zones.len());
+    for from in &names.zones {
+        for to in &names.zones {
+            defaults.push(policy.default_action(from, to));
+        }
+    }
+    Ok(Filter {
+        classifier: (ALGORITHMS[0].build)(&patterns),
+        rule_of,
+        rules,
+        defaults,
+        zones: names.zones.len(),
+    })
+}

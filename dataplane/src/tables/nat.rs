@@ -1,0 +1,402 @@
+//! From a policy's translations to what `dnat` and `snat` search.
+//!
+//! Source and destination translations are two lists; of each, the first that matches applies. A flow
+//! carries both places in one number, see [`NatTables::pair`].
+
+use policy::Policy;
+use policy::model::{Hairpin, Nat, NatAction, PortUse};
+use wire::PortId;
+
+use super::Address;
+use super::compile::{CompileError, Names};
+use super::pattern;
+use crate::classify::{AddressSpan, Admit, Classifier, Header, Linear, Pattern, PortSpan};
+
+/// Translations, compiled.
+pub struct NatTables {
+    /// Destination translations: their search, in the order of `destinations`.
+    pub destination_search: Box<dyn Classifier>,
+    /// Source translations: their search, in the order of `sources`.
+    pub source_search: Box<dyn Classifier>,
+    /// What destination translations do.
+    pub destinations: Vec<NatRule<DestinationAction>>,
+    /// What source translations do.
+    pub sources: Vec<NatRule<SourceAction>>,
+    /// Pools of outside addresses and ports.
+    pub pools: Vec<PoolSpec>,
+    /// Addresses of all pools, merged: where a packet from outside may meet a mapping.
+    pub outside: Vec<AddressSpan>,
+}
+
+/// A translation, compiled.
+#[derive(Clone, Debug)]
+pub struct NatRule<Action> {
+    /// Its name.
+    pub name: String,
+    /// What it does.
+    pub action: Action,
+}
+
+/// A destination translation.
+#[derive(Clone, Debug)]
+pub struct DestinationAction {
+    /// The lowest address of the new destinations.
+    pub target: Address,
+    /// The address that becomes `target`; higher ones follow in order. `None`: all become `target`.
+    pub first: Option<u128>,
+    /// The outside port that becomes the inside port; higher ones follow in order.
+    pub port: Option<PortShift>,
+    /// Zones whose packets come from outside; those of others are turned back (hairpin).
+    pub outside_zones: u64,
+    /// The interface that a turned-back packet would have left by.
+    pub outside: PortId,
+}
+
+/// Ports translated in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortShift {
+    /// The first outside port.
+    pub outside: u16,
+    /// What it becomes.
+    pub inside: u16,
+}
+
+/// A source translation.
+#[derive(Clone, Debug)]
+pub enum SourceAction {
+    /// None.
+    Exempt,
+    /// By a pool.
+    Pool(u16),
+    /// By the pool of the interface that the packet leaves by, by place of the interface.
+    Masquerade(Vec<Outgoing>),
+    /// One by one.
+    OneToOne {
+        /// The lowest inside address.
+        inside: u128,
+        /// What it becomes.
+        outside: Address,
+    },
+}
+
+/// Pools of an interface's own addresses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outgoing {
+    /// For IPv4.
+    pub v4: Option<u16>,
+    /// For IPv6.
+    pub v6: Option<u16>,
+}
+
+/// A pool of outside addresses and ports.
+#[derive(Clone, Debug)]
+pub struct PoolSpec {
+    /// The translation it is of, a place in [`NatTables::sources`].
+    pub rule: u16,
+    /// Outside addresses.
+    pub addresses: Vec<AddressSpan>,
+    /// How ports are handed out.
+    pub ports: PortUse,
+    /// Inside addresses; only where the pool is cut into blocks.
+    pub inside: Vec<AddressSpan>,
+    /// Outside ports that port forwards own.
+    pub reserved: Vec<Reserved>,
+}
+
+/// An outside port that a port forward owns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reserved {
+    /// Of which address.
+    pub address: Address,
+    /// Of which protocol.
+    pub protocol: u8,
+    /// Which ports.
+    pub ports: PortSpan,
+}
+
+impl NatTables {
+    /// Both places in one number, 0 for none: `destination` and `source` are places, counted from 1.
+    #[inline]
+    pub fn pair(&self, destination: u16, source: u16) -> u16 {
+        destination * (self.sources.len() as u16 + 1) + source
+    }
+
+    /// How many pairs there are, the pair of none included.
+    pub fn pairs(&self) -> usize {
+        (self.destinations.len() + 1) * (self.sources.len() + 1)
+    }
+
+    /// The places in a pair, counted from 0.
+    pub fn places(&self, pair: u16) -> (Option<usize>, Option<usize>) {
+        let width = self.sources.len() + 1;
+        let pair = usize::from(pair);
+        ((pair / width).checked_sub(1), (pair % width).checked_sub(1))
+    }
+
+    /// Names of the translations in a pair.
+    pub fn names(&self, pair: u16) -> impl Iterator<Item = &str> {
+        let (destination, source) = self.places(pair);
+        let destination = destination.and_then(|place| self.destinations.get(place)).map(|rule| &rule.name);
+        let source = source.and_then(|place| self.sources.get(place)).map(|rule| &rule.name);
+        destination.into_iter().chain(source).map(String::as_str)
+    }
+
+    /// The first destination translation that matches, counted from 1, and what it does.
+    pub fn destination(&self, header: &Header) -> Option<(u16, &NatRule<DestinationAction>)> {
+        let place = self.destination_search.classify(header)?;
+        self.destinations.get(place as usize).map(|rule| (place as u16 + 1, rule))
+    }
+
+    /// The first source translation that matches, counted from 1, and what it does.
+    pub fn source(&self, header: &Header) -> Option<(u16, &NatRule<SourceAction>)> {
+        let place = self.source_search.classify(header)?;
+        self.sources.get(place as usize).map(|rule| (place as u16 + 1, rule))
+    }
+
+    /// Whether a pool has this outside address.
+    pub fn is_outside(&self, address: Address) -> bool {
+        let after = self.outside.partition_point(|span| (span.v6, span.first) <= (address.v6, address.bits));
+        after > 0 && {
+            let span = &self.outside[after - 1];
+            span.v6 == address.v6 && address.bits <= span.last
+        }
+    }
+}
+
+/// Compiles the translations.
+pub(super) fn compile(policy: &Policy, names: &Names) -> Result<NatTables, CompileError> {
+    let mut builder = Builder::new(policy, names);
+    for nat in &policy.nats {
+        builder.add(nat)?;
+    }
+    builder.finish()
+}
+
+struct Builder<'a> {
+    policy: &'a Policy,
+    names: &'a Names,
+    destination_patterns: Vec<Pattern>,
+    destinations: Vec<NatRule<DestinationAction>>,
+    source_patterns: Vec<Pattern>,
+    sources: Vec<NatRule<SourceAction>>,
+    pools: Vec<PoolSpec>,
+    reserved: Vec<Reserved>,
+}
+
+impl<'a> Builder<'a> {
+    fn new(policy: &'a Policy, names: &'a Names) -> Builder<'a> {
+        Builder {
+            policy,
+            names,
+            destination_patterns: Vec::new(),
+            destinations: Vec::new(),
+            source_patterns: Vec::new(),
+            sources: Vec::new(),
+            pools: Vec::new(),
+            reserved: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, nat: &Nat) -> Result<(), CompileError> {
+        let base = Pattern {
+            from: self.names.zone_mask(&nat.from)?,
+            to: self.names.zone_mask(&nat.to)?,
+            source: pattern::spans(&nat.source, self.policy)?,
+            destination: pattern::spans(&nat.destination, self.policy)?,
+            protocols: nat.protocols.iter().map(|protocol| protocol.0).collect(),
+            ..Pattern::default()
+        };
+        match &nat.action {
+            NatAction::Exempt => self.source(nat, base, SourceAction::Exempt),
+            NatAction::Masquerade { ports } => self.masquerade(nat, base, ports),
+            NatAction::Source { pool, ports } => {
+                let addresses: Vec<AddressSpan> =
+                    pool.iter().map(|range| pattern::span(range.first.into(), range.last.into())).collect();
+                let mut base = base;
+                base.v4 = admit(addresses.iter().any(|span| !span.v6));
+                base.v6 = admit(addresses.iter().any(|span| span.v6));
+                let place = self.pool(pattern::merge(addresses), *ports, &base);
+                self.source(nat, base, SourceAction::Pool(place));
+            }
+            NatAction::Forward { outside, ports, target, target_port, hairpin } => {
+                let target = Address::from(*target);
+                let outside_zones = base.from;
+                let addresses: Vec<(Address, PortId)> = match outside {
+                    Some(address) => {
+                        vec![((*address).into(), self.home(Address::from(*address), outside_zones))]
+                    }
+                    None => self.own_addresses(outside_zones, target.v6),
+                };
+                let spans = addresses.iter().map(|(address, _)| pattern::span(*address, *address)).collect();
+                for (address, _) in &addresses {
+                    for range in ports {
+                        for protocol in &nat.protocols {
+                            self.reserved.push(Reserved {
+                                address: *address,
+                                protocol: protocol.0,
+                                ports: PortSpan { first: range.first, last: range.last },
+                            });
+                        }
+                    }
+                }
+                let port = target_port
+                    .zip(ports.first())
+                    .map(|(inside, range)| PortShift { outside: range.first, inside });
+                let action = DestinationAction {
+                    target,
+                    first: None,
+                    port,
+                    outside_zones,
+                    outside: addresses.first().map_or(super::LOCAL, |(_, interface)| *interface),
+                };
+                let pattern = Pattern {
+                    destination: Some(pattern::merge(spans)),
+                    dports: pattern::ports(ports),
+                    ..base
+                };
+                self.destination(nat, pattern, action, *hairpin);
+            }
+            NatAction::OneToOne { outside, inside, hairpin } => {
+                let span_of =
+                    |net: &ipnet::IpNet| pattern::span(net.network().into(), net.broadcast().into());
+                let outside_first = Address::from(outside.network());
+                let home = self.home(outside_first, base.from);
+                let to = if nat.from.is_empty() { self.home_mask(home) } else { base.from };
+                let action = DestinationAction {
+                    target: inside.network().into(),
+                    first: Some(outside_first.bits),
+                    port: None,
+                    outside_zones: base.from,
+                    outside: home,
+                };
+                let inward = Pattern { destination: Some(vec![span_of(outside)]), ..base.clone() };
+                self.destination(nat, inward, action, *hairpin);
+                let outward = Pattern {
+                    from: u64::MAX,
+                    to,
+                    source: Some(vec![span_of(inside)]),
+                    destination: None,
+                    ..base
+                };
+                let inside = Address::from(inside.network()).bits;
+                self.source(nat, outward, SourceAction::OneToOne { inside, outside: outside_first });
+            }
+        }
+        Ok(())
+    }
+
+    /// A masquerade has a pool for every interface and family that it may leave by. Without IPv6 sources
+    /// named it is for IPv4 alone: nobody wants to translate IPv6 by accident.
+    fn masquerade(&mut self, nat: &Nat, mut base: Pattern, ports: &PortUse) {
+        let named6 = base.source.as_ref().is_some_and(|spans| spans.iter().any(|span| span.v6));
+        base.v6 = admit(named6);
+        let mut outgoing = vec![Outgoing::default(); self.policy.interfaces.len()];
+        for (place, interface) in self.policy.interfaces.iter().enumerate() {
+            if base.to & (1 << self.names.zone_of(place)) == 0 {
+                continue;
+            }
+            let own = |v6: bool| {
+                let address = interface.addresses.iter().find(|net| net.addr().is_ipv6() == v6)?;
+                Some(Address::from(address.addr()))
+            };
+            if let Some(address) = own(false) {
+                let pool = self.pool(vec![pattern::span(address, address)], *ports, &base);
+                outgoing[place].v4 = Some(pool);
+            }
+            if let Some(address) = own(true).filter(|_| named6) {
+                let pool = self.pool(vec![pattern::span(address, address)], *ports, &base);
+                outgoing[place].v6 = Some(pool);
+            }
+        }
+        self.source(nat, base, SourceAction::Masquerade(outgoing));
+    }
+
+    fn source(&mut self, nat: &Nat, pattern: Pattern, action: SourceAction) {
+        self.source_patterns.push(pattern);
+        self.sources.push(NatRule { name: nat.name.clone(), action });
+    }
+
+    fn destination(&mut self, nat: &Nat, pattern: Pattern, action: DestinationAction, hairpin: Hairpin) {
+        let from = if hairpin == Hairpin::On { ABROAD } else { pattern.from };
+        self.destination_patterns.push(Pattern { from, to: u64::MAX, ..pattern });
+        self.destinations.push(NatRule { name: nat.name.clone(), action });
+    }
+
+    /// Adds a pool of the source translation that is added next.
+    fn pool(&mut self, addresses: Vec<AddressSpan>, ports: PortUse, pattern: &Pattern) -> u16 {
+        self.pools.push(PoolSpec {
+            rule: self.sources.len() as u16,
+            addresses,
+            ports,
+            inside: if ports.block.is_some() {
+                pattern.source.clone().unwrap_or_default()
+            } else {
+                Vec::new()
+            },
+            reserved: Vec::new(),
+        });
+        (self.pools.len() - 1) as u16
+    }
+
+    /// The gateway's own addresses of a family in those zones.
+    fn own_addresses(&self, zones: u64, v6: bool) -> Vec<(Address, PortId)> {
+        let mut own = Vec::new();
+        for (place, interface) in self.policy.interfaces.iter().enumerate() {
+            if zones & (1 << self.names.zone_of(place)) != 0 {
+                for net in interface.addresses.iter().filter(|net| net.addr().is_ipv6() == v6) {
+                    own.push((net.addr().into(), PortId(place as u16)));
+                }
+            }
+        }
+        own
+    }
+
+    /// The interface that an outside address is at home on: whose network has it, else the first of the
+    /// outside zones.
+    fn home(&self, address: Address, zones: u64) -> PortId {
+        let interfaces = &self.policy.interfaces;
+        let on_link = interfaces
+            .iter()
+            .position(|interface| interface.addresses.iter().any(|net| net.contains(&address.to_ip())));
+        let in_zone = || (0..interfaces.len()).find(|place| zones & (1 << self.names.zone_of(*place)) != 0);
+        on_link.or_else(in_zone).map_or(super::LOCAL, |place| PortId(place as u16))
+    }
+
+    /// The zone of an interface, as a mask; all but the gateway's own where there is none.
+    fn home_mask(&self, home: PortId) -> u64 {
+        if home == super::LOCAL { ABROAD } else { 1 << self.names.zone_of(usize::from(home.0)) }
+    }
+
+    fn finish(mut self) -> Result<NatTables, CompileError> {
+        if (self.destinations.len() + 1) * (self.sources.len() + 1) > 1 << 16 {
+            return Err(CompileError::TooManyNats {
+                destinations: self.destinations.len(),
+                sources: self.sources.len(),
+            });
+        }
+        for pool in &mut self.pools {
+            let has = |address: Address| {
+                pool.addresses.iter().any(|span| {
+                    span.v6 == address.v6 && span.first <= address.bits && address.bits <= span.last
+                })
+            };
+            pool.reserved = self.reserved.iter().filter(|reserved| has(reserved.address)).cloned().collect();
+        }
+        let outside = self.pools.iter().flat_map(|pool| pool.addresses.iter().copied()).collect();
+        Ok(NatTables {
+            destination_search: Box::new(Linear::new(&self.destination_patterns)),
+            source_search: Box::new(Linear::new(&self.source_patterns)),
+            destinations: self.destinations,
+            sources: self.sources,
+            pools: self.pools,
+            outside: pattern::merge(outside),
+        })
+    }
+}
+
+/// Every zone but the gateway's own, [`super::SELF`].
+const ABROAD: u64 = !1;
+
+fn admit(admitted: bool) -> Admit {
+    if admitted { Admit::Yes } else { Admit::No }
+}

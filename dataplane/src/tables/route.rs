@@ -1,0 +1,193 @@
+//! From a policy's interfaces and routes to longest-prefix-match tables.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use policy::Policy;
+use policy::model::{NextHop, RouteTarget};
+use wire::PortId;
+
+use super::compile::{CompileError, Names};
+use super::{Gateway, Target};
+use crate::fib::{Fib4, Fib6, Route4, Route6};
+
+/// Longest-prefix match, and where routes lead.
+pub(super) struct Routes {
+    pub(super) fib4: Fib4,
+    pub(super) fib6: Fib6,
+    pub(super) targets: Vec<Target>,
+    pub(super) ways: Vec<u32>,
+    pub(super) gateways: Vec<Gateway>,
+}
+
+/// Compiles the routes: a policy's own, and those to the interfaces' networks, addresses and broadcast
+/// addresses, which take precedence.
+pub(super) fn compile(policy: &Policy, names: &Names) -> Result<Routes, CompileError> {
+    let mut builder = Builder::default();
+    for route in &policy.routes {
+        let target = match &route.target {
+            RouteTarget::Blackhole => Target::Blackhole,
+            RouteTarget::Unreachable => Target::Unreachable,
+            RouteTarget::Via(hops) => builder.via(hops, policy, names)?,
+        };
+        builder.add(route.destination, target);
+    }
+    for (place, interface) in policy.interfaces.iter().enumerate() {
+        let id = PortId(place as u16);
+        for address in &interface.addresses {
+            builder.add(address.trunc(), Target::Link(id));
+        }
+    }
+    for (place, interface) in policy.interfaces.iter().enumerate() {
+        let id = PortId(place as u16);
+        for address in &interface.addresses {
+            // RFC 3021: a /31 has no broadcast address.
+            match address {
+                IpNet::V4(net) if net.prefix_len() < 31 => {
+                    builder.add(IpAddr::V4(net.broadcast()).into(), Target::Broadcast(id));
+                }
+                _ => {}
+            }
+            builder.add(address.addr().into(), Target::Local);
+        }
+    }
+    builder.finish()
+}
+
+#[derive(Default)]
+struct Builder {
+    routes4: Vec<Route4>,
+    routes6: Vec<Route6>,
+    targets: Vec<Target>,
+    known: HashMap<TargetKey, u32>,
+    ways: Vec<u32>,
+    gateways: Vec<Gateway>,
+}
+
+/// Targets told apart, so that a million routes to ten routers make ten targets.
+#[derive(PartialEq, Eq, Hash)]
+enum TargetKey {
+    Local,
+    Broadcast(PortId),
+    Link(PortId),
+    Gateways(u32, u32),
+    Blackhole,
+    Unreachable,
+}
+
+impl Builder {
+    fn add(&mut self, destination: IpNet, target: Target) {
+        let key = match target {
+            Target::Local => TargetKey::Local,
+            Target::Broadcast(id) => TargetKey::Broadcast(id),
+            Target::Link(id) => TargetKey::Link(id),
+            Target::Gateways { first, count } => TargetKey::Gateways(first, count),
+            Target::Blackhole => TargetKey::Blackhole,
+            Target::Unreachable => TargetKey::Unreachable,
+        };
+        let targets = &mut self.targets;
+        let value = *self.known.entry(key).or_insert_with(|| {
+            targets.push(target);
+            (targets.len() - 1) as u32
+        });
+        match destination {
+            IpNet::V4(net) => {
+                self.routes4.push(Route4 {
+                    address: net.network().to_bits(),
+                    length: net.prefix_len(),
+                    value,
+                });
+            }
+            IpNet::V6(net) => {
+                self.routes6.push(Route6 {
+                    address: net.network().to_bits(),
+                    length: net.prefix_len(),
+                    value,
+                });
+            }
+        }
+    }
+
+    /// Target of a route by next hops.
+    fn via(&mut self, hops: &[NextHop], policy: &Policy, names: &Names) -> Result<Target, CompileError> {
+        let mut ways = Vec::new();
+        for hop in hops {
+            let Some(address) = hop.via else {
+                // On the link of an interface; of several such, the first counts.
+                let name = hop.interface.as_deref().ok_or(CompileError::EmptyNextHop)?;
+                return Ok(Target::Link(names.interface(name)?));
+            };
+            let interface = match &hop.interface {
+                Some(name) => names.interface(name)?,
+                None => {
+                    let place = policy
+                        .interfaces
+                        .iter()
+                        .position(|interface| interface.addresses.iter().any(|net| net.contains(&address)))
+                        .ok_or(CompileError::NextHopOffLink(address))?;
+                    PortId(place as u16)
+                }
+            };
+            let gateway = Gateway { interface, address: address.into() };
+            let place = self.gateways.iter().position(|known| *known == gateway).unwrap_or_else(|| {
+                self.gateways.push(gateway);
+                self.gateways.len() - 1
+            });
+            ways.extend(std::iter::repeat_n(place as u32, usize::from(hop.weight.max(1))));
+        }
+        if ways.is_empty() {
+            return Err(CompileError::EmptyNextHop);
+        }
+        let count = ways.len() as u32;
+        // A run of ways that is there already serves again: most routes have one router of a few.
+        let first = self.ways.windows(ways.len()).position(|run| run == ways).unwrap_or_else(|| {
+            self.ways.extend(&ways);
+            self.ways.len() - ways.len()
+        });
+        Ok(Target::Gateways { first: first as u32, count })
+    }
+
+    fn finish(self) -> Result<Routes, CompileError> {
+        Ok(Routes {
+            fib4: Fib4::new(&self.routes4).map_err(CompileError::Fib)?,
+            fib6: Fib6::new(&self.routes6).map_err(CompileError::Fib)?,
+            targets: self.targets,
+            ways: self.ways,
+            gateways: self.gateways,
+        })
+    }
+}
+
+/// Interfaces that may stand in for one another share a realm: those that one route's next hops leave by,
+/// and those whose source addresses are not checked strictly.
+pub(super) fn realms(policy: &Policy, routes: &Routes) -> Vec<u16> {
+    let mut realm: Vec<u16> = (0..policy.interfaces.len() as u16).map(|place| place + 1).collect();
+    let unite = |realm: &mut Vec<u16>, a: u16, b: u16| {
+        for entry in realm.iter_mut() {
+            if *entry == a {
+                *entry = b;
+            }
+        }
+    };
+    for target in &routes.targets {
+        if let Target::Gateways { first, count } = target {
+            let ways = routes.ways.iter().skip(*first as usize).take(*count as usize);
+            let mut shared = None;
+            for gateway in ways.filter_map(|way| routes.gateways.get(*way as usize)) {
+                let own = realm[usize::from(gateway.interface.0)];
+                match shared {
+                    None => shared = Some(own),
+                    Some(other) => unite(&mut realm, own, other),
+                }
+            }
+        }
+    }
+    for (place, interface) in policy.interfaces.iter().enumerate() {
+        if interface.source_check != policy::model::SourceCheck::Strict {
+            let own = realm[place];
+            unite(&mut realm, own, 0);
+        }
+    }
+    realm
+}

@@ -1,0 +1,508 @@
+//! Why a frame was dropped, held or answered: the operator's manual.
+
+use std::fmt;
+
+/// Why a frame was dropped, held or answered. The closed list; [`Reason::ALL`] has cause and remedy of each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Reason {
+    /// The frame is shorter than its link-layer header.
+    LinkTruncated,
+    /// The frame carries neither IPv4 nor IPv6 nor ARP.
+    EthertypeUnsupported,
+    /// The frame is in a VLAN that no interface of the policy has.
+    VlanUnknown,
+    /// The frame's link-layer destination is another machine.
+    OtherHost,
+    /// A packet for one host came in a link-layer broadcast or multicast.
+    LinkBroadcast,
+    /// The frame ends within the IPv4 header.
+    Ipv4Truncated,
+    /// The Ethernet type says IPv4, the version field does not.
+    Ipv4Version,
+    /// The IPv4 header length is below 20 bytes or past the end of the packet.
+    Ipv4HeaderLength,
+    /// The IPv4 total length is smaller than the header or larger than the frame.
+    Ipv4TotalLength,
+    /// The IPv4 header checksum is wrong.
+    Ipv4Checksum,
+    /// The packet carries a source-route option.
+    Ipv4SourceRoute,
+    /// The frame ends within the IPv6 header or one of its extension headers.
+    Ipv6Truncated,
+    /// The Ethernet type says IPv6, the version field does not.
+    Ipv6Version,
+    /// The IPv6 payload length is larger than the frame.
+    Ipv6PayloadLength,
+    /// The packet has more extension headers, or longer ones, than are looked through.
+    Ipv6HeaderChain,
+    /// The packet carries a type 0 routing header.
+    Ipv6SourceRoute,
+    /// The packet ends within its TCP, UDP or ICMP header.
+    TransportTruncated,
+    /// The TCP data offset or the UDP length does not fit the packet.
+    TransportLength,
+    /// The TCP, UDP or ICMP checksum of a packet that would open or close a connection is wrong.
+    TransportChecksum,
+    /// The source is an address that no host can have: unspecified, loopback, multicast, broadcast or reserved.
+    SourceMartian,
+    /// The destination is an address that is never routed: unspecified, loopback or reserved.
+    DestinationMartian,
+    /// The source address is not at home behind the interface that the packet came in by.
+    SourceSpoofed,
+    /// Source and destination, address and port, are the same.
+    Land,
+    /// The destination is a multicast group that is not the gateway's own affair.
+    MulticastUnrouted,
+    /// The destination is the broadcast address of a network behind the gateway.
+    BroadcastDirected,
+    /// A fragment came before the first of its datagram, which has the ports; it waits.
+    FragmentWaits,
+    /// A first fragment too small to hold the transport header, or one that would overwrite it.
+    FragmentTiny,
+    /// A fragment overlaps another one of its datagram.
+    FragmentOverlap,
+    /// The fragments make up more than a datagram may hold.
+    FragmentOversize,
+    /// More datagrams are in fragments, or more fragments wait, than memory was set aside for.
+    FragmentTableFull,
+    /// The first fragment of the datagram did not come in time.
+    FragmentTimeout,
+    /// A TCP segment that opens nothing belongs to no connection.
+    FlowNotOpen,
+    /// As many flows exist as memory was set aside for.
+    FlowTableFull,
+    /// The source has as many flows open as it may.
+    FlowLimit,
+    /// The TCP flags are a combination that no TCP sends.
+    TcpFlags,
+    /// The segment lies outside the window of its connection.
+    TcpWindow,
+    /// The segment does not fit the state of its connection, which was reset or closed.
+    TcpState,
+    /// An ICMP error quotes a packet of no connection, or an ICMP reply answers nothing.
+    IcmpUnrelated,
+    /// The translation has no free port left.
+    NatPorts,
+    /// The inside address holds as many ports of the translation as it may.
+    NatQuota,
+    /// As many translations exist as memory was set aside for.
+    NatTableFull,
+    /// The translated packet could not be told from another connection's.
+    NatClash,
+    /// No route leads to the destination.
+    RouteMissing,
+    /// The route to the destination is a blackhole.
+    RouteBlackhole,
+    /// The route to the destination says unreachable.
+    RouteUnreachable,
+    /// The link-layer address of the next hop is not known.
+    NeighbourUnknown,
+    /// The time to live, or hop limit, has run out.
+    TtlExpired,
+    /// The packet is larger than the outgoing interface carries and must not be fragmented.
+    PacketTooBig,
+    /// A packet from or to a link-local address would leave its link.
+    LinkLocal,
+    /// A rule says drop.
+    RuleDrop,
+    /// A rule says reject.
+    RuleReject,
+    /// No rule decided, and the default of the zone pair is drop.
+    DefaultDrop,
+    /// No rule decided, and the default of the zone pair is reject.
+    DefaultReject,
+    /// More came than the `rate` of the rule that accepts lets through.
+    RateLimit,
+    /// As many connections exist as the `connections` of the rule that accepts allows.
+    ConnectionLimit,
+    /// More frames wait for the interface than its queue holds.
+    QueueFull,
+    /// The frame cannot be rewritten within its slot, or no slot was free for a fragment of it.
+    SlotTooSmall,
+}
+
+/// A reason, told to an operator.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// Which.
+    pub reason: Reason,
+    /// Its name in every log, counter and trace, in kebab case.
+    pub name: &'static str,
+    /// What brings it about.
+    pub cause: &'static str,
+    /// What can be done.
+    pub remedy: &'static str,
+}
+
+impl Reason {
+    /// Every reason with its name, cause and remedy, in the order of the enum.
+    pub const ALL: [Entry; 57] = [
+        Entry {
+            reason: Reason::LinkTruncated,
+            name: "link-truncated",
+            cause: "The frame is shorter than its link-layer header.",
+            remedy: "Look for a faulty cable, driver or capture; the sender is not at fault.",
+        },
+        Entry {
+            reason: Reason::EthertypeUnsupported,
+            name: "ethertype-unsupported",
+            cause: "The frame carries neither IPv4 nor IPv6 nor ARP.",
+            remedy: "None needed; wirerate does not bridge other protocols.",
+        },
+        Entry {
+            reason: Reason::VlanUnknown,
+            name: "vlan-unknown",
+            cause: "The frame is in a VLAN that no interface of the policy has.",
+            remedy: "Add an interface with that `parent` and `vlan`, or stop sending the VLAN to this port.",
+        },
+        Entry {
+            reason: Reason::OtherHost,
+            name: "other-host",
+            cause: "The frame's link-layer destination is another machine.",
+            remedy: "None needed on a shared link; otherwise check the interface's `mac` in the policy.",
+        },
+        Entry {
+            reason: Reason::LinkBroadcast,
+            name: "link-broadcast",
+            cause: "A packet for one host came in a link-layer broadcast or multicast.",
+            remedy: "Find the sender: hosts must not do this (RFC 1122, section 3.3.6).",
+        },
+        Entry {
+            reason: Reason::Ipv4Truncated,
+            name: "ipv4-truncated",
+            cause: "The frame ends within the IPv4 header.",
+            remedy: "Look for a faulty sender or a capture with a small snap length.",
+        },
+        Entry {
+            reason: Reason::Ipv4Version,
+            name: "ipv4-version",
+            cause: "The Ethernet type says IPv4, the version field does not.",
+            remedy: "Find the sender; this is malformed on purpose or by a fault.",
+        },
+        Entry {
+            reason: Reason::Ipv4HeaderLength,
+            name: "ipv4-header-length",
+            cause: "The IPv4 header length is below 20 bytes or past the end of the packet.",
+            remedy: "Find the sender; this is malformed on purpose or by a fault.",
+        },
+        Entry {
+            reason: Reason::Ipv4TotalLength,
+            name: "ipv4-total-length",
+            cause: "The IPv4 total length is smaller than the header or larger than the frame.",
+            remedy: "Look for a link that cuts frames, or a capture with a small snap length.",
+        },
+        Entry {
+            reason: Reason::Ipv4Checksum,
+            name: "ipv4-checksum",
+            cause: "The IPv4 header checksum is wrong.",
+            remedy: "Look for a faulty link or memory upstream; if all packets of one host fail, its checksum offload was captured before the card filled it in.",
+        },
+        Entry {
+            reason: Reason::Ipv4SourceRoute,
+            name: "ipv4-source-route",
+            cause: "The packet carries a source-route option.",
+            remedy: "None; source routing is refused (RFC 6274, section 3.13.2.3).",
+        },
+        Entry {
+            reason: Reason::Ipv6Truncated,
+            name: "ipv6-truncated",
+            cause: "The frame ends within the IPv6 header or one of its extension headers.",
+            remedy: "Look for a faulty sender or a capture with a small snap length.",
+        },
+        Entry {
+            reason: Reason::Ipv6Version,
+            name: "ipv6-version",
+            cause: "The Ethernet type says IPv6, the version field does not.",
+            remedy: "Find the sender; this is malformed on purpose or by a fault.",
+        },
+        Entry {
+            reason: Reason::Ipv6PayloadLength,
+            name: "ipv6-payload-length",
+            cause: "The IPv6 payload length is larger than the frame.",
+            remedy: "Look for a link that cuts frames, or a capture with a small snap length.",
+        },
+        Entry {
+            reason: Reason::Ipv6HeaderChain,
+            name: "ipv6-header-chain",
+            cause: "The packet has more extension headers, or longer ones, than are looked through.",
+            remedy: "None; such chains exist to get past firewalls (RFC 7045, RFC 9098).",
+        },
+        Entry {
+            reason: Reason::Ipv6SourceRoute,
+            name: "ipv6-source-route",
+            cause: "The packet carries a type 0 routing header.",
+            remedy: "None; it is deprecated (RFC 5095).",
+        },
+        Entry {
+            reason: Reason::TransportTruncated,
+            name: "transport-truncated",
+            cause: "The packet ends within its TCP, UDP or ICMP header.",
+            remedy: "Find the sender; this is malformed on purpose or by a fault.",
+        },
+        Entry {
+            reason: Reason::TransportLength,
+            name: "transport-length",
+            cause: "The TCP data offset or the UDP length does not fit the packet.",
+            remedy: "Find the sender; this is malformed on purpose or by a fault.",
+        },
+        Entry {
+            reason: Reason::TransportChecksum,
+            name: "transport-checksum",
+            cause: "The TCP, UDP or ICMP checksum of a packet that would open or close a connection is wrong.",
+            remedy: "Look for a faulty link upstream. In captures taken on the sending machine, set `checksum = \"ignore\"` under [limit]: the card fills it in later.",
+        },
+        Entry {
+            reason: Reason::SourceMartian,
+            name: "source-martian",
+            cause: "The source is an address that no host can have: unspecified, loopback, multicast, broadcast or reserved.",
+            remedy: "Find the sender behind that interface; it is misconfigured or forging.",
+        },
+        Entry {
+            reason: Reason::DestinationMartian,
+            name: "destination-martian",
+            cause: "The destination is an address that is never routed: unspecified, loopback or reserved.",
+            remedy: "Find the sender behind that interface; it is misconfigured.",
+        },
+        Entry {
+            reason: Reason::SourceSpoofed,
+            name: "source-spoofed",
+            cause: "The source address is not at home behind the interface that the packet came in by.",
+            remedy: "If it is legitimate, add the missing route, or set `source-check` of the interface to loose.",
+        },
+        Entry {
+            reason: Reason::Land,
+            name: "land",
+            cause: "Source and destination, address and port, are the same.",
+            remedy: "None; this is an attack (LAND) or a badly broken host.",
+        },
+        Entry {
+            reason: Reason::MulticastUnrouted,
+            name: "multicast-unrouted",
+            cause: "The destination is a multicast group that is not the gateway's own affair.",
+            remedy: "None; wirerate does not route multicast.",
+        },
+        Entry {
+            reason: Reason::BroadcastDirected,
+            name: "broadcast-directed",
+            cause: "The destination is the broadcast address of a network behind the gateway.",
+            remedy: "None; directed broadcasts are refused (RFC 2644).",
+        },
+        Entry {
+            reason: Reason::FragmentWaits,
+            name: "fragment-waits",
+            cause: "A fragment came before the first of its datagram, which has the ports; it waits.",
+            remedy: "None needed.",
+        },
+        Entry {
+            reason: Reason::FragmentTiny,
+            name: "fragment-tiny",
+            cause: "A first fragment too small to hold the transport header, or one that would overwrite it.",
+            remedy: "None; such fragments exist to get past firewalls (RFC 1858, RFC 3128).",
+        },
+        Entry {
+            reason: Reason::FragmentOverlap,
+            name: "fragment-overlap",
+            cause: "A fragment overlaps another one of its datagram.",
+            remedy: "None; the datagram is refused (RFC 5722, RFC 8200 section 4.5).",
+        },
+        Entry {
+            reason: Reason::FragmentOversize,
+            name: "fragment-oversize",
+            cause: "The fragments make up more than a datagram may hold.",
+            remedy: "None if it is past 65,535 bytes; else raise `datagram` under [limit.fragments].",
+        },
+        Entry {
+            reason: Reason::FragmentTableFull,
+            name: "fragment-table-full",
+            cause: "More datagrams are in fragments, or more fragments wait, than memory was set aside for.",
+            remedy: "If that is legitimate traffic, raise `datagrams` or `held` under [limit.fragments].",
+        },
+        Entry {
+            reason: Reason::FragmentTimeout,
+            name: "fragment-timeout",
+            cause: "The first fragment of the datagram did not come in time.",
+            remedy: "Look for loss upstream; many of these from one source are an attack.",
+        },
+        Entry {
+            reason: Reason::FlowNotOpen,
+            name: "flow-not-open",
+            cause: "A TCP segment that opens nothing belongs to no connection.",
+            remedy: "None after a connection has timed out or the gateway was restarted; to take over connections under way set `pickup = \"accept\"` under [limit].",
+        },
+        Entry {
+            reason: Reason::FlowTableFull,
+            name: "flow-table-full",
+            cause: "As many flows exist as memory was set aside for.",
+            remedy: "Raise `flows` under [limit], or find who opens so many.",
+        },
+        Entry {
+            reason: Reason::FlowLimit,
+            name: "flow-limit",
+            cause: "The source has as many flows open as it may.",
+            remedy: "Raise `flows-per-source` under [limit], or find out what that host is doing.",
+        },
+        Entry {
+            reason: Reason::TcpFlags,
+            name: "tcp-flags",
+            cause: "The TCP flags are a combination that no TCP sends.",
+            remedy: "None; this is a port scanner (null, Xmas, SYN-FIN).",
+        },
+        Entry {
+            reason: Reason::TcpWindow,
+            name: "tcp-window",
+            cause: "The segment lies outside the window of its connection.",
+            remedy: "None if rare; if a host has many, a middlebox before the gateway rewrites sequence numbers: set `tcp-window = \"off\"` under [limit].",
+        },
+        Entry {
+            reason: Reason::TcpState,
+            name: "tcp-state",
+            cause: "The segment does not fit the state of its connection, which was reset or closed.",
+            remedy: "None needed; the connection has to be opened again.",
+        },
+        Entry {
+            reason: Reason::IcmpUnrelated,
+            name: "icmp-unrelated",
+            cause: "An ICMP error quotes a packet of no connection, or an ICMP reply answers nothing.",
+            remedy: "None needed; late errors are common after a connection has ended.",
+        },
+        Entry {
+            reason: Reason::NatPorts,
+            name: "nat-ports",
+            cause: "The translation has no free port left.",
+            remedy: "Give the translation more outside addresses, or lower the UDP timeout.",
+        },
+        Entry {
+            reason: Reason::NatQuota,
+            name: "nat-quota",
+            cause: "The inside address holds as many ports of the translation as it may.",
+            remedy: "Raise `quota` of the translation, or find out what that host is doing.",
+        },
+        Entry {
+            reason: Reason::NatTableFull,
+            name: "nat-table-full",
+            cause: "As many translations exist as memory was set aside for.",
+            remedy: "Raise `flows` under [limit].",
+        },
+        Entry {
+            reason: Reason::NatClash,
+            name: "nat-clash",
+            cause: "The translated packet could not be told from another connection's.",
+            remedy: "None; for protocols without ports, two inside hosts cannot share an outside address towards one peer.",
+        },
+        Entry {
+            reason: Reason::RouteMissing,
+            name: "route-missing",
+            cause: "No route leads to the destination.",
+            remedy: "Add a route, or a default route.",
+        },
+        Entry {
+            reason: Reason::RouteBlackhole,
+            name: "route-blackhole",
+            cause: "The route to the destination is a blackhole.",
+            remedy: "None; the policy says so.",
+        },
+        Entry {
+            reason: Reason::RouteUnreachable,
+            name: "route-unreachable",
+            cause: "The route to the destination says unreachable.",
+            remedy: "None; the policy says so.",
+        },
+        Entry {
+            reason: Reason::NeighbourUnknown,
+            name: "neighbour-unknown",
+            cause: "The link-layer address of the next hop is not known.",
+            remedy: "Check that the next hop is up and on that interface's network.",
+        },
+        Entry {
+            reason: Reason::TtlExpired,
+            name: "ttl-expired",
+            cause: "The time to live, or hop limit, has run out.",
+            remedy: "None if it is traceroute; otherwise look for a routing loop.",
+        },
+        Entry {
+            reason: Reason::PacketTooBig,
+            name: "packet-too-big",
+            cause: "The packet is larger than the outgoing interface carries and must not be fragmented.",
+            remedy: "None; the sender learns the size. If connections hang, something drops the ICMP message: set `mss = \"mtu\"` on the interface.",
+        },
+        Entry {
+            reason: Reason::LinkLocal,
+            name: "link-local",
+            cause: "A packet from or to a link-local address would leave its link.",
+            remedy: "None; link-local addresses are not routed (RFC 4291, section 2.5.6).",
+        },
+        Entry {
+            reason: Reason::RuleDrop,
+            name: "rule-drop",
+            cause: "A rule says drop.",
+            remedy: "See the rule's name beside the packet; put a rule that accepts before it.",
+        },
+        Entry {
+            reason: Reason::RuleReject,
+            name: "rule-reject",
+            cause: "A rule says reject.",
+            remedy: "See the rule's name beside the packet; put a rule that accepts before it.",
+        },
+        Entry {
+            reason: Reason::DefaultDrop,
+            name: "default-drop",
+            cause: "No rule decided, and the default of the zone pair is drop.",
+            remedy: "Add a rule that accepts, or change the pair under [default].",
+        },
+        Entry {
+            reason: Reason::DefaultReject,
+            name: "default-reject",
+            cause: "No rule decided, and the default of the zone pair is reject.",
+            remedy: "Add a rule that accepts, or change the pair under [default].",
+        },
+        Entry {
+            reason: Reason::RateLimit,
+            name: "rate-limit",
+            cause: "More came than the `rate` of the rule that accepts lets through.",
+            remedy: "Raise the rule's `rate`, or find who sends so much.",
+        },
+        Entry {
+            reason: Reason::ConnectionLimit,
+            name: "connection-limit",
+            cause: "As many connections exist as the `connections` of the rule that accepts allows.",
+            remedy: "Raise the rule's `connections`, or find who opens so many.",
+        },
+        Entry {
+            reason: Reason::QueueFull,
+            name: "queue-full",
+            cause: "More frames wait for the interface than its queue holds.",
+            remedy: "The interface is too slow for its traffic; a longer `queue` under [limit] only adds delay.",
+        },
+        Entry {
+            reason: Reason::SlotTooSmall,
+            name: "slot-too-small",
+            cause: "The frame cannot be rewritten within its slot, or no slot was free for a fragment of it.",
+            remedy: "Use larger or more slots.",
+        },
+    ];
+
+    /// How many reasons there are.
+    pub const COUNT: usize = Reason::ALL.len();
+
+    /// Name, cause and remedy.
+    pub const fn entry(self) -> &'static Entry {
+        &Reason::ALL[self as usize]
+    }
+
+    /// Its name in every log, counter and trace, in kebab case.
+    pub const fn name(self) -> &'static str {
+        self.entry().name
+    }
+
+    /// The reason of that name.
+    pub fn of_name(name: &str) -> Option<Reason> {
+        Reason::ALL.iter().find(|entry| entry.name == name).map(|entry| entry.reason)
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

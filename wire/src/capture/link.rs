@@ -1,0 +1,293 @@
+//! Link types, and the Ethernet header that packets captured without one are given.
+//!
+//! Numbers and layouts are those of the tcpdump group's registry (draft-ietf-opsawg-pcaplinktype). Nothing
+//! here fails: a packet too short for its link-layer header becomes an empty frame, which whoever parses
+//! it will say is too short.
+
+use std::fmt;
+
+use super::Record;
+use crate::ethernet::{EtherType, HEADER_LEN, Mac};
+
+/// The source address of packets that were captured without one: locally administered, of nobody.
+pub const NOBODY: Mac = Mac([0x02, 0, 0, 0, 0, 0x01]);
+
+const IPV4: u16 = EtherType::IPV4.0;
+const IPV6: u16 = EtherType::IPV6.0;
+/// An Ethernet type that is reserved, for what has none: no protocol is taken for another one.
+const NO_TYPE: u16 = 0xffff;
+
+/// Which link-layer header packets begin with, by its number in capture files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LinkType(pub u16);
+
+impl LinkType {
+    /// BSD loopback: an address family in the byte order of the machine that captured.
+    pub const NULL: LinkType = LinkType(0);
+    /// Ethernet.
+    pub const ETHERNET: LinkType = LinkType(1);
+    /// Raw IP, as most BSDs number it.
+    pub const RAW_BSD: LinkType = LinkType(12);
+    /// Raw IP, as OpenBSD numbers it.
+    pub const RAW_OPENBSD: LinkType = LinkType(14);
+    /// Raw IP: an IPv4 or IPv6 header comes first.
+    pub const RAW: LinkType = LinkType(101);
+    /// OpenBSD loopback: an address family in network byte order.
+    pub const LOOP: LinkType = LinkType(108);
+    /// Linux cooked, version 1: captured on "any", or where there is no useful header.
+    pub const COOKED: LinkType = LinkType(113);
+    /// Raw IPv4.
+    pub const IPV4: LinkType = LinkType(228);
+    /// Raw IPv6.
+    pub const IPV6: LinkType = LinkType(229);
+    /// Linux cooked, version 2.
+    pub const COOKED_V2: LinkType = LinkType(276);
+
+    /// Whether [`to_ethernet`] knows what to do with it.
+    pub fn is_supported(self) -> bool {
+        matches!(
+            self,
+            LinkType::NULL
+                | LinkType::ETHERNET
+                | LinkType::RAW_BSD
+                | LinkType::RAW_OPENBSD
+                | LinkType::RAW
+                | LinkType::LOOP
+                | LinkType::COOKED
+                | LinkType::IPV4
+                | LinkType::IPV6
+                | LinkType::COOKED_V2
+        )
+    }
+
+    /// What it is called, for those that one meets.
+    pub fn name(self) -> Option<&'static str> {
+        NAMES.iter().find(|(number, _)| *number == self.0).map(|(_, name)| *name)
+    }
+}
+
+impl fmt::Display for LinkType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name() {
+            Some(name) => write!(f, "link type {} ({name})", self.0),
+            None => write!(f, "link type {}", self.0),
+        }
+    }
+}
+
+const NAMES: [(u16, &str); 54] = [
+    (0, "BSD loopback"),
+    (1, "Ethernet"),
+    (3, "AX.25"),
+    (6, "IEEE 802.5 token ring"),
+    (7, "ARCNET, BSD"),
+    (8, "SLIP"),
+    (9, "PPP"),
+    (10, "FDDI"),
+    (12, "raw IP"),
+    (14, "raw IP"),
+    (50, "PPP in HDLC-like framing"),
+    (51, "PPPoE"),
+    (99, "Symantec firewall"),
+    (100, "RFC 1483 ATM"),
+    (101, "raw IP"),
+    (104, "Cisco HDLC"),
+    (105, "IEEE 802.11"),
+    (107, "frame relay"),
+    (108, "OpenBSD loopback"),
+    (113, "Linux cooked"),
+    (114, "LocalTalk"),
+    (117, "OpenBSD pflog"),
+    (119, "IEEE 802.11 with Prism header"),
+    (122, "IP over Fibre Channel"),
+    (123, "SunATM"),
+    (127, "IEEE 802.11 with radiotap header"),
+    (129, "Linux ARCNET"),
+    (138, "IP over IEEE 1394"),
+    (140, "MTP2"),
+    (141, "MTP3"),
+    (142, "SCCP"),
+    (143, "DOCSIS"),
+    (144, "Linux IrDA"),
+    (147, "private use 0"),
+    (163, "IEEE 802.11 with AVS header"),
+    (166, "PPP of pppd"),
+    (177, "Linux LAPD"),
+    (187, "Bluetooth HCI H4"),
+    (189, "Linux USB"),
+    (192, "PPI"),
+    (195, "IEEE 802.15.4"),
+    (201, "Bluetooth HCI H4 with direction"),
+    (204, "PPP with direction"),
+    (220, "Linux USB, memory-mapped"),
+    (227, "SocketCAN"),
+    (228, "raw IPv4"),
+    (229, "raw IPv6"),
+    (230, "IEEE 802.15.4 without FCS"),
+    (239, "Linux netfilter log"),
+    (249, "USBPcap"),
+    (251, "Bluetooth low energy"),
+    (252, "Wireshark upper PDU"),
+    (253, "Linux netlink"),
+    (276, "Linux cooked, version 2"),
+];
+
+/// The packet as the interface with the hardware address `receiver` would have received it over Ethernet.
+/// `scratch` holds the bytes of those that have to be rewritten.
+///
+/// Ethernet passes untouched. The others get `receiver` as their destination (or the broadcast or the
+/// multicast address, where a cooked header tells that it was one), [`NOBODY`] as their source unless a
+/// cooked header tells it, and an Ethernet type from the cooked header, the address family or the IP
+/// version. [`Record::original_len`] changes with the header.
+pub fn to_ethernet<'a>(record: Record<'a>, receiver: Mac, scratch: &'a mut Vec<u8>) -> Record<'a> {
+    let bytes = record.bytes;
+    let parts = match record.link {
+        LinkType::NULL => family(bytes, FamilyOrder::Either),
+        LinkType::LOOP => family(bytes, FamilyOrder::Network),
+        LinkType::RAW | LinkType::RAW_BSD | LinkType::RAW_OPENBSD => {
+            Some(Parts::of(by_version(bytes), bytes))
+        }
+        LinkType::IPV4 => Some(Parts::of(IPV4, bytes)),
+        LinkType::IPV6 => Some(Parts::of(IPV6, bytes)),
+        LinkType::COOKED => cooked(bytes),
+        LinkType::COOKED_V2 => cooked_v2(bytes),
+        _ => return record,
+    };
+    scratch.clear();
+    let Some(parts) = parts else {
+        return Record { link: LinkType::ETHERNET, bytes: scratch, ..record };
+    };
+    let destination = match parts.cast {
+        Cast::Unicast => receiver,
+        Cast::Broadcast => Mac::BROADCAST,
+        Cast::Multicast => multicast(parts.protocol, parts.payload),
+    };
+    let old_header = bytes.len() - parts.payload.len();
+    let original_len = (record.original_len as usize).saturating_sub(old_header).saturating_add(HEADER_LEN);
+    // Numbers below 0x600 are Linux's own for frames with a length in this place.
+    let kind = match parts.protocol {
+        0..0x600 => parts.payload.len().min(1500) as u16,
+        kind => kind,
+    };
+    scratch.extend_from_slice(&destination.0);
+    scratch.extend_from_slice(&parts.source.unwrap_or(NOBODY).0);
+    scratch.extend_from_slice(&kind.to_be_bytes());
+    scratch.extend_from_slice(parts.payload);
+    Record {
+        link: LinkType::ETHERNET,
+        bytes: scratch,
+        original_len: u32::try_from(original_len).unwrap_or(u32::MAX),
+        ..record
+    }
+}
+
+/// What a link-layer header tells.
+struct Parts<'a> {
+    protocol: u16,
+    source: Option<Mac>,
+    cast: Cast,
+    payload: &'a [u8],
+}
+
+impl<'a> Parts<'a> {
+    fn of(protocol: u16, payload: &'a [u8]) -> Parts<'a> {
+        Parts { protocol, source: None, cast: Cast::Unicast, payload }
+    }
+}
+
+enum Cast {
+    Unicast,
+    Broadcast,
+    Multicast,
+}
+
+impl Cast {
+    /// Linux's `sll_pkttype`.
+    fn of(kind: u16) -> Cast {
+        match kind {
+            1 => Cast::Broadcast,
+            2 => Cast::Multicast,
+            _ => Cast::Unicast,
+        }
+    }
+}
+
+/// The Ethernet type that goes with the version of an IP header.
+fn by_version(packet: &[u8]) -> u16 {
+    match packet.first().map(|first| first >> 4) {
+        Some(4) => IPV4,
+        Some(6) => IPV6,
+        _ => NO_TYPE,
+    }
+}
+
+enum FamilyOrder {
+    /// Whichever gives the smaller number: families are small.
+    Either,
+    Network,
+}
+
+/// The loopback header: four bytes of address family. IPv6 has another number on nearly every system.
+fn family(bytes: &[u8], order: FamilyOrder) -> Option<Parts<'_>> {
+    let (header, payload) = bytes.split_first_chunk::<4>()?;
+    let family = match order {
+        FamilyOrder::Network => u32::from_be_bytes(*header),
+        FamilyOrder::Either => u32::from_be_bytes(*header).min(u32::from_le_bytes(*header)),
+    };
+    let protocol = match family {
+        2 => IPV4,
+        // Linux, Windows, NetBSD and OpenBSD, FreeBSD, Darwin.
+        10 | 23 | 24 | 28 | 30 => IPV6,
+        _ => NO_TYPE,
+    };
+    Some(Parts::of(protocol, payload))
+}
+
+/// Type of packet, type of hardware, length of address, address in eight bytes, protocol: all two bytes.
+fn cooked(bytes: &[u8]) -> Option<Parts<'_>> {
+    let (header, payload) = bytes.split_first_chunk::<16>()?;
+    let [k0, k1, _, _, l0, l1, address @ .., p0, p1] = header;
+    Some(Parts {
+        protocol: u16::from_be_bytes([*p0, *p1]),
+        source: hardware(u16::from_be_bytes([*l0, *l1]), address),
+        cast: Cast::of(u16::from_be_bytes([*k0, *k1])),
+        payload,
+    })
+}
+
+/// Protocol (2), reserved (2), interface (4), type of hardware (2), type of packet (1), length of address
+/// (1), address (8).
+fn cooked_v2(bytes: &[u8]) -> Option<Parts<'_>> {
+    let (header, payload) = bytes.split_first_chunk::<20>()?;
+    let [p0, p1, _, _, _, _, _, _, _, _, kind, length, address @ ..] = header;
+    Some(Parts {
+        protocol: u16::from_be_bytes([*p0, *p1]),
+        source: hardware(u16::from(*length), address),
+        cast: Cast::of(u16::from(*kind)),
+        payload,
+    })
+}
+
+/// The sender's address, if it is one of Ethernet's length and not all zero, as on a loopback interface.
+fn hardware(length: u16, address: &[u8; 8]) -> Option<Mac> {
+    let address = *address.first_chunk::<6>()?;
+    (length == 6 && address != [0; 6]).then_some(Mac(address))
+}
+
+/// The Ethernet address of the group that an IP packet is for (RFC 1112, section 6.4; RFC 2464, section 7).
+fn multicast(protocol: u16, packet: &[u8]) -> Mac {
+    Mac(match protocol {
+        IPV4 => match packet.get(16..20) {
+            Some([_, b, c, d]) => [0x01, 0x00, 0x5e, b & 0x7f, *c, *d],
+            _ => [0x01, 0x00, 0x5e, 0, 0, 0],
+        },
+        IPV6 => match packet.get(36..40) {
+            Some([a, b, c, d]) => [0x33, 0x33, *a, *b, *c, *d],
+            _ => [0x33, 0x33, 0, 0, 0, 0],
+        },
+        _ => [0x01, 0, 0, 0, 0, 0],
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,172 @@
+//! Writes pcapng: one section, Ethernet interfaces, nanoseconds, comments.
+//!
+//! The same calls give the same bytes: no clock, host name or operating system gets into the file.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use super::pcapng::{BYTE_ORDER, ENHANCED_PACKET, INTERFACE_DESCRIPTION, SECTION_HEADER};
+use super::{CaptureError, MAX_CAPTURED, Problem, Record};
+
+/// What the section header names as the program that wrote the file.
+const USER_APPLICATION: &str = "wirerate";
+
+const COMMENT: u16 = 1;
+const IF_NAME: u16 = 2;
+const SHB_USERAPPL: u16 = 4;
+const IF_TSRESOL: u16 = 9;
+
+/// Writes a pcapng file; buffered, so [`finish`](PcapngWriter::finish) it.
+#[derive(Debug)]
+pub struct PcapngWriter<W: Write = File> {
+    out: BufWriter<W>,
+    file: String,
+    /// One block, before it is written.
+    block: Vec<u8>,
+    interfaces: u32,
+    written: u64,
+}
+
+impl PcapngWriter<File> {
+    /// Creates the file at `path`, or empties it.
+    pub fn create(path: impl AsRef<Path>) -> Result<PcapngWriter<File>, CaptureError> {
+        let path = path.as_ref();
+        let name = path.display().to_string();
+        match File::create(path) {
+            Ok(file) => PcapngWriter::over(name, file),
+            Err(error) => Err(CaptureError { file: name, offset: 0, problem: Problem::Output(error) }),
+        }
+    }
+}
+
+impl<W: Write> PcapngWriter<W> {
+    /// Writes a capture into `out`, called `name` in errors, and begins with the section header.
+    pub fn over(name: impl Into<String>, out: W) -> Result<PcapngWriter<W>, CaptureError> {
+        let mut writer = PcapngWriter {
+            out: BufWriter::with_capacity(1 << 16, out),
+            file: name.into(),
+            block: Vec::new(),
+            interfaces: 0,
+            written: 0,
+        };
+        writer.begin(SECTION_HEADER);
+        writer.u32(BYTE_ORDER);
+        // Version 1.0, and a section length that is not told.
+        writer.block.extend_from_slice(&[1, 0, 0, 0]);
+        writer.block.extend_from_slice(&(-1i64).to_le_bytes());
+        writer.option(SHB_USERAPPL, USER_APPLICATION.as_bytes());
+        writer.end_of_options();
+        writer.end()?;
+        Ok(writer)
+    }
+
+    /// Describes an Ethernet interface; returns its index, for [`Record::interface`].
+    pub fn interface(&mut self, name: &str) -> Result<usize, CaptureError> {
+        self.begin(INTERFACE_DESCRIPTION);
+        // Ethernet, reserved, no snap length.
+        self.block.extend_from_slice(&[1, 0, 0, 0]);
+        self.u32(0);
+        self.option(IF_NAME, cut_text(name));
+        self.option(IF_TSRESOL, &[9]);
+        self.end_of_options();
+        self.end()?;
+        self.interfaces += 1;
+        Ok(self.interfaces as usize - 1)
+    }
+
+    /// Writes a packet, an Ethernet frame. The record's number and link type are not looked at; a comment
+    /// is cut to 65,535 bytes, which is all that the format holds.
+    pub fn write(&mut self, record: &Record<'_>) -> Result<(), CaptureError> {
+        let interface = u32::try_from(record.interface).unwrap_or(u32::MAX);
+        if interface >= self.interfaces {
+            return Err(self.error(Problem::NoInterface(interface)));
+        }
+        if record.bytes.len() > MAX_CAPTURED {
+            let (length, limit) = (record.bytes.len() as u64, MAX_CAPTURED as u64);
+            return Err(self.error(Problem::Oversize { length, limit }));
+        }
+        self.begin(ENHANCED_PACKET);
+        self.u32(interface);
+        self.u32((record.at.0 >> 32) as u32);
+        self.u32(record.at.0 as u32);
+        self.u32(record.bytes.len() as u32);
+        self.u32(record.original_len);
+        self.block.extend_from_slice(record.bytes);
+        self.pad();
+        if let Some(comment) = &record.comment {
+            self.option(COMMENT, cut_text(comment));
+            self.end_of_options();
+        }
+        self.end()
+    }
+
+    /// Writes out what is still buffered and returns what was written into.
+    pub fn finish(mut self) -> Result<W, CaptureError> {
+        self.out.flush().map_err(|error| self.error(Problem::Output(error)))?;
+        let PcapngWriter { out, file, written, .. } = self;
+        out.into_inner().map_err(|error| CaptureError {
+            file,
+            offset: written,
+            problem: Problem::Output(error.into_error()),
+        })
+    }
+
+    /// The file, as it was given.
+    pub fn file(&self) -> &str {
+        &self.file
+    }
+
+    /// Starts a block; its length is filled in by [`end`](PcapngWriter::end).
+    fn begin(&mut self, kind: u32) {
+        self.block.clear();
+        self.u32(kind);
+        self.u32(0);
+    }
+
+    /// Writes the block, with its length in both places.
+    fn end(&mut self) -> Result<(), CaptureError> {
+        let length = (self.block.len() as u32 + 4).to_le_bytes();
+        self.block.extend_from_slice(&length);
+        if let Some(place) = self.block.get_mut(4..8) {
+            place.copy_from_slice(&length);
+        }
+        let result: io::Result<()> = self.out.write_all(&self.block);
+        result.map_err(|error| self.error(Problem::Output(error)))?;
+        self.written += self.block.len() as u64;
+        Ok(())
+    }
+
+    fn option(&mut self, code: u16, value: &[u8]) {
+        let value = value.get(..usize::from(u16::MAX)).unwrap_or(value);
+        self.block.extend_from_slice(&code.to_le_bytes());
+        self.block.extend_from_slice(&(value.len() as u16).to_le_bytes());
+        self.block.extend_from_slice(value);
+        self.pad();
+    }
+
+    fn end_of_options(&mut self) {
+        self.u32(0);
+    }
+
+    fn u32(&mut self, value: u32) {
+        self.block.extend_from_slice(&value.to_le_bytes());
+    }
+
+    fn pad(&mut self) {
+        self.block.resize(self.block.len().next_multiple_of(4), 0);
+    }
+
+    fn error(&self, problem: Problem) -> CaptureError {
+        CaptureError { file: self.file.clone(), offset: self.written, problem }
+    }
+}
+
+/// As much of `text` as an option holds, cut between characters.
+fn cut_text(text: &str) -> &[u8] {
+    let mut end = text.len().min(usize::from(u16::MAX));
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.as_bytes().get(..end).unwrap_or_default()
+}

@@ -1,0 +1,421 @@
+//! What people and machines in the office do, and what servers on the internet answer to datagrams.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::office::{Arrived, Office, Route, Task};
+use super::tcp::{Exchange, Key};
+use super::{Family, Host, Side};
+use crate::build::{self, Icmp};
+use crate::ethernet::Mac;
+use crate::header::Ports;
+use crate::unit::Nanos;
+use crate::{arp, icmpv4, icmpv6, ipv4, ipv6, udp};
+
+const DNS: u16 = 53;
+const NTP: u16 = 123;
+const QUIC: u16 = 443;
+const RTP: u16 = 5004;
+const LARGE: u16 = 9000;
+const TRACE: u16 = 33434;
+/// How many routers there are between the gateway and every server.
+const ROUTERS: u8 = 4;
+const A: u16 = 1;
+const AAAA: u16 = 28;
+
+/// Something that takes several packets of one sender.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Activity {
+    kind: Kind,
+    route: Route,
+    /// The local port, or the identifier of a ping.
+    lport: u16,
+    /// Packets sent so far, and in all.
+    sent: u16,
+    total: u16,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Quic,
+    Call,
+    Ping,
+    Trace,
+}
+
+/// What every machine says when it is switched on: its own address, and where is the gateway?
+pub(super) fn greet(office: &mut Office, start: Nanos) {
+    for (n, host) in office.settings.hosts.clone().into_iter().enumerate() {
+        let at = start + Nanos(n as u64 * 300_000);
+        ask_for_v4(office, at, &host, host.v4);
+        ask_for_v4(office, at + Nanos(50_000), &host, office.settings.lan.v4);
+        if let (Some(own), Some(gateway)) = (host.v6, office.settings.lan.v6) {
+            solicit(office, at + Nanos(100_000), Side::Lan, host.mac, own, gateway);
+        }
+    }
+    let wan = office.settings.wan;
+    let router = nobody_in_particular(wan.v4);
+    let query = request(wan.neighbour, router, wan.v4);
+    office.send(
+        start + Nanos::from_millis(5),
+        Side::Wan,
+        &build::ethernet(wan.neighbour, Mac::BROADCAST).arp(query),
+    );
+    if let Some(own) = wan.v6 {
+        let router = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
+        solicit(office, start + Nanos::from_millis(6), Side::Wan, wan.neighbour, router, own);
+    }
+}
+
+/// Somebody begins something.
+pub(super) fn begin(office: &mut Office, at: Nanos) {
+    let Some(host) = office.random.pick(&office.settings.hosts).copied() else { return };
+    let lport = office.random.between(32768, 60999) as u16;
+    match office.random.below(100) {
+        0..55 => browse(office, at, &host, lport),
+        55..62 => upload(office, at, &host, lport),
+        62..72 => many(office, at, &host, lport, Kind::Quic, (4, 30)),
+        72..78 => many(office, at, &host, lport, Kind::Ping, (1, 5)),
+        78..82 => ask_time(office, at, &host, lport),
+        82..85 => many(office, at, &host, lport, Kind::Trace, (8, 8)),
+        85..87 => many(office, at, &host, lport, Kind::Call, (150, 500)),
+        87..92 => {
+            let Some(route) = outward(office, &host, Family::V4) else { return };
+            let len = office.random.between(1600, 6000) as usize;
+            let data = office.data(&[], len);
+            office.send_in_fragments(at, route, (lport, LARGE), &data);
+        }
+        _ => visit(office, at, &host, lport),
+    }
+}
+
+/// An activity's next packet.
+pub(super) fn go_on(office: &mut Office, at: Nanos, activity: Activity) {
+    let Activity { kind, route, lport, sent, total } = activity;
+    let [high, low] = sent.to_be_bytes();
+    let wait = match kind {
+        Kind::Quic => {
+            let want = office.random.between(1, 12) as u8;
+            let len = if sent == 0 { 1200 } else { office.random.between(40, 400) as usize };
+            let data = office.data(&[0x40, want], len);
+            let packet = office.packet(route).udp(lport, QUIC).payload(&data);
+            office.send(at, route.side, &packet);
+            Nanos::from_millis(office.random.between(20, 250))
+        }
+        Kind::Call => {
+            let data = office.data(&[0x80, 0, high, low], 172);
+            let mut packet = office.packet(route).udp(lport, RTP).payload(&data);
+            if let Some(voice) = Office::VOICE {
+                packet = packet.dscp(voice);
+            }
+            office.send(at, route.side, &packet);
+            Nanos::from_millis(20)
+        }
+        Kind::Ping => {
+            let data = office.data(&[], 56);
+            let packet = office.packet(route).echo_request(lport, sent + 1).payload(&data);
+            office.send(at, route.side, &packet);
+            Nanos::from_secs(1)
+        }
+        Kind::Trace => {
+            let data = office.data(&[], 32);
+            let hops = low.saturating_add(1);
+            let packet = office.packet(route).ttl(hops).udp(lport, TRACE + sent).payload(&data);
+            office.send(at, route.side, &packet);
+            Nanos::from_millis(60)
+        }
+    };
+    if sent + 1 < total {
+        office.schedule(at + wait, Task::Continue(Activity { sent: sent + 1, ..activity }));
+    }
+}
+
+/// What goes on in any office without anybody doing anything, and never leaves it.
+pub(super) fn chatter(office: &mut Office, at: Nanos) {
+    let Some(host) = office.random.pick(&office.settings.hosts).copied() else { return };
+    let Some(other) = office.random.pick(&office.settings.hosts).copied() else { return };
+    match office.random.below(6) {
+        0 => ask_for_v4(office, at, &host, office.settings.lan.v4),
+        1 => ask_for_v4(office, at, &host, other.v4),
+        2 => {
+            let name = b"\x05_http\x04_tcp\x05local\0";
+            let query = dns_query(0, name, 12);
+            let group = Ipv4Addr::new(224, 0, 0, 251);
+            let packet = build::ethernet(host.mac, Mac([0x01, 0, 0x5e, 0, 0, 251]))
+                .ipv4(host.v4, group)
+                .ttl(255)
+                .udp(5353, 5353)
+                .payload(&query);
+            office.send(at, Side::Lan, &packet);
+        }
+        3 => {
+            let Some(v6) = host.v6 else { return };
+            let query = dns_query(0, b"\x04_ipp\x04_tcp\x05local\0", 12);
+            let packet = build::ethernet(host.mac, Mac([0x33, 0x33, 0, 0, 0, 0xfb]))
+                .ipv6(v6, Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0xfb))
+                .ttl(255)
+                .udp(5353, 5353)
+                .payload(&query);
+            office.send(at, Side::Lan, &packet);
+        }
+        4 => {
+            let search = b"M-SEARCH * HTTP/1.1\r\nHOST: 239.255.255.250:1900\r\nMAN: \"ssdp:discover\"\r\nMX: 1\r\nST: ssdp:all\r\n\r\n";
+            let group = Ipv4Addr::new(239, 255, 255, 250);
+            let packet = build::ethernet(host.mac, Mac([0x01, 0, 0x5e, 0x7f, 255, 250]))
+                .ipv4(host.v4, group)
+                .ttl(4)
+                .udp(50000, 1900)
+                .payload(search);
+            office.send(at, Side::Lan, &packet);
+        }
+        _ => {
+            let data = office.data(b"office-sync", 120);
+            let packet = build::ethernet(host.mac, Mac::BROADCAST)
+                .ipv4(host.v4, Ipv4Addr::BROADCAST)
+                .udp(17500, 17500)
+                .payload(&data);
+            office.send(at, Side::Lan, &packet);
+        }
+    }
+}
+
+/// What a server, or a router on the way to it, answers to a datagram from the office.
+pub(super) fn answer_udp(office: &mut Office, at: Nanos, ip: &Arrived<'_>, transport: &[u8], fragment: bool) {
+    let route = ip.route;
+    if route.side == Side::Lan || !office.settings.is_server(route.src) {
+        return;
+    }
+    let Some(Ports { sport, dport }) = Ports::of(transport) else { return };
+    if fragment {
+        let len = office.random.between(1600, 4000) as usize;
+        let data = office.data(&[], len);
+        office.send_in_fragments(at, route, (dport, sport), &data);
+        return;
+    }
+    let Ok(datagram) = udp::parse(transport) else { return };
+    let request = datagram.payload();
+    match dport {
+        DNS => {
+            let Some(reply) = dns_reply(office, request) else { return };
+            let packet = office.packet(route).udp(dport, sport).payload(&reply);
+            office.send(at, route.side, &packet);
+        }
+        NTP => {
+            let reply = ntp_reply(at, request);
+            let packet = office.packet(route).udp(dport, sport).payload(&reply);
+            office.send(at, route.side, &packet);
+        }
+        QUIC => {
+            for n in 0..u64::from(request.get(1).copied().unwrap_or(1).min(20)) {
+                let len = office.random.between(1200, 1350) as usize;
+                let data = office.data(&[0x40], len);
+                let packet = office.packet(route).udp(dport, sport).payload(&data);
+                office.send(at + Nanos(n * 60_000), route.side, &packet);
+            }
+        }
+        RTP => {
+            let head = request.get(..4).unwrap_or_default();
+            let data = office.data(head, 172);
+            let mut packet = office.packet(route).udp(dport, sport).payload(&data);
+            if let Some(voice) = Office::VOICE {
+                packet = packet.dscp(voice);
+            }
+            office.send(at, route.side, &packet);
+        }
+        TRACE..=33534 => answer_trace(office, at, ip),
+        _ => {}
+    }
+}
+
+/// A router where the packet's hops end, or the server, tells so.
+fn answer_trace(office: &mut Office, at: Nanos, ip: &Arrived<'_>) {
+    let expired = ip.hops <= ROUTERS;
+    let family = if ip.route.src.is_ipv4() { Family::V4 } else { Family::V6 };
+    let router = office.settings.server(family, 40 + u32::from(ip.hops));
+    let route = Route { src: if expired { router } else { ip.route.src }, ..ip.route };
+    let (len, message) = match family {
+        Family::V4 => {
+            let Some(header) = ipv4::Header::of(ip.packet) else { return };
+            let (kind, code) = if expired {
+                (icmpv4::Type::TIME_EXCEEDED.0, 0)
+            } else {
+                (icmpv4::Type::DESTINATION_UNREACHABLE.0, icmpv4::unreachable::PORT)
+            };
+            (usize::from(header.total_len()), Icmp { kind, code, rest: [0; 4] })
+        }
+        Family::V6 => {
+            let Some(header) = ipv6::Header::of(ip.packet) else { return };
+            let (kind, code) = if expired {
+                (icmpv6::Type::TIME_EXCEEDED.0, 0)
+            } else {
+                (icmpv6::Type::DESTINATION_UNREACHABLE.0, icmpv6::unreachable::PORT)
+            };
+            (ipv6::HEADER_LEN + usize::from(header.payload_len()), Icmp { kind, code, rest: [0; 4] })
+        }
+    };
+    let quoted = ip.packet.get(..len.min(548)).unwrap_or(ip.packet);
+    let packet = office.packet(route);
+    let packet = match family {
+        Family::V4 => packet.icmpv4(message),
+        Family::V6 => packet.icmpv6(message),
+    };
+    office.send(at, route.side, &packet.payload(quoted));
+}
+
+/// A name is looked up, and then one to three pages are fetched.
+fn browse(office: &mut Office, at: Nanos, host: &Host, lport: u16) {
+    let family = office.family(40);
+    let Some(route) = outward(office, host, family) else { return };
+    look_up(office, at, host, lport, route.dst);
+    let rport = if office.random.chance(85) { 443 } else { 80 };
+    let exchanges = (0..office.random.between(1, 3))
+        .map(|_| Exchange { send: office.random.between(200, 1200) as u32, want: page(office) })
+        .collect();
+    let key = Key { side: route.side, local: route.src, lport, remote: route.dst, rport };
+    office.schedule(at + Nanos::from_millis(50), Task::Connect(key, exchanges));
+}
+
+/// How long a page is: mostly short, now and then long.
+fn page(office: &mut Office) -> u32 {
+    let (low, high) = match office.random.below(100) {
+        0..60 => (500, 15_000),
+        60..96 => (15_000, 150_000),
+        _ => (500_000, 3_000_000),
+    };
+    office.random.between(low, high) as u32
+}
+
+fn upload(office: &mut Office, at: Nanos, host: &Host, lport: u16) {
+    let family = office.family(30);
+    let Some(route) = outward(office, host, family) else { return };
+    let exchanges = vec![
+        Exchange { send: 120, want: 80 },
+        Exchange { send: office.random.between(10_000, 250_000) as u32, want: 250 },
+        Exchange { send: 90, want: 600 },
+    ];
+    let key = Key { side: route.side, local: route.src, lport, remote: route.dst, rport: 993 };
+    office.schedule(at, Task::Connect(key, exchanges));
+}
+
+/// Somebody on the internet uses what the office publishes; without that, somebody in the office browses.
+fn visit(office: &mut Office, at: Nanos, host: &Host, lport: u16) {
+    let Some(rport) = office.random.pick(&office.settings.published).copied() else {
+        return browse(office, at, host, lport);
+    };
+    let n = office.random.next_u64() as u32;
+    let (local, remote) = (office.settings.server(Family::V4, n), office.settings.wan.v4.into());
+    let exchanges = vec![Exchange { send: office.random.between(100, 900) as u32, want: page(office) }];
+    office.schedule(at, Task::Connect(Key { side: Side::Wan, local, lport, remote, rport }, exchanges));
+}
+
+fn many(office: &mut Office, at: Nanos, host: &Host, lport: u16, kind: Kind, packets: (u64, u64)) {
+    let family = office.family(30);
+    let Some(route) = outward(office, host, family) else { return };
+    let total = office.random.between(packets.0, packets.1) as u16;
+    go_on(office, at, Activity { kind, route, lport, sent: 0, total });
+}
+
+fn ask_time(office: &mut Office, at: Nanos, host: &Host, lport: u16) {
+    let family = office.family(30);
+    let Some(route) = outward(office, host, family) else { return };
+    let mut request = [0; 48];
+    request[0] = 0x23;
+    request[40..].copy_from_slice(&ntp_time(at));
+    let packet = office.packet(route).udp(lport, NTP).payload(&request);
+    office.send(at, route.side, &packet);
+}
+
+fn look_up(office: &mut Office, at: Nanos, host: &Host, lport: u16, answer: IpAddr) {
+    let (family, kind) = if answer.is_ipv4() { (Family::V4, A) } else { (Family::V6, AAAA) };
+    let number = match answer {
+        IpAddr::V4(v4) => v4.to_bits().wrapping_sub(office.settings.servers_v4.to_bits()),
+        IpAddr::V6(v6) => (v6.to_bits() as u32).wrapping_sub(office.settings.servers_v6.to_bits() as u32),
+    };
+    let name = format!("\x06www{:03}\x07example\0", number % 1000);
+    let query = dns_query(office.random.next_u64() as u16, name.as_bytes(), kind);
+    let Some(mut route) = outward(office, host, family) else { return };
+    // The first server is everybody's resolver.
+    route.dst = office.settings.server(family, 0);
+    let packet = office.packet(route).udp(lport, DNS).payload(&query);
+    office.send(at, route.side, &packet);
+}
+
+/// From `host` to some server; `None` if the host has no address of that version.
+fn outward(office: &mut Office, host: &Host, family: Family) -> Option<Route> {
+    let n = office.random.next_u64() as u32;
+    let dst = office.settings.server(family, n);
+    let src = match family {
+        Family::V4 => host.v4.into(),
+        Family::V6 => host.v6?.into(),
+    };
+    Some(Route { side: Side::Lan, mac: host.mac, src, dst })
+}
+
+fn dns_query(id: u16, name: &[u8], kind: u16) -> Vec<u8> {
+    let head = [id, 0x0100, 1, 0, 0, 0].map(u16::to_be_bytes);
+    [head.as_flattened(), name, &kind.to_be_bytes(), &[0, 1]].concat()
+}
+
+/// An answer to a query for `wwwNNN.example`: the address of the server NNN.
+fn dns_reply(office: &Office, query: &[u8]) -> Option<Vec<u8>> {
+    let id = query.first_chunk::<2>()?;
+    let question = query.get(12..)?;
+    let digits = question.get(4..7)?;
+    let number = digits.iter().fold(0, |number, digit| number * 10 + u32::from(digit.wrapping_sub(b'0')));
+    let kind = u16::from_be_bytes(*question.last_chunk::<4>()?.first_chunk::<2>()?);
+    let address = match kind {
+        AAAA => office.settings.server(Family::V6, number),
+        _ => office.settings.server(Family::V4, number),
+    };
+    let address = match address {
+        IpAddr::V4(v4) => v4.octets().to_vec(),
+        IpAddr::V6(v6) => v6.octets().to_vec(),
+    };
+    let head = [0x8180, 1, 1, 0, 0].map(u16::to_be_bytes);
+    let record = [0xc00c, kind, 1, 0, 300, address.len() as u16].map(u16::to_be_bytes);
+    Some([&id[..], head.as_flattened(), question, record.as_flattened(), &address].concat())
+}
+
+/// The time as NTP has it: seconds since 1900, and a fraction.
+fn ntp_time(at: Nanos) -> [u8; 8] {
+    let seconds = at.0 / 1_000_000_000 + 2_208_988_800;
+    let fraction = ((at.0 % 1_000_000_000) << 32) / 1_000_000_000;
+    ((seconds << 32) | fraction).to_be_bytes()
+}
+
+fn ntp_reply(at: Nanos, request: &[u8]) -> Vec<u8> {
+    let mut reply = vec![0; 48];
+    reply[..4].copy_from_slice(&[0x24, 2, 6, 0xec]);
+    reply[24..32].copy_from_slice(request.get(40..48).unwrap_or(&[0; 8]));
+    for place in [16, 32, 40] {
+        reply[place..place + 8].copy_from_slice(&ntp_time(at));
+    }
+    reply
+}
+
+fn ask_for_v4(office: &mut Office, at: Nanos, host: &Host, target: Ipv4Addr) {
+    let query = request(host.mac, host.v4, target);
+    office.send(at, Side::Lan, &build::ethernet(host.mac, Mac::BROADCAST).arp(query));
+}
+
+fn request(sender_mac: Mac, sender_ip: Ipv4Addr, target_ip: Ipv4Addr) -> arp::Fields {
+    let operation = arp::Operation::REQUEST;
+    arp::Fields { operation, sender_mac, sender_ip, target_mac: Mac::ZERO, target_ip }
+}
+
+/// An address beside `v4`, for a router whose own does not matter.
+fn nobody_in_particular(v4: Ipv4Addr) -> Ipv4Addr {
+    Ipv4Addr::from_bits(v4.to_bits() ^ 1)
+}
+
+fn solicit(office: &mut Office, at: Nanos, side: Side, mac: Mac, own: Ipv6Addr, target: Ipv6Addr) {
+    let [.., a, b, c] = target.octets();
+    let group = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00 | u16::from(a), u16::from_be_bytes([b, c]));
+    let solicitation = Icmp { kind: icmpv6::Type::NEIGHBOR_SOLICITATION.0, ..Icmp::default() };
+    let body = [&target.octets()[..], &[1, 1], &mac.0].concat();
+    let packet = build::ethernet(mac, Mac([0x33, 0x33, 0xff, a, b, c]))
+        .ipv6(own, group)
+        .ttl(255)
+        .icmpv6(solicitation)
+        .payload(&body);
+    office.send(at, side, &packet);
+}
