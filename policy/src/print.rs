@@ -235,6 +235,9 @@ impl Printer {
             if limits.pickup != default.pickup {
                 self.word("pickup", word::PICKUP, limits.pickup);
             }
+            if limits.checksum != default.checksum {
+                self.word("checksum", word::CHECKSUM, limits.checksum);
+            }
         }
         let (fragments, default) = (limits.fragments, FragmentLimits::default());
         if fragments != default {

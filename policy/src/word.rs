@@ -1,8 +1,8 @@
 //! The words that the policy file has for values. Reading and printing share these tables.
 
 use crate::model::{
-    Action, FamilyMatch, IcmpMatch, Mode, Pickup, Protocol, RejectWith, SourceCheck, State, TcpWindow,
-    WhenFull,
+    Action, Checksum, FamilyMatch, IcmpMatch, Mode, Pickup, Protocol, RejectWith, SourceCheck, State,
+    TcpWindow, WhenFull,
 };
 
 /// Words and what they mean. Where several mean the same, the first is printed.
@@ -38,6 +38,8 @@ pub(crate) const WHEN_FULL: Words<WhenFull> =
 pub(crate) const TCP_WINDOW: Words<TcpWindow> = &[("strict", TcpWindow::Strict), ("off", TcpWindow::Off)];
 
 pub(crate) const PICKUP: Words<Pickup> = &[("refuse", Pickup::Refuse), ("accept", Pickup::Accept)];
+
+pub(crate) const CHECKSUM: Words<Checksum> = &[("verify", Checksum::Verify), ("ignore", Checksum::Ignore)];
 
 /// TCP's flags, from the lowest bit.
 pub(crate) const TCP_FLAG: Words<u8> = &[
