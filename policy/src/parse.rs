@@ -179,8 +179,10 @@ fn section<'t, 'i>(top: &mut Table<'_, 't, 'i>, key: &'static str) -> Vec<reader
     match value.get_ref() {
         DeValue::Table(table) => reader::in_order(table),
         other => {
-            let complaint =
-                reader::wrong_type("a table", other).hint(format!("write [{key}.NAME] or [{key}]"));
+            let complaint = reader::wrong_type("a table", other).hint(match key {
+                "interface" => "write [interface.lan], and what belongs to it on lines below".to_owned(),
+                _ => format!("write [{key}], and what belongs to it on lines below"),
+            });
             top.broken(complaint, value.span());
             Vec::new()
         }

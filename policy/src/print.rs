@@ -235,6 +235,9 @@ impl Printer {
             if limits.pickup != default.pickup {
                 self.word("pickup", word::PICKUP, limits.pickup);
             }
+            if limits.checksum != default.checksum {
+                self.word("checksum", word::CHECKSUM, limits.checksum);
+            }
         }
         let (fragments, default) = (limits.fragments, FragmentLimits::default());
         if fragments != default {
@@ -374,7 +377,7 @@ fn prefix(net: IpNet) -> String {
 }
 
 /// One address, a prefix where it is one, or `first-last`.
-fn range(range: AddressRange) -> String {
+pub(crate) fn range(range: AddressRange) -> String {
     match prefix_of(range) {
         Some(net) => prefix(net),
         None => format!("{}-{}", range.first, range.last),
@@ -448,7 +451,7 @@ fn rate_text(rate: Rate) -> String {
 }
 
 /// Numbers with units, the longest first.
-fn duration(time: Nanos) -> String {
+pub(crate) fn duration(time: Nanos) -> String {
     let mut rest = time.0;
     let mut text = String::new();
     for (unit, nanos) in UNITS {

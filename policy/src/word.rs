@@ -1,8 +1,8 @@
 //! The words that the policy file has for values. Reading and printing share these tables.
 
 use crate::model::{
-    Action, FamilyMatch, IcmpMatch, Mode, Pickup, Protocol, RejectWith, SourceCheck, State, TcpWindow,
-    WhenFull,
+    Action, Checksum, FamilyMatch, IcmpMatch, Mode, Pickup, Protocol, RejectWith, SourceCheck, State,
+    TcpWindow, WhenFull,
 };
 
 /// Words and what they mean. Where several mean the same, the first is printed.
@@ -38,6 +38,8 @@ pub(crate) const WHEN_FULL: Words<WhenFull> =
 pub(crate) const TCP_WINDOW: Words<TcpWindow> = &[("strict", TcpWindow::Strict), ("off", TcpWindow::Off)];
 
 pub(crate) const PICKUP: Words<Pickup> = &[("refuse", Pickup::Refuse), ("accept", Pickup::Accept)];
+
+pub(crate) const CHECKSUM: Words<Checksum> = &[("verify", Checksum::Verify), ("ignore", Checksum::Ignore)];
 
 /// TCP's flags, from the lowest bit.
 pub(crate) const TCP_FLAG: Words<u8> = &[
@@ -175,7 +177,7 @@ pub(crate) fn meaning<T: Copy>(words: Words<T>, word: &str) -> Option<T> {
 /// Of `known`, the one that `word` is most likely meant to be.
 pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_lowercase();
-    let most = (word.chars().count() / 3).max(1);
+    let most = word.chars().count().div_ceil(3).min(3);
     known
         .into_iter()
         .map(|known| (strsim::damerau_levenshtein(&word, &known.to_lowercase()), known))

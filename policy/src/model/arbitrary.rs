@@ -10,10 +10,10 @@ use proptest::sample::select;
 use wire::{Bytes, Dscp, Nanos};
 
 use super::{
-    Action, AddressItem, AddressRange, Addresses, ConnectionLimit, FamilyMatch, FragmentLimits, Gateway,
-    Hairpin, IcmpMatch, Interface, Limits, Logging, Mac, Mode, MssClamp, Nat, NatAction, Neighbour, NextHop,
-    Pickup, Policy, PortRange, PortUse, Protocol, Rate, RejectWith, Route, RouteTarget, Rule, Scope, Set,
-    SourceCheck, State, TcpFlagsMatch, TcpWindow, Timeouts, WhenFull, ZoneDefault,
+    Action, AddressItem, AddressRange, Addresses, Checksum, ConnectionLimit, FamilyMatch, FragmentLimits,
+    Gateway, Hairpin, IcmpMatch, Interface, Limits, Logging, Mac, Mode, MssClamp, Nat, NatAction, Neighbour,
+    NextHop, Pickup, Policy, PortRange, PortUse, Protocol, Rate, RejectWith, Route, RouteTarget, Rule, Scope,
+    Set, SourceCheck, State, TcpFlagsMatch, TcpWindow, Timeouts, WhenFull, ZoneDefault,
 };
 
 /// Any policy.
@@ -159,7 +159,7 @@ fn port_use() -> impl Strategy<Value = PortUse> {
 
 fn limits() -> impl Strategy<Value = Limits> {
     let given =
-        (any::<u32>(), any::<bool>(), option::of(any::<u32>()), any::<[u32; 4]>(), any::<[bool; 2]>());
+        (any::<u32>(), any::<bool>(), option::of(any::<u32>()), any::<[u32; 4]>(), any::<[bool; 3]>());
     let given = given.prop_map(|(flows, evict, flows_per_source, numbers, words)| Limits {
         flows,
         when_full: if evict { WhenFull::EvictIdle } else { WhenFull::Refuse },
@@ -172,6 +172,7 @@ fn limits() -> impl Strategy<Value = Limits> {
         errors_per_second: numbers[3],
         queue: numbers[0] ^ numbers[3],
         tcp_window: if words[0] { TcpWindow::Off } else { TcpWindow::Strict },
+        checksum: if words[2] { Checksum::Ignore } else { Checksum::Verify },
         pickup: if words[1] { Pickup::Accept } else { Pickup::Refuse },
     });
     let fragments = any::<u32>().prop_map(|held| Limits {

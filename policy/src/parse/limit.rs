@@ -16,6 +16,7 @@ pub(super) fn read(mut table: Table<'_, '_, '_>) -> (Limits, Entry) {
     set(&mut limits.queue, table.take("queue", value::number32));
     set(&mut limits.tcp_window, table.take("tcp-window", |value| value::one_of(value, word::TCP_WINDOW)));
     set(&mut limits.pickup, table.take("pickup", |value| value::one_of(value, word::PICKUP)));
+    set(&mut limits.checksum, table.take("checksum", |value| value::one_of(value, word::CHECKSUM)));
     let inner = table.raw("fragments");
     let inner = inner.and_then(|value| Table::of(table.sink(), value, "[limit.fragments]"));
     let mut entry = Entry::default();

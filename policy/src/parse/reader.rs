@@ -108,7 +108,11 @@ impl<'s, 't, 'i> Table<'s, 't, 'i> {
         match value.get_ref() {
             DeValue::Table(table) => Some(Table::new(sink, table, value.span(), what)),
             other => {
-                sink.report(wrong_type("a table", other), value.span());
+                let complaint = wrong_type("a table", other);
+                sink.report(
+                    complaint.hint("give it a header of its own, such as [interface.lan]"),
+                    value.span(),
+                );
                 None
             }
         }
@@ -293,5 +297,16 @@ pub(super) fn in_order<'t, 'i>(table: &'t DeTable<'i>) -> Vec<Pair<'t, 'i>> {
 /// The complaint that `found` is not `wanted`.
 pub(super) fn wrong_type(wanted: &str, found: &DeValue<'_>) -> Complaint {
     let article = if matches!(found, DeValue::Integer(_) | DeValue::Array(_)) { "an" } else { "a" };
+    let hint = match found {
+        DeValue::Array(_) => "give one value, without square brackets",
+        DeValue::Table(_) => "give a value, without a table",
+        DeValue::String(_) if wanted.contains("integer") || wanted.contains("true") => "leave the quotes out",
+        _ if wanted.contains("string") => "write it in double quotes",
+        _ => return mismatch(wanted, article, found).hint(format!("write {wanted}")),
+    };
+    mismatch(wanted, article, found).hint(hint)
+}
+
+fn mismatch(wanted: &str, article: &str, found: &DeValue<'_>) -> Complaint {
     Complaint::new(Code::WrongType, format!("expected {wanted}, found {article} {}", found.type_str()))
 }

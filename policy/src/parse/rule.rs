@@ -53,6 +53,7 @@ pub(super) fn read_addresses(table: &mut Table<'_, '_, '_>, key: &'static str) -
         }
     }
     match inner.get("except") {
+        None if !inner.is_empty() => Addresses::default(),
         Some(items) => Addresses { items: table.list_of(key, items, value::address_item), except: true },
         None => {
             let message = format!("`{key}` as a table needs the key `except`");

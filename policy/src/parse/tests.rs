@@ -3,8 +3,8 @@ use wire::Nanos;
 use super::parse;
 use crate::diagnostic::Code;
 use crate::model::{
-    Action, AddressItem, FamilyMatch, Hairpin, IcmpMatch, MssClamp, NatAction, PortRange, Protocol, Rate,
-    RouteTarget, Scope, State, TcpFlagsMatch,
+    Action, AddressItem, Checksum, FamilyMatch, Hairpin, IcmpMatch, MssClamp, NatAction, PortRange, Protocol,
+    Rate, RouteTarget, Scope, State, TcpFlagsMatch,
 };
 
 /// Every key of the format.
@@ -43,6 +43,7 @@ fn every_key_of_the_format_is_read() {
     assert_eq!((*target_port, *hairpin, ports.len()), (Some(8443), Hairpin::Off, 2));
     assert_eq!(policy.timeouts.tcp_established, Nanos::from_secs(7_440));
     assert_eq!(policy.timeouts.udp, Nanos::from_secs(300), "whole seconds");
+    assert_eq!(policy.limits.checksum, Checksum::Ignore);
     assert_eq!(policy.limits.fragments.held, 256);
     assert_eq!(policy.gateway.workers, Some(2));
 }

@@ -103,7 +103,7 @@ fn flags_that_must_be_clear_have_an_exclamation_mark() {
 
 #[test]
 fn every_value_of_a_closed_kind_has_a_word() {
-    use crate::model::{Action, Mode, Pickup, RejectWith, SourceCheck, State, TcpWindow, WhenFull};
+    use crate::model::{Action, Checksum, Mode, Pickup, RejectWith, SourceCheck, State, TcpWindow, WhenFull};
     for action in [
         Action::Accept,
         Action::Drop,
@@ -125,4 +125,5 @@ fn every_value_of_a_closed_kind_has_a_word() {
     assert!(word_for(word::WHEN_FULL, WhenFull::EvictIdle).is_some());
     assert!(word_for(word::TCP_WINDOW, TcpWindow::Off).is_some());
     assert!(word_for(word::PICKUP, Pickup::Accept).is_some());
+    assert!(word_for(word::CHECKSUM, Checksum::Ignore).is_some());
 }

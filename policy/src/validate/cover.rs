@@ -1,0 +1,174 @@
+//! Which rules can never match, for one earlier rule matches all that they do.
+//!
+//! Sound: what is reported is so. Not complete: a rule that several earlier ones cover only together is not
+//! found, and past a fixed amount of work no more is looked for.
+
+use std::collections::HashMap;
+
+use super::Validator;
+use super::shape::Shape;
+use super::space::{Family, Space};
+use crate::diagnostic::{Code, Diagnostic};
+use crate::lines::Item;
+use crate::model::State;
+
+/// Comparisons and look-ups after which no more is looked for: some seconds.
+const MOST_STEPS: usize = 50_000_000;
+
+impl Validator<'_> {
+    pub(super) fn shadowed_rules(&mut self) {
+        let policy = self.policy;
+        let meets = |index: usize| {
+            let rule = &policy.rules[index];
+            !self.lines.is_broken(Item::Rule(index))
+                && (rule.states.is_empty() || rule.states.contains(&State::New))
+        };
+        let shapes: Vec<Option<Shape<'_>>> = policy
+            .rules
+            .iter()
+            .enumerate()
+            .map(|(index, rule)| meets(index).then(|| Shape::of(rule, &self.spaces)))
+            .collect();
+        for Shadow { hidden, by } in shadows(&shapes) {
+            let (rule, earlier) = (&policy.rules[hidden], &policy.rules[by]);
+            let line = self.lines.place(Item::Rule(by)).map(|place| format!(", line {}", place.line()));
+            let message = format!(
+                "the rule \"{}\" never matches: \"{}\"{} matches all that it does",
+                rule.name,
+                earlier.name,
+                line.unwrap_or_default()
+            );
+            let hint = if rule.action == earlier.action {
+                "it does the same: leave this one out"
+            } else {
+                "move it before the other, or leave it out"
+            };
+            let diagnostic = Diagnostic::new(Code::ShadowedRule, message)
+                .hint(hint)
+                .at(self.lines.place(Item::Rule(hidden)))
+                .and("matches all of it", self.lines.place(Item::Rule(by)));
+            self.report(diagnostic);
+        }
+    }
+}
+
+/// A thing that an earlier one hides, by index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shadow {
+    pub(super) hidden: usize,
+    pub(super) by: usize,
+}
+
+/// All shapes that one earlier shape covers, each with the first that does.
+pub(super) fn shadows(shapes: &[Option<Shape<'_>>]) -> Vec<Shadow> {
+    let mut index = Index::default();
+    let mut found = Vec::new();
+    let mut steps = 0;
+    for (hidden, shape) in shapes.iter().enumerate() {
+        let Some(shape) = shape else { continue };
+        // One that matches nothing is another fault.
+        let Some(family) = shape.families().next() else { continue };
+        let key = Key::of(shape, family);
+        let mut by: Option<usize> = None;
+        for lengths in index.tuples.get(&family.bits()).into_iter().flatten() {
+            steps += 1;
+            if lengths.source > key.source.length || lengths.destination > key.destination.length {
+                continue;
+            }
+            let wider = Key {
+                bits: key.bits,
+                source: key.source.cut(lengths.source, family),
+                destination: key.destination.cut(lengths.destination, family),
+            };
+            let candidates = index.shapes.get(&wider).map_or(&[][..], Vec::as_slice);
+            for candidate in candidates {
+                steps += 1;
+                if by.is_some_and(|by| by <= *candidate) {
+                    break;
+                }
+                if shapes[*candidate].as_ref().is_some_and(|earlier| earlier.covers(shape)) {
+                    by = Some(*candidate);
+                    break;
+                }
+            }
+        }
+        if steps > MOST_STEPS {
+            break;
+        }
+        match by {
+            Some(by) => found.push(Shadow { hidden, by }),
+            // What a hidden one would hide, the one that hides it does.
+            None => shape.families().for_each(|family| index.insert(Key::of(shape, family), hidden)),
+        }
+    }
+    found
+}
+
+/// Shapes by the shortest prefixes that hold all their addresses. One that covers another has, in both
+/// dimensions, the same prefix or a shorter one of it.
+#[derive(Default)]
+struct Index {
+    shapes: HashMap<Key, Vec<usize>>,
+    /// For each family, by its number of bits, the pairs of lengths that occur.
+    tuples: HashMap<u32, Vec<Lengths>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Lengths {
+    source: u32,
+    destination: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Key {
+    bits: u32,
+    source: Hull,
+    destination: Hull,
+}
+
+/// A prefix.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Hull {
+    address: u128,
+    length: u32,
+}
+
+impl Index {
+    fn insert(&mut self, key: Key, shape: usize) {
+        let lengths = Lengths { source: key.source.length, destination: key.destination.length };
+        let tuples = self.tuples.entry(key.bits).or_default();
+        if !tuples.contains(&lengths) {
+            tuples.push(lengths);
+        }
+        self.shapes.entry(key).or_default().push(shape);
+    }
+}
+
+impl Key {
+    fn of(shape: &Shape<'_>, family: Family) -> Key {
+        Key {
+            bits: family.bits(),
+            source: Hull::of(&shape.source, family),
+            destination: Hull::of(&shape.destination, family),
+        }
+    }
+}
+
+impl Hull {
+    fn of(space: &Space, family: Family) -> Hull {
+        let intervals = space.intervals(family);
+        let first = intervals.first().map_or(0, |interval| interval.first);
+        let last = intervals.last().map_or(0, |interval| interval.last);
+        let length = (first ^ last).leading_zeros() - (128 - family.bits());
+        Hull { address: first, length: family.bits() }.cut(length, family)
+    }
+
+    fn cut(self, length: u32, family: Family) -> Hull {
+        let host_bits = family.bits() - length;
+        let address = if host_bits == 128 { 0 } else { self.address >> host_bits << host_bits };
+        Hull { address, length }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,214 @@
+//! Interfaces: their addresses, MTU, VLANs.
+
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+use super::space::interval;
+use super::{In, Validator};
+use crate::diagnostic::{Code, Diagnostic};
+use crate::lines::Item;
+use crate::model::{Interface, MssClamp};
+
+impl Validator<'_> {
+    pub(super) fn interfaces(&mut self) {
+        let policy = self.policy;
+        for (index, interface) in policy.interfaces.iter().enumerate() {
+            let item = Item::Interface(index);
+            self.addresses(item, interface);
+            self.sizes(item, interface);
+            self.vlans(item, interface);
+            if interface.mac.is_some_and(|mac| !mac.is_unicast()) {
+                let message = "a group's Ethernet address is no interface's".to_owned();
+                self.wrong(
+                    Code::BadMac,
+                    item,
+                    "mac",
+                    message,
+                    "the first byte of a station's address is even",
+                );
+            }
+        }
+        self.networks();
+        self.same_vlans();
+    }
+
+    fn addresses(&mut self, item: Item, interface: &Interface) {
+        for (index, net) in interface.addresses.iter().enumerate() {
+            if let Some(why) = unusable(*net) {
+                let message = format!("{} cannot be an interface's address: it is {why}", net.addr());
+                let at = In { item, key: "addresses", index };
+                self.wrong_in(Code::UnusableAddress, at, message, "give a host's address");
+            }
+        }
+    }
+
+    fn sizes(&mut self, item: Item, interface: &Interface) {
+        let has_v6 = interface.addresses.iter().any(|net| net.addr().is_ipv6());
+        let (least, why) =
+            if has_v6 { (1_280, "1280 where there is IPv6 (RFC 8200, section 5)") } else { (68, "68") };
+        if interface.mtu < least || interface.mtu > 16_000 {
+            let message = format!("an MTU of {} bytes is out of range", interface.mtu);
+            self.wrong(Code::BadMtu, item, "mtu", message, format!("from {why} to 16000"));
+        }
+        let parent = interface.parent.as_deref().and_then(|parent| self.policy.interface(parent));
+        if let Some(parent) = parent.filter(|parent| parent.mtu >= 68 && parent.mtu < interface.mtu) {
+            let message = format!(
+                "an MTU of {} bytes is more than {} of \"{}\"",
+                interface.mtu, parent.mtu, parent.name
+            );
+            let hint =
+                "a VLAN carries what its parent carries at most: lower this one, or raise the parent's";
+            self.wrong(Code::BadMtu, item, "mtu", message, hint);
+        }
+        if let MssClamp::Bytes(bytes) = interface.mss {
+            if !(536..=15_960).contains(&bytes) {
+                let message = format!("a maximum segment size of {bytes} bytes is out of range");
+                self.wrong(Code::BadMss, item, "mss", message, "from 536 to 15960, or \"mtu\" for what fits");
+            }
+        }
+    }
+
+    fn vlans(&mut self, item: Item, interface: &Interface) {
+        for (index, vlan) in interface.vlans.iter().enumerate() {
+            if !(1..=4_094).contains(vlan) {
+                let at = In { item, key: "vlan", index };
+                self.wrong_in(Code::BadVlan, at, format!("there is no VLAN {vlan}"), "from 1 to 4094");
+            }
+        }
+        if interface.vlans.len() > 2 {
+            let message = format!("{} VLAN tags are more than 2", interface.vlans.len());
+            self.wrong(
+                Code::BadVlan,
+                item,
+                "vlan",
+                message,
+                "one (802.1Q) or two (QinQ), the outer one first",
+            );
+        }
+        let Some(parent) = &interface.parent else {
+            if !interface.vlans.is_empty() {
+                let message = "a VLAN needs a parent that carries it".to_owned();
+                self.wrong(Code::BadVlan, item, "vlan", message, "add parent = \"eth0\"");
+            }
+            return;
+        };
+        if interface.vlans.is_empty() && !self.lines.is_broken(item) {
+            let message = "an interface with a parent needs a VLAN".to_owned();
+            self.wrong(Code::BadVlan, item, "parent", message, "add vlan = 20");
+        }
+        if !self.known_interface(In { item, key: "parent", index: 0 }, parent) {
+            return;
+        }
+        let mut seen = HashSet::from([interface.name.as_str()]);
+        let mut next = Some(parent.as_str());
+        while let Some(name) = next {
+            if !seen.insert(name) {
+                if name == interface.name {
+                    let message = format!("\"{name}\" is its own parent");
+                    self.wrong(
+                        Code::ParentCycle,
+                        item,
+                        "parent",
+                        message,
+                        "the last parent is a port of its own",
+                    );
+                }
+                return;
+            }
+            next = self.policy.interface(name).and_then(|parent| parent.parent.as_deref());
+        }
+    }
+
+    /// Reports addresses and networks that two interfaces share. Link-local ones are each link's own.
+    fn networks(&mut self) {
+        let policy = self.policy;
+        let mut all: Vec<(IpNet, usize, usize)> = Vec::new();
+        for (index, interface) in policy.interfaces.iter().enumerate() {
+            let nets = interface.addresses.iter().enumerate();
+            all.extend(nets.filter(|(_, net)| !is_link_local(net.addr())).map(|(at, net)| (*net, index, at)));
+        }
+        let mut owners: HashMap<IpAddr, Item> = HashMap::new();
+        let mut twice = HashSet::new();
+        for (net, index, at) in &all {
+            let item = Item::Interface(*index);
+            if let Some(first) = owners.insert(net.addr(), item) {
+                twice.insert((*index, *at));
+                let place = self.lines.place_in(item, "addresses", *at);
+                let diagnostic =
+                    Diagnostic::new(Code::DuplicateAddress, format!("{} is there twice", net.addr()))
+                        .hint("give each interface an address of its own")
+                        .at(place)
+                        .and("the first", self.lines.place(first));
+                self.report(diagnostic);
+            }
+        }
+        // Prefixes nest or are disjoint: in this order, one that overlaps an earlier one lies within it.
+        all.sort_by_key(|(net, index, _)| {
+            let interval = interval((*net).into());
+            (net.addr().is_ipv6(), interval.first, std::cmp::Reverse(interval.last), *index)
+        });
+        let mut outer: Vec<(IpNet, usize)> = Vec::new();
+        for (net, index, at) in all {
+            outer.retain(|(other, _)| other.trunc().contains(&net.trunc()));
+            let other = outer.iter().find(|(_, owner)| *owner != index).copied();
+            outer.push((net, index));
+            let Some((other, owner)) = other.filter(|_| !twice.contains(&(index, at))) else { continue };
+            let names = (&policy.interfaces[index].name, &policy.interfaces[owner].name);
+            let message = format!(
+                "the network {} of \"{}\" overlaps {} of \"{}\"",
+                net.trunc(),
+                names.0,
+                other.trunc(),
+                names.1
+            );
+            let place = self.lines.place_in(Item::Interface(index), "addresses", at);
+            let diagnostic = Diagnostic::new(Code::OverlappingNetworks, message)
+                .hint("an address can be on one link only: change a network, or its prefix length")
+                .at(place)
+                .and("the other", self.lines.place_of(Item::Interface(owner), "addresses"));
+            self.report(diagnostic);
+        }
+    }
+
+    fn same_vlans(&mut self) {
+        let mut seen: HashMap<(&str, &[u16]), usize> = HashMap::new();
+        for (index, interface) in self.policy.interfaces.iter().enumerate() {
+            let Some(parent) = interface.parent.as_deref().filter(|_| !interface.vlans.is_empty()) else {
+                continue;
+            };
+            if let Some(first) = seen.insert((parent, &interface.vlans), index) {
+                let diagnostic =
+                    Diagnostic::new(Code::BadVlan, format!("the VLAN is there twice on \"{parent}\""))
+                        .hint("give each interface a VLAN of its own")
+                        .at(self.lines.place_of(Item::Interface(index), "vlan"))
+                        .and("the first", self.lines.place_of(Item::Interface(first), "vlan"));
+                self.report(diagnostic);
+            }
+        }
+    }
+}
+
+/// Why no host can have the address, if none can.
+pub(super) fn unusable(net: IpNet) -> Option<&'static str> {
+    let address = net.addr();
+    let hosts = net.max_prefix_len() - net.prefix_len();
+    match address {
+        _ if address.is_unspecified() => Some("the unspecified address"),
+        _ if address.is_multicast() => Some("a multicast address"),
+        _ if address.is_loopback() => Some("a loopback address"),
+        IpAddr::V4(address) if address.is_broadcast() => Some("the broadcast address"),
+        IpAddr::V4(_) if hosts > 1 && address == net.network() => Some("its network's own address"),
+        IpAddr::V4(_) if hosts > 1 && address == net.broadcast() => Some("its network's broadcast address"),
+        _ => None,
+    }
+}
+
+/// Whether the address has a meaning on one link only (RFC 4291, section 2.5.6).
+pub(super) fn is_link_local(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(_) => false,
+        IpAddr::V6(address) => address.segments()[0] & 0xffc0 == 0xfe80,
+    }
+}

@@ -1,0 +1,78 @@
+//! Limits and timeouts.
+
+use wire::Nanos;
+
+use super::Validator;
+use crate::diagnostic::Code;
+use crate::lines::Item;
+use crate::print::duration;
+
+/// Timeouts that RFCs say a least value of.
+const LEAST: [(&str, u64, &str); 6] = [
+    ("tcp-half-open", 240, "RFC 5382, REQ-5, asks for 4 minutes at least"),
+    ("tcp-established", 7_440, "RFC 5382, REQ-5, asks for 2 hours and 4 minutes at least"),
+    ("tcp-closing", 240, "RFC 5382, REQ-5, asks for 4 minutes at least"),
+    ("udp", 120, "RFC 4787, REQ-5, asks for 2 minutes at least, and recommends 5"),
+    ("icmp", 60, "RFC 5508, REQ-2, asks for 60 seconds at least"),
+    ("fragment", 15, "RFC 791, section 3.2, asks for 15 seconds at least"),
+];
+
+impl Validator<'_> {
+    pub(super) fn limits(&mut self) {
+        let limits = &self.policy.limits;
+        let fragments = limits.fragments;
+        let mut bounds = vec![
+            ("flows", u64::from(limits.flows), 1, 16_777_216),
+            ("errors-per-second", limits.errors_per_second.into(), 0, 1_000_000),
+            ("queue", limits.queue.into(), 1, 1_000_000),
+            ("datagrams", fragments.datagrams.into(), 1, 1_000_000),
+            ("held", fragments.held.into(), 0, 1_000_000),
+            ("datagram", fragments.datagram.0, 576, 65_535),
+        ];
+        if let Some(most) = limits.flows_per_source {
+            bounds.push(("flows-per-source", most.into(), 1, 16_777_216));
+        }
+        for (key, given, least, most) in bounds {
+            if !(least..=most).contains(&given) {
+                let message = format!("`{key}` = {given} is out of range");
+                self.wrong(Code::BadLimit, Item::Limit, key, message, format!("from {least} to {most}"));
+            }
+        }
+        if let Some(workers) = self.policy.gateway.workers.filter(|workers| !(1..=1_024).contains(workers)) {
+            let message = format!("`workers` = {workers} is out of range");
+            self.wrong(Code::BadLimit, Item::Top, "workers", message, "from 1 to 1024");
+        }
+    }
+
+    pub(super) fn timeouts(&mut self) {
+        let timeouts = &self.policy.timeouts;
+        for (key, given) in [
+            ("tcp-half-open", timeouts.tcp_half_open),
+            ("tcp-established", timeouts.tcp_established),
+            ("tcp-closing", timeouts.tcp_closing),
+            ("tcp-reset", timeouts.tcp_reset),
+            ("udp", timeouts.udp),
+            ("icmp", timeouts.icmp),
+            ("other", timeouts.other),
+            ("fragment", timeouts.fragment),
+        ] {
+            if given == Nanos(0) {
+                let message = format!("with `{key}` = 0 nothing would be remembered");
+                self.wrong(
+                    Code::ZeroTimeout,
+                    Item::Timeout,
+                    key,
+                    message,
+                    "leave the key out for the default",
+                );
+                continue;
+            }
+            let least =
+                LEAST.iter().find(|(name, least, _)| *name == key && given < Nanos::from_secs(*least));
+            if let Some((_, _, why)) = least {
+                let message = format!("`{key}` = {} is short", duration(given));
+                self.wrong(Code::ShortTimeout, Item::Timeout, key, message, *why);
+            }
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Names: their form, that each means one thing, and that those used are known.
+
+use std::collections::HashMap;
+
+use super::{In, Validator};
+use crate::diagnostic::{Code, Diagnostic};
+use crate::lines::Item;
+use crate::model::{ANY_ZONE, AddressItem, Addresses, SELF_ZONE};
+use crate::word;
+
+/// The longest name, in characters.
+const LONGEST: usize = 64;
+
+/// The most of each kind that a policy may hold.
+const MOST: [(&str, usize); 5] = [
+    ("interfaces", 4_096),
+    ("sets", 65_536),
+    ("routes", 4_194_304),
+    ("rules", 1_000_000),
+    ("translations", 65_536),
+];
+
+impl<'a> Validator<'a> {
+    pub(super) fn names(&mut self) {
+        let policy = self.policy;
+        let counts = [
+            policy.interfaces.len(),
+            policy.sets.len(),
+            policy.routes.len(),
+            policy.rules.len(),
+            policy.nats.len(),
+        ];
+        for ((kind, most), count) in MOST.into_iter().zip(counts) {
+            if count > most {
+                let message = format!("{count} {kind} are more than {most}");
+                self.report(
+                    Diagnostic::new(Code::TooMany, message)
+                        .hint("put addresses and ports into fewer of them"),
+                );
+            }
+        }
+        let named = |make: fn(usize) -> Item, names: Vec<&'a str>| -> Vec<(Item, &'a str)> {
+            names.into_iter().enumerate().map(|(index, name)| (make(index), name)).collect()
+        };
+        let interfaces = policy.interfaces.iter().map(|interface| interface.name.as_str()).collect();
+        self.unique("interface", &named(Item::Interface, interfaces));
+        self.unique("set", &named(Item::Set, policy.sets.iter().map(|set| set.name.as_str()).collect()));
+        self.unique("rule", &named(Item::Rule, policy.rules.iter().map(|rule| rule.name.as_str()).collect()));
+        self.unique(
+            "translation",
+            &named(Item::Nat, policy.nats.iter().map(|nat| nat.name.as_str()).collect()),
+        );
+        for (index, interface) in policy.interfaces.iter().enumerate() {
+            let item = Item::Interface(index);
+            if interface.zone == SELF_ZONE || interface.zone == ANY_ZONE {
+                let message = format!("no zone can be named \"{}\"", interface.zone);
+                let hint = "\"self\" is the gateway itself, and \"any\" every zone: choose another name";
+                self.wrong(Code::ReservedName, item, "zone", message, hint);
+            } else if !interface.zone.is_empty() || !self.lines.is_broken(item) {
+                self.form("zone", &interface.zone, self.lines.place_of(item, "zone"));
+            }
+        }
+    }
+
+    /// Reports bad names, and those that are there twice.
+    fn unique(&mut self, kind: &str, names: &[(Item, &'a str)]) {
+        let mut first: HashMap<&str, Item> = HashMap::with_capacity(names.len());
+        for (item, name) in names {
+            if name.is_empty() && self.lines.is_broken(*item) {
+                continue;
+            }
+            self.form(kind, name, self.lines.place(*item));
+            if let Some(earlier) = first.insert(name, *item) {
+                let diagnostic =
+                    Diagnostic::new(Code::DuplicateName, format!("two {kind}s are named \"{name}\""))
+                        .hint("names are in every log and counter: give each its own")
+                        .at(self.lines.place(*item))
+                        .and("the first", self.lines.place(earlier));
+                self.report(diagnostic);
+                first.insert(name, earlier);
+            }
+        }
+    }
+
+    fn form(&mut self, kind: &str, name: &str, place: Option<crate::diagnostic::Place>) {
+        let starts = name.starts_with(|first: char| first.is_ascii_alphanumeric() || first == '_');
+        let good = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.:/+".contains(&byte));
+        if !starts || !good || name.len() > LONGEST {
+            let article = if kind.starts_with('i') { "an" } else { "a" };
+            let message = format!("\"{name}\" cannot be the name of {article} {kind}");
+            let hint = format!(
+                "names have 1 to {LONGEST} letters, digits, - _ . : / or +, and begin with a letter, a digit or _"
+            );
+            self.report(Diagnostic::new(Code::BadName, message).hint(hint).at(place));
+        }
+    }
+
+    /// Reports those of the zones listed that no interface is in.
+    pub(super) fn known_zones(&mut self, item: Item, key: &str, zones: &[String]) {
+        for (index, zone) in zones.iter().enumerate() {
+            if zone != SELF_ZONE && !self.is_zone(zone) {
+                let hint = self.zone_hint(zone);
+                let message = format!("no interface is in the zone \"{zone}\"");
+                self.wrong_in(Code::UnknownZone, In { item, key, index }, message, hint);
+            }
+        }
+    }
+
+    /// Whether an interface is in `zone`; yes, if some interface's zone could not be read.
+    pub(super) fn is_zone(&self, zone: &str) -> bool {
+        self.zones.contains(zone) || self.zones.contains("")
+    }
+
+    pub(super) fn zone_hint(&self, zone: &str) -> String {
+        if zone == ANY_ZONE {
+            return "leave the key out where every zone is meant".to_owned();
+        }
+        let zones = self.policy.zones();
+        match word::nearest(zone, zones.iter().copied().chain([SELF_ZONE])) {
+            Some(nearest) => format!("did you mean \"{nearest}\"?"),
+            None if zones.is_empty() => {
+                "zones are named by interfaces: add [interface.NAME] with a zone".to_owned()
+            }
+            None => format!("the zones are: {}, {SELF_ZONE}", zones.join(", ")),
+        }
+    }
+
+    /// Reports those of the interfaces listed that there are not.
+    pub(super) fn known_interfaces(&mut self, item: Item, key: &str, names: &[String]) {
+        for (index, name) in names.iter().enumerate() {
+            self.known_interface(In { item, key, index }, name);
+        }
+    }
+
+    /// Reports the interface if there is none by that name; says whether there is.
+    pub(super) fn known_interface(&mut self, at: In<'_>, name: &str) -> bool {
+        if self.interfaces.contains(name) {
+            return true;
+        }
+        let hint =
+            match word::nearest(name, self.policy.interfaces.iter().map(|interface| interface.name.as_str()))
+            {
+                Some(nearest) => format!("did you mean \"{nearest}\"?"),
+                None => format!("add [interface.{name}], or name another"),
+            };
+        self.wrong_in(Code::UnknownInterface, at, format!("there is no interface \"{name}\""), hint);
+        false
+    }
+
+    /// Reports those of the sets listed that there are not.
+    pub(super) fn known_sets(&mut self, item: Item, key: &str, addresses: &Addresses) {
+        for (index, address) in addresses.items.iter().enumerate() {
+            let AddressItem::Set(name) = address else { continue };
+            if self.policy.set(name).is_some() {
+                continue;
+            }
+            let hint = match word::nearest(name, self.policy.sets.iter().map(|set| set.name.as_str())) {
+                Some(nearest) => format!("did you mean \"@{nearest}\"?"),
+                None => format!("add it: [set] {name} = [\"192.0.2.1\"]"),
+            };
+            self.wrong_in(
+                Code::UnknownSet,
+                In { item, key, index },
+                format!("there is no set \"{name}\""),
+                hint,
+            );
+        }
+    }
+}

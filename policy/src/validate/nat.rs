@@ -1,0 +1,250 @@
+//! Translations: whether each can match, and has what it needs.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use super::cover::{Shadow, shadows};
+use super::rule::said;
+use super::shape::{Shape, merged};
+use super::space::{Family, Space};
+use super::{In, Validator};
+use crate::diagnostic::{Code, Diagnostic};
+use crate::lines::Item;
+use crate::model::{FamilyMatch, Nat, NatAction, PortRange, SELF_ZONE};
+
+/// Which address a translation changes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Source,
+    Destination,
+}
+
+impl<'a> Validator<'a> {
+    pub(super) fn nats(&mut self) {
+        let policy = self.policy;
+        for (index, nat) in policy.nats.iter().enumerate() {
+            let item = Item::Nat(index);
+            self.known_zones(item, "from", &nat.from);
+            self.known_zones(item, "to", &nat.to);
+            self.known_sets(item, "source", &nat.source);
+            self.known_sets(item, "destination", &nat.destination);
+            if self.lines.is_broken(item) {
+                continue;
+            }
+            if self.is_stateless() {
+                let message = format!("a stateless policy cannot translate \"{}\"", nat.name);
+                let place = self.lines.place(item);
+                let hint = "write mode = \"stateful\", or leave the translation out";
+                self.report(Diagnostic::new(Code::NeedsStateful, message).hint(hint).at(place));
+            }
+            self.same_family(item, FamilyMatch::Both, &nat.source, &nat.destination);
+            self.gateway_itself(item, nat);
+            self.outside_zone(item, nat);
+            match &nat.action {
+                NatAction::Masquerade { .. } => self.masquerade(item, nat),
+                NatAction::Source { pool, .. } => {
+                    let pool = Space::of_ranges(pool.iter().copied());
+                    self.outside_family(item, nat, &pool, "the pool");
+                }
+                NatAction::Exempt => {}
+                NatAction::Forward { .. } => self.forward(item, nat),
+                NatAction::OneToOne { outside, inside, .. } => {
+                    if outside.addr().is_ipv4() != inside.addr().is_ipv4() {
+                        let message = "inside and outside are of different IP versions".to_owned();
+                        self.wrong(Code::FamilyMismatch, item, "inside", message, "give both of one version");
+                    } else if outside.prefix_len() != inside.prefix_len() {
+                        let message = format!("{outside} and {inside} differ in size");
+                        let hint = "each inside address needs one outside: give prefixes of equal length";
+                        self.wrong(Code::UnequalPrefixes, item, "inside", message, hint);
+                    } else {
+                        self.target(item, "inside", inside.addr());
+                    }
+                }
+            }
+        }
+    }
+
+    fn gateway_itself(&mut self, item: Item, nat: &Nat) {
+        for (key, zones) in [("from", &nat.from), ("to", &nat.to)] {
+            for (index, _) in zones.iter().enumerate().filter(|(_, zone)| *zone == SELF_ZONE) {
+                let message = format!("\"{}\" does not match packets of the gateway itself", nat.name);
+                let hint = "those are not translated: leave \"self\" out";
+                self.wrong_in(Code::NatNeverMatches, In { item, key, index }, message, hint);
+            }
+        }
+    }
+
+    /// Reports sources that cannot come from the zones of origin, and destinations that are not behind those
+    /// of destination.
+    fn outside_zone(&mut self, item: Item, nat: &Nat) {
+        let Some(reach) = &self.reach else { return };
+        let from: Vec<Arc<Space>> = nat.from.iter().map(|zone| reach.sources(zone)).collect();
+        let to: Vec<Arc<Space>> = nat.to.iter().map(|zone| reach.destinations(zone)).collect();
+        let sides = [
+            ("source", &nat.source, from, &nat.from, "from"),
+            ("destination", &nat.destination, to, &nat.to, "to"),
+        ];
+        for (key, addresses, spaces, zones, zone_key) in sides {
+            let known = !zones.is_empty() && zones.iter().all(|zone| self.is_zone(zone));
+            let space = self.spaces.of_addresses(addresses);
+            if !known || space.is_empty() || spaces.iter().any(|zone| zone.overlaps(&space)) {
+                continue;
+            }
+            let items: Vec<String> = addresses.items.iter().map(said).collect();
+            let message = format!(
+                "\"{}\" never matches: {} is not behind \"{}\"",
+                nat.name,
+                items.join(", "),
+                zones.join("\", \"")
+            );
+            let hint = format!("correct `{key}`, `{zone_key}` or the routes");
+            self.wrong(Code::NatNeverMatches, item, key, message, hint);
+        }
+    }
+
+    fn masquerade(&mut self, item: Item, nat: &Nat) {
+        if self.lines.any_broken(Item::Interface(0)) || self.policy.interfaces.is_empty() {
+            return;
+        }
+        let leaves_by = |zone: &String| nat.to.is_empty() || nat.to.contains(zone);
+        let interfaces = self.policy.interfaces.iter().filter(|interface| leaves_by(&interface.zone));
+        let addresses: Vec<IpAddr> =
+            interfaces.flat_map(|interface| &interface.addresses).map(|net| net.addr()).collect();
+        let outside = Space::of_ranges(addresses.into_iter().map(crate::model::AddressRange::single));
+        if nat.to.iter().all(|zone| self.is_zone(zone)) {
+            self.outside_family(item, nat, &outside, "the interface that packets leave by");
+        }
+    }
+
+    /// Reports a source of a family of which there is no outside address.
+    fn outside_family(&mut self, item: Item, nat: &Nat, outside: &Space, whose: &str) {
+        let source = self.spaces.of_addresses(&nat.source);
+        let shared = outside.families().any(|family| source.has(family));
+        if !shared && !source.is_empty() {
+            let family = source.families().next().map_or("", Family::name);
+            let message = format!("\"{}\" has no outside address: {whose} has none of {family}", nat.name);
+            let key = if nat.source.items.is_empty() { "name" } else { "source" };
+            self.wrong(
+                Code::FamilyMismatch,
+                item,
+                key,
+                message,
+                "give addresses of one version on both sides",
+            );
+        }
+    }
+
+    fn forward(&mut self, item: Item, nat: &Nat) {
+        let NatAction::Forward { outside, ports, target, target_port, .. } = &nat.action else { return };
+        if !ports.is_empty() {
+            self.ports_have_protocol(item, "port", &nat.protocols);
+        }
+        if let Some(port) = target_port {
+            let count: u32 = merged(ports).iter().map(|range| u32::from(range.last - range.first) + 1).sum();
+            let last = u32::from(*port) + count.saturating_sub(1);
+            if ports.is_empty() {
+                let message = format!("the target has the port {port}, and no outside ports are given");
+                self.wrong(Code::PortOverflow, item, "target", message, format!("add port = {port}"));
+            } else if last > 65_535 {
+                let message = format!("the last of {count} ports would be {last} at the target");
+                let hint =
+                    format!("{port} + {count} - 1 = {last} is past 65535: give a lower port, or fewer");
+                self.wrong(Code::PortOverflow, item, "target", message, hint);
+            }
+        }
+        let own = Arc::clone(&self.own);
+        match outside {
+            Some(outside) if outside.is_ipv4() != target.is_ipv4() => {
+                let message = format!("{outside} cannot be forwarded to {target}, of the other IP version");
+                self.wrong(Code::FamilyMismatch, item, "target", message, "give both of one version");
+                return;
+            }
+            Some(outside) if self.reach.is_some() && !own.contains(*outside) => {
+                let message = format!("{outside} is not an address of the gateway");
+                let hint = "give one of an interface's addresses, or leave `outside` out for all of them";
+                self.wrong(Code::OutsideNotOwn, item, "outside", message, hint);
+            }
+            None if self.reach.is_some() && !own.has(Family::of(*target)) => {
+                let message =
+                    format!("the gateway has no {} address to forward from", Family::of(*target).name());
+                self.wrong(Code::FamilyMismatch, item, "target", message, "add one to an interface");
+            }
+            _ => {}
+        }
+        self.target(item, "target", *target);
+    }
+
+    /// Reports a target that no route leads to.
+    fn target(&mut self, item: Item, key: &str, target: IpAddr) {
+        if self.reach.as_ref().is_some_and(|reach| !reach.leads_to(target)) {
+            let message = format!("no route leads to {target}");
+            let hint = "correct the address, or add a [[route]] to it";
+            self.wrong(Code::TargetUnreachable, item, key, message, hint);
+        }
+    }
+
+    pub(super) fn shadowed_nats(&mut self) {
+        let policy = self.policy;
+        for side in [Side::Source, Side::Destination] {
+            let shapes: Vec<Option<Shape<'a>>> = policy
+                .nats
+                .iter()
+                .enumerate()
+                .map(|(index, nat)| {
+                    let whole = !self.lines.is_broken(Item::Nat(index));
+                    whole.then(|| self.nat_shape(nat, side)).flatten()
+                })
+                .collect();
+            for Shadow { hidden, by } in shadows(&shapes) {
+                let (nat, earlier) = (&policy.nats[hidden], &policy.nats[by]);
+                let line = self.lines.place(Item::Nat(by)).map(|place| format!(", line {}", place.line()));
+                let message = format!(
+                    "\"{}\" never matches: \"{}\"{} matches all that it does",
+                    nat.name,
+                    earlier.name,
+                    line.unwrap_or_default()
+                );
+                let diagnostic = Diagnostic::new(Code::ShadowedNat, message)
+                    .hint("move it before the other, or leave it out")
+                    .at(self.lines.place(Item::Nat(hidden)))
+                    .and("matches all of it", self.lines.place(Item::Nat(by)));
+                self.report(diagnostic);
+            }
+        }
+    }
+
+    /// What a translation matches; `None` if it does not translate that side.
+    fn nat_shape(&self, nat: &'a Nat, side: Side) -> Option<Shape<'a>> {
+        let destination = self.spaces.of_addresses(&nat.destination);
+        let (destination, ports): (Arc<Space>, &[PortRange]) = match &nat.action {
+            NatAction::Masquerade { .. } | NatAction::Source { .. } | NatAction::Exempt
+                if side == Side::Source =>
+            {
+                (destination, &[])
+            }
+            NatAction::Forward { outside, ports, .. } if side == Side::Destination => {
+                let outside =
+                    outside.map_or_else(|| Arc::clone(&self.own), |outside| Arc::new(Space::of(outside)));
+                (Arc::new(destination.intersection(&outside)), ports)
+            }
+            NatAction::OneToOne { outside, .. } if side == Side::Destination => {
+                (Arc::new(destination.intersection(&Space::of_net(*outside))), &[])
+            }
+            _ => return None,
+        };
+        Some(Shape {
+            from: &nat.from,
+            to: &nat.to,
+            in_interfaces: &[],
+            out_interfaces: &[],
+            source: self.spaces.of_addresses(&nat.source),
+            destination,
+            protocols: &nat.protocols,
+            sports: Vec::new(),
+            dports: merged(ports),
+            icmp: &[],
+            tcp_flags: None,
+            dscp: u64::MAX,
+        })
+    }
+}

@@ -1,0 +1,155 @@
+//! Pools of outside addresses and their ports: whether they suffice, and are nobody else's.
+
+use super::Validator;
+use super::space::{Family, Space};
+use crate::diagnostic::{Code, Diagnostic};
+use crate::lines::Item;
+use crate::model::{AddressRange, Nat, NatAction, PortRange, PortUse};
+
+impl Validator<'_> {
+    pub(super) fn pools(&mut self) {
+        let policy = self.policy;
+        for (index, nat) in policy.nats.iter().enumerate() {
+            let item = Item::Nat(index);
+            if self.lines.is_broken(item) {
+                continue;
+            }
+            match &nat.action {
+                NatAction::Masquerade { ports } => {
+                    self.port_use(item, ports);
+                    // Each interface by itself has to have room.
+                    self.blocks(
+                        item,
+                        nat,
+                        ports,
+                        &Space::of_ranges(one_address_each()),
+                        "the interface's address",
+                    );
+                }
+                NatAction::Source { pool, ports } => {
+                    self.port_use(item, ports);
+                    let space = Space::of_ranges(pool.iter().copied());
+                    self.blocks(item, nat, ports, &space, "the pool");
+                    self.overlaps(index, pool, ports);
+                }
+                NatAction::Exempt | NatAction::Forward { .. } | NatAction::OneToOne { .. } => {}
+            }
+        }
+    }
+
+    fn port_use(&mut self, item: Item, ports: &PortUse) {
+        if ports.range.first == 0 {
+            let message = "port 0 cannot be handed out".to_owned();
+            self.wrong(Code::PortOverflow, item, "ports", message, "begin at 1, or at 1024 as by default");
+        }
+        if ports.quota == Some(0) {
+            let message = "with `quota` = 0 nobody would get a port".to_owned();
+            self.wrong(Code::BadLimit, item, "quota", message, "1 at least, or leave it out for no bound");
+        }
+    }
+
+    /// Whether each source has a block of ports of its own (RFC 7422, section 2).
+    fn blocks(&mut self, item: Item, nat: &Nat, ports: &PortUse, outside: &Space, whose: &str) {
+        let Some(block) = ports.block else { return };
+        let per_address = u128::from(size(ports.range).checked_div(block.into()).unwrap_or(0));
+        if per_address == 0 {
+            let message = format!("a block of {block} ports does not fit in {} ports", size(ports.range));
+            self.wrong(Code::BlockMisfit, item, "block", message, "from 1 to the number of `ports`");
+            return;
+        }
+        if nat.source.items.is_empty() || nat.source.except {
+            let message = "blocks of ports need a `source` that is counted".to_owned();
+            let hint = "list the inside addresses: source = \"10.0.0.0/16\"";
+            self.wrong(Code::BlockMisfit, item, "block", message, hint);
+            return;
+        }
+        if ports.quota.is_some_and(|quota| quota > block.into()) {
+            let message = format!("a quota past the block of {block} ports has no effect");
+            self.wrong(Code::BlockMisfit, item, "quota", message, "leave it out: the block is the quota");
+        }
+        let source = self.spaces.of_addresses(&nat.source);
+        for family in outside.families().filter(|family| source.has(*family)) {
+            let (inside, addresses) = (source.count(family), outside.count(family));
+            let blocks = addresses.saturating_mul(per_address);
+            if inside > blocks {
+                let message =
+                    format!("{inside} inside addresses need as many blocks, and there are {blocks}");
+                let hint = format!(
+                    "{whose}: addresses {addresses} x ({} ports / {block} = {per_address} blocks) = {blocks} blocks; \
+                     {} addresses are needed, or smaller blocks",
+                    size(ports.range),
+                    inside.div_ceil(per_address)
+                );
+                self.wrong(Code::BlockMisfit, item, "block", message, hint);
+            }
+        }
+    }
+
+    /// Reports what the pool of translation `index` shares with others.
+    fn overlaps(&mut self, index: usize, pool: &[AddressRange], ports: &PortUse) {
+        let policy = self.policy;
+        let item = Item::Nat(index);
+        let space = Space::of_ranges(pool.iter().copied());
+        let mut found: Vec<(String, Option<Item>)> = Vec::new();
+        let given: u128 =
+            pool.iter().map(|range| total(&Space::of_ranges([*range]))).fold(0, u128::saturating_add);
+        if given > total(&space) {
+            found.push(("itself: an address is there twice".to_owned(), None));
+        }
+        if space.overlaps(&self.own) {
+            found.push(("the gateway's own addresses".to_owned(), None));
+        } else {
+            for (at, interface) in policy.interfaces.iter().enumerate() {
+                let nets = Space::of_ranges(interface.addresses.iter().map(|net| net.trunc().into()));
+                if space.overlaps(&nets) {
+                    let message = format!("the network of \"{}\", where hosts may have them", interface.name);
+                    found.push((message, Some(Item::Interface(at))));
+                }
+            }
+        }
+        for (at, other) in policy.nats.iter().enumerate().filter(|(at, _)| *at != index) {
+            let (theirs, their_ports) = match &other.action {
+                // Of two pools, the later one is reported.
+                NatAction::Source { pool, ports } if at < index => {
+                    (Space::of_ranges(pool.iter().copied()), vec![ports.range])
+                }
+                NatAction::Forward { outside: Some(outside), ports, .. } => {
+                    (Space::of(*outside), ports.clone())
+                }
+                NatAction::OneToOne { outside, .. } => (Space::of_net(*outside), Vec::new()),
+                _ => continue,
+            };
+            let shares_ports =
+                their_ports.is_empty() || their_ports.iter().any(|range| meet(*range, ports.range));
+            if shares_ports && space.overlaps(&theirs) {
+                found.push((format!("the translation \"{}\"", other.name), Some(Item::Nat(at))));
+            }
+        }
+        for (what, other) in found {
+            let message = format!("the pool of \"{}\" shares addresses with {what}", policy.nats[index].name);
+            let diagnostic = Diagnostic::new(Code::PoolOverlap, message)
+                .hint("give the pool addresses, or ports, that nothing else uses")
+                .at(self.lines.place_of(item, "pool"))
+                .and("the other", other.and_then(|other| self.lines.place(other)));
+            self.report(diagnostic);
+        }
+    }
+}
+
+/// What a masquerade has at least: one outside address of each family.
+fn one_address_each() -> [AddressRange; 2] {
+    use std::net::{Ipv4Addr, Ipv6Addr};
+    [AddressRange::single(Ipv4Addr::UNSPECIFIED.into()), AddressRange::single(Ipv6Addr::UNSPECIFIED.into())]
+}
+
+fn size(range: PortRange) -> u32 {
+    u32::from(range.last.saturating_sub(range.first)) + 1
+}
+
+fn total(space: &Space) -> u128 {
+    Family::BOTH.iter().map(|family| space.count(*family)).fold(0, u128::saturating_add)
+}
+
+fn meet(a: PortRange, b: PortRange) -> bool {
+    a.first <= b.last && b.first <= a.last
+}

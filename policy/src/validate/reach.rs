@@ -1,0 +1,185 @@
+//! Where addresses are: by which interfaces the best routes to them lead.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use ipnet::IpNet;
+
+use super::space::{Family, Interval, Space, interval};
+use crate::model::{AddressRange, NextHop, Policy, RouteTarget, SELF_ZONE, SourceCheck};
+
+/// Where addresses are, by zone.
+pub(super) struct Reach<'a> {
+    /// The addresses that the routes lead to.
+    routed: HashMap<&'a str, Space>,
+    sources: HashMap<&'a str, Arc<Space>>,
+    destinations: HashMap<&'a str, Arc<Space>>,
+}
+
+impl<'a> Reach<'a> {
+    /// Follows the longest prefix: the interfaces' own networks and the static routes.
+    pub(super) fn of(policy: &'a Policy, own: &Space) -> Reach<'a> {
+        let routed = routed(policy);
+        let mut sources = HashMap::new();
+        let mut destinations = HashMap::new();
+        for (zone, space) in &routed {
+            let mut interfaces = policy.interfaces.iter().filter(|interface| interface.zone == *zone);
+            let strict = interfaces.all(|interface| interface.source_check == SourceCheck::Strict);
+            let from = if strict { space.clone().union(&link_local()) } else { Space::all() };
+            sources.insert(*zone, Arc::new(from));
+            destinations.insert(*zone, Arc::new(space.without(own)));
+        }
+        let nets = policy.interfaces.iter().flat_map(|interface| &interface.addresses);
+        let broadcasts = Space::of_ranges(nets.map(|net| AddressRange::single(net.broadcast())));
+        let itself = own.clone().union(&broadcasts).union(&link_local()).union(&multicast());
+        destinations.insert(SELF_ZONE, Arc::new(itself));
+        Reach { routed, sources, destinations }
+    }
+
+    /// The addresses that packets from `zone` can have as their source.
+    pub(super) fn sources(&self, zone: &str) -> Arc<Space> {
+        self.sources.get(zone).cloned().unwrap_or_default()
+    }
+
+    /// The addresses that packets to `zone` can have as their destination.
+    pub(super) fn destinations(&self, zone: &str) -> Arc<Space> {
+        self.destinations.get(zone).cloned().unwrap_or_default()
+    }
+
+    /// Whether a route leads to `address`.
+    pub(super) fn leads_to(&self, address: IpAddr) -> bool {
+        self.routed.values().any(|zone| zone.contains(address))
+    }
+
+    /// The zones that `space` lies behind, for hints.
+    pub(super) fn zones_of(&self, space: &Space) -> Vec<&'a str> {
+        let mut zones: Vec<&str> =
+            self.routed.iter().filter(|(_, zone)| zone.overlaps(space)).map(|(name, _)| *name).collect();
+        zones.sort_unstable();
+        zones
+    }
+}
+
+/// The addresses that the routes lead to, by the zone that they leave to.
+fn routed(policy: &Policy) -> HashMap<&str, Space> {
+    let mut entries: Vec<Entry> = Vec::new();
+    for (index, interface) in policy.interfaces.iter().enumerate() {
+        entries.extend(interface.addresses.iter().map(|net| Entry::of(net.trunc(), vec![index])));
+    }
+    for route in &policy.routes {
+        let leaves_by = match &route.target {
+            RouteTarget::Via(hops) => hops.iter().filter_map(|hop| hop_interface(policy, hop)).collect(),
+            RouteTarget::Blackhole | RouteTarget::Unreachable => Vec::new(),
+        };
+        entries.push(Entry::of(route.destination, leaves_by));
+    }
+    let mut zones: HashMap<&str, Space> = HashMap::new();
+    for family in Family::BOTH {
+        let mut by_interface = vec![Vec::new(); policy.interfaces.len()];
+        let mine = entries.iter().filter(|entry| entry.family == family).collect();
+        each_best(mine, |interval, leaves_by| {
+            leaves_by.iter().for_each(|index| by_interface[*index].push(interval));
+        });
+        for (interface, intervals) in policy.interfaces.iter().zip(by_interface) {
+            let zone = zones.entry(&interface.zone).or_default();
+            *zone = std::mem::take(zone).union(&Space::of_intervals(family, intervals));
+        }
+    }
+    zones
+}
+
+/// The interface that `hop` leaves by: its own, or the one with the longest prefix that holds its address.
+fn hop_interface(policy: &Policy, hop: &NextHop) -> Option<usize> {
+    let named = |name: &String| policy.interfaces.iter().position(|interface| interface.name == *name);
+    match (&hop.interface, hop.via) {
+        (Some(name), _) => named(name),
+        (None, Some(via)) => interface_of(policy, via),
+        (None, None) => None,
+    }
+}
+
+/// The interface on whose link `address` is: of several, the one with the longest prefix.
+pub(super) fn interface_of(policy: &Policy, address: IpAddr) -> Option<usize> {
+    let mut found: Option<(u8, usize)> = None;
+    for (index, interface) in policy.interfaces.iter().enumerate() {
+        for net in interface.addresses.iter().filter(|net| net.contains(&address)) {
+            if found.is_none_or(|(length, _)| length < net.prefix_len()) {
+                found = Some((net.prefix_len(), index));
+            }
+        }
+    }
+    found.map(|(_, index)| index)
+}
+
+pub(super) fn own_addresses(policy: &Policy) -> Space {
+    let all = policy.interfaces.iter().flat_map(|interface| &interface.addresses);
+    Space::of_ranges(all.map(|net| AddressRange::single(net.addr())))
+}
+
+fn link_local() -> Space {
+    range("fe80::", "febf:ffff:ffff:ffff:ffff:ffff:ffff:ffff")
+}
+
+fn multicast() -> Space {
+    range("224.0.0.0", "239.255.255.255")
+        .union(&range("ff00::", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"))
+        .union(&range("255.255.255.255", "255.255.255.255"))
+}
+
+fn range(first: &str, last: &str) -> Space {
+    let ends: Option<(IpAddr, IpAddr)> = first.parse().ok().zip(last.parse().ok());
+    Space::of_ranges(ends.map(|(first, last)| AddressRange { first, last }))
+}
+
+struct Entry {
+    family: Family,
+    interval: Interval,
+    leaves_by: Vec<usize>,
+}
+
+impl Entry {
+    fn of(net: IpNet, leaves_by: Vec<usize>) -> Entry {
+        Entry { family: Family::of(net.addr()), interval: interval(net.into()), leaves_by }
+    }
+}
+
+/// Calls `found` for each stretch of addresses with the interfaces of the longest prefix that holds it.
+fn each_best(mut entries: Vec<&Entry>, mut found: impl FnMut(Interval, &[usize])) {
+    // Prefixes nest or are disjoint, so a stack of those that are open does; the shorter ones open first.
+    entries.sort_by_key(|entry| (entry.interval.first, std::cmp::Reverse(entry.interval.last)));
+    let mut open: Vec<&Entry> = Vec::new();
+    // The first address that is not given out; `None` past the highest of all.
+    let mut next: Option<u128> = Some(0);
+    for entry in entries {
+        close(&mut open, &mut next, Some(entry.interval.first), &mut found);
+        if let (Some(outer), Some(first)) = (open.last(), next.filter(|first| *first < entry.interval.first))
+        {
+            found(Interval { first, last: entry.interval.first - 1 }, &outer.leaves_by);
+        }
+        next = Some(entry.interval.first);
+        open.push(entry);
+    }
+    close(&mut open, &mut next, None, &mut found);
+}
+
+/// Closes the prefixes that end before `until`, or all.
+fn close(
+    open: &mut Vec<&Entry>,
+    next: &mut Option<u128>,
+    until: Option<u128>,
+    found: &mut impl FnMut(Interval, &[usize]),
+) {
+    while let Some(entry) = open.last().filter(|entry| until.is_none_or(|until| entry.interval.last < until))
+    {
+        let last = entry.interval.last;
+        if let Some(first) = next.filter(|first| *first <= last) {
+            found(Interval { first, last }, &entry.leaves_by);
+            *next = last.checked_add(1);
+        }
+        open.pop();
+    }
+}
+
+#[cfg(test)]
+mod tests;

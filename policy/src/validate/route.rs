@@ -1,0 +1,201 @@
+//! Routes, neighbours and default actions.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+use super::interface::{is_link_local, unusable};
+use super::reach::interface_of;
+use super::{In, Validator};
+use crate::diagnostic::{Code, Diagnostic};
+use crate::lines::Item;
+use crate::model::{ANY_ZONE, NextHop, Route, RouteTarget, SELF_ZONE};
+
+/// The most next hops of one route.
+const MOST_HOPS: usize = 64;
+
+impl Validator<'_> {
+    pub(super) fn routes(&mut self) {
+        let policy = self.policy;
+        let mut seen: HashMap<IpNet, Item> = HashMap::new();
+        for (index, interface) in policy.interfaces.iter().enumerate() {
+            for net in interface.addresses.iter().filter(|net| !is_link_local(net.addr())) {
+                seen.insert(net.trunc(), Item::Interface(index));
+            }
+        }
+        for (index, route) in policy.routes.iter().enumerate() {
+            let item = Item::Route(index);
+            if let Some(first) = seen.insert(route.destination, item) {
+                let (what, hint) = match first {
+                    Item::Interface(_) => {
+                        ("an interface's own network", "routes to own networks need not be written")
+                    }
+                    _ => (
+                        "another route's",
+                        "several next hops are written as via = [\"192.0.2.1\", \"192.0.2.2\"]",
+                    ),
+                };
+                let message = format!("the destination {} is {what}, too", route.destination);
+                let diagnostic = Diagnostic::new(Code::DuplicateRoute, message)
+                    .hint(hint)
+                    .at(self.lines.place_of(item, "to"))
+                    .and("the first", self.lines.place(first));
+                self.report(diagnostic);
+            }
+            self.hops(item, route);
+        }
+        self.neighbours();
+    }
+
+    fn hops(&mut self, item: Item, route: &Route) {
+        let RouteTarget::Via(hops) = &route.target else { return };
+        if hops.len() > MOST_HOPS {
+            let message = format!("{} next hops are more than {MOST_HOPS}", hops.len());
+            self.wrong(Code::TooMany, item, "via", message, "split the destination into longer prefixes");
+        }
+        for (index, hop) in hops.iter().enumerate() {
+            let at = In { item, key: "via", index };
+            let named = match &hop.interface {
+                Some(name) => {
+                    // The interface's own key, unless the hop is a table of its own.
+                    let key = if hops.len() == 1 { "interface" } else { "via" };
+                    if !self.known_interface(In { key, ..at }, name) {
+                        continue;
+                    }
+                    Some(name.as_str())
+                }
+                None => None,
+            };
+            if let NextHop { via: Some(via), .. } = hop {
+                self.hop(at, route.destination, *via, named);
+            }
+        }
+    }
+
+    fn hop(&mut self, at: In<'_>, destination: IpNet, via: IpAddr, named: Option<&str>) {
+        if via.is_ipv4() != destination.addr().is_ipv4() {
+            let message = format!("{destination} cannot be reached through {via}, of the other IP version");
+            self.wrong_in(Code::FamilyMismatch, at, message, "give a next hop of the destination's version");
+        } else if let Some(why) = unusable(IpNet::from(via)) {
+            let message = format!("{via} cannot be a next hop: it is {why}");
+            self.wrong_in(Code::UnusableAddress, at, message, "give the router's address");
+        } else if self.own.contains(via) {
+            let message = format!("the next hop {via} is the gateway itself");
+            self.wrong_in(Code::UnusableAddress, at, message, "give the neighbouring router's address");
+        } else if !self.is_on_link(via, named) {
+            let message = match named {
+                Some(name) => format!("the next hop {via} is not on the link of \"{name}\""),
+                None => format!("the next hop {via} is on no interface's link"),
+            };
+            let hint = self.link_hint(via, named);
+            self.wrong_in(Code::NextHopOffLink, at, message, hint);
+        }
+    }
+
+    fn neighbours(&mut self) {
+        let policy = self.policy;
+        let mut seen: HashMap<(&str, IpAddr), Item> = HashMap::new();
+        for (index, neighbour) in policy.neighbours.iter().enumerate() {
+            let item = Item::Neighbour(index);
+            if let Some(first) = seen.insert((&neighbour.interface, neighbour.address), item) {
+                let message = format!("the neighbour {} is there twice", neighbour.address);
+                let diagnostic = Diagnostic::new(Code::DuplicateNeighbour, message)
+                    .hint("leave one out")
+                    .at(self.lines.place_of(item, "address"))
+                    .and("the first", self.lines.place_of(first, "address"));
+                self.report(diagnostic);
+            }
+            if !neighbour.mac.is_unicast() {
+                let message = format!("{} is not one station's Ethernet address", neighbour.mac);
+                self.wrong(
+                    Code::BadMac,
+                    item,
+                    "mac",
+                    message,
+                    "the first byte of a station's address is even",
+                );
+            }
+            let at = In { item, key: "interface", index: 0 };
+            if !self.known_interface(at, &neighbour.interface) {
+                continue;
+            }
+            let address = neighbour.address;
+            if self.own.contains(address) {
+                let message = format!("the neighbour {address} is the gateway itself");
+                self.wrong(
+                    Code::UnusableAddress,
+                    item,
+                    "address",
+                    message,
+                    "give the neighbour's own address",
+                );
+            } else if !self.is_on_link(address, Some(&neighbour.interface)) {
+                let message = format!("{address} is not on the link of \"{}\"", neighbour.interface);
+                let hint = self.link_hint(address, Some(&neighbour.interface));
+                self.wrong(Code::NeighbourOffLink, item, "address", message, hint);
+            }
+        }
+    }
+
+    /// Whether `address` is on the link of the interface named, or of any; yes, if some address of an
+    /// interface could not be read.
+    fn is_on_link(&self, address: IpAddr, named: Option<&str>) -> bool {
+        if self.lines.any_broken(Item::Interface(0)) || (is_link_local(address) && named.is_some()) {
+            return true;
+        }
+        let mut interfaces = self.policy.interfaces.iter();
+        interfaces.any(|interface| {
+            named.is_none_or(|name| interface.name == name)
+                && interface.addresses.iter().any(|net| net.contains(&address))
+        })
+    }
+
+    fn link_hint(&self, address: IpAddr, named: Option<&str>) -> String {
+        if is_link_local(address) {
+            return "a link-local address needs the key `interface`".to_owned();
+        }
+        let nets = |name: &str| {
+            let interface = self.policy.interface(name);
+            let nets = interface.into_iter().flat_map(|interface| &interface.addresses);
+            let nets: Vec<String> = nets.map(|net| net.trunc().to_string()).collect();
+            if nets.is_empty() { "none".to_owned() } else { nets.join(", ") }
+        };
+        match (interface_of(self.policy, address), named) {
+            (Some(index), _) => format!("it is on the link of \"{}\"", self.policy.interfaces[index].name),
+            (None, Some(name)) => format!("the networks there are: {}", nets(name)),
+            (None, None) => "give an address in an interface's network, or the key `interface`".to_owned(),
+        }
+    }
+
+    pub(super) fn defaults(&mut self) {
+        let mut seen: HashMap<(&str, &str), Item> = HashMap::new();
+        for (index, default) in self.policy.defaults.iter().enumerate() {
+            let item = Item::Default(index);
+            for zone in [&default.from, &default.to] {
+                if zone != ANY_ZONE && zone != SELF_ZONE && !self.is_zone(zone) {
+                    let message = format!("no interface is in the zone \"{zone}\"");
+                    let hint = self.zone_hint(zone);
+                    self.report(
+                        Diagnostic::new(Code::UnknownZone, message).hint(hint).at(self.lines.place(item)),
+                    );
+                }
+            }
+            if default.from == SELF_ZONE {
+                let message = "no packet is judged that comes from the gateway itself".to_owned();
+                let hint = "what the gateway sends passes: leave the line out";
+                self.report(
+                    Diagnostic::new(Code::ImpossiblePair, message).hint(hint).at(self.lines.place(item)),
+                );
+            }
+            if let Some(first) = seen.insert((&default.from, &default.to), item) {
+                let message = format!("\"{} > {}\" is there twice", default.from, default.to);
+                let diagnostic = Diagnostic::new(Code::DuplicateName, message)
+                    .hint("leave one out")
+                    .at(self.lines.place(item))
+                    .and("the first", self.lines.place(first));
+                self.report(diagnostic);
+            }
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! Rules: whether each makes sense by itself.
+
+use std::sync::Arc;
+
+use super::space::{Family, Space};
+use super::{In, Validator};
+use crate::diagnostic::{Code, Diagnostic};
+use crate::lines::Item;
+use crate::model::{
+    Action, AddressItem, Addresses, FamilyMatch, NatAction, Protocol, Rule, SELF_ZONE, State,
+};
+
+impl Validator<'_> {
+    pub(super) fn rules(&mut self) {
+        let policy = self.policy;
+        for (index, rule) in policy.rules.iter().enumerate() {
+            let item = Item::Rule(index);
+            self.known_zones(item, "from", &rule.from);
+            self.known_zones(item, "to", &rule.to);
+            self.known_interfaces(item, "in", &rule.in_interfaces);
+            self.known_interfaces(item, "out", &rule.out_interfaces);
+            self.known_sets(item, "source", &rule.source);
+            self.known_sets(item, "destination", &rule.destination);
+            if self.lines.is_broken(item) {
+                continue;
+            }
+            self.transport(item, rule);
+            self.limited(item, rule);
+            self.states(item, rule);
+            self.origin(item, rule);
+            self.families(item, rule);
+            self.interfaces_in_zones(item, rule);
+            let Some(reach) = self.reach.as_ref() else { continue };
+            let from: Vec<Arc<Space>> = rule.from.iter().map(|zone| reach.sources(zone)).collect();
+            let to: Vec<Arc<Space>> = rule.to.iter().map(|zone| reach.destinations(zone)).collect();
+            self.behind(In { item, key: "source", index: 0 }, &rule.source, &from, &rule.from);
+            self.behind(In { item, key: "destination", index: 0 }, &rule.destination, &to, &rule.to);
+        }
+    }
+
+    /// Ports, ICMP types and TCP flags want their protocols.
+    fn transport(&mut self, item: Item, rule: &Rule) {
+        for (key, ports) in [("sport", &rule.sports), ("dport", &rule.dports)] {
+            if !ports.is_empty() {
+                self.ports_have_protocol(item, key, &rule.protocols);
+            }
+        }
+        let icmp =
+            rule.protocols.len() == 1 && matches!(rule.protocols[0], Protocol::ICMP | Protocol::ICMPV6);
+        if !rule.icmp.is_empty() && !icmp {
+            let message =
+                "ICMP types need ICMP as the only protocol, for the numbers of the two differ".to_owned();
+            let hint = "write protocol = \"icmp\" or \"icmpv6\"; two rules for both";
+            self.wrong(Code::IcmpWithoutProtocol, item, "icmp", message, hint);
+        }
+        if let Some(flags) = rule.tcp_flags {
+            if rule.protocols != [Protocol::TCP] {
+                let message = "TCP flags need TCP as the only protocol".to_owned();
+                self.wrong(Code::TcpFlagsWithoutTcp, item, "tcp-flags", message, "write protocol = \"tcp\"");
+            }
+            if flags.value & !flags.mask != 0 {
+                let message = "a TCP flag must be set that is not looked at".to_owned();
+                self.wrong(Code::RuleNeverMatches, item, "tcp-flags", message, "leave the rule out");
+            }
+        }
+    }
+
+    /// Reports ports unless all protocols listed have them, and some are.
+    pub(super) fn ports_have_protocol(&mut self, item: Item, key: &str, protocols: &[Protocol]) {
+        let without = protocols.iter().find(|protocol| !protocol.has_ports());
+        let message = match without {
+            Some(protocol) => format!("the protocol {protocol} has no ports"),
+            None if protocols.is_empty() => "ports need a protocol that has them".to_owned(),
+            None => return,
+        };
+        let hint = "write protocol = \"tcp\", \"udp\", \"sctp\", \"dccp\", \"udplite\", or a list of these";
+        self.wrong(Code::PortsWithoutProtocol, item, key, message, hint);
+    }
+
+    fn limited(&mut self, item: Item, rule: &Rule) {
+        let limits = [("rate", rule.rate.is_some()), ("connections", rule.connections.is_some())];
+        for (key, _) in limits.into_iter().filter(|(_, given)| *given) {
+            if rule.action != Action::Accept {
+                let message = format!("`{key}` is only for rules that accept");
+                let hint = "what is past the limit is dropped: accept here, or leave the limit out";
+                self.wrong(Code::LimitWithoutAccept, item, key, message, hint);
+            }
+        }
+        if rule.connections.is_some() && self.is_stateless() {
+            let message = "a stateless policy does not count connections".to_owned();
+            self.wrong(
+                Code::NeedsStateful,
+                item,
+                "connections",
+                message,
+                "write mode = \"stateful\", or use `rate`",
+            );
+        }
+    }
+
+    fn states(&mut self, item: Item, rule: &Rule) {
+        if rule.states.is_empty() {
+            return;
+        }
+        if self.is_stateless() {
+            let message = "a stateless policy knows no connections".to_owned();
+            let hint = "leave `state` out, or write mode = \"stateful\"; tcp-flags = \"ack\" comes near to established";
+            self.wrong(Code::NeedsStateful, item, "state", message, hint);
+        } else if !rule.states.contains(&State::New) {
+            let message =
+                format!("the rule \"{}\" has no effect: only new connections meet the rules", rule.name);
+            let hint =
+                "what belongs to an accepted connection passes, and what is invalid never does: leave it out";
+            self.wrong(Code::RuleWithoutEffect, item, "state", message, hint);
+        }
+    }
+
+    fn origin(&mut self, item: Item, rule: &Rule) {
+        for (index, _) in rule.from.iter().enumerate().filter(|(_, zone)| *zone == SELF_ZONE) {
+            let message = "no packet is judged that comes from the gateway itself".to_owned();
+            let hint = "what the gateway sends passes: leave \"self\" out";
+            self.wrong_in(Code::RuleWithoutEffect, In { item, key: "from", index }, message, hint);
+        }
+    }
+
+    /// Whether addresses, protocols and `family` can be of one IP version.
+    fn families(&mut self, item: Item, rule: &Rule) {
+        let protocol_family = match rule.protocols[..] {
+            [Protocol::ICMP] => FamilyMatch::V4,
+            [Protocol::ICMPV6] => FamilyMatch::V6,
+            _ => FamilyMatch::Both,
+        };
+        let wanted = match (rule.family, protocol_family) {
+            (FamilyMatch::Both, other) => other,
+            (family, FamilyMatch::Both) => family,
+            (family, other) if family == other => family,
+            _ => {
+                let message = format!("{} is not of that family", rule.protocols[0]);
+                let hint = "icmp goes with ipv4, and icmpv6 with ipv6";
+                return self.wrong(Code::FamilyMismatch, item, "protocol", message, hint);
+            }
+        };
+        self.same_family(item, wanted, &rule.source, &rule.destination);
+    }
+
+    /// Reports addresses that are not of the family wanted, and sources and destinations that share none.
+    pub(super) fn same_family(
+        &mut self,
+        item: Item,
+        wanted: FamilyMatch,
+        source: &Addresses,
+        destination: &Addresses,
+    ) {
+        let mut fine = true;
+        for (key, addresses) in [("source", source), ("destination", destination)] {
+            for (index, address) in addresses.items.iter().enumerate() {
+                let space = self.spaces.of_item(address);
+                if !space.is_empty() && Space::clone(&space).only(wanted).is_empty() {
+                    fine = false;
+                    let message = format!("{} has no address of the rule's IP version", said(address));
+                    let hint = "the family comes from `family` or the ICMP protocol: leave one of them out";
+                    self.wrong_in(Code::FamilyMismatch, In { item, key, index }, message, hint);
+                }
+            }
+        }
+        let (from, to) = (self.spaces.of_addresses(source), self.spaces.of_addresses(destination));
+        let sets_known = [source, destination].iter().all(|addresses| {
+            addresses.items.iter().all(|item| match item {
+                AddressItem::Set(name) => {
+                    self.policy.set(name).is_some_and(|_| !self.lines.any_broken(Item::Set(0)))
+                }
+                AddressItem::Range(_) => true,
+            })
+        });
+        if !fine || !sets_known {
+            return;
+        }
+        for (key, space) in [("source", &from), ("destination", &to)] {
+            if space.is_empty() {
+                let message = format!("no packet matches: `{key}` leaves no address");
+                return self.wrong(
+                    Code::RuleNeverMatches,
+                    item,
+                    key,
+                    message,
+                    "fill the set, or leave the rule out",
+                );
+            }
+        }
+        let shared = Family::BOTH.iter().any(|family| from.has(*family) && to.has(*family));
+        if !shared {
+            let family = from.families().next().map_or("", Family::name);
+            let message = format!("the source is {family}, and the destination is not");
+            self.wrong(
+                Code::FamilyMismatch,
+                item,
+                "destination",
+                message,
+                "a packet has both of one version",
+            );
+        }
+    }
+
+    fn interfaces_in_zones(&mut self, item: Item, rule: &Rule) {
+        let sides =
+            [("in", &rule.in_interfaces, "from", &rule.from), ("out", &rule.out_interfaces, "to", &rule.to)];
+        for (key, interfaces, zone_key, zones) in sides {
+            if interfaces.is_empty() || zones.is_empty() {
+                continue;
+            }
+            let known: Vec<_> = interfaces.iter().filter_map(|name| self.policy.interface(name)).collect();
+            if known.len() == interfaces.len()
+                && known.iter().all(|interface| !zones.contains(&interface.zone))
+            {
+                let message =
+                    format!("no packet matches: no interface of `{key}` is in a zone of `{zone_key}`");
+                let hint = format!("leave `{key}` out, or name \"{}\" in `{zone_key}`", known[0].zone);
+                self.wrong(Code::RuleNeverMatches, item, key, message, hint);
+            }
+        }
+    }
+
+    /// Whether `space` lies among the outside addresses of a forward or a one-to-one translation.
+    fn is_outside(&self, space: &Space) -> bool {
+        self.policy.nats.iter().any(|nat| match &nat.action {
+            NatAction::Forward { outside: Some(outside), .. } => space.contains(*outside),
+            NatAction::Forward { outside: None, .. } => space.overlaps(&self.own),
+            NatAction::OneToOne { outside, .. } => space.overlaps(&Space::of_net(*outside)),
+            _ => false,
+        })
+    }
+
+    /// Reports addresses that lie behind none of the zones.
+    fn behind(&mut self, at: In<'_>, addresses: &Addresses, behind: &[Arc<Space>], zones: &[String]) {
+        if addresses.except
+            || zones.is_empty()
+            || !zones.iter().all(|zone| zone == SELF_ZONE || self.is_zone(zone))
+        {
+            return;
+        }
+        for (index, address) in addresses.items.iter().enumerate() {
+            let space = self.spaces.of_item(address);
+            if space.is_empty() || behind.iter().any(|zone| zone.overlaps(&space)) {
+                continue;
+            }
+            let mut found = self.reach.as_ref().map(|reach| reach.zones_of(&space)).unwrap_or_default();
+            if space.families().all(|family| self.own.covers(&space, family)) {
+                found = vec![SELF_ZONE];
+            }
+            let hint = if at.key == "destination" && self.is_outside(&space) {
+                "rules see the destination after translation: write the inside address".to_owned()
+            } else if found.is_empty() {
+                "no route leads there: add a [[route]], or correct the address".to_owned()
+            } else {
+                format!(
+                    "by the routes it is behind \"{}\": correct the address, the zone or the routes",
+                    found.join("\", \"")
+                )
+            };
+            let message =
+                format!("{} is not behind \"{}\", so it never matches", said(address), zones.join("\", \""));
+            let place = self.lines.place_in(at.item, at.key, index);
+            self.report(Diagnostic::new(Code::AddressOutsideZone, message).hint(hint).at(place));
+        }
+    }
+}
+
+/// The item, as it is written.
+pub(super) fn said(item: &AddressItem) -> String {
+    match item {
+        AddressItem::Range(range) => crate::print::range(*range),
+        AddressItem::Set(name) => format!("@{name}"),
+    }
+}

@@ -1,0 +1,119 @@
+//! What a rule or a translation matches, in a form that can be compared.
+
+use std::sync::Arc;
+
+use super::space::{Family, Space, Spaces};
+use crate::model::{Addresses, FamilyMatch, IcmpMatch, PortRange, Protocol, Rule, TcpFlagsMatch};
+
+/// What is matched: the product of all dimensions.
+#[derive(Clone, Debug)]
+pub(super) struct Shape<'a> {
+    pub(super) from: &'a [String],
+    pub(super) to: &'a [String],
+    pub(super) in_interfaces: &'a [String],
+    pub(super) out_interfaces: &'a [String],
+    pub(super) source: Arc<Space>,
+    pub(super) destination: Arc<Space>,
+    pub(super) protocols: &'a [Protocol],
+    /// In order and not touching; none means all.
+    pub(super) sports: Vec<PortRange>,
+    pub(super) dports: Vec<PortRange>,
+    pub(super) icmp: &'a [IcmpMatch],
+    pub(super) tcp_flags: Option<TcpFlagsMatch>,
+    /// A bit for each code point.
+    pub(super) dscp: u64,
+}
+
+impl<'a> Shape<'a> {
+    pub(super) fn of(rule: &'a Rule, spaces: &Spaces<'_>) -> Shape<'a> {
+        let space = |addresses: &Addresses| {
+            let space = spaces.of_addresses(addresses);
+            if rule.family == FamilyMatch::Both {
+                return space;
+            }
+            Arc::new(Space::clone(&space).only(rule.family))
+        };
+        let dscp = rule.dscp.iter().fold(0, |bits, dscp| bits | 1 << dscp.value());
+        Shape {
+            from: &rule.from,
+            to: &rule.to,
+            in_interfaces: &rule.in_interfaces,
+            out_interfaces: &rule.out_interfaces,
+            source: space(&rule.source),
+            destination: space(&rule.destination),
+            protocols: &rule.protocols,
+            sports: merged(&rule.sports),
+            dports: merged(&rule.dports),
+            icmp: &rule.icmp,
+            tcp_flags: rule.tcp_flags,
+            dscp: if dscp == 0 { u64::MAX } else { dscp },
+        }
+    }
+
+    /// The families of which packets match.
+    pub(super) fn families(&self) -> impl Iterator<Item = Family> + '_ {
+        Family::BOTH.into_iter().filter(|family| self.source.has(*family) && self.destination.has(*family))
+    }
+
+    /// Whether every packet that `other` matches is matched, too. May say no where it is so.
+    pub(super) fn covers(&self, other: &Shape<'_>) -> bool {
+        all_of(self.from, other.from)
+            && all_of(self.to, other.to)
+            && all_of(self.in_interfaces, other.in_interfaces)
+            && all_of(self.out_interfaces, other.out_interfaces)
+            && all_of(self.protocols, other.protocols)
+            && ports(&self.sports, &other.sports)
+            && ports(&self.dports, &other.dports)
+            && icmp(self.icmp, other.icmp)
+            && flags(self.tcp_flags, other.tcp_flags)
+            && other.dscp & !self.dscp == 0
+            && other.families().all(|family| {
+                space(&self.source, &other.source, family)
+                    && space(&self.destination, &other.destination, family)
+            })
+    }
+}
+
+/// Port ranges in order, joined where they touch.
+pub(super) fn merged(ranges: &[PortRange]) -> Vec<PortRange> {
+    let mut sorted = ranges.to_vec();
+    sorted.sort_unstable();
+    let mut merged: Vec<PortRange> = Vec::with_capacity(sorted.len());
+    for range in sorted {
+        match merged.last_mut() {
+            Some(last) if u32::from(range.first) <= u32::from(last.last) + 1 => {
+                last.last = last.last.max(range.last)
+            }
+            _ => merged.push(range),
+        }
+    }
+    merged
+}
+
+/// Whether a list, of which none means all, has all that another has.
+fn all_of<T: PartialEq>(mine: &[T], theirs: &[T]) -> bool {
+    mine.is_empty() || (!theirs.is_empty() && theirs.iter().all(|item| mine.contains(item)))
+}
+
+fn ports(mine: &[PortRange], theirs: &[PortRange]) -> bool {
+    let within =
+        |range: &PortRange| mine.iter().any(|all| all.first <= range.first && range.last <= all.last);
+    mine.is_empty() || (!theirs.is_empty() && theirs.iter().all(within))
+}
+
+fn icmp(mine: &[IcmpMatch], theirs: &[IcmpMatch]) -> bool {
+    let within = |one: &IcmpMatch| {
+        mine.iter().any(|all| all.kind == one.kind && (all.code.is_none() || all.code == one.code))
+    };
+    mine.is_empty() || (!theirs.is_empty() && theirs.iter().all(within))
+}
+
+fn flags(mine: Option<TcpFlagsMatch>, theirs: Option<TcpFlagsMatch>) -> bool {
+    let Some(mine) = mine else { return true };
+    theirs
+        .is_some_and(|theirs| theirs.mask & mine.mask == mine.mask && theirs.value & mine.mask == mine.value)
+}
+
+fn space(mine: &Arc<Space>, theirs: &Arc<Space>, family: Family) -> bool {
+    Arc::ptr_eq(mine, theirs) || mine.covers(theirs, family)
+}
