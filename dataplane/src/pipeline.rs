@@ -81,7 +81,7 @@ impl Pipeline {
             cx.shard.counters.received.count(frame.len());
         }
         if cx.tables.mode == Mode::Stateless {
-            let mut stages = self.stages();
+            let stages = self.stages();
             for place in STATELESS {
                 stages[place].1.run(batch, cx);
             }
@@ -123,7 +123,7 @@ impl Pipeline {
         if frames.is_empty() {
             return;
         }
-        let mut stages = self.stages();
+        let stages = self.stages();
         for place in DECIDED {
             stages[place].1.run(frames, cx);
         }

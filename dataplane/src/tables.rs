@@ -15,7 +15,7 @@ mod pattern;
 mod route;
 
 pub use compile::CompileError;
-pub use nat::{DestinationAction, NatRule, NatTables, Outgoing, PoolSpec, SourceAction};
+pub use nat::{DestinationAction, NatRule, NatTables, Outgoing, PortShift, SourceAction};
 
 /// The zone of the gateway itself.
 pub const SELF: u8 = 0;

@@ -4,13 +4,14 @@
 //! carries both places in one number, see [`NatTables::pair`].
 
 use policy::Policy;
-use policy::model::{Hairpin, Nat, NatAction, PortUse};
+use policy::model::{Hairpin, Nat, NatAction, PortUse, Protocol};
 use wire::PortId;
 
 use super::Address;
 use super::compile::{CompileError, Names};
 use super::pattern;
-use crate::classify::{AddressSpan, Admit, Classifier, Header, Linear, Pattern, PortSpan};
+use crate::classify::{AddressSpan, Admit, Classifier, Header, Linear, Pattern};
+use crate::nat::{AddressRange, Block, PoolConfig, PortRange, Reserved};
 
 /// Translations, compiled.
 pub struct NatTables {
@@ -23,7 +24,7 @@ pub struct NatTables {
     /// What source translations do.
     pub sources: Vec<NatRule<SourceAction>>,
     /// Pools of outside addresses and ports.
-    pub pools: Vec<PoolSpec>,
+    pub pools: Vec<PoolConfig>,
     /// Addresses of all pools, merged: where a packet from outside may meet a mapping.
     pub outside: Vec<AddressSpan>,
 }
@@ -86,32 +87,6 @@ pub struct Outgoing {
     pub v4: Option<u16>,
     /// For IPv6.
     pub v6: Option<u16>,
-}
-
-/// A pool of outside addresses and ports.
-#[derive(Clone, Debug)]
-pub struct PoolSpec {
-    /// The translation it is of, a place in [`NatTables::sources`].
-    pub rule: u16,
-    /// Outside addresses.
-    pub addresses: Vec<AddressSpan>,
-    /// How ports are handed out.
-    pub ports: PortUse,
-    /// Inside addresses; only where the pool is cut into blocks.
-    pub inside: Vec<AddressSpan>,
-    /// Outside ports that port forwards own.
-    pub reserved: Vec<Reserved>,
-}
-
-/// An outside port that a port forward owns.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reserved {
-    /// Of which address.
-    pub address: Address,
-    /// Of which protocol.
-    pub protocol: u8,
-    /// Which ports.
-    pub ports: PortSpan,
 }
 
 impl NatTables {
@@ -179,8 +154,9 @@ struct Builder<'a> {
     destinations: Vec<NatRule<DestinationAction>>,
     source_patterns: Vec<Pattern>,
     sources: Vec<NatRule<SourceAction>>,
-    pools: Vec<PoolSpec>,
+    pools: Vec<PoolConfig>,
     reserved: Vec<Reserved>,
+    outside: Vec<AddressSpan>,
 }
 
 impl<'a> Builder<'a> {
@@ -194,6 +170,7 @@ impl<'a> Builder<'a> {
             sources: Vec::new(),
             pools: Vec::new(),
             reserved: Vec::new(),
+            outside: Vec::new(),
         }
     }
 
@@ -229,15 +206,7 @@ impl<'a> Builder<'a> {
                 };
                 let spans = addresses.iter().map(|(address, _)| pattern::span(*address, *address)).collect();
                 for (address, _) in &addresses {
-                    for range in ports {
-                        for protocol in &nat.protocols {
-                            self.reserved.push(Reserved {
-                                address: *address,
-                                protocol: protocol.0,
-                                ports: PortSpan { first: range.first, last: range.last },
-                            });
-                        }
-                    }
+                    self.reserve(*address, ports, &nat.protocols);
                 }
                 let port = target_port
                     .zip(ports.first())
@@ -322,20 +291,36 @@ impl<'a> Builder<'a> {
         self.destinations.push(NatRule { name: nat.name.clone(), action });
     }
 
-    /// Adds a pool of the source translation that is added next.
+    /// Adds a pool.
     fn pool(&mut self, addresses: Vec<AddressSpan>, ports: PortUse, pattern: &Pattern) -> u16 {
-        self.pools.push(PoolSpec {
-            rule: self.sources.len() as u16,
-            addresses,
-            ports,
-            inside: if ports.block.is_some() {
-                pattern.source.clone().unwrap_or_default()
-            } else {
-                Vec::new()
-            },
+        let range = |span: &AddressSpan| AddressRange {
+            first: Address { bits: span.first, v6: span.v6 }.to_ip(),
+            last: Address { bits: span.last, v6: span.v6 }.to_ip(),
+        };
+        let inside = || pattern.source.iter().flatten().map(range).collect();
+        self.outside.extend(&addresses);
+        self.pools.push(PoolConfig {
+            addresses: addresses.iter().map(range).collect(),
+            ports: PortRange { first: ports.range.first, last: ports.range.last },
+            quota: ports.quota,
+            block: ports.block.map(|ports| Block { ports, inside: inside() }),
             reserved: Vec::new(),
         });
         (self.pools.len() - 1) as u16
+    }
+
+    /// Sets outside ports aside for a port forward.
+    fn reserve(&mut self, address: Address, ports: &[policy::model::PortRange], protocols: &[Protocol]) {
+        for range in ports {
+            let ports = PortRange { first: range.first, last: range.last };
+            let address = address.to_ip();
+            if protocols.is_empty() {
+                self.reserved.push(Reserved { protocol: None, address, ports });
+            }
+            for protocol in protocols {
+                self.reserved.push(Reserved { protocol: Some(protocol.0), address, ports });
+            }
+        }
     }
 
     /// The gateway's own addresses of a family in those zones.
@@ -375,21 +360,17 @@ impl<'a> Builder<'a> {
             });
         }
         for pool in &mut self.pools {
-            let has = |address: Address| {
-                pool.addresses.iter().any(|span| {
-                    span.v6 == address.v6 && span.first <= address.bits && address.bits <= span.last
-                })
-            };
-            pool.reserved = self.reserved.iter().filter(|reserved| has(reserved.address)).cloned().collect();
+            let has =
+                |address| pool.addresses.iter().any(|range| range.first <= address && address <= range.last);
+            pool.reserved = self.reserved.iter().filter(|reserved| has(reserved.address)).copied().collect();
         }
-        let outside = self.pools.iter().flat_map(|pool| pool.addresses.iter().copied()).collect();
         Ok(NatTables {
             destination_search: Box::new(Linear::new(&self.destination_patterns)),
             source_search: Box::new(Linear::new(&self.source_patterns)),
             destinations: self.destinations,
             sources: self.sources,
             pools: self.pools,
-            outside: pattern::merge(outside),
+            outside: pattern::merge(self.outside),
         })
     }
 }
