@@ -89,7 +89,8 @@ pub fn apply_v6(packet: &mut [u8], transport: Transport, ends: &EndsV6) {
 
 /// Writes translations into an ICMP or ICMPv6 error: `outer` into its own addresses, `quoted` into the packet
 /// that it quotes, given as that packet's own source and destination (RFC 5508, REQ-4 and 5). The quote may be
-/// cut short anywhere behind its IP header.
+/// cut short anywhere behind its IP header; ports, an identifier or a checksum of which only a part is left
+/// stay as they are.
 pub fn apply_to_error(packet: &mut [u8], transport: Transport, outer: &Rewrite, quoted: &Rewrite) -> Quote {
     let Some(quote) = packet.get_mut(transport.offset..).and_then(|message| message.get_mut(8..)) else {
         return Quote::Unreadable;
