@@ -19,6 +19,7 @@ const UNSAFE_ALLOWED: &[&str] = &[
     "wire/src/frame.rs",
     "wire/src/prefetch.rs",
     "dataplane/src/classify/simd",
+    "dataplane/src/memory.rs",
     "ports/src/",
 ];
 

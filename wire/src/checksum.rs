@@ -129,6 +129,13 @@ pub const fn update128(checksum: u16, old: u128, new: u128) -> u16 {
     Delta::NONE.change128(old, new).apply(checksum)
 }
 
+/// The checksum after fields at even offsets changed, given the sum of `!old` and `new` over their 32-bit words:
+/// up to 2^24 words at once, folded only here.
+#[inline(always)]
+pub const fn adjust(checksum: u16, changes: u64) -> u16 {
+    !fold(!checksum as u64 + changes)
+}
+
 /// The effect of changed fields on a checksum. A translation computes it once for a flow and applies it to
 /// each packet's checksum, whatever the packet's other bytes are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -366,14 +366,13 @@ impl<'a> HeaderMut<'a> {
     /// Takes one hop off the time to live and adjusts the checksum. At 0 it stays 0.
     #[inline]
     pub fn decrement_ttl(&mut self) {
-        let old = be16(self.0, 8);
-        if old < 0x0100 {
+        if self.0[8] == 0 {
             return;
         }
-        let new = old - 0x0100;
-        put(self.0, 8, new.to_be_bytes());
-        let checksum = checksum::update16(self.view().checksum(), old, new);
-        self.set_checksum(checksum);
+        self.0[8] -= 1;
+        // The word lost 0x0100, so its complement's sum gains that, with the end-around carry (RFC 1141).
+        let sum = u32::from(self.view().checksum()) + 0x0100;
+        self.set_checksum((sum + u32::from(sum >= 0xffff)) as u16);
     }
 
     /// Changes the code point, keeps the congestion notification, and adjusts the checksum.

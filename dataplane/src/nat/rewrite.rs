@@ -10,7 +10,7 @@
 //! queries; nothing of other protocols. SCTP keeps its ports, as its checksum is a CRC over the whole packet.
 //! Bytes that are too short for a header stay as they are; nothing here panics.
 
-use wire::checksum::Delta;
+use wire::checksum::{self, Delta};
 use wire::header::{Ports, Protocol};
 use wire::{Family, Part, icmpv4, icmpv6, ipv4, ipv6};
 
@@ -78,7 +78,49 @@ pub fn apply(packet: &mut [u8], transport: Transport, rewrite: &Rewrite) {
 /// Writes both ends into an IPv4 packet: for most packets, some tens of instructions.
 #[inline(always)]
 pub fn apply_v4(packet: &mut [u8], transport: Transport, ends: &EndsV4) {
+    if transport.offset == 20 && transport.part == Part::Whole {
+        match Protocol(transport.protocol) {
+            Protocol::TCP => {
+                if let Some(headers) = packet.first_chunk_mut::<40>() {
+                    return rewrite_headers(headers, ends, 36, checksum::adjust);
+                }
+            }
+            Protocol::UDP => {
+                if let Some(headers) = packet.first_chunk_mut::<28>() {
+                    return rewrite_headers(headers, ends, 26, |old, changes| match old {
+                        0 => 0,
+                        _ => match checksum::adjust(old, changes) {
+                            0 => 0xffff,
+                            new => new,
+                        },
+                    });
+                }
+            }
+            _ => {}
+        }
+    }
     rewrite_v4(packet, transport, ends);
+}
+
+/// The usual case: both headers lie whole and without options, and all changes are folded only once each.
+#[inline(always)]
+fn rewrite_headers<const N: usize>(
+    headers: &mut [u8; N],
+    ends: &EndsV4,
+    checksum_at: usize,
+    adjust: impl Fn(u16, u64) -> u16,
+) {
+    let ports = u32::from(ends.ports.sport) << 16 | u32::from(ends.ports.dport);
+    let change = |old: u32, new: u32| u64::from(!old) + u64::from(new);
+    let addresses = change(read32(headers, 12), ends.source) + change(read32(headers, 16), ends.destination);
+    let all = addresses + change(read32(headers, 20), ports);
+    let header = checksum::adjust(read16(headers, 10), addresses);
+    let transport = adjust(read16(headers, checksum_at), all);
+    headers[10..12].copy_from_slice(&header.to_be_bytes());
+    write32(headers, 12, ends.source);
+    write32(headers, 16, ends.destination);
+    write32(headers, 20, ports);
+    headers[checksum_at..checksum_at + 2].copy_from_slice(&transport.to_be_bytes());
 }
 
 /// Writes both ends into an IPv6 packet.

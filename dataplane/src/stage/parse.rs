@@ -107,6 +107,7 @@ fn link(bytes: &[u8], meta: &mut Meta, tables: &Tables) -> Result<Carried, Reaso
         return Err(Reason::OtherHost);
     }
     match ethertype {
+        EtherType::IPV4 if plain4(payload, meta)? => Ok(Carried::Packet),
         EtherType::IPV4 => v4(payload, meta),
         EtherType::IPV6 => v6(payload, meta),
         EtherType::ARP => Ok(Carried::LinkControl),
@@ -119,6 +120,56 @@ fn vlan(vlans: &[(u16, u16, PortId)], tags: &Tags) -> Option<PortId> {
     let outer = tags.outer()?.id();
     let inner = tags.as_slice().get(1).map_or(0, |tag| tag.id());
     vlans.iter().find(|(o, i, _)| (*o, *i) == (outer, inner)).map(|(_, _, id)| *id)
+}
+
+/// The usual case, in fewer steps than [`v4`] and to the same effect: no options, no fragment, TCP or UDP.
+/// `false`, and nothing said, if it is another.
+#[inline(always)]
+fn plain4(bytes: &[u8], meta: &mut Meta) -> Result<bool, Reason> {
+    let Some(header) = bytes.first_chunk::<28>() else { return Ok(false) };
+    let word = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+    let (total, fragment) = ((word(0) & 0xffff) as usize, word(4) & 0x3fff);
+    if header[0] != 0x45 || fragment != 0 || total < 28 || total > bytes.len() {
+        return Ok(false);
+    }
+    let (source, destination) = (word(12), word(16));
+    let sum = [0, 4, 8].iter().map(|at| u64::from(word(*at))).sum::<u64>()
+        + u64::from(source)
+        + u64::from(destination);
+    if wire::checksum::adjust(0xffff, sum) != 0 {
+        return Err(Reason::Ipv4Checksum);
+    }
+    let ports = word(20);
+    match Protocol(header[9]) {
+        Protocol::UDP => {
+            let length = (word(24) >> 16) as usize;
+            if length < 8 || length > total - 20 {
+                return Ok(false);
+            }
+        }
+        Protocol::TCP => {
+            let Some(more) = bytes.get(20..total).and_then(|rest| rest.first_chunk::<20>()) else {
+                return Ok(false);
+            };
+            let header_len = usize::from(more[12] >> 4) * 4;
+            if header_len < 20 || header_len > total - 20 {
+                return Ok(false);
+            }
+            meta.tcp_flags = more[13];
+        }
+        _ => return Ok(false),
+    }
+    meta.family = Family::V4;
+    meta.protocol = header[9];
+    meta.transport = meta.network + 20;
+    meta.end = meta.network + total as u16;
+    meta.sport = (ports >> 16) as u16;
+    meta.dport = ports as u16;
+    if header[6] & 0x40 != 0 {
+        meta.flags |= flag::DONT_FRAGMENT;
+    }
+    addresses4(source, destination, header[9], meta.dport, meta)?;
+    Ok(true)
 }
 
 #[inline(always)]
@@ -143,7 +194,8 @@ fn v4(bytes: &[u8], meta: &mut Meta) -> Result<Carried, Reason> {
     if !packet.options.is_empty() && source_routed(&packet) {
         return Err(Reason::Ipv4SourceRoute);
     }
-    addresses4(header.src_bits(), header.dst_bits(), &packet, meta)?;
+    let dport = udp::Header::of(packet.payload).map_or(0, udp::Header::dport);
+    addresses4(header.src_bits(), header.dst_bits(), header.protocol().0, dport, meta)?;
     if header.is_fragment() {
         meta.part = part(header.fragment(), header.protocol())?;
     }
@@ -163,16 +215,14 @@ fn source_routed(packet: &ipv4::Packet<'_>) -> bool {
 fn addresses4(
     source: u32,
     destination: u32,
-    packet: &ipv4::Packet<'_>,
+    protocol: u8,
+    dport: u16,
     meta: &mut Meta,
 ) -> Result<(), Reason> {
     let (from, to) = ((source >> 24) as u8, (destination >> 24) as u8);
     if from == 0 || from == 127 || from >= 224 {
         // A host that asks for its first address has none yet (RFC 2131, section 4.1).
-        let asks = source == 0
-            && destination == u32::MAX
-            && packet.header.protocol() == Protocol::UDP
-            && udp::Header::of(packet.payload).is_some_and(|udp| udp.dport() == 67);
+        let asks = source == 0 && destination == u32::MAX && protocol == Protocol::UDP.0 && dport == 67;
         if !asks {
             return Err(Reason::SourceMartian);
         }

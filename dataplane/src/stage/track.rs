@@ -30,11 +30,12 @@ use crate::verdict::Reason;
 pub struct Track {
     keys: [Key; BATCH],
     hashes: [u64; BATCH],
+    guesses: [Option<Hit>; BATCH],
 }
 
 impl Default for Track {
     fn default() -> Track {
-        Track { keys: [Key::default(); BATCH], hashes: [0; BATCH] }
+        Track { keys: [Key::default(); BATCH], hashes: [0; BATCH], guesses: [None; BATCH] }
     }
 }
 
@@ -78,10 +79,11 @@ impl Track {
                 cx.shard.flows.prefetch_bucket(*hash);
             }
         }
-        for (frame, hash) in frames.iter().zip(&self.hashes) {
+        for ((frame, hash), guess) in frames.iter().zip(&self.hashes).zip(&mut self.guesses) {
             if frame.meta.fate == 0 {
-                if let Some(candidate) = cx.shard.flows.candidate(*hash) {
-                    cx.shard.flows.prefetch_flow(candidate);
+                *guess = cx.shard.flows.candidate_hit(*hash);
+                if let Some(hit) = guess {
+                    cx.shard.flows.prefetch_flow(hit.id);
                 }
             }
         }
@@ -106,8 +108,9 @@ impl Track {
         {
             return false;
         }
-        let (Some(key), Some(hash)) = (self.keys.get(place), self.hashes.get(place)) else { return false };
-        let Some(hit) = cx.shard.flows.find(key, *hash, cx.tally) else { return false };
+        let Some(key) = self.keys.get(place) else { return false };
+        let (hash, guess) = (self.hashes[place], self.guesses[place]);
+        let Some(hit) = cx.shard.flows.find_from(guess, key, hash, cx.tally) else { return false };
         let tick = cx.shard.flows.tick(now);
         let Some(flow) = cx.shard.flows.flow(hit.id) else { return false };
         if cx.shard.flows.is_expired(flow, tick)
@@ -116,7 +119,7 @@ impl Track {
         {
             return false;
         }
-        follow(frame, hit, *hash, cx).settle(frame);
+        follow(frame, hit, hash, cx).settle(frame);
         true
     }
 }
