@@ -4,14 +4,27 @@
 //! panic whatever the bytes. [`Frame`] is one packet in memory, unique owner of its slot in a [`Pool`];
 //! frames travel in [`Batch`]es and enter and leave by a [`Port`].
 
+pub mod arp;
 pub mod batch;
+pub mod build;
+pub mod checksum;
+pub mod esp;
+pub mod ethernet;
 pub mod frame;
+pub mod header;
+pub mod icmpv4;
+pub mod icmpv6;
+pub mod ipv4;
+pub mod ipv6;
 pub mod memory;
 pub mod meta;
 pub mod pool;
 pub mod port;
 pub mod prefetch;
+pub mod tcp;
+pub mod udp;
 pub mod unit;
+pub mod vlan;
 
 pub use batch::{BATCH, Batch};
 pub use frame::Frame;

@@ -1,0 +1,262 @@
+//! Ethernet II, with up to two VLAN tags.
+//!
+//! A frame with a length in place of a type (IEEE 802.3) parses, its [`EtherType::is_length`] says so. A
+//! third tag is not walked: its type stays as the frame's, and no protocol of ours has it.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::header::{array, be16, put};
+use crate::vlan::{Tag, Tags};
+
+/// Bytes of a header without tags.
+pub const HEADER_LEN: usize = 14;
+
+/// Shorter than its header, or than the tags that it announces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Malformed {
+    /// Fewer than 14 bytes.
+    TooShort,
+    /// Ends within a VLAN tag.
+    TagPastEnd,
+}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Malformed::TooShort => "shorter than an Ethernet header",
+            Malformed::TagPastEnd => "ends within a VLAN tag",
+        })
+    }
+}
+
+impl std::error::Error for Malformed {}
+
+/// A frame, taken apart.
+#[derive(Clone, Copy, Debug)]
+pub struct Layer<'a> {
+    /// Addresses, and the type as it stands before any tag.
+    pub header: Header<'a>,
+    /// The VLAN tags, the outer one first.
+    pub tags: Tags,
+    /// The type after the tags: what the payload is.
+    pub ethertype: EtherType,
+    /// Where the payload begins, in bytes from the frame's start: 14, 18 or 22.
+    pub payload_at: usize,
+    /// What follows, padding included.
+    pub payload: &'a [u8],
+}
+
+/// Takes a frame apart, through its VLAN tags.
+#[inline]
+pub fn parse(frame: &[u8]) -> Result<Layer<'_>, Malformed> {
+    let Some((header, payload)) = frame.split_first_chunk() else { return Err(Malformed::TooShort) };
+    let header = Header(header);
+    let ethertype = header.ethertype();
+    let mut layer = Layer { header, tags: Tags::NONE, ethertype, payload_at: HEADER_LEN, payload };
+    while layer.ethertype.is_vlan() && !layer.tags.is_full() {
+        let Some((tag, payload)) = layer.payload.split_first_chunk::<4>() else {
+            return Err(Malformed::TagPastEnd);
+        };
+        layer.tags.push(Tag { tpid: layer.ethertype, tci: be16(tag, 0) });
+        layer.ethertype = EtherType(be16(tag, 2));
+        layer.payload_at += 4;
+        layer.payload = payload;
+    }
+    Ok(layer)
+}
+
+/// The 14 bytes before tags and payload.
+#[derive(Clone, Copy, Debug)]
+pub struct Header<'a>(&'a [u8; 14]);
+
+impl<'a> Header<'a> {
+    /// The header at the start of `frame`, or `None` where it is too short.
+    #[inline]
+    pub fn of(frame: &'a [u8]) -> Option<Header<'a>> {
+        frame.first_chunk().map(Header)
+    }
+
+    /// Destination address.
+    #[inline]
+    pub fn dst(self) -> Mac {
+        Mac(array(self.0, 0))
+    }
+
+    /// Source address.
+    #[inline]
+    pub fn src(self) -> Mac {
+        Mac(array(self.0, 6))
+    }
+
+    /// The type; that of the outer tag where there is one.
+    #[inline]
+    pub fn ethertype(self) -> EtherType {
+        EtherType(be16(self.0, 12))
+    }
+}
+
+/// The 14 bytes before tags and payload, to change.
+#[derive(Debug)]
+pub struct HeaderMut<'a>(&'a mut [u8; 14]);
+
+impl<'a> HeaderMut<'a> {
+    /// The header at the start of `frame`, or `None` where it is too short.
+    #[inline]
+    pub fn of(frame: &'a mut [u8]) -> Option<HeaderMut<'a>> {
+        frame.first_chunk_mut().map(HeaderMut)
+    }
+
+    /// The same header, to read.
+    #[inline]
+    pub fn view(&self) -> Header<'_> {
+        Header(self.0)
+    }
+
+    /// Sets the destination address.
+    #[inline]
+    pub fn set_dst(&mut self, dst: Mac) {
+        put(self.0, 0, dst.0);
+    }
+
+    /// Sets the source address.
+    #[inline]
+    pub fn set_src(&mut self, src: Mac) {
+        put(self.0, 6, src.0);
+    }
+
+    /// Sets the type.
+    #[inline]
+    pub fn set_ethertype(&mut self, ethertype: EtherType) {
+        put(self.0, 12, ethertype.0.to_be_bytes());
+    }
+}
+
+/// What a frame carries (IANA, "IEEE 802 Numbers").
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct EtherType(pub u16);
+
+impl EtherType {
+    /// IPv4 (RFC 894).
+    pub const IPV4: EtherType = EtherType(0x0800);
+    /// ARP (RFC 826).
+    pub const ARP: EtherType = EtherType(0x0806);
+    /// A customer VLAN tag (IEEE 802.1Q).
+    pub const VLAN: EtherType = EtherType(0x8100);
+    /// IPv6 (RFC 2464).
+    pub const IPV6: EtherType = EtherType(0x86dd);
+    /// A service VLAN tag (IEEE 802.1ad, "QinQ").
+    pub const QINQ: EtherType = EtherType(0x88a8);
+
+    /// A length in place of a type (IEEE 802.3).
+    #[inline]
+    pub const fn is_length(self) -> bool {
+        self.0 < 0x0600
+    }
+
+    /// Announces a VLAN tag.
+    #[inline]
+    pub const fn is_vlan(self) -> bool {
+        matches!(self, EtherType::VLAN | EtherType::QINQ)
+    }
+}
+
+impl fmt::Display for EtherType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            EtherType::IPV4 => f.pad("ipv4"),
+            EtherType::ARP => f.pad("arp"),
+            EtherType::VLAN => f.pad("vlan"),
+            EtherType::IPV6 => f.pad("ipv6"),
+            EtherType::QINQ => f.pad("qinq"),
+            EtherType(other) => write!(f, "0x{other:04x}"),
+        }
+    }
+}
+
+impl fmt::Debug for EtherType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// An Ethernet address.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Mac(pub [u8; 6]);
+
+impl Mac {
+    /// All ones: every station.
+    pub const BROADCAST: Mac = Mac([0xff; 6]);
+    /// All zeros: no address.
+    pub const ZERO: Mac = Mac([0; 6]);
+
+    /// To a group, the broadcast address included.
+    #[inline]
+    pub const fn is_multicast(self) -> bool {
+        self.0[0] & 1 == 1
+    }
+
+    /// To every station.
+    #[inline]
+    pub fn is_broadcast(self) -> bool {
+        self == Mac::BROADCAST
+    }
+
+    /// To one station, and not zero: what a source address must be.
+    #[inline]
+    pub fn is_unicast(self) -> bool {
+        !self.is_multicast() && self != Mac::ZERO
+    }
+
+    /// Chosen by an operator or by software, not by a manufacturer.
+    #[inline]
+    pub const fn is_local(self) -> bool {
+        self.0[0] & 2 == 2
+    }
+}
+
+impl fmt::Display for Mac {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, e, g] = self.0;
+        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
+    }
+}
+
+impl fmt::Debug for Mac {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Not six groups of two hexadecimal digits between colons or dashes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadMac;
+
+impl fmt::Display for BadMac {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("not an Ethernet address, which is written as 02:00:5e:10:00:01")
+    }
+}
+
+impl std::error::Error for BadMac {}
+
+impl FromStr for Mac {
+    type Err = BadMac;
+
+    fn from_str(text: &str) -> Result<Mac, BadMac> {
+        let separator = if text.contains('-') { '-' } else { ':' };
+        let mut octets = [0; 6];
+        let mut groups = text.split(separator);
+        for octet in &mut octets {
+            let group = groups.next().ok_or(BadMac)?;
+            if group.len() != 2 || !group.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+                return Err(BadMac);
+            }
+            *octet = u8::from_str_radix(group, 16).map_err(|_| BadMac)?;
+        }
+        if groups.next().is_some() { Err(BadMac) } else { Ok(Mac(octets)) }
+    }
+}
+
+#[cfg(test)]
+mod tests;
