@@ -238,10 +238,6 @@ impl Place {
         self.v4.is_within(&other.v4) && self.v6.is_within(&other.v6)
     }
 
-    pub(super) fn is_all(&self) -> bool {
-        self.v4.is_all() && self.v6.is_all()
-    }
-
     /// Whether it says no more than the IP version, or nothing.
     pub(super) fn is_whole(&self) -> bool {
         (self.v4.is_all() || self.v4.is_empty()) && (self.v6.is_all() || self.v6.is_empty())

@@ -50,6 +50,8 @@ struct Emit {
     names: HashMap<String, usize>,
     /// How many comparisons of rules are left.
     patience: usize,
+    /// Whether a listing was cut short.
+    cut: bool,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -63,7 +65,15 @@ impl Emit {
         let fates = vec![Fate::default(); found.program.rules.len()];
         let patience = 64 * MOST_RULES;
         let names = HashMap::new();
-        Emit { found, import: Import::default(), fates, missing: BTreeSet::new(), names, patience }
+        Emit {
+            found,
+            import: Import::default(),
+            fates,
+            missing: BTreeSet::new(),
+            names,
+            patience,
+            cut: false,
+        }
     }
 
     fn filter(&mut self) {
@@ -79,6 +89,7 @@ impl Emit {
         }
         let drops = |listing: &Listing| if listing.drops { Action::Drop } else { Action::Accept };
         let (inside, through) = (drops(&input), drops(&forward));
+        self.cut |= input.cut || forward.cut;
         self.rules(&input, true);
         if !self.import.policy.rules.is_empty() || (!forward.entries.is_empty() && inside != through) {
             let name = self.name("input-policy");
@@ -418,6 +429,7 @@ impl Emit {
     fn foreign(&mut self) {
         for (hook, bases) in std::mem::take(&mut self.found.foreign) {
             let listing = write_out(&self.found.program, &bases);
+            self.cut |= listing.cut;
             let idle = |entry: &Entry| entry.what == What::Do(Verdict::Accept);
             if listing.drops && bases.iter().any(|base| base.drops) {
                 self.note(None, NoteKind::OwnPackets { hook: hook.clone() });
@@ -452,6 +464,11 @@ impl Emit {
                 if !self.fates[rule].missing {
                     self.miss(Some(rule), why.clone());
                 }
+            }
+        }
+        for rule in 0..self.fates.len() {
+            if self.cut && !self.fates[rule].translated && !self.fates[rule].missing {
+                self.miss(Some(rule), Why::TooMany);
             }
         }
         self.import.count = Count { rules: self.fates.len(), ..Count::default() };

@@ -11,8 +11,10 @@ const MOST_PORTS: usize = 256;
 
 impl Emit {
     pub(super) fn translations(&mut self) {
-        let post = write_out(&self.found.program, &self.found.postrouting).entries;
-        let pre = write_out(&self.found.program, &self.found.prerouting).entries;
+        let post = write_out(&self.found.program, &self.found.postrouting);
+        let pre = write_out(&self.found.program, &self.found.prerouting);
+        self.cut |= post.cut || pre.cut;
+        let (post, pre) = (post.entries, pre.entries);
         // Interfaces that a source translation leads out by are outside ones.
         let outside: Vec<u16> = post
             .iter()

@@ -54,8 +54,14 @@ impl Context<'_> {
             if ways.iter().any(|(_, verdict)| *verdict != Verdict::Continue) && kind != "counter" {
                 return Err(Why::Feature(format!("{kind} after a verdict")));
             }
+            if log && matches!(kind.as_str(), "match" | "vmap") {
+                // It logs more packets than it decides.
+                return Err(Why::Log);
+            }
             let verdict = match kind.as_str() {
                 "counter" => continue,
+                // A limit counts what comes as far as it, so nothing may narrow the rule after it.
+                "match" | "vmap" if limit.is_some() => return Err(Why::Limit),
                 "log" => {
                     log = true;
                     continue;
@@ -72,7 +78,7 @@ impl Context<'_> {
                 }
                 "limit" | "ct count" if limit.is_some() => return Err(Why::Limit),
                 "limit" => {
-                    // What stands before a log or another match would be limited differently.
+                    // The log would be of all packets, and the verdict of some.
                     if log {
                         return Err(Why::Limit);
                     }
