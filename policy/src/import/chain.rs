@@ -4,6 +4,8 @@
 //! what would come next is written out for such packets at that place, so no condition is ever negated. An
 //! accept in a chain that others of the same hook follow leads to those. Steps and depth are bounded.
 
+use std::collections::BTreeSet;
+
 use super::MOST_RULES;
 use super::cond::Cond;
 use super::note::Why;
@@ -14,6 +16,9 @@ const DEEPEST: usize = 48;
 
 /// The most rules looked at, each as often as it is come by.
 const MOST_STEPS: usize = 10 * MOST_RULES;
+
+/// The most ranges of addresses and ports that one list may hold: large sets, written out often.
+const MOST_RANGES: usize = 64 * MOST_RULES;
 
 /// Everything that one rule set says.
 #[derive(Debug, Default)]
@@ -106,13 +111,15 @@ pub(super) struct Listing {
     pub(super) entries: Vec<Entry>,
     /// Whether what no entry decides is dropped.
     pub(super) drops: bool,
+    /// Rules that packets come by and that only lead elsewhere.
+    pub(super) leads: BTreeSet<usize>,
     /// Whether the list was cut short.
     pub(super) cut: bool,
 }
 
 /// Writes out the chains of a hook, in the order in which it calls them.
 pub(super) fn write_out(program: &Program, bases: &[Base]) -> Listing {
-    let mut walk = Walk { program, bases, listing: Listing::default(), steps: 0 };
+    let mut walk = Walk { program, bases, listing: Listing::default(), steps: 0, weight: 0 };
     for (index, base) in bases.iter().enumerate() {
         let ending =
             walk.chain(At { chain: base.chain, from: 0, base: index, depth: 0 }, &Cond::default(), None);
@@ -129,6 +136,7 @@ struct Walk<'a> {
     bases: &'a [Base],
     listing: Listing,
     steps: usize,
+    weight: usize,
 }
 
 /// Where in the chains.
@@ -160,7 +168,10 @@ impl Walk<'_> {
         let Some(rules) = program.chains.get(at.chain) else { return Ending::Falls };
         for (index, &rule) in rules.iter().enumerate().skip(at.from) {
             self.steps += 1;
-            if self.steps > MOST_STEPS || self.listing.entries.len() >= MOST_RULES {
+            if self.steps > MOST_STEPS
+                || self.weight > MOST_RANGES
+                || self.listing.entries.len() >= MOST_RULES
+            {
                 self.listing.cut = true;
                 self.hole(rule, Why::TooMany);
                 return Ending::Decided;
@@ -201,6 +212,9 @@ impl Walk<'_> {
         if body.limit.is_some() && (jumps || passes_on) {
             self.hole(rule, Why::Limit);
             return After::On;
+        }
+        if jumps || passes_on {
+            self.listing.leads.insert(rule);
         }
         if body.log && (jumps || passes_on) {
             self.entry(cond, &Verdict::Continue, step);
@@ -285,6 +299,7 @@ impl Walk<'_> {
     }
 
     fn entry(&mut self, cond: &Cond, verdict: &Verdict, step: &Step<'_>) {
+        self.weight += cond.weight();
         self.listing.entries.push(Entry {
             cond: cond.clone(),
             what: What::Do(verdict.clone()),

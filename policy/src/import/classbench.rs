@@ -99,7 +99,7 @@ fn filter(line: &str) -> Result<Rule, Why> {
         _ => return Err(Why::Value(format!("{protocol:#04x}/{protocol_mask:#04x}"))),
     };
     let ported = protocols.iter().all(|protocol| protocol.has_ports());
-    if !ported && !(sports.is_empty() && dports.is_empty()) {
+    if !(ported || sports.is_empty() && dports.is_empty()) {
         return Err(Why::Feature("ports of a protocol without ports".to_owned()));
     }
     let mut rule = Rule {

@@ -134,7 +134,14 @@ impl Cond {
             || self.states == 0
     }
 
-    /// Bits of the IP versions that can match: 1 for IPv4, 2 for IPv6.
+    /// Its size in memory, in ranges.
+    pub(super) fn weight(&self) -> usize {
+        let places = [&self.source.v4, &self.source.v6, &self.destination.v4, &self.destination.v6];
+        let ranges = places.into_iter().chain([&self.sports, &self.dports]);
+        ranges.map(|ranges| ranges.list().len()).sum()
+    }
+
+    /// Whether IPv4 and whether IPv6 packets can match.
     pub(super) fn families(&self) -> (bool, bool) {
         (
             !self.source.v4.is_empty() && !self.destination.v4.is_empty(),

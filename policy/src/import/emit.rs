@@ -90,6 +90,8 @@ impl Emit {
         let drops = |listing: &Listing| if listing.drops { Action::Drop } else { Action::Accept };
         let (inside, through) = (drops(&input), drops(&forward));
         self.cut |= input.cut || forward.cut;
+        self.lead(&input);
+        self.lead(&forward);
         self.rules(&input, true);
         if !self.import.policy.rules.is_empty() || (!forward.entries.is_empty() && inside != through) {
             let name = self.name("input-policy");
@@ -100,6 +102,13 @@ impl Emit {
         self.rules(&forward, false);
         let default = |to: &str, action| ZoneDefault { from: "any".to_owned(), to: to.to_owned(), action };
         self.import.policy.defaults = vec![default("any", through), default(SELF_ZONE, inside)];
+    }
+
+    /// Jumps whose chains are written out are in the policy.
+    fn lead(&mut self, listing: &Listing) {
+        for &rule in &listing.leads {
+            self.fates[rule].translated = true;
+        }
     }
 
     fn rules(&mut self, listing: &Listing, to_self: bool) {
@@ -190,6 +199,11 @@ impl Emit {
         }
     }
 
+    /// A comparison costs by the size of what is compared.
+    fn tire(&mut self, cond: &Cond) {
+        self.patience = self.patience.saturating_sub(1 + cond.weight());
+    }
+
     /// Whether what exceeds the limit of an accepting rule is dropped further on.
     fn excess_drops(&mut self, entries: &[Entry], index: usize, drops: bool) -> bool {
         let cond = &entries[index].cond;
@@ -197,7 +211,7 @@ impl Emit {
             if self.patience == 0 {
                 return false;
             }
-            self.patience -= 1;
+            self.tire(&later.cond);
             match &later.what {
                 What::Hole(Why::Log) | What::Do(Verdict::Continue | Verdict::Clamp) => {}
                 What::Hole(_) => return false,
@@ -225,7 +239,7 @@ impl Emit {
             if self.patience == 0 {
                 return false;
             }
-            self.patience -= 1;
+            self.tire(&entries[later].cond);
             match &entries[later].what {
                 What::Hole(Why::Log) | What::Do(Verdict::Continue | Verdict::Clamp) => {}
                 What::Do(verdict) if cond.meets(&entries[later].cond) => {
@@ -258,12 +272,14 @@ impl Emit {
             let cond = entries[index].cond.clone();
             let default = if drops { Verdict::Drop } else { Verdict::Accept };
             let mut what = What::Do(default);
-            for later in index + 1..entries.len() {
+            let mut later = index;
+            while later + 1 < entries.len() {
+                later += 1;
                 if self.patience == 0 {
                     what = What::Hole(Why::Log);
                     break;
                 }
-                self.patience -= 1;
+                self.tire(&entries[later].cond);
                 let entry = &entries[later];
                 match &entry.what {
                     What::Hole(Why::Log) | What::Do(Verdict::Continue | Verdict::Clamp) => continue,
@@ -437,8 +453,19 @@ impl Emit {
             if !listing.drops && listing.entries.iter().all(idle) {
                 continue;
             }
+            for base in &bases {
+                for rule in self.found.program.chains[base.chain].clone() {
+                    let clamps = self.fates[rule].translated || hook == "postrouting";
+                    if !clamps {
+                        self.miss(Some(rule), Why::Hook(hook.clone()));
+                    }
+                }
+            }
             for entry in &listing.entries {
+                // A chain that another hook shares is whole there; what leads to it here is missing.
+                let shared = entry.rule.is_some_and(|rule| self.fates[rule].translated);
                 match &entry.what {
+                    _ if shared => {}
                     What::Hole(why) => self.miss(entry.rule, why.clone()),
                     // A clamp on the way out is as good as one on the way through.
                     What::Do(Verdict::Clamp) if hook == "postrouting" => self.clamp(entry),

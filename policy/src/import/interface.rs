@@ -25,10 +25,9 @@ impl Names {
     /// Takes note of a name or a pattern that a rule has.
     pub(super) fn gather(&mut self, word: &str, negated: bool) {
         self.negated |= negated && word != LOOPBACK;
-        if pattern(word).is_none() && word != LOOPBACK && !word.is_empty() && self.list.len() < MOST {
-            if self.seen.insert(word.to_owned()) {
-                self.list.push(word.to_owned());
-            }
+        let named = pattern(word).is_none() && word != LOOPBACK && !word.is_empty();
+        if named && self.list.len() < MOST && self.seen.insert(word.to_owned()) {
+            self.list.push(word.to_owned());
         }
     }
 

@@ -82,8 +82,8 @@ fn a_home_router_in_nftables_is_whole() {
 #[test]
 fn a_router_in_iptables() {
     let import = import("iptables", ROUTER);
-    assert_eq!(why(&import), [(10, Why::NatTarget), (29, Why::Feature("-m mac".into()))]);
-    // Who returns early from `ssh` meets what comes after the jump; the others do not.
+    assert_eq!(why(&import), [(10, Why::NatTarget), (23, Why::Limit), (28, Why::Feature("-m mac".into()))]);
+    // What exceeds the limit of line 23 is rejected, not dropped. Who returns early from `ssh` meets what comes after the jump; the others do not.
     let order: Vec<&str> = import.policy.rules.iter().map(|rule| rule.name.as_str()).collect();
     assert_eq!(
         order,
@@ -91,7 +91,6 @@ fn a_router_in_iptables() {
             "input-7",
             "ssh-2",
             "ssh-3",
-            "input-5",
             "input-6",
             "input-7-2",
             "input-policy",
@@ -100,7 +99,7 @@ fn a_router_in_iptables() {
             "forward-5"
         ]
     );
-    assert_eq!(import.untranslated[1].before.as_deref(), Some("forward-4"));
+    assert_eq!(import.untranslated[2].before.as_deref(), Some("forward-4"));
     assert_eq!(rule(&import, "input-6").action, Action::Reject(RejectWith::TcpReset));
     assert_eq!(rule(&import, "forward-5").log, Logging::On);
     let exempt = &import.policy.nats[1];
@@ -113,14 +112,7 @@ fn a_router_in_iptables() {
 #[test]
 fn containers() {
     let import = import("iptables", DOCKER);
-    assert_eq!(
-        why(&import),
-        [
-            (8, Why::Hook("nat OUTPUT".into())),
-            (10, Why::Hook("nat OUTPUT".into())),
-            (11, Why::Hook("nat OUTPUT".into()))
-        ]
-    );
+    assert_eq!(why(&import), [(8, Why::Hook("nat OUTPUT".into()))]);
     let outward = rule(&import, "forward-5");
     assert_eq!((outward.from.clone(), outward.to.clone()), (vec!["docker0".into()], vec!["other".into()]));
     assert!(import.policy.rules.iter().all(|rule| !rule.name.starts_with("docker-isolation")));
@@ -208,7 +200,8 @@ fn all_that_nftables_prints_has_a_fate() {
         assert!(missing.iter().any(|why| why.contains(word)), "{word}: {missing:#?}");
     }
     assert!(import.count.translated > 20, "{:?}", import.count);
-    assert_eq!(rule(&import, "web").dports.len(), 3);
+    // No rule names an interface of that pattern.
+    assert!(missing.iter().any(|why| why.contains("guest*")), "{missing:#?}");
     assert!(import.policy.set("admins").is_none() || import.policy.set("admins").unwrap().items.len() == 3);
 }
 

@@ -14,6 +14,8 @@ impl Emit {
         let post = write_out(&self.found.program, &self.found.postrouting);
         let pre = write_out(&self.found.program, &self.found.prerouting);
         self.cut |= post.cut || pre.cut;
+        self.lead(&post);
+        self.lead(&pre);
         let (post, pre) = (post.entries, pre.entries);
         // Interfaces that a source translation leads out by are outside ones.
         let outside: Vec<u16> = post
@@ -107,7 +109,7 @@ impl Emit {
     fn is_exception(&mut self, entries: &[Entry], index: usize) -> bool {
         let cond = &entries[index].cond;
         entries[index + 1..].iter().any(|later| {
-            self.patience = self.patience.saturating_sub(1);
+            self.tire(&later.cond);
             let translates = matches!(later.what, What::Do(Verdict::Translate(_)));
             translates && (self.patience == 0 || cond.meets(&later.cond))
         })

@@ -109,7 +109,7 @@ impl Context<'_> {
         }
         for (cond, _) in &ways {
             let ported = cond.protocols.iter().all(|protocol| Protocol(protocol).has_ports());
-            if !ported && !(cond.sports.is_all() && cond.dports.is_all()) {
+            if !(ported || cond.sports.is_all() && cond.dports.is_all()) {
                 return Err(Why::Feature("ports of any protocol".to_owned()));
             }
         }
