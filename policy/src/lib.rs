@@ -5,6 +5,7 @@
 
 pub mod check;
 pub mod diagnostic;
+pub mod import;
 pub mod lines;
 pub mod model;
 pub mod parse;

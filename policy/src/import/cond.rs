@@ -1,0 +1,268 @@
+//! What a rule of another firewall asks of a packet: a conjunction of sets, one for each field.
+//!
+//! A rule that asks for more than a conjunction becomes several. Conjunctions intersect exactly, which is
+//! how the rules of a chain that is jumped to take on the conditions of the jump.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+use super::range::{ByteSet, Ranges};
+use crate::model::{AddressRange, TcpFlagsMatch};
+
+/// Interfaces by their index in the importer's list; `None` stands for all, those that no rule names too.
+pub(super) type Interfaces = Option<Vec<u16>>;
+
+pub(super) const NEW: u8 = 1;
+pub(super) const ESTABLISHED: u8 = 2;
+pub(super) const RELATED: u8 = 4;
+pub(super) const INVALID: u8 = 8;
+/// Every state that a packet can have.
+pub(super) const STATES: u8 = 15;
+
+/// A conjunction: a packet matches if each of its fields lies in that field's set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Cond {
+    pub(super) inward: Interfaces,
+    pub(super) outward: Interfaces,
+    pub(super) source: Place,
+    pub(super) destination: Place,
+    /// The destination must be one of the gateway's own addresses; matters before routing only.
+    pub(super) to_gateway: bool,
+    pub(super) protocols: ByteSet,
+    pub(super) sports: Ranges,
+    pub(super) dports: Ranges,
+    pub(super) icmp_types: ByteSet,
+    pub(super) icmp_codes: ByteSet,
+    pub(super) flags: Option<TcpFlagsMatch>,
+    pub(super) dscp: ByteSet,
+    /// Bits of [`NEW`], [`ESTABLISHED`], [`RELATED`], [`INVALID`].
+    pub(super) states: u8,
+}
+
+impl Default for Cond {
+    /// All packets.
+    fn default() -> Cond {
+        Cond {
+            inward: None,
+            outward: None,
+            source: Place::all(),
+            destination: Place::all(),
+            to_gateway: false,
+            protocols: ByteSet::ALL,
+            sports: all_ports(),
+            dports: all_ports(),
+            icmp_types: ByteSet::ALL,
+            icmp_codes: ByteSet::ALL,
+            flags: None,
+            dscp: ByteSet::ALL,
+            states: STATES,
+        }
+    }
+}
+
+impl Cond {
+    /// The packets that match both, or `None` if there can be none.
+    pub(super) fn and(&self, other: &Cond) -> Option<Cond> {
+        let flags = match (self.flags, other.flags) {
+            (None, flags) | (flags, None) => flags,
+            (Some(a), Some(b)) => {
+                if (a.value ^ b.value) & a.mask & b.mask != 0 {
+                    return None;
+                }
+                Some(TcpFlagsMatch { mask: a.mask | b.mask, value: a.value | b.value })
+            }
+        };
+        let both = Cond {
+            inward: and_interfaces(&self.inward, &other.inward),
+            outward: and_interfaces(&self.outward, &other.outward),
+            source: self.source.and(&other.source),
+            destination: self.destination.and(&other.destination),
+            to_gateway: self.to_gateway || other.to_gateway,
+            protocols: self.protocols.and(other.protocols),
+            sports: self.sports.and(&other.sports),
+            dports: self.dports.and(&other.dports),
+            icmp_types: self.icmp_types.and(other.icmp_types),
+            icmp_codes: self.icmp_codes.and(other.icmp_codes),
+            flags,
+            dscp: self.dscp.and(other.dscp),
+            states: self.states & other.states,
+        };
+        if both.is_empty() { None } else { Some(both) }
+    }
+
+    /// Whether every packet that matches this one matches `other`. May say no where the answer is yes.
+    pub(super) fn is_within(&self, other: &Cond) -> bool {
+        let flags = match (self.flags, other.flags) {
+            (_, None) => true,
+            (None, Some(_)) => false,
+            (Some(a), Some(b)) => a.mask & b.mask == b.mask && a.value & b.mask == b.value,
+        };
+        flags
+            && interfaces_within(&self.inward, &other.inward)
+            && interfaces_within(&self.outward, &other.outward)
+            && self.source.is_within(&other.source)
+            && self.destination.is_within(&other.destination)
+            && (self.to_gateway || !other.to_gateway)
+            && self.protocols.is_within(other.protocols)
+            && self.sports.is_within(&other.sports)
+            && self.dports.is_within(&other.dports)
+            && self.icmp_types.is_within(other.icmp_types)
+            && self.icmp_codes.is_within(other.icmp_codes)
+            && self.dscp.is_within(other.dscp)
+            && self.states & !other.states == 0
+    }
+
+    /// Whether some packet may match both. May say yes where the answer is no.
+    pub(super) fn meets(&self, other: &Cond) -> bool {
+        self.and(other).is_some()
+    }
+
+    /// Whether no packet can match.
+    pub(super) fn is_empty(&self) -> bool {
+        // A source and a destination of different families, too.
+        let v4 = !self.source.v4.is_empty() && !self.destination.v4.is_empty();
+        let v6 = !self.source.v6.is_empty() && !self.destination.v6.is_empty();
+        self.inward.as_ref().is_some_and(Vec::is_empty)
+            || self.outward.as_ref().is_some_and(Vec::is_empty)
+            || !(v4 || v6)
+            || self.protocols.is_empty()
+            || self.sports.is_empty()
+            || self.dports.is_empty()
+            || self.icmp_types.is_empty()
+            || self.icmp_codes.is_empty()
+            || self.dscp.is_empty()
+            || self.states == 0
+    }
+
+    /// Its size in memory, in ranges.
+    pub(super) fn weight(&self) -> usize {
+        let places = [&self.source.v4, &self.source.v6, &self.destination.v4, &self.destination.v6];
+        let ranges = places.into_iter().chain([&self.sports, &self.dports]);
+        ranges.map(|ranges| ranges.list().len()).sum()
+    }
+
+    /// Whether IPv4 and whether IPv6 packets can match.
+    pub(super) fn families(&self) -> (bool, bool) {
+        (
+            !self.source.v4.is_empty() && !self.destination.v4.is_empty(),
+            !self.source.v6.is_empty() && !self.destination.v6.is_empty(),
+        )
+    }
+}
+
+pub(super) fn all_ports() -> Ranges {
+    Ranges::all(u128::from(u16::MAX))
+}
+
+/// Ports from first to last.
+pub(super) fn ports(list: impl IntoIterator<Item = (u16, u16)>) -> Ranges {
+    Ranges::of(u128::from(u16::MAX), list.into_iter().map(|(a, b)| (u128::from(a), u128::from(b))))
+}
+
+fn and_interfaces(a: &Interfaces, b: &Interfaces) -> Interfaces {
+    match (a, b) {
+        (None, other) | (other, None) => other.clone(),
+        (Some(a), Some(b)) => Some(a.iter().filter(|index| b.contains(index)).copied().collect()),
+    }
+}
+
+fn interfaces_within(a: &Interfaces, b: &Interfaces) -> bool {
+    match (a, b) {
+        (_, None) => true,
+        (None, Some(_)) => false,
+        (Some(a), Some(b)) => a.iter().all(|index| b.contains(index)),
+    }
+}
+
+/// A set of addresses of both families.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) v4: Ranges,
+    pub(super) v6: Ranges,
+    /// The named set that it is equal to, or that it is all but.
+    pub(super) name: Option<Named>,
+}
+
+/// A named set, as a source or destination.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Named {
+    pub(super) set: Arc<str>,
+    pub(super) except: bool,
+}
+
+const V4_MAX: u128 = u32::MAX as u128;
+
+impl Place {
+    /// Every address.
+    pub(super) fn all() -> Place {
+        Place { v4: Ranges::all(V4_MAX), v6: Ranges::all(u128::MAX), name: None }
+    }
+
+    /// Every IPv4 address.
+    pub(super) fn v4() -> Place {
+        Place { v4: Ranges::all(V4_MAX), v6: Ranges::none(u128::MAX), name: None }
+    }
+
+    /// Every IPv6 address.
+    pub(super) fn v6() -> Place {
+        Place { v4: Ranges::none(V4_MAX), v6: Ranges::all(u128::MAX), name: None }
+    }
+
+    /// The addresses of any of `ranges`.
+    pub(super) fn of(ranges: &[AddressRange]) -> Place {
+        let mut v4 = Vec::new();
+        let mut v6 = Vec::new();
+        for range in ranges {
+            match (range.first, range.last) {
+                (IpAddr::V4(a), IpAddr::V4(b)) => {
+                    v4.push((u128::from(u32::from(a)), u128::from(u32::from(b))))
+                }
+                (IpAddr::V6(a), IpAddr::V6(b)) => v6.push((u128::from(a), u128::from(b))),
+                _ => {}
+            }
+        }
+        Place { v4: Ranges::of(V4_MAX, v4), v6: Ranges::of(u128::MAX, v6), name: None }
+    }
+
+    /// Every address of `within` that is not in it.
+    pub(super) fn except(&self, within: &Place) -> Place {
+        let name = self.name.as_ref().map(|n| Named { set: n.set.clone(), except: !n.except });
+        let others = Place { v4: self.v4.complement(), v6: self.v6.complement(), name: None }.and(within);
+        Place { name, ..others }
+    }
+
+    pub(super) fn and(&self, other: &Place) -> Place {
+        let v4 = self.v4.and(&other.v4);
+        let v6 = self.v6.and(&other.v6);
+        let name = [self, other]
+            .into_iter()
+            .find(|place| place.name.is_some() && place.v4 == v4 && place.v6 == v6)
+            .and_then(|place| place.name.clone());
+        Place { v4, v6, name }
+    }
+
+    pub(super) fn is_within(&self, other: &Place) -> bool {
+        self.v4.is_within(&other.v4) && self.v6.is_within(&other.v6)
+    }
+
+    /// Whether it says no more than the IP version, or nothing.
+    pub(super) fn is_whole(&self) -> bool {
+        (self.v4.is_all() || self.v4.is_empty()) && (self.v6.is_all() || self.v6.is_empty())
+    }
+
+    /// Its ranges, IPv4 before IPv6.
+    pub(super) fn ranges(&self) -> Vec<AddressRange> {
+        let v4 =
+            self.v4.list().iter().map(|&(a, b)| AddressRange { first: v4_address(a), last: v4_address(b) });
+        let v6 = self.v6.list().iter().map(|&(a, b)| AddressRange {
+            first: IpAddr::V6(Ipv6Addr::from(a)),
+            last: IpAddr::V6(Ipv6Addr::from(b)),
+        });
+        v4.chain(v6).collect()
+    }
+}
+
+fn v4_address(number: u128) -> IpAddr {
+    // Ranges of IPv4 addresses never pass 32 bits.
+    IpAddr::V4(Ipv4Addr::from(number as u32))
+}

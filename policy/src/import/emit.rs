@@ -1,0 +1,588 @@
+//! From hooks, written out, to a policy: rules, defaults, translations, interfaces, and the account of what
+//! became of each rule of the source.
+
+use std::collections::{BTreeSet, HashMap};
+
+use super::chain::{Base, Bound, Entry, Listing, Program, Verdict, What, write_out};
+use super::cond::{Cond, ESTABLISHED, INVALID, NEW, Place, RELATED, STATES};
+use super::note::{Note, NoteKind, Why};
+use super::{Count, Import, MOST_RULES, Untranslated};
+use crate::model::{
+    Action, AddressItem, Addresses, FamilyMatch, IcmpMatch, Interface, Logging, Mode, MssClamp, PortRange,
+    Protocol, Rule, SELF_ZONE, Set, SourceCheck, State, ZoneDefault,
+};
+
+mod nat;
+
+/// What an importer found, before anything is written out.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) program: Program,
+    /// Interfaces that rules name, without the loopback.
+    pub(super) interfaces: Vec<String>,
+    pub(super) sets: Vec<Set>,
+    pub(super) input: Vec<Base>,
+    pub(super) forward: Vec<Base>,
+    pub(super) prerouting: Vec<Base>,
+    pub(super) postrouting: Vec<Base>,
+    /// Hooks that have no counterpart, with their names.
+    pub(super) foreign: Vec<(String, Vec<Base>)>,
+    pub(super) notes: BTreeSet<Note>,
+    /// Whether any rule looks at the state of connections.
+    pub(super) stateful: bool,
+}
+
+/// Makes the policy.
+pub(super) fn emit(found: Found) -> Import {
+    let mut emit = Emit::new(found);
+    emit.filter();
+    emit.translations();
+    emit.foreign();
+    emit.close()
+}
+
+struct Emit {
+    found: Found,
+    import: Import,
+    /// What became of each rule.
+    fates: Vec<Fate>,
+    missing: BTreeSet<(usize, Why)>,
+    names: HashMap<String, usize>,
+    /// How many comparisons of rules are left.
+    patience: usize,
+    /// Whether a listing was cut short.
+    cut: bool,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Fate {
+    translated: bool,
+    missing: bool,
+}
+
+impl Emit {
+    fn new(found: Found) -> Emit {
+        let fates = vec![Fate::default(); found.program.rules.len()];
+        let patience = 64 * MOST_RULES;
+        let names = HashMap::new();
+        Emit {
+            found,
+            import: Import::default(),
+            fates,
+            missing: BTreeSet::new(),
+            names,
+            patience,
+            cut: false,
+        }
+    }
+
+    fn filter(&mut self) {
+        let input = write_out(&self.found.program, &self.found.input);
+        let forward = write_out(&self.found.program, &self.found.forward);
+        let nats = !self.found.prerouting.is_empty() || !self.found.postrouting.is_empty();
+        let limits = input.entries.iter().chain(&forward.entries);
+        let connections =
+            limits.filter_map(|e| e.limit).any(|limit| matches!(limit.bound, Bound::Connections(_)));
+        if !self.found.stateful && !nats && !connections {
+            self.import.policy.mode = Mode::Stateless;
+            self.note(None, NoteKind::Stateless);
+        }
+        let drops = |listing: &Listing| if listing.drops { Action::Drop } else { Action::Accept };
+        let (inside, through) = (drops(&input), drops(&forward));
+        self.cut |= input.cut || forward.cut;
+        self.lead(&input);
+        self.lead(&forward);
+        self.rules(&input, true);
+        if !self.import.policy.rules.is_empty() || (!forward.entries.is_empty() && inside != through) {
+            let name = self.name("input-policy");
+            let to = vec![SELF_ZONE.to_owned()];
+            self.import.policy.rules.push(Rule { name, to, action: inside, ..Rule::default() });
+            self.note(None, NoteKind::InputFirst);
+        }
+        self.rules(&forward, false);
+        let default = |to: &str, action| ZoneDefault { from: "any".to_owned(), to: to.to_owned(), action };
+        self.import.policy.defaults = vec![default("any", through), default(SELF_ZONE, inside)];
+    }
+
+    /// Jumps whose chains are written out are in the policy.
+    fn lead(&mut self, listing: &Listing) {
+        for &rule in &listing.leads {
+            self.fates[rule].translated = true;
+        }
+    }
+
+    fn rules(&mut self, listing: &Listing, to_self: bool) {
+        let mut entries = listing.entries.clone();
+        self.settle_states(&mut entries);
+        self.settle_limits(&mut entries, listing.drops);
+        self.settle_logs(&mut entries, listing.drops);
+        for entry in &entries {
+            match &entry.what {
+                What::Hole(why) => self.miss(entry.rule, why.clone()),
+                What::Do(Verdict::Clamp) => self.clamp(entry),
+                What::Do(verdict) => {
+                    let action = match *verdict {
+                        Verdict::Accept => Action::Accept,
+                        Verdict::Drop => Action::Drop,
+                        Verdict::Reject(with) => Action::Reject(with),
+                        Verdict::Translate(_) => {
+                            self.miss(entry.rule, Why::Feature("nat".to_owned()));
+                            continue;
+                        }
+                        _ => continue,
+                    };
+                    self.rule(entry, action, to_self);
+                }
+            }
+        }
+    }
+
+    /// Takes out what the tracking of connections does by itself.
+    fn settle_states(&mut self, entries: &mut Vec<Entry>) {
+        let mut implied = false;
+        for entry in entries.iter_mut() {
+            let What::Do(verdict) = &entry.what else { continue };
+            let states = entry.cond.states;
+            if states & NEW != 0 {
+                entry.cond.states = STATES;
+                continue;
+            }
+            let as_here = match verdict {
+                Verdict::Accept => states & INVALID == 0,
+                Verdict::Drop => states & (ESTABLISHED | RELATED) == 0,
+                Verdict::Continue | Verdict::Clamp => true,
+                _ => false,
+            };
+            implied = true;
+            entry.what = if as_here && entry.limit.is_none() {
+                What::Do(Verdict::Continue)
+            } else {
+                What::Hole(Why::State)
+            };
+            entry.cond.states = 0;
+        }
+        entries.retain(|entry| entry.cond.states != 0 || matches!(entry.what, What::Hole(_)));
+        if implied {
+            self.note(None, NoteKind::StateImplied);
+        }
+    }
+
+    /// Limits whose excess is dropped become limits of an accepting rule; the others are missing.
+    fn settle_limits(&mut self, entries: &mut [Entry], drops: bool) {
+        let mut uses: HashMap<usize, usize> = HashMap::new();
+        for rule in entries.iter().filter(|e| e.limit.is_some()).filter_map(|e| e.rule) {
+            *uses.entry(rule).or_default() += 1;
+        }
+        for index in 0..entries.len() {
+            let Some(limit) = entries[index].limit else { continue };
+            if matches!(entries[index].what, What::Do(Verdict::Continue)) {
+                let line = entries[index].rule.map(|rule| self.found.program.rules[rule].line);
+                self.note(line, NoteKind::LogUnlimited);
+                entries[index].limit = None;
+                continue;
+            }
+            let alone = entries[index].rule.is_some_and(|rule| uses.get(&rule) == Some(&1));
+            let sound = match &entries[index].what {
+                _ if !alone => false,
+                What::Do(Verdict::Accept) if !limit.over => self.excess_drops(entries, index, drops),
+                What::Do(Verdict::Drop) if limit.over && !entries[index].log => {
+                    self.hand_on(entries, index, drops)
+                }
+                _ => false,
+            };
+            if !sound {
+                entries[index].what = What::Hole(Why::Limit);
+                entries[index].limit = None;
+            } else if self.import.policy.mode == Mode::Stateful {
+                self.note(None, NoteKind::LimitCountsConnections);
+            }
+        }
+    }
+
+    /// A comparison costs by the size of what is compared.
+    fn tire(&mut self, cond: &Cond) {
+        self.patience = self.patience.saturating_sub(1 + cond.weight());
+    }
+
+    /// Whether what exceeds the limit of an accepting rule is dropped further on.
+    fn excess_drops(&mut self, entries: &[Entry], index: usize, drops: bool) -> bool {
+        let cond = &entries[index].cond;
+        for later in &entries[index + 1..] {
+            if self.patience == 0 {
+                return false;
+            }
+            self.tire(&later.cond);
+            match &later.what {
+                What::Hole(Why::Log) | What::Do(Verdict::Continue | Verdict::Clamp) => {}
+                What::Hole(_) => return false,
+                What::Do(verdict) if cond.meets(&later.cond) => {
+                    if *verdict != Verdict::Drop || later.limit.is_some() {
+                        return false;
+                    }
+                    if cond.is_within(&later.cond) {
+                        return true;
+                    }
+                }
+                What::Do(_) => {}
+            }
+        }
+        drops
+    }
+
+    /// A rule that drops what exceeds a limit hands the limit on to the rule that accepts the rest, where
+    /// that one is for the very same packets.
+    fn hand_on(&mut self, entries: &mut [Entry], index: usize, drops: bool) -> bool {
+        let limit = entries[index].limit;
+        let cond = entries[index].cond.clone();
+        let bound = limit.map(|limit| super::chain::Limit { over: false, ..limit });
+        for later in index + 1..entries.len() {
+            if self.patience == 0 {
+                return false;
+            }
+            self.tire(&entries[later].cond);
+            match &entries[later].what {
+                What::Hole(Why::Log) | What::Do(Verdict::Continue | Verdict::Clamp) => {}
+                What::Do(verdict) if cond.meets(&entries[later].cond) => {
+                    let same = *verdict == Verdict::Accept
+                        && entries[later].limit.is_none()
+                        && cond == entries[later].cond;
+                    if same {
+                        entries[index].what = What::Do(Verdict::Accept);
+                        entries[index].limit = bound;
+                    }
+                    return same;
+                }
+                What::Hole(_) => return false,
+                What::Do(_) => {}
+            }
+        }
+        if !drops {
+            entries[index].what = What::Do(Verdict::Accept);
+            entries[index].limit = bound;
+        }
+        !drops
+    }
+
+    /// Rules that only log become part of the rule that decides the same packets.
+    fn settle_logs(&mut self, entries: &mut [Entry], drops: bool) {
+        for index in 0..entries.len() {
+            if entries[index].what != What::Do(Verdict::Continue) {
+                continue;
+            }
+            let cond = entries[index].cond.clone();
+            let default = if drops { Verdict::Drop } else { Verdict::Accept };
+            let mut what = What::Do(default);
+            let mut later = index;
+            while later + 1 < entries.len() {
+                later += 1;
+                if self.patience == 0 {
+                    what = What::Hole(Why::Log);
+                    break;
+                }
+                self.tire(&entries[later].cond);
+                let entry = &entries[later];
+                match &entry.what {
+                    What::Hole(Why::Log) | What::Do(Verdict::Continue | Verdict::Clamp) => continue,
+                    What::Do(_) if !cond.meets(&entry.cond) => continue,
+                    What::Do(_) if cond == entry.cond => {
+                        entries[later].log = true;
+                        // Decided by the later rule, which logs now.
+                        what = What::Do(Verdict::Return);
+                    }
+                    What::Do(verdict) if entry.limit.is_none() && cond.is_within(&entry.cond) => {
+                        what = What::Do(verdict.clone());
+                    }
+                    _ => what = What::Hole(Why::Log),
+                }
+                break;
+            }
+            entries[index].what = what;
+            entries[index].log = true;
+        }
+        for entry in entries.iter_mut().filter(|entry| entry.what == What::Do(Verdict::Return)) {
+            if let Some(fate) = entry.rule.and_then(|rule| self.fates.get_mut(rule)) {
+                fate.translated = true;
+            }
+            entry.what = What::Do(Verdict::Continue);
+        }
+    }
+
+    fn rule(&mut self, entry: &Entry, action: Action, to_self: bool) {
+        if self.import.policy.rules.len() >= MOST_RULES {
+            return self.miss(entry.rule, Why::TooMany);
+        }
+        let cond = &entry.cond;
+        let name = match entry.rule {
+            Some(rule) => self.found.program.rules[rule].label.clone(),
+            None => if to_self { "input-policy" } else { "forward-policy" }.to_owned(),
+        };
+        let to = if to_self { vec![SELF_ZONE.to_owned()] } else { self.zones(&cond.outward) };
+        if to_self && cond.outward.is_some() {
+            return;
+        }
+        let (v4, v6) = cond.families();
+        let source = self.addresses(&cond.source, v4, v6);
+        let destination = self.addresses(&cond.destination, v4, v6);
+        let pinned = !source.items.is_empty() || !destination.items.is_empty();
+        let family = match (v4, v6) {
+            (true, false) if !pinned => FamilyMatch::V4,
+            (false, true) if !pinned => FamilyMatch::V6,
+            _ => FamilyMatch::Both,
+        };
+        let (rate, connections) = match entry.limit.map(|limit| limit.bound) {
+            Some(Bound::Rate(rate)) => (Some(rate), None),
+            Some(Bound::Connections(most)) => (None, Some(most)),
+            None => (None, None),
+        };
+        let rule = Rule {
+            name: self.name(&name),
+            from: self.zones(&cond.inward),
+            to,
+            in_interfaces: Vec::new(),
+            out_interfaces: Vec::new(),
+            family,
+            source,
+            destination,
+            protocols: protocols(cond),
+            sports: port_ranges(&cond.sports),
+            dports: port_ranges(&cond.dports),
+            icmp: icmp(cond),
+            tcp_flags: cond.flags,
+            dscp: if cond.dscp.is_all() {
+                Vec::new()
+            } else {
+                cond.dscp.iter().filter_map(wire::Dscp::new).collect()
+            },
+            states: Vec::<State>::new(),
+            rate,
+            connections,
+            log: if entry.log { Logging::On } else { Logging::Off },
+            action,
+        };
+        if let Some(fate) = entry.rule.and_then(|rule| self.fates.get_mut(rule)) {
+            fate.translated = true;
+        }
+        self.import.policy.rules.push(rule);
+    }
+
+    fn addresses(&mut self, place: &Place, v4: bool, v6: bool) -> Addresses {
+        let mut place = place.clone();
+        if !v4 {
+            place = place.and(&Place::v6());
+        }
+        if !v6 {
+            place = place.and(&Place::v4());
+        }
+        if place.is_whole() {
+            return Addresses::default();
+        }
+        if let Some(named) = &place.name {
+            let name = named.set.to_string();
+            if self.import.policy.set(&name).is_none() {
+                if let Some(set) = self.found.sets.iter().find(|set| set.name == name) {
+                    self.import.policy.sets.push(set.clone());
+                }
+            }
+            return Addresses { items: vec![AddressItem::Set(name)], except: named.except };
+        }
+        let within = match (v4, v6) {
+            (true, false) => Place::v4(),
+            (false, true) => Place::v6(),
+            _ => Place::all(),
+        };
+        let ranges = place.ranges();
+        let others = place.except(&within).ranges();
+        // An exception names the families that it is for; with both at hand it could not leave one open.
+        let except = v4 != v6 && others.len() < ranges.len();
+        let items = if except { others } else { ranges };
+        Addresses { items: items.into_iter().map(AddressItem::Range).collect(), except }
+    }
+
+    fn zones(&self, interfaces: &Option<Vec<u16>>) -> Vec<String> {
+        let names = interfaces.iter().flatten();
+        names.filter_map(|&index| self.found.interfaces.get(usize::from(index))).cloned().collect()
+    }
+
+    fn clamp(&mut self, entry: &Entry) {
+        let line = entry.rule.map(|rule| self.found.program.rules[rule].line);
+        self.note(line, NoteKind::ClampWidened);
+        if let Some(fate) = entry.rule.and_then(|rule| self.fates.get_mut(rule)) {
+            fate.translated = true;
+        }
+        let interfaces = match (&entry.cond.outward, &entry.cond.inward) {
+            (None, None) => self.found.interfaces.clone(),
+            (Some(_), _) => self.zones(&entry.cond.outward),
+            (None, Some(_)) => self.zones(&entry.cond.inward),
+        };
+        self.make_interfaces();
+        for interface in &mut self.import.policy.interfaces {
+            if interfaces.contains(&interface.name) {
+                interface.mss = MssClamp::Mtu;
+            }
+        }
+    }
+
+    fn make_interfaces(&mut self) {
+        if !self.import.policy.interfaces.is_empty() {
+            return;
+        }
+        for name in &self.found.interfaces {
+            self.import.policy.interfaces.push(Interface {
+                name: name.clone(),
+                zone: name.clone(),
+                addresses: Vec::new(),
+                mtu: 1500,
+                mac: None,
+                parent: None,
+                vlans: Vec::new(),
+                source_check: SourceCheck::default(),
+                mss: MssClamp::Off,
+            });
+        }
+    }
+
+    /// Hooks without a counterpart are of no account where all they do is accept.
+    fn foreign(&mut self) {
+        for (hook, bases) in std::mem::take(&mut self.found.foreign) {
+            let listing = write_out(&self.found.program, &bases);
+            self.cut |= listing.cut;
+            let idle = |entry: &Entry| entry.what == What::Do(Verdict::Accept);
+            if listing.drops && bases.iter().any(|base| base.drops) {
+                self.note(None, NoteKind::OwnPackets { hook: hook.clone() });
+            }
+            if !listing.drops && listing.entries.iter().all(idle) {
+                continue;
+            }
+            for base in &bases {
+                for rule in self.found.program.chains[base.chain].clone() {
+                    let clamps = self.fates[rule].translated || hook == "postrouting";
+                    if !clamps {
+                        self.miss(Some(rule), Why::Hook(hook.clone()));
+                    }
+                }
+            }
+            for entry in &listing.entries {
+                // A chain that another hook shares is whole there; what leads to it here is missing.
+                let shared = entry.rule.is_some_and(|rule| self.fates[rule].translated);
+                match &entry.what {
+                    _ if shared => {}
+                    What::Hole(why) => self.miss(entry.rule, why.clone()),
+                    // A clamp on the way out is as good as one on the way through.
+                    What::Do(Verdict::Clamp) if hook == "postrouting" => self.clamp(entry),
+                    What::Do(_) => self.miss(entry.rule, Why::Hook(hook.clone())),
+                }
+            }
+        }
+    }
+
+    fn close(mut self) -> Import {
+        self.make_interfaces();
+        if self.found.interfaces.is_empty() {
+            self.note(None, NoteKind::NoInterfaces);
+        } else {
+            self.note(None, NoteKind::Zones);
+        }
+        for interface in self.found.interfaces.clone() {
+            self.note(None, NoteKind::FillInAddresses { interface });
+        }
+        // Rules that no hook comes by: those that cannot be read are listed all the same.
+        for rule in 0..self.found.program.rules.len() {
+            if let Err(why) = &self.found.program.rules[rule].body {
+                if !self.fates[rule].missing {
+                    self.miss(Some(rule), why.clone());
+                }
+            }
+        }
+        for rule in 0..self.fates.len() {
+            if self.cut && !self.fates[rule].translated && !self.fates[rule].missing {
+                self.miss(Some(rule), Why::TooMany);
+            }
+        }
+        self.import.count = Count { rules: self.fates.len(), ..Count::default() };
+        for fate in &self.fates {
+            match fate {
+                Fate { missing: true, .. } => self.import.count.untranslated += 1,
+                Fate { translated: true, .. } => self.import.count.translated += 1,
+                _ => self.import.count.implied += 1,
+            }
+        }
+        let missing = self.import.count.untranslated;
+        if missing > 0 {
+            self.note(None, NoteKind::NotEquivalent { missing });
+        }
+        let rules = &self.import.policy.rules;
+        for untranslated in &mut self.import.untranslated {
+            // While they were collected, the text held the place.
+            if let Some(place) = untranslated.before.take() {
+                let place: Option<usize> = place.parse().ok();
+                untranslated.before = place.and_then(|at| rules.get(at)).map(|rule| rule.name.clone());
+            }
+        }
+        self.import.untranslated.sort_by_key(|untranslated| untranslated.line);
+        self.import.notes = std::mem::take(&mut self.found.notes).into_iter().collect();
+        self.import
+    }
+
+    fn miss(&mut self, rule: Option<usize>, why: Why) {
+        let Some(rule) = rule else { return };
+        self.fates[rule].missing = true;
+        if !self.missing.insert((rule, why.clone())) {
+            return;
+        }
+        let source = &self.found.program.rules[rule];
+        self.import.untranslated.push(Untranslated {
+            line: source.line,
+            text: source.text.clone(),
+            why,
+            before: Some(self.import.policy.rules.len().to_string()),
+        });
+    }
+
+    fn note(&mut self, line: Option<u32>, kind: NoteKind) {
+        self.found.notes.insert(Note { line, kind });
+    }
+
+    /// `wanted`, or with a number where that is taken.
+    fn name(&mut self, wanted: &str) -> String {
+        let count = self.names.entry(wanted.to_owned()).or_default();
+        *count += 1;
+        if *count == 1 {
+            return wanted.to_owned();
+        }
+        let name = format!("{wanted}-{count}");
+        // A label may look like a numbered one.
+        if self.names.contains_key(&name) { self.name(&name) } else { self.take(name) }
+    }
+
+    fn take(&mut self, name: String) -> String {
+        self.names.insert(name.clone(), 1);
+        name
+    }
+}
+
+fn protocols(cond: &Cond) -> Vec<Protocol> {
+    if cond.protocols.is_all() { Vec::new() } else { cond.protocols.iter().map(Protocol).collect() }
+}
+
+fn port_ranges(ports: &super::range::Ranges) -> Vec<PortRange> {
+    if ports.is_all() {
+        return Vec::new();
+    }
+    // Port sets never pass 16 bits.
+    ports.list().iter().map(|&(first, last)| PortRange { first: first as u16, last: last as u16 }).collect()
+}
+
+fn icmp(cond: &Cond) -> Vec<IcmpMatch> {
+    if cond.icmp_types.is_all() && cond.icmp_codes.is_all() {
+        return Vec::new();
+    }
+    let mut list = Vec::new();
+    for kind in cond.icmp_types.iter() {
+        if cond.icmp_codes.is_all() {
+            list.push(IcmpMatch { kind, code: None });
+        } else {
+            list.extend(cond.icmp_codes.iter().map(|code| IcmpMatch { kind, code: Some(code) }));
+        }
+    }
+    list
+}

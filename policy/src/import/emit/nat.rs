@@ -1,0 +1,181 @@
+//! Translations.
+
+use super::Emit;
+use crate::import::chain::{Entry, Verdict, What, write_out};
+use crate::import::cond::{Cond, Place, STATES};
+use crate::import::note::{NoteKind, Why};
+use crate::model::{AddressItem, Addresses, Hairpin, Nat, NatAction, PortRange};
+
+/// The most translations that one rule with one inside port for many outside ports becomes.
+const MOST_PORTS: usize = 256;
+
+impl Emit {
+    pub(super) fn translations(&mut self) {
+        let post = write_out(&self.found.program, &self.found.postrouting);
+        let pre = write_out(&self.found.program, &self.found.prerouting);
+        self.cut |= post.cut || pre.cut;
+        self.lead(&post);
+        self.lead(&pre);
+        let (post, pre) = (post.entries, pre.entries);
+        // Interfaces that a source translation leads out by are outside ones.
+        let outside: Vec<u16> = post
+            .iter()
+            .filter(|entry| matches!(entry.what, What::Do(Verdict::Translate(_))))
+            .filter_map(|entry| entry.cond.outward.clone())
+            .flatten()
+            .collect();
+        for index in 0..pre.len() {
+            if let Err(why) = self.forward(&pre, index, &outside) {
+                self.miss(pre[index].rule, why);
+            }
+        }
+        for index in 0..post.len() {
+            if let Err(why) = self.masquerade(&post, index) {
+                self.miss(post[index].rule, why);
+            }
+        }
+    }
+
+    fn forward(&mut self, entries: &[Entry], index: usize, outside: &[u16]) -> Result<(), Why> {
+        let entry = &entries[index];
+        let action = match &entry.what {
+            What::Hole(why) => return Err(why.clone()),
+            What::Do(Verdict::Translate(action)) => action,
+            What::Do(Verdict::Accept) if self.is_exception(entries, index) => return Err(Why::NatException),
+            What::Do(Verdict::Accept | Verdict::Continue) if !entry.log => return Ok(()),
+            What::Do(_) if entry.log => return Err(Why::Log),
+            What::Do(_) => return Err(Why::Feature("drop in a nat chain".to_owned())),
+        };
+        let NatAction::Forward { target, target_port, ports: ref inside, .. } = *action else {
+            return Err(Why::Hook("prerouting".to_owned()));
+        };
+        if entry.limit.is_some() {
+            return Err(Why::Limit);
+        }
+        let cond = &entry.cond;
+        let plain = Cond {
+            inward: None,
+            source: cond.source.clone(),
+            destination: cond.destination.clone(),
+            protocols: cond.protocols,
+            dports: cond.dports.clone(),
+            to_gateway: cond.to_gateway,
+            ..Cond::default()
+        };
+        if (Cond { inward: None, states: STATES, ..cond.clone() }) != plain {
+            return Err(Why::NatCondition);
+        }
+        let to = cond.destination.ranges();
+        let single = match to.as_slice() {
+            [one] if one.first == one.last => Some(one.first),
+            _ => None,
+        };
+        let outside_in = cond.inward.as_ref().is_some_and(|list| list.iter().all(|i| outside.contains(i)));
+        let to_own = cond.to_gateway && cond.destination.is_whole();
+        if single.is_none() && !to_own {
+            if !(cond.destination.is_whole() && outside_in) {
+                return Err(Why::NatDestination);
+            }
+            let line = entry.rule.map(|rule| self.found.program.rules[rule].line);
+            self.note(line, NoteKind::OutsideAssumed);
+        }
+        let ports = super::port_ranges(&cond.dports);
+        let hairpin = if cond.inward.is_some() { Hairpin::Off } else { Hairpin::On };
+        // The source picks any port of its inside range, but keeps one that lies in it.
+        let target_port = if inside.is_empty() { target_port } else { None };
+        if !inside.is_empty() && *inside != ports {
+            return Err(Why::NatTarget);
+        }
+        let one = matches!(ports.as_slice(), [range] if range.first == range.last);
+        let each: Vec<Vec<PortRange>> = if target_port.is_none() || one {
+            vec![ports]
+        } else if ports.is_empty() {
+            return Err(Why::NatTarget);
+        } else {
+            // All lead to the one port: a translation for each, as the ports of one would count upwards.
+            let all = ports.iter().map(|range| usize::from(range.last - range.first) + 1).sum::<usize>();
+            if all > MOST_PORTS {
+                return Err(Why::TooMany);
+            }
+            ports.iter().flat_map(|r| (r.first..=r.last).map(|p| vec![PortRange::single(p)])).collect()
+        };
+        for ports in each {
+            let action = NatAction::Forward { outside: single, ports, target, target_port, hairpin };
+            self.nat(entry, action, Addresses::default());
+        }
+        Ok(())
+    }
+
+    fn is_exception(&mut self, entries: &[Entry], index: usize) -> bool {
+        let cond = &entries[index].cond;
+        entries[index + 1..].iter().any(|later| {
+            self.tire(&later.cond);
+            let translates = matches!(later.what, What::Do(Verdict::Translate(_)));
+            translates && (self.patience == 0 || cond.meets(&later.cond))
+        })
+    }
+
+    fn masquerade(&mut self, entries: &[Entry], index: usize) -> Result<(), Why> {
+        let entry = &entries[index];
+        let action = match &entry.what {
+            What::Hole(why) => return Err(why.clone()),
+            What::Do(Verdict::Accept) if !self.is_exception(entries, index) => return Ok(()),
+            What::Do(Verdict::Accept) => NatAction::Exempt,
+            What::Do(Verdict::Translate(NatAction::Forward { .. })) => {
+                return Err(Why::Hook("postrouting".to_owned()));
+            }
+            What::Do(Verdict::Translate(action)) => action.clone(),
+            What::Do(Verdict::Clamp) => {
+                self.clamp(entry);
+                return Ok(());
+            }
+            What::Do(_) if entry.log => return Err(Why::Log),
+            What::Do(Verdict::Continue) => return Ok(()),
+            What::Do(_) => return Err(Why::Feature("drop in a nat chain".to_owned())),
+        };
+        if entry.limit.is_some() {
+            return Err(Why::Limit);
+        }
+        let cond = &entry.cond;
+        let plain = Cond {
+            inward: cond.inward.clone(),
+            outward: cond.outward.clone(),
+            source: cond.source.clone(),
+            destination: cond.destination.clone(),
+            protocols: cond.protocols,
+            ..Cond::default()
+        };
+        if (Cond { states: STATES, ..cond.clone() }) != plain {
+            return Err(Why::NatCondition);
+        }
+        let (v4, v6) = cond.families();
+        let destination = self.addresses(&cond.destination, v4, v6);
+        self.nat(entry, action, destination);
+        Ok(())
+    }
+
+    fn nat(&mut self, entry: &Entry, action: NatAction, destination: Addresses) {
+        let cond = &entry.cond;
+        let (v4, v6) = cond.families();
+        let label = entry.rule.map_or("nat-policy", |rule| &self.found.program.rules[rule].label).to_owned();
+        let mut source = self.addresses(&cond.source, v4, v6);
+        if source.items.is_empty() && destination.items.is_empty() && v4 != v6 {
+            // A translation has no condition on the IP version: all addresses of that version say it.
+            let all = if v4 { Place::v4() } else { Place::v6() };
+            source.items = all.ranges().into_iter().map(AddressItem::Range).collect();
+        }
+        let nat = Nat {
+            name: self.name(&label),
+            from: self.zones(&cond.inward),
+            to: self.zones(&cond.outward),
+            source,
+            destination,
+            protocols: super::protocols(cond),
+            action,
+        };
+        self.import.policy.nats.push(nat);
+        if let Some(fate) = entry.rule.and_then(|rule| self.fates.get_mut(rule)) {
+            fate.translated = true;
+        }
+    }
+}

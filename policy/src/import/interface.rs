@@ -1,0 +1,91 @@
+//! The interfaces that rules name, by index.
+//!
+//! All names are gathered before any rule is read, so that "all but" and patterns have a meaning. An
+//! interface of the name `other` then stands for those that no rule names.
+
+use std::collections::BTreeSet;
+
+use super::cond::Interfaces;
+use super::note::{Note, NoteKind, Why};
+
+const LOOPBACK: &str = "lo";
+
+/// The most interfaces that one import may name.
+const MOST: usize = 4096;
+
+/// The interfaces of an import.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    list: Vec<String>,
+    seen: BTreeSet<String>,
+    negated: bool,
+}
+
+impl Names {
+    /// Takes note of a name or a pattern that a rule has.
+    pub(super) fn gather(&mut self, word: &str, negated: bool) {
+        self.negated |= negated && word != LOOPBACK;
+        let named = pattern(word).is_none() && word != LOOPBACK && !word.is_empty();
+        if named && self.list.len() < MOST && self.seen.insert(word.to_owned()) {
+            self.list.push(word.to_owned());
+        }
+    }
+
+    /// Call when all are gathered.
+    pub(super) fn close(&mut self, notes: &mut BTreeSet<Note>) {
+        if !self.negated {
+            return;
+        }
+        let mut name = "other".to_owned();
+        while self.seen.contains(&name) {
+            name.push('-');
+        }
+        notes.insert(Note { line: None, kind: NoteKind::OtherInterface { interface: name.clone() } });
+        self.list.push(name);
+    }
+
+    /// The interfaces that any of `words` names, or all others.
+    pub(super) fn select(
+        &self,
+        words: &[&str],
+        negated: bool,
+        notes: &mut BTreeSet<Note>,
+    ) -> Result<Interfaces, Why> {
+        let mut chosen = BTreeSet::new();
+        for &word in words {
+            match pattern(word) {
+                Some("") => return Ok(if negated { Some(Vec::new()) } else { None }),
+                Some(prefix) => {
+                    notes.insert(Note { line: None, kind: NoteKind::Pattern { pattern: word.to_owned() } });
+                    let before = chosen.len();
+                    chosen.extend((0..self.list.len()).filter(|&at| self.list[at].starts_with(prefix)));
+                    if chosen.len() == before {
+                        return Err(Why::Missing(word.to_owned()));
+                    }
+                }
+                None if word == LOOPBACK => {
+                    notes.insert(Note { line: None, kind: NoteKind::Loopback });
+                }
+                None => {
+                    let at = self.list.iter().position(|name| name == word);
+                    chosen.insert(at.ok_or_else(|| Why::Missing(word.to_owned()))?);
+                }
+            }
+        }
+        if negated && chosen.is_empty() {
+            return Ok(None);
+        }
+        // The list never passes `MOST` and one.
+        let indices = (0..self.list.len()).filter(|at| chosen.contains(at) != negated).map(|at| at as u16);
+        Ok(Some(indices.collect()))
+    }
+
+    pub(super) fn into_list(self) -> Vec<String> {
+        self.list
+    }
+}
+
+/// The beginning that a pattern asks for: `eth+` in iptables, `eth*` in nftables.
+fn pattern(word: &str) -> Option<&str> {
+    word.strip_suffix('+').or_else(|| word.strip_suffix('*'))
+}

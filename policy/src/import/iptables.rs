@@ -1,0 +1,226 @@
+//! What `iptables-save` and `ip6tables-save` print.
+//!
+//! `filter`, `nat` and `mangle` (for clamping the MSS) are translated; rules of `raw` and `security`, and
+//! those for the gateway's own packets, are listed unless all they do is accept. Byte and packet counters,
+//! before a rule or in a chain's line, are behaviour of nobody and are skipped.
+
+use std::collections::{BTreeSet, HashMap};
+
+use super::chain::{Base, SourceRule};
+use super::emit::{Found, emit};
+use super::interface::Names;
+use super::note::Why;
+use super::{Import, ImportError, Importer, IpVersion};
+
+mod rule;
+mod target;
+
+pub(super) use rule::flag_ways;
+pub(super) use target::{forward, reject};
+
+/// `iptables-save` and `ip6tables-save`.
+pub(super) const IMPORTER: Importer =
+    Importer { name: "iptables", reads: "what iptables-save or ip6tables-save prints", read };
+
+fn read(source: &[u8], version: Option<IpVersion>) -> Result<Import, ImportError> {
+    let text = String::from_utf8_lossy(source);
+    let version = version.unwrap_or_else(|| infer(&text));
+    let mut save = Save::default();
+    let mut table = String::new();
+    let mut known = false;
+    for (index, line) in text.lines().enumerate() {
+        let number = u32::try_from(index + 1).unwrap_or(u32::MAX);
+        let line = line.trim();
+        let mut understood = true;
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        } else if let Some(name) = line.strip_prefix('*') {
+            table = name.to_owned();
+        } else if let Some(chain) = line.strip_prefix(':') {
+            let mut words = chain.split_ascii_whitespace();
+            let chain = save.chain(&table, words.next().unwrap_or_default());
+            save.chains[chain].drops = words.next() == Some("DROP");
+        } else if line == "COMMIT" {
+        } else {
+            understood = save.append(&table, number, line);
+        }
+        known |= understood;
+    }
+    if !known && !save.lines.is_empty() {
+        return Err(ImportError::NothingKnown { format: "iptables-save" });
+    }
+    Ok(emit(save.found(version)))
+}
+
+/// Whether a text is about IPv6: it says so, or has IPv6 addresses.
+fn infer(text: &str) -> IpVersion {
+    let mut words = text.split_ascii_whitespace();
+    let v6 = words.any(|word| {
+        word.starts_with("ip6tables-save")
+            || word == "ipv6-icmp"
+            || word == "icmp6-port-unreachable"
+            || word.split('/').next().is_some_and(|address| address.parse::<std::net::Ipv6Addr>().is_ok())
+    });
+    if v6 { IpVersion::V6 } else { IpVersion::V4 }
+}
+
+/// A save, taken apart.
+#[derive(Default)]
+struct Save {
+    chains: Vec<Chain>,
+    index: HashMap<(String, String), usize>,
+    lines: Vec<Line>,
+}
+
+struct Chain {
+    table: String,
+    name: String,
+    drops: bool,
+    lines: usize,
+}
+
+/// A rule's line. Words are none where the line is not understood.
+struct Line {
+    number: u32,
+    text: String,
+    chain: Option<usize>,
+    words: Vec<String>,
+    label: String,
+}
+
+impl Save {
+    fn chain(&mut self, table: &str, name: &str) -> usize {
+        let key = (table.to_owned(), name.to_owned());
+        let chains = &mut self.chains;
+        *self.index.entry(key).or_insert_with(|| {
+            chains.push(Chain { table: table.to_owned(), name: name.to_owned(), drops: false, lines: 0 });
+            chains.len() - 1
+        })
+    }
+
+    fn append(&mut self, table: &str, number: u32, line: &str) -> bool {
+        let rule = match line.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+            Some((_, rule)) => rule.trim_start(),
+            None => line,
+        };
+        let mut words = words(rule).unwrap_or_default();
+        let understood = words.len() > 1 && matches!(words[0].as_str(), "-A" | "--append");
+        let mut chain = None;
+        let mut label = format!("line-{number}");
+        if understood {
+            let at = self.chain(table, &words[1]);
+            self.chains[at].lines += 1;
+            label = format!("{}-{}", words[1].to_ascii_lowercase(), self.chains[at].lines);
+            chain = Some(at);
+            words.drain(..2);
+        }
+        self.lines.push(Line { number, text: line.to_owned(), chain, words, label });
+        understood
+    }
+
+    fn found(self, version: IpVersion) -> Found {
+        let mut notes = BTreeSet::new();
+        let mut names = Names::default();
+        for line in &self.lines {
+            for (at, pair) in line.words.windows(2).enumerate() {
+                if matches!(pair[0].as_str(), "-i" | "-o" | "--in-interface" | "--out-interface") {
+                    names.gather(&pair[1], at > 0 && line.words[at - 1] == "!");
+                }
+            }
+        }
+        names.close(&mut notes);
+        let mut found = Found { notes, ..Found::default() };
+        found.program.chains = vec![Vec::new(); self.chains.len()];
+        for line in &self.lines {
+            let index = found.program.rules.len();
+            let mut label = line.label.clone();
+            let body = match line.chain {
+                None => Err(Why::Syntax),
+                Some(chain) => {
+                    found.program.chains[chain].push(index);
+                    let table = &self.chains[chain].table;
+                    let input = table != "nat" && self.chains[chain].name == "INPUT";
+                    let mut reader = rule::Reader::new(version, &names, line.number, &mut found.notes);
+                    reader.input = input;
+                    let body = reader.read(&line.words, |target| {
+                        self.index.get(&(table.clone(), target.to_owned())).copied()
+                    });
+                    found.stateful |= reader.stateful;
+                    if let Some(comment) = reader.comment {
+                        label = comment;
+                    }
+                    body
+                }
+            };
+            found.program.rules.push(SourceRule { line: line.number, text: line.text.clone(), label, body });
+        }
+        for (hook, tables) in HOOKS {
+            let bases: Vec<Base> = tables
+                .iter()
+                .filter_map(|table| self.index.get(&((*table).to_owned(), (*hook).to_owned())))
+                .map(|&chain| Base { chain, drops: self.chains[chain].drops })
+                .collect();
+            match (*hook, *tables) {
+                ("INPUT", ["mangle", "filter"]) => found.input = bases,
+                ("FORWARD", ["mangle", "filter"]) => found.forward = bases,
+                ("PREROUTING", ["nat"]) => found.prerouting = bases,
+                ("POSTROUTING", ["nat"]) => found.postrouting = bases,
+                (hook, tables) => {
+                    let hook = format!("{} {}", tables.join(" "), hook);
+                    let hook = if hook == "mangle POSTROUTING" { "postrouting".to_owned() } else { hook };
+                    found.foreign.push((hook, bases));
+                }
+            }
+        }
+        found.interfaces = names.into_list();
+        found
+    }
+}
+
+/// Hooks and the tables that they call, in order, as far as one list can stand for them.
+const HOOKS: &[(&str, &[&str])] = &[
+    ("INPUT", &["mangle", "filter"]),
+    ("FORWARD", &["mangle", "filter"]),
+    ("PREROUTING", &["nat"]),
+    ("POSTROUTING", &["nat"]),
+    ("PREROUTING", &["raw"]),
+    ("PREROUTING", &["mangle"]),
+    ("POSTROUTING", &["mangle"]),
+    ("OUTPUT", &["raw"]),
+    ("OUTPUT", &["mangle"]),
+    ("OUTPUT", &["filter"]),
+    ("OUTPUT", &["nat"]),
+    ("INPUT", &["nat"]),
+    ("INPUT", &["security"]),
+    ("FORWARD", &["security"]),
+    ("OUTPUT", &["security"]),
+];
+
+/// The words of a line, with double quotes and backslashes as iptables writes them.
+fn words(line: &str) -> Option<Vec<String>> {
+    let mut words = Vec::new();
+    let mut chars = line.chars().peekable();
+    loop {
+        while chars.next_if(|c| c.is_ascii_whitespace()).is_some() {}
+        if chars.peek().is_none() {
+            return Some(words);
+        }
+        let mut word = String::new();
+        let mut quoted = false;
+        while let Some(&c) = chars.peek() {
+            if c.is_ascii_whitespace() && !quoted {
+                break;
+            }
+            chars.next();
+            match c {
+                '"' => quoted = !quoted,
+                '\\' => word.push(chars.next()?),
+                c => word.push(c),
+            }
+        }
+        if quoted {
+            return None;
+        }
+        words.push(word);
+    }
+}

@@ -1,0 +1,402 @@
+//! One rule's words.
+
+use std::collections::BTreeSet;
+
+use super::target;
+use crate::import::IpVersion;
+use crate::import::chain::{Body, Bound, Limit, Verdict};
+use crate::import::cond::{Cond, ESTABLISHED, INVALID, NEW, Place, RELATED, STATES, all_ports, ports};
+use crate::import::interface::Names;
+use crate::import::note::{Note, NoteKind, Why};
+use crate::import::range::{ByteSet, Ranges};
+use crate::import::word;
+use crate::model::{ConnectionLimit, Rate, Scope, TcpFlagsMatch};
+
+/// Modules whose options [`Reader`] knows.
+const MODULES: &[&str] = &[
+    "tcp",
+    "udp",
+    "udplite",
+    "sctp",
+    "dccp",
+    "icmp",
+    "icmp6",
+    "conntrack",
+    "state",
+    "multiport",
+    "iprange",
+    "limit",
+    "hashlimit",
+    "connlimit",
+    "comment",
+    "dscp",
+    "addrtype",
+];
+
+/// Reads one rule.
+pub(super) struct Reader<'a> {
+    pub(super) version: IpVersion,
+    names: &'a Names,
+    line: u32,
+    notes: &'a mut BTreeSet<Note>,
+    /// Whether the rule stands where all packets are for the gateway.
+    pub(super) input: bool,
+    pub(super) stateful: bool,
+    pub(super) comment: Option<String>,
+    ways: Vec<Cond>,
+    rate: Option<Rate>,
+    over: bool,
+    per_source: bool,
+    hashed: bool,
+    connections: Option<ConnectionLimit>,
+    target: target::Target,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(
+        version: IpVersion,
+        names: &'a Names,
+        line: u32,
+        notes: &'a mut BTreeSet<Note>,
+    ) -> Reader<'a> {
+        let all = match version {
+            IpVersion::V4 => Place::v4(),
+            IpVersion::V6 => Place::v6(),
+        };
+        let cond = Cond { source: all.clone(), destination: all, ..Cond::default() };
+        Reader {
+            version,
+            names,
+            line,
+            notes,
+            input: false,
+            stateful: false,
+            comment: None,
+            ways: vec![cond],
+            rate: None,
+            over: false,
+            per_source: false,
+            hashed: false,
+            connections: None,
+            target: target::Target::default(),
+        }
+    }
+
+    /// The rule; `chain` finds the chains of its table.
+    pub(super) fn read(
+        &mut self,
+        words: &[String],
+        chain: impl Fn(&str) -> Option<usize>,
+    ) -> Result<Body, Why> {
+        let mut words = words.iter().map(String::as_str).peekable();
+        let mut first = None;
+        // Read to the end even if a word is unknown, for the comment is the rule's name.
+        while let Some(word) = words.next() {
+            let negated = word == "!";
+            let option = if negated { words.next().unwrap_or_default() } else { word };
+            let mut arguments = Vec::new();
+            if matches!(option, "--comment" | "--log-prefix" | "--nflog-prefix") {
+                // Free text, which may begin like an option.
+                arguments.extend(words.next());
+            }
+            while let Some(argument) = words.next_if(|word| !word.starts_with('-') && *word != "!") {
+                arguments.push(argument);
+            }
+            if let Err(why) = self.option(option, negated, &arguments, &chain) {
+                first.get_or_insert(why);
+            }
+        }
+        if let Some(why) = first {
+            return Err(why);
+        }
+        let limit = self.limit()?;
+        let v6 = self.version == IpVersion::V6;
+        let (verdict, log) = self.target.verdict(v6, &mut |kind| {
+            self.notes.insert(Note { line: Some(self.line), kind });
+        })?;
+        if verdict == Verdict::Clamp && self.ways.iter().any(|way| !way.protocols.contains(6)) {
+            return Err(Why::Feature("TCPMSS".to_owned()));
+        }
+        let ways = self.ways.iter().map(|way| (way.clone(), verdict.clone())).collect();
+        Ok(Body { ways, limit, log })
+    }
+
+    fn limit(&self) -> Result<Option<Limit>, Why> {
+        let bound = match (self.rate, self.connections) {
+            (None, None) => return Ok(None),
+            (Some(_), Some(_)) => return Err(Why::Limit),
+            (Some(rate), None) => {
+                if self.hashed && !self.per_source {
+                    return Err(Why::Feature("--hashlimit-mode".to_owned()));
+                }
+                let scope = if self.per_source { Scope::Source } else { Scope::Rule };
+                Bound::Rate(Rate { scope, ..rate })
+            }
+            (None, Some(most)) => Bound::Connections(most),
+        };
+        Ok(Some(Limit { bound, over: self.over }))
+    }
+
+    fn option(
+        &mut self,
+        option: &str,
+        negated: bool,
+        arguments: &[&str],
+        chain: &impl Fn(&str) -> Option<usize>,
+    ) -> Result<(), Why> {
+        let one = || match arguments {
+            [one] => Ok(*one),
+            _ => Err(Why::Value(arguments.join(" "))),
+        };
+        let bad = || Why::Value(arguments.join(" "));
+        match option {
+            "-m" | "--match" => {
+                let module = one()?;
+                if !MODULES.contains(&module) {
+                    return Err(Why::Feature(format!("-m {module}")));
+                }
+            }
+            "-s" | "--source" | "-d" | "--destination" | "--src-range" | "--dst-range" => {
+                let ranges: Option<Vec<_>> = one()?.split(',').map(word::addresses).collect();
+                let place = Place::of(&ranges.ok_or_else(bad)?);
+                let place = if negated { place.except(&self.all()) } else { place };
+                let source = matches!(option, "-s" | "--source" | "--src-range");
+                self.each(|cond| {
+                    let side = if source { &mut cond.source } else { &mut cond.destination };
+                    *side = side.and(&place);
+                });
+            }
+            "-i" | "--in-interface" | "-o" | "--out-interface" => {
+                let chosen = self.names.select(&[one()?], negated, self.notes)?;
+                let inward = matches!(option, "-i" | "--in-interface");
+                self.each(|cond| {
+                    *(if inward { &mut cond.inward } else { &mut cond.outward }) = chosen.clone();
+                });
+            }
+            "-p" | "--protocol" | "--ctproto" => {
+                let word = one()?;
+                if !matches!(word, "all" | "0") {
+                    let set = ByteSet::one(word::protocol(word).ok_or_else(bad)?);
+                    let set = if negated { set.complement() } else { set };
+                    self.each(|cond| cond.protocols = cond.protocols.and(set));
+                }
+            }
+            "--sport" | "--source-port" | "--sports" | "--source-ports" => {
+                let set = port_set(one()?, negated)?;
+                self.each(|cond| cond.sports = cond.sports.and(&set));
+            }
+            "--dport" | "--destination-port" | "--dports" | "--destination-ports" => {
+                let set = port_set(one()?, negated)?;
+                self.each(|cond| cond.dports = cond.dports.and(&set));
+            }
+            "--ports" => {
+                let set = port_set(one()?, negated)?;
+                if negated {
+                    self.each(|cond| {
+                        cond.sports = cond.sports.and(&set);
+                        cond.dports = cond.dports.and(&set);
+                    });
+                } else {
+                    let mut ways = self.ways.clone();
+                    self.each(|cond| cond.sports = cond.sports.and(&set));
+                    ways.iter_mut().for_each(|cond| cond.dports = cond.dports.and(&set));
+                    self.ways.append(&mut ways);
+                }
+            }
+            "--syn" => self.flags(TcpFlagsMatch { mask: 0x17, value: 2 }, negated)?,
+            "--tcp-flags" => {
+                let [mask, value] = arguments else { return Err(bad()) };
+                let bits =
+                    |list: &str| list.split(',').try_fold(0, |all, flag| Some(all | word::tcp_flag(flag)?));
+                let (mask, value) = (bits(mask).ok_or_else(bad)?, bits(value).ok_or_else(bad)?);
+                self.flags(TcpFlagsMatch { mask, value }, negated)?;
+            }
+            "--icmp-type" | "--icmpv6-type" => self.icmp(one()?, negated)?,
+            "--state" | "--ctstate" => self.states(one()?, negated)?,
+            "--dscp" | "--dscp-class" => {
+                let set = word::dscp_set(one()?).ok_or_else(bad)?;
+                let set = if negated { set.complement() } else { set };
+                self.each(|cond| cond.dscp = cond.dscp.and(set));
+            }
+            "--dst-type" => self.destination_type(one()?, negated)?,
+            "--limit" | "--hashlimit-upto" | "--hashlimit" | "--hashlimit-above" => {
+                let (count, unit) = one()?.split_once('/').ok_or_else(bad)?;
+                let count = count.parse().ok().filter(|&count| count > 0).ok_or_else(bad)?;
+                let per = word::unit(unit).ok_or_else(bad)?;
+                let burst = self.rate.map_or(5, |rate| rate.burst);
+                self.rate = Some(Rate { count, per, burst, scope: Scope::Rule });
+                self.over = (option == "--hashlimit-above") != negated;
+                self.hashed = option != "--limit";
+            }
+            "--limit-burst" | "--hashlimit-burst" => {
+                let burst = one()?.parse().ok().filter(|&burst| burst > 0).ok_or_else(bad)?;
+                let rate = self.rate.as_mut().ok_or_else(|| Why::Feature(option.to_owned()))?;
+                rate.burst = burst;
+            }
+            "--hashlimit-mode" => self.per_source = one()? == "srcip",
+            "--hashlimit-srcmask" => self.whole_mask(one()?)?,
+            "--hashlimit-name"
+            | "--hashlimit-htable-expire"
+            | "--hashlimit-htable-size"
+            | "--hashlimit-htable-max"
+            | "--hashlimit-htable-gcinterval" => {}
+            "--connlimit-above" | "--connlimit-upto" => {
+                let most = one()?.parse().ok().filter(|&most| most > 0).ok_or_else(bad)?;
+                self.connections = Some(ConnectionLimit { most, scope: Scope::Source });
+                self.over = (option == "--connlimit-above") != negated;
+            }
+            "--connlimit-mask" => {
+                if one()? != "0" {
+                    return self.whole_mask(one()?);
+                }
+                if let Some(connections) = &mut self.connections {
+                    connections.scope = Scope::Rule;
+                }
+            }
+            "--connlimit-saddr" => {}
+            "--comment" => {
+                let comment: String = one()?.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+                let comment = comment.trim();
+                self.comment = (!comment.is_empty()).then(|| comment.to_owned());
+            }
+            "-j" | "--jump" | "-g" | "--goto" => {
+                let goto = matches!(option, "-g" | "--goto");
+                self.target.set(one()?, goto, chain(one()?));
+            }
+            _ if negated => return Err(Why::Feature(format!("! {option}"))),
+            _ => return self.target.option(option, arguments),
+        }
+        Ok(())
+    }
+
+    fn each(&mut self, change: impl Fn(&mut Cond)) {
+        self.ways.iter_mut().for_each(change);
+    }
+
+    fn all(&self) -> Place {
+        match self.version {
+            IpVersion::V4 => Place::v4(),
+            IpVersion::V6 => Place::v6(),
+        }
+    }
+
+    /// Only masks that keep all of an address have a counterpart.
+    fn whole_mask(&self, mask: &str) -> Result<(), Why> {
+        let whole = if self.version == IpVersion::V6 { "128" } else { "32" };
+        if mask == whole { Ok(()) } else { Err(Why::Value(format!("mask {mask}"))) }
+    }
+
+    fn flags(&mut self, flags: TcpFlagsMatch, negated: bool) -> Result<(), Why> {
+        let wanted = flag_ways(flags, negated);
+        let mut ways = Vec::new();
+        for cond in &self.ways {
+            for &flags in &wanted {
+                ways.extend(cond.and(&Cond { flags: Some(flags), ..Cond::default() }));
+            }
+        }
+        self.ways = ways;
+        Ok(())
+    }
+
+    fn icmp(&mut self, word: &str, negated: bool) -> Result<(), Why> {
+        if word == "any" || word == "255/0" {
+            return if negated { Err(Why::Value("! any".to_owned())) } else { Ok(()) };
+        }
+        let v6 = self.version == IpVersion::V6;
+        let (kind, code) = word::icmp(word, v6).ok_or_else(|| Why::Value(word.to_owned()))?;
+        let kinds = ByteSet::one(kind);
+        match (negated, code) {
+            (false, code) => {
+                let codes = code.map_or(ByteSet::ALL, ByteSet::one);
+                self.each(|cond| {
+                    cond.icmp_types = cond.icmp_types.and(kinds);
+                    cond.icmp_codes = cond.icmp_codes.and(codes);
+                });
+            }
+            (true, None) => self.each(|cond| cond.icmp_types = cond.icmp_types.and(kinds.complement())),
+            (true, Some(code)) => {
+                let mut ways = self.ways.clone();
+                self.each(|cond| cond.icmp_types = cond.icmp_types.and(kinds.complement()));
+                for cond in &mut ways {
+                    cond.icmp_types = cond.icmp_types.and(kinds);
+                    cond.icmp_codes = cond.icmp_codes.and(ByteSet::one(code).complement());
+                }
+                self.ways.append(&mut ways);
+            }
+        }
+        Ok(())
+    }
+
+    fn states(&mut self, list: &str, negated: bool) -> Result<(), Why> {
+        self.stateful = true;
+        let mut states = 0;
+        for word in list.split(',') {
+            states |= match word {
+                "NEW" => NEW,
+                "ESTABLISHED" => ESTABLISHED,
+                "RELATED" => RELATED,
+                "INVALID" => INVALID,
+                // No packet is untracked here.
+                "UNTRACKED" => 0,
+                other => return Err(Why::Feature(format!("--ctstate {other}"))),
+            };
+        }
+        let states = if negated { STATES & !states } else { states };
+        self.each(|cond| cond.states &= states);
+        Ok(())
+    }
+
+    fn destination_type(&mut self, list: &str, negated: bool) -> Result<(), Why> {
+        match (list, negated, self.input) {
+            // What comes to INPUT for one host alone is for the gateway.
+            ("LOCAL", false, true) => {}
+            ("LOCAL", true, true) => self.ways.clear(),
+            ("LOCAL", false, false) => self.each(|cond| cond.to_gateway = true),
+            ("MULTICAST", _, _) => {
+                let range = if self.version == IpVersion::V4 { "224.0.0.0/4" } else { "ff00::/8" };
+                let place = Place::of(&word::addresses(range).into_iter().collect::<Vec<_>>());
+                let place = if negated { place.except(&self.all()) } else { place };
+                self.each(|cond| cond.destination = cond.destination.and(&place));
+            }
+            _ => return Err(Why::Feature(format!("--dst-type {list}"))),
+        }
+        Ok(())
+    }
+}
+
+/// A list of ports and ranges.
+fn port_set(list: &str, negated: bool) -> Result<Ranges, Why> {
+    let mut ranges = Vec::new();
+    for item in list.split(',') {
+        let (first, last) = item.split_once(':').unwrap_or((item, item));
+        let bad = |_| Why::Value(list.to_owned());
+        let first: u16 = if first.is_empty() { 0 } else { first.parse().map_err(bad)? };
+        let last: u16 = if last.is_empty() { u16::MAX } else { last.parse().map_err(bad)? };
+        ranges.push((first, last));
+    }
+    let set = ports(ranges);
+    if set.is_empty() || set == all_ports() && negated {
+        return Err(Why::Value(list.to_owned()));
+    }
+    Ok(if negated { set.complement() } else { set })
+}
+
+/// Flags that are as asked, or the ways in which they are not: some flag is the other way.
+pub(in crate::import) fn flag_ways(flags: TcpFlagsMatch, negated: bool) -> Vec<TcpFlagsMatch> {
+    let possible = flags.value & !flags.mask == 0;
+    match (negated, possible) {
+        (false, true) => vec![flags],
+        (false, false) => Vec::new(),
+        (true, false) => vec![TcpFlagsMatch { mask: 0, value: 0 }],
+        (true, true) => (0..8)
+            .map(|bit| 1 << bit)
+            .filter(|bit| flags.mask & bit != 0)
+            .map(|bit: u8| TcpFlagsMatch { mask: bit, value: !flags.value & bit })
+            .collect(),
+    }
+}
+
+/// The note of a reject whose kind is not one of ours.
+pub(super) fn nearest(kind: &str) -> NoteKind {
+    NoteKind::NearestReject { kind: kind.to_owned() }
+}

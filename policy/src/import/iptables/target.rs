@@ -1,0 +1,166 @@
+//! Targets and their options.
+
+use std::net::IpAddr;
+
+use super::rule::nearest;
+use crate::import::chain::Verdict;
+use crate::import::note::{NoteKind, Why};
+use crate::import::word;
+use crate::model::{Hairpin, NatAction, PortRange, PortUse, RejectWith};
+
+/// The target of a rule.
+#[derive(Debug, Default)]
+pub(super) struct Target {
+    name: Option<String>,
+    goto: bool,
+    chain: Option<usize>,
+    reject: Option<String>,
+    to: Option<String>,
+    ports: Option<String>,
+    ordered: bool,
+    clamp: bool,
+}
+
+impl Target {
+    pub(super) fn set(&mut self, name: &str, goto: bool, chain: Option<usize>) {
+        self.name = Some(name.to_owned());
+        self.goto = goto;
+        self.chain = chain;
+    }
+
+    /// An option that no match has.
+    pub(super) fn option(&mut self, option: &str, arguments: &[&str]) -> Result<(), Why> {
+        let argument = arguments.first().map(|word| (*word).to_owned());
+        match option {
+            "--reject-with" => self.reject = argument,
+            "--to-destination" | "--to-source" => self.to = argument,
+            "--to-ports" => self.ports = argument,
+            "--random" | "--random-fully" | "--persistent" => self.ordered = true,
+            "--clamp-mss-to-pmtu" => self.clamp = true,
+            "--log-prefix" | "--log-level" | "--log-tcp-sequence" | "--log-tcp-options"
+            | "--log-ip-options" | "--log-uid" | "--log-macdecode" | "--nflog-group" | "--nflog-prefix"
+            | "--nflog-threshold" | "--nflog-size" => {}
+            _ => return Err(Why::Feature(option.to_owned())),
+        }
+        Ok(())
+    }
+
+    /// What the rule does, and whether it logs.
+    pub(super) fn verdict(&self, v6: bool, note: &mut dyn FnMut(NoteKind)) -> Result<(Verdict, bool), Why> {
+        let Some(name) = &self.name else { return Ok((Verdict::Continue, false)) };
+        if self.ordered {
+            note(NoteKind::PortOrder);
+        }
+        let verdict = match name.as_str() {
+            "ACCEPT" => Verdict::Accept,
+            "DROP" => Verdict::Drop,
+            "RETURN" => Verdict::Return,
+            "LOG" | "NFLOG" => return Ok((Verdict::Continue, true)),
+            "REJECT" => {
+                Verdict::Reject(reject(self.reject.as_deref().unwrap_or("icmp-port-unreachable"), note)?)
+            }
+            "TCPMSS" if self.clamp => Verdict::Clamp,
+            "MASQUERADE" => {
+                Verdict::Translate(NatAction::Masquerade { ports: self.port_use(self.ports.as_deref())? })
+            }
+            "SNAT" => self.source()?,
+            "DNAT" => self.destination(v6)?,
+            "REDIRECT" => return Err(Why::NatTarget),
+            _ => match self.chain {
+                Some(chain) if self.goto => Verdict::Goto(chain),
+                Some(chain) => Verdict::Jump(chain),
+                None if name.chars().any(|c| c.is_ascii_lowercase()) => {
+                    return Err(Why::Missing(name.clone()));
+                }
+                None => return Err(Why::Feature(name.clone())),
+            },
+        };
+        Ok((verdict, false))
+    }
+
+    fn source(&self) -> Result<Verdict, Why> {
+        let to = self.to.as_deref().ok_or(Why::NatTarget)?;
+        let (address, ports) = split_port(to);
+        let pool = word::addresses(address).ok_or_else(|| Why::Value(to.to_owned()))?;
+        Ok(Verdict::Translate(NatAction::Source { pool: vec![pool], ports: self.port_use(ports)? }))
+    }
+
+    fn destination(&self, v6: bool) -> Result<Verdict, Why> {
+        let to = self.to.as_deref().ok_or(Why::NatTarget)?;
+        let (address, ports) = split_port(to);
+        let target: IpAddr = address.parse().map_err(|_| Why::NatTarget)?;
+        if target.is_ipv6() != v6 {
+            return Err(Why::Value(to.to_owned()));
+        }
+        let range = ports.map(port_range).transpose()?;
+        Ok(Verdict::Translate(forward(target, range)))
+    }
+
+    fn port_use(&self, ports: Option<&str>) -> Result<PortUse, Why> {
+        match ports {
+            None => Ok(PortUse::default()),
+            Some(ports) => Ok(PortUse { range: port_range(ports)?, ..PortUse::default() }),
+        }
+    }
+}
+
+/// A port forward, before its rule's conditions are known: where the source has an inside range, it stands
+/// in `ports`.
+pub(in crate::import) fn forward(target: IpAddr, range: Option<PortRange>) -> NatAction {
+    let inside = range.filter(|range| range.first != range.last);
+    NatAction::Forward {
+        outside: None,
+        ports: inside.into_iter().collect(),
+        target,
+        target_port: range.map(|range| range.first),
+        hairpin: Hairpin::On,
+    }
+}
+
+/// The kind of answer, by iptables' name.
+pub(in crate::import) fn reject(kind: &str, note: &mut dyn FnMut(NoteKind)) -> Result<RejectWith, Why> {
+    let short = kind.strip_prefix("icmp6-").or_else(|| kind.strip_prefix("icmp-")).unwrap_or(kind);
+    Ok(match short {
+        "port-unreachable" | "port-unreach" => RejectWith::PortUnreachable,
+        "host-unreachable" | "host-unreach" | "addr-unreachable" | "addr-unreach" => {
+            RejectWith::HostUnreachable
+        }
+        "admin-prohibited" | "admin-prohib" | "adm-prohibited" => RejectWith::AdminProhibited,
+        "tcp-reset" | "tcp reset" | "tcp-rst" => RejectWith::TcpReset,
+        "net-unreachable" | "net-unreach" | "no-route" => {
+            note(nearest(kind));
+            RejectWith::HostUnreachable
+        }
+        "proto-unreachable" | "prot-unreachable" | "proto-unreach" => {
+            note(nearest(kind));
+            RejectWith::PortUnreachable
+        }
+        "net-prohibited" | "net-prohib" | "host-prohibited" | "host-prohib" | "policy-fail"
+        | "reject-route" => {
+            note(nearest(kind));
+            RejectWith::AdminProhibited
+        }
+        _ => return Err(Why::Value(kind.to_owned())),
+    })
+}
+
+/// An address, and the ports after its colon; an IPv6 address with ports stands in brackets.
+fn split_port(text: &str) -> (&str, Option<&str>) {
+    if let Some((address, rest)) = text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        return (address, rest.strip_prefix(':'));
+    }
+    match text.split_once(':') {
+        Some((address, ports)) if !ports.contains(':') => (address, Some(ports)),
+        _ => (text, None),
+    }
+}
+
+fn port_range(text: &str) -> Result<PortRange, Why> {
+    let bad = |_| Why::Value(text.to_owned());
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let (first, last): (u16, u16) = (first.parse().map_err(bad)?, last.parse().map_err(bad)?);
+    if first == 0 || first > last {
+        return Err(Why::Value(text.to_owned()));
+    }
+    Ok(PortRange { first, last })
+}

@@ -1,0 +1,170 @@
+//! What `nft -j list ruleset` prints (libnftables-json(5)).
+//!
+//! Tables of families ip, ip6 and inet are translated; rules of others, and those at hooks that have no
+//! counterpart, are listed unless all they do is accept. Counters are behaviour of nobody and are skipped.
+//! A rule is told by its handle.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use serde_json::Value;
+
+use super::chain::{Base, SourceRule};
+use super::emit::{Found, emit};
+use super::interface::Names;
+use super::note::{Note, NoteKind, Why};
+use super::{Import, ImportError, Importer, IpVersion};
+use crate::model::Set;
+
+mod expression;
+mod statement;
+
+/// `nft -j list ruleset`.
+pub(super) const IMPORTER: Importer =
+    Importer { name: "nft", reads: "what `nft -j list ruleset` prints", read };
+
+fn read(source: &[u8], _: Option<IpVersion>) -> Result<Import, ImportError> {
+    let value: Value = serde_json::from_slice(source).map_err(|error| ImportError::Json {
+        line: error.line(),
+        column: error.column(),
+        ends: error.is_eof(),
+    })?;
+    let list = value.get("nftables").and_then(Value::as_array).ok_or(ImportError::NotNftables)?;
+    Ok(emit(Ruleset::gather(list).found()))
+}
+
+/// Family and table, and the name of a chain, set or map in it.
+type Key = (String, String, String);
+
+/// The objects of a rule set, by kind.
+#[derive(Default)]
+struct Ruleset<'a> {
+    chains: Vec<(Key, &'a Value)>,
+    rules: Vec<(Key, &'a Value)>,
+    /// Sets and maps.
+    sets: BTreeMap<Key, &'a Value>,
+    flowtables: bool,
+}
+
+impl<'a> Ruleset<'a> {
+    fn gather(list: &'a [Value]) -> Ruleset<'a> {
+        let mut ruleset = Ruleset::default();
+        for object in list {
+            // A file of commands wraps each object in `add`.
+            let object = object.get("add").unwrap_or(object);
+            let Some((kind, body)) = object.as_object().and_then(|map| map.iter().next()) else { continue };
+            match kind.as_str() {
+                "chain" => ruleset.chains.push((key(body, "name"), body)),
+                "rule" => ruleset.rules.push((key(body, "chain"), body)),
+                "set" | "map" => {
+                    ruleset.sets.insert(key(body, "name"), body);
+                }
+                "flowtable" => ruleset.flowtables = true,
+                _ => {}
+            }
+        }
+        ruleset
+    }
+
+    fn found(&self) -> Found {
+        let mut notes = BTreeSet::new();
+        if self.flowtables {
+            notes.insert(Note { line: None, kind: NoteKind::FastPath });
+        }
+        let mut names = Names::default();
+        for (key, rule) in &self.rules {
+            expression::gather_interfaces(rule, &mut names, &|name| self.elements(key, name));
+        }
+        names.close(&mut notes);
+        let mut found = Found { notes, ..Found::default() };
+        let mut index: HashMap<&Key, usize> = HashMap::new();
+        for (at, (key, _)) in self.chains.iter().enumerate() {
+            index.insert(key, at);
+        }
+        found.program.chains = vec![Vec::new(); self.chains.len()];
+        let inputs = self.only_from_input(&index);
+        let mut sets: BTreeMap<String, Set> = BTreeMap::new();
+        for (key, rule) in &self.rules {
+            let at = found.program.rules.len();
+            let chain = index.get(key).copied();
+            let mut label = format!("{}-{}", key.2.to_lowercase(), at + 1);
+            if let Some(rules) = chain.and_then(|chain| found.program.chains.get_mut(chain)) {
+                rules.push(at);
+                label = format!("{}-{}", key.2.to_lowercase(), rules.len());
+            }
+            let comment = rule.get("comment").and_then(Value::as_str).map(str::trim);
+            if let Some(comment) = comment.filter(|comment| !comment.is_empty()) {
+                label = comment.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+            }
+            let line = rule.get("handle").and_then(Value::as_u64).unwrap_or(at as u64 + 1);
+            let line = u32::try_from(line).unwrap_or(u32::MAX);
+            let body = if !matches!(key.0.as_str(), "ip" | "ip6" | "inet") {
+                Err(Why::Family(key.0.clone()))
+            } else if chain.is_none() {
+                Err(Why::Missing(key.2.clone()))
+            } else {
+                let mut context = statement::Context {
+                    family: &key.0,
+                    line,
+                    names: &names,
+                    notes: &mut found.notes,
+                    stateful: &mut found.stateful,
+                    sets: &mut sets,
+                    input: chain.is_some_and(|chain| inputs.contains(&chain)),
+                    chain: &|name| index.get(&(key.0.clone(), key.1.clone(), name.to_owned())).copied(),
+                    named: &|name| self.elements(key, name),
+                };
+                context.rule(rule.get("expr").and_then(Value::as_array).map_or(&[], Vec::as_slice))
+            };
+            let expr = rule.get("expr").map_or_else(String::new, Value::to_string);
+            let text = format!("{} {} {} {expr}", key.0, key.1, key.2);
+            found.program.rules.push(SourceRule { line, text, label, body });
+        }
+        self.hooks(&mut found);
+        found.sets = sets.into_values().collect();
+        found.interfaces = names.into_list();
+        found
+    }
+
+    /// The object of a named set or map, of the table of `key`.
+    fn elements(&self, key: &Key, name: &str) -> Option<&'a Value> {
+        self.sets.get(&(key.0.clone(), key.1.clone(), name.to_owned())).copied()
+    }
+
+    /// Base chains at the hook `input`.
+    fn only_from_input(&self, index: &HashMap<&Key, usize>) -> BTreeSet<usize> {
+        let hook = |body: &Value| body.get("hook").and_then(Value::as_str) == Some("input");
+        self.chains
+            .iter()
+            .filter(|(_, body)| hook(body))
+            .filter_map(|(key, _)| index.get(key).copied())
+            .collect()
+    }
+
+    fn hooks(&self, found: &mut Found) {
+        let mut bases: Vec<(i64, &str, &str, Base, &str)> = Vec::new();
+        for (chain, (key, body)) in self.chains.iter().enumerate() {
+            let word = |name: &str| body.get(name).and_then(Value::as_str);
+            let Some(hook) = word("hook") else { continue };
+            let priority = body.get("prio").and_then(Value::as_i64).unwrap_or(0);
+            let base = Base { chain, drops: word("policy") == Some("drop") };
+            bases.push((priority, hook, word("type").unwrap_or("filter"), base, &key.0));
+        }
+        bases.sort_by_key(|base| base.0);
+        for (_, hook, kind, base, family) in bases {
+            let translated = matches!(family, "ip" | "ip6" | "inet");
+            match (hook, kind) {
+                _ if !translated => found.foreign.push((format!("{family} {hook}"), vec![base])),
+                ("input", "filter") => found.input.push(base),
+                ("forward", "filter") => found.forward.push(base),
+                ("prerouting", "nat") => found.prerouting.push(base),
+                ("postrouting", "nat") => found.postrouting.push(base),
+                _ => found.foreign.push((hook.to_owned(), vec![base])),
+            }
+        }
+    }
+}
+
+fn key(body: &Value, name: &str) -> Key {
+    let word = |name| body.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    (word("family"), word("table"), word(name))
+}

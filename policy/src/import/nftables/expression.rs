@@ -1,0 +1,186 @@
+//! Expressions: what a match looks at, and the constants it compares with.
+
+use std::net::IpAddr;
+
+use serde_json::Value;
+
+use crate::import::interface::Names;
+use crate::import::note::Why;
+use crate::import::word;
+use crate::model::AddressRange;
+
+/// What a match looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Field {
+    Source {
+        v6: bool,
+    },
+    Destination {
+        v6: bool,
+    },
+    /// Of the protocol given, or of any transport.
+    Sport(Option<u8>),
+    Dport(Option<u8>),
+    IcmpType {
+        v6: bool,
+    },
+    IcmpCode {
+        v6: bool,
+    },
+    TcpFlags,
+    Dscp {
+        v6: bool,
+    },
+    Protocol,
+    /// IPv4's protocol field, or IPv6's next header.
+    HeaderProtocol {
+        v6: bool,
+    },
+    Nfproto,
+    EtherType,
+    Inward,
+    Outward,
+    State,
+    DestinationType,
+}
+
+/// The field of the left side of a match.
+pub(super) fn field(left: &Value) -> Result<Field, Why> {
+    let unknown = || Why::Feature(left.to_string());
+    let word = |value: &Value, name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
+    if let Some(payload) = left.get("payload") {
+        let protocol = word(payload, "protocol").ok_or_else(unknown)?;
+        let name = word(payload, "field").ok_or_else(unknown)?;
+        let v6 = matches!(protocol.as_str(), "ip6" | "icmpv6");
+        let transport = match protocol.as_str() {
+            "tcp" => Some(6),
+            "udp" => Some(17),
+            "sctp" => Some(132),
+            "dccp" => Some(33),
+            _ => None,
+        };
+        return Ok(match (protocol.as_str(), name.as_str()) {
+            ("ip" | "ip6", "saddr") => Field::Source { v6 },
+            ("ip" | "ip6", "daddr") => Field::Destination { v6 },
+            ("ip" | "ip6", "dscp") => Field::Dscp { v6 },
+            ("ip", "protocol") | ("ip6", "nexthdr") => Field::HeaderProtocol { v6 },
+            ("tcp" | "udp" | "sctp" | "dccp" | "th", "sport") => Field::Sport(transport),
+            ("tcp" | "udp" | "sctp" | "dccp" | "th", "dport") => Field::Dport(transport),
+            ("tcp", "flags") => Field::TcpFlags,
+            ("icmp" | "icmpv6", "type") => Field::IcmpType { v6 },
+            ("icmp" | "icmpv6", "code") => Field::IcmpCode { v6 },
+            _ => return Err(Why::Feature(format!("{protocol} {name}"))),
+        });
+    }
+    if let Some(key) = left.get("meta").and_then(|meta| word(meta, "key")) {
+        return Ok(match key.as_str() {
+            "iifname" | "iif" => Field::Inward,
+            "oifname" | "oif" => Field::Outward,
+            "l4proto" => Field::Protocol,
+            "nfproto" => Field::Nfproto,
+            "protocol" => Field::EtherType,
+            _ => return Err(Why::Feature(format!("meta {key}"))),
+        });
+    }
+    if let Some(ct) = left.get("ct") {
+        let key = word(ct, "key").unwrap_or_default();
+        return if key == "state" { Ok(Field::State) } else { Err(Why::Feature(format!("ct {key}"))) };
+    }
+    if let Some(fib) = left.get("fib") {
+        let flags = fib.get("flags");
+        let daddr = flags.is_some_and(|flags| *flags == "daddr" || *flags == serde_json::json!(["daddr"]));
+        if word(fib, "result").as_deref() == Some("type") && daddr {
+            return Ok(Field::DestinationType);
+        }
+    }
+    Err(unknown())
+}
+
+/// The constants of a right side: the items of a set, or the one that it is.
+pub(super) fn items(right: &Value) -> Vec<&Value> {
+    match right.get("set").unwrap_or(right) {
+        Value::Array(list) => list.iter().collect(),
+        one => vec![one],
+    }
+}
+
+/// An item without what does not matter: its counter, comment, or expiry.
+pub(super) fn bare(item: &Value) -> &Value {
+    item.get("elem").and_then(|elem| elem.get("val")).unwrap_or(item)
+}
+
+/// A constant as a word: numbers in decimal.
+pub(super) fn constant(item: &Value) -> Result<String, Why> {
+    match bare(item) {
+        Value::String(word) => Ok(word.clone()),
+        Value::Number(number) => Ok(number.to_string()),
+        other => Err(Why::Value(other.to_string())),
+    }
+}
+
+/// First and last of a range, or the constant twice.
+pub(super) fn ends(item: &Value) -> Result<(String, String), Why> {
+    match bare(item).get("range").and_then(Value::as_array).map(Vec::as_slice) {
+        Some([first, last]) => Ok((constant(first)?, constant(last)?)),
+        Some(_) => Err(Why::Value(item.to_string())),
+        None => constant(item).map(|word| (word.clone(), word)),
+    }
+}
+
+/// An address, prefix or range.
+pub(super) fn address(item: &Value) -> Result<AddressRange, Why> {
+    let bad = || Why::Value(item.to_string());
+    if let Some(prefix) = bare(item).get("prefix") {
+        let base: IpAddr =
+            prefix.get("addr").and_then(Value::as_str).and_then(|word| word.parse().ok()).ok_or_else(bad)?;
+        let length = prefix.get("len").and_then(Value::as_u64).and_then(|len| u8::try_from(len).ok());
+        let net = ipnet::IpNet::new(base, length.ok_or_else(bad)?).map_err(|_| bad())?;
+        return Ok(AddressRange::from(net));
+    }
+    let (first, last) = ends(item)?;
+    if first == last {
+        return word::addresses(&first).ok_or_else(bad);
+    }
+    word::addresses(&format!("{first}-{last}")).ok_or_else(bad)
+}
+
+/// Takes note of all interfaces that a rule names.
+pub(super) fn gather_interfaces<'a>(
+    rule: &'a Value,
+    names: &mut Names,
+    named: &dyn Fn(&str) -> Option<&'a Value>,
+) {
+    let statements = rule.get("expr").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    for statement in statements {
+        let (left, right, negated) = if let Some(found) = statement.get("match") {
+            (found.get("left"), found.get("right"), found.get("op").and_then(Value::as_str) == Some("!="))
+        } else if let Some(map) = statement.get("vmap") {
+            (map.get("key"), map.get("data"), false)
+        } else {
+            continue;
+        };
+        let (Some(left), Some(right)) = (left, right) else { continue };
+        let fields: Vec<Option<Field>> = match left.get("concat").and_then(Value::as_array) {
+            Some(parts) => parts.iter().map(|part| field(part).ok()).collect(),
+            None => vec![field(left).ok()],
+        };
+        if !fields.iter().flatten().any(|field| matches!(field, Field::Inward | Field::Outward)) {
+            continue;
+        }
+        let set = right.as_str().and_then(|word| word.strip_prefix('@')).and_then(named);
+        let list = set.map_or(right, |set| set.get("elem").unwrap_or(&Value::Null));
+        for item in items(list) {
+            // An item of a map is a pair of key and verdict.
+            let key = item.as_array().and_then(|pair| pair.first()).unwrap_or(item);
+            let parts = match bare(key).get("concat").and_then(Value::as_array) {
+                Some(parts) => parts.iter().collect(),
+                None => vec![key],
+            };
+            for (field, part) in fields.iter().zip(parts) {
+                if let (Some(Field::Inward | Field::Outward), Ok(word)) = (field, constant(part)) {
+                    names.gather(&word, negated);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,514 @@
+//! Statements: one rule's matches and what it does.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::expression::{Field, address, bare, constant, ends, field, items};
+use crate::import::chain::{Body, Bound, Limit, Verdict};
+use crate::import::cond::{Cond, ESTABLISHED, INVALID, NEW, Named, Place, RELATED, STATES, ports};
+use crate::import::interface::Names;
+use crate::import::iptables::{flag_ways, forward, reject};
+use crate::import::note::{Note, NoteKind, Why};
+use crate::import::range::ByteSet;
+use crate::import::word;
+use crate::model::{
+    ConnectionLimit, NatAction, PortRange, PortUse, Protocol, Rate, RejectWith, Scope, Set, TcpFlagsMatch,
+};
+
+/// The most ways that one rule may have.
+const MOST_WAYS: usize = 4096;
+
+/// What the reading of a rule needs to know, and what it finds.
+pub(super) struct Context<'a> {
+    pub(super) family: &'a str,
+    pub(super) line: u32,
+    pub(super) names: &'a Names,
+    pub(super) notes: &'a mut BTreeSet<Note>,
+    pub(super) stateful: &'a mut bool,
+    pub(super) sets: &'a mut BTreeMap<String, Set>,
+    /// Whether all packets here are for the gateway.
+    pub(super) input: bool,
+    pub(super) chain: &'a dyn Fn(&str) -> Option<usize>,
+    pub(super) named: &'a dyn Fn(&str) -> Option<&'a Value>,
+}
+
+impl Context<'_> {
+    /// Reads a rule's statements.
+    pub(super) fn rule(&mut self, statements: &[Value]) -> Result<Body, Why> {
+        let place = match self.family {
+            "ip" => Place::v4(),
+            "ip6" => Place::v6(),
+            _ => Place::all(),
+        };
+        let first = Cond { source: place.clone(), destination: place, ..Cond::default() };
+        let mut ways = vec![(first, Verdict::Continue)];
+        let mut limit = None;
+        let mut log = false;
+        for statement in statements {
+            let Some((kind, body)) = statement.as_object().and_then(|map| map.iter().next()) else {
+                return Err(Why::Value(statement.to_string()));
+            };
+            if ways.iter().any(|(_, verdict)| *verdict != Verdict::Continue) && kind != "counter" {
+                return Err(Why::Feature(format!("{kind} after a verdict")));
+            }
+            if log && matches!(kind.as_str(), "match" | "vmap") {
+                // It logs more packets than it decides.
+                return Err(Why::Log);
+            }
+            let verdict = match kind.as_str() {
+                "counter" => continue,
+                // A limit counts what comes as far as it, so nothing may narrow the rule after it.
+                "match" | "vmap" if limit.is_some() => return Err(Why::Limit),
+                "log" => {
+                    log = true;
+                    continue;
+                }
+                "match" => {
+                    let list = self.found(body)?;
+                    ways = narrow(&ways, &list)?;
+                    continue;
+                }
+                "vmap" => {
+                    let list = self.map(body)?;
+                    ways = narrow(&ways, &list)?;
+                    continue;
+                }
+                "limit" | "ct count" if limit.is_some() => return Err(Why::Limit),
+                "limit" => {
+                    // The log would be of all packets, and the verdict of some.
+                    if log {
+                        return Err(Why::Limit);
+                    }
+                    limit = Some(rate(body)?);
+                    continue;
+                }
+                "ct count" => {
+                    let most =
+                        body.get("val").and_then(Value::as_u64).and_then(|most| u32::try_from(most).ok());
+                    let most = most.filter(|&most| most > 0).ok_or_else(|| Why::Value(body.to_string()))?;
+                    let over = body.get("inv").and_then(Value::as_bool).unwrap_or(false);
+                    limit = Some(Limit {
+                        bound: Bound::Connections(ConnectionLimit { most, scope: Scope::Rule }),
+                        over,
+                    });
+                    continue;
+                }
+                "flow" => {
+                    self.note(NoteKind::FastPath);
+                    continue;
+                }
+                "mangle" if clamps(body) => Verdict::Clamp,
+                _ => self.verdict(kind, body)?,
+            };
+            for way in &mut ways {
+                way.1 = verdict.clone();
+            }
+        }
+        for (cond, _) in &ways {
+            let ported = cond.protocols.iter().all(|protocol| Protocol(protocol).has_ports());
+            if !(ported || cond.sports.is_all() && cond.dports.is_all()) {
+                return Err(Why::Feature("ports of any protocol".to_owned()));
+            }
+        }
+        if limit.is_some() && ways.len() > 1 {
+            return Err(Why::Limit);
+        }
+        Ok(Body { ways, limit, log })
+    }
+
+    fn verdict(&mut self, kind: &str, body: &Value) -> Result<Verdict, Why> {
+        let chain = || {
+            let target = body.get("target").and_then(Value::as_str).unwrap_or_default();
+            (self.chain)(target).ok_or_else(|| Why::Missing(target.to_owned()))
+        };
+        Ok(match kind {
+            "accept" => Verdict::Accept,
+            "drop" => Verdict::Drop,
+            "continue" => Verdict::Continue,
+            "return" => Verdict::Return,
+            "jump" => Verdict::Jump(chain()?),
+            "goto" => Verdict::Goto(chain()?),
+            "reject" => Verdict::Reject(self.reject(body)?),
+            "masquerade" => {
+                self.flags(body);
+                Verdict::Translate(NatAction::Masquerade { ports: port_use(body)? })
+            }
+            "snat" => {
+                self.flags(body);
+                if body.get("type_flags").is_some() {
+                    return Err(Why::NatTarget);
+                }
+                let pool = address(body.get("addr").unwrap_or(&Value::Null)).map_err(|_| Why::NatTarget)?;
+                Verdict::Translate(NatAction::Source { pool: vec![pool], ports: port_use(body)? })
+            }
+            "dnat" => {
+                self.flags(body);
+                let target =
+                    body.get("addr").and_then(Value::as_str).and_then(|word| word.parse::<IpAddr>().ok());
+                let target = target.filter(|_| body.get("type_flags").is_none()).ok_or(Why::NatTarget)?;
+                Verdict::Translate(forward(target, port_range(body)?))
+            }
+            "redirect" => return Err(Why::NatTarget),
+            _ => return Err(Why::Feature(kind.to_owned())),
+        })
+    }
+
+    fn reject(&mut self, body: &Value) -> Result<RejectWith, Why> {
+        let word = |name| body.get(name).and_then(Value::as_str);
+        let kind = match (word("type"), word("expr")) {
+            (Some("tcp reset"), _) => "tcp-reset",
+            (_, Some(kind)) => kind,
+            (_, None) => "port-unreachable",
+        };
+        let (line, notes) = (self.line, &mut *self.notes);
+        reject(kind, &mut |kind| {
+            notes.insert(Note { line: Some(line), kind });
+        })
+    }
+
+    fn flags(&mut self, body: &Value) {
+        if body.get("flags").is_some() {
+            self.note(NoteKind::PortOrder);
+        }
+    }
+
+    fn note(&mut self, kind: NoteKind) {
+        self.notes.insert(Note { line: Some(self.line), kind });
+    }
+
+    /// The ways in which a match holds.
+    fn found(&mut self, body: &Value) -> Result<Vec<(Cond, Verdict)>, Why> {
+        let null = Value::Null;
+        let part = |name| body.get(name).unwrap_or(&null);
+        let (left, right) = (part("left"), part("right"));
+        let op = part("op").as_str().unwrap_or("==");
+        if let Some(fields) = left.get("concat").and_then(Value::as_array) {
+            if !matches!(op, "==" | "in") {
+                return Err(Why::Feature(format!("{op} of a concatenation")));
+            }
+            let fields = fields.iter().map(field).collect::<Result<Vec<_>, _>>()?;
+            let set = self.named_items(right)?.map_or_else(|| items(right), |(_, list)| list);
+            let ways = set.into_iter().map(|item| self.tuple(&fields, item));
+            return Ok(ways.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().map(go_on).collect());
+        }
+        if let Some([masked, mask]) = left.get("&").and_then(Value::as_array).map(Vec::as_slice) {
+            if field(masked)? != Field::TcpFlags || !matches!(op, "==" | "!=") {
+                return Err(Why::Feature(left.to_string()));
+            }
+            let flags = TcpFlagsMatch { mask: flag_bits(mask)?, value: flag_bits(right)? };
+            return Ok(tcp_ways(flag_ways(flags, op == "!=")));
+        }
+        let field = field(left)?;
+        match (field, op) {
+            (Field::TcpFlags, _) => self.tcp_flags(op, right),
+            (Field::Sport(_) | Field::Dport(_), "<" | ">" | "<=" | ">=") => {
+                let port: u16 = constant(right)?.parse().map_err(|_| Why::Value(right.to_string()))?;
+                let (first, last) = match op {
+                    "<" => (0, port.checked_sub(1).ok_or_else(|| Why::Value(right.to_string()))?),
+                    "<=" => (0, port),
+                    ">=" => (port, u16::MAX),
+                    _ => (port.checked_add(1).ok_or_else(|| Why::Value(right.to_string()))?, u16::MAX),
+                };
+                let value = serde_json::json!({ "range": [first, last] });
+                Ok(vec![go_on(self.cond(field, &[&value], false)?)])
+            }
+            (_, "==" | "!=" | "in") => {
+                let negated = op == "!=";
+                match self.named_items(right)? {
+                    Some((name, list)) => {
+                        let mut cond = self.cond(field, &list, negated)?;
+                        self.keep_name(field, name, &list, negated, &mut cond)?;
+                        Ok(vec![go_on(cond)])
+                    }
+                    None => Ok(vec![go_on(self.cond(field, &items(right), negated)?)]),
+                }
+            }
+            _ => Err(Why::Feature(op.to_owned())),
+        }
+    }
+
+    /// The items of a named set, if `right` names one.
+    fn named_items<'v>(&self, right: &'v Value) -> Result<Option<(&'v str, Vec<&'v Value>)>, Why>
+    where
+        Self: 'v,
+    {
+        let Some(name) = right.as_str().and_then(|word| word.strip_prefix('@')) else { return Ok(None) };
+        let set = (self.named)(name).ok_or_else(|| Why::Missing(format!("@{name}")))?;
+        let flags = set.get("flags").map_or_else(String::new, Value::to_string);
+        if flags.contains("timeout") || flags.contains("dynamic") {
+            return Err(Why::DynamicSet(name.to_owned()));
+        }
+        Ok(Some((name, set.get("elem").map_or_else(Vec::new, items))))
+    }
+
+    /// Keeps the name of a set of addresses.
+    fn keep_name(
+        &mut self,
+        field: Field,
+        name: &str,
+        list: &[&Value],
+        except: bool,
+        cond: &mut Cond,
+    ) -> Result<(), Why> {
+        let place = match field {
+            Field::Source { .. } => &mut cond.source,
+            Field::Destination { .. } => &mut cond.destination,
+            _ => return Ok(()),
+        };
+        let found = list.iter().map(|item| address(item)).collect::<Result<Vec<_>, _>>()?;
+        let set = Set { name: name.to_owned(), items: found };
+        // Tables may have sets of the same name; only the first keeps it.
+        if !set.items.is_empty() && *self.sets.entry(name.to_owned()).or_insert_with(|| set.clone()) == set {
+            place.name = Some(Named { set: Arc::from(name), except });
+        }
+        Ok(())
+    }
+
+    /// The ways of a verdict map.
+    fn map(&mut self, body: &Value) -> Result<Vec<(Cond, Verdict)>, Why> {
+        let null = Value::Null;
+        let (key, data) = (body.get("key").unwrap_or(&null), body.get("data").unwrap_or(&null));
+        let fields = match key.get("concat").and_then(Value::as_array) {
+            Some(parts) => parts.iter().map(field).collect::<Result<Vec<_>, _>>()?,
+            None => vec![field(key)?],
+        };
+        let list = self.named_items(data)?.map_or_else(|| items(data), |(_, list)| list);
+        let mut ways = Vec::new();
+        for item in list {
+            let Some([key, verdict]) = item.as_array().map(Vec::as_slice) else {
+                return Err(Why::Value(item.to_string()));
+            };
+            let Some((kind, body)) = verdict.as_object().and_then(|map| map.iter().next()) else {
+                return Err(Why::Value(verdict.to_string()));
+            };
+            let verdict = self.verdict(kind, body)?;
+            ways.extend(self.tuple(&fields, key)?.map(|cond| (cond, verdict)));
+        }
+        Ok(ways)
+    }
+
+    /// The condition that fields, put side by side, are equal to an item.
+    fn tuple(&mut self, fields: &[Field], item: &Value) -> Result<Option<Cond>, Why> {
+        let one = [item];
+        let parts: Vec<&Value> = match bare(item).get("concat").and_then(Value::as_array) {
+            Some(parts) => parts.iter().collect(),
+            None => one.to_vec(),
+        };
+        if parts.len() != fields.len() {
+            return Err(Why::Value(item.to_string()));
+        }
+        let mut cond = Some(Cond::default());
+        for (&field, part) in fields.iter().zip(parts) {
+            let next = self.cond(field, &[part], false)?;
+            cond = cond.and_then(|cond| cond.and(&next));
+        }
+        Ok(cond)
+    }
+
+    /// The condition that a field is, or is not, one of `list`.
+    fn cond(&mut self, field: Field, list: &[&Value], negated: bool) -> Result<Cond, Why> {
+        let mut cond = Cond::default();
+        match field {
+            Field::Source { v6 } | Field::Destination { v6 } => {
+                let ranges = list.iter().map(|item| address(item)).collect::<Result<Vec<_>, _>>()?;
+                let all = if v6 { Place::v6() } else { Place::v4() };
+                let place = Place::of(&ranges);
+                let place = if negated { place.except(&all) } else { place.and(&all) };
+                *(if matches!(field, Field::Source { .. }) {
+                    &mut cond.source
+                } else {
+                    &mut cond.destination
+                }) = place;
+            }
+            Field::Sport(protocol) | Field::Dport(protocol) => {
+                let number = |word: &str| word.parse::<u16>().map_err(|_| Why::Value(word.to_owned()));
+                let pairs = list.iter().map(|item| {
+                    let (first, last) = ends(item)?;
+                    Ok((number(&first)?, number(&last)?))
+                });
+                let set = ports(pairs.collect::<Result<Vec<_>, Why>>()?);
+                let set = if negated { set.complement() } else { set };
+                *(if matches!(field, Field::Sport(_)) { &mut cond.sports } else { &mut cond.dports }) = set;
+                if let Some(protocol) = protocol {
+                    cond.protocols = ByteSet::one(protocol);
+                }
+            }
+            Field::IcmpType { v6 } => {
+                cond.icmp_types = bytes(list, negated, |word| match word::icmp(word, v6) {
+                    Some((kind, None)) => Some(kind),
+                    _ => None,
+                })?;
+                icmp_of(&mut cond, v6);
+            }
+            Field::IcmpCode { v6 } => {
+                cond.icmp_codes = bytes(list, negated, |word| word::icmp_code(word, v6))?;
+                icmp_of(&mut cond, v6);
+            }
+            Field::Dscp { v6 } => {
+                cond.dscp = bytes(list, negated, word::dscp)?;
+                cond.source = if v6 { Place::v6() } else { Place::v4() };
+            }
+            Field::Protocol => cond.protocols = bytes(list, negated, word::protocol)?,
+            Field::HeaderProtocol { v6 } => {
+                cond.protocols = bytes(list, negated, word::protocol)?;
+                cond.source = if v6 { Place::v6() } else { Place::v4() };
+            }
+            Field::Nfproto | Field::EtherType => {
+                let words = list.iter().map(|item| constant(item)).collect::<Result<Vec<_>, _>>()?;
+                let has = |names: &[&str]| words.iter().any(|word| names.contains(&word.as_str())) != negated;
+                let known = ["ipv4", "ipv6", "ip", "ip6", "2", "10"];
+                if let Some(word) = words.iter().find(|word| !known.contains(&word.as_str())) {
+                    return Err(Why::Value(word.clone()));
+                }
+                let none = Place::v4().and(&Place::v6());
+                cond.source = match (has(&["ipv4", "ip", "2"]), has(&["ipv6", "ip6", "10"])) {
+                    (true, true) => Place::all(),
+                    (true, false) => Place::v4(),
+                    (false, true) => Place::v6(),
+                    (false, false) => none,
+                };
+            }
+            Field::Inward | Field::Outward => {
+                let words = list.iter().map(|item| constant(item)).collect::<Result<Vec<_>, _>>()?;
+                let words: Vec<&str> = words.iter().map(String::as_str).collect();
+                let chosen = self.names.select(&words, negated, self.notes)?;
+                *(if field == Field::Inward { &mut cond.inward } else { &mut cond.outward }) = chosen;
+            }
+            Field::State => {
+                *self.stateful = true;
+                let mut states = 0;
+                for item in list {
+                    states |= match constant(item)?.as_str() {
+                        "new" => NEW,
+                        "established" => ESTABLISHED,
+                        "related" => RELATED,
+                        "invalid" => INVALID,
+                        // No packet is untracked here.
+                        "untracked" => 0,
+                        other => return Err(Why::Value(other.to_owned())),
+                    };
+                }
+                cond.states = if negated { STATES & !states } else { states };
+            }
+            Field::TcpFlags => return Err(Why::Feature("tcp flags in a set".to_owned())),
+            Field::DestinationType => {
+                let local = list.len() == 1 && constant(list[0])? == "local";
+                match (local, self.input) {
+                    (false, _) => return Err(Why::Feature("fib daddr type".to_owned())),
+                    (true, true) if negated => cond.states = 0,
+                    (true, true) => {}
+                    (true, false) if negated => return Err(Why::Feature("fib daddr type".to_owned())),
+                    (true, false) => cond.to_gateway = true,
+                }
+            }
+        }
+        Ok(cond)
+    }
+
+    fn tcp_flags(&mut self, op: &str, right: &Value) -> Result<Vec<(Cond, Verdict)>, Why> {
+        let bits = flag_bits(right)?;
+        let each = |value_of: fn(u8) -> u8| {
+            let single = (0..8).map(|bit| 1u8 << bit).filter(|bit| bits & bit != 0);
+            single.map(|bit| TcpFlagsMatch { mask: bit, value: value_of(bit) }).collect::<Vec<_>>()
+        };
+        Ok(tcp_ways(match op {
+            // Any of them set.
+            "in" => each(|bit| bit),
+            // None of them set.
+            "!" => vec![TcpFlagsMatch { mask: bits, value: 0 }],
+            "==" | "!=" => flag_ways(TcpFlagsMatch { mask: 0xff, value: bits }, op == "!="),
+            _ => return Err(Why::Feature(op.to_owned())),
+        }))
+    }
+}
+
+fn go_on(cond: Cond) -> (Cond, Verdict) {
+    (cond, Verdict::Continue)
+}
+
+fn tcp_ways(flags: Vec<TcpFlagsMatch>) -> Vec<(Cond, Verdict)> {
+    let tcp = ByteSet::one(Protocol::TCP.0);
+    flags
+        .into_iter()
+        .map(|flags| go_on(Cond { protocols: tcp, flags: Some(flags), ..Cond::default() }))
+        .collect()
+}
+
+/// Each way of `ways` with each of `list`.
+fn narrow(ways: &[(Cond, Verdict)], list: &[(Cond, Verdict)]) -> Result<Vec<(Cond, Verdict)>, Why> {
+    if ways.len().saturating_mul(list.len()) > MOST_WAYS {
+        return Err(Why::TooMany);
+    }
+    let pairs = ways.iter().flat_map(|(a, _)| list.iter().map(move |(b, verdict)| (a.and(b), verdict)));
+    Ok(pairs.filter_map(|(cond, verdict)| cond.map(|cond| (cond, verdict.clone()))).collect())
+}
+
+fn icmp_of(cond: &mut Cond, v6: bool) {
+    cond.protocols = ByteSet::one(if v6 { Protocol::ICMPV6.0 } else { Protocol::ICMP.0 });
+    cond.source = if v6 { Place::v6() } else { Place::v4() };
+}
+
+/// A set of small numbers, ranges of numbers among them.
+fn bytes(list: &[&Value], negated: bool, read: impl Fn(&str) -> Option<u8>) -> Result<ByteSet, Why> {
+    let mut set = ByteSet::NONE;
+    for item in list {
+        let (first, last) = ends(item)?;
+        let number = |word: &str| read(word).ok_or_else(|| Why::Value(word.to_owned()));
+        for value in number(&first)?..=number(&last)? {
+            set.insert(value);
+        }
+    }
+    Ok(if negated { set.complement() } else { set })
+}
+
+/// Flags by name, one or several, by number, or joined by `|`.
+fn flag_bits(value: &Value) -> Result<u8, Why> {
+    let bad = || Why::Value(value.to_string());
+    match value {
+        Value::String(word) => word::tcp_flag(word).ok_or_else(bad),
+        Value::Number(number) => number.as_u64().and_then(|bits| u8::try_from(bits).ok()).ok_or_else(bad),
+        Value::Array(list) => list.iter().try_fold(0, |bits, flag| Ok(bits | flag_bits(flag)?)),
+        Value::Object(map) => flag_bits(map.get("|").or_else(|| map.get("set")).ok_or_else(bad)?),
+        _ => Err(bad()),
+    }
+}
+
+fn rate(body: &Value) -> Result<Limit, Why> {
+    let bad = || Why::Value(body.to_string());
+    let number = |name: &str| body.get(name).and_then(Value::as_u64).and_then(|n| u32::try_from(n).ok());
+    if body.get("rate_unit").is_some_and(|unit| *unit != "packets") {
+        return Err(bad());
+    }
+    let count = number("rate").filter(|&count| count > 0).ok_or_else(bad)?;
+    let per = word::unit(body.get("per").and_then(Value::as_str).unwrap_or("second")).ok_or_else(bad)?;
+    let burst = number("burst").filter(|&burst| burst > 0).unwrap_or(5);
+    let over = body.get("inv").and_then(Value::as_bool).unwrap_or(false);
+    Ok(Limit { bound: Bound::Rate(Rate { count, per, burst, scope: Scope::Rule }), over })
+}
+
+/// Whether a mangle is the clamping of the MSS to the route's MTU.
+fn clamps(body: &Value) -> bool {
+    let option = body.get("key").and_then(|key| key.get("tcp option"));
+    let value = body.get("value").and_then(|value| value.get("rt")).and_then(|rt| rt.get("key"));
+    option.and_then(|option| option.get("name")).is_some_and(|name| *name == "maxseg")
+        && value.is_some_and(|key| *key == "mtu")
+}
+
+fn port_range(body: &Value) -> Result<Option<PortRange>, Why> {
+    let Some(port) = body.get("port") else { return Ok(None) };
+    let number = |word: String| word.parse::<u16>().map_err(|_| Why::NatTarget);
+    let (first, last) = ends(port).map_err(|_| Why::NatTarget)?;
+    let (first, last) = (number(first)?, number(last)?);
+    if first == 0 || first > last {
+        Err(Why::Value(port.to_string()))
+    } else {
+        Ok(Some(PortRange { first, last }))
+    }
+}
+
+fn port_use(body: &Value) -> Result<PortUse, Why> {
+    Ok(port_range(body)?.map_or_else(PortUse::default, |range| PortUse { range, ..PortUse::default() }))
+}
