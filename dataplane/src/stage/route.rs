@@ -27,18 +27,16 @@ impl<T: Tally> Stage<T> for Route {
                 return step;
             }
         }
-        if frame.meta.hop == LOCAL_HOP {
-            return Step::Next;
-        }
-        fits(frame, cx)
+        fits_unless_local(frame, cx)
     }
 
     /// Where nothing is tracked, IPv4 destinations are looked up together.
     fn run(&mut self, frames: &mut [Frame], cx: &mut Cx<'_, T>) {
         if cx.tables.mode == Mode::Stateless && !cx.tally.is_kept() {
             for group in frames.chunks_mut(BATCH) {
-                find_together(group, cx);
+                self.run_together(group, cx);
             }
+            return;
         }
         for frame in frames {
             if frame.meta.fate == 0 {
@@ -48,41 +46,52 @@ impl<T: Tally> Stage<T> for Route {
     }
 }
 
-/// Finds the hops of those frames whose destination is an ordinary IPv4 address, as [`find`] would, by one
-/// look-up in bulk. At most [`BATCH`] frames.
-fn find_together<T: Tally>(frames: &mut [Frame], cx: &mut Cx<'_, T>) {
-    let mut destinations = [0; BATCH];
-    let mut values = [NO_ROUTE; BATCH];
-    for (frame, destination) in frames.iter().zip(&mut destinations) {
-        if is_ordinary(frame) {
-            *destination = header::addresses(frame).1.bits as u32;
+impl Route {
+    /// Does the step for at most [`BATCH`] frames; IPv4 destinations that are no group's by one look-up in bulk.
+    fn run_together<T: Tally>(&mut self, frames: &mut [Frame], cx: &mut Cx<'_, T>) {
+        let mut destinations = [0; BATCH];
+        let mut values = [NO_ROUTE; BATCH];
+        for (frame, destination) in frames.iter().zip(&mut destinations) {
+            *destination = ordinary(frame).map_or(0, |header| header.dst_bits());
         }
-    }
-    cx.tables.fib4.lookup_bulk(&destinations[..frames.len()], &mut values[..frames.len()]);
-    for (frame, value) in frames.iter_mut().zip(values) {
-        if !is_ordinary(frame) {
-            continue;
-        }
-        let (source, destination) = header::addresses(frame);
-        if is_link_local(destination) {
-            continue;
-        }
-        let target = cx.tables.targets.get(value as usize).copied();
-        if let Err(step) = check_source(frame, source, cx).and_then(|()| lead(frame, target, 0, cx)) {
+        cx.tables.fib4.lookup_bulk(&destinations[..frames.len()], &mut values[..frames.len()]);
+        for (frame, value) in frames.iter_mut().zip(values) {
+            if frame.meta.fate != 0 {
+                continue;
+            }
+            let step = match ordinary(frame) {
+                Some(header) => {
+                    let source = header.src_bits();
+                    let target = cx.tables.targets.get(value as usize).copied();
+                    check_source(frame, Address::v4(source), cx)
+                        .and_then(|()| lead(frame, target, 0, cx))
+                        .map_or_else(|step| step, |()| fits_unless_local(frame, cx))
+                }
+                None => Stage::<T>::step(self, frame, cx),
+            };
             step.settle(frame);
         }
     }
 }
 
-/// Whether a packet has an IPv4 destination that is no group's.
+/// The header of a packet whose destination is an ordinary IPv4 address: no group's, not link-local.
 #[inline(always)]
-fn is_ordinary(frame: &Frame) -> bool {
-    frame.meta.fate == 0
-        && frame.meta.family == Family::V4
-        && frame.meta.flags & (flag::TO_GROUP | flag::GROUP) == 0
+fn ordinary(frame: &Frame) -> Option<ipv4::Header<'_>> {
+    let special = flag::TO_GROUP | flag::GROUP;
+    if frame.meta.family != Family::V4 || frame.meta.flags & special != 0 || frame.meta.fate != 0 {
+        return None;
+    }
+    let header = ipv4::Header::of(frame.bytes().get(usize::from(frame.meta.network)..)?)?;
+    (header.dst_bits() >> 16 != LINK_LOCAL4).then_some(header)
 }
 
-/// Checks time to live and size against the hop.
+/// [`fits`], for what leaves at all.
+#[inline(always)]
+fn fits_unless_local<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
+    if frame.meta.hop == LOCAL_HOP { Step::Next } else { fits(frame, cx) }
+}
+
+/// Checks time to live and size against the hop, and names the interface.
 #[inline(always)]
 fn fits<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
     let packet = frame.bytes().get(usize::from(frame.meta.network)..).unwrap_or(&[]);
@@ -94,11 +103,11 @@ fn fits<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
     // Load and compare the time to live, load the hop, compare sizes.
     cx.tally.instructions(9);
     cx.tally.read(Region::HopTable, frame.meta.hop as usize * 32, 32);
+    let Some(hop) = cx.shard.hops.get(frame.meta.hop) else { return Step::Drop(Reason::NeighbourUnknown) };
+    frame.meta.egress = hop.interface;
     if ttl <= 1 {
         return Step::Answer(Reason::TtlExpired);
     }
-    let Some(hop) = cx.shard.hops.get(frame.meta.hop) else { return Step::Drop(Reason::NeighbourUnknown) };
-    frame.meta.egress = hop.interface;
     if frame.meta.end - frame.meta.network > hop.mtu {
         if frame.meta.flags & flag::DONT_FRAGMENT != 0 {
             return Step::Answer(Reason::PacketTooBig);
@@ -173,8 +182,6 @@ fn lead<T: Tally>(
         return Err(Step::Drop(Reason::LinkLocal));
     }
     frame.meta.hop = hop.ok_or(Step::Drop(Reason::NeighbourUnknown))?;
-    frame.meta.egress =
-        cx.shard.hops.get(frame.meta.hop).ok_or(Step::Drop(Reason::NeighbourUnknown))?.interface;
     Ok(())
 }
 
@@ -247,8 +254,11 @@ fn is_ours(group: Address) -> bool {
 
 /// 169.254.0.0/16 (RFC 3927) or fe80::/10 (RFC 4291).
 fn is_link_local(address: Address) -> bool {
-    if address.v6 { address.bits >> 118 == 0x3fa } else { address.bits >> 16 == 0xa9fe }
+    if address.v6 { address.bits >> 118 == 0x3fa } else { (address.bits as u32) >> 16 == LINK_LOCAL4 }
 }
+
+/// The upper half of 169.254.0.0/16.
+const LINK_LOCAL4: u32 = 0xa9fe;
 
 /// Spreads flows over next hops where no flow is tracked: both ends mixed, so that packets of one flow take
 /// one way.

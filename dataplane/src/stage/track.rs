@@ -18,7 +18,7 @@ use super::parse::flag;
 use super::route::{back, realm};
 use super::{Cx, Stage, Step, header};
 use crate::flow::tcp::{Fault, Midstream, Segment, Settings, WindowCheck};
-use crate::flow::{Direction, FlowId, Hit, Key, State};
+use crate::flow::{Direction, Flow, FlowId, Hit, Key, State};
 use crate::fragment::{DatagramKey, Kept, Later, Span};
 use crate::hop::{LOCAL_HOP, NO_HOP};
 use crate::shard::Pending;
@@ -172,54 +172,46 @@ fn follow<T: Tally>(frame: &mut Frame, hit: Hit, hash: u64, cx: &mut Cx<'_, T>) 
     let Hit { id, direction } = hit;
     let tick = cx.shard.flows.tick(frame.meta.received);
     let is_tcp = frame.meta.protocol == Protocol::TCP.0 && frame.meta.part != Part::Later;
-    if is_tcp {
-        const CHANGES: u8 = Flags::SYN.0 | Flags::FIN.0 | Flags::RST.0;
-        if frame.meta.tcp_flags & CHANGES != 0 && !checksum_is_right(frame, cx) {
-            return Step::Drop(Reason::TransportChecksum);
-        }
-        let settings = settings(cx);
-        let payload =
-            frame.bytes().get(usize::from(frame.meta.transport)..usize::from(frame.meta.end)).unwrap_or(&[]);
-        let Ok(segment) = tcp::parse(payload).map(|segment| Segment::of(&segment)) else {
+    const CHANGES: u8 = Flags::SYN.0 | Flags::FIN.0 | Flags::RST.0;
+    if is_tcp && frame.meta.tcp_flags & CHANGES != 0 && !checksum_is_right(frame, cx) {
+        return Step::Drop(Reason::TransportChecksum);
+    }
+    let settings = settings(cx);
+    let Some(flow) = cx.shard.flows.flow_mut(id) else { return Step::Drop(Reason::FlowNotOpen) };
+    let before = flow.state();
+    let state = if is_tcp {
+        let range = usize::from(frame.meta.transport)..usize::from(frame.meta.end);
+        let Ok(segment) = tcp::parse(frame.bytes().get(range).unwrap_or(&[])) else {
             return Step::Drop(Reason::TransportLength);
         };
         // Sequence, acknowledgement and window against four bounds, then four updates: counted in the
         // source as loads, adds, compares and stores.
         cx.tally.instructions(38);
-        let Some(flow) = cx.shard.flows.flow_mut(id) else { return Step::Drop(Reason::FlowNotOpen) };
-        match crate::flow::tcp::track(flow, direction, &segment, settings) {
-            Ok(state) if state == flow.state() => flow.seen = tick.0,
-            Ok(state) => cx.shard.flows.set_state(id, state, tick, cx.tally),
+        match crate::flow::tcp::track(flow, direction, &Segment::of(&segment), settings) {
+            Ok(state) => state,
             Err(fault) => return Step::Drop(reason_of(fault)),
         }
     } else {
-        let Some(flow) = cx.shard.flows.flow_mut(id) else { return Step::Drop(Reason::FlowNotOpen) };
-        let answered = match (flow.state(), direction) {
-            (State::Udp, Direction::Reply) => Some(State::UdpAnswered),
-            (State::Other, Direction::Reply) => Some(State::OtherAnswered),
-            _ => None,
-        };
-        flow.seen = tick.0;
-        if let Some(state) = answered {
-            cx.shard.flows.set_state(id, state, tick, cx.tally);
+        match (before, direction) {
+            (State::Udp, Direction::Reply) => State::UdpAnswered,
+            (State::Other, Direction::Reply) => State::OtherAnswered,
+            (state, _) => state,
         }
-    }
+    };
+    flow.seen = tick.0;
+    carry(frame, id, direction, flow);
+    // Load and store six fields, and when it was seen.
+    cx.tally.instructions(14);
     cx.tally.write(Region::FlowTable, id.0 as usize * 128 + 32, 32);
-    carry(frame, id, direction, hash, cx)
+    if state != before {
+        cx.shard.flows.set_state(id, state, tick, cx.tally);
+    }
+    if frame.meta.hop == NO_HOP { come_back(frame, hit, hash, cx) } else { Step::Next }
 }
 
 /// Lets the frame carry what its flow remembers.
 #[inline(always)]
-fn carry<T: Tally>(
-    frame: &mut Frame,
-    id: FlowId,
-    direction: Direction,
-    hash: u64,
-    cx: &mut Cx<'_, T>,
-) -> Step {
-    // Load and store six fields.
-    cx.tally.instructions(12);
-    let Some(flow) = cx.shard.flows.flow(id) else { return Step::Drop(Reason::FlowNotOpen) };
+fn carry(frame: &mut Frame, id: FlowId, direction: Direction, flow: &Flow) {
     let meta = &mut frame.meta;
     meta.flow = id.0;
     meta.rule = flow.rule;
@@ -233,19 +225,20 @@ fn carry<T: Tally>(
     if meta.hop == LOCAL_HOP {
         meta.egress = LOCAL;
     }
-    if meta.hop != NO_HOP {
-        return Step::Next;
-    }
-    // The first packet that comes back: where the others went to is where this one came from.
-    let destination = flow.key(direction.turned()).source().into();
+}
+
+/// The first packet that comes back: where those of the other direction came from, there it goes.
+fn come_back<T: Tally>(frame: &mut Frame, hit: Hit, hash: u64, cx: &mut Cx<'_, T>) -> Step {
+    let Some(flow) = cx.shard.flows.flow(hit.id) else { return Step::Drop(Reason::FlowNotOpen) };
+    let destination = flow.key(hit.direction.turned()).source().into();
     let hop = match back(frame, destination, hash, cx) {
         Ok(hop) => hop,
         Err(Reason::RouteMissing) => return Step::Answer(Reason::RouteMissing),
         Err(reason) => return Step::Drop(reason),
     };
     frame.meta.hop = hop;
-    if let Some(flow) = cx.shard.flows.flow_mut(id) {
-        flow.hops[direction as usize] = hop;
+    if let Some(flow) = cx.shard.flows.flow_mut(hit.id) {
+        flow.hops[hit.direction as usize] = hop;
     }
     Step::Next
 }
@@ -322,8 +315,10 @@ fn relate<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
     if destination != key.destination().into() {
         return Step::Drop(Reason::IcmpUnrelated);
     }
+    let Some(flow) = cx.shard.flows.flow(hit.id) else { return Step::Drop(Reason::IcmpUnrelated) };
     frame.meta.flags |= flag::RELATED;
-    carry(frame, hit.id, hit.direction, hash, cx)
+    carry(frame, hit.id, hit.direction, flow);
+    if frame.meta.hop == NO_HOP { come_back(frame, hit, hash, cx) } else { Step::Next }
 }
 
 /// The key of a packet quoted in an ICMP error: its header, and at least the first eight bytes behind it.
