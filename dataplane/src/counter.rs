@@ -75,7 +75,7 @@ impl Counters {
         if let Some(verdict) = self.verdicts.get_mut(usize::from(fate >> 8)) {
             *verdict += 1;
         }
-        if fate & 0xff00 >= 0x300 {
+        if fate >= 0x300 {
             let reason = usize::from(fate & 0xff);
             let by_reason = if fate >> 8 == 3 { &mut self.answered } else { &mut self.dropped };
             if let Some(count) = by_reason.get_mut(reason) {

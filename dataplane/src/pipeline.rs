@@ -12,7 +12,6 @@ use policy::model::Mode;
 use tally::Tally;
 use wire::{Batch, Frame};
 
-use crate::shard::Shard;
 use crate::stage::answer::Answer;
 use crate::stage::classify::Classify;
 use crate::stage::dnat::Dnat;
@@ -24,7 +23,6 @@ use crate::stage::route::Route;
 use crate::stage::snat::Snat;
 use crate::stage::track::{Track, datagram};
 use crate::stage::{Cx, Stage, Step};
-use crate::tables::Tables;
 use crate::verdict::{Reason, Verdict};
 
 /// The stages. One worker has one pipeline.
@@ -204,15 +202,13 @@ fn lead<T: Tally>(frame: Frame, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
         ended.push(frame);
         return;
     }
-    let further = frame.meta.parts;
-    match queue_of(&frame, cx.tables, cx.shard) {
-        Some(place) => {
-            cx.shard.queues[place].push(frame);
-            for _ in 0..further {
-                send_part(place, cx);
-            }
-        }
-        None => ended.push(frame),
+    let (place, further) = (usize::from(frame.meta.egress.0), frame.meta.parts);
+    match cx.shard.queues.get_mut(place) {
+        Some(queue) => queue.push(frame),
+        None => return ended.push(frame),
+    }
+    for _ in 0..further {
+        send_part(place, cx);
     }
 }
 
@@ -227,11 +223,4 @@ fn send_part<T: Tally>(place: usize, cx: &mut Cx<'_, T>) {
         cx.pool.put(part);
         cx.shard.counters.parts_lost += 1;
     }
-}
-
-/// The place of the queue that a frame waits in.
-#[inline(always)]
-fn queue_of(frame: &Frame, tables: &Tables, shard: &Shard) -> Option<usize> {
-    let root = usize::from(tables.interface(frame.meta.egress)?.root.0);
-    (root < shard.queues.len()).then_some(root)
 }

@@ -32,6 +32,8 @@ impl<T: Tally> Stage<T> for Queue {
         if !queue.admit() {
             return Step::Drop(Reason::QueueFull);
         }
+        // From here on it is the port that counts, not which of its VLANs the frame is in.
+        frame.meta.egress = root.unwrap_or(frame.meta.egress);
         if frame.meta.fate == 0 { Step::Forward } else { Step::Next }
     }
 }
