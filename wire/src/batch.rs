@@ -5,6 +5,7 @@ use std::ops::{Deref, DerefMut};
 use arrayvec::ArrayVec;
 
 use crate::frame::Frame;
+use crate::pool::Pool;
 
 /// The most frames that travel together: enough to hide a cache miss behind the work on the others, few
 /// enough that their metadata stays in the first-level cache.
@@ -27,6 +28,17 @@ impl Batch {
     #[inline]
     pub fn push(&mut self, frame: Frame) -> Result<(), Frame> {
         self.frames.try_push(frame).map_err(|full| full.element())
+    }
+
+    /// Appends an empty frame from `pool` and lends it, to be filled; `None` where the batch is full or the pool
+    /// is empty.
+    #[inline(always)]
+    pub fn extend_from(&mut self, pool: &mut Pool) -> Option<&mut Frame> {
+        if self.frames.is_full() {
+            return None;
+        }
+        self.frames.push(pool.take()?);
+        self.frames.last_mut()
     }
 
     /// Whether no further frame fits.

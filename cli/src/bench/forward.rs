@@ -228,13 +228,10 @@ impl Bench {
         for chunk in load.chunks(BATCH) {
             self.now += STEP;
             for load in chunk {
-                let Some(mut frame) = self.pool.take() else { return };
+                let Some(frame) = self.batch.extend_from(&mut self.pool) else { return };
                 let _ = frame.fill(&load.bytes);
                 frame.meta.ingress = load.ingress;
                 frame.meta.received = self.now;
-                if let Err(frame) = self.batch.push(frame) {
-                    self.pool.put(frame);
-                }
             }
             let mut cx = Cx { tables: &self.tables, shard: &mut self.shard, pool: &mut self.pool, tally };
             self.pipeline.run(&mut self.batch, &mut self.ended, &mut cx);

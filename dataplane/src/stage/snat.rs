@@ -17,7 +17,7 @@ use crate::flow::tcp::Segment;
 use crate::flow::{Direction, FlowId, Key, Refusal};
 use crate::hop::{LOCAL_HOP, NO_HOP};
 use crate::nat::{self, Endpoint};
-use crate::shard::NOTHING;
+use crate::shard::{NOTHING, Pending};
 use crate::tables::{Address, SourceAction};
 use crate::verdict::Reason;
 
@@ -44,7 +44,11 @@ impl<T: Tally> Stage<T> for Snat {
         let opened =
             filter::count_source(frame, cx).and_then(|()| choose(frame, cx)).and_then(|()| enter(frame, cx));
         match opened {
-            Ok(()) => Step::Next,
+            Ok(()) => {
+                // What it holds is the flow's now.
+                cx.shard.pending = Pending::default();
+                Step::Next
+            }
             Err(step) => {
                 cx.shard.abandon();
                 step
