@@ -211,12 +211,13 @@ impl<'a> Builder<'a> {
                 let port = target_port
                     .zip(ports.first())
                     .map(|(inside, range)| PortShift { outside: range.first, inside });
+                let home = addresses.first().map_or(super::LOCAL, |(_, interface)| *interface);
                 let action = DestinationAction {
                     target,
                     first: None,
                     port,
-                    outside_zones,
-                    outside: addresses.first().map_or(super::LOCAL, |(_, interface)| *interface),
+                    outside_zones: if nat.from.is_empty() { self.home_mask(home) } else { outside_zones },
+                    outside: home,
                 };
                 let pattern = Pattern {
                     destination: Some(pattern::merge(spans)),
@@ -235,7 +236,7 @@ impl<'a> Builder<'a> {
                     target: inside.network().into(),
                     first: Some(outside_first.bits),
                     port: None,
-                    outside_zones: base.from,
+                    outside_zones: to,
                     outside: home,
                 };
                 let inward = Pattern { destination: Some(vec![span_of(outside)]), ..base.clone() };
