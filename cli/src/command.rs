@@ -1,3 +1,8 @@
-//! One file per subcommand.
+//! The subcommands: one file each, with its arguments, its help and what it does.
 
 pub(crate) mod bench;
+pub(crate) mod check;
+pub(crate) mod completions;
+pub(crate) mod generate;
+pub(crate) mod reasons;
+pub(crate) mod replay;

@@ -1,32 +1,116 @@
-//! The `wirerate` command.
-
-mod bench;
-mod command;
+//! The command `wirerate`: every job of the program is a subcommand, and each has a file in `command/`.
+//!
+//! What was asked for goes to standard output, everything else to standard error; the exit code says which
+//! kind of thing went wrong ([`failure::Exit`]).
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// A network processor in software.
-#[derive(Parser, Debug)]
-#[command(version, name = "wirerate")]
+use failure::{Exit, Failure};
+
+mod bench;
+mod command;
+mod failure;
+mod input;
+mod output;
+mod policy_file;
+mod progress;
+mod screen;
+mod summary;
+
+use command::{check, completions, generate, reasons, replay};
+
+/// What every help text ends with.
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  done
+  1  the policy or a test is wrong, or an import left something untranslated
+  2  the command line is wrong
+  3  an input cannot be read";
+
+/// wirerate: a network processor in software
+///
+/// Write one policy (firewall, NAT, routes, connection limits), and wirerate carries it out on packets, IPv4
+/// and IPv6 alike. It plays captures through the policy without any privileges, and says of every packet what
+/// became of it and which rule decided.
+#[derive(Debug, Parser)]
+#[command(
+    name = "wirerate",
+    version,
+    subcommand_required = true,
+    arg_required_else_help = true,
+    max_term_width = 110,
+    after_long_help = with_exit_codes(
+        "\
+Examples:
+  wirerate check policies/home-office.toml
+  wirerate replay policies/home-office.toml lan=lan.pcapng wan=wan.pcapng --out out
+  wirerate explain policies/home-office.toml 'lan tcp 192.168.1.10:50000 > 198.51.100.7:443 syn'
+  wirerate reasons rule-drop",
+    )
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
+
+    /// Whether to colour what is written
+    ///
+    /// `auto` colours on a terminal, unless the environment variable NO_COLOR is set.
+    #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN")]
+    color: screen::Color,
 }
 
-#[derive(Subcommand, Debug)]
+/// The subcommands. One more is a file in `command/` and a line here and in [`Command::run`].
+#[derive(Debug, Subcommand)]
 enum Command {
+    Check(check::Arguments),
+    Replay(replay::Arguments),
+    Generate(generate::Arguments),
     Bench(command::bench::Bench),
+    Reasons(reasons::Arguments),
+    Completions(completions::Arguments),
+}
+
+impl Command {
+    fn run(self) -> Result<Exit, Failure> {
+        match self {
+            Command::Check(arguments) => arguments.run(),
+            Command::Replay(arguments) => arguments.run(),
+            Command::Generate(arguments) => arguments.run(),
+            Command::Bench(bench) => bench.run().map(|()| Exit::Done).map_err(Failure::Bench),
+            Command::Reasons(arguments) => arguments.run(),
+            Command::Completions(arguments) => arguments.run(),
+        }
+    }
+}
+
+/// Examples, and the exit codes.
+fn with_exit_codes(examples: &str) -> String {
+    format!("{examples}\n\n{EXIT_CODES}")
 }
 
 fn main() -> ExitCode {
-    let Command::Bench(bench) = Cli::parse().command;
-    match bench.run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("wirerate: {error}");
-            ExitCode::from(1)
+    let cli = Cli::parse();
+    cli.color.apply();
+    let exit = match cli.command.run() {
+        Ok(exit) => exit,
+        // Whoever read the output has seen enough: `wirerate reasons | head`.
+        Err(failure) if failure.is_closed_output() => Exit::Done,
+        Err(failure) => {
+            failure.tell();
+            failure.exit()
         }
+    };
+    ExitCode::from(exit as u8)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        super::Cli::command().debug_assert();
     }
 }

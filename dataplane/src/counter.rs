@@ -82,7 +82,7 @@ impl Counters {
                 *count += 1;
             }
         }
-        let bytes = usize::from(frame.meta.end - frame.meta.network);
+        let bytes = usize::from(frame.meta.end.saturating_sub(frame.meta.network));
         if let Some(rule) = self.rules.get_mut(frame.meta.rule as usize) {
             rule.count(bytes);
         }

@@ -1,0 +1,140 @@
+//! `wirerate replay`: what would this policy do to this traffic?
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use clap::Args;
+use dataplane::Replay;
+use dataplane::replay::Way;
+
+use crate::failure::{Exit, Failure};
+use crate::input::{Captures, Named, Readdress};
+use crate::output::{Optional, Outputs};
+use crate::policy_file::{self, Loaded};
+use crate::progress::Progress;
+use crate::summary::{Conserved, Summary};
+use crate::{screen, with_exit_codes};
+
+/// Play captures through a policy and say what became of them
+///
+/// Captures are pcap or pcapng, of Ethernet, raw IP, Linux cooked or loopback. They are merged by time, and time
+/// is theirs: the same input gives the same bytes, whenever and wherever it is played. Neighbours that the
+/// policy does not name are assumed to be there.
+///
+/// Which capture comes in by which interface: `lan=a.pcap` says it. Otherwise the capture's own interface name
+/// decides (pcapng), or the file's name (lan.pcapng), if the policy has such an interface. Otherwise each packet
+/// comes in where its source is at home by the policy's networks and routes, so that one capture of both sides is
+/// taken apart; those of unknown home come in by the default route's interface. Frames in such a capture are
+/// taken whoever's link-layer address they are for. The summary says what was inferred, and how.
+///
+/// Every frame has one fate: received = forwarded + delivered + answered + dropped + held.
+#[derive(Debug, Args)]
+#[command(after_long_help = with_exit_codes("\
+Examples:
+  wirerate replay policy.toml lan=lan.pcapng wan=wan.pcapng --out out
+  wirerate replay policy.toml everything.pcap
+  wirerate replay policy.toml lan.pcapng --json | jq .reasons
+  tshark -r out/dropped.pcapng -T fields -e frame.number -e frame.comment
+
+--out DIR is made if it is not there. DIR/IFACE.pcapng holds what left by each interface (VLANs leave by the
+interface that carries them); a comment is on each answer (ICMP error, TCP reset). DIR/dropped.pcapng holds what
+was dropped, as it was captured; a comment on each packet gives the reason, the rule that decided and the
+interface it came in by.
+
+--json prints one object:
+  frames    received forwarded delivered answered dropped held
+  reasons   name: frames answered and dropped for it (`answered` and `dropped` have them apart)
+  rules     name: frames, bytes (of IP packets; of all packets of the connections it let in)
+  nats      name: frames, bytes
+  flows     created ended live peak
+  seconds   how long it took; mpps: millions of packets a second
+  bytes     received; inputs: by which interface each capture's packets came in, and how that was known; notes
+
+A capture that breaks off is played up to there, which a note says. One that is damaged further in is played up
+to there, too, but then the exit code is 3."))]
+pub(crate) struct Arguments {
+    /// The policy (TOML)
+    policy: PathBuf,
+
+    /// Captures, each with the interface that its packets come in by
+    #[arg(required = true, value_name = "[IFACE=]CAPTURE")]
+    captures: Vec<Named>,
+
+    /// Write what left by each interface, and what was dropped, into this directory
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+
+    /// Print one JSON object instead of the summary
+    #[arg(long)]
+    json: bool,
+
+    /// Take frames for other machines' link-layer addresses, too, as if they were for the gateway
+    ///
+    /// Otherwise an interface whose `mac` the policy gives drops them (other-host), unless it was inferred
+    /// from addresses.
+    #[arg(long)]
+    any_mac: bool,
+}
+
+impl Arguments {
+    pub(crate) fn run(self) -> Result<Exit, Failure> {
+        let Loaded { file, policy, tables, .. } = policy_file::load(&self.policy)?;
+        let readdress = if self.any_mac { Readdress::Always } else { Readdress::Inferred };
+        let mut captures = Captures::open(&self.captures, &tables, readdress)?;
+        let inputs = captures.sources().iter().map(|source| source.path.as_path());
+        let outputs = match &self.out {
+            Some(directory) => Some(Outputs::create(directory, &tables, inputs)?),
+            None => None,
+        };
+        let mut outputs = Optional(outputs);
+        let mut replay = Replay::new(tables, captures.start(), Way::Run)
+            .map_err(|error| Failure::Setup { file, error })?;
+        let begun = Instant::now();
+        let mut progress = Progress::new("replay", captures.size());
+        let mut number: u32 = 0;
+        while let Some(packet) = captures.next(&replay.tables) {
+            if let Some(outputs) = &mut outputs.0 {
+                outputs.keep(number, &packet);
+            }
+            replay.receive(packet.ingress, packet.at, number, packet.bytes, &mut outputs);
+            number = number.wrapping_add(1);
+            progress.step(captures.read());
+        }
+        replay.flush(&mut outputs);
+        let elapsed = begun.elapsed();
+        progress.finish();
+        if let Some(outputs) = outputs.0 {
+            outputs.finish()?;
+        }
+        let summary = Summary::new(&replay, &policy, &captures, elapsed);
+        let mut out = screen::out();
+        if self.json {
+            writeln!(out, "{:#}", summary.to_json())?;
+        } else {
+            summary.print(&mut out)?;
+            if let Some(directory) = &self.out {
+                writeln!(out, "Written to {}.", directory.display())?;
+            }
+        }
+        if summary.conserved() == Conserved::No {
+            return Err(Failure::NotConserved);
+        }
+        Ok(self.tell_problems(&captures))
+    }
+
+    /// Says on standard error, too, what could not be read.
+    fn tell_problems(&self, captures: &Captures) -> Exit {
+        let mut exit = Exit::Done;
+        for source in captures.sources() {
+            if let Some(problem) = &source.problem {
+                screen::error(problem, Some("everything before that was played; the rest was not"));
+                exit = Exit::Unreadable;
+            }
+            if let Some(cut) = source.cut_short() {
+                screen::warning(&format_args!("{} is {cut}", source.path.display()));
+            }
+        }
+        exit
+    }
+}

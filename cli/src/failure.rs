@@ -1,0 +1,195 @@
+//! What can go wrong with a command, what it says then, and with which code it exits.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use dataplane::replay::ReplayError;
+use dataplane::tables::CompileError;
+use policy::LoadError;
+use wire::capture::{CaptureError, Problem};
+
+use crate::bench::forward::BenchError;
+use crate::screen;
+
+/// The exit codes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Exit {
+    /// Done.
+    Done = 0,
+    /// The policy or a test is wrong, or an import left something untranslated.
+    Wrong = 1,
+    /// The command line is wrong.
+    Usage = 2,
+    /// An input cannot be read, or an output not written.
+    Unreadable = 3,
+}
+
+/// Why a command stopped.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// Standard output takes no more.
+    Output(io::Error),
+    /// A policy file cannot be read.
+    Policy(LoadError),
+    /// The policy in this file is wrong, in these many ways, which have been shown.
+    Wrong {
+        /// The file.
+        file: String,
+        /// How many errors there are.
+        errors: usize,
+    },
+    /// The policy cannot be compiled.
+    Compile {
+        /// Its file.
+        file: String,
+        /// Why not.
+        error: CompileError,
+    },
+    /// The policy asks for more than this machine has.
+    Setup {
+        /// Its file.
+        file: String,
+        /// What it asks for.
+        error: ReplayError,
+    },
+    /// A capture cannot be read or written.
+    Capture(CaptureError),
+    /// A directory or file cannot be written.
+    Write {
+        /// Which.
+        path: PathBuf,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// A capture is said to come in by an interface that the policy does not have.
+    NoInterface {
+        /// What was said.
+        name: String,
+        /// Those that the policy has.
+        known: Vec<String>,
+    },
+    /// What would be written is what is read.
+    Overwrites {
+        /// The capture.
+        path: PathBuf,
+    },
+    /// The policy says too little for what was asked.
+    Lacks {
+        /// What it says nothing of.
+        what: &'static str,
+        /// What to do.
+        hint: &'static str,
+    },
+    /// A word is not among those that are known.
+    Unknown {
+        /// What kind of word.
+        what: &'static str,
+        /// The word.
+        word: String,
+    },
+    /// A measurement could not be made.
+    Bench(BenchError),
+    /// Frames were lost or counted twice: a fault of this program.
+    NotConserved,
+}
+
+impl Failure {
+    /// The exit code.
+    pub(crate) fn exit(&self) -> Exit {
+        match self {
+            Failure::Output(_) | Failure::Policy(_) | Failure::Capture(_) | Failure::Write { .. } => {
+                Exit::Unreadable
+            }
+            Failure::Wrong { .. }
+            | Failure::Compile { .. }
+            | Failure::Setup { .. }
+            | Failure::Lacks { .. }
+            | Failure::Bench(_)
+            | Failure::NotConserved => Exit::Wrong,
+            Failure::NoInterface { .. } | Failure::Overwrites { .. } | Failure::Unknown { .. } => Exit::Usage,
+        }
+    }
+
+    /// What to do about it.
+    fn hint(&self) -> Option<String> {
+        Some(match self {
+            Failure::Output(_) | Failure::Wrong { .. } | Failure::Bench(_) => return None,
+            Failure::Policy(_) => "give the path of a policy (TOML); policies/ has examples".to_owned(),
+            Failure::Compile { .. } => "change the policy there".to_owned(),
+            Failure::Setup { .. } => "lower `flows` under [limit], or free memory".to_owned(),
+            Failure::Capture(error) => return hint_for(&error.problem).map(str::to_owned),
+            Failure::Write { .. } => "name a directory that you may write to".to_owned(),
+            Failure::NoInterface { known, .. } => format!("the policy has {}", known.join(", ")),
+            Failure::Overwrites { .. } => "name another directory with --out".to_owned(),
+            Failure::Lacks { hint, .. } => (*hint).to_owned(),
+            Failure::Unknown { .. } => "`wirerate reasons` lists them all".to_owned(),
+            Failure::NotConserved => {
+                "please report it, with the policy and the captures: no count above can be trusted".to_owned()
+            }
+        })
+    }
+
+    /// Whether it is only that nobody reads the output any more.
+    pub(crate) fn is_closed_output(&self) -> bool {
+        matches!(self, Failure::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
+    }
+
+    /// Says it on standard error.
+    pub(crate) fn tell(&self) {
+        screen::error(self, self.hint().as_deref());
+    }
+}
+
+fn hint_for(problem: &Problem) -> Option<&'static str> {
+    match problem {
+        Problem::Input(_) => Some("check the path and that you may read it"),
+        Problem::Output(_) => Some("check that there is room and that you may write there"),
+        Problem::BadMagic(_) => Some("give a capture that tcpdump, dumpcap or Wireshark wrote"),
+        Problem::UnsupportedLink(_) => Some("capture on an Ethernet or IP interface, or on `any`"),
+        Problem::HeaderCut => Some("the file is empty or was cut; capture again"),
+        _ => Some("the file is damaged; `editcap` or `pcapfix` may save what is left"),
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Output(error) => write!(f, "cannot write to standard output: {error}"),
+            Failure::Policy(error) => error.fmt(f),
+            Failure::Wrong { file, errors: 1 } => write!(f, "{file} has an error"),
+            Failure::Wrong { file, errors } => write!(f, "{file} has {errors} errors"),
+            Failure::Compile { file, error } => write!(f, "{file} cannot be compiled: {error}"),
+            Failure::Setup { file, error } => {
+                write!(f, "{file} asks for more than this machine has: {error}")
+            }
+            Failure::Capture(error) => error.fmt(f),
+            Failure::Write { path, error } => write!(f, "cannot write {}: {error}", path.display()),
+            Failure::NoInterface { name, .. } => write!(f, "the policy has no interface `{name}`"),
+            Failure::Overwrites { path } => {
+                write!(f, "{} is read and would be written over", path.display())
+            }
+            Failure::Lacks { what, .. } => write!(f, "the policy has no {what}"),
+            Failure::Unknown { what, word } => write!(f, "`{word}` is no {what}"),
+            Failure::Bench(error) => error.fmt(f),
+            Failure::NotConserved => {
+                f.write_str("frames are not conserved: those received are not those accounted for")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Failure {
+        Failure::Output(error)
+    }
+}
+
+impl From<CaptureError> for Failure {
+    fn from(error: CaptureError) -> Failure {
+        Failure::Capture(error)
+    }
+}

@@ -1,0 +1,338 @@
+//! Captures in: which come in by which interface, merged by time.
+//!
+//! Streams: of each file one packet is in memory at a time. Time never goes back: where a file's does, the
+//! packet gets the time of the one before it, and is counted.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use dataplane::Tables;
+use wire::capture::link::{LinkType, to_ethernet};
+use wire::capture::{CaptureError, CutShort, Reader, Record};
+use wire::ethernet::{HeaderMut, Mac};
+use wire::{Nanos, PortId};
+
+use crate::failure::Failure;
+use home::Homes;
+pub(crate) use home::{How, default_route};
+
+mod home;
+
+/// `[IFACE=]CAPTURE`, as on the command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Named {
+    /// The interface, if it was said.
+    pub(crate) interface: Option<String>,
+    /// The capture.
+    pub(crate) path: PathBuf,
+}
+
+impl FromStr for Named {
+    type Err = std::convert::Infallible;
+
+    /// A file whose own name has a `=` is found by its whole name.
+    fn from_str(text: &str) -> Result<Named, Self::Err> {
+        let whole = || Named { interface: None, path: text.into() };
+        if Path::new(text).exists() {
+            return Ok(whole());
+        }
+        Ok(match text.split_once('=') {
+            Some((interface, path)) if !interface.contains('/') => {
+                Named { interface: Some(interface.to_owned()), path: path.into() }
+            }
+            _ => whole(),
+        })
+    }
+}
+
+/// What is done about frames to the link-layer addresses of other machines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Readdress {
+    /// Where the interface was inferred from addresses they are taken as if to the gateway: the capture is of
+    /// another gateway, or of a host.
+    Inferred,
+    /// They are, wherever they come from.
+    Always,
+}
+
+/// All captures of a replay, merged.
+pub(crate) struct Captures {
+    sources: Vec<Source>,
+    homes: Homes,
+    /// The source whose packet was taken last, and whose next one must be fetched.
+    taken: Option<usize>,
+    readdress: Readdress,
+}
+
+/// A packet, with where and when it comes in.
+pub(crate) struct Packet<'a> {
+    /// The place of its capture on the command line.
+    pub(crate) source: usize,
+    /// Its number in the capture, from 1.
+    pub(crate) number: u64,
+    /// When it comes in; never before the packet before it.
+    pub(crate) at: Nanos,
+    /// The interface it comes in by.
+    pub(crate) ingress: PortId,
+    /// The Ethernet frame, as it comes in.
+    pub(crate) bytes: &'a [u8],
+    /// The Ethernet frame, as captured.
+    pub(crate) captured: &'a [u8],
+    /// How long it was on the wire.
+    pub(crate) original_len: u32,
+}
+
+/// One capture, and what has been learned about it.
+pub(crate) struct Source {
+    /// The file.
+    pub(crate) path: PathBuf,
+    reader: Reader,
+    /// The interface that all of its packets come in by, where that is known from names.
+    entry: Option<(PortId, How)>,
+    /// The same by interface of the capture, once met.
+    entries: Vec<Option<PortId>>,
+    head: Head,
+    scratch: Vec<u8>,
+    /// How many packets came in by which interface, and how that was known.
+    pub(crate) entered: BTreeMap<(How, PortId), u64>,
+    /// Packets whose time lies before that of one before them.
+    pub(crate) backwards: u64,
+    /// Packets that were not captured whole.
+    pub(crate) snapped: u64,
+    /// Packets to other machines' link-layer addresses that were taken as if to the gateway.
+    pub(crate) readdressed: u64,
+    /// What could not be read.
+    pub(crate) problem: Option<CaptureError>,
+    /// Packets that could not be read.
+    pub(crate) unreadable: u64,
+    /// Bytes of the file, and how many of them have been read, about.
+    pub(crate) size: u64,
+    read: u64,
+}
+
+/// The packet of a source that comes next.
+#[derive(Default)]
+struct Head {
+    number: u64,
+    at: Nanos,
+    original_len: u32,
+    link: Link,
+    interface: usize,
+    bytes: Vec<u8>,
+    /// The bytes with another destination; empty if there is no need.
+    readdressed: Vec<u8>,
+    present: Presence,
+}
+
+/// Whether a packet was captured with an Ethernet header.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Link {
+    #[default]
+    Ethernet,
+    /// The header was put in front, without a receiver.
+    Other,
+}
+
+/// Whether there is a packet.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Presence {
+    #[default]
+    Ended,
+    There,
+}
+
+impl Captures {
+    /// Opens all of them.
+    pub(crate) fn open(named: &[Named], tables: &Tables, readdress: Readdress) -> Result<Captures, Failure> {
+        let mut sources = Vec::with_capacity(named.len());
+        for Named { interface, path } in named {
+            let entry = match interface {
+                Some(name) => {
+                    let id = tables.interface_named(name).ok_or_else(|| Failure::NoInterface {
+                        name: name.clone(),
+                        known: tables.interfaces.iter().map(|interface| interface.name.clone()).collect(),
+                    })?;
+                    Some((id, How::Given))
+                }
+                None => path
+                    .file_stem()
+                    .and_then(|stem| tables.interface_named(&stem.to_string_lossy()))
+                    .map(|id| (id, How::FileName)),
+            };
+            let reader = Reader::open(path)?;
+            let size = fs::metadata(path).map_or(0, |metadata| metadata.len());
+            let mut source = Source {
+                path: path.clone(),
+                reader,
+                entry,
+                entries: Vec::new(),
+                head: Head::default(),
+                scratch: Vec::new(),
+                entered: BTreeMap::new(),
+                backwards: 0,
+                snapped: 0,
+                readdressed: 0,
+                problem: None,
+                unreadable: 0,
+                size,
+                read: 0,
+            };
+            source.advance();
+            // A pcap file of a link type that cannot be read has nothing to replay.
+            match source.problem.take() {
+                Some(error) if source.head.present == Presence::Ended => return Err(error.into()),
+                problem => source.problem = problem,
+            }
+            sources.push(source);
+        }
+        Ok(Captures { sources, homes: Homes::new(tables), taken: None, readdress })
+    }
+
+    /// The packet that comes next, by time; of several at one time, that of the capture named first.
+    pub(crate) fn next(&mut self, tables: &Tables) -> Option<Packet<'_>> {
+        if let Some(taken) = self.taken.take() {
+            self.sources[taken].advance();
+        }
+        let there = |source: &&Source| source.head.present == Presence::There;
+        let place = (0..self.sources.len())
+            .filter(|place| there(&&self.sources[*place]))
+            .min_by_key(|place| self.sources[*place].head.at)?;
+        self.taken = Some(place);
+        let source = &mut self.sources[place];
+        let (ingress, how) = source.ingress(&mut self.homes, tables);
+        *source.entered.entry((how, ingress)).or_default() += 1;
+        source.receive(ingress, how, self.readdress, tables);
+        let head = &source.head;
+        Some(Packet {
+            source: place,
+            number: head.number,
+            at: head.at,
+            ingress,
+            bytes: if head.readdressed.is_empty() { &head.bytes } else { &head.readdressed },
+            captured: &head.bytes,
+            original_len: head.original_len,
+        })
+    }
+
+    /// The captures, with what is known about them so far.
+    pub(crate) fn sources(&self) -> &[Source] {
+        &self.sources
+    }
+
+    /// Bytes of all files.
+    pub(crate) fn size(&self) -> u64 {
+        self.sources.iter().map(|source| source.size).sum()
+    }
+
+    /// How many of them have been read, about.
+    pub(crate) fn read(&self) -> u64 {
+        self.sources.iter().map(|source| source.read).sum()
+    }
+
+    /// When the first packet comes in.
+    pub(crate) fn start(&self) -> Nanos {
+        let there = self.sources.iter().filter(|source| source.head.present == Presence::There);
+        there.map(|source| source.head.at).min().unwrap_or_default()
+    }
+}
+
+impl Source {
+    /// Where the file broke off.
+    pub(crate) fn cut_short(&self) -> Option<CutShort> {
+        self.reader.cut_short()
+    }
+
+    /// Fetches the next packet.
+    fn advance(&mut self) {
+        let Source { reader, head, scratch, .. } = self;
+        let before = head.at;
+        head.present = Presence::Ended;
+        head.readdressed.clear();
+        loop {
+            match reader.next() {
+                Ok(Some(record)) => {
+                    self.read += record.bytes.len() as u64 + 32;
+                    if record.is_cut() {
+                        self.snapped += 1;
+                    }
+                    head.link = if record.link == LinkType::ETHERNET { Link::Ethernet } else { Link::Other };
+                    let Record { at, number, interface, bytes, original_len, .. } =
+                        to_ethernet(record, Mac::ZERO, scratch);
+                    (head.number, head.interface, head.original_len) = (number, interface, original_len);
+                    head.bytes.clear();
+                    head.bytes.extend_from_slice(bytes);
+                    self.backwards += u64::from(at < before);
+                    head.at = at.max(before);
+                    head.present = Presence::There;
+                    return;
+                }
+                Ok(None) => return,
+                // The reader goes on behind a packet that cannot be read, or says that it is at its end.
+                Err(error) => {
+                    self.unreadable += 1;
+                    self.problem.get_or_insert(error);
+                }
+            }
+        }
+    }
+
+    /// The interface that the packet comes in by, and how that is known.
+    fn ingress(&mut self, homes: &mut Homes, tables: &Tables) -> (PortId, How) {
+        let known = match self.entry {
+            Some((id, How::Given)) => Some((id, How::Given)),
+            entry => {
+                let described = self.reader.interfaces();
+                for interface in described.iter().skip(self.entries.len()) {
+                    let name = interface.name.as_deref();
+                    self.entries.push(name.and_then(|name| tables.interface_named(name)));
+                }
+                let by_name = self.entries.get(self.head.interface).copied().flatten();
+                by_name.map(|id| (id, How::CaptureName)).or(entry)
+            }
+        };
+        match known {
+            Some((id, how)) => (home::carrier(&self.head.bytes, id, tables), how),
+            None => homes.find(&self.head.bytes, tables),
+        }
+    }
+
+    /// Gives the packet the destination that makes the gateway take it, where that is wanted.
+    fn receive(&mut self, ingress: PortId, how: How, readdress: Readdress, tables: &Tables) {
+        let Some(interface) = tables.interface(ingress) else { return };
+        let head = &mut self.head;
+        if head.link == Link::Other {
+            if let Some(mut header) = HeaderMut::of(&mut head.bytes) {
+                if header.view().dst() == Mac::ZERO {
+                    header.set_dst(interface.mac);
+                }
+            }
+            return;
+        }
+        let wanted = readdress == Readdress::Always || how.is_by_address();
+        let own = home::receiver(&head.bytes, ingress, tables);
+        let destination = wire::ethernet::Header::of(&head.bytes).map(wire::ethernet::Header::dst);
+        if !wanted || destination.is_none_or(|destination| destination.is_multicast() || destination == own) {
+            return;
+        }
+        head.readdressed.extend_from_slice(&head.bytes);
+        if let Some(mut header) = HeaderMut::of(&mut head.readdressed) {
+            header.set_dst(own);
+        }
+        self.readdressed += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Named;
+
+    #[test]
+    fn an_interface_may_be_said_before_the_capture() {
+        let named = |text: &str| text.parse::<Named>().unwrap();
+        assert_eq!(named("lan=a.pcap"), Named { interface: Some("lan".to_owned()), path: "a.pcap".into() });
+        assert_eq!(named("a.pcap"), Named { interface: None, path: "a.pcap".into() });
+        assert_eq!(named("dir/x=y.pcap"), Named { interface: None, path: "dir/x=y.pcap".into() });
+    }
+}

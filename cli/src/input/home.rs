@@ -1,0 +1,180 @@
+//! By which interface a packet came in, told by its addresses.
+//!
+//! A packet comes in where its source is at home: the interface that the best route to it leaves by. What has
+//! no such source (DHCP, link-local addresses, other protocols) comes in where its sender's other packets do.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use dataplane::Tables;
+use dataplane::tables::{Address, Target};
+use tally::NoTally;
+use wire::capture::link::NOBODY;
+use wire::ethernet::{self, EtherType, Mac};
+use wire::{PortId, arp, ipv4, ipv6};
+
+/// How the interface of a packet was known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum How {
+    /// The command line says it.
+    Given,
+    /// The capture names its interface as the policy does.
+    CaptureName,
+    /// The file is called as the interface.
+    FileName,
+    /// Its source is on a network, or behind a route, of the interface.
+    Home,
+    /// Other packets of the same sender came in there.
+    Sender,
+    /// Nothing but the default route leads to its source.
+    DefaultRoute,
+    /// Nothing tells; it is the interface of the default route, or the first one.
+    Nothing,
+}
+
+impl How {
+    /// In words, behind "entered by X: ".
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            How::Given => "as said",
+            How::CaptureName => "the capture names this interface",
+            How::FileName => "the file is called like it",
+            How::Home => "their sources are at home there",
+            How::Sender => "other packets of their senders came in there",
+            How::DefaultRoute => "only the default route leads to their sources",
+            How::Nothing => "nothing else was known",
+        }
+    }
+
+    /// A word for scripts.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            How::Given => "given",
+            How::CaptureName => "capture-interface",
+            How::FileName => "file-name",
+            How::Home => "source-address",
+            How::Sender => "sender",
+            How::DefaultRoute => "default-route",
+            How::Nothing => "none",
+        }
+    }
+
+    /// Whether it was inferred from each packet's addresses.
+    pub(crate) fn is_by_address(self) -> bool {
+        self >= How::Home
+    }
+}
+
+/// Senders remembered, at most.
+const SENDERS: usize = 4096;
+
+/// Where senders are at home.
+pub(crate) struct Homes {
+    /// Where all go of whom nothing is known.
+    fallback: PortId,
+    default4: Option<PortId>,
+    default6: Option<PortId>,
+    senders: HashMap<Mac, PortId>,
+}
+
+impl Homes {
+    /// Nothing has been seen yet.
+    pub(crate) fn new(tables: &Tables) -> Homes {
+        let default4 = default_route(tables, false);
+        let default6 = default_route(tables, true);
+        let fallback = default4.or(default6).unwrap_or(PortId(0));
+        Homes { fallback, default4, default6, senders: HashMap::new() }
+    }
+
+    /// By which interface `frame` came in.
+    pub(crate) fn find(&mut self, frame: &[u8], tables: &Tables) -> (PortId, How) {
+        let Ok(layer) = ethernet::parse(frame) else { return (self.fallback, How::Nothing) };
+        let sender = layer.header.src();
+        let source: Option<IpAddr> = match layer.ethertype {
+            EtherType::IPV4 => ipv4::Header::of(layer.payload).map(|header| header.src().into()),
+            EtherType::IPV6 => ipv6::Header::of(layer.payload).map(|header| header.src().into()),
+            EtherType::ARP => arp::parse(layer.payload).ok().map(|packet| packet.sender_ip().into()),
+            _ => None,
+        };
+        if let Some((home, how)) = source.and_then(|source| self.home(source, tables)) {
+            if sender != NOBODY && (self.senders.len() < SENDERS || self.senders.contains_key(&sender)) {
+                self.senders.insert(sender, home);
+            }
+            return (carrier(frame, home, tables), how);
+        }
+        match self.senders.get(&sender) {
+            Some(home) => (carrier(frame, *home, tables), How::Sender),
+            None => (carrier(frame, self.fallback, tables), How::Nothing),
+        }
+    }
+
+    /// The interface behind which an address is at home.
+    fn home(&self, source: IpAddr, tables: &Tables) -> Option<(PortId, How)> {
+        let elsewhere = match source {
+            IpAddr::V4(v4) => v4.is_unspecified() || v4.is_link_local(),
+            IpAddr::V6(v6) => v6.is_unspecified() || v6.segments()[0] & 0xffc0 == 0xfe80,
+        };
+        if elsewhere {
+            return None;
+        }
+        // A network that the interface is on says more than the route, which for the gateway's own address
+        // leads to the gateway.
+        let linked = tables
+            .interfaces
+            .iter()
+            .position(|interface| interface.networks.iter().any(|network| network.contains(&source)));
+        if let Some(place) = linked {
+            return Some((PortId(place as u16), How::Home));
+        }
+        let default = if source.is_ipv4() { self.default4 } else { self.default6 };
+        let target = tables.route(Address::from(source), &mut NoTally)?;
+        let leads = (0..tables.interfaces.len())
+            .map(|place| PortId(place as u16))
+            .find(|interface| tables.leads_by(target, *interface))?;
+        let is_default = Some(target) == default_target(tables, source.is_ipv6());
+        match default {
+            Some(default) if is_default => Some((default, How::DefaultRoute)),
+            _ => Some((leads, How::Home)),
+        }
+    }
+}
+
+/// The interface whose port receives a frame for `interface`: a tagged one comes in by the port that carries
+/// the VLAN, where its tags are looked at.
+pub(crate) fn carrier(frame: &[u8], interface: PortId, tables: &Tables) -> PortId {
+    let tagged = ethernet::Header::of(frame).is_some_and(|header| header.ethertype().is_vlan());
+    match tables.interface(interface) {
+        Some(own) if tagged => own.root,
+        _ => interface,
+    }
+}
+
+/// The link-layer address that a frame must be for, to be taken by what receives it at `port`.
+pub(crate) fn receiver(frame: &[u8], port: PortId, tables: &Tables) -> Mac {
+    let Some(own) = tables.interface(port) else { return Mac::ZERO };
+    let Ok(layer) = ethernet::parse(frame) else { return own.mac };
+    let tags = layer.tags.as_slice();
+    let outer = tags.first().map_or(0, |tag| tag.id());
+    let inner = tags.get(1).map_or(0, |tag| tag.id());
+    own.vlans
+        .iter()
+        .find(|(o, i, _)| !tags.is_empty() && (*o, *i) == (outer, inner))
+        .and_then(|(_, _, id)| tables.interface(*id))
+        .map_or(own.mac, |vlan| vlan.mac)
+}
+
+/// Where the default route leads: the best one to an address that nobody has a narrower route for.
+fn default_target(tables: &Tables, v6: bool) -> Option<Target> {
+    // 192.0.0.8 (RFC 7600) and 100::/64's last (RFC 6666): no route but the default one leads there.
+    let nobody =
+        if v6 { Address::v6((0x100 << 112) | u128::from(u64::MAX)) } else { Address::v4(0xc000_0008) };
+    tables.route(nobody, &mut NoTally)
+}
+
+/// The interface of the default route.
+pub(crate) fn default_route(tables: &Tables, v6: bool) -> Option<PortId> {
+    let target = default_target(tables, v6)?;
+    (0..tables.interfaces.len())
+        .map(|place| PortId(place as u16))
+        .find(|interface| tables.leads_by(target, *interface))
+}

@@ -1,0 +1,239 @@
+//! Captures out: what left by each interface, and what was dropped, with the reason beside each packet.
+//!
+//! The same replay writes the same bytes. Packets that were dropped are written as they were captured; they
+//! are kept from when they come in until their fate is known.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use dataplane::replay::Witness;
+use dataplane::tables::LOCAL;
+use dataplane::{Reason, Tables, Verdict};
+use wire::capture::{CaptureError, PcapngWriter, Record};
+use wire::{Frame, Nanos, PortId};
+
+use crate::failure::Failure;
+use crate::input::Packet;
+
+/// The file of dropped packets.
+const DROPPED: &str = "dropped.pcapng";
+
+/// The files of one replay.
+pub(crate) struct Outputs {
+    names: Names,
+    /// By place of the interface; VLANs leave by the interface that carries them.
+    ports: Vec<Option<Sent>>,
+    dropped: PcapngWriter,
+    kept: HashMap<u32, Kept>,
+    /// Space of packets whose fate is known.
+    spare: Vec<Vec<u8>>,
+    /// The first thing that could not be written; nothing is written after it.
+    failed: Option<CaptureError>,
+}
+
+/// What leaves by one interface.
+struct Sent {
+    writer: PcapngWriter,
+    /// When the last one left: one that waited leaves no earlier than those that left while it did.
+    last: Nanos,
+}
+
+/// A packet whose fate is not known.
+struct Kept {
+    at: Nanos,
+    ingress: PortId,
+    original_len: u32,
+    bytes: Vec<u8>,
+}
+
+/// Names of what stands in comments.
+struct Names {
+    interfaces: Vec<String>,
+    zones: Vec<String>,
+    zone_of: Vec<u8>,
+    rules: Vec<String>,
+}
+
+impl Outputs {
+    /// Makes the directory and the files, over those that are there.
+    pub(crate) fn create<'a>(
+        directory: &Path,
+        tables: &Tables,
+        inputs: impl Iterator<Item = &'a Path>,
+    ) -> Result<Outputs, Failure> {
+        fs::create_dir_all(directory)
+            .map_err(|error| Failure::Write { path: directory.to_owned(), error })?;
+        let read: Vec<PathBuf> = inputs.filter_map(|path| path.canonicalize().ok()).collect();
+        let create = |name: &str| {
+            let path = directory.join(name);
+            if path.canonicalize().is_ok_and(|path| read.contains(&path)) {
+                return Err(Failure::Overwrites { path });
+            }
+            Ok(path)
+        };
+        let mut paths = Vec::with_capacity(tables.interfaces.len());
+        for (place, interface) in tables.interfaces.iter().enumerate() {
+            let carries = usize::from(interface.root.0) == place;
+            paths.push(if carries { Some(create(&file_name(&interface.name))?) } else { None });
+        }
+        // Only now that nothing read would be written over.
+        let mut dropped = PcapngWriter::create(create(DROPPED)?)?;
+        let mut ports = Vec::with_capacity(paths.len());
+        for (path, interface) in paths.iter().zip(&tables.interfaces) {
+            dropped.interface(&interface.name)?;
+            ports.push(match path {
+                Some(path) => {
+                    let mut writer = PcapngWriter::create(path)?;
+                    writer.interface(&interface.name)?;
+                    Some(Sent { writer, last: Nanos::default() })
+                }
+                None => None,
+            });
+        }
+        Ok(Outputs {
+            names: Names::of(tables),
+            ports,
+            dropped,
+            kept: HashMap::new(),
+            spare: Vec::new(),
+            failed: None,
+        })
+    }
+
+    /// Keeps a packet until its fate is known.
+    pub(crate) fn keep(&mut self, number: u32, packet: &Packet<'_>) {
+        let mut bytes = self.spare.pop().unwrap_or_default();
+        bytes.clear();
+        bytes.extend_from_slice(packet.captured);
+        let Packet { at, ingress, original_len, .. } = *packet;
+        self.kept.insert(number, Kept { at, ingress, original_len, bytes });
+    }
+
+    /// Writes out what is still buffered.
+    pub(crate) fn finish(self) -> Result<(), Failure> {
+        if let Some(error) = self.failed {
+            return Err(error.into());
+        }
+        self.dropped.finish()?;
+        for port in self.ports.into_iter().flatten() {
+            port.writer.finish()?;
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, written: Result<(), CaptureError>) {
+        if let Err(error) = written {
+            self.failed.get_or_insert(error);
+        }
+    }
+}
+
+impl Witness for Outputs {
+    fn sent(&mut self, port: PortId, frame: &Frame, verdict: Option<Verdict>) {
+        if verdict.is_some() {
+            if let Some(kept) = self.kept.remove(&frame.meta.number) {
+                self.spare.push(kept.bytes);
+            }
+        }
+        if self.failed.is_some() {
+            return;
+        }
+        let comment = match verdict {
+            Some(verdict @ Verdict::Answered(_)) => Some(self.names.comment(verdict, frame)),
+            _ => None,
+        };
+        let Some(Some(sent)) = self.ports.get_mut(usize::from(port.0)) else { return };
+        sent.last = sent.last.max(frame.meta.received);
+        let record = Record { comment: comment.map(Cow::Owned), ..Record::new(sent.last, frame.bytes()) };
+        let written = sent.writer.write(&record);
+        self.note(written);
+    }
+
+    fn ended(&mut self, frame: &Frame, verdict: Verdict) {
+        let Some(kept) = self.kept.remove(&frame.meta.number) else { return };
+        if matches!(verdict, Verdict::Dropped(_)) && self.failed.is_none() {
+            let ingress =
+                self.names.interface(frame.meta.ingress).map_or(kept.ingress, |_| frame.meta.ingress);
+            let record = Record {
+                interface: usize::from(ingress.0),
+                original_len: kept.original_len,
+                comment: Some(Cow::Owned(self.names.comment(verdict, frame))),
+                ..Record::new(kept.at, &kept.bytes)
+            };
+            let written = self.dropped.write(&record);
+            self.note(written);
+        }
+        self.spare.push(kept.bytes);
+    }
+}
+
+impl Names {
+    fn of(tables: &Tables) -> Names {
+        Names {
+            interfaces: tables.interfaces.iter().map(|interface| interface.name.clone()).collect(),
+            zones: tables.zones.clone(),
+            zone_of: tables.interfaces.iter().map(|interface| interface.zone).collect(),
+            rules: tables.filter.rules.iter().map(|rule| rule.name.clone()).collect(),
+        }
+    }
+
+    /// What stands beside a packet: `dropped: rule-drop by rule "no-mail", in by lan`.
+    fn comment(&self, verdict: Verdict, frame: &Frame) -> String {
+        let reason = verdict.reason().map_or("", Reason::name);
+        let mut text = format!("{}: {reason}", verdict.name());
+        match verdict.reason() {
+            Some(Reason::RuleDrop | Reason::RuleReject | Reason::RateLimit | Reason::ConnectionLimit) => {
+                if let Some(rule) = self.rules.get(frame.meta.rule as usize) {
+                    text.push_str(&format!(" by rule \"{rule}\""));
+                }
+            }
+            Some(Reason::DefaultDrop | Reason::DefaultReject) => {
+                let (from, to) = (self.zone(frame.meta.ingress), self.zone(frame.meta.egress));
+                text.push_str(&format!(" for \"{from} > {to}\""));
+            }
+            _ => {}
+        }
+        if let Some(interface) = self.interface(frame.meta.ingress) {
+            text.push_str(&format!(", in by {interface}"));
+        }
+        text
+    }
+
+    fn interface(&self, id: PortId) -> Option<&str> {
+        self.interfaces.get(usize::from(id.0)).map(String::as_str)
+    }
+
+    fn zone(&self, interface: PortId) -> &str {
+        let zone = if interface == LOCAL {
+            dataplane::tables::SELF
+        } else {
+            self.zone_of.get(usize::from(interface.0)).copied().unwrap_or(dataplane::tables::SELF)
+        };
+        self.zones.get(usize::from(zone)).map_or("self", String::as_str)
+    }
+}
+
+/// The file of what leaves by an interface.
+pub(crate) fn file_name(interface: &str) -> String {
+    // Linux lets interfaces be called nearly anything but a path.
+    format!("{}.pcapng", interface.replace(['/', '\\'], "_"))
+}
+
+/// Writes files if there are any to write, and says nothing otherwise.
+pub(crate) struct Optional(pub(crate) Option<Outputs>);
+
+impl Witness for Optional {
+    fn sent(&mut self, port: PortId, frame: &Frame, verdict: Option<Verdict>) {
+        if let Some(outputs) = &mut self.0 {
+            outputs.sent(port, frame, verdict);
+        }
+    }
+
+    fn ended(&mut self, frame: &Frame, verdict: Verdict) {
+        if let Some(outputs) = &mut self.0 {
+            outputs.ended(frame, verdict);
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! How far along it is, on a terminal, for what lasts longer than a second.
+
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// Whoever waits less than this needs no news.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Steps between two looks at the clock.
+const STRIDE: u64 = 1024;
+
+/// A line on standard error that tells what has been done so far.
+pub(crate) struct Progress {
+    bar: ProgressBar,
+    begun: Instant,
+    shown: Shown,
+    steps: u64,
+    total: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    NotYet,
+    Yes,
+}
+
+impl Progress {
+    /// Of `total` bytes, or whatever is counted, under the name `what`.
+    pub(crate) fn new(what: &'static str, total: u64) -> Progress {
+        let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::hidden());
+        let template = "{prefix} [{bar:30}] {percent}%  {msg}  {elapsed}";
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style.progress_chars("=> "));
+        }
+        bar.set_prefix(what);
+        Progress { bar, begun: Instant::now(), shown: Shown::NotYet, steps: 0, total }
+    }
+
+    /// One packet more; `done` of the total is done.
+    pub(crate) fn step(&mut self, done: u64) {
+        self.steps += 1;
+        if self.steps % STRIDE != 0 {
+            return;
+        }
+        if self.shown == Shown::NotYet {
+            if self.begun.elapsed() < PATIENCE {
+                return;
+            }
+            // Draws nothing where standard error is no terminal.
+            self.bar.set_draw_target(ProgressDrawTarget::stderr());
+            self.shown = Shown::Yes;
+        }
+        self.bar.set_position(done.min(self.total));
+        self.bar.set_message(crate::screen::count(self.steps, "packet", "packets"));
+    }
+
+    /// Takes the line away.
+    pub(crate) fn finish(self) {
+        self.bar.finish_and_clear();
+    }
+}

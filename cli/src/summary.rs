@@ -1,0 +1,326 @@
+//! What became of the packets of a replay: one object for scripts, tables for people.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use dataplane::counter::{Counters, Traffic};
+use dataplane::{Reason, Replay};
+use policy::Policy;
+use serde_json::{Map, Value, json};
+
+use crate::input::{Captures, How, Source};
+use crate::screen::{BAD, CARE, DIM, GOOD, HEADING, Table, bytes, count, number};
+
+/// Everything that a replay has to say.
+pub(crate) struct Summary {
+    frames: Frames,
+    reasons: Vec<Told>,
+    rules: Vec<(String, Traffic)>,
+    nats: Vec<(String, Traffic)>,
+    flows: Flows,
+    elapsed: Duration,
+    inputs: Vec<Input>,
+    notes: Vec<String>,
+}
+
+struct Frames {
+    received: Traffic,
+    forwarded: u64,
+    delivered: u64,
+    answered: u64,
+    dropped: u64,
+    held: u64,
+    conserved: Conserved,
+}
+
+/// Whether received = forwarded + delivered + answered + dropped + held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Conserved {
+    /// It is.
+    Yes,
+    /// It is not: a fault of this program.
+    No,
+}
+
+/// What was answered and dropped for one reason.
+struct Told {
+    reason: Reason,
+    answered: u64,
+    dropped: u64,
+}
+
+struct Flows {
+    created: u64,
+    ended: u64,
+    live: u64,
+    peak: u64,
+    evicted: u64,
+}
+
+struct Input {
+    file: String,
+    packets: u64,
+    entered: Vec<(How, String, u64)>,
+}
+
+impl Summary {
+    /// Of a replay that is over.
+    pub(crate) fn new(replay: &Replay, policy: &Policy, captures: &Captures, elapsed: Duration) -> Summary {
+        let counters = &replay.shard.counters;
+        let mut reasons: Vec<Told> = Reason::ALL
+            .iter()
+            .map(|entry| Told {
+                reason: entry.reason,
+                answered: counters.answered_for(entry.reason),
+                dropped: counters.dropped_for(entry.reason),
+            })
+            .filter(|told| told.answered + told.dropped > 0)
+            .collect();
+        // The most frequent first; the order of the manual among equals.
+        reasons.sort_by_key(|told| std::cmp::Reverse(told.answered + told.dropped));
+        let rules = replay.tables.filter.rules.iter().zip(&counters.rules);
+        let flows = &replay.shard.flows;
+        let mut summary = Summary {
+            frames: Frames {
+                received: counters.received,
+                forwarded: counters.forwarded(),
+                delivered: counters.delivered(),
+                answered: counters.answered(),
+                dropped: counters.dropped(),
+                held: counters.held,
+                conserved: if counters.are_conserved() { Conserved::Yes } else { Conserved::No },
+            },
+            reasons,
+            rules: rules.map(|(rule, traffic)| (rule.name.clone(), *traffic)).collect(),
+            nats: nats(replay, policy),
+            flows: Flows {
+                created: flows.created(),
+                ended: flows.ended(),
+                live: u64::from(flows.len()),
+                peak: u64::from(flows.peak()),
+                evicted: counters.evicted,
+            },
+            elapsed,
+            inputs: Vec::new(),
+            notes: Vec::new(),
+        };
+        for source in captures.sources() {
+            summary.inputs.push(Input::of(source, replay));
+            summary.note_source(source);
+        }
+        summary.note_counters(counters);
+        summary
+    }
+
+    /// Whether every frame is accounted for.
+    pub(crate) fn conserved(&self) -> Conserved {
+        self.frames.conserved
+    }
+
+    fn note_source(&mut self, source: &Source) {
+        let file = source.path.display();
+        if let Some(cut) = source.cut_short() {
+            self.notes.push(format!("{file} is {cut}; everything before that was played"));
+        }
+        if let Some(problem) = &source.problem {
+            let packets = count(source.unreadable, "place", "places");
+            self.notes.push(format!("{file} could not be read in {packets}, the first: {problem}"));
+        }
+        if source.snapped > 0 {
+            let packets = count(source.snapped, "packet was", "packets were");
+            self.notes.push(format!(
+                "{file}: {packets} not captured whole; what needs the missing bytes fails the length checks"
+            ));
+        }
+        if source.backwards > 0 {
+            let packets = count(source.backwards, "packet has", "packets have");
+            self.notes.push(format!(
+                "{file}: {packets} a time before that of an earlier one; they were taken to come with it"
+            ));
+        }
+        if source.readdressed > 0 {
+            let packets = count(source.readdressed, "frame was", "frames were");
+            self.notes.push(format!(
+                "{file}: {packets} for another machine's link-layer address, and taken as if for the gateway's"
+            ));
+        }
+    }
+
+    fn note_counters(&mut self, counters: &Counters) {
+        if counters.held > 0 {
+            let frames = count(counters.held, "fragment waits", "fragments wait");
+            self.notes.push(format!("{frames} for the first of its datagram"));
+        }
+        if counters.parts_sent > 0 {
+            let parts = count(counters.parts_sent, "further fragment", "further fragments");
+            self.notes.push(format!("packets too large for their way out were cut: {parts} sent"));
+        }
+        if self.flows.evicted > 0 {
+            let flows = count(self.flows.evicted, "flow", "flows");
+            self.notes.push(format!("the flow table was full: {flows} ended early to make room"));
+        }
+    }
+
+    /// One object, as the command line's contract has it.
+    pub(crate) fn to_json(&self) -> Value {
+        let traffic = |list: &[(String, Traffic)]| {
+            let entries = list.iter().map(|(name, traffic)| {
+                (name.clone(), json!({ "frames": traffic.frames, "bytes": traffic.bytes }))
+            });
+            Value::Object(entries.collect::<Map<_, _>>())
+        };
+        let by_reason = |of: fn(&Told) -> u64| {
+            let entries = self.reasons.iter().filter(|told| of(told) > 0);
+            Value::Object(entries.map(|told| (told.reason.name().to_owned(), of(told).into())).collect())
+        };
+        let seconds = self.elapsed.as_secs_f64();
+        json!({
+            "frames": {
+                "received": self.frames.received.frames,
+                "forwarded": self.frames.forwarded,
+                "delivered": self.frames.delivered,
+                "answered": self.frames.answered,
+                "dropped": self.frames.dropped,
+                "held": self.frames.held,
+            },
+            "reasons": by_reason(|told| told.answered + told.dropped),
+            "rules": traffic(&self.rules),
+            "nats": traffic(&self.nats),
+            "flows": {
+                "created": self.flows.created,
+                "ended": self.flows.ended,
+                "live": self.flows.live,
+                "peak": self.flows.peak,
+            },
+            "seconds": seconds,
+            "mpps": self.mpps(),
+            "bytes": self.frames.received.bytes,
+            "answered": by_reason(|told| told.answered),
+            "dropped": by_reason(|told| told.dropped),
+            "inputs": self.inputs.iter().map(Input::to_json).collect::<Vec<_>>(),
+            "notes": self.notes,
+        })
+    }
+
+    fn mpps(&self) -> f64 {
+        self.frames.received.frames as f64 / self.elapsed.as_secs_f64().max(1e-9) / 1e6
+    }
+
+    /// For people.
+    pub(crate) fn print(&self, out: &mut impl Write) -> io::Result<()> {
+        self.print_inputs(out)?;
+        let Frames { received, forwarded, delivered, answered, dropped, held, .. } = self.frames;
+        writeln!(out, "{HEADING}Frames{HEADING:#}")?;
+        let share = |frames: u64| match received.frames {
+            0 => String::new(),
+            all => format!("{:.1} %", frames as f64 * 100.0 / all as f64),
+        };
+        let mut table = Table::new(&[1, 2]);
+        table.row(["received".to_owned(), number(received.frames), bytes(received.bytes)]);
+        for (name, frames) in [
+            ("forwarded", forwarded),
+            ("delivered to the gateway", delivered),
+            ("answered", answered),
+            ("dropped", dropped),
+            ("held", held),
+        ] {
+            table.row([name.to_owned(), number(frames), share(frames)]);
+        }
+        write!(out, "{table}")?;
+        self.print_reasons(out)?;
+        print_traffic(out, "Rules", &self.rules)?;
+        print_traffic(out, "Translations", &self.nats)?;
+        let Flows { created, ended, live, peak, .. } = self.flows;
+        writeln!(out, "{HEADING}Flows{HEADING:#}")?;
+        let (created, ended, live, peak) = (number(created), number(ended), number(live), number(peak));
+        writeln!(out, "  {created} created, {ended} ended, {live} live at the end, {peak} at the most")?;
+        for note in &self.notes {
+            writeln!(out, "{CARE}Note{CARE:#}: {note}.")?;
+        }
+        let seconds = self.elapsed.as_secs_f64();
+        writeln!(out, "{DIM}Played in {seconds:.3} s, {:.2} million packets a second.{DIM:#}", self.mpps())
+    }
+
+    fn print_inputs(&self, out: &mut impl Write) -> io::Result<()> {
+        writeln!(out, "{HEADING}Captures{HEADING:#}")?;
+        for input in &self.inputs {
+            writeln!(out, "  {}: {}", input.file, count(input.packets, "packet", "packets"))?;
+            for (how, interface, packets) in &input.entered {
+                writeln!(out, "    {} in by {interface} {DIM}({}){DIM:#}", number(*packets), how.text())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn print_reasons(&self, out: &mut impl Write) -> io::Result<()> {
+        if self.reasons.is_empty() {
+            return writeln!(out, "{GOOD}Nothing was dropped or answered.{GOOD:#}");
+        }
+        writeln!(out, "{HEADING}Reasons{HEADING:#} {DIM}(wirerate reasons NAME tells what to do){DIM:#}")?;
+        let mut table = Table::new(&[1]);
+        for Told { reason, answered, dropped } in &self.reasons {
+            for (name, frames) in [("dropped", *dropped), ("answered", *answered)] {
+                if frames > 0 {
+                    let entry = reason.entry();
+                    let cause = entry.cause.to_owned();
+                    table.row([entry.name.to_owned(), number(frames), name.to_owned(), cause]);
+                }
+            }
+        }
+        write!(out, "{table}")?;
+        if self.frames.conserved == Conserved::No {
+            writeln!(out, "{BAD}The counts do not add up.{BAD:#}")?;
+        }
+        Ok(())
+    }
+}
+
+fn print_traffic(out: &mut impl Write, heading: &str, list: &[(String, Traffic)]) -> io::Result<()> {
+    let mut table = Table::new(&[1, 2]);
+    for (name, traffic) in list {
+        table.row([name.clone(), number(traffic.frames), bytes(traffic.bytes)]);
+    }
+    if table.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "{HEADING}{heading}{HEADING:#}")?;
+    write!(out, "{table}")
+}
+
+impl Input {
+    fn of(source: &Source, replay: &Replay) -> Input {
+        let entered = source.entered.iter().map(|((how, interface), packets)| {
+            let name = replay.tables.interface(*interface).map_or("?", |interface| &interface.name);
+            (*how, name.to_owned(), *packets)
+        });
+        Input {
+            file: source.path.display().to_string(),
+            packets: source.entered.values().sum(),
+            entered: entered.collect(),
+        }
+    }
+
+    fn to_json(&self) -> Value {
+        let entered = self.entered.iter().map(|(how, interface, packets)| {
+            json!({ "interface": interface, "by": how.name(), "frames": packets })
+        });
+        json!({ "file": self.file, "frames": self.packets, "entered": entered.collect::<Vec<_>>() })
+    }
+}
+
+/// Traffic of each translation, in the order of the policy.
+fn nats(replay: &Replay, policy: &Policy) -> Vec<(String, Traffic)> {
+    let tables = &replay.tables.nat;
+    let sum = |name: &str| {
+        let mut sum = Traffic::default();
+        for (pair, traffic) in replay.shard.counters.nats.iter().enumerate() {
+            // A one-to-one translation turned back on itself is in a pair twice, and translates once.
+            if tables.names(pair as u16).any(|of_pair| of_pair == name) {
+                sum.frames += traffic.frames;
+                sum.bytes += traffic.bytes;
+            }
+        }
+        sum
+    };
+    policy.nats.iter().map(|nat| (nat.name.clone(), sum(&nat.name))).collect()
+}
