@@ -13,6 +13,10 @@ use crate::stage::Cx;
 use crate::tables::Tables;
 use crate::verdict::{Reason, Verdict};
 
+mod readdress;
+
+pub use readdress::Readdressed;
+
 /// The seed of every replay.
 pub const SEED: [u64; 2] = [0x7769_7265_7261_7465, 1];
 
@@ -133,6 +137,14 @@ impl Replay {
         if let Err(frame) = self.batch.push(frame) {
             self.pool.put(frame);
         }
+    }
+
+    /// Addresses an answer as its sender would have, had it been on the far side of this gateway: captures that
+    /// were taken inside show answers addressed to the inside host, while the far end knows only the translation
+    /// of the flow. Says whether `bytes` were changed. Frames that were received count as passed.
+    pub fn readdress(&mut self, bytes: &mut [u8], witness: &mut impl Witness) -> Readdressed {
+        self.flush(witness);
+        readdress::readdress(&self.tables, &self.shard.flows, bytes)
     }
 
     /// Takes all frames that were received so far through the pipeline, and out.
