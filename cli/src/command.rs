@@ -3,6 +3,8 @@
 pub(crate) mod bench;
 pub(crate) mod check;
 pub(crate) mod completions;
+pub(crate) mod explain;
 pub(crate) mod generate;
+pub(crate) mod import;
 pub(crate) mod reasons;
 pub(crate) mod replay;

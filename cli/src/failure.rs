@@ -7,10 +7,12 @@ use std::path::PathBuf;
 use dataplane::replay::ReplayError;
 use dataplane::tables::CompileError;
 use policy::LoadError;
+use policy::import::ImportError;
 use wire::capture::{CaptureError, Problem};
 
 use crate::bench::forward::BenchError;
 use crate::screen;
+use crate::words::WordError;
 
 /// The exit codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +84,31 @@ pub(crate) enum Failure {
         /// What to do.
         hint: &'static str,
     },
+    /// A file cannot be read.
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// Rules of another firewall cannot be read at all.
+    Import {
+        /// Their file.
+        path: PathBuf,
+        /// Why not.
+        error: ImportError,
+    },
+    /// A packet in words is not understood.
+    Words(WordError),
+    /// A capture has fewer packets.
+    NoPacket {
+        /// The capture.
+        path: PathBuf,
+        /// The packet that was asked for.
+        number: u64,
+        /// How many there are.
+        packets: u64,
+    },
     /// A word is not among those that are known.
     Unknown {
         /// What kind of word.
@@ -99,16 +126,23 @@ impl Failure {
     /// The exit code.
     pub(crate) fn exit(&self) -> Exit {
         match self {
-            Failure::Output(_) | Failure::Policy(_) | Failure::Capture(_) | Failure::Write { .. } => {
-                Exit::Unreadable
-            }
+            Failure::Output(_)
+            | Failure::Policy(_)
+            | Failure::Capture(_)
+            | Failure::Write { .. }
+            | Failure::Read { .. }
+            | Failure::Import { .. } => Exit::Unreadable,
             Failure::Wrong { .. }
             | Failure::Compile { .. }
             | Failure::Setup { .. }
             | Failure::Lacks { .. }
             | Failure::Bench(_)
             | Failure::NotConserved => Exit::Wrong,
-            Failure::NoInterface { .. } | Failure::Overwrites { .. } | Failure::Unknown { .. } => Exit::Usage,
+            Failure::NoInterface { .. }
+            | Failure::Overwrites { .. }
+            | Failure::Unknown { .. }
+            | Failure::Words(_)
+            | Failure::NoPacket { .. } => Exit::Usage,
         }
     }
 
@@ -123,6 +157,13 @@ impl Failure {
             Failure::Write { .. } => "name a directory that you may write to".to_owned(),
             Failure::NoInterface { known, .. } => format!("the policy has {}", known.join(", ")),
             Failure::Overwrites { .. } => "name another directory with --out".to_owned(),
+            Failure::Read { .. } => "check the path and that you may read it".to_owned(),
+            Failure::Import { .. } => {
+                "give what `nft -j list ruleset` or `iptables-save` printed, or a ClassBench filter set"
+                    .to_owned()
+            }
+            Failure::Words(error) => error.hint(),
+            Failure::NoPacket { packets, .. } => format!("its packets are numbered from 1 to {packets}"),
             Failure::Lacks { hint, .. } => (*hint).to_owned(),
             Failure::Unknown { .. } => "`wirerate reasons` lists them all".to_owned(),
             Failure::NotConserved => {
@@ -169,6 +210,12 @@ impl fmt::Display for Failure {
             Failure::NoInterface { name, .. } => write!(f, "the policy has no interface `{name}`"),
             Failure::Overwrites { path } => {
                 write!(f, "{} is read and would be written over", path.display())
+            }
+            Failure::Read { path, error } => write!(f, "cannot read {}: {error}", path.display()),
+            Failure::Import { path, error } => write!(f, "cannot import {}: {error}", path.display()),
+            Failure::Words(error) => error.fmt(f),
+            Failure::NoPacket { path, number, .. } => {
+                write!(f, "{} has no packet {number}", path.display())
             }
             Failure::Lacks { what, .. } => write!(f, "the policy has no {what}"),
             Failure::Unknown { what, word } => write!(f, "`{word}` is no {what}"),

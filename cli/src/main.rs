@@ -11,15 +11,18 @@ use failure::{Exit, Failure};
 
 mod bench;
 mod command;
+mod describe;
 mod failure;
 mod input;
+mod narration;
 mod output;
 mod policy_file;
 mod progress;
 mod screen;
 mod summary;
+mod words;
 
-use command::{check, completions, generate, reasons, replay};
+use command::{check, completions, explain, generate, import, reasons, replay};
 
 /// What every help text ends with.
 const EXIT_CODES: &str = "\
@@ -66,6 +69,8 @@ struct Cli {
 enum Command {
     Check(check::Arguments),
     Replay(replay::Arguments),
+    Explain(explain::Arguments),
+    Import(import::Arguments),
     Generate(generate::Arguments),
     Bench(command::bench::Bench),
     Reasons(reasons::Arguments),
@@ -77,6 +82,8 @@ impl Command {
         match self {
             Command::Check(arguments) => arguments.run(),
             Command::Replay(arguments) => arguments.run(),
+            Command::Explain(arguments) => arguments.run(),
+            Command::Import(arguments) => arguments.run(),
             Command::Generate(arguments) => arguments.run(),
             Command::Bench(bench) => bench.run().map(|()| Exit::Done).map_err(Failure::Bench),
             Command::Reasons(arguments) => arguments.run(),

@@ -62,6 +62,11 @@ pub(crate) fn warning(what: &dyn fmt::Display) {
     let _ = writeln!(anstream::stderr().lock(), "{CARE}warning{CARE:#}: {what}");
 }
 
+/// Says what to know.
+pub(crate) fn note(what: &dyn fmt::Display) {
+    let _ = writeln!(anstream::stderr().lock(), "{DIM}note{DIM:#}: {what}");
+}
+
 /// Shows diagnostics, each with the lines of the policy that it is about.
 pub(crate) fn diagnostics(diagnostics: &[Diagnostic]) {
     let colours = AutoStream::choice(&io::stderr()) != ColorChoice::Never;

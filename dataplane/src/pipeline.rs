@@ -42,6 +42,23 @@ pub struct Pipeline {
     freed: VecDeque<(usize, Frame)>,
 }
 
+/// Sees a frame before and after each stage that takes it.
+pub trait Watch<T: Tally> {
+    /// The stage of that name is about to take the frame.
+    fn before(&mut self, stage: &'static str, frame: &Frame, cx: &mut Cx<'_, T>);
+
+    /// It has.
+    fn after(&mut self, stage: &'static str, frame: &Frame, cx: &mut Cx<'_, T>);
+}
+
+/// Nobody watches.
+impl<T: Tally> Watch<T> for () {
+    #[inline(always)]
+    fn before(&mut self, _: &'static str, _: &Frame, _: &mut Cx<'_, T>) {}
+    #[inline(always)]
+    fn after(&mut self, _: &'static str, _: &Frame, _: &mut Cx<'_, T>) {}
+}
+
 /// A stage and its name.
 pub type Named<'a, T> = (&'static str, &'a mut dyn Stage<T>);
 
@@ -91,9 +108,21 @@ impl Pipeline {
 
     /// Takes the frames of a batch through the stages one by one, to the same effect as [`Pipeline::run`].
     pub fn step<T: Tally>(&mut self, batch: &mut Batch, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
+        self.step_watched(batch, ended, cx, &mut ());
+    }
+
+    /// [`Pipeline::step`] before the eyes of `watch`, which sees the frames of the batch, not those that come
+    /// free by them.
+    pub fn step_watched<T: Tally>(
+        &mut self,
+        batch: &mut Batch,
+        ended: &mut Vec<Frame>,
+        cx: &mut Cx<'_, T>,
+        watch: &mut impl Watch<T>,
+    ) {
         for place in 0..batch.len() {
             cx.shard.counters.received.count(batch[place].len());
-            self.alone(&mut batch[place], 0, cx);
+            self.alone(&mut batch[place], 0, cx, watch);
             self.free(place, cx);
         }
         self.collect(batch, ended, cx);
@@ -109,7 +138,7 @@ impl Pipeline {
                 continue;
             }
             self.together(&mut frames[first..place], cx);
-            self.alone(&mut frames[place], 1, cx);
+            self.alone(&mut frames[place], 1, cx, &mut ());
             self.free(place, cx);
             first = place + 1;
         }
@@ -128,10 +157,18 @@ impl Pipeline {
     }
 
     /// The stages from the one at `first` on, for one frame.
-    fn alone<T: Tally>(&mut self, frame: &mut Frame, first: usize, cx: &mut Cx<'_, T>) {
-        for (_, stage) in self.stages().into_iter().skip(first) {
+    fn alone<T: Tally>(
+        &mut self,
+        frame: &mut Frame,
+        first: usize,
+        cx: &mut Cx<'_, T>,
+        watch: &mut impl Watch<T>,
+    ) {
+        for (name, stage) in self.stages().into_iter().skip(first) {
             if stage.takes(frame) {
+                watch.before(name, frame, cx);
                 stage.step(frame, cx).settle(frame);
+                watch.after(name, frame, cx);
             }
         }
         if frame.meta.fate == Verdict::Held(Reason::FragmentWaits).to_fate() {
@@ -146,7 +183,7 @@ impl Pipeline {
     /// Takes the frames that came free at the frame at `place` through the stages from `track` on.
     fn free<T: Tally>(&mut self, place: usize, cx: &mut Cx<'_, T>) {
         while let Some(mut frame) = cx.shard.released.pop_front() {
-            self.alone(&mut frame, 1, cx);
+            self.alone(&mut frame, 1, cx, &mut ());
             self.freed.push_back((place, frame));
         }
     }

@@ -32,10 +32,10 @@ pub struct Replay {
     pub tables: Tables,
     /// All that it remembers.
     pub shard: Shard,
-    pipeline: Pipeline,
-    pool: Pool,
-    batch: Batch,
-    ended: Vec<Frame>,
+    pub(crate) pipeline: Pipeline,
+    pub(crate) pool: Pool,
+    pub(crate) batch: Batch,
+    pub(crate) ended: Vec<Frame>,
     way: Way,
 }
 
@@ -159,6 +159,11 @@ impl Replay {
             Way::Run => self.pipeline.run(&mut self.batch, &mut self.ended, &mut cx),
             Way::Step => self.pipeline.step(&mut self.batch, &mut self.ended, &mut cx),
         }
+        self.tell(witness);
+    }
+
+    /// Tells of all frames that came out of the pipeline, and takes them back.
+    pub(crate) fn tell(&mut self, witness: &mut impl Witness) {
         for frame in self.ended.drain(..) {
             if let Some(verdict) = Verdict::of_fate(frame.meta.fate) {
                 witness.ended(&frame, verdict);

@@ -1,5 +1,7 @@
 //! The words that the policy file has for values. Reading and printing share these tables.
 
+use wire::Dscp;
+
 use crate::model::{
     Action, Checksum, FamilyMatch, IcmpMatch, Mode, Pickup, Protocol, RejectWith, SourceCheck, State,
     TcpWindow, WhenFull,
@@ -127,6 +129,32 @@ pub(crate) const ICMPV6: Words<IcmpMatch> = &[
     ("redirect", kind(137)),
     ("mld2-report", kind(143)),
 ];
+
+/// The ICMP type, and the code where the name means one, that policies call so.
+pub fn icmp_named(name: &str, family: FamilyMatch) -> Option<IcmpMatch> {
+    icmp_words_of(family).iter().find(|(word, _)| *word == name).map(|(_, means)| *means)
+}
+
+/// What policies call an ICMP type with its code; the name of the type alone where the code has none.
+pub fn icmp_name(kind: u8, code: u8, family: FamilyMatch) -> Option<&'static str> {
+    let words = icmp_words_of(family).iter();
+    let of_kind = words.filter(|(_, means)| means.kind == kind && means.code.is_none_or(|own| own == code));
+    of_kind.max_by_key(|(_, means)| means.code.is_some()).map(|(word, _)| *word)
+}
+
+fn icmp_words_of(family: FamilyMatch) -> Words<IcmpMatch> {
+    if family == FamilyMatch::V6 { ICMPV6 } else { ICMP }
+}
+
+/// The DiffServ code point that policies call so.
+pub fn dscp_named(name: &str) -> Option<Dscp> {
+    DSCP.iter().find(|(word, _)| *word == name).and_then(|(_, value)| Dscp::new(*value))
+}
+
+/// What policies call a DiffServ code point.
+pub fn dscp_name(dscp: Dscp) -> Option<&'static str> {
+    DSCP.iter().find(|(_, value)| *value == dscp.value()).map(|(word, _)| *word)
+}
 
 /// Services whose names operators write for ports; only for hints.
 pub(crate) const SERVICE: Words<u16> = &[

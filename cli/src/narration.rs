@@ -1,0 +1,392 @@
+//! What each stage saw, decided and did, in sentences.
+
+use std::net::IpAddr;
+
+use dataplane::explain::{Account, Visit};
+use dataplane::flow::{Flow, Key, Life};
+use dataplane::hop::LOCAL_HOP;
+use dataplane::stage::parse::flag;
+use dataplane::tables::{LOCAL, SELF, Tables};
+use dataplane::{Reason, Verdict};
+use policy::model::{Action, Mode, SourceCheck};
+use policy::{Lines, Policy};
+use tally::{Count, Region};
+use wire::header::Protocol;
+use wire::{Nanos, PortId};
+
+use crate::describe::{Description, end};
+use crate::screen::{count, number};
+
+/// The stages in their order.
+pub(crate) const STAGES: [&str; dataplane::pipeline::STAGES] =
+    ["parse", "track", "dnat", "route", "filter", "classify", "snat", "rewrite", "answer", "queue"];
+
+/// What is needed to put names to numbers.
+pub(crate) struct Narrator<'a> {
+    pub(crate) tables: &'a Tables,
+    pub(crate) policy: &'a Policy,
+    pub(crate) lines: &'a Lines,
+    /// The frame as it was received.
+    pub(crate) received: &'a [u8],
+}
+
+/// What is told of one stage.
+pub(crate) struct Told<'a> {
+    /// Its name.
+    pub(crate) stage: &'static str,
+    /// What it did, in sentences; why it did nothing, where it was passed by.
+    pub(crate) says: Vec<String>,
+    /// What it did; `None` where it was passed by.
+    pub(crate) visit: Option<&'a Visit>,
+}
+
+impl Narrator<'_> {
+    /// All stages, also those that had nothing to do.
+    pub(crate) fn tell<'a>(&self, account: &'a Account) -> Vec<Told<'a>> {
+        let mut told: Vec<Told<'a>> = Vec::with_capacity(STAGES.len());
+        let mut bytes = self.received;
+        for stage in STAGES {
+            let Some(visit) = account.visits.iter().find(|visit| visit.stage == stage) else {
+                let says = vec![self.passed_by(stage, account)];
+                told.push(Told { stage, says, visit: None });
+                continue;
+            };
+            let mut says = self.visit(visit, bytes);
+            if let Some(verdict) = Verdict::of_fate(visit.after.fate) {
+                if visit.after.fate != visit.before.fate {
+                    says.push(verdict_text(verdict));
+                }
+            }
+            bytes = visit.bytes.as_deref().unwrap_or(bytes);
+            told.push(Told { stage, says, visit: Some(visit) });
+        }
+        told
+    }
+
+    /// Why a stage had nothing to do.
+    fn passed_by(&self, stage: &str, account: &Account) -> String {
+        let last = account.visits.last();
+        let decided = last.is_some_and(|visit| visit.after.flags & flag::HIT != 0);
+        match stage {
+            "answer" => "nothing to answer",
+            _ if last.is_none() => "not reached",
+            "dnat" | "filter" | "classify" | "snat" if decided => "not asked: the flow has been decided",
+            "dnat" | "snat" if self.policy.mode == Mode::Stateless => {
+                "not asked: no translation without state"
+            }
+            _ => "not reached",
+        }
+        .to_owned()
+    }
+
+    fn visit(&self, visit: &Visit, bytes: &[u8]) -> Vec<String> {
+        let mut says = Vec::new();
+        match visit.stage {
+            "parse" => self.parse(visit, bytes, &mut says),
+            "track" => self.track(visit, &mut says),
+            "dnat" => self.dnat(visit, &mut says),
+            "route" => self.route(visit, bytes, &mut says),
+            "filter" => self.filter(visit, &mut says),
+            "classify" => says.push(format!("traffic class {}, of its DS field", visit.after.class)),
+            "snat" => self.snat(visit, &mut says),
+            "rewrite" => changes(visit, bytes, &mut says),
+            "answer" => {
+                if let Some(answer) = &visit.bytes {
+                    says.push(format!("becomes its answer: {}", Description::of(answer).headline));
+                }
+            }
+            "queue" => {
+                if let Some(interface) = self.tables.interface(visit.after.egress) {
+                    let root = self.interface(interface.root);
+                    says.push(format!("there is room in the queue of {root}"));
+                }
+            }
+            _ => {}
+        }
+        says
+    }
+
+    fn parse(&self, visit: &Visit, bytes: &[u8], says: &mut Vec<String>) {
+        says.push(format!("sees {}", Description::of(bytes).headline));
+        let (port, ingress) = (visit.before.ingress, visit.after.ingress);
+        if let Some(interface) = self.tables.interface(ingress) {
+            let zone = self.zone(interface.zone);
+            let by =
+                if port == ingress { String::new() } else { format!(", a VLAN of {}", self.interface(port)) };
+            says.push(format!("in by {}{by}, zone {zone}", interface.name));
+        }
+    }
+
+    fn track(&self, visit: &Visit, says: &mut Vec<String>) {
+        let after = &visit.after;
+        if self.policy.mode == Mode::Stateless {
+            says.push("the policy is stateless: no connection is tracked".to_owned());
+        } else if let Some(flow) = &visit.flow {
+            let about = if after.flags & flag::RELATED != 0 { "is an error about" } else { "belongs to" };
+            says.push(format!("{about} the flow {}, now {}", key(flow.original()), state(flow)));
+            let way =
+                if after.flags & flag::REPLY != 0 { "comes back" } else { "goes as its first packet did" };
+            let mut decided = format!("it {way}; what was decided for the flow holds");
+            if let Some(rule) = self.rule(after.rule) {
+                decided.push_str(&format!(": {rule}"));
+            }
+            for name in self.tables.nat.names(after.nat) {
+                decided.push_str(&format!(", {}", self.nat(name)));
+            }
+            says.push(decided);
+        } else if after.flags & flag::OPENS != 0 {
+            says.push("no flow has this packet; it may open one".to_owned());
+        } else if after.fate == 0 {
+            says.push("no flow, and none is opened".to_owned());
+        } else {
+            says.push("finds no flow that it fits".to_owned());
+        }
+        let ended = visit.flows[0].saturating_sub(visit.flows[1]);
+        if ended > 0 {
+            says.push(format!(
+                "{} had been idle for too long, and ended",
+                count(ended.into(), "flow", "flows")
+            ));
+        }
+    }
+
+    fn dnat(&self, visit: &Visit, says: &mut Vec<String>) {
+        let pending = &visit.pending;
+        let to = end(pending.destination.to_ip(), port_of(visit, pending.dport));
+        let place = usize::from(pending.dnat);
+        let rule = place.checked_sub(1).and_then(|place| self.tables.nat.destinations.get(place));
+        match (rule, pending.inward) {
+            (Some(rule), _) => says.push(format!("{}: the destination becomes {to}", self.nat(&rule.name))),
+            (None, Some(_)) => {
+                says.push(format!(
+                    "the outside port is mapped to an inside host: the destination becomes {to}"
+                ));
+            }
+            (None, None) => says.push("no destination translation matches".to_owned()),
+        }
+        if let Some(turned) = pending.turned {
+            let outside = self.interface(turned);
+            says.push(format!("turned back inside, as if it came from {outside} (hairpin)"));
+        }
+    }
+
+    fn route(&self, visit: &Visit, bytes: &[u8], says: &mut Vec<String>) {
+        let after = &visit.after;
+        let hit = after.flags & flag::HIT != 0;
+        let description = Description::of(bytes);
+        let address = |field| description.field(field).and_then(|text| text.parse::<IpAddr>().ok());
+        let source_check = self.tables.interface(after.ingress).map(|interface| interface.source_check);
+        let spoofed = after.fate == Verdict::Dropped(Reason::SourceSpoofed).to_fate();
+        if let (Some(source), false) = (address("source"), hit) {
+            let home = self.best_route(source).unwrap_or_else(|| "no route".to_owned());
+            match source_check {
+                Some(SourceCheck::Off) | None => {}
+                Some(_) if spoofed => says.push(format!("{home} leads to the source {source}, not this way")),
+                Some(_) => says.push(format!("the source {source} may come this way: {home} leads back")),
+            }
+        }
+        if spoofed {
+            return;
+        }
+        let mut destination = address("destination");
+        if after.flags & flag::OPENS != 0 {
+            destination = Some(visit.pending.destination.to_ip());
+        }
+        if let (Some(destination), false) = (destination, hit) {
+            match self.best_route(destination) {
+                Some(route) => says.push(format!("{route} is the best for {destination}")),
+                None => says.push(format!("no route leads to {destination}")),
+            }
+        }
+        if after.hop == LOCAL_HOP || after.egress == LOCAL {
+            says.push("the destination is the gateway itself".to_owned());
+        } else if let Some(gateway) = self.tables.gateways.get(after.hop as usize) {
+            let router = gateway.address.to_ip();
+            says.push(format!("leaves by {} to the router {router}", self.interface(gateway.interface)));
+        } else if let Some(interface) = self.tables.interface(after.egress).filter(|_| after.fate == 0) {
+            says.push(format!("leaves by {} to a host on its link", interface.name));
+        }
+        if after.flags & flag::CUT != 0 {
+            says.push("it is larger than its way out carries, and will be cut".to_owned());
+        }
+    }
+
+    fn filter(&self, visit: &Visit, says: &mut Vec<String>) {
+        let after = &visit.after;
+        let (from, to) = (self.zone_of(after.ingress), self.zone_of(after.egress));
+        if let Some(rule) = self.rule(after.rule) {
+            let action = self.tables.filter.rules.get(after.rule as usize).map(|rule| action(rule.action));
+            says.push(format!("{rule} is the first that matches: {}", action.unwrap_or("drop")));
+        } else {
+            let default = self.policy.default_action(from, to);
+            says.push(format!("no rule matches; the default for \"{from} > {to}\" is {}", action(default)));
+        }
+    }
+
+    fn snat(&self, visit: &Visit, says: &mut Vec<String>) {
+        if let Some(flow) = &visit.flow {
+            let translated = self.tables.nat.places(visit.after.nat).1;
+            let rule = translated.and_then(|place| self.tables.nat.sources.get(place));
+            match rule {
+                Some(rule) => {
+                    let reply = flow.reply();
+                    let to = end(reply.destination(), has_ports(reply).then_some(reply.dport()));
+                    says.push(format!("{}: the source becomes {to}", self.nat(&rule.name)));
+                }
+                None => says.push("no source translation matches".to_owned()),
+            }
+            says.push(format!("the flow is written down: {}; it is {}", key(flow.original()), state(flow)));
+            says.push(format!("packets that come back are {}", key(flow.reply())));
+            says.push(format!("it ends when it has been idle for {}", self.timeout(flow)));
+        } else {
+            says.push("no flow is written down".to_owned());
+        }
+    }
+
+    fn timeout(&self, flow: &Flow) -> Nanos {
+        let spans = &self.tables.timeouts;
+        match flow.state().life() {
+            Life::TcpHalfOpen => spans.tcp_half_open,
+            Life::TcpEstablished => spans.tcp_established,
+            Life::TcpClosing => spans.tcp_closing,
+            Life::TcpReset => spans.tcp_reset,
+            Life::Udp => spans.udp,
+            Life::Icmp => spans.icmp,
+            Life::Other => spans.other,
+        }
+    }
+
+    /// The rule at a place, with its line.
+    pub(crate) fn rule(&self, place: u32) -> Option<String> {
+        let name = &self.tables.filter.rules.get(place as usize)?.name;
+        Some(format!("rule `{name}`{}", line(self.lines.rule(name))))
+    }
+
+    fn nat(&self, name: &str) -> String {
+        format!("translation `{name}`{}", line(self.lines.nat(name)))
+    }
+
+    /// The longest prefix of the policy's routes and networks that an address lies in.
+    fn best_route(&self, address: IpAddr) -> Option<String> {
+        let linked = self.policy.interfaces.iter().flat_map(|interface| {
+            interface.addresses.iter().filter(|network| network.contains(&address)).map(|network| {
+                let text = if network.addr() == address {
+                    format!("the gateway's own address on {}", interface.name)
+                } else {
+                    format!("the network {} of {}", network.trunc(), interface.name)
+                };
+                let length = if network.addr() == address { 129 } else { network.prefix_len() };
+                (length, format!("{text}{}", line(self.lines.interface(&interface.name))))
+            })
+        });
+        let routes = self.policy.routes.iter().enumerate();
+        let routed =
+            routes.filter(|(_, route)| route.destination.contains(&address)).map(|(place, route)| {
+                let text = format!("the route to {}{}", route.destination, line(self.lines.route(place)));
+                (route.destination.prefix_len(), text)
+            });
+        linked.chain(routed).max_by_key(|(length, _)| *length).map(|(_, text)| text)
+    }
+
+    fn interface(&self, id: PortId) -> &str {
+        self.tables.interface(id).map_or("?", |interface| &interface.name)
+    }
+
+    fn zone(&self, zone: u8) -> &str {
+        self.tables.zones.get(usize::from(zone)).map_or("?", String::as_str)
+    }
+
+    fn zone_of(&self, interface: PortId) -> &str {
+        self.zone(self.tables.interface(interface).map_or(SELF, |interface| interface.zone))
+    }
+}
+
+/// What `rewrite` changed.
+fn changes(visit: &Visit, bytes: &[u8], says: &mut Vec<String>) {
+    let Some(after) = &visit.bytes else {
+        return says.push("changes nothing".to_owned());
+    };
+    for change in Description::of(bytes).changes(&Description::of(after)) {
+        let text = |value: Option<String>| value.unwrap_or_else(|| "none".to_owned());
+        says.push(format!("{}: {} becomes {}", change.field, text(change.before), text(change.after)));
+    }
+    if visit.after.parts > 0 {
+        says.push(format!("cut: {} more", count(visit.after.parts.into(), "part", "parts")));
+    }
+}
+
+/// What was decided, and for what reason.
+pub(crate) fn verdict_text(verdict: Verdict) -> String {
+    match verdict.reason() {
+        Some(reason) => format!("{}: {}: {}", verdict.name(), reason.name(), reason.entry().cause),
+        None => verdict.name().to_owned(),
+    }
+}
+
+/// What it cost, in one line.
+pub(crate) fn cost_text(cost: &Count) -> String {
+    let mut text = count(cost.executed_total(), "instruction", "instructions");
+    if cost.hashes() > 0 {
+        text.push_str(&format!(", {}", count(cost.hashes(), "hash", "hashes")));
+    }
+    for region in Region::ALL {
+        let seen = cost.references(region);
+        let references = seen.reads + seen.writes + seen.atomics;
+        if references > 0 {
+            text.push_str(&format!("; {} {}x {} B", region.name(), number(references), number(seen.bytes)));
+        }
+    }
+    text
+}
+
+fn action(action: Action) -> &'static str {
+    match action {
+        Action::Accept => "accept",
+        Action::Drop => "drop",
+        Action::Reject(_) => "reject",
+    }
+}
+
+fn line(line: Option<u32>) -> String {
+    line.map_or_else(String::new, |line| format!(" (line {line})"))
+}
+
+fn has_ports(key: &Key) -> bool {
+    Protocol(key.protocol()).has_ports()
+}
+
+fn port_of(visit: &Visit, port: u16) -> Option<u16> {
+    Protocol(visit.after.protocol).has_ports().then_some(port)
+}
+
+/// A flow's packets of one direction, as they arrive.
+pub(crate) fn key(key: &Key) -> String {
+    let protocol = Protocol(key.protocol());
+    let port = |port| has_ports(key).then_some(port);
+    let (from, to) = (end(key.source(), port(key.sport())), end(key.destination(), port(key.dport())));
+    match protocol {
+        Protocol::ICMP | Protocol::ICMPV6 => format!("{protocol} {from} > {to} id {}", key.sport()),
+        _ => format!("{protocol} {from} > {to}"),
+    }
+}
+
+/// Where a flow stands, in words.
+pub(crate) fn state(flow: &Flow) -> &'static str {
+    use dataplane::flow::State;
+    match flow.state() {
+        State::Opening => "opening",
+        State::SynSent => "syn-sent",
+        State::SynBoth => "syn-sent on both sides",
+        State::SynReceived => "syn-received",
+        State::Established => "established",
+        State::FinOriginal => "closed by the side that opened it",
+        State::FinReply => "closed by the side that answered",
+        State::LastAck => "closed by both sides",
+        State::TimeWait => "closed",
+        State::Reset => "reset",
+        State::Udp | State::Other => "not answered yet",
+        State::UdpAnswered | State::OtherAnswered => "answered",
+        State::Icmp => "a query",
+        State::Spare => "unknown",
+    }
+}

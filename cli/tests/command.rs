@@ -1,0 +1,177 @@
+//! The commands that play nothing: check, explain, import, reasons, completions, and help.
+
+mod run;
+
+use std::fs;
+use std::io::Read;
+use std::process::{Command, Stdio};
+
+use run::{Room, home_office, root, wirerate};
+
+#[test]
+fn check_says_whether_a_policy_is_sound() {
+    let sound = wirerate(&["check", &home_office()]).exits(0);
+    assert!(sound.out.contains("is sound"), "{}", sound.out);
+    let room = Room::new("check");
+    let wrong = room.write(
+        "wrong.toml",
+        "[interface.lan]\nzone = \"lan\"\nadresses = [\"192.168.1.1/24\"]\n\n[[rule]]\nname = \"a\"\naction = \"acept\"\n",
+    );
+    let run = wirerate(&["check", &wrong]).exits(1);
+    assert!(run.out.is_empty());
+    // Both at once, each with its line, the nearest word and the text.
+    for part in ["adresses", "addresses", "acept", "accept", "wrong.toml:3:", "wrong.toml:7:", "has 2 errors"]
+    {
+        assert!(run.err.contains(part), "no {part} in\n{}", run.err);
+    }
+    let json = wirerate(&["check", &wrong, "--json"]).exits(1).json();
+    assert_eq!((&json["errors"], &json["warnings"]), (&2.into(), &0.into()));
+    assert_eq!(json["diagnostics"][0]["line"], 3);
+    assert_eq!(json["diagnostics"][1]["line"], 7);
+    assert_eq!(json["file"], wrong);
+    let json = wirerate(&["check", &home_office(), "--json"]).exits(0).json();
+    assert_eq!(json["errors"], 0);
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    let run = wirerate(&["check", "no/such.toml"]).exits(3);
+    assert!(run.err.contains("no/such.toml") && run.err.contains("help:"), "{}", run.err);
+    let run = wirerate(&["import", "nft", "no/such.json"]).exits(3);
+    assert!(run.err.contains("no/such.json"), "{}", run.err);
+}
+
+#[test]
+fn a_wrong_command_line_is_told_from_a_wrong_policy() {
+    for words in [
+        &["check"][..],
+        &["replay", &home_office()],
+        &["paly"],
+        &[],
+        &["check", "--jsno", "x"],
+        &["import", "ipfw", "x"],
+        &["explain", &home_office(), "lan tcp 1.2.3.4:1 to 5.6.7.8:9"],
+        &["explain", &home_office(), "dmz tcp 1.2.3.4:1 > 5.6.7.8:9"],
+        &["reasons", "bad-mood"],
+    ] {
+        let run = wirerate(words).exits(2);
+        assert!(!run.err.is_empty() && run.out.is_empty(), "{words:?}");
+    }
+}
+
+#[test]
+fn explain_tells_rule_line_and_translation() {
+    let policy = home_office();
+    let run = wirerate(&["explain", &policy, "lan tcp 192.168.1.10:50000 > 198.51.100.7:443 syn"]).exits(0);
+    for part in ["house", "default for \"lan > wan\" is accept", "203.0.113.2", "203.0.113.1", "instructions"]
+    {
+        assert!(run.out.contains(part), "no {part} in\n{}", run.out);
+    }
+    assert!(run.out.contains("\nforwarded\n"), "{}", run.out);
+    let words = "lan tcp 192.168.1.10:50000 > 198.51.100.7:25 syn";
+    let json = wirerate(&["explain", &policy, words, "--json"]).exits(0).json();
+    assert_eq!(json["verdict"], "answered");
+    assert_eq!(json["reason"]["name"], "rule-reject");
+    assert_eq!(json["rule"]["name"], "no-direct-mail");
+    let text = fs::read_to_string(&policy).expect("the policy");
+    let line = text.lines().position(|line| line == "name = \"no-direct-mail\"").expect("the rule") + 1;
+    let told = json["rule"]["line"].as_u64().expect("a line") as usize;
+    assert!(told.abs_diff(line) <= 1, "line {told}, and the name is on {line}");
+    assert_eq!(json["sent"][0]["interface"], "lan");
+    assert_eq!(json["sent"][0]["packet"]["flags"], "ack,rst");
+    let stages: Vec<&str> = json["stages"]
+        .as_array()
+        .expect("stages")
+        .iter()
+        .filter_map(|stage| stage["stage"].as_str())
+        .collect();
+    assert_eq!(
+        stages,
+        ["parse", "track", "dnat", "route", "filter", "classify", "snat", "rewrite", "answer", "queue"]
+    );
+    assert!(json["stages"][0]["cost"]["instructions"].as_u64().expect("a count") > 0);
+}
+
+#[test]
+fn explain_points_at_the_word_it_does_not_know() {
+    let words = "lan tcp 192.168.1.10:50000 > 198.51.100.7:443 sny";
+    let run = wirerate(&["explain", &home_office(), words]).exits(2);
+    let lines: Vec<&str> = run.err.lines().collect();
+    let column = lines.iter().find_map(|line| line.find("^^^")).expect("a mark");
+    assert!(lines.iter().any(|line| line.get(column..) == Some("sny")), "{}", run.err);
+}
+
+#[test]
+fn import_prints_a_policy_and_lists_what_is_missing() {
+    let source = root().join("policy/tests/import/router.v4").display().to_string();
+    let run = wirerate(&["import", "iptables", &source]).exits(1);
+    assert!(run.out.contains("[[rule]]"));
+    assert!(run.err.contains("router.v4:28: nothing here does what `-m mac` does"), "{}", run.err);
+    let source = root().join("policy/tests/import/home.nft.json").display().to_string();
+    let run = wirerate(&["import", "nft", &source]).exits(0);
+    assert!(run.out.contains("[[rule]]") && run.err.contains("0 not translated"), "{}", run.err);
+    let run = wirerate(&["import", "nft", &home_office()]).exits(3);
+    assert!(run.out.is_empty() && run.err.contains("home-office.toml"), "{}", run.err);
+}
+
+#[test]
+fn the_manual_of_reasons_is_the_one_in_docs() {
+    let page = fs::read_to_string(root().join("docs/reasons.md")).expect("docs/reasons.md");
+    let printed = wirerate(&["reasons", "--markdown"]).exits(0).out;
+    assert!(printed == page, "docs/reasons.md is out of date: wirerate reasons --markdown > docs/reasons.md");
+    let json = wirerate(&["reasons", "--json"]).exits(0).json();
+    let listed = json.as_array().expect("an array");
+    assert_eq!(listed.len(), dataplane::Reason::COUNT);
+    assert!(listed.iter().all(|entry| entry["name"].is_string() && entry["remedy"].is_string()));
+    assert!(wirerate(&["reasons", "rule-drop"]).exits(0).out.starts_with("rule-drop\n"));
+}
+
+#[test]
+fn every_command_has_a_manual_with_exit_codes() {
+    for command in [
+        &["check"][..],
+        &["replay"],
+        &["explain"],
+        &["import"],
+        &["generate", "traffic"],
+        &["reasons"],
+        &["completions"],
+    ] {
+        let words: Vec<&str> = command.iter().copied().chain(["--help"]).collect();
+        let run = wirerate(&words).exits(0);
+        for part in ["Examples:", "Exit codes:", "wirerate "] {
+            assert!(run.out.contains(part), "{command:?} --help has no {part}");
+        }
+        let widest = run.out.lines().map(|line| line.chars().count()).max().unwrap_or(0);
+        assert!(widest <= 120, "{command:?} --help is {widest} wide");
+    }
+}
+
+#[test]
+fn shells_are_given_completions() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let run = wirerate(&["completions", shell]).exits(0);
+        assert!(run.out.contains("replay"), "{shell}");
+    }
+}
+
+#[test]
+fn colours_come_only_when_wanted() {
+    assert!(!wirerate(&["reasons"]).out.contains('\x1b'));
+    assert!(wirerate(&["reasons", "--color", "always"]).out.contains('\x1b'));
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_fault() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_wirerate"))
+        .args(["reasons", "--markdown"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the command starts");
+    drop(child.stdout.take());
+    let mut complaint = String::new();
+    child.stderr.take().expect("a pipe").read_to_string(&mut complaint).expect("UTF-8");
+    let status = child.wait().expect("an end");
+    assert_eq!((status.code(), complaint.as_str()), (Some(0), ""));
+}

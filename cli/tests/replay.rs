@@ -1,0 +1,382 @@
+//! `wirerate replay` and `generate`: what comes out, and what is said of it.
+
+mod run;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use run::{Room, home_office, wirerate};
+use serde_json::Value;
+use wire::capture::{PcapngWriter, Reader, Record};
+use wire::ethernet::Mac;
+use wire::tcp::Flags;
+use wire::{Nanos, build};
+
+/// Two networks behind a gateway of unknown link-layer address.
+const POLICY: &str = r#"
+[interface.lan]
+zone = "lan"
+addresses = ["10.0.0.1/24"]
+[interface.wan]
+zone = "wan"
+addresses = ["192.0.2.1/24"]
+[default]
+"lan > wan" = "accept"
+[[route]]
+to = "0.0.0.0/0"
+via = "192.0.2.254"
+[[rule]]
+name = "no-telnet"
+from = "lan"
+protocol = "tcp"
+dport = 23
+action = "drop"
+[[nat]]
+name = "out"
+kind = "masquerade"
+from = "lan"
+to = "wan"
+"#;
+
+/// A frame of TCP from one place to another.
+fn tcp(from: &str, to: &str, dport: u16, flags: Flags) -> Vec<u8> {
+    let header = build::Tcp { sport: 5000, dport, flags, ..Default::default() };
+    let (from, to) = (from.parse().expect("an address"), to.parse().expect("an address"));
+    build::ethernet(Mac([2, 0, 0, 0, 0, 9]), Mac([2, 0, 0, 0, 0, 8])).ipv4(from, to).tcp(header).to_vec()
+}
+
+/// A capture of these frames, a millisecond apart, on an interface of that name.
+fn capture(room: &Room, file: &str, interface: &str, frames: &[Vec<u8>]) -> String {
+    let path = room.path(file);
+    let mut writer = PcapngWriter::create(&path).expect("a capture");
+    writer.interface(interface).expect("an interface");
+    for (place, frame) in frames.iter().enumerate() {
+        let at = Nanos::from_secs(1000) + Nanos::from_millis(place as u64);
+        writer.write(&Record::new(at, frame)).expect("a record");
+    }
+    writer.finish().expect("a capture");
+    path
+}
+
+fn outgoing() -> Vec<Vec<u8>> {
+    vec![
+        tcp("10.0.0.5", "198.51.100.7", 443, Flags::SYN),
+        tcp("10.0.0.5", "198.51.100.7", 23, Flags::SYN),
+        tcp("10.0.0.6", "198.51.100.7", 443, Flags::SYN),
+    ]
+}
+
+fn count_of(json: &Value, path: &str) -> u64 {
+    json.pointer(path).and_then(Value::as_u64).unwrap_or_else(|| panic!("no {path} in {json:#}"))
+}
+
+#[track_caller]
+fn assert_conserved(json: &Value) {
+    let ended: u64 = ["forwarded", "delivered", "answered", "dropped", "held"]
+        .iter()
+        .map(|name| count_of(json, &format!("/frames/{name}")))
+        .sum();
+    assert_eq!(count_of(json, "/frames/received"), ended, "{json:#}");
+    let reasons: u64 = json["reasons"].as_object().expect("reasons").values().filter_map(Value::as_u64).sum();
+    assert_eq!(reasons, count_of(json, "/frames/answered") + count_of(json, "/frames/dropped"), "{json:#}");
+}
+
+fn records(path: &str) -> Vec<(Nanos, Vec<u8>, Option<String>)> {
+    let mut reader = Reader::open(path).expect(path);
+    let mut records = Vec::new();
+    while let Some(record) = reader.next().expect("a sound capture") {
+        records.push((record.at, record.bytes.to_vec(), record.comment.map(|text| text.into_owned())));
+    }
+    records
+}
+
+#[test]
+fn the_object_is_the_contract() {
+    let room = Room::new("contract");
+    let policy = room.write("policy.toml", POLICY);
+    let lan = format!("lan={}", capture(&room, "a.pcapng", "eth0", &outgoing()));
+    let out = room.path("out");
+    let json = wirerate(&["replay", &policy, &lan, "--out", &out, "--json"]).exits(0).json();
+    let keys = |value: &Value| value.as_object().expect("an object").keys().cloned().collect::<Vec<_>>();
+    assert_eq!(keys(&json["frames"]), ["received", "forwarded", "delivered", "answered", "dropped", "held"]);
+    assert_eq!(keys(&json["flows"]), ["created", "ended", "live", "peak"]);
+    assert_conserved(&json);
+    assert_eq!(count_of(&json, "/frames/received"), 3);
+    assert_eq!(count_of(&json, "/frames/forwarded"), 2);
+    assert_eq!(json["reasons"], serde_json::json!({ "rule-drop": 1 }));
+    assert_eq!(json["rules"]["no-telnet"], serde_json::json!({ "frames": 1, "bytes": 40 }));
+    assert_eq!(json["nats"]["out"], serde_json::json!({ "frames": 2, "bytes": 80 }));
+    assert_eq!(json["flows"], serde_json::json!({ "created": 2, "ended": 0, "live": 2, "peak": 2 }));
+    assert!(json["seconds"].as_f64().is_some() && json["mpps"].as_f64().is_some());
+
+    let dropped = records(&room.path("out/dropped.pcapng"));
+    assert_eq!(dropped.len(), 1);
+    let (at, bytes, comment) = &dropped[0];
+    assert_eq!(*at, Nanos::from_secs(1000) + Nanos::from_millis(1));
+    assert_eq!(bytes, &outgoing()[1], "as it was captured");
+    assert_eq!(comment.as_deref(), Some("dropped: rule-drop by rule \"no-telnet\", in by lan"));
+    assert_eq!(records(&room.path("out/wan.pcapng")).len(), 2);
+    assert_eq!(records(&room.path("out/lan.pcapng")).len(), 0);
+}
+
+#[test]
+fn interfaces_are_inferred_from_names_and_from_addresses() {
+    let room = Room::new("inferred");
+    let policy = room.write("policy.toml", POLICY);
+    let by = |capture: &str| {
+        let json = wirerate(&["replay", &policy, capture, "--json"]).exits(0).json();
+        assert_conserved(&json);
+        let entered = json["inputs"][0]["entered"].as_array().expect("a list").clone();
+        let told = entered.iter().map(|entry| {
+            format!(
+                "{} {} {}",
+                entry["interface"].as_str().unwrap(),
+                entry["by"].as_str().unwrap(),
+                entry["frames"]
+            )
+        });
+        told.collect::<Vec<_>>()
+    };
+    assert_eq!(by(&capture(&room, "x.pcapng", "lan", &outgoing())), ["lan capture-interface 3"]);
+    assert_eq!(by(&capture(&room, "lan.pcapng", "eth0", &outgoing())), ["lan file-name 3"]);
+    // Both sides in one capture: each packet comes in where its source is at home.
+    let mut both = outgoing();
+    both.push(tcp("198.51.100.7", "192.0.2.1", 5000, Flags::SYN_ACK));
+    both.push(tcp("192.0.2.77", "192.0.2.1", 5000, Flags::SYN));
+    let capture = capture(&room, "both.pcapng", "eth0", &both);
+    assert_eq!(by(&capture), ["lan source-address 3", "wan source-address 1", "wan default-route 1"]);
+    let said = wirerate(&["replay", &policy, &capture]).exits(0).out;
+    assert!(said.contains("1 in by wan (only the default route leads to their sources)"), "{said}");
+}
+
+#[test]
+fn frames_for_other_machines_are_taken_only_where_that_makes_sense() {
+    let room = Room::new("any-mac");
+    let with_mac = POLICY.replace(
+        "addresses = [\"10.0.0.1/24\"]",
+        "addresses = [\"10.0.0.1/24\"]\nmac = \"02:00:00:00:00:01\"",
+    );
+    let policy = room.write("policy.toml", with_mac);
+    let path = capture(&room, "x.pcapng", "eth0", &outgoing());
+    let given = format!("lan={path}");
+    let json = wirerate(&["replay", &policy, &given, "--json"]).exits(0).json();
+    assert_eq!(json["reasons"], serde_json::json!({ "other-host": 3 }));
+    for words in
+        [&["replay", &policy, &given, "--any-mac", "--json"][..], &["replay", &policy, &path, "--json"]]
+    {
+        let json = wirerate(words).exits(0).json();
+        assert_eq!(count_of(&json, "/frames/forwarded"), 2, "{words:?}");
+        let notes = json["notes"].as_array().expect("notes");
+        assert!(
+            notes.iter().any(|note| note.as_str().is_some_and(|note| note.contains("link-layer address")))
+        );
+    }
+}
+
+#[test]
+fn captures_are_merged_by_time_and_time_does_not_go_back() {
+    let room = Room::new("merged");
+    let policy = room.write("policy.toml", POLICY);
+    let path = room.path("lan.pcapng");
+    let mut writer = PcapngWriter::create(&path).expect("a capture");
+    writer.interface("lan").expect("an interface");
+    for (millis, frame) in [5, 3, 9].into_iter().zip(outgoing()) {
+        writer.write(&Record::new(Nanos::from_millis(millis), &frame)).expect("a record");
+    }
+    writer.finish().expect("a capture");
+    let out = room.path("out");
+    let json = wirerate(&["replay", &policy, &path, "--out", &out, "--json"]).exits(0).json();
+    assert_eq!(count_of(&json, "/frames/forwarded"), 2);
+    assert!(json["notes"].to_string().contains("1 packet has a time before"), "{json:#}");
+    assert_eq!(records(&room.path("out/dropped.pcapng"))[0].0, Nanos::from_millis(5));
+}
+
+#[test]
+fn a_capture_that_breaks_off_is_played_up_to_there() {
+    let room = Room::new("cut");
+    let policy = room.write("policy.toml", POLICY);
+    let whole = fs::read(capture(&room, "whole.pcapng", "lan", &outgoing())).expect("the capture");
+    let cut = room.write("cut.pcapng", &whole[..whole.len() - 10]);
+    let run = wirerate(&["replay", &policy, &cut]).exits(0);
+    assert!(run.out.contains("cut short") && run.err.contains("cut.pcapng is cut short"), "{}", run.err);
+    let json = wirerate(&["replay", &policy, &cut, "--json"]).exits(0).json();
+    assert_eq!(count_of(&json, "/frames/received"), 2);
+}
+
+#[test]
+fn what_cannot_be_read_is_named() {
+    let room = Room::new("unreadable");
+    let policy = room.write("policy.toml", POLICY);
+    let run = wirerate(&["replay", &policy, "no-such.pcap"]).exits(3);
+    assert!(run.err.contains("no-such.pcap") && run.err.contains("help:"), "{}", run.err);
+    let run = wirerate(&["replay", &policy, &policy]).exits(3);
+    assert!(run.err.contains("not a pcap or pcapng file"), "{}", run.err);
+    // Classic pcap, little endian, of IEEE 802.11 (105), with one record of four bytes.
+    let mut bytes = vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0];
+    bytes.extend([0; 8]);
+    bytes.extend(65535u32.to_le_bytes());
+    bytes.extend(105u32.to_le_bytes());
+    bytes.extend([0; 8]);
+    bytes.extend([4, 0, 0, 0, 4, 0, 0, 0, 1, 2, 3, 4]);
+    let path = room.write("air.pcap", bytes);
+    let run = wirerate(&["replay", &policy, &path]).exits(3);
+    assert!(run.err.contains("air.pcap") && run.err.contains("link type 105 (IEEE 802.11)"), "{}", run.err);
+    assert!(run.out.is_empty());
+    let path = capture(&room, "lan.pcapng", "lan", &outgoing());
+    let run = wirerate(&["replay", &policy, &format!("dmz={path}")]).exits(2);
+    assert!(run.err.contains("`dmz`") && run.err.contains("lan, wan"), "{}", run.err);
+    wirerate(&["replay", &path, &path]).exits(1);
+    // Writing over what is read would empty it first.
+    let before = fs::read(&path).expect("the capture");
+    wirerate(&["replay", &policy, &path, "--out", &room.path("")]).exits(2);
+    assert_eq!(fs::read(&path).expect("the capture"), before);
+}
+
+#[test]
+fn a_wrong_policy_plays_nothing() {
+    let room = Room::new("wrong-policy");
+    let policy = room.write("policy.toml", POLICY.replace("action = \"drop\"", "action = \"dorp\""));
+    let path = capture(&room, "lan.pcapng", "lan", &outgoing());
+    let run = wirerate(&["replay", &policy, &path, "--json"]).exits(1);
+    assert!(run.out.is_empty() && run.err.contains("dorp"), "{}", run.err);
+}
+
+/// Ten seconds of office traffic, made for the home office.
+fn office(room: &Room) -> [String; 2] {
+    let out = room.path("office");
+    wirerate(&[
+        "generate",
+        "traffic",
+        "--like",
+        "office",
+        "--seconds",
+        "10",
+        "--policy",
+        &home_office(),
+        "--out",
+        &out,
+    ])
+    .exits(0);
+    [room.path("office/lan.pcapng"), room.path("office/wan.pcapng")]
+}
+
+#[test]
+fn the_same_input_gives_the_same_bytes() {
+    let room = Room::new("deterministic");
+    let [lan, wan] = office(&room);
+    let mut seen = BTreeSet::new();
+    for turn in ["first", "second"] {
+        let again = room.path(&format!("office-{turn}"));
+        wirerate(&["generate", "traffic", "--seconds", "10", "--policy", &home_office(), "--out", &again])
+            .exits(0);
+        let out = room.path(turn);
+        wirerate(&["replay", &home_office(), &lan, &wan, "--out", &out]).exits(0);
+        let files: Vec<Vec<u8>> = ["lan", "wan", "dropped"]
+            .iter()
+            .map(|name| PathBuf::from(&out).join(format!("{name}.pcapng")))
+            .chain(["lan", "wan"].iter().map(|name| PathBuf::from(&again).join(format!("{name}.pcapng"))))
+            .map(|path| fs::read(&path).expect("an output"))
+            .collect();
+        assert!(files.iter().all(|file| file.len() > 1000));
+        seen.insert(files);
+    }
+    assert_eq!(seen.len(), 1);
+}
+
+#[test]
+fn office_traffic_passes_and_every_packet_is_accounted_for() {
+    let room = Room::new("office");
+    let [lan, wan] = office(&room);
+    let out = room.path("out");
+    let json = wirerate(&["replay", &home_office(), &lan, &wan, "--out", &out, "--json"]).exits(0).json();
+    assert_conserved(&json);
+    let (received, forwarded) = (count_of(&json, "/frames/received"), count_of(&json, "/frames/forwarded"));
+    assert!(forwarded * 10 > received * 8, "most of it is honest: {json:#}");
+    assert!(count_of(&json, "/nats/house/frames") > 1000, "{json:#}");
+    let dropped = records(&room.path("out/dropped.pcapng"));
+    assert_eq!(dropped.len() as u64, count_of(&json, "/frames/dropped"));
+    for (_, _, comment) in &dropped {
+        let comment = comment.as_deref().expect("a comment on each");
+        let reason = comment.strip_prefix("dropped: ").expect(comment);
+        let name = reason.split([' ', ',']).next().expect("a name");
+        assert!(json["reasons"][name].is_u64(), "{comment}");
+    }
+    // The packet that is explained meets the state that the replay had.
+    let number = 2000;
+    let wan = format!("{wan}:{number}");
+    let json = wirerate(&["explain", &home_office(), &wan, "--with", &lan, "--json"]).exits(0).json();
+    assert_eq!(json["interface"], "wan");
+    assert!(json["stages"][1]["took"].as_bool().is_some());
+}
+
+#[test]
+fn wireshark_finds_no_fault_in_what_was_forwarded() {
+    if Command::new("tshark").arg("--version").output().is_err() {
+        eprintln!("SKIPPED: no tshark; install it to check what was forwarded");
+        return;
+    }
+    let room = Room::new("tshark");
+    let [lan, wan] = office(&room);
+    let out = room.path("out");
+    wirerate(&["replay", &home_office(), &lan, &wan, "--out", &out]).exits(0);
+    for name in ["lan", "wan"] {
+        let path = room.path(&format!("out/{name}.pcapng"));
+        let bad = |protocol: &str| format!("{protocol}.checksum.status == 0");
+        let filter = ["ip", "tcp", "udp", "icmp", "icmpv6"].map(bad).join(" or ");
+        let run = Command::new("tshark")
+            .args([
+                "-o",
+                "ip.check_checksum:TRUE",
+                "-o",
+                "tcp.check_checksum:TRUE",
+                "-o",
+                "udp.check_checksum:TRUE",
+            ])
+            .args(["-r", &path, "-Y", &format!("_ws.malformed or {filter}")])
+            .output()
+            .expect("tshark");
+        assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+        let found = String::from_utf8_lossy(&run.stdout);
+        assert!(found.is_empty(), "{name}:\n{found}");
+    }
+}
+
+#[test]
+fn real_captures_go_through_and_are_conserved() {
+    let data =
+        std::env::var_os("WIRERATE_DATA").map_or_else(|| run::root().join("../shared/data"), PathBuf::from);
+    let Ok(directory) = fs::read_dir(data.join("captures")) else {
+        eprintln!("SKIPPED: no captures in {}; set WIRERATE_DATA", data.display());
+        return;
+    };
+    let room = Room::new("real");
+    let mut played = 0;
+    for entry in directory {
+        let path = entry.expect("an entry").path();
+        if !path.extension().is_some_and(|extension| extension == "pcap" || extension == "pcapng") {
+            continue;
+        }
+        let out = room.path("out");
+        let path = path.display().to_string();
+        let json = wirerate(&["replay", &home_office(), &path, "--out", &out, "--json"]).exits(0).json();
+        assert_conserved(&json);
+        let packets = {
+            let mut reader = Reader::open(&path).expect("a capture");
+            let mut packets = 0;
+            while reader.next().expect("a record").is_some() {
+                packets += 1;
+            }
+            packets
+        };
+        assert_eq!(count_of(&json, "/frames/received"), packets, "{path}");
+        assert_eq!(
+            records(&room.path("out/dropped.pcapng")).len() as u64,
+            count_of(&json, "/frames/dropped"),
+            "{path}"
+        );
+        played += 1;
+    }
+    assert!(played > 0, "no capture in {}", data.display());
+}
