@@ -76,6 +76,8 @@ pub(crate) struct Packet<'a> {
     pub(crate) at: Nanos,
     /// The interface it comes in by.
     pub(crate) ingress: PortId,
+    /// How that is known.
+    pub(crate) how: How,
     /// The Ethernet frame, as it comes in.
     pub(crate) bytes: &'a [u8],
     /// The Ethernet frame, as captured.
@@ -103,6 +105,8 @@ pub(crate) struct Source {
     pub(crate) snapped: u64,
     /// Packets to other machines' link-layer addresses that were taken as if to the gateway.
     pub(crate) readdressed: u64,
+    /// Answers to inside hosts that were addressed to the translation that the far end knows.
+    pub(crate) answers: u64,
     /// What could not be read.
     pub(crate) problem: Option<CaptureError>,
     /// Packets that could not be read.
@@ -174,6 +178,7 @@ impl Captures {
                 backwards: 0,
                 snapped: 0,
                 readdressed: 0,
+                answers: 0,
                 problem: None,
                 unreadable: 0,
                 size,
@@ -210,10 +215,18 @@ impl Captures {
             number: head.number,
             at: head.at,
             ingress,
+            how,
             bytes: if head.readdressed.is_empty() { &head.bytes } else { &head.readdressed },
             captured: &head.bytes,
             original_len: head.original_len,
         })
+    }
+
+    /// The packet taken last was addressed to the translation of the flow that it answers.
+    pub(crate) fn count_answer(&mut self) {
+        if let Some(taken) = self.taken {
+            self.sources[taken].answers += 1;
+        }
     }
 
     /// The captures, with what is known about them so far.

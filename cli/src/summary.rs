@@ -107,6 +107,7 @@ impl Summary {
         for source in captures.sources() {
             summary.inputs.push(Input::of(source, replay));
             summary.note_source(source);
+            summary.note_answers(source);
         }
         summary.note_counters(counters);
         summary
@@ -142,6 +143,17 @@ impl Summary {
             let packets = count(source.readdressed, "frame was", "frames were");
             self.notes.push(format!(
                 "{file}: {packets} for another machine's link-layer address, and taken as if for the gateway's"
+            ));
+        }
+    }
+
+    fn note_answers(&mut self, source: &Source) {
+        if source.answers > 0 {
+            let packets = count(source.answers, "answer", "answers");
+            self.notes.push(format!(
+                "{}: {packets} to inside hosts, as seen inside, came in addressed to the translation instead, as \
+                 the far end would have sent them",
+                source.path.display()
             ));
         }
     }

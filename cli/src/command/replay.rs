@@ -6,10 +6,10 @@ use std::time::Instant;
 
 use clap::Args;
 use dataplane::Replay;
-use dataplane::replay::Way;
+use dataplane::replay::{Readdressed, Way};
 
 use crate::failure::{Exit, Failure};
-use crate::input::{Captures, Named, Readdress};
+use crate::input::{Captures, How, Named, Readdress};
 use crate::output::{Optional, Outputs};
 use crate::policy_file::{self, Loaded};
 use crate::progress::Progress;
@@ -93,11 +93,23 @@ impl Arguments {
         let begun = Instant::now();
         let mut progress = Progress::new("replay", captures.size());
         let mut number: u32 = 0;
+        let mut answer = Vec::new();
         while let Some(packet) = captures.next(&replay.tables) {
             if let Some(outputs) = &mut outputs.0 {
                 outputs.keep(number, &packet);
             }
-            replay.receive(packet.ingress, packet.at, number, packet.bytes, &mut outputs);
+            // A packet from beyond the default route may be an answer in a capture that was taken inside.
+            let mut answered = Readdressed::No;
+            if packet.how == How::DefaultRoute {
+                answer.clear();
+                answer.extend_from_slice(packet.bytes);
+                answered = replay.readdress(&mut answer, &mut outputs);
+            }
+            let bytes = if answered == Readdressed::Yes { &answer } else { packet.bytes };
+            replay.receive(packet.ingress, packet.at, number, bytes, &mut outputs);
+            if answered == Readdressed::Yes {
+                captures.count_answer();
+            }
             number = number.wrapping_add(1);
             progress.step(captures.read());
         }
