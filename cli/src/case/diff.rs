@@ -98,7 +98,7 @@ fn derive(wanted: &mut Fields, quotes: bool) {
                 wanted.remove(&field);
             }
         }
-    } else if wanted.contains_key(&Field::Length) && !wanted.contains_key(&Field::Data) && !quotes {
+    } else if wanted.contains_key(&Field::Length) && !quotes {
         wanted.insert(Field::Data, Value::Bytes(build::payload(wanted)));
     }
 }
