@@ -8,3 +8,4 @@ pub(crate) mod generate;
 pub(crate) mod import;
 pub(crate) mod reasons;
 pub(crate) mod replay;
+pub(crate) mod test;

@@ -10,6 +10,7 @@ use clap::{Parser, Subcommand};
 use failure::{Exit, Failure};
 
 mod bench;
+mod case;
 mod command;
 mod describe;
 mod failure;
@@ -72,6 +73,7 @@ enum Command {
     Explain(explain::Arguments),
     Import(import::Arguments),
     Generate(generate::Arguments),
+    Test(test::Arguments),
     Bench(command::bench::Bench),
     Reasons(reasons::Arguments),
     Completions(completions::Arguments),
@@ -85,6 +87,7 @@ impl Command {
             Command::Explain(arguments) => arguments.run(),
             Command::Import(arguments) => arguments.run(),
             Command::Generate(arguments) => arguments.run(),
+            Command::Test(arguments) => arguments.run(),
             Command::Bench(bench) => bench.run().map(|()| Exit::Done).map_err(Failure::Bench),
             Command::Reasons(arguments) => arguments.run(),
             Command::Completions(arguments) => arguments.run(),

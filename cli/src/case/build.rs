@@ -1,0 +1,323 @@
+//! From a packet in words to its bytes. What is not said is what a careful host would send: right lengths and
+//! checksums, a time to live of 64. What is said is written as it is said, however wrong.
+
+use std::net::IpAddr;
+
+use wire::checksum::Sum;
+use wire::ethernet::{EtherType, Mac};
+use wire::header::Protocol;
+use wire::vlan::Tags;
+
+use super::field::{Field, Fields, Value, is_error};
+use super::packet::{Packet, Variables};
+
+/// The link-layer header where a case does not say.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Link {
+    /// From this address.
+    pub(crate) source: Mac,
+    /// To this one.
+    pub(crate) destination: Mac,
+    /// With these tags.
+    pub(crate) tags: Tags,
+}
+
+/// The frame. The error is a variable that stands for nothing yet.
+pub(crate) fn frame(
+    packet: &Packet,
+    link: &Link,
+    variables: &Variables,
+    turn: u64,
+) -> Result<Vec<u8>, String> {
+    if let Some(raw) = &packet.raw {
+        return Ok(raw.clone());
+    }
+    let fields = packet.fields(variables, turn)?;
+    let mac = |field: Field, otherwise: Mac| match fields.get(&field) {
+        Some(Value::Mac(mac)) => *mac,
+        _ => otherwise,
+    };
+    let mut bytes = Vec::new();
+    bytes.extend(mac(Field::EthDestination, link.destination).0);
+    let source = mac(Field::EthSource, link.source);
+    bytes.extend(source.0);
+    match fields.get(&Field::Vlans) {
+        Some(Value::Vlans(ids)) => {
+            for (place, id) in ids.iter().enumerate() {
+                let service = place == 0 && ids.len() > 1;
+                let EtherType(tpid) = if service { EtherType::QINQ } else { EtherType::VLAN };
+                bytes.extend(tpid.to_be_bytes());
+                bytes.extend(id.to_be_bytes());
+            }
+        }
+        _ => {
+            for tag in link.tags.as_slice() {
+                bytes.extend(tag.tpid.0.to_be_bytes());
+                bytes.extend(tag.tci.to_be_bytes());
+            }
+        }
+    }
+    match number(&fields, Field::Ethertype) {
+        Some(0x0806) => {
+            bytes.extend(0x0806_u16.to_be_bytes());
+            bytes.extend([0, 1, 8, 0, 6, 4]);
+            bytes.extend((number(&fields, Field::Type).unwrap_or(1) as u16).to_be_bytes());
+            bytes.extend(source.0);
+            bytes.extend(octets(&fields, Field::Source));
+            bytes.extend([0; 6]);
+            bytes.extend(octets(&fields, Field::Destination));
+        }
+        Some(ethertype) => {
+            bytes.extend((ethertype as u16).to_be_bytes());
+            bytes.extend(payload(&fields));
+        }
+        None => {
+            let EtherType(ethertype) = if is_v6(&fields) { EtherType::IPV6 } else { EtherType::IPV4 };
+            bytes.extend(ethertype.to_be_bytes());
+            bytes.extend(network(packet, &fields, variables, turn)?);
+        }
+    }
+    if let Some(least) = number(&fields, Field::Pad) {
+        bytes.resize(bytes.len().max(least as usize), 0);
+    }
+    if let Some(most) = number(&fields, Field::Cut) {
+        bytes.truncate(most as usize);
+    }
+    Ok(bytes)
+}
+
+/// The IP packet.
+fn network(packet: &Packet, fields: &Fields, variables: &Variables, turn: u64) -> Result<Vec<u8>, String> {
+    let quoted = match &packet.quoted {
+        None => None,
+        Some(quoted) => {
+            let inner = quoted.fields(variables, turn)?;
+            let mut bytes = network(quoted, &inner, variables, turn)?;
+            // RFC 1812, section 4.3.2.3; RFC 4443, section 3.
+            let most = if is_v6(fields) { 1232 } else { 548 };
+            bytes.truncate(number(fields, Field::Quote).unwrap_or(most) as usize);
+            Some(bytes)
+        }
+    };
+    let whole = transport(fields, &quoted.unwrap_or_else(|| payload(fields)));
+    let part = part(fields, whole.len());
+    let piece = match part {
+        Some((from, until, _)) => whole.get(from..until).unwrap_or(&[]).to_vec(),
+        None => whole,
+    };
+    Ok(if is_v6(fields) { v6(packet, fields, part, &piece) } else { v4(fields, part, &piece) })
+}
+
+/// The first byte of a fragment, the one past its last, and whether more follow.
+fn part(fields: &Fields, len: usize) -> Option<(usize, usize, bool)> {
+    let from = number(fields, Field::From)? as usize;
+    let until = number(fields, Field::Until)? as usize;
+    Some((from.min(len), until.min(len), until < len))
+}
+
+fn v4(fields: &Fields, part: Option<(usize, usize, bool)>, payload: &[u8]) -> Vec<u8> {
+    let options = match fields.get(&Field::IpOptions) {
+        Some(Value::Bytes(bytes)) => bytes.clone(),
+        _ => Vec::new(),
+    };
+    let header_len = 20 + options.len().next_multiple_of(4);
+    let said_len = number(fields, Field::HeaderLength).map_or(header_len, |bytes| bytes as usize);
+    let total = number(fields, Field::TotalLength).unwrap_or((header_len + payload.len()) as u64);
+    let mut fragment = if said_yes(fields, Field::Df) { 0x4000 } else { 0 };
+    if let Some((from, _, more)) = part {
+        fragment |= (from / 8) as u16 | if more { 0x2000 } else { 0 };
+    }
+    let mut header = vec![0; header_len];
+    header[0] = (number(fields, Field::Version).unwrap_or(4) << 4) as u8 | (said_len / 4) as u8;
+    header[1] = ds_field(fields);
+    header[2..4].copy_from_slice(&(total as u16).to_be_bytes());
+    header[4..6].copy_from_slice(&(number(fields, Field::Ipid).unwrap_or(0) as u16).to_be_bytes());
+    header[6..8].copy_from_slice(&fragment.to_be_bytes());
+    header[8] = number(fields, Field::Ttl).unwrap_or(64) as u8;
+    header[9] = number(fields, Field::Protocol).unwrap_or(0) as u8;
+    header[12..16].copy_from_slice(&octets(fields, Field::Source));
+    header[16..20].copy_from_slice(&octets(fields, Field::Destination));
+    header[20..20 + options.len()].copy_from_slice(&options);
+    let checksum = said(fields, Field::HeaderChecksum, Sum::of(&header).checksum());
+    header[10..12].copy_from_slice(&checksum.to_be_bytes());
+    header.extend(payload);
+    header
+}
+
+fn v6(packet: &Packet, fields: &Fields, part: Option<(usize, usize, bool)>, payload: &[u8]) -> Vec<u8> {
+    let mut protocol = Protocol(number(fields, Field::Protocol).unwrap_or(59) as u8);
+    // From the last header to the first, each naming the one behind it.
+    let mut behind = payload.to_vec();
+    if let Some((from, _, more)) = part {
+        let mut header = vec![protocol.0, 0];
+        header.extend((from as u16 | u16::from(more)).to_be_bytes());
+        header.extend((number(fields, Field::Ipid).unwrap_or(0) as u32).to_be_bytes());
+        header.extend(behind);
+        behind = header;
+        protocol = Protocol::FRAGMENT;
+    }
+    for (kind, body) in packet.extensions.iter().rev() {
+        let len = (body.len() + 2).next_multiple_of(8);
+        let mut header = vec![protocol.0, (len / 8 - 1) as u8];
+        header.extend(body);
+        header.resize(len, 0);
+        header.extend(behind);
+        behind = header;
+        protocol = *kind;
+    }
+    let total = number(fields, Field::TotalLength).unwrap_or(behind.len() as u64);
+    let mut header = vec![0; 40];
+    let version = number(fields, Field::Version).unwrap_or(6) as u8;
+    let class = ds_field(fields);
+    header[0] = version << 4 | class >> 4;
+    header[1] = class << 4;
+    header[4..6].copy_from_slice(&(total as u16).to_be_bytes());
+    header[6] = protocol.0;
+    header[7] = number(fields, Field::Ttl).unwrap_or(64) as u8;
+    header[8..24].copy_from_slice(&octets(fields, Field::Source));
+    header[24..40].copy_from_slice(&octets(fields, Field::Destination));
+    header.extend(behind);
+    header
+}
+
+/// Transport header and payload, whole.
+pub(crate) fn transport(fields: &Fields, payload: &[u8]) -> Vec<u8> {
+    let protocol = Protocol(number(fields, Field::Protocol).unwrap_or(0) as u8);
+    let get = |field: Field| number(fields, field).unwrap_or(0);
+    let ports = [get(Field::Sport) as u16, get(Field::Dport) as u16].map(u16::to_be_bytes).concat();
+    let mut bytes = Vec::new();
+    let at = match protocol {
+        Protocol::TCP => {
+            let options = tcp_options(fields);
+            let header_len = number(fields, Field::DataOffset).unwrap_or(20 + options.len() as u64);
+            bytes.extend(ports);
+            bytes.extend((get(Field::Seq) as u32).to_be_bytes());
+            bytes.extend((get(Field::Ack) as u32).to_be_bytes());
+            bytes.extend([((header_len / 4) as u8) << 4, get(Field::Flags) as u8]);
+            bytes.extend((number(fields, Field::Window).unwrap_or(65_535) as u16).to_be_bytes());
+            bytes.extend([0; 4]);
+            bytes.extend(options);
+            16
+        }
+        Protocol::UDP => {
+            let length = number(fields, Field::UdpLength).unwrap_or(8 + payload.len() as u64);
+            bytes.extend(ports);
+            bytes.extend((length as u16).to_be_bytes());
+            bytes.extend([0; 2]);
+            6
+        }
+        Protocol::ICMP | Protocol::ICMPV6 => {
+            bytes.extend([get(Field::Type) as u8, get(Field::Code) as u8, 0, 0]);
+            match number(fields, Field::Mtu) {
+                Some(mtu) => bytes.extend((mtu as u32).to_be_bytes()),
+                None => {
+                    bytes.extend((get(Field::IcmpId) as u16).to_be_bytes());
+                    bytes.extend((get(Field::IcmpSeq) as u16).to_be_bytes());
+                }
+            }
+            2
+        }
+        protocol => {
+            if protocol.has_ports() {
+                bytes.extend(ports);
+            }
+            bytes.extend(payload);
+            return bytes;
+        }
+    };
+    bytes.extend(payload);
+    let sum = match (protocol, fields.get(&Field::Source), fields.get(&Field::Destination)) {
+        (Protocol::ICMP, ..) => Sum::ZERO,
+        (_, Some(Value::Address(IpAddr::V4(from))), Some(Value::Address(IpAddr::V4(to)))) => {
+            Sum::pseudo_v4(*from, *to, protocol, bytes.len() as u16)
+        }
+        (_, Some(Value::Address(IpAddr::V6(from))), Some(Value::Address(IpAddr::V6(to)))) => {
+            Sum::pseudo_v6(*from, *to, protocol, bytes.len() as u32)
+        }
+        _ => Sum::ZERO,
+    };
+    let sum = sum.and(&bytes);
+    let right = if protocol == Protocol::UDP { sum.udp_checksum() } else { sum.checksum() };
+    bytes[at..at + 2].copy_from_slice(&said(fields, Field::Checksum, right).to_be_bytes());
+    bytes
+}
+
+fn tcp_options(fields: &Fields) -> Vec<u8> {
+    let mut options = Vec::new();
+    if let Some(mss) = number(fields, Field::Mss) {
+        options.extend([2, 4]);
+        options.extend((mss as u16).to_be_bytes());
+    }
+    if let Some(shift) = number(fields, Field::WindowScale) {
+        options.extend([3, 3, shift as u8]);
+    }
+    if let Some(Value::Bytes(bytes)) = fields.get(&Field::TcpOptions) {
+        options.extend(bytes);
+    }
+    options.resize(options.len().next_multiple_of(4), 0);
+    options
+}
+
+/// The payload: what `data` says, then as much of a pattern as `len` asks for.
+pub(crate) fn payload(fields: &Fields) -> Vec<u8> {
+    let mut bytes = match fields.get(&Field::Data) {
+        Some(Value::Bytes(bytes)) => bytes.clone(),
+        _ => Vec::new(),
+    };
+    if let Some(len) = number(fields, Field::Length) {
+        // A prime period, so that a part in the wrong place shows.
+        bytes.extend((bytes.len()..len as usize).map(|place| (place % 251) as u8));
+    }
+    bytes
+}
+
+/// Whether the message that these fields describe quotes a packet.
+pub(crate) fn quotes(fields: &Fields) -> bool {
+    let icmp = match number(fields, Field::Protocol) {
+        Some(1) => Some(false),
+        Some(58) => Some(true),
+        _ => None,
+    };
+    icmp.zip(number(fields, Field::Type)).is_some_and(|(v6, kind)| is_error(v6, kind))
+}
+
+fn is_v6(fields: &Fields) -> bool {
+    matches!(fields.get(&Field::Source), Some(Value::Address(IpAddr::V6(_))))
+}
+
+fn ds_field(fields: &Fields) -> u8 {
+    (number(fields, Field::Dscp).unwrap_or(0) << 2 | number(fields, Field::Ecn).unwrap_or(0)) as u8
+}
+
+/// A checksum as it is asked for.
+fn said(fields: &Fields, field: Field, right: u16) -> u16 {
+    match fields.get(&field) {
+        Some(Value::Word("bad")) => match right ^ 0x1234 {
+            // Zero would say that there is none.
+            0 => 1,
+            wrong => wrong,
+        },
+        Some(Value::Word("none")) => 0,
+        _ => right,
+    }
+}
+
+fn said_yes(fields: &Fields, field: Field) -> bool {
+    fields.get(&field) == Some(&Value::Word("yes"))
+}
+
+/// A field's number.
+pub(crate) fn number(fields: &Fields, field: Field) -> Option<u64> {
+    match fields.get(&field) {
+        Some(Value::Number(number)) => Some(*number),
+        _ => None,
+    }
+}
+
+fn octets(fields: &Fields, field: Field) -> Vec<u8> {
+    match fields.get(&field) {
+        Some(Value::Address(IpAddr::V4(address))) => address.octets().to_vec(),
+        Some(Value::Address(IpAddr::V6(address))) => address.octets().to_vec(),
+        _ => vec![0; 4],
+    }
+}

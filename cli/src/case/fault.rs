@@ -1,0 +1,57 @@
+//! What is wrong with a case file, and on which line.
+
+use std::fmt;
+
+/// What is wrong with a case file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fault {
+    /// The line, from 1.
+    pub(crate) line: usize,
+    /// What is wrong there.
+    pub(crate) what: What,
+}
+
+/// What is wrong on a line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    /// A word that means nothing here.
+    Unknown(String),
+    /// A word that should be another kind of thing.
+    Value { word: String, wanted: &'static str },
+    /// Something is missing.
+    Missing(&'static str),
+    /// Something is said twice.
+    Twice(String),
+    /// An interface that the policy does not have.
+    Interface(String),
+    /// A variable that stands for nothing yet, where a packet is to be made with it.
+    Unbound(String),
+    /// Time would go back.
+    Backwards,
+    /// There is no policy, or a second one.
+    Policy,
+    /// The file that holds the policy cannot be read.
+    PolicyFile { path: String, error: String },
+    /// A counter that does not exist.
+    Counter(String),
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            What::Unknown(word) => write!(f, "`{word}` means nothing here"),
+            What::Value { word, wanted } => write!(f, "`{word}` is not {wanted}"),
+            What::Missing(wanted) => write!(f, "{wanted} is missing"),
+            What::Twice(word) => write!(f, "`{word}` is said twice"),
+            What::Interface(name) => write!(f, "the policy has no interface `{name}`"),
+            What::Unbound(name) => write!(
+                f,
+                "`${name}` stands for nothing yet: an `out` of an earlier moment has to name it first"
+            ),
+            What::Backwards => f.write_str("time goes back"),
+            What::Policy => f.write_str("a case has one `policy:`, before the first packet"),
+            What::PolicyFile { path, error } => write!(f, "cannot read the policy {path}: {error}"),
+            What::Counter(name) => write!(f, "there is no counter `{name}`"),
+        }
+    }
+}

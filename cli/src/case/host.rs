@@ -1,0 +1,152 @@
+//! The hosts that every case is played on: one list. What they do must be the same, to the byte.
+
+use dataplane::replay::{ReplayError, Way, Witness};
+use dataplane::{Replay, Shard, Tables, Verdict};
+use wire::{Frame, Nanos, PortId};
+
+/// A host that cases are played on.
+pub(crate) struct Host {
+    /// Its name in reports.
+    pub(crate) name: &'static str,
+    /// How frames reach it.
+    pub(crate) batching: Batching,
+    /// Starts it at a moment.
+    pub(crate) start: fn(Tables, Nanos) -> Result<Box<dyn Player>, ReplayError>,
+}
+
+/// How frames reach a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Batching {
+    /// Those of one moment together.
+    Moment,
+    /// As many together as there can be, and the queues are emptied as seldom.
+    Case,
+}
+
+/// The hosts. The first decides what variables stand for; the others must do the same as it.
+pub(crate) const HOSTS: &[Host] = &[
+    Host { name: "step", batching: Batching::Moment, start: |tables, now| replay(tables, now, Way::Step) },
+    Host { name: "run", batching: Batching::Moment, start: |tables, now| replay(tables, now, Way::Run) },
+    Host {
+        name: "step, batched over the whole case",
+        batching: Batching::Case,
+        start: |tables, now| replay(tables, now, Way::Step),
+    },
+    Host {
+        name: "run, batched over the whole case",
+        batching: Batching::Case,
+        start: |tables, now| replay(tables, now, Way::Run),
+    },
+];
+
+/// A host at work.
+pub(crate) trait Player {
+    /// A frame comes in.
+    fn receive(&mut self, input: &Input);
+    /// All frames that came in so far go through and out.
+    fn flush(&mut self);
+    /// All connections are forgotten.
+    fn clear(&mut self);
+    /// What happened so far.
+    fn record(&self) -> &Record;
+    /// The tables that it plays with.
+    fn tables(&self) -> &Tables;
+    /// What it remembers and has counted.
+    fn shard(&self) -> &Shard;
+}
+
+/// A frame that comes in.
+pub(crate) struct Input {
+    /// By which it is known again; counted from 0.
+    pub(crate) number: u32,
+    /// The port that it comes in by.
+    pub(crate) port: PortId,
+    /// When.
+    pub(crate) at: Nanos,
+    /// The frame.
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// What happened.
+#[derive(Debug, Default)]
+pub(crate) struct Record {
+    /// What left by each port, in order: the number of the frame that it was, and its bytes.
+    pub(crate) sent: Vec<Vec<(u32, Vec<u8>)>>,
+    /// What became of each frame, by its number; `None` while it is held.
+    pub(crate) fates: Vec<Option<End>>,
+    /// Frames that were told of twice.
+    pub(crate) twice: Vec<u32>,
+}
+
+/// What became of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct End {
+    pub(crate) verdict: Verdict,
+    pub(crate) rule: u32,
+    pub(crate) nat: u16,
+}
+
+impl Record {
+    fn note(&mut self, frame: &Frame, verdict: Verdict) {
+        let number = frame.meta.number as usize;
+        if self.fates.len() <= number {
+            self.fates.resize(number + 1, None);
+        }
+        let end = End { verdict, rule: frame.meta.rule, nat: frame.meta.nat };
+        if self.fates[number].replace(end).is_some() {
+            self.twice.push(frame.meta.number);
+        }
+    }
+}
+
+impl Witness for Record {
+    fn sent(&mut self, port: PortId, frame: &Frame, verdict: Option<Verdict>) {
+        let place = usize::from(port.0);
+        if self.sent.len() <= place {
+            self.sent.resize_with(place + 1, Vec::new);
+        }
+        self.sent[place].push((frame.meta.number, frame.bytes().to_vec()));
+        if let Some(verdict) = verdict {
+            self.note(frame, verdict);
+        }
+    }
+
+    fn ended(&mut self, frame: &Frame, verdict: Verdict) {
+        self.note(frame, verdict);
+    }
+}
+
+fn replay(tables: Tables, now: Nanos, way: Way) -> Result<Box<dyn Player>, ReplayError> {
+    Ok(Box::new(Replaying { replay: Replay::new(tables, now, way)?, record: Record::default() }))
+}
+
+struct Replaying {
+    replay: Replay,
+    record: Record,
+}
+
+impl Player for Replaying {
+    fn receive(&mut self, input: &Input) {
+        self.replay.receive(input.port, input.at, input.number, &input.bytes, &mut self.record);
+    }
+
+    fn flush(&mut self) {
+        self.replay.flush(&mut self.record);
+    }
+
+    fn clear(&mut self) {
+        self.replay.shard.clear_flows();
+    }
+
+    fn record(&self) -> &Record {
+        &self.record
+    }
+
+    fn tables(&self) -> &Tables {
+        &self.replay.tables
+    }
+
+    fn shard(&self) -> &Shard {
+        &self.replay.shard
+    }
+}

@@ -1,0 +1,403 @@
+//! Plays a case on every host, and says what is not as expected.
+
+use std::fmt;
+
+use dataplane::counter::NatSide;
+use dataplane::replay::ReplayError;
+use dataplane::tables::CompileError;
+use dataplane::verdict::Reason;
+use dataplane::{Shard, Tables, Verdict};
+use wire::ethernet::Mac;
+use wire::vlan::Tags;
+use wire::{Nanos, PortId};
+
+use super::build::{self, Link};
+use super::diff::{compare, show};
+use super::dissect;
+use super::fault::What;
+use super::host::{Batching, End, HOSTS, Input, Player, Record};
+use super::packet::Variables;
+use super::{Case, Counter, Fate, In, Step};
+
+/// Something that is not as expected.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    /// The line that expects it; 0 for none.
+    pub(crate) line: usize,
+    /// What it is, and further lines on it.
+    pub(crate) text: Vec<String>,
+}
+
+/// Why a case could not even begin.
+#[derive(Debug)]
+pub(crate) enum Unplayable {
+    Compile(CompileError),
+    Replay(ReplayError),
+}
+
+impl fmt::Display for Unplayable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unplayable::Compile(error) => error.fmt(f),
+            Unplayable::Replay(error) => error.fmt(f),
+        }
+    }
+}
+
+/// The moment at which every case begins: any, but none at which a clock starts.
+const START: Nanos = Nanos::from_secs(1_700_000_000);
+
+/// Where packets come from that do not say.
+const SENDER: Mac = Mac([0x02, 0, 0, 0, 0, 1]);
+
+/// Failures that are told of one case.
+const MOST: usize = 12;
+
+/// A queue that is shorter fills up where all frames of a case come at once.
+const LONG_QUEUE: u32 = 1024;
+
+/// Plays a case on every host.
+pub(crate) fn play(case: &Case) -> Result<Vec<Failure>, Unplayable> {
+    let tables = || Tables::compile(&case.policy, 1).map_err(Unplayable::Compile);
+    let Some((first, others)) = HOSTS.split_first() else { return Ok(Vec::new()) };
+    let player = (first.start)(tables()?, START).map_err(Unplayable::Replay)?;
+    let mut play = Play {
+        player,
+        variables: Variables::new(),
+        acts: Vec::new(),
+        inputs: Vec::new(),
+        seen: Vec::new(),
+        came: Vec::new(),
+        failures: Vec::new(),
+        now: START,
+    };
+    play.all(case);
+    for host in others {
+        if host.batching == Batching::Case && case.policy.limits.queue < LONG_QUEUE {
+            continue;
+        }
+        let mut player = (host.start)(tables()?, START).map_err(Unplayable::Replay)?;
+        again(&mut *player, &play.acts, host.batching);
+        play.failures.extend(differ(&*play.player, &*player, host.name, &play.inputs));
+    }
+    if play.failures.len() > MOST {
+        let more = play.failures.len() - MOST;
+        play.failures.truncate(MOST);
+        play.failures.push(Failure { line: 0, text: vec![format!("and {more} more")] });
+    }
+    Ok(play.failures)
+}
+
+/// What happened to the first host, for the others to repeat.
+enum Act {
+    Receive(Input),
+    Clear,
+}
+
+/// What is expected of a frame.
+struct Expected<'a> {
+    input: &'a In,
+    turn: u64,
+}
+
+/// The first host at play.
+struct Play<'a> {
+    player: Box<dyn Player>,
+    variables: Variables,
+    acts: Vec<Act>,
+    /// By number of the frame.
+    inputs: Vec<Expected<'a>>,
+    /// How many of the frames that left by each port have been looked at.
+    seen: Vec<usize>,
+    /// How many frames came out for each that came in.
+    came: Vec<usize>,
+    failures: Vec<Failure>,
+    now: Nanos,
+}
+
+impl<'a> Play<'a> {
+    fn all(&mut self, case: &'a Case) {
+        for step in &case.steps {
+            match step {
+                Step::At(at) => self.go_on(START + *at),
+                Step::In(input) => self.receive(input),
+                Step::Clear => {
+                    self.flush();
+                    self.player.clear();
+                    self.acts.push(Act::Clear);
+                }
+                Step::Counter(counter) => {
+                    self.flush();
+                    self.count(counter);
+                }
+            }
+        }
+        self.flush();
+        self.finish();
+    }
+
+    fn fail(&mut self, line: usize, text: Vec<String>) {
+        self.failures.push(Failure { line, text });
+    }
+
+    fn go_on(&mut self, at: Nanos) {
+        if at != self.now {
+            self.flush();
+            self.now = at;
+        }
+    }
+
+    fn receive(&mut self, input: &'a In) {
+        let tables = self.player.tables();
+        let Some(id) = tables.interface_named(&input.interface) else { return };
+        let Some(interface) = tables.interface(id) else { return };
+        let (port, tags) = (interface.root, interface.tags);
+        let link = Link { source: SENDER, destination: interface.mac, tags };
+        for turn in 0..input.times {
+            if turn > 0 {
+                self.go_on(self.now + input.every);
+            }
+            let bytes = match build::frame(&input.packet, &link, &self.variables, turn) {
+                Ok(bytes) => bytes,
+                Err(name) => return self.fail(input.line, vec![What::Unbound(name).to_string()]),
+            };
+            let frame = Input { number: self.inputs.len() as u32, port, at: self.now, bytes };
+            self.inputs.push(Expected { input, turn });
+            self.came.push(0);
+            self.player.receive(&frame);
+            self.acts.push(Act::Receive(frame));
+        }
+    }
+
+    /// Lets all go through, and looks at what came out.
+    fn flush(&mut self) {
+        self.player.flush();
+        let ports = self.player.record().sent.len();
+        self.seen.resize(ports, 0);
+        for port in 0..ports {
+            while let Some((number, bytes)) = self.player.record().sent[port].get(self.seen[port]).cloned() {
+                self.seen[port] += 1;
+                self.look(PortId(port as u16), number, &bytes);
+            }
+        }
+    }
+
+    fn look(&mut self, port: PortId, number: u32, bytes: &[u8]) {
+        let got = dissect::frame(bytes);
+        let name = interface_of(self.player.tables(), port, bytes);
+        let Some(Expected { input, turn }) = self.inputs.get(number as usize) else { return };
+        let turn = *turn;
+        let place = self.came[number as usize];
+        self.came[number as usize] += 1;
+        let Some(out) = input.outs.get(place) else {
+            let text = vec![format!("nothing more was to come out; out {name} {}", show(&got))];
+            return self.fail(input.line, told(text, turn));
+        };
+        let mut differences = compare(&out.packet, &got, &mut self.variables, turn);
+        if out.interface != name {
+            differences.insert(0, format!("interface: expected {}, got {name}", out.interface));
+        }
+        if !differences.is_empty() {
+            let mut text = vec![format!("not the packet that was to come out; out {name} {}", show(&got))];
+            text.extend(differences);
+            self.fail(out.line, told(text, turn));
+        }
+    }
+
+    fn count(&mut self, counter: &Counter) {
+        match value(&counter.name, self.player.tables(), self.player.shard()) {
+            Some(value) if value == counter.value => {}
+            Some(value) => {
+                let text = format!("{}: expected {}, got {value}", counter.name, counter.value);
+                self.fail(counter.line, vec![text]);
+            }
+            None => self.fail(counter.line, vec![What::Counter(counter.name.clone()).to_string()]),
+        }
+    }
+
+    /// Looks at every frame's fate, and whether all came out that should.
+    fn finish(&mut self) {
+        let mut found = Vec::new();
+        let (tables, record) = (self.player.tables(), self.player.record());
+        for (number, Expected { input, turn }) in self.inputs.iter().enumerate() {
+            let got = record.fates.get(number).copied().flatten();
+            if let Some(text) = wrong_fate(&input.fate, got, tables) {
+                found.push(Failure { line: input.line, text: told(vec![text], *turn) });
+            }
+            for out in input.outs.iter().skip(self.came[number]) {
+                let text = vec!["this packet did not come out".to_owned()];
+                found.push(Failure { line: out.line, text: told(text, *turn) });
+            }
+        }
+        if !self.player.shard().counters.are_conserved() {
+            let text =
+                "frames are not conserved: received is not forwarded + delivered + answered + dropped + held";
+            found.push(Failure { line: 0, text: vec![text.to_owned()] });
+        }
+        for number in &record.twice {
+            let line = self.inputs.get(*number as usize).map_or(0, |expected| expected.input.line);
+            found.push(Failure { line, text: vec!["the packet has two fates".to_owned()] });
+        }
+        self.failures.extend(found);
+    }
+}
+
+/// Says which repetition it is about.
+fn told(mut text: Vec<String>, turn: u64) -> Vec<String> {
+    if turn > 0 {
+        text.insert(1, format!("in repetition {}", turn + 1));
+    }
+    text
+}
+
+/// The name of the interface that a frame left by: that of its port and tags.
+fn interface_of(tables: &Tables, port: PortId, bytes: &[u8]) -> String {
+    let tags = wire::ethernet::parse(bytes).map_or(Tags::NONE, |layer| layer.tags);
+    let ids = |tags: &Tags| tags.as_slice().iter().map(|tag| tag.id()).collect::<Vec<_>>();
+    tables
+        .interfaces
+        .iter()
+        .find(|interface| interface.root == port && ids(&interface.tags) == ids(&tags))
+        .map_or_else(|| format!("port {}", port.0), |interface| interface.name.clone())
+}
+
+fn wrong_fate(expected: &Fate, got: Option<End>, tables: &Tables) -> Option<String> {
+    let got = got.unwrap_or(End { verdict: Verdict::Held(Reason::FragmentWaits), rule: u32::MAX, nat: 0 });
+    let rule = |index: u32| tables.filter.rules.get(index as usize).map(|rule| rule.name.as_str());
+    let nats: Vec<&str> = tables.nat.names(got.nat).collect();
+    let rule_is_right = match expected.rule.as_deref() {
+        None => true,
+        Some("none") => rule(got.rule).is_none(),
+        name => rule(got.rule) == name,
+    };
+    let nats_are_right = expected.nats.as_ref().is_none_or(|names| *names == nats);
+    if got.verdict == expected.verdict && rule_is_right && nats_are_right {
+        return None;
+    }
+    let said = |verdict: Verdict, rule: Option<&str>, nats: &[&str]| {
+        let reason = verdict.reason().map_or(String::new(), |reason| format!(" {reason}"));
+        let rule = rule.map_or(String::new(), |name| format!(" by {name}"));
+        let nats = if nats.is_empty() { String::new() } else { format!(" nat {}", nats.join(",")) };
+        format!("{}{reason}{rule}{nats}", verdict.name())
+    };
+    let names: Vec<&str> = expected.nats.iter().flatten().map(String::as_str).collect();
+    Some(format!(
+        "the packet's fate: expected {}, got {}",
+        said(expected.verdict, expected.rule.as_deref(), &names),
+        said(got.verdict, rule(got.rule), &nats)
+    ))
+}
+
+/// Repeats on another host what happened on the first.
+fn again(player: &mut dyn Player, acts: &[Act], batching: Batching) {
+    let mut now = START;
+    for act in acts {
+        match act {
+            Act::Receive(input) => {
+                if batching == Batching::Moment && input.at != now {
+                    player.flush();
+                }
+                now = input.at;
+                player.receive(input);
+            }
+            Act::Clear => {
+                player.flush();
+                player.clear();
+            }
+        }
+    }
+    player.flush();
+}
+
+/// What another host did otherwise than the first: bytes, fates and counters.
+fn differ(first: &dyn Player, other: &dyn Player, name: &str, inputs: &[Expected<'_>]) -> Vec<Failure> {
+    let mut failures = Vec::new();
+    let line = |number: usize| inputs.get(number).map_or(0, |expected| expected.input.line);
+    let (one, two): (&Record, &Record) = (first.record(), other.record());
+    let nothing = Vec::new();
+    for port in 0..one.sent.len().max(two.sent.len()) {
+        let (a, b) = (one.sent.get(port).unwrap_or(&nothing), two.sent.get(port).unwrap_or(&nothing));
+        let Some(place) = (0..a.len().max(b.len())).find(|place| a.get(*place) != b.get(*place)) else {
+            continue;
+        };
+        let shown = |sent: Option<&(u32, Vec<u8>)>| {
+            sent.map_or("nothing".to_owned(), |(_, bytes)| show(&dissect::frame(bytes)))
+        };
+        let (x, y) = (a.get(place), b.get(place));
+        let number = x.or(y).map_or(0, |(number, _)| *number as usize);
+        let port = interface_of(first.tables(), PortId(port as u16), &[]);
+        let text = vec![
+            format!("host `{name}` sends another packet by {port} than host `{}`", HOSTS[0].name),
+            format!("{}: {}", HOSTS[0].name, shown(x)),
+            format!("{name}: {}", shown(y)),
+        ];
+        failures.push(Failure { line: line(number), text });
+    }
+    for number in 0..inputs.len() {
+        let (a, b) = (one.fates.get(number).copied().flatten(), two.fates.get(number).copied().flatten());
+        if a != b {
+            let text = format!("host `{name}` decides otherwise than host `{}`: {b:?}, {a:?}", HOSTS[0].name);
+            failures.push(Failure { line: line(number), text: vec![text] });
+        }
+    }
+    let (a, b) = (format!("{:?}", first.shard().counters), format!("{:?}", other.shard().counters));
+    let flows = |shard: &Shard| (shard.flows.len(), shard.flows.created(), shard.flows.peak());
+    if a != b || flows(first.shard()) != flows(other.shard()) {
+        failures.push(Failure { line: 0, text: vec![format!("host `{name}` counts otherwise"), a, b] });
+    }
+    failures
+}
+
+/// The value of a counter.
+fn value(name: &str, tables: &Tables, shard: &Shard) -> Option<u64> {
+    let counters = &shard.counters;
+    let (group, rest) = name.split_once('.').unwrap_or((name, ""));
+    let reason = || Reason::of_name(rest);
+    match (group, rest) {
+        ("received", "") => Some(counters.received.frames),
+        ("forwarded", "") => Some(counters.forwarded()),
+        ("delivered", "") => Some(counters.delivered()),
+        ("answered", "") => Some(counters.answered()),
+        ("dropped", "") => Some(counters.dropped()),
+        ("held", "") => Some(counters.held),
+        ("answered", _) => Some(counters.answered_for(reason()?)),
+        ("dropped", _) => Some(counters.dropped_for(reason()?)),
+        ("reasons", _) => Some(counters.answered_for(reason()?) + counters.dropped_for(reason()?)),
+        ("flows", "live") => Some(u64::from(shard.flows.len())),
+        ("flows", "created") => Some(shard.flows.created()),
+        ("flows", "ended") => Some(shard.flows.ended()),
+        ("flows", "peak") => Some(u64::from(shard.flows.peak())),
+        ("flows", "evicted") => Some(counters.evicted),
+        ("parts", "sent") => Some(counters.parts_sent),
+        ("parts", "lost") => Some(counters.parts_lost),
+        ("rules", _) => {
+            let (rule, unit) = rest.rsplit_once('.')?;
+            let place = tables.filter.rules.iter().position(|known| known.name == rule)?;
+            let traffic = counters.rules.get(place)?;
+            measured(unit, traffic.frames, traffic.bytes)
+        }
+        ("nats", _) => {
+            let (nat, unit) = rest.rsplit_once('.')?;
+            let source = tables.nat.sources.iter().position(|known| known.name == nat);
+            let destination = tables.nat.destinations.iter().position(|known| known.name == nat);
+            if unit == "refused" {
+                return counters.nat_refused.get(source?).copied();
+            }
+            source.or(destination)?;
+            let of = |place: Option<usize>, side| {
+                place.map(|place| counters.nat(tables, place, side)).unwrap_or_default()
+            };
+            let (out, inward) = (of(source, NatSide::Source), of(destination, NatSide::Destination));
+            measured(unit, out.frames + inward.frames, out.bytes + inward.bytes)
+        }
+        _ => None,
+    }
+}
+
+fn measured(unit: &str, frames: u64, bytes: u64) -> Option<u64> {
+    match unit {
+        "frames" => Some(frames),
+        "bytes" => Some(bytes),
+        _ => None,
+    }
+}

@@ -1,0 +1,187 @@
+//! `wirerate test`: plays case files and says what differs.
+
+use std::fmt;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use crate::case::{self, Unusable, run};
+use crate::failure::{Exit, Failure};
+use crate::screen::{self, BAD, GOOD};
+use crate::with_exit_codes;
+
+/// Play test cases: a policy, packets in, and what must come of them
+///
+/// Each case is played on every host that wirerate has; those must agree to the byte, and with what the case
+/// expects. The manual of the format is docs/cases.md.
+#[derive(Debug, Args)]
+#[command(after_long_help = with_exit_codes(EXAMPLE))]
+pub(crate) struct Arguments {
+    /// Case files, and directories in which all files that end in `.case` are played
+    #[arg(required = true, value_name = "FILE_OR_DIR")]
+    paths: Vec<PathBuf>,
+
+    /// Name the cases that pass, too
+    #[arg(short, long)]
+    verbose: bool,
+}
+
+const EXAMPLE: &str = r#"Examples:
+  wirerate test tests/cases
+  wirerate test --verbose office.case
+
+A case, office.case:
+
+  # Who asks from inside gets the answer; nobody else comes in.
+  title: the wan side sees answers only
+  policy:
+      [interface.lan]
+      zone = "lan"
+      addresses = ["192.168.1.1/24"]
+      [interface.wan]
+      zone = "wan"
+      addresses = ["203.0.113.2/24"]
+      [default]
+      "lan > wan" = "accept"
+
+  at 0ms   in  lan udp 192.168.1.10:5353 > 203.0.113.7:53 len 30 => forwarded
+           out wan udp 192.168.1.10:5353 > 203.0.113.7:53 len 30 ttl 63
+  at 10ms  in  wan udp 203.0.113.7:53 > 192.168.1.10:5353 len 80 => forwarded
+           out lan udp 203.0.113.7:53 > 192.168.1.10:5353 len 80
+  at 20ms  in  wan tcp 203.0.113.7:9 > 192.168.1.10:22 syn       => dropped default-drop
+  expect flows.live 1, dropped 1"#;
+
+/// What became of all cases.
+#[derive(Default)]
+struct Sum {
+    passed: usize,
+    failed: usize,
+    unreadable: usize,
+}
+
+impl Arguments {
+    /// Plays the cases.
+    pub(crate) fn run(self) -> Result<Exit, Failure> {
+        let mut sum = Sum::default();
+        let mut out = screen::out();
+        for path in &self.paths {
+            let mut files = Vec::new();
+            if let Err((place, error)) = collect(path, &mut files) {
+                sum.unreadable(&place, &error);
+            } else if files.is_empty() {
+                sum.unreadable(path, &"no file in it ends in .case");
+            }
+            for file in files {
+                self.one(&file, &mut sum, &mut out)?;
+            }
+        }
+        writeln!(out, "{} passed, {} failed", sum.passed, sum.failed)?;
+        Ok(match sum {
+            Sum { unreadable: 1.., .. } => Exit::Unreadable,
+            Sum { failed: 1.., .. } => Exit::Wrong,
+            _ => Exit::Done,
+        })
+    }
+
+    fn one(&self, path: &Path, sum: &mut Sum, out: &mut impl Write) -> io::Result<()> {
+        let text = match fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) => {
+                sum.unreadable(path, &error);
+                return Ok(());
+            }
+        };
+        match judge(&text, path) {
+            Ok(title) => {
+                sum.passed += 1;
+                if self.verbose {
+                    writeln!(out, "{GOOD}pass{GOOD:#} {}: {title}", path.display())?;
+                }
+                Ok(())
+            }
+            Err(report) => {
+                sum.failed += 1;
+                write!(out, "{BAD}FAIL{BAD:#} {report}")
+            }
+        }
+    }
+}
+
+impl Sum {
+    fn unreadable(&mut self, path: &Path, why: &dyn fmt::Display) {
+        screen::error(&format_args!("cannot read {}: {why}", path.display()), None);
+        self.unreadable += 1;
+    }
+}
+
+/// Plays one case: its title, or what is wrong.
+fn judge(text: &str, path: &Path) -> Result<String, String> {
+    let file = path.display();
+    let case = case::read(text, path).map_err(|unusable| match unusable {
+        Unusable::Faults(faults) => {
+            let mut report = format!("{file}: it is not a case\n");
+            for fault in &faults {
+                report += &told(path, text, fault.line, &fault.what.to_string());
+            }
+            report
+        }
+        Unusable::Policy(diagnostics) => {
+            let mut report = format!("{file}: its policy is wrong\n");
+            for found in &diagnostics {
+                let place = found.place.as_ref().map_or(file.to_string(), ToString::to_string);
+                report += &format!("  {place}: {}: {}\n", found.severity, found.message);
+                if let Some(hint) = &found.hint {
+                    report += &format!("      help: {hint}\n");
+                }
+            }
+            report
+        }
+    })?;
+    let failures =
+        run::play(&case).map_err(|error| format!("{file}: its policy cannot be played: {error}\n"))?;
+    if failures.is_empty() {
+        return Ok(case.title);
+    }
+    let mut report = format!("{file}: {}\n", case.title);
+    for failure in failures {
+        let mut lines = failure.text.iter();
+        report += &told(path, text, failure.line, lines.next().map_or("", String::as_str));
+        for line in lines {
+            report += &format!("      {line}\n");
+        }
+    }
+    Err(report)
+}
+
+/// What is wrong, with its line; 0 for none.
+fn told(path: &Path, text: &str, line: usize, what: &str) -> String {
+    match line.checked_sub(1).and_then(|place| text.lines().nth(place)) {
+        Some(source) => format!("  {}:{line}: {what}\n      | {}\n", path.display(), source.trim()),
+        None => format!("  {what}\n"),
+    }
+}
+
+/// All case files at a path, in order of their names. The error names the place that cannot be read.
+fn collect(path: &Path, files: &mut Vec<PathBuf>) -> Result<(), (PathBuf, io::Error)> {
+    let at = |place: &Path| {
+        let place = place.to_owned();
+        move |error| (place, error)
+    };
+    if !fs::metadata(path).map_err(at(path))?.is_dir() {
+        files.push(path.to_owned());
+        return Ok(());
+    }
+    let mut inside = Vec::new();
+    for entry in fs::read_dir(path).map_err(at(path))? {
+        inside.push(entry.map_err(at(path))?.path());
+    }
+    inside.sort();
+    for place in inside {
+        if place.is_dir() || place.extension().is_some_and(|ending| ending == "case") {
+            collect(&place, files)?;
+        }
+    }
+    Ok(())
+}

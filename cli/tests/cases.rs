@@ -1,0 +1,119 @@
+//! Plays the project's cases with the command that operators have, and holds them to cover every Reason.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use dataplane::Reason;
+
+/// Reasons that no replayed packet can meet, and why.
+const CANNOT_OCCUR: &[(Reason, &str)] = &[];
+
+#[test]
+fn every_case_passes() {
+    let output = test(&[&cases()]);
+    assert!(output.status.success(), "\n{}{}", text(&output.stdout), text(&output.stderr));
+}
+
+#[test]
+fn every_reason_has_a_case() {
+    let mut expected = BTreeSet::new();
+    for path in files(&cases(), "case") {
+        let case = fs::read_to_string(&path).expect("a case can be read");
+        for line in case.lines().filter(|line| !line.trim_start().starts_with('#')) {
+            let Some((_, fate)) = line.split_once("=>") else { continue };
+            expected.extend(fate.split_whitespace().nth(1).and_then(Reason::of_name));
+        }
+    }
+    for (reason, why) in CANNOT_OCCUR {
+        assert!(expected.insert(*reason), "a case expects {reason}, which cannot occur: {why}");
+    }
+    let missing: Vec<_> = Reason::ALL.iter().filter(|entry| !expected.contains(&entry.reason)).collect();
+    let names: Vec<_> = missing.iter().map(|entry| entry.name).collect();
+    assert!(missing.is_empty(), "no case in tests/cases expects {names:?}");
+}
+
+/// A case that is wrong must fail: each of these is wrong in one word.
+#[test]
+fn what_is_wrong_is_told_with_its_line() {
+    let right = "title: t\npolicy: edge.toml\nin lan udp 192.168.1.10:1 > 198.51.100.7:2 len 9 => forwarded\n\
+                 out wan udp 192.168.1.10:1 > 198.51.100.7:2 len 9 ttl 63\nexpect forwarded 1\n";
+    assert_eq!(verdict(right), (0, "1 passed, 0 failed\n".to_owned()));
+    for (word, other, line, told) in [
+        ("=> forwarded", "=> delivered", 3, "expected delivered, got forwarded"),
+        ("ttl 63", "ttl 64", 4, "ttl: expected 64, got 63"),
+        ("out wan", "out dmz", 4, "interface: expected dmz, got wan"),
+        ("198.51.100.7:2 len 9 ttl", "198.51.100.7:3 len 9 ttl", 4, "destination port: expected 3, got 2"),
+        ("len 9 ttl", "len 8 ttl", 4, "len: expected 8, got 9"),
+        ("len 9 ttl", "checksum bad ttl", 4, "checksum: expected bad, got right"),
+        ("forwarded 1", "forwarded 2", 5, "forwarded: expected 2, got 1"),
+        ("forwarded 1", "forwarding 1", 5, "there is no counter `forwarding`"),
+        ("in lan", "in lane", 3, "the policy has no interface `lane`"),
+        ("len 9 =>", "length 9 =>", 3, "`length` means nothing here"),
+        ("ttl 63", "ttl 256", 4, "`256` is not a number in its field's range"),
+        ("ttl 63", "\nout wan any", 5, "this packet did not come out"),
+        ("out wan", "#", 3, "nothing more was to come out"),
+        ("=> forwarded", "", 3, "`=>` and what becomes of the packet is missing"),
+    ] {
+        let wrong = right.replacen(word, other, 1);
+        assert_ne!(wrong, right, "{word} is not in the case");
+        let (code, report) = verdict(&wrong);
+        assert_eq!(code, 1, "{wrong}\n{report}");
+        assert!(report.contains(&format!("wrong.case:{line}: ")), "{told}: line {line}\n{report}");
+        assert!(report.contains(told), "{told}\n{report}");
+    }
+}
+
+#[test]
+fn exit_codes_tell_what_is_wrong() {
+    assert_eq!(test(&[]).status.code(), Some(2));
+    assert_eq!(test(&[Path::new("no-such-file.case")]).status.code(), Some(3));
+    let (code, report) = verdict("title: t\npolicy:\n    [interface.lan]\n    zone = 3\n");
+    assert_eq!(code, 1);
+    // The policy's diagnostics point into the case.
+    assert!(report.contains("wrong.case:4:"), "{report}");
+}
+
+/// Plays a case that is this text.
+fn verdict(case: &str) -> (i32, String) {
+    // Beside the project's, so that it finds their policies; each thread has its own.
+    let id = std::thread::current().id();
+    let directory = std::env::temp_dir().join(format!("wirerate-cases-{}-{id:?}", std::process::id()));
+    fs::create_dir_all(&directory).expect("a temporary directory");
+    fs::copy(cases().join("edge.toml"), directory.join("edge.toml")).expect("the policy is copied");
+    let path = directory.join("wrong.case");
+    fs::write(&path, case).expect("the case is written");
+    let output = test(&[&path]);
+    fs::remove_dir_all(&directory).expect("the directory is removed");
+    (output.status.code().expect("it exits"), text(&output.stdout))
+}
+
+fn test(paths: &[&Path]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_wirerate")).arg("test").args(paths).output().expect("wirerate runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn cases() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the workspace is above its crates")
+        .join("tests/cases")
+}
+
+/// All files under a directory whose names end so.
+fn files(directory: &Path, ending: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory).expect("the directory can be read") {
+        let path = entry.expect("the entry can be read").path();
+        if path.is_dir() {
+            found.extend(files(&path, ending));
+        } else if path.extension().is_some_and(|extension| extension == ending) {
+            found.push(path);
+        }
+    }
+    found
+}
