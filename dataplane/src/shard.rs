@@ -134,11 +134,15 @@ impl Shard {
             policy::model::Mode::Stateful => tables.limits.flows,
             policy::model::Mode::Stateless => 1,
         };
-        let mappings = if tables.nat.pools.is_empty() { 1 } else { flows };
+        // One more than there can be flows, each of another host at worst: what is full is then the flow table,
+        // which knows who makes room.
+        let mappings = if tables.nat.pools.is_empty() { 1 } else { flows.saturating_add(1) };
+        // Where flows are many, not each of them is another host's: 1,000,000 then take 250 MB in all.
+        let hosts = if mappings > 1 << 16 { mappings - mappings / 4 } else { mappings };
         let queues = tables.interfaces.iter().map(|_| Fifo::new(tables.limits.queue as usize)).collect();
         Ok(Shard {
             flows: FlowTable::new(flows, setup.seed, timeouts, setup.now).map_err(ShardError::Memory)?,
-            mappings: Mappings::new(Capacity::of(mappings), &tables.nat.pools, setup.seed)
+            mappings: Mappings::new(Capacity { mappings, hosts }, &tables.nat.pools, setup.seed)
                 .map_err(ShardError::Nat)?,
             hops: Hops::new(tables, setup.resolve, NEIGHBOURS),
             limiter: Limiter::new(tables),
