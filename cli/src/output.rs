@@ -217,8 +217,10 @@ impl Names {
 
 /// The file of what leaves by an interface.
 pub(crate) fn file_name(interface: &str) -> String {
-    // Linux lets interfaces be called nearly anything but a path.
-    format!("{}.pcapng", interface.replace(['/', '\\'], "_"))
+    let name = interface.replace(['/', '\\'], "_");
+    let file = format!("{name}.pcapng");
+    // What was dropped has its own file, whatever interfaces are called.
+    if file == DROPPED { format!("{name}_.pcapng") } else { file }
 }
 
 /// Writes files if there are any to write, and says nothing otherwise.

@@ -139,6 +139,19 @@ impl Summary {
                 "{file}: {packets} a time before that of an earlier one; they were taken to come with it"
             ));
         }
+        let private: u64 = source
+            .entered
+            .iter()
+            .filter(|((how, _), _)| *how == How::PrivateSource)
+            .map(|(_, count)| count)
+            .sum();
+        if private > 0 {
+            let packets = count(private, "packet comes", "packets come");
+            self.notes.push(format!(
+                "{file}: {packets} from private addresses that are on no network of the policy; if those hosts are \
+                 inside, give the inside interface an address on their network"
+            ));
+        }
         if source.readdressed > 0 {
             let packets = count(source.readdressed, "frame was", "frames were");
             self.notes.push(format!(

@@ -141,3 +141,6 @@ impl<W: Witness> Witness for Listener<'_, W> {
         self.witness.ended(frame, verdict);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -28,6 +28,9 @@ pub(crate) enum How {
     Sender,
     /// Nothing but the default route leads to its source.
     DefaultRoute,
+    /// The same, though its source is a private address, which nobody has behind a default route to the
+    /// internet.
+    PrivateSource,
     /// Nothing tells; it is the interface of the default route, or the first one.
     Nothing,
 }
@@ -42,6 +45,9 @@ impl How {
             How::Home => "their sources are at home there",
             How::Sender => "other packets of their senders came in there",
             How::DefaultRoute => "only the default route leads to their sources",
+            How::PrivateSource => {
+                "only the default route leads to their sources, which are private addresses"
+            }
             How::Nothing => "nothing else was known",
         }
     }
@@ -55,6 +61,7 @@ impl How {
             How::Home => "source-address",
             How::Sender => "sender",
             How::DefaultRoute => "default-route",
+            How::PrivateSource => "default-route-private",
             How::Nothing => "none",
         }
     }
@@ -133,9 +140,18 @@ impl Homes {
             .find(|interface| tables.leads_by(target, *interface))?;
         let is_default = Some(target) == default_target(tables, source.is_ipv6());
         match default {
+            Some(default) if is_default && is_private(source) => Some((default, How::PrivateSource)),
             Some(default) if is_default => Some((default, How::DefaultRoute)),
             _ => Some((leads, How::Home)),
         }
+    }
+}
+
+/// RFC 1918 and RFC 4193.
+fn is_private(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => v4.is_private(),
+        IpAddr::V6(v6) => v6.segments()[0] & 0xfe00 == 0xfc00,
     }
 }
 
