@@ -23,7 +23,7 @@ mod screen;
 mod summary;
 mod words;
 
-use command::{check, completions, explain, generate, import, reasons, replay};
+use command::{check, completions, explain, generate, import, reasons, replay, test};
 
 /// What every help text ends with.
 const EXIT_CODES: &str = "\
