@@ -16,6 +16,7 @@ mod field;
 mod host;
 mod packet;
 mod parse;
+mod reassemble;
 pub(crate) mod run;
 
 pub(crate) use parse::{Unusable, read};

@@ -17,6 +17,7 @@ use super::dissect;
 use super::fault::What;
 use super::host::{Batching, End, HOSTS, Input, Player, Record};
 use super::packet::Variables;
+use super::reassemble::{Reassembly, Wrong};
 use super::{Case, Counter, Fate, In, Step};
 
 /// Something that is not as expected.
@@ -68,6 +69,7 @@ pub(crate) fn play(case: &Case) -> Result<Vec<Failure>, Unplayable> {
         inputs: Vec::new(),
         seen: Vec::new(),
         came: Vec::new(),
+        reassembly: Reassembly::default(),
         failures: Vec::new(),
         now: START,
     };
@@ -111,6 +113,8 @@ struct Play<'a> {
     seen: Vec<usize>,
     /// How many frames came out for each that came in.
     came: Vec<usize>,
+    /// Fragments that came out.
+    reassembly: Reassembly,
     failures: Vec<Failure>,
     now: Nanos,
 }
@@ -194,6 +198,9 @@ impl<'a> Play<'a> {
             return self.fail(input.line, told(text, turn));
         };
         let mut differences = compare(&out.packet, &got, &mut self.variables, turn);
+        if self.reassembly.add(bytes) == Some(Wrong::Checksum) {
+            differences.push("the datagram that this fragment completes has a wrong checksum".to_owned());
+        }
         if out.interface != name {
             differences.insert(0, format!("interface: expected {}, got {name}", out.interface));
         }

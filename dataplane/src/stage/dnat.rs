@@ -59,7 +59,8 @@ impl<T: Tally> Stage<T> for Dnat {
         if let Some((mapping, inside)) = cx.shard.mappings.inside_of(&endpoint, cx.tally) {
             pending.destination = Address { bits: inside.address, v6 };
             pending.dport = inside.port;
-            pending.inward = Some(mapping);
+            // Held at once: making room for this flow may end the one that the mapping lives by.
+            pending.inward = cx.shard.mappings.retain(mapping, cx.tally).map(|mapped| mapped.id);
             let home = home_of(tables, outside);
             if home != Some(frame.meta.ingress) {
                 pending.turned = home;

@@ -108,7 +108,16 @@ fn choose<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
         })
     };
     if has_port {
-        match cx.shard.mappings.map(nat::PoolId(pool), inside, cx.tally) {
+        let mut mapped = cx.shard.mappings.map(nat::PoolId(pool), inside, cx.tally);
+        if matches!(mapped, Err(nat::Refusal::TableFull)) {
+            // Mappings are as many as flows: where each flow has its own, this table is full first.
+            if make_room(cx) {
+                mapped = cx.shard.mappings.map(nat::PoolId(pool), inside, cx.tally);
+            } else if cx.shard.flows.len() >= cx.shard.flows.capacity() {
+                return Err(Step::Drop(Reason::FlowTableFull));
+            }
+        }
+        match mapped {
             Ok(mapped) => {
                 let pending = &mut cx.shard.pending;
                 pending.mapping = Some(mapped.id);
@@ -168,9 +177,6 @@ fn enter<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
         flow.epoch = cx.tables.epoch;
         flow.class = frame.meta.class as u8;
     }
-    if let Some(inward) = pending.inward {
-        cx.shard.mappings.retain(inward, cx.tally);
-    }
     if let Some(cold) = cx.shard.flows.cold_mut(id) {
         cold.mapping = pending.mapping.map_or(NOTHING, |mapping| mapping.0);
         cold.inward = pending.inward.map_or(NOTHING, |mapping| mapping.0);
@@ -208,16 +214,23 @@ fn insert<T: Tally>(key: &Key, hash: u64, frame: &Frame, cx: &mut Cx<'_, T>) -> 
         Err(Refusal::NoKey) => return Err(Step::Drop(Reason::FlowNotOpen)),
         Err(Refusal::Full) => {}
     }
-    if cx.tables.limits.when_full == WhenFull::EvictIdle {
-        if let Some(idlest) = cx.shard.flows.idlest(CANDIDATES) {
-            cx.shard.end_flow(idlest, cx.tally);
-            cx.shard.counters.evicted += 1;
-            if let Ok(id) = cx.shard.flows.insert(key, hash, tick, cx.tally) {
-                return Ok(id);
-            }
+    if make_room(cx) {
+        if let Ok(id) = cx.shard.flows.insert(key, hash, tick, cx.tally) {
+            return Ok(id);
         }
     }
     Err(Step::Drop(Reason::FlowTableFull))
+}
+
+/// Ends a flow that makes room for another, where the policy has it so and there is one. Says whether.
+fn make_room<T: Tally>(cx: &mut Cx<'_, T>) -> bool {
+    if cx.tables.limits.when_full != WhenFull::EvictIdle {
+        return false;
+    }
+    let Some(idlest) = cx.shard.flows.idlest(CANDIDATES) else { return false };
+    cx.shard.end_flow(idlest, cx.tally);
+    cx.shard.counters.evicted += 1;
+    true
 }
 
 /// Enters the reply's key; a flow that holds it and has expired makes room.
