@@ -82,7 +82,8 @@ impl Counters {
                 *count += 1;
             }
         }
-        let bytes = usize::from(frame.meta.end - frame.meta.network);
+        // What is dropped while it is parsed may have no end yet.
+        let bytes = usize::from(frame.meta.end.saturating_sub(frame.meta.network));
         if let Some(rule) = self.rules.get_mut(frame.meta.rule as usize) {
             rule.count(bytes);
         }
