@@ -82,6 +82,7 @@ impl Counters {
                 *count += 1;
             }
         }
+        // What is dropped while it is parsed may have no end yet.
         let bytes = usize::from(frame.meta.end.saturating_sub(frame.meta.network));
         if let Some(rule) = self.rules.get_mut(frame.meta.rule as usize) {
             rule.count(bytes);

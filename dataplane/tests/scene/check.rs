@@ -1,0 +1,194 @@
+//! What must hold of a gateway and of what comes out of it, whatever went in.
+
+use std::collections::{HashMap, HashSet};
+
+use dataplane::Verdict;
+use wire::ethernet::EtherType;
+use wire::header::Protocol;
+use wire::{ethernet, icmpv4, ipv4, ipv6, tcp, udp};
+
+use super::policy::{LAN, Scene, Translation, WAN, WAN2};
+use super::{Arrival, Gateway, Sent};
+
+/// What must hold between batches.
+pub fn gateway(gateway: &Gateway) {
+    let Gateway { shard, pool, .. } = gateway;
+    let counters = &shard.counters;
+    assert!(counters.are_conserved(), "not conserved: {counters:?}");
+    assert_eq!(counters.held, u64::from(shard.fragments.held()), "held frames are miscounted");
+    assert!(shard.released.is_empty() && shard.parts.is_empty(), "frames are left behind");
+    let out = shard.fragments.held() as usize + gateway.queued();
+    assert_eq!(pool.available() + out, pool.capacity(), "slots are lost");
+    flows(gateway);
+}
+
+/// No two flows share a key; every mapping is held by exactly the flows that use it.
+fn flows(gateway: &Gateway) {
+    let mut keys = HashSet::new();
+    let mut references: HashMap<u32, u32> = HashMap::new();
+    let mut count = 0;
+    for (id, flow) in gateway.shard.flows.iter() {
+        count += 1;
+        assert!(keys.insert(*flow.original()), "{:?} twice", flow.original());
+        assert!(keys.insert(*flow.reply()), "{:?} twice", flow.reply());
+        let cold = gateway.shard.flows.cold(id).expect("it lives");
+        for mapping in [cold.mapping, cold.inward] {
+            if mapping != u32::MAX {
+                *references.entry(mapping).or_default() += 1;
+            }
+        }
+    }
+    assert_eq!(count, gateway.shard.flows.len());
+    let mut outside = HashSet::new();
+    for mapping in gateway.shard.mappings.iter() {
+        let used = references.remove(&mapping.id.0).unwrap_or(0);
+        assert_eq!(mapping.references, used, "references to {mapping:?}");
+        assert!(outside.insert(mapping.outside), "{} handed out twice", mapping.outside);
+    }
+    assert!(references.is_empty(), "flows hold mappings that are no more: {references:?}");
+}
+
+/// What must hold of a frame that left, beside the one that came in.
+pub fn sent(scene: &Scene, arrivals: &HashMap<u32, Arrival>, sent: &Sent) {
+    let arrival = arrivals.get(&sent.number);
+    let Some(out) = Seen::of(&sent.bytes) else { panic!("what left is no IP packet: {:02x?}", sent.bytes) };
+    assert!(out.header_is_right, "IPv4 checksum of {out:?}");
+    assert!(out.link_is_right, "padding behind, or a wrong length of {out:?}");
+    let arrived = arrival.and_then(|arrival| Seen::of(&arrival.bytes));
+    match sent.verdict {
+        Some(Verdict::Answered(_)) => {
+            assert!(out.transport_is_right != Some(false), "an answer with a wrong checksum: {out:?}");
+        }
+        Some(Verdict::Forwarded) => {
+            let arrived = arrived.expect("what is forwarded came in as a packet");
+            assert_eq!(out.ttl + 1, arrived.ttl, "time to live");
+            if arrived.transport_is_right == Some(true) && out.is_whole {
+                assert_eq!(out.transport_is_right, Some(true), "checksum of {out:?} from {arrived:?}");
+            }
+            if arrived.quote_is_right == Some(true) && out.is_whole {
+                assert_eq!(out.quote_is_right, Some(true), "checksum of the header quoted in {out:?}");
+            }
+            assert_eq!(out.protocol, arrived.protocol);
+        }
+        Some(other) => panic!("{other} and sent"),
+        None => {}
+    }
+    let leaves = sent.port == WAN || sent.port == WAN2;
+    let hides = matches!(scene.translation, Translation::Masquerade | Translation::Pool);
+    let from_inside = arrival.is_some_and(|arrival| arrival.port.0 == LAN);
+    if leaves && hides && from_inside && matches!(sent.verdict, Some(Verdict::Forwarded)) {
+        // Whoever was let in to an inside address from outside knows it, and is answered from there.
+        let is_known = |inside| {
+            let from_outside = arrivals.values().filter(|arrival| arrival.port.0 != LAN);
+            from_outside.filter_map(|arrival| Seen::of(&arrival.bytes)).any(|seen| seen.destination == inside)
+        };
+        if is_known(out.source) || out.quoted.is_some_and(|(_, to)| is_known(to)) {
+            return;
+        }
+        assert!(!is_inside(out.source), "an inside address leaks: {out:?}");
+        if let Some((_, to)) = out.quoted {
+            assert!(!is_inside(to), "an inside address leaks in a quote: {out:?}");
+        }
+    }
+}
+
+fn is_inside(address: u128) -> bool {
+    address >> 16 == 0xc0a8
+}
+
+/// A packet, looked at anew: every sum from the bytes.
+#[derive(Debug)]
+pub struct Seen {
+    pub source: u128,
+    pub destination: u128,
+    pub ttl: u8,
+    pub protocol: Protocol,
+    pub is_whole: bool,
+    pub header_is_right: bool,
+    pub link_is_right: bool,
+    /// `None` where there is none, or it cannot be known.
+    pub transport_is_right: Option<bool>,
+    pub quote_is_right: Option<bool>,
+    pub quoted: Option<(u128, u128)>,
+}
+
+impl Seen {
+    pub fn of(frame: &[u8]) -> Option<Seen> {
+        let layer = ethernet::parse(frame).ok()?;
+        match layer.ethertype {
+            EtherType::IPV4 => {
+                let packet = ipv4::parse_prefix(layer.payload).ok()?;
+                let header = packet.header;
+                let total = usize::from(header.total_len());
+                let payload = layer.payload.get(header.header_len()..total)?;
+                let is_whole = !header.is_fragment();
+                let pseudo = wire::checksum::Sum::pseudo_v4(
+                    header.src(),
+                    header.dst(),
+                    header.protocol(),
+                    payload.len() as u16,
+                );
+                let mut seen = Seen {
+                    source: u128::from(header.src_bits()),
+                    destination: u128::from(header.dst_bits()),
+                    ttl: header.ttl(),
+                    protocol: header.protocol(),
+                    is_whole,
+                    header_is_right: packet.checksum_is_right(),
+                    link_is_right: total == layer.payload.len(),
+                    transport_is_right: None,
+                    quote_is_right: None,
+                    quoted: None,
+                };
+                if is_whole {
+                    seen.look(header.protocol(), payload, pseudo, Protocol::ICMP);
+                }
+                Some(seen)
+            }
+            EtherType::IPV6 => {
+                let packet = ipv6::parse(layer.payload).ok()?;
+                let is_whole = packet.extensions.fragment.is_none_or(|found| found.fragment.is_atomic());
+                let mut seen = Seen {
+                    source: packet.header.src_bits(),
+                    destination: packet.header.dst_bits(),
+                    ttl: packet.header.hop_limit(),
+                    protocol: packet.protocol(),
+                    is_whole,
+                    header_is_right: true,
+                    link_is_right: 40 + usize::from(packet.header.payload_len()) == layer.payload.len(),
+                    transport_is_right: None,
+                    quote_is_right: None,
+                    quoted: None,
+                };
+                if is_whole {
+                    seen.look(packet.protocol(), packet.payload, packet.pseudo_header(), Protocol::ICMPV6);
+                }
+                Some(seen)
+            }
+            _ => None,
+        }
+    }
+
+    fn look(&mut self, protocol: Protocol, payload: &[u8], pseudo: wire::checksum::Sum, icmp: Protocol) {
+        self.transport_is_right = match protocol {
+            Protocol::TCP => tcp::Header::of(payload).map(|_| pseudo.and(payload).verifies()),
+            Protocol::UDP => udp::parse(payload).ok().and_then(|datagram| match datagram.check(pseudo) {
+                udp::Check::None => None,
+                udp::Check::Right => Some(true),
+                udp::Check::Wrong => Some(false),
+            }),
+            Protocol::ICMP if icmp == protocol => Some(wire::checksum::verifies(payload)),
+            Protocol::ICMPV6 if icmp == protocol => Some(pseudo.and(payload).verifies()),
+            _ => None,
+        };
+        if protocol != Protocol::ICMP || icmp != protocol {
+            return;
+        }
+        let is_error = icmpv4::Header::of(payload).is_some_and(|header| header.kind().class() == icmpv4::Class::Error);
+        if let Some(packet) = payload.get(8..).filter(|_| is_error).and_then(|quote| ipv4::parse_prefix(quote).ok()) {
+            self.quote_is_right = Some(packet.checksum_is_right());
+            self.quoted =
+                Some((u128::from(packet.header.src_bits()), u128::from(packet.header.dst_bits())));
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! A gateway and the packets that try it: what the tests of the whole pipeline, and the fuzz target, have in common.
+//!
+//! Everything follows from bytes: [`policy`] makes a policy of a few, [`packet::Packets`] makes a packet of each
+//! eighteen. So whatever shrinks or mutates bytes shrinks and mutates scenes.
+// Not every test needs all of it, and nobody else can use it.
+#![allow(dead_code, missing_docs, unreachable_pub, clippy::unwrap_used)]
+
+pub mod check;
+pub mod packet;
+pub mod policy;
+
+use dataplane::hop::Resolve;
+use dataplane::replay::Way;
+use dataplane::shard::Setup;
+use dataplane::stage::Cx;
+use dataplane::{Pipeline, Shard, Tables, Verdict};
+use tally::NoTally;
+use wire::{Batch, Frame, Nanos, Pool, PortId};
+
+/// When every scene begins.
+pub const START: Nanos = Nanos::from_secs(1_700_000_000);
+
+/// A gateway, its queues emptied only when it is told to.
+pub struct Gateway {
+    pub tables: Tables,
+    pub shard: Shard,
+    pub pool: Pool,
+    pipeline: Pipeline,
+    batch: Batch,
+    ended: Vec<Frame>,
+    way: Way,
+}
+
+/// What came out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Out {
+    /// What left, by port, in order.
+    pub sent: Vec<Sent>,
+    /// What ended here, in order.
+    pub ended: Vec<(u32, Verdict)>,
+}
+
+/// A frame that left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sent {
+    pub port: u16,
+    pub number: u32,
+    /// `None` for further parts of a packet that was cut.
+    pub verdict: Option<Verdict>,
+    pub bytes: Vec<u8>,
+}
+
+/// A frame to be received.
+#[derive(Clone, Debug)]
+pub struct Arrival {
+    pub port: PortId,
+    pub at: Nanos,
+    pub number: u32,
+    pub bytes: Vec<u8>,
+}
+
+/// The tables of a policy's text, which must be right.
+pub fn tables(text: &str) -> Tables {
+    let checked = ::policy::check(text, "scene.toml");
+    let errors: Vec<_> = checked.errors().map(|error| (error.line(), error.message.clone())).collect();
+    match checked.policy {
+        Some(policy) => Tables::compile(&policy, 1).unwrap_or_else(|error| panic!("{error}\n{text}")),
+        None => panic!("{errors:?}\n{text}"),
+    }
+}
+
+impl Gateway {
+    pub fn new(text: &str, way: Way) -> Gateway {
+        let tables = tables(text);
+        let slots = 160 + tables.limits.fragments.held;
+        Gateway::with_slots(tables, way, slots)
+    }
+
+    pub fn with_slots(tables: Tables, way: Way, slots: u32) -> Gateway {
+        let setup = Setup { seed: [7, 11], now: START, resolve: Resolve::Assume };
+        let shard = Shard::new(&tables, setup).expect("memory for a shard");
+        Gateway {
+            tables,
+            shard,
+            pool: Pool::new(slots, 4096).expect("memory for frames"),
+            pipeline: Pipeline::default(),
+            batch: Batch::new(),
+            ended: Vec::with_capacity(slots as usize),
+            way,
+        }
+    }
+
+    /// Takes a batch of at most 64 frames through. Frames for which there is no slot are not received.
+    pub fn receive(&mut self, arrivals: &[Arrival]) {
+        for arrival in arrivals {
+            let Some(mut frame) = self.pool.take() else { continue };
+            if !frame.fill(&arrival.bytes) {
+                self.pool.put(frame);
+                continue;
+            }
+            frame.meta.ingress = arrival.port;
+            frame.meta.received = arrival.at;
+            frame.meta.number = arrival.number;
+            if let Err(frame) = self.batch.push(frame) {
+                self.pool.put(frame);
+            }
+        }
+        let mut tally = NoTally;
+        let Gateway { tables, shard, pool, .. } = self;
+        let mut cx = Cx { tables, shard, pool, tally: &mut tally };
+        match self.way {
+            Way::Run => self.pipeline.run(&mut self.batch, &mut self.ended, &mut cx),
+            Way::Step => self.pipeline.step(&mut self.batch, &mut self.ended, &mut cx),
+        }
+    }
+
+    /// Gives what ended, and at most `most` frames of each queue, to `see`, and their slots back.
+    pub fn drain(&mut self, most: usize, mut see: impl FnMut(Option<PortId>, &Frame)) {
+        for frame in self.ended.drain(..) {
+            see(None, &frame);
+            self.pool.put(frame);
+        }
+        for (place, queue) in self.shard.queues.iter_mut().enumerate() {
+            for _ in 0..most {
+                let Some(frame) = queue.pop() else { break };
+                see(Some(PortId(place as u16)), &frame);
+                self.pool.put(frame);
+            }
+        }
+    }
+
+    /// What has come out, at most `most` frames of each queue.
+    pub fn out(&mut self, most: usize) -> Out {
+        let mut out = Out::default();
+        self.drain(most, |port, frame| {
+            let (number, verdict) = (frame.meta.number, Verdict::of_fate(frame.meta.fate));
+            match port {
+                Some(port) => {
+                    out.sent.push(Sent { port: port.0, number, verdict, bytes: frame.bytes().to_vec() })
+                }
+                None => out.ended.push((number, verdict.expect("what ended has a verdict"))),
+            }
+        });
+        out
+    }
+
+    /// Frames that wait in queues.
+    pub fn queued(&self) -> usize {
+        self.shard.queues.iter().map(|queue| queue.len()).sum()
+    }
+}

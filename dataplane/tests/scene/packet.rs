@@ -1,0 +1,406 @@
+//! Packets made of bytes, aimed at corners: few hosts and ports, so that flows collide; answers to what left, errors
+//! about it, fragments in any order, broken headers, and time that jumps.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use wire::build::{self, Icmp, Tcp};
+use wire::ethernet::{EtherType, Mac};
+use wire::header::{Fragment, Protocol};
+use wire::tcp::Flags;
+use wire::vlan::Tag;
+use wire::{Nanos, PortId, ethernet, icmpv4, icmpv6, ipv4, ipv6, tcp, udp};
+
+use super::policy::{LAN, WAN, WAN2};
+use super::{Arrival, START, Sent};
+
+/// Bytes that a packet is made of.
+pub const BYTES: usize = 18;
+
+/// So much is remembered of what passed.
+const REMEMBERED: usize = 24;
+
+const INSIDE: [[u8; 4]; 8] = [
+    [192, 168, 1, 5],
+    [192, 168, 1, 6],
+    [192, 168, 1, 7],
+    [192, 168, 20, 5],
+    [192, 168, 20, 6],
+    [192, 168, 1, 5],
+    [10, 1, 1, 1],
+    [127, 0, 0, 1],
+];
+const OUTSIDE: [[u8; 4]; 16] = [
+    [8, 8, 8, 8],
+    [8, 8, 4, 4],
+    [203, 0, 113, 1],
+    [203, 0, 113, 9],
+    [8, 8, 8, 8],
+    [8, 8, 4, 4],
+    [203, 0, 113, 2],
+    [203, 0, 113, 10],
+    [203, 0, 113, 69],
+    [192, 168, 1, 1],
+    [10, 9, 0, 1],
+    [10, 8, 0, 1],
+    [255, 255, 255, 255],
+    [192, 168, 1, 255],
+    [224, 0, 0, 1],
+    [169, 254, 1, 1],
+];
+const INSIDE6: [&str; 4] = ["2001:db8:1::5", "2001:db8:1::6", "fe80::5", "::"];
+const OUTSIDE6: [&str; 8] = [
+    "2001:db8:beef::1",
+    "2001:db8:beef::2",
+    "2001:db8:ffff::1",
+    "2001:db8:ffff::2",
+    "2001:db8:ffff::45",
+    "2001:db8:1::5",
+    "ff02::1",
+    "fe80::1",
+];
+const PORTS: [u16; 8] = [80, 443, 25, 53, 8080, 4000, 50_000, 0];
+const SPANS: [Nanos; 12] = [
+    Nanos(0),
+    Nanos(1),
+    Nanos(1_000),
+    Nanos::from_millis(1),
+    Nanos::from_millis(400),
+    Nanos::from_secs(1),
+    Nanos::from_secs(3),
+    Nanos::from_secs(11),
+    Nanos::from_secs(61),
+    Nanos::from_secs(301),
+    Nanos::from_secs(8_000),
+    Nanos::from_secs(100_000_000),
+];
+
+/// Makes packets, in the light of what has come out so far.
+#[derive(Default)]
+pub struct Packets {
+    now: Nanos,
+    number: u32,
+    received: Vec<(PortId, Vec<u8>)>,
+    sent: Vec<(PortId, Vec<u8>)>,
+}
+
+impl Packets {
+    pub fn new() -> Packets {
+        Packets { now: START, ..Packets::default() }
+    }
+
+    /// The packet that these bytes stand for.
+    pub fn next(&mut self, bytes: &[u8; BYTES]) -> Arrival {
+        let span = usize::from(bytes[1] >> 4);
+        self.now = match SPANS.get(span) {
+            Some(span) => self.now + *span,
+            // Clocks are set back, too.
+            None if span == 15 => Nanos(self.now.0 - 2_000_000_000),
+            None => self.now,
+        };
+        let (port, mut frame) = self.made(bytes);
+        spoil(&mut frame, bytes);
+        remember(&mut self.received, port, &frame);
+        self.number += 1;
+        Arrival { port, at: self.now, number: self.number, bytes: frame }
+    }
+
+    /// Learns what came out.
+    pub fn learn(&mut self, sent: &[Sent]) {
+        for sent in sent {
+            remember(&mut self.sent, PortId(sent.port), &sent.bytes);
+        }
+    }
+
+    fn made(&self, bytes: &[u8; BYTES]) -> (PortId, Vec<u8>) {
+        let pick = |list: &'_ [(PortId, Vec<u8>)]| {
+            let place = list.len().checked_sub(1 + usize::from(bytes[2]) % REMEMBERED);
+            place.and_then(|place| list.get(place).cloned())
+        };
+        match bytes[0] % 16 {
+            5..=7 => pick(&self.sent).and_then(|(port, frame)| Some((port, answer(&frame, bytes)?))),
+            8 | 9 => pick(&self.sent).and_then(|(port, frame)| Some((port, complain(&frame, bytes)?))),
+            10 => pick(&self.received).and_then(|(port, frame)| Some((port, go_on(&frame, bytes)?))),
+            11 => pick(&self.received),
+            14 => Some((PortId(u16::from(bytes[2] % 5)), bytes.repeat(usize::from(bytes[3] % 8)))),
+            15 => Some((PortId(WAN), odd_link(bytes))),
+            _ => None,
+        }
+        .unwrap_or_else(|| fresh(bytes))
+    }
+}
+
+fn remember(list: &mut Vec<(PortId, Vec<u8>)>, port: PortId, frame: &[u8]) {
+    if list.len() == REMEMBERED {
+        list.remove(0);
+    }
+    list.push((port, frame.to_vec()));
+}
+
+/// A packet that has nothing to do with those before it.
+fn fresh(bytes: &[u8; BYTES]) -> (PortId, Vec<u8>) {
+    let [_, how, from, to, ports, flags, seq, ack, size, part, hops, kind, ..] = *bytes;
+    let goes_in = how & 3 == 3;
+    let v6 = how & 4 != 0;
+    let (inside, outside) = (INSIDE[usize::from(from % 8)], OUTSIDE[usize::from(to % 16)]);
+    let inside6: Ipv6Addr = INSIDE6[usize::from(from % 4)].parse().unwrap();
+    let outside6: Ipv6Addr = OUTSIDE6[usize::from(to % 8)].parse().unwrap();
+    let data = data(size);
+    let link = link(hops);
+    let port = if !goes_in {
+        LAN
+    } else if from & 128 != 0 {
+        WAN2
+    } else {
+        WAN
+    };
+    let is_guest = !goes_in && inside[2] == 20 && !v6;
+    let link = if is_guest { link.vlan(Tag::customer(20)) } else { link };
+    let (a, b) = (Ipv4Addr::from(inside), Ipv4Addr::from(outside));
+    let mut packet = match (v6, goes_in) {
+        (false, false) => link.ipv4(a, b),
+        (false, true) => link.ipv4(b, if to & 64 == 0 { a } else { Ipv4Addr::new(203, 0, 113, 2) }),
+        (true, false) => link.ipv6(inside6, outside6),
+        (true, true) => link.ipv6(outside6, inside6),
+    };
+    packet = packet.ttl([64, 64, 64, 255, 2, 1, 0, 128][usize::from(hops >> 2 & 7)]).ds_field(hops);
+    if hops & 1 != 0 {
+        packet = packet.dont_fragment();
+    }
+    let (sport, dport) = (PORTS[usize::from(ports % 8)], PORTS[usize::from(ports >> 3 & 7)]);
+    let flags = [0x02, 0x02, 0x12, 0x10, 0x18, 0x11, 0x04, flags][usize::from(flags >> 5)];
+    let options: &[u8] = match ports >> 6 {
+        0 => &[2, 4, 5, 0xb4, 3, 3, 7, 0],
+        1 => &[2, 4, 2],
+        _ => &[],
+    };
+    let header = Tcp {
+        sport,
+        dport,
+        seq: u32::from(seq) * 1_000,
+        ack: u32::from(ack) * 1_000,
+        flags: Flags(flags),
+        options,
+        ..Tcp::default()
+    };
+    static CHAIN: [u8; 14] = [0; 14];
+    if v6 {
+        for _ in 0..part >> 5 {
+            packet = packet.extension(Protocol::DESTINATION_OPTIONS, &CHAIN[..6]);
+        }
+    } else if part >> 5 == 5 {
+        packet = packet.ip_options(&[0x83, 7, 4, 1, 2, 3, 4, 0]);
+    } else if part >> 5 == 6 {
+        packet = packet.ip_options(&[7, 7, 4, 0, 0, 0, 0, 1]);
+    }
+    packet = match kind % 16 {
+        0..=4 => packet.tcp(header),
+        5..=8 => packet.udp(sport, dport),
+        9 => packet.udp_without_checksum(sport, dport),
+        10 | 11 => packet.echo_request(u16::from(seq % 4), u16::from(ack)),
+        12 => packet.echo_reply(u16::from(seq % 4), u16::from(ack)),
+        13 if v6 => packet.icmpv6(Icmp { kind: seq, code: ack, rest: [0, 0, 5, 0] }),
+        13 => packet.icmpv4(Icmp { kind: seq, code: ack, rest: [0, 0, 5, 0] }),
+        14 => packet.protocol(Protocol::GRE),
+        _ => packet.protocol(Protocol(seq)),
+    };
+    let whole = packet.clone().payload(data);
+    if part & 0x18 == 0x18 {
+        return (PortId(port), cut_out(&whole, bytes));
+    }
+    (PortId(port), if size & 1 == 0 { whole.pad_to(60) } else { whole }.to_vec())
+}
+
+/// Data, of lengths on both sides of every limit.
+fn data(size: u8) -> &'static [u8] {
+    static DATA: [u8; 3_600] = [0x5a; 3_600];
+    let len = [0, 1, 7, 8, 100, 500, 552, 1_232, 1_252, 1_400, 1_472, 1_480, 2_000, 3_500, 64, 24][usize::from(size >> 4)];
+    &DATA[..len + usize::from(size & 7)]
+}
+
+fn link<'a>(hops: u8) -> build::Packet<'a> {
+    let gateway = if hops & 2 == 0 { Mac([2, 0, 0, 0, 0, 0x0a]) } else { Mac([2, 0, 0, 0, 0, 0x0b]) };
+    let to = if hops == 0xff { Mac::BROADCAST } else { gateway };
+    build::ethernet(Mac([2, 0, 0, 0, 0, 0x77]), to)
+}
+
+/// A fragment of a packet: any part of it, so that some overlap.
+fn cut_out(whole: &build::Packet<'_>, bytes: &[u8; BYTES]) -> Vec<u8> {
+    let frame = whole.to_vec();
+    let Ok(layer) = ethernet::parse(&frame) else { return frame };
+    let (id, offset) = (u32::from(bytes[12] % 4), [0, 0, 8, 16, 24, 56, 80, 504, 1_208, 65_528][usize::from(bytes[13] % 10)]);
+    let more = bytes[13] & 16 == 0;
+    let len = [8, 16, 24, 48, 512, 20, 0, 2_000][usize::from(bytes[13] >> 5)];
+    let (source, upper, protocol) = match layer.ethertype {
+        EtherType::IPV4 => {
+            let Ok(packet) = ipv4::parse(layer.payload) else { return frame };
+            ((packet.header.src().into(), packet.header.dst().into()), packet.payload, packet.header.protocol())
+        }
+        _ => {
+            let Ok(packet) = ipv6::parse(layer.payload) else { return frame };
+            ((packet.header.src().into(), packet.header.dst().into()), packet.payload, packet.protocol())
+        }
+    };
+    let begin = usize::from(offset).min(upper.len());
+    let part = &upper[begin..(begin + len).min(upper.len())];
+    let fragment = Fragment { id, offset, more };
+    let mut again = link(bytes[10]);
+    for tag in layer.tags.as_slice() {
+        again = again.vlan(*tag);
+    }
+    let again = match source {
+        (std::net::IpAddr::V4(from), std::net::IpAddr::V4(to)) => again.ipv4(from, to),
+        (std::net::IpAddr::V6(from), std::net::IpAddr::V6(to)) => again.ipv6(from, to),
+        _ => return frame,
+    };
+    again.fragment(fragment).protocol(protocol).payload(part).to_vec()
+}
+
+/// Both ends of a frame's packet, and where its IP packet lies.
+fn ends(frame: &[u8]) -> Option<(build::Packet<'static>, &[u8], Protocol, &[u8])> {
+    let layer = ethernet::parse(frame).ok()?;
+    let mut turned = link(0);
+    for tag in layer.tags.as_slice() {
+        turned = turned.vlan(*tag);
+    }
+    match layer.ethertype {
+        EtherType::IPV4 => {
+            let packet = ipv4::parse(layer.payload).ok()?;
+            let turned = turned.ipv4(packet.header.dst(), packet.header.src());
+            let whole = &layer.payload[..usize::from(packet.header.total_len())];
+            Some((turned, whole, packet.header.protocol(), packet.payload))
+        }
+        EtherType::IPV6 => {
+            let packet = ipv6::parse(layer.payload).ok()?;
+            let turned = turned.ipv6(packet.header.dst(), packet.header.src());
+            Some((turned, layer.payload, packet.protocol(), packet.payload))
+        }
+        _ => None,
+    }
+}
+
+/// What the other end would say to a frame.
+fn answer(frame: &[u8], bytes: &[u8; BYTES]) -> Option<Vec<u8>> {
+    let (turned, _, protocol, payload) = ends(frame)?;
+    let data = data(bytes[8]);
+    let turned = match protocol {
+        Protocol::TCP => {
+            let segment = tcp::parse(payload).ok()?;
+            let header = segment.header;
+            let flags = match bytes[5] % 8 {
+                0..=3 if header.flags().contains(Flags::SYN) => Flags::SYN_ACK,
+                0..=4 => Flags::ACK,
+                5 => Flags::FIN.and(Flags::ACK),
+                6 => Flags::RST,
+                _ => Flags(bytes[5]),
+            };
+            turned.tcp(Tcp {
+                sport: header.dport(),
+                dport: header.sport(),
+                seq: if header.flags().contains(Flags::ACK) { header.ack() } else { u32::from(bytes[6]) * 1_000 },
+                ack: header.seq().wrapping_add(segment.sequence_len()),
+                flags,
+                ..Tcp::default()
+            })
+        }
+        Protocol::UDP => {
+            let header = udp::Header::of(payload)?;
+            turned.udp(header.dport(), header.sport())
+        }
+        Protocol::ICMP | Protocol::ICMPV6 => {
+            let header = icmpv4::Header::of(payload)?;
+            turned.echo_reply(header.id(), 1)
+        }
+        other => turned.protocol(other),
+    };
+    Some(turned.payload(data).to_vec())
+}
+
+/// An ICMP error about a frame, from its destination or a router on the way.
+fn complain(frame: &[u8], bytes: &[u8; BYTES]) -> Option<Vec<u8>> {
+    let (turned, whole, ..) = ends(frame)?;
+    let layer = ethernet::parse(frame).ok()?;
+    let mut start = link(0);
+    for tag in layer.tags.as_slice() {
+        start = start.vlan(*tag);
+    }
+    let quote = &whole[..whole.len().min([28, 48, 576, 60][usize::from(bytes[4] % 4)])];
+    let rest = [0, 0, 4, bytes[6]];
+    let message = if layer.ethertype == EtherType::IPV4 {
+        let kind = [3, 11, 12, 5, 4][usize::from(bytes[5] % 5)];
+        let by_router = bytes[5] & 128 != 0;
+        let to = ipv4::parse(layer.payload).ok()?.header.src();
+        let turned = if by_router { start.ipv4(Ipv4Addr::new(192, 168, 1, 6), to) } else { turned };
+        turned.icmpv4(Icmp { kind, code: bytes[7] % 6, rest })
+    } else {
+        let kind = [icmpv6::Type::DESTINATION_UNREACHABLE.0, 2, 3, 4][usize::from(bytes[5] % 4)];
+        turned.icmpv6(Icmp { kind, code: bytes[7] % 6, rest })
+    };
+    Some(message.payload(quote).to_vec())
+}
+
+/// What the same sender would say next.
+fn go_on(frame: &[u8], bytes: &[u8; BYTES]) -> Option<Vec<u8>> {
+    let (turned, whole, protocol, payload) = ends(frame)?;
+    if protocol != Protocol::TCP {
+        return Some(frame.to_vec());
+    }
+    let segment = tcp::parse(payload).ok()?;
+    let header = segment.header;
+    let same = match whole.first()? >> 4 {
+        4 => {
+            let header = ipv4::Header::of(whole)?;
+            turned.ipv4(header.src(), header.dst())
+        }
+        _ => {
+            let header = ipv6::Header::of(whole)?;
+            turned.ipv6(header.src(), header.dst())
+        }
+    };
+    let flags = [0x10, 0x10, 0x18, 0x11, 0x04, 0x02, 0x14, bytes[5]][usize::from(bytes[5] % 8)];
+    let next = same.tcp(Tcp {
+        sport: header.sport(),
+        dport: header.dport(),
+        seq: header.seq().wrapping_add(segment.sequence_len()),
+        ack: u32::from(bytes[6]) * 1_000 + u32::from(bytes[7] % 3),
+        flags: Flags(flags),
+        ..Tcp::default()
+    });
+    Some(next.payload(data(bytes[8])).to_vec())
+}
+
+/// Frames that are none of the IP packets that one expects.
+fn odd_link(bytes: &[u8; BYTES]) -> Vec<u8> {
+    let link = link(bytes[10]);
+    let link = match bytes[3] % 8 {
+        0 => link.vlan(Tag::customer(99)),
+        1 => link.vlan(Tag::service(20)).vlan(Tag::customer(20)),
+        2 => link.ethertype(EtherType::ARP),
+        3 => link.ethertype(EtherType(u16::from(bytes[4]))),
+        4 => link.ethertype(EtherType::IPV4),
+        5 => link.ethertype(EtherType::IPV6),
+        6 => return link.to_vec()[..usize::from(bytes[4] % 15)].to_vec(),
+        _ => link.ethertype(EtherType::VLAN),
+    };
+    link.payload(&bytes[5..5 + usize::from(bytes[2] % 12)]).to_vec()
+}
+
+/// Breaks a frame, one time in four.
+fn spoil(frame: &mut Vec<u8>, bytes: &[u8; BYTES]) {
+    let [.., at, with, how] = *bytes;
+    if frame.is_empty() {
+        return;
+    }
+    let place = usize::from(at) % frame.len();
+    match how {
+        0..=15 => frame[place] ^= with,
+        16..=55 => {
+            frame[place] ^= with;
+            let link = ethernet::parse(frame).map_or(14, |layer| layer.payload_at);
+            if let Some(packet) = frame.get_mut(link..).filter(|packet| ipv4::parse_prefix(packet).is_ok()) {
+                ipv4::fill_checksum(packet);
+            }
+        }
+        56..=63 => frame.truncate(place),
+        _ => {}
+    }
+}

@@ -1,0 +1,158 @@
+//! Policies made of bytes.
+
+use std::fmt::Write;
+
+/// Ports of every scene, in the order of the interfaces: the VLAN of the guests has none of its own.
+pub const LAN: u16 = 0;
+pub const WAN: u16 = 2;
+pub const WAN2: u16 = 3;
+
+/// How sources that leave by the outer interfaces are translated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Translation {
+    None,
+    Masquerade,
+    Pool,
+    OneToOne,
+}
+
+/// A policy, and what must hold under it.
+#[derive(Clone, Debug)]
+pub struct Scene {
+    pub text: String,
+    pub translation: Translation,
+    pub is_stateful: bool,
+    /// Whether queues never fill, so that it does not matter how frames are put into batches.
+    pub has_room: bool,
+}
+
+/// Bytes that a policy is made of.
+pub const BYTES: usize = 12;
+
+/// The policy that these bytes stand for.
+pub fn of(bytes: &[u8; BYTES]) -> Scene {
+    let [mode, nat, flows, sizes, mtu, strict, rules, limits, ecmp, fragments, times, queue] = *bytes;
+    let is_stateful = mode % 8 != 0;
+    let translation = match nat % 4 {
+        _ if !is_stateful => Translation::None,
+        0 => Translation::None,
+        1 => Translation::Masquerade,
+        2 => Translation::Pool,
+        _ => Translation::OneToOne,
+    };
+    let mut text = String::new();
+    if !is_stateful {
+        text.push_str("mode = \"stateless\"\n");
+    }
+    let check = ["strict", "loose", "off"][usize::from(strict % 3)];
+    let mac = if strict & 8 == 0 { "" } else { "mac = \"02:00:00:00:00:0a\"\n" };
+    let mtu = [1500, 1280, 1300, 4000][usize::from(mtu % 4)];
+    let mss = if sizes & 16 == 0 { "" } else { "mss = \"mtu\"\n" };
+    let _ = write!(
+        text,
+        "[interface.lan]\nzone = \"lan\"\naddresses = [\"192.168.1.1/24\", \"2001:db8:1::1/64\"]\n{mac}\
+         [interface.guest]\nzone = \"guest\"\nparent = \"lan\"\nvlan = 20\naddresses = [\"192.168.20.1/24\"]\n\
+         [interface.wan]\nzone = \"wan\"\naddresses = [\"203.0.113.2/24\", \"2001:db8:ffff::2/64\"]\n\
+         mtu = {mtu}\nsource-check = \"{check}\"\n{mss}\
+         [interface.wan2]\nzone = \"wan\"\naddresses = [\"198.51.100.2/24\"]\nsource-check = \"off\"\n\
+         [default]\n\"lan > wan\" = \"accept\"\n\"lan > self\" = \"accept\"\n\"guest > wan\" = \"{}\"\n\
+         \"wan > lan\" = \"{}\"\n\"wan > self\" = \"reject\"\n",
+        ["accept", "reject"][usize::from(rules & 1)],
+        ["drop", "accept", "reject tcp-reset", "reject host-unreachable"][usize::from(rules >> 1 & 3)],
+    );
+    let via = if ecmp & 1 == 0 {
+        "\"203.0.113.1\"".to_owned()
+    } else {
+        "[\"203.0.113.1\", { via = \"198.51.100.1\", weight = 2 }]".to_owned()
+    };
+    let _ = write!(
+        text,
+        "[[route]]\nto = \"0.0.0.0/0\"\nvia = {via}\n[[route]]\nto = \"::/0\"\nvia = \"2001:db8:ffff::1\"\n\
+         [[route]]\nto = \"10.9.0.0/16\"\nkind = \"blackhole\"\n[[route]]\nto = \"10.8.0.0/16\"\nkind = \"unreachable\"\n"
+    );
+    nats(&mut text, translation, nat);
+    rule_list(&mut text, rules, is_stateful);
+    let full = ["refuse", "evict-idle"][usize::from(flows & 1)];
+    let count = [2, 3, 4, 8, 16, 64, 1024, 5][usize::from(flows >> 1 & 7)];
+    let queue_len = [1024, 1, 2, 5, 20][usize::from(queue % 5)];
+    let _ = write!(
+        text,
+        "[limit]\nflows = {count}\nwhen-full = \"{full}\"\nqueue = {queue_len}\nerrors-per-second = {}\n\
+         tcp-window = \"{}\"\npickup = \"{}\"\nchecksum = \"{}\"\n{}",
+        [1000, 0, 1, 3][usize::from(limits & 3)],
+        ["strict", "off"][usize::from(limits >> 2 & 1)],
+        ["refuse", "accept"][usize::from(limits >> 3 & 1)],
+        ["verify", "ignore"][usize::from(limits >> 4 & 1)],
+        if limits & 32 == 0 { "" } else { "flows-per-source = 2\n" },
+    );
+    let _ = write!(
+        text,
+        "[limit.fragments]\ndatagrams = {}\nheld = {}\ndatagram = {}\n",
+        [1, 2, 4, 64][usize::from(fragments & 3)],
+        [1, 2, 3, 80][usize::from(fragments >> 2 & 3)],
+        if fragments & 16 == 0 { 65535 } else { 4000 },
+    );
+    if times & 1 != 0 {
+        text.push_str("[timeout]\ntcp-half-open = \"1s\"\ntcp-established = \"3s\"\ntcp-closing = \"1s\"\n");
+        text.push_str("tcp-reset = \"1s\"\nudp = \"2s\"\nicmp = \"1s\"\nother = \"2s\"\nfragment = \"1s\"\n");
+    }
+    Scene { text, translation, is_stateful, has_room: queue_len == 1024 }
+}
+
+fn nats(text: &mut String, translation: Translation, nat: u8) {
+    let ports = ["", "ports = \"4000-4001\"\n", "ports = \"4000-4007\"\nquota = 2\n", "quota = 3\n"]
+        [usize::from(nat >> 2 & 3)];
+    let hairpin = if nat & 16 == 0 { "" } else { "hairpin = false\n" };
+    match translation {
+        Translation::None => return,
+        Translation::Masquerade => {
+            let _ = write!(
+                text,
+                "[[nat]]\nname = \"out\"\nkind = \"masquerade\"\nfrom = [\"lan\", \"guest\"]\nto = \"wan\"\n\
+                 source = \"192.168.0.0/16\"\n{ports}"
+            );
+        }
+        Translation::Pool => {
+            let _ = write!(
+                text,
+                "[[nat]]\nname = \"out\"\nkind = \"source\"\nto = \"wan\"\nsource = \"192.168.0.0/16\"\n\
+                 pool = [\"203.0.113.10-203.0.113.11\"]\n{ports}"
+            );
+        }
+        Translation::OneToOne => {
+            let _ = write!(
+                text,
+                "[[nat]]\nname = \"one\"\nkind = \"one-to-one\"\noutside = \"203.0.113.64/28\"\n\
+                 inside = \"192.168.1.0/28\"\n{hairpin}\
+                 [[nat]]\nname = \"six\"\nkind = \"one-to-one\"\noutside = \"2001:db8:ffff::40/124\"\n\
+                 inside = \"2001:db8:1::/124\"\n{hairpin}"
+            );
+        }
+    }
+    let _ = write!(
+        text,
+        "[[nat]]\nname = \"web\"\nkind = \"forward\"\noutside = \"203.0.113.2\"\nprotocol = [\"tcp\", \"udp\"]\n\
+         port = 80\ntarget = \"192.168.1.5:8080\"\n{hairpin}"
+    );
+}
+
+fn rule_list(text: &mut String, rules: u8, is_stateful: bool) {
+    let limit = match rules >> 5 & 3 {
+        _ if !is_stateful => "",
+        1 => "connections = \"2 per source\"\n",
+        2 => "connections = 3\n",
+        _ => "",
+    };
+    let rate = if rules & 8 == 0 { "" } else { "rate = \"2/second burst 3 per source\"\n" };
+    let _ = write!(
+        text,
+        "[[rule]]\nname = \"web-in\"\nfrom = [\"wan\", \"lan\"]\nto = \"lan\"\nprotocol = [\"tcp\", \"udp\"]\n\
+         dport = [8080, 443]\n{limit}{rate}action = \"accept\"\n\
+         [[rule]]\nname = \"guest-udp\"\nfrom = \"guest\"\nprotocol = \"udp\"\ndport = \"1-999\"\n{rate}\
+         action = \"accept\"\n\
+         [[rule]]\nname = \"no-mail\"\nfrom = \"lan\"\nprotocol = \"tcp\"\ndport = 25\naction = \"reject\"\n"
+    );
+    if rules & 16 != 0 {
+        text.push_str("[[rule]]\nname = \"ping-in\"\nfrom = \"wan\"\nprotocol = [\"icmp\", \"icmpv6\"]\naction = \"accept\"\n");
+    }
+}
