@@ -1,3 +1,4 @@
 //! Benchmarks: the machine's own speed, without I/O.
 
 pub(crate) mod forward;
+pub(crate) mod routes;

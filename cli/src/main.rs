@@ -88,7 +88,7 @@ impl Command {
             Command::Import(arguments) => arguments.run(),
             Command::Generate(arguments) => arguments.run(),
             Command::Test(arguments) => arguments.run(),
-            Command::Bench(bench) => bench.run().map(|()| Exit::Done).map_err(Failure::Bench),
+            Command::Bench(bench) => bench.run().map(|()| Exit::Done),
             Command::Reasons(arguments) => arguments.run(),
             Command::Completions(arguments) => arguments.run(),
         }

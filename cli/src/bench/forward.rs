@@ -9,6 +9,7 @@ use std::fmt;
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
+use dataplane::fib::FibError;
 use dataplane::hop::Resolve;
 use dataplane::replay::SEED;
 use dataplane::shard::{Setup, ShardError};
@@ -29,6 +30,15 @@ pub(crate) enum Scenario {
     Firewall,
     /// A stateful firewall that translates source address and port.
     Napt,
+}
+
+/// How long to measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// Several rounds by the clock, of which the median counts.
+    Rounds,
+    /// That many packets, once: what is then executed is the same on each run, as a count of instructions needs.
+    Packets(u64),
 }
 
 /// What was measured.
@@ -136,6 +146,7 @@ struct Bench {
 pub(crate) fn measure(
     scenario: Scenario,
     flows: u32,
+    extent: Extent,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Outcome, BenchError> {
     let mut bench = Bench::new(scenario, flows)?;
@@ -156,12 +167,18 @@ pub(crate) fn measure(
     let mut count = Count::default();
     let sample = ring.len().min(SAMPLE);
     bench.pass(&ring[..sample], &mut count, &mut |_| ());
-    let mut rounds: Vec<f64> = (0..ROUNDS).map(|_| bench.round(&ring)).collect();
-    rounds.sort_by(f64::total_cmp);
+    let mpps = match extent {
+        Extent::Rounds => {
+            let mut rounds: Vec<f64> = (0..ROUNDS).map(|_| bench.round(&ring)).collect();
+            rounds.sort_by(f64::total_cmp);
+            rounds[ROUNDS / 2]
+        }
+        Extent::Packets(packets) => bench.exactly(packets, &ring),
+    };
     bench.check_all_passed()?;
     Ok(Outcome {
         flows,
-        mpps: rounds[ROUNDS / 2],
+        mpps,
         instructions: count.executed_total() as f64 / sample as f64,
         setups,
         memory: bench.shard.memory_bytes(),
@@ -177,6 +194,8 @@ pub(crate) enum BenchError {
     Shard(ShardError),
     /// The frame pool could not be made.
     Pool(PoolError),
+    /// The routing table could not be built.
+    Fib(FibError),
     /// Not every frame was forwarded: this would be the speed of something else.
     Lost(u64),
 }
@@ -187,6 +206,7 @@ impl fmt::Display for BenchError {
             BenchError::Policy(what) => write!(f, "the scenario's policy is wrong: {what}"),
             BenchError::Shard(error) => error.fmt(f),
             BenchError::Pool(error) => error.fmt(f),
+            BenchError::Fib(error) => error.fmt(f),
             BenchError::Lost(frames) => write!(f, "{frames} frames were not forwarded"),
         }
     }
@@ -254,6 +274,18 @@ impl Bench {
         while started.elapsed() < ROUND {
             self.pass(ring, &mut NoTally, &mut |_| ());
             packets += ring.len();
+        }
+        packets as f64 / started.elapsed().as_secs_f64() / 1e6
+    }
+
+    /// Millions of packets a second over exactly that many.
+    fn exactly(&mut self, packets: u64, ring: &[Load]) -> f64 {
+        let started = Instant::now();
+        let mut left = packets;
+        while left > 0 {
+            let many = ring.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+            self.pass(&ring[..many], &mut NoTally, &mut |_| ());
+            left -= many as u64;
         }
         packets as f64 / started.elapsed().as_secs_f64() / 1e6
     }

@@ -1,9 +1,13 @@
 //! `wirerate bench`: how fast is it here?
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
 
-use crate::bench::forward::{self, Outcome, Scenario};
+use crate::bench::forward::{self, Extent, Outcome, Scenario};
+use crate::bench::routes;
+use crate::failure::Failure;
 
 /// Measure the speed of one core, frames from memory, no I/O.
 #[derive(Args, Debug)]
@@ -16,6 +20,8 @@ pub(crate) struct Bench {
 enum What {
     /// The whole pipeline: 64-byte frames of established flows, in random order, both directions.
     Forward(Forward),
+    /// Look-ups in routing tables like the Internet's, 64 destinations at a time.
+    Routes(Routes),
 }
 
 #[derive(Args, Debug)]
@@ -26,10 +32,38 @@ struct Forward {
     /// What is done with the packets.
     #[arg(long, value_enum, default_value_t = Kind::Napt)]
     scenario: Kind,
+    /// Measure over exactly so many packets, once: for profilers that count instructions.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    packets: Option<u64>,
     /// Print an array of `{flows, mpps, instructions_per_packet, ...}`.
     #[arg(long)]
     json: bool,
 }
+
+#[derive(Args, Debug)]
+struct Routes {
+    /// Prefixes in the IPv4 table; 0 leaves it out.
+    #[arg(long, value_name = "N", default_value_t = 900_000,
+          value_parser = clap::value_parser!(u32).range(..=MOST_PREFIXES))]
+    v4: u32,
+    /// Prefixes in the IPv6 table; 0 leaves it out.
+    #[arg(long, value_name = "N", default_value_t = 200_000,
+          value_parser = clap::value_parser!(u32).range(..=MOST_PREFIXES))]
+    v6: u32,
+    /// Write the tables and the destinations to files of this directory, and measure nothing.
+    ///
+    /// v4-prefixes.bin has 12 bytes a prefix: address as a number, length, next hop. v4-destinations.bin has
+    /// 4 bytes each. v6-prefixes.bin has 24 bytes a prefix: 16 of address in the order of the wire, length,
+    /// next hop. v6-destinations.bin has 16 bytes each. Numbers are little-endian, of 4 bytes.
+    #[arg(long, value_name = "DIR")]
+    dump: Option<PathBuf>,
+    /// Print an array of `{family, prefixes, build_s, lookups_mps, memory_bytes, sum}`.
+    #[arg(long)]
+    json: bool,
+}
+
+/// The most prefixes that tables are made of: past this there is little room left to draw new ones from.
+const MOST_PREFIXES: i64 = 2_000_000;
 
 /// Scenarios on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -44,9 +78,11 @@ enum Kind {
 
 impl Bench {
     /// Runs it.
-    pub(crate) fn run(self) -> Result<(), forward::BenchError> {
-        let What::Forward(forward) = self.what;
-        forward.run()
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        match self.what {
+            What::Forward(forward) => forward.run().map_err(Failure::Bench),
+            What::Routes(routes) => routes.run(),
+        }
     }
 }
 
@@ -58,11 +94,11 @@ impl Forward {
             Kind::Napt => Scenario::Napt,
         };
         let flows = if self.flows.is_empty() { vec![1, 1_000, 100_000, 1_000_000] } else { self.flows };
+        let extent = self.packets.map_or(Extent::Rounds, Extent::Packets);
         let mut outcomes = Vec::with_capacity(flows.len());
         for count in flows {
-            let outcome =
-                forward::measure(scenario, count, &mut |doing| eprintln!("{count} flows: {doing}"))?;
-            outcomes.push(outcome);
+            let mut progress = |doing: &str| eprintln!("{count} flows: {doing}");
+            outcomes.push(forward::measure(scenario, count, extent, &mut progress)?);
         }
         if self.json {
             let rows: Vec<_> = outcomes.iter().map(row).collect();
@@ -85,6 +121,52 @@ impl Forward {
         }
         Ok(())
     }
+}
+
+impl Routes {
+    fn run(self) -> Result<(), Failure> {
+        let (v4, v6) = (self.v4 as usize, self.v6 as usize);
+        if let Some(directory) = self.dump {
+            return routes::dump(&directory, v4, v6);
+        }
+        let mut outcomes = Vec::new();
+        if v4 > 0 {
+            eprintln!("{v4} IPv4 prefixes: measuring");
+            outcomes.push(routes::measure4(v4).map_err(Failure::Bench)?);
+        }
+        if v6 > 0 {
+            eprintln!("{v6} IPv6 prefixes: measuring");
+            outcomes.push(routes::measure6(v6).map_err(Failure::Bench)?);
+        }
+        if self.json {
+            let rows: Vec<_> = outcomes.iter().map(routes_row).collect();
+            println!("{}", serde_json::Value::from(rows));
+            return Ok(());
+        }
+        println!("{:>6} {:>9} {:>9} {:>12} {:>8}", "family", "prefixes", "build, s", "M look-ups/s", "MiB");
+        for outcome in &outcomes {
+            println!(
+                "{:>6} {:>9} {:>9.3} {:>12.1} {:>8.1}",
+                format!("IPv{}", outcome.family),
+                outcome.prefixes,
+                outcome.build.as_secs_f64(),
+                outcome.lookups,
+                outcome.memory as f64 / f64::from(1 << 20),
+            );
+        }
+        Ok(())
+    }
+}
+
+fn routes_row(outcome: &routes::Outcome) -> serde_json::Value {
+    json!({
+        "family": outcome.family,
+        "prefixes": outcome.prefixes,
+        "build_s": outcome.build.as_secs_f64(),
+        "lookups_mps": outcome.lookups,
+        "memory_bytes": outcome.memory,
+        "sum": outcome.sum,
+    })
 }
 
 fn row(outcome: &Outcome) -> serde_json::Value {

@@ -213,7 +213,8 @@ fn fresh(bytes: &[u8; BYTES]) -> (PortId, Vec<u8>) {
 /// Data, of lengths on both sides of every limit.
 fn data(size: u8) -> &'static [u8] {
     static DATA: [u8; 3_600] = [0x5a; 3_600];
-    let len = [0, 1, 7, 8, 100, 500, 552, 1_232, 1_252, 1_400, 1_472, 1_480, 2_000, 3_500, 64, 24][usize::from(size >> 4)];
+    let len = [0, 1, 7, 8, 100, 500, 552, 1_232, 1_252, 1_400, 1_472, 1_480, 2_000, 3_500, 64, 24]
+        [usize::from(size >> 4)];
     &DATA[..len + usize::from(size & 7)]
 }
 
@@ -227,13 +228,20 @@ fn link<'a>(hops: u8) -> build::Packet<'a> {
 fn cut_out(whole: &build::Packet<'_>, bytes: &[u8; BYTES]) -> Vec<u8> {
     let frame = whole.to_vec();
     let Ok(layer) = ethernet::parse(&frame) else { return frame };
-    let (id, offset) = (u32::from(bytes[12] % 4), [0, 0, 8, 16, 24, 56, 80, 504, 1_208, 65_528][usize::from(bytes[13] % 10)]);
+    let (id, offset) = (
+        u32::from(bytes[12] % 4),
+        [0, 0, 8, 16, 24, 56, 80, 504, 1_208, 65_528][usize::from(bytes[13] % 10)],
+    );
     let more = bytes[13] & 16 == 0;
     let len = [8, 16, 24, 48, 512, 20, 0, 2_000][usize::from(bytes[13] >> 5)];
     let (source, upper, protocol) = match layer.ethertype {
         EtherType::IPV4 => {
             let Ok(packet) = ipv4::parse(layer.payload) else { return frame };
-            ((packet.header.src().into(), packet.header.dst().into()), packet.payload, packet.header.protocol())
+            (
+                (packet.header.src().into(), packet.header.dst().into()),
+                packet.payload,
+                packet.header.protocol(),
+            )
         }
         _ => {
             let Ok(packet) = ipv6::parse(layer.payload) else { return frame };
@@ -296,7 +304,11 @@ fn answer(frame: &[u8], bytes: &[u8; BYTES]) -> Option<Vec<u8>> {
             turned.tcp(Tcp {
                 sport: header.dport(),
                 dport: header.sport(),
-                seq: if header.flags().contains(Flags::ACK) { header.ack() } else { u32::from(bytes[6]) * 1_000 },
+                seq: if header.flags().contains(Flags::ACK) {
+                    header.ack()
+                } else {
+                    u32::from(bytes[6]) * 1_000
+                },
                 ack: header.seq().wrapping_add(segment.sequence_len()),
                 flags,
                 ..Tcp::default()
