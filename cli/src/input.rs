@@ -8,7 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use dataplane::Tables;
+use dataplane::replay::{Readdressed, Witness};
+use dataplane::{Replay, Tables};
 use wire::capture::link::{LinkType, to_ethernet};
 use wire::capture::{CaptureError, CutShort, Reader, Record};
 use wire::ethernet::{HeaderMut, Mac};
@@ -84,6 +85,28 @@ pub(crate) struct Packet<'a> {
     pub(crate) captured: &'a [u8],
     /// How long it was on the wire.
     pub(crate) original_len: u32,
+}
+
+impl<'a> Packet<'a> {
+    /// The frame as the far end would have sent it: one from beyond the default route may be an answer in a capture
+    /// that was taken inside, and then is addressed to what the far end knows of the flow. What the gateway has
+    /// to do before that can be said is told to `witness`.
+    pub(crate) fn as_sent(
+        &self,
+        replay: &mut Replay,
+        witness: &mut impl Witness,
+        space: &'a mut Vec<u8>,
+    ) -> (&'a [u8], Readdressed) {
+        if !matches!(self.how, How::DefaultRoute | How::PrivateSource) {
+            return (self.bytes, Readdressed::No);
+        }
+        space.clear();
+        space.extend_from_slice(self.bytes);
+        match replay.readdress(space, witness) {
+            Readdressed::Yes => (space, Readdressed::Yes),
+            Readdressed::No => (self.bytes, Readdressed::No),
+        }
+    }
 }
 
 /// One capture, and what has been learned about it.

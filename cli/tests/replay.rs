@@ -176,6 +176,29 @@ fn frames_for_other_machines_are_taken_only_where_that_makes_sense() {
 }
 
 #[test]
+fn a_capture_taken_inside_is_played_and_explained_as_both_sides_saw_it() {
+    let room = Room::new("inside");
+    let policy = room.write("policy.toml", POLICY);
+    let header = build::Tcp { sport: 443, dport: 5000, ack: 1, flags: Flags::SYN_ACK, ..Default::default() };
+    let (server, host) = ("198.51.100.7".parse().unwrap(), "10.0.0.5".parse().unwrap());
+    let answer =
+        build::ethernet(Mac([2, 0, 0, 0, 0, 8]), Mac([2, 0, 0, 0, 0, 9])).ipv4(server, host).tcp(header);
+    let private = tcp("172.16.5.5", "192.0.2.1", 80, Flags::SYN);
+    let path = capture(&room, "x.pcapng", "eth0", &[outgoing()[0].clone(), answer.to_vec(), private]);
+    let json = wirerate(&["replay", &policy, &path, "--json"]).exits(0).json();
+    assert_eq!(count_of(&json, "/frames/forwarded"), 2, "{json:#}");
+    let notes = json["notes"].to_string();
+    assert!(notes.contains("1 answer to inside hosts"), "{notes}");
+    assert!(notes.contains("1 packet comes from private addresses"), "{notes}");
+    // Explained, the answer meets the same flow in the same way.
+    let json = wirerate(&["explain", &policy, &format!("{path}:2"), "--json"]).exits(0).json();
+    assert_eq!((&json["verdict"], &json["interface"]), (&"forwarded".into(), &"wan".into()), "{json:#}");
+    assert_eq!(json["flow"]["state"], "syn-received");
+    assert_eq!(json["nats"][0]["name"], "out");
+    assert_eq!(json["sent"][0]["packet"]["destination"], "10.0.0.5");
+}
+
+#[test]
 fn captures_are_merged_by_time_and_time_does_not_go_back() {
     let room = Room::new("merged");
     let policy = room.write("policy.toml", POLICY);

@@ -119,13 +119,15 @@ fn numbered(text: &str) -> Option<(Named, u64)> {
 /// Plays all packets before the one of that number of the first capture.
 fn play(mut replay: Replay, mut captures: Captures, number: u64) -> Result<(Replay, Packet), Failure> {
     let mut place: u32 = 0;
+    let mut answer = Vec::new();
     while let Some(packet) = captures.next(&replay.tables) {
+        let (bytes, _) = packet.as_sent(&mut replay, &mut (), &mut answer);
         if packet.source == 0 && packet.number == number {
-            let bytes = packet.bytes.to_vec();
+            let bytes = bytes.to_vec();
             let packet = Packet { ingress: packet.ingress, at: packet.at, number: place, bytes };
             return Ok((replay, packet));
         }
-        replay.receive(packet.ingress, packet.at, place, packet.bytes, &mut ());
+        replay.receive(packet.ingress, packet.at, place, bytes, &mut ());
         place = place.wrapping_add(1);
     }
     let source = captures.sources().first();

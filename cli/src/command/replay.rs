@@ -9,7 +9,7 @@ use dataplane::Replay;
 use dataplane::replay::{Readdressed, Way};
 
 use crate::failure::{Exit, Failure};
-use crate::input::{Captures, How, Named, Readdress};
+use crate::input::{Captures, Named, Readdress};
 use crate::output::{Optional, Outputs};
 use crate::policy_file::{self, Loaded};
 use crate::progress::Progress;
@@ -26,7 +26,9 @@ use crate::{screen, with_exit_codes};
 /// decides (pcapng), or the file's name (lan.pcapng), if the policy has such an interface. Otherwise each packet
 /// comes in where its source is at home by the policy's networks and routes, so that one capture of both sides is
 /// taken apart; those of unknown home come in by the default route's interface. Frames in such a capture are
-/// taken whoever's link-layer address they are for. The summary says what was inferred, and how.
+/// taken whoever's link-layer address they are for, and answers from beyond the default route to inside hosts
+/// come in addressed to the translation that their sender would have seen. The summary says what was inferred,
+/// and how.
 ///
 /// Every frame has one fate: received = forwarded + delivered + answered + dropped + held.
 #[derive(Debug, Args)]
@@ -98,14 +100,7 @@ impl Arguments {
             if let Some(outputs) = &mut outputs.0 {
                 outputs.keep(number, &packet);
             }
-            // A packet from beyond the default route may be an answer in a capture that was taken inside.
-            let mut answered = Readdressed::No;
-            if packet.how == How::DefaultRoute {
-                answer.clear();
-                answer.extend_from_slice(packet.bytes);
-                answered = replay.readdress(&mut answer, &mut outputs);
-            }
-            let bytes = if answered == Readdressed::Yes { &answer } else { packet.bytes };
+            let (bytes, answered) = packet.as_sent(&mut replay, &mut outputs, &mut answer);
             replay.receive(packet.ingress, packet.at, number, bytes, &mut outputs);
             if answered == Readdressed::Yes {
                 captures.count_answer();
