@@ -65,6 +65,22 @@ fn what_is_wrong_is_told_with_its_line() {
     }
 }
 
+/// A checksum that is wrong only in the datagram as a whole is seen, too.
+#[test]
+fn fragments_that_come_out_are_put_together() {
+    let fragments = |checksum: &str| {
+        let part = |span: &str| {
+            let packet = "udp 192.168.1.10:1 > 198.51.100.7:2 len 2000 ipid 7";
+            format!("in lan {packet} {checksum} part {span} => forwarded\nout wan {packet} part {span}\n")
+        };
+        verdict(&format!("title: t\npolicy: edge.toml\n{}{}", part("0..1480"), part("1480..2008")))
+    };
+    assert_eq!(fragments("checksum right"), (0, "1 passed, 0 failed\n".to_owned()));
+    let (code, report) = fragments("checksum bad");
+    assert_eq!(code, 1);
+    assert!(report.contains("completes has a wrong checksum"), "{report}");
+}
+
 #[test]
 fn exit_codes_tell_what_is_wrong() {
     assert_eq!(test(&[]).status.code(), Some(2));

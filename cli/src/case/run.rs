@@ -16,7 +16,7 @@ use super::diff::{compare, show};
 use super::dissect;
 use super::fault::What;
 use super::host::{Batching, End, HOSTS, Input, Player, Record};
-use super::packet::Variables;
+use super::packet::{Packet, Variables};
 use super::reassemble::{Reassembly, Wrong};
 use super::{Case, Counter, Fate, In, Step};
 
@@ -54,6 +54,9 @@ const SENDER: Mac = Mac([0x02, 0, 0, 0, 0, 1]);
 /// Failures that are told of one case.
 const MOST: usize = 12;
 
+/// What is wrong where fragments make up no right datagram.
+const REASSEMBLED: &str = "the datagram that this fragment completes has a wrong checksum";
+
 /// A queue that is shorter fills up where all frames of a case come at once.
 const LONG_QUEUE: u32 = 1024;
 
@@ -80,7 +83,9 @@ pub(crate) fn play(case: &Case) -> Result<Vec<Failure>, Unplayable> {
         }
         let mut player = (host.start)(tables()?, START).map_err(Unplayable::Replay)?;
         again(&mut *player, &play.acts, host.batching);
-        play.failures.extend(differ(&*play.player, &*player, host.name, &play.inputs));
+        // First what is a fault of the program, then what is one of the case, perhaps.
+        let different = differ(&*play.player, &*player, host.name, &play.inputs);
+        play.failures.splice(..0, different);
     }
     if play.failures.len() > MOST {
         let more = play.failures.len() - MOST;
@@ -194,12 +199,16 @@ impl<'a> Play<'a> {
         let place = self.came[number as usize];
         self.came[number as usize] += 1;
         let Some(out) = input.outs.get(place) else {
-            let text = vec![format!("nothing more was to come out; out {name} {}", show(&got))];
+            let mut text = vec![format!("nothing more was to come out; out {name} {}", show(&got))];
+            text.extend(compare(&Packet::default(), &got, &mut self.variables, turn));
+            if self.reassembly.add(bytes) == Some(Wrong::Checksum) {
+                text.push(REASSEMBLED.to_owned());
+            }
             return self.fail(input.line, told(text, turn));
         };
         let mut differences = compare(&out.packet, &got, &mut self.variables, turn);
         if self.reassembly.add(bytes) == Some(Wrong::Checksum) {
-            differences.push("the datagram that this fragment completes has a wrong checksum".to_owned());
+            differences.push(REASSEMBLED.to_owned());
         }
         if out.interface != name {
             differences.insert(0, format!("interface: expected {}, got {name}", out.interface));
