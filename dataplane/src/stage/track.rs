@@ -5,7 +5,7 @@
 //! `snat` writes down. ICMP errors belong to the flow they quote, fragments to the flow of their first.
 //! Changes no byte.
 //!
-//! For a batch, [`Track::prepare`] asks for the memory of all its flows before the first is looked at.
+//! For a batch, `Track::prepare` asks for the memory of all its flows before the first is looked at.
 
 use policy::model::{Checksum, Mode, Pickup, TcpWindow};
 use tally::{Region, Tally};
