@@ -69,7 +69,7 @@ pub struct Pending {
     pub hash: u64,
     /// The destination after translation.
     pub destination: Address,
-    /// The destination port after translation (of an ICMP query, its identifier).
+    /// The destination port after translation (of an ICMP query, what [`Key::query_ports`] has in its place).
     pub dport: u16,
     /// The destination translation, counted from 1.
     pub dnat: u16,

@@ -37,6 +37,22 @@ impl Key {
         Key { addresses, ends: ends(sport, dport, protocol, Family::V6) }
     }
 
+    /// What stands for source and destination port in an ICMP query: the identifier on the side that asks, the
+    /// kind of question on the side that answers. A question and its answer have reversed keys; a question the
+    /// other way, with the same identifier, has another one.
+    #[inline]
+    pub fn query_ports(family: Family, kind: u8, id: u16) -> (u16, u16) {
+        const ANSWERING: u16 = 0xff00;
+        let (asks, answers) = match (family, kind) {
+            (Family::V4, 0) => (8, true),
+            (Family::V4, 14 | 16 | 18) => (kind - 1, true),
+            (Family::V6, 129) => (128, true),
+            _ => (kind, false),
+        };
+        let question = ANSWERING | u16::from(asks);
+        if answers { (question, id) } else { (id, question) }
+    }
+
     /// The same key in a realm: a number for the interfaces that its packets may arrive by. Packets that
     /// arrive by others do not belong to the flow.
     #[inline(always)]

@@ -118,12 +118,12 @@ fn seen6(bytes: &[u8]) -> Option<(Seen, usize)> {
     Some((Seen { answers, transport, is_error }, ipv6::HEADER_LEN + usize::from(header.payload_len())))
 }
 
-/// Ports, or the identifier of an ICMP query in place of both; zeros for protocols without.
+/// Ports, or what stands for them in an ICMP query; zeros for protocols without.
 fn ends(protocol: Protocol, payload: &[u8], family: Family) -> Option<(u16, u16)> {
     let icmp = if family == Family::V4 { Protocol::ICMP } else { Protocol::ICMPV6 };
     if protocol == icmp {
         let header = icmpv4::Header::of(payload)?;
-        return Some((header.id(), header.id()));
+        return Some(Key::query_ports(family, header.kind().0, header.id()));
     }
     if protocol.has_ports() {
         return Ports::of(payload).map(|ports| (ports.sport, ports.dport));

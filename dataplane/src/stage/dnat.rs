@@ -58,7 +58,11 @@ impl<T: Tally> Stage<T> for Dnat {
             Endpoint { address: outside.bits, port, protocol: seen.protocol, family: outside.family() };
         if let Some((mapping, inside)) = cx.shard.mappings.inside_of(&endpoint, cx.tally) {
             pending.destination = Address { bits: inside.address, v6 };
-            pending.dport = inside.port;
+            if frame.meta.flags & flag::QUERY != 0 {
+                pending.sport = inside.port;
+            } else {
+                pending.dport = inside.port;
+            }
             // Held at once: making room for this flow may end the one that the mapping lives by.
             pending.inward = cx.shard.mappings.retain(mapping, cx.tally).map(|mapped| mapped.id);
             let home = home_of(tables, outside);

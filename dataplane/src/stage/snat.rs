@@ -123,9 +123,6 @@ fn choose<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
                 pending.mapping = Some(mapped.id);
                 pending.source = Address { bits: mapped.outside.address, v6: source.v6 };
                 pending.sport = mapped.outside.port;
-                if frame.meta.flags & flag::QUERY != 0 {
-                    pending.dport = mapped.outside.port;
-                }
             }
             Err(refusal) => return Err(refused(cx, refusal)),
         }
@@ -196,8 +193,8 @@ fn reply_key<T: Tally>(frame: &Frame, cx: &Cx<'_, T>) -> Key {
     let pending = &cx.shard.pending;
     let protocol = frame.meta.protocol;
     let (from, to) = (pending.destination, pending.source);
-    // An identifier stands for both ports.
-    let sport = if frame.meta.flags & flag::QUERY != 0 { pending.sport } else { pending.dport };
+    // Of a query, the destination's side keeps the kind of question, which no translation changes.
+    let sport = pending.dport;
     let key = if from.v6 {
         Key::v6(from.bits, to.bits, sport, pending.sport, protocol)
     } else {

@@ -130,9 +130,8 @@ fn key_of<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> Key {
     let meta = &frame.meta;
     // Load four words, merge and store them; the realm by a table.
     cx.tally.instructions(12);
-    // An identifier stands for both ports, so that question and answer have reversed keys.
     let (sport, dport) = if meta.flags & flag::QUERY != 0 {
-        (meta.sport, meta.sport)
+        Key::query_ports(meta.family, (meta.dport >> 8) as u8, meta.sport)
     } else if is_icmp(frame) {
         (0, 0)
     } else {
@@ -345,12 +344,14 @@ fn quoted_key(quoted: &[u8], family: Family) -> Option<Key> {
 fn quoted_ports(protocol: Protocol, payload: &[u8], icmp: Protocol) -> Option<(u16, u16)> {
     if protocol == icmp {
         let header = icmpv4::Header::of(payload)?;
-        let is_query = match (icmp, header.kind().0) {
-            (Protocol::ICMP, _) => header.kind().class() != icmpv4::Class::Error,
-            (_, kind) => matches!(kind, 128 | 129),
+        let (family, class) = if icmp == Protocol::ICMP {
+            (Family::V4, header.kind().class())
+        } else {
+            (Family::V6, wire::icmpv6::Type(header.kind().0).class())
         };
         // No error about an error (RFC 1122, section 3.2.2).
-        return is_query.then(|| (header.id(), header.id()));
+        let is_query = matches!(class, icmpv4::Class::Request | icmpv4::Class::Reply);
+        return is_query.then(|| Key::query_ports(family, header.kind().0, header.id()));
     }
     if protocol.has_ports() {
         return wire::header::Ports::of(payload).map(|ports| (ports.sport, ports.dport));
