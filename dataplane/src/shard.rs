@@ -186,8 +186,7 @@ impl Shard {
     /// Gives back what the pending flow holds, because it will not come to be.
     pub(crate) fn abandon(&mut self) {
         let pending = std::mem::take(&mut self.pending);
-        // What `dnat` found is retained only when the flow is written down.
-        if let Some(mapping) = pending.mapping {
+        for mapping in [pending.mapping, pending.inward].into_iter().flatten() {
             self.mappings.release(mapping, &mut NoTally);
         }
         for count in [pending.count, pending.source_count].into_iter().flatten() {

@@ -60,6 +60,9 @@ impl<T: Tally> Stage<T> for Dnat {
             pending.destination = Address { bits: inside.address, v6 };
             pending.dport = inside.port;
             pending.inward = Some(mapping);
+            // From now on: the flow that holds it may be the one that makes room for this.
+            cx.shard.mappings.retain(mapping, cx.tally);
+            let pending = &mut cx.shard.pending;
             let home = home_of(tables, outside);
             if home != Some(frame.meta.ingress) {
                 pending.turned = home;

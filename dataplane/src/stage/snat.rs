@@ -168,9 +168,6 @@ fn enter<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
         flow.epoch = cx.tables.epoch;
         flow.class = frame.meta.class as u8;
     }
-    if let Some(inward) = pending.inward {
-        cx.shard.mappings.retain(inward, cx.tally);
-    }
     if let Some(cold) = cx.shard.flows.cold_mut(id) {
         cold.mapping = pending.mapping.map_or(NOTHING, |mapping| mapping.0);
         cold.inward = pending.inward.map_or(NOTHING, |mapping| mapping.0);
