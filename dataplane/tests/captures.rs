@@ -49,11 +49,13 @@ fn policies() -> Vec<(&'static str, String)> {
         pickup = "accept"
         checksum = "ignore"
     "#;
+    let routed = open.split("[[nat]]").next().unwrap_or_default();
     let small = "flows = 16\nwhen-full = \"evict-idle\"\nqueue = 3\n";
     vec![
-        ("home-office", HOME.to_owned()),
+        ("home-office", HOME.replace("mac = \"02:00:5e:10", "# mac = \"02:00:5e:10")),
         ("isp-edge", include_str!("../../policies/isp-edge.toml").to_owned()),
         ("core-stateless", include_str!("../../policies/core-stateless.toml").to_owned()),
+        ("routed", format!("{routed}[limit]\npickup = \"accept\"\n")),
         ("open", open.to_owned()),
         ("open and small", format!("{open}{small}")),
     ]
