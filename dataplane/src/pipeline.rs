@@ -5,7 +5,6 @@
 //! what later stages share, so that their stages may be interleaved; and every other packet is taken
 //! through all stages by itself, after the packets before it and before the next one is looked at.
 
-use std::collections::VecDeque;
 use std::mem;
 
 use policy::model::Mode;
@@ -38,8 +37,6 @@ pub struct Pipeline {
     rewrite: Rewrite,
     answer: Answer,
     queue: Queue,
-    /// Frames that came free while a batch was under way, and the place that they come out behind.
-    freed: VecDeque<(usize, Frame)>,
 }
 
 /// Sees a frame before and after each stage that takes it.
@@ -103,7 +100,7 @@ impl Pipeline {
         } else {
             self.run_stateful(batch, cx);
         }
-        self.collect(batch, ended, cx);
+        collect(batch, ended, cx);
     }
 
     /// Takes the frames of a batch through the stages one by one, to the same effect as [`Pipeline::run`].
@@ -125,7 +122,7 @@ impl Pipeline {
             self.alone(&mut batch[place], 0, cx, watch);
             self.free(place, cx);
         }
-        self.collect(batch, ended, cx);
+        collect(batch, ended, cx);
     }
 
     fn run_stateful<T: Tally>(&mut self, frames: &mut [Frame], cx: &mut Cx<'_, T>) {
@@ -184,18 +181,18 @@ impl Pipeline {
     fn free<T: Tally>(&mut self, place: usize, cx: &mut Cx<'_, T>) {
         while let Some(mut frame) = cx.shard.released.pop_front() {
             self.alone(&mut frame, 1, cx, &mut ());
-            self.freed.push_back((place, frame));
+            cx.shard.freed.push_back((place, frame));
         }
     }
+}
 
-    /// Counts the verdicts, and moves the frames to where they lead.
-    fn collect<T: Tally>(&mut self, batch: &mut Batch, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
-        for (place, frame) in batch.drain().enumerate() {
-            lead(frame, ended, cx);
-            while self.freed.front().is_some_and(|(behind, _)| *behind == place) {
-                if let Some((_, frame)) = self.freed.pop_front() {
-                    lead(frame, ended, cx);
-                }
+/// Counts the verdicts, and moves the frames to where they lead.
+fn collect<T: Tally>(batch: &mut Batch, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
+    for (place, frame) in batch.drain().enumerate() {
+        lead(frame, ended, cx);
+        while cx.shard.freed.front().is_some_and(|(behind, _)| *behind == place) {
+            if let Some((_, frame)) = cx.shard.freed.pop_front() {
+                lead(frame, ended, cx);
             }
         }
     }

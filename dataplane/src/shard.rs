@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::fmt;
 
 use tally::{NoTally, Tally};
-use wire::{Frame, Nanos, PortId};
+use wire::{BATCH, Frame, Nanos, PortId};
 
 use crate::counter::Counters;
 use crate::flow::{Cold, FlowId, FlowTable, Key, Life, Timeouts};
@@ -43,6 +43,8 @@ pub struct Shard {
     pub pending: Pending,
     /// Frames that have waited long enough, or for what has now come: they go through next.
     pub released: VecDeque<Frame>,
+    /// Frames that came free while a batch was under way, and the place in it that they come out behind.
+    pub(crate) freed: VecDeque<(usize, Frame)>,
     /// Further parts of packets that were cut, in the order of the packets.
     pub parts: VecDeque<Frame>,
     /// The next identification of a packet that the gateway itself sends.
@@ -152,6 +154,8 @@ impl Shard {
             counters: Counters::new(tables),
             pending: Pending::default(),
             released: VecDeque::with_capacity(tables.limits.fragments.held as usize + 1),
+            // All that waited before a batch, and all of the batch, can come free within it.
+            freed: VecDeque::with_capacity(tables.limits.fragments.held as usize + BATCH),
             parts: VecDeque::with_capacity(PARTS),
             next_id: 1,
         })

@@ -160,6 +160,10 @@ const MOST_PARTS: usize = 64;
 #[cold]
 fn divide<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
     let Some(hop) = cx.shard.hops.get(frame.meta.hop) else { return Step::Drop(Reason::NeighbourUnknown) };
+    if cx.shard.parts.capacity() - cx.shard.parts.len() < MOST_PARTS {
+        // Rather than let the list of parts grow.
+        return Step::Drop(Reason::SlotTooSmall);
+    }
     let mut parts: ArrayVec<Frame, MOST_PARTS> = ArrayVec::new();
     match cut(frame, usize::from(frame.meta.network), hop.mtu, cx.pool, &mut parts, cx.tally) {
         Ok(further) => {

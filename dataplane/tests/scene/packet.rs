@@ -90,12 +90,12 @@ impl Packets {
 
     /// The packet that these bytes stand for.
     pub fn next(&mut self, bytes: &[u8; BYTES]) -> Arrival {
-        let span = usize::from(bytes[1] >> 4);
+        let span = usize::from(bytes[12] >> 2);
         self.now = match SPANS.get(span) {
             Some(span) => self.now + *span,
             // Clocks are set back, too.
-            None if span == 15 => Nanos(self.now.0 - 2_000_000_000),
-            None => self.now,
+            None if span == 63 => Nanos(self.now.0 - 2_000_000_000),
+            None => self.now + Nanos(1_000),
         };
         let (port, mut frame) = self.made(bytes);
         spoil(&mut frame, bytes);
@@ -121,8 +121,10 @@ impl Packets {
             8 | 9 => pick(&self.sent).and_then(|(port, frame)| Some((port, complain(&frame, bytes)?))),
             10 => pick(&self.received).and_then(|(port, frame)| Some((port, go_on(&frame, bytes)?))),
             11 => pick(&self.received),
-            14 => Some((PortId(u16::from(bytes[2] % 5)), bytes.repeat(usize::from(bytes[3] % 8)))),
-            15 => Some((PortId(WAN), odd_link(bytes))),
+            14 if bytes[4] < 32 => {
+                Some((PortId(u16::from(bytes[2] % 5)), bytes.repeat(usize::from(bytes[3] % 8))))
+            }
+            15 if bytes[4] < 64 => Some((PortId(WAN), odd_link(bytes))),
             _ => None,
         }
         .unwrap_or_else(|| fresh(bytes))
@@ -141,9 +143,15 @@ fn fresh(bytes: &[u8; BYTES]) -> (PortId, Vec<u8>) {
     let [_, how, from, to, ports, flags, seq, ack, size, part, hops, kind, ..] = *bytes;
     let goes_in = how & 3 == 3;
     let v6 = how & 4 != 0;
-    let (inside, outside) = (INSIDE[usize::from(from % 8)], OUTSIDE[usize::from(to % 16)]);
-    let inside6: Ipv6Addr = INSIDE6[usize::from(from % 4)].parse().unwrap();
-    let outside6: Ipv6Addr = OUTSIDE6[usize::from(to % 8)].parse().unwrap();
+    // The odd addresses stand behind the others, and are seldom chosen.
+    let odd = how >> 5 == 7;
+    let inside = INSIDE[usize::from(from % if odd { 8 } else { 5 })];
+    let outside = OUTSIDE[usize::from(to % if odd { 16 } else { 12 }) % if goes_in && !odd { 5 } else { 16 }];
+    let inside6: Ipv6Addr = INSIDE6[usize::from(from % if odd { 4 } else { 2 })].parse().unwrap();
+    let outside6: Ipv6Addr = OUTSIDE6
+        [usize::from(to % if odd { 8 } else { 5 }) % if goes_in && !odd { 3 } else { 8 }]
+    .parse()
+    .unwrap();
     let data = data(size);
     let link = link(hops);
     let port = if !goes_in {
@@ -162,7 +170,7 @@ fn fresh(bytes: &[u8; BYTES]) -> (PortId, Vec<u8>) {
         (true, false) => link.ipv6(inside6, outside6),
         (true, true) => link.ipv6(outside6, inside6),
     };
-    packet = packet.ttl([64, 64, 64, 255, 2, 1, 0, 128][usize::from(hops >> 2 & 7)]).ds_field(hops);
+    packet = packet.ttl([64, 64, 64, 255, 2, 128, 1, 0][usize::from(hops >> 2 & 7)]).ds_field(hops);
     if hops & 1 != 0 {
         packet = packet.dont_fragment();
     }
@@ -184,12 +192,15 @@ fn fresh(bytes: &[u8; BYTES]) -> (PortId, Vec<u8>) {
     };
     static CHAIN: [u8; 14] = [0; 14];
     if v6 {
-        for _ in 0..part >> 5 {
+        for _ in 0..(part >> 5) * 2 * u8::from(how & 0x18 == 0x18) {
             packet = packet.extension(Protocol::DESTINATION_OPTIONS, &CHAIN[..6]);
         }
-    } else if part >> 5 == 5 {
+        if part & 0xe7 == 1 {
+            packet = packet.extension(Protocol::ROUTING, &CHAIN[..6]);
+        }
+    } else if part & 0xe7 == 0xa0 {
         packet = packet.ip_options(&[0x83, 7, 4, 1, 2, 3, 4, 0]);
-    } else if part >> 5 == 6 {
+    } else if part & 0xe3 == 0xc0 {
         packet = packet.ip_options(&[7, 7, 4, 0, 0, 0, 0, 1]);
     }
     packet = match kind % 16 {
@@ -219,7 +230,7 @@ fn data(size: u8) -> &'static [u8] {
 }
 
 fn link<'a>(hops: u8) -> build::Packet<'a> {
-    let gateway = if hops & 2 == 0 { Mac([2, 0, 0, 0, 0, 0x0a]) } else { Mac([2, 0, 0, 0, 0, 0x0b]) };
+    let gateway = if hops & 0xe2 != 0xe2 { Mac([2, 0, 0, 0, 0, 0x0a]) } else { Mac([2, 0, 0, 0, 0, 0x0b]) };
     let to = if hops == 0xff { Mac::BROADCAST } else { gateway };
     build::ethernet(Mac([2, 0, 0, 0, 0, 0x77]), to)
 }
@@ -396,7 +407,7 @@ fn odd_link(bytes: &[u8; BYTES]) -> Vec<u8> {
     link.payload(&bytes[5..5 + usize::from(bytes[2] % 12)]).to_vec()
 }
 
-/// Breaks a frame, one time in four.
+/// Breaks a frame, one time in eight.
 fn spoil(frame: &mut Vec<u8>, bytes: &[u8; BYTES]) {
     let [.., at, with, how] = *bytes;
     if frame.is_empty() {
@@ -404,15 +415,15 @@ fn spoil(frame: &mut Vec<u8>, bytes: &[u8; BYTES]) {
     }
     let place = usize::from(at) % frame.len();
     match how {
-        0..=15 => frame[place] ^= with,
-        16..=55 => {
+        0..=7 => frame[place] ^= with,
+        8..=27 => {
             frame[place] ^= with;
             let link = ethernet::parse(frame).map_or(14, |layer| layer.payload_at);
             if let Some(packet) = frame.get_mut(link..).filter(|packet| ipv4::parse_prefix(packet).is_ok()) {
                 ipv4::fill_checksum(packet);
             }
         }
-        56..=63 => frame.truncate(place),
+        28..=31 => frame.truncate(place),
         _ => {}
     }
 }

@@ -67,8 +67,9 @@ pub fn of(bytes: &[u8; BYTES]) -> Scene {
     };
     let _ = write!(
         text,
-        "[[route]]\nto = \"0.0.0.0/0\"\nvia = {via}\n[[route]]\nto = \"::/0\"\nvia = \"2001:db8:ffff::1\"\n\
-         [[route]]\nto = \"10.9.0.0/16\"\nkind = \"blackhole\"\n[[route]]\nto = \"10.8.0.0/16\"\nkind = \"unreachable\"\n"
+        "[[route]]\nto = \"0.0.0.0/0\"\nvia = {via}\n{}\
+         [[route]]\nto = \"10.9.0.0/16\"\nkind = \"blackhole\"\n[[route]]\nto = \"10.8.0.0/16\"\nkind = \"unreachable\"\n",
+        if ecmp & 6 == 6 { "" } else { "[[route]]\nto = \"::/0\"\nvia = \"2001:db8:ffff::1\"\n" },
     );
     nats(&mut text, translation, nat);
     rule_list(&mut text, rules, is_stateful);
@@ -150,6 +151,9 @@ fn rule_list(text: &mut String, rules: u8, is_stateful: bool) {
          dport = [8080, 443]\n{limit}{rate}action = \"accept\"\n\
          [[rule]]\nname = \"guest-udp\"\nfrom = \"guest\"\nprotocol = \"udp\"\ndport = \"1-999\"\n{rate}\
          action = \"accept\"\n\
+         [[rule]]\nname = \"web-out\"\nfrom = [\"lan\", \"guest\"]\nto = \"wan\"\nprotocol = [\"tcp\", \"udp\"]\n\
+         dport = [80, 443]\n{limit}{rate}action = \"accept\"\n\
+         [[rule]]\nname = \"no-gre\"\nprotocol = 47\ndscp = 0\naction = \"drop\"\n\
          [[rule]]\nname = \"no-mail\"\nfrom = \"lan\"\nprotocol = \"tcp\"\ndport = 25\naction = \"reject\"\n"
     );
     if rules & 16 != 0 {

@@ -1,0 +1,104 @@
+//! Nothing is allocated on the packet path: not for packets of known flows, nor for new ones, dropped ones, answered
+//! ones, cut ones or fragments. From the first packet on: all memory is taken when the gateway is made.
+
+mod scene;
+
+use allocation_counter::measure;
+use dataplane::replay::Way;
+use scene::packet::Packets;
+use scene::{Gateway, START, packet, policy, tables};
+use wire::random::Random;
+use wire::{BATCH, Nanos};
+
+/// How much is allocated while these batches pass. Frames are seen and let go, not copied.
+fn allocated(gateway: &mut Gateway, batches: &[Vec<scene::Arrival>]) -> u64 {
+    let mut seen = 0_usize;
+    let info = measure(|| {
+        for batch in batches {
+            gateway.receive(batch);
+            gateway.drain(usize::MAX, |_, frame| seen += frame.len());
+        }
+    });
+    assert!(seen > 0);
+    info.count_total
+}
+
+/// So many batches of packets made of a seed. What comes out is learnt by another gateway, so that there are answers.
+fn batches(text: &str, seed: u64, count: usize) -> Vec<Vec<scene::Arrival>> {
+    let (mut teacher, mut world, mut random) =
+        (Gateway::new(text, Way::Run), Packets::new(), Random::new(seed));
+    let one = |_| {
+        let batch: Vec<_> = (0..BATCH)
+            .map(|_| {
+                let mut bytes = [0; packet::BYTES];
+                for part in bytes.chunks_mut(8) {
+                    part.copy_from_slice(&random.next_u64().to_le_bytes()[..part.len()]);
+                }
+                world.next(&bytes)
+            })
+            .collect();
+        teacher.receive(&batch);
+        world.learn(&teacher.out(usize::MAX).sent);
+        batch
+    };
+    (0..count).map(one).collect()
+}
+
+#[test]
+fn no_packet_makes_anything_allocate() {
+    let mut random = Random::new(3);
+    for round in 0..40 {
+        let mut seed = [0; policy::BYTES];
+        for byte in &mut seed {
+            *byte = random.next_u64() as u8;
+        }
+        let scene = policy::of(&seed);
+        let batches = batches(&scene.text, round, 40);
+        for way in [Way::Run, Way::Step] {
+            let mut gateway = Gateway::new(&scene.text, way);
+            assert_eq!(allocated(&mut gateway, &batches), 0, "{way:?} under\n{}", scene.text);
+        }
+    }
+}
+
+/// As many fragments as may wait come free at once, by time and by their first.
+#[test]
+fn fragments_that_come_free_at_once_make_nothing_allocate() {
+    use wire::header::{Fragment, Protocol};
+    let held = 500;
+    let text = format!(
+        "[interface.lan]\nzone = \"lan\"\naddresses = [\"192.168.1.1/24\"]\n\
+         [interface.wan]\nzone = \"wan\"\naddresses = [\"203.0.113.2/24\"]\n[default]\n\"lan > wan\" = \"accept\"\n\
+         [[route]]\nto = \"0.0.0.0/0\"\nvia = \"203.0.113.1\"\n[limit.fragments]\nheld = {held}\n"
+    );
+    let (from, to) = ("192.168.1.5".parse().unwrap(), "8.8.8.8".parse().unwrap());
+    let mut number = 0;
+    let mut piece = |id, offset, at| {
+        number += 1;
+        let link = wire::build::ethernet(wire::ethernet::Mac([2; 6]), wire::ethernet::Mac([4; 6]));
+        let packet = link.ipv4(from, to).fragment(Fragment { id, offset, more: true });
+        let bytes = packet.protocol(Protocol::UDP).payload(&[0, 80, 0, 80, 0, 200, 0, 0]).to_vec();
+        scene::Arrival { port: wire::PortId(0), at, number, bytes }
+    };
+    // 31 datagrams of 16 fragments wait, and one more fragment comes when their time is over.
+    let mut rounds: Vec<Vec<_>> =
+        (0..31).map(|id| (1..=16).map(|n| piece(id, n * 8, START)).collect()).collect();
+    rounds.push(vec![piece(99, 8, START + Nanos::from_secs(31))]);
+    // Then 62 wait for one first.
+    rounds.push((1..=62).map(|n| piece(100, n * 8, START + Nanos::from_secs(31))).collect());
+    rounds.push(vec![piece(100, 0, START + Nanos::from_secs(31))]);
+    for way in [Way::Run, Way::Step] {
+        let mut gateway = Gateway::with_slots(tables(&text), way, 700);
+        let mut most = 0;
+        let mut ended = 0;
+        let info = measure(|| {
+            for round in &rounds {
+                gateway.receive(round);
+                most = most.max(gateway.shard.counters.held);
+                gateway.drain(usize::MAX, |_, _| ended += 1);
+            }
+        });
+        assert_eq!(info.count_total, 0, "{way:?}");
+        assert_eq!((most, ended), (496, 496 + 63), "{way:?}");
+    }
+}
