@@ -56,8 +56,8 @@ def wirerate(**options):
     return cargo("build", "--release", "--package", "cli", "--bin", "wirerate", **options)
 
 
-def machine(command):
-    """Where and how was it measured: lines of a list."""
+def machine(command, dpdk=False):
+    """Where and how it was measured: lines of a list."""
     model = "unknown"
     with open("/proc/cpuinfo", encoding="utf-8") as info:
         for line in info:
@@ -68,8 +68,8 @@ def machine(command):
     for line in (output("lscpu") or "").splitlines():
         name, _, value = line.partition(":")
         fields[name.strip()] = value.strip()
-    mhz = os.sysconf("SC_NPROCESSORS_ONLN")
-    cpu = f"{model} (family {fields.get('CPU family', '?')}, model {fields.get('Model', '?')}), {mhz} cores"
+    cores = os.sysconf("SC_NPROCESSORS_ONLN")
+    cpu = f"{model} (family {fields.get('CPU family', '?')}, model {fields.get('Model', '?')}), {cores} cores"
     if fields.get("Hypervisor vendor"):
         cpu += f", a guest of {fields['Hypervisor vendor']}"
     caches = ", ".join(f"{name} {fields[name + ' cache']}" for name in ("L1d", "L2", "L3") if name + " cache" in fields)
@@ -80,7 +80,7 @@ def machine(command):
         f"- processor: {cpu}; caches: {caches}",
         f"- kernel: {platform.system()} {platform.release()}",
         f"- compilers: {output('rustc', '--version') or 'rustc unknown'}; {(output('cc', '--version') or 'no cc').splitlines()[0]}",
-        f"- DPDK: {output('pkg-config', '--modversion', 'libdpdk') or 'none'}",
+        *([f"- DPDK: {output('pkg-config', '--modversion', 'libdpdk') or 'none'}"] if dpdk else []),
         f"- commit {commit}, {datetime.date.today().isoformat()}",
         f"- command: `{command}`",
     ]
