@@ -1,0 +1,133 @@
+"""What the scripts of bench/ share: building wirerate, describing the machine, sections of RESULTS.md."""
+
+import datetime
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+RESULTS = os.path.join(ROOT, "bench", "RESULTS.md")
+
+# Packets over which instructions are counted.
+PACKETS = 131_072
+
+
+def say(text):
+    """To standard error: standard output is for results."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def output(*command, **options):
+    """What a command prints, or None where it cannot be run or fails."""
+    try:
+        done = subprocess.run(command, check=True, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return done.stdout.strip()
+
+
+def cargo(*arguments, root=ROOT, target=None, flags=None):
+    """Runs cargo and gives the path of the executable that it built last."""
+    environment = dict(os.environ)
+    environment["PATH"] = os.path.expanduser("~/.cargo/bin") + ":" + environment["PATH"]
+    if target:
+        environment["CARGO_TARGET_DIR"] = target
+    if flags:
+        environment["RUSTFLAGS"] = flags
+    command = ["cargo", *arguments, "--locked", "--message-format=json-render-diagnostics"]
+    say("building: " + " ".join(command[:-2]))
+    built = subprocess.run(command, cwd=root, env=environment, stdout=subprocess.PIPE, text=True)
+    if built.returncode:
+        sys.exit(f"bench: {' '.join(command)} failed")
+    found = None
+    for line in built.stdout.splitlines():
+        message = json.loads(line)
+        if message.get("reason") == "compiler-artifact" and message.get("executable"):
+            found = message["executable"]
+    return found
+
+
+def wirerate(**options):
+    """Builds the command, optimised, and gives its path."""
+    return cargo("build", "--release", "--package", "cli", "--bin", "wirerate", **options)
+
+
+def machine(command, dpdk=False):
+    """Where and how it was measured: lines of a list."""
+    model = "unknown"
+    with open("/proc/cpuinfo", encoding="utf-8") as info:
+        for line in info:
+            if line.startswith("model name"):
+                model = line.split(":", 1)[1].strip()
+                break
+    fields = {}
+    for line in (output("lscpu") or "").splitlines():
+        name, _, value = line.partition(":")
+        fields[name.strip()] = value.strip()
+    cores = os.sysconf("SC_NPROCESSORS_ONLN")
+    cpu = f"{model} (family {fields.get('CPU family', '?')}, model {fields.get('Model', '?')}), {cores} cores"
+    if fields.get("Hypervisor vendor"):
+        cpu += f", a guest of {fields['Hypervisor vendor']}"
+    caches = ", ".join(f"{name} {fields[name + ' cache']}" for name in ("L1d", "L2", "L3") if name + " cache" in fields)
+    commit = output("git", "rev-parse", "--short", "HEAD", cwd=ROOT) or "unknown"
+    if output("git", "status", "--porcelain", "--untracked-files=no", cwd=ROOT):
+        commit += " with changes"
+    return [
+        f"- processor: {cpu}; caches: {caches}",
+        f"- kernel: {platform.system()} {platform.release()}",
+        f"- compilers: {output('rustc', '--version') or 'rustc unknown'}; {(output('cc', '--version') or 'no cc').splitlines()[0]}",
+        *([f"- DPDK: {output('pkg-config', '--modversion', 'libdpdk') or 'none'}"] if dpdk else []),
+        f"- commit {commit}, {datetime.date.today().isoformat()}",
+        f"- command: `{command}`",
+    ]
+
+
+def instructions(binary, scenario, flows, packets=PACKETS):
+    """Native instructions a packet, or None without valgrind: what twice the packets take more than once them.
+
+    All that comes before the packets (policy, tables, flows set up, the load) is the same in both runs and
+    falls out, whatever it is. The same binary gives the same number to within a ten-thousandth.
+    """
+    counts = [executed(binary, scenario, flows, times * packets) for times in (1, 2)]
+    return None if None in counts else (counts[1] - counts[0]) / packets
+
+
+def executed(binary, scenario, flows, packets):
+    """Instructions of a whole run of `wirerate bench forward`."""
+    with tempfile.NamedTemporaryFile() as profile:
+        command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={profile.name}", binary, "bench", "forward",
+                   "--json", "--scenario", scenario, "--flows", str(flows), "--packets", str(packets)]
+        try:
+            done = subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        except OSError:
+            return None
+        except subprocess.CalledProcessError as error:
+            sys.exit(f"bench: {' '.join(command)}: {error.stderr}")
+    return int(re.search(r"Collected : (\d+)", done.stderr).group(1))
+
+
+def save(section, text, path=RESULTS):
+    """Puts a text in the place of a section of RESULTS.md; the rest of the file is left as it is."""
+    begin, end = f"<!-- {section}: written by bench/{section} -->", f"<!-- end of {section} -->"
+    body = f"{begin}\n{text.strip()}\n{end}\n"
+    old = ""
+    if os.path.exists(path):
+        with open(path, encoding="utf-8") as file:
+            old = file.read()
+    pattern = re.compile(re.escape(begin) + ".*?" + re.escape(end) + "\n", re.DOTALL)
+    new = pattern.sub(lambda _: body, old) if pattern.search(old) else old.rstrip("\n") + "\n\n" + body
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(new.lstrip("\n"))
+    say(f"written: section {section} of {os.path.relpath(path)}")
+
+
+def table(head, rows):
+    """A Markdown table, its columns in line."""
+    rows = [[str(cell) for cell in row] for row in rows]
+    widths = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head))]
+    line = lambda cells: "| " + " | ".join(cell.ljust(width) for cell, width in zip(cells, widths)) + " |"
+    return "\n".join([line(head), "|" + "|".join("-" * (width + 2) for width in widths) + "|", *map(line, rows)])
