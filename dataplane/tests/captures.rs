@@ -76,7 +76,9 @@ fn captures() -> Option<Vec<PathBuf>> {
 #[test]
 fn real_captures_go_through() {
     let Some(files) = captures() else {
-        eprintln!("SKIPPED: no captures: WIRERATE_DATA names no directory with `captures`, nor is there ../shared/data");
+        eprintln!(
+            "SKIPPED: no captures: WIRERATE_DATA names no directory with `captures`, nor is there ../shared/data"
+        );
         return;
     };
     for file in files {

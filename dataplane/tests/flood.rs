@@ -27,7 +27,9 @@ fn home(more: &str) -> String {
 }
 
 fn masquerade(ports: &str) -> String {
-    format!("[[nat]]\nname = \"out\"\nkind = \"masquerade\"\nfrom = \"lan\"\nto = \"wan\"\nports = \"{ports}\"\n")
+    format!(
+        "[[nat]]\nname = \"out\"\nkind = \"masquerade\"\nfrom = \"lan\"\nto = \"wan\"\nports = \"{ports}\"\n"
+    )
 }
 
 fn link() -> build::Packet<'static> {
@@ -82,8 +84,7 @@ impl Connection {
     /// Ten bytes each way; what becomes of them.
     fn go_on(&mut self, gateway: &mut Gateway, now: Nanos) -> [Verdict; 2] {
         let [seq, ack] = self.said;
-        let header =
-            Tcp { sport: self.sport, dport: 443, seq, ack, flags: Flags::ACK, ..Tcp::default() };
+        let header = Tcp { sport: self.sport, dport: 443, seq, ack, flags: Flags::ACK, ..Tcp::default() };
         let there = link().ipv4(self.client, self.server).tcp(header).payload(&[1; 10]);
         let there = pass(gateway, at(LAN, now, &there)).0;
         self.said[0] += 10;
@@ -140,7 +141,11 @@ fn syn_flood(when_full: &str, way: Way) {
         _ => assert_eq!((counters.evicted, counters.dropped_for(Reason::FlowTableFull)), (overflow, 0)),
     }
     for connection in &mut good {
-        assert_eq!(connection.go_on(&mut gateway, now), [Verdict::Forwarded; 2], "an established flow suffers");
+        assert_eq!(
+            connection.go_on(&mut gateway, now),
+            [Verdict::Forwarded; 2],
+            "an established flow suffers"
+        );
     }
     check::gateway(&gateway);
     // When the flood is over and its flows have timed out, there is room again.
@@ -248,7 +253,10 @@ fn extension_headers_without_end_are_dropped() {
             let packet = link().ipv6(from, to).protocol(kind).payload(&chain);
             let (verdict, _) = pass(&mut gateway, at(WAN, START, &packet));
             let many = count > 20;
-            assert!(!many || verdict == Verdict::Dropped(Reason::Ipv6HeaderChain), "{count} of {kind}: {verdict}");
+            assert!(
+                !many || verdict == Verdict::Dropped(Reason::Ipv6HeaderChain),
+                "{count} of {kind}: {verdict}"
+            );
         }
     }
     check::gateway(&gateway);

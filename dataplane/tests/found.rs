@@ -2,8 +2,8 @@
 
 mod scene;
 
-use dataplane::replay::Way;
 use dataplane::Verdict;
+use dataplane::replay::Way;
 use scene::{Arrival, Gateway, START, check};
 use wire::ethernet::Mac;
 use wire::{PortId, build, ipv4, udp};

@@ -20,7 +20,8 @@ fn count(file: &std::path::Path, filter: &str) -> usize {
     for protocol in ["ip", "tcp", "udp"] {
         command.args(["-o", &format!("{protocol}.check_checksum:TRUE")]);
     }
-    let output = command.arg("-r").arg(file).args(["-Y", filter, "-T", "fields", "-e", "frame.number"]).output();
+    let output =
+        command.arg("-r").arg(file).args(["-Y", filter, "-T", "fields", "-e", "frame.number"]).output();
     let output = output.expect("tshark runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     output.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).count()
@@ -62,7 +63,8 @@ fn wireshark_finds_no_fault_in_what_leaves() {
     }
     writer.finish().unwrap();
     assert!(written > 1_000 && translated > 200, "{written} written, {translated} translated");
-    let status = |status: u8| CHECKED.map(|protocol| format!("{protocol}.checksum.status == {status}")).join(" or ");
+    let status =
+        |status: u8| CHECKED.map(|protocol| format!("{protocol}.checksum.status == {status}")).join(" or ");
     assert_eq!(count(&file, &status(0)), 0, "wrong checksums in {}", file.display());
     assert_eq!(count(&file, "_ws.malformed"), 0, "malformed packets in {}", file.display());
     // It did look.

@@ -93,8 +93,11 @@ fn scenes_reach_the_corners() {
                 .collect();
             gateway.receive(&arrivals);
             let out = gateway.out(if scene.has_room { usize::MAX } else { 4 });
-            for verdict in out.sent.iter().map(|sent| sent.verdict).chain(out.ended.iter().map(|end| Some(end.1))) {
-                *met.entry(verdict.map_or("part".to_owned(), |verdict| verdict.to_string())).or_default() += 1;
+            for verdict in
+                out.sent.iter().map(|sent| sent.verdict).chain(out.ended.iter().map(|end| Some(end.1)))
+            {
+                *met.entry(verdict.map_or("part".to_owned(), |verdict| verdict.to_string())).or_default() +=
+                    1;
             }
             world.learn(&out.sent);
         }

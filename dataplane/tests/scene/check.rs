@@ -184,11 +184,13 @@ impl Seen {
         if protocol != Protocol::ICMP || icmp != protocol {
             return;
         }
-        let is_error = icmpv4::Header::of(payload).is_some_and(|header| header.kind().class() == icmpv4::Class::Error);
-        if let Some(packet) = payload.get(8..).filter(|_| is_error).and_then(|quote| ipv4::parse_prefix(quote).ok()) {
+        let is_error =
+            icmpv4::Header::of(payload).is_some_and(|header| header.kind().class() == icmpv4::Class::Error);
+        if let Some(packet) =
+            payload.get(8..).filter(|_| is_error).and_then(|quote| ipv4::parse_prefix(quote).ok())
+        {
             self.quote_is_right = Some(packet.checksum_is_right());
-            self.quoted =
-                Some((u128::from(packet.header.src_bits()), u128::from(packet.header.dst_bits())));
+            self.quoted = Some((u128::from(packet.header.src_bits()), u128::from(packet.header.dst_bits())));
         }
     }
 }

@@ -121,7 +121,9 @@ impl Packets {
             8 | 9 => pick(&self.sent).and_then(|(port, frame)| Some((port, complain(&frame, bytes)?))),
             10 => pick(&self.received).and_then(|(port, frame)| Some((port, go_on(&frame, bytes)?))),
             11 => pick(&self.received),
-            14 if bytes[4] < 32 => Some((PortId(u16::from(bytes[2] % 5)), bytes.repeat(usize::from(bytes[3] % 8)))),
+            14 if bytes[4] < 32 => {
+                Some((PortId(u16::from(bytes[2] % 5)), bytes.repeat(usize::from(bytes[3] % 8))))
+            }
             15 if bytes[4] < 64 => Some((PortId(WAN), odd_link(bytes))),
             _ => None,
         }
@@ -146,7 +148,10 @@ fn fresh(bytes: &[u8; BYTES]) -> (PortId, Vec<u8>) {
     let inside = INSIDE[usize::from(from % if odd { 8 } else { 5 })];
     let outside = OUTSIDE[usize::from(to % if odd { 16 } else { 12 }) % if goes_in && !odd { 5 } else { 16 }];
     let inside6: Ipv6Addr = INSIDE6[usize::from(from % if odd { 4 } else { 2 })].parse().unwrap();
-    let outside6: Ipv6Addr = OUTSIDE6[usize::from(to % if odd { 8 } else { 5 }) % if goes_in && !odd { 3 } else { 8 }].parse().unwrap();
+    let outside6: Ipv6Addr = OUTSIDE6
+        [usize::from(to % if odd { 8 } else { 5 }) % if goes_in && !odd { 3 } else { 8 }]
+    .parse()
+    .unwrap();
     let data = data(size);
     let link = link(hops);
     let port = if !goes_in {
@@ -219,7 +224,8 @@ fn fresh(bytes: &[u8; BYTES]) -> (PortId, Vec<u8>) {
 /// Data, of lengths on both sides of every limit.
 fn data(size: u8) -> &'static [u8] {
     static DATA: [u8; 3_600] = [0x5a; 3_600];
-    let len = [0, 1, 7, 8, 100, 500, 552, 1_232, 1_252, 1_400, 1_472, 1_480, 2_000, 3_500, 64, 24][usize::from(size >> 4)];
+    let len = [0, 1, 7, 8, 100, 500, 552, 1_232, 1_252, 1_400, 1_472, 1_480, 2_000, 3_500, 64, 24]
+        [usize::from(size >> 4)];
     &DATA[..len + usize::from(size & 7)]
 }
 
@@ -233,13 +239,20 @@ fn link<'a>(hops: u8) -> build::Packet<'a> {
 fn cut_out(whole: &build::Packet<'_>, bytes: &[u8; BYTES]) -> Vec<u8> {
     let frame = whole.to_vec();
     let Ok(layer) = ethernet::parse(&frame) else { return frame };
-    let (id, offset) = (u32::from(bytes[12] % 4), [0, 0, 8, 16, 24, 56, 80, 504, 1_208, 65_528][usize::from(bytes[13] % 10)]);
+    let (id, offset) = (
+        u32::from(bytes[12] % 4),
+        [0, 0, 8, 16, 24, 56, 80, 504, 1_208, 65_528][usize::from(bytes[13] % 10)],
+    );
     let more = bytes[13] & 16 == 0;
     let len = [8, 16, 24, 48, 512, 20, 0, 2_000][usize::from(bytes[13] >> 5)];
     let (source, upper, protocol) = match layer.ethertype {
         EtherType::IPV4 => {
             let Ok(packet) = ipv4::parse(layer.payload) else { return frame };
-            ((packet.header.src().into(), packet.header.dst().into()), packet.payload, packet.header.protocol())
+            (
+                (packet.header.src().into(), packet.header.dst().into()),
+                packet.payload,
+                packet.header.protocol(),
+            )
         }
         _ => {
             let Ok(packet) = ipv6::parse(layer.payload) else { return frame };
@@ -302,7 +315,11 @@ fn answer(frame: &[u8], bytes: &[u8; BYTES]) -> Option<Vec<u8>> {
             turned.tcp(Tcp {
                 sport: header.dport(),
                 dport: header.sport(),
-                seq: if header.flags().contains(Flags::ACK) { header.ack() } else { u32::from(bytes[6]) * 1_000 },
+                seq: if header.flags().contains(Flags::ACK) {
+                    header.ack()
+                } else {
+                    u32::from(bytes[6]) * 1_000
+                },
                 ack: header.seq().wrapping_add(segment.sequence_len()),
                 flags,
                 ..Tcp::default()
