@@ -24,7 +24,7 @@ impl Traffic {
 }
 
 /// The counters of one shard.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counters {
     /// All that was received; bytes from the link-layer header on.
     pub received: Traffic,

@@ -372,3 +372,6 @@ fn transport(payload: &[u8], meta: &mut Meta) -> Result<(), Reason> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

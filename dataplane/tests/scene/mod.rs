@@ -9,6 +9,8 @@ pub mod check;
 pub mod packet;
 pub mod policy;
 
+use std::rc::Rc;
+
 use dataplane::hop::Resolve;
 use dataplane::replay::Way;
 use dataplane::shard::Setup;
@@ -22,7 +24,7 @@ pub const START: Nanos = Nanos::from_secs(1_700_000_000);
 
 /// A gateway, its queues emptied only when it is told to.
 pub struct Gateway {
-    pub tables: Tables,
+    pub tables: Rc<Tables>,
     pub shard: Shard,
     pub pool: Pool,
     pipeline: Pipeline,
@@ -76,7 +78,8 @@ impl Gateway {
         Gateway::with_slots(tables, way, slots)
     }
 
-    pub fn with_slots(tables: Tables, way: Way, slots: u32) -> Gateway {
+    pub fn with_slots(tables: impl Into<Rc<Tables>>, way: Way, slots: u32) -> Gateway {
+        let tables = tables.into();
         let setup = Setup { seed: [7, 11], now: START, resolve: Resolve::Assume };
         let shard = Shard::new(&tables, setup).expect("memory for a shard");
         Gateway {
