@@ -74,7 +74,7 @@ def machine(command, dpdk=False):
         cpu += f", a guest of {fields['Hypervisor vendor']}"
     caches = ", ".join(f"{name} {fields[name + ' cache']}" for name in ("L1d", "L2", "L3") if name + " cache" in fields)
     commit = output("git", "rev-parse", "--short", "HEAD", cwd=ROOT) or "unknown"
-    if output("git", "status", "--porcelain", "--untracked-files=no", cwd=ROOT):
+    if output("git", "status", "--porcelain", "--untracked-files=no", "--", ".", ":!bench/RESULTS.md", cwd=ROOT):
         commit += " with changes"
     return [
         f"- processor: {cpu}; caches: {caches}",
