@@ -1,4 +1,5 @@
 //! `wirerate replay` and `generate`: what comes out, and what is said of it.
+#![allow(clippy::unwrap_used)]
 
 mod run;
 
