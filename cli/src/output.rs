@@ -1,4 +1,5 @@
-//! Captures out: what left by each interface, and what was dropped, with the reason beside each packet.
+//! Captures out: what left by each interface, what was dropped, with the reason beside each packet, and what rules
+//! say to log.
 //!
 //! The same replay writes the same bytes. Packets that were dropped are written as they were captured; they
 //! are kept from when they come in until their fate is known.
@@ -9,8 +10,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use dataplane::replay::Witness;
+use dataplane::stage::parse::flag;
 use dataplane::tables::LOCAL;
 use dataplane::{Reason, Tables, Verdict};
+use policy::model::Logging;
 use wire::capture::{CaptureError, PcapngWriter, Record};
 use wire::{Frame, Nanos, PortId};
 
@@ -20,12 +23,16 @@ use crate::input::Packet;
 /// The file of dropped packets.
 const DROPPED: &str = "dropped.pcapng";
 
+/// The file of packets that met a rule with `log = true`; it is there only if there is such a rule.
+const LOGGED: &str = "logged.pcapng";
+
 /// The files of one replay.
 pub(crate) struct Outputs {
     names: Names,
     /// By place of the interface; VLANs leave by the interface that carries them.
     ports: Vec<Option<Sent>>,
     dropped: PcapngWriter,
+    logged: Option<PcapngWriter>,
     kept: HashMap<u32, Kept>,
     /// Space of packets whose fate is known.
     spare: Vec<Vec<u8>>,
@@ -54,6 +61,8 @@ struct Names {
     zones: Vec<String>,
     zone_of: Vec<u8>,
     rules: Vec<String>,
+    /// Whether the rule says to log.
+    logs: Vec<Logging>,
 }
 
 impl Outputs {
@@ -80,9 +89,16 @@ impl Outputs {
         }
         // Only now that nothing read would be written over.
         let mut dropped = PcapngWriter::create(create(DROPPED)?)?;
+        let mut logged = match tables.filter.rules.iter().any(|rule| rule.log == Logging::On) {
+            true => Some(PcapngWriter::create(create(LOGGED)?)?),
+            false => None,
+        };
         let mut ports = Vec::with_capacity(paths.len());
         for (path, interface) in paths.iter().zip(&tables.interfaces) {
             dropped.interface(&interface.name)?;
+            if let Some(logged) = &mut logged {
+                logged.interface(&interface.name)?;
+            }
             ports.push(match path {
                 Some(path) => {
                     let mut writer = PcapngWriter::create(path)?;
@@ -96,6 +112,7 @@ impl Outputs {
             names: Names::of(tables),
             ports,
             dropped,
+            logged,
             kept: HashMap::new(),
             spare: Vec::new(),
             failed: None,
@@ -117,10 +134,28 @@ impl Outputs {
             return Err(error.into());
         }
         self.dropped.finish()?;
+        if let Some(logged) = self.logged {
+            logged.finish()?;
+        }
         for port in self.ports.into_iter().flatten() {
             port.writer.finish()?;
         }
         Ok(())
+    }
+
+    /// Writes a packet that met a rule which says to log, as it was captured.
+    fn log(&mut self, frame: &Frame, verdict: Verdict, kept: &Kept) {
+        let Some(logged) = self.logged.as_mut().filter(|_| self.failed.is_none()) else { return };
+        let Some(rule) = self.names.logged_rule(frame) else { return };
+        let ingress = self.names.interface(frame.meta.ingress).map_or(kept.ingress, |_| frame.meta.ingress);
+        let record = Record {
+            interface: usize::from(ingress.0),
+            original_len: kept.original_len,
+            comment: Some(Cow::Owned(format!("rule \"{rule}\": {verdict}"))),
+            ..Record::new(kept.at, &kept.bytes)
+        };
+        let written = logged.write(&record);
+        self.note(written);
     }
 
     fn note(&mut self, written: Result<(), CaptureError>) {
@@ -132,8 +167,9 @@ impl Outputs {
 
 impl Witness for Outputs {
     fn sent(&mut self, port: PortId, frame: &Frame, verdict: Option<Verdict>) {
-        if verdict.is_some() {
+        if let Some(verdict) = verdict {
             if let Some(kept) = self.kept.remove(&frame.meta.number) {
+                self.log(frame, verdict, &kept);
                 self.spare.push(kept.bytes);
             }
         }
@@ -153,6 +189,7 @@ impl Witness for Outputs {
 
     fn ended(&mut self, frame: &Frame, verdict: Verdict) {
         let Some(kept) = self.kept.remove(&frame.meta.number) else { return };
+        self.log(frame, verdict, &kept);
         if matches!(verdict, Verdict::Dropped(_)) && self.failed.is_none() {
             let ingress =
                 self.names.interface(frame.meta.ingress).map_or(kept.ingress, |_| frame.meta.ingress);
@@ -176,7 +213,15 @@ impl Names {
             zones: tables.zones.clone(),
             zone_of: tables.interfaces.iter().map(|interface| interface.zone).collect(),
             rules: tables.filter.rules.iter().map(|rule| rule.name.clone()).collect(),
+            logs: tables.filter.rules.iter().map(|rule| rule.log).collect(),
         }
+    }
+
+    /// The rule that a packet met, if it says to log. Later packets of a flow meet none.
+    fn logged_rule(&self, frame: &Frame) -> Option<&str> {
+        let place = frame.meta.rule as usize;
+        let met = frame.meta.flags & flag::HIT == 0 && self.logs.get(place) == Some(&Logging::On);
+        if met { self.rules.get(place).map(String::as_str) } else { None }
     }
 
     /// What stands beside a packet: `dropped: rule-drop by rule "no-mail", in by lan`.
@@ -219,8 +264,8 @@ impl Names {
 pub(crate) fn file_name(interface: &str) -> String {
     let name = interface.replace(['/', '\\'], "_");
     let file = format!("{name}.pcapng");
-    // What was dropped has its own file, whatever interfaces are called.
-    if file == DROPPED { format!("{name}_.pcapng") } else { file }
+    // What was dropped or logged has its own file, whatever interfaces are called.
+    if file == DROPPED || file == LOGGED { format!("{name}_.pcapng") } else { file }
 }
 
 /// Writes files if there are any to write, and says nothing otherwise.

@@ -123,6 +123,19 @@ fn the_object_is_the_contract() {
 }
 
 #[test]
+fn what_rules_say_to_log_is_written_with_its_fate() {
+    let room = Room::new("logged");
+    let logging = POLICY.replace("action = \"drop\"", "action = \"drop\"\nlog = true");
+    let policy = room.write("policy.toml", logging);
+    let lan = format!("lan={}", capture(&room, "a.pcapng", "eth0", &outgoing()));
+    wirerate(&["replay", &policy, &lan, "--out", &room.path("out")]).exits(0);
+    let logged = records(&room.path("out/logged.pcapng"));
+    let [(_, bytes, comment)] = &logged[..] else { panic!("{} packets were logged", logged.len()) };
+    assert_eq!(bytes, &outgoing()[1], "as it was captured");
+    assert_eq!(comment.as_deref(), Some("rule \"no-telnet\": dropped (rule-drop)"));
+}
+
+#[test]
 fn interfaces_are_inferred_from_names_and_from_addresses() {
     let room = Room::new("inferred");
     let policy = room.write("policy.toml", POLICY);

@@ -42,7 +42,8 @@ Examples:
 --out DIR is made if it is not there. DIR/IFACE.pcapng holds what left by each interface (VLANs leave by the
 interface that carries them); a comment is on each answer (ICMP error, TCP reset). DIR/dropped.pcapng holds what
 was dropped, as it was captured; a comment on each packet gives the reason, the rule that decided and the
-interface it came in by.
+interface it came in by. DIR/logged.pcapng, where a rule says `log = true`, holds the packets that met such a rule
+(of a connection, the first).
 
 --json prints one object:
   frames    received forwarded delivered answered dropped held
