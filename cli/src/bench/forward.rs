@@ -351,3 +351,27 @@ fn ring(scenario: Scenario, firsts: &[Load], answers: &[Load]) -> Vec<Load> {
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exactly_the_packets_that_were_asked_for_are_taken_through() {
+        let mut bench = Bench::new(Scenario::Firewall, 10).unwrap();
+        let firsts: Vec<Load> = (0..10).map(|flow| first_packet(Scenario::Firewall, flow)).collect();
+        // More than the load has, so that it comes round, and no multiple of a batch.
+        bench.exactly(1_003, &firsts);
+        assert_eq!(bench.shard.counters.received.frames, 1_003);
+        bench.check_all_passed().unwrap();
+    }
+
+    #[test]
+    fn each_scenario_forwards_every_frame() {
+        for scenario in [Scenario::Forward, Scenario::Firewall, Scenario::Napt] {
+            let outcome = measure(scenario, 100, Extent::Packets(1_000), &mut |_| ()).unwrap();
+            assert_eq!(outcome.flows, 100);
+            assert!(outcome.instructions > 0.0, "{scenario:?}");
+        }
+    }
+}
