@@ -1,6 +1,6 @@
 //! Nothing is allocated on the packet path: not for packets of known flows, nor for new ones, dropped ones, answered
 //! ones, cut ones or fragments. From the first packet on: all memory is taken when the gateway is made.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 
 mod scene;
 

@@ -2,7 +2,7 @@
 //! both ways of going through the stages give the same.
 //!
 //! Captures are looked for in the directory that `WIRERATE_DATA` names, else in `../shared/data` beside the project.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 
 mod scene;
 

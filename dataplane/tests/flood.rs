@@ -1,7 +1,7 @@
 //! Floods: whatever is sent, memory stays as it was taken, and connections that are established go on.
 //!
 //! A tenth of the flood that is meant, in a debug build; all of it where `WIRERATE_LONG` is set.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 
 mod scene;
 

@@ -1,5 +1,5 @@
 //! What properties and fuzzing found, each in the smallest scene that shows it.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 
 mod scene;
 

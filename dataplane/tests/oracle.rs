@@ -1,5 +1,5 @@
 //! What leaves, looked at by somebody else: Wireshark's dissector computes every checksum anew and finds no fault.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 
 mod scene;
 
