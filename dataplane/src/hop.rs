@@ -6,8 +6,8 @@
 
 use std::collections::HashMap;
 
-use wire::PortId;
 use wire::ethernet::{EtherType, Mac};
+use wire::{Meta, PortId};
 
 use crate::tables::{Address, Tables};
 
@@ -15,7 +15,7 @@ use crate::tables::{Address, Tables};
 pub const LOCAL_HOP: u32 = u32::MAX;
 
 /// No hop has been chosen.
-pub const NO_HOP: u32 = u32::MAX - 1;
+pub const NO_HOP: u32 = Meta::NO_HOP;
 
 /// A next hop.
 #[derive(Clone, Copy, Debug)]

@@ -35,8 +35,9 @@ pub enum Part {
     Later,
 }
 
-/// What the pipeline knows of a frame.
-#[derive(Clone, Debug, Default)]
+/// What the pipeline knows of a frame. A frame fresh from its pool has nothing of it but the places that stand for
+/// none.
+#[derive(Clone, Debug)]
 pub struct Meta {
     /// Host: when it was received.
     pub received: Nanos,
@@ -58,6 +59,8 @@ pub struct Meta {
     pub protocol: u8,
     /// `parse`: whole or fragment.
     pub part: Part,
+    /// `parse`: the DS field (traffic class) as on the wire.
+    pub ds_field: u8,
     /// `parse`: TCP flags as on the wire, else 0.
     pub tcp_flags: u8,
     /// `parse`: TCP or UDP source port; ICMP echo identifier; else 0.
@@ -66,7 +69,7 @@ pub struct Meta {
     pub dport: u16,
     /// `track`: index of the flow, or `u32::MAX`.
     pub flow: u32,
-    /// `route`: index of the next hop.
+    /// `route`: index of the next hop, or [`Meta::NO_HOP`].
     pub hop: u32,
     /// `filter`: index of the rule that decided, or `u32::MAX`.
     pub rule: u32,
@@ -80,4 +83,39 @@ pub struct Meta {
     pub parts: u8,
     /// Any stage: the verdict, encoded by the dataplane; 0 while none has been given.
     pub fate: u16,
+}
+
+impl Meta {
+    /// No next hop has been chosen.
+    pub const NO_HOP: u32 = u32::MAX - 1;
+}
+
+impl Default for Meta {
+    #[inline(always)]
+    fn default() -> Meta {
+        Meta {
+            received: Nanos(0),
+            number: 0,
+            ingress: PortId(0),
+            egress: PortId(0),
+            network: 0,
+            transport: 0,
+            end: 0,
+            family: Family::Other,
+            protocol: 0,
+            part: Part::Whole,
+            ds_field: 0,
+            tcp_flags: 0,
+            sport: 0,
+            dport: 0,
+            flow: u32::MAX,
+            hop: Meta::NO_HOP,
+            rule: u32::MAX,
+            nat: 0,
+            class: 0,
+            flags: 0,
+            parts: 0,
+            fate: 0,
+        }
+    }
 }

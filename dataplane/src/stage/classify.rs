@@ -7,7 +7,7 @@ use tally::Tally;
 use wire::Frame;
 
 use super::parse::flag;
-use super::{Cx, Stage, Step, header};
+use super::{Cx, Stage, Step};
 
 /// The stage.
 #[derive(Clone, Copy, Debug, Default)]
@@ -23,7 +23,7 @@ impl<T: Tally> Stage<T> for Classify {
     fn step(&mut self, frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
         // Load, shift, store.
         cx.tally.instructions(3);
-        frame.meta.class = u16::from(header::dscp(frame) >> 3);
+        frame.meta.class = u16::from(frame.meta.ds_field >> 5);
         Step::Next
     }
 }

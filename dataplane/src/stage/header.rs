@@ -2,7 +2,7 @@
 
 use tally::Tally;
 use wire::header::Protocol;
-use wire::{Family, Frame, ipv4, ipv6};
+use wire::{Dscp, Family, Frame, ipv4, ipv6};
 
 use super::Cx;
 use super::parse::flag;
@@ -22,17 +22,6 @@ pub(super) fn addresses(frame: &Frame) -> (Address, Address) {
         ipv6::Header::of(packet).map_or_else(Default::default, |header| {
             (Address::v6(header.src_bits()), Address::v6(header.dst_bits()))
         })
-    }
-}
-
-/// The DS field's code point.
-#[inline(always)]
-pub(super) fn dscp(frame: &Frame) -> u8 {
-    let packet = frame.bytes().get(usize::from(frame.meta.network)..).unwrap_or(&[]);
-    if frame.meta.family == Family::V4 {
-        ipv4::Header::of(packet).map_or(0, |header| header.dscp().value())
-    } else {
-        ipv6::Header::of(packet).map_or(0, |header| header.dscp().value())
     }
 }
 
@@ -59,7 +48,7 @@ pub(super) fn of<T: Tally>(frame: &Frame, cx: &Cx<'_, T>) -> Header {
         dport: meta.dport,
         protocol: meta.protocol,
         tcp_flags: if is_tcp { meta.tcp_flags } else { 0 },
-        dscp: dscp(frame),
+        dscp: Dscp::of_field(meta.ds_field).value(),
         family: meta.family,
         from,
         to,

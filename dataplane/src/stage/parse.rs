@@ -3,7 +3,8 @@
 //! Finds the interface (through VLAN tags), the IP header, the transport header and its ports, and writes
 //! them into the metadata. Drops what is malformed or shows addresses that no packet on a link can have.
 //! Verifies the IPv4 header checksum; transport checksums are left to `track`, which looks at them where a
-//! packet would change state. Changes no byte.
+//! packet would change state. Changes no byte. Takes frames fresh from their pool: what their metadata do not say yet
+//! stays unsaid where a packet has none of it.
 
 use tally::{Region, Tally};
 use wire::ethernet::{EtherType, Mac};
@@ -12,7 +13,6 @@ use wire::vlan::Tags;
 use wire::{Family, Frame, Meta, Part, PortId, icmpv4, icmpv6, ipv4, ipv6, tcp, udp};
 
 use super::{Cx, Stage, Step};
-use crate::hop::NO_HOP;
 use crate::tables::{Hearing, Tables};
 use crate::verdict::Reason;
 
@@ -57,15 +57,6 @@ impl<T: Tally> Stage<T> for Parse {
         cx.tally.read(Region::Frame, 0, 64);
         cx.tally.write(Region::Meta, 0, 32);
         let (bytes, meta) = frame.view();
-        *meta = Meta {
-            received: meta.received,
-            number: meta.number,
-            ingress: meta.ingress,
-            flow: u32::MAX,
-            hop: NO_HOP,
-            rule: u32::MAX,
-            ..Meta::default()
-        };
         match link(bytes, meta, cx.tables) {
             Ok(Carried::Packet) => Step::Next,
             Ok(Carried::LinkControl) => Step::Deliver,
@@ -160,6 +151,7 @@ fn plain4(bytes: &[u8], meta: &mut Meta) -> Result<bool, Reason> {
         _ => return Ok(false),
     }
     meta.family = Family::V4;
+    meta.ds_field = header[1];
     meta.protocol = header[9];
     meta.transport = meta.network + 20;
     meta.end = meta.network + total as u16;
@@ -185,6 +177,7 @@ fn v4(bytes: &[u8], meta: &mut Meta) -> Result<Carried, Reason> {
     })?;
     let header = packet.header;
     meta.family = Family::V4;
+    meta.ds_field = header.ds_field();
     meta.protocol = header.protocol().0;
     meta.transport = meta.network + header.header_len() as u16;
     meta.end = meta.network + header.total_len();
@@ -254,6 +247,7 @@ fn v6(bytes: &[u8], meta: &mut Meta) -> Result<Carried, Reason> {
     })?;
     let header = packet.header;
     meta.family = Family::V6;
+    meta.ds_field = header.ds_field();
     meta.protocol = packet.protocol().0;
     meta.transport = meta.network + packet.payload_at() as u16;
     meta.end = meta.network + 40 + header.payload_len();
