@@ -1,5 +1,6 @@
 //! However frames go through the stages, together or one by one, the same comes of them; and what must hold of every
 //! gateway holds. Policies and packets follow from random bytes, aimed at corners.
+#![allow(clippy::unwrap_used)]
 
 mod scene;
 
@@ -10,7 +11,11 @@ use dataplane::replay::Way;
 use proptest::prelude::*;
 use scene::packet::Packets;
 use scene::{Arrival, Gateway, Out, check, packet, policy, tables};
+use wire::PortId;
+use wire::build::{self, Tcp};
+use wire::ethernet::Mac;
 use wire::random::Random;
+use wire::tcp::Flags;
 
 /// Plays packets into two gateways, in batches of these sizes, and compares after each.
 fn play(seed: &[u8; policy::BYTES], packets: &[[u8; packet::BYTES]], sizes: &[u8]) {
@@ -116,6 +121,52 @@ fn scenes_reach_the_corners() {
     for what in ["forwarded", "delivered", "part", "evicted", "held"] {
         assert!(met.get(what).is_some_and(|count| *count > 20), "{what}: {met:#?}");
     }
+}
+
+/// What counts against a bound on connections is counted back, once, however the flow ended.
+#[test]
+fn connections_are_counted_and_counted_back() {
+    let mut random = Random::new(8);
+    let mut refused = 0;
+    for _ in 0..300 {
+        let mut seed: [u8; policy::BYTES] = std::array::from_fn(|_| random.next_u64() as u8);
+        // Stateful, all ports, flows enough or not, three connections by rule, no other bound.
+        (seed[0], seed[1], seed[4], seed[11]) = (1, seed[1] & !0x0c, 0, 0);
+        (seed[2], seed[6], seed[7]) = ((3 + seed[2] % 4) << 1 | seed[3] & 1, 64 | seed[6] & 7, seed[7] & !32);
+        let scene = policy::of(&seed);
+        let (mut gateway, mut world) = (Gateway::new(&scene.text, Way::Run), Packets::new());
+        for _ in 0..60 {
+            let batch: Vec<_> = (0..4)
+                .map(|n| {
+                    let mut bytes: [u8; packet::BYTES] = std::array::from_fn(|_| random.next_u64() as u8);
+                    if n % 2 == 0 {
+                        // To the web, by TCP or UDP, by either version.
+                        (bytes[0], bytes[1], bytes[11]) = (0, bytes[1] & 4, bytes[11] % 9);
+                    }
+                    world.next(&bytes)
+                })
+                .collect();
+            gateway.receive(&batch);
+            world.learn(&gateway.out(usize::MAX).sent);
+        }
+        refused += gateway.shard.counters.dropped_for(Reason::ConnectionLimit);
+        gateway.shard.clear_flows();
+        let link = build::ethernet(Mac([2, 0, 0, 0, 0, 9]), Mac([2, 0, 0, 0, 0, 10]));
+        let fates: Vec<Option<Reason>> = (0..4)
+            .map(|n| {
+                let packet = link.clone().ipv4([192, 168, 1, 5].into(), [8, 8, 8, 8].into());
+                let syn = Tcp { sport: 60_000 + n, dport: 443, flags: Flags::SYN, ..Tcp::default() };
+                let bytes = packet.tcp(syn).to_vec();
+                gateway.receive(&[Arrival { port: PortId(0), at: world.now(), number: 0, bytes }]);
+                let ended = gateway.out(usize::MAX).ended;
+                // Fragments whose time is over may end, too.
+                ended.iter().find(|(number, _)| *number == 0).and_then(|(_, verdict)| verdict.reason())
+            })
+            .collect();
+        let limit = Some(Reason::ConnectionLimit);
+        assert_eq!(fates, [None, None, None, limit], "under\n{}", scene.text);
+    }
+    assert!(refused > 20, "the bound was met but {refused} times");
 }
 
 proptest! {

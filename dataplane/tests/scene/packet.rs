@@ -104,6 +104,11 @@ impl Packets {
         Arrival { port, at: self.now, number: self.number, bytes: frame }
     }
 
+    /// When the last packet came.
+    pub fn now(&self) -> Nanos {
+        self.now
+    }
+
     /// Learns what came out.
     pub fn learn(&mut self, sent: &[Sent]) {
         for sent in sent {
