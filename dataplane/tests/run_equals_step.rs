@@ -171,7 +171,7 @@ fn connections_are_counted_and_counted_back() {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(400),
+        cases: std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(3_000),
         max_shrink_iters: 4_000,
         failure_persistence: None,
         ..ProptestConfig::default()
