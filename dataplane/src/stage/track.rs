@@ -297,6 +297,10 @@ fn relate<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
         Family::V4 => frame.meta.dport >> 8 == u16::from(icmpv4::Type::REDIRECT.0),
         _ => false,
     };
+    // Of an error in fragments only the first has the quote; what follows it cannot be told from anything.
+    if frame.meta.part == Part::Later {
+        return Step::Drop(Reason::IcmpUnrelated);
+    }
     if is_redirect || !checksum_is_right(frame, cx) {
         return Step::Drop(if is_redirect { Reason::IcmpUnrelated } else { Reason::TransportChecksum });
     }
