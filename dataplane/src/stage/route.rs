@@ -49,25 +49,30 @@ impl<T: Tally> Stage<T> for Route {
 impl Route {
     /// Does the step for at most [`BATCH`] frames; IPv4 destinations that are no group's by one look-up in bulk.
     fn run_together<T: Tally>(&mut self, frames: &mut [Frame], cx: &mut Cx<'_, T>) {
+        let mut sources = [0; BATCH];
         let mut destinations = [0; BATCH];
         let mut values = [NO_ROUTE; BATCH];
-        for (frame, destination) in frames.iter().zip(&mut destinations) {
-            *destination = ordinary(frame).map_or(0, |header| header.dst_bits());
+        // A bit for each frame that is looked up here.
+        let mut together = 0_u64;
+        for (place, frame) in frames.iter().enumerate() {
+            if let Some(header) = ordinary(frame) {
+                sources[place % BATCH] = header.src_bits();
+                destinations[place % BATCH] = header.dst_bits();
+                together |= 1 << (place % BATCH);
+            }
         }
         cx.tables.fib4.lookup_bulk(&destinations[..frames.len()], &mut values[..frames.len()]);
-        for (frame, value) in frames.iter_mut().zip(values) {
-            if frame.meta.fate != 0 {
+        for (place, frame) in frames.iter_mut().enumerate() {
+            let step = if together & 1 << (place % BATCH) != 0 {
+                let source = Address::v4(sources[place % BATCH]);
+                let target = cx.tables.targets.get(values[place % BATCH] as usize).copied();
+                check_source(frame, source, cx)
+                    .and_then(|()| lead(frame, source, target, 0, cx))
+                    .map_or_else(|step| step, |()| fits_unless_local(frame, cx))
+            } else if frame.meta.fate == 0 {
+                Stage::<T>::step(self, frame, cx)
+            } else {
                 continue;
-            }
-            let step = match ordinary(frame) {
-                Some(header) => {
-                    let source = header.src_bits();
-                    let target = cx.tables.targets.get(value as usize).copied();
-                    check_source(frame, Address::v4(source), cx)
-                        .and_then(|()| lead(frame, target, 0, cx))
-                        .map_or_else(|step| step, |()| fits_unless_local(frame, cx))
-                }
-                None => Stage::<T>::step(self, frame, cx),
             };
             step.settle(frame);
         }
@@ -139,13 +144,14 @@ fn find<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
         return Ok(());
     }
     let target = cx.tables.route(destination, cx.tally);
-    lead(frame, target, hash, cx)
+    lead(frame, source, target, hash, cx)
 }
 
 /// Takes the way that the best route leads. `hash` is the flow's, 0 where none is tracked.
 #[inline(always)]
 fn lead<T: Tally>(
     frame: &mut Frame,
+    source: Address,
     target: Option<Target>,
     hash: u32,
     cx: &mut Cx<'_, T>,
@@ -178,7 +184,7 @@ fn lead<T: Tally>(
         Target::Blackhole => return Err(Step::Drop(Reason::RouteBlackhole)),
         Target::Unreachable => return Err(Step::Answer(Reason::RouteUnreachable)),
     };
-    if is_link_local(header::addresses(frame).0) {
+    if is_link_local(source) {
         return Err(Step::Drop(Reason::LinkLocal));
     }
     frame.meta.hop = hop.ok_or(Step::Drop(Reason::NeighbourUnknown))?;
