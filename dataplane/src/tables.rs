@@ -6,7 +6,7 @@ use wire::ethernet::Mac;
 use wire::vlan::Tags;
 use wire::{Family, PortId};
 
-use crate::classify::{Classifier, Header, NO_MATCH};
+use crate::classify::{Classifier, Header};
 use crate::fib::{Fib4, Fib6};
 
 mod compile;
@@ -190,18 +190,6 @@ impl Filter {
             self.classifier.classify(header)?
         };
         self.rule_of.get(position as usize).copied()
-    }
-
-    /// Finds the rule that decides for each header; `u32::MAX` for the default action.
-    pub fn find_bulk(&self, headers: &[Header], rules: &mut [u32]) {
-        self.classifier.classify_bulk(headers, rules);
-        for rule in rules {
-            *rule = if *rule == NO_MATCH {
-                u32::MAX
-            } else {
-                self.rule_of.get(*rule as usize).copied().unwrap_or(u32::MAX)
-            };
-        }
     }
 
     /// The action where no rule decides.

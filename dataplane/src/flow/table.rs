@@ -400,11 +400,6 @@ impl FlowTable {
         (self.len, self.fresh, self.free) = (0, 0, NONE);
     }
 
-    /// Other timeouts hold from now on, for the flows that exist too.
-    pub fn set_timeouts(&mut self, timeouts: Timeouts) {
-        self.timeouts = timeouts;
-    }
-
     /// Flows in the table.
     pub fn len(&self) -> u32 {
         self.len

@@ -2,12 +2,13 @@
 
 use tally::NoTally;
 use wire::ethernet::{self, EtherType};
-use wire::header::{Ports, Protocol};
+use wire::header::Protocol;
 use wire::{Family, Part, icmpv4, icmpv6, ipv4, ipv6};
 
 use crate::flow::{Direction, Flow, FlowTable, Key};
 use crate::nat::Endpoint;
 use crate::nat::rewrite::{self, Rewrite, Transport};
+use crate::stage::track::ends;
 use crate::tables::Tables;
 
 /// Whether a frame was addressed anew.
@@ -116,17 +117,4 @@ fn seen6(bytes: &[u8]) -> Option<(Seen, usize)> {
         Key::v6(header.dst_bits(), header.src_bits(), dport, sport, protocol.0)
     };
     Some((Seen { answers, transport, is_error }, ipv6::HEADER_LEN + usize::from(header.payload_len())))
-}
-
-/// Ports, or what stands for them in an ICMP query; zeros for protocols without.
-fn ends(protocol: Protocol, payload: &[u8], family: Family) -> Option<(u16, u16)> {
-    let icmp = if family == Family::V4 { Protocol::ICMP } else { Protocol::ICMPV6 };
-    if protocol == icmp {
-        let header = icmpv4::Header::of(payload)?;
-        return Some(Key::query_ports(family, header.kind().0, header.id()));
-    }
-    if protocol.has_ports() {
-        return Ports::of(payload).map(|ports| (ports.sport, ports.dport));
-    }
-    Some((0, 0))
 }

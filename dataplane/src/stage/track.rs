@@ -332,7 +332,7 @@ fn quoted_key(quoted: &[u8], family: Family) -> Option<Key> {
         if packet.header.fragment().is_some_and(|fragment| !fragment.is_first()) {
             return None;
         }
-        let (sport, dport) = quoted_ports(protocol, packet.payload, Protocol::ICMP)?;
+        let (sport, dport) = ends(protocol, packet.payload, Family::V4)?;
         Some(Key::v4(packet.header.src_bits(), packet.header.dst_bits(), sport, dport, protocol.0))
     } else {
         let packet = ipv6::parse_prefix(quoted).ok()?;
@@ -340,18 +340,20 @@ fn quoted_key(quoted: &[u8], family: Family) -> Option<Key> {
         if packet.extensions.fragment.is_some_and(|found| !found.fragment.is_first()) {
             return None;
         }
-        let (sport, dport) = quoted_ports(protocol, packet.payload, Protocol::ICMPV6)?;
+        let (sport, dport) = ends(protocol, packet.payload, Family::V6)?;
         Some(Key::v6(packet.header.src_bits(), packet.header.dst_bits(), sport, dport, protocol.0))
     }
 }
 
-fn quoted_ports(protocol: Protocol, payload: &[u8], icmp: Protocol) -> Option<(u16, u16)> {
+/// What tells a packet's flow beside addresses and protocol: its ports, or what stands for them in an ICMP query;
+/// zeros for protocols without. `None` where there are none to tell, as in an ICMP error.
+pub(crate) fn ends(protocol: Protocol, payload: &[u8], family: Family) -> Option<(u16, u16)> {
+    let icmp = if family == Family::V4 { Protocol::ICMP } else { Protocol::ICMPV6 };
     if protocol == icmp {
         let header = icmpv4::Header::of(payload)?;
-        let (family, class) = if icmp == Protocol::ICMP {
-            (Family::V4, header.kind().class())
-        } else {
-            (Family::V6, wire::icmpv6::Type(header.kind().0).class())
+        let class = match family {
+            Family::V4 => header.kind().class(),
+            _ => wire::icmpv6::Type(header.kind().0).class(),
         };
         // No error about an error (RFC 1122, section 3.2.2).
         let is_query = matches!(class, icmpv4::Class::Request | icmpv4::Class::Reply);
