@@ -1,0 +1,294 @@
+//! A chip: what a network processor is made of, as `chips/*.toml` describe it.
+//!
+//! Numbers and names only; how the parts behave is said in [`crate::machine`]. All latencies are in cycles of the
+//! chip's clock, unless a field says otherwise.
+
+use wire::{BitRate, Bytes};
+
+/// A network processor.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Chip {
+    /// Its name.
+    pub name: String,
+    /// What it is, in a sentence.
+    pub about: String,
+    /// The clock that cycles are counted in, unless said otherwise.
+    pub clock: Hertz,
+    /// Kinds of engines; the first is the one that mappings mean by default.
+    pub engines: Vec<EngineKind>,
+    /// Memories that all engines share.
+    pub memories: Vec<Memory>,
+    /// Kinds of rings.
+    pub rings: Vec<RingKind>,
+    /// Units that engines hand work to, and fixed-function units that take the place of engines.
+    pub units: Vec<Unit>,
+    /// Buses between ports and buffers.
+    pub buses: Vec<Bus>,
+    /// Where frames wait that were received.
+    pub receive: Buffer,
+    /// Where frames wait that are to be sent.
+    pub transmit: Buffer,
+    /// The interfaces.
+    pub ports: Ports,
+    /// What it draws.
+    pub power: Option<Power>,
+    /// What it is packed in.
+    pub package: Option<Package>,
+    /// Where each parameter comes from: the path of a parameter or of a table of them, and the source.
+    pub sources: Vec<Source>,
+}
+
+/// A frequency.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Hertz(pub u64);
+
+/// A number of cycles of a clock that the context names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Cycles(pub u64);
+
+/// Engines of one kind.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EngineKind {
+    /// Their name: "me".
+    pub name: String,
+    /// What they are for.
+    pub role: Role,
+    /// How many, from 1.
+    pub count: u32,
+    /// How many share a cluster, its command bus and its next-neighbour chain.
+    pub cluster: u32,
+    /// Their clock.
+    pub clock: Hertz,
+    /// Hardware threads of each, from 1.
+    pub threads: u32,
+    /// Instructions that the store of each holds; unlimited where absent.
+    pub store: Option<u32>,
+    /// Memory of each engine's own.
+    pub local: Option<LocalMemory>,
+    /// Cycles of its own clock for an instruction, in thousandths: 1000 on a single-issue engine that never waits.
+    pub cpi: u32,
+    /// Cycles of its own clock lost when another thread is switched to.
+    pub switch: Cycles,
+    /// Cycles of its own clock lost by a branch that is taken: instructions fetched in vain.
+    pub branch: Cycles,
+    /// Instructions that hashing 4 bytes takes where the chip has no hash unit.
+    pub hash: u32,
+    /// Commands (memory references, ring operations) that a cluster may have under way before its engines stall.
+    pub commands: u32,
+    /// Content-addressable memory of each engine.
+    pub cam: Option<Cam>,
+    /// A data cache before the shared memories.
+    pub cache: Option<Cache>,
+}
+
+/// What an engine is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It carries packets.
+    Packet,
+    /// It manages the chip, and takes what is rare.
+    Control,
+}
+
+/// Memory of an engine's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LocalMemory {
+    /// Its size.
+    pub bytes: Bytes,
+    /// Cycles of the engine's clock from giving an address to using the first word; each further word of the same
+    /// reference is an operand, and costs nothing beyond the instruction that uses it.
+    pub latency: Cycles,
+}
+
+/// Content-addressable memory, with which software caches lines of a shared memory in local memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cam {
+    /// Entries, replaced least recently used first.
+    pub entries: u32,
+    /// Cycles of the engine's clock for a look-up.
+    pub latency: Cycles,
+}
+
+/// A data cache, by its average: which references hit is not modelled, only how many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cache {
+    /// Hits among a thousand references.
+    pub hits: u32,
+    /// Cycles of the engine's clock for a hit.
+    pub latency: Cycles,
+}
+
+/// A shared memory.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Memory {
+    /// Its name: "sram".
+    pub name: String,
+    /// Its size, all channels together.
+    pub bytes: Bytes,
+    /// Channels that work side by side, from 1.
+    pub channels: u32,
+    /// How many bytes in a row lie in one channel before the next one's turn.
+    pub interleave: Bytes,
+    /// Banks of a channel, from 1, interleaved likewise.
+    pub banks: u32,
+    /// The clock of its channels.
+    pub clock: Hertz,
+    /// Bytes that a channel moves in a cycle of that clock.
+    pub width: Bytes,
+    /// Cycles of the chip's clock from a read's command to its data in the engine, with nobody else about.
+    pub latency: Cycles,
+    /// The same of a write, until it is known to be done.
+    pub write_latency: Cycles,
+    /// The most bytes that one command moves; a longer reference is several commands.
+    pub burst: Bytes,
+    /// Cycles of its own clock that a command takes on its channel beyond the data.
+    pub overhead: Cycles,
+    /// Cycles of its own clock that a bank is busy after an access, beyond the data.
+    pub recovery: Cycles,
+    /// Cycles of its own clock that an atomic operation takes beyond a read; where absent, it is a read and a write.
+    pub atomic: Option<Cycles>,
+    /// Commands that wait at a channel before those who issue more stall.
+    pub queue: u32,
+}
+
+/// Rings of one kind: queues between engines.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RingKind {
+    /// Their name: "scratch".
+    pub name: String,
+    /// How many the chip has; for next-neighbour rings, one between each pair of neighbours.
+    pub count: u32,
+    /// The most entries of one, in frames.
+    pub entries: u32,
+    /// The memory that each put and get is a command to; absent where it costs only `latency`.
+    pub memory: Option<String>,
+    /// Bytes that a put or get moves.
+    pub entry: Bytes,
+    /// Cycles of the engine's clock for a put or get that is no command to a memory.
+    pub latency: Cycles,
+    /// Who can be connected.
+    pub reach: Reach,
+}
+
+/// Who a ring can connect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// All engines.
+    Any,
+    /// An engine and the one numbered next in its cluster.
+    Neighbour,
+}
+
+/// A unit of fixed function.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Unit {
+    /// Its name: "hash".
+    pub name: String,
+    /// What it does.
+    pub work: UnitWork,
+    /// How many there are, from 1.
+    pub count: u32,
+    /// Cycles between the beginnings of two operations.
+    pub interval: Cycles,
+    /// Cycles more for each 4 bytes of an operation, in thousandths.
+    pub per_word: u32,
+    /// Cycles from an operation's beginning to its result, beyond the interval.
+    pub latency: Cycles,
+}
+
+/// What a unit does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnitWork {
+    /// Hashes keys for engines.
+    Hash,
+    /// Enciphers and digests for engines.
+    Crypto,
+    /// Keeps queues of frames for engines.
+    Queue,
+    /// Takes frames as an engine does, a stage or more in its interval: pools of a mapping may name it.
+    Stage,
+}
+
+/// A bus between ports and buffers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bus {
+    /// Its name: "ix".
+    pub name: String,
+    /// Its clock.
+    pub clock: Hertz,
+    /// Bytes that it moves in a cycle of that clock.
+    pub width: Bytes,
+    /// Cycles of that clock lost with each element.
+    pub overhead: Cycles,
+    /// Which frames go over it.
+    pub carries: Carries,
+}
+
+/// Which frames go over a bus.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carries {
+    /// Those received.
+    Receive,
+    /// Those sent.
+    Transmit,
+    /// Both.
+    Both,
+}
+
+/// A buffer of elements between ports and engines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Buffer {
+    /// How many elements.
+    pub elements: u32,
+    /// The size of one; a frame takes as many as it needs.
+    pub element: Bytes,
+}
+
+/// The interfaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ports {
+    /// How many.
+    pub count: u32,
+    /// The rate of each, each way.
+    pub rate: BitRate,
+    /// Bytes on the line beside each frame as captured: preamble, check sequence where it is not captured, gap.
+    pub gap: Bytes,
+}
+
+/// What a chip draws.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Power {
+    /// Watts, typically.
+    pub typical: f64,
+    /// Watts, at most.
+    pub most: f64,
+}
+
+/// What a chip is packed in.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Package {
+    /// Balls or pins.
+    pub pins: u32,
+    /// The length of a side in millimetres.
+    pub side: f64,
+}
+
+/// Where parameters come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// The path of a parameter, or of a table: what stands in it, unless it has a source of its own.
+    pub path: String,
+    /// The document, and the place in it.
+    pub text: String,
+    /// Whether the value was read there or assumed.
+    pub standing: Standing,
+}
+
+/// How well a parameter is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Read in its source.
+    Read,
+    /// Assumed; the text says on what grounds.
+    Assumed,
+}

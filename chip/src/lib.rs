@@ -1,0 +1,8 @@
+//! Network processors, modelled: the pipeline's own stages run on a described chip, in modelled time.
+//!
+//! A [`Chip`](description::Chip) says what a processor is made of, a [`Mapping`](mapping::Mapping) which of its
+//! engines run which stages and which of its memories hold what. A machine made of both takes frames, and tells
+//! how fast it was and what held it up.
+
+pub mod description;
+pub mod mapping;
