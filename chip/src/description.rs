@@ -38,6 +38,29 @@ pub struct Chip {
     pub sources: Vec<Source>,
 }
 
+impl Chip {
+    /// Ticks of modelled time in a second: the least common multiple of all clocks, so that each has a whole number of
+    /// them in a cycle; `None` if that is past 10^13.
+    pub fn ticks_per_second(&self) -> Option<u64> {
+        let clocks = std::iter::once(self.clock)
+            .chain(self.engines.iter().map(|kind| kind.clock))
+            .chain(self.memories.iter().map(|memory| memory.clock))
+            .chain(self.buses.iter().map(|bus| bus.clock));
+        let mut ticks = 1u64;
+        for clock in clocks {
+            let (mut a, mut b) = (ticks, clock.0.max(1));
+            while b > 0 {
+                (a, b) = (b, a % b);
+            }
+            ticks = ticks.checked_mul(clock.0.max(1) / a)?;
+            if ticks > 10_000_000_000_000 {
+                return None;
+            }
+        }
+        Some(ticks)
+    }
+}
+
 /// A frequency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Hertz(pub u64);

@@ -6,3 +6,8 @@
 
 pub mod description;
 pub mod mapping;
+pub mod host;
+pub mod kernel;
+pub mod load;
+pub mod machine;
+pub mod trace;

@@ -75,10 +75,7 @@ impl Replay {
         self.receive(ingress, at, number, bytes, &mut listener);
         let mut watcher = Watcher::default();
         let mut tally = Count::default();
-        let mut cx =
-            Cx { tables: &self.tables, shard: &mut self.shard, pool: &mut self.pool, tally: &mut tally };
-        self.pipeline.step_watched(&mut self.batch, &mut self.ended, &mut cx, &mut watcher);
-        self.tell(&mut listener);
+        self.flush_watched(&mut listener, &mut tally, &mut watcher);
         let Listener { sent, verdict, .. } = listener;
         let verdict = verdict.unwrap_or(Verdict::Held(Reason::FragmentWaits));
         Account { visits: watcher.visits, sent, verdict }

@@ -7,7 +7,7 @@ use tally::{NoTally, Tally};
 use wire::{Batch, Frame, Nanos, Pool, PoolError, PortId};
 
 use crate::hop::Resolve;
-use crate::pipeline::Pipeline;
+use crate::pipeline::{Pipeline, Watch};
 use crate::shard::{Setup, Shard, ShardError};
 use crate::stage::Cx;
 use crate::tables::Tables;
@@ -32,10 +32,10 @@ pub struct Replay {
     pub tables: Tables,
     /// All that it remembers.
     pub shard: Shard,
-    pub(crate) pipeline: Pipeline,
-    pub(crate) pool: Pool,
-    pub(crate) batch: Batch,
-    pub(crate) ended: Vec<Frame>,
+    pipeline: Pipeline,
+    pool: Pool,
+    batch: Batch,
+    ended: Vec<Frame>,
     way: Way,
 }
 
@@ -162,8 +162,20 @@ impl Replay {
         self.tell(witness);
     }
 
+    /// [`Replay::flush_tallied`], frame by frame, before the eyes of `watch`.
+    pub fn flush_watched<T: Tally>(
+        &mut self,
+        witness: &mut impl Witness,
+        tally: &mut T,
+        watch: &mut impl Watch<T>,
+    ) {
+        let mut cx = Cx { tables: &self.tables, shard: &mut self.shard, pool: &mut self.pool, tally };
+        self.pipeline.step_watched(&mut self.batch, &mut self.ended, &mut cx, watch);
+        self.tell(witness);
+    }
+
     /// Tells of all frames that came out of the pipeline, and takes them back.
-    pub(crate) fn tell(&mut self, witness: &mut impl Witness) {
+    fn tell(&mut self, witness: &mut impl Witness) {
         for frame in self.ended.drain(..) {
             if let Some(verdict) = Verdict::of_fate(frame.meta.fate) {
                 witness.ended(&frame, verdict);

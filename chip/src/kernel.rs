@@ -1,0 +1,193 @@
+//! Modelled time, and the agenda of what happens next.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::fmt;
+use std::ops::{Add, AddAssign, Sub};
+
+use crate::description::{Cycles, Hertz};
+
+/// A moment or a span of modelled time, in ticks. A tick is the longest span that every clock of the chip has a whole
+/// number of in a cycle, so that no clock drifts by rounding.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticks(pub u64);
+
+impl Ticks {
+    /// No time, and the beginning of time.
+    pub const ZERO: Ticks = Ticks(0);
+
+    /// The span from `earlier` to here, zero if it is later.
+    pub const fn since(self, earlier: Ticks) -> Ticks {
+        Ticks(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add for Ticks {
+    type Output = Ticks;
+    fn add(self, other: Ticks) -> Ticks {
+        Ticks(self.0.saturating_add(other.0))
+    }
+}
+
+impl AddAssign for Ticks {
+    fn add_assign(&mut self, other: Ticks) {
+        *self = *self + other;
+    }
+}
+
+impl Sub for Ticks {
+    type Output = Ticks;
+    fn sub(self, other: Ticks) -> Ticks {
+        self.since(other)
+    }
+}
+
+/// How ticks relate to seconds and to cycles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timebase {
+    ticks_per_second: u64,
+}
+
+impl Timebase {
+    /// A timebase of that many ticks a second, at least one.
+    pub const fn new(ticks_per_second: u64) -> Timebase {
+        Timebase { ticks_per_second: if ticks_per_second == 0 { 1 } else { ticks_per_second } }
+    }
+
+    /// Ticks in a cycle of `clock`: a whole number where the clock is one of the chip's.
+    pub const fn cycle(self, clock: Hertz) -> Ticks {
+        Ticks(if clock.0 == 0 { 1 } else { self.ticks_per_second / clock.0 })
+    }
+
+    /// `cycles` cycles of `clock`.
+    pub const fn cycles(self, cycles: Cycles, clock: Hertz) -> Ticks {
+        Ticks(self.cycle(clock).0.saturating_mul(cycles.0))
+    }
+
+    /// `nanos` nanoseconds, rounded down.
+    pub const fn of_nanos(self, nanos: u64) -> Ticks {
+        Ticks((nanos as u128 * self.ticks_per_second as u128 / 1_000_000_000) as u64)
+    }
+
+    /// The time that `bits` bits take at `rate` bits a second, rounded up.
+    pub const fn of_bits(self, bits: u64, rate: u64) -> Ticks {
+        let rate = if rate == 0 { 1 } else { rate };
+        Ticks((bits as u128 * self.ticks_per_second as u128).div_ceil(rate as u128) as u64)
+    }
+
+    /// A span in nanoseconds.
+    pub fn to_nanos(self, span: Ticks) -> f64 {
+        self.to_seconds(span) * 1e9
+    }
+
+    /// A span in seconds.
+    pub fn to_seconds(self, span: Ticks) -> f64 {
+        span.0 as f64 / self.ticks_per_second as f64
+    }
+
+    /// A span in cycles of `clock`.
+    pub fn to_cycles(self, span: Ticks, clock: Hertz) -> f64 {
+        span.0 as f64 / self.cycle(clock).0 as f64
+    }
+}
+
+impl fmt::Display for Ticks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ticks", self.0)
+    }
+}
+
+/// What will happen, in the order of time; at one moment, in the order in which it was noted.
+#[derive(Clone, Debug)]
+pub struct Agenda<E> {
+    heap: BinaryHeap<Reverse<Entry<E>>>,
+    noted: u64,
+    now: Ticks,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry<E> {
+    at: Ticks,
+    number: u64,
+    event: E,
+}
+
+impl<E> PartialEq for Entry<E> {
+    fn eq(&self, other: &Entry<E>) -> bool {
+        self.number == other.number
+    }
+}
+
+impl<E> Eq for Entry<E> {}
+
+impl<E> PartialOrd for Entry<E> {
+    fn partial_cmp(&self, other: &Entry<E>) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<E> Ord for Entry<E> {
+    fn cmp(&self, other: &Entry<E>) -> std::cmp::Ordering {
+        (self.at, self.number).cmp(&(other.at, other.number))
+    }
+}
+
+impl<E> Agenda<E> {
+    /// Nothing will happen, and it is the beginning of time.
+    pub fn new() -> Agenda<E> {
+        Agenda { heap: BinaryHeap::new(), noted: 0, now: Ticks::ZERO }
+    }
+
+    /// The moment of the event that was taken last.
+    pub fn now(&self) -> Ticks {
+        self.now
+    }
+
+    /// Notes that `event` will happen at `at`; now, if that is past.
+    pub fn note(&mut self, at: Ticks, event: E) {
+        self.noted += 1;
+        self.heap.push(Reverse(Entry { at: at.max(self.now), number: self.noted, event }));
+    }
+
+    /// The next event; it is its moment now.
+    pub fn take(&mut self) -> Option<E> {
+        let Reverse(entry) = self.heap.pop()?;
+        self.now = entry.at;
+        Some(entry.event)
+    }
+}
+
+impl<E> Default for Agenda<E> {
+    fn default() -> Agenda<E> {
+        Agenda::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_come_in_the_order_of_time_then_of_noting() {
+        let mut agenda = Agenda::new();
+        for (at, event) in [(5, 'c'), (3, 'a'), (5, 'd'), (3, 'b')] {
+            agenda.note(Ticks(at), event);
+        }
+        assert_eq!(agenda.take(), Some('a'));
+        agenda.note(Ticks(1), 'x');
+        let rest: Vec<char> = std::iter::from_fn(|| agenda.take()).collect();
+        assert_eq!(rest, ['b', 'x', 'c', 'd'], "what is past happens now, after what was noted for now");
+        assert_eq!(agenda.now(), Ticks(5));
+    }
+
+    #[test]
+    fn a_frame_of_64_bytes_takes_672_ns_at_a_gigabit() {
+        let time = Timebase::new(600_000_000);
+        assert_eq!(time.cycle(Hertz(200_000_000)), Ticks(3));
+        let frame = time.of_bits(84 * 8, 1_000_000_000);
+        assert_eq!(frame, Ticks(404), "403.2 cycles of 600 MHz, rounded up");
+        assert_eq!(time.of_nanos(672), Ticks(403));
+        // Hours are no matter.
+        assert_eq!(time.of_nanos(3_600_000_000_000 * 24), Ticks(600_000_000 * 86_400));
+    }
+}

@@ -1,0 +1,792 @@
+//! A chip at work: engines with threads, memories, rings, buffers and ports, in modelled time.
+//!
+//! A frame that comes in and finds room in the receive buffer is run by the [`Load`] at once; what its stages did is
+//! then played out, task by task, on the threads that the mapping gives them. Engines issue one instruction after
+//! another; a thread gives its engine up when it waits, and the next one that is ready, in the order in which they
+//! became so, takes over. Rings hold back those who put when they are full, so that frames are lost only where they
+//! come in.
+//!
+//! Its fiction: the effects of a frame's stages are there, all at once and in the order of arrival, when it comes in.
+//! That makes the outcome the same as on every other host; races between engines over one datum are not modelled.
+
+use std::collections::VecDeque;
+use std::fmt;
+
+use crate::description::Chip;
+use crate::kernel::{Agenda, Ticks, Timebase};
+use crate::load::{Job, Load, Output, Standing};
+use crate::mapping::{Mapping, Task, Who, Work};
+use crate::trace::{Access, Wait};
+
+mod build;
+mod memory;
+mod program;
+mod script;
+mod seen;
+#[cfg(test)]
+mod tests;
+
+use memory::{Purpose, SharedMemory};
+use script::{Move, Remembered, View, Writer};
+pub(crate) use seen::Window;
+
+pub use build::{Ideal, MachineError};
+
+/// A chip at work.
+pub struct Machine<'a> {
+    chip: &'a Chip,
+    mapping: &'a Mapping,
+    time: Timebase,
+    ideal: Ideal,
+    agenda: Agenda<Event>,
+    views: Vec<View>,
+    engines: Vec<Engine>,
+    clusters: Vec<Cluster>,
+    threads: Vec<Thread>,
+    pools: Vec<Crew>,
+    rings: Vec<Ring>,
+    memories: Vec<SharedMemory>,
+    units: Vec<Unit>,
+    buses: Vec<Bus>,
+    lines: Vec<Line>,
+    receive: Buffer,
+    transmit: Buffer,
+    jobs: Vec<Job>,
+    free: Vec<u32>,
+    seen: seen::Tallies,
+}
+
+/// What happens.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    /// The next frame's last bit is there.
+    Arrive { port: u16, bytes: u32 },
+    /// A frame is in the receive buffer.
+    Received(u32),
+    /// An engine's thread comes to a move that is not mere time.
+    Reach(usize),
+    /// An engine goes on with its thread.
+    Resume(usize),
+    /// An engine that was held up is free.
+    Free(usize),
+    /// A thread has what it waited for.
+    Ready(usize),
+    /// A frame is in a ring.
+    Deliver { ring: usize, job: u32 },
+    /// A frame has left.
+    Sent { job: u32, elements: u32, bytes: u32 },
+}
+
+/// An engine, or a unit in its place.
+#[derive(Clone, Debug)]
+struct Engine {
+    view: usize,
+    cluster: usize,
+    switch: Ticks,
+    current: Option<usize>,
+    held: bool,
+    ready: VecDeque<usize>,
+    remembered: Remembered,
+}
+
+/// Engines that share a command bus. It takes commands in order, and holds so many.
+#[derive(Clone, Debug)]
+struct Cluster {
+    most: usize,
+    departures: VecDeque<Ticks>,
+    last: Ticks,
+}
+
+#[derive(Clone, Debug)]
+struct Thread {
+    engine: usize,
+    pool: usize,
+    task: usize,
+    job: u32,
+    script: Vec<Move>,
+    next: usize,
+    output: usize,
+    tickets: Vec<(u32, Ticks)>,
+    waits: Waits,
+}
+
+/// What a thread waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waits {
+    Frames,
+    Engine,
+    Memory,
+    Room(usize),
+    Elements,
+}
+
+/// The threads of a pool that have nothing to do, the one that has been so longest first.
+#[derive(Clone, Debug, Default)]
+struct Crew {
+    hungry: VecDeque<usize>,
+}
+
+#[derive(Clone, Debug)]
+struct Ring {
+    most: usize,
+    memory: Option<usize>,
+    entry: u32,
+    latency: Ticks,
+    frames: VecDeque<u32>,
+    reserved: usize,
+    blocked: VecDeque<usize>,
+}
+
+#[derive(Clone, Debug)]
+struct Unit {
+    free: Vec<Ticks>,
+    interval: Ticks,
+    /// For each 4 bytes, in thousandths.
+    per_word: u64,
+    latency: Ticks,
+}
+
+#[derive(Clone, Debug)]
+struct Bus {
+    free: Ticks,
+    per_element: u64,
+    cycle: u64,
+    width: u64,
+    carries_in: Way,
+    carries_out: Way,
+}
+
+/// Whether a bus lies on a way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    On,
+    Off,
+}
+
+/// A port's line, both ways.
+#[derive(Clone, Copy, Debug, Default)]
+struct Line {
+    incoming: Ticks,
+    outgoing: Ticks,
+}
+
+#[derive(Clone, Debug)]
+struct Buffer {
+    element: wire::Bytes,
+    free: u32,
+    waiting: VecDeque<u32>,
+    blocked: VecDeque<usize>,
+}
+
+/// Why a run did not come to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deadlock {
+    /// Who waits for whom, a line each.
+    pub waits: Vec<String>,
+    /// Frames that are stuck.
+    pub frames: usize,
+}
+
+impl fmt::Display for Deadlock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the mapping deadlocks with {} frames under way", self.frames)?;
+        self.waits.iter().try_for_each(|line| write!(f, "\n  {line}"))
+    }
+}
+
+impl std::error::Error for Deadlock {}
+
+impl<'a> Machine<'a> {
+    /// Takes all that `load` has to give through the machine, and tells what was seen; what came before the arrival
+    /// number `warm` is left out, and what came after the last arrival, too, unless `warm` is 0.
+    pub fn run(&mut self, load: &mut dyn Load, warm: u64) -> Result<Window, Deadlock> {
+        self.seen.warm = warm;
+        self.start(load);
+        self.expect(load);
+        while let Some(event) = self.agenda.take() {
+            match event {
+                Event::Arrive { port, bytes } => self.arrive(port, bytes, load),
+                Event::Received(job) => {
+                    self.receive.waiting.push_back(job);
+                    self.feed_receivers(load);
+                }
+                Event::Reach(engine) => self.reach(engine, load),
+                Event::Resume(engine) => self.go(engine, Ticks::ZERO),
+                Event::Free(engine) => {
+                    self.engines[engine].held = false;
+                    self.dispatch(engine);
+                }
+                Event::Ready(thread) => self.ready(thread),
+                Event::Deliver { ring, job } => self.deliver(ring, job, load),
+                Event::Sent { job, elements, bytes } => self.sent(job, elements, bytes),
+            }
+        }
+        if self.seen.under_way > 0 {
+            return Err(self.deadlock());
+        }
+        Ok(self.window())
+    }
+
+    fn now(&self) -> Ticks {
+        self.agenda.now()
+    }
+
+    // ---- Arrival --------------------------------------------------------------------------------------------------
+
+    /// Notes the next arrival.
+    fn expect(&mut self, load: &mut dyn Load) {
+        if self.seen.is_closed {
+            return;
+        }
+        let Some(arrival) = load.next() else {
+            self.seen.all_arrived = true;
+            self.seal();
+            return;
+        };
+        let line = usize::from(arrival.port) % self.lines.len();
+        let span = self.on_line(arrival.bytes);
+        let begins = arrival.at.max(self.lines[line].incoming);
+        self.lines[line].incoming = begins + span;
+        self.agenda.note(begins + span, Event::Arrive { port: arrival.port, bytes: arrival.bytes });
+        self.seen.expected = arrival;
+    }
+
+    fn arrive(&mut self, port: u16, bytes: u32, load: &mut dyn Load) {
+        self.open();
+        self.seen.offer(bytes);
+        let elements = script::elements(bytes, self.receive.element);
+        if elements <= self.receive.free {
+            self.receive.free -= elements;
+            let job = self.job(load);
+            let at = self.over_buses(bytes, Way::On, Way::Off);
+            self.agenda.note(at, Event::Received(job));
+        } else {
+            self.seen.lose(port);
+        }
+        self.expect(load);
+    }
+
+    /// Takes in the frame that was given last.
+    fn job(&mut self, load: &mut dyn Load) -> u32 {
+        let number = self.free.pop().unwrap_or_else(|| {
+            self.jobs.push(Job::default());
+            self.jobs.len() as u32 - 1
+        });
+        let now = self.now();
+        let job = &mut self.jobs[number as usize];
+        job.renew(&self.seen.expected, now);
+        load.accept(job);
+        job.unsent = job.outputs.len() as u32;
+        self.seen.under_way += 1;
+        number
+    }
+
+    /// The time that a frame takes on a line.
+    fn on_line(&self, bytes: u32) -> Ticks {
+        if self.ideal == Ideal::Ports {
+            return Ticks::ZERO;
+        }
+        let ports = &self.chip.ports;
+        self.time.of_bits((u64::from(bytes) + ports.gap.0) * 8, ports.rate.0)
+    }
+
+    /// When a frame that goes now is over the buses on its way.
+    fn over_buses(&mut self, bytes: u32, inward: Way, outward: Way) -> Ticks {
+        let mut at = self.now();
+        for (number, bus) in self.buses.iter_mut().enumerate() {
+            let on = (bus.carries_in == Way::On && inward == Way::On) || (bus.carries_out == Way::On && outward == Way::On);
+            if !on || self.ideal == Ideal::Bus(number) {
+                continue;
+            }
+            let elements = u64::from(script::elements(bytes, self.receive.element));
+            let cycles = u64::from(bytes).div_ceil(bus.width) + elements * bus.per_element;
+            let span = Ticks(cycles * bus.cycle);
+            at = at.max(bus.free) + span;
+            bus.free = at;
+            self.seen.buses[number] += span;
+        }
+        at
+    }
+
+    // ---- Work for threads -----------------------------------------------------------------------------------------
+
+    /// Gives every thread of tasks without a ring or a buffer before them something to do.
+    fn start(&mut self, load: &mut dyn Load) {
+        for thread in 0..self.threads.len() {
+            let pool = self.threads[thread].pool;
+            if self.mapping.pools[pool].tasks.iter().any(is_closed) {
+                self.seen.is_closed = true;
+                self.pools[pool].hungry.retain(|hungry| *hungry != thread);
+                if self.take_work(thread, load) {
+                    self.ready(thread);
+                }
+            }
+        }
+    }
+
+    /// Finds a frame for a thread that is free: from the last of its pool's tasks that has one.
+    fn take_work(&mut self, thread: usize, load: &mut dyn Load) -> bool {
+        let pool = self.threads[thread].pool;
+        let mapping = self.mapping;
+        for (number, task) in mapping.pools[pool].tasks.iter().enumerate().rev() {
+            let job = match (&task.work, task.from) {
+                (Work::Receive, _) => self.receive.waiting.pop_front(),
+                (_, Some(ring)) => self.take_from(ring),
+                (_, None) => self.draw(load),
+            };
+            if let Some(job) = job {
+                self.begin(thread, number, task, job);
+                return true;
+            }
+        }
+        self.threads[thread].waits = Waits::Frames;
+        self.pools[pool].hungry.push_back(thread);
+        false
+    }
+
+    /// A frame for a thread that takes the next one as soon as it is done with one.
+    fn draw(&mut self, load: &mut dyn Load) -> Option<u32> {
+        match load.next() {
+            Some(arrival) => {
+                self.open();
+                self.seen.offer(arrival.bytes);
+                self.seen.expected = arrival;
+                Some(self.job(load))
+            }
+            None => {
+                if !self.seen.all_arrived {
+                    self.seen.all_arrived = true;
+                    self.seal();
+                }
+                None
+            }
+        }
+    }
+
+    fn take_from(&mut self, ring: usize) -> Option<u32> {
+        let ring = &mut self.rings[ring];
+        let job = ring.frames.pop_front()?;
+        if let Some(thread) = ring.blocked.pop_front() {
+            self.agenda.note(self.agenda.now(), Event::Ready(thread));
+        }
+        Some(job)
+    }
+
+    fn feed_receivers(&mut self, load: &mut dyn Load) {
+        let mapping = self.mapping;
+        for (pool, of) in mapping.pools.iter().enumerate() {
+            if self.receive.waiting.is_empty() {
+                return;
+            }
+            if of.tasks.iter().any(|task| task.work == Work::Receive) {
+                self.feed(pool, load);
+            }
+        }
+    }
+
+    /// Wakes a thread of the pool that has nothing to do.
+    fn feed(&mut self, pool: usize, load: &mut dyn Load) {
+        if let Some(thread) = self.pools[pool].hungry.pop_front() {
+            if self.take_work(thread, load) {
+                self.ready(thread);
+            }
+        }
+    }
+
+    fn deliver(&mut self, ring: usize, job: u32, load: &mut dyn Load) {
+        self.rings[ring].reserved -= 1;
+        self.rings[ring].frames.push_back(job);
+        let mapping = self.mapping;
+        for (pool, of) in mapping.pools.iter().enumerate() {
+            if of.tasks.iter().any(|task| task.from == Some(ring)) && !self.pools[pool].hungry.is_empty() {
+                return self.feed(pool, load);
+            }
+        }
+    }
+
+    /// Writes the thread's script for that frame.
+    fn begin(&mut self, thread: usize, number: usize, task: &Task, job: u32) {
+        let Machine { threads, engines, views, jobs, rings, chip, .. } = self;
+        let thread = &mut threads[thread];
+        let engine = &mut engines[thread.engine];
+        let job_of = &jobs[job as usize];
+        thread.script.clear();
+        (thread.next, thread.output, thread.task, thread.job) = (0, 0, number, job);
+        thread.tickets.clear();
+        let unit = program::unit_of(&self.mapping.pools[thread.pool], chip);
+        let mut writer = Writer {
+            moves: &mut thread.script,
+            view: &views[engine.view],
+            remembered: &mut engine.remembered,
+            slot: job,
+        };
+        let out = exit(task, job_of.standing);
+        if let Some(unit) = unit {
+            writer.in_unit(&self.units[unit], job_of.bytes);
+            match out.filter(|_| goes_on(task, job_of)) {
+                Some(ring) => writer.moves.push(Move::Put(ring as u16)),
+                None => writer.moves.push(Move::End),
+            }
+            return;
+        }
+        if let Some(from) = task.from {
+            writer.take(from as u16, &rings[from]);
+        }
+        match &task.work {
+            Work::Receive => writer.receive(chip, job_of.bytes),
+            Work::Transmit => job_of.outputs.iter().for_each(|output| writer.transmit(chip, output.bytes)),
+            Work::Stages(stages) => writer.acts(job_of.acts_of(stages)),
+        }
+        match (&task.work, out) {
+            (Work::Transmit, _) => {}
+            (_, Some(ring)) if goes_on(task, job_of) => writer.pass(ring as u16, &rings[ring]),
+            (_, None) if task.from.is_none() && task.work != Work::Receive => writer.moves.push(Move::End),
+            _ => writer.drop(),
+        }
+    }
+
+    // ---- Engines --------------------------------------------------------------------------------------------------
+
+    /// The thread can go on when its engine comes to it.
+    fn ready(&mut self, thread: usize) {
+        self.threads[thread].waits = Waits::Engine;
+        let engine = self.threads[thread].engine;
+        self.engines[engine].ready.push_back(thread);
+        if self.engines[engine].current.is_none() && !self.engines[engine].held {
+            self.dispatch(engine);
+        }
+    }
+
+    /// Gives the engine to the thread that has been ready longest.
+    fn dispatch(&mut self, engine: usize) {
+        let of = &mut self.engines[engine];
+        of.current = of.ready.pop_front();
+        if of.current.is_some() {
+            let switch = of.switch;
+            self.seen.engines[engine].aborted += switch;
+            self.go(engine, switch);
+        }
+    }
+
+    /// Lets the engine's thread go on, up to the next move that is not mere time.
+    fn go(&mut self, engine: usize, after: Ticks) {
+        let Some(thread) = self.engines[engine].current else { return };
+        let thread = &mut self.threads[thread];
+        let mut at = self.agenda.now() + after;
+        while let Some(step) = thread.script.get(thread.next) {
+            match step {
+                Move::Busy(busy) => {
+                    at += busy.executing + busy.aborted;
+                    let seen = &mut self.seen.engines[engine];
+                    seen.instructions += u64::from(busy.instructions);
+                    seen.executing += busy.executing;
+                    seen.aborted += busy.aborted;
+                }
+                // What lay in the engine itself was there at once, and has no ticket.
+                Move::Await(ticket) if thread.tickets.iter().all(|(held, done)| held != ticket || *done <= at) => {
+                    thread.tickets.retain(|(held, _)| held != ticket);
+                }
+                _ => break,
+            }
+            thread.next += 1;
+        }
+        self.agenda.note(at, Event::Reach(engine));
+    }
+
+    fn reach(&mut self, engine: usize, load: &mut dyn Load) {
+        let Some(number) = self.engines[engine].current else { return };
+        let thread = &mut self.threads[number];
+        let Some(step) = thread.script.get(thread.next).copied() else { return self.finish(engine, number, load) };
+        thread.next += 1;
+        match step {
+            // Time alone is played out by `go`.
+            Move::Busy(_) => self.go(engine, Ticks::ZERO),
+            Move::Refer { memory, region, access, address, bytes, wait } => {
+                let (goes, done) =
+                    self.command(engine, memory.into(), address, bytes, access, Purpose::Region(region));
+                match wait {
+                    Wait::Now => self.wait_until(engine, number, goes, done, Waits::Memory),
+                    Wait::Later(ticket) => {
+                        self.threads[number].tickets.push((ticket, done));
+                        self.resume(engine, goes);
+                    }
+                }
+            }
+            Move::Await(ticket) => {
+                let tickets = &mut self.threads[number].tickets;
+                let done = tickets.iter().position(|(held, _)| *held == ticket);
+                let done = done.map_or(self.agenda.now(), |place| tickets.swap_remove(place).1);
+                if done <= self.agenda.now() {
+                    self.go(engine, Ticks::ZERO);
+                } else {
+                    self.wait_until(engine, number, self.agenda.now(), done, Waits::Memory);
+                }
+            }
+            Move::Hand { unit, bytes } => {
+                let done = self.hand(unit.into(), bytes);
+                self.wait_until(engine, number, self.now(), done, Waits::Memory);
+            }
+            Move::Get(ring) => {
+                let ring = &self.rings[usize::from(ring)];
+                let (memory, entry) = (ring.memory.unwrap_or(0), ring.entry);
+                let (goes, done) = self.command(engine, memory, 0, entry, Access::Read, Purpose::Ring);
+                self.wait_until(engine, number, goes, done, Waits::Memory);
+            }
+            Move::Release => {
+                let job = self.threads[number].job;
+                self.receive.free += script::elements(self.jobs[job as usize].bytes, self.receive.element);
+                self.go(engine, Ticks::ZERO);
+            }
+            Move::Claim => self.claim(engine, number),
+            Move::Send => {
+                self.send(number);
+                self.go(engine, Ticks::ZERO);
+            }
+            Move::Sleep(span) => self.wait_until(engine, number, self.now(), self.now() + span, Waits::Memory),
+            Move::Put(ring) => self.put(engine, number, ring.into()),
+            Move::End => {
+                self.end(self.threads[number].job);
+                self.go(engine, Ticks::ZERO);
+            }
+        }
+    }
+
+    /// A thread is done with its task: it takes the next frame, or its engine turns to another thread.
+    fn finish(&mut self, engine: usize, thread: usize, load: &mut dyn Load) {
+        if self.take_work(thread, load) {
+            self.threads[thread].waits = Waits::Engine;
+            self.go(engine, Ticks::ZERO);
+        } else {
+            self.dispatch(engine);
+        }
+    }
+
+    /// Issues a command: when the engine may go on, and when it is done.
+    fn command(
+        &mut self,
+        engine: usize,
+        memory: usize,
+        address: u64,
+        bytes: u32,
+        access: Access,
+        purpose: Purpose,
+    ) -> (Ticks, Ticks) {
+        let now = self.agenda.now();
+        let cluster = &mut self.clusters[self.engines[engine].cluster];
+        let mut goes = now;
+        while cluster.departures.front().is_some_and(|departure| *departure <= now) {
+            cluster.departures.pop_front();
+        }
+        if cluster.departures.len() >= cluster.most {
+            goes = cluster.departures.pop_front().unwrap_or(now);
+        }
+        let at = goes.max(cluster.last);
+        let underway = self.memories[memory].refer(at, address, bytes, access, purpose);
+        if underway.admitted > now {
+            cluster.departures.push_back(underway.admitted);
+        }
+        cluster.last = underway.admitted;
+        (goes, underway.done)
+    }
+
+    /// The thread waits until `done`; its engine is held up until `goes`, and then turns to another one.
+    fn wait_until(&mut self, engine: usize, thread: usize, goes: Ticks, done: Ticks, waits: Waits) {
+        self.threads[thread].waits = waits;
+        self.agenda.note(done.max(goes), Event::Ready(thread));
+        self.leave(engine, goes);
+    }
+
+    /// The engine turns to another thread at `goes`.
+    fn leave(&mut self, engine: usize, goes: Ticks) {
+        let now = self.now();
+        self.engines[engine].current = None;
+        if goes > now {
+            self.seen.engines[engine].stalled += goes.since(now);
+            self.engines[engine].held = true;
+            self.agenda.note(goes, Event::Free(engine));
+        } else {
+            self.dispatch(engine);
+        }
+    }
+
+    /// The engine goes on with its thread at `goes`.
+    fn resume(&mut self, engine: usize, goes: Ticks) {
+        let now = self.now();
+        if goes > now {
+            self.seen.engines[engine].stalled += goes.since(now);
+            self.agenda.note(goes, Event::Resume(engine));
+        } else {
+            self.go(engine, Ticks::ZERO);
+        }
+    }
+
+    /// Hands work to a unit: when it is done.
+    fn hand(&mut self, unit: usize, bytes: u32) -> Ticks {
+        let now = self.now();
+        if self.ideal == Ideal::Unit(unit) {
+            return now;
+        }
+        let of = &mut self.units[unit];
+        let interval = of.interval_of(bytes);
+        let Some(first) = of.free.iter_mut().min() else { return now };
+        let start = now.max(*first);
+        *first = start + interval;
+        self.seen.units[unit] += interval;
+        start + interval + of.latency
+    }
+
+    // ---- Rings, buffers and ports ---------------------------------------------------------------------------------
+
+    fn put(&mut self, engine: usize, number: usize, ring: usize) {
+        let of = &mut self.rings[ring];
+        let job = self.threads[number].job;
+        if of.frames.len() + of.reserved >= of.most {
+            of.blocked.push_back(number);
+            self.threads[number].next -= 1;
+            self.threads[number].waits = Waits::Room(ring);
+            self.seen.rings[ring].blocked += 1;
+            return self.leave(engine, self.now());
+        }
+        of.reserved += 1;
+        self.seen.rings[ring].puts += 1;
+        let filled = (of.frames.len() + of.reserved) as u64;
+        self.seen.rings[ring].filled += filled;
+        self.seen.rings[ring].most = self.seen.rings[ring].most.max(filled);
+        match of.memory {
+            Some(memory) => {
+                let entry = of.entry;
+                let (goes, done) = self.command(engine, memory, 4, entry, Access::Write, Purpose::Ring);
+                self.agenda.note(done, Event::Deliver { ring, job });
+                self.wait_until(engine, number, goes, done, Waits::Memory);
+            }
+            None => {
+                self.agenda.note(self.now(), Event::Deliver { ring, job });
+                self.go(engine, Ticks::ZERO);
+            }
+        }
+    }
+
+    fn claim(&mut self, engine: usize, number: usize) {
+        let elements = self.elements_of_output(number);
+        if elements > self.transmit.free {
+            self.transmit.blocked.push_back(number);
+            self.threads[number].next -= 1;
+            self.threads[number].waits = Waits::Elements;
+            return self.leave(engine, self.now());
+        }
+        self.transmit.free -= elements;
+        self.go(engine, Ticks::ZERO);
+    }
+
+    fn output(&self, thread: usize) -> Output {
+        let thread = &self.threads[thread];
+        let outputs = &self.jobs[thread.job as usize].outputs;
+        outputs.get(thread.output).copied().unwrap_or(Output { port: 0, bytes: 0 })
+    }
+
+    fn elements_of_output(&self, thread: usize) -> u32 {
+        script::elements(self.output(thread).bytes, self.transmit.element).min(self.chip.transmit.elements)
+    }
+
+    fn send(&mut self, thread: usize) {
+        let output = self.output(thread);
+        let elements = self.elements_of_output(thread);
+        let job = self.threads[thread].job;
+        self.threads[thread].output += 1;
+        let over = self.over_buses(output.bytes, Way::Off, Way::On);
+        let span = self.on_line(output.bytes);
+        let line = usize::from(output.port) % self.lines.len();
+        let gone = over.max(self.lines[line].outgoing) + span;
+        self.lines[line].outgoing = gone;
+        self.seen.line(line, span);
+        self.agenda.note(gone, Event::Sent { job, elements, bytes: output.bytes });
+    }
+
+    fn sent(&mut self, job: u32, elements: u32, bytes: u32) {
+        self.transmit.free += elements;
+        if let Some(thread) = self.transmit.blocked.pop_front() {
+            self.ready(thread);
+        }
+        let of = &mut self.jobs[job as usize];
+        of.unsent -= 1;
+        let (last, arrived) = (of.unsent == 0, of.arrived);
+        self.seen.depart(bytes, self.agenda.now().since(arrived));
+        if last {
+            self.seen.under_way -= 1;
+            self.free.push(job);
+        }
+    }
+
+    /// A frame goes no further.
+    fn end(&mut self, job: u32) {
+        let of = &self.jobs[job as usize];
+        self.seen.end(of.bytes, self.agenda.now().since(of.arrived));
+        self.seen.under_way -= 1;
+        self.free.push(job);
+    }
+
+    // ---- Deadlock -------------------------------------------------------------------------------------------------
+
+    fn deadlock(&self) -> Deadlock {
+        let mut waits = Vec::new();
+        for (pool, of) in self.mapping.pools.iter().enumerate() {
+            let mut seen: Vec<(Waits, usize)> = Vec::new();
+            for thread in self.threads.iter().filter(|thread| thread.pool == pool && thread.waits != Waits::Frames) {
+                match seen.iter_mut().find(|(waits, _)| *waits == thread.waits) {
+                    Some((_, count)) => *count += 1,
+                    None => seen.push((thread.waits, 1)),
+                }
+            }
+            let name = &of.name;
+            for (what, count) in seen {
+                waits.push(match what {
+                    Waits::Room(ring) => {
+                        let takers: Vec<&str> = program::tasks(self.mapping)
+                            .filter(|(_, task)| task.from == Some(ring))
+                            .map(|(taker, _)| self.mapping.pools[taker].name.as_str())
+                            .collect();
+                        format!(
+                            "{count} threads of `{name}` wait for room in the ring `{}`, which `{}` should empty",
+                            self.mapping.rings[ring].name,
+                            takers.join("`, `")
+                        )
+                    }
+                    Waits::Elements => format!("{count} threads of `{name}` wait for elements of the transmit buffer"),
+                    Waits::Frames | Waits::Engine | Waits::Memory => {
+                        format!("{count} threads of `{name}` wait for their engine")
+                    }
+                });
+            }
+        }
+        Deadlock { waits, frames: self.seen.under_way }
+    }
+}
+
+/// Whether frames are drawn as fast as they are done with.
+fn is_closed(task: &Task) -> bool {
+    task.from.is_none() && task.work != Work::Receive
+}
+
+/// Whether the frame goes on behind the task: not if nothing leaves because of it, and its last stage was there.
+fn goes_on(task: &Task, job: &Job) -> bool {
+    match &task.work {
+        Work::Stages(stages) => !job.outputs.is_empty() || job.ends_at >= stages.end,
+        Work::Receive | Work::Transmit => true,
+    }
+}
+
+/// The ring by which a frame of that standing leaves the task.
+fn exit(task: &Task, standing: Standing) -> Option<usize> {
+    let exit = task.to.iter().find(|exit| match exit.who {
+        Who::All => true,
+        Who::New => standing == Standing::New,
+        Who::Known => standing == Standing::Known,
+    });
+    exit.map(|exit| exit.ring)
+}
+
+impl Unit {
+    fn interval_of(&self, bytes: u32) -> Ticks {
+        self.interval + Ticks(self.per_word * u64::from(bytes.div_ceil(4)) / 1000)
+    }
+}

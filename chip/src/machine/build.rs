@@ -1,0 +1,243 @@
+//! A machine from its description.
+
+use std::collections::VecDeque;
+use std::fmt;
+
+use super::memory::SharedMemory;
+use super::script::{Remembered, View};
+use super::seen::Tallies;
+use super::{Buffer, Bus, Cluster, Crew, Engine, Line, Machine, Ring, Thread, Unit, Waits, Way, program};
+use crate::description::{Carries, Chip, EngineKind};
+use crate::kernel::{Agenda, Ticks, Timebase};
+use crate::mapping::{Mapping, PoolPlace};
+
+/// What is made infinitely fast, to see what it holds up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ideal {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// The engines of a pool, by its place in the mapping: instructions take no time.
+    Pool(usize),
+    /// A memory, by its place in the chip: references take no time.
+    Memory(usize),
+    /// A ring, by its place in the mapping: it is never full.
+    Ring(usize),
+    /// A unit, by its place in the chip.
+    Unit(usize),
+    /// A bus, by its place in the chip.
+    Bus(usize),
+    /// The receive buffer: it is never full.
+    Receive,
+    /// The transmit buffer: it is never full.
+    Transmit,
+    /// The ports' lines.
+    Ports,
+}
+
+/// Why a machine could not be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MachineError {
+    /// The clocks have no common measure that time could be counted in.
+    Clocks,
+    /// The mapping names something that the chip does not have.
+    Unmapped(&'static str),
+}
+
+impl fmt::Display for MachineError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MachineError::Clocks => f.write_str("the chip's clocks have no common measure; round them to whole MHz"),
+            MachineError::Unmapped(what) => write!(f, "the mapping names {what} that the chip does not have"),
+        }
+    }
+}
+
+impl std::error::Error for MachineError {}
+
+/// Entries of what is never full.
+const UNBOUNDED: u32 = 1 << 30;
+
+impl<'a> Machine<'a> {
+    /// A machine at rest, at the beginning of time.
+    pub fn new(chip: &'a Chip, mapping: &'a Mapping, ideal: Ideal) -> Result<Machine<'a>, MachineError> {
+        let time = Timebase::new(chip.ticks_per_second().ok_or(MachineError::Clocks)?);
+        let cycle = time.cycle(chip.clock);
+        let memories = chip.memories.iter().enumerate();
+        let memories = memories
+            .map(|(number, memory)| SharedMemory::new(memory, cycle, time, ideal == Ideal::Memory(number)))
+            .collect::<Vec<_>>();
+        let mut rings = Vec::new();
+        for (number, ring) in mapping.rings.iter().enumerate() {
+            let kind = chip.rings.get(ring.kind).ok_or(MachineError::Unmapped("a kind of ring"))?;
+            let memory = match &kind.memory {
+                Some(name) => Some(
+                    chip.memories
+                        .iter()
+                        .position(|memory| memory.name == *name)
+                        .ok_or(MachineError::Unmapped("a memory"))?,
+                ),
+                None => None,
+            };
+            rings.push(Ring {
+                most: if ideal == Ideal::Ring(number) { UNBOUNDED } else { ring.entries } as usize,
+                memory,
+                entry: u32::try_from(kind.entry.0).unwrap_or(u32::MAX),
+                latency: time.cycles(kind.latency, chip.clock),
+                frames: VecDeque::new(),
+                reserved: 0,
+                blocked: VecDeque::new(),
+            });
+        }
+        let units = chip.units.iter().map(|unit| Unit {
+            free: vec![Ticks::ZERO; unit.count.max(1) as usize],
+            interval: time.cycles(unit.interval, chip.clock),
+            per_word: cycle.0.saturating_mul(u64::from(unit.per_word)),
+            latency: time.cycles(unit.latency, chip.clock),
+        });
+        let buses = chip.buses.iter().map(|bus| Bus {
+            free: Ticks::ZERO,
+            per_element: bus.overhead.0,
+            cycle: time.cycle(bus.clock).0,
+            width: bus.width.0.max(1),
+            carries_in: if bus.carries == Carries::Transmit { Way::Off } else { Way::On },
+            carries_out: if bus.carries == Carries::Receive { Way::Off } else { Way::On },
+        });
+        let buffer = |of: &crate::description::Buffer, ideal: bool| Buffer {
+            element: of.element,
+            free: if ideal { UNBOUNDED } else { of.elements },
+            waiting: VecDeque::new(),
+            blocked: VecDeque::new(),
+        };
+        let mut machine = Machine {
+            chip,
+            mapping,
+            time,
+            ideal,
+            agenda: Agenda::new(),
+            views: Vec::new(),
+            engines: Vec::new(),
+            clusters: Vec::new(),
+            threads: Vec::new(),
+            pools: vec![Crew::default(); mapping.pools.len()],
+            rings,
+            memories,
+            units: units.collect(),
+            buses: buses.collect(),
+            lines: vec![Line::default(); chip.ports.count.max(1) as usize],
+            receive: buffer(&chip.receive, ideal == Ideal::Receive),
+            transmit: buffer(&chip.transmit, ideal == Ideal::Transmit),
+            jobs: Vec::new(),
+            free: Vec::new(),
+            seen: Tallies::default(),
+        };
+        machine.make_engines()?;
+        machine.seen.make_room(machine.engines.len(), machine.rings.len(), machine.units.len(), machine.buses.len(), machine.lines.len());
+        Ok(machine)
+    }
+
+    /// The engine of that kind and number, by its place in the list of all.
+    pub(crate) fn engine_of(chip: &Chip, kind: usize, number: u32) -> usize {
+        chip.engines.iter().take(kind).map(|kind| kind.count as usize).sum::<usize>() + number as usize
+    }
+
+    /// All engines of the chip, in its order, and after them the units that stages run in; then the threads.
+    fn make_engines(&mut self) -> Result<(), MachineError> {
+        let (chip, mapping) = (self.chip, self.mapping);
+        for kind in &chip.engines {
+            let first = self.clusters.len();
+            let cluster = kind.cluster.max(1);
+            for _ in 0..kind.count.div_ceil(cluster) {
+                self.clusters.push(Cluster {
+                    most: kind.commands.max(1) as usize,
+                    departures: VecDeque::new(),
+                    last: Ticks::ZERO,
+                });
+            }
+            self.views.push(View::new(chip, mapping, kind, self.time, false));
+            let view = self.views.len() - 1;
+            for number in 0..kind.count {
+                let switch = self.time.cycles(kind.switch, kind.clock);
+                self.engines.push(Engine::new(view, first + (number / cluster) as usize, switch));
+            }
+        }
+        for (pool, of) in mapping.pools.iter().enumerate() {
+            match &of.place {
+                PoolPlace::Engines { kind, numbers, threads } => {
+                    let described = chip.engines.get(*kind).ok_or(MachineError::Unmapped("a kind of engine"))?;
+                    for number in numbers {
+                        if *number >= described.count {
+                            return Err(MachineError::Unmapped("an engine"));
+                        }
+                    }
+                    let view = self.view_of(pool, described);
+                    // Thread by thread over all engines, so that frames spread before they gather.
+                    for _ in 0..*threads {
+                        for number in numbers {
+                            let engine = Machine::engine_of(chip, *kind, *number);
+                            if let Some(view) = view {
+                                self.engines[engine].view = view;
+                                self.engines[engine].switch = Ticks::ZERO;
+                            }
+                            self.add_thread(engine, pool);
+                        }
+                    }
+                }
+                PoolPlace::Unit(_) => {
+                    let unit = program::unit_of(of, chip).ok_or(MachineError::Unmapped("a unit for stages"))?;
+                    let unit_of = &self.units[unit];
+                    let depth = unit_of.latency.0 / unit_of.interval.0.max(1) + 2;
+                    let copies = unit_of.free.len();
+                    for _ in 0..copies {
+                        self.clusters.push(Cluster { most: 1, departures: VecDeque::new(), last: Ticks::ZERO });
+                        let cluster = self.clusters.len() - 1;
+                        self.engines.push(Engine::new(0, cluster, Ticks::ZERO));
+                        let engine = self.engines.len() - 1;
+                        for _ in 0..depth.min(1 << 12) {
+                            self.add_thread(engine, pool);
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A view in which instructions take no time, where the pool is to be infinitely fast.
+    fn view_of(&mut self, pool: usize, kind: &EngineKind) -> Option<usize> {
+        if self.ideal != Ideal::Pool(pool) {
+            return None;
+        }
+        self.views.push(View::new(self.chip, self.mapping, kind, self.time, true));
+        Some(self.views.len() - 1)
+    }
+
+    fn add_thread(&mut self, engine: usize, pool: usize) {
+        self.pools[pool].hungry.push_back(self.threads.len());
+        self.threads.push(Thread {
+            engine,
+            pool,
+            task: 0,
+            job: 0,
+            script: Vec::new(),
+            next: 0,
+            output: 0,
+            tickets: Vec::new(),
+            waits: Waits::Frames,
+        });
+    }
+}
+
+impl Engine {
+    fn new(view: usize, cluster: usize, switch: Ticks) -> Engine {
+        Engine {
+            view,
+            cluster,
+            switch,
+            current: None,
+            held: false,
+            ready: VecDeque::new(),
+            remembered: Remembered::default(),
+        }
+    }
+}

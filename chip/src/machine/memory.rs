@@ -1,0 +1,292 @@
+//! A shared memory: channels that serve commands in order, banks that need time to recover, a queue before each
+//! channel.
+//!
+//! A command waits for room in its channel's queue, then for those before it and for its bank, then takes the
+//! channel for its overhead and its data. What it waits beyond its unloaded latency is contention. The order of
+//! service is that of arrival: controllers that reorder for open banks or by priority do better at times.
+
+use std::collections::VecDeque;
+
+use tally::Region;
+
+use crate::description::Memory;
+use crate::kernel::{Ticks, Timebase};
+use crate::trace::Access;
+
+/// A memory at work.
+#[derive(Clone, Debug)]
+pub(super) struct SharedMemory {
+    channels: Vec<Channel>,
+    interleave: u64,
+    cycle: Ticks,
+    width: u64,
+    read: Ticks,
+    write: Ticks,
+    burst: u32,
+    overhead: Ticks,
+    recovery: Ticks,
+    atomic: Option<Ticks>,
+    queue: usize,
+    ideal: bool,
+    pub(super) seen: Seen,
+}
+
+#[derive(Clone, Debug)]
+struct Channel {
+    /// From when on it is free for the next command.
+    free: Ticks,
+    /// From when on each bank is.
+    banks: Vec<Ticks>,
+    /// When the latest commands began to be served, as many as the queue holds.
+    starts: VecDeque<Ticks>,
+}
+
+/// What was seen of a memory.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seen {
+    /// Time that channels were taken, all together.
+    pub(super) busy: Ticks,
+    /// Time that commands waited before they were served, all together.
+    pub(super) waited: u128,
+    /// By region.
+    pub(super) regions: [Traffic; Region::ALL.len()],
+    /// Of rings.
+    pub(super) rings: Traffic,
+}
+
+/// References to a memory, summed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Traffic {
+    pub(super) references: u64,
+    pub(super) bytes: u64,
+    /// From issue to completion, all together.
+    pub(super) latency: u128,
+    pub(super) worst: Ticks,
+}
+
+/// What a command is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// A reference to a region.
+    Region(Region),
+    /// A put to a ring, or a get from one.
+    Ring,
+}
+
+/// A reference under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Underway {
+    /// When the last of its commands was in the queue: whoever issued it may go on.
+    pub(super) admitted: Ticks,
+    /// When it is done.
+    pub(super) done: Ticks,
+}
+
+impl Seen {
+    pub(super) fn since(&self, earlier: &Seen) -> Seen {
+        let mut regions = self.regions;
+        for (region, earlier) in regions.iter_mut().zip(&earlier.regions) {
+            *region = region.since(earlier);
+        }
+        Seen {
+            busy: self.busy.since(earlier.busy),
+            waited: self.waited - earlier.waited,
+            regions,
+            rings: self.rings.since(&earlier.rings),
+        }
+    }
+}
+
+impl Traffic {
+    fn since(self, earlier: &Traffic) -> Traffic {
+        Traffic {
+            references: self.references - earlier.references,
+            bytes: self.bytes - earlier.bytes,
+            latency: self.latency - earlier.latency,
+            worst: self.worst,
+        }
+    }
+}
+
+impl SharedMemory {
+    pub(super) fn new(memory: &Memory, chip_cycle: Ticks, time: Timebase, ideal: bool) -> SharedMemory {
+        let cycles = |count: u64| Ticks(time.cycle(memory.clock).0.saturating_mul(count));
+        let channel = Channel {
+            free: Ticks::ZERO,
+            banks: vec![Ticks::ZERO; memory.banks.max(1) as usize],
+            starts: VecDeque::with_capacity(memory.queue.max(1) as usize),
+        };
+        SharedMemory {
+            channels: vec![channel; memory.channels.max(1) as usize],
+            interleave: memory.interleave.0.max(1),
+            cycle: cycles(1),
+            width: memory.width.0.max(1),
+            read: Ticks(chip_cycle.0.saturating_mul(memory.latency.0)),
+            write: Ticks(chip_cycle.0.saturating_mul(memory.write_latency.0)),
+            burst: u32::try_from(memory.burst.0).unwrap_or(u32::MAX).max(1),
+            overhead: cycles(memory.overhead.0),
+            recovery: cycles(memory.recovery.0),
+            atomic: memory.atomic.map(|extra| cycles(extra.0)),
+            queue: memory.queue.max(1) as usize,
+            ideal,
+            seen: Seen::default(),
+        }
+    }
+
+    /// Issues a reference at `at` and says how it goes on.
+    pub(super) fn refer(&mut self, at: Ticks, address: u64, bytes: u32, access: Access, purpose: Purpose) -> Underway {
+        let underway = if self.ideal { Underway { admitted: at, done: at } } else { self.serve(at, address, bytes, access) };
+        let latency = underway.done.since(at);
+        let sum = match purpose {
+            Purpose::Region(region) => &mut self.seen.regions[region as usize],
+            Purpose::Ring => &mut self.seen.rings,
+        };
+        sum.references += 1;
+        sum.bytes += u64::from(bytes);
+        sum.latency += u128::from(latency.0);
+        sum.worst = sum.worst.max(latency);
+        underway
+    }
+
+    fn serve(&mut self, at: Ticks, address: u64, bytes: u32, access: Access) -> Underway {
+        let mut underway = Underway { admitted: at, done: at };
+        let mut next = address;
+        let mut left = bytes.max(1);
+        while left > 0 {
+            let some = left.min(self.burst);
+            let latency = match access {
+                Access::Read | Access::Atomic => self.read,
+                Access::Write => self.write,
+            };
+            let extra = if access == Access::Atomic { self.atomic.unwrap_or(Ticks::ZERO) } else { Ticks::ZERO };
+            let mut one = self.command(underway.admitted, next, some, latency, extra);
+            if access == Access::Atomic && self.atomic.is_none() {
+                // Without atomic operations it is read, changed in the engine, and written back.
+                let back = self.command(one.done, next, some, self.write, Ticks::ZERO);
+                one.done = back.done;
+            }
+            underway.admitted = one.admitted;
+            underway.done = underway.done.max(one.done);
+            next += u64::from(some);
+            left -= some;
+        }
+        underway
+    }
+
+    fn command(&mut self, at: Ticks, address: u64, bytes: u32, latency: Ticks, extra: Ticks) -> Underway {
+        let line = address / self.interleave;
+        let count = self.channels.len() as u64;
+        let channel = &mut self.channels[(line % count) as usize];
+        let bank = ((line / count) % channel.banks.len() as u64) as usize;
+        let admitted = if channel.starts.len() < self.queue {
+            at
+        } else {
+            at.max(channel.starts.pop_front().unwrap_or(at))
+        };
+        let start = admitted.max(channel.free).max(channel.banks[bank]);
+        channel.starts.push_back(start);
+        let words = u64::from(bytes).div_ceil(self.width);
+        let data = Ticks(self.cycle.0 * words);
+        let busy = self.overhead + data + extra;
+        channel.free = start + busy;
+        channel.banks[bank] = start + busy + self.recovery;
+        self.seen.busy += busy;
+        self.seen.waited += u128::from(start.since(at).0);
+        // The latency counts to the first word; the others follow it.
+        Underway { admitted, done: start + latency + extra + (data - self.cycle) }
+    }
+
+    pub(super) fn channels(&self) -> usize {
+        self.channels.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::Bytes;
+
+    use super::*;
+    use crate::description::{Cycles, Hertz};
+
+    fn sram() -> Memory {
+        Memory {
+            name: "sram".into(),
+            bytes: Bytes(1 << 20),
+            channels: 2,
+            interleave: Bytes(4),
+            banks: 1,
+            clock: Hertz(200_000_000),
+            width: Bytes(4),
+            latency: Cycles(90),
+            write_latency: Cycles(60),
+            burst: Bytes(64),
+            overhead: Cycles(1),
+            recovery: Cycles(0),
+            atomic: Some(Cycles(2)),
+            queue: 2,
+        }
+    }
+
+    fn made(memory: &Memory) -> SharedMemory {
+        // A tick is a cycle of 600 MHz; a cycle of the memory is three.
+        SharedMemory::new(memory, Ticks(1), Timebase::new(600_000_000), false)
+    }
+
+    const RULES: Purpose = Purpose::Region(Region::RuleTable);
+
+    #[test]
+    fn alone_a_reference_takes_the_latency_and_its_further_words() {
+        let mut memory = made(&sram());
+        assert_eq!(memory.refer(Ticks(0), 0, 4, Access::Read, RULES).done, Ticks(90));
+        assert_eq!(memory.refer(Ticks(1000), 0, 32, Access::Read, RULES).done, Ticks(1000 + 90 + 7 * 3));
+        assert_eq!(memory.refer(Ticks(2000), 0, 4, Access::Write, RULES).done, Ticks(2060));
+        assert_eq!(memory.refer(Ticks(3000), 0, 4, Access::Atomic, RULES).done, Ticks(3000 + 90 + 6));
+        assert_eq!(memory.seen.regions[Region::RuleTable as usize].references, 4);
+        assert_eq!(memory.seen.regions[Region::RuleTable as usize].worst, Ticks(111));
+        assert_eq!(memory.seen.waited, 0);
+    }
+
+    #[test]
+    fn one_channel_serves_in_order_and_two_side_by_side() {
+        let mut memory = made(&sram());
+        // Overhead and one word: six ticks each.
+        assert_eq!(memory.refer(Ticks(0), 0, 4, Access::Read, RULES).done, Ticks(90));
+        assert_eq!(memory.refer(Ticks(0), 8, 4, Access::Read, RULES).done, Ticks(96));
+        assert_eq!(memory.refer(Ticks(0), 4, 4, Access::Read, RULES).done, Ticks(90), "the other channel");
+        assert_eq!(memory.seen.busy, Ticks(18));
+    }
+
+    #[test]
+    fn a_full_queue_holds_up_whoever_issues() {
+        let mut memory = made(&sram());
+        let admitted: Vec<u64> =
+            (0..4).map(|_| memory.refer(Ticks(0), 0, 4, Access::Read, RULES).admitted.0).collect();
+        // Two wait at most: the third gets in when the first is served, at 0; the fourth when the second is.
+        assert_eq!(admitted, [0, 0, 0, 6]);
+    }
+
+    #[test]
+    fn a_bank_needs_to_recover() {
+        let mut memory = made(&Memory { channels: 1, banks: 2, recovery: Cycles(10), queue: 16, ..sram() });
+        assert_eq!(memory.refer(Ticks(0), 0, 4, Access::Read, RULES).done, Ticks(90));
+        assert_eq!(memory.refer(Ticks(0), 4, 4, Access::Read, RULES).done, Ticks(96), "the other bank");
+        assert_eq!(memory.refer(Ticks(0), 8, 4, Access::Read, RULES).done, Ticks(36 + 90), "the first again");
+    }
+
+    #[test]
+    fn longer_than_a_burst_is_several_commands() {
+        let mut memory = made(&Memory { channels: 1, burst: Bytes(8), ..sram() });
+        // Three commands of 9 ticks, one after the other; the last has two words.
+        assert_eq!(memory.refer(Ticks(0), 0, 24, Access::Read, RULES).done, Ticks(18 + 90 + 3));
+        // Without atomic operations, both ways.
+        let mut memory = made(&Memory { atomic: None, ..sram() });
+        assert_eq!(memory.refer(Ticks(0), 0, 4, Access::Atomic, RULES).done, Ticks(150));
+    }
+
+    #[test]
+    fn the_infinitely_fast_memory_takes_no_time() {
+        let mut memory = SharedMemory::new(&sram(), Ticks(1), Timebase::new(600_000_000), true);
+        let underway = memory.refer(Ticks(7), 0, 4096, Access::Read, RULES);
+        assert_eq!(underway, Underway { admitted: Ticks(7), done: Ticks(7) });
+    }
+}

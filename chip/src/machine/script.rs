@@ -1,0 +1,258 @@
+//! What a thread has to go through for one frame: a task's acts with their places looked up, as moves.
+
+use tally::{Address, Region};
+use wire::Bytes;
+
+use crate::description::{Chip, Cycles, EngineKind, UnitWork};
+use crate::kernel::{Ticks, Timebase};
+use crate::mapping::{Mapping, Place};
+use crate::trace::{Access, Act, Wait};
+
+/// One move of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Move {
+    /// It occupies its engine.
+    Busy(Busy),
+    /// It refers to a shared memory.
+    Refer { memory: u16, region: Region, access: Access, address: u64, bytes: u32, wait: Wait },
+    /// It waits for the reference of that ticket.
+    Await(u32),
+    /// It hands a key or text of that many bytes to a unit, and waits.
+    Hand { unit: u16, bytes: u32 },
+    /// It takes the entry that it was given from its ring.
+    Get(u16),
+    /// It lets go of the receive buffer's elements.
+    Release,
+    /// It takes elements of the transmit buffer.
+    Claim,
+    /// It hands the elements to the port.
+    Send,
+    /// It sleeps: the latency of a pipelined unit.
+    Sleep(Ticks),
+    /// It puts the frame into a ring.
+    Put(u16),
+    /// It is done with the frame, which goes no further.
+    End,
+}
+
+/// Time on an engine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Busy {
+    pub(super) instructions: u32,
+    /// Time that instructions take, and waits that no other thread can use.
+    pub(super) executing: Ticks,
+    /// Time lost by branches.
+    pub(super) aborted: Ticks,
+}
+
+/// Where regions lie, as one kind of engine sees them, and what its instructions cost.
+#[derive(Clone, Debug)]
+pub(super) struct View {
+    places: Vec<Vec<Span>>,
+    instruction: Ticks,
+    /// Thousandths of a tick that instructions take beyond whole ticks.
+    instruction_rest: u64,
+    branch: Ticks,
+    local: Ticks,
+    cam: Option<(u32, Ticks)>,
+    cache: Option<(u32, Ticks)>,
+    hash_unit: Option<u16>,
+    hash_instructions: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    first: u64,
+    end: u64,
+    place: Place,
+    base: u64,
+}
+
+/// What an engine remembers of its references: lines that its CAM holds, and how its cache stands.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Remembered {
+    /// Lines in local memory, the one used last at the end.
+    lines: Vec<(u16, u64)>,
+    /// Thousandths of a hit that are due.
+    hits: u32,
+    pub(super) cam_hits: u64,
+    pub(super) cam_misses: u64,
+}
+
+/// Bytes of a frame's buffer.
+const BUFFER: u64 = 2_048;
+
+/// Bytes of a frame's descriptor and metadata.
+const DESCRIPTOR: u64 = 64;
+
+/// Addresses between the beginnings of regions in a memory. Addresses only decide on channel and bank; whether regions
+/// fit is checked beforehand.
+const APART: u64 = 1 << 40;
+
+impl View {
+    pub(super) fn new(chip: &Chip, mapping: &Mapping, kind: &EngineKind, time: Timebase, ideal: bool) -> View {
+        let cycle = |cycles: Cycles| if ideal { Ticks::ZERO } else { time.cycles(cycles, kind.clock) };
+        let mut places = vec![Vec::new(); Region::ALL.len()];
+        for placement in &mapping.placements {
+            let base = placement.region as u64 * APART;
+            places[placement.region as usize].push(Span {
+                first: placement.first,
+                end: placement.end,
+                place: placement.place,
+                base,
+            });
+        }
+        let hash_unit = chip.units.iter().position(|unit| unit.work == UnitWork::Hash);
+        let thousandths = if ideal { 0 } else { time.cycle(kind.clock).0.saturating_mul(u64::from(kind.cpi)) };
+        View {
+            places,
+            instruction: Ticks(thousandths / 1000),
+            instruction_rest: thousandths % 1000,
+            branch: cycle(kind.branch),
+            local: kind.local.map_or(Ticks::ZERO, |local| cycle(local.latency)),
+            cam: kind.cam.map(|cam| (cam.entries, cycle(cam.latency))),
+            cache: kind.cache.map(|cache| (cache.hits, cycle(cache.latency))),
+            hash_unit: hash_unit.and_then(|unit| u16::try_from(unit).ok()),
+            hash_instructions: kind.hash,
+        }
+    }
+
+    fn place(&self, region: Region, at: u64) -> (Place, u64) {
+        let spans = &self.places[region as usize];
+        let span = spans.iter().find(|span| span.first <= at && at < span.end);
+        span.map_or((Place::Registers, 0), |span| (span.place, span.base))
+    }
+
+    /// The time of `count` instructions, of which `taken` are branches taken.
+    pub(super) fn busy(&self, count: u32, taken: u32) -> Busy {
+        let rest = self.instruction_rest * u64::from(count) / 1000;
+        Busy {
+            instructions: count,
+            executing: Ticks(self.instruction.0 * u64::from(count) + rest),
+            aborted: Ticks(self.branch.0 * u64::from(taken)),
+        }
+    }
+}
+
+/// A script being written.
+pub(super) struct Writer<'a> {
+    pub(super) moves: &'a mut Vec<Move>,
+    pub(super) view: &'a View,
+    pub(super) remembered: &'a mut Remembered,
+    /// The frame's buffer, a small number.
+    pub(super) slot: u32,
+}
+
+impl Writer<'_> {
+    pub(super) fn execute(&mut self, count: u32, taken: u32) {
+        let busy = self.view.busy(count, taken);
+        self.occupy(busy);
+    }
+
+    pub(super) fn occupy(&mut self, busy: Busy) {
+        if let Some(Move::Busy(last)) = self.moves.last_mut() {
+            last.instructions += busy.instructions;
+            last.executing += busy.executing;
+            last.aborted += busy.aborted;
+        } else {
+            self.moves.push(Move::Busy(busy));
+        }
+    }
+
+    pub(super) fn acts(&mut self, acts: &[Act]) {
+        for act in acts {
+            match *act {
+                Act::Execute { instructions, taken } => self.execute(instructions, taken),
+                Act::Refer { region, access, at, bytes, address, wait } => {
+                    self.refer_to(region, access, at, bytes, address, wait);
+                }
+                Act::Await(ticket) => self.moves.push(Move::Await(ticket)),
+                Act::Hash(bytes) => match self.view.hash_unit {
+                    Some(unit) => {
+                        self.execute(1, 0);
+                        self.moves.push(Move::Hand { unit, bytes });
+                    }
+                    None => self.execute(self.view.hash_instructions.saturating_mul(bytes.div_ceil(4)), 0),
+                },
+            }
+        }
+    }
+
+    /// A reference of a task's own code, which waits for it.
+    pub(super) fn refer(&mut self, region: Region, access: Access, at: u64, bytes: u32) {
+        self.refer_to(region, access, at, bytes, Address::Computed, Wait::Now);
+    }
+
+    fn refer_to(&mut self, region: Region, access: Access, at: u64, bytes: u32, address: Address, wait: Wait) {
+        let (place, base) = self.view.place(region, at);
+        let offset = match region {
+            Region::Frame => u64::from(self.slot) * BUFFER + at,
+            Region::Meta => u64::from(self.slot) * DESCRIPTOR + at,
+            _ => at,
+        };
+        match place {
+            Place::Registers => {}
+            // An offset that is known is an operand of the instruction that uses it.
+            Place::Local if address == Address::Known => {}
+            Place::Local => self.local(),
+            Place::Shared(memory) => self.shared(memory, region, access, base + offset, bytes, wait),
+            Place::Cached { memory, line } => self.cached(memory, line, region, access, base + offset, bytes),
+        }
+    }
+
+    /// The instruction that sets the address, and its latency.
+    fn local(&mut self) {
+        self.execute(1, 0);
+        let wait = self.view.local;
+        self.occupy(Busy { instructions: 0, executing: wait, aborted: Ticks::ZERO });
+    }
+
+    fn shared(&mut self, memory: usize, region: Region, access: Access, address: u64, bytes: u32, wait: Wait) {
+        self.execute(1, 0);
+        if let Some((hits, latency)) = self.view.cache {
+            self.remembered.hits += hits;
+            if self.remembered.hits >= 1000 {
+                self.remembered.hits -= 1000;
+                self.occupy(Busy { instructions: 0, executing: latency, aborted: Ticks::ZERO });
+                return;
+            }
+        }
+        self.moves.push(Move::Refer { memory: memory as u16, region, access, address, bytes, wait });
+    }
+
+    /// By way of the CAM: what is read is fetched by lines and kept; what is written goes through to the memory.
+    fn cached(&mut self, memory: usize, line: u32, region: Region, access: Access, address: u64, bytes: u32) {
+        let Some((entries, latency)) = self.view.cam else {
+            return self.shared(memory, region, access, address, bytes, Wait::Now);
+        };
+        let line = u64::from(line.max(1));
+        let last = (address + u64::from(bytes.max(1)) - 1) / line;
+        for number in address / line..=last {
+            self.execute(1, 0);
+            self.occupy(Busy { instructions: 0, executing: latency, aborted: Ticks::ZERO });
+            let key = (memory as u16, number);
+            let held = self.remembered.lines.iter().position(|held| *held == key);
+            if let Some(held) = held {
+                self.remembered.lines.remove(held);
+            } else if self.remembered.lines.len() >= entries as usize {
+                self.remembered.lines.remove(0);
+            }
+            self.remembered.lines.push(key);
+            if held.is_some() {
+                self.remembered.cam_hits += 1;
+                self.local();
+            } else {
+                self.remembered.cam_misses += 1;
+                self.shared(memory, region, Access::Read, number * line, line as u32, Wait::Now);
+            }
+        }
+        if access != Access::Read {
+            self.shared(memory, region, access, address, bytes, Wait::Now);
+        }
+    }
+}
+
+/// How many elements of a buffer a frame takes.
+pub(super) fn elements(bytes: u32, element: Bytes) -> u32 {
+    u64::from(bytes.max(1)).div_ceil(element.0.max(1)) as u32
+}

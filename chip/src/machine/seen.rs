@@ -1,0 +1,282 @@
+//! What is seen of a machine at work: counts and times, and the window of time that they are told of.
+
+use hdrhistogram::Histogram;
+
+use super::Machine;
+use super::memory::Seen;
+use crate::kernel::Ticks;
+use crate::load::Arrival;
+
+/// What has been counted since the beginning.
+#[derive(Clone, Debug)]
+pub(super) struct Tallies {
+    pub(super) engines: Vec<EngineSeen>,
+    pub(super) rings: Vec<RingSeen>,
+    pub(super) units: Vec<Ticks>,
+    pub(super) buses: Vec<Ticks>,
+    pub(super) lines: Vec<Ticks>,
+    pub(super) offered: Count,
+    pub(super) delivered: Count,
+    pub(super) ended: Count,
+    pub(super) lost: u64,
+    pub(super) lost_by_port: Vec<u64>,
+    pub(super) latency: Histogram<u64>,
+    pub(super) under_way: usize,
+    pub(super) expected: Arrival,
+    pub(super) is_closed: bool,
+    pub(super) all_arrived: bool,
+    pub(super) warm: u64,
+    begin: Option<Box<Shot>>,
+    end: Option<Box<Shot>>,
+}
+
+/// Frames and their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Count {
+    pub(crate) frames: u64,
+    pub(crate) bytes: u64,
+}
+
+/// What an engine did with its time; what is left, it was idle.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct EngineSeen {
+    pub(crate) instructions: u64,
+    pub(crate) executing: Ticks,
+    pub(crate) aborted: Ticks,
+    pub(crate) stalled: Ticks,
+}
+
+/// What became of a ring.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RingSeen {
+    pub(crate) puts: u64,
+    /// The entries that were taken after each put, summed.
+    pub(crate) filled: u64,
+    pub(crate) most: u64,
+    /// How often one who puts had to wait.
+    pub(crate) blocked: u64,
+}
+
+/// What had been counted at a moment.
+#[derive(Clone, Debug)]
+struct Shot {
+    at: Ticks,
+    engines: Vec<EngineSeen>,
+    rings: Vec<RingSeen>,
+    units: Vec<Ticks>,
+    buses: Vec<Ticks>,
+    lines: Vec<Ticks>,
+    offered: Count,
+    delivered: Count,
+    ended: Count,
+    lost: u64,
+    lost_by_port: Vec<u64>,
+    memories: Vec<Seen>,
+}
+
+/// What was seen between two moments.
+#[derive(Clone, Debug)]
+pub(crate) struct Window {
+    pub(crate) span: Ticks,
+    pub(crate) engines: Vec<EngineSeen>,
+    pub(crate) rings: Vec<RingSeen>,
+    pub(crate) units: Vec<Ticks>,
+    pub(crate) buses: Vec<Ticks>,
+    pub(crate) lines: Vec<Ticks>,
+    pub(crate) offered: Count,
+    pub(crate) delivered: Count,
+    pub(crate) ended: Count,
+    pub(crate) lost: u64,
+    pub(crate) lost_by_port: Vec<u64>,
+    pub(crate) memories: Vec<Seen>,
+    /// In ticks; of frames that left.
+    pub(crate) latency: Histogram<u64>,
+    /// Instructions of the whole run.
+    pub(crate) instructions: u64,
+}
+
+impl Default for Tallies {
+    fn default() -> Tallies {
+        Tallies {
+            engines: Vec::new(),
+            rings: Vec::new(),
+            units: Vec::new(),
+            buses: Vec::new(),
+            lines: Vec::new(),
+            offered: Count::default(),
+            delivered: Count::default(),
+            ended: Count::default(),
+            lost: 0,
+            lost_by_port: Vec::new(),
+            latency: histogram(),
+            under_way: 0,
+            expected: Arrival { at: Ticks::ZERO, port: 0, bytes: 0 },
+            is_closed: false,
+            all_arrived: false,
+            warm: 0,
+            begin: None,
+            end: None,
+        }
+    }
+}
+
+impl Count {
+    fn add(&mut self, bytes: u32) {
+        self.frames += 1;
+        self.bytes += u64::from(bytes);
+    }
+
+    fn since(self, earlier: Count) -> Count {
+        Count { frames: self.frames - earlier.frames, bytes: self.bytes - earlier.bytes }
+    }
+}
+
+impl Tallies {
+    pub(super) fn make_room(&mut self, engines: usize, rings: usize, units: usize, buses: usize, lines: usize) {
+        self.engines = vec![EngineSeen::default(); engines];
+        self.rings = vec![RingSeen::default(); rings];
+        self.units = vec![Ticks::ZERO; units];
+        self.buses = vec![Ticks::ZERO; buses];
+        self.lines = vec![Ticks::ZERO; lines];
+        self.lost_by_port = vec![0; lines];
+    }
+
+    pub(super) fn offer(&mut self, bytes: u32) {
+        self.offered.add(bytes);
+    }
+
+    pub(super) fn lose(&mut self, port: u16) {
+        self.lost += 1;
+        let ports = self.lost_by_port.len();
+        if let Some(lost) = self.lost_by_port.get_mut(usize::from(port) % ports.max(1)) {
+            *lost += 1;
+        }
+    }
+
+    pub(super) fn line(&mut self, line: usize, span: Ticks) {
+        self.lines[line] += span;
+    }
+
+    /// A frame has left, that long after it came in.
+    pub(super) fn depart(&mut self, bytes: u32, latency: Ticks) {
+        self.delivered.add(bytes);
+        if self.begin.is_some() && self.end.is_none() {
+            self.latency.saturating_record(latency.0);
+        }
+    }
+
+    /// A frame has ended within.
+    pub(super) fn end(&mut self, bytes: u32, latency: Ticks) {
+        self.ended.add(bytes);
+        if self.is_closed && self.begin.is_some() && self.end.is_none() {
+            self.latency.saturating_record(latency.0);
+        }
+    }
+}
+
+impl Machine<'_> {
+    /// Opens the window, when enough has arrived.
+    pub(super) fn open(&mut self) {
+        if self.seen.begin.is_none() && self.seen.offered.frames >= self.seen.warm {
+            self.seen.begin = Some(Box::new(self.shot()));
+        }
+    }
+
+    /// Closes the window: there is nothing more to come. Without a beginning to leave out, the end is not left out
+    /// either.
+    pub(super) fn seal(&mut self) {
+        if self.seen.warm > 0 && self.seen.begin.is_some() {
+            self.seen.end = Some(Box::new(self.shot()));
+        }
+    }
+
+    fn shot(&self) -> Shot {
+        let seen = &self.seen;
+        Shot {
+            at: self.now(),
+            engines: seen.engines.clone(),
+            rings: seen.rings.clone(),
+            units: seen.units.clone(),
+            buses: seen.buses.clone(),
+            lines: seen.lines.clone(),
+            offered: seen.offered,
+            delivered: seen.delivered,
+            ended: seen.ended,
+            lost: seen.lost,
+            lost_by_port: seen.lost_by_port.clone(),
+            memories: self.memories.iter().map(|memory| memory.seen.clone()).collect(),
+        }
+    }
+
+    /// What was seen in the window.
+    pub(super) fn window(&mut self) -> Window {
+        let last = Box::new(self.shot());
+        let end = self.seen.end.take().unwrap_or(last);
+        let begin = self.seen.begin.take().unwrap_or_else(|| {
+            let mut nothing = Shot::clone(&end);
+            nothing.clear();
+            Box::new(nothing)
+        });
+        let difference = |later: &[Ticks], earlier: &[Ticks]| -> Vec<Ticks> {
+            later.iter().zip(earlier).map(|(later, earlier)| later.since(*earlier)).collect()
+        };
+        Window {
+            span: end.at.since(begin.at),
+            engines: end.engines.iter().zip(&begin.engines).map(|(end, begin)| end.since(begin)).collect(),
+            rings: end.rings.iter().zip(&begin.rings).map(|(end, begin)| end.since(begin)).collect(),
+            units: difference(&end.units, &begin.units),
+            buses: difference(&end.buses, &begin.buses),
+            lines: difference(&end.lines, &begin.lines),
+            offered: end.offered.since(begin.offered),
+            delivered: end.delivered.since(begin.delivered),
+            ended: end.ended.since(begin.ended),
+            lost: end.lost - begin.lost,
+            lost_by_port: end.lost_by_port.iter().zip(&begin.lost_by_port).map(|(end, begin)| end - begin).collect(),
+            memories: end.memories.iter().zip(&begin.memories).map(|(end, begin)| end.since(begin)).collect(),
+            latency: std::mem::replace(&mut self.seen.latency, histogram()),
+            instructions: self.seen.engines.iter().map(|engine| engine.instructions).sum(),
+        }
+    }
+}
+
+/// A histogram of three significant digits, up to 2^53 ticks: bounded whatever comes.
+fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, 1 << 53, 3).unwrap_or_else(|_| unreachable!("the bounds are in order"))
+}
+
+impl EngineSeen {
+    fn since(self, earlier: &EngineSeen) -> EngineSeen {
+        EngineSeen {
+            instructions: self.instructions - earlier.instructions,
+            executing: self.executing.since(earlier.executing),
+            aborted: self.aborted.since(earlier.aborted),
+            stalled: self.stalled.since(earlier.stalled),
+        }
+    }
+}
+
+impl RingSeen {
+    fn since(self, earlier: &RingSeen) -> RingSeen {
+        RingSeen {
+            puts: self.puts - earlier.puts,
+            filled: self.filled - earlier.filled,
+            most: self.most,
+            blocked: self.blocked - earlier.blocked,
+        }
+    }
+}
+
+impl Shot {
+    /// As at the beginning of time.
+    fn clear(&mut self) {
+        self.at = Ticks::ZERO;
+        self.engines.fill(EngineSeen::default());
+        self.rings.fill(RingSeen::default());
+        for times in [&mut self.units, &mut self.buses, &mut self.lines] {
+            times.fill(Ticks::ZERO);
+        }
+        (self.offered, self.delivered, self.ended, self.lost) = Default::default();
+        self.lost_by_port.fill(0);
+        self.memories.iter_mut().for_each(|memory| *memory = Seen::default());
+    }
+}

@@ -1,0 +1,284 @@
+//! Machines small enough to be reckoned by hand.
+
+use tally::{Address, Region};
+use wire::{BitRate, Bytes};
+
+use super::{Ideal, Machine, Window};
+use crate::description::{
+    Buffer, Chip, Cycles, EngineKind, Hertz, LocalMemory, Memory, Ports, Reach, RingKind, Role,
+};
+use crate::kernel::{Ticks, Timebase};
+use crate::load::{Arrival, Job, Load, Output, Standing};
+use crate::mapping::{Exit, Mapping, Place, Placement, Pool, PoolPlace, Ring, Task, Who, Work};
+use crate::trace::{Access, Act, Wait};
+
+/// Four engines of 100 MHz; a tick is a cycle, 10 ns.
+fn chip() -> Chip {
+    Chip {
+        name: "toy".into(),
+        about: String::new(),
+        clock: Hertz(100_000_000),
+        engines: vec![EngineKind {
+            name: "me".into(),
+            role: Role::Packet,
+            count: 4,
+            cluster: 4,
+            clock: Hertz(100_000_000),
+            threads: 4,
+            store: None,
+            local: Some(LocalMemory { bytes: Bytes(1024), latency: Cycles(3) }),
+            cpi: 1000,
+            switch: Cycles(0),
+            branch: Cycles(2),
+            hash: 5,
+            commands: 64,
+            cam: None,
+            cache: None,
+        }],
+        memories: vec![Memory {
+            name: "sram".into(),
+            bytes: Bytes(1 << 20),
+            channels: 1,
+            interleave: Bytes(4),
+            banks: 1,
+            clock: Hertz(100_000_000),
+            width: Bytes(4),
+            latency: Cycles(50),
+            write_latency: Cycles(50),
+            burst: Bytes(64),
+            overhead: Cycles(1),
+            recovery: Cycles(0),
+            atomic: Some(Cycles(1)),
+            queue: 16,
+        }],
+        rings: vec![RingKind {
+            name: "next".into(),
+            count: 16,
+            entries: 128,
+            memory: None,
+            entry: Bytes(4),
+            latency: Cycles(0),
+            reach: Reach::Any,
+        }],
+        units: Vec::new(),
+        buses: Vec::new(),
+        receive: Buffer { elements: 16, element: Bytes(64) },
+        transmit: Buffer { elements: 16, element: Bytes(64) },
+        ports: Ports { count: 1, rate: BitRate(1_000_000_000), gap: Bytes(20) },
+        power: None,
+        package: None,
+        sources: Vec::new(),
+    }
+}
+
+/// One pool of `threads` threads on each of `engines` engines, that draws its work.
+fn drawing(engines: u32, threads: u32, place: Place) -> Mapping {
+    let task = Task { work: Work::Stages(0..1), from: None, to: Vec::new() };
+    Mapping {
+        chip: "toy".into(),
+        about: String::new(),
+        pools: vec![pool("all", (0..engines).collect(), threads, task)],
+        rings: Vec::new(),
+        placements: Region::ALL
+            .into_iter()
+            .map(|region| Placement { region, first: 0, end: u64::MAX, place })
+            .collect(),
+        classifier: None,
+    }
+}
+
+fn pool(name: &str, numbers: Vec<u32>, threads: u32, task: Task) -> Pool {
+    Pool { name: name.into(), place: PoolPlace::Engines { kind: 0, numbers, threads }, tasks: vec![task] }
+}
+
+/// Frames that all cost the same.
+struct Same {
+    left: u32,
+    acts: Vec<Act>,
+    at: u64,
+    every: u64,
+}
+
+impl Load for Same {
+    fn next(&mut self) -> Option<Arrival> {
+        self.left = self.left.checked_sub(1)?;
+        let at = Ticks(self.at);
+        self.at += self.every;
+        Some(Arrival { at, port: 0, bytes: 64 })
+    }
+
+    fn accept(&mut self, job: &mut Job) {
+        job.acts.extend_from_slice(&self.acts);
+        job.marks.extend([0, job.acts.len() as u32]);
+        job.outputs.push(Output { port: 0, bytes: 64 });
+        job.standing = Standing::Known;
+    }
+}
+
+fn run(instructions: u32) -> Act {
+    Act::Execute { instructions, taken: 0 }
+}
+
+fn read(wait: Wait) -> Act {
+    Act::Refer {
+        region: Region::RuleTable,
+        access: Access::Read,
+        at: 0,
+        bytes: 4,
+        address: Address::Computed,
+        wait,
+    }
+}
+
+fn drawn(mapping: &Mapping, acts: Vec<Act>) -> Window {
+    let chip = chip();
+    let mut machine = Machine::new(&chip, mapping, Ideal::Nothing).unwrap();
+    machine.run(&mut Same { left: 1_000, acts, at: 0, every: 0 }, 0).unwrap()
+}
+
+#[test]
+fn instructions_alone_take_a_cycle_each() {
+    let seen = drawn(&drawing(1, 1, Place::Registers), vec![run(100)]);
+    assert_eq!(seen.span, Ticks(100_000));
+    assert_eq!(seen.engines[0].executing, Ticks(100_000));
+    assert_eq!(seen.instructions, 100_000);
+    assert_eq!(seen.ended.frames, 1_000);
+    // Engines divide the work; threads of one engine do not.
+    assert_eq!(drawn(&drawing(4, 1, Place::Registers), vec![run(100)]).span, Ticks(25_000));
+    assert_eq!(drawn(&drawing(1, 4, Place::Registers), vec![run(100)]).span, Ticks(100_000));
+}
+
+#[test]
+fn branches_taken_abort_what_was_fetched() {
+    let branch = Act::Execute { instructions: 10, taken: 3 };
+    let seen = drawn(&drawing(1, 1, Place::Registers), vec![branch]);
+    assert_eq!((seen.engines[0].executing, seen.engines[0].aborted), (Ticks(10_000), Ticks(6_000)));
+}
+
+#[test]
+fn one_thread_waits_for_memory_and_others_use_the_time() {
+    // 9 instructions, 1 that refers, 50 cycles until the data is there.
+    let acts = vec![run(9), read(Wait::Now)];
+    assert_eq!(drawn(&drawing(1, 1, Place::Shared(0)), acts.clone()).span, Ticks(60_000));
+    let two = drawn(&drawing(1, 2, Place::Shared(0)), acts.clone());
+    // Two threads share the time of one, but for the first start.
+    assert_eq!(two.span, Ticks(30_010));
+    // Memory is taken for two cycles a reference.
+    assert_eq!(two.memories[0].busy, Ticks(2_000));
+    // In local memory: the instruction that gives the address, and three cycles nobody can use.
+    assert_eq!(drawn(&drawing(1, 4, Place::Local), acts).span, Ticks(13_000));
+}
+
+#[test]
+fn what_is_asked_for_early_is_there_when_it_is_needed() {
+    let late = vec![read(Wait::Now), read(Wait::Now), run(8)];
+    assert_eq!(drawn(&drawing(1, 1, Place::Shared(0)), late).span, Ticks(110_000));
+    // Both at once: the second is done 50 cycles after it was issued, one cycle after the first, and a cycle of
+    // the memory's later; meanwhile 8 instructions are done.
+    let early = vec![read(Wait::Later(1)), read(Wait::Later(2)), run(8), Act::Await(1), Act::Await(2)];
+    assert_eq!(drawn(&drawing(1, 1, Place::Shared(0)), early).span, Ticks(53_000));
+    // What lies in the engine is there at once, and nobody waits for it.
+    let local = vec![read(Wait::Later(1)), Act::Await(1)];
+    assert_eq!(drawn(&drawing(1, 1, Place::Registers), local).span, Ticks(0));
+}
+
+#[test]
+fn hashing_without_a_hash_unit_takes_instructions() {
+    assert_eq!(drawn(&drawing(1, 1, Place::Registers), vec![Act::Hash(13)]).span, Ticks(20_000));
+}
+
+#[test]
+fn memory_bounds_what_many_engines_can_do() {
+    // Each frame refers to memory once, which takes 2 cycles of its channel: 4 engines of 4 threads cannot do better.
+    let seen = drawn(&drawing(4, 4, Place::Shared(0)), vec![run(1), read(Wait::Now)]);
+    let cycles = seen.span.0;
+    // 16 threads, one reference each under way, of 50 cycles: 3.125 cycles a frame, and 4 engines idle most of it.
+    assert!((3_100..3_300).contains(&cycles), "{cycles}");
+}
+
+/// Receive on engine 0, the stage on engine 1, transmit on engine 2.
+fn line(threads: u32, entries: u32) -> Mapping {
+    let to = |ring| vec![Exit { who: Who::All, ring }];
+    let ring = |name: &str| Ring { name: name.into(), kind: 0, entries };
+    Mapping {
+        pools: vec![
+            pool("receive", vec![0], 4, Task { work: Work::Receive, from: None, to: to(0) }),
+            pool("work", vec![1], threads, Task { work: Work::Stages(0..1), from: Some(0), to: to(1) }),
+            pool("transmit", vec![2], 4, Task { work: Work::Transmit, from: Some(1), to: Vec::new() }),
+        ],
+        rings: vec![ring("in"), ring("out")],
+        ..drawing(1, 1, Place::Registers)
+    }
+}
+
+fn through(mapping: &Mapping, ideal: Ideal, cost: u32, every: u64, warm: u64) -> Window {
+    let chip = chip();
+    let mut machine = Machine::new(&chip, mapping, ideal).unwrap();
+    machine.run(&mut Same { left: 2_000, acts: vec![run(cost)], at: 0, every }, warm).unwrap()
+}
+
+#[test]
+fn below_its_capacity_a_machine_loses_nothing() {
+    let seen = through(&line(1, 8), Ideal::Nothing, 100, 200, 0);
+    assert_eq!((seen.offered.frames, seen.delivered.frames, seen.lost), (2_000, 2_000, 0));
+    // 75 instructions to receive and pass, 112 for the stage, 60 to send, 68 ticks on the line.
+    let latency = seen.latency.value_at_quantile(0.5);
+    assert!((250..400).contains(&latency), "{latency}");
+    assert_eq!(seen.latency.min(), seen.latency.max(), "nobody is in anybody's way");
+}
+
+#[test]
+fn past_its_capacity_it_delivers_what_it_can_and_loses_the_rest() {
+    // The stage takes 100 instructions, and 12 and 2 cycles about it; frames come every 68 ticks.
+    let seen = through(&line(1, 8), Ideal::Nothing, 200, 0, 500);
+    let each = seen.span.0 as f64 / seen.delivered.frames as f64;
+    assert!((210.0..220.0).contains(&each), "{each} ticks a frame");
+    assert!(seen.lost > 500, "{}", seen.lost);
+    assert_eq!(seen.offered.frames, 1_500);
+    assert!(seen.rings[0].blocked > 0, "the ring before the stage is full");
+    // With the stage's engine infinitely fast, reception is next: some 80 cycles a frame.
+    let seen = through(&line(1, 8), Ideal::Pool(1), 200, 0, 500);
+    let each = seen.span.0 as f64 / seen.delivered.frames as f64;
+    assert!((75.0..90.0).contains(&each), "{each} ticks a frame");
+}
+
+#[test]
+fn the_same_load_gives_the_same_run() {
+    let one = through(&line(2, 8), Ideal::Nothing, 200, 0, 100);
+    let other = through(&line(2, 8), Ideal::Nothing, 200, 0, 100);
+    assert_eq!(format!("{one:?}"), format!("{other:?}"));
+}
+
+#[test]
+fn a_pool_that_waits_for_itself_is_explained() {
+    // One pool does both halves of the work over rings of one entry: its threads can all come to hold a frame of the
+    // first half, with no room behind it and nobody to make any.
+    let to = |ring| vec![Exit { who: Who::All, ring }];
+    let ring = |name: &str| Ring { name: name.into(), kind: 0, entries: 1 };
+    let mut work = pool("both", vec![1], 2, Task { work: Work::Stages(0..1), from: Some(0), to: to(1) });
+    work.tasks.insert(0, Task { work: Work::Stages(0..0), from: Some(1), to: to(2) });
+    let mapping = Mapping {
+        pools: vec![
+            pool("receive", vec![0], 4, Task { work: Work::Receive, from: None, to: to(0) }),
+            work,
+            pool("transmit", vec![2], 4, Task { work: Work::Transmit, from: Some(2), to: Vec::new() }),
+        ],
+        rings: vec![ring("first"), ring("second"), ring("out")],
+        ..drawing(1, 1, Place::Registers)
+    };
+    let chip = chip();
+    let mut machine = Machine::new(&chip, &mapping, Ideal::Nothing).unwrap();
+    let deadlock = machine.run(&mut Same { left: 100, acts: vec![run(100)], at: 0, every: 0 }, 0).unwrap_err();
+    let text = deadlock.to_string();
+    assert!(text.contains("2 threads of `both` wait for room in the ring `second`, which `both` should empty"), "{text}");
+}
+
+#[test]
+fn time_is_in_whole_cycles_of_every_clock() {
+    let mut chip = chip();
+    chip.memories[0].clock = Hertz(66_000_000);
+    let ticks = chip.ticks_per_second().unwrap();
+    assert_eq!(ticks, 3_300_000_000);
+    let time = Timebase::new(ticks);
+    assert_eq!((time.cycle(Hertz(100_000_000)), time.cycle(Hertz(66_000_000))), (Ticks(33), Ticks(50)));
+}

@@ -1,0 +1,189 @@
+//! What one frame costs: what its stages did, in order, to be played out in modelled time.
+
+use tally::{Address, Branch, Op, Reference, Region, Tally, Ticket};
+
+/// One thing that code did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// It executed instructions, some of them branches that were taken.
+    Execute {
+        /// Instructions, the branches included.
+        instructions: u32,
+        /// Branches taken.
+        taken: u32,
+    },
+    /// It referred to memory.
+    Refer {
+        /// What lies there.
+        region: Region,
+        /// How.
+        access: Access,
+        /// The offset in the region.
+        at: u64,
+        /// How many bytes.
+        bytes: u32,
+        /// How the offset is known.
+        address: Address,
+        /// Whether it went on meanwhile.
+        wait: Wait,
+    },
+    /// It waited for the reference of that ticket.
+    Await(u32),
+    /// It hashed a key of that many bytes.
+    Hash(u32),
+}
+
+/// How memory is referred to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// A read.
+    Read,
+    /// A write.
+    Write,
+    /// A read, a change and a write, indivisibly.
+    Atomic,
+}
+
+/// Whether code waits for a reference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// At once.
+    Now,
+    /// Later, by this ticket, or never.
+    Later(u32),
+}
+
+/// Writes down what code does.
+#[derive(Clone, Debug, Default)]
+pub struct Recorder {
+    /// What was done, in order.
+    pub acts: Vec<Act>,
+    /// Instructions by kind, in all.
+    pub mix: [u64; Op::ALL.len()],
+    /// The ticket given last.
+    tickets: u32,
+    /// How many acts belong to what is over: nothing is added to them.
+    over: usize,
+}
+
+impl Recorder {
+    /// Begins anew, in the memory of `acts`; the mix goes on. Gives what was recorded.
+    pub fn renew(&mut self, mut acts: Vec<Act>) -> Vec<Act> {
+        acts.clear();
+        self.over = 0;
+        std::mem::replace(&mut self.acts, acts)
+    }
+
+    /// What follows belongs to something else than what came before; gives where it begins.
+    pub fn mark(&mut self) -> u32 {
+        self.over = self.acts.len();
+        u32::try_from(self.over).unwrap_or(u32::MAX)
+    }
+
+    fn refer(&mut self, region: Region, access: Access, at: usize, bytes: u32) {
+        let (at, address) = (at as u64, Address::Computed);
+        self.acts.push(Act::Refer { region, access, at, bytes, address, wait: Wait::Now });
+    }
+
+    fn add(&mut self, op: Op, count: u32, jumps: u32) {
+        self.mix[op as usize] += u64::from(count);
+        match self.acts.get_mut(self.over..).and_then(<[Act]>::last_mut) {
+            Some(Act::Execute { instructions, taken }) => {
+                *instructions += count;
+                *taken += jumps;
+            }
+            _ => self.acts.push(Act::Execute { instructions: count, taken: jumps }),
+        }
+    }
+}
+
+impl Tally for Recorder {
+    /// Branches that are told so are not taken; [`Tally::branch`] tells of those that are.
+    fn execute(&mut self, op: Op, count: u32) {
+        self.add(op, count, 0);
+    }
+
+    fn branch(&mut self, branch: Branch) {
+        self.add(Op::Branch, 1, u32::from(branch != Branch::NotTaken));
+    }
+
+    fn issue(&mut self, reference: Reference) -> Ticket {
+        let access = match reference.access {
+            tally::Access::Read => Access::Read,
+            tally::Access::Write => Access::Write,
+        };
+        // 0 stands for a reference that is done.
+        self.tickets = self.tickets.wrapping_add(1).max(1);
+        let Reference { region, at, bytes, address, .. } = reference;
+        let wait = Wait::Later(self.tickets);
+        self.acts.push(Act::Refer { region, access, at: at as u64, bytes, address, wait });
+        Ticket(self.tickets)
+    }
+
+    fn wait(&mut self, ticket: Ticket) {
+        self.acts.push(Act::Await(ticket.0));
+    }
+
+    fn read(&mut self, region: Region, at: usize, bytes: u32) {
+        self.refer(region, Access::Read, at, bytes);
+    }
+
+    fn write(&mut self, region: Region, at: usize, bytes: u32) {
+        self.refer(region, Access::Write, at, bytes);
+    }
+
+    fn atomic(&mut self, region: Region, at: usize, bytes: u32) {
+        self.refer(region, Access::Atomic, at, bytes);
+    }
+
+    fn hash(&mut self, bytes: u32) {
+        self.acts.push(Act::Hash(bytes));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instructions_gather_up_to_the_next_reference_or_mark() {
+        let mut recorder = Recorder::default();
+        recorder.instructions(3);
+        recorder.branch(Branch::Taken);
+        recorder.branch(Branch::NotTaken);
+        recorder.read(Region::RuleTable, 32, 8);
+        recorder.execute(Op::Shift, 2);
+        assert_eq!(recorder.mark(), 3);
+        recorder.instructions(4);
+        let read = Act::Refer {
+            region: Region::RuleTable,
+            access: Access::Read,
+            at: 32,
+            bytes: 8,
+            address: Address::Computed,
+            wait: Wait::Now,
+        };
+        let run = |instructions, taken| Act::Execute { instructions, taken };
+        assert_eq!(recorder.acts, [run(5, 1), read, run(2, 0), run(4, 0)]);
+        assert_eq!(recorder.mix[Op::Branch as usize], 2);
+        assert_eq!(recorder.renew(Vec::new()).len(), 4);
+        assert!(recorder.acts.is_empty());
+    }
+
+    #[test]
+    fn issued_references_have_tickets_of_their_own() {
+        let mut recorder = Recorder::default();
+        let reference = Reference {
+            region: Region::CipherTable,
+            at: 0,
+            bytes: 4,
+            access: tally::Access::Read,
+            address: Address::Computed,
+        };
+        let first = recorder.issue(reference);
+        let second = recorder.issue(reference);
+        assert!(first != second && first != Ticket::DONE);
+        recorder.wait(second);
+        assert_eq!(recorder.acts[2], Act::Await(second.0));
+    }
+}
