@@ -39,6 +39,12 @@ pub struct Chip {
 }
 
 impl Chip {
+    /// The paths of parameters that are assumed.
+    pub fn assumed(&self) -> Vec<String> {
+        let assumed = self.sources.iter().filter(|source| source.standing == Standing::Assumed);
+        assumed.map(|source| source.path.clone()).collect()
+    }
+
     /// Ticks of modelled time in a second: the least common multiple of all clocks, so that each has a whole number of
     /// them in a cycle; `None` if that is past 10^13.
     pub fn ticks_per_second(&self) -> Option<u64> {

@@ -44,11 +44,28 @@ pub struct Host<'a, W> {
 impl<'a, W: Witness> Host<'a, W> {
     /// A pipeline that `traffic` goes through; `witness` is told what happens to its frames, in the order in which they
     /// came in.
-    pub fn new(mut replay: Replay, traffic: &'a mut dyn Traffic, witness: &'a mut W, start: Nanos, time: Timebase) -> Host<'a, W> {
+    pub fn new(
+        mut replay: Replay,
+        traffic: &'a mut dyn Traffic,
+        witness: &'a mut W,
+        start: Nanos,
+        time: Timebase,
+    ) -> Host<'a, W> {
         replay.flush(witness);
         let mut pipeline = dataplane::Pipeline::default();
         let stages = pipeline.stages::<Recorder>().map(|(name, _)| name);
-        Host { replay, traffic, witness, time, start, entry: None, bytes: Vec::new(), number: 0, recorder: Recorder::default(), stages }
+        Host {
+            replay,
+            traffic,
+            witness,
+            time,
+            start,
+            entry: None,
+            bytes: Vec::new(),
+            number: 0,
+            recorder: Recorder::default(),
+            stages,
+        }
     }
 
     /// The pipeline, when all is done.
@@ -78,7 +95,8 @@ impl<W: Witness> Load for Host<'_, W> {
         let mut outcome = Outcome { witness: &mut *self.witness, outputs: &mut job.outputs };
         self.replay.receive(entry.ingress, entry.at, self.number, &self.bytes, &mut outcome);
         self.number = self.number.wrapping_add(1);
-        let mut marker = Marker { marks: &mut job.marks, stages: &self.stages, last: 0, standing: Standing::New };
+        let mut marker =
+            Marker { marks: &mut job.marks, stages: &self.stages, last: 0, standing: Standing::New };
         self.replay.flush_watched(&mut outcome, &mut self.recorder, &mut marker);
         let Marker { last, standing, .. } = marker;
         job.acts = self.recorder.renew(Vec::new());

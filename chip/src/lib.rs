@@ -5,9 +5,11 @@
 //! how fast it was and what held it up.
 
 pub mod description;
-pub mod mapping;
 pub mod host;
 pub mod kernel;
 pub mod load;
 pub mod machine;
+pub mod mapping;
+pub mod report;
+pub mod run;
 pub mod trace;

@@ -75,7 +75,8 @@ impl Job {
 
     /// The acts of the stages in `stages`.
     pub(crate) fn acts_of(&self, stages: &std::ops::Range<usize>) -> &[Act] {
-        let mark = |stage: usize| self.marks.get(stage).or(self.marks.last()).map_or(0, |mark| *mark as usize);
+        let mark =
+            |stage: usize| self.marks.get(stage).or(self.marks.last()).map_or(0, |mark| *mark as usize);
         self.acts.get(mark(stages.start)..mark(stages.end)).unwrap_or(&[])
     }
 }

@@ -28,7 +28,9 @@ mod tests;
 
 use memory::{Purpose, SharedMemory};
 use script::{Move, Remembered, View, Writer};
-pub(crate) use seen::Window;
+
+pub(crate) use memory::Traffic;
+pub(crate) use seen::{Count, Window};
 
 pub use build::{Ideal, MachineError};
 
@@ -199,7 +201,7 @@ impl std::error::Error for Deadlock {}
 impl<'a> Machine<'a> {
     /// Takes all that `load` has to give through the machine, and tells what was seen; what came before the arrival
     /// number `warm` is left out, and what came after the last arrival, too, unless `warm` is 0.
-    pub fn run(&mut self, load: &mut dyn Load, warm: u64) -> Result<Window, Deadlock> {
+    pub(crate) fn run(&mut self, load: &mut dyn Load, warm: u64) -> Result<Window, Deadlock> {
         self.seen.warm = warm;
         self.start(load);
         self.expect(load);
@@ -225,6 +227,11 @@ impl<'a> Machine<'a> {
             return Err(self.deadlock());
         }
         Ok(self.window())
+    }
+
+    /// How ticks relate to seconds.
+    pub fn timebase(&self) -> Timebase {
+        self.time
     }
 
     fn now(&self) -> Ticks {
@@ -294,7 +301,8 @@ impl<'a> Machine<'a> {
     fn over_buses(&mut self, bytes: u32, inward: Way, outward: Way) -> Ticks {
         let mut at = self.now();
         for (number, bus) in self.buses.iter_mut().enumerate() {
-            let on = (bus.carries_in == Way::On && inward == Way::On) || (bus.carries_out == Way::On && outward == Way::On);
+            let on = (bus.carries_in == Way::On && inward == Way::On)
+                || (bus.carries_out == Way::On && outward == Way::On);
             if !on || self.ideal == Ideal::Bus(number) {
                 continue;
             }
@@ -483,7 +491,9 @@ impl<'a> Machine<'a> {
                     seen.aborted += busy.aborted;
                 }
                 // What lay in the engine itself was there at once, and has no ticket.
-                Move::Await(ticket) if thread.tickets.iter().all(|(held, done)| held != ticket || *done <= at) => {
+                Move::Await(ticket)
+                    if thread.tickets.iter().all(|(held, done)| held != ticket || *done <= at) =>
+                {
                     thread.tickets.retain(|(held, _)| held != ticket);
                 }
                 _ => break,
@@ -496,7 +506,9 @@ impl<'a> Machine<'a> {
     fn reach(&mut self, engine: usize, load: &mut dyn Load) {
         let Some(number) = self.engines[engine].current else { return };
         let thread = &mut self.threads[number];
-        let Some(step) = thread.script.get(thread.next).copied() else { return self.finish(engine, number, load) };
+        let Some(step) = thread.script.get(thread.next).copied() else {
+            return self.finish(engine, number, load);
+        };
         thread.next += 1;
         match step {
             // Time alone is played out by `go`.
@@ -542,7 +554,9 @@ impl<'a> Machine<'a> {
                 self.send(number);
                 self.go(engine, Ticks::ZERO);
             }
-            Move::Sleep(span) => self.wait_until(engine, number, self.now(), self.now() + span, Waits::Memory),
+            Move::Sleep(span) => {
+                self.wait_until(engine, number, self.now(), self.now() + span, Waits::Memory)
+            }
             Move::Put(ring) => self.put(engine, number, ring.into()),
             Move::End => {
                 self.end(self.threads[number].job);
@@ -731,7 +745,9 @@ impl<'a> Machine<'a> {
         let mut waits = Vec::new();
         for (pool, of) in self.mapping.pools.iter().enumerate() {
             let mut seen: Vec<(Waits, usize)> = Vec::new();
-            for thread in self.threads.iter().filter(|thread| thread.pool == pool && thread.waits != Waits::Frames) {
+            for thread in
+                self.threads.iter().filter(|thread| thread.pool == pool && thread.waits != Waits::Frames)
+            {
                 match seen.iter_mut().find(|(waits, _)| *waits == thread.waits) {
                     Some((_, count)) => *count += 1,
                     None => seen.push((thread.waits, 1)),

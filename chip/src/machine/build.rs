@@ -47,7 +47,9 @@ pub enum MachineError {
 impl fmt::Display for MachineError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            MachineError::Clocks => f.write_str("the chip's clocks have no common measure; round them to whole MHz"),
+            MachineError::Clocks => {
+                f.write_str("the chip's clocks have no common measure; round them to whole MHz")
+            }
             MachineError::Unmapped(what) => write!(f, "the mapping names {what} that the chip does not have"),
         }
     }
@@ -132,7 +134,13 @@ impl<'a> Machine<'a> {
             seen: Tallies::default(),
         };
         machine.make_engines()?;
-        machine.seen.make_room(machine.engines.len(), machine.rings.len(), machine.units.len(), machine.buses.len(), machine.lines.len());
+        machine.seen.make_room(
+            machine.engines.len(),
+            machine.rings.len(),
+            machine.units.len(),
+            machine.buses.len(),
+            machine.lines.len(),
+        );
         Ok(machine)
     }
 
@@ -164,7 +172,8 @@ impl<'a> Machine<'a> {
         for (pool, of) in mapping.pools.iter().enumerate() {
             match &of.place {
                 PoolPlace::Engines { kind, numbers, threads } => {
-                    let described = chip.engines.get(*kind).ok_or(MachineError::Unmapped("a kind of engine"))?;
+                    let described =
+                        chip.engines.get(*kind).ok_or(MachineError::Unmapped("a kind of engine"))?;
                     for number in numbers {
                         if *number >= described.count {
                             return Err(MachineError::Unmapped("an engine"));
@@ -184,12 +193,17 @@ impl<'a> Machine<'a> {
                     }
                 }
                 PoolPlace::Unit(_) => {
-                    let unit = program::unit_of(of, chip).ok_or(MachineError::Unmapped("a unit for stages"))?;
+                    let unit =
+                        program::unit_of(of, chip).ok_or(MachineError::Unmapped("a unit for stages"))?;
                     let unit_of = &self.units[unit];
                     let depth = unit_of.latency.0 / unit_of.interval.0.max(1) + 2;
                     let copies = unit_of.free.len();
                     for _ in 0..copies {
-                        self.clusters.push(Cluster { most: 1, departures: VecDeque::new(), last: Ticks::ZERO });
+                        self.clusters.push(Cluster {
+                            most: 1,
+                            departures: VecDeque::new(),
+                            last: Ticks::ZERO,
+                        });
                         let cluster = self.clusters.len() - 1;
                         self.engines.push(Engine::new(0, cluster, Ticks::ZERO));
                         let engine = self.engines.len() - 1;

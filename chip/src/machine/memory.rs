@@ -43,25 +43,25 @@ struct Channel {
 
 /// What was seen of a memory.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Seen {
+pub(crate) struct Seen {
     /// Time that channels were taken, all together.
-    pub(super) busy: Ticks,
+    pub(crate) busy: Ticks,
     /// Time that commands waited before they were served, all together.
-    pub(super) waited: u128,
+    pub(crate) waited: u128,
     /// By region.
-    pub(super) regions: [Traffic; Region::ALL.len()],
+    pub(crate) regions: [Traffic; Region::ALL.len()],
     /// Of rings.
-    pub(super) rings: Traffic,
+    pub(crate) rings: Traffic,
 }
 
 /// References to a memory, summed.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Traffic {
-    pub(super) references: u64,
-    pub(super) bytes: u64,
+pub(crate) struct Traffic {
+    pub(crate) references: u64,
+    pub(crate) bytes: u64,
     /// From issue to completion, all together.
-    pub(super) latency: u128,
-    pub(super) worst: Ticks,
+    pub(crate) latency: u128,
+    pub(crate) worst: Ticks,
 }
 
 /// What a command is for.
@@ -134,8 +134,19 @@ impl SharedMemory {
     }
 
     /// Issues a reference at `at` and says how it goes on.
-    pub(super) fn refer(&mut self, at: Ticks, address: u64, bytes: u32, access: Access, purpose: Purpose) -> Underway {
-        let underway = if self.ideal { Underway { admitted: at, done: at } } else { self.serve(at, address, bytes, access) };
+    pub(super) fn refer(
+        &mut self,
+        at: Ticks,
+        address: u64,
+        bytes: u32,
+        access: Access,
+        purpose: Purpose,
+    ) -> Underway {
+        let underway = if self.ideal {
+            Underway { admitted: at, done: at }
+        } else {
+            self.serve(at, address, bytes, access)
+        };
         let latency = underway.done.since(at);
         let sum = match purpose {
             Purpose::Region(region) => &mut self.seen.regions[region as usize],
@@ -158,7 +169,8 @@ impl SharedMemory {
                 Access::Read | Access::Atomic => self.read,
                 Access::Write => self.write,
             };
-            let extra = if access == Access::Atomic { self.atomic.unwrap_or(Ticks::ZERO) } else { Ticks::ZERO };
+            let extra =
+                if access == Access::Atomic { self.atomic.unwrap_or(Ticks::ZERO) } else { Ticks::ZERO };
             let mut one = self.command(underway.admitted, next, some, latency, extra);
             if access == Access::Atomic && self.atomic.is_none() {
                 // Without atomic operations it is read, changed in the engine, and written back.
@@ -194,10 +206,6 @@ impl SharedMemory {
         self.seen.waited += u128::from(start.since(at).0);
         // The latency counts to the first word; the others follow it.
         Underway { admitted, done: start + latency + extra + (data - self.cycle) }
-    }
-
-    pub(super) fn channels(&self) -> usize {
-        self.channels.len()
     }
 }
 

@@ -128,7 +128,9 @@ impl Writer<'_> {
 /// Whether the pool runs in a unit of fixed function rather than on engines.
 pub(super) fn unit_of(pool: &Pool, chip: &Chip) -> Option<usize> {
     match pool.place {
-        PoolPlace::Unit(unit) if chip.units.get(unit).is_some_and(|unit| unit.work == UnitWork::Stage) => Some(unit),
+        PoolPlace::Unit(unit) if chip.units.get(unit).is_some_and(|unit| unit.work == UnitWork::Stage) => {
+            Some(unit)
+        }
         _ => None,
     }
 }

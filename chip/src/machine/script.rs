@@ -90,7 +90,13 @@ const DESCRIPTOR: u64 = 64;
 const APART: u64 = 1 << 40;
 
 impl View {
-    pub(super) fn new(chip: &Chip, mapping: &Mapping, kind: &EngineKind, time: Timebase, ideal: bool) -> View {
+    pub(super) fn new(
+        chip: &Chip,
+        mapping: &Mapping,
+        kind: &EngineKind,
+        time: Timebase,
+        ideal: bool,
+    ) -> View {
         let cycle = |cycles: Cycles| if ideal { Ticks::ZERO } else { time.cycles(cycles, kind.clock) };
         let mut places = vec![Vec::new(); Region::ALL.len()];
         for placement in &mapping.placements {
@@ -103,7 +109,8 @@ impl View {
             });
         }
         let hash_unit = chip.units.iter().position(|unit| unit.work == UnitWork::Hash);
-        let thousandths = if ideal { 0 } else { time.cycle(kind.clock).0.saturating_mul(u64::from(kind.cpi)) };
+        let thousandths =
+            if ideal { 0 } else { time.cycle(kind.clock).0.saturating_mul(u64::from(kind.cpi)) };
         View {
             places,
             instruction: Ticks(thousandths / 1000),
@@ -183,7 +190,15 @@ impl Writer<'_> {
         self.refer_to(region, access, at, bytes, Address::Computed, Wait::Now);
     }
 
-    fn refer_to(&mut self, region: Region, access: Access, at: u64, bytes: u32, address: Address, wait: Wait) {
+    fn refer_to(
+        &mut self,
+        region: Region,
+        access: Access,
+        at: u64,
+        bytes: u32,
+        address: Address,
+        wait: Wait,
+    ) {
         let (place, base) = self.view.place(region, at);
         let offset = match region {
             Region::Frame => u64::from(self.slot) * BUFFER + at,
@@ -207,7 +222,15 @@ impl Writer<'_> {
         self.occupy(Busy { instructions: 0, executing: wait, aborted: Ticks::ZERO });
     }
 
-    fn shared(&mut self, memory: usize, region: Region, access: Access, address: u64, bytes: u32, wait: Wait) {
+    fn shared(
+        &mut self,
+        memory: usize,
+        region: Region,
+        access: Access,
+        address: u64,
+        bytes: u32,
+        wait: Wait,
+    ) {
         self.execute(1, 0);
         if let Some((hits, latency)) = self.view.cache {
             self.remembered.hits += hits;

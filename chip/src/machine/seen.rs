@@ -132,7 +132,14 @@ impl Count {
 }
 
 impl Tallies {
-    pub(super) fn make_room(&mut self, engines: usize, rings: usize, units: usize, buses: usize, lines: usize) {
+    pub(super) fn make_room(
+        &mut self,
+        engines: usize,
+        rings: usize,
+        units: usize,
+        buses: usize,
+        lines: usize,
+    ) {
         self.engines = vec![EngineSeen::default(); engines];
         self.rings = vec![RingSeen::default(); rings];
         self.units = vec![Ticks::ZERO; units];
@@ -231,7 +238,12 @@ impl Machine<'_> {
             delivered: end.delivered.since(begin.delivered),
             ended: end.ended.since(begin.ended),
             lost: end.lost - begin.lost,
-            lost_by_port: end.lost_by_port.iter().zip(&begin.lost_by_port).map(|(end, begin)| end - begin).collect(),
+            lost_by_port: end
+                .lost_by_port
+                .iter()
+                .zip(&begin.lost_by_port)
+                .map(|(end, begin)| end - begin)
+                .collect(),
             memories: end.memories.iter().zip(&begin.memories).map(|(end, begin)| end.since(begin)).collect(),
             latency: std::mem::replace(&mut self.seen.latency, histogram()),
             instructions: self.seen.engines.iter().map(|engine| engine.instructions).sum(),

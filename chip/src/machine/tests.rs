@@ -268,9 +268,13 @@ fn a_pool_that_waits_for_itself_is_explained() {
     };
     let chip = chip();
     let mut machine = Machine::new(&chip, &mapping, Ideal::Nothing).unwrap();
-    let deadlock = machine.run(&mut Same { left: 100, acts: vec![run(100)], at: 0, every: 0 }, 0).unwrap_err();
+    let deadlock =
+        machine.run(&mut Same { left: 100, acts: vec![run(100)], at: 0, every: 0 }, 0).unwrap_err();
     let text = deadlock.to_string();
-    assert!(text.contains("2 threads of `both` wait for room in the ring `second`, which `both` should empty"), "{text}");
+    assert!(
+        text.contains("2 threads of `both` wait for room in the ring `second`, which `both` should empty"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -1,0 +1,332 @@
+//! How fast a chip was, how busy its parts were, and what held it up.
+
+use serde::Serialize;
+use tally::{Op, Region};
+
+use crate::description::Chip;
+use crate::kernel::{Ticks, Timebase};
+use crate::machine::{Count, Machine, Traffic, Window};
+use crate::mapping::{Mapping, PoolPlace};
+
+/// What a run showed.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// The chip.
+    pub chip: String,
+    /// What the mapping is.
+    pub mapping: String,
+    /// Modelled seconds that this is about.
+    pub seconds: f64,
+    /// Frames offered, in millions a second.
+    pub offered_mpps: f64,
+    /// Frames that left, in millions a second.
+    pub delivered_mpps: f64,
+    /// Frames that the policy ended within, in millions a second.
+    pub ended_mpps: f64,
+    /// Bits of the frames that left, without what only the line has, in 10^9 a second.
+    pub gbps: f64,
+    /// Frames lost to overload: there was no room in the receive buffer.
+    pub lost: u64,
+    /// The same by port.
+    pub lost_by_port: Vec<u64>,
+    /// From a frame's last bit in to its last bit out.
+    pub latency_ns: Latency,
+    /// The engines that do something, and the units in their place.
+    pub engines: Vec<EngineReport>,
+    /// Shared memories.
+    pub memories: Vec<MemoryReport>,
+    /// Rings.
+    pub rings: Vec<RingReport>,
+    /// Units, buses and lines: the share of time that they were taken.
+    pub others: Vec<Share>,
+    /// What held it up; absent where nobody looked.
+    pub bottleneck: Option<Bottleneck>,
+    /// Instructions a packet, engines of the control role included.
+    pub instructions_per_packet: f64,
+    /// Instructions of stages by kind, as shares.
+    pub mix: Vec<Share>,
+    /// Instructions that the whole run modelled.
+    pub simulated_instructions: u64,
+    /// What the modelling took.
+    pub wall_seconds: f64,
+    /// Parameters of the chip that are assumed.
+    pub assumed: Vec<String>,
+}
+
+/// Percentiles in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Latency {
+    /// The least.
+    pub min: f64,
+    /// The median.
+    pub p50: f64,
+    /// Nine of ten are below.
+    pub p90: f64,
+    /// Ninety-nine of a hundred are.
+    pub p99: f64,
+    /// 999 of a thousand are.
+    pub p999: f64,
+    /// The most.
+    pub max: f64,
+}
+
+/// How an engine spent its time, in shares of 1.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct EngineReport {
+    /// Its kind and number: "me.5".
+    pub name: String,
+    /// The pools that have threads on it.
+    pub pools: Vec<String>,
+    /// It executed instructions.
+    pub executing: f64,
+    /// It fetched instructions in vain, for branches and switches of threads.
+    pub aborted: f64,
+    /// It could not issue a command, for queues were full.
+    pub stalled: f64,
+    /// No thread was ready.
+    pub idle: f64,
+    /// Instructions.
+    pub instructions: u64,
+}
+
+/// How busy a memory was.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct MemoryReport {
+    /// Its name.
+    pub name: String,
+    /// The share of time that its channels were taken.
+    pub utilisation: f64,
+    /// Commands that waited for service, on average.
+    pub queue: f64,
+    /// References, by what they were for.
+    pub regions: Vec<RegionReport>,
+}
+
+/// References to a region in a memory.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RegionReport {
+    /// The region; "rings" for puts and gets.
+    pub name: String,
+    /// How many.
+    pub references: u64,
+    /// Bytes moved.
+    pub bytes: u64,
+    /// From issue to completion, on average.
+    pub mean_ns: f64,
+    /// At worst, in the whole run.
+    pub worst_ns: f64,
+}
+
+/// How full a ring was.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RingReport {
+    /// Its name.
+    pub name: String,
+    /// Frames that it holds.
+    pub entries: u32,
+    /// Frames in it after a put, on average.
+    pub mean: f64,
+    /// At most, in the whole run.
+    pub most: u64,
+    /// How often one who puts had to wait for room.
+    pub blocked: u64,
+}
+
+/// A share of 1.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Share {
+    /// Of what.
+    pub name: String,
+    /// How much.
+    pub share: f64,
+}
+
+/// What held a machine up.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Bottleneck {
+    /// The resource that brings most when it is infinitely fast; absent where nothing was lost, or nothing alone helps.
+    pub name: Option<String>,
+    /// In a sentence.
+    pub text: String,
+    /// Every resource and what it would bring, the most first.
+    pub relief: Vec<Relief>,
+}
+
+/// What a resource would bring were it infinitely fast.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Relief {
+    /// The resource: "memory sram".
+    pub name: String,
+    /// Frames dealt with then, in millions a second.
+    pub mpps: f64,
+    /// That by what it is now.
+    pub speed_up: f64,
+}
+
+impl Report {
+    /// What `window` shows. `mix` is what stages executed, by kind.
+    pub(crate) fn new(
+        chip: &Chip,
+        mapping: &Mapping,
+        time: Timebase,
+        window: &Window,
+        mix: &[u64; Op::ALL.len()],
+    ) -> Report {
+        let seconds = time.to_seconds(window.span);
+        let rate = |count: Count| if seconds > 0.0 { count.frames as f64 / seconds / 1e6 } else { 0.0 };
+        let dealt = window.delivered.frames + window.ended.frames;
+        let instructions: u64 = window.engines.iter().map(|engine| engine.instructions).sum();
+        let share = |span: Ticks| if window.span.0 > 0 { span.0 as f64 / window.span.0 as f64 } else { 0.0 };
+        let total: u64 = mix.iter().sum();
+        Report {
+            chip: chip.name.clone(),
+            mapping: mapping.about.clone(),
+            seconds,
+            offered_mpps: rate(window.offered),
+            delivered_mpps: rate(window.delivered),
+            ended_mpps: rate(window.ended),
+            gbps: if seconds > 0.0 { window.delivered.bytes as f64 * 8.0 / seconds / 1e9 } else { 0.0 },
+            lost: window.lost,
+            lost_by_port: window.lost_by_port.clone(),
+            latency_ns: Latency::of(window, time),
+            engines: engines(chip, mapping, window),
+            memories: memories(chip, time, window),
+            rings: rings(mapping, window),
+            others: others(chip, window, &share),
+            bottleneck: None,
+            instructions_per_packet: instructions as f64 / dealt.max(1) as f64,
+            mix: Op::ALL
+                .into_iter()
+                .map(|op| Share {
+                    name: op.name().to_owned(),
+                    share: mix[op as usize] as f64 / total.max(1) as f64,
+                })
+                .collect(),
+            simulated_instructions: window.instructions,
+            wall_seconds: 0.0,
+            assumed: chip.assumed(),
+        }
+    }
+
+    /// Frames that left or were ended by the policy, in millions a second.
+    pub fn dealt_mpps(&self) -> f64 {
+        self.delivered_mpps + self.ended_mpps
+    }
+}
+
+impl Latency {
+    fn of(window: &Window, time: Timebase) -> Latency {
+        let of = |ticks: u64| time.to_nanos(Ticks(ticks));
+        if window.latency.is_empty() {
+            return Latency::default();
+        }
+        let at = |quantile: f64| of(window.latency.value_at_quantile(quantile));
+        Latency {
+            min: of(window.latency.min()),
+            p50: at(0.5),
+            p90: at(0.9),
+            p99: at(0.99),
+            p999: at(0.999),
+            max: of(window.latency.max()),
+        }
+    }
+}
+
+fn engines(chip: &Chip, mapping: &Mapping, window: &Window) -> Vec<EngineReport> {
+    let mut reports = Vec::new();
+    let mut push = |name: String, pools: Vec<String>, place: usize| {
+        let Some(seen) = window.engines.get(place).filter(|_| !pools.is_empty()) else { return };
+        let span = window.span.0.max(1) as f64;
+        let [executing, aborted, stalled] =
+            [seen.executing, seen.aborted, seen.stalled].map(|ticks| (ticks.0 as f64 / span).min(1.0));
+        reports.push(EngineReport {
+            name,
+            pools,
+            executing,
+            aborted,
+            stalled,
+            idle: (1.0 - executing - aborted - stalled).max(0.0),
+            instructions: seen.instructions,
+        });
+    };
+    for (kind, of) in chip.engines.iter().enumerate() {
+        for number in 0..of.count {
+            let has = |place: &PoolPlace| match place {
+                PoolPlace::Engines { kind: on, numbers, .. } => *on == kind && numbers.contains(&number),
+                PoolPlace::Unit(_) => false,
+            };
+            let pools =
+                mapping.pools.iter().filter(|pool| has(&pool.place)).map(|pool| pool.name.clone()).collect();
+            push(format!("{}.{number}", of.name), pools, Machine::engine_of(chip, kind, number));
+        }
+    }
+    let mut next = chip.engines.iter().map(|kind| kind.count as usize).sum();
+    for pool in &mapping.pools {
+        let PoolPlace::Unit(unit) = pool.place else { continue };
+        let Some(unit) = chip.units.get(unit) else { continue };
+        for number in 0..unit.count.max(1) {
+            push(format!("{}.{number}", unit.name), vec![pool.name.clone()], next);
+            next += 1;
+        }
+    }
+    reports
+}
+
+fn memories(chip: &Chip, time: Timebase, window: &Window) -> Vec<MemoryReport> {
+    let span = window.span.0.max(1) as f64;
+    let of = |name: &str, traffic: &Traffic| RegionReport {
+        name: name.to_owned(),
+        references: traffic.references,
+        bytes: traffic.bytes,
+        mean_ns: time.to_nanos(Ticks(1)) * traffic.latency as f64 / traffic.references.max(1) as f64,
+        worst_ns: time.to_nanos(traffic.worst),
+    };
+    chip.memories
+        .iter()
+        .zip(&window.memories)
+        .map(|(memory, seen)| MemoryReport {
+            name: memory.name.clone(),
+            utilisation: seen.busy.0 as f64 / span / f64::from(memory.channels.max(1)),
+            queue: seen.waited as f64 / span,
+            regions: Region::ALL
+                .into_iter()
+                .map(|region| of(region.name(), &seen.regions[region as usize]))
+                .chain([of("rings", &seen.rings)])
+                .filter(|region| region.references > 0)
+                .collect(),
+        })
+        .collect()
+}
+
+fn rings(mapping: &Mapping, window: &Window) -> Vec<RingReport> {
+    mapping
+        .rings
+        .iter()
+        .zip(&window.rings)
+        .map(|(ring, seen)| RingReport {
+            name: ring.name.clone(),
+            entries: ring.entries,
+            mean: seen.filled as f64 / seen.puts.max(1) as f64,
+            most: seen.most,
+            blocked: seen.blocked,
+        })
+        .collect()
+}
+
+fn others(chip: &Chip, window: &Window, share: &dyn Fn(Ticks) -> f64) -> Vec<Share> {
+    let units = chip.units.iter().zip(&window.units).map(|(unit, busy)| Share {
+        name: format!("unit {}", unit.name),
+        share: share(*busy) / f64::from(unit.count.max(1)),
+    });
+    let buses = chip
+        .buses
+        .iter()
+        .zip(&window.buses)
+        .map(|(bus, busy)| Share { name: format!("bus {}", bus.name), share: share(*busy) });
+    let lines = window
+        .lines
+        .iter()
+        .enumerate()
+        .map(|(port, busy)| Share { name: format!("line out of port {port}"), share: share(*busy) });
+    units.chain(buses).chain(lines).collect()
+}

@@ -1,0 +1,129 @@
+//! Running a policy and traffic on a chip, and finding out what holds it up.
+
+use std::fmt;
+use std::time::Instant;
+
+use dataplane::replay::{ReplayError, Witness};
+use rayon::prelude::{IntoParallelIterator, ParallelIterator};
+use wire::Nanos;
+
+use crate::description::Chip;
+use crate::host::{Host, Traffic};
+use crate::machine::{Deadlock, Ideal, Machine, MachineError};
+use crate::mapping::Mapping;
+use crate::report::{Bottleneck, Relief, Report};
+
+/// A chip, what runs on it, and what comes in: all that a run needs, as often as it is run.
+pub struct Setup<'a> {
+    /// The chip.
+    pub chip: &'a Chip,
+    /// What runs where.
+    pub mapping: &'a Mapping,
+    /// Makes a pipeline and its traffic, from the beginning, the same each time.
+    pub source: &'a (dyn Fn() -> Result<Source, ReplayError> + Sync),
+    /// How many arrivals come before those that are told of, while the machine fills.
+    pub warm: u64,
+}
+
+/// A pipeline and what will come in.
+pub struct Source {
+    /// The pipeline, and what it remembers by then.
+    pub replay: dataplane::Replay,
+    /// The frames to come.
+    pub traffic: Box<dyn Traffic>,
+    /// The moment that modelled time begins with.
+    pub start: Nanos,
+}
+
+/// Why a run failed.
+#[derive(Debug)]
+pub enum RunError {
+    /// The machine could not be made.
+    Machine(MachineError),
+    /// The pipeline could not be made.
+    Replay(ReplayError),
+    /// The mapping deadlocks.
+    Deadlock(Deadlock),
+}
+
+impl fmt::Display for RunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RunError::Machine(error) => error.fmt(f),
+            RunError::Replay(error) => error.fmt(f),
+            RunError::Deadlock(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for RunError {}
+
+impl Setup<'_> {
+    /// One run, with something made infinitely fast or not. `witness` is told what becomes of frames, in the order in
+    /// which they came in.
+    pub fn run(&self, ideal: Ideal, witness: &mut impl Witness) -> Result<Report, RunError> {
+        let started = Instant::now();
+        let mut machine = Machine::new(self.chip, self.mapping, ideal).map_err(RunError::Machine)?;
+        let mut source = (self.source)().map_err(RunError::Replay)?;
+        let time = machine.timebase();
+        let mut host = Host::new(source.replay, &mut *source.traffic, witness, source.start, time);
+        let window = machine.run(&mut host, self.warm).map_err(RunError::Deadlock)?;
+        let mut report = Report::new(self.chip, self.mapping, time, &window, &host.recorder.mix);
+        report.wall_seconds = started.elapsed().as_secs_f64();
+        Ok(report)
+    }
+
+    /// One run, and one more for each resource with that made infinitely fast, on all cores.
+    pub fn explain(&self, witness: &mut impl Witness) -> Result<Report, RunError> {
+        let mut report = self.run(Ideal::Nothing, witness)?;
+        let resources = if report.lost == 0 { Vec::new() } else { self.resources() };
+        let now = report.dealt_mpps();
+        let relieve = |(name, ideal): (String, Ideal)| {
+            let mpps = self.run(ideal, &mut ())?.dealt_mpps();
+            Ok(Relief { name, mpps, speed_up: if now > 0.0 { mpps / now } else { 1.0 } })
+        };
+        let mut relief: Vec<Relief> =
+            resources.into_par_iter().map(relieve).collect::<Result<_, RunError>>()?;
+        relief.sort_by(|one, other| other.speed_up.total_cmp(&one.speed_up));
+        report.bottleneck = Some(Bottleneck::new(relief, report.lost));
+        Ok(report)
+    }
+
+    /// What can be made infinitely fast, and its name in reports.
+    fn resources(&self) -> Vec<(String, Ideal)> {
+        let pools = self.mapping.pools.iter().enumerate();
+        let pools = pools.map(|(place, pool)| (format!("engines of {}", pool.name), Ideal::Pool(place)));
+        let memories = self.chip.memories.iter().enumerate();
+        let memories =
+            memories.map(|(place, memory)| (format!("memory {}", memory.name), Ideal::Memory(place)));
+        let rings = self.mapping.rings.iter().enumerate();
+        let rings = rings.map(|(place, ring)| (format!("ring {}", ring.name), Ideal::Ring(place)));
+        let units = self.chip.units.iter().enumerate();
+        let units = units.map(|(place, unit)| (format!("unit {}", unit.name), Ideal::Unit(place)));
+        let buses = self.chip.buses.iter().enumerate();
+        let buses = buses.map(|(place, bus)| (format!("bus {}", bus.name), Ideal::Bus(place)));
+        let rest = [
+            ("receive buffer".to_owned(), Ideal::Receive),
+            ("transmit buffer".to_owned(), Ideal::Transmit),
+            ("lines".to_owned(), Ideal::Ports),
+        ];
+        pools.chain(memories).chain(rings).chain(units).chain(buses).chain(rest).collect()
+    }
+}
+
+/// A resource that brings less than this is not what holds a machine up.
+const WORTH: f64 = 1.02;
+
+impl Bottleneck {
+    fn new(relief: Vec<Relief>, lost: u64) -> Bottleneck {
+        let best = relief.first().filter(|best| best.speed_up >= WORTH);
+        let text = match best {
+            _ if lost == 0 => "nothing: it carries all that is offered".to_owned(),
+            Some(best) => {
+                format!("{}: infinitely fast, it would bring {:.2} times as much", best.name, best.speed_up)
+            }
+            None => "no single resource: each alone, infinitely fast, would bring less than 2 %".to_owned(),
+        };
+        Bottleneck { name: best.map(|best| best.name.clone()), text, relief }
+    }
+}
