@@ -5,4 +5,7 @@
 //! how fast it was and what held it up.
 
 pub mod description;
+pub mod diagnostic;
 pub mod mapping;
+pub mod setting;
+mod value;

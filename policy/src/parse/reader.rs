@@ -304,6 +304,11 @@ impl<'s, 't, 'i, C: Kind> Table<'s, 't, 'i, C> {
         self.sink.report(complaint, span);
     }
 
+    /// Notes that something in a table within it is wrong, if it is.
+    pub fn note(&mut self, broken: bool) {
+        self.entry.broken |= broken;
+    }
+
     /// Where its complaints go.
     pub fn sink(&self) -> &'s Sink<C> {
         self.sink
