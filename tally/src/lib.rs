@@ -24,6 +24,31 @@ pub trait Tally {
     /// Hashes a key of `bytes` bytes (in a hash unit, where the chip has one).
     fn hash(&mut self, bytes: u32);
 
+    /// Issues a reference without waiting for it, as asynchronous memories are used. The instruction that
+    /// issues is part of the reference, and is not told by [`Tally::execute`].
+    ///
+    /// By default the reference is a [`Tally::read`] or [`Tally::write`], done at once.
+    #[inline(always)]
+    fn issue(&mut self, reference: Reference) -> Ticket {
+        let Reference { region, at, bytes, .. } = reference;
+        match reference.access {
+            Access::Read => self.read(region, at, bytes),
+            Access::Write => self.write(region, at, bytes),
+        }
+        Ticket::DONE
+    }
+
+    /// Waits until the reference of `ticket` is done. Who issues waits for each ticket at most once, and never
+    /// for [`Ticket::DONE`].
+    #[inline(always)]
+    fn wait(&mut self, _: Ticket) {}
+
+    /// Executes one branch instruction.
+    #[inline(always)]
+    fn branch(&mut self, _: Branch) {
+        self.execute(Op::Branch, 1);
+    }
+
     /// Whether anybody keeps the account. Where nobody does, a costlier way of counting can be left out.
     #[inline(always)]
     fn is_kept(&self) -> bool {
@@ -58,6 +83,60 @@ impl Tally for NoTally {
     }
 }
 
+/// One reference to memory, as [`Tally::issue`] is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reference {
+    /// What is referred to.
+    pub region: Region,
+    /// Byte offset in the region.
+    pub at: usize,
+    /// Bytes moved.
+    pub bytes: u32,
+    /// Which way they move.
+    pub access: Access,
+    /// How the offset is known.
+    pub address: Address,
+}
+
+/// Which way a reference moves bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// From memory.
+    Read,
+    /// To memory.
+    Write,
+}
+
+/// How the offset of a reference is known. A memory inside an engine may take the one as an operand, and
+/// have to be told the other by an instruction of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// Fixed when the code was written, or the one after the last.
+    Known,
+    /// Computed from data.
+    Computed,
+}
+
+/// A reference that was issued, to wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Ticket(pub u32);
+
+impl Ticket {
+    /// Of a reference that needs no waiting for.
+    pub const DONE: Ticket = Ticket(0);
+}
+
+/// What a branch instruction did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Branch {
+    /// Conditional, and taken.
+    Taken,
+    /// Conditional, and not taken: the next instruction follows.
+    NotTaken,
+    /// Unconditional.
+    Always,
+}
+
 /// A named data structure whose memory references are tallied. A chip's mapping says which memory each
 /// region lies in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -89,13 +168,15 @@ pub enum Region {
     Meter,
     /// Queues of frames on their way out.
     Queue,
-    /// Tables of ciphers and digests.
+    /// Tables of ciphers, looked up by data.
     CipherTable,
+    /// Expanded keys of ciphers, read in order.
+    CipherKey,
 }
 
 impl Region {
     /// Every region, in the order of the enum.
-    pub const ALL: [Region; 14] = [
+    pub const ALL: [Region; 15] = [
         Region::Frame,
         Region::Meta,
         Region::FlowIndex,
@@ -110,6 +191,7 @@ impl Region {
         Region::Meter,
         Region::Queue,
         Region::CipherTable,
+        Region::CipherKey,
     ];
 
     /// The name that mappings and reports use, in kebab case.
@@ -129,6 +211,7 @@ impl Region {
             Region::Meter => "meter",
             Region::Queue => "queue",
             Region::CipherTable => "cipher-table",
+            Region::CipherKey => "cipher-key",
         }
     }
 }
@@ -266,6 +349,26 @@ mod tests {
         );
         assert_eq!(count.references(Region::Frame), References::default());
         assert_eq!(count.hashes(), 1);
+    }
+
+    #[test]
+    fn without_more_an_issued_reference_is_done_at_once() {
+        let mut count = Count::default();
+        let read = Reference {
+            region: Region::CipherTable,
+            at: 8,
+            bytes: 4,
+            access: Access::Read,
+            address: Address::Computed,
+        };
+        assert_eq!(count.issue(read), Ticket::DONE);
+        count.issue(Reference { bytes: 64, access: Access::Write, ..read });
+        count.branch(Branch::Taken);
+        assert_eq!(
+            count.references(Region::CipherTable),
+            References { reads: 1, writes: 1, atomics: 0, bytes: 68 }
+        );
+        assert_eq!(count.executed(Op::Branch), 1);
     }
 
     #[test]
