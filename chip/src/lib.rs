@@ -4,6 +4,7 @@
 //! engines run which stages and which of its memories hold what. A machine made of both takes frames, and tells
 //! how fast it was and what held it up.
 
+pub mod cipher;
 pub mod description;
 pub mod diagnostic;
 pub mod host;

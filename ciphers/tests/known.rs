@@ -58,7 +58,9 @@ fn idea() {
 /// RFC 2040, section 9: CBC, of which the first block shows the cipher.
 #[test]
 fn rc5() {
-    for (key, sealed) in [("0102030405060708 1020304050607080", "dad6bda9dfe8f7e8"), ("00", "545f7f32a5fc3836")] {
+    for (key, sealed) in
+        [("0102030405060708 1020304050607080", "dad6bda9dfe8f7e8"), ("00", "545f7f32a5fc3836")]
+    {
         let cipher = Rc5::new(&bytes(key)).unwrap();
         let mut text = bytes("1020304050607080");
         block::encrypt(&cipher, Native, words(&bytes("0102030405060708")), &mut text);
@@ -184,10 +186,8 @@ fn bytes(hex: &str) -> Vec<u8> {
 
 /// A file of test data, or a loud word that it is missing.
 fn data(name: &str) -> Option<PathBuf> {
-    let folder = std::env::var_os("WIRERATE_DATA").map_or_else(
-        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/data"),
-        PathBuf::from,
-    );
+    let folder = std::env::var_os("WIRERATE_DATA")
+        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/data"), PathBuf::from);
     let path = folder.join(name);
     if path.exists() {
         return Some(path);
