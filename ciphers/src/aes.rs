@@ -63,9 +63,11 @@ impl BlockCipher<4> for Aes {
         for word in 4..44 {
             let mut last = subkeys[word - 1];
             if word % 4 == 0 {
-                last = last.rotate_left(8).to_be_bytes().into_iter().fold(0, |sum, byte| {
-                    sum << 8 | u32::from(SBOX[usize::from(byte)])
-                });
+                last = last
+                    .rotate_left(8)
+                    .to_be_bytes()
+                    .into_iter()
+                    .fold(0, |sum, byte| sum << 8 | u32::from(SBOX[usize::from(byte)]));
                 last ^= u32::from(constant) << 24;
                 constant = double(constant);
             }
@@ -73,11 +75,13 @@ impl BlockCipher<4> for Aes {
         }
         let inverse = std::array::from_fn(|word| {
             let subkey = subkeys[4 * (ROUNDS - word / 4) + word % 4];
-            if word < 4 || word >= 40 {
+            if !(4..40).contains(&word) {
                 return subkey;
             }
             // TD merges the inverse S-box with InvMixColumns; the S-box before it leaves the latter.
-            (0..4).fold(0, |sum, row| sum ^ TD[row][usize::from(SBOX[(subkey >> (24 - 8 * row) & 0xff) as usize])])
+            (0..4).fold(0, |sum, row| {
+                sum ^ TD[row][usize::from(SBOX[(subkey >> (24 - 8 * row) & 0xff) as usize])]
+            })
         });
         Ok(Aes { subkeys, inverse })
     }

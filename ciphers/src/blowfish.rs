@@ -60,7 +60,8 @@ impl BlockCipher<2> for Blowfish {
         let mut key = key.iter().cycle();
         let mut cipher = Blowfish {
             subkeys: std::array::from_fn(|number| {
-                digits[number] ^ (0..4).fold(0, |word, _| word << 8 | key.next().copied().map_or(0, u32::from))
+                digits[number]
+                    ^ (0..4).fold(0, |word, _| word << 8 | key.next().copied().map_or(0, u32::from))
             }),
             boxes: Box::new(std::array::from_fn(|number| {
                 std::array::from_fn(|entry| digits[SUBKEYS + 256 * number + entry])
@@ -111,8 +112,7 @@ impl Blowfish {
     fn f<M: Machine>(&self, machine: M, word: M::Word) -> M::Word {
         let [a, b, c, d]: [M::Word; 4] = std::array::from_fn(|number| {
             let _copy = machine.inlined(number);
-            let table =
-                Table { region: Region::CipherTable, at: 1024 * number, words: &self.boxes[number] };
+            let table = Table { region: Region::CipherTable, at: 1024 * number, words: &self.boxes[number] };
             machine.look_up(table, Pick { word, shift: 24 - 8 * number as u32, bits: 8 })
         });
         (a.plus(b) ^ c).plus(d)

@@ -41,9 +41,11 @@ fn divide(number: &mut [u32], by: u32) {
 fn accumulate(sum: &mut [u32], term: &[u32], subtract: bool) {
     let mut carry = false;
     for (place, &other) in sum.iter_mut().zip(term).rev() {
-        let (value, first) = if subtract { place.overflowing_sub(other) } else { place.overflowing_add(other) };
+        let (value, first) =
+            if subtract { place.overflowing_sub(other) } else { place.overflowing_add(other) };
         let carried = u32::from(carry);
-        let (value, second) = if subtract { value.overflowing_sub(carried) } else { value.overflowing_add(carried) };
+        let (value, second) =
+            if subtract { value.overflowing_sub(carried) } else { value.overflowing_add(carried) };
         *place = value;
         carry = first || second;
     }

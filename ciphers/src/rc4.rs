@@ -94,8 +94,7 @@ impl Rc4 {
 
     #[track_caller]
     fn write<M: Machine>(&mut self, machine: M, index: M::Word, value: M::Word) {
-        let written =
-            machine.write_entry(self.entries(), Pick { word: index, shift: 0, bits: 8 }, value);
+        let written = machine.write_entry(self.entries(), Pick { word: index, shift: 0, bits: 8 }, value);
         self.permutation[written.index] = written.value;
     }
 }

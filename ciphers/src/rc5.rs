@@ -88,8 +88,7 @@ pub(crate) fn expand<const N: usize>(key: &[u8]) -> Result<[u32; N], KeyLength> 
     for (number, byte) in key.iter().enumerate() {
         secret[number / 4] |= u32::from(*byte) << (8 * (number % 4));
     }
-    let mut subkeys: [u32; N] =
-        std::array::from_fn(|number| P.wrapping_add(Q.wrapping_mul(number as u32)));
+    let mut subkeys: [u32; N] = std::array::from_fn(|number| P.wrapping_add(Q.wrapping_mul(number as u32)));
     let (mut a, mut b) = (0u32, 0u32);
     for step in 0..3 * N.max(secret.len()) {
         let subkey = &mut subkeys[step % N];

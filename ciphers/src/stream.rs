@@ -73,4 +73,3 @@ impl<M: Machine> Units<M> {
         self.machine.write_text(text, at, unit);
     }
 }
-

@@ -58,7 +58,9 @@ fn idea() {
 /// RFC 2040, section 9: CBC, of which the first block shows the cipher.
 #[test]
 fn rc5() {
-    for (key, sealed) in [("0102030405060708 1020304050607080", "dad6bda9dfe8f7e8"), ("00", "545f7f32a5fc3836")] {
+    for (key, sealed) in
+        [("0102030405060708 1020304050607080", "dad6bda9dfe8f7e8"), ("00", "545f7f32a5fc3836")]
+    {
         let cipher = Rc5::new(&bytes(key)).unwrap();
         let mut text = bytes("1020304050607080");
         block::encrypt(&cipher, Native, words(&bytes("0102030405060708")), &mut text);
@@ -118,11 +120,11 @@ fn seal() {
     assert_eq!(text, bytes("37a005959b84c49ca4be1e050673530f"));
 }
 
-/// A whole position's beginning, from Crypto++'s vectors.
+/// Four kilobytes of a stream, from Crypto++'s vectors.
 #[test]
 fn seal_at_length() {
     let Some(path) = data("vectors/seal.txt") else { return };
-    let text = std::fs::read_to_string(path).unwrap();
+    let text = std::fs::read_to_string(path).unwrap().replace('\r', "");
     let mut sections = 0;
     for section in text.split("AlgorithmType:").filter(|section| section.contains("Name: SEAL-3.0-BE")) {
         let joined = section.replace("\\\n", "");
@@ -184,10 +186,8 @@ fn bytes(hex: &str) -> Vec<u8> {
 
 /// A file of test data, or a loud word that it is missing.
 fn data(name: &str) -> Option<PathBuf> {
-    let folder = std::env::var_os("WIRERATE_DATA").map_or_else(
-        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/data"),
-        PathBuf::from,
-    );
+    let folder = std::env::var_os("WIRERATE_DATA")
+        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/data"), PathBuf::from);
     let path = folder.join(name);
     if path.exists() {
         return Some(path);
