@@ -75,7 +75,7 @@ impl BlockCipher<4> for Aes {
         }
         let inverse = std::array::from_fn(|word| {
             let subkey = subkeys[4 * (ROUNDS - word / 4) + word % 4];
-            if word < 4 || word >= 40 {
+            if !(4..40).contains(&word) {
                 return subkey;
             }
             // TD merges the inverse S-box with InvMixColumns; the S-box before it leaves the latter.

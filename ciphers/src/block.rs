@@ -29,7 +29,7 @@ pub fn encrypt<const N: usize, C: BlockCipher<N>, M: Machine>(
 ) {
     let size = 4 * N;
     let blocks = text.len() / size;
-    let mut chain = iv.map(|word| machine.constant(word));
+    let mut chain = machine.constants(iv);
     let mut ahead = None;
     for block in machine.blocks(0..blocks) {
         let at = block * size;
@@ -56,7 +56,7 @@ pub fn decrypt<const N: usize, C: BlockCipher<N>, M: Machine>(
     text: &mut [u8],
 ) {
     let size = 4 * N;
-    let mut chain = iv.map(|word| machine.constant(word));
+    let mut chain = machine.constants(iv);
     for block in machine.blocks(0..text.len() / size) {
         let sealed = machine.read_text::<N>(text, block * size);
         let mut plain = cipher.decrypt_block(machine, sealed);

@@ -30,7 +30,7 @@ pub enum ByteOrder {
 /// The state after a whole message and its padding (RFC 1321, 3.1 to 3.4; RFC 3174, 4). Its words are as the
 /// algorithm has them; [`bytes`] puts them in order.
 pub fn digest<const N: usize, H: Hash<N>, M: Machine>(machine: M, message: &[u8]) -> [u32; N] {
-    let mut state = H::INITIAL.map(|word| machine.constant(word));
+    let mut state = machine.constants(H::INITIAL);
     let whole = message.len() / BLOCK;
     let padding = padding::<N, H>(message);
     let mut ahead = None;

@@ -18,6 +18,9 @@ pub trait Machine: Copy {
     /// A constant in a register.
     fn constant(self, value: u32) -> Self::Word;
 
+    /// Constants in registers.
+    fn constants<const N: usize>(self, values: [u32; N]) -> [Self::Word; N];
+
     /// Looks up the word that `pick` says. Its address is computed from data.
     fn look_up(self, table: Table<'_>, pick: Pick<Self::Word>) -> Self::Word;
 
@@ -139,6 +142,11 @@ impl Machine for Native {
     #[inline(always)]
     fn constant(self, value: u32) -> u32 {
         value
+    }
+
+    #[inline(always)]
+    fn constants<const N: usize>(self, values: [u32; N]) -> [u32; N] {
+        values
     }
 
     #[inline(always)]

@@ -163,7 +163,7 @@ impl StreamCipher for Seal {
         const IN_A_CHUNK: usize = CHUNK / UNIT;
         let mut units = Units::new(machine);
         // What registers hold while the loop goes on. A chunk that was broken off is taken up again.
-        let [a, b, c, d, n1, n2, n3, n4] = self.state.map(|word| machine.constant(word));
+        let [a, b, c, d, n1, n2, n3, n4] = machine.constants(self.state);
         let mut state = State { now: [a, b, c, d], kept: [n1, n2, n3, n4] };
         for unit in machine.blocks(0..text.len() / UNIT) {
             if self.used == CHUNKS * IN_A_CHUNK {

@@ -9,7 +9,7 @@
 //! Instructions of a microengine of the second version (IXP2400, IXP2800): single issue, one cycle each, an ALU
 //! with a shifter before one of its operands. [`Cost`] has the table. Its sources:
 //!
-//! - *HRM*: Intel IXP2800 Network Processor Hardware Reference Manual, 2.3 and 4.3.
+//! - *HRM*: Intel IXP2800 Network Processor Hardware Reference Manual, 2.3 and 4.1 to 4.3.
 //! - *App. A*: the instruction syntax in appendix A of Johnson and Kunze, "Using IXP2400/2800 Development Tools".
 //! - *binutils*: `opcodes/nfp-dis.c`, a disassembler for the NFP, whose microengine kept these instructions. It
 //!   shows what an instruction can hold.

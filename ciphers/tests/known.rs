@@ -120,11 +120,11 @@ fn seal() {
     assert_eq!(text, bytes("37a005959b84c49ca4be1e050673530f"));
 }
 
-/// A whole position's beginning, from Crypto++'s vectors.
+/// Four kilobytes of a stream, from Crypto++'s vectors.
 #[test]
 fn seal_at_length() {
     let Some(path) = data("vectors/seal.txt") else { return };
-    let text = std::fs::read_to_string(path).unwrap();
+    let text = std::fs::read_to_string(path).unwrap().replace('\r', "");
     let mut sections = 0;
     for section in text.split("AlgorithmType:").filter(|section| section.contains("Name: SEAL-3.0-BE")) {
         let joined = section.replace("\\\n", "");
