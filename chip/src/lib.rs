@@ -13,3 +13,4 @@ pub mod mapping;
 pub mod report;
 pub mod run;
 pub mod trace;
+pub mod traffic;
