@@ -1,9 +1,52 @@
 //! A chip: what a network processor is made of, as `chips/*.toml` describe it.
 //!
+//! [`parse`] and [`load`] make a [`Chip`] of such a text, or say all that is wrong with it; [`set`] changes one
+//! parameter of the text first.
+//!
 //! Numbers and names only; how the parts behave is said in [`crate::machine`]. All latencies are in cycles of the
 //! chip's clock, unless a field says otherwise.
 
+use std::path::Path;
+
+use policy::LoadError;
 use wire::{BitRate, Bytes};
+
+use crate::diagnostic::Diagnostic;
+use crate::setting::{self, SetError};
+
+pub mod bound;
+mod read;
+mod schema;
+
+/// A chip, and what is wrong with it.
+#[derive(Clone, Debug)]
+pub struct Checked {
+    /// The chip; `None` if anything is wrong. Warnings do not make it wrong.
+    pub chip: Option<Chip>,
+    /// What is wrong, and what is unwise, in the order of the text.
+    pub diagnostics: Vec<Diagnostic>,
+    /// The path of each parameter that the text gives, in its order: "memory.sram.latency".
+    pub parameters: Vec<String>,
+}
+
+/// Reads the description of a chip; `file` is its name in diagnostics.
+pub fn parse(text: &str, file: &str) -> Checked {
+    read::read(text, file)
+}
+
+/// Reads the description in the file at `path`.
+pub fn load(path: &Path) -> Result<Checked, LoadError> {
+    Ok(match policy::check::text(path, "chip")? {
+        Ok(text) => parse(&text, &path.display().to_string()),
+        Err(wrong) => Checked { chip: None, diagnostics: vec![wrong.under()], parameters: Vec::new() },
+    })
+}
+
+/// The text of a chip with the parameter at `path` ("memory.sram.latency") set to `value` ("45", "600 MHz"). The
+/// rest of the text stays as it is; whether the value is one that the parameter can have, [`parse`] says.
+pub fn set(text: &str, path: &str, value: &str) -> Result<String, SetError> {
+    setting::set(text, path, value, schema::keys)
+}
 
 /// A network processor.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,32 +82,41 @@ pub struct Chip {
 }
 
 impl Chip {
-    /// The paths of parameters that are assumed.
-    pub fn assumed(&self) -> Vec<String> {
-        let assumed = self.sources.iter().filter(|source| source.standing == Standing::Assumed);
-        assumed.map(|source| source.path.clone()).collect()
+    /// The sources of what was not read anywhere but assumed.
+    pub fn assumed(&self) -> impl Iterator<Item = &Source> {
+        self.sources.iter().filter(|source| source.standing == Standing::Assumed)
     }
 
-    /// Ticks of modelled time in a second: the least common multiple of all clocks, so that each has a whole number of
-    /// them in a cycle; `None` if that is past 10^13.
+    /// The source of the parameter at `path`: its own, or that of the nearest table around it.
+    pub fn source_of(&self, path: &str) -> Option<&Source> {
+        let about = self.sources.iter().filter(|source| source.is_about(path));
+        about.max_by_key(|source| source.path.len())
+    }
+
+    /// The least common multiple of all clocks, in Hz, which time can be counted in without rounding; `None` where
+    /// it is more than [`bound::TICKS_PER_SECOND`].
     pub fn ticks_per_second(&self) -> Option<u64> {
-        let clocks = std::iter::once(self.clock)
-            .chain(self.engines.iter().map(|kind| kind.clock))
+        let mut clocks = (self.engines.iter().map(|engines| engines.clock))
             .chain(self.memories.iter().map(|memory| memory.clock))
             .chain(self.buses.iter().map(|bus| bus.clock));
-        let mut ticks = 1u64;
-        for clock in clocks {
-            let (mut a, mut b) = (ticks, clock.0.max(1));
-            while b > 0 {
-                (a, b) = (b, a % b);
-            }
-            ticks = ticks.checked_mul(clock.0.max(1) / a)?;
-            if ticks > 10_000_000_000_000 {
-                return None;
-            }
-        }
-        Some(ticks)
+        clocks.try_fold(self.clock.0, |ticks, clock| common_multiple(ticks, clock.0))
     }
+}
+
+impl Source {
+    /// Whether it speaks of the parameter at `path`.
+    pub fn is_about(&self, path: &str) -> bool {
+        path.strip_prefix(self.path.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    }
+}
+
+fn common_multiple(a: u64, b: u64) -> Option<u64> {
+    let (mut divisor, mut rest) = (a, b);
+    while rest != 0 {
+        (divisor, rest) = (rest, divisor % rest);
+    }
+    let multiple = u128::from(a) * u128::from(b) / u128::from(divisor.max(1));
+    u64::try_from(multiple).ok().filter(|multiple| *multiple <= bound::TICKS_PER_SECOND)
 }
 
 /// A frequency.
@@ -84,7 +136,7 @@ pub struct EngineKind {
     pub role: Role,
     /// How many, from 1.
     pub count: u32,
-    /// How many share a cluster, its command bus and its next-neighbour chain.
+    /// How many share a cluster and its command bus.
     pub cluster: u32,
     /// Their clock.
     pub clock: Hertz,
@@ -204,7 +256,7 @@ pub struct RingKind {
 pub enum Reach {
     /// All engines.
     Any,
-    /// An engine and the one numbered next in its cluster.
+    /// An engine and the one numbered next, in this cluster or as the first of the next one.
     Neighbour,
 }
 
@@ -321,3 +373,6 @@ pub enum Standing {
     /// Assumed; the text says on what grounds.
     Assumed,
 }
+
+#[cfg(test)]
+mod tests;

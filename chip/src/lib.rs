@@ -5,6 +5,7 @@
 //! how fast it was and what held it up.
 
 pub mod description;
+pub mod diagnostic;
 pub mod host;
 pub mod kernel;
 pub mod load;
@@ -12,5 +13,7 @@ pub mod machine;
 pub mod mapping;
 pub mod report;
 pub mod run;
+pub mod setting;
 pub mod trace;
 pub mod traffic;
+mod value;

@@ -1,6 +1,84 @@
 //! A mapping: which engines run which stages, the rings between them, and which memories hold what.
+//!
+//! [`parse`] and [`load`] make a [`Mapping`] of a text as `chips/mappings/*.toml` have it, for a chip, or say all
+//! that is wrong with it; [`set`] changes one value of the text first. Whether programs and tables fit is known
+//! only with a policy: [`check_fit`] says it then.
 
-use tally::Region;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use dataplane::Pipeline;
+use policy::LoadError;
+use policy::lines::Entry;
+use policy::source::Source;
+use tally::{NoTally, Region};
+
+use crate::description::Chip;
+use crate::diagnostic::Diagnostic;
+use crate::setting::{self, SetError};
+
+mod fit;
+mod flow;
+mod place;
+mod pool;
+mod read;
+
+pub use fit::{Extent, Program, check_fit};
+
+/// A mapping, and what is wrong with it.
+#[derive(Clone, Debug)]
+pub struct Checked {
+    /// The mapping; `None` if anything is wrong. Warnings do not make it wrong.
+    pub mapping: Option<Mapping>,
+    /// What is wrong, and what is unwise, in the order of the text.
+    pub diagnostics: Vec<Diagnostic>,
+    /// Where things stand, for [`check_fit`].
+    pub lines: Lines,
+}
+
+/// Where the parts of a mapping stand in its text. A mapping that came from no text has no lines.
+#[derive(Clone, Debug, Default)]
+pub struct Lines {
+    source: Option<Arc<Source>>,
+    pools: Vec<Entry>,
+    /// Of each pool, its tasks.
+    tasks: Vec<Vec<Entry>>,
+    rings: Vec<Entry>,
+    placements: Vec<Range<usize>>,
+    /// The section of regions, where there is one.
+    regions: Range<usize>,
+}
+
+/// Reads a mapping for `chip`; `file` is its name in diagnostics.
+pub fn parse(text: &str, file: &str, chip: &Chip) -> Checked {
+    read::read(text, file, chip)
+}
+
+/// Reads the mapping in the file at `path`, for `chip`.
+pub fn load(path: &Path, chip: &Chip) -> Result<Checked, LoadError> {
+    Ok(match policy::check::text(path, "mapping")? {
+        Ok(text) => parse(&text, &path.display().to_string(), chip),
+        Err(wrong) => Checked { mapping: None, diagnostics: vec![wrong.under()], lines: Lines::default() },
+    })
+}
+
+/// The name of the chip that the text of a mapping is for, as far as it can be read.
+pub fn chip_of(text: &str) -> Option<String> {
+    let table: toml::Table = text.parse().ok()?;
+    table.get("chip")?.as_str().map(str::to_owned)
+}
+
+/// The text of a mapping with what is at `path` ("pool.firewall.threads", "region.rule-table") set to `value`. The
+/// rest of the text stays as it is; whether the value is one that can stand there, [`parse`] says.
+pub fn set(text: &str, path: &str, value: &str) -> Result<String, SetError> {
+    setting::set(text, path, value, read::keys)
+}
+
+/// The names of the pipeline's stages, in its order.
+fn stages() -> Vec<&'static str> {
+    Pipeline::default().stages::<NoTally>().iter().map(|(name, _)| *name).collect()
+}
 
 /// What runs and lies where.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,7 +142,7 @@ pub enum Work {
     /// It is moved from the receive buffer to memory.
     Receive,
     /// These stages of the pipeline, by their places in its order, which follow one another.
-    Stages(std::ops::Range<usize>),
+    Stages(Range<usize>),
     /// It is moved from memory to the transmit buffer.
     Transmit,
 }
@@ -131,3 +209,6 @@ pub enum Place {
     /// In registers or in the program itself: references cost nothing beyond their instructions.
     Registers,
 }
+
+#[cfg(test)]
+mod tests;

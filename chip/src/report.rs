@@ -204,7 +204,7 @@ impl Report {
                 .collect(),
             simulated_instructions: window.instructions,
             wall_seconds: 0.0,
-            assumed: chip.assumed(),
+            assumed: chip.assumed().map(|source| source.path.clone()).collect(),
         }
     }
 

@@ -6,9 +6,11 @@
 use tally::Tally;
 use wire::Family;
 
+pub mod coded;
 pub mod linear;
 mod pattern;
 
+pub use coded::Coded;
 pub use linear::Linear;
 pub use pattern::{AddressSpan, Admit, Pattern, PortSpan, TypeMatch};
 
@@ -64,6 +66,12 @@ pub trait Classifier: Send + Sync {
 
     /// Bytes of memory that the search uses.
     fn memory_bytes(&self) -> usize;
+
+    /// Bytes of [`Region::RuleTable`](tally::Region::RuleTable) that [`Classifier::classify_tallied`] tells of.
+    fn region_bytes(&self) -> u64;
+
+    /// Instructions that the search takes in the store of an engine.
+    fn program(&self) -> u32;
 }
 
 /// A known algorithm.
@@ -78,11 +86,25 @@ pub struct Algorithm {
 }
 
 /// All algorithms; the first is the reference.
-pub const ALGORITHMS: &[Algorithm] = &[Algorithm {
-    name: "linear",
-    summary: "compares one pattern after the other, as netfilter does",
-    build: |patterns| Box::new(Linear::new(patterns)),
-}];
+pub const ALGORITHMS: &[Algorithm] = &[
+    Algorithm {
+        name: "linear",
+        summary: "compares one pattern after the other, as netfilter does",
+        build: |patterns| Box::new(Linear::new(patterns)),
+    },
+    Algorithm {
+        name: "coded",
+        summary: "patterns translated to code, which compares only what each of them asks for",
+        build: |patterns| Box::new(Coded::new(patterns)),
+    },
+];
+
+impl Algorithm {
+    /// The algorithm of that name.
+    pub fn named(name: &str) -> Option<&'static Algorithm> {
+        ALGORITHMS.iter().find(|algorithm| algorithm.name == name)
+    }
+}
 
 #[cfg(test)]
 mod tests;

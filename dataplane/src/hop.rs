@@ -104,6 +104,11 @@ impl Hops {
         self.entries.get(hop as usize)
     }
 
+    /// Bytes that as many hops as there can be take on a network processor, 32 each.
+    pub fn region_bytes(&self) -> usize {
+        self.capacity.saturating_mul(32)
+    }
+
     /// The hop of a neighbour on an interface's link, or `None` if it is unknown and stays so.
     pub fn neighbour(&mut self, tables: &Tables, interface: PortId, address: Address) -> Option<u32> {
         if let Some(hop) = self.index.get(&(interface, address)) {

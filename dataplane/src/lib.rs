@@ -8,6 +8,7 @@ pub mod classify;
 pub mod counter;
 pub mod cut;
 pub mod explain;
+pub mod extent;
 pub mod fib;
 pub mod flow;
 pub mod fragment;

@@ -69,6 +69,9 @@ const DECIDED: [usize; 4] = [3, 7, 8, 9];
 /// Places of the stages that have something to do where nothing is tracked.
 const STATELESS: [usize; 7] = [0, 3, 4, 5, 7, 8, 9];
 
+/// Places of all stages.
+const ALL: [usize; STAGES] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
+
 impl Pipeline {
     /// The stages in their order.
     pub fn stages<T: Tally>(&mut self) -> [Named<'_, T>; STAGES] {
@@ -84,6 +87,14 @@ impl Pipeline {
             ("answer", &mut self.answer),
             ("queue", &mut self.queue),
         ]
+    }
+
+    /// Places of the stages that a policy of that mode needs.
+    pub fn needed(mode: Mode) -> &'static [usize] {
+        match mode {
+            Mode::Stateful => &ALL,
+            Mode::Stateless => &STATELESS,
+        }
     }
 
     /// Takes a batch through the stages. Frames on their way out are then in the shard's queues; those that

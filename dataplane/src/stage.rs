@@ -30,6 +30,10 @@ pub trait Stage<T: Tally> {
     /// Does the step for one frame.
     fn step(&mut self, frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step;
 
+    /// Instructions that its code takes in the store of an engine: those of each tally call once, however often it is
+    /// executed, one for each reference, and the paths that no tally tells apart.
+    fn program(&self, tables: &Tables) -> u32;
+
     /// Does the step for many, first to last. A stage that overrides this to look up in bulk must do what
     /// repeated [`Stage::step`] would.
     #[inline]

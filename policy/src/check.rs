@@ -43,42 +43,46 @@ pub fn check(text: &str, file: &str) -> Checked {
     if let Some(policy) = &draft.policy {
         diagnostics.append(&mut validate(policy, &draft.lines));
     }
-    diagnostics.sort_by_key(|diagnostic| {
-        let start = diagnostic.place.as_ref().map_or(usize::MAX, |place| place.span().start);
-        (start, diagnostic.severity, diagnostic.code)
-    });
+    Diagnostic::sort(&mut diagnostics);
     let wrong = diagnostics.iter().any(Diagnostic::is_error);
     Checked { policy: draft.policy.filter(|_| !wrong), lines: draft.lines, diagnostics }
 }
 
 /// Reads and validates the file at `path`.
 pub fn load(path: &Path) -> Result<Checked, LoadError> {
-    let unreadable = |error| LoadError { path: path.to_owned(), error };
+    Ok(match text(path, "policy")? {
+        Ok(text) => check(&text, &path.display().to_string()),
+        Err(wrong) => Checked { policy: None, lines: Lines::default(), diagnostics: vec![wrong] },
+    })
+}
+
+/// The text of the file at `path`, which is to be a `what`: a policy, say. In place of a text that is too long or
+/// not UTF-8 there is a diagnostic.
+pub fn text(path: &Path, what: &'static str) -> Result<Result<String, Diagnostic>, LoadError> {
+    let unreadable = |error| LoadError { what, path: path.to_owned(), error };
     let file = path.display().to_string();
     let mut bytes = Vec::new();
     // One byte more than is taken tells a file that is too long; it may have no end at all.
     File::open(path)
         .and_then(|opened| opened.take(MOST_BYTES as u64 + 1).read_to_end(&mut bytes))
         .map_err(unreadable)?;
-    let wrong = |diagnostic| Checked { policy: None, lines: Lines::default(), diagnostics: vec![diagnostic] };
     if bytes.len() > MOST_BYTES {
-        return Ok(wrong(parse::too_large(&file)));
+        return Ok(Err(parse::too_large(&file)));
     }
-    match String::from_utf8(bytes) {
-        Ok(text) => Ok(check(&text, &file)),
-        Err(error) => {
-            let at = error.utf8_error().valid_up_to();
-            let line = error.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count() + 1;
-            let message = format!("{file} is not UTF-8: byte {at}, on line {line}");
-            let hint = "save it as UTF-8; a capture or an archive is no policy";
-            Ok(wrong(Diagnostic::new(Code::NotUtf8, message).hint(hint)))
-        }
-    }
+    Ok(String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        let line = error.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count() + 1;
+        let message = format!("{file} is not UTF-8: byte {at}, on line {line}");
+        let hint = format!("save it as UTF-8; a capture or an archive is no {what}");
+        Diagnostic::new(Code::NotUtf8, message).hint(hint)
+    }))
 }
 
-/// A policy file that cannot be read.
+/// A file that cannot be read.
 #[derive(Debug)]
 pub struct LoadError {
+    /// What it was to be.
+    pub what: &'static str,
     /// Which one.
     pub path: PathBuf,
     /// What the system says.
@@ -87,7 +91,7 @@ pub struct LoadError {
 
 impl fmt::Display for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "cannot read the policy {}: {}", self.path.display(), self.error)
+        write!(f, "cannot read the {} {}: {}", self.what, self.path.display(), self.error)
     }
 }
 

@@ -1,7 +1,8 @@
 //! What is wrong with a policy, for the operator who has to put it right: what, where, and what to do.
 //!
 //! A [`Diagnostic`] of severity [`Severity::Error`] makes the policy wrong; a warning does not. It renders with
-//! a snippet of the source by `miette`, and as JSON by `serde`.
+//! a snippet of the source by `miette`, and as JSON by `serde`. Other files that are written by hand have
+//! diagnostics of the same form, each with codes of their own: see [`Kind`].
 
 use std::fmt;
 use std::ops::Range;
@@ -16,11 +17,23 @@ mod code;
 
 pub use code::Code;
 
+/// What the codes of diagnostics can do. [`Code`] has those of policies, and those that any file in TOML needs.
+pub trait Kind: Copy + Eq + Ord + fmt::Debug + fmt::Display + From<Code> + 'static {
+    /// Whether it makes what was written wrong.
+    fn severity(self) -> Severity;
+}
+
+impl Kind for Code {
+    fn severity(self) -> Severity {
+        Code::severity(self)
+    }
+}
+
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Diagnostic {
+pub struct Diagnostic<C = Code> {
     /// Which kind of thing.
-    pub code: Code,
+    pub code: C,
     /// Whether it makes the policy wrong.
     pub severity: Severity,
     /// What is wrong, in one sentence without a full stop.
@@ -60,9 +73,9 @@ pub struct Related {
     pub place: Place,
 }
 
-impl Diagnostic {
+impl<C: Kind> Diagnostic<C> {
     /// An error or a warning, as `code` has it, without hint and place.
-    pub fn new(code: Code, message: impl Into<String>) -> Diagnostic {
+    pub fn new(code: C, message: impl Into<String>) -> Diagnostic<C> {
         Diagnostic {
             code,
             severity: code.severity(),
@@ -75,21 +88,21 @@ impl Diagnostic {
 
     /// The same with a hint.
     #[must_use]
-    pub fn hint(mut self, hint: impl Into<String>) -> Diagnostic {
+    pub fn hint(mut self, hint: impl Into<String>) -> Diagnostic<C> {
         self.hint = Some(hint.into());
         self
     }
 
     /// The same with a place, if there is one.
     #[must_use]
-    pub fn at(mut self, place: Option<Place>) -> Diagnostic {
+    pub fn at(mut self, place: Option<Place>) -> Diagnostic<C> {
         self.place = place;
         self
     }
 
     /// The same with another place, if there is one.
     #[must_use]
-    pub fn and(mut self, label: impl Into<String>, place: Option<Place>) -> Diagnostic {
+    pub fn and(mut self, label: impl Into<String>, place: Option<Place>) -> Diagnostic<C> {
         self.related.extend(place.map(|place| Related { label: label.into(), place }));
         self
     }
@@ -102,6 +115,20 @@ impl Diagnostic {
     /// The line it is on, from 1.
     pub fn line(&self) -> Option<u32> {
         self.place.as_ref().map(Place::line)
+    }
+
+    /// The same under the code that `D` has for this one.
+    pub fn under<D: From<C>>(self) -> Diagnostic<D> {
+        let Diagnostic { code, severity, message, hint, place, related } = self;
+        Diagnostic { code: D::from(code), severity, message, hint, place, related }
+    }
+
+    /// Puts diagnostics into the order of the text; at one place errors first.
+    pub fn sort(diagnostics: &mut [Diagnostic<C>]) {
+        diagnostics.sort_by_key(|diagnostic| {
+            let start = diagnostic.place.as_ref().map_or(usize::MAX, |place| place.span.start);
+            (start, diagnostic.severity, diagnostic.code)
+        });
     }
 }
 
@@ -150,15 +177,15 @@ impl fmt::Display for Place {
 }
 
 /// The message alone, as `miette` wants it.
-impl fmt::Display for Diagnostic {
+impl<C: Kind> fmt::Display for Diagnostic<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }
 }
 
-impl std::error::Error for Diagnostic {}
+impl<C: Kind> std::error::Error for Diagnostic<C> {}
 
-impl miette::Diagnostic for Diagnostic {
+impl<C: Kind> miette::Diagnostic for Diagnostic<C> {
     fn code<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
         Some(Box::new(self.code))
     }
@@ -210,11 +237,11 @@ impl SourceCode for Place {
     }
 }
 
-impl Serialize for Diagnostic {
+impl<C: Kind> Serialize for Diagnostic<C> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let place = self.place.as_ref();
         let mut object = serializer.serialize_struct("Diagnostic", 8)?;
-        object.serialize_field("code", self.code.name())?;
+        object.serialize_field("code", &self.code.to_string())?;
         object.serialize_field("severity", &self.severity.to_string())?;
         object.serialize_field("message", &self.message)?;
         object.serialize_field("hint", &self.hint)?;

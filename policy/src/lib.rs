@@ -20,4 +20,4 @@ pub use lines::{Item, Lines};
 pub use model::Policy;
 pub use parse::{Parsed, parse};
 pub use validate::validate;
-pub use word::{dscp_name, dscp_named, icmp_name, icmp_named};
+pub use word::{dscp_name, dscp_named, icmp_name, icmp_named, nearest};

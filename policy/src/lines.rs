@@ -50,21 +50,32 @@ pub enum Item {
 
 /// Where one thing and its parts stand.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Entry {
+pub struct Entry {
     /// The thing: its name where it has one.
-    pub(crate) span: Range<usize>,
+    pub span: Range<usize>,
     /// Keys' values, and the items of those that are lists.
-    pub(crate) parts: Vec<Part>,
-    /// Something in it could not be read, and is left out of the policy.
-    pub(crate) broken: bool,
+    pub parts: Vec<Part>,
+    /// Something in it could not be read, and is left out.
+    pub broken: bool,
+}
+
+impl Entry {
+    /// Where an item of the list that is a key's value stands; the value, or the thing, where there is none.
+    pub fn span_of(&self, key: &str, index: Option<usize>) -> Range<usize> {
+        let part = |index| self.parts.iter().find(|part| part.key == key && part.item == index);
+        part(index).or_else(|| part(None)).map_or(&self.span, |part| &part.span).clone()
+    }
 }
 
 /// Where a key's value stands, or one item of it.
 #[derive(Clone, Debug)]
-pub(crate) struct Part {
-    pub(crate) key: &'static str,
-    pub(crate) item: Option<usize>,
-    pub(crate) span: Range<usize>,
+pub struct Part {
+    /// The key.
+    pub key: &'static str,
+    /// Which item of its value, where that is a list; none for the value as a whole.
+    pub item: Option<usize>,
+    /// Where it stands.
+    pub span: Range<usize>,
 }
 
 impl Lines {
@@ -109,10 +120,7 @@ impl Lines {
     }
 
     fn place_of_item(&self, item: Item, key: &str, index: Option<usize>) -> Option<Place> {
-        let entry = self.entry(item)?;
-        let part = |index| entry.parts.iter().find(|part| part.key == key && part.item == index);
-        let span = part(index).or_else(|| part(None)).map_or(&entry.span, |part| &part.span);
-        self.at(span.clone())
+        self.at(self.entry(item)?.span_of(key, index))
     }
 
     /// Whether something in the thing could not be read.

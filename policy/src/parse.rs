@@ -7,30 +7,26 @@
 use std::sync::Arc;
 
 use toml::Spanned;
-use toml::de::{DeTable, DeValue, Error};
+use toml::de::{DeTable, DeValue};
 
-use crate::diagnostic::{Code, Diagnostic, Place};
+use crate::diagnostic::{Code, Diagnostic};
 use crate::lines::{Item, Lines};
 use crate::model::{Gateway, Policy, ZoneDefault};
 use crate::source::Source;
 use crate::word;
 
-use reader::{Complaint, Sink, Table};
+use reader::{Complaint, Sink, Table, section, tables};
 
 mod interface;
 mod limit;
 mod nat;
-mod reader;
+pub mod reader;
 mod route;
 mod rule;
-pub(crate) mod value;
+pub mod value;
 
 /// The longest policy that is read, in bytes.
 pub const MOST_BYTES: usize = 64 << 20;
-
-/// Up to this many bytes all syntax errors are listed, and past it only the first: a text of another kind
-/// would yield one in every line.
-const MOST_BYTES_FOR_ALL_ERRORS: usize = 1 << 20;
 
 /// What was read.
 #[derive(Clone, Debug)]
@@ -68,20 +64,9 @@ pub(crate) fn draft(text: &str, file: &str) -> Draft {
     let source = Arc::new(Source::new(file, text));
     let mut lines = Lines::of(&source);
     let sink = Sink::new(&source);
-    let (table, errors) = toml_table(source.text());
-    let is_toml = errors.is_empty();
-    for error in errors {
-        let span = error.span().unwrap_or(0..0);
-        sink.push(
-            Diagnostic::new(Code::Syntax, format!("not TOML: {}", error.message()))
-                .hint("strings stand in double quotes, lists in square brackets, one key on a line")
-                .at(Some(Place::new(Arc::clone(&source), span))),
-        );
-    }
-    let policy = is_toml.then(|| read(&sink, &mut lines, &table));
+    let policy = reader::document(&source, &sink, |table| read(&sink, &mut lines, table));
     let mut diagnostics = sink.into_diagnostics();
-    diagnostics
-        .sort_by_key(|diagnostic| diagnostic.place.as_ref().map_or(usize::MAX, |place| place.span().start));
+    Diagnostic::sort(&mut diagnostics);
     Draft { policy, lines, diagnostics }
 }
 
@@ -91,19 +76,9 @@ pub(crate) fn too_large(file: &str) -> Diagnostic {
         .hint("write prefixes and ranges in the place of single addresses")
 }
 
-fn toml_table(text: &str) -> (Spanned<DeTable<'_>>, Vec<Error>) {
-    if text.len() <= MOST_BYTES_FOR_ALL_ERRORS {
-        return DeTable::parse_recoverable(text);
-    }
-    match DeTable::parse(text) {
-        Ok(table) => (table, Vec::new()),
-        Err(error) => (Spanned::new(0..0, DeTable::new()), vec![error]),
-    }
-}
-
-fn read(sink: &Sink, lines: &mut Lines, root: &Spanned<DeTable<'_>>) -> Policy {
+fn read(sink: &Sink, lines: &mut Lines, root: &DeTable<'_>) -> Policy {
     let mut policy = Policy::default();
-    let mut top = Table::new(sink, root.get_ref(), 0..0, "a policy");
+    let mut top = Table::new(sink, root, 0..0, "a policy");
     policy.mode = top.take("mode", |value| value::one_of(value, word::MODE)).unwrap_or_default();
     for (key, value) in section(&mut top, "interface") {
         let (interface, entry) = interface::read(sink, key, value);
@@ -171,40 +146,6 @@ fn read(sink: &Sink, lines: &mut Lines, root: &Spanned<DeTable<'_>>) -> Policy {
     entry.parts.extend(top_entry.into_iter().flat_map(|entry| entry.parts));
     lines.push(Item::Top, "", entry);
     policy
-}
-
-/// The pairs of the section `key`, in the order of the text.
-fn section<'t, 'i>(top: &mut Table<'_, 't, 'i>, key: &'static str) -> Vec<reader::Pair<'t, 'i>> {
-    let Some(value) = top.raw(key) else { return Vec::new() };
-    match value.get_ref() {
-        DeValue::Table(table) => reader::in_order(table),
-        other => {
-            let complaint = reader::wrong_type("a table", other).hint(match key {
-                "interface" => "write [interface.lan], and what belongs to it on lines below".to_owned(),
-                _ => format!("write [{key}], and what belongs to it on lines below"),
-            });
-            top.broken(complaint, value.span());
-            Vec::new()
-        }
-    }
-}
-
-/// The tables of the list `[[key]]`.
-fn tables<'s, 't, 'i>(
-    top: &mut Table<'s, 't, 'i>,
-    key: &'static str,
-    what: &'static str,
-) -> Vec<Table<'s, 't, 'i>> {
-    let Some(value) = top.raw(key) else { return Vec::new() };
-    let sink = top.sink();
-    match value.get_ref() {
-        DeValue::Array(items) => items.iter().filter_map(|item| Table::of(sink, item, what)).collect(),
-        other => {
-            let complaint = reader::wrong_type("a list of tables", other);
-            top.broken(complaint.hint(format!("write [[{key}]], with two brackets")), value.span());
-            Vec::new()
-        }
-    }
 }
 
 fn read_default(

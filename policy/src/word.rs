@@ -198,12 +198,12 @@ pub(crate) fn word_for<T: PartialEq + Copy>(words: Words<T>, value: T) -> Option
 }
 
 /// What `word` means, in any case.
-pub(crate) fn meaning<T: Copy>(words: Words<T>, word: &str) -> Option<T> {
+pub(crate) fn meaning<T: Copy>(words: &[(&str, T)], word: &str) -> Option<T> {
     words.iter().find(|(known, _)| known.eq_ignore_ascii_case(word)).map(|(_, value)| *value)
 }
 
 /// Of `known`, the one that `word` is most likely meant to be.
-pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_lowercase();
     let most = word.chars().count().div_ceil(3).min(3);
     known

@@ -1,6 +1,6 @@
 //! One pattern after the other: the reference, and what netfilter does.
 
-use tally::{Region, Tally};
+use tally::{Branch, Op, Region, Tally};
 
 use super::{Classifier, Header, Pattern, Position};
 
@@ -13,6 +13,16 @@ pub struct Linear {
 /// Bytes that a network processor reads for one pattern: two addresses with masks, two port ranges,
 /// protocol, flags and zones, as S3's rules in SRAM.
 const PATTERN_BYTES: u32 = 32;
+
+/// Instructions that compare a pattern, without branches. All conditions, as of a pattern that differs in the last of them.
+/// Zones and code point: a bit of a mask each, 3; two addresses: mask and compare, 4; protocol: compare, any, 2; two port
+/// ranges: both ends taken out of their word and compared, 8; TCP flags: mask and compare, 2; the next pattern's place,
+/// compared with the end, 2.
+const COMPARE: u32 = 21;
+
+/// Branches of a pattern that does not match, all but the last of them: one for each of these conditions, two for each range
+/// and the protocol. The last is back to the beginning, and taken.
+const BRANCHES: u32 = 12;
 
 impl Linear {
     /// Keeps the patterns as they are.
@@ -30,9 +40,9 @@ impl Classifier for Linear {
     fn classify_tallied(&self, header: &Header, tally: &mut dyn Tally) -> Option<Position> {
         for (index, pattern) in self.patterns.iter().enumerate() {
             tally.read(Region::RuleTable, index * PATTERN_BYTES as usize, PATTERN_BYTES);
-            // Two addresses: and, compare, branch each (6); two port ranges: two compares and branches each
-            // (8); protocol, flags, zones: compare and branch each (6); advance and loop (3).
-            tally.instructions(23);
+            tally.instructions(COMPARE);
+            tally.execute(Op::Branch, BRANCHES);
+            tally.branch(Branch::Taken);
             if pattern.matches(header) {
                 return u32::try_from(index).ok();
             }
@@ -49,5 +59,14 @@ impl Classifier for Linear {
             .map(|spans| size_of_val(spans.as_slice()))
             .sum();
         size_of_val(self.patterns.as_slice()) + spans
+    }
+
+    fn region_bytes(&self) -> u64 {
+        self.patterns.len() as u64 * u64::from(PATTERN_BYTES)
+    }
+
+    fn program(&self) -> u32 {
+        // And the reference, and the branch back.
+        COMPARE + BRANCHES + 2
     }
 }

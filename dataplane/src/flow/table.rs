@@ -435,6 +435,11 @@ impl FlowTable {
         self.index.bytes() + self.flows.bytes() + self.cold.bytes() + self.wheel.bytes()
     }
 
+    /// The same by parts: the index, the flows, and what timers need of them.
+    pub fn parts_bytes(&self) -> [usize; 3] {
+        [self.index.bytes(), self.flows.bytes(), self.cold.bytes() + self.wheel.bytes()]
+    }
+
     fn take_place(&mut self) -> Option<u32> {
         if self.free != NONE {
             let place = self.free;

@@ -19,7 +19,7 @@ use super::queue::ANSWERED;
 use super::route::back;
 use super::{Cx, Stage, Step, header, rewrite};
 use crate::hop::LOCAL_HOP;
-use crate::tables::{Address, SELF};
+use crate::tables::{Address, SELF, Tables};
 use crate::verdict::{Reason, Verdict};
 
 /// The stage.
@@ -52,6 +52,10 @@ impl<T: Tally> Stage<T> for Answer {
             Some(()) => Step::Next,
             None => Step::Drop(reason),
         }
+    }
+
+    fn program(&self, _: &Tables) -> u32 {
+        181
     }
 }
 

@@ -8,6 +8,7 @@ use wire::Frame;
 
 use super::parse::flag;
 use super::{Cx, Stage, Step};
+use crate::tables::Tables;
 
 /// The stage.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,5 +26,9 @@ impl<T: Tally> Stage<T> for Classify {
         cx.tally.instructions(3);
         frame.meta.class = u16::from(frame.meta.ds_field >> 5);
         Step::Next
+    }
+
+    fn program(&self, _: &Tables) -> u32 {
+        3
     }
 }

@@ -12,7 +12,7 @@ use super::parse::flag;
 use super::{Cx, Stage, Step, header};
 use crate::classify::Header;
 use crate::limiter;
-use crate::tables::Address;
+use crate::tables::{Address, Tables};
 use crate::verdict::Reason;
 
 /// The stage.
@@ -49,6 +49,11 @@ impl<T: Tally> Stage<T> for Filter {
                 by_default(frame, from, to, cx).settle(frame);
             }
         }
+    }
+
+    fn program(&self, tables: &Tables) -> u32 {
+        // This stage, 24; limits, 16; and the search.
+        40 + tables.filter.classifier.program()
     }
 }
 

@@ -63,6 +63,11 @@ impl<T: Tally> Stage<T> for Parse {
             Err(reason) => Step::Drop(reason),
         }
     }
+
+    fn program(&self, _: &Tables) -> u32 {
+        // Ethernet with up to two tags and IPv4, 67; IPv6 with its extension headers, 90; ports, flags and ICMP, 43.
+        200
+    }
 }
 
 /// What a frame carries.

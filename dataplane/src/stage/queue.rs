@@ -7,6 +7,7 @@ use tally::{Region, Tally};
 use wire::Frame;
 
 use super::{Cx, Stage, Step};
+use crate::tables::Tables;
 use crate::verdict::{Reason, Verdict};
 
 /// The stage.
@@ -35,6 +36,10 @@ impl<T: Tally> Stage<T> for Queue {
         // From here on it is the port that counts, not which of its VLANs the frame is in.
         frame.meta.egress = root.unwrap_or(frame.meta.egress);
         if frame.meta.fate == 0 { Step::Forward } else { Step::Next }
+    }
+
+    fn program(&self, _: &Tables) -> u32 {
+        9
     }
 }
 

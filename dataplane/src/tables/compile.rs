@@ -11,7 +11,7 @@ use wire::vlan::{Tag, Tags};
 
 use super::{Filter, FilterRule, Hearing, Interface, Neighbour, Tables};
 use super::{nat, pattern, route};
-use crate::classify::{ALGORITHMS, Pattern};
+use crate::classify::{ALGORITHMS, Algorithm, Pattern};
 use crate::fib::FibError;
 
 /// The most zones there can be, the gateway's own included: a mask of them is 64 bits.
@@ -76,6 +76,11 @@ impl std::error::Error for CompileError {}
 impl Tables {
     /// Compiles a policy. `epoch` tells this compilation from others; flows of another are judged again.
     pub fn compile(policy: &Policy, epoch: u16) -> Result<Tables, CompileError> {
+        Tables::compile_for(policy, epoch, &ALGORITHMS[0])
+    }
+
+    /// The same, with rules to be searched by `algorithm`.
+    pub fn compile_for(policy: &Policy, epoch: u16, algorithm: &Algorithm) -> Result<Tables, CompileError> {
         let names = Names::new(policy)?;
         let routes = route::compile(policy, &names)?;
         let realms = route::realms(policy, &routes);
@@ -95,7 +100,7 @@ impl Tables {
             epoch,
             mode: policy.mode,
             interfaces,
-            filter: filter(policy, &names)?,
+            filter: filter(policy, &names, algorithm)?,
             nat: nat::compile(policy, &names)?,
             zones: names.zones,
             fib4: routes.fib4,
@@ -231,7 +236,7 @@ fn assumed_mac(interface: PortId) -> Mac {
 }
 
 /// Rules that can meet a packet: in a stateful policy those that list `new`, or no state at all.
-fn filter(policy: &Policy, names: &Names) -> Result<Filter, CompileError> {
+fn filter(policy: &Policy, names: &Names, algorithm: &Algorithm) -> Result<Filter, CompileError> {
     let mut patterns: Vec<Pattern> = Vec::with_capacity(policy.rules.len());
     let mut rule_of = Vec::with_capacity(policy.rules.len());
     let mut rules = Vec::with_capacity(policy.rules.len());
@@ -256,7 +261,7 @@ fn filter(policy: &Policy, names: &Names) -> Result<Filter, CompileError> {
         }
     }
     Ok(Filter {
-        classifier: (ALGORITHMS[0].build)(&patterns),
+        classifier: (algorithm.build)(&patterns),
         rule_of,
         rules,
         defaults,

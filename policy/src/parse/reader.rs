@@ -1,13 +1,16 @@
 //! Reading a TOML table key by key, gathering what is wrong, and noticing the keys that nobody asked for.
+//!
+//! Policies are read with it, and so is any other file of ours that is written by hand: [`document`] first, then
+//! a [`Table`] for each table. The codes of complaints are those of the file's own [`Kind`].
 
 use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
 
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeTable, DeValue, Error};
 
-use crate::diagnostic::{Code, Diagnostic, Place};
+use crate::diagnostic::{Code, Diagnostic, Kind, Place};
 use crate::lines::{Entry, Part};
 use crate::source::Source;
 use crate::word;
@@ -15,45 +18,90 @@ use crate::word;
 /// The most diagnostics that are kept of one file; a last one says how many more there were.
 const MOST: usize = 1_000;
 
-/// What is wrong with one value, before its place is known.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Complaint {
-    pub(crate) code: Code,
-    pub(crate) message: String,
-    pub(crate) hint: Option<String>,
+/// Up to this many bytes all syntax errors are listed, and past it only the first: a text of another kind
+/// would yield one in every line.
+const MOST_BYTES_FOR_ALL_ERRORS: usize = 1 << 20;
+
+/// Parses the text of `source`, and has `read` make of its top table what it can. `None` if it is not TOML, of
+/// which `sink` is told.
+pub fn document<T, C: Kind>(
+    source: &Source,
+    sink: &Sink<C>,
+    read: impl FnOnce(&DeTable<'_>) -> T,
+) -> Option<T> {
+    let (table, errors) = toml_table(source.text());
+    let is_toml = errors.is_empty();
+    for error in errors {
+        let complaint = Complaint::new(Code::Syntax, format!("not TOML: {}", error.message()))
+            .hint("strings stand in double quotes, lists in square brackets, one key on a line");
+        sink.report(complaint.under(), error.span().unwrap_or(0..0));
+    }
+    is_toml.then(|| read(table.get_ref()))
 }
 
-impl Complaint {
-    pub(crate) fn new(code: Code, message: impl Into<String>) -> Complaint {
+fn toml_table(text: &str) -> (Spanned<DeTable<'_>>, Vec<Error>) {
+    if text.len() <= MOST_BYTES_FOR_ALL_ERRORS {
+        return DeTable::parse_recoverable(text);
+    }
+    match DeTable::parse(text) {
+        Ok(table) => (table, Vec::new()),
+        Err(error) => (Spanned::new(0..0, DeTable::new()), vec![error]),
+    }
+}
+
+/// What is wrong with one value, before its place is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Complaint<C = Code> {
+    /// Which kind of thing it is.
+    pub code: C,
+    /// What is wrong, in one sentence without a full stop.
+    pub message: String,
+    /// What to do.
+    pub hint: Option<String>,
+}
+
+impl<C: Kind> Complaint<C> {
+    /// A complaint without hint.
+    pub fn new(code: C, message: impl Into<String>) -> Complaint<C> {
         Complaint { code, message: message.into(), hint: None }
     }
 
-    pub(crate) fn hint(self, hint: impl Into<String>) -> Complaint {
+    /// The same with a hint.
+    #[must_use]
+    pub fn hint(self, hint: impl Into<String>) -> Complaint<C> {
         Complaint { hint: Some(hint.into()), ..self }
+    }
+
+    /// The same under the code that `D` has for this one.
+    pub fn under<D: From<C>>(self) -> Complaint<D> {
+        Complaint { code: D::from(self.code), message: self.message, hint: self.hint }
     }
 }
 
 /// Where diagnostics go.
 #[derive(Debug)]
-pub(super) struct Sink {
+pub struct Sink<C = Code> {
     source: Arc<Source>,
-    diagnostics: RefCell<Vec<Diagnostic>>,
+    diagnostics: RefCell<Vec<Diagnostic<C>>>,
     left_out: std::cell::Cell<usize>,
 }
 
-impl Sink {
-    pub(super) fn new(source: &Arc<Source>) -> Sink {
+impl<C: Kind> Sink<C> {
+    /// For what is wrong with `source`.
+    pub fn new(source: &Arc<Source>) -> Sink<C> {
         Sink { source: Arc::clone(source), diagnostics: RefCell::default(), left_out: Default::default() }
     }
 
-    pub(super) fn report(&self, complaint: Complaint, span: Range<usize>) {
+    /// Takes the complaint of what stands at `span`.
+    pub fn report(&self, complaint: Complaint<C>, span: Range<usize>) {
         self.push(
             Diagnostic { hint: complaint.hint, ..Diagnostic::new(complaint.code, complaint.message) }
                 .at(Some(Place::new(Arc::clone(&self.source), span))),
         );
     }
 
-    pub(super) fn push(&self, diagnostic: Diagnostic) {
+    /// Takes a diagnostic.
+    pub fn push(&self, diagnostic: Diagnostic<C>) {
         let mut diagnostics = self.diagnostics.borrow_mut();
         if diagnostics.len() < MOST {
             diagnostics.push(diagnostic);
@@ -62,20 +110,22 @@ impl Sink {
         }
     }
 
-    pub(super) fn into_diagnostics(self) -> Vec<Diagnostic> {
+    /// All that it was given, up to a bound, in that order; the last says how many more there were.
+    pub fn into_diagnostics(self) -> Vec<Diagnostic<C>> {
         let mut diagnostics = self.diagnostics.into_inner();
         if self.left_out.get() > 0 {
             let message = format!("{} more diagnostics are not listed", self.left_out.get());
-            diagnostics
-                .push(Diagnostic::new(Code::TooManyDiagnostics, message).hint("put these right first"));
+            diagnostics.push(
+                Diagnostic::new(Code::TooManyDiagnostics.into(), message).hint("put these right first"),
+            );
         }
         diagnostics
     }
 }
 
 /// A table that is being read.
-pub(super) struct Table<'s, 't, 'i> {
-    sink: &'s Sink,
+pub struct Table<'s, 't, 'i, C = Code> {
+    sink: &'s Sink<C>,
     table: &'t DeTable<'i>,
     /// What it is, for messages: "a rule".
     what: &'static str,
@@ -83,13 +133,14 @@ pub(super) struct Table<'s, 't, 'i> {
     entry: Entry,
 }
 
-impl<'s, 't, 'i> Table<'s, 't, 'i> {
-    pub(super) fn new(
-        sink: &'s Sink,
+impl<'s, 't, 'i, C: Kind> Table<'s, 't, 'i, C> {
+    /// The table `table`, which stands at `span`; `what` is what messages call it: "a rule".
+    pub fn new(
+        sink: &'s Sink<C>,
         table: &'t DeTable<'i>,
         span: Range<usize>,
         what: &'static str,
-    ) -> Table<'s, 't, 'i> {
+    ) -> Table<'s, 't, 'i, C> {
         Table {
             sink,
             table,
@@ -100,26 +151,24 @@ impl<'s, 't, 'i> Table<'s, 't, 'i> {
     }
 
     /// The table that `value` is; a complaint where it is something else.
-    pub(super) fn of(
-        sink: &'s Sink,
+    pub fn of(
+        sink: &'s Sink<C>,
         value: &'t Spanned<DeValue<'i>>,
         what: &'static str,
-    ) -> Option<Table<'s, 't, 'i>> {
+    ) -> Option<Table<'s, 't, 'i, C>> {
         match value.get_ref() {
             DeValue::Table(table) => Some(Table::new(sink, table, value.span(), what)),
             other => {
                 let complaint = wrong_type("a table", other);
-                sink.report(
-                    complaint.hint("give it a header of its own, such as [interface.lan]"),
-                    value.span(),
-                );
+                let complaint = complaint.hint(format!("{what} has a header of its own, in square brackets"));
+                sink.report(complaint.under(), value.span());
                 None
             }
         }
     }
 
     /// The value of `key`, if it is there.
-    pub(super) fn raw(&mut self, key: &'static str) -> Option<&'t Spanned<DeValue<'i>>> {
+    pub fn raw(&mut self, key: &'static str) -> Option<&'t Spanned<DeValue<'i>>> {
         self.known.push(key);
         let value = self.table.get(key)?;
         self.entry.parts.push(Part { key, item: None, span: value.span() });
@@ -127,27 +176,28 @@ impl<'s, 't, 'i> Table<'s, 't, 'i> {
     }
 
     /// The value of `key` as `read` understands it; `None` if it is absent or wrong.
-    pub(super) fn take<T>(
+    pub fn take<T>(
         &mut self,
         key: &'static str,
-        read: impl FnOnce(&DeValue<'i>) -> Result<T, Complaint>,
+        read: impl FnOnce(&DeValue<'i>) -> Result<T, Complaint<C>>,
     ) -> Option<T> {
         let value = self.raw(key)?;
         self.read(value, read)
     }
 
     /// The value of `key`, which has to be there.
-    pub(super) fn require<T>(
+    pub fn require<T>(
         &mut self,
         key: &'static str,
         example: &str,
-        read: impl FnOnce(&DeValue<'i>) -> Result<T, Complaint>,
+        read: impl FnOnce(&DeValue<'i>) -> Result<T, Complaint<C>>,
     ) -> Option<T> {
         if !self.table.contains_key(key) {
             self.known.push(key);
             let message = format!("{} needs the key `{key}`", self.what);
             self.complain(
-                Complaint::new(Code::MissingKey, message).hint(format!("for example: {key} = {example}")),
+                Complaint::new(Code::MissingKey.into(), message)
+                    .hint(format!("for example: {key} = {example}")),
             );
             return None;
         }
@@ -156,26 +206,26 @@ impl<'s, 't, 'i> Table<'s, 't, 'i> {
 
     /// The items of the list that is the value of `key`, or the value itself as the only item. Empty if the
     /// key is absent; a list without items is a complaint, for it would match everything.
-    pub(super) fn list<T>(
+    pub fn list<T>(
         &mut self,
         key: &'static str,
-        read: impl FnMut(&DeValue<'i>) -> Result<T, Complaint>,
+        read: impl FnMut(&DeValue<'i>) -> Result<T, Complaint<C>>,
     ) -> Vec<T> {
         let Some(value) = self.raw(key) else { return Vec::new() };
         self.list_of(key, value, read)
     }
 
     /// The same of a value that was found already.
-    pub(super) fn list_of<T>(
+    pub fn list_of<T>(
         &mut self,
         key: &'static str,
         value: &'t Spanned<DeValue<'i>>,
-        read: impl FnMut(&DeValue<'i>) -> Result<T, Complaint>,
+        read: impl FnMut(&DeValue<'i>) -> Result<T, Complaint<C>>,
     ) -> Vec<T> {
         if let DeValue::Array(items) = value.get_ref() {
             if items.is_empty() {
                 self.broken(
-                    Complaint::new(Code::EmptyList, format!("`{key}` is an empty list"))
+                    Complaint::new(Code::EmptyList.into(), format!("`{key}` is an empty list"))
                         .hint("leave the key out where everything is meant"),
                     value.span(),
                 );
@@ -185,10 +235,10 @@ impl<'s, 't, 'i> Table<'s, 't, 'i> {
     }
 
     /// The same where a list may be empty.
-    pub(super) fn items<T>(
+    pub fn items<T>(
         &mut self,
         key: &'static str,
-        read: impl FnMut(&DeValue<'i>) -> Result<T, Complaint>,
+        read: impl FnMut(&DeValue<'i>) -> Result<T, Complaint<C>>,
     ) -> Vec<T> {
         let Some(value) = self.raw(key) else { return Vec::new() };
         self.items_of(key, value, read)
@@ -198,7 +248,7 @@ impl<'s, 't, 'i> Table<'s, 't, 'i> {
         &mut self,
         key: &'static str,
         value: &'t Spanned<DeValue<'i>>,
-        mut read: impl FnMut(&DeValue<'i>) -> Result<T, Complaint>,
+        mut read: impl FnMut(&DeValue<'i>) -> Result<T, Complaint<C>>,
     ) -> Vec<T> {
         let items = match value.get_ref() {
             DeValue::Array(items) => &items[..],
@@ -217,7 +267,7 @@ impl<'s, 't, 'i> Table<'s, 't, 'i> {
     fn read<T>(
         &mut self,
         value: &Spanned<DeValue<'i>>,
-        read: impl FnOnce(&DeValue<'i>) -> Result<T, Complaint>,
+        read: impl FnOnce(&DeValue<'i>) -> Result<T, Complaint<C>>,
     ) -> Option<T> {
         match read(value.get_ref()) {
             Ok(value) => Some(value),
@@ -229,48 +279,55 @@ impl<'s, 't, 'i> Table<'s, 't, 'i> {
     }
 
     /// Whether `key` is written.
-    pub(super) fn has(&self, key: &str) -> bool {
+    pub fn has(&self, key: &str) -> bool {
         self.table.contains_key(key)
     }
 
     /// Complains of `key`, if it is there, as having no meaning here for the reason given.
-    pub(super) fn misplaced(&mut self, key: &'static str, why: &str) {
+    pub fn misplaced(&mut self, key: &'static str, why: &str) {
         self.known.push(key);
         if let Some((key, _)) = self.table.get_key_value(key) {
             let message = format!("`{}` has no meaning here", key.get_ref());
-            self.broken(Complaint::new(Code::MisplacedKey, message).hint(why), key.span());
+            self.broken(Complaint::new(Code::MisplacedKey.into(), message).hint(why), key.span());
         }
     }
 
     /// Complains of the table as a whole.
-    pub(super) fn complain(&mut self, complaint: Complaint) {
+    pub fn complain(&mut self, complaint: Complaint<C>) {
         let span = self.entry.span.clone();
         self.broken(complaint, span);
     }
 
     /// Complains of something in it.
-    pub(super) fn broken(&mut self, complaint: Complaint, span: Range<usize>) {
+    pub fn broken(&mut self, complaint: Complaint<C>, span: Range<usize>) {
         self.entry.broken = true;
         self.sink.report(complaint, span);
     }
 
-    pub(super) fn sink(&self) -> &'s Sink {
+    /// Notes that something in a table within it is wrong, if it is.
+    pub fn note(&mut self, broken: bool) {
+        self.entry.broken |= broken;
+    }
+
+    /// Where its complaints go.
+    pub fn sink(&self) -> &'s Sink<C> {
         self.sink
     }
 
     /// All keys and values, in the order of the text.
-    pub(super) fn in_order(&self) -> Vec<Pair<'t, 'i>> {
+    pub fn in_order(&self) -> Vec<Pair<'t, 'i>> {
         in_order(self.table)
     }
 
     /// Complains of the keys that nobody asked for, and gives where the others stand.
-    pub(super) fn finish(mut self) -> Entry {
+    pub fn finish(mut self) -> Entry {
         for (key, _) in self.in_order() {
             let name = key.get_ref().as_ref();
             if self.known.contains(&name) {
                 continue;
             }
-            let complaint = Complaint::new(Code::UnknownKey, format!("{} has no key `{name}`", self.what));
+            let complaint =
+                Complaint::new(Code::UnknownKey.into(), format!("{} has no key `{name}`", self.what));
             let hint = match word::nearest(name, self.known.iter().copied()) {
                 Some(nearest) => format!("did you mean `{nearest}`?"),
                 None => format!("its keys are: {}", self.known.join(", ")),
@@ -285,17 +342,51 @@ impl<'s, 't, 'i> Table<'s, 't, 'i> {
 }
 
 /// A key and its value.
-pub(super) type Pair<'t, 'i> = (&'t Spanned<std::borrow::Cow<'i, str>>, &'t Spanned<DeValue<'i>>);
+pub type Pair<'t, 'i> = (&'t Spanned<std::borrow::Cow<'i, str>>, &'t Spanned<DeValue<'i>>);
+
+/// The tables by name in the section `key`, in the order of the text; a complaint where it is no table.
+pub fn section<'t, 'i, C: Kind>(top: &mut Table<'_, 't, 'i, C>, key: &'static str) -> Vec<Pair<'t, 'i>> {
+    let Some(value) = top.raw(key) else { return Vec::new() };
+    match value.get_ref() {
+        DeValue::Table(table) => in_order(table),
+        other => {
+            let complaint = wrong_type("a table", other).hint(match key {
+                "interface" => "write [interface.lan], and what belongs to it on lines below".to_owned(),
+                _ => format!("write [{key}], and what belongs to it on lines below"),
+            });
+            top.broken(complaint.under(), value.span());
+            Vec::new()
+        }
+    }
+}
+
+/// The tables of the list `[[key]]`.
+pub fn tables<'s, 't, 'i, C: Kind>(
+    top: &mut Table<'s, 't, 'i, C>,
+    key: &'static str,
+    what: &'static str,
+) -> Vec<Table<'s, 't, 'i, C>> {
+    let Some(value) = top.raw(key) else { return Vec::new() };
+    let sink = top.sink();
+    match value.get_ref() {
+        DeValue::Array(items) => items.iter().filter_map(|item| Table::of(sink, item, what)).collect(),
+        other => {
+            let complaint = wrong_type("a list of tables", other);
+            top.broken(complaint.hint(format!("write [[{key}]], with two brackets")).under(), value.span());
+            Vec::new()
+        }
+    }
+}
 
 /// All keys and values of a table, in the order of the text.
-pub(super) fn in_order<'t, 'i>(table: &'t DeTable<'i>) -> Vec<Pair<'t, 'i>> {
+pub fn in_order<'t, 'i>(table: &'t DeTable<'i>) -> Vec<Pair<'t, 'i>> {
     let mut pairs: Vec<Pair<'t, 'i>> = table.iter().collect();
     pairs.sort_by_key(|(key, _)| key.span().start);
     pairs
 }
 
 /// The complaint that `found` is not `wanted`.
-pub(super) fn wrong_type(wanted: &str, found: &DeValue<'_>) -> Complaint {
+pub fn wrong_type(wanted: &str, found: &DeValue<'_>) -> Complaint {
     let article = if matches!(found, DeValue::Integer(_) | DeValue::Array(_)) { "an" } else { "a" };
     let hint = match found {
         DeValue::Array(_) => "give one value, without square brackets",

@@ -20,7 +20,7 @@ use crate::word::{self, Words};
 type Read<T> = Result<T, Complaint>;
 
 /// A string.
-pub(super) fn text<'v>(value: &'v DeValue<'_>) -> Read<&'v str> {
+pub fn text<'v>(value: &'v DeValue<'_>) -> Read<&'v str> {
     match value {
         DeValue::String(text) => Ok(text),
         other => Err(wrong_type("a string", other)),
@@ -28,7 +28,7 @@ pub(super) fn text<'v>(value: &'v DeValue<'_>) -> Read<&'v str> {
 }
 
 /// A string that is kept.
-pub(super) fn name(value: &DeValue<'_>) -> Read<String> {
+pub fn name(value: &DeValue<'_>) -> Read<String> {
     text(value).map(str::to_owned)
 }
 
@@ -41,7 +41,7 @@ pub(super) fn flag<T>(value: &DeValue<'_>, yes: T, no: T) -> Read<T> {
 }
 
 /// An integer from `least` to `most`.
-pub(super) fn number(value: &DeValue<'_>, least: u64, most: u64) -> Read<u64> {
+pub fn number(value: &DeValue<'_>, least: u64, most: u64) -> Read<u64> {
     let DeValue::Integer(integer) = value else { return Err(wrong_type("an integer", value)) };
     let number = i128::from_str_radix(integer.as_str(), integer.radix()).ok();
     match number.and_then(|number| u64::try_from(number).ok()) {
@@ -67,7 +67,7 @@ pub(super) fn bytes(value: &DeValue<'_>) -> Read<Bytes> {
 }
 
 /// One of `words`.
-pub(super) fn one_of<T: Copy>(value: &DeValue<'_>, words: Words<T>) -> Read<T> {
+pub fn one_of<T: Copy>(value: &DeValue<'_>, words: &[(&str, T)]) -> Read<T> {
     let text = text(value)?;
     word::meaning(words, text).ok_or_else(|| {
         let known = words.iter().map(|(word, _)| *word);

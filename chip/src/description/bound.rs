@@ -1,0 +1,22 @@
+//! What the numbers of a chip may be at most. Past them they are slips of the pen.
+
+/// Cycles of a latency.
+pub const CYCLES: u64 = 1_000_000;
+/// A clock, in Hz.
+pub const HERTZ: u64 = 100_000_000_000;
+/// A size.
+pub const BYTES: u64 = 1 << 48;
+/// Engines, threads, channels, banks, ports, units, pins, rings.
+pub const COUNT: u32 = 4_096;
+/// Entries of a ring, elements of a buffer, commands of a queue.
+pub const ENTRIES: u32 = 1 << 20;
+/// Instructions of a store, or of hashing a word.
+pub const INSTRUCTIONS: u32 = 1 << 24;
+/// Cycles for an instruction, and cycles for 4 bytes, in thousandths.
+pub const THOUSANDTHS: u32 = 1_000_000;
+/// The rate of a port.
+pub const BITS_PER_SECOND: u64 = 10_000_000_000_000;
+/// The least common multiple of all clocks, in Hz: a picosecond's tenth is the shortest tick.
+pub const TICKS_PER_SECOND: u64 = 10_000_000_000_000;
+/// Watts, and millimetres.
+pub const PHYSICAL: f64 = 10_000.0;

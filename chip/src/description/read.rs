@@ -1,0 +1,444 @@
+//! The TOML of a chip.
+
+use std::sync::Arc;
+
+use policy::Diagnostic as Any;
+use policy::parse::reader::{self, Pair};
+use policy::source::Source as Text;
+use toml::de::{DeTable, DeValue};
+use wire::{BitRate, Bytes};
+
+use super::{
+    Buffer, Bus, Cache, Cam, Carries, Checked, Chip, Cycles, EngineKind, Hertz, LocalMemory, Memory, Package,
+    Ports, Power, Reach, RingKind, Role, Source, Standing, Unit, UnitWork, bound,
+};
+use crate::diagnostic::Code;
+use crate::value::{self, Complaint, Sink, Table};
+
+/// Names of memories that mean something else in a mapping.
+const RESERVED: [&str; 2] = ["local", "registers"];
+
+/// The keys of the top that are no parameters.
+const NO_PARAMETERS: [&str; 3] = ["name", "about", "source"];
+
+pub(super) fn read(text: &str, file: &str) -> Checked {
+    let source = Arc::new(Text::new(file, text));
+    let sink = Sink::new(&source);
+    let mut parameters = Vec::new();
+    let chip = reader::document(&source, &sink, |top| {
+        parameters = leaves(top);
+        chip(&sink, top, &parameters)
+    });
+    let mut diagnostics = sink.into_diagnostics();
+    Any::sort(&mut diagnostics);
+    let wrong = diagnostics.iter().any(Any::is_error);
+    Checked { chip: chip.filter(|_| !wrong), diagnostics, parameters }
+}
+
+fn chip(sink: &Sink, root: &DeTable<'_>, parameters: &[String]) -> Chip {
+    let mut top = Table::new(sink, root, 0..0, "a chip");
+    let name = top.require("name", "\"mine\"", |value| {
+        value::owned(value).and_then(|name| value::check_name(&name).map(|()| name))
+    });
+    let about = top.require("about", "\"what it is, in a sentence\"", value::owned);
+    let clock = clock(&mut top);
+    let mut names = Vec::new();
+    let engines: Vec<EngineKind> = named(sink, &mut top, "engine", &mut names)
+        .into_iter()
+        .map(|pair| engine(sink, pair, clock))
+        .collect();
+    let memories: Vec<Memory> = named(sink, &mut top, "memory", &mut Vec::new())
+        .into_iter()
+        .filter_map(|pair| memory(sink, pair))
+        .collect();
+    let memory_names: Vec<&str> = memories.iter().map(|memory| memory.name.as_str()).collect();
+    let rings = named(sink, &mut top, "ring", &mut Vec::new())
+        .into_iter()
+        .filter_map(|pair| ring(sink, pair, &memory_names))
+        .collect();
+    // Pools name engines and units alike.
+    let units: Vec<Unit> =
+        named(sink, &mut top, "unit", &mut names).into_iter().filter_map(|pair| unit(sink, pair)).collect();
+    let buses = named(sink, &mut top, "bus", &mut Vec::new())
+        .into_iter()
+        .filter_map(|pair| bus(sink, pair))
+        .collect();
+    let receive = section(&mut top, "receive", "[receive]", true).map(buffer);
+    let transmit = section(&mut top, "transmit", "[transmit]", true).map(buffer);
+    let ports = section(&mut top, "ports", "[ports]", true).map(ports);
+    let power = section(&mut top, "power", "[power]", false).map(power);
+    let package = section(&mut top, "package", "[package]", false).map(package);
+    let has_packet_engine = engines.iter().any(|engines| engines.role == Role::Packet)
+        || units.iter().any(|unit| unit.work == UnitWork::Stage);
+    if !has_packet_engine {
+        let complaint = Complaint::new(Code::NoPacketEngine, "the chip has nothing that carries packets");
+        top.complain(complaint.hint("describe engines: [engine.me], with role = \"packet\""));
+    }
+    let sources = sources(sink, &mut top, parameters);
+    let chip = Chip {
+        name: name.unwrap_or_default(),
+        about: about.unwrap_or_default(),
+        clock,
+        engines,
+        memories,
+        rings,
+        units,
+        buses,
+        receive: receive.unwrap_or(Buffer { elements: 1, element: Bytes(64) }),
+        transmit: transmit.unwrap_or(Buffer { elements: 1, element: Bytes(64) }),
+        ports: ports.unwrap_or(Ports { count: 1, rate: BitRate(1), gap: Bytes(0) }),
+        power,
+        package,
+        sources,
+    };
+    if chip.ticks_per_second().is_none() {
+        let message = "the clocks have no common measure that time can be counted in";
+        let hint = format!(
+            "their least common multiple may be {} GHz at most: round them, 66.67 MHz to 66 MHz",
+            bound::TICKS_PER_SECOND / 1_000_000_000
+        );
+        top.complain(Complaint::new(Code::ClockMismatch, message).hint(hint));
+    }
+    top.finish();
+    chip
+}
+
+fn clock(table: &mut Table<'_, '_, '_>) -> Hertz {
+    table.require("clock", "\"600 MHz\"", value::hertz).unwrap_or(Hertz(1))
+}
+
+/// The tables of the section `key`, whose names are checked and added to `names`.
+fn named<'t, 'i>(
+    sink: &Sink,
+    top: &mut Table<'_, 't, 'i>,
+    key: &'static str,
+    names: &mut Vec<String>,
+) -> Vec<Pair<'t, 'i>> {
+    let pairs = reader::section(top, key);
+    for (name, _) in &pairs {
+        let text = name.get_ref().as_ref();
+        if let Err(complaint) = value::check_name(text) {
+            sink.report(complaint, name.span());
+        }
+        if names.iter().any(|known| known == text) {
+            let message = format!("engines and a unit are both called \"{text}\"");
+            let complaint = Complaint::new(policy::Code::DuplicateName.into(), message);
+            sink.report(complaint.hint("give one of them another name"), name.span());
+        }
+        if key == "memory" && RESERVED.contains(&text) {
+            let message = format!("\"{text}\" is no name for a memory: mappings call a place so");
+            let complaint = Complaint::new(policy::Code::ReservedName.into(), message);
+            sink.report(complaint.hint("give it another name"), name.span());
+        }
+        names.push(text.to_owned());
+    }
+    pairs
+}
+
+/// The table that is the value of `key`.
+fn section<'s, 't, 'i>(
+    top: &mut Table<'s, 't, 'i>,
+    key: &'static str,
+    what: &'static str,
+    needed: bool,
+) -> Option<Table<'s, 't, 'i>> {
+    let sink = top.sink();
+    match top.raw(key) {
+        Some(value) => Table::of(sink, value, what),
+        None => {
+            if needed {
+                let message = format!("a chip needs the table {what}");
+                let complaint = Complaint::new(policy::Code::MissingKey.into(), message);
+                top.complain(complaint.hint(format!("write {what}, and what belongs to it on lines below")));
+            }
+            None
+        }
+    }
+}
+
+fn count(table: &mut Table<'_, '_, '_>, key: &'static str) -> u32 {
+    table.require(key, "1", |value| value::number32(value, 1, bound::COUNT)).unwrap_or(1)
+}
+
+fn entries(table: &mut Table<'_, '_, '_>, key: &'static str, example: &str) -> u32 {
+    table.require(key, example, |value| value::number32(value, 1, bound::ENTRIES)).unwrap_or(1)
+}
+
+fn cycles(table: &mut Table<'_, '_, '_>, key: &'static str) -> Cycles {
+    table.require(key, "10", value::cycles).unwrap_or_default()
+}
+
+fn bytes(table: &mut Table<'_, '_, '_>, key: &'static str, example: &str) -> Bytes {
+    table.require(key, example, value::bytes).unwrap_or(Bytes(1))
+}
+
+fn engine(sink: &Sink, (name, value): Pair<'_, '_>, chip_clock: Hertz) -> EngineKind {
+    let empty = DeTable::new();
+    let table = Table::of(sink, value, "a kind of engines");
+    let mut table = table.unwrap_or_else(|| Table::new(sink, &empty, value.span(), "a kind of engines"));
+    let role = table
+        .take("role", |value| value::one_of(value, &[("packet", Role::Packet), ("control", Role::Control)]));
+    let engines = count(&mut table, "count");
+    let cluster = table.take("cluster", |value| value::number32(value, 1, bound::COUNT)).unwrap_or(engines);
+    if cluster > engines {
+        let message = format!("a cluster has {cluster} engines, but there are only {engines}");
+        let complaint = Complaint::new(Code::Contradiction, message);
+        table.complain(complaint.hint("leave `cluster` out where all share one"));
+    }
+    let clock = table.take("clock", value::hertz).unwrap_or(chip_clock);
+    let threads = count(&mut table, "threads");
+    let store = table.take("store", |value| value::number32(value, 1, bound::INSTRUCTIONS));
+    let cpi = table.take("cpi", |value| value::thousandths(value, 1, bound::THOUSANDTHS)).unwrap_or(1_000);
+    let switch = cycles(&mut table, "switch");
+    let branch = cycles(&mut table, "branch");
+    let hash = table.require("hash", "20", |value| value::number32(value, 0, bound::INSTRUCTIONS));
+    let commands = entries(&mut table, "commands", "16");
+    let local = section(&mut table, "local", "local memory", false).map(|mut local| {
+        let read = LocalMemory {
+            bytes: bytes(&mut local, "size", "\"2 KB\""),
+            latency: cycles(&mut local, "latency"),
+        };
+        local.finish();
+        read
+    });
+    let cam = section(&mut table, "cam", "a CAM", false).map(|mut cam| {
+        let read = Cam { entries: entries(&mut cam, "entries", "16"), latency: cycles(&mut cam, "latency") };
+        cam.finish();
+        read
+    });
+    let cache = section(&mut table, "cache", "a cache", false).map(|mut cache| {
+        let hits = cache.require("hits", "0.95", |value| value::thousandths(value, 0, 1_000)).unwrap_or(0);
+        let read = Cache { hits, latency: cycles(&mut cache, "latency") };
+        cache.finish();
+        read
+    });
+    table.finish();
+    EngineKind {
+        name: name.get_ref().to_string(),
+        role: role.unwrap_or(Role::Packet),
+        count: engines,
+        cluster,
+        clock,
+        threads,
+        store,
+        local,
+        cpi,
+        switch,
+        branch,
+        hash: hash.unwrap_or(0),
+        commands,
+        cam,
+        cache,
+    }
+}
+
+fn memory(sink: &Sink, (name, value): Pair<'_, '_>) -> Option<Memory> {
+    let mut table = Table::of(sink, value, "a memory")?;
+    let memory = Memory {
+        name: name.get_ref().to_string(),
+        bytes: bytes(&mut table, "size", "\"8 MB\""),
+        channels: count(&mut table, "channels"),
+        interleave: bytes(&mut table, "interleave", "\"128 B\""),
+        banks: count(&mut table, "banks"),
+        clock: clock(&mut table),
+        width: bytes(&mut table, "width", "\"8 B\""),
+        latency: cycles(&mut table, "latency"),
+        write_latency: cycles(&mut table, "write-latency"),
+        burst: bytes(&mut table, "burst", "\"64 B\""),
+        overhead: cycles(&mut table, "overhead"),
+        recovery: cycles(&mut table, "recovery"),
+        atomic: table.take("atomic", value::cycles),
+        queue: entries(&mut table, "queue", "16"),
+    };
+    for (what, small) in [("interleave", memory.interleave), ("burst", memory.burst)] {
+        if small > memory.bytes {
+            let message = format!("`{what}` is more than all of the memory");
+            let complaint = Complaint::new(Code::Contradiction, message);
+            table.complain(complaint.hint(format!("the memory has {}", memory.bytes)));
+        }
+    }
+    table.finish();
+    Some(memory)
+}
+
+fn ring(sink: &Sink, (name, value): Pair<'_, '_>, memories: &[&str]) -> Option<RingKind> {
+    let mut table = Table::of(sink, value, "a kind of rings")?;
+    let memory = table.take("memory", |value| {
+        value::place_of(value, memories, "memory", Code::UnknownMemory)
+            .map(|place| memories[place].to_owned())
+    });
+    let latency = match table.has("memory") {
+        true => table.take("latency", value::cycles).unwrap_or_default(),
+        false => cycles(&mut table, "latency"),
+    };
+    let reach = table
+        .take("reach", |value| value::one_of(value, &[("any", Reach::Any), ("neighbour", Reach::Neighbour)]));
+    let ring = RingKind {
+        name: name.get_ref().to_string(),
+        count: count(&mut table, "count"),
+        entries: entries(&mut table, "entries", "128"),
+        memory,
+        entry: bytes(&mut table, "entry", "\"8 B\""),
+        latency,
+        reach: reach.unwrap_or(Reach::Any),
+    };
+    table.finish();
+    Some(ring)
+}
+
+fn unit(sink: &Sink, (name, value): Pair<'_, '_>) -> Option<Unit> {
+    let mut table = Table::of(sink, value, "a unit")?;
+    let words = [
+        ("hash", UnitWork::Hash),
+        ("crypto", UnitWork::Crypto),
+        ("queue", UnitWork::Queue),
+        ("stage", UnitWork::Stage),
+    ];
+    let unit = Unit {
+        name: name.get_ref().to_string(),
+        work: table
+            .require("work", "\"hash\"", |value| value::one_of(value, &words))
+            .unwrap_or(UnitWork::Hash),
+        count: count(&mut table, "count"),
+        interval: cycles(&mut table, "interval"),
+        per_word: table
+            .take("per-word", |value| value::thousandths(value, 0, bound::THOUSANDTHS))
+            .unwrap_or_default(),
+        latency: cycles(&mut table, "latency"),
+    };
+    table.finish();
+    Some(unit)
+}
+
+fn bus(sink: &Sink, (name, value): Pair<'_, '_>) -> Option<Bus> {
+    let mut table = Table::of(sink, value, "a bus")?;
+    let words = [("receive", Carries::Receive), ("transmit", Carries::Transmit), ("both", Carries::Both)];
+    let carries = table.require("carries", "\"both\"", |value| value::one_of(value, &words));
+    let bus = Bus {
+        name: name.get_ref().to_string(),
+        clock: clock(&mut table),
+        width: bytes(&mut table, "width", "\"8 B\""),
+        overhead: cycles(&mut table, "overhead"),
+        carries: carries.unwrap_or(Carries::Both),
+    };
+    table.finish();
+    Some(bus)
+}
+
+fn buffer(mut table: Table<'_, '_, '_>) -> Buffer {
+    let buffer = Buffer {
+        elements: entries(&mut table, "elements", "128"),
+        element: bytes(&mut table, "element", "\"64 B\""),
+    };
+    table.finish();
+    buffer
+}
+
+fn ports(mut table: Table<'_, '_, '_>) -> Ports {
+    let ports = Ports {
+        count: count(&mut table, "count"),
+        rate: table.require("rate", "\"1 Gbit/s\"", value::rate).unwrap_or(BitRate(1)),
+        gap: Bytes(table.require("gap", "\"24 B\"", value::offset).unwrap_or(0)),
+    };
+    table.finish();
+    ports
+}
+
+fn power(mut table: Table<'_, '_, '_>) -> Power {
+    let watts = |value: &DeValue<'_>| value::float(value, bound::PHYSICAL);
+    let power = Power {
+        typical: table.require("typical", "10", watts).unwrap_or_default(),
+        most: table.require("most", "12", watts).unwrap_or(f64::MAX),
+    };
+    if power.typical > power.most {
+        let message = format!("{} W typically, but {} W at most", power.typical, power.most);
+        table.complain(Complaint::new(Code::Contradiction, message).hint("exchange the two"));
+    }
+    table.finish();
+    power
+}
+
+fn package(mut table: Table<'_, '_, '_>) -> Package {
+    let package = Package {
+        pins: count(&mut table, "pins"),
+        side: table.require("side", "35", |value| value::float(value, bound::PHYSICAL)).unwrap_or_default(),
+    };
+    table.finish();
+    package
+}
+
+/// The sources, and a warning of the parameters that have none.
+fn sources(sink: &Sink, top: &mut Table<'_, '_, '_>, parameters: &[String]) -> Vec<Source> {
+    let span = top.raw("source").map_or(0..0, |value| value.span());
+    let mut sources: Vec<Source> = Vec::new();
+    for (path, value) in reader::section(top, "source") {
+        let Some((text, standing)) = source(sink, value) else { continue };
+        let source = Source { path: path.get_ref().to_string(), text, standing };
+        if !parameters.iter().any(|parameter| source.is_about(parameter)) {
+            let message = format!("the chip has no parameter \"{}\"", source.path);
+            let complaint = Complaint::new(Code::UnknownPath, message);
+            let known = parameters.iter().flat_map(|parameter| prefixes(parameter));
+            let hint = match policy::nearest(&source.path, known) {
+                Some(nearest) => format!("did you mean \"{nearest}\"?"),
+                None => "write the path of a parameter or of a table, such as \"memory.sram\"".to_owned(),
+            };
+            sink.report(complaint.hint(hint), path.span());
+        }
+        sources.push(source);
+    }
+    let without: Vec<&str> = parameters
+        .iter()
+        .map(String::as_str)
+        .filter(|parameter| !sources.iter().any(|source| source.is_about(parameter)))
+        .collect();
+    if let Some(first) = without.first() {
+        let message = match without.len() {
+            1 => format!("{first} has no source"),
+            2 => format!("{first} and {} have no source", without[1]),
+            many => format!("{first}, {} and {} more parameters have no source", without[1], many - 2),
+        };
+        let hint = format!(
+            "say in [source] where they come from: \"{first}\" = \"document, page\", or {{ assumed = \"on what grounds\" }}"
+        );
+        sink.report(Complaint::new(Code::NoSource, message).hint(hint), span);
+    }
+    sources
+}
+
+fn source(sink: &Sink, value: &toml::Spanned<DeValue<'_>>) -> Option<(String, Standing)> {
+    if let DeValue::String(text) = value.get_ref() {
+        return Some((text.to_string(), Standing::Read));
+    }
+    let mut table = Table::of(sink, value, "a source")?;
+    let text = table.require("assumed", "\"on what grounds\"", value::owned);
+    table.finish();
+    text.map(|text| (text, Standing::Assumed))
+}
+
+/// The paths of all values under `table` that are parameters, in the order of the text.
+fn leaves(table: &DeTable<'_>) -> Vec<String> {
+    let mut found = Vec::new();
+    for (key, value) in reader::in_order(table) {
+        if !NO_PARAMETERS.contains(&key.get_ref().as_ref()) {
+            gather(key.get_ref(), value.get_ref(), &mut found);
+        }
+    }
+    found
+}
+
+fn gather(path: &str, value: &DeValue<'_>, found: &mut Vec<String>) {
+    match value {
+        DeValue::Table(table) => {
+            for (key, value) in reader::in_order(table) {
+                gather(&format!("{path}.{}", key.get_ref()), value.get_ref(), found);
+            }
+        }
+        _ => found.push(path.to_owned()),
+    }
+}
+
+/// A path and those of the tables around it.
+fn prefixes(path: &str) -> impl Iterator<Item = &str> {
+    let dots = path.match_indices('.').map(|(at, _)| &path[..at]);
+    dots.chain(std::iter::once(path))
+}

@@ -1,0 +1,45 @@
+//! The keys of a chip's tables, for those who set one without reading the whole.
+
+/// The top of the file.
+pub(super) const TOP: &[&str] = &["name", "about", "clock"];
+const ENGINE: &[&str] =
+    &["role", "count", "cluster", "clock", "threads", "store", "cpi", "switch", "branch", "hash", "commands"];
+const MEMORY: &[&str] = &[
+    "size",
+    "channels",
+    "interleave",
+    "banks",
+    "clock",
+    "width",
+    "latency",
+    "write-latency",
+    "burst",
+    "overhead",
+    "recovery",
+    "atomic",
+    "queue",
+];
+const RING: &[&str] = &["count", "entries", "memory", "entry", "latency", "reach"];
+const UNIT: &[&str] = &["work", "count", "interval", "per-word", "latency"];
+const BUS: &[&str] = &["clock", "width", "overhead", "carries"];
+
+/// The keys of the table at `path` that are no tables themselves; none where there is no such table.
+pub(super) fn keys(path: &[&str]) -> Vec<&'static str> {
+    let keys: &[&str] = match path {
+        [] => TOP,
+        ["engine", _] => ENGINE,
+        ["engine", _, "local"] => &["size", "latency"],
+        ["engine", _, "cam"] => &["entries", "latency"],
+        ["engine", _, "cache"] => &["hits", "latency"],
+        ["memory", _] => MEMORY,
+        ["ring", _] => RING,
+        ["unit", _] => UNIT,
+        ["bus", _] => BUS,
+        ["receive" | "transmit"] => &["elements", "element"],
+        ["ports"] => &["count", "rate", "gap"],
+        ["power"] => &["typical", "most"],
+        ["package"] => &["pins", "side"],
+        _ => &[],
+    };
+    keys.to_vec()
+}

@@ -1,0 +1,152 @@
+//! What is wrong with a chip or a mapping: [`policy::diagnostic`] with codes of their own.
+
+use std::fmt;
+
+use policy::Severity;
+use policy::diagnostic::Kind;
+
+/// One thing that is wrong with a chip or a mapping.
+pub type Diagnostic = policy::Diagnostic<Code>;
+
+/// Which kind of thing is wrong. Names are stable: scripts may rely on them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Code {
+    /// What can be wrong with any text in TOML, and with names and numbers in it.
+    Common(policy::Code),
+
+    /// Not a number with a unit of the right kind.
+    BadQuantity,
+    /// Clocks with no common measure that time could be counted in.
+    ClockMismatch,
+    /// Numbers that contradict one another.
+    Contradiction,
+    /// A chip without engines that carry packets.
+    NoPacketEngine,
+    /// A source for a parameter that the chip does not have.
+    UnknownPath,
+    /// A parameter without a source.
+    NoSource,
+
+    /// No such kind of engine or unit.
+    UnknownEngine,
+    /// No such memory.
+    UnknownMemory,
+    /// No such ring, or kind of ring.
+    UnknownRing,
+    /// No such stage.
+    UnknownStage,
+    /// No such region.
+    UnknownRegion,
+    /// No such classifier.
+    UnknownClassifier,
+
+    /// A mapping for another chip.
+    OtherChip,
+    /// An engine of a number that the chip does not have.
+    NoSuchEngine,
+    /// More threads than an engine has.
+    TooManyThreads,
+    /// A stage that nobody does.
+    UnmappedStage,
+    /// Stages of a task that do not follow one another.
+    StageOrder,
+    /// Frames come to a stage before they have met those in front of it.
+    SkippedStage,
+    /// Frames come to a stage a second time.
+    RepeatedStage,
+    /// Nobody receives, or nobody transmits.
+    NoEnd,
+    /// New frames and known ones part where nobody knows yet which are which.
+    EarlyParting,
+    /// A ring that nobody puts frames into.
+    NoProducer,
+    /// A ring that nobody takes frames from: a way that never reaches `transmit`.
+    NoConsumer,
+    /// Rings that frames go round for ever.
+    RingCycle,
+    /// A ring between engines that it cannot connect.
+    OutOfReach,
+    /// More rings of a kind than the chip has.
+    TooManyRings,
+    /// More entries than a ring can have.
+    TooManyEntries,
+    /// A region that lies nowhere.
+    UnplacedRegion,
+    /// A region that cannot lie there.
+    BadPlace,
+
+    /// What lies in a memory is larger than the memory.
+    MemoryFull,
+    /// Programs of an engine that are longer than its store.
+    StoreFull,
+}
+
+impl Code {
+    /// Those that only chips and mappings have, with their names.
+    pub const ALL: &'static [(Code, &'static str, Severity)] = &[
+        (Code::BadQuantity, "bad-quantity", Severity::Error),
+        (Code::ClockMismatch, "clock-mismatch", Severity::Error),
+        (Code::Contradiction, "contradiction", Severity::Error),
+        (Code::NoPacketEngine, "no-packet-engine", Severity::Error),
+        (Code::UnknownPath, "unknown-path", Severity::Error),
+        (Code::NoSource, "no-source", Severity::Warning),
+        (Code::UnknownEngine, "unknown-engine", Severity::Error),
+        (Code::UnknownMemory, "unknown-memory", Severity::Error),
+        (Code::UnknownRing, "unknown-ring", Severity::Error),
+        (Code::UnknownStage, "unknown-stage", Severity::Error),
+        (Code::UnknownRegion, "unknown-region", Severity::Error),
+        (Code::UnknownClassifier, "unknown-classifier", Severity::Error),
+        (Code::OtherChip, "other-chip", Severity::Error),
+        (Code::NoSuchEngine, "no-such-engine", Severity::Error),
+        (Code::TooManyThreads, "too-many-threads", Severity::Error),
+        (Code::UnmappedStage, "unmapped-stage", Severity::Error),
+        (Code::StageOrder, "stage-order", Severity::Error),
+        (Code::SkippedStage, "skipped-stage", Severity::Error),
+        (Code::RepeatedStage, "repeated-stage", Severity::Error),
+        (Code::NoEnd, "no-end", Severity::Error),
+        (Code::EarlyParting, "early-parting", Severity::Error),
+        (Code::NoProducer, "no-producer", Severity::Error),
+        (Code::NoConsumer, "no-consumer", Severity::Error),
+        (Code::RingCycle, "ring-cycle", Severity::Error),
+        (Code::OutOfReach, "out-of-reach", Severity::Error),
+        (Code::TooManyRings, "too-many-rings", Severity::Error),
+        (Code::TooManyEntries, "too-many-entries", Severity::Error),
+        (Code::UnplacedRegion, "unplaced-region", Severity::Error),
+        (Code::BadPlace, "bad-place", Severity::Error),
+        (Code::MemoryFull, "memory-full", Severity::Error),
+        (Code::StoreFull, "store-full", Severity::Error),
+    ];
+
+    /// Its name, in kebab case.
+    pub fn name(self) -> &'static str {
+        match self {
+            Code::Common(code) => code.name(),
+            own => own.row().map_or("", |row| row.1),
+        }
+    }
+
+    fn row(self) -> Option<&'static (Code, &'static str, Severity)> {
+        Code::ALL.iter().find(|row| row.0 == self)
+    }
+}
+
+impl From<policy::Code> for Code {
+    fn from(code: policy::Code) -> Code {
+        Code::Common(code)
+    }
+}
+
+impl Kind for Code {
+    fn severity(self) -> Severity {
+        match self {
+            Code::Common(code) => code.severity(),
+            own => own.row().map_or(Severity::Error, |row| row.2),
+        }
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

@@ -1,0 +1,243 @@
+//! Whether programs and tables of the sizes that a policy gives them fit where a mapping puts them.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use policy::Place as Spot;
+use tally::Region;
+use wire::Bytes;
+
+use super::{Lines, Mapping, Place, Placement, PoolPlace, Task, Work, stages};
+use crate::description::Chip;
+use crate::diagnostic::{Code, Diagnostic};
+
+/// How large a region is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// The region.
+    pub region: Region,
+    /// Its bytes.
+    pub bytes: u64,
+}
+
+/// How long a program is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Program<'a> {
+    /// What it does: the name of a stage, "receive" or "transmit".
+    pub name: &'a str,
+    /// Its instructions.
+    pub instructions: u32,
+}
+
+/// Says what does not fit: regions in a shared memory, with the rings that lie there, or in an engine's local memory,
+/// and the programs of an engine in its store. Regions and programs that are not listed take no room.
+///
+/// Of an engine with several tasks each stage is in the store once. Local memory holds what is placed there, and as
+/// many cached lines of each region as the CAM has entries.
+pub fn check_fit(
+    chip: &Chip,
+    mapping: &Mapping,
+    lines: &Lines,
+    extents: &[Extent],
+    programs: &[Program<'_>],
+) -> Vec<Diagnostic> {
+    let fit = Fit { chip, mapping, lines, extents };
+    let mut found = Vec::new();
+    fit.memories(&mut found);
+    fit.local(&mut found);
+    fit.stores(programs, &mut found);
+    Diagnostic::sort(&mut found);
+    found
+}
+
+struct Fit<'a> {
+    chip: &'a Chip,
+    mapping: &'a Mapping,
+    lines: &'a Lines,
+    extents: &'a [Extent],
+}
+
+/// Something that takes room, with where it stands.
+struct Load {
+    what: String,
+    bytes: u64,
+    span: Range<usize>,
+}
+
+impl Fit<'_> {
+    fn memories(&self, found: &mut Vec<Diagnostic>) {
+        for (place, memory) in self.chip.memories.iter().enumerate() {
+            let lies_here = |placed: Place| matches!(placed, Place::Shared(at) | Place::Cached { memory: at, .. } if at == place);
+            let mut loads = self.loads(lies_here);
+            for (at, ring) in self.mapping.rings.iter().enumerate() {
+                let kind = &self.chip.rings[ring.kind];
+                if kind.memory.as_deref() == Some(memory.name.as_str()) {
+                    let bytes = u64::from(ring.entries).saturating_mul(kind.entry.0);
+                    loads.push(Load {
+                        what: format!("the ring \"{}\"", ring.name),
+                        bytes,
+                        span: self.lines.rings.get(at).map_or(0..0, |entry| entry.span.clone()),
+                    });
+                }
+            }
+            let hint = "place a part elsewhere, or make tables smaller in the policy's [limit]";
+            self.weigh(&loads, memory.bytes, &format!("the memory \"{}\"", memory.name), hint, found);
+        }
+    }
+
+    fn local(&self, found: &mut Vec<Diagnostic>) {
+        let working = self
+            .mapping
+            .pools
+            .iter()
+            .filter(|pool| pool.tasks.iter().any(|task| matches!(task.work, Work::Stages(_))));
+        let mut kinds: Vec<usize> = working
+            .filter_map(|pool| match pool.place {
+                PoolPlace::Engines { kind, .. } => Some(kind),
+                PoolPlace::Unit(_) => None,
+            })
+            .collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        for kind in kinds.into_iter().filter_map(|kind| self.chip.engines.get(kind)) {
+            let Some(local) = kind.local else { continue };
+            let mut loads = self.loads(|placed| placed == Place::Local);
+            let entries = kind.cam.map_or(0, |cam| u64::from(cam.entries));
+            for (placement, span) in self.placements() {
+                if let Place::Cached { line, .. } = placement.place {
+                    let what = format!("{entries} lines of \"{}\"", placement.region.name());
+                    loads.push(Load { what, bytes: entries * u64::from(line), span });
+                }
+            }
+            let what = format!("the local memory of an engine of the kind \"{}\"", kind.name);
+            self.weigh(
+                &loads,
+                local.bytes,
+                &what,
+                "place a part in a shared memory: { memory = \"local\", end = \"1 KB\" }",
+                found,
+            );
+        }
+    }
+
+    /// What lies where `lies_here` says, part by part: the first placement that holds an offset counts.
+    fn loads(&self, lies_here: impl Fn(Place) -> bool) -> Vec<Load> {
+        let mut loads = Vec::new();
+        for extent in self.extents {
+            let placements: Vec<(&Placement, Range<usize>)> =
+                self.placements().filter(|(placement, _)| placement.region == extent.region).collect();
+            let mut cuts: Vec<u64> =
+                placements.iter().flat_map(|(placement, _)| [placement.first, placement.end]).collect();
+            cuts.extend([0, extent.bytes]);
+            cuts.retain(|cut| *cut <= extent.bytes);
+            cuts.sort_unstable();
+            cuts.dedup();
+            let mut held: BTreeMap<usize, u64> = BTreeMap::new();
+            for pair in cuts.windows(2) {
+                let holds =
+                    |(placement, _): &(&Placement, _)| (placement.first..placement.end).contains(&pair[0]);
+                if let Some(place) = placements.iter().position(holds) {
+                    *held.entry(place).or_default() += pair[1] - pair[0];
+                }
+            }
+            for (place, bytes) in held {
+                let (placement, span) = &placements[place];
+                if lies_here(placement.place) {
+                    let what = format!("\"{}\"", extent.region.name());
+                    loads.push(Load { what, bytes, span: span.clone() });
+                }
+            }
+        }
+        loads
+    }
+
+    fn placements(&self) -> impl Iterator<Item = (&Placement, Range<usize>)> {
+        let spans = self.lines.placements.iter().cloned().map(Some).chain(std::iter::repeat(None));
+        self.mapping.placements.iter().zip(spans).map(|(placement, span)| (placement, span.unwrap_or(0..0)))
+    }
+
+    /// Complains if `loads` are more than `room`, at the largest of them.
+    fn weigh(&self, loads: &[Load], room: Bytes, what: &str, hint: &str, found: &mut Vec<Diagnostic>) {
+        let total = loads.iter().fold(0_u64, |total, load| total.saturating_add(load.bytes));
+        if total <= room.0 {
+            return;
+        }
+        let mut largest: Vec<&Load> = loads.iter().collect();
+        largest.sort_by_key(|load| std::cmp::Reverse(load.bytes));
+        let list: Vec<String> =
+            largest.iter().take(3).map(|load| format!("{} {} B", load.what, load.bytes)).collect();
+        let more = if largest.len() > 3 { " and others" } else { "" };
+        let message = format!("{what} has {room}, but {total} B are to lie there: {}{more}", list.join(", "));
+        found.push(
+            Diagnostic::new(Code::MemoryFull, message).hint(hint).at(self.spot(largest[0].span.clone())),
+        );
+    }
+
+    fn spot(&self, span: Range<usize>) -> Option<Spot> {
+        self.lines.source.as_ref().map(|source| Spot::new(Arc::clone(source), span))
+    }
+
+    fn stores(&self, programs: &[Program<'_>], found: &mut Vec<Diagnostic>) {
+        let stages = stages();
+        // Engines with the same tasks are told of once.
+        let mut told: Vec<Vec<usize>> = Vec::new();
+        for (kind, engines) in self.chip.engines.iter().enumerate() {
+            let Some(store) = engines.store else { continue };
+            for number in 0..engines.count {
+                let pools: Vec<usize> = (0..self.mapping.pools.len())
+                    .filter(|pool| match &self.mapping.pools[*pool].place {
+                        PoolPlace::Engines { kind: of, numbers, .. } => {
+                            *of == kind && numbers.contains(&number)
+                        }
+                        PoolPlace::Unit(_) => false,
+                    })
+                    .collect();
+                let mut names: Vec<&str> = pools
+                    .iter()
+                    .flat_map(|pool| &self.mapping.pools[*pool].tasks)
+                    .flat_map(|task| names(task, &stages))
+                    .collect();
+                names.sort_unstable();
+                names.dedup();
+                let length = |name: &&str| {
+                    programs
+                        .iter()
+                        .find(|program| program.name == *name)
+                        .map_or(0, |program| u64::from(program.instructions))
+                };
+                let total: u64 = names.iter().map(|name| length(name)).sum();
+                if total > u64::from(store) && !told.contains(&pools) {
+                    let mut list: Vec<(&str, u64)> = names.iter().map(|name| (*name, length(name))).collect();
+                    list.sort_by_key(|(_, length)| std::cmp::Reverse(*length));
+                    let list: Vec<String> =
+                        list.iter().map(|(name, length)| format!("{name} {length}")).collect();
+                    let message = format!(
+                        "the store of engine {number} holds {store} instructions, but its programs have {total}: {}",
+                        list.join(", ")
+                    );
+                    let span = pools
+                        .first()
+                        .and_then(|pool| self.lines.pools.get(*pool))
+                        .map(|entry| entry.span.clone());
+                    let hint = "give some of the stages to another pool on other engines";
+                    found.push(
+                        Diagnostic::new(Code::StoreFull, message)
+                            .hint(hint)
+                            .at(span.and_then(|span| self.spot(span))),
+                    );
+                    told.push(pools);
+                }
+            }
+        }
+    }
+}
+
+/// The names of the programs of a task.
+fn names<'a>(task: &Task, stages: &[&'a str]) -> Vec<&'a str> {
+    match &task.work {
+        Work::Receive => vec!["receive"],
+        Work::Transmit => vec!["transmit"],
+        Work::Stages(range) => stages[range.clone()].to_vec(),
+    }
+}

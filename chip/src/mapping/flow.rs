@@ -1,0 +1,311 @@
+//! The ways of frames through a mapping: each frame meets every stage once, in order, between `receive` and
+//! `transmit`, whether its flow is new or known.
+
+use std::collections::HashSet;
+use std::ops::Range;
+
+use super::{Lines, Mapping, PoolPlace, Task, Who, Work};
+use crate::description::{Chip, Reach};
+use crate::diagnostic::Code;
+use crate::value::{Complaint, Sink};
+
+/// The stage that finds out whether a frame's flow is known.
+const TELLS: &str = "track";
+
+pub(super) fn check(sink: &Sink, mapping: &Mapping, chip: &Chip, stages: &[&str], lines: &Lines) {
+    let ways = Ways { sink, mapping, chip, stages, lines };
+    ways.ends();
+    ways.unmapped();
+    ways.rings();
+    if !ways.cycles() {
+        ways.follow();
+    }
+}
+
+/// A task, by the places of its pool and of itself in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct At {
+    pool: usize,
+    task: usize,
+}
+
+/// A frame on its way.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Step {
+    at: At,
+    /// The stages that it has met: those before this one.
+    met: usize,
+    known: bool,
+}
+
+struct Ways<'a> {
+    sink: &'a Sink,
+    mapping: &'a Mapping,
+    chip: &'a Chip,
+    stages: &'a [&'a str],
+    lines: &'a Lines,
+}
+
+impl<'a> Ways<'a> {
+    fn tasks(&self) -> impl Iterator<Item = (At, &'a Task)> + use<'a> {
+        let pools = self.mapping.pools.iter().enumerate();
+        pools
+            .flat_map(|(pool, of)| of.tasks.iter().enumerate().map(move |(task, of)| (At { pool, task }, of)))
+    }
+
+    fn task(&self, at: At) -> &'a Task {
+        &self.mapping.pools[at.pool].tasks[at.task]
+    }
+
+    fn span(&self, at: At, key: &str) -> Range<usize> {
+        let pool = &self.lines.pools[at.pool];
+        self.lines.tasks[at.pool].get(at.task).unwrap_or(pool).span_of(key, None)
+    }
+
+    fn pool(&self, at: At) -> &'a str {
+        &self.mapping.pools[at.pool].name
+    }
+
+    fn ring(&self, ring: usize) -> &'a str {
+        &self.mapping.rings[ring].name
+    }
+
+    /// Somebody receives, and somebody transmits.
+    fn ends(&self) {
+        for (work, name, hint) in [
+            (Work::Receive, "receives", "to = \"the ring of the first stage\""),
+            (Work::Transmit, "transmits", "from = \"the ring of the last stage\""),
+        ] {
+            if !self.tasks().any(|(_, task)| task.work == work) {
+                let message = format!("no pool {name} frames");
+                let word = name.trim_end_matches('s');
+                let complaint = Complaint::new(Code::NoEnd, message);
+                self.sink
+                    .report(complaint.hint(format!("write a pool with work = \"{word}\" and {hint}")), 0..0);
+            }
+        }
+    }
+
+    fn mapped(&self, stage: usize) -> bool {
+        self.tasks().any(|(_, task)| matches!(&task.work, Work::Stages(stages) if stages.contains(&stage)))
+    }
+
+    fn unmapped(&self) {
+        for (place, stage) in self.stages.iter().enumerate().filter(|(place, _)| !self.mapped(*place)) {
+            let complaint = Complaint::new(Code::UnmappedStage, format!("nobody does the stage \"{stage}\""));
+            let beside = match place.checked_sub(1) {
+                Some(before) => format!("after \"{}\"", self.stages[before]),
+                None => format!("before \"{}\"", self.stages[1]),
+            };
+            self.sink.report(
+                complaint.hint(format!("give it to the pool that has its place in the order, {beside}")),
+                0..0,
+            );
+        }
+    }
+
+    /// Rings have two ends, which they can reach, and are no more than the chip has.
+    fn rings(&self) {
+        let mut used = vec![0; self.chip.rings.len()];
+        for (place, ring) in self.mapping.rings.iter().enumerate() {
+            let entry = &self.lines.rings[place];
+            let kind = &self.chip.rings[ring.kind];
+            let producers: Vec<At> = self
+                .tasks()
+                .filter(|(_, task)| task.to.iter().any(|exit| exit.ring == place))
+                .map(|(at, _)| at)
+                .collect();
+            let consumers: Vec<At> =
+                self.tasks().filter(|(_, task)| task.from == Some(place)).map(|(at, _)| at).collect();
+            if producers.is_empty() {
+                let complaint = Complaint::new(
+                    Code::NoProducer,
+                    format!("nobody puts frames into the ring \"{}\"", ring.name),
+                );
+                self.sink
+                    .report(complaint.hint("name it as `to` of a pool, or leave it out"), entry.span.clone());
+            }
+            if consumers.is_empty() {
+                let message = format!(
+                    "nobody takes frames from the ring \"{}\": they never reach `transmit`",
+                    ring.name
+                );
+                let complaint = Complaint::new(Code::NoConsumer, message);
+                self.sink.report(complaint.hint("name it as `from` of a pool"), entry.span.clone());
+            }
+            if kind.reach == Reach::Neighbour {
+                self.neighbours(place, &producers, &consumers);
+            }
+            used[ring.kind] += 1;
+            if used[ring.kind] == kind.count + 1 {
+                let message = format!("the chip has {} rings of the kind \"{}\"", kind.count, kind.name);
+                let complaint = Complaint::new(Code::TooManyRings, message);
+                self.sink.report(
+                    complaint.hint("do more stages in one pool, or take another kind"),
+                    entry.span.clone(),
+                );
+            }
+        }
+    }
+
+    /// A ring between neighbours leads from one engine to the one numbered next.
+    fn neighbours(&self, ring: usize, producers: &[At], consumers: &[At]) {
+        let engines = |ends: &[At]| -> HashSet<(usize, u32)> {
+            let places = ends.iter().map(|at| &self.mapping.pools[at.pool].place);
+            places
+                .flat_map(|place| match place {
+                    PoolPlace::Engines { kind, numbers, .. } => {
+                        numbers.iter().map(|number| (*kind, *number)).collect()
+                    }
+                    // A unit is nobody's neighbour.
+                    PoolPlace::Unit(unit) => vec![(usize::MAX, *unit as u32)],
+                })
+                .collect()
+        };
+        let (from, to) = (engines(producers), engines(consumers));
+        let fits = match (from.iter().next(), to.iter().next()) {
+            (Some(a), Some(b)) => {
+                from.len() == 1 && to.len() == 1 && a.0 == b.0 && a.0 != usize::MAX && b.1 == a.1 + 1
+            }
+            // That an end is missing is said elsewhere.
+            _ => true,
+        };
+        if !fits {
+            let list = |ends: &HashSet<(usize, u32)>| {
+                let mut numbers: Vec<u32> = ends.iter().map(|end| end.1).collect();
+                numbers.sort_unstable();
+                numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
+            };
+            let message = format!(
+                "the ring \"{}\" leads from engine {} to engine {}, which are no neighbours",
+                self.ring(ring),
+                list(&from),
+                list(&to)
+            );
+            let complaint = Complaint::new(Code::OutOfReach, message);
+            let hint =
+                "it leads from one engine to the one numbered next; take another kind of ring otherwise";
+            self.sink.report(complaint.hint(hint), self.lines.rings[ring].span.clone());
+        }
+    }
+
+    /// Whether frames can go round, which is said.
+    fn cycles(&self) -> bool {
+        let count = self.mapping.rings.len();
+        let mut done = vec![false; count];
+        let mut found = false;
+        for ring in 0..count {
+            let mut way = Vec::new();
+            found |= self.round(ring, &mut way, &mut done);
+        }
+        found
+    }
+
+    fn round(&self, ring: usize, way: &mut Vec<usize>, done: &mut [bool]) -> bool {
+        if let Some(start) = way.iter().position(|before| *before == ring) {
+            let names: Vec<&str> = way[start..].iter().chain([&ring]).map(|ring| self.ring(*ring)).collect();
+            let message = format!("frames go round for ever: {}", names.join(" -> "));
+            let last = way[way.len() - 1];
+            let closing = self
+                .tasks()
+                .find(|(_, task)| task.from == Some(last) && task.to.iter().any(|exit| exit.ring == ring));
+            let complaint = Complaint::new(Code::RingCycle, message);
+            let hint = "rings lead from `receive` to `transmit`, each further than the one before";
+            self.sink.report(complaint.hint(hint), closing.map_or(0..0, |(at, _)| self.span(at, "to")));
+            return true;
+        }
+        if done[ring] {
+            return false;
+        }
+        done[ring] = true;
+        way.push(ring);
+        let mut found = false;
+        for (_, task) in self.tasks().filter(|(_, task)| task.from == Some(ring)) {
+            for exit in &task.to {
+                found |= self.round(exit.ring, way, done);
+            }
+        }
+        way.pop();
+        found
+    }
+
+    /// Follows new frames and known ones from `receive`.
+    fn follow(&self) {
+        let mut seen = HashSet::new();
+        let mut said = HashSet::new();
+        let receivers: Vec<At> =
+            self.tasks().filter(|(_, task)| task.work == Work::Receive).map(|(at, _)| at).collect();
+        let mut open: Vec<Step> = receivers
+            .iter()
+            .flat_map(|at| [false, true].map(|known| Step { at: *at, met: 0, known }))
+            .collect();
+        while let Some(step) = open.pop() {
+            if !seen.insert(step) {
+                continue;
+            }
+            let task = self.task(step.at);
+            let met = self.meets(step, &mut said);
+            let parts = task.to.iter().any(|exit| exit.who != Who::All);
+            let told = self.stages.iter().position(|stage| *stage == TELLS).is_some_and(|place| met > place);
+            if parts && !told && said.insert((step.at, usize::MAX)) {
+                let message = format!(
+                    "\"{}\" sends new frames another way than known ones before `{TELLS}` has told them apart",
+                    self.pool(step.at)
+                );
+                let complaint = Complaint::new(Code::EarlyParting, message);
+                self.sink.report(
+                    complaint.hint(format!("let the ways part at the pool that does `{TELLS}`, or after it")),
+                    self.span(step.at, "to"),
+                );
+            }
+            let who = if step.known { Who::Known } else { Who::New };
+            for exit in task.to.iter().filter(|exit| exit.who == Who::All || exit.who == who) {
+                let next = self.tasks().filter(|(_, task)| task.from == Some(exit.ring));
+                open.extend(next.map(|(at, _)| Step { at, met, known: step.known }));
+            }
+        }
+    }
+
+    /// How many stages a frame has met after a task; says what is wrong with their order, once for each task.
+    fn meets(&self, step: Step, said: &mut HashSet<(At, usize)>) -> usize {
+        let (first, end) = match &self.task(step.at).work {
+            Work::Receive => return step.met,
+            Work::Stages(stages) => (stages.start, stages.end),
+            Work::Transmit => (self.stages.len(), self.stages.len()),
+        };
+        let from = self.task(step.at).from.map_or("", |ring| self.ring(ring));
+        let frames = if step.known { "known frames" } else { "new frames" };
+        let key = if matches!(self.task(step.at).work, Work::Transmit) { "work" } else { "stages" };
+        if first > step.met {
+            // What nobody does is said once, elsewhere.
+            let skipped: Vec<&str> = (step.met..first)
+                .filter(|place| self.mapped(*place))
+                .map(|place| self.stages[place])
+                .collect();
+            if !skipped.is_empty() && said.insert((step.at, step.met)) {
+                let message = format!(
+                    "{frames} come to \"{}\" by the ring \"{from}\" without having met {}",
+                    self.pool(step.at),
+                    skipped.join(", ")
+                );
+                let complaint = Complaint::new(Code::SkippedStage, message);
+                let hint = "every frame passes every stage, those too that have nothing to do for it";
+                self.sink.report(complaint.hint(hint), self.span(step.at, key));
+            }
+        }
+        if first < step.met && said.insert((step.at, step.met)) {
+            let again: Vec<&str> = self.stages[first..step.met.min(end)].to_vec();
+            let message = format!(
+                "{frames} come to \"{}\" by the ring \"{from}\" having met {} already",
+                self.pool(step.at),
+                again.join(", ")
+            );
+            let complaint = Complaint::new(Code::RepeatedStage, message);
+            self.sink.report(
+                complaint.hint("on one way each stage is done once, in the order of the pipeline"),
+                self.span(step.at, key),
+            );
+        }
+        end.max(step.met)
+    }
+}

@@ -1,0 +1,217 @@
+//! The pools of a mapping: where their threads are, and what they do.
+
+use std::ops::Range;
+
+use policy::lines::Entry;
+use policy::parse::reader;
+use toml::de::DeValue;
+
+use super::{Lines, Pool, PoolPlace, Ring, Task, Work, read};
+use crate::description::{Chip, EngineKind, UnitWork, bound};
+use crate::diagnostic::Code;
+use crate::value::{self, Complaint, Read, Sink, Table};
+
+pub(super) fn pools(
+    sink: &Sink,
+    top: &mut Table<'_, '_, '_>,
+    chip: &Chip,
+    stages: &[&str],
+    rings: &[Ring],
+    lines: &mut Lines,
+) -> Vec<Pool> {
+    let names: Vec<&str> = rings.iter().map(|ring| ring.name.as_str()).collect();
+    let mut pools = Vec::new();
+    for (name, value) in reader::section(top, "pool") {
+        let Some(mut table) = Table::of(sink, value, "a pool") else {
+            lines.pools.push(Entry { broken: true, ..Entry::default() });
+            continue;
+        };
+        if let Err(complaint) = value::check_name(name.get_ref()) {
+            table.broken(complaint, name.span());
+        }
+        let place = place(&mut table, chip, &name.span());
+        let (tasks, mut spans) = tasks(&mut table, stages, &names);
+        pools.push(Pool { name: name.get_ref().to_string(), place, tasks });
+        let mut entry = table.finish();
+        entry.span = name.span();
+        if spans.is_empty() {
+            spans.push(entry.clone());
+        }
+        lines.pools.push(entry);
+        lines.tasks.push(spans);
+    }
+    check_threads(sink, &pools, chip, lines);
+    pools
+}
+
+fn place(table: &mut Table<'_, '_, '_>, chip: &Chip, name: &Range<usize>) -> PoolPlace {
+    if table.has("unit") {
+        for key in ["engine", "at", "threads"] {
+            table.misplaced(key, "a unit has no engines and no threads");
+        }
+        let names: Vec<&str> = chip.units.iter().map(|unit| unit.name.as_str()).collect();
+        let unit = table.take("unit", |value| {
+            let unit = value::place_of(value, &names, "unit", Code::UnknownEngine)?;
+            if chip.units[unit].work != UnitWork::Stage {
+                let message =
+                    format!("the unit \"{}\" works for engines, not in the place of one", names[unit]);
+                let complaint = Complaint::new(Code::UnknownEngine, message);
+                return Err(complaint.hint("name a unit of the kind work = \"stage\""));
+            }
+            Ok(unit)
+        });
+        return PoolPlace::Unit(unit.unwrap_or(0));
+    }
+    let names: Vec<&str> = chip.engines.iter().map(|kind| kind.name.as_str()).collect();
+    let kind =
+        table.take("engine", |value| value::place_of(value, &names, "kind of engines", Code::UnknownEngine));
+    let kind = kind.unwrap_or(0);
+    let Some(engines) = chip.engines.get(kind) else {
+        let complaint = Complaint::new(Code::UnknownEngine, format!("{} has no engines", chip.name));
+        table.broken(complaint.hint("name a unit: unit = \"...\""), name.clone());
+        return PoolPlace::Engines { kind: 0, numbers: Vec::new(), threads: 1 };
+    };
+    let numbers = match (table.has("at"), engines.count) {
+        (false, 1) => vec![0],
+        _ => numbers(table, engines),
+    };
+    let threads = table.take("threads", |value| value::number32(value, 1, bound::COUNT));
+    PoolPlace::Engines { kind, numbers, threads: threads.unwrap_or(engines.threads) }
+}
+
+/// Numbers of engines: 3, "5-7", or a list of such.
+fn numbers(table: &mut Table<'_, '_, '_>, engines: &EngineKind) -> Vec<u32> {
+    let mut numbers: Vec<u32> = Vec::new();
+    let Some(ranges) = table.require("at", "[0, 1]", |value| match value {
+        DeValue::Array(items) if items.is_empty() => {
+            let complaint = Complaint::new(policy::Code::EmptyList.into(), "`at` is an empty list");
+            Err(complaint.hint("write the numbers of engines, such as \"0-3\""))
+        }
+        DeValue::Array(items) => items.iter().map(|item| range(item.get_ref(), engines)).collect(),
+        one => range(one, engines).map(|range| vec![range]),
+    }) else {
+        return numbers;
+    };
+    for number in ranges.into_iter().flatten() {
+        if numbers.contains(&number) {
+            let complaint =
+                Complaint::new(policy::Code::DuplicateName.into(), format!("engine {number} is there twice"));
+            table.complain(complaint.hint("write it once; `threads` says how many of its threads"));
+            break;
+        }
+        numbers.push(number);
+    }
+    numbers
+}
+
+fn range(value: &DeValue<'_>, engines: &EngineKind) -> Read<std::ops::RangeInclusive<u32>> {
+    let known = |number: u32| {
+        if number < engines.count {
+            return Ok(number);
+        }
+        let complaint = Complaint::new(
+            Code::NoSuchEngine,
+            format!("there is no engine {number} of the kind \"{}\"", engines.name),
+        );
+        Err(complaint.hint(format!("they count from 0 to {}", engines.count - 1)))
+    };
+    let DeValue::String(text) = value else {
+        let number = known(value::number32(value, 0, bound::COUNT)?)?;
+        return Ok(number..=number);
+    };
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    match (first.trim().parse(), last.trim().parse()) {
+        (Ok(first), Ok(last)) if first <= last => Ok(first..=known(last)?),
+        _ => {
+            let complaint =
+                Complaint::new(policy::Code::BadNumber.into(), format!("\"{text}\" is no range of engines"));
+            Err(complaint.hint("write 3, \"5-7\" or [0, \"5-7\"]"))
+        }
+    }
+}
+
+/// The tasks of a pool: those of its list `task`, or the one that its own keys say.
+fn tasks(table: &mut Table<'_, '_, '_>, stages: &[&str], rings: &[&str]) -> (Vec<Task>, Vec<Entry>) {
+    let mut entries = Vec::new();
+    let mut tasks = Vec::new();
+    if table.has("task") {
+        for key in ["work", "stages", "from", "to"] {
+            table.misplaced(key, "each [[pool.NAME.task]] has its own");
+        }
+        for mut inner in reader::tables(table, "task", "a task") {
+            tasks.extend(task(&mut inner, stages, rings));
+            let entry = inner.finish();
+            table.note(entry.broken);
+            entries.push(entry);
+        }
+        if tasks.is_empty() && entries.is_empty() {
+            let complaint = Complaint::new(policy::Code::EmptyList.into(), "the pool has no tasks");
+            table.complain(complaint.hint("write [[pool.NAME.task]], and what belongs to it on lines below"));
+        }
+        return (tasks, entries);
+    }
+    tasks.extend(task(table, stages, rings));
+    (tasks, entries)
+}
+
+fn task(table: &mut Table<'_, '_, '_>, stages: &[&str], rings: &[&str]) -> Option<Task> {
+    let work = if table.has("stages") {
+        table.misplaced("work", "`stages` says it already");
+        table.raw("stages").and_then(|value| read::work(table, value, stages))
+    } else {
+        table.take("stages", |_| Ok(()));
+        let words = [("receive", Work::Receive), ("transmit", Work::Transmit)];
+        table.require("work", "\"receive\", or stages = \"filter..snat\"", |value| {
+            value::one_of(value, &[(words[0].0, 0), (words[1].0, 1)])
+                .map(|place: usize| words[place].1.clone())
+        })
+    };
+    let from = match work {
+        Some(Work::Receive) => {
+            table.misplaced("from", "frames are received from ports");
+            None
+        }
+        _ => table.require("from", "\"received\"", |value| read::ring(value, rings)),
+    };
+    let to = match work {
+        Some(Work::Transmit) => {
+            table.misplaced("to", "frames are sent to ports");
+            Vec::new()
+        }
+        _ => {
+            // Without a way on the frames never reach `transmit`.
+            table.require("to", "\"sent\"", |_| Ok(()));
+            match table.raw("to") {
+                Some(value) => read::exits(table, value, rings),
+                None => Vec::new(),
+            }
+        }
+    };
+    Some(Task { work: work?, from, to })
+}
+
+/// Complains of engines with more threads in use than they have.
+fn check_threads(sink: &Sink, pools: &[Pool], chip: &Chip, lines: &Lines) {
+    let mut used: Vec<Vec<u32>> = chip.engines.iter().map(|kind| vec![0; kind.count as usize]).collect();
+    for (pool, entry) in pools.iter().zip(&lines.pools) {
+        let PoolPlace::Engines { kind, numbers, threads } = &pool.place else { continue };
+        let Some(engines) = chip.engines.get(*kind) else { continue };
+        let over = numbers.iter().find(|number| {
+            let used = &mut used[*kind][**number as usize];
+            *used += threads;
+            *used > engines.threads
+        });
+        if let Some(number) = over {
+            let message = format!(
+                "engine {number} has {} threads, but {} of them are to work",
+                engines.threads, used[*kind][*number as usize]
+            );
+            let complaint = Complaint::new(Code::TooManyThreads, message);
+            let hint = format!(
+                "all pools on an engine share its {} threads: say how many with `threads`",
+                engines.threads
+            );
+            sink.report(complaint.hint(hint), entry.span_of("threads", None));
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! Values of chip and mapping files: numbers with units, names, and words.
+
+use policy::nearest;
+use policy::parse::{reader, value};
+use toml::de::DeValue;
+use wire::{BitRate, Bytes};
+
+use crate::description::{Cycles, Hertz, bound};
+use crate::diagnostic::Code;
+
+pub(crate) type Complaint = reader::Complaint<Code>;
+pub(crate) type Table<'s, 't, 'i> = reader::Table<'s, 't, 'i, Code>;
+pub(crate) type Sink = reader::Sink<Code>;
+pub(crate) type Read<T> = Result<T, Complaint>;
+
+/// Names that people give to things, at most.
+const LONGEST_NAME: usize = 32;
+
+/// A kind of number with a unit.
+struct Quantity {
+    /// What it is, with its article.
+    what: &'static str,
+    /// How one is written.
+    example: &'static str,
+    units: &'static [(&'static str, u64)],
+    most: u64,
+}
+
+const FREQUENCY: Quantity = Quantity {
+    what: "a frequency",
+    example: "600 MHz",
+    units: &[("Hz", 1), ("kHz", 1_000), ("MHz", 1_000_000), ("GHz", 1_000_000_000)],
+    most: bound::HERTZ,
+};
+
+/// Sizes are those of memories: a KB has 1,024 bytes, whether it is written KB or KiB.
+const SIZE: Quantity = Quantity {
+    what: "a size",
+    example: "8 MB",
+    units: &[
+        ("B", 1),
+        ("KB", 1 << 10),
+        ("KiB", 1 << 10),
+        ("MB", 1 << 20),
+        ("MiB", 1 << 20),
+        ("GB", 1 << 30),
+        ("GiB", 1 << 30),
+        ("TB", 1 << 40),
+        ("TiB", 1 << 40),
+    ],
+    most: bound::BYTES,
+};
+
+const RATE: Quantity = Quantity {
+    what: "a rate",
+    example: "1 Gbit/s",
+    units: &[
+        ("bit/s", 1),
+        ("kbit/s", 1_000),
+        ("Mbit/s", 1_000_000),
+        ("Gbit/s", 1_000_000_000),
+        ("Tbit/s", 1_000_000_000_000),
+    ],
+    most: bound::BITS_PER_SECOND,
+};
+
+/// A frequency, not zero.
+pub(crate) fn hertz(value: &DeValue<'_>) -> Read<Hertz> {
+    quantity(value, &FREQUENCY, 1).map(Hertz)
+}
+
+/// A size, not zero.
+pub(crate) fn bytes(value: &DeValue<'_>) -> Read<Bytes> {
+    quantity(value, &SIZE, 1).map(Bytes)
+}
+
+/// A size or an offset, which may be zero.
+pub(crate) fn offset(value: &DeValue<'_>) -> Read<u64> {
+    match value {
+        DeValue::Integer(_) => number(value, 0, bound::BYTES),
+        _ => quantity(value, &SIZE, 0),
+    }
+}
+
+/// A rate, not zero.
+pub(crate) fn rate(value: &DeValue<'_>) -> Read<BitRate> {
+    quantity(value, &RATE, 1).map(BitRate)
+}
+
+fn quantity(value: &DeValue<'_>, kind: &Quantity, least: u64) -> Read<u64> {
+    let example = || format!("write a number and a unit: \"{}\"", kind.example);
+    let DeValue::String(text) = value else {
+        let complaint = reader::wrong_type(&format!("{} such as \"{}\"", kind.what, kind.example), value);
+        return Err(complaint.hint(example()).under());
+    };
+    let wrong = |why: &str| {
+        Complaint::new(Code::BadQuantity, format!("\"{text}\" is not {}: {why}", kind.what)).hint(example())
+    };
+    let text = text.trim();
+    let digits =
+        text.find(|c: char| !c.is_ascii_digit() && !matches!(c, '.' | '-' | '+')).unwrap_or(text.len());
+    let (digits, unit) = (text[..digits].trim(), text[digits..].trim());
+    if unit.is_empty() {
+        return Err(wrong("it has no unit"));
+    }
+    let scale = kind.units.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit)).map(|(_, scale)| *scale);
+    let Some(scale) = scale else {
+        let known: Vec<&str> = kind.units.iter().map(|(name, _)| *name).collect();
+        let complaint = wrong(&format!("unknown unit \"{unit}\""));
+        return Err(complaint.hint(format!("the units are {}", known.join(", "))));
+    };
+    match exact(digits, scale) {
+        Some(Ok(number)) if (least..=kind.most).contains(&number) => Ok(number),
+        Some(_) => {
+            let complaint =
+                Complaint::new(policy::Code::BadNumber.into(), format!("\"{text}\" is out of range"));
+            Err(complaint.hint(format!("from {least} to {} {}", kind.most, kind.units[0].0)))
+        }
+        None => Err(wrong("the number is not one, or is no whole number of the smallest unit")),
+    }
+}
+
+/// `digits` times `scale`, where that is whole; `Some(Err)` where it is negative or does not fit.
+fn exact(digits: &str, scale: u64) -> Option<Result<u64, ()>> {
+    let (negative, digits) = digits.strip_prefix('-').map_or((false, digits), |digits| (true, digits));
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    if whole.is_empty() || !(whole.to_owned() + fraction).bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    if negative || whole.len() + fraction.len() > 18 {
+        return Some(Err(()));
+    }
+    let number: u128 = format!("{whole}{fraction}").parse().ok()?;
+    let divisor = 10_u128.pow(fraction.len() as u32);
+    let product = number * u128::from(scale);
+    (product % divisor == 0).then(|| u64::try_from(product / divisor).map_err(|_| ()))
+}
+
+/// An integer from `least` to `most`.
+pub(crate) fn number(value: &DeValue<'_>, least: u64, most: u64) -> Read<u64> {
+    value::number(value, least, most).map_err(reader::Complaint::under)
+}
+
+/// The same as one of 32 bits, which `most` has to fit.
+pub(crate) fn number32(value: &DeValue<'_>, least: u32, most: u32) -> Read<u32> {
+    number(value, least.into(), most.into()).map(|number| number as u32)
+}
+
+/// A number of cycles, which may be zero.
+pub(crate) fn cycles(value: &DeValue<'_>) -> Read<Cycles> {
+    number(value, 0, bound::CYCLES).map(Cycles)
+}
+
+/// A number with up to three decimals, from `least` to `most`, in thousandths.
+pub(crate) fn thousandths(value: &DeValue<'_>, least: u32, most: u32) -> Read<u32> {
+    let text = match value {
+        DeValue::Integer(integer) => integer.to_string(),
+        DeValue::Float(float) => float.to_string(),
+        other => return Err(reader::wrong_type("a number", other).under()),
+    };
+    match exact(&text, 1_000) {
+        Some(Ok(number)) if (least.into()..=most.into()).contains(&number) => Ok(number as u32),
+        _ => {
+            let (least, most) = (f64::from(least) / 1e3, f64::from(most) / 1e3);
+            let complaint = Complaint::new(policy::Code::BadNumber.into(), format!("{text} is out of range"));
+            Err(complaint.hint(format!("from {least} to {most}, with three decimals at most")))
+        }
+    }
+}
+
+/// A number that is not negative and not absurd.
+pub(crate) fn float(value: &DeValue<'_>, most: f64) -> Read<f64> {
+    let text = match value {
+        DeValue::Integer(integer) => integer.to_string(),
+        DeValue::Float(float) => float.to_string(),
+        other => return Err(reader::wrong_type("a number", other).under()),
+    };
+    match text.parse::<f64>() {
+        Ok(number) if number > 0.0 && number <= most => Ok(number),
+        _ => Err(Complaint::new(policy::Code::BadNumber.into(), format!("{text} is out of range"))
+            .hint(format!("above 0, up to {most}"))),
+    }
+}
+
+/// A string.
+pub(crate) fn text<'v>(value: &'v DeValue<'_>) -> Read<&'v str> {
+    value::text(value).map_err(reader::Complaint::under)
+}
+
+/// A string that is kept.
+pub(crate) fn owned(value: &DeValue<'_>) -> Read<String> {
+    text(value).map(str::to_owned)
+}
+
+/// One of `words`.
+pub(crate) fn one_of<T: Copy>(value: &DeValue<'_>, words: &[(&str, T)]) -> Read<T> {
+    value::one_of(value, words).map_err(reader::Complaint::under)
+}
+
+/// The place of the name that `value` is among `names`, of which `code` complains as not being `what`.
+pub(crate) fn place_of(value: &DeValue<'_>, names: &[&str], what: &str, code: Code) -> Read<usize> {
+    find(text(value)?, names, what, code)
+}
+
+/// The same of a text.
+pub(crate) fn find(name: &str, names: &[&str], what: &str, code: Code) -> Read<usize> {
+    names.iter().position(|known| *known == name).ok_or_else(|| {
+        let hint = match (nearest(name, names.iter().copied()), names.is_empty()) {
+            (Some(nearest), _) => format!("did you mean \"{nearest}\"?"),
+            (None, true) => format!("there is no {what} at all"),
+            (None, false) => format!("one of: {}", names.join(", ")),
+        };
+        Complaint::new(code, format!("no {what} is called \"{name}\"")).hint(hint)
+    })
+}
+
+/// Complains of a name that someone gives to a thing, if it is none.
+pub(crate) fn check_name(name: &str) -> Read<()> {
+    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    if !name.is_empty() && name.len() <= LONGEST_NAME && name.chars().all(fits) {
+        return Ok(());
+    }
+    let complaint = Complaint::new(policy::Code::BadName.into(), format!("\"{name}\" is no name"));
+    Err(complaint.hint(format!("1 to {LONGEST_NAME} small letters, digits and hyphens")))
+}
+
+#[cfg(test)]
+mod tests {
+    use toml::de::DeValue;
+    use wire::{BitRate, Bytes};
+
+    use super::{bytes, exact, hertz, rate, thousandths};
+    use crate::description::Hertz;
+
+    fn value(text: &str) -> DeValue<'_> {
+        DeValue::parse(text).unwrap().into_inner()
+    }
+
+    #[test]
+    fn quantities_are_exact() {
+        assert_eq!(hertz(&value("\"1.4 GHz\"")), Ok(Hertz(1_400_000_000)));
+        assert_eq!(hertz(&value("\"66.67mhz\"")), Ok(Hertz(66_670_000)));
+        assert_eq!(bytes(&value("\"8 MB\"")), Ok(Bytes(8 << 20)));
+        assert_eq!(bytes(&value("\"0.5 KiB\"")), Ok(Bytes(512)));
+        assert_eq!(rate(&value("\"2.5 Gbit/s\"")), Ok(BitRate(2_500_000_000)));
+        assert_eq!(thousandths(&value("1.25"), 0, 2_000), Ok(1_250));
+        assert_eq!(thousandths(&value("2"), 0, 2_000), Ok(2_000));
+    }
+
+    #[test]
+    fn what_is_not_a_quantity_is_told_why() {
+        for (text, why) in [
+            ("\"600\"", "no unit"),
+            ("\"600 MHx\"", "unknown unit"),
+            ("\"six MHz\"", "unknown unit"),
+            ("\"1.2.3 MHz\"", "not one"),
+            ("\"0.5 Hz\"", "whole"),
+            ("\"MHz\"", "not one"),
+            ("\"-1 MHz\"", "out of range"),
+            ("\"0 MHz\"", "out of range"),
+            ("\"101 GHz\"", "out of range"),
+            ("\"99999999999999999999 GHz\"", "out of range"),
+            ("600", "expected a frequency"),
+        ] {
+            let complaint = hertz(&value(text)).unwrap_err();
+            assert!(complaint.message.contains(why), "{text}: {}", complaint.message);
+            assert!(complaint.hint.is_some(), "{text}");
+        }
+    }
+
+    #[test]
+    fn products_that_do_not_fit_are_refused() {
+        assert_eq!(exact("999999999999999999", 1 << 40), Some(Err(())));
+        assert_eq!(exact("0.1", 1), None);
+        assert_eq!(exact("", 1), None);
+    }
+}

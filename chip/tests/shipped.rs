@@ -1,0 +1,80 @@
+//! The chips and mappings that are shipped are right, without a warning, and say where each number comes from.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use chip::description::{self, Chip};
+use chip::mapping;
+
+fn files(dir: &str) -> Vec<PathBuf> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(dir);
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));
+    files.sort();
+    assert!(!files.is_empty(), "{}", dir.display());
+    files
+}
+
+fn chips() -> BTreeMap<String, Chip> {
+    let mut chips = BTreeMap::new();
+    for path in files("chips") {
+        let checked = description::load(&path).unwrap();
+        assert_eq!(checked.diagnostics, [], "{}", path.display());
+        let chip = checked.chip.unwrap();
+        assert_eq!(
+            Some(chip.name.as_str()),
+            path.file_stem().unwrap().to_str(),
+            "a chip has its file's name"
+        );
+        chips.insert(chip.name.clone(), chip);
+    }
+    chips
+}
+
+#[test]
+fn every_parameter_of_every_chip_has_a_source() {
+    for path in files("chips") {
+        let checked = description::load(&path).unwrap();
+        let chip = checked.chip.unwrap();
+        assert!(checked.parameters.len() > 30, "{}", path.display());
+        for parameter in &checked.parameters {
+            let source = chip.source_of(parameter);
+            assert!(source.is_some_and(|source| source.text.len() > 5), "{}: {parameter}", path.display());
+        }
+        assert!(chip.assumed().count() > 0);
+    }
+}
+
+#[test]
+fn every_chip_counts_time_without_rounding() {
+    for chip in chips().values() {
+        assert!(chip.ticks_per_second().is_some(), "{}", chip.name);
+    }
+}
+
+#[test]
+fn every_mapping_is_right_for_its_chip() {
+    let chips = chips();
+    for path in files("chips/mappings") {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let name = mapping::chip_of(&text).unwrap();
+        let checked = mapping::load(&path, &chips[&name]).unwrap();
+        assert_eq!(checked.diagnostics, [], "{}", path.display());
+        let mapping = checked.mapping.unwrap();
+        assert!(path.file_name().unwrap().to_str().unwrap().starts_with(&name), "{}", path.display());
+        // With nothing but the rings to hold, all fits.
+        let found = mapping::check_fit(&chips[&name], &mapping, &checked.lines, &[], &[]);
+        assert_eq!(found, [], "{}", path.display());
+    }
+}
+
+#[test]
+fn every_chip_has_a_mapping_for_any_policy() {
+    for name in chips().keys() {
+        let path = format!("../chips/mappings/{name}-pool.toml");
+        assert!(Path::new(env!("CARGO_MANIFEST_DIR")).join(&path).exists(), "{path}");
+    }
+}

@@ -1,0 +1,44 @@
+//! How large the regions and programs of a gateway are: what an engine's memories and stores have to hold.
+
+use tally::Region;
+
+use crate::pipeline::Pipeline;
+use crate::shard::Shard;
+use crate::tables::{Tables, Target};
+
+/// Bytes of each region, by the bounds that the tables state; those that depend on the host (frames and their metadata)
+/// or on nothing here (ciphers) are left out.
+pub fn regions(tables: &Tables, shard: &Shard) -> Vec<(Region, u64)> {
+    let routes =
+        tables.fib4.memory_bytes() + tables.fib6.memory_bytes() + tables.targets.len() * size_of::<Target>();
+    let [index, flows, timers] = shard.flows.parts_bytes();
+    let searches = [&tables.filter.classifier, &tables.nat.destination_search, &tables.nat.source_search];
+    let rules: u64 = searches.into_iter().map(|search| search.region_bytes()).sum();
+    [
+        (Region::FlowIndex, index),
+        (Region::FlowTable, flows),
+        (Region::Timer, timers),
+        (Region::NatTable, shard.mappings.memory_bytes()),
+        (Region::RuleTable, rules as usize),
+        (Region::RouteTable, routes),
+        (Region::HopTable, shard.hops.region_bytes()),
+        (Region::FragmentTable, shard.fragments.bytes()),
+        (Region::Counter, tables.filter.rules.len() * 16),
+        (Region::Meter, shard.limiter.memory_bytes()),
+        (Region::Queue, shard.queues.len() * 64),
+    ]
+    .map(|(region, bytes)| (region, bytes as u64))
+    .to_vec()
+}
+
+/// Instructions that each stage's code takes in the store of an engine, in the pipeline's order; 0 for stages that have
+/// nothing to do where nothing is tracked.
+pub fn programs(tables: &Tables) -> Vec<(&'static str, u32)> {
+    let mut pipeline = Pipeline::default();
+    let needed = Pipeline::needed(tables.mode);
+    let stages = pipeline.stages::<tally::NoTally>();
+    let sizes = stages.into_iter().enumerate().map(|(place, (name, stage))| {
+        (name, if needed.contains(&place) { stage.program(tables) } else { 0 })
+    });
+    sizes.collect()
+}
