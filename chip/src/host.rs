@@ -4,7 +4,8 @@
 use dataplane::pipeline::{STAGES, Watch};
 use dataplane::replay::Witness;
 use dataplane::stage::{Cx, parse};
-use dataplane::{Replay, Verdict};
+use dataplane::{Replay, Tables, Verdict};
+use wire::ethernet::{HeaderMut, Mac};
 use wire::{Frame, Nanos, PortId};
 
 use crate::kernel::Timebase;
@@ -13,8 +14,16 @@ use crate::trace::Recorder;
 
 /// Frames to come.
 pub trait Traffic {
+    /// When the next frame comes, no earlier than the one before; `None` when there are no more.
+    fn peek(&mut self) -> Option<Nanos>;
+
     /// Writes the next frame into `bytes`, which is empty; `None` when there are no more.
     fn next(&mut self, bytes: &mut Vec<u8>) -> Option<Entry>;
+
+    /// A frame left by a port because of the one that was given last: those out there can answer it.
+    fn left(&mut self, port: PortId, frame: &[u8]) {
+        let _ = (port, frame);
+    }
 }
 
 /// When and where a frame comes in.
@@ -24,28 +33,70 @@ pub struct Entry {
     pub at: Nanos,
     /// The interface, by its place in the policy.
     pub ingress: PortId,
+    /// How long it was on the wire, in bytes, where a capture has only part of it.
+    pub original_len: u32,
+    /// The link-layer address that it is taken to be for, where that is not its own.
+    pub receiver: Option<Mac>,
+    /// On which side of the gateway it was seen.
+    pub view: View,
 }
+
+/// On which side of the gateway a frame was seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum View {
+    /// As its sender sent it to the gateway.
+    #[default]
+    Sent,
+    /// Perhaps inside, as an answer that was translated already: then it comes in addressed to the translation.
+    Inside,
+}
+
+impl Entry {
+    /// Of a frame of that many bytes, as its sender sent it.
+    pub fn new(at: Nanos, ingress: PortId, bytes: usize) -> Entry {
+        let original_len = u32::try_from(bytes).unwrap_or(u32::MAX);
+        Entry { at, ingress, original_len, receiver: None, view: View::Sent }
+    }
+}
+
+/// Who is told what becomes of frames on a chip: what every host tells, and what is only there.
+pub trait Onlooker: Witness {
+    /// A frame comes in: the one of that number, counted from 0, which may wrap.
+    fn came(&mut self, number: u32, entry: &Entry, bytes: &[u8]) {
+        let _ = (number, entry, bytes);
+    }
+
+    /// There was no room for it in the receive buffer.
+    fn lost(&mut self, number: u32) {
+        let _ = number;
+    }
+}
+
+/// Nobody is told.
+impl Onlooker for () {}
 
 /// A pipeline on a machine.
 pub struct Host<'a, W> {
-    replay: Replay,
+    replay: &'a mut Replay,
     traffic: &'a mut dyn Traffic,
     witness: &'a mut W,
     time: Timebase,
     start: Nanos,
+    /// The frame given last, until it is taken in.
     entry: Option<Entry>,
     bytes: Vec<u8>,
     number: u32,
+    lines: Vec<u16>,
     /// What was executed, by kind.
     pub recorder: Recorder,
     stages: [&'static str; STAGES],
 }
 
-impl<'a, W: Witness> Host<'a, W> {
+impl<'a, W: Onlooker> Host<'a, W> {
     /// A pipeline that `traffic` goes through; `witness` is told what happens to its frames, in the order in which they
     /// came in.
     pub fn new(
-        mut replay: Replay,
+        replay: &'a mut Replay,
         traffic: &'a mut dyn Traffic,
         witness: &'a mut W,
         start: Nanos,
@@ -55,6 +106,7 @@ impl<'a, W: Witness> Host<'a, W> {
         let mut pipeline = dataplane::Pipeline::default();
         let stages = pipeline.stages::<Recorder>().map(|(name, _)| name);
         Host {
+            lines: lines(&replay.tables),
             replay,
             traffic,
             witness,
@@ -68,33 +120,68 @@ impl<'a, W: Witness> Host<'a, W> {
         }
     }
 
-    /// The pipeline, when all is done.
-    pub fn into_replay(self) -> Replay {
-        self.replay
+    /// Lets the frames that come be numbered from `number` on.
+    #[must_use]
+    pub fn numbered_from(mut self, number: u32) -> Host<'a, W> {
+        self.number = number;
+        self
     }
 }
 
-impl<W: Witness> Load for Host<'_, W> {
+/// The port of a chip that each interface's frames take: the first for the first interface of the policy that is no
+/// VLAN, and so on; VLANs take that of the interface which carries them. A chip with fewer ports begins again with
+/// its first.
+pub fn lines(tables: &Tables) -> Vec<u16> {
+    let mut next = 0;
+    let mut lines: Vec<u16> = Vec::with_capacity(tables.interfaces.len());
+    for (place, interface) in tables.interfaces.iter().enumerate() {
+        if usize::from(interface.root.0) == place {
+            lines.push(next);
+            next += 1;
+        } else {
+            lines.push(0);
+        }
+    }
+    for (place, interface) in tables.interfaces.iter().enumerate() {
+        lines[place] = lines.get(usize::from(interface.root.0)).copied().unwrap_or(0);
+    }
+    lines
+}
+
+impl<W: Onlooker> Load for Host<'_, W> {
     fn next(&mut self) -> Option<Arrival> {
+        if self.entry.take().is_some() {
+            self.witness.lost(self.number.wrapping_sub(1));
+        }
         self.bytes.clear();
-        self.entry = self.traffic.next(&mut self.bytes);
-        let entry = self.entry?;
-        // Interfaces without a port of their own, such as VLANs, have their frames by the port that carries them.
-        let interface = self.replay.tables.interface(entry.ingress);
-        let port = interface.map_or(entry.ingress, |interface| interface.root);
+        let entry = self.traffic.next(&mut self.bytes)?;
+        self.witness.came(self.number, &entry, &self.bytes);
+        self.number = self.number.wrapping_add(1);
+        self.entry = Some(entry);
         Some(Arrival {
             at: self.time.of_nanos(entry.at.since(self.start).0),
-            port: port.0,
+            port: self.lines.get(usize::from(entry.ingress.0)).copied().unwrap_or(0),
             bytes: u32::try_from(self.bytes.len()).unwrap_or(u32::MAX),
         })
     }
 
     fn accept(&mut self, job: &mut Job) {
-        let Some(entry) = self.entry else { return };
+        let Some(entry) = self.entry.take() else { return };
         self.recorder.renew(std::mem::take(&mut job.acts));
-        let mut outcome = Outcome { witness: &mut *self.witness, outputs: &mut job.outputs };
-        self.replay.receive(entry.ingress, entry.at, self.number, &self.bytes, &mut outcome);
-        self.number = self.number.wrapping_add(1);
+        let mut outcome = Outcome {
+            witness: &mut *self.witness,
+            traffic: &mut *self.traffic,
+            lines: &self.lines,
+            outputs: &mut job.outputs,
+        };
+        if let (Some(receiver), Some(mut header)) = (entry.receiver, HeaderMut::of(&mut self.bytes)) {
+            header.set_dst(receiver);
+        }
+        if entry.view == View::Inside {
+            self.replay.readdress(&mut self.bytes, &mut outcome);
+        }
+        let number = self.number.wrapping_sub(1);
+        self.replay.receive(entry.ingress, entry.at, number, &self.bytes, &mut outcome);
         let mut marker =
             Marker { marks: &mut job.marks, stages: &self.stages, last: 0, standing: Standing::New };
         self.replay.flush_watched(&mut outcome, &mut self.recorder, &mut marker);
@@ -131,12 +218,16 @@ impl Watch<Recorder> for Marker<'_> {
 /// Notes what leaves, and passes all of it on.
 struct Outcome<'a, W> {
     witness: &'a mut W,
+    traffic: &'a mut dyn Traffic,
+    lines: &'a [u16],
     outputs: &'a mut Vec<Output>,
 }
 
 impl<W: Witness> Witness for Outcome<'_, W> {
     fn sent(&mut self, port: PortId, frame: &Frame, verdict: Option<Verdict>) {
-        self.outputs.push(Output { port: port.0, bytes: frame.bytes().len() as u32 });
+        let line = self.lines.get(usize::from(port.0)).copied().unwrap_or(0);
+        self.outputs.push(Output { port: line, bytes: frame.bytes().len() as u32 });
+        self.traffic.left(port, frame.bytes());
         self.witness.sent(port, frame, verdict);
     }
 

@@ -16,4 +16,5 @@ pub mod report;
 pub mod run;
 pub mod setting;
 pub mod trace;
+pub mod traffic;
 mod value;

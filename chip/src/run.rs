@@ -3,15 +3,16 @@
 use std::fmt;
 use std::time::Instant;
 
-use dataplane::replay::{ReplayError, Witness};
+use dataplane::replay::ReplayError;
 use rayon::prelude::{IntoParallelIterator, ParallelIterator};
 use wire::Nanos;
 
 use crate::description::Chip;
-use crate::host::{Host, Traffic};
+use crate::host::{Host, Onlooker, Traffic};
 use crate::machine::{Deadlock, Ideal, Machine, MachineError};
 use crate::mapping::Mapping;
 use crate::report::{Bottleneck, Relief, Report};
+use crate::traffic::TrafficError;
 
 /// A chip, what runs on it, and what comes in: all that a run needs, as often as it is run.
 pub struct Setup<'a> {
@@ -20,7 +21,7 @@ pub struct Setup<'a> {
     /// What runs where.
     pub mapping: &'a Mapping,
     /// Makes a pipeline and its traffic, from the beginning, the same each time.
-    pub source: &'a (dyn Fn() -> Result<Source, ReplayError> + Sync),
+    pub source: &'a (dyn Fn() -> Result<Source, SourceError> + Sync),
     /// How many arrivals come before those that are told of, while the machine fills.
     pub warm: u64,
 }
@@ -35,13 +36,33 @@ pub struct Source {
     pub start: Nanos,
 }
 
+/// Why there is no pipeline, or no traffic.
+#[derive(Debug)]
+pub enum SourceError {
+    /// The pipeline could not be made.
+    Replay(ReplayError),
+    /// The traffic could not.
+    Traffic(TrafficError),
+}
+
+impl fmt::Display for SourceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SourceError::Replay(error) => error.fmt(f),
+            SourceError::Traffic(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for SourceError {}
+
 /// Why a run failed.
 #[derive(Debug)]
 pub enum RunError {
     /// The machine could not be made.
     Machine(MachineError),
-    /// The pipeline could not be made.
-    Replay(ReplayError),
+    /// The pipeline or its traffic could not be made.
+    Source(SourceError),
     /// The mapping deadlocks.
     Deadlock(Deadlock),
 }
@@ -50,7 +71,7 @@ impl fmt::Display for RunError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             RunError::Machine(error) => error.fmt(f),
-            RunError::Replay(error) => error.fmt(f),
+            RunError::Source(error) => error.fmt(f),
             RunError::Deadlock(error) => error.fmt(f),
         }
     }
@@ -61,12 +82,12 @@ impl std::error::Error for RunError {}
 impl Setup<'_> {
     /// One run, with something made infinitely fast or not. `witness` is told what becomes of frames, in the order in
     /// which they came in.
-    pub fn run(&self, ideal: Ideal, witness: &mut impl Witness) -> Result<Report, RunError> {
+    pub fn run(&self, ideal: Ideal, witness: &mut impl Onlooker) -> Result<Report, RunError> {
         let started = Instant::now();
         let mut machine = Machine::new(self.chip, self.mapping, ideal).map_err(RunError::Machine)?;
-        let mut source = (self.source)().map_err(RunError::Replay)?;
+        let mut source = (self.source)().map_err(RunError::Source)?;
         let time = machine.timebase();
-        let mut host = Host::new(source.replay, &mut *source.traffic, witness, source.start, time);
+        let mut host = Host::new(&mut source.replay, &mut *source.traffic, witness, source.start, time);
         let window = machine.run(&mut host, self.warm).map_err(RunError::Deadlock)?;
         let mut report = Report::new(self.chip, self.mapping, time, &window, &host.recorder.mix);
         report.wall_seconds = started.elapsed().as_secs_f64();
@@ -74,7 +95,7 @@ impl Setup<'_> {
     }
 
     /// One run, and one more for each resource with that made infinitely fast, on all cores.
-    pub fn explain(&self, witness: &mut impl Witness) -> Result<Report, RunError> {
+    pub fn explain(&self, witness: &mut impl Onlooker) -> Result<Report, RunError> {
         let mut report = self.run(Ideal::Nothing, witness)?;
         let resources = if report.lost == 0 { Vec::new() } else { self.resources() };
         let now = report.dealt_mpps();

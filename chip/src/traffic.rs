@@ -1,0 +1,185 @@
+//! Frames to come: generated streams, and several sources merged by time.
+//!
+//! A [`Stream`] says what is generated, and has a text form for the command line; a [`Generator`] makes it, the same
+//! from the same seed. Memory grows with the number of flows and with nothing else.
+
+use std::fmt;
+
+use dataplane::Verdict;
+use ipnet::IpNet;
+use wire::capture::CaptureError;
+use wire::{Nanos, PortId};
+
+use crate::host::{Entry, Traffic};
+
+mod address;
+mod clock;
+mod generate;
+mod stream;
+mod text;
+#[cfg(test)]
+mod tests;
+
+pub use clock::Line;
+pub use generate::Generator;
+pub use stream::{Arrivals, Begin, Flows, Rate, Size, Stream, Transport, Ways};
+pub use text::{BadStream, KEYS};
+
+/// Sources side by side, their frames in the order of time; of several at one moment, that of the source named first.
+pub struct Merge {
+    sources: Vec<Box<dyn Traffic>>,
+    /// The source that gave the last frame.
+    last: usize,
+}
+
+impl Merge {
+    /// Of these sources.
+    pub fn new(sources: Vec<Box<dyn Traffic>>) -> Merge {
+        Merge { sources, last: 0 }
+    }
+
+    fn earliest(&mut self) -> Option<(Nanos, usize)> {
+        let heads = self.sources.iter_mut().enumerate();
+        heads.filter_map(|(place, source)| source.peek().map(|at| (at, place))).min()
+    }
+}
+
+impl Traffic for Merge {
+    fn peek(&mut self) -> Option<Nanos> {
+        self.earliest().map(|(at, _)| at)
+    }
+
+    fn next(&mut self, bytes: &mut Vec<u8>) -> Option<Entry> {
+        let (_, place) = self.earliest()?;
+        self.last = place;
+        self.sources[place].next(bytes)
+    }
+
+    fn left(&mut self, port: PortId, frame: &[u8]) {
+        if let Some(source) = self.sources.get_mut(self.last) {
+            source.left(port, frame);
+        }
+    }
+}
+
+/// Why there is no traffic.
+#[derive(Debug)]
+pub enum TrafficError {
+    /// The policy has no interface of that name.
+    NoInterface {
+        /// The name.
+        name: String,
+        /// Those that it has.
+        known: Vec<String>,
+    },
+    /// No addresses were found that packets could come from.
+    NoSource {
+        /// The interface that they come in by.
+        from: String,
+    },
+    /// No destination was found that the policy routes there.
+    NoDestination {
+        /// The interface that they should leave by.
+        to: String,
+    },
+    /// Source and destination are not of the same family.
+    Families {
+        /// The source.
+        source: IpNet,
+        /// The destination.
+        destination: IpNet,
+    },
+    /// There is no room for the headers.
+    TooSmall {
+        /// The size asked for, in bytes.
+        size: u16,
+        /// The least that has room.
+        least: u16,
+    },
+    /// More flows than addresses and ports can tell apart.
+    TooManyFlows {
+        /// Those asked for.
+        flows: u32,
+        /// Those that can be.
+        most: u64,
+    },
+    /// TCP in one direction only would never get past its first segment.
+    OneWayTcp,
+    /// A flow that was to be set up beforehand did not get through.
+    NotThrough {
+        /// The packet: "udp 10.0.0.2:1024 > 198.18.0.1:443".
+        packet: String,
+        /// The interface that it was to leave by.
+        to: String,
+        /// What became of it; `None` if it left by another interface, or waits.
+        verdict: Option<Verdict>,
+    },
+    /// A capture cannot be read.
+    Capture(CaptureError),
+}
+
+impl TrafficError {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        Some(match self {
+            TrafficError::NoInterface { known, .. } => format!("the policy has {}", known.join(", ")),
+            TrafficError::NoSource { .. } => "say `source=NETWORK`".to_owned(),
+            TrafficError::NoDestination { .. } => {
+                "say `destination=ADDRESS`, or add a route to the policy".to_owned()
+            }
+            TrafficError::Families { .. } => "give both as IPv4 or both as IPv6".to_owned(),
+            TrafficError::TooSmall { least, .. } => format!("say `size={least}` or more"),
+            TrafficError::TooManyFlows { most, .. } => {
+                format!("say `flows={most}` or less, or a larger `source=NETWORK`")
+            }
+            TrafficError::OneWayTcp => {
+                "add `both`, so that answers come, or `established`, or `flows=each`".to_owned()
+            }
+            TrafficError::NotThrough { .. } => {
+                "choose `source`, `destination` and `dport` so that the policy accepts them, or leave `established` out"
+                    .to_owned()
+            }
+            TrafficError::Capture(_) => return None,
+        })
+    }
+}
+
+impl fmt::Display for TrafficError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TrafficError::NoInterface { name, .. } => write!(f, "the policy has no interface `{name}`"),
+            TrafficError::NoSource { from } => {
+                write!(f, "the interface `{from}` is on no network whose hosts could send")
+            }
+            TrafficError::NoDestination { to } => {
+                write!(f, "no destination was found that the policy routes out of `{to}`")
+            }
+            TrafficError::Families { source, destination } => {
+                write!(f, "no packet goes from {source} to {destination}")
+            }
+            TrafficError::TooSmall { size, least } => {
+                write!(f, "frames of {size} bytes have no room for their headers, which take {least}")
+            }
+            TrafficError::TooManyFlows { flows, most } => {
+                write!(f, "{flows} flows cannot be told apart: addresses and ports make {most}")
+            }
+            TrafficError::OneWayTcp => f.write_str("TCP in one direction never gets past its first segment"),
+            TrafficError::NotThrough { packet, to, verdict } => {
+                write!(f, "{packet}, which sets up a flow, did not leave by `{to}`")?;
+                match verdict {
+                    Some(verdict) => write!(f, ": {verdict}"),
+                    None => Ok(()),
+                }
+            }
+            TrafficError::Capture(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for TrafficError {}
+
+impl From<CaptureError> for TrafficError {
+    fn from(error: CaptureError) -> TrafficError {
+        TrafficError::Capture(error)
+    }
+}

@@ -1,0 +1,451 @@
+//! Makes the frames of a stream.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+
+use dataplane::replay::Witness;
+use dataplane::{Replay, Tables, Verdict};
+use wire::build::{self, Packet};
+use wire::ethernet::Mac;
+use wire::random::Random;
+use wire::tcp::Flags;
+use wire::vlan::Tags;
+use wire::{Frame, Nanos, PortId};
+
+use super::TrafficError;
+use super::address::{Addresses, Ends};
+use super::clock::{Clock, Line};
+use super::stream::{Begin, Flows, Size, Stream, Transport, Ways};
+use crate::host::{Entry, Traffic};
+
+/// Generated frames.
+pub struct Generator {
+    size: Size,
+    transport: Transport,
+    addresses: Addresses,
+    sides: [Side; 2],
+    lanes: [Lane; 2],
+    flows: Pool,
+    random: Random,
+    /// The flow of the frame given last, and the way that it goes.
+    given: Option<(u64, Way)>,
+}
+
+/// The way of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    There,
+    Back,
+}
+
+/// Where frames of one way come in.
+#[derive(Clone, Copy, Debug)]
+struct Side {
+    /// The interface whose port carries them.
+    root: PortId,
+    mac: Mac,
+    tags: Tags,
+}
+
+/// Frames of one way.
+#[derive(Clone, Debug)]
+struct Lane {
+    clock: Clock,
+    left: u64,
+}
+
+/// The flows, and what is known of each.
+#[derive(Clone, Debug)]
+enum Pool {
+    /// So many.
+    Fixed {
+        flows: Vec<Flow>,
+        /// Those whose first packet got through, in the order in which they did.
+        open: Vec<u32>,
+    },
+    /// One for every frame: its number, and those that got through last and wait for their answer.
+    Each { next: u64, waiting: VecDeque<(u64, Ends)> },
+}
+
+/// Flows that wait for an answer where every frame opens one; older ones never get theirs.
+const WAITING: usize = 1024;
+
+/// What is known of a flow.
+#[derive(Clone, Copy, Debug, Default)]
+struct Flow {
+    stage: Stage,
+    /// The ends of what left, which an answer goes back by.
+    far: Option<Ends>,
+}
+
+/// How far a flow is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    /// Nothing of it got through.
+    #[default]
+    Fresh,
+    /// Its first packet did.
+    Asked,
+    /// The first answer did, too.
+    Answered,
+    /// Either side has had an answer.
+    Open,
+}
+
+/// Sequence numbers that the two sides of a TCP connection begin with: all of them the same, so that nothing need be
+/// remembered, and data goes again and again.
+const ISN: [u32; 2] = [1_000, 500_000];
+
+/// A frame without data: the least that Ethernet carries.
+const EMPTY: u16 = Size::LEAST;
+
+/// Bytes of data; what they are is nobody's matter.
+const DATA: [u8; 9_216] = [0x5a; 9_216];
+
+impl Generator {
+    /// Frames of `stream`, from `start` on, on lines of that kind. The same `seed` gives the same frames.
+    pub fn new(
+        stream: &Stream,
+        tables: &Tables,
+        line: Line,
+        start: Nanos,
+        seed: u64,
+    ) -> Result<Generator, TrafficError> {
+        let id = |name: &String| {
+            tables.interface_named(name).ok_or_else(|| TrafficError::NoInterface {
+                name: name.clone(),
+                known: tables.interfaces.iter().map(|interface| interface.name.clone()).collect(),
+            })
+        };
+        let (from, to) = (id(&stream.from)?, id(&stream.to)?);
+        let one_way = stream.ways == Ways::One && stream.begin == Begin::Fresh;
+        if stream.transport == Transport::Tcp && one_way && stream.flows != Flows::Each {
+            return Err(TrafficError::OneWayTcp);
+        }
+        let addresses = Addresses::choose(stream, from, to, tables)?;
+        let sides = [from, to].map(|id| Side::of(id, tables));
+        let least = least(&addresses, stream.transport, &sides);
+        let smallest = match stream.size {
+            Size::Fixed(size) => size,
+            Size::Imix => Size::IMIX.iter().map(|(size, _)| *size).min().unwrap_or(Size::LEAST),
+        };
+        if smallest < least {
+            return Err(TrafficError::TooSmall { size: smallest, least });
+        }
+        let mut random = Random::new(seed);
+        let mut lane = |left| {
+            let random = Random::new(random.next_u64());
+            Lane { clock: Clock::new(stream.rate, stream.arrivals, line, start, random), left }
+        };
+        let back = if stream.ways == Ways::Both { stream.frames } else { 0 };
+        let lanes = [lane(stream.frames), lane(back)];
+        let flows = match stream.flows {
+            Flows::Fixed(flows) => {
+                Pool::Fixed { flows: vec![Flow::default(); flows as usize], open: Vec::new() }
+            }
+            Flows::Each => Pool::Each { next: 0, waiting: VecDeque::new() },
+        };
+        Ok(Generator {
+            size: stream.size,
+            transport: stream.transport,
+            addresses,
+            sides,
+            lanes,
+            flows,
+            random,
+            given: None,
+        })
+    }
+
+    /// Sets every flow up in `replay`, at `at`, without any of the stream's own frames. Where every frame opens a flow,
+    /// there is none to set up.
+    pub fn establish(&mut self, replay: &mut Replay, stream: &Stream, at: Nanos) -> Result<(), TrafficError> {
+        let count = match &self.flows {
+            Pool::Fixed { flows, .. } => flows.len() as u64,
+            Pool::Each { .. } => 0,
+        };
+        let mut bytes = Vec::new();
+        for flow in 0..count {
+            // The handshake, or a datagram and its answer; then one more, for an answer to be an answer to.
+            for way in [Way::There, Way::Back, Way::There] {
+                self.write(flow, way, EMPTY, &mut bytes);
+                self.given = Some((flow, way));
+                let before = self.stage(flow);
+                let mut seen = Seen { generator: self, verdict: None };
+                replay.receive(seen.generator.side(way).root, at, 0, &bytes, &mut seen);
+                replay.flush(&mut seen);
+                let verdict = seen.verdict;
+                if self.stage(flow) == before && before < Stage::Open {
+                    let Ends { source, destination, ports } =
+                        if way == Way::There { self.addresses.of(flow) } else { self.back(flow) };
+                    let protocol = match self.transport {
+                        Transport::Udp => "udp",
+                        Transport::Tcp => "tcp",
+                    };
+                    let to = if way == Way::There { &stream.to } else { &stream.from };
+                    return Err(TrafficError::NotThrough {
+                        packet: format!(
+                            "{protocol} {source}:{} > {destination}:{}",
+                            ports.sport, ports.dport
+                        ),
+                        to: to.clone(),
+                        verdict,
+                    });
+                }
+            }
+        }
+        self.given = None;
+        Ok(())
+    }
+
+    fn side(&self, way: Way) -> Side {
+        self.sides[way as usize]
+    }
+
+    fn stage(&self, flow: u64) -> Stage {
+        match &self.flows {
+            Pool::Fixed { flows, .. } => flows.get(flow as usize).map_or(Stage::Fresh, |flow| flow.stage),
+            Pool::Each { .. } => Stage::Fresh,
+        }
+    }
+
+    /// The ends of a packet back.
+    fn back(&self, flow: u64) -> Ends {
+        let far = match &self.flows {
+            Pool::Fixed { flows, .. } => flows.get(flow as usize).and_then(|flow| flow.far),
+            Pool::Each { waiting, .. } => {
+                waiting.iter().find(|(number, _)| *number == flow).map(|(_, far)| *far)
+            }
+        };
+        far.unwrap_or_else(|| self.addresses.of(flow)).turned()
+    }
+
+    /// Writes the next frame of a flow.
+    fn write(&self, flow: u64, way: Way, size: u16, bytes: &mut Vec<u8>) {
+        let ends = if way == Way::There { self.addresses.of(flow) } else { self.back(flow) };
+        let side = self.side(way);
+        // The sender is anybody but the gateway.
+        let mut packet = build::ethernet(Mac([2, 0, 0, 0, 1, way as u8]), side.mac);
+        for tag in side.tags.as_slice() {
+            packet = packet.vlan(*tag);
+        }
+        let packet = match (ends.source, ends.destination) {
+            (IpAddr::V4(source), IpAddr::V4(destination)) => packet.ipv4(source, destination),
+            (IpAddr::V6(source), IpAddr::V6(destination)) => packet.ipv6(source, destination),
+            // Both ends are of one family.
+            _ => packet,
+        };
+        let (packet, size) = self.transport(packet, ends, way, self.stage(flow), size);
+        let whole = usize::from(size - Size::CHECK);
+        let headers = self.headers();
+        let data = if size == EMPTY && self.transport == Transport::Tcp {
+            &[][..]
+        } else {
+            &DATA[..whole.saturating_sub(headers).min(DATA.len())]
+        };
+        let packet = packet.payload(data).pad_to(whole);
+        bytes.clear();
+        bytes.resize(whole, 0);
+        // There is room: sizes were compared with the headers, and all lengths fit their fields.
+        let _ = packet.write(bytes);
+    }
+
+    /// The transport header, and the size of a frame with it.
+    fn transport<'a>(
+        &self,
+        packet: Packet<'a>,
+        ends: Ends,
+        way: Way,
+        stage: Stage,
+        size: u16,
+    ) -> (Packet<'a>, u16) {
+        let Ends { ports, .. } = ends;
+        if self.transport == Transport::Udp {
+            return (packet.udp(ports.sport, ports.dport), size);
+        }
+        let [own, other] = match way {
+            Way::There => ISN,
+            Way::Back => [ISN[1], ISN[0]],
+        };
+        let (flags, seq, ack, size) = match (way, stage) {
+            (Way::There, Stage::Fresh | Stage::Asked) => (Flags::SYN, own, 0, EMPTY),
+            (Way::Back, Stage::Fresh | Stage::Asked | Stage::Answered) => {
+                (Flags::SYN.and(Flags::ACK), own, other + 1, EMPTY)
+            }
+            (Way::There, Stage::Answered | Stage::Open) | (Way::Back, Stage::Open) => {
+                (Flags::ACK, own + 1, other + 1, size)
+            }
+        };
+        let header =
+            build::Tcp { sport: ports.sport, dport: ports.dport, seq, ack, flags, ..Default::default() };
+        (packet.tcp(header), size)
+    }
+
+    /// Bytes of all headers.
+    fn headers(&self) -> usize {
+        let tags = self.sides.iter().map(|side| side.tags.as_slice().len()).max().unwrap_or(0);
+        headers(self.addresses.are_v6(), self.transport, tags)
+    }
+
+    /// A size by the stream's distribution.
+    fn draw_size(&mut self) -> u16 {
+        match self.size {
+            Size::Fixed(size) => size,
+            Size::Imix => {
+                let all = Size::IMIX.iter().map(|(_, weight)| weight).sum();
+                let mut at = self.random.below(all);
+                for (size, weight) in Size::IMIX {
+                    if at < weight {
+                        return size;
+                    }
+                    at -= weight;
+                }
+                Size::LEAST
+            }
+        }
+    }
+
+    /// A flow for a frame of that way.
+    fn draw_flow(&mut self, way: Way) -> u64 {
+        match (&mut self.flows, way) {
+            (Pool::Fixed { flows, .. }, Way::There) => self.random.below(flows.len() as u64),
+            (Pool::Fixed { open, .. }, Way::Back) => {
+                self.random.pick(open).map_or(0, |flow| u64::from(*flow))
+            }
+            (Pool::Each { next, .. }, Way::There) => {
+                *next += 1;
+                *next - 1
+            }
+            (Pool::Each { waiting, .. }, Way::Back) => waiting.front().map_or(0, |(flow, _)| *flow),
+        }
+    }
+
+    /// Whether there is a flow to answer.
+    fn can_answer(&self) -> bool {
+        match &self.flows {
+            Pool::Fixed { open, .. } => !open.is_empty(),
+            Pool::Each { waiting, .. } => !waiting.is_empty(),
+        }
+    }
+
+    /// The way of the next frame. An answer that there is no flow for is left out, and its time with it.
+    fn next_way(&mut self) -> Option<Way> {
+        loop {
+            let [there, back] = &self.lanes;
+            match (there.left > 0, back.left > 0) {
+                (false, false) => return None,
+                (true, false) => return Some(Way::There),
+                (false, true) if !self.can_answer() => return None,
+                (false, true) => return Some(Way::Back),
+                (true, true) if there.clock.at() <= back.clock.at() => return Some(Way::There),
+                (true, true) if self.can_answer() => return Some(Way::Back),
+                (true, true) => {
+                    let size = self.draw_size();
+                    self.lanes[1].clock.advance(usize::from(size - Size::CHECK));
+                }
+            }
+        }
+    }
+
+    /// What left was the frame of that flow and way.
+    fn note(&mut self, flow: u64, way: Way, far: Option<Ends>) {
+        match &mut self.flows {
+            Pool::Fixed { flows, open } => {
+                let Some(of) = flows.get_mut(flow as usize) else { return };
+                match (way, of.stage) {
+                    (Way::There, Stage::Fresh) => {
+                        (of.stage, of.far) = (Stage::Asked, far);
+                        open.push(flow as u32);
+                    }
+                    (Way::Back, Stage::Asked) => of.stage = Stage::Answered,
+                    (Way::There, Stage::Answered) => of.stage = Stage::Open,
+                    _ => {}
+                }
+            }
+            Pool::Each { waiting, .. } => match (way, far) {
+                (Way::There, Some(far)) => {
+                    if waiting.len() == WAITING {
+                        waiting.pop_front();
+                    }
+                    waiting.push_back((flow, far));
+                }
+                _ => {}
+            },
+        }
+    }
+}
+
+impl Traffic for Generator {
+    fn peek(&mut self) -> Option<Nanos> {
+        self.next_way().map(|way| self.lanes[way as usize].clock.at())
+    }
+
+    fn next(&mut self, bytes: &mut Vec<u8>) -> Option<Entry> {
+        let way = self.next_way()?;
+        let size = self.draw_size();
+        let flow = self.draw_flow(way);
+        self.write(flow, way, size, bytes);
+        if let (Pool::Each { waiting, .. }, Way::Back) = (&mut self.flows, way) {
+            waiting.pop_front();
+        }
+        let lane = &mut self.lanes[way as usize];
+        let at = lane.clock.at();
+        lane.left -= 1;
+        lane.clock.advance(bytes.len());
+        self.given = Some((flow, way));
+        Some(Entry::new(at, self.side(way).root, bytes.len()))
+    }
+
+    fn left(&mut self, port: PortId, frame: &[u8]) {
+        let Some((flow, way)) = self.given else { return };
+        let out = match way {
+            Way::There => self.sides[1],
+            Way::Back => self.sides[0],
+        };
+        // What leaves by another interface is an error message, or takes another way.
+        if port == out.root {
+            self.note(flow, way, Ends::of(frame));
+        }
+    }
+}
+
+/// Watches a flow being set up.
+struct Seen<'a> {
+    generator: &'a mut Generator,
+    verdict: Option<Verdict>,
+}
+
+impl Witness for Seen<'_> {
+    fn sent(&mut self, port: PortId, frame: &Frame, verdict: Option<Verdict>) {
+        self.verdict = verdict;
+        self.generator.left(port, frame.bytes());
+    }
+
+    fn ended(&mut self, _: &Frame, verdict: Verdict) {
+        self.verdict = Some(verdict);
+    }
+}
+
+impl Side {
+    fn of(id: PortId, tables: &Tables) -> Side {
+        match tables.interface(id) {
+            Some(interface) => Side { root: interface.root, mac: interface.mac, tags: interface.tags },
+            None => Side { root: id, mac: Mac::ZERO, tags: Tags::NONE },
+        }
+    }
+}
+
+/// The least size that has room for the headers.
+fn least(addresses: &Addresses, transport: Transport, sides: &[Side; 2]) -> u16 {
+    let tags = sides.iter().map(|side| side.tags.as_slice().len()).max().unwrap_or(0);
+    (headers(addresses.are_v6(), transport, tags) as u16 + Size::CHECK).max(Size::LEAST)
+}
+
+fn headers(v6: bool, transport: Transport, tags: usize) -> usize {
+    let network = if v6 { 40 } else { 20 };
+    let transport = match transport {
+        Transport::Udp => 8,
+        Transport::Tcp => 20,
+    };
+    14 + 4 * tags + network + transport
+}

@@ -1,0 +1,151 @@
+//! What is to be generated.
+
+use ipnet::IpNet;
+use wire::Nanos;
+
+/// Frames of one kind that come in by one interface, to leave by another, and perhaps their answers.
+///
+/// Its text form is that of the command line; [`super::KEYS`] explains it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stream {
+    /// The name of the interface that flows begin at.
+    pub from: String,
+    /// The name of the interface that they lead to.
+    pub to: String,
+    /// How large frames are.
+    pub size: Size,
+    /// How many come, each way.
+    pub rate: Rate,
+    /// How they are spread over time.
+    pub arrivals: Arrivals,
+    /// How many flows they belong to.
+    pub flows: Flows,
+    /// How many come in all, each way.
+    pub frames: u64,
+    /// Which ways they go.
+    pub ways: Ways,
+    /// Whether flows are there when the traffic begins.
+    pub begin: Begin,
+    /// The transport protocol.
+    pub transport: Transport,
+    /// Where they come from; chosen from the networks of `from` where absent.
+    pub source: Option<IpNet>,
+    /// Where they go to; chosen so that the policy routes it out of `to` where absent.
+    pub destination: Option<IpNet>,
+    /// The destination port.
+    pub dport: u16,
+}
+
+/// How large frames are on the wire, as RFC 2544 (section 9.1) counts: with their check sequence of four bytes, which
+/// captures leave out, and without preamble and gap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Size {
+    /// All alike: [`Size::LEAST`] to [`Size::MOST`] bytes.
+    Fixed(u16),
+    /// The customary mix, often called simple IMIX (RFC 6985 has the background): of twelve frames, seven of 64
+    /// bytes, four of 594 and one of 1518, in random order. Those are IPv4 packets of 40, 576 and 1500 bytes.
+    Imix,
+}
+
+impl Size {
+    /// The smallest frame.
+    pub const LEAST: u16 = 64;
+    /// The largest.
+    pub const MOST: u16 = 9000;
+    /// Bytes of the check sequence.
+    pub const CHECK: u16 = 4;
+    /// Sizes of the mix, and how many of twelve have each.
+    pub const IMIX: [(u16, u64); 3] = [(64, 7), (594, 4), (1518, 1)];
+}
+
+/// How many frames come.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Rate {
+    /// A share of what the line carries; 1 is all of it, back to back.
+    Line(f64),
+    /// Frames a second.
+    Frames(f64),
+    /// Bits of frames a second, without check sequence and what else only the line has.
+    Bits(f64),
+}
+
+/// How frames are spread over time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrivals {
+    /// Evenly: the gap to the next is what the rate and the frame's size say.
+    Constant,
+    /// Independently of each other: gaps are exponentially distributed around that.
+    Poisson,
+    /// In bursts: evenly while on, none while off; both last exponentially distributed times with these means. The
+    /// rate is that while on.
+    OnOff {
+        /// The mean length of a burst.
+        on: Nanos,
+        /// The mean length of a pause.
+        off: Nanos,
+    },
+}
+
+/// How many flows frames belong to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flows {
+    /// So many, each frame to a random one.
+    Fixed(u32),
+    /// Every frame opens one.
+    Each,
+}
+
+impl Flows {
+    /// The most: what is remembered of each takes memory.
+    pub const MOST: u32 = 10_000_000;
+}
+
+/// Which ways frames go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ways {
+    /// From the one to the other.
+    One,
+    /// Answers come, too: as many, as fast, to flows whose first packet got through.
+    Both,
+}
+
+/// Whether flows are there when the traffic begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begin {
+    /// They are not: the first packet of each is part of the traffic.
+    Fresh,
+    /// They are set up before modelled time begins.
+    Established,
+}
+
+/// The transport protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// UDP.
+    Udp,
+    /// TCP: SYN, its answer, then data. Segments without data are frames of 64 bytes, whatever the size.
+    Tcp,
+}
+
+impl Stream {
+    /// A stream between two interfaces, with everything else as it is where it is not said: UDP frames of 64 bytes
+    /// at the rate of the line, evenly spaced, one way, of a thousand flows that are set up by their own first
+    /// packets.
+    pub fn new(from: &str, to: &str) -> Stream {
+        Stream {
+            from: from.to_owned(),
+            to: to.to_owned(),
+            size: Size::Fixed(Size::LEAST),
+            rate: Rate::Line(1.0),
+            arrivals: Arrivals::Constant,
+            flows: Flows::Fixed(1000),
+            frames: 100_000,
+            ways: Ways::One,
+            begin: Begin::Fresh,
+            transport: Transport::Udp,
+            source: None,
+            destination: None,
+            dport: 443,
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! A stream as text: `lan>wan,size=64,rate=100%,flows=1000,both`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use ipnet::IpNet;
+use wire::Nanos;
+
+use super::stream::{Arrivals, Begin, Flows, Rate, Size, Stream, Transport, Ways};
+
+/// Every key of the text form, with its values and what it means.
+pub const KEYS: &[(&str, &str)] = &[
+    (
+        "size=64..9000|imix",
+        "bytes of each frame on the wire, its check sequence included; imix is 64, 594 and 1518 in the proportion 7:4:1 [64]",
+    ),
+    (
+        "rate=N%|Nkpps|Nmpps|Nmbit|Ngbit",
+        "how many come, each way: a share of the line's rate, or so many frames, or bits of frames, a second [100%]",
+    ),
+    (
+        "arrivals=constant|poisson|on-off:ON/OFF",
+        "how they are spread over time; on-off sends at the rate for ON on average, then nothing for OFF (100us/1ms) [constant]",
+    ),
+    ("flows=N|each", "so many flows, each frame of a random one; each: every frame opens a flow [1000]"),
+    ("frames=N", "how many frames, each way [100000]"),
+    ("both", "answers come the other way, too, as many and as fast, to flows that got through"),
+    ("established", "flows are set up beforehand, in no modelled time"),
+    ("protocol=udp|tcp", "the transport protocol [udp]"),
+    ("source=NETWORK", "where packets come from [the first network of the interface]"),
+    ("destination=NETWORK", "where they go to [a network that the policy routes out of the other interface]"),
+    ("dport=N", "the destination port [443]"),
+];
+
+/// What is wrong with the text of a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BadStream {
+    /// It does not begin with two interfaces.
+    NoInterfaces {
+        /// What it begins with.
+        text: String,
+    },
+    /// A key is not known.
+    UnknownKey {
+        /// The key.
+        key: String,
+        /// The one that was probably meant.
+        nearest: Option<&'static str>,
+    },
+    /// A key is there twice.
+    Twice {
+        /// The key.
+        key: &'static str,
+    },
+    /// A key has no value, or has one and takes none, or a wrong one.
+    BadValue {
+        /// The key.
+        key: &'static str,
+        /// The value; empty if there is none.
+        value: String,
+        /// What is expected, as [`KEYS`] has it.
+        expected: &'static str,
+    },
+}
+
+impl fmt::Display for BadStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BadStream::NoInterfaces { text } => {
+                write!(f, "`{text}` names no two interfaces: generated traffic begins with FROM>TO")
+            }
+            BadStream::UnknownKey { key, nearest: Some(nearest) } => {
+                write!(f, "`{key}` is no key of generated traffic; did you mean `{nearest}`?")
+            }
+            BadStream::UnknownKey { key, nearest: None } => {
+                write!(f, "`{key}` is no key of generated traffic; the keys are ")?;
+                list(f)
+            }
+            BadStream::Twice { key } => write!(f, "`{key}` is there twice"),
+            BadStream::BadValue { key, value, expected } if value.is_empty() => {
+                write!(f, "`{key}` wants a value: {expected}")
+            }
+            BadStream::BadValue { key, value, expected } => {
+                write!(f, "`{value}` is no value of `{key}`: {expected}")
+            }
+        }
+    }
+}
+
+fn list(f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let mut between = "";
+    for (key, _) in KEYS {
+        write!(f, "{between}{}", name(key))?;
+        between = ", ";
+    }
+    Ok(())
+}
+
+impl std::error::Error for BadStream {}
+
+/// The key alone.
+fn name(key: &'static str) -> &'static str {
+    key.split('=').next().unwrap_or(key)
+}
+
+impl FromStr for Stream {
+    type Err = BadStream;
+
+    fn from_str(text: &str) -> Result<Stream, BadStream> {
+        let mut parts = text.split(',');
+        let first = parts.next().unwrap_or("");
+        let ends = first.split_once('>').map(|(from, to)| (from.trim(), to.trim()));
+        let Some((from, to)) = ends.filter(|(from, to)| !from.is_empty() && !to.is_empty() && from != to)
+        else {
+            return Err(BadStream::NoInterfaces { text: first.to_owned() });
+        };
+        let mut stream = Stream::new(from, to);
+        let mut seen = Vec::new();
+        for part in parts {
+            let (key, value) = match part.split_once('=') {
+                Some((key, value)) => (key.trim(), value.trim()),
+                None => (part.trim(), ""),
+            };
+            let known = KEYS.iter().find(|(known, _)| name(known) == key);
+            let Some((known, _)) = known else {
+                let nearest = policy::nearest(key, KEYS.iter().map(|(known, _)| name(known)));
+                return Err(BadStream::UnknownKey { key: key.to_owned(), nearest });
+            };
+            let known_name = name(known);
+            if seen.contains(&known_name) {
+                return Err(BadStream::Twice { key: known_name });
+            }
+            seen.push(known_name);
+            stream.set(known_name, value).ok_or_else(|| BadValue::of(known, value))?;
+        }
+        Ok(stream)
+    }
+}
+
+/// Makes the error of a value.
+struct BadValue;
+
+impl BadValue {
+    fn of(key: &'static str, value: &str) -> BadStream {
+        let expected = key.split_once('=').map_or("it takes none", |(_, values)| values);
+        BadStream::BadValue { key: name(key), value: value.to_owned(), expected }
+    }
+}
+
+impl Stream {
+    /// Sets a key; `None` if the value is none of its.
+    fn set(&mut self, key: &str, value: &str) -> Option<()> {
+        match key {
+            "size" => {
+                self.size = match value {
+                    "imix" => Size::Imix,
+                    _ => Size::Fixed(within(value, Size::LEAST.into(), Size::MOST.into())? as u16),
+                }
+            }
+            "rate" => self.rate = rate(value)?,
+            "arrivals" => self.arrivals = arrivals(value)?,
+            "flows" => {
+                self.flows = match value {
+                    "each" => Flows::Each,
+                    _ => Flows::Fixed(within(value, 1, Flows::MOST.into())? as u32),
+                }
+            }
+            "frames" => self.frames = within(value, 0, u64::MAX)?,
+            "both" if value.is_empty() => self.ways = Ways::Both,
+            "established" if value.is_empty() => self.begin = Begin::Established,
+            "protocol" => {
+                self.transport = match value {
+                    "udp" => Transport::Udp,
+                    "tcp" => Transport::Tcp,
+                    _ => return None,
+                }
+            }
+            "source" => self.source = Some(network(value)?),
+            "destination" => self.destination = Some(network(value)?),
+            "dport" => self.dport = within(value, 0, 65_535)? as u16,
+            _ => return None,
+        }
+        Some(())
+    }
+}
+
+/// A whole number, perhaps with `k` or `m` for thousands or millions.
+fn within(text: &str, least: u64, most: u64) -> Option<u64> {
+    let (digits, times) = match text.strip_suffix('k') {
+        Some(digits) => (digits, 1_000),
+        None => text.strip_suffix('m').map_or((text, 1), |digits| (digits, 1_000_000)),
+    };
+    let number = digits.parse::<u64>().ok()?.checked_mul(times)?;
+    (least..=most).contains(&number).then_some(number)
+}
+
+/// The least and the most of a rate in frames or bits a second: what makes sense on a line.
+const RATES: std::ops::RangeInclusive<f64> = 1e-3..=1e13;
+
+fn rate(text: &str) -> Option<Rate> {
+    let units: [(&str, fn(f64) -> Rate); 8] = [
+        ("%", |value| Rate::Line(value / 100.0)),
+        ("kpps", |value| Rate::Frames(value * 1e3)),
+        ("mpps", |value| Rate::Frames(value * 1e6)),
+        ("pps", Rate::Frames),
+        ("kbit", |value| Rate::Bits(value * 1e3)),
+        ("mbit", |value| Rate::Bits(value * 1e6)),
+        ("gbit", |value| Rate::Bits(value * 1e9)),
+        ("bit", Rate::Bits),
+    ];
+    let lower = text.to_ascii_lowercase();
+    let (digits, of) = units.iter().find_map(|(unit, of)| Some((lower.strip_suffix(unit)?, of)))?;
+    let rate = of(digits.trim().parse::<f64>().ok()?);
+    let fits = match rate {
+        Rate::Line(share) => share > 1e-9 && share <= 1.0,
+        Rate::Frames(rate) | Rate::Bits(rate) => RATES.contains(&rate),
+    };
+    fits.then_some(rate)
+}
+
+fn arrivals(text: &str) -> Option<Arrivals> {
+    match text {
+        "constant" => Some(Arrivals::Constant),
+        "poisson" => Some(Arrivals::Poisson),
+        _ => {
+            let (on, off) = text.strip_prefix("on-off:")?.split_once('/')?;
+            Some(Arrivals::OnOff { on: span(on)?, off: span(off)? })
+        }
+    }
+}
+
+/// A time of more than nothing and less than an hour.
+fn span(text: &str) -> Option<Nanos> {
+    let units = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)];
+    let (digits, unit) = units.iter().find_map(|(unit, nanos)| Some((text.strip_suffix(unit)?, nanos)))?;
+    let nanos = digits.parse::<f64>().ok()? * unit;
+    (1.0..=3.6e12).contains(&nanos).then_some(Nanos(nanos as u64))
+}
+
+/// A network, or a single address.
+fn network(text: &str) -> Option<IpNet> {
+    text.parse().ok().or_else(|| text.parse().ok().map(|address: std::net::IpAddr| IpNet::from(address)))
+}
