@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Instant;
 
 use dataplane::replay::ReplayError;
+use dataplane::tables::CompileError;
 use rayon::prelude::{IntoParallelIterator, ParallelIterator};
 use wire::Nanos;
 
@@ -43,6 +44,8 @@ pub enum SourceError {
     Replay(ReplayError),
     /// The traffic could not.
     Traffic(TrafficError),
+    /// The policy could not be compiled.
+    Compile(CompileError),
 }
 
 impl fmt::Display for SourceError {
@@ -50,6 +53,7 @@ impl fmt::Display for SourceError {
         match self {
             SourceError::Replay(error) => error.fmt(f),
             SourceError::Traffic(error) => error.fmt(f),
+            SourceError::Compile(error) => error.fmt(f),
         }
     }
 }

@@ -88,7 +88,8 @@ impl Addresses {
                 let own = tables.interface(from).map_or(&[][..], |interface| &interface.networks);
                 let fits = |net: &&IpNet| wants6.is_none_or(|wants6| matches!(net, IpNet::V6(_)) == wants6);
                 // IPv4 first, where nothing says otherwise.
-                let mut own: Vec<&IpNet> = own.iter().filter(fits).filter(|net| !is_link_local(net)).collect();
+                let mut own: Vec<&IpNet> =
+                    own.iter().filter(fits).filter(|net| !is_link_local(net)).collect();
                 own.sort_by_key(|net| matches!(net, IpNet::V6(_)));
                 own.into_iter().find_map(|net| Hosts::of(*net, tables))
             }
