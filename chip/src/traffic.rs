@@ -16,9 +16,9 @@ mod address;
 mod clock;
 mod generate;
 mod stream;
-mod text;
 #[cfg(test)]
 mod tests;
+mod text;
 
 pub use clock::Line;
 pub use generate::Generator;

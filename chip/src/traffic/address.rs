@@ -88,7 +88,8 @@ impl Addresses {
                 let own = tables.interface(from).map_or(&[][..], |interface| &interface.networks);
                 let fits = |net: &&IpNet| wants6.is_none_or(|wants6| matches!(net, IpNet::V6(_)) == wants6);
                 // IPv4 first, where nothing says otherwise.
-                let mut own: Vec<&IpNet> = own.iter().filter(fits).filter(|net| !is_link_local(net)).collect();
+                let mut own: Vec<&IpNet> =
+                    own.iter().filter(fits).filter(|net| !is_link_local(net)).collect();
                 own.sort_by_key(|net| matches!(net, IpNet::V6(_)));
                 own.into_iter().find_map(|net| Hosts::of(*net, tables))
             }
@@ -177,7 +178,7 @@ impl Hosts {
         // Neither the network's own address nor its broadcast address is a host's, but on point-to-point links.
         let (skip, room) = if room > 2 { (1, room - 2) } else { (0, room) };
         let first = Address { bits: first.bits + skip, v6: first.v6 };
-        let own: Vec<u64> = tables
+        let mut own: Vec<u64> = tables
             .interfaces
             .iter()
             .flat_map(|interface| &interface.networks)
@@ -186,7 +187,6 @@ impl Hosts {
             .filter_map(|own| u64::try_from(own.bits - first.bits).ok())
             .filter(|distance| *distance < room.min(2 * HOSTS))
             .collect();
-        let mut own = own;
         own.sort_unstable();
         own.dedup();
         let count = room.saturating_sub(own.len() as u64).min(HOSTS);

@@ -83,6 +83,9 @@ pub(crate) fn play(case: &Case) -> Result<Vec<Failure>, Unplayable> {
         }
         let mut player = (host.start)(tables()?, START).map_err(Unplayable::Replay)?;
         again(&mut *player, &play.acts, host.batching);
+        if let Some(fault) = player.fault() {
+            play.fail(0, vec![format!("host `{}` did not play to the end: {fault}", host.name)]);
+        }
         // First what is a fault of the program, then what is one of the case, perhaps.
         let different = differ(&*play.player, &*player, host.name, &play.inputs);
         play.failures.splice(..0, different);
