@@ -28,6 +28,8 @@ pub(crate) enum Batching {
     Moment,
     /// As many together as there can be, and the queues are emptied as seldom.
     Case,
+    /// Each is out before the next one comes in.
+    Frame,
 }
 
 /// The hosts. The first decides what variables stand for; the others must do the same as it.
@@ -46,7 +48,7 @@ pub(crate) const HOSTS: &[Host] = &[
     },
     Host {
         name: "chip ixp1200",
-        batching: Batching::Moment,
+        batching: Batching::Frame,
         start: |tables, now| modelled("ixp1200", tables, now),
     },
     Host {
@@ -56,7 +58,7 @@ pub(crate) const HOSTS: &[Host] = &[
     },
     Host {
         name: "chip ixp2800",
-        batching: Batching::Moment,
+        batching: Batching::Frame,
         start: |tables, now| modelled("ixp2800", tables, now),
     },
 ];
