@@ -107,9 +107,11 @@ fn same_as_replay(room: &Room, policy: &str, captures: &[&str]) {
     words.extend(captures);
     wirerate(&words).exits(0);
     for chip in ["ixp1200", "ixp2400", "ixp2800"] {
-        // What this is about is the outcome: the receive buffer is large enough for every burst, the tables for the policy.
+        // What this is about is the outcome: there is room for every burst, for the policy's tables and for all programs
+        // in one store.
         let mut words = vec!["chip", "run", "--chip", chip, policy, "--out", &ours, "--json"];
         words.extend(["--set", "receive.elements=65536", "--set", "memory.sram.size=\"2 GB\""]);
+        words.extend(["--set", "engine.me.store=4096"]);
         words.extend(captures);
         let json = wirerate(&words).exits(0).json();
         assert_eq!(json["lost"], 0, "{chip}");
