@@ -4,6 +4,7 @@
 //! engines run which stages and which of its memories hold what. A machine made of both takes frames, and tells
 //! how fast it was and what held it up.
 
+pub mod cipher;
 pub mod description;
 pub mod diagnostic;
 pub mod host;
@@ -12,8 +13,10 @@ pub mod load;
 pub mod machine;
 pub mod mapping;
 pub mod report;
+pub mod reproduce;
 pub mod run;
 pub mod setting;
+pub mod shelf;
 pub mod trace;
 pub mod traffic;
 mod value;

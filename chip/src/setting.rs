@@ -206,10 +206,8 @@ rule-table = { memory = \"sram\" }
         for path in ["memory.sram.queue", "classifier", "region.rule-table.cache"] {
             let new = set(TEXT, path, "16", keys).unwrap();
             let value: toml::Table = new.parse().unwrap();
-            let found = path
-                .split('.')
-                .fold(Some(&toml::Value::Table(value)), |value, step| value?.get(step))
-                .cloned();
+            let mut steps = path.split('.');
+            let found = steps.try_fold(&toml::Value::Table(value), |value, step| value.get(step)).cloned();
             assert_eq!(found, Some(toml::Value::Integer(16)), "{new}");
         }
         assert!(

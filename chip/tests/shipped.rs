@@ -78,3 +78,22 @@ fn every_chip_has_a_mapping_for_any_policy() {
         assert!(Path::new(env!("CARGO_MANIFEST_DIR")).join(&path).exists(), "{path}");
     }
 }
+
+/// The TOML blocks of the manual's page on chips.
+fn blocks() -> Vec<String> {
+    let page =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/add/chip.md")).unwrap();
+    page.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn the_page_on_chips_describes_tetra() {
+    let mut blocks = blocks();
+    let row = blocks.pop().unwrap();
+    let shipped = |path: &str| {
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)).unwrap()
+    };
+    let tetra = shipped("chips/tetra.toml");
+    assert_eq!(blocks.join("\n"), tetra[tetra.find("name =").unwrap()..]);
+    assert_eq!(row, shipped("chips/mappings/tetra-row.toml"));
+}

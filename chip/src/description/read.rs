@@ -236,7 +236,7 @@ fn memory(sink: &Sink, (name, value): Pair<'_, '_>) -> Option<Memory> {
     let mut table = Table::of(sink, value, "a memory")?;
     let memory = Memory {
         name: name.get_ref().to_string(),
-        bytes: bytes(&mut table, "size", "\"8 MB\""),
+        bytes: table.require("size", "\"8 MB\"", value::bytes).unwrap_or(Bytes(bound::BYTES)),
         channels: count(&mut table, "channels"),
         interleave: bytes(&mut table, "interleave", "\"128 B\""),
         banks: count(&mut table, "banks"),

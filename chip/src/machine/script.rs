@@ -85,8 +85,8 @@ const BUFFER: u64 = 2_048;
 /// Bytes of a frame's descriptor and metadata.
 const DESCRIPTOR: u64 = 64;
 
-/// Addresses between the beginnings of regions in a memory. Addresses only decide on channel and bank; whether regions
-/// fit is checked beforehand.
+/// Addresses between the beginnings of regions in a memory, beside their channels. Addresses only decide on channel and
+/// bank; whether regions fit is checked beforehand.
 const APART: u64 = 1 << 40;
 
 impl View {
@@ -99,8 +99,20 @@ impl View {
     ) -> View {
         let cycle = |cycles: Cycles| if ideal { Ticks::ZERO } else { time.cycles(cycles, kind.clock) };
         let mut places = vec![Vec::new(); Region::ALL.len()];
+        // What lies in a memory begins in one channel after the other, as one would lay it out by hand.
+        let mut laid = vec![0; chip.memories.len()];
         for placement in &mapping.placements {
-            let base = placement.region as u64 * APART;
+            let base = match placement.place {
+                Place::Shared(memory) | Place::Cached { memory, .. } => {
+                    let interleave = chip.memories.get(memory).map_or(1, |memory| memory.interleave.0);
+                    let number = laid.get_mut(memory).map_or(0, |laid: &mut u64| {
+                        *laid += 1;
+                        *laid - 1
+                    });
+                    number * (APART + interleave)
+                }
+                Place::Local | Place::Registers => 0,
+            };
             places[placement.region as usize].push(Span {
                 first: placement.first,
                 end: placement.end,

@@ -206,7 +206,7 @@ impl Fit<'_> {
                         .find(|program| program.name == *name)
                         .map_or(0, |program| u64::from(program.instructions))
                 };
-                let total: u64 = names.iter().map(|name| length(name)).sum();
+                let total: u64 = names.iter().map(length).sum();
                 if total > u64::from(store) && !told.contains(&pools) {
                     let mut list: Vec<(&str, u64)> = names.iter().map(|name| (*name, length(name))).collect();
                     list.sort_by_key(|(_, length)| std::cmp::Reverse(*length));

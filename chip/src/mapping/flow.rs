@@ -91,17 +91,18 @@ impl<'a> Ways<'a> {
     }
 
     fn unmapped(&self) {
-        for (place, stage) in self.stages.iter().enumerate().filter(|(place, _)| !self.mapped(*place)) {
-            let complaint = Complaint::new(Code::UnmappedStage, format!("nobody does the stage \"{stage}\""));
-            let beside = match place.checked_sub(1) {
-                Some(before) => format!("after \"{}\"", self.stages[before]),
-                None => format!("before \"{}\"", self.stages[1]),
-            };
-            self.sink.report(
-                complaint.hint(format!("give it to the pool that has its place in the order, {beside}")),
-                0..0,
-            );
+        let missing: Vec<&str> = (0..self.stages.len())
+            .filter(|place| !self.mapped(*place))
+            .map(|place| self.stages[place])
+            .collect();
+        if missing.is_empty() {
+            return;
         }
+        let kind = if missing.len() == 1 { "stage" } else { "stages" };
+        let complaint =
+            Complaint::new(Code::UnmappedStage, format!("nobody does the {kind} {}", missing.join(", ")));
+        let hint = format!("give it to a pool, in the order of the pipeline: {}", self.stages.join(", "));
+        self.sink.report(complaint.hint(hint), 0..0);
     }
 
     /// Rings have two ends, which they can reach, and are no more than the chip has.
@@ -274,7 +275,12 @@ impl<'a> Ways<'a> {
             Work::Transmit => (self.stages.len(), self.stages.len()),
         };
         let from = self.task(step.at).from.map_or("", |ring| self.ring(ring));
-        let frames = if step.known { "known frames" } else { "new frames" };
+        let together = self.tasks().all(|(_, task)| task.to.iter().all(|exit| exit.who == Who::All));
+        let frames = match step.known {
+            _ if together => "frames",
+            true => "known frames",
+            false => "new frames",
+        };
         let key = if matches!(self.task(step.at).work, Work::Transmit) { "work" } else { "stages" };
         if first > step.met {
             // What nobody does is said once, elsewhere.

@@ -65,6 +65,8 @@ pub(super) fn placements(
         }
     }
     let mut placements = Vec::new();
+    let mut nowhere = Vec::new();
+    let memory = chip.memories.first().map_or("sram", |memory| &memory.name);
     for region in Region::ALL.into_iter().filter(|region| !broken.contains(region)) {
         let (parts, span) = match written.iter().position(|(named, _, _)| *named == region) {
             Some(place) => {
@@ -88,20 +90,22 @@ pub(super) fn placements(
                 lines.placements.push(part.span.clone());
             }
             Some(None) => {}
+            None if hole == 0 => nowhere.push(region.name()),
             None => {
-                let name = region.name();
-                let message = match hole {
-                    0 => format!("the region \"{name}\" lies nowhere"),
-                    from => format!("the region \"{name}\" lies nowhere from byte {from} on"),
-                };
+                let message = format!("the region \"{}\" lies nowhere from byte {hole} on", region.name());
                 let complaint = Complaint::new(Code::UnplacedRegion, message);
-                let memory = chip.memories.first().map_or("sram", |memory| &memory.name);
-                let hint = format!(
-                    "write {name} = \"{memory}\" in [region], or default = \"{memory}\" for all that is not listed"
-                );
+                let hint = format!("place the rest, too: {{ memory = \"{memory}\", first = {hole} }}");
                 sink.report(complaint.hint(hint), span);
             }
         }
+    }
+    if let Some(first) = nowhere.first() {
+        let (kind, verb) = if nowhere.len() == 1 { ("region", "lies") } else { ("regions", "lie") };
+        let message = format!("the {kind} {} {verb} nowhere", nowhere.join(", "));
+        let hint = format!(
+            "write {first} = \"{memory}\" in [region], or default = \"{memory}\" for all that is not listed"
+        );
+        sink.report(Complaint::new(Code::UnplacedRegion, message).hint(hint), whole);
     }
     placements
 }

@@ -21,9 +21,10 @@ pub(super) fn pools(
 ) -> Vec<Pool> {
     let names: Vec<&str> = rings.iter().map(|ring| ring.name.as_str()).collect();
     let mut pools = Vec::new();
+    let mut lost = false;
     for (name, value) in reader::section(top, "pool") {
         let Some(mut table) = Table::of(sink, value, "a pool") else {
-            lines.pools.push(Entry { broken: true, ..Entry::default() });
+            lost = true;
             continue;
         };
         if let Err(complaint) = value::check_name(name.get_ref()) {
@@ -41,6 +42,10 @@ pub(super) fn pools(
         lines.tasks.push(spans);
     }
     check_threads(sink, &pools, chip, lines);
+    if lost {
+        // It has no pool beside it, but tells that not all was read.
+        lines.pools.push(Entry { broken: true, ..Entry::default() });
+    }
     pools
 }
 

@@ -1,0 +1,252 @@
+//! One cipher on engines and threads of a chip: how fast, and what the engines did meanwhile.
+//!
+//! As Yin, Tan et al. measured (Adding Security to Network via Network Processors, section 4.3): each thread works on
+//! a flow of its own, message after message, and nobody else uses the chip. Text is in DRAM; where tables are, the step
+//! of optimisation says ([`ciphers::home`]).
+
+use std::fmt;
+use std::time::Instant;
+
+use ciphers::{About, Cipher, Home, KeyLength, Optimisation};
+use serde::Serialize;
+use tally::{Op, Region};
+use wire::random::Random;
+
+use crate::description::Chip;
+use crate::kernel::Ticks;
+use crate::load::{Arrival, Job, Load};
+use crate::machine::{Deadlock, Ideal, Machine, MachineError};
+use crate::mapping::{Mapping, Place, Placement, Pool, PoolPlace, Task, Work};
+use crate::report::{EngineReport, MemoryReport, Report, Share};
+use crate::trace::{Act, Recorder};
+
+/// What is to be measured.
+#[derive(Clone, Copy, Debug)]
+pub struct CipherRun<'a> {
+    /// The chip; its first kind of engine does the work.
+    pub chip: &'a Chip,
+    /// The cipher.
+    pub cipher: &'static Cipher,
+    /// How far its code is optimised.
+    pub optimisation: Optimisation,
+    /// Engines, from 1; those with the lowest numbers.
+    pub engines: u32,
+    /// Threads of each, from 1.
+    pub threads: u32,
+    /// Bytes of a message, from 1.
+    pub message: u32,
+}
+
+/// What was measured.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CipherReport {
+    /// The chip.
+    pub chip: String,
+    /// The cipher.
+    pub cipher: String,
+    /// The step of optimisation.
+    pub optimisation: String,
+    /// Engines.
+    pub engine_count: u32,
+    /// Threads of each.
+    pub thread_count: u32,
+    /// Bits of messages done with, in 10^6 a second.
+    pub mbps: f64,
+    /// Instructions for a byte.
+    pub instructions_per_byte: f64,
+    /// References to shared memories for a byte.
+    pub references_per_byte: f64,
+    /// Instructions that the code consists of.
+    pub code_size: u32,
+    /// Shares of kinds of instructions.
+    pub mix: Vec<Share>,
+    /// How the engines spent their time.
+    pub engines: Vec<EngineReport>,
+    /// Shared memories.
+    pub memories: Vec<MemoryReport>,
+    /// Instructions that were modelled.
+    pub simulated_instructions: u64,
+    /// What the modelling took.
+    pub wall_seconds: f64,
+}
+
+/// Why a cipher could not be measured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CipherError {
+    /// The chip has no memory of that name, which the cipher's text or tables need.
+    NoMemory(&'static str),
+    /// The chip does not have so many engines or threads; how many it has.
+    TooMany {
+        /// Engines of its first kind.
+        engines: u32,
+        /// Threads of each.
+        threads: u32,
+    },
+    /// The code does not fit the store; both in instructions.
+    Store {
+        /// The code.
+        code: u32,
+        /// The store.
+        store: u32,
+    },
+    /// The cipher takes no key of that length.
+    Key(KeyLength),
+    /// The machine could not be made.
+    Machine(MachineError),
+    /// It came to a standstill.
+    Deadlock(Deadlock),
+}
+
+impl fmt::Display for CipherError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CipherError::NoMemory(name) => {
+                write!(f, "the chip has no memory `{name}`, where text or tables would lie")
+            }
+            CipherError::TooMany { engines, threads } => {
+                write!(f, "the chip has {engines} engines of {threads} threads; give 1 at least and no more")
+            }
+            CipherError::Store { code, store } => {
+                write!(f, "the code has {code} instructions, and an engine's store holds {store}")
+            }
+            CipherError::Key(error) => error.fmt(f),
+            CipherError::Machine(error) => error.fmt(f),
+            CipherError::Deadlock(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for CipherError {}
+
+/// Messages that each thread works on; the first are left out of the measurement.
+const MESSAGES: u32 = 12;
+
+/// Messages of each thread that are left out.
+const WARM: u32 = 3;
+
+/// Messages that differ: what is looked up where depends on the text.
+const DIFFERENT: u64 = 5;
+
+impl CipherRun<'_> {
+    /// Measures.
+    pub fn measure(&self) -> Result<CipherReport, CipherError> {
+        let started = Instant::now();
+        let kind = self.chip.engines.first().ok_or(CipherError::TooMany { engines: 0, threads: 0 })?;
+        if !(1..=kind.count).contains(&self.engines) || !(1..=kind.threads).contains(&self.threads) {
+            return Err(CipherError::TooMany { engines: kind.count, threads: kind.threads });
+        }
+        let about = &self.cipher.about;
+        let mapping = self.mapping(about)?;
+        let (messages, measured) = self.messages(about)?;
+        if let Some(store) = kind.store.filter(|store| measured.code_size > *store) {
+            return Err(CipherError::Store { code: measured.code_size, store });
+        }
+        let mut machine = Machine::new(self.chip, &mapping, Ideal::Nothing).map_err(CipherError::Machine)?;
+        let flows = self.engines * self.threads;
+        let mut load = Messages { messages, bytes: self.message, given: 0, left: flows * MESSAGES };
+        let window = machine.run(&mut load, u64::from(flows * WARM)).map_err(CipherError::Deadlock)?;
+        let time = machine.timebase();
+        let report = Report::new(self.chip, &mapping, time, &window, &[0; Op::ALL.len()]);
+        let bytes = f64::from(self.message);
+        let share = |name: &str, share: f64| Share { name: name.to_owned(), share };
+        let mix = measured.mix();
+        Ok(CipherReport {
+            chip: self.chip.name.clone(),
+            cipher: about.name.to_owned(),
+            optimisation: self.optimisation.name().to_owned(),
+            engine_count: self.engines,
+            thread_count: self.threads,
+            mbps: window.ended.bytes as f64 * 8.0 / time.to_seconds(window.span).max(f64::MIN_POSITIVE) / 1e6,
+            instructions_per_byte: measured.instructions() as f64 / bytes,
+            references_per_byte: measured.references() as f64 / bytes,
+            code_size: measured.code_size,
+            mix: vec![
+                share("alu", mix.alu),
+                share("multiply", mix.multiply),
+                share("immediate", mix.immediate),
+                share("branch", mix.branch),
+                share("memory", mix.memory),
+            ],
+            engines: report.engines,
+            memories: report.memories,
+            simulated_instructions: report.simulated_instructions,
+            wall_seconds: started.elapsed().as_secs_f64(),
+        })
+    }
+
+    /// One pool whose threads draw messages, and the regions where the step of optimisation has them.
+    fn mapping(&self, about: &About) -> Result<Mapping, CipherError> {
+        let mut placements = Vec::new();
+        for region in [Region::Frame, Region::CipherTable, Region::CipherKey] {
+            let named = |name: &'static str| {
+                let found = self.chip.memories.iter().position(|memory| memory.name == name);
+                found.map(Place::Shared).ok_or(CipherError::NoMemory(name))
+            };
+            let place = match ciphers::home(about, region, self.optimisation) {
+                Home::Local => Place::Local,
+                Home::Scratch => named("scratch")?,
+                Home::Sram => named("sram")?,
+                Home::Dram => named("dram")?,
+            };
+            placements.push(Placement { region, first: 0, end: u64::MAX, place });
+        }
+        Ok(Mapping {
+            chip: self.chip.name.clone(),
+            about: format!("{} on {} engines of {} threads", about.name, self.engines, self.threads),
+            pools: vec![Pool {
+                name: about.name.to_owned(),
+                place: PoolPlace::Engines {
+                    kind: 0,
+                    numbers: (0..self.engines).collect(),
+                    threads: self.threads,
+                },
+                tasks: vec![Task { work: Work::Stages(0..1), from: None, to: Vec::new() }],
+            }],
+            rings: Vec::new(),
+            placements,
+            classifier: None,
+        })
+    }
+
+    /// What is done for messages of different text, and what was counted of the last.
+    fn messages(&self, about: &About) -> Result<(Vec<Vec<Act>>, ciphers::Report), CipherError> {
+        let mut random = Random::new(1);
+        let mut bytes = |count: usize| (0..count).map(|_| random.below(256) as u8).collect::<Vec<u8>>();
+        let key = bytes(about.key_bytes);
+        let mut messages = Vec::new();
+        loop {
+            let mut recorder = Recorder::default();
+            let mut text = bytes(self.message as usize);
+            let report = self
+                .cipher
+                .measure(self.optimisation, &key, &mut text, &mut recorder)
+                .map_err(CipherError::Key)?;
+            messages.push(recorder.acts);
+            if messages.len() as u64 == DIFFERENT {
+                return Ok((messages, report));
+            }
+        }
+    }
+}
+
+/// Messages in turn.
+struct Messages {
+    messages: Vec<Vec<Act>>,
+    bytes: u32,
+    given: usize,
+    left: u32,
+}
+
+impl Load for Messages {
+    fn next(&mut self) -> Option<Arrival> {
+        self.left = self.left.checked_sub(1)?;
+        Some(Arrival { at: Ticks::ZERO, port: 0, bytes: self.bytes })
+    }
+
+    fn accept(&mut self, job: &mut Job) {
+        let acts = &self.messages[self.given % self.messages.len()];
+        self.given += 1;
+        job.acts.extend_from_slice(acts);
+        job.marks.extend([0, acts.len() as u32]);
+    }
+}

@@ -1,0 +1,211 @@
+//! Published results of two studies, held against what the model predicts.
+//!
+//! Every number that a study states has an identifier and stands here beside its prediction, the misses too. What is
+//! predicted is measured on the described chips when it is asked for; nothing but the published side is written down.
+//! One number was used to settle a parameter that no source has ([`Outcome::blind`] says which); all others are
+//! predicted without having been looked at. `docs/fidelity.md` explains the misses.
+
+use std::fmt;
+
+use rayon::prelude::{IntoParallelRefIterator, ParallelIterator};
+use serde::Serialize;
+
+use crate::cipher::CipherError;
+use crate::run::RunError;
+
+mod crypto;
+mod firewall;
+
+/// A published statement, and how it is put to the test.
+#[derive(Clone, Copy)]
+pub struct Claim {
+    /// Its identifier: "F5".
+    pub id: &'static str,
+    /// The study that it is from.
+    pub study: Study,
+    /// Puts it to the test: a row for each number or order in it.
+    test: fn() -> Result<Vec<Outcome>, ReproduceError>,
+}
+
+/// A study.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Study {
+    /// Vlaeminck et al., Implementation of network systems using network processor technology, CDES'05.
+    Firewall,
+    /// Yin, Tan et al., Adding Security to Network via Network Processors.
+    Crypto,
+}
+
+impl Study {
+    /// Authors and title.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Study::Firewall => {
+                "Vlaeminck et al., Implementation of network systems using network processor technology (IXP2400)"
+            }
+            Study::Crypto => "Yin, Tan et al., Adding Security to Network via Network Processors (IXP2800)",
+        }
+    }
+}
+
+/// What came of one statement.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Outcome {
+    /// The claim that it belongs to.
+    pub id: &'static str,
+    /// What is stated.
+    pub statement: String,
+    /// What was published.
+    pub published: String,
+    /// What the model says.
+    pub predicted: String,
+    /// The unit of both; empty for what has none.
+    pub unit: &'static str,
+    /// Predicted by published, less 1; absent where it is no number.
+    pub error: Option<f64>,
+    /// Whether it was predicted without settling anything by it, and is no input of the model either.
+    pub blind: bool,
+    /// How it stands.
+    pub verdict: Verdict,
+    /// Where the study contradicts itself, or what else a reader should know.
+    pub note: String,
+}
+
+/// How a prediction stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// A number within [`TOLERANCE`] of the published one.
+    Within,
+    /// A number further off.
+    Miss,
+    /// An order or a kind that is as published.
+    QualitativeRight,
+    /// One that is not.
+    QualitativeWrong,
+    /// The study contradicts itself: nothing can be both.
+    Contradictory,
+}
+
+/// How far a prediction may be off, as a share of the published number.
+pub const TOLERANCE: f64 = 0.15;
+
+/// Why a claim could not be put to the test.
+#[derive(Debug)]
+pub enum ReproduceError {
+    /// A run failed.
+    Run(RunError),
+    /// A cipher could not be measured.
+    Cipher(CipherError),
+    /// A shipped file is wrong.
+    Shipped(String),
+}
+
+impl fmt::Display for ReproduceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ReproduceError::Run(error) => error.fmt(f),
+            ReproduceError::Cipher(error) => error.fmt(f),
+            ReproduceError::Shipped(what) => f.write_str(what),
+        }
+    }
+}
+
+impl std::error::Error for ReproduceError {}
+
+impl From<RunError> for ReproduceError {
+    fn from(error: RunError) -> ReproduceError {
+        ReproduceError::Run(error)
+    }
+}
+
+impl From<CipherError> for ReproduceError {
+    fn from(error: CipherError) -> ReproduceError {
+        ReproduceError::Cipher(error)
+    }
+}
+
+/// All claims, study by study.
+pub fn claims() -> Vec<Claim> {
+    firewall::CLAIMS.iter().chain(crypto::CLAIMS).copied().collect()
+}
+
+/// Puts claims to the test, on all cores; their outcomes come in the order of the claims. `done` is told of each.
+pub fn reproduce(claims: &[Claim], done: &(dyn Fn(&Claim) + Sync)) -> Result<Vec<Outcome>, ReproduceError> {
+    let test = |claim: &Claim| {
+        let outcomes = (claim.test)();
+        done(claim);
+        outcomes
+    };
+    let outcomes: Result<Vec<Vec<Outcome>>, ReproduceError> = claims.par_iter().map(test).collect();
+    Ok(outcomes?.into_iter().flatten().collect())
+}
+
+impl Outcome {
+    /// A number beside a number.
+    fn number(
+        id: &'static str,
+        statement: &str,
+        published: f64,
+        predicted: f64,
+        unit: &'static str,
+    ) -> Outcome {
+        let error = predicted / published - 1.0;
+        Outcome {
+            id,
+            statement: statement.to_owned(),
+            published: figure(published),
+            predicted: figure(predicted),
+            unit,
+            error: Some(error),
+            blind: true,
+            verdict: if error.abs() <= TOLERANCE { Verdict::Within } else { Verdict::Miss },
+            note: String::new(),
+        }
+    }
+
+    /// An order or a kind: `holds` says whether the model shows it.
+    fn quality(
+        id: &'static str,
+        statement: &str,
+        published: &str,
+        predicted: String,
+        holds: bool,
+    ) -> Outcome {
+        Outcome {
+            id,
+            statement: statement.to_owned(),
+            published: published.to_owned(),
+            predicted,
+            unit: "",
+            error: None,
+            blind: true,
+            verdict: if holds { Verdict::QualitativeRight } else { Verdict::QualitativeWrong },
+            note: String::new(),
+        }
+    }
+
+    fn note(self, note: &str) -> Outcome {
+        Outcome { note: note.to_owned(), ..self }
+    }
+
+    /// It is an input of the model, or settled one.
+    fn not_blind(self) -> Outcome {
+        Outcome { blind: false, ..self }
+    }
+
+    fn contradictory(self) -> Outcome {
+        Outcome { verdict: Verdict::Contradictory, ..self }
+    }
+}
+
+/// A number as it is read: whole where it is large, else three significant digits.
+fn figure(number: f64) -> String {
+    if number.abs() >= 100.0 || number.fract() == 0.0 {
+        format!("{number:.0}")
+    } else if number.abs() >= 10.0 {
+        format!("{number:.1}")
+    } else {
+        format!("{number:.2}")
+    }
+}

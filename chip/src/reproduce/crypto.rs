@@ -1,0 +1,384 @@
+//! The ciphers of Yin, Tan et al. on the IXP2800: C1 to C13. C14 is how they measured, and states nothing to test.
+//!
+//! Messages are of 1,024 bytes; the study does not say. Block ciphers are chained (CBC), and each thread has a flow of
+//! its own. "Optimised" is its last step.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use ciphers::{ALL, Cipher, Kind, Optimisation};
+
+use super::{Claim, Outcome, ReproduceError, Study};
+use crate::cipher::{CipherReport, CipherRun};
+use crate::description::{self, Chip};
+use crate::shelf::{CHIPS, named};
+
+pub(super) const CLAIMS: &[Claim] = &[
+    claim("C1", chip_parameters),
+    claim("C2", bursts),
+    claim("C3", tables),
+    claim("C4", code_sizes),
+    claim("C5", mix),
+    claim("C6", memory_shares),
+    claim("C7", || optimised("C7", "MD5, one thread, optimised", "md5", 1219.0)),
+    claim("C8", || optimised("C8", "DES, one thread, optimised", "des", 32.2)),
+    claim("C9", order),
+    claim("C10", seal),
+    claim("C11", steps),
+    claim("C12", utilisation),
+    claim("C13", scaling),
+];
+
+const fn claim(id: &'static str, test: fn() -> Result<Vec<Outcome>, ReproduceError>) -> Claim {
+    Claim { id, study: Study::Crypto, test }
+}
+
+/// Bytes of a message.
+const MESSAGE: u32 = 1_024;
+
+fn chip() -> Result<Chip, ReproduceError> {
+    let text = named(CHIPS, "ixp2800").unwrap_or_default();
+    let checked = description::parse(text, "ixp2800");
+    checked
+        .chip
+        .ok_or_else(|| ReproduceError::Shipped("the chip ixp2800 is wrong; `chip list` says how".to_owned()))
+}
+
+/// What a measurement was of: cipher, step, engines, threads.
+type Key = (&'static str, &'static str, u32, u32);
+
+/// One measurement; several claims ask for the same.
+pub(super) fn measure(
+    cipher: &'static Cipher,
+    optimisation: Optimisation,
+    engines: u32,
+    threads: u32,
+) -> Result<CipherReport, ReproduceError> {
+    static KNOWN: Mutex<Option<HashMap<Key, CipherReport>>> = Mutex::new(None);
+    let key = (cipher.about.name, optimisation.name(), engines, threads);
+    if let Some(known) =
+        KNOWN.lock().unwrap_or_else(PoisonError::into_inner).as_ref().and_then(|known| known.get(&key))
+    {
+        return Ok(known.clone());
+    }
+    let chip = chip()?;
+    let report =
+        CipherRun { chip: &chip, cipher, optimisation, engines, threads, message: MESSAGE }.measure()?;
+    KNOWN.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default().insert(key, report.clone());
+    Ok(report)
+}
+
+fn one_thread(cipher: &'static Cipher, optimisation: Optimisation) -> Result<CipherReport, ReproduceError> {
+    measure(cipher, optimisation, 1, 1)
+}
+
+fn by_name(name: &str) -> Result<&'static Cipher, ReproduceError> {
+    let found = ALL.into_iter().find(|cipher| cipher.about.name == name);
+    found.ok_or_else(|| ReproduceError::Shipped(format!("there is no cipher {name}")))
+}
+
+fn share(report: &CipherReport, kind: &str) -> f64 {
+    report.mix.iter().filter(|share| share.name == kind).map(|share| share.share).sum()
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> f64 {
+    let values: Vec<f64> = values.collect();
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}
+
+/// What every cipher shows at one step, on one thread.
+fn all(optimisation: Optimisation) -> Result<Vec<(&'static Cipher, CipherReport)>, ReproduceError> {
+    ALL.into_iter().map(|cipher| Ok((cipher, one_thread(cipher, optimisation)?))).collect()
+}
+
+/// Names in a list.
+fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let names: Vec<&str> = names.collect();
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}
+
+fn chip_parameters() -> Result<Vec<Outcome>, ReproduceError> {
+    let chip = chip()?;
+    let engine = chip.engines.first();
+    let memory = |name: &str| chip.memories.iter().find(|memory| memory.name == name);
+    let mhz = |name: &str| memory(name).map_or(0.0, |memory| memory.clock.0 as f64 / 1e6);
+    let input = |statement, published, value, unit| {
+        Outcome::number("C1", statement, published, value, unit).not_blind().note("An input.")
+    };
+    Ok(vec![
+        input("engines", 16.0, engine.map_or(0, |kind| kind.count).into(), "engines"),
+        input("clock of an engine", 1400.0, engine.map_or(0.0, |kind| kind.clock.0 as f64 / 1e6), "MHz"),
+        input("threads of an engine", 8.0, engine.map_or(0, |kind| kind.threads).into(), "threads"),
+        input("clock of SRAM", 200.0, mhz("sram"), "MHz"),
+        input("clock of RDRAM", 400.0, mhz("dram"), "MHz"),
+        input(
+            "least latency of scratch memory",
+            100.0,
+            memory("scratch").map_or(0.0, |memory| memory.latency.0 as f64),
+            "cycles",
+        ),
+    ])
+}
+
+fn bursts() -> Result<Vec<Outcome>, ReproduceError> {
+    let chip = chip()?;
+    let burst = |name: &str| {
+        chip.memories.iter().find(|memory| memory.name == name).map_or(0.0, |memory| memory.burst.0 as f64)
+    };
+    Ok(vec![
+        Outcome::number("C2", "bytes of an SRAM or scratch burst", 32.0, burst("sram"), "bytes")
+            .not_blind()
+            .note("An input. The hardware manual has 1 to 16 words, 64 bytes; text is read by blocks, and never so many."),
+        Outcome::number("C2", "bytes of an RDRAM burst", 64.0, burst("dram"), "bytes")
+            .not_blind()
+            .note("An input. The hardware manual has up to 128 bytes; text is read by blocks, and never so many."),
+    ])
+}
+
+fn tables() -> Result<Vec<Outcome>, ReproduceError> {
+    const PUBLISHED: [(&str, f64); 8] = [
+        ("des", 256.0),
+        ("aes", 5120.0),
+        ("idea", 0.0),
+        ("rc5", 136.0),
+        ("rc6", 176.0),
+        ("blowfish", 4168.0),
+        ("rc4", 256.0),
+        ("seal", 4096.0),
+    ];
+    PUBLISHED
+        .into_iter()
+        .map(|(name, published)| {
+            let bytes = by_name(name)?.about.table_bytes() as f64;
+            let statement = format!("bytes of the tables of {name}");
+            let mut outcome = Outcome::number("C3", &statement, published, bytes, "bytes");
+            if published == 0.0 {
+                outcome.error = (bytes == 0.0).then_some(0.0);
+                outcome.verdict = if bytes == 0.0 { super::Verdict::Within } else { super::Verdict::Miss };
+            }
+            Ok(outcome.not_blind().note(if name == "seal" {
+                "Published as less than 4096."
+            } else {
+                "By construction."
+            }))
+        })
+        .collect()
+}
+
+fn code_sizes() -> Result<Vec<Outcome>, ReproduceError> {
+    let raw = all(Optimisation::Raw)?;
+    let large: Vec<&str> = raw
+        .iter()
+        .filter(|(_, report)| report.code_size >= 200)
+        .map(|(cipher, _)| cipher.about.name)
+        .collect();
+    let sizes = list(raw.iter().map(|(cipher, _)| cipher.about.name).filter(|name| large.contains(name)));
+    let no_hash = |name: &&str| !matches!(*name, "md5" | "sha1");
+    let ciphers: Vec<&str> = large.iter().copied().filter(no_hash).collect();
+    let sizes_of = |name: &str| {
+        raw.iter().find(|(cipher, _)| cipher.about.name == name).map_or(0, |(_, report)| report.code_size)
+    };
+    let of_kind = |kind: Kind| {
+        mean(
+            raw.iter()
+                .filter(|(cipher, _)| cipher.about.kind == kind)
+                .map(|(_, report)| f64::from(report.code_size)),
+        )
+    };
+    Ok(vec![
+        Outcome::quality(
+            "C4",
+            "raw code of block and stream ciphers is below 200 lines, but for DES",
+            "all but des",
+            format!("200 or more: {sizes}; des {}", sizes_of("des")),
+            ciphers == ["des"],
+        ),
+        Outcome::quality(
+            "C4",
+            "hash functions need more code",
+            "more",
+            format!("{:.0} on average, block ciphers {:.0}", of_kind(Kind::Hash), of_kind(Kind::Block)),
+            of_kind(Kind::Hash) > of_kind(Kind::Block),
+        ),
+    ])
+}
+
+fn mix() -> Result<Vec<Outcome>, ReproduceError> {
+    let raw = all(Optimisation::Raw)?;
+    let average = |kinds: &[&str]| {
+        100.0 * mean(raw.iter().map(|(_, report)| kinds.iter().map(|kind| share(report, kind)).sum::<f64>()))
+    };
+    Ok(vec![
+        Outcome::number("C5", "ALU instructions, on average", 79.9, average(&["alu", "multiply"]), "%")
+            .note("Steps of multiplications are ALU instructions."),
+        Outcome::number("C5", "branch instructions, on average", 1.5, average(&["branch"]), "%"),
+    ])
+}
+
+fn memory_shares() -> Result<Vec<Outcome>, ReproduceError> {
+    let raw = all(Optimisation::Raw)?;
+    let names = |holds: &dyn Fn(&CipherReport) -> bool| {
+        list(raw.iter().filter(|(_, report)| holds(report)).map(|(cipher, _)| cipher.about.name))
+    };
+    let heavy = names(&|report| share(report, "memory") > 0.15);
+    let average = 100.0 * mean(raw.iter().map(|(_, report)| share(report, "memory")));
+    let optimised = all(Optimisation::Overlap)?;
+    let hashes = optimised.iter().filter(|(cipher, _)| cipher.about.kind == Kind::Hash);
+    let most = hashes
+        .map(|(_, report)| report.references_per_byte / report.instructions_per_byte)
+        .fold(0.0, f64::max);
+    Ok(vec![
+        Outcome::quality(
+            "C6",
+            "memory instructions exceed 15 % in AES, Blowfish, RC4 and SEAL only",
+            "aes, blowfish, rc4, seal",
+            heavy.clone(),
+            heavy == "aes, blowfish, rc4, seal",
+        ),
+        Outcome::number("C6", "memory instructions, on average", 4.0, average, "%")
+            .contradictory()
+            .note("Four of ten above 15 % make 6 % at least, however few the others have."),
+        Outcome::quality(
+            "C6",
+            "memory instructions of hash functions are below 1 %, with bursts",
+            "below 1 %",
+            format!("{:.1} % at most", most * 100.0),
+            most < 0.01,
+        ),
+    ])
+}
+
+fn optimised(
+    id: &'static str,
+    statement: &str,
+    name: &str,
+    published: f64,
+) -> Result<Vec<Outcome>, ReproduceError> {
+    let report = one_thread(by_name(name)?, Optimisation::Overlap)?;
+    Ok(vec![Outcome::number(id, statement, published, report.mbps, "Mbit/s")])
+}
+
+fn order() -> Result<Vec<Outcome>, ReproduceError> {
+    let best = all(Optimisation::Overlap)?;
+    let of = |kind: Kind| {
+        mean(best.iter().filter(|(cipher, _)| cipher.about.kind == kind).map(|(_, report)| report.mbps))
+    };
+    let (hash, stream, block) = (of(Kind::Hash), of(Kind::Stream), of(Kind::Block));
+    let slowest = best
+        .iter()
+        .min_by(|one, other| one.1.mbps.total_cmp(&other.1.mbps))
+        .map_or("", |(cipher, _)| cipher.about.name);
+    let fastest = best
+        .iter()
+        .max_by(|one, other| one.1.mbps.total_cmp(&other.1.mbps))
+        .map_or("", |(cipher, _)| cipher.about.name);
+    Ok(vec![
+        Outcome::quality(
+            "C9",
+            "hash functions are fastest, then stream, then block ciphers",
+            "hash > stream > block",
+            format!("on average {hash:.0}, {stream:.0}, {block:.0} Mbit/s"),
+            hash > stream && stream > block,
+        ),
+        Outcome::quality("C9", "MD5 is fastest", "md5", fastest.to_owned(), fastest == "md5"),
+        Outcome::quality("C8", "DES is slowest", "des", slowest.to_owned(), slowest == "des"),
+    ])
+}
+
+fn seal() -> Result<Vec<Outcome>, ReproduceError> {
+    let seal = by_name("seal")?;
+    let before = one_thread(seal, Optimisation::Generic)?.mbps;
+    let after = one_thread(seal, Optimisation::Overlap)?.mbps;
+    Ok(vec![
+        Outcome::number("C10", "SEAL by memory optimisation, times", 4.38, after / before, "times")
+            .note("The paper has 438 % performance and 438 % boost: 4.38 or 5.38 times."),
+    ])
+}
+
+fn steps() -> Result<Vec<Outcome>, ReproduceError> {
+    let [raw, generic, overlap] = [Optimisation::Raw, Optimisation::Generic, Optimisation::Overlap].map(all);
+    let (raw, generic, overlap) = (raw?, generic?, overlap?);
+    let gains: Vec<(&str, f64, f64)> = raw
+        .iter()
+        .zip(&generic)
+        .zip(&overlap)
+        .map(|((raw, generic), overlap)| {
+            (raw.0.about.name, generic.1.mbps / raw.1.mbps, overlap.1.mbps / generic.1.mbps)
+        })
+        .collect();
+    let against = list(gains.iter().filter(|(_, generic, memory)| generic >= memory).map(|(name, ..)| *name));
+    let (generic, memory) =
+        (mean(gains.iter().map(|(_, generic, _)| *generic)), mean(gains.iter().map(|(.., memory)| *memory)));
+    Ok(vec![
+        Outcome::quality(
+            "C11",
+            "generic optimisation brings little",
+            "little",
+            format!("{generic:.2} times on average"),
+            generic < 1.25,
+        ),
+        Outcome::quality(
+            "C11",
+            "memory optimisation brings more than generic, even for hash functions",
+            "for all",
+            format!("{memory:.1} times on average; not for: {against}"),
+            against == "none",
+        ),
+    ])
+}
+
+fn utilisation() -> Result<Vec<Outcome>, ReproduceError> {
+    let best = all(Optimisation::Overlap)?;
+    let busy = |report: &CipherReport| {
+        report.engines.first().map_or(0.0, |engine| engine.executing + engine.aborted)
+    };
+    let stalled = best
+        .iter()
+        .filter_map(|(_, report)| report.engines.first())
+        .map(|engine| engine.stalled)
+        .fold(0.0, f64::max);
+    let idle =
+        list(best.iter().filter(|(_, report)| busy(report) < 0.9).map(|(cipher, _)| cipher.about.name));
+    Ok(vec![
+        Outcome::quality(
+            "C12",
+            "engines are nearly fully used, but for AES, Blowfish and SEAL",
+            "aes, blowfish, seal",
+            idle.clone(),
+            idle == "aes, blowfish, seal",
+        ),
+        Outcome::quality(
+            "C12",
+            "no engine stalls for a full queue",
+            "none",
+            format!("{:.1} % at most", stalled * 100.0),
+            stalled < 0.005,
+        ),
+    ])
+}
+
+fn scaling() -> Result<Vec<Outcome>, ReproduceError> {
+    let mut bound = Vec::new();
+    let mut text = Vec::new();
+    for cipher in ALL {
+        let alone = measure(cipher, Optimisation::Overlap, 1, 8)?.mbps;
+        let together = measure(cipher, Optimisation::Overlap, 8, 8)?.mbps;
+        let times = together / alone;
+        text.push(format!("{} {times:.1}", cipher.about.name));
+        let is_bound = one_thread(cipher, Optimisation::Overlap)?
+            .engines
+            .first()
+            .is_some_and(|engine| engine.executing + engine.aborted >= 0.9);
+        bound.push(!is_bound || (7.2..=8.4).contains(&times));
+    }
+    Ok(vec![
+        Outcome::quality(
+            "C13",
+            "eight engines of eight threads do eight times as much where engines are the limit",
+            "8 times",
+            text.join(", "),
+            bound.iter().all(|holds| *holds),
+        )
+        .note("The numbers of figure 5 are not in the text; that engine-bound ciphers scale with engines follows from C12."),
+    ])
+}

@@ -1,0 +1,49 @@
+//! The chips and mappings that come with the program.
+
+/// A description that comes with the program.
+#[derive(Clone, Copy, Debug)]
+pub struct Shipped {
+    /// What it is called on the command line.
+    pub name: &'static str,
+    /// Its text, in TOML.
+    pub text: &'static str,
+}
+
+/// The chips. One more is a file in `chips/` and a line here.
+pub const CHIPS: &[Shipped] = &[
+    Shipped { name: "ixp1200", text: include_str!("../../chips/ixp1200.toml") },
+    Shipped { name: "ixp2400", text: include_str!("../../chips/ixp2400.toml") },
+    Shipped { name: "ixp2800", text: include_str!("../../chips/ixp2800.toml") },
+    Shipped { name: "tetra", text: include_str!("../../chips/tetra.toml") },
+];
+
+/// The mappings. One more is a file in `chips/mappings/` and a line here.
+pub const MAPPINGS: &[Shipped] = &[
+    Shipped { name: "ixp1200-pool", text: include_str!("../../chips/mappings/ixp1200-pool.toml") },
+    Shipped { name: "ixp2400-firewall", text: include_str!("../../chips/mappings/ixp2400-firewall.toml") },
+    Shipped {
+        name: "ixp2400-firewall-1",
+        text: include_str!("../../chips/mappings/ixp2400-firewall-1.toml"),
+    },
+    Shipped {
+        name: "ixp2400-firewall-coded",
+        text: include_str!("../../chips/mappings/ixp2400-firewall-coded.toml"),
+    },
+    Shipped {
+        name: "ixp2400-firewall-core",
+        text: include_str!("../../chips/mappings/ixp2400-firewall-core.toml"),
+    },
+    Shipped {
+        name: "ixp2400-firewall-local",
+        text: include_str!("../../chips/mappings/ixp2400-firewall-local.toml"),
+    },
+    Shipped { name: "ixp2400-pool", text: include_str!("../../chips/mappings/ixp2400-pool.toml") },
+    Shipped { name: "ixp2800-pool", text: include_str!("../../chips/mappings/ixp2800-pool.toml") },
+    Shipped { name: "tetra-pool", text: include_str!("../../chips/mappings/tetra-pool.toml") },
+    Shipped { name: "tetra-row", text: include_str!("../../chips/mappings/tetra-row.toml") },
+];
+
+/// The text of that name.
+pub fn named(shelf: &[Shipped], name: &str) -> Option<&'static str> {
+    shelf.iter().find(|shipped| shipped.name == name).map(|shipped| shipped.text)
+}

@@ -1,0 +1,201 @@
+//! Ciphers and digests for measuring, never for protecting: nothing here is safe from whoever watches the time.
+//!
+//! They are the ten of Yin, Tan et al., "Adding Security to Network via Network Processors", with the rounds and
+//! tables of its table 1, one file each of the same shape. Each is generic over the [`Machine`](machine::Machine)
+//! that it runs on. On [`Native`](machine::Native) words are [`u32`] and the code is plain. On
+//! [`Counting`](ledger::Counting) each operation accounts for itself: instructions by kind, references to memory as
+//! they are issued and waited for, branches, and the size of the code. Nothing is annotated by hand.
+//!
+//! The study's steps of optimisation are parameters of the one code, see [`plan`]. What an operation costs, and by
+//! which source, is in [`word`]. Expanding keys is accounted for nowhere: it is done once per key, not per packet.
+//!
+//! To add a cipher: one file, and one line in [`ALL`].
+
+use std::fmt;
+
+use tally::{Region, Tally};
+
+pub use measure::{Mix, Report};
+pub use plan::Optimisation;
+
+pub mod aes;
+pub mod block;
+pub mod blowfish;
+pub mod des;
+pub mod hash;
+pub mod idea;
+pub mod ledger;
+pub mod machine;
+pub mod md5;
+mod measure;
+mod pi;
+pub mod plan;
+pub mod rc4;
+pub mod rc5;
+pub mod rc6;
+pub mod seal;
+pub mod sha1;
+pub mod stream;
+pub mod word;
+
+/// Every cipher and digest, in the order of the study's table 1.
+pub static ALL: [&Cipher; 10] = [
+    &des::CIPHER,
+    &aes::CIPHER,
+    &idea::CIPHER,
+    &rc5::CIPHER,
+    &rc6::CIPHER,
+    &blowfish::CIPHER,
+    &rc4::CIPHER,
+    &seal::CIPHER,
+    &md5::CIPHER,
+    &sha1::CIPHER,
+];
+
+/// A cipher or digest that can be measured.
+#[derive(Debug)]
+pub struct Cipher {
+    /// What is known of it.
+    pub about: About,
+    run: measure::Run,
+}
+
+impl Cipher {
+    /// Works on `text` as an engine would, with code optimised as far as said, and tells `tally` of it. Ciphers
+    /// encrypt it in place, block ciphers chained (CBC) from a block of zeros, as far as there are whole blocks; hash
+    /// functions read it, pad it, and leave it.
+    ///
+    /// Text lies in [`Region::Frame`] from byte 0, tables in [`Region::CipherTable`], expanded keys in
+    /// [`Region::CipherKey`].
+    ///
+    /// # Errors
+    ///
+    /// [`KeyLength`] where there is no such key. Hash functions ignore it.
+    pub fn measure(
+        &self,
+        optimisation: Optimisation,
+        key: &[u8],
+        text: &mut [u8],
+        tally: &mut dyn Tally,
+    ) -> Result<Report, KeyLength> {
+        measure::measure(self.run, optimisation, key, text, tally)
+    }
+}
+
+/// What is known of a cipher or digest: its row in the study's table 1, and its tables.
+#[derive(Clone, Copy, Debug)]
+pub struct About {
+    /// Its name, in lower case.
+    pub name: &'static str,
+    /// What it is.
+    pub kind: Kind,
+    /// Bits of a block; none for stream ciphers.
+    pub block_bits: Option<u32>,
+    /// Rounds, as the study counts them; none for RC4.
+    pub rounds: Option<u32>,
+    /// Bytes of the key to measure with.
+    pub key_bytes: usize,
+    /// Its tables and expanded keys.
+    pub tables: &'static [TableAbout],
+}
+
+/// What a cipher is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A block cipher.
+    Block,
+    /// A stream cipher.
+    Stream,
+    /// A hash function.
+    Hash,
+}
+
+/// A table of a cipher, or an expanded key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TableAbout {
+    /// Its name.
+    pub name: &'static str,
+    /// The region that it is in: [`Region::CipherTable`] what is looked up by data or large, [`Region::CipherKey`]
+    /// subkeys, which are read in order.
+    pub region: Region,
+    /// Its byte offset there.
+    pub at: usize,
+    /// Its bytes.
+    pub bytes: usize,
+    /// Its bytes with each entry in a word of its own ([`plan::Entries::Aligned`]).
+    pub aligned_bytes: usize,
+    /// Whether the study's table 1 has it.
+    pub published: Published,
+}
+
+/// Whether the study's table 1 counts a table's bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Published {
+    /// It does.
+    Counted,
+    /// It does not.
+    LeftOut,
+}
+
+/// Where the data of a region should lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Home {
+    /// In the engine's own memory.
+    Local,
+    /// In the on-chip memory that engines share.
+    Scratch,
+    /// In SRAM.
+    Sram,
+    /// In DRAM.
+    Dram,
+}
+
+/// Bytes of an IXP2800 engine's local memory: 640 words (Hardware Reference Manual, 2.3.4.4).
+pub const LOCAL_MEMORY: usize = 2560;
+
+impl About {
+    /// Bytes of tables as the study's table 1 counts them.
+    pub fn table_bytes(&self) -> usize {
+        let counted = self.tables.iter().filter(|table| table.published == Published::Counted);
+        counted.map(|table| table.bytes).sum()
+    }
+
+    /// Bytes that the tables of a region take at a step of optimisation.
+    pub fn region_bytes(&self, region: Region, optimisation: Optimisation) -> usize {
+        let aligned = optimisation.plan().entries == plan::Entries::Aligned;
+        let tables = self.tables.iter().filter(|table| table.region == region);
+        tables.map(|table| if aligned { table.aligned_bytes } else { table.bytes }).sum()
+    }
+}
+
+/// Where a cipher's regions lie at a step of optimisation, on a chip like the IXP2800. It is what the study says
+/// where it does, and else assumed:
+///
+/// - text in DRAM, where packets are;
+/// - expanded keys in local memory (assumed: they are a flow's, and brought along when a packet of it is begun;
+///   the study counts few references for the ciphers that have no other tables);
+/// - tables in SRAM, until memory is optimised; then in local memory if all of them fit, else in scratch memory, the
+///   nearest that holds them ("placed into registers and per-ME local memories as much as possible").
+///
+/// A mapping may do otherwise, and place a region by parts.
+pub fn home(about: &About, region: Region, optimisation: Optimisation) -> Home {
+    match region {
+        Region::CipherKey => Home::Local,
+        Region::CipherTable if optimisation < Optimisation::Memory => Home::Sram,
+        Region::CipherTable if about.region_bytes(region, optimisation) <= LOCAL_MEMORY => Home::Local,
+        Region::CipherTable => Home::Scratch,
+        _ => Home::Dram,
+    }
+}
+
+/// A key whose length, in bytes, the cipher does not take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyLength(pub usize);
+
+impl fmt::Display for KeyLength {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the cipher takes no key of {} bytes", self.0)
+    }
+}
+
+impl std::error::Error for KeyLength {}

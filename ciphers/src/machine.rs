@@ -1,0 +1,234 @@
+//! What the algorithms run on: words, tables, keys and text, and loops.
+//!
+//! [`Native`] is the computer at hand: it accounts for nothing and compiles to plain code.
+//! [`Counting`](crate::ledger::Counting) tells a ledger of everything. What memory holds is kept by the caller
+//! either way, so both compute the same.
+
+use std::ops::Range;
+
+use tally::Region;
+
+use crate::word::Word;
+
+/// Something that algorithms run on.
+pub trait Machine: Copy {
+    /// Its words.
+    type Word: Word;
+
+    /// A constant in a register.
+    fn constant(self, value: u32) -> Self::Word;
+
+    /// Constants in registers.
+    fn constants<const N: usize>(self, values: [u32; N]) -> [Self::Word; N];
+
+    /// Looks up the word that `pick` says. Its address is computed from data.
+    fn look_up(self, table: Table<'_>, pick: Pick<Self::Word>) -> Self::Word;
+
+    /// Looks up the word at a byte offset that was computed from data.
+    fn look_up_at(self, table: Table<'_>, offset: Self::Word) -> Self::Word;
+
+    /// Looks up an entry narrower than a word; `base` is added to what `pick` says.
+    fn look_up_entry(self, table: Entries<'_>, base: usize, pick: Pick<Self::Word>) -> Self::Word;
+
+    /// Writes an entry narrower than a word that was looked up before, so that where it lies is at hand. Returns
+    /// its index and value for the caller to store.
+    fn write_entry(self, table: Entries<'_>, pick: Pick<Self::Word>, value: Self::Word) -> Written;
+
+    /// Reads neighbouring words of a table or key from `index` on, which is known beforehand.
+    fn read<const N: usize>(self, table: Table<'_>, index: usize) -> [Self::Word; N];
+
+    /// Reads neighbouring words of the text, most significant byte first, from byte `at` on.
+    fn read_text<const N: usize>(self, text: &[u8], at: usize) -> [Self::Word; N];
+
+    /// Writes neighbouring words of the text, most significant byte first, from byte `at` on.
+    fn write_text<const N: usize>(self, text: &mut [u8], at: usize, words: [Self::Word; N]);
+
+    /// A loop over rounds, which optimisation unrolls.
+    fn rounds(self, range: Range<usize>) -> impl Iterator<Item = usize>;
+
+    /// Code that is written out as often as the range says, before all optimisation.
+    fn written_out(self, range: Range<usize>) -> impl Iterator<Item = usize>;
+
+    /// A loop over blocks of a message: never unrolled, as their number is not known.
+    fn blocks(self, range: Range<usize>) -> impl Iterator<Item = usize>;
+
+    /// Words that change places at the end of a round: moved, unless the loop is unrolled.
+    fn rename<const N: usize>(self, words: [Self::Word; N]) -> [Self::Word; N];
+
+    /// An element of an array in local memory that the counter of a round indexes: addressed, unless the loop is
+    /// unrolled.
+    fn indexed(self, word: Self::Word) -> Self::Word;
+
+    /// Branches on whether a word is zero.
+    fn is_zero(self, word: Self::Word) -> bool;
+
+    /// Until the guard is dropped, the code is a copy of its own for each number, as a macro's or an inlined
+    /// function's is for each place that it is used at. It matters for the size of code only.
+    fn inlined(self, copy: usize) -> impl Drop;
+
+    /// Whether reading ahead of use is of any good.
+    fn reads_ahead(self) -> bool;
+}
+
+/// A table of words in memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Table<'t> {
+    /// What it is part of.
+    pub region: Region,
+    /// Its byte offset there.
+    pub at: usize,
+    /// What it holds.
+    pub words: &'t [u32],
+}
+
+/// A table of entries narrower than a word.
+#[derive(Clone, Copy, Debug)]
+pub struct Entries<'t> {
+    /// What it is part of. It begins there at byte 0.
+    pub region: Region,
+    /// Bits of an entry: 4 or 8.
+    pub bits: u32,
+    /// What it holds, an entry each.
+    pub entries: &'t [u8],
+}
+
+/// An index: `bits` bits of a word, `shift` bits from its low end.
+#[derive(Clone, Copy, Debug)]
+pub struct Pick<W> {
+    /// The word.
+    pub word: W,
+    /// Bits below those meant.
+    pub shift: u32,
+    /// How many bits are meant, at most 16.
+    pub bits: u32,
+}
+
+impl<W: Word> Pick<W> {
+    /// The index itself.
+    pub fn index(self) -> usize {
+        ((self.word.value() >> self.shift) & self.mask()) as usize
+    }
+
+    /// As many ones as bits are meant.
+    pub const fn mask(self) -> u32 {
+        (1 << self.bits) - 1
+    }
+}
+
+/// What was written to a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// Which entry.
+    pub index: usize,
+    /// What it holds now.
+    pub value: u8,
+}
+
+/// The computer at hand.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Native;
+
+/// What [`Native`] gives out as guard.
+struct Nothing;
+
+impl Drop for Nothing {
+    #[inline(always)]
+    fn drop(&mut self) {}
+}
+
+impl Machine for Native {
+    type Word = u32;
+
+    #[inline(always)]
+    fn constant(self, value: u32) -> u32 {
+        value
+    }
+
+    #[inline(always)]
+    fn constants<const N: usize>(self, values: [u32; N]) -> [u32; N] {
+        values
+    }
+
+    #[inline(always)]
+    fn look_up(self, table: Table<'_>, pick: Pick<u32>) -> u32 {
+        table.words[pick.index()]
+    }
+
+    #[inline(always)]
+    fn look_up_at(self, table: Table<'_>, offset: u32) -> u32 {
+        table.words[(offset / 4) as usize]
+    }
+
+    #[inline(always)]
+    fn look_up_entry(self, table: Entries<'_>, base: usize, pick: Pick<u32>) -> u32 {
+        u32::from(table.entries[base + pick.index()])
+    }
+
+    #[inline(always)]
+    fn write_entry(self, _: Entries<'_>, pick: Pick<u32>, value: u32) -> Written {
+        Written { index: pick.index(), value: value as u8 }
+    }
+
+    #[inline(always)]
+    fn read<const N: usize>(self, table: Table<'_>, index: usize) -> [u32; N] {
+        std::array::from_fn(|word| table.words[index + word])
+    }
+
+    #[inline(always)]
+    fn read_text<const N: usize>(self, text: &[u8], at: usize) -> [u32; N] {
+        std::array::from_fn(|word| word_of(text, at + 4 * word))
+    }
+
+    #[inline(always)]
+    fn write_text<const N: usize>(self, text: &mut [u8], at: usize, words: [u32; N]) {
+        for (bytes, word) in text[at..at + 4 * N].chunks_exact_mut(4).zip(words) {
+            bytes.copy_from_slice(&word.to_be_bytes());
+        }
+    }
+
+    #[inline(always)]
+    fn rounds(self, range: Range<usize>) -> impl Iterator<Item = usize> {
+        range
+    }
+
+    #[inline(always)]
+    fn written_out(self, range: Range<usize>) -> impl Iterator<Item = usize> {
+        range
+    }
+
+    #[inline(always)]
+    fn blocks(self, range: Range<usize>) -> impl Iterator<Item = usize> {
+        range
+    }
+
+    #[inline(always)]
+    fn rename<const N: usize>(self, words: [u32; N]) -> [u32; N] {
+        words
+    }
+
+    #[inline(always)]
+    fn indexed(self, word: u32) -> u32 {
+        word
+    }
+
+    #[inline(always)]
+    fn is_zero(self, word: u32) -> bool {
+        word == 0
+    }
+
+    #[inline(always)]
+    fn inlined(self, _: usize) -> impl Drop {
+        Nothing
+    }
+
+    #[inline(always)]
+    fn reads_ahead(self) -> bool {
+        false
+    }
+}
+
+/// The word at byte `at`, most significant byte first.
+#[inline(always)]
+pub(crate) fn word_of(text: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes([text[at], text[at + 1], text[at + 2], text[at + 3]])
+}
