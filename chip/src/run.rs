@@ -60,6 +60,24 @@ impl fmt::Display for SourceError {
 
 impl std::error::Error for SourceError {}
 
+impl From<ReplayError> for SourceError {
+    fn from(error: ReplayError) -> SourceError {
+        SourceError::Replay(error)
+    }
+}
+
+impl From<TrafficError> for SourceError {
+    fn from(error: TrafficError) -> SourceError {
+        SourceError::Traffic(error)
+    }
+}
+
+impl From<CompileError> for SourceError {
+    fn from(error: CompileError) -> SourceError {
+        SourceError::Compile(error)
+    }
+}
+
 /// Why a run failed.
 #[derive(Debug)]
 pub enum RunError {

@@ -28,6 +28,7 @@ pub(crate) const CHIPS: &[Shipped] = &[
     Shipped { name: "ixp1200", text: include_str!("../../chips/ixp1200.toml") },
     Shipped { name: "ixp2400", text: include_str!("../../chips/ixp2400.toml") },
     Shipped { name: "ixp2800", text: include_str!("../../chips/ixp2800.toml") },
+    Shipped { name: "tetra", text: include_str!("../../chips/tetra.toml") },
 ];
 
 /// The mappings. One more is a file in `chips/mappings/` and a line here.
@@ -52,6 +53,8 @@ pub(crate) const MAPPINGS: &[Shipped] = &[
     },
     Shipped { name: "ixp2400-pool", text: include_str!("../../chips/mappings/ixp2400-pool.toml") },
     Shipped { name: "ixp2800-pool", text: include_str!("../../chips/mappings/ixp2800-pool.toml") },
+    Shipped { name: "tetra-pool", text: include_str!("../../chips/mappings/tetra-pool.toml") },
+    Shipped { name: "tetra-row", text: include_str!("../../chips/mappings/tetra-row.toml") },
 ];
 
 /// `PATH=VALUE`: a parameter to be set in a chip or a mapping before it is read.

@@ -255,10 +255,10 @@ fn what_is_wrong_is_told_with_its_exit_code() {
 #[test]
 fn chips_and_mappings_are_listed_and_can_be_taken_from() {
     let list = wirerate(&["chip", "list"]).exits(0);
-    for part in ["ixp1200", "ixp2400", "ixp2800", "ixp2400-firewall"] {
+    for part in ["ixp1200", "ixp2400", "ixp2800", "tetra", "ixp2400-firewall"] {
         assert!(list.out.contains(part), "{}", list.out);
     }
-    assert_eq!(wirerate(&["chip", "list", "--json"]).exits(0).json()["chips"].as_array().unwrap().len(), 3);
+    assert_eq!(wirerate(&["chip", "list", "--json"]).exits(0).json()["chips"].as_array().unwrap().len(), 4);
     // What is printed can be used, and does the same.
     let room = Room::new("chip-list");
     let policy = room.write("policy.toml", POLICY);

@@ -61,6 +61,11 @@ pub(crate) const HOSTS: &[Host] = &[
         batching: Batching::Frame,
         start: |tables, now| modelled("ixp2800", tables, now),
     },
+    Host {
+        name: "chip tetra",
+        batching: Batching::Case,
+        start: |tables, now| modelled("tetra", tables, now),
+    },
 ];
 
 /// A host at work.

@@ -252,20 +252,18 @@ impl<'a> Plan<'a> {
 
     /// The pipeline and its traffic, from the beginning.
     fn source(&self, start: Nanos, problems: &Problems) -> Result<Source, SourceError> {
-        let tables = || self.tables().map_err(SourceError::Compile);
-        let mut replay = Replay::new(tables()?, start, Way::Step).map_err(SourceError::Replay)?;
+        let mut replay = Replay::new(self.tables()?, start, Way::Step)?;
         let mut sources: Vec<Box<dyn Traffic>> = Vec::new();
         if !self.captures.is_empty() {
             let captures =
                 Captures::open(&self.captures, &replay.tables, Readdress::Inferred).map_err(unopened)?;
-            sources.push(Box::new(Captured::new(captures, tables()?, Arc::clone(problems))));
+            sources.push(Box::new(Captured::new(captures, self.tables()?, Arc::clone(problems))));
         }
         for (place, stream) in self.streams.iter().enumerate() {
             let seed = self.seed.wrapping_add((place as u64) << 32);
-            let mut generator = Generator::new(stream, &replay.tables, self.line, start, seed)
-                .map_err(SourceError::Traffic)?;
+            let mut generator = Generator::new(stream, &replay.tables, self.line, start, seed)?;
             if stream.begin == Begin::Established {
-                generator.establish(&mut replay, stream, start).map_err(SourceError::Traffic)?;
+                generator.establish(&mut replay, stream, start)?;
             }
             sources.push(Box::new(generator));
         }
