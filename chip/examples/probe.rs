@@ -13,6 +13,10 @@ struct Gen {
     gap_ps: u64,
 }
 impl Traffic for Gen {
+    fn peek(&mut self) -> Option<Nanos> {
+        (self.left > 0).then_some(Nanos(self.n * self.gap_ps / 1000))
+    }
+
     fn next(&mut self, bytes: &mut Vec<u8>) -> Option<Entry> {
         self.left = self.left.checked_sub(1)?;
         let n = self.n;
@@ -32,7 +36,7 @@ impl Traffic for Gen {
         let len = packet.write(&mut buf).unwrap();
         bytes.extend_from_slice(&buf[..60]);
         let _ = len;
-        Some(Entry { at: Nanos(n * self.gap_ps / 1000), ingress: PortId(if up { 0 } else { 1 }) })
+        Some(Entry::new(Nanos(n * self.gap_ps / 1000), PortId(if up { 0 } else { 1 }), bytes.len()))
     }
 }
 fn main() {

@@ -33,6 +33,7 @@ pub(crate) use memory::Traffic;
 pub(crate) use seen::{Count, Window};
 
 pub use build::{Ideal, MachineError};
+pub use program::PROGRAMS;
 
 /// A chip at work.
 pub struct Machine<'a> {

@@ -31,6 +31,8 @@ pub struct Report {
     pub lost_by_port: Vec<u64>,
     /// From a frame's last bit in to its last bit out.
     pub latency_ns: Latency,
+    /// The same in finer steps, the shortest first; empty where nothing left.
+    pub latency_curve: Vec<Quantile>,
     /// The engines that do something, and the units in their place.
     pub engines: Vec<EngineReport>,
     /// Shared memories.
@@ -68,6 +70,15 @@ pub struct Latency {
     pub p999: f64,
     /// The most.
     pub max: f64,
+}
+
+/// How long the quickest of frames took.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Quantile {
+    /// The share of frames that took no longer, from 0 to 1.
+    pub share: f64,
+    /// How long.
+    pub ns: f64,
 }
 
 /// How an engine spent its time, in shares of 1.
@@ -189,6 +200,7 @@ impl Report {
             lost: window.lost,
             lost_by_port: window.lost_by_port.clone(),
             latency_ns: Latency::of(window, time),
+            latency_curve: curve(window, time),
             engines: engines(chip, mapping, window),
             memories: memories(chip, time, window),
             rings: rings(mapping, window),
@@ -230,6 +242,21 @@ impl Latency {
             max: of(window.latency.max()),
         }
     }
+}
+
+/// Steps of the curve of latency.
+const STEPS: u32 = 200;
+
+fn curve(window: &Window, time: Timebase) -> Vec<Quantile> {
+    if window.latency.is_empty() {
+        return Vec::new();
+    }
+    let shares = (0..=STEPS).map(|step| f64::from(step) / f64::from(STEPS)).chain([0.999]);
+    let mut curve: Vec<Quantile> = shares
+        .map(|share| Quantile { share, ns: time.to_nanos(Ticks(window.latency.value_at_quantile(share))) })
+        .collect();
+    curve.sort_by(|one, other| one.share.total_cmp(&other.share));
+    curve
 }
 
 fn engines(chip: &Chip, mapping: &Mapping, window: &Window) -> Vec<EngineReport> {

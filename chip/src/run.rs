@@ -60,6 +60,24 @@ impl fmt::Display for SourceError {
 
 impl std::error::Error for SourceError {}
 
+impl From<ReplayError> for SourceError {
+    fn from(error: ReplayError) -> SourceError {
+        SourceError::Replay(error)
+    }
+}
+
+impl From<TrafficError> for SourceError {
+    fn from(error: TrafficError) -> SourceError {
+        SourceError::Traffic(error)
+    }
+}
+
+impl From<CompileError> for SourceError {
+    fn from(error: CompileError) -> SourceError {
+        SourceError::Compile(error)
+    }
+}
+
 /// Why a run failed.
 #[derive(Debug)]
 pub enum RunError {
@@ -98,9 +116,16 @@ impl Setup<'_> {
         Ok(report)
     }
 
-    /// One run, and one more for each resource with that made infinitely fast, on all cores.
+    /// One run, and what would help it.
     pub fn explain(&self, witness: &mut impl Onlooker) -> Result<Report, RunError> {
         let mut report = self.run(Ideal::Nothing, witness)?;
+        self.relieve(&mut report)?;
+        Ok(report)
+    }
+
+    /// Says in `report`, of a run with nothing made infinitely fast, what held the machine up: by one more run for each
+    /// resource with that made infinitely fast, on all cores. Where nothing was lost nothing did, and nothing is run.
+    pub fn relieve(&self, report: &mut Report) -> Result<(), RunError> {
         let resources = if report.lost == 0 { Vec::new() } else { self.resources() };
         let now = report.dealt_mpps();
         let relieve = |(name, ideal): (String, Ideal)| {
@@ -111,7 +136,7 @@ impl Setup<'_> {
             resources.into_par_iter().map(relieve).collect::<Result<_, RunError>>()?;
         relief.sort_by(|one, other| other.speed_up.total_cmp(&one.speed_up));
         report.bottleneck = Some(Bottleneck::new(relief, report.lost));
-        Ok(report)
+        Ok(())
     }
 
     /// What can be made infinitely fast, and its name in reports.
@@ -134,6 +159,24 @@ impl Setup<'_> {
         ];
         pools.chain(memories).chain(rings).chain(units).chain(buses).chain(rest).collect()
     }
+}
+
+/// Takes all of `traffic` through `replay` on a chip whose receive buffer is never full, so that no frame is lost: what
+/// becomes of them must be the same as on every other host. The first has the number `first`.
+pub fn play(
+    chip: &Chip,
+    mapping: &Mapping,
+    replay: &mut dataplane::Replay,
+    traffic: &mut dyn Traffic,
+    first: u32,
+    witness: &mut impl Onlooker,
+) -> Result<(), RunError> {
+    let mut machine = Machine::new(chip, mapping, Ideal::Receive).map_err(RunError::Machine)?;
+    let start = traffic.peek().unwrap_or_default();
+    let time = machine.timebase();
+    let mut host = Host::new(replay, traffic, witness, start, time).numbered_from(first);
+    machine.run(&mut host, 0).map_err(RunError::Deadlock)?;
+    Ok(())
 }
 
 /// A resource that brings less than this is not what holds a machine up.

@@ -2,6 +2,7 @@
 
 pub(crate) mod bench;
 pub(crate) mod check;
+pub(crate) mod chip;
 pub(crate) mod completions;
 pub(crate) mod explain;
 pub(crate) mod generate;

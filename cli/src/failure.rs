@@ -4,6 +4,9 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use chip::run::{RunError, SourceError};
+use chip::setting::SetError;
+use chip::traffic::TrafficError;
 use dataplane::replay::ReplayError;
 use dataplane::tables::CompileError;
 use policy::LoadError;
@@ -116,6 +119,35 @@ pub(crate) enum Failure {
         /// The word.
         word: String,
     },
+    /// No chip or mapping of that name comes with the program.
+    NotShipped {
+        /// A chip or a mapping.
+        what: &'static str,
+        /// The name.
+        name: String,
+        /// Those that do.
+        known: Vec<&'static str>,
+    },
+    /// A parameter cannot be set.
+    Set {
+        /// Where it was said to be.
+        path: String,
+        /// Why not.
+        error: SetError,
+    },
+    /// Programs or tables do not fit the chip, in these many ways, which have been shown.
+    DoesNotFit {
+        /// The mapping.
+        file: String,
+        /// How many.
+        errors: usize,
+    },
+    /// Traffic cannot be made.
+    Traffic(TrafficError),
+    /// A chip did not run to the end.
+    Chip(RunError),
+    /// A page cannot be drawn: a fault of this program.
+    Draw(String),
     /// A measurement could not be made.
     Bench(BenchError),
     /// Frames were lost or counted twice: a fault of this program.
@@ -136,11 +168,21 @@ impl Failure {
             | Failure::Compile { .. }
             | Failure::Setup { .. }
             | Failure::Lacks { .. }
+            | Failure::DoesNotFit { .. }
+            | Failure::Chip(_)
+            | Failure::Draw(_)
             | Failure::Bench(_)
             | Failure::NotConserved => Exit::Wrong,
+            Failure::Traffic(error) => match error {
+                TrafficError::Capture(_) => Exit::Unreadable,
+                TrafficError::NotThrough { .. } => Exit::Wrong,
+                _ => Exit::Usage,
+            },
             Failure::NoInterface { .. }
             | Failure::Overwrites { .. }
             | Failure::Unknown { .. }
+            | Failure::NotShipped { .. }
+            | Failure::Set { .. }
             | Failure::Words(_)
             | Failure::NoPacket { .. } => Exit::Usage,
         }
@@ -165,6 +207,23 @@ impl Failure {
             Failure::Words(error) => error.hint(),
             Failure::NoPacket { packets, .. } => format!("its packets are numbered from 1 to {packets}"),
             Failure::Lacks { hint, .. } => (*hint).to_owned(),
+            Failure::NotShipped { known, .. } => {
+                format!("there are {}; or give the path of a file (TOML)", known.join(", "))
+            }
+            Failure::Set { .. } => {
+                "paths are as in the TOML of the chip (memory.sram.latency) or of the mapping (pool.process.threads)"
+                    .to_owned()
+            }
+            Failure::DoesNotFit { .. } => {
+                "lower the policy's [limit], use fewer rules, or place regions elsewhere with --set region.NAME=MEMORY"
+                    .to_owned()
+            }
+            Failure::Traffic(error) => return error.hint(),
+            Failure::Chip(RunError::Deadlock(_)) => {
+                "let another pool empty the ring, or give it more entries than there are threads that fill it".to_owned()
+            }
+            Failure::Chip(RunError::Source(SourceError::Traffic(error))) => return error.hint(),
+            Failure::Chip(_) | Failure::Draw(_) => return None,
             Failure::Unknown { .. } => "`wirerate reasons` lists them all".to_owned(),
             Failure::NotConserved => {
                 "please report it, with the policy and the captures: no count above can be trusted".to_owned()
@@ -219,6 +278,19 @@ impl fmt::Display for Failure {
             }
             Failure::Lacks { what, .. } => write!(f, "the policy has no {what}"),
             Failure::Unknown { what, word } => write!(f, "`{word}` is no {what}"),
+            Failure::NotShipped { what, name, .. } => {
+                write!(f, "`{name}` is no {what} that comes with wirerate, and no file")
+            }
+            Failure::Set { path, error } => write!(f, "`{path}` cannot be set: {error}"),
+            Failure::DoesNotFit { file, errors: 1 } => {
+                write!(f, "something does not fit where {file} puts it")
+            }
+            Failure::DoesNotFit { file, errors } => {
+                write!(f, "{errors} things do not fit where {file} puts them")
+            }
+            Failure::Traffic(error) => error.fmt(f),
+            Failure::Chip(error) => error.fmt(f),
+            Failure::Draw(error) => write!(f, "the page cannot be drawn: {error}"),
             Failure::Bench(error) => error.fmt(f),
             Failure::NotConserved => {
                 f.write_str("frames are not conserved: those received are not those accounted for")

@@ -16,6 +16,7 @@ use wire::ethernet::{HeaderMut, Mac};
 use wire::{Nanos, PortId};
 
 use crate::failure::Failure;
+use crate::output::Came;
 use home::Homes;
 pub(crate) use home::{How, default_route};
 
@@ -88,6 +89,18 @@ pub(crate) struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
+    /// It, before anything was done to it.
+    pub(crate) fn came(&self) -> Came<'a> {
+        let Packet { at, ingress, original_len, captured: bytes, .. } = *self;
+        Came { at, ingress, original_len, bytes }
+    }
+
+    /// Whether it may be an answer in a capture that was taken inside, and then is addressed to another than the far
+    /// end would have addressed it to.
+    pub(crate) fn may_be_inside(&self) -> bool {
+        matches!(self.how, How::DefaultRoute | How::PrivateSource)
+    }
+
     /// The frame as the far end would have sent it: one from beyond the default route may be an answer in a capture
     /// that was taken inside, and then is addressed to what the far end knows of the flow. What the gateway has
     /// to do before that can be said is told to `witness`.
@@ -97,7 +110,7 @@ impl<'a> Packet<'a> {
         witness: &mut impl Witness,
         space: &'a mut Vec<u8>,
     ) -> (&'a [u8], Readdressed) {
-        if !matches!(self.how, How::DefaultRoute | How::PrivateSource) {
+        if !self.may_be_inside() {
             return (self.bytes, Readdressed::No);
         }
         space.clear();
@@ -220,13 +233,7 @@ impl Captures {
 
     /// The packet that comes next, by time; of several at one time, that of the capture named first.
     pub(crate) fn next(&mut self, tables: &Tables) -> Option<Packet<'_>> {
-        if let Some(taken) = self.taken.take() {
-            self.sources[taken].advance();
-        }
-        let there = |source: &&Source| source.head.present == Presence::There;
-        let place = (0..self.sources.len())
-            .filter(|place| there(&&self.sources[*place]))
-            .min_by_key(|place| self.sources[*place].head.at)?;
+        let place = self.earliest()?;
         self.taken = Some(place);
         let source = &mut self.sources[place];
         let (ingress, how) = source.ingress(&mut self.homes, tables);
@@ -243,6 +250,22 @@ impl Captures {
             captured: &head.bytes,
             original_len: head.original_len,
         })
+    }
+
+    /// When the packet comes that comes next.
+    pub(crate) fn peek(&mut self) -> Option<Nanos> {
+        self.earliest().map(|place| self.sources[place].head.at)
+    }
+
+    /// The source of the packet that comes next.
+    fn earliest(&mut self) -> Option<usize> {
+        if let Some(taken) = self.taken.take() {
+            self.sources[taken].advance();
+        }
+        let there = |source: &&Source| source.head.present == Presence::There;
+        (0..self.sources.len())
+            .filter(|place| there(&&self.sources[*place]))
+            .min_by_key(|place| self.sources[*place].head.at)
     }
 
     /// The packet taken last was addressed to the translation of the flow that it answers.

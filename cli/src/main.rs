@@ -20,16 +20,17 @@ mod output;
 mod policy_file;
 mod progress;
 mod screen;
+mod shelf;
 mod summary;
 mod words;
 
-use command::{check, completions, explain, generate, import, reasons, replay, test};
+use command::{check, chip, completions, explain, generate, import, reasons, replay, test};
 
 /// What every help text ends with.
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done
-  1  the policy or a test is wrong, or an import left something untranslated
+  1  the policy, a chip, a mapping or a test is wrong, or an import left something untranslated
   2  the command line is wrong
   3  an input cannot be read";
 
@@ -51,6 +52,7 @@ Examples:
   wirerate check policies/home-office.toml
   wirerate replay policies/home-office.toml lan=lan.pcapng wan=wan.pcapng --out out
   wirerate explain policies/home-office.toml 'lan tcp 192.168.1.10:50000 > 198.51.100.7:443 syn'
+  wirerate chip run --chip ixp2400 policies/home-office.toml 'lan>wan,size=64,rate=100%,both'
   wirerate reasons rule-drop",
     )
 )]
@@ -74,6 +76,7 @@ enum Command {
     Import(import::Arguments),
     Generate(generate::Arguments),
     Test(test::Arguments),
+    Chip(chip::Arguments),
     Bench(command::bench::Bench),
     Reasons(reasons::Arguments),
     Completions(completions::Arguments),
@@ -88,6 +91,7 @@ impl Command {
             Command::Import(arguments) => arguments.run(),
             Command::Generate(arguments) => arguments.run(),
             Command::Test(arguments) => arguments.run(),
+            Command::Chip(arguments) => arguments.run(),
             Command::Bench(bench) => bench.run().map(|()| Exit::Done),
             Command::Reasons(arguments) => arguments.run(),
             Command::Completions(arguments) => arguments.run(),

@@ -18,13 +18,28 @@ use wire::capture::{CaptureError, PcapngWriter, Record};
 use wire::{Frame, Nanos, PortId};
 
 use crate::failure::Failure;
-use crate::input::Packet;
 
 /// The file of dropped packets.
 const DROPPED: &str = "dropped.pcapng";
 
 /// The file of packets that met a rule with `log = true`; it is there only if there is such a rule.
 const LOGGED: &str = "logged.pcapng";
+
+/// Why a chip loses packets: more come than it can take.
+pub(crate) const OVERLOAD: &str = "overload";
+
+/// A packet as it came in, before anything was done to it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Came<'a> {
+    /// When.
+    pub(crate) at: Nanos,
+    /// By which interface.
+    pub(crate) ingress: PortId,
+    /// How long it was on the wire.
+    pub(crate) original_len: u32,
+    /// The frame, as captured.
+    pub(crate) bytes: &'a [u8],
+}
 
 /// The files of one replay.
 pub(crate) struct Outputs {
@@ -120,12 +135,29 @@ impl Outputs {
     }
 
     /// Keeps a packet until its fate is known.
-    pub(crate) fn keep(&mut self, number: u32, packet: &Packet<'_>) {
+    pub(crate) fn keep(&mut self, number: u32, packet: &Came<'_>) {
         let mut bytes = self.spare.pop().unwrap_or_default();
         bytes.clear();
-        bytes.extend_from_slice(packet.captured);
-        let Packet { at, ingress, original_len, .. } = *packet;
+        bytes.extend_from_slice(packet.bytes);
+        let Came { at, ingress, original_len, .. } = *packet;
         self.kept.insert(number, Kept { at, ingress, original_len, bytes });
+    }
+
+    /// Writes a packet that was lost to overload beside those that were dropped.
+    pub(crate) fn lose(&mut self, number: u32) {
+        let Some(kept) = self.kept.remove(&number) else { return };
+        if self.failed.is_none() {
+            let ingress = self.names.interfaces.get(usize::from(kept.ingress.0)).map_or("?", String::as_str);
+            let record = Record {
+                interface: usize::from(kept.ingress.0),
+                original_len: kept.original_len,
+                comment: Some(Cow::Owned(format!("lost: {OVERLOAD}, in by {ingress}"))),
+                ..Record::new(kept.at, &kept.bytes)
+            };
+            let written = self.dropped.write(&record);
+            self.note(written);
+        }
+        self.spare.push(kept.bytes);
     }
 
     /// Writes out what is still buffered.

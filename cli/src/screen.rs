@@ -7,6 +7,7 @@ use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
 use clap::ValueEnum;
 use policy::Diagnostic;
+use policy::diagnostic::Kind;
 
 /// A heading.
 pub(crate) const HEADING: Style = Style::new().bold();
@@ -67,8 +68,8 @@ pub(crate) fn note(what: &dyn fmt::Display) {
     let _ = writeln!(anstream::stderr().lock(), "{DIM}note{DIM:#}: {what}");
 }
 
-/// Shows diagnostics, each with the lines of the policy that it is about.
-pub(crate) fn diagnostics(diagnostics: &[Diagnostic]) {
+/// Shows diagnostics, each with the lines of the text that it is about.
+pub(crate) fn diagnostics<C: Kind>(diagnostics: &[Diagnostic<C>]) {
     let colours = AutoStream::choice(&io::stderr()) != ColorChoice::Never;
     let theme =
         if colours { miette::GraphicalTheme::unicode() } else { miette::GraphicalTheme::unicode_nocolor() };

@@ -9,7 +9,7 @@ use tally::Region;
 use super::script::{Busy, Move, Writer, elements};
 use super::{Ring, Unit};
 use crate::description::{Chip, UnitWork};
-use crate::mapping::{Mapping, Pool, PoolPlace, Task, Work};
+use crate::mapping::{Mapping, Pool, PoolPlace, Task};
 use crate::trace::Access;
 
 /// Instructions and branches taken.
@@ -47,15 +47,9 @@ const DESCRIPTOR: u32 = 16;
 /// Bytes of the metadata that travels with a frame.
 pub(super) const METADATA: u32 = 32;
 
-/// The instructions that a task's own code takes in the store beside its stages.
-pub(super) fn size(work: &Work) -> u32 {
-    match work {
-        // The lines of ixp2400_rx.uc and ixp2400_tx.uc that are instructions, set-up included.
-        Work::Receive => 116,
-        Work::Transmit => 74,
-        Work::Stages(_) => TAKE.instructions + PASS.instructions + 4,
-    }
-}
+/// The tasks that are no stages, by their names in mappings, and the instructions that the code of each takes in the
+/// store: the lines of ixp2400_rx.uc and ixp2400_tx.uc that are instructions, set-up included.
+pub const PROGRAMS: [(&str, u32); 2] = [("receive", 116), ("transmit", 74)];
 
 impl Writer<'_> {
     fn cost(&mut self, cost: Cost) {

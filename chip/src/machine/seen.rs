@@ -168,7 +168,8 @@ impl Tallies {
     pub(super) fn depart(&mut self, bytes: u32, latency: Ticks) {
         self.delivered.add(bytes);
         if self.begin.is_some() && self.end.is_none() {
-            self.latency.saturating_record(latency.0);
+            // It grows, so that every value has its place.
+            let _ = self.latency.record(latency.0);
         }
     }
 
@@ -176,7 +177,8 @@ impl Tallies {
     pub(super) fn end(&mut self, bytes: u32, latency: Ticks) {
         self.ended.add(bytes);
         if self.is_closed && self.begin.is_some() && self.end.is_none() {
-            self.latency.saturating_record(latency.0);
+            // It grows, so that every value has its place.
+            let _ = self.latency.record(latency.0);
         }
     }
 }
@@ -251,9 +253,10 @@ impl Machine<'_> {
     }
 }
 
-/// A histogram of three significant digits, up to 2^53 ticks: bounded whatever comes.
+/// A histogram of three significant digits. It grows to the largest value that comes: to less than a megabyte, whatever
+/// that is.
 fn histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, 1 << 53, 3).unwrap_or_else(|_| unreachable!("the bounds are in order"))
+    Histogram::new(3).unwrap_or_else(|_| unreachable!("three digits are within what there can be"))
 }
 
 impl EngineSeen {

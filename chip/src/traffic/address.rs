@@ -178,7 +178,7 @@ impl Hosts {
         // Neither the network's own address nor its broadcast address is a host's, but on point-to-point links.
         let (skip, room) = if room > 2 { (1, room - 2) } else { (0, room) };
         let first = Address { bits: first.bits + skip, v6: first.v6 };
-        let own: Vec<u64> = tables
+        let mut own: Vec<u64> = tables
             .interfaces
             .iter()
             .flat_map(|interface| &interface.networks)
@@ -187,7 +187,6 @@ impl Hosts {
             .filter_map(|own| u64::try_from(own.bits - first.bits).ok())
             .filter(|distance| *distance < room.min(2 * HOSTS))
             .collect();
-        let mut own = own;
         own.sort_unstable();
         own.dedup();
         let count = room.saturating_sub(own.len() as u64).min(HOSTS);

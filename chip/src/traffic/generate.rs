@@ -362,15 +362,14 @@ impl Generator {
                     _ => {}
                 }
             }
-            Pool::Each { waiting, .. } => match (way, far) {
-                (Way::There, Some(far)) => {
+            Pool::Each { waiting, .. } => {
+                if let (Way::There, Some(far)) = (way, far) {
                     if waiting.len() == WAITING {
                         waiting.pop_front();
                     }
                     waiting.push_back((flow, far));
                 }
-                _ => {}
-            },
+            }
         }
     }
 }

@@ -131,20 +131,16 @@ impl FromStr for Stream {
                 return Err(BadStream::Twice { key: known_name });
             }
             seen.push(known_name);
-            stream.set(known_name, value).ok_or_else(|| BadValue::of(known, value))?;
+            stream.set(known_name, value).ok_or_else(|| bad_value(known, value))?;
         }
         Ok(stream)
     }
 }
 
-/// Makes the error of a value.
-struct BadValue;
-
-impl BadValue {
-    fn of(key: &'static str, value: &str) -> BadStream {
-        let expected = key.split_once('=').map_or("it takes none", |(_, values)| values);
-        BadStream::BadValue { key: name(key), value: value.to_owned(), expected }
-    }
+/// The error of a value; `key` is with its values, as [`KEYS`] has it.
+fn bad_value(key: &'static str, value: &str) -> BadStream {
+    let expected = key.split_once('=').map_or("it takes none", |(_, values)| values);
+    BadStream::BadValue { key: name(key), value: value.to_owned(), expected }
 }
 
 impl Stream {
@@ -197,8 +193,11 @@ fn within(text: &str, least: u64, most: u64) -> Option<u64> {
 /// The least and the most of a rate in frames or bits a second: what makes sense on a line.
 const RATES: std::ops::RangeInclusive<f64> = 1e-3..=1e13;
 
+/// A unit of rates, and what so many of it are.
+type Unit = (&'static str, fn(f64) -> Rate);
+
 fn rate(text: &str) -> Option<Rate> {
-    let units: [(&str, fn(f64) -> Rate); 8] = [
+    let units: [Unit; 8] = [
         ("%", |value| Rate::Line(value / 100.0)),
         ("kpps", |value| Rate::Frames(value * 1e3)),
         ("mpps", |value| Rate::Frames(value * 1e6)),

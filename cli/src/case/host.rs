@@ -1,8 +1,15 @@
 //! The hosts that every case is played on: one list. What they do must be the same, to the byte.
 
+use std::collections::VecDeque;
+use std::sync::LazyLock;
+
+use chip::host::{Entry, Onlooker, Traffic};
+use chip::run;
 use dataplane::replay::{ReplayError, Way, Witness};
 use dataplane::{Replay, Shard, Tables, Verdict};
 use wire::{Frame, Nanos, PortId};
+
+use crate::shelf::{self, CHIPS, Described};
 
 /// A host that cases are played on.
 pub(crate) struct Host {
@@ -21,6 +28,8 @@ pub(crate) enum Batching {
     Moment,
     /// As many together as there can be, and the queues are emptied as seldom.
     Case,
+    /// Each is out before the next one comes in.
+    Frame,
 }
 
 /// The hosts. The first decides what variables stand for; the others must do the same as it.
@@ -36,6 +45,26 @@ pub(crate) const HOSTS: &[Host] = &[
         name: "run, batched over the whole case",
         batching: Batching::Case,
         start: |tables, now| replay(tables, now, Way::Run),
+    },
+    Host {
+        name: "chip ixp1200",
+        batching: Batching::Frame,
+        start: |tables, now| modelled("ixp1200", tables, now),
+    },
+    Host {
+        name: "chip ixp2400",
+        batching: Batching::Case,
+        start: |tables, now| modelled("ixp2400", tables, now),
+    },
+    Host {
+        name: "chip ixp2800",
+        batching: Batching::Frame,
+        start: |tables, now| modelled("ixp2800", tables, now),
+    },
+    Host {
+        name: "chip tetra",
+        batching: Batching::Case,
+        start: |tables, now| modelled("tetra", tables, now),
     },
 ];
 
@@ -53,6 +82,10 @@ pub(crate) trait Player {
     fn tables(&self) -> &Tables;
     /// What it remembers and has counted.
     fn shard(&self) -> &Shard;
+    /// Why it did not play to the end.
+    fn fault(&self) -> Option<&str> {
+        None
+    }
 }
 
 /// A frame that comes in.
@@ -148,5 +181,98 @@ impl Player for Replaying {
 
     fn shard(&self) -> &Shard {
         &self.replay.shard
+    }
+}
+
+/// The chips that come with the program, each with its run-to-completion mapping; read once for all cases.
+static DESCRIBED: LazyLock<Vec<Described>> =
+    LazyLock::new(|| CHIPS.iter().filter_map(|shipped| shelf::take(shipped.name, None, &[]).ok()).collect());
+
+fn modelled(chip: &str, tables: Tables, now: Nanos) -> Result<Box<dyn Player>, ReplayError> {
+    Ok(Box::new(Modelled {
+        described: DESCRIBED.iter().find(|described| described.chip.name == chip),
+        replay: Replay::new(tables, now, Way::Step)?,
+        record: Record::default(),
+        coming: Coming(VecDeque::new()),
+        fault: None,
+    }))
+}
+
+/// A chip at work. What it remembers goes on from flush to flush; its clock and its engines begin anew.
+struct Modelled {
+    described: Option<&'static Described>,
+    replay: Replay,
+    record: Record,
+    coming: Coming,
+    fault: Option<String>,
+}
+
+/// Frames that came since the last flush.
+struct Coming(VecDeque<Input>);
+
+impl Traffic for Coming {
+    fn peek(&mut self) -> Option<Nanos> {
+        self.0.front().map(|input| input.at)
+    }
+
+    fn next(&mut self, bytes: &mut Vec<u8>) -> Option<Entry> {
+        let input = self.0.pop_front()?;
+        bytes.extend_from_slice(&input.bytes);
+        Some(Entry::new(input.at, input.port, bytes.len()))
+    }
+}
+
+/// A frame that is lost has no fate, and differs by that from what other hosts did with it.
+impl Onlooker for Record {}
+
+impl Player for Modelled {
+    fn receive(&mut self, input: &Input) {
+        let Input { number, port, at, ref bytes } = *input;
+        self.coming.0.push_back(Input { number, port, at, bytes: bytes.clone() });
+    }
+
+    fn flush(&mut self) {
+        let Some(first) = self.coming.0.front().map(|input| input.number) else { return };
+        let Some(Described { chip, mapping, .. }) = self.described else {
+            self.fault = Some("its description is wrong".to_owned());
+            return;
+        };
+        let Modelled { replay, record, coming, fault, .. } = self;
+        if let Err(error) = run::play(chip, mapping, replay, coming, first, record) {
+            *fault = Some(error.to_string());
+        }
+    }
+
+    fn clear(&mut self) {
+        self.replay.shard.clear_flows();
+    }
+
+    fn record(&self) -> &Record {
+        &self.record
+    }
+
+    fn tables(&self) -> &Tables {
+        &self.replay.tables
+    }
+
+    fn shard(&self) -> &Shard {
+        &self.replay.shard
+    }
+
+    fn fault(&self) -> Option<&str> {
+        self.fault.as_deref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CHIPS, HOSTS};
+
+    #[test]
+    fn every_shipped_chip_plays_the_cases() {
+        for shipped in CHIPS {
+            let name = format!("chip {}", shipped.name);
+            assert!(HOSTS.iter().any(|host| host.name == name), "{name}");
+        }
     }
 }

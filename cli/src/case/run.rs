@@ -57,7 +57,8 @@ const MOST: usize = 12;
 /// What is wrong where fragments make up no right datagram.
 const REASSEMBLED: &str = "the datagram that this fragment completes has a wrong checksum";
 
-/// A queue that is shorter fills up where all frames of a case come at once.
+/// A queue that is shorter fills up where all frames of a case come at once, and does not where each is out before the
+/// next comes in: how much of it is taken is the host's matter.
 const LONG_QUEUE: u32 = 1024;
 
 /// Plays a case on every host.
@@ -78,11 +79,14 @@ pub(crate) fn play(case: &Case) -> Result<Vec<Failure>, Unplayable> {
     };
     play.all(case);
     for host in others {
-        if host.batching == Batching::Case && case.policy.limits.queue < LONG_QUEUE {
+        if host.batching != Batching::Moment && case.policy.limits.queue < LONG_QUEUE {
             continue;
         }
         let mut player = (host.start)(tables()?, START).map_err(Unplayable::Replay)?;
         again(&mut *player, &play.acts, host.batching);
+        if let Some(fault) = player.fault() {
+            play.fail(0, vec![format!("host `{}` did not play to the end: {fault}", host.name)]);
+        }
         // First what is a fault of the program, then what is one of the case, perhaps.
         let different = differ(&*play.player, &*player, host.name, &play.inputs);
         play.failures.splice(..0, different);
@@ -310,7 +314,7 @@ fn again(player: &mut dyn Player, acts: &[Act], batching: Batching) {
     for act in acts {
         match act {
             Act::Receive(input) => {
-                if batching == Batching::Moment && input.at != now {
+                if batching != Batching::Case && input.at != now {
                     player.flush();
                 }
                 now = input.at;

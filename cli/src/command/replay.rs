@@ -99,7 +99,7 @@ impl Arguments {
         let mut answer = Vec::new();
         while let Some(packet) = captures.next(&replay.tables) {
             if let Some(outputs) = &mut outputs.0 {
-                outputs.keep(number, &packet);
+                outputs.keep(number, &packet.came());
             }
             let (bytes, answered) = packet.as_sent(&mut replay, &mut outputs, &mut answer);
             replay.receive(packet.ingress, packet.at, number, bytes, &mut outputs);

@@ -1,0 +1,34 @@
+//! `wirerate chip`: how fast would this policy be on that processor, and what limits it?
+
+use clap::{Args, Subcommand};
+
+use crate::failure::{Exit, Failure};
+
+mod captured;
+mod list;
+mod page;
+mod run;
+mod table;
+
+/// Time a policy on a modelled network processor
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    what: What,
+}
+
+/// What is done. One more is a file in `chip/` and a line here and in [`Arguments::run`].
+#[derive(Debug, Subcommand)]
+enum What {
+    Run(run::Arguments),
+    List(list::Arguments),
+}
+
+impl Arguments {
+    pub(crate) fn run(self) -> Result<Exit, Failure> {
+        match self.what {
+            What::Run(arguments) => arguments.run(),
+            What::List(arguments) => arguments.run(),
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Captures as traffic for a chip: the frames that replay would play, where and when it would play them.
+
+use std::sync::{Arc, OnceLock};
+
+use chip::host::{Entry, Traffic, View};
+use dataplane::Tables;
+use wire::Nanos;
+use wire::ethernet::Header;
+
+use crate::input::Captures;
+
+/// What is wrong with captures; known when they have been played.
+pub(super) type Problems = Arc<OnceLock<Vec<Problem>>>;
+
+/// Something that is wrong with a capture.
+#[derive(Clone, Debug)]
+pub(super) enum Problem {
+    /// It breaks off.
+    Short(String),
+    /// It is damaged.
+    Unreadable(String),
+}
+
+/// Captures, and the tables by which it is told where their packets come in.
+pub(super) struct Captured {
+    captures: Captures,
+    tables: Tables,
+    problems: Problems,
+}
+
+impl Captured {
+    pub(super) fn new(captures: Captures, tables: Tables, problems: Problems) -> Captured {
+        Captured { captures, tables, problems }
+    }
+
+    /// Says what is wrong, once.
+    fn close(&self) {
+        self.problems.get_or_init(|| {
+            let mut problems = Vec::new();
+            for source in self.captures.sources() {
+                if let Some(problem) = &source.problem {
+                    problems.push(Problem::Unreadable(problem.to_string()));
+                }
+                if let Some(cut) = source.cut_short() {
+                    problems.push(Problem::Short(format!("{} is {cut}", source.path.display())));
+                }
+            }
+            problems
+        });
+    }
+}
+
+impl Traffic for Captured {
+    fn peek(&mut self) -> Option<Nanos> {
+        let next = self.captures.peek();
+        if next.is_none() {
+            self.close();
+        }
+        next
+    }
+
+    fn next(&mut self, bytes: &mut Vec<u8>) -> Option<Entry> {
+        let packet = self.captures.next(&self.tables)?;
+        bytes.extend_from_slice(packet.captured);
+        let own = Header::of(packet.captured).map(Header::dst);
+        let taken = Header::of(packet.bytes).map(Header::dst);
+        Some(Entry {
+            at: packet.at,
+            ingress: packet.ingress,
+            original_len: packet.original_len,
+            receiver: taken.filter(|taken| Some(*taken) != own),
+            view: if packet.may_be_inside() { View::Inside } else { View::Sent },
+        })
+    }
+}

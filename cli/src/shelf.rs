@@ -1,0 +1,219 @@
+//! The chips and mappings that come with the program, and those in files.
+
+use std::fmt;
+use std::fs;
+use std::path::Path;
+use std::str::FromStr;
+
+use chip::description::{self, Chip};
+use chip::mapping::{self, Lines, Mapping};
+use chip::setting::SetError;
+use policy::Diagnostic;
+use policy::diagnostic::Kind;
+
+use crate::failure::Failure;
+use crate::screen;
+
+/// A description that comes with the program.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shipped {
+    /// What it is called on the command line.
+    pub(crate) name: &'static str,
+    /// Its text, in TOML.
+    pub(crate) text: &'static str,
+}
+
+/// The chips. One more is a file in `chips/` and a line here.
+pub(crate) const CHIPS: &[Shipped] = &[
+    Shipped { name: "ixp1200", text: include_str!("../../chips/ixp1200.toml") },
+    Shipped { name: "ixp2400", text: include_str!("../../chips/ixp2400.toml") },
+    Shipped { name: "ixp2800", text: include_str!("../../chips/ixp2800.toml") },
+    Shipped { name: "tetra", text: include_str!("../../chips/tetra.toml") },
+];
+
+/// The mappings. One more is a file in `chips/mappings/` and a line here.
+pub(crate) const MAPPINGS: &[Shipped] = &[
+    Shipped { name: "ixp1200-pool", text: include_str!("../../chips/mappings/ixp1200-pool.toml") },
+    Shipped { name: "ixp2400-firewall", text: include_str!("../../chips/mappings/ixp2400-firewall.toml") },
+    Shipped {
+        name: "ixp2400-firewall-1",
+        text: include_str!("../../chips/mappings/ixp2400-firewall-1.toml"),
+    },
+    Shipped {
+        name: "ixp2400-firewall-coded",
+        text: include_str!("../../chips/mappings/ixp2400-firewall-coded.toml"),
+    },
+    Shipped {
+        name: "ixp2400-firewall-core",
+        text: include_str!("../../chips/mappings/ixp2400-firewall-core.toml"),
+    },
+    Shipped {
+        name: "ixp2400-firewall-local",
+        text: include_str!("../../chips/mappings/ixp2400-firewall-local.toml"),
+    },
+    Shipped { name: "ixp2400-pool", text: include_str!("../../chips/mappings/ixp2400-pool.toml") },
+    Shipped { name: "ixp2800-pool", text: include_str!("../../chips/mappings/ixp2800-pool.toml") },
+    Shipped { name: "tetra-pool", text: include_str!("../../chips/mappings/tetra-pool.toml") },
+    Shipped { name: "tetra-row", text: include_str!("../../chips/mappings/tetra-row.toml") },
+];
+
+/// `PATH=VALUE`: a parameter to be set in a chip or a mapping before it is read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Setting {
+    /// Where: "memory.sram.latency", "pool.firewall.threads".
+    path: String,
+    /// What, as TOML has it; what is no TOML is a string.
+    value: String,
+}
+
+/// Text that sets nothing.
+#[derive(Debug)]
+pub(crate) struct BadSetting;
+
+impl fmt::Display for BadSetting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("write PATH=VALUE, as in memory.sram.latency=45")
+    }
+}
+
+impl std::error::Error for BadSetting {}
+
+impl FromStr for Setting {
+    type Err = BadSetting;
+
+    fn from_str(text: &str) -> Result<Setting, BadSetting> {
+        let (path, value) = text.split_once('=').ok_or(BadSetting)?;
+        match (path.trim(), value.trim()) {
+            ("", _) | (_, "") => Err(BadSetting),
+            (path, value) => Ok(Setting { path: path.to_owned(), value: value.to_owned() }),
+        }
+    }
+}
+
+/// A chip and what runs on it.
+pub(crate) struct Described {
+    /// The chip.
+    pub(crate) chip: Chip,
+    /// The mapping.
+    pub(crate) mapping: Mapping,
+    /// Where its parts stand.
+    pub(crate) lines: Lines,
+    /// The mapping's file, as diagnostics call it.
+    pub(crate) file: String,
+}
+
+/// Reads a chip and a mapping, by their names or files, with `settings` set. Without a mapping it is the chip's
+/// run-to-completion one, `CHIP-pool`. What is wrong is shown.
+pub(crate) fn take(chip: &str, mapping: Option<&str>, settings: &[Setting]) -> Result<Described, Failure> {
+    let (chip_file, mut chip_text) = find("chip", &[chip.to_owned()], CHIPS)?;
+    let stem = Path::new(chip).file_stem().map_or(chip.into(), |stem| stem.to_string_lossy());
+    let names = match mapping {
+        Some(name) => vec![name.to_owned(), format!("{stem}-{name}")],
+        None => vec![format!("{stem}-pool")],
+    };
+    let (file, mut text) = find("mapping", &names, MAPPINGS)?;
+    for Setting { path, value } in settings {
+        // Their paths differ, so that each setting is one or the other's.
+        match description::set(&chip_text, path, value) {
+            Ok(set) => chip_text = set,
+            Err(of_chip) => match mapping::set(&text, path, value) {
+                Ok(set) => text = set,
+                Err(of_mapping) => {
+                    let nearer = |error: &SetError| {
+                        matches!(
+                            error,
+                            SetError::UnknownPath { nearest: Some(_), .. } | SetError::Table { .. }
+                        )
+                    };
+                    let error = if nearer(&of_mapping) && !nearer(&of_chip) { of_mapping } else { of_chip };
+                    return Err(Failure::Set { path: path.clone(), error });
+                }
+            },
+        }
+    }
+    let checked = description::parse(&chip_text, &chip_file);
+    let chip = whole(checked.chip, &checked.diagnostics, &chip_file)?;
+    let checked = mapping::parse(&text, &file, &chip);
+    let mapping = whole(checked.mapping, &checked.diagnostics, &file)?;
+    Ok(Described { chip, mapping, lines: checked.lines, file })
+}
+
+/// What was read, if nothing is wrong with it; what is wrong or unwise is shown.
+pub(crate) fn whole<T, C: Kind>(
+    read: Option<T>,
+    diagnostics: &[Diagnostic<C>],
+    file: &str,
+) -> Result<T, Failure> {
+    screen::diagnostics(diagnostics);
+    let errors = diagnostics.iter().filter(|found| found.is_error()).count();
+    read.ok_or_else(|| Failure::Wrong { file: file.to_owned(), errors })
+}
+
+/// The name for diagnostics, and the text, of what has the first of these names: one that comes with the program, or
+/// a file.
+fn find(what: &'static str, names: &[String], shelf: &[Shipped]) -> Result<(String, String), Failure> {
+    let shipped = names
+        .iter()
+        .find_map(|name| shelf.iter().find(|shipped| shipped.name == name.trim_end_matches(".toml")));
+    let name = &names[0];
+    let is_path = name.contains('/') || name.ends_with(".toml") || Path::new(name).exists();
+    match shipped {
+        Some(shipped) if !is_path => Ok((shipped.name.to_owned(), shipped.text.to_owned())),
+        _ if is_path => match fs::read_to_string(name) {
+            Ok(text) => Ok((name.clone(), text)),
+            Err(error) => Err(Failure::Read { path: name.into(), error }),
+        },
+        _ => Err(Failure::NotShipped {
+            what,
+            name: name.clone(),
+            known: shelf.iter().map(|shipped| shipped.name).collect(),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::{CHIPS, MAPPINGS, Shipped, take};
+
+    fn stems(directory: &str) -> BTreeSet<String> {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../chips").join(directory);
+        let files = std::fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path());
+        let files = files.filter(|path| path.extension().is_some_and(|ending| ending == "toml"));
+        files.map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned()).collect()
+    }
+
+    #[test]
+    fn all_that_is_described_comes_with_the_program() {
+        let names = |shelf: &[Shipped]| shelf.iter().map(|of| of.name.to_owned()).collect::<BTreeSet<_>>();
+        assert_eq!(names(CHIPS), stems(""));
+        assert_eq!(names(MAPPINGS), stems("mappings"));
+    }
+
+    #[test]
+    fn everything_on_the_shelf_is_sound() {
+        for Shipped { name, text } in MAPPINGS {
+            let chip = chip::mapping::chip_of(text).unwrap();
+            assert!(take(&chip, Some(name), &[]).is_ok(), "{name}");
+        }
+        // By its short name, and by none.
+        assert!(take("ixp2400", Some("firewall"), &[]).is_ok());
+        for Shipped { name, .. } in CHIPS {
+            assert!(take(name, None, &[]).is_ok(), "{name}");
+        }
+        assert!(take("ixp2400", Some("no-such"), &[]).is_err());
+    }
+
+    #[test]
+    fn parameters_are_set_in_the_chip_or_the_mapping() {
+        let settings =
+            ["memory.sram.latency=1234", "ring.received.entries=7"].map(|text| text.parse().unwrap());
+        let described = take("ixp2400", None, &settings).unwrap();
+        let sram = described.chip.memories.iter().find(|memory| memory.name == "sram").unwrap();
+        assert_eq!(sram.latency.0, 1234);
+        assert_eq!(described.mapping.rings[0].entries, 7);
+        assert!(take("ixp2400", None, &["memory.sram.latancy=1".parse().unwrap()]).is_err());
+        assert!("memory".parse::<super::Setting>().is_err() && "a=".parse::<super::Setting>().is_err());
+    }
+}

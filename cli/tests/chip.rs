@@ -1,0 +1,291 @@
+//! `wirerate chip`: what comes out, and what is said of it.
+#![allow(clippy::unwrap_used)]
+
+mod run;
+
+use std::fs;
+
+use run::{Room, home_office, root, wirerate};
+use serde_json::Value;
+use wire::capture::{PcapngWriter, Reader, Record};
+use wire::ethernet::Mac;
+use wire::{Nanos, build};
+
+/// Two networks, and a firewall that translates between them.
+const POLICY: &str = r#"
+[interface.lan]
+zone = "lan"
+addresses = ["10.0.0.1/24"]
+[interface.wan]
+zone = "wan"
+addresses = ["192.0.2.1/24"]
+[default]
+"lan > wan" = "accept"
+[limit]
+flows = 10000
+[[route]]
+to = "0.0.0.0/0"
+via = "192.0.2.254"
+[[nat]]
+name = "out"
+kind = "masquerade"
+from = "lan"
+to = "wan"
+"#;
+
+/// Frames of UDP of these lengths, at these times, from inside.
+fn capture(room: &Room, name: &str, frames: &[(Nanos, usize)]) -> String {
+    let path = room.path(name);
+    let mut writer = PcapngWriter::create(&path).unwrap();
+    writer.interface("lan").unwrap();
+    for (place, (at, len)) in frames.iter().enumerate() {
+        let payload = vec![0; len - 42];
+        let frame = build::ethernet(Mac([2, 0, 0, 0, 0, 9]), Mac([2, 0, 0, 0, 0, 8]))
+            .ipv4("10.0.0.7".parse().unwrap(), "198.51.100.1".parse().unwrap())
+            .udp(5000 + place as u16, 53)
+            .payload(&payload)
+            .to_vec();
+        writer.write(&Record::new(*at, &frame)).unwrap();
+    }
+    writer.finish().unwrap();
+    path
+}
+
+fn number(json: &Value, name: &str) -> f64 {
+    json[name].as_f64().unwrap_or_else(|| panic!("no {name} in {json:#}"))
+}
+
+fn run(policy: &str, words: &[&str]) -> Value {
+    let mut all = vec!["chip", "run", "--chip", "ixp2400", policy, "--json"];
+    all.extend(words);
+    wirerate(&all).exits(0).json()
+}
+
+#[test]
+fn what_was_asked_for_is_offered_and_what_is_offered_is_accounted_for() {
+    let room = Room::new("chip-offered");
+    let policy = room.write("policy.toml", POLICY);
+    let json = run(&policy, &["lan>wan,rate=50kpps,frames=5000,flows=50,established"]);
+    assert!((number(&json, "offered_mpps") / 0.05 - 1.0).abs() < 2e-3, "{json:#}");
+    assert_eq!(json["lost"], 0);
+    assert!((number(&json, "delivered_mpps") - number(&json, "offered_mpps")).abs() < 1e-9);
+    for name in ["gbps", "instructions_per_packet", "simulated_instructions", "wall_seconds"] {
+        assert!(number(&json, name) > 0.0, "{name}");
+    }
+    assert!(json["latency_ns"]["p50"].as_f64().unwrap() <= json["latency_ns"]["p99"].as_f64().unwrap());
+    for name in ["engines", "memories"] {
+        assert!(!json[name].as_array().unwrap().is_empty());
+    }
+    assert!(json["bottleneck"]["text"].as_str().unwrap().starts_with("nothing"));
+    // Far too much: what is not delivered is lost, and something is to blame.
+    let json = run(&policy, &["lan>wan,frames=5000,flows=50,established,both"]);
+    let (seconds, lost) = (number(&json, "seconds"), number(&json, "lost"));
+    let told = (number(&json, "delivered_mpps") + number(&json, "ended_mpps")) * seconds * 1e6 + lost;
+    assert!((told - 10_000.0).abs() < 1e-3, "{told}");
+    assert!(lost > 100.0, "{json:#}");
+    assert!(json["bottleneck"]["relief"].as_array().unwrap().len() > 5);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_report() {
+    let room = Room::new("chip-seed");
+    let policy = room.write("policy.toml", POLICY);
+    let report = |seed: &str| {
+        let stream = "lan>wan,size=imix,arrivals=poisson,frames=2000,both";
+        let mut json = run(&policy, &[stream, "--seed", seed]);
+        json.as_object_mut().unwrap().remove("wall_seconds").unwrap();
+        json.to_string()
+    };
+    assert_eq!(report("1"), report("1"));
+    assert_ne!(report("1"), report("2"));
+}
+
+/// The files that a chip wrote are those that replay wrote.
+fn same_as_replay(room: &Room, policy: &str, captures: &[&str]) {
+    let (ours, theirs) = (room.path("ours"), room.path("theirs"));
+    let mut words = vec!["replay", policy, "--out", &theirs, "--json"];
+    words.extend(captures);
+    wirerate(&words).exits(0);
+    for chip in ["ixp1200", "ixp2400", "ixp2800"] {
+        // What this is about is the outcome: there is room for every burst, for the policy's tables and for all programs
+        // in one store.
+        let mut words = vec!["chip", "run", "--chip", chip, policy, "--out", &ours, "--json"];
+        words.extend(["--set", "receive.elements=65536", "--set", "memory.sram.size=\"2 GB\""]);
+        words.extend(["--set", "engine.me.store=4096"]);
+        words.extend(captures);
+        let json = wirerate(&words).exits(0).json();
+        assert_eq!(json["lost"], 0, "{chip}");
+        for entry in fs::read_dir(&theirs).unwrap() {
+            let name = entry.unwrap().file_name();
+            let read = |directory: &str| fs::read(std::path::Path::new(directory).join(&name)).unwrap();
+            assert!(read(&ours) == read(&theirs), "{chip}: {name:?} differs");
+        }
+        fs::remove_dir_all(&ours).unwrap();
+    }
+}
+
+#[test]
+fn where_nothing_is_lost_the_same_leaves_as_in_a_replay() {
+    let room = Room::new("chip-replay");
+    let office = room.path("office");
+    let policy = home_office();
+    wirerate(&["generate", "traffic", "--seconds", "5", "--policy", &policy, "--out", &office]).exits(0);
+    same_as_replay(&room, &policy, &[&room.path("office/lan.pcapng"), &room.path("office/wan.pcapng")]);
+}
+
+#[test]
+fn real_captures_leave_the_same_as_in_a_replay() {
+    let data = std::env::var_os("WIRERATE_DATA").map_or_else(|| root().join("../shared/data"), Into::into);
+    let captures = data.join("captures");
+    let Ok(found) = fs::read_dir(&captures) else {
+        eprintln!("SKIPPED: no captures in {}", captures.display());
+        return;
+    };
+    let mut paths: Vec<_> = found.map(|entry| entry.unwrap().path()).filter(|path| path.is_file()).collect();
+    paths.retain(|path| path.extension().is_some_and(|ending| ending == "pcap" || ending == "pcapng"));
+    // Large ones take their time, and have nothing that small ones have not.
+    paths.retain(|path| path.metadata().is_ok_and(|metadata| metadata.len() < 2_000_000));
+    paths.sort();
+    let room = Room::new("chip-captures");
+    let policy = home_office();
+    for path in paths.iter().take(4) {
+        let path = path.display().to_string();
+        // Those that replay cannot read are its matter.
+        if wirerate(&["replay", &policy, &path, "--json"]).code == 0 {
+            same_as_replay(&room, &policy, &[&path]);
+        }
+    }
+}
+
+#[test]
+fn frames_that_are_lost_are_written_with_the_reason() {
+    let room = Room::new("chip-lost");
+    let policy = room.write("policy.toml", POLICY);
+    let out = room.path("out");
+    let json =
+        run(&policy, &["lan>wan,frames=3000,flows=10,established", "wan>lan,frames=3000", "--out", &out]);
+    let lost = json["lost"].as_u64().unwrap();
+    assert!(lost > 0, "{json:#}");
+    let mut reader = Reader::open(room.path("out/dropped.pcapng")).unwrap();
+    let mut told = 0;
+    while let Some(record) = reader.next().unwrap() {
+        let comment = record.comment.unwrap();
+        if comment.starts_with("lost: overload, in by ") {
+            told += 1;
+        } else {
+            assert!(comment.starts_with("dropped: "), "{comment}");
+        }
+    }
+    assert_eq!(told, lost);
+}
+
+#[test]
+fn gaps_of_hours_and_nothing_at_all_are_no_matter() {
+    let room = Room::new("chip-gaps");
+    let policy = room.write("policy.toml", POLICY);
+    let hour = Nanos::from_secs(3_600);
+    let gaps =
+        capture(&room, "gaps.pcapng", &[(hour, 60), (Nanos(hour.0 * 5), 60), (Nanos(hour.0 * 9_000), 60)]);
+    let json = run(&policy, &[&gaps]);
+    assert!((number(&json, "seconds") / 3600.0 - 8_999.0).abs() < 0.01, "{json:#}");
+    assert_eq!(json["lost"], 0);
+    assert!(number(&json, "delivered_mpps") > 0.0);
+    let empty = capture(&room, "empty.pcapng", &[]);
+    for nothing in [&empty[..], "lan>wan,frames=0"] {
+        let json = run(&policy, &[nothing]);
+        assert_eq!((&json["lost"], number(&json, "offered_mpps")), (&0.into(), 0.0));
+        let room = Room::new("chip-nothing");
+        let page = room.path("page.html");
+        wirerate(&["chip", "run", "--chip", "ixp2400", &policy, nothing, "--html", &page]).exits(0);
+    }
+}
+
+#[test]
+fn a_frame_larger_than_the_receive_buffer_is_lost() {
+    let room = Room::new("chip-large");
+    let policy = room.write("policy.toml", POLICY);
+    let second = Nanos::from_secs(1);
+    let capture =
+        capture(&room, "large.pcapng", &[(second, 60), (second + second, 9_000), (Nanos(second.0 * 3), 60)]);
+    let json = run(&policy, &[&capture, "--set", "receive.elements=64"]);
+    assert_eq!((&json["lost"], &json["lost_by_port"][0]), (&1.into(), &1.into()), "{json:#}");
+}
+
+#[test]
+fn interfaces_beyond_the_last_port_share_ports_and_that_is_said() {
+    let room = Room::new("chip-ports");
+    let mut policy = POLICY.to_owned();
+    for place in 3..7 {
+        policy +=
+            &format!("[interface.if{place}]\nzone = \"z{place}\"\naddresses = [\"10.{place}.0.1/24\"]\n");
+    }
+    let policy = room.write("policy.toml", policy);
+    let run = wirerate(&["chip", "run", "--chip", "ixp2400", &policy, "lan>wan,frames=100,rate=1%"]).exits(0);
+    assert!(run.err.contains("6 interfaces and the chip 3 ports"), "{}", run.err);
+}
+
+#[test]
+fn what_is_wrong_is_told_with_its_exit_code() {
+    let room = Room::new("chip-wrong");
+    let policy = room.write("policy.toml", POLICY);
+    let exits = |code: i32, words: &[&str], part: &str| {
+        let mut all = vec!["chip", "run"];
+        all.extend(words);
+        let run = wirerate(&all).exits(code);
+        assert!(run.err.contains(part), "no `{part}` in {}", run.err);
+    };
+    let on = |words: &[&'static str]| -> Vec<&'static str> { [&["--chip", "ixp2400"], words].concat() };
+    let stream = "lan>wan,frames=10";
+    exits(2, &["--chip", "ixp9999", &policy, stream], "ixp2400");
+    exits(3, &["--chip", "no/such.toml", &policy, stream], "no/such.toml");
+    exits(2, &[&on(&["--mapping", "nothing"])[..], &[&policy, stream]].concat(), "ixp2400-pool");
+    exits(2, &[&on(&[])[..], &[&policy, "lan>wan,sise=64"]].concat(), "`size`");
+    exits(2, &[&on(&[])[..], &[&policy, "lan>dmz"]].concat(), "the policy has lan, wan");
+    exits(2, &[&on(&["--set", "memory.sram.latancy=3"])[..], &[&policy, stream]].concat(), "latency");
+    exits(1, &[&on(&["--set", "memory.sram.latency=-3"])[..], &[&policy, stream]].concat(), "latency");
+    exits(1, &[&on(&["--set", "engine.me.count=0"])[..], &[&policy, stream]].concat(), "count");
+    exits(3, &[&on(&[])[..], &[&policy, "lan=no-such.pcap"]].concat(), "no-such.pcap");
+    exits(3, &[&on(&[])[..], &["no-such.toml", stream]].concat(), "no-such.toml");
+    exits(1, &[&on(&[])[..], &[&policy, "wan>lan,established"]].concat(), "default-drop");
+    // Tables that no memory of the chip holds.
+    let large = room.write("large.toml", POLICY.replace("flows = 10000", "flows = 4000000"));
+    exits(1, &[&on(&[])[..], &[&large, stream]].concat(), "flow-table");
+}
+
+#[test]
+fn chips_and_mappings_are_listed_and_can_be_taken_from() {
+    let list = wirerate(&["chip", "list"]).exits(0);
+    for part in ["ixp1200", "ixp2400", "ixp2800", "tetra", "ixp2400-firewall"] {
+        assert!(list.out.contains(part), "{}", list.out);
+    }
+    assert_eq!(wirerate(&["chip", "list", "--json"]).exits(0).json()["chips"].as_array().unwrap().len(), 4);
+    // What is printed can be used, and does the same.
+    let room = Room::new("chip-list");
+    let policy = room.write("policy.toml", POLICY);
+    let chip = room.write("mine.toml", wirerate(&["chip", "list", "ixp2400"]).exits(0).out);
+    let mapping = room.write("pool.toml", wirerate(&["chip", "list", "ixp2400-pool"]).exits(0).out);
+    let stream = "lan>wan,frames=1000";
+    let words = ["chip", "run", "--chip", &chip, "--mapping", &mapping, &policy, stream, "--json"];
+    let mine = wirerate(&words).exits(0).json();
+    assert_eq!(mine["latency_ns"], run(&policy, &[stream])["latency_ns"]);
+    wirerate(&["chip", "list", "ixp"]).exits(2);
+}
+
+#[test]
+fn people_get_tables_and_a_page() {
+    let room = Room::new("chip-page");
+    let policy = room.write("policy.toml", POLICY);
+    let page = room.path("page.html");
+    let stream = "lan>wan,frames=3000,flows=100,established,both";
+    let run =
+        wirerate(&["chip", "run", "--chip", "ixp2400", &policy, stream, "--html", &page, "-v"]).exits(0);
+    for part in
+        ["Bottleneck", "Engines", "Memories", "Rings", "Latency", "Assumed", "lost to overload", "me.0"]
+    {
+        assert!(run.out.contains(part), "no {part} in {}", run.out);
+    }
+    let html = fs::read_to_string(page).unwrap();
+    assert!(html.contains("<svg") && html.contains("polyline") && html.ends_with("</html>\n"));
+    // It needs nothing else.
+    assert!(!html.contains("src=") && !html.contains("<script") && !html.contains("@import"));
+}
