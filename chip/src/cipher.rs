@@ -12,7 +12,7 @@ use serde::Serialize;
 use tally::{Op, Region};
 use wire::random::Random;
 
-use crate::description::Chip;
+use crate::description::{Chip, UnitWork};
 use crate::kernel::Ticks;
 use crate::load::{Arrival, Job, Load};
 use crate::machine::{Deadlock, Ideal, Machine, MachineError};
@@ -35,6 +35,18 @@ pub struct CipherRun<'a> {
     pub threads: u32,
     /// Bytes of a message, from 1.
     pub message: u32,
+    /// What enciphers.
+    pub by: By,
+}
+
+/// What enciphers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum By {
+    /// Code on the engines.
+    #[default]
+    Code,
+    /// The chip's crypto unit, which fetches and stores text itself: engines only hand messages to it.
+    Unit,
 }
 
 /// What was measured.
@@ -89,6 +101,8 @@ pub enum CipherError {
         /// The store.
         store: u32,
     },
+    /// The chip has no crypto unit.
+    NoUnit,
     /// The cipher takes no key of that length.
     Key(KeyLength),
     /// The machine could not be made.
@@ -109,6 +123,9 @@ impl fmt::Display for CipherError {
             CipherError::Store { code, store } => {
                 write!(f, "the code has {code} instructions, and an engine's store holds {store}")
             }
+            CipherError::NoUnit => {
+                f.write_str("the chip has no crypto unit; leave the cipher to its engines")
+            }
             CipherError::Key(error) => error.fmt(f),
             CipherError::Machine(error) => error.fmt(f),
             CipherError::Deadlock(error) => error.fmt(f),
@@ -124,6 +141,9 @@ const MESSAGES: u32 = 12;
 /// Messages of each thread that are left out.
 const WARM: u32 = 3;
 
+/// Instructions that prepare to hand a message over: its place, its length, the key's place, and what is to be done.
+const HAND_OVER: u32 = 4;
+
 /// Messages that differ: what is looked up where depends on the text.
 const DIFFERENT: u64 = 5;
 
@@ -137,8 +157,16 @@ impl CipherRun<'_> {
         }
         let about = &self.cipher.about;
         let mapping = self.mapping(about)?;
-        let (messages, measured) = self.messages(about)?;
-        if let Some(store) = kind.store.filter(|store| measured.code_size > *store) {
+        let (mut messages, measured) = self.messages(about)?;
+        if self.by == By::Unit {
+            if self.chip.units.iter().all(|unit| unit.work != UnitWork::Crypto) {
+                return Err(CipherError::NoUnit);
+            }
+            messages =
+                vec![vec![Act::Execute { instructions: HAND_OVER, taken: 0 }, Act::Encipher(self.message)]];
+        }
+        let in_store = self.by == By::Code;
+        if let Some(store) = kind.store.filter(|store| in_store && measured.code_size > *store) {
             return Err(CipherError::Store { code: measured.code_size, store });
         }
         let mut machine = Machine::new(self.chip, &mapping, Ideal::Nothing).map_err(CipherError::Machine)?;
@@ -149,24 +177,35 @@ impl CipherRun<'_> {
         let report = Report::new(self.chip, &mapping, time, &window, &[0; Op::ALL.len()]);
         let bytes = f64::from(self.message);
         let share = |name: &str, share: f64| Share { name: name.to_owned(), share };
-        let mix = measured.mix();
+        let (instructions, references, code_size, mix) = match self.by {
+            By::Code => {
+                let mix = measured.mix();
+                let mix = vec![
+                    share("alu", mix.alu),
+                    share("multiply", mix.multiply),
+                    share("immediate", mix.immediate),
+                    share("branch", mix.branch),
+                    share("memory", mix.memory),
+                ];
+                (measured.instructions(), measured.references(), measured.code_size, mix)
+            }
+            // And the one that hands over.
+            By::Unit => (u64::from(HAND_OVER) + 1, 0, HAND_OVER + 1, vec![share("alu", 1.0)]),
+        };
         Ok(CipherReport {
             chip: self.chip.name.clone(),
             cipher: about.name.to_owned(),
-            optimisation: self.optimisation.name().to_owned(),
+            optimisation: match self.by {
+                By::Code => self.optimisation.name().to_owned(),
+                By::Unit => "unit".to_owned(),
+            },
             engine_count: self.engines,
             thread_count: self.threads,
             mbps: window.ended.bytes as f64 * 8.0 / time.to_seconds(window.span).max(f64::MIN_POSITIVE) / 1e6,
-            instructions_per_byte: measured.instructions() as f64 / bytes,
-            references_per_byte: measured.references() as f64 / bytes,
-            code_size: measured.code_size,
-            mix: vec![
-                share("alu", mix.alu),
-                share("multiply", mix.multiply),
-                share("immediate", mix.immediate),
-                share("branch", mix.branch),
-                share("memory", mix.memory),
-            ],
+            instructions_per_byte: instructions as f64 / bytes,
+            references_per_byte: references as f64 / bytes,
+            code_size,
+            mix,
             engines: report.engines,
             memories: report.memories,
             simulated_instructions: report.simulated_instructions,

@@ -208,6 +208,8 @@ pub enum Place {
     Local,
     /// In registers or in the program itself: references cost nothing beyond their instructions.
     Registers,
+    /// In a unit that keeps it, by its place in the chip's list: references are handed to it.
+    Unit(usize),
 }
 
 #[cfg(test)]

@@ -53,6 +53,20 @@ pub struct Report {
     pub wall_seconds: f64,
     /// Parameters of the chip that are assumed.
     pub assumed: Vec<String>,
+    /// What the chip draws, where that is known.
+    pub power: Option<Draw>,
+}
+
+/// What a chip draws, and what follows.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Draw {
+    /// Watts, typically.
+    pub typical_watts: f64,
+    /// Frames that left for each joule, in millions.
+    pub mega_frames_per_joule: f64,
+    /// The most that a kelvin-per-watt from junction to air may be for the chip at its most to stay below 120 degrees Celsius in air of
+    /// 50 (Nishida, RENA-CHIP, equation 2).
+    pub thermal_resistance: f64,
 }
 
 /// Percentiles in nanoseconds.
@@ -174,6 +188,12 @@ pub struct Relief {
     pub speed_up: f64,
 }
 
+/// Degrees Celsius that a junction may have.
+const JUNCTION: f64 = 120.0;
+
+/// Degrees Celsius of the air around.
+const AIR: f64 = 50.0;
+
 impl Report {
     /// What `window` shows. `mix` is what stages executed, by kind.
     pub(crate) fn new(
@@ -217,6 +237,11 @@ impl Report {
             simulated_instructions: window.instructions,
             wall_seconds: 0.0,
             assumed: chip.assumed().map(|source| source.path.clone()).collect(),
+            power: chip.power.map(|power| Draw {
+                typical_watts: power.typical,
+                mega_frames_per_joule: rate(window.delivered) / power.typical.max(f64::MIN_POSITIVE),
+                thermal_resistance: (JUNCTION - AIR) / power.most.max(f64::MIN_POSITIVE),
+            }),
         }
     }
 

@@ -31,6 +31,8 @@ pub enum Act {
     Await(u32),
     /// It hashed a key of that many bytes.
     Hash(u32),
+    /// It handed text of that many bytes to a crypto unit.
+    Encipher(u32),
 }
 
 /// How memory is referred to.

@@ -56,7 +56,8 @@ pub(super) struct View {
     local: Ticks,
     cam: Option<(u32, Ticks)>,
     cache: Option<(u32, Ticks)>,
-    hash_unit: Option<u16>,
+    hash_unit: Option<usize>,
+    crypto_unit: Option<usize>,
     hash_instructions: u32,
 }
 
@@ -111,7 +112,7 @@ impl View {
                     });
                     number * (APART + interleave)
                 }
-                Place::Local | Place::Registers => 0,
+                Place::Local | Place::Registers | Place::Unit(_) => 0,
             };
             places[placement.region as usize].push(Span {
                 first: placement.first,
@@ -120,7 +121,7 @@ impl View {
                 base,
             });
         }
-        let hash_unit = chip.units.iter().position(|unit| unit.work == UnitWork::Hash);
+        let unit = |work| chip.units.iter().position(|unit| unit.work == work);
         let thousandths =
             if ideal { 0 } else { time.cycle(kind.clock).0.saturating_mul(u64::from(kind.cpi)) };
         View {
@@ -131,7 +132,8 @@ impl View {
             local: kind.local.map_or(Ticks::ZERO, |local| cycle(local.latency)),
             cam: kind.cam.map(|cam| (cam.entries, cycle(cam.latency))),
             cache: kind.cache.map(|cache| (cache.hits, cycle(cache.latency))),
-            hash_unit: hash_unit.and_then(|unit| u16::try_from(unit).ok()),
+            hash_unit: unit(UnitWork::Hash),
+            crypto_unit: unit(UnitWork::Crypto),
             hash_instructions: kind.hash,
         }
     }
@@ -185,12 +187,13 @@ impl Writer<'_> {
                 Act::Refer { region, access, at, bytes, address, wait } => {
                     self.refer_to(region, access, at, bytes, address, wait);
                 }
+                // Who has no such unit does not ask for it.
+                Act::Encipher(bytes) => {
+                    self.view.crypto_unit.into_iter().for_each(|unit| self.hand(unit, bytes))
+                }
                 Act::Await(ticket) => self.moves.push(Move::Await(ticket)),
                 Act::Hash(bytes) => match self.view.hash_unit {
-                    Some(unit) => {
-                        self.execute(1, 0);
-                        self.moves.push(Move::Hand { unit, bytes });
-                    }
+                    Some(unit) => self.hand(unit, bytes),
                     None => self.execute(self.view.hash_instructions.saturating_mul(bytes.div_ceil(4)), 0),
                 },
             }
@@ -219,12 +222,19 @@ impl Writer<'_> {
         };
         match place {
             Place::Registers => {}
+            Place::Unit(unit) => self.hand(unit, bytes),
             // An offset that is known is an operand of the instruction that uses it.
             Place::Local if address == Address::Known => {}
             Place::Local => self.local(),
             Place::Shared(memory) => self.shared(memory, region, access, base + offset, bytes, wait),
             Place::Cached { memory, line } => self.cached(memory, line, region, access, base + offset, bytes),
         }
+    }
+
+    /// The instruction that hands work to a unit; the thread waits for what comes of it.
+    fn hand(&mut self, unit: usize, bytes: u32) {
+        self.execute(1, 0);
+        self.moves.push(Move::Hand { unit: unit as u16, bytes });
     }
 
     /// The instruction that sets the address, and its latency.

@@ -5,7 +5,8 @@ use wire::{BitRate, Bytes};
 
 use super::{Ideal, Machine, Window};
 use crate::description::{
-    Buffer, Chip, Cycles, EngineKind, Hertz, LocalMemory, Memory, Ports, Reach, RingKind, Role,
+    Buffer, Cam, Chip, Cycles, EngineKind, Hertz, LocalMemory, Memory, Ports, Reach, RingKind, Role, Unit,
+    UnitWork,
 };
 use crate::kernel::{Ticks, Timebase};
 use crate::load::{Arrival, Job, Load, Output, Standing};
@@ -285,4 +286,86 @@ fn time_is_in_whole_cycles_of_every_clock() {
     assert_eq!(ticks, 3_300_000_000);
     let time = Timebase::new(ticks);
     assert_eq!((time.cycle(Hertz(100_000_000)), time.cycle(Hertz(66_000_000))), (Ticks(33), Ticks(50)));
+}
+
+#[test]
+fn units_take_what_is_handed_to_them() {
+    let unit = |name: &str, work| Unit {
+        name: name.into(),
+        work,
+        count: 1,
+        interval: Cycles(10),
+        per_word: 500,
+        latency: Cycles(40),
+    };
+    let mut chip = chip();
+    chip.units =
+        vec![unit("keeper", UnitWork::Queue), unit("crypto", UnitWork::Crypto), unit("hash", UnitWork::Hash)];
+    let span = |threads, act: Act| {
+        let mapping = drawing(1, threads, Place::Unit(0));
+        let mut machine = Machine::new(&chip, &mapping, Ideal::Nothing).unwrap();
+        machine.run(&mut Same { left: 100, acts: vec![act], at: 0, every: 0 }, 0).unwrap().span
+    };
+    // One instruction hands over; 10 cycles, and half a one for each word; 40 until the result is there.
+    assert_eq!(span(1, Act::Encipher(64)), Ticks(100 * (1 + 18 + 40)));
+    assert_eq!(span(1, Act::Hash(12)), Ticks(100 * (1 + 11 + 40)));
+    assert_eq!(
+        span(1, read(Wait::Now)),
+        Ticks(100 * (1 + 10 + 40)),
+        "half a cycle for a word is rounded down"
+    );
+    // Four threads keep the unit busy: one after the other, and the last one's latency.
+    let four = span(4, Act::Encipher(64)).0;
+    assert!((100 * 18..100 * 18 + 80).contains(&four), "{four}");
+}
+
+#[test]
+fn stages_can_run_in_a_unit_of_fixed_function() {
+    let mut chip = chip();
+    chip.units = vec![Unit {
+        name: "fex".into(),
+        work: UnitWork::Stage,
+        count: 1,
+        interval: Cycles(100),
+        per_word: 0,
+        latency: Cycles(300),
+    }];
+    let mut mapping = line(1, 8);
+    mapping.pools[1].place = PoolPlace::Unit(0);
+    let mut machine = Machine::new(&chip, &mapping, Ideal::Nothing).unwrap();
+    let load = &mut Same { left: 2_000, acts: vec![run(5_000)], at: 0, every: 0 };
+    let seen = machine.run(load, 500).unwrap();
+    // A frame every 100 cycles, whatever its stage would cost an engine, and several under way at a time.
+    let each = seen.span.0 as f64 / seen.delivered.frames as f64;
+    assert!((99.0..103.0).contains(&each), "{each} ticks a frame");
+    assert!(seen.latency.min() > 400, "{}", seen.latency.min());
+}
+
+#[test]
+fn the_cam_keeps_the_lines_that_were_used_last() {
+    let mut chip = chip();
+    chip.engines[0].cam = Some(Cam { entries: 2, latency: Cycles(1) });
+    let at = |at: u64| Act::Refer {
+        region: Region::RuleTable,
+        access: Access::Read,
+        at,
+        bytes: 8,
+        address: Address::Computed,
+        wait: Wait::Now,
+    };
+    let span = |acts: Vec<Act>| {
+        let mapping = drawing(1, 1, Place::Cached { memory: 0, line: 64 });
+        let mut machine = Machine::new(&chip, &mapping, Ideal::Nothing).unwrap();
+        machine.run(&mut Same { left: 100, acts, at: 0, every: 0 }, 0).unwrap().span.0
+    };
+    // A hit: look up (1 + 1), local memory (1 + 3). A miss: look up, and 16 words from memory (1 + 50 + 15).
+    let (hit, miss) = (6, 68);
+    assert_eq!(span(vec![at(0), at(8)]), miss + 199 * hit);
+    assert_eq!(span(vec![at(0), at(64), at(0)]), 2 * miss + 298 * hit);
+    assert_eq!(
+        span(vec![at(0), at(64), at(128)]),
+        300 * miss,
+        "one line too many: each is gone when its turn comes"
+    );
+    assert_eq!(span(vec![at(60)]), 2 * miss + 198 * hit, "a reference that two lines hold");
 }

@@ -8,7 +8,7 @@ use toml::Spanned;
 use toml::de::DeValue;
 
 use super::{Lines, Mapping, Place, Placement, PoolPlace, Work};
-use crate::description::{Chip, EngineKind, bound};
+use crate::description::{Chip, EngineKind, UnitWork, bound};
 use crate::diagnostic::Code;
 use crate::value::{self, Complaint, Read, Sink, Table};
 
@@ -172,11 +172,15 @@ fn part(sink: &Sink, value: &Spanned<DeValue<'_>>, chip: &Chip) -> Option<Part> 
 fn place(value: &DeValue<'_>, chip: &Chip) -> Read<Place> {
     let mut names: Vec<&str> = chip.memories.iter().map(|memory| memory.name.as_str()).collect();
     names.extend(["local", "registers"]);
+    let keepers = chip.units.iter().enumerate().filter(|(_, unit)| unit.work == UnitWork::Queue);
+    let keepers: Vec<(usize, &str)> = keepers.map(|(place, unit)| (place, unit.name.as_str())).collect();
+    names.extend(keepers.iter().map(|(_, name)| *name));
     let place = value::place_of(value, &names, "memory", Code::UnknownMemory)?;
     Ok(match place.checked_sub(chip.memories.len()) {
         None => Place::Shared(place),
         Some(0) => Place::Local,
-        Some(_) => Place::Registers,
+        Some(1) => Place::Registers,
+        Some(place) => Place::Unit(keepers[place - 2].0),
     })
 }
 
@@ -224,6 +228,10 @@ fn fits_there(region: Region, place: Place, chip: &Chip, mapping: &Mapping) -> R
                 .hint("leave `cache` out")),
             None => Ok(()),
         },
-        Place::Shared(_) | Place::Registers => Ok(()),
+        Place::Unit(_) if region != Region::Queue => Err(bad(format!(
+            "the region \"{name}\" cannot lie in a unit that keeps queues"
+        ))
+        .hint("place it in a shared memory")),
+        Place::Shared(_) | Place::Registers | Place::Unit(_) => Ok(()),
     }
 }

@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use ciphers::{ALL, Cipher, Kind, Optimisation};
 
 use super::{Claim, Outcome, ReproduceError, Study};
-use crate::cipher::{CipherReport, CipherRun};
+use crate::cipher::{By, CipherReport, CipherRun};
 use crate::description::{self, Chip};
 use crate::shelf::{CHIPS, named};
 
@@ -63,7 +63,8 @@ pub(super) fn measure(
     }
     let chip = chip()?;
     let report =
-        CipherRun { chip: &chip, cipher, optimisation, engines, threads, message: MESSAGE }.measure()?;
+        CipherRun { chip: &chip, cipher, optimisation, engines, threads, message: MESSAGE, by: By::Code }
+            .measure()?;
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default().insert(key, report.clone());
     Ok(report)
 }
