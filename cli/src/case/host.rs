@@ -5,11 +5,12 @@ use std::sync::LazyLock;
 
 use chip::host::{Entry, Onlooker, Traffic};
 use chip::run;
+use chip::shelf::CHIPS;
 use dataplane::replay::{ReplayError, Way, Witness};
 use dataplane::{Replay, Shard, Tables, Verdict};
 use wire::{Frame, Nanos, PortId};
 
-use crate::shelf::{self, CHIPS, Described};
+use crate::shelf::{self, Described};
 
 /// A host that cases are played on.
 pub(crate) struct Host {

@@ -2,13 +2,14 @@
 
 use std::io::Write;
 
+use chip::shelf::{CHIPS, MAPPINGS};
 use chip::{description, mapping};
 use clap::Args;
 use serde_json::{Value, json};
 
 use crate::failure::{Exit, Failure};
 use crate::screen::{self, DIM, HEADING};
-use crate::shelf::{self, CHIPS, MAPPINGS};
+use crate::shelf;
 use crate::with_exit_codes;
 
 /// List the chips and mappings that come with the program, or print one
