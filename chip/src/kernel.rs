@@ -56,7 +56,10 @@ impl Timebase {
 
     /// Ticks in a cycle of `clock`: a whole number where the clock is one of the chip's.
     pub const fn cycle(self, clock: Hertz) -> Ticks {
-        Ticks(if clock.0 == 0 { 1 } else { self.ticks_per_second / clock.0 })
+        Ticks(match self.ticks_per_second.checked_div(clock.0) {
+            Some(ticks) => ticks,
+            None => 1,
+        })
     }
 
     /// `cycles` cycles of `clock`.

@@ -10,7 +10,6 @@
 //! That makes the outcome the same as on every other host; races between engines over one datum are not modelled.
 
 use std::collections::VecDeque;
-use std::fmt;
 
 use crate::description::Chip;
 use crate::kernel::{Agenda, Ticks, Timebase};
@@ -19,6 +18,7 @@ use crate::mapping::{Mapping, Task, Who, Work};
 use crate::trace::{Access, Wait};
 
 mod build;
+mod deadlock;
 mod memory;
 mod program;
 mod script;
@@ -27,12 +27,13 @@ mod seen;
 mod tests;
 
 use memory::{Purpose, SharedMemory};
-use script::{Move, Remembered, View, Writer};
+use script::{Command, Move, Remembered, View, Writer};
 
 pub(crate) use memory::Traffic;
 pub(crate) use seen::{Count, Window};
 
 pub use build::{Ideal, MachineError};
+pub use deadlock::Deadlock;
 pub use program::PROGRAMS;
 
 /// A chip at work.
@@ -62,8 +63,10 @@ pub struct Machine<'a> {
 /// What happens.
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// The next frame's last bit is there.
+    /// The next frame's first bit is there.
     Arrive { port: u16, bytes: u32 },
+    /// A frame's last bit is there.
+    Landed(u32),
     /// A frame is in the receive buffer.
     Received(u32),
     /// An engine's thread comes to a move that is not mere time.
@@ -181,24 +184,6 @@ struct Buffer {
     blocked: VecDeque<usize>,
 }
 
-/// Why a run did not come to its end.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Deadlock {
-    /// Who waits for whom, a line each.
-    pub waits: Vec<String>,
-    /// Frames that are stuck.
-    pub frames: usize,
-}
-
-impl fmt::Display for Deadlock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the mapping deadlocks with {} frames under way", self.frames)?;
-        self.waits.iter().try_for_each(|line| write!(f, "\n  {line}"))
-    }
-}
-
-impl std::error::Error for Deadlock {}
-
 impl<'a> Machine<'a> {
     /// Takes all that `load` has to give through the machine, and tells what was seen; what came before the arrival
     /// number `warm` is left out, and what came after the last arrival, too, unless `warm` is 0.
@@ -209,6 +194,10 @@ impl<'a> Machine<'a> {
         while let Some(event) = self.agenda.take() {
             match event {
                 Event::Arrive { port, bytes } => self.arrive(port, bytes, load),
+                Event::Landed(job) => {
+                    let at = self.over_buses(self.jobs[job as usize].bytes, Way::On, Way::Off);
+                    self.agenda.note(at, Event::Received(job));
+                }
                 Event::Received(job) => {
                     self.receive.waiting.push_back(job);
                     self.feed_receivers(load);
@@ -241,7 +230,8 @@ impl<'a> Machine<'a> {
 
     // ---- Arrival --------------------------------------------------------------------------------------------------
 
-    /// Notes the next arrival.
+    /// Notes the next arrival: frames are run in the order in which they begin, whatever port they come by. One whose port is
+    /// still taken by the frame before holds up those after it.
     fn expect(&mut self, load: &mut dyn Load) {
         if self.seen.is_closed {
             return;
@@ -255,7 +245,7 @@ impl<'a> Machine<'a> {
         let span = self.on_line(arrival.bytes);
         let begins = arrival.at.max(self.lines[line].incoming);
         self.lines[line].incoming = begins + span;
-        self.agenda.note(begins + span, Event::Arrive { port: arrival.port, bytes: arrival.bytes });
+        self.agenda.note(begins, Event::Arrive { port: arrival.port, bytes: arrival.bytes });
         self.seen.expected = arrival;
     }
 
@@ -265,24 +255,23 @@ impl<'a> Machine<'a> {
         let elements = script::elements(bytes, self.receive.element);
         if elements <= self.receive.free {
             self.receive.free -= elements;
-            let job = self.job(load);
-            let at = self.over_buses(bytes, Way::On, Way::Off);
-            self.agenda.note(at, Event::Received(job));
+            let landed = self.now() + self.on_line(bytes);
+            let job = self.job(landed, load);
+            self.agenda.note(landed, Event::Landed(job));
         } else {
             self.seen.lose(port);
         }
         self.expect(load);
     }
 
-    /// Takes in the frame that was given last.
-    fn job(&mut self, load: &mut dyn Load) -> u32 {
+    /// Takes in the frame that was given last, whose last bit comes at `landed`.
+    fn job(&mut self, landed: Ticks, load: &mut dyn Load) -> u32 {
         let number = self.free.pop().unwrap_or_else(|| {
             self.jobs.push(Job::default());
             self.jobs.len() as u32 - 1
         });
-        let now = self.now();
         let job = &mut self.jobs[number as usize];
-        job.renew(&self.seen.expected, now);
+        job.renew(&self.seen.expected, landed);
         load.accept(job);
         job.unsent = job.outputs.len() as u32;
         self.seen.under_way += 1;
@@ -360,7 +349,7 @@ impl<'a> Machine<'a> {
                 self.open();
                 self.seen.offer(arrival.bytes);
                 self.seen.expected = arrival;
-                Some(self.job(load))
+                Some(self.job(self.now(), load))
             }
             None => {
                 if !self.seen.all_arrived {
@@ -514,9 +503,8 @@ impl<'a> Machine<'a> {
         match step {
             // Time alone is played out by `go`.
             Move::Busy(_) => self.go(engine, Ticks::ZERO),
-            Move::Refer { memory, region, access, address, bytes, wait } => {
-                let (goes, done) =
-                    self.command(engine, memory.into(), address, bytes, access, Purpose::Region(region));
+            Move::Refer(command, wait) => {
+                let (goes, done) = self.command(engine, command);
                 match wait {
                     Wait::Now => self.wait_until(engine, number, goes, done, Waits::Memory),
                     Wait::Later(ticket) => {
@@ -541,8 +529,8 @@ impl<'a> Machine<'a> {
             }
             Move::Get(ring) => {
                 let ring = &self.rings[usize::from(ring)];
-                let (memory, entry) = (ring.memory.unwrap_or(0), ring.entry);
-                let (goes, done) = self.command(engine, memory, 0, entry, Access::Read, Purpose::Ring);
+                let get = ring.command(0, Access::Read);
+                let (goes, done) = self.command(engine, get);
                 self.wait_until(engine, number, goes, done, Waits::Memory);
             }
             Move::Release => {
@@ -577,15 +565,8 @@ impl<'a> Machine<'a> {
     }
 
     /// Issues a command: when the engine may go on, and when it is done.
-    fn command(
-        &mut self,
-        engine: usize,
-        memory: usize,
-        address: u64,
-        bytes: u32,
-        access: Access,
-        purpose: Purpose,
-    ) -> (Ticks, Ticks) {
+    fn command(&mut self, engine: usize, command: Command) -> (Ticks, Ticks) {
+        let Command { memory, access, address, bytes, purpose } = command;
         let now = self.agenda.now();
         let cluster = &mut self.clusters[self.engines[engine].cluster];
         let mut goes = now;
@@ -596,7 +577,7 @@ impl<'a> Machine<'a> {
             goes = cluster.departures.pop_front().unwrap_or(now);
         }
         let at = goes.max(cluster.last);
-        let underway = self.memories[memory].refer(at, address, bytes, access, purpose);
+        let underway = self.memories[usize::from(memory)].refer(at, address, bytes, access, purpose);
         if underway.admitted > now {
             cluster.departures.push_back(underway.admitted);
         }
@@ -668,9 +649,9 @@ impl<'a> Machine<'a> {
         self.seen.rings[ring].filled += filled;
         self.seen.rings[ring].most = self.seen.rings[ring].most.max(filled);
         match of.memory {
-            Some(memory) => {
-                let entry = of.entry;
-                let (goes, done) = self.command(engine, memory, 4, entry, Access::Write, Purpose::Ring);
+            Some(_) => {
+                let put = of.command(4, Access::Write);
+                let (goes, done) = self.command(engine, put);
                 self.agenda.note(done, Event::Deliver { ring, job });
                 self.wait_until(engine, number, goes, done, Waits::Memory);
             }
@@ -739,44 +720,6 @@ impl<'a> Machine<'a> {
         self.seen.under_way -= 1;
         self.free.push(job);
     }
-
-    // ---- Deadlock -------------------------------------------------------------------------------------------------
-
-    fn deadlock(&self) -> Deadlock {
-        let mut waits = Vec::new();
-        for (pool, of) in self.mapping.pools.iter().enumerate() {
-            let mut seen: Vec<(Waits, usize)> = Vec::new();
-            for thread in
-                self.threads.iter().filter(|thread| thread.pool == pool && thread.waits != Waits::Frames)
-            {
-                match seen.iter_mut().find(|(waits, _)| *waits == thread.waits) {
-                    Some((_, count)) => *count += 1,
-                    None => seen.push((thread.waits, 1)),
-                }
-            }
-            let name = &of.name;
-            for (what, count) in seen {
-                waits.push(match what {
-                    Waits::Room(ring) => {
-                        let takers: Vec<&str> = program::tasks(self.mapping)
-                            .filter(|(_, task)| task.from == Some(ring))
-                            .map(|(taker, _)| self.mapping.pools[taker].name.as_str())
-                            .collect();
-                        format!(
-                            "{count} threads of `{name}` wait for room in the ring `{}`, which `{}` should empty",
-                            self.mapping.rings[ring].name,
-                            takers.join("`, `")
-                        )
-                    }
-                    Waits::Elements => format!("{count} threads of `{name}` wait for elements of the transmit buffer"),
-                    Waits::Frames | Waits::Engine | Waits::Memory => {
-                        format!("{count} threads of `{name}` wait for their engine")
-                    }
-                });
-            }
-        }
-        Deadlock { waits, frames: self.seen.under_way }
-    }
 }
 
 /// Whether frames are drawn as fast as they are done with.
@@ -800,6 +743,14 @@ fn exit(task: &Task, standing: Standing) -> Option<usize> {
         Who::Known => standing == Standing::Known,
     });
     exit.map(|exit| exit.ring)
+}
+
+impl Ring {
+    /// A put or a get, as a command to the memory that the ring lies in.
+    fn command(&self, address: u64, access: Access) -> Command {
+        let memory = self.memory.unwrap_or(0) as u16;
+        Command { memory, access, address, bytes: self.entry, purpose: Purpose::Ring }
+    }
 }
 
 impl Unit {

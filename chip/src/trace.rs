@@ -13,26 +13,30 @@ pub enum Act {
         taken: u32,
     },
     /// It referred to memory.
-    Refer {
-        /// What lies there.
-        region: Region,
-        /// How.
-        access: Access,
-        /// The offset in the region.
-        at: u64,
-        /// How many bytes.
-        bytes: u32,
-        /// How the offset is known.
-        address: Address,
-        /// Whether it went on meanwhile.
-        wait: Wait,
-    },
+    Refer(Referral),
     /// It waited for the reference of that ticket.
     Await(u32),
     /// It hashed a key of that many bytes.
     Hash(u32),
     /// It handed text of that many bytes to a crypto unit.
     Encipher(u32),
+}
+
+/// A reference to memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Referral {
+    /// What lies there.
+    pub region: Region,
+    /// How.
+    pub access: Access,
+    /// The offset in the region.
+    pub at: u64,
+    /// How many bytes.
+    pub bytes: u32,
+    /// How the offset is known.
+    pub address: Address,
+    /// Whether code went on meanwhile.
+    pub wait: Wait,
 }
 
 /// How memory is referred to.
@@ -84,7 +88,7 @@ impl Recorder {
 
     fn refer(&mut self, region: Region, access: Access, at: usize, bytes: u32) {
         let (at, address) = (at as u64, Address::Computed);
-        self.acts.push(Act::Refer { region, access, at, bytes, address, wait: Wait::Now });
+        self.acts.push(Act::Refer(Referral { region, access, at, bytes, address, wait: Wait::Now }));
     }
 
     fn add(&mut self, op: Op, count: u32, jumps: u32) {
@@ -118,7 +122,7 @@ impl Tally for Recorder {
         self.tickets = self.tickets.wrapping_add(1).max(1);
         let Reference { region, at, bytes, address, .. } = reference;
         let wait = Wait::Later(self.tickets);
-        self.acts.push(Act::Refer { region, access, at: at as u64, bytes, address, wait });
+        self.acts.push(Act::Refer(Referral { region, access, at: at as u64, bytes, address, wait }));
         Ticket(self.tickets)
     }
 
@@ -157,14 +161,14 @@ mod tests {
         recorder.execute(Op::Shift, 2);
         assert_eq!(recorder.mark(), 3);
         recorder.instructions(4);
-        let read = Act::Refer {
+        let read = Act::Refer(Referral {
             region: Region::RuleTable,
             access: Access::Read,
             at: 32,
             bytes: 8,
             address: Address::Computed,
             wait: Wait::Now,
-        };
+        });
         let run = |instructions, taken| Act::Execute { instructions, taken };
         assert_eq!(recorder.acts, [run(5, 1), read, run(2, 0), run(4, 0)]);
         assert_eq!(recorder.mix[Op::Branch as usize], 2);

@@ -3,10 +3,11 @@
 use tally::{Address, Region};
 use wire::Bytes;
 
+use super::memory::Purpose;
 use crate::description::{Chip, Cycles, EngineKind, UnitWork};
 use crate::kernel::{Ticks, Timebase};
 use crate::mapping::{Mapping, Place};
-use crate::trace::{Access, Act, Wait};
+use crate::trace::{Access, Act, Referral, Wait};
 
 /// One move of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +15,7 @@ pub(super) enum Move {
     /// It occupies its engine.
     Busy(Busy),
     /// It refers to a shared memory.
-    Refer { memory: u16, region: Region, access: Access, address: u64, bytes: u32, wait: Wait },
+    Refer(Command, Wait),
     /// It waits for the reference of that ticket.
     Await(u32),
     /// It hands a key or text of that many bytes to a unit, and waits.
@@ -33,6 +34,16 @@ pub(super) enum Move {
     Put(u16),
     /// It is done with the frame, which goes no further.
     End,
+}
+
+/// A command to a shared memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Command {
+    pub(super) memory: u16,
+    pub(super) access: Access,
+    pub(super) address: u64,
+    pub(super) bytes: u32,
+    pub(super) purpose: Purpose,
 }
 
 /// Time on an engine.
@@ -76,8 +87,6 @@ pub(super) struct Remembered {
     lines: Vec<(u16, u64)>,
     /// Thousandths of a hit that are due.
     hits: u32,
-    pub(super) cam_hits: u64,
-    pub(super) cam_misses: u64,
 }
 
 /// Bytes of a frame's buffer.
@@ -85,6 +94,9 @@ const BUFFER: u64 = 2_048;
 
 /// Bytes of a frame's descriptor and metadata.
 const DESCRIPTOR: u64 = 64;
+
+/// Regions begin at the beginning of a line, of that many bytes.
+const LINE: u64 = 64;
 
 /// Addresses between the beginnings of regions in a memory, beside their channels. Addresses only decide on channel and
 /// bank; whether regions fit is checked beforehand.
@@ -105,12 +117,12 @@ impl View {
         for placement in &mapping.placements {
             let base = match placement.place {
                 Place::Shared(memory) | Place::Cached { memory, .. } => {
-                    let interleave = chip.memories.get(memory).map_or(1, |memory| memory.interleave.0);
+                    let interleave = chip.memories.get(memory).map_or(0, |memory| memory.interleave.0);
                     let number = laid.get_mut(memory).map_or(0, |laid: &mut u64| {
                         *laid += 1;
                         *laid - 1
                     });
-                    number * (APART + interleave)
+                    number * (APART + interleave.max(LINE))
                 }
                 Place::Local | Place::Registers | Place::Unit(_) => 0,
             };
@@ -184,9 +196,7 @@ impl Writer<'_> {
         for act in acts {
             match *act {
                 Act::Execute { instructions, taken } => self.execute(instructions, taken),
-                Act::Refer { region, access, at, bytes, address, wait } => {
-                    self.refer_to(region, access, at, bytes, address, wait);
-                }
+                Act::Refer(referral) => self.refer_to(referral),
                 // Who has no such unit does not ask for it.
                 Act::Encipher(bytes) => {
                     self.view.crypto_unit.into_iter().for_each(|unit| self.hand(unit, bytes))
@@ -202,23 +212,23 @@ impl Writer<'_> {
 
     /// A reference of a task's own code, which waits for it.
     pub(super) fn refer(&mut self, region: Region, access: Access, at: u64, bytes: u32) {
-        self.refer_to(region, access, at, bytes, Address::Computed, Wait::Now);
+        self.refer_to(Referral { region, access, at, bytes, address: Address::Computed, wait: Wait::Now });
     }
 
-    fn refer_to(
-        &mut self,
-        region: Region,
-        access: Access,
-        at: u64,
-        bytes: u32,
-        address: Address,
-        wait: Wait,
-    ) {
+    fn refer_to(&mut self, referral: Referral) {
+        let Referral { region, access, at, bytes, address, wait } = referral;
         let (place, base) = self.view.place(region, at);
         let offset = match region {
             Region::Frame => u64::from(self.slot) * BUFFER + at,
             Region::Meta => u64::from(self.slot) * DESCRIPTOR + at,
             _ => at,
+        };
+        let command = |memory: usize| Command {
+            memory: memory as u16,
+            access,
+            address: base + offset,
+            bytes,
+            purpose: Purpose::Region(region),
         };
         match place {
             Place::Registers => {}
@@ -226,8 +236,8 @@ impl Writer<'_> {
             // An offset that is known is an operand of the instruction that uses it.
             Place::Local if address == Address::Known => {}
             Place::Local => self.local(),
-            Place::Shared(memory) => self.shared(memory, region, access, base + offset, bytes, wait),
-            Place::Cached { memory, line } => self.cached(memory, line, region, access, base + offset, bytes),
+            Place::Shared(memory) => self.shared(command(memory), wait),
+            Place::Cached { memory, line } => self.cached(command(memory), line),
         }
     }
 
@@ -244,15 +254,7 @@ impl Writer<'_> {
         self.occupy(Busy { instructions: 0, executing: wait, aborted: Ticks::ZERO });
     }
 
-    fn shared(
-        &mut self,
-        memory: usize,
-        region: Region,
-        access: Access,
-        address: u64,
-        bytes: u32,
-        wait: Wait,
-    ) {
+    fn shared(&mut self, command: Command, wait: Wait) {
         self.execute(1, 0);
         if let Some((hits, latency)) = self.view.cache {
             self.remembered.hits += hits;
@@ -262,20 +264,21 @@ impl Writer<'_> {
                 return;
             }
         }
-        self.moves.push(Move::Refer { memory: memory as u16, region, access, address, bytes, wait });
+        self.moves.push(Move::Refer(command, wait));
     }
 
     /// By way of the CAM: what is read is fetched by lines and kept; what is written goes through to the memory.
-    fn cached(&mut self, memory: usize, line: u32, region: Region, access: Access, address: u64, bytes: u32) {
+    fn cached(&mut self, command: Command, line: u32) {
         let Some((entries, latency)) = self.view.cam else {
-            return self.shared(memory, region, access, address, bytes, Wait::Now);
+            return self.shared(command, Wait::Now);
         };
-        let line = u64::from(line.max(1));
-        let last = (address + u64::from(bytes.max(1)) - 1) / line;
-        for number in address / line..=last {
+        let bytes = line.max(1);
+        let line = u64::from(bytes);
+        let last = (command.address + u64::from(command.bytes.max(1)) - 1) / line;
+        for number in command.address / line..=last {
             self.execute(1, 0);
             self.occupy(Busy { instructions: 0, executing: latency, aborted: Ticks::ZERO });
-            let key = (memory as u16, number);
+            let key = (command.memory, number);
             let held = self.remembered.lines.iter().position(|held| *held == key);
             if let Some(held) = held {
                 self.remembered.lines.remove(held);
@@ -284,15 +287,14 @@ impl Writer<'_> {
             }
             self.remembered.lines.push(key);
             if held.is_some() {
-                self.remembered.cam_hits += 1;
                 self.local();
             } else {
-                self.remembered.cam_misses += 1;
-                self.shared(memory, region, Access::Read, number * line, line as u32, Wait::Now);
+                let fetch = Command { access: Access::Read, address: number * line, bytes, ..command };
+                self.shared(fetch, Wait::Now);
             }
         }
-        if access != Access::Read {
-            self.shared(memory, region, access, address, bytes, Wait::Now);
+        if command.access != Access::Read {
+            self.shared(command, Wait::Now);
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::description::{
 use crate::kernel::{Ticks, Timebase};
 use crate::load::{Arrival, Job, Load, Output, Standing};
 use crate::mapping::{Exit, Mapping, Place, Placement, Pool, PoolPlace, Ring, Task, Who, Work};
-use crate::trace::{Access, Act, Wait};
+use crate::trace::{Access, Act, Referral, Wait};
 
 /// Four engines of 100 MHz; a tick is a cycle, 10 ns.
 fn chip() -> Chip {
@@ -121,14 +121,14 @@ fn run(instructions: u32) -> Act {
 }
 
 fn read(wait: Wait) -> Act {
-    Act::Refer {
+    Act::Refer(Referral {
         region: Region::RuleTable,
         access: Access::Read,
         at: 0,
         bytes: 4,
         address: Address::Computed,
         wait,
-    }
+    })
 }
 
 fn drawn(mapping: &Mapping, acts: Vec<Act>) -> Window {
@@ -345,13 +345,15 @@ fn stages_can_run_in_a_unit_of_fixed_function() {
 fn the_cam_keeps_the_lines_that_were_used_last() {
     let mut chip = chip();
     chip.engines[0].cam = Some(Cam { entries: 2, latency: Cycles(1) });
-    let at = |at: u64| Act::Refer {
-        region: Region::RuleTable,
-        access: Access::Read,
-        at,
-        bytes: 8,
-        address: Address::Computed,
-        wait: Wait::Now,
+    let at = |at: u64| {
+        Act::Refer(Referral {
+            region: Region::RuleTable,
+            access: Access::Read,
+            at,
+            bytes: 8,
+            address: Address::Computed,
+            wait: Wait::Now,
+        })
     };
     let span = |acts: Vec<Act>| {
         let mapping = drawing(1, 1, Place::Cached { memory: 0, line: 64 });
@@ -367,5 +369,42 @@ fn the_cam_keeps_the_lines_that_were_used_last() {
         300 * miss,
         "one line too many: each is gone when its turn comes"
     );
-    assert_eq!(span(vec![at(60)]), 2 * miss + 198 * hit, "a reference that two lines hold");
+    let straddling = span(vec![at(60)]);
+    assert_eq!(straddling, 2 * miss + 198 * hit, "a reference that two lines hold");
+}
+
+#[test]
+fn a_long_frame_on_one_port_holds_up_nobody_on_another() {
+    struct Two(u32);
+    impl Load for Two {
+        fn next(&mut self) -> Option<Arrival> {
+            self.0 += 1;
+            let (at, port, bytes) = match self.0 {
+                1 => (0, 0, 500),
+                2 => (100, 1, 64),
+                3 => (300, 1, 64),
+                _ => return None,
+            };
+            Some(Arrival { at: Ticks(at), port, bytes })
+        }
+
+        fn accept(&mut self, job: &mut Job) {
+            Same { left: 0, acts: vec![run(10)], at: 0, every: 0 }.accept(job);
+            job.outputs[0].port = u16::from(self.0 == 1);
+        }
+    }
+    let mut chip = chip();
+    chip.ports.count = 2;
+    let mapping = line(1, 8);
+    let mut machine = Machine::new(&chip, &mapping, Ideal::Nothing).unwrap();
+    let seen = machine.run(&mut Two(0), 0).unwrap();
+    assert_eq!(seen.delivered.frames, 3);
+    // The two short ones take as long as one alone does; the long one has 8 elements to be received.
+    let alone = through(&line(1, 8), Ideal::Nothing, 10, 1_000, 0).latency.min();
+    assert_eq!(seen.latency.min(), alone);
+    assert!(
+        seen.latency.value_at_quantile(0.6) < alone + 30,
+        "{:?} {alone}",
+        seen.latency.value_at_quantile(0.6)
+    );
 }
