@@ -9,6 +9,7 @@ use clap::Args;
 
 use crate::case::{self, Unusable, run};
 use crate::failure::{Exit, Failure};
+use crate::file;
 use crate::screen::{self, BAD, GOOD};
 use crate::with_exit_codes;
 
@@ -86,7 +87,7 @@ impl Arguments {
     }
 
     fn one(&self, path: &Path, sum: &mut Sum, out: &mut impl Write) -> io::Result<()> {
-        let text = match fs::read_to_string(path) {
+        let text = match file::read_text(path) {
             Ok(text) => text,
             Err(error) => {
                 sum.unreadable(path, &error);
@@ -119,7 +120,7 @@ impl Sum {
 /// Plays one case: its title, or what is wrong.
 fn judge(text: &str, path: &Path) -> Result<String, String> {
     let file = path.display();
-    let case = case::read(text, path).map_err(|unusable| match unusable {
+    let case = case::read(text, path, file::read_text).map_err(|unusable| match unusable {
         Unusable::Faults(faults) => {
             let mut report = format!("{file}: it is not a case\n");
             for fault in &faults {
