@@ -16,6 +16,7 @@ use crate::failure::{Exit, Failure};
 use crate::input::{Captures, Named, Readdress};
 use crate::narration::{Narrator, Told, cost_text, key, state};
 use crate::policy_file::{self, Loaded};
+use crate::progress::{Progress, Unit};
 use crate::screen::{self, BAD, CARE, DIM, GOOD, HEADING};
 use crate::{with_exit_codes, words};
 
@@ -56,7 +57,7 @@ fn help() -> String {
 Examples:
   wirerate explain policy.toml 'lan tcp 192.168.1.10:50000 > 198.51.100.7:443 syn'
   wirerate explain policy.toml 'wan icmp 198.51.100.7 > 203.0.113.2 echo-request ttl 1'
-  wirerate explain policy.toml 'lan udp [2001:db8:1::10]:5353 > [2001:db8::53]:53 length 1400 dscp ef'
+  wirerate explain policy.toml 'lan udp [2001:db8::10]:53 > [2001:db8::53]:53 dscp ef'
   wirerate explain policy.toml lan=lan.pcapng:42 --with wan=wan.pcapng";
     with_exit_codes(&format!("{}\n\n{examples}", words::GRAMMAR))
 }
@@ -120,16 +121,20 @@ fn numbered(text: &str) -> Option<(Named, u64)> {
 fn play(mut replay: Replay, mut captures: Captures, number: u64) -> Result<(Replay, Packet), Failure> {
     let mut place: u32 = 0;
     let mut answer = Vec::new();
+    let mut progress = Progress::new("explain", Unit::Packet, captures.size());
     while let Some(packet) = captures.next(&replay.tables) {
         let (bytes, _) = packet.as_sent(&mut replay, &mut (), &mut answer);
         if packet.source == 0 && packet.number == number {
+            progress.finish();
             let bytes = bytes.to_vec();
             let packet = Packet { ingress: packet.ingress, at: packet.at, number: place, bytes };
             return Ok((replay, packet));
         }
         replay.receive(packet.ingress, packet.at, place, bytes, &mut ());
         place = place.wrapping_add(1);
+        progress.step(captures.read());
     }
+    progress.finish();
     let source = captures.sources().first();
     Err(Failure::NoPacket {
         path: source.map(|source| source.path.clone()).unwrap_or_default(),

@@ -10,6 +10,7 @@ use clap::Args;
 use crate::case::{self, Unusable, run};
 use crate::failure::{Exit, Failure};
 use crate::file;
+use crate::progress::{Progress, Unit};
 use crate::screen::{self, BAD, GOOD};
 use crate::with_exit_codes;
 
@@ -74,9 +75,12 @@ impl Arguments {
             } else if files.is_empty() {
                 sum.unreadable(path, &"no file in it ends in .case");
             }
-            for file in files {
-                self.one(&file, &mut sum, &mut out)?;
+            let mut progress = Progress::new("test", Unit::Case, files.len() as u64);
+            for (file, done) in files.iter().zip(1..) {
+                self.one(file, &mut sum, &mut out, &progress)?;
+                progress.step(done);
             }
+            progress.finish();
         }
         writeln!(out, "{} passed, {} failed", sum.passed, sum.failed)?;
         Ok(match sum {
@@ -86,11 +90,11 @@ impl Arguments {
         })
     }
 
-    fn one(&self, path: &Path, sum: &mut Sum, out: &mut impl Write) -> io::Result<()> {
+    fn one(&self, path: &Path, sum: &mut Sum, out: &mut impl Write, progress: &Progress) -> io::Result<()> {
         let text = match file::read_text(path) {
             Ok(text) => text,
             Err(error) => {
-                sum.unreadable(path, &error);
+                progress.aside(|| sum.unreadable(path, &error));
                 return Ok(());
             }
         };
@@ -98,13 +102,13 @@ impl Arguments {
             Ok(title) => {
                 sum.passed += 1;
                 if self.verbose {
-                    writeln!(out, "{GOOD}pass{GOOD:#} {}: {title}", path.display())?;
+                    progress.aside(|| writeln!(out, "{GOOD}pass{GOOD:#} {}: {title}", path.display()))?;
                 }
                 Ok(())
             }
             Err(report) => {
                 sum.failed += 1;
-                write!(out, "{BAD}FAIL{BAD:#} {report}")
+                progress.aside(|| write!(out, "{BAD}FAIL{BAD:#} {report}"))
             }
         }
     }
