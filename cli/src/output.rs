@@ -157,20 +157,6 @@ impl Outputs {
         self.note(written);
     }
 
-    /// The interface that a frame left by: that of the port, or of the VLAN whose tags it has.
-    fn interface_of(&self, port: PortId, bytes: &[u8]) -> PortId {
-        let Some(vlans) = self.vlans.get(usize::from(port.0)).filter(|vlans| !vlans.is_empty()) else {
-            return port;
-        };
-        let tags = ethernet::parse(bytes).map_or(Tags::NONE, |layer| layer.tags);
-        let id = |place: usize| tags.as_slice().get(place).map_or(0, |tag| tag.id());
-        let ids = (id(0), id(1));
-        vlans
-            .iter()
-            .find(|(outer, inner, _)| (*outer, *inner) == ids)
-            .map_or(port, |(.., interface)| *interface)
-    }
-
     fn note(&mut self, written: Result<(), CaptureError>) {
         if let Err(error) = written {
             self.failed.get_or_insert(error);
@@ -193,7 +179,8 @@ impl Witness for Outputs {
             Some(verdict @ Verdict::Answered(_)) => Some(self.names.comment(verdict, frame)),
             _ => None,
         };
-        let interface = self.interface_of(port, frame.bytes());
+        let vlans = self.vlans.get(usize::from(port.0)).map_or(&[][..], Vec::as_slice);
+        let interface = left_by(port, vlans, frame.bytes());
         let Some(sent) = self.sent.get_mut(usize::from(interface.0)) else { return };
         sent.last = sent.last.max(frame.meta.received);
         let record = Record { comment: comment.map(Cow::Owned), ..Record::new(sent.last, frame.bytes()) };
@@ -280,6 +267,17 @@ pub(crate) fn file_name(interface: &str) -> String {
     let file = format!("{name}.pcapng");
     // What was dropped or logged has its own file, whatever interfaces are called.
     if file == DROPPED || file == LOGGED { format!("{name}_.pcapng") } else { file }
+}
+
+/// The interface that a frame left by: of the VLANs that the port carries that of its tags, or the port's own.
+pub(crate) fn left_by(port: PortId, vlans: &[(u16, u16, PortId)], frame: &[u8]) -> PortId {
+    if vlans.is_empty() {
+        return port;
+    }
+    let tags = ethernet::parse(frame).map_or(Tags::NONE, |layer| layer.tags);
+    let id = |place: usize| tags.as_slice().get(place).map_or(0, |tag| tag.id());
+    let ids = (id(0), id(1));
+    vlans.iter().find(|(outer, inner, _)| (*outer, *inner) == ids).map_or(port, |(.., interface)| *interface)
 }
 
 /// The files of all interfaces, each its own: of names that differ only in what a file name cannot have, the later

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::Args;
-use dataplane::explain::{Account, Visit};
+use dataplane::explain::{Account, Sent, Visit};
 use dataplane::replay::Way;
 use dataplane::{Replay, Verdict};
 use serde_json::{Map, Value, json};
@@ -18,7 +18,7 @@ use crate::narration::{Narrator, Told, cost_text, key, state};
 use crate::policy_file::{self, Loaded};
 use crate::progress::{Progress, Unit};
 use crate::screen::{self, BAD, CARE, DIM, GOOD, HEADING};
-use crate::{with_exit_codes, words};
+use crate::{output, with_exit_codes, words};
 
 /// Say what happens to one packet, stage by stage, and why
 ///
@@ -181,7 +181,7 @@ impl Report<'_> {
         }
         for sent in &self.account.sent {
             let headline = Description::of(&sent.bytes).headline;
-            writeln!(out, "  Out by {}: {headline}", self.interface(sent.port))?;
+            writeln!(out, "  Out by {}: {headline}", self.left_by(sent))?;
         }
         writeln!(out, "{DIM}In all: {}{DIM:#}", cost_text_of(self.account))
     }
@@ -222,7 +222,7 @@ impl Report<'_> {
             .account
             .sent
             .iter()
-            .map(|sent| json!({ "interface": self.interface(sent.port), "packet": fields(&sent.bytes) }));
+            .map(|sent| json!({ "interface": self.left_by(sent), "packet": fields(&sent.bytes) }));
         json!({
             "interface": self.interface(self.ingress),
             "packet": fields(self.narrator.received),
@@ -235,6 +235,11 @@ impl Report<'_> {
             "sent": sent.collect::<Vec<_>>(),
             "instructions": instructions(self.account),
         })
+    }
+
+    fn left_by(&self, sent: &Sent) -> &str {
+        let vlans = self.narrator.tables.interface(sent.port).map_or(&[][..], |interface| &interface.vlans);
+        self.interface(output::left_by(sent.port, vlans, &sent.bytes))
     }
 
     fn interface(&self, id: PortId) -> &str {
