@@ -49,7 +49,7 @@ pub mod flag {
 }
 
 impl<T: Tally> Stage<T> for Parse {
-    #[inline]
+    #[inline(always)]
     fn step(&mut self, frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
         // Ethernet: load 14 bytes, compare address and type, 9; IPv4: version, lengths, options, 14;
         // checksum over ten words, 12; addresses, 8; transport: ports, lengths, flags, 11; metadata, 10.

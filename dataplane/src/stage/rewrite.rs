@@ -154,7 +154,7 @@ pub(super) fn link<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> bool {
 }
 
 /// Further parts of one packet: a 16 KiB slot cut for the smallest link that carries IPv6, and then some.
-const MOST_PARTS: usize = 64;
+pub(crate) const MOST_PARTS: usize = 64;
 
 /// Cuts a packet that is larger than its link carries. Its further parts go out behind it.
 #[cold]
