@@ -86,8 +86,11 @@ impl Pipeline {
         cx.shard.counters.received.count_all(batch);
         Stage::<T>::run(&mut self.parse, batch, cx);
         if cx.tables.mode == Mode::Stateless {
-            Stage::<T>::run(&mut self.route, batch, cx);
-            for mut frame in batch.drain() {
+            self.route.prepare(batch, cx);
+            for (place, mut frame) in batch.drain().enumerate() {
+                if frame.meta.fate == 0 {
+                    self.route.step_prepared(place, &mut frame, cx).settle(&mut frame);
+                }
                 take(&mut self.filter, &mut frame, cx);
                 take(&mut self.classify, &mut frame, cx);
                 self.finish(frame, ended, cx);

@@ -137,11 +137,15 @@ fn key_of<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> Key {
     } else {
         (meta.sport, meta.dport)
     };
-    let packet = frame.bytes().get(usize::from(meta.network)..).unwrap_or(&[]);
+    let packet = frame.bytes().get(usize::from(meta.network)..);
     let key = if meta.family == Family::V4 {
-        ipv4::Header::of(packet).map(|ip| Key::v4(ip.src_bits(), ip.dst_bits(), sport, dport, meta.protocol))
+        packet
+            .and_then(ipv4::Header::of)
+            .map(|ip| Key::v4(ip.src_bits(), ip.dst_bits(), sport, dport, meta.protocol))
     } else {
-        ipv6::Header::of(packet).map(|ip| Key::v6(ip.src_bits(), ip.dst_bits(), sport, dport, meta.protocol))
+        packet
+            .and_then(ipv6::Header::of)
+            .map(|ip| Key::v6(ip.src_bits(), ip.dst_bits(), sport, dport, meta.protocol))
     };
     key.unwrap_or_default().in_realm(realm(meta.ingress, cx))
 }
