@@ -86,17 +86,27 @@ impl Pipeline {
         cx.shard.counters.received.count_all(batch);
         Stage::<T>::run(&mut self.parse, batch, cx);
         if cx.tables.mode == Mode::Stateless {
-            self.route.prepare(batch, cx);
-            for (place, mut frame) in batch.drain().enumerate() {
-                if frame.meta.fate == 0 {
-                    self.route.step_prepared(place, &mut frame, cx).settle(&mut frame);
-                }
-                take(&mut self.filter, &mut frame, cx);
-                take(&mut self.classify, &mut frame, cx);
-                self.finish(frame, ended, cx);
-            }
-            return;
+            self.run_stateless(batch, ended, cx);
+        } else {
+            self.run_stateful(batch, ended, cx);
         }
+    }
+
+    #[inline(never)]
+    fn run_stateless<T: Tally>(&mut self, batch: &mut Batch, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
+        self.route.prepare(batch, cx);
+        for (place, mut frame) in batch.drain().enumerate() {
+            if frame.meta.fate == 0 {
+                self.route.step_prepared(place, &mut frame, cx).settle(&mut frame);
+            }
+            take(&mut self.filter, &mut frame, cx);
+            take(&mut self.classify, &mut frame, cx);
+            self.finish(frame, ended, cx);
+        }
+    }
+
+    #[inline(never)]
+    fn run_stateful<T: Tally>(&mut self, batch: &mut Batch, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
         self.track.prepare(batch, cx);
         for (place, mut frame) in batch.drain().enumerate() {
             if frame.meta.fate != 0 || self.track.follow_prepared(place, &mut frame, cx) {

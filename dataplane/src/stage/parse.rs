@@ -112,11 +112,14 @@ fn network(
     interface: &Interface,
     meta: &mut Meta,
 ) -> Result<Carried, Reason> {
-    let [d0, d1, d2, d3, d4, d5, ..] = *header;
-    let destination = Mac([d0, d1, d2, d3, d4, d5]);
-    if destination.is_multicast() {
+    let Mac([m0, m1, m2, m3, m4, m5]) = interface.mac;
+    // One read of the first eight bytes, of which the upper six are the destination.
+    let destination = wide(header, 0) >> 16;
+    if destination >> 40 & 1 != 0 {
         meta.flags |= flag::GROUP;
-    } else if interface.hearing == Hearing::Own && destination != interface.mac {
+    } else if interface.hearing == Hearing::Own
+        && destination != u64::from_be_bytes([0, 0, m0, m1, m2, m3, m4, m5])
+    {
         return Err(Reason::OtherHost);
     }
     match ethertype {

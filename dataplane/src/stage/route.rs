@@ -52,14 +52,16 @@ impl Route {
         if cx.tally.is_kept() {
             return;
         }
-        for (place, frame) in frames.iter().take(BATCH).enumerate() {
+        let count = frames.len().min(BATCH);
+        let mut looked_up = 0;
+        for (place, frame) in frames[..count].iter().enumerate() {
             if let Some(header) = ordinary(frame) {
                 self.sources[place] = header.src_bits();
                 self.destinations[place] = header.dst_bits();
-                self.looked_up |= 1 << place;
+                looked_up |= 1 << place;
             }
         }
-        let count = frames.len().min(BATCH);
+        self.looked_up = looked_up;
         cx.tables.fib4.lookup_bulk(&self.destinations[..count], &mut self.values[..count]);
     }
 
@@ -243,7 +245,7 @@ fn to_self(frame: &mut Frame) {
 #[inline(always)]
 fn check_source<T: Tally>(frame: &Frame, source: Address, cx: &mut Cx<'_, T>) -> Result<(), Step> {
     let Some(interface) = cx.tables.interface(frame.meta.ingress) else { return Ok(()) };
-    if interface.source_check == SourceCheck::Off || source.bits == 0 || is_link_local(source) {
+    if interface.source_check == SourceCheck::Off {
         return Ok(());
     }
     look_back(frame, source, interface.source_check, cx)
@@ -256,6 +258,9 @@ fn look_back<T: Tally>(
     check: SourceCheck,
     cx: &mut Cx<'_, T>,
 ) -> Result<(), Step> {
+    if source.bits == 0 || is_link_local(source) {
+        return Ok(());
+    }
     let spoofed = Err(Step::Drop(Reason::SourceSpoofed));
     match cx.tables.route(source, cx.tally) {
         // The gateway's own address, or a network's broadcast address, as source.
