@@ -95,12 +95,14 @@ impl Pipeline {
     #[inline(never)]
     fn run_stateless<T: Tally>(&mut self, batch: &mut Batch, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
         self.route.prepare(batch, cx);
-        for (place, mut frame) in batch.drain().enumerate() {
+        for (place, frame) in batch.iter_mut().enumerate() {
             if frame.meta.fate == 0 {
-                self.route.step_prepared(place, &mut frame, cx).settle(&mut frame);
+                self.route.step_prepared(place, frame, cx).settle(frame);
             }
-            take(&mut self.filter, &mut frame, cx);
-            take(&mut self.classify, &mut frame, cx);
+            take(&mut self.filter, frame, cx);
+            take(&mut self.classify, frame, cx);
+        }
+        for frame in batch.drain() {
             self.finish(frame, ended, cx);
         }
     }
@@ -108,13 +110,18 @@ impl Pipeline {
     #[inline(never)]
     fn run_stateful<T: Tally>(&mut self, batch: &mut Batch, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
         self.track.prepare(batch, cx);
-        for (place, mut frame) in batch.drain().enumerate() {
-            if frame.meta.fate != 0 || self.track.follow_prepared(place, &mut frame, cx) {
+        let mut frames = batch.take();
+        let mut first = 0;
+        while frames.len() > 0 {
+            let decided = self.track.follow_prepared(first, frames.as_mut_slice(), cx);
+            for mut frame in frames.by_ref().take(decided) {
                 take(&mut self.route, &mut frame, cx);
                 self.finish(frame, ended, cx);
-            } else {
+            }
+            if let Some(frame) = frames.next() {
                 self.alone(frame, 1, ended, cx, &mut ());
             }
+            first += decided + 1;
         }
     }
 
