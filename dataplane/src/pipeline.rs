@@ -1,9 +1,10 @@
 //! The order of the stages, and how batches go through them.
 //!
-//! [`Pipeline::step`] takes the frames of a batch through all stages one after the other. [`Pipeline::run`] does
-//! so, too, except that it takes the whole batch at once through what reads nothing that a frame may change for
-//! those behind it: `parse`, looking for flows ahead, and `route` where nothing is tracked; and that it leaves
-//! out stages which would let a frame pass.
+//! [`Pipeline::step`] takes the frames of a batch through all stages one after the other. [`Pipeline::run`] does so
+//! to the same effect, except that some stages take many frames before the next stage begins: `parse`; where
+//! nothing is tracked, `route`, `filter` and `classify`; else the part of `track` that follows flows which have been
+//! decided. What these read no later stage changes for the frames behind. Every other packet is taken through all
+//! stages by itself, after the packets before it and before the next one is looked at.
 
 use policy::model::Mode;
 use tally::Tally;

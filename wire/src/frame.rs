@@ -13,7 +13,7 @@ use crate::pool::{HEADROOM, Shared};
 /// One packet in memory, with headroom in front and room behind it, and its metadata: `frame.meta`.
 ///
 /// Two words, so that it is cheap to move. What it owns lies in the pool and stays where it is: its slot, and
-/// its [`Head`].
+/// its head, a cache line.
 pub struct Frame {
     head: NonNull<Head>,
     slot: u32,

@@ -4,7 +4,7 @@
 //! cost of a push. A frame that is dropped elsewhere (an early return, another thread) is not lost: it
 //! marks its slot as an orphan, and the pool collects orphans when its free list runs dry.
 //!
-//! What a frame knows of its packet lies beside the slots: a [`Head`] for each, one after the other.
+//! What a frame knows of its packet lies beside the slots: a head for each, one after the other.
 //!
 //! The mapping is page-aligned and never moves, so that a driver can register it with the kernel.
 #![allow(unsafe_code)]
