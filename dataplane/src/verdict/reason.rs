@@ -479,7 +479,7 @@ impl Reason {
             reason: Reason::SlotTooSmall,
             name: "slot-too-small",
             cause: "The frame cannot be rewritten within its slot, or no slot was free for a fragment of it.",
-            remedy: "Use larger or more slots.",
+            remedy: "Turn off segmentation offload where frames come from (`ethtool -K IFACE gro off gso off tso off`): 16,128 bytes are the most that a slot holds.",
         },
     ];
 
