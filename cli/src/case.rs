@@ -32,6 +32,8 @@ pub(crate) struct Case {
     pub(crate) policy: Policy,
     /// What happens, in order.
     pub(crate) steps: Vec<Step>,
+    /// How many packets come in.
+    pub(crate) packets: u64,
 }
 
 /// What happens next in a case.

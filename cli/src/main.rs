@@ -14,6 +14,7 @@ mod case;
 mod command;
 mod describe;
 mod failure;
+mod file;
 mod input;
 mod narration;
 mod output;

@@ -15,7 +15,8 @@ use dataplane::tables::LOCAL;
 use dataplane::{Reason, Tables, Verdict};
 use policy::model::Logging;
 use wire::capture::{CaptureError, PcapngWriter, Record};
-use wire::{Frame, Nanos, PortId};
+use wire::vlan::Tags;
+use wire::{Frame, Nanos, PortId, ethernet};
 
 use crate::failure::Failure;
 
@@ -44,8 +45,11 @@ pub(crate) struct Came<'a> {
 /// The files of one replay.
 pub(crate) struct Outputs {
     names: Names,
-    /// By place of the interface; VLANs leave by the interface that carries them.
-    ports: Vec<Option<Sent>>,
+    /// By place of the interface.
+    sent: Vec<Sent>,
+    /// By place of the interface: the tags of the VLANs that it carries (inner, 0 where there is none), and whose
+    /// they are.
+    vlans: Vec<Vec<(u16, u16, PortId)>>,
     dropped: PcapngWriter,
     logged: Option<PcapngWriter>,
     kept: HashMap<u32, Kept>,
@@ -98,9 +102,8 @@ impl Outputs {
             Ok(path)
         };
         let mut paths = Vec::with_capacity(tables.interfaces.len());
-        for (place, interface) in tables.interfaces.iter().enumerate() {
-            let carries = usize::from(interface.root.0) == place;
-            paths.push(if carries { Some(create(&file_name(&interface.name))?) } else { None });
+        for name in file_names(tables) {
+            paths.push(create(&name)?);
         }
         // Only now that nothing read would be written over.
         let mut dropped = PcapngWriter::create(create(DROPPED)?)?;
@@ -108,24 +111,20 @@ impl Outputs {
             true => Some(PcapngWriter::create(create(LOGGED)?)?),
             false => None,
         };
-        let mut ports = Vec::with_capacity(paths.len());
+        let mut sent = Vec::with_capacity(paths.len());
         for (path, interface) in paths.iter().zip(&tables.interfaces) {
             dropped.interface(&interface.name)?;
             if let Some(logged) = &mut logged {
                 logged.interface(&interface.name)?;
             }
-            ports.push(match path {
-                Some(path) => {
-                    let mut writer = PcapngWriter::create(path)?;
-                    writer.interface(&interface.name)?;
-                    Some(Sent { writer, last: Nanos::default() })
-                }
-                None => None,
-            });
+            let mut writer = PcapngWriter::create(path)?;
+            writer.interface(&interface.name)?;
+            sent.push(Sent { writer, last: Nanos::default() });
         }
         Ok(Outputs {
             names: Names::of(tables),
-            ports,
+            sent,
+            vlans: tables.interfaces.iter().map(|interface| interface.vlans.clone()).collect(),
             dropped,
             logged,
             kept: HashMap::new(),
@@ -169,8 +168,8 @@ impl Outputs {
         if let Some(logged) = self.logged {
             logged.finish()?;
         }
-        for port in self.ports.into_iter().flatten() {
-            port.writer.finish()?;
+        for sent in self.sent {
+            sent.writer.finish()?;
         }
         Ok(())
     }
@@ -212,7 +211,9 @@ impl Witness for Outputs {
             Some(verdict @ Verdict::Answered(_)) => Some(self.names.comment(verdict, frame)),
             _ => None,
         };
-        let Some(Some(sent)) = self.ports.get_mut(usize::from(port.0)) else { return };
+        let vlans = self.vlans.get(usize::from(port.0)).map_or(&[][..], Vec::as_slice);
+        let interface = left_by(port, vlans, frame.bytes());
+        let Some(sent) = self.sent.get_mut(usize::from(interface.0)) else { return };
         sent.last = sent.last.max(frame.meta.received);
         let record = Record { comment: comment.map(Cow::Owned), ..Record::new(sent.last, frame.bytes()) };
         let written = sent.writer.write(&record);
@@ -298,6 +299,31 @@ pub(crate) fn file_name(interface: &str) -> String {
     let file = format!("{name}.pcapng");
     // What was dropped or logged has its own file, whatever interfaces are called.
     if file == DROPPED || file == LOGGED { format!("{name}_.pcapng") } else { file }
+}
+
+/// The interface that a frame left by: of the VLANs that the port carries that of its tags, or the port's own.
+pub(crate) fn left_by(port: PortId, vlans: &[(u16, u16, PortId)], frame: &[u8]) -> PortId {
+    if vlans.is_empty() {
+        return port;
+    }
+    let tags = ethernet::parse(frame).map_or(Tags::NONE, |layer| layer.tags);
+    let id = |place: usize| tags.as_slice().get(place).map_or(0, |tag| tag.id());
+    let ids = (id(0), id(1));
+    vlans.iter().find(|(outer, inner, _)| (*outer, *inner) == ids).map_or(port, |(.., interface)| *interface)
+}
+
+/// The files of all interfaces, each its own: of names that differ only in what a file name cannot have, the later
+/// get a mark.
+fn file_names(tables: &Tables) -> Vec<String> {
+    let mut names: Vec<String> = Vec::with_capacity(tables.interfaces.len());
+    for interface in &tables.interfaces {
+        let mut name = interface.name.clone();
+        while names.contains(&file_name(&name)) {
+            name.push('_');
+        }
+        names.push(file_name(&name));
+    }
+    names
 }
 
 /// Writes files if there are any to write, and says nothing otherwise.

@@ -7,12 +7,34 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 /// Whoever waits less than this needs no news.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Steps between two looks at the clock.
-const STRIDE: u64 = 1024;
+/// What a step is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unit {
+    Packet,
+    Case,
+}
+
+impl Unit {
+    /// Steps between two looks at the clock.
+    const fn stride(self) -> u64 {
+        match self {
+            Unit::Packet => 1024,
+            Unit::Case => 1,
+        }
+    }
+
+    fn count(self, steps: u64) -> String {
+        match self {
+            Unit::Packet => crate::screen::count(steps, "packet", "packets"),
+            Unit::Case => crate::screen::count(steps, "case", "cases"),
+        }
+    }
+}
 
 /// A line on standard error that tells what has been done so far.
 pub(crate) struct Progress {
     bar: ProgressBar,
+    unit: Unit,
     begun: Instant,
     shown: Shown,
     steps: u64,
@@ -27,20 +49,20 @@ enum Shown {
 
 impl Progress {
     /// Of `total` bytes, or whatever is counted, under the name `what`.
-    pub(crate) fn new(what: &'static str, total: u64) -> Progress {
+    pub(crate) fn new(what: &'static str, unit: Unit, total: u64) -> Progress {
         let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::hidden());
         let template = "{prefix} [{bar:30}] {percent}%  {msg}  {elapsed}";
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style.progress_chars("=> "));
         }
         bar.set_prefix(what);
-        Progress { bar, begun: Instant::now(), shown: Shown::NotYet, steps: 0, total }
+        Progress { bar, unit, begun: Instant::now(), shown: Shown::NotYet, steps: 0, total }
     }
 
-    /// One packet more; `done` of the total is done.
+    /// One step more; `done` of the total is done.
     pub(crate) fn step(&mut self, done: u64) {
         self.steps += 1;
-        if self.steps % STRIDE != 0 {
+        if self.steps % self.unit.stride() != 0 {
             return;
         }
         if self.shown == Shown::NotYet {
@@ -52,7 +74,12 @@ impl Progress {
             self.shown = Shown::Yes;
         }
         self.bar.set_position(done.min(self.total));
-        self.bar.set_message(crate::screen::count(self.steps, "packet", "packets"));
+        self.bar.set_message(self.unit.count(self.steps));
+    }
+
+    /// Writes something else to the terminal, the line out of its way.
+    pub(crate) fn aside<T>(&self, write: impl FnOnce() -> T) -> T {
+        self.bar.suspend(write)
     }
 
     /// Takes the line away.

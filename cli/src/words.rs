@@ -24,11 +24,15 @@ A packet in words:
   IFACE PROTOCOL SOURCE > DESTINATION [WORD...]
     IFACE      an interface of the policy, by which it comes in
     PROTOCOL   tcp udp icmp icmpv6 sctp gre esp ... or a number
-    SOURCE     192.0.2.1:50000, [2001:db8::1]:443; without a port where the protocol has none
-    WORD       syn ack fin rst psh urg, also joined by commas (TCP; syn if none is named), none;
-               echo-request, echo-reply, port-unreachable ... or type N code N (ICMP); id N; seq N; ackno N;
-               ttl N; dscp ef; length N (bytes of the IP packet); df; mss N; window N;
-               fragment OFFSET[+] (+: more follow); vlan ID[.ID]; from MAC; to MAC";
+    SOURCE     192.0.2.1:50000, [2001:db8::1]:443;
+               without a port where the protocol has none
+    WORD       syn ack fin rst psh urg, also joined by commas, none
+               (TCP; syn if none is named);
+               echo-request, echo-reply, port-unreachable ... or
+               type N code N (ICMP); id N; seq N; ackno N; ttl N; dscp ef;
+               length N (bytes of the IP packet); df; mss N; window N;
+               fragment OFFSET[+] (+: more follow); vlan ID[.ID];
+               from MAC; to MAC";
 
 /// A packet, and where it comes in.
 #[derive(Clone, Debug, PartialEq, Eq)]

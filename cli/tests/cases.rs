@@ -81,6 +81,35 @@ fn fragments_that_come_out_are_put_together() {
     assert!(report.contains("completes has a wrong checksum"), "{report}");
 }
 
+/// What cannot be made or played is told with its line, too.
+#[test]
+fn what_cannot_be_played_is_told() {
+    let quotes = "icmp 192.168.1.10 > 198.51.100.7 port-unreachable quoting ".repeat(100_000);
+    let line = "udp 192.168.1.10:1 > 198.51.100.7:2 len 60000 => forwarded";
+    for (statement, told) in [
+        (
+            "in lan udp 192.168.1.10:1 > [2001:db8::1]:2 => forwarded".to_owned(),
+            "are of different IP versions",
+        ),
+        (
+            "in lan udp [2001:db8:1::10]:2 > 192.168.1.1:1 => forwarded".to_owned(),
+            "are of different IP versions",
+        ),
+        ("in lan udp [2001:db8:1::10]:2 > *:1 => forwarded".to_owned(), "expected forwarded, got dropped"),
+        (format!("in lan {quotes}any => forwarded"), "more than 4 packets are quoted"),
+        (format!("repeat 1000000 in lan {line}"), "more than 256 MiB of packets come in"),
+        (
+            format!("repeat 600000 in lan {line}\nrepeat 600000 in lan {line}"),
+            "more than 1000000 packets come in",
+        ),
+        (format!("repeat 3 every 106752d in lan {line}"), "it lasts more than 584 years"),
+        ("in lan hex +1+1 => forwarded".to_owned(), "is not hexadecimal digits"),
+    ] {
+        let (code, report) = verdict(&format!("title: t\npolicy: edge.toml\n{statement}\n"));
+        assert_eq!((code, report.contains(told)), (1, true), "{told}: {}", &report[..report.len().min(500)]);
+    }
+}
+
 #[test]
 fn exit_codes_tell_what_is_wrong() {
     assert_eq!(test(&[]).status.code(), Some(2));

@@ -92,6 +92,16 @@ fn explain_tells_rule_line_and_translation() {
     assert!(json["stages"][0]["cost"]["instructions"].as_u64().expect("a count") > 0);
 }
 
+/// As in the files of `replay --out`: a VLAN is an interface of its own, whoever carries it.
+#[test]
+fn explain_names_the_vlan_that_a_packet_leaves_by() {
+    let packet = "guest tcp 192.168.20.5:1 > 192.168.1.20:22 syn";
+    let told = wirerate(&["explain", &home_office(), packet]).exits(0).out;
+    assert!(told.contains("Out by guest: "), "{told}");
+    let json = wirerate(&["explain", &home_office(), packet, "--json"]).exits(0).json();
+    assert_eq!(json["sent"][0]["interface"], "guest");
+}
+
 #[test]
 fn explain_points_at_the_word_it_does_not_know() {
     let words = "lan tcp 192.168.1.10:50000 > 198.51.100.7:443 sny";
@@ -133,6 +143,9 @@ fn every_command_has_a_manual_with_exit_codes() {
         &["replay"],
         &["explain"],
         &["import"],
+        &["test"],
+        &["bench", "forward"],
+        &["bench", "routes"],
         &["generate", "traffic"],
         &["reasons"],
         &["completions"],

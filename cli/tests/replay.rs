@@ -122,6 +122,38 @@ fn the_object_is_the_contract() {
     assert_eq!(records(&room.path("out/lan.pcapng")).len(), 0);
 }
 
+/// Scripts look for what left by an interface under its name, also where its cable is another's.
+#[test]
+fn every_interface_has_a_file_of_its_own() {
+    let room = Room::new("files");
+    let vlan = |name: &str, tags: &str, network: u8| {
+        format!(
+            "[interface.\"{name}\"]\nzone = \"lan\"\nparent = \"lan\"\nvlan = {tags}\naddresses = [\"10.0.{network}.1/24\"]\n"
+        )
+    };
+    let names = [("guest", "20"), ("queue", "[100, 20]"), ("a/b", "21"), ("a_b", "22"), ("dropped", "23")];
+    let more: String =
+        names.iter().zip(1..).map(|((name, tags), network)| vlan(name, tags, network)).collect();
+    let policy =
+        room.write("policy.toml", format!("{more}{POLICY}\n[[rule]]\nname = \"in\"\naction = \"accept\"\n"));
+    let frames: Vec<_> =
+        (0..=5).map(|net| tcp("10.0.0.5", &format!("10.0.{net}.9"), 80, Flags::SYN)).skip(1).collect();
+    let lan = format!("lan={}", capture(&room, "a.pcapng", "eth0", &frames));
+    let out = room.path("out");
+    wirerate(&["replay", &policy, &lan, "--out", &out]).exits(0);
+    let files = ["guest", "queue", "a_b", "a_b_", "dropped_"];
+    for (file, tags) in files.iter().zip([&[20][..], &[100, 20], &[21], &[22], &[23]]) {
+        let left = records(&room.path(&format!("out/{file}.pcapng")));
+        let [(_, bytes, _)] = &left[..] else { panic!("{} frames left by {file}", left.len()) };
+        let layer = wire::ethernet::parse(bytes).unwrap();
+        let ids: Vec<u16> = layer.tags.as_slice().iter().map(|tag| tag.id()).collect();
+        assert_eq!(ids, tags, "{file}");
+    }
+    for file in ["lan", "wan", "dropped"] {
+        assert_eq!(records(&room.path(&format!("out/{file}.pcapng"))).len(), 0, "{file}");
+    }
+}
+
 #[test]
 fn what_rules_say_to_log_is_written_with_its_fate() {
     let room = Room::new("logged");

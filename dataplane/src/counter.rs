@@ -21,6 +21,13 @@ impl Traffic {
         self.frames += 1;
         self.bytes += bytes as u64;
     }
+
+    /// Counts frames as they are.
+    #[inline(always)]
+    pub fn count_all(&mut self, frames: &[Frame]) {
+        self.frames += frames.len() as u64;
+        self.bytes += frames.iter().map(|frame| frame.len() as u64).sum::<u64>();
+    }
 }
 
 /// The counters of one shard.

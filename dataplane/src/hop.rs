@@ -17,9 +17,9 @@ pub const LOCAL_HOP: u32 = u32::MAX;
 /// No hop has been chosen.
 pub const NO_HOP: u32 = Meta::NO_HOP;
 
-/// A next hop.
+/// A next hop: half a cache line, so that none lies across two.
 #[derive(Clone, Copy, Debug)]
-#[repr(C)]
+#[repr(C, align(32))]
 pub struct Hop {
     /// The link-layer header up to the Ethernet type, which depends on the packet.
     header: [u8; 20],

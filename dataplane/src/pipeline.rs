@@ -1,11 +1,10 @@
 //! The order of the stages, and how batches go through them.
 //!
-//! [`Pipeline::step`] takes one frame through all stages; [`Pipeline::run`] takes a batch, stage by stage, to
-//! the same effect. That they agree rests on two facts. Packets of flows that have been decided only read
-//! what later stages share, so that their stages may be interleaved; and every other packet is taken
-//! through all stages by itself, after the packets before it and before the next one is looked at.
-
-use std::mem;
+//! [`Pipeline::step`] takes the frames of a batch through all stages one after the other. [`Pipeline::run`] does so
+//! to the same effect, except that some stages take many frames before the next stage begins: `parse`; where
+//! nothing is tracked, `route`, `filter` and `classify`; else the part of `track` that follows flows which have been
+//! decided. What these read no later stage changes for the frames behind. Every other packet is taken through all
+//! stages by itself, after the packets before it and before the next one is looked at.
 
 use policy::model::Mode;
 use tally::Tally;
@@ -62,15 +61,14 @@ pub type Named<'a, T> = (&'static str, &'a mut dyn Stage<T>);
 /// How many stages there are.
 pub const STAGES: usize = 10;
 
-/// Places of the stages that have something to do for packets of flows that have been decided; the others
-/// would let each of them pass.
-const DECIDED: [usize; 4] = [3, 7, 8, 9];
-
-/// Places of the stages that have something to do where nothing is tracked.
-const STATELESS: [usize; 7] = [0, 3, 4, 5, 7, 8, 9];
+/// The place of `answer`.
+const ANSWER: usize = 8;
 
 /// Places of all stages.
 const ALL: [usize; STAGES] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
+
+/// Places of the stages that have something to do where nothing is tracked.
+const STATELESS: [usize; 7] = [0, 3, 4, 5, 7, 8, 9];
 
 impl Pipeline {
     /// The stages in their order.
@@ -100,18 +98,46 @@ impl Pipeline {
     /// Takes a batch through the stages. Frames on their way out are then in the shard's queues; those that
     /// ended here (dropped, delivered) are in `ended`, in order, with their verdict; the batch is empty.
     pub fn run<T: Tally>(&mut self, batch: &mut Batch, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
-        for frame in batch.iter() {
-            cx.shard.counters.received.count(frame.len());
-        }
+        cx.shard.counters.received.count_all(batch);
+        Stage::<T>::run(&mut self.parse, batch, cx);
         if cx.tables.mode == Mode::Stateless {
-            let stages = self.stages();
-            for place in STATELESS {
-                stages[place].1.run(batch, cx);
-            }
+            self.run_stateless(batch, ended, cx);
         } else {
-            self.run_stateful(batch, cx);
+            self.run_stateful(batch, ended, cx);
         }
-        collect(batch, ended, cx);
+    }
+
+    #[inline(never)]
+    fn run_stateless<T: Tally>(&mut self, batch: &mut Batch, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
+        self.route.prepare(batch, cx);
+        for (place, frame) in batch.iter_mut().enumerate() {
+            if frame.meta.fate == 0 {
+                self.route.step_prepared(place, frame, cx).settle(frame);
+            }
+            take(&mut self.filter, frame, cx);
+            take(&mut self.classify, frame, cx);
+        }
+        for frame in batch.drain() {
+            self.finish(frame, ended, cx);
+        }
+    }
+
+    #[inline(never)]
+    fn run_stateful<T: Tally>(&mut self, batch: &mut Batch, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
+        self.track.prepare(batch, cx);
+        let mut frames = batch.take();
+        let mut first = 0;
+        while frames.len() > 0 {
+            let decided = self.track.follow_prepared(first, frames.as_mut_slice(), cx);
+            for mut frame in frames.by_ref().take(decided) {
+                take(&mut self.route, &mut frame, cx);
+                self.finish(frame, ended, cx);
+            }
+            if let Some(frame) = frames.next() {
+                self.alone(frame, 1, ended, cx, &mut ());
+            }
+            first += decided + 1;
+        }
     }
 
     /// Takes the frames of a batch through the stages one by one, to the same effect as [`Pipeline::run`].
@@ -128,118 +154,98 @@ impl Pipeline {
         cx: &mut Cx<'_, T>,
         watch: &mut impl Watch<T>,
     ) {
-        for place in 0..batch.len() {
-            cx.shard.counters.received.count(batch[place].len());
-            self.alone(&mut batch[place], 0, cx, watch);
-            self.free(place, cx);
+        cx.shard.counters.received.count_all(batch);
+        for frame in batch.drain() {
+            self.alone(frame, 0, ended, cx, watch);
         }
-        collect(batch, ended, cx);
     }
 
-    fn run_stateful<T: Tally>(&mut self, frames: &mut [Frame], cx: &mut Cx<'_, T>) {
-        Stage::<T>::run(&mut self.parse, frames, cx);
-        self.track.prepare(frames, cx);
-        let mut first = 0;
-        for place in 0..frames.len() {
-            let frame = &mut frames[place];
-            if frame.meta.fate != 0 || self.track.follow_prepared(place, frame, cx) {
-                continue;
-            }
-            self.together(&mut frames[first..place], cx);
-            self.alone(&mut frames[place], 1, cx, &mut ());
-            self.free(place, cx);
-            first = place + 1;
+    /// The stages from `rewrite` on, for a frame of which all has been decided.
+    #[inline(always)]
+    fn finish<T: Tally>(&mut self, mut frame: Frame, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
+        take(&mut self.rewrite, &mut frame, cx);
+        if frame.meta.fate != 0 {
+            return self.alone(frame, ANSWER, ended, cx, &mut ());
         }
-        self.together(&mut frames[first..], cx);
+        take(&mut self.queue, &mut frame, cx);
+        lead(frame, ended, cx);
     }
 
-    /// The stages after `track`, for frames whose flow has been decided.
-    fn together<T: Tally>(&mut self, frames: &mut [Frame], cx: &mut Cx<'_, T>) {
-        if frames.is_empty() {
-            return;
-        }
-        let stages = self.stages();
-        for place in DECIDED {
-            stages[place].1.run(frames, cx);
+    /// The stages from the one at `first` on, for one frame, and then for those that come free by it.
+    #[cold]
+    fn alone<T: Tally>(
+        &mut self,
+        frame: Frame,
+        first: usize,
+        ended: &mut Vec<Frame>,
+        cx: &mut Cx<'_, T>,
+        watch: &mut impl Watch<T>,
+    ) {
+        self.through(frame, first, ended, cx, watch);
+        while let Some(frame) = cx.shard.released.pop_front() {
+            self.through(frame, 1, ended, cx, &mut ());
         }
     }
 
     /// The stages from the one at `first` on, for one frame.
-    fn alone<T: Tally>(
+    fn through<T: Tally>(
         &mut self,
-        frame: &mut Frame,
+        mut frame: Frame,
         first: usize,
+        ended: &mut Vec<Frame>,
         cx: &mut Cx<'_, T>,
         watch: &mut impl Watch<T>,
     ) {
         for (name, stage) in self.stages().into_iter().skip(first) {
-            if stage.takes(frame) {
-                watch.before(name, frame, cx);
-                stage.step(frame, cx).settle(frame);
-                watch.after(name, frame, cx);
+            if stage.takes(&frame) {
+                watch.before(name, &frame, cx);
+                stage.step(&mut frame, cx).settle(&mut frame);
+                watch.after(name, &frame, cx);
             }
-        }
-        if frame.meta.fate == Verdict::Held(Reason::FragmentWaits).to_fate() {
-            hold(frame, cx);
         }
         // A flow that did not come to be gives back what it holds.
         if frame.meta.flow == u32::MAX {
             cx.shard.abandon();
         }
-    }
-
-    /// Takes the frames that came free at the frame at `place` through the stages from `track` on.
-    fn free<T: Tally>(&mut self, place: usize, cx: &mut Cx<'_, T>) {
-        while let Some(mut frame) = cx.shard.released.pop_front() {
-            self.alone(&mut frame, 1, cx, &mut ());
-            cx.shard.freed.push_back((place, frame));
+        if frame.meta.fate == Verdict::Held(Reason::FragmentWaits).to_fate() {
+            hold(frame, ended, cx);
+        } else {
+            lead(frame, ended, cx);
         }
     }
 }
 
-/// Counts the verdicts, and moves the frames to where they lead.
-fn collect<T: Tally>(batch: &mut Batch, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
-    for (place, frame) in batch.drain().enumerate() {
-        lead(frame, ended, cx);
-        while cx.shard.freed.front().is_some_and(|(behind, _)| *behind == place) {
-            if let Some((_, frame)) = cx.shard.freed.pop_front() {
-                lead(frame, ended, cx);
+/// Takes a frame through a stage.
+#[inline(always)]
+fn take<T: Tally>(stage: &mut impl Stage<T>, frame: &mut Frame, cx: &mut Cx<'_, T>) {
+    if stage.takes(frame) {
+        stage.step(frame, cx).settle(frame);
+    }
+}
+
+/// Moves a frame that has to wait to where it waits.
+fn hold<T: Tally>(mut frame: Frame, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
+    if let Some((key, _)) = datagram(&frame, cx) {
+        match cx.shard.fragments.hold(&key, frame, cx.tally) {
+            Ok(()) => {
+                cx.shard.counters.held += 1;
+                return;
             }
+            Err(back) => frame = back,
         }
     }
+    Step::Drop(Reason::FragmentTableFull).settle(&mut frame);
+    lead(frame, ended, cx);
 }
 
-/// In place of a frame that was moved elsewhere: not a verdict.
-const HUSK: u16 = 0x600;
-
-/// Moves a frame that has to wait out of the batch.
-fn hold<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) {
-    let refused = Step::Drop(Reason::FragmentTableFull);
-    let (Some((key, _)), Some(mut husk)) = (datagram(frame, cx), cx.pool.take()) else {
-        return refused.settle(frame);
-    };
-    husk.meta.fate = HUSK;
-    let waiting = mem::replace(frame, husk);
-    match cx.shard.fragments.hold(&key, waiting, cx.tally) {
-        Ok(()) => cx.shard.counters.held += 1,
-        Err(back) => {
-            let husk = mem::replace(frame, back);
-            cx.pool.put(husk);
-            refused.settle(frame);
-        }
-    }
-}
-
-/// Moves one frame to where its verdict leads.
+/// Counts a frame's verdict, and moves it to where that leads.
 #[inline(always)]
 fn lead<T: Tally>(frame: Frame, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
-    if frame.meta.fate == HUSK {
-        return cx.pool.put(frame);
-    }
     cx.shard.counters.count(&frame);
     let goes_out = frame.meta.fate == Verdict::Forwarded.to_fate() || frame.meta.fate >> 8 == ANSWERED;
+    let (place, further) = (usize::from(frame.meta.egress.0), frame.meta.parts);
     if !goes_out {
-        for _ in 0..frame.meta.parts {
+        for _ in 0..further {
             if let Some(part) = cx.shard.parts.pop_front() {
                 cx.pool.put(part);
             }
@@ -247,7 +253,6 @@ fn lead<T: Tally>(frame: Frame, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
         ended.push(frame);
         return;
     }
-    let (place, further) = (usize::from(frame.meta.egress.0), frame.meta.parts);
     match cx.shard.queues.get_mut(place) {
         Some(queue) => queue.push(frame),
         None => return ended.push(frame),
@@ -261,11 +266,11 @@ fn lead<T: Tally>(frame: Frame, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
 fn send_part<T: Tally>(place: usize, cx: &mut Cx<'_, T>) {
     let Some(part) = cx.shard.parts.pop_front() else { return };
     let queue = &mut cx.shard.queues[place];
-    if queue.admit() {
-        queue.push(part);
-        cx.shard.counters.parts_sent += 1;
-    } else {
+    if queue.is_full() {
         cx.pool.put(part);
         cx.shard.counters.parts_lost += 1;
+    } else {
+        queue.push(part);
+        cx.shard.counters.parts_sent += 1;
     }
 }

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::fmt;
 
 use tally::{NoTally, Tally};
-use wire::{BATCH, Frame, Nanos, PortId};
+use wire::{Frame, Nanos, PortId};
 
 use crate::counter::Counters;
 use crate::flow::{Cold, FlowId, FlowTable, Key, Life, Timeouts};
@@ -15,10 +15,8 @@ use crate::hop::{Hops, Resolve};
 use crate::limiter::{CountId, Limiter};
 use crate::memory::MemoryError;
 use crate::nat::{Capacity, ConfigError, MappingId, Mappings};
+use crate::stage::rewrite::MOST_PARTS;
 use crate::tables::{Address, Tables};
-
-/// Further parts of a batch's packets, without growing.
-const PARTS: usize = 4_096;
 
 /// Neighbours on links, beyond those that the policy names.
 const NEIGHBOURS: usize = 65_536;
@@ -43,9 +41,7 @@ pub struct Shard {
     pub pending: Pending,
     /// Frames that have waited long enough, or for what has now come: they go through next.
     pub released: VecDeque<Frame>,
-    /// Frames that came free while a batch was under way, and the place in it that they come out behind.
-    pub(crate) freed: VecDeque<(usize, Frame)>,
-    /// Further parts of packets that were cut, in the order of the packets.
+    /// Further parts of the packet under way, which was cut.
     pub parts: VecDeque<Frame>,
     /// The next identification of a packet that the gateway itself sends.
     pub next_id: u16,
@@ -154,9 +150,7 @@ impl Shard {
             counters: Counters::new(tables),
             pending: Pending::default(),
             released: VecDeque::with_capacity(tables.limits.fragments.held as usize + 1),
-            // All that waited before a batch, and all of the batch, can come free within it.
-            freed: VecDeque::with_capacity(tables.limits.fragments.held as usize + BATCH),
-            parts: VecDeque::with_capacity(PARTS),
+            parts: VecDeque::with_capacity(MOST_PARTS),
             next_id: 1,
         })
     }
@@ -228,27 +222,22 @@ fn give_back(mappings: &mut Mappings, limiter: &mut Limiter, cold: &Cold) {
 pub struct Fifo {
     frames: VecDeque<Frame>,
     capacity: usize,
-    admitted: usize,
 }
 
 impl Fifo {
     fn new(capacity: usize) -> Fifo {
-        // Batches take their place before their frames move in, so the length is never passed.
-        Fifo { frames: VecDeque::with_capacity(capacity), capacity, admitted: 0 }
+        Fifo { frames: VecDeque::with_capacity(capacity), capacity }
     }
 
-    /// Whether there is room for one more; if so, its place is taken until [`Fifo::push`].
+    /// Whether there is no room for one more.
     #[inline(always)]
-    pub(crate) fn admit(&mut self) -> bool {
-        let free = self.frames.len() + self.admitted < self.capacity;
-        self.admitted += usize::from(free);
-        free
+    pub(crate) fn is_full(&self) -> bool {
+        self.frames.len() >= self.capacity
     }
 
-    /// Takes the place that was admitted.
+    /// Appends a frame; whoever does has asked whether there is room.
     #[inline(always)]
     pub(crate) fn push(&mut self, frame: Frame) {
-        self.admitted = self.admitted.saturating_sub(1);
         self.frames.push_back(frame);
     }
 

@@ -79,6 +79,10 @@ impl Step {
     /// Writes the decision, where it is final, into the frame's metadata.
     #[inline(always)]
     pub fn settle(self, frame: &mut Frame) {
+        // Asked first, or it becomes one of the places of a jump table.
+        if self == Step::Next {
+            return;
+        }
         let verdict = match self {
             Step::Next => return,
             Step::Forward => Verdict::Forwarded,

@@ -1,8 +1,9 @@
 //! Frames that travel together.
 
+use std::mem;
 use std::ops::{Deref, DerefMut};
 
-use arrayvec::ArrayVec;
+use arrayvec::{ArrayVec, IntoIter};
 
 use crate::frame::Frame;
 use crate::pool::Pool;
@@ -51,6 +52,12 @@ impl Batch {
     #[inline]
     pub fn drain(&mut self) -> impl Iterator<Item = Frame> + '_ {
         self.frames.drain(..)
+    }
+
+    /// Takes all frames out, and lends those that have not been taken from the iterator yet.
+    #[inline]
+    pub fn take(&mut self) -> IntoIter<Frame, BATCH> {
+        mem::take(&mut self.frames).into_iter()
     }
 
     /// Takes the last frame out.

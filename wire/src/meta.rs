@@ -1,6 +1,6 @@
 //! What the pipeline finds out about a frame, written once by one stage and read by those after it.
 //!
-//! Plain numbers on purpose: this travels with every frame, in two cache lines. What an index or a code
+//! Plain numbers on purpose: this goes with every frame, in a cache line. What an index or a code
 //! means is the business of the stage named beside the field.
 
 use crate::unit::Nanos;

@@ -4,15 +4,17 @@
 //! cost of a push. A frame that is dropped elsewhere (an early return, another thread) is not lost: it
 //! marks its slot as an orphan, and the pool collects orphans when its free list runs dry.
 //!
+//! What a frame knows of its packet lies beside the slots: a head for each, one after the other.
+//!
 //! The mapping is page-aligned and never moves, so that a driver can register it with the kernel.
 #![allow(unsafe_code)]
 
-use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::frame::Frame;
+use crate::frame::{Frame, Head};
 
 /// Bytes kept free in front of a received frame, for headers that are pushed later.
 pub const HEADROOM: usize = 256;
@@ -23,19 +25,38 @@ const PAGE: usize = 4096;
 pub struct Pool {
     memory: NonNull<u8>,
     layout: Layout,
+    /// In front of the heads, with which it shares an allocation.
     shared: NonNull<Shared>,
     free: Vec<u32>,
     slots: u32,
     slot_bytes: usize,
 }
 
-/// What a frame reaches of its pool when it is dropped: one bit a slot, set when its owner went away
-/// without giving it back.
+/// What a frame reaches of its pool. It is as large as a head, so that it can stand in front of them.
+#[repr(C, align(64))]
 pub(crate) struct Shared {
+    /// Bytes of each slot.
+    pub(crate) slot_bytes: usize,
+    /// One bit a slot, set when its owner went away without giving it back.
     orphans: Box<[AtomicU64]>,
 }
 
 impl Shared {
+    /// The allocation that holds a `Shared` and the heads of that many slots.
+    fn layout(slots: u32) -> Option<Layout> {
+        const { assert!(size_of::<Shared>() == size_of::<Head>() && align_of::<Shared>() == align_of::<Head>()) };
+        Layout::array::<Head>(slots as usize + 1).ok()
+    }
+
+    /// The first head.
+    ///
+    /// # Safety
+    /// `shared` must come from an allocation of [`Shared::layout`].
+    unsafe fn heads(shared: NonNull<Shared>) -> NonNull<Head> {
+        // SAFETY: it is within the allocation, as the caller promises.
+        unsafe { shared.add(1).cast() }
+    }
+
     /// Marks `slot` as left behind. Release, so that the collector sees the last writes to the slot.
     ///
     /// # Safety
@@ -86,15 +107,30 @@ impl Pool {
             .filter(|bytes| *bytes > 0)
             .and_then(|bytes| Layout::from_size_align(bytes, PAGE).ok())
             .ok_or(PoolError::SlotCount(slots))?;
-        // SAFETY: the layout's size is not zero (checked above).
+        let heads_layout = Shared::layout(slots).ok_or(PoolError::SlotCount(slots))?;
+        // SAFETY: neither layout's size is zero (checked above; there is one more than the heads).
         let memory =
             NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(PoolError::NoMemory(layout.size()))?;
+        // SAFETY: as above.
+        let Some(shared) = NonNull::new(unsafe { alloc(heads_layout) }).map(NonNull::cast) else {
+            // SAFETY: just allocated, with this layout.
+            unsafe { dealloc(memory.as_ptr(), layout) };
+            return Err(PoolError::NoMemory(heads_layout.size()));
+        };
         let words = (slots as usize).div_ceil(64);
-        let shared = Box::new(Shared { orphans: (0..words).map(|_| AtomicU64::new(0)).collect() });
+        // SAFETY: the allocation has room for a `Shared` and `slots` heads, each of which is written before anybody
+        // reads it; slot bases lie in the mapping.
+        unsafe {
+            let orphans = (0..words).map(|_| AtomicU64::new(0)).collect();
+            shared.write(Shared { slot_bytes, orphans });
+            for slot in 0..slots as usize {
+                Shared::heads(shared).add(slot).write(Head::new(memory.add(slot * slot_bytes)));
+            }
+        }
         Ok(Pool {
             memory,
             layout,
-            shared: NonNull::from(Box::leak(shared)),
+            shared,
             // The lowest slot is handed out first: few slots in flight stay few cache lines.
             free: (0..slots).rev().collect(),
             slots,
@@ -113,11 +149,8 @@ impl Pool {
             }
         };
         // SAFETY: `slot` came off the free list, so it is below `slots` and no other frame owns it; the
-        // mapping and `shared` outlive the frame, because `drop` frees them only when no slot is out.
-        Some(unsafe {
-            let base = self.memory.add(slot as usize * self.slot_bytes);
-            Frame::over(base, self.shared, slot, self.slot_bytes as u16)
-        })
+        // mapping, the heads and `shared` outlive the frame, because `drop` frees them only when no slot is out.
+        Some(unsafe { Frame::over(Shared::heads(self.shared).add(slot as usize), slot) })
     }
 
     /// Takes a frame's slot back. A frame of another pool goes home to that pool.
@@ -165,11 +198,13 @@ impl Drop for Pool {
             // Frames are still out; they stay valid because the mapping is left to them.
             return;
         }
+        let Some(heads_layout) = Shared::layout(self.slots) else { return };
         // SAFETY: every slot came home, so no frame points here any more; both were allocated in `new`
-        // with this layout and by `Box`.
+        // with these layouts. Heads need no drop.
         unsafe {
             dealloc(self.memory.as_ptr(), self.layout);
-            drop(Box::from_raw(self.shared.as_ptr()));
+            self.shared.drop_in_place();
+            dealloc(self.shared.as_ptr().cast(), heads_layout);
         }
     }
 }

@@ -8,6 +8,7 @@ use wire::ethernet::{EtherType, Mac};
 use wire::header::Protocol;
 use wire::vlan::Tags;
 
+use super::fault::What;
 use super::field::{Field, Fields, Value, is_error};
 use super::packet::{Packet, Variables};
 
@@ -22,17 +23,12 @@ pub(crate) struct Link {
     pub(crate) tags: Tags,
 }
 
-/// The frame. The error is a variable that stands for nothing yet.
-pub(crate) fn frame(
-    packet: &Packet,
-    link: &Link,
-    variables: &Variables,
-    turn: u64,
-) -> Result<Vec<u8>, String> {
+/// The frame, or why it cannot be made.
+pub(crate) fn frame(packet: &Packet, link: &Link, variables: &Variables, turn: u64) -> Result<Vec<u8>, What> {
     if let Some(raw) = &packet.raw {
         return Ok(raw.clone());
     }
-    let fields = packet.fields(variables, turn)?;
+    let fields = packet.fields(variables, turn).map_err(What::Unbound)?;
     let mac = |field: Field, otherwise: Mac| match fields.get(&field) {
         Some(Value::Mac(mac)) => *mac,
         _ => otherwise,
@@ -63,9 +59,9 @@ pub(crate) fn frame(
             bytes.extend([0, 1, 8, 0, 6, 4]);
             bytes.extend((number(&fields, Field::Type).unwrap_or(1) as u16).to_be_bytes());
             bytes.extend(source.0);
-            bytes.extend(octets(&fields, Field::Source));
+            bytes.extend(octets4(&fields, Field::Source));
             bytes.extend([0; 6]);
-            bytes.extend(octets(&fields, Field::Destination));
+            bytes.extend(octets4(&fields, Field::Destination));
         }
         Some(ethertype) => {
             bytes.extend((ethertype as u16).to_be_bytes());
@@ -87,11 +83,16 @@ pub(crate) fn frame(
 }
 
 /// The IP packet.
-fn network(packet: &Packet, fields: &Fields, variables: &Variables, turn: u64) -> Result<Vec<u8>, String> {
+fn network(packet: &Packet, fields: &Fields, variables: &Variables, turn: u64) -> Result<Vec<u8>, What> {
+    if is(fields, Field::Source, IpAddr::is_ipv6) && is(fields, Field::Destination, IpAddr::is_ipv4)
+        || is(fields, Field::Source, IpAddr::is_ipv4) && is(fields, Field::Destination, IpAddr::is_ipv6)
+    {
+        return Err(What::Families);
+    }
     let quoted = match &packet.quoted {
         None => None,
         Some(quoted) => {
-            let inner = quoted.fields(variables, turn)?;
+            let inner = quoted.fields(variables, turn).map_err(What::Unbound)?;
             let mut bytes = network(quoted, &inner, variables, turn)?;
             // RFC 1812, section 4.3.2.3; RFC 4443, section 3.
             let most = if is_v6(fields) { 1232 } else { 548 };
@@ -135,8 +136,8 @@ fn v4(fields: &Fields, part: Option<(usize, usize, bool)>, payload: &[u8]) -> Ve
     header[6..8].copy_from_slice(&fragment.to_be_bytes());
     header[8] = number(fields, Field::Ttl).unwrap_or(64) as u8;
     header[9] = number(fields, Field::Protocol).unwrap_or(0) as u8;
-    header[12..16].copy_from_slice(&octets(fields, Field::Source));
-    header[16..20].copy_from_slice(&octets(fields, Field::Destination));
+    header[12..16].copy_from_slice(&octets4(fields, Field::Source));
+    header[16..20].copy_from_slice(&octets4(fields, Field::Destination));
     header[20..20 + options.len()].copy_from_slice(&options);
     let checksum = said(fields, Field::HeaderChecksum, Sum::of(&header).checksum());
     header[10..12].copy_from_slice(&checksum.to_be_bytes());
@@ -174,8 +175,8 @@ fn v6(packet: &Packet, fields: &Fields, part: Option<(usize, usize, bool)>, payl
     header[4..6].copy_from_slice(&(total as u16).to_be_bytes());
     header[6] = protocol.0;
     header[7] = number(fields, Field::Ttl).unwrap_or(64) as u8;
-    header[8..24].copy_from_slice(&octets(fields, Field::Source));
-    header[24..40].copy_from_slice(&octets(fields, Field::Destination));
+    header[8..24].copy_from_slice(&octets6(fields, Field::Source));
+    header[24..40].copy_from_slice(&octets6(fields, Field::Destination));
     header.extend(behind);
     header
 }
@@ -282,7 +283,12 @@ pub(crate) fn quotes(fields: &Fields) -> bool {
 }
 
 fn is_v6(fields: &Fields) -> bool {
-    matches!(fields.get(&Field::Source), Some(Value::Address(IpAddr::V6(_))))
+    is(fields, Field::Source, IpAddr::is_ipv6)
+}
+
+/// Whether a field is an address of that kind.
+fn is(fields: &Fields, field: Field, kind: fn(&IpAddr) -> bool) -> bool {
+    matches!(fields.get(&field), Some(Value::Address(address)) if kind(address))
 }
 
 fn ds_field(fields: &Fields) -> u8 {
@@ -314,10 +320,18 @@ pub(crate) fn number(fields: &Fields, field: Field) -> Option<u64> {
     }
 }
 
-fn octets(fields: &Fields, field: Field) -> Vec<u8> {
+/// An IPv4 address; zeros where there is none.
+fn octets4(fields: &Fields, field: Field) -> [u8; 4] {
     match fields.get(&field) {
-        Some(Value::Address(IpAddr::V4(address))) => address.octets().to_vec(),
-        Some(Value::Address(IpAddr::V6(address))) => address.octets().to_vec(),
-        _ => vec![0; 4],
+        Some(Value::Address(IpAddr::V4(address))) => address.octets(),
+        _ => [0; 4],
+    }
+}
+
+/// An IPv6 address; zeros where there is none.
+fn octets6(fields: &Fields, field: Field) -> [u8; 16] {
+    match fields.get(&field) {
+        Some(Value::Address(IpAddr::V6(address))) => address.octets(),
+        _ => [0; 16],
     }
 }

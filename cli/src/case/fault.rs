@@ -26,6 +26,16 @@ pub(crate) enum What {
     Interface(String),
     /// A variable that stands for nothing yet, where a packet is to be made with it.
     Unbound(String),
+    /// A packet from an address of one IP version to one of the other.
+    Families,
+    /// Packets quoted within packets, more than so many.
+    TooDeep(usize),
+    /// More packets come in than this.
+    TooMany(u64),
+    /// More bytes come in than these many MiB.
+    TooLarge(usize),
+    /// Time would run out.
+    TooLong,
     /// Time would go back.
     Backwards,
     /// There is no policy, or a second one.
@@ -48,6 +58,11 @@ impl fmt::Display for What {
                 f,
                 "`${name}` stands for nothing yet: an `out` of an earlier moment has to name it first"
             ),
+            What::Families => f.write_str("source and destination are of different IP versions"),
+            What::TooDeep(most) => write!(f, "more than {most} packets are quoted within one another"),
+            What::TooMany(most) => write!(f, "more than {most} packets come in, all lines together"),
+            What::TooLarge(most) => write!(f, "more than {most} MiB of packets come in, all lines together"),
+            What::TooLong => f.write_str("it lasts more than 584 years"),
             What::Backwards => f.write_str("time goes back"),
             What::Policy => f.write_str("a case has one `policy:`, before the first packet"),
             What::PolicyFile { path, error } => write!(f, "cannot read the policy {path}: {error}"),

@@ -104,8 +104,19 @@ fn counted(value: &Value, turn: u64) -> Value {
 /// Words still to be read.
 pub(crate) type Words = std::iter::Peekable<IntoIter<String>>;
 
+/// The most packets that are quoted within one another.
+const DEEPEST: usize = 4;
+
 /// Reads a packet up to the end or `=>`.
 pub(crate) fn read(words: &mut Words) -> Result<Packet, What> {
+    within(words, 0)
+}
+
+/// Reads a packet that is quoted within so many others.
+fn within(words: &mut Words, depth: usize) -> Result<Packet, What> {
+    if depth > DEEPEST {
+        return Err(What::TooDeep(DEEPEST));
+    }
     let mut packet = Packet::default();
     link(&mut packet, words)?;
     let word = next(words, "a protocol")?;
@@ -146,7 +157,7 @@ pub(crate) fn read(words: &mut Words) -> Result<Packet, What> {
             first_word(&mut packet, protocol, words)?;
         }
     }
-    rest(&mut packet, words)?;
+    rest(&mut packet, words, depth)?;
     Ok(packet)
 }
 
@@ -238,12 +249,12 @@ fn first_word(packet: &mut Packet, protocol: Protocol, words: &mut Words) -> Res
     Ok(())
 }
 
-fn rest(packet: &mut Packet, words: &mut Words) -> Result<(), What> {
+fn rest(packet: &mut Packet, words: &mut Words, depth: usize) -> Result<(), What> {
     let is_icmp = matches!(packet.protocol(), Some(Protocol::ICMP | Protocol::ICMPV6));
     while let Some(word) = words.next_if(|word| word != "=>") {
         match word.as_str() {
             "quoting" => {
-                packet.quoted = Some(Box::new(read(words)?));
+                packet.quoted = Some(Box::new(within(words, depth + 1)?));
                 return Ok(());
             }
             "extension" => {
@@ -337,7 +348,8 @@ pub(crate) fn next(words: &mut Words, wanted: &'static str) -> Result<String, Wh
 pub(crate) fn hex(word: &str) -> Result<Vec<u8>, What> {
     let wrong = || What::Value { word: word.to_owned(), wanted: "hexadecimal digits, two for each byte" };
     let digits: String = word.chars().filter(|digit| *digit != ':').collect();
-    if digits.len() % 2 != 0 || !digits.is_ascii() {
+    // What reads numbers would take a sign, too.
+    if digits.len() % 2 != 0 || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
         return Err(wrong());
     }
     (0..digits.len() / 2)

@@ -1,6 +1,6 @@
 //! Reads a case file: title, policy, and what happens, line by line.
 
-use std::fs;
+use std::io;
 use std::path::Path;
 
 use dataplane::{Reason, Verdict};
@@ -20,9 +20,23 @@ pub(crate) enum Unusable {
     Policy(Vec<Diagnostic>),
 }
 
-/// Reads a case. `path` is where the text comes from: policies are found relative to it.
-pub(crate) fn read(text: &str, path: &Path) -> Result<Case, Unusable> {
-    let mut reader = Reader { path, title: String::new(), policy: None, steps: Vec::new(), now: Nanos(0) };
+/// The most packets that may come in, all lines together.
+const MOST_PACKETS: u64 = 1_000_000;
+
+/// How the text of a file is come by.
+pub(crate) type Open = fn(&Path) -> io::Result<String>;
+
+/// Reads a case. `path` is where the text comes from: policies are found relative to it, and read with `open`.
+pub(crate) fn read(text: &str, path: &Path, open: Open) -> Result<Case, Unusable> {
+    let mut reader = Reader {
+        path,
+        open,
+        title: String::new(),
+        policy: None,
+        steps: Vec::new(),
+        packets: 0,
+        now: Nanos(0),
+    };
     let mut faults = Vec::new();
     let lines: Vec<&str> = text.lines().collect();
     let mut place = 0;
@@ -50,9 +64,9 @@ pub(crate) fn read(text: &str, path: &Path) -> Result<Case, Unusable> {
         faults.extend(outcome.err().map(|what| Fault { line: number, what }));
         place += 1;
     }
-    let Reader { title, policy, steps, .. } = reader;
+    let Reader { title, policy, steps, packets, .. } = reader;
     match policy {
-        Some(policy) if faults.is_empty() => Ok(Case { title, policy, steps }),
+        Some(policy) if faults.is_empty() => Ok(Case { title, policy, steps, packets }),
         None if faults.is_empty() => Err(Unusable::Faults(vec![Fault { line: 1, what: What::Policy }])),
         _ => Err(Unusable::Faults(faults)),
     }
@@ -71,9 +85,11 @@ fn is_within(line: &str) -> bool {
 
 struct Reader<'a> {
     path: &'a Path,
+    open: Open,
     title: String,
     policy: Option<Policy>,
     steps: Vec<Step>,
+    packets: u64,
     now: Nanos,
 }
 
@@ -90,10 +106,10 @@ impl Reader<'_> {
             ("\n".repeat(line) + &own, self.path.display().to_string())
         } else {
             let from = self.path.parent().unwrap_or(Path::new("")).join(file);
-            let unreadable = |error: std::io::Error| {
+            let unreadable = |error: io::Error| {
                 fault(What::PolicyFile { path: from.display().to_string(), error: error.to_string() })
             };
-            let text = fs::read_to_string(&from).map_err(unreadable)?;
+            let text = (self.open)(&from).map_err(unreadable)?;
             (text + "\n" + &own, from.display().to_string())
         };
         let checked = policy::check(&text, &name);
@@ -176,8 +192,10 @@ impl Reader<'_> {
         let fate = fate(words)?;
         end(words)?;
         self.steps.push(Step::In(In { line, interface, packet, times, every, fate, outs: Vec::new() }));
-        self.now = Nanos(self.now.0 + every.0 * (times - 1));
-        Ok(())
+        let last = every.0.checked_mul(times - 1).and_then(|span| self.now.0.checked_add(span));
+        self.now = Nanos(last.ok_or(What::TooLong)?);
+        self.packets = self.packets.saturating_add(times);
+        if self.packets > MOST_PACKETS { Err(What::TooMany(MOST_PACKETS)) } else { Ok(()) }
     }
 
     fn interface(&self, words: &mut Words) -> Result<String, What> {

@@ -54,6 +54,9 @@ const SENDER: Mac = Mac([0x02, 0, 0, 0, 0, 1]);
 /// Failures that are told of one case.
 const MOST: usize = 12;
 
+/// Packets that may come in, in MiB: they are kept, and what comes of them, until the end.
+const MOST_MIB: usize = 256;
+
 /// What is wrong where fragments make up no right datagram.
 const REASSEMBLED: &str = "the datagram that this fragment completes has a wrong checksum";
 
@@ -70,11 +73,12 @@ pub(crate) fn play(case: &Case) -> Result<Vec<Failure>, Unplayable> {
         player,
         variables: Variables::new(),
         acts: Vec::new(),
-        inputs: Vec::new(),
+        inputs: Vec::with_capacity(case.packets as usize),
         seen: Vec::new(),
-        came: Vec::new(),
+        came: Vec::with_capacity(case.packets as usize),
         reassembly: Reassembly::default(),
         failures: Vec::new(),
+        bytes: 0,
         now: START,
     };
     play.all(case);
@@ -125,6 +129,8 @@ struct Play<'a> {
     /// Fragments that came out.
     reassembly: Reassembly,
     failures: Vec<Failure>,
+    /// That came in.
+    bytes: usize,
     now: Nanos,
 }
 
@@ -172,8 +178,12 @@ impl<'a> Play<'a> {
             }
             let bytes = match build::frame(&input.packet, &link, &self.variables, turn) {
                 Ok(bytes) => bytes,
-                Err(name) => return self.fail(input.line, vec![What::Unbound(name).to_string()]),
+                Err(what) => return self.fail(input.line, vec![what.to_string()]),
             };
+            self.bytes += bytes.len();
+            if self.bytes > MOST_MIB << 20 {
+                return self.fail(input.line, vec![What::TooLarge(MOST_MIB).to_string()]);
+            }
             let frame = Input { number: self.inputs.len() as u32, port, at: self.now, bytes };
             self.inputs.push(Expected { input, turn });
             self.came.push(0);

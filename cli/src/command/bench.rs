@@ -8,6 +8,7 @@ use serde_json::json;
 use crate::bench::forward::{self, Extent, Outcome, Scenario};
 use crate::bench::routes;
 use crate::failure::Failure;
+use crate::with_exit_codes;
 
 /// Measure the speed of one core, frames from memory, no I/O.
 #[derive(Args, Debug)]
@@ -25,8 +26,13 @@ enum What {
 }
 
 #[derive(Args, Debug)]
+#[command(after_long_help = with_exit_codes("\
+Examples:
+  wirerate bench forward
+  wirerate bench forward --flows 1000 --flows 1000000 --scenario firewall
+  wirerate bench forward --flows 1000 --json | jq '.[0].mpps'"))]
 struct Forward {
-    /// How many flows; may be given several times.
+    /// How many flows; may be given several times (1, 1000, 100000 and 1000000 if it is not).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16_777_216))]
     flows: Vec<u32>,
     /// What is done with the packets.
@@ -41,6 +47,10 @@ struct Forward {
 }
 
 #[derive(Args, Debug)]
+#[command(after_long_help = with_exit_codes("\
+Examples:
+  wirerate bench routes
+  wirerate bench routes --v4 10000 --v6 0 --json"))]
 struct Routes {
     /// Prefixes in the IPv4 table; 0 leaves it out.
     #[arg(long, value_name = "N", default_value_t = 900_000,

@@ -24,7 +24,7 @@ Examples:
   wirerate check policies/home-office.toml
   wirerate check policy.toml --json | jq '.diagnostics[] | [.line, .message]'
 
---json prints one object: `file`, `errors` and `warnings` (how many), and `diagnostics`, a list of objects
+--json prints one object: `file`, `errors` and `warnings` (how many), and `diagnostics`, a list of objects \
 with `code severity message hint file line column related`."))]
 pub(crate) struct Arguments {
     /// The policy (TOML)

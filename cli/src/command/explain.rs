@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::Args;
-use dataplane::explain::{Account, Visit};
+use dataplane::explain::{Account, Sent, Visit};
 use dataplane::replay::Way;
 use dataplane::{Replay, Verdict};
 use serde_json::{Map, Value, json};
@@ -16,8 +16,9 @@ use crate::failure::{Exit, Failure};
 use crate::input::{Captures, Named, Readdress};
 use crate::narration::{Narrator, Told, cost_text, key, state};
 use crate::policy_file::{self, Loaded};
+use crate::progress::{Progress, Unit};
 use crate::screen::{self, BAD, CARE, DIM, GOOD, HEADING};
-use crate::{with_exit_codes, words};
+use crate::{output, with_exit_codes, words};
 
 /// Say what happens to one packet, stage by stage, and why
 ///
@@ -56,7 +57,7 @@ fn help() -> String {
 Examples:
   wirerate explain policy.toml 'lan tcp 192.168.1.10:50000 > 198.51.100.7:443 syn'
   wirerate explain policy.toml 'wan icmp 198.51.100.7 > 203.0.113.2 echo-request ttl 1'
-  wirerate explain policy.toml 'lan udp [2001:db8:1::10]:5353 > [2001:db8::53]:53 length 1400 dscp ef'
+  wirerate explain policy.toml 'lan udp [2001:db8::10]:53 > [2001:db8::53]:53 dscp ef'
   wirerate explain policy.toml lan=lan.pcapng:42 --with wan=wan.pcapng";
     with_exit_codes(&format!("{}\n\n{examples}", words::GRAMMAR))
 }
@@ -120,16 +121,20 @@ fn numbered(text: &str) -> Option<(Named, u64)> {
 fn play(mut replay: Replay, mut captures: Captures, number: u64) -> Result<(Replay, Packet), Failure> {
     let mut place: u32 = 0;
     let mut answer = Vec::new();
+    let mut progress = Progress::new("explain", Unit::Packet, captures.size());
     while let Some(packet) = captures.next(&replay.tables) {
         let (bytes, _) = packet.as_sent(&mut replay, &mut (), &mut answer);
         if packet.source == 0 && packet.number == number {
+            progress.finish();
             let bytes = bytes.to_vec();
             let packet = Packet { ingress: packet.ingress, at: packet.at, number: place, bytes };
             return Ok((replay, packet));
         }
         replay.receive(packet.ingress, packet.at, place, bytes, &mut ());
         place = place.wrapping_add(1);
+        progress.step(captures.read());
     }
+    progress.finish();
     let source = captures.sources().first();
     Err(Failure::NoPacket {
         path: source.map(|source| source.path.clone()).unwrap_or_default(),
@@ -176,7 +181,7 @@ impl Report<'_> {
         }
         for sent in &self.account.sent {
             let headline = Description::of(&sent.bytes).headline;
-            writeln!(out, "  Out by {}: {headline}", self.interface(sent.port))?;
+            writeln!(out, "  Out by {}: {headline}", self.left_by(sent))?;
         }
         writeln!(out, "{DIM}In all: {}{DIM:#}", cost_text_of(self.account))
     }
@@ -217,7 +222,7 @@ impl Report<'_> {
             .account
             .sent
             .iter()
-            .map(|sent| json!({ "interface": self.interface(sent.port), "packet": fields(&sent.bytes) }));
+            .map(|sent| json!({ "interface": self.left_by(sent), "packet": fields(&sent.bytes) }));
         json!({
             "interface": self.interface(self.ingress),
             "packet": fields(self.narrator.received),
@@ -230,6 +235,11 @@ impl Report<'_> {
             "sent": sent.collect::<Vec<_>>(),
             "instructions": instructions(self.account),
         })
+    }
+
+    fn left_by(&self, sent: &Sent) -> &str {
+        let vlans = self.narrator.tables.interface(sent.port).map_or(&[][..], |interface| &interface.vlans);
+        self.interface(output::left_by(sent.port, vlans, &sent.bytes))
     }
 
     fn interface(&self, id: PortId) -> &str {

@@ -19,7 +19,7 @@ use crate::failure::{Exit, Failure};
 use crate::input::default_route;
 use crate::output::file_name;
 use crate::policy_file::{self, Loaded};
-use crate::progress::Progress;
+use crate::progress::{Progress, Unit};
 use crate::{screen, with_exit_codes};
 
 /// Make traffic to try a policy on
@@ -41,7 +41,7 @@ enum What {
 #[derive(Debug, Args)]
 #[command(after_long_help = with_exit_codes("\
 Examples:
-  wirerate generate traffic --like office --seconds 60 --seed 1 --policy policies/home-office.toml --out out
+  wirerate generate traffic --seconds 60 --policy policies/home-office.toml --out out
   wirerate replay policies/home-office.toml out/lan.pcapng out/wan.pcapng
 
 DIR/IFACE.pcapng holds what enters by the inside and by the outside interface."))]
@@ -110,7 +110,7 @@ impl Traffic {
         let names = [name(sides.lan).to_owned(), name(sides.wan).to_owned()];
         let mut replay =
             Replay::new(tables, start, Way::Run).map_err(|error| Failure::Setup { file, error })?;
-        let mut progress = Progress::new("generate", duration.0);
+        let mut progress = Progress::new("generate", Unit::Packet, duration.0);
         let mut entered = [0u64; 2];
         let mut number: u32 = 0;
         while let Some(packet) = world.office.next() {

@@ -1,6 +1,5 @@
 //! `wirerate import`: a policy from another firewall's rules.
 
-use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -8,7 +7,7 @@ use clap::{Args, ValueEnum};
 use policy::import::{self, IpVersion};
 
 use crate::failure::{Exit, Failure};
-use crate::{screen, with_exit_codes};
+use crate::{file, screen, with_exit_codes};
 
 /// Translate the rules of another firewall into a policy
 ///
@@ -20,7 +19,7 @@ use crate::{screen, with_exit_codes};
 Examples:
   nft -j list ruleset > rules.json; wirerate import nft rules.json > policy.toml
   iptables-save > rules.v4; wirerate import iptables rules.v4 > policy.toml
-  ip6tables-save > rules.v6; wirerate import iptables rules.v6 --ip-version 6 > policy6.toml
+  ip6tables-save > v6; wirerate import iptables v6 --ip-version 6 > policy6.toml
   wirerate import classbench acl1_10K.rules > policy.toml"))]
 pub(crate) struct Arguments {
     /// What wrote it
@@ -73,7 +72,7 @@ impl Arguments {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         let format = self.format.name();
         let source =
-            fs::read(&self.file).map_err(|error| Failure::Read { path: self.file.clone(), error })?;
+            file::read(&self.file).map_err(|error| Failure::Read { path: self.file.clone(), error })?;
         let importer = import::find(format)
             .ok_or_else(|| Failure::Unknown { what: "importer", word: format.to_owned() })?;
         let version = self.ip_version.map(|version| match version {
@@ -84,16 +83,16 @@ impl Arguments {
             .import(&source, version)
             .map_err(|error| Failure::Import { path: self.file.clone(), error })?;
         write!(screen::out(), "{}", imported.policy)?;
-        let file = self.file.display();
+        let name = self.file.display();
         for missing in &imported.untranslated {
-            screen::error(&format_args!("{file}:{missing}"), None);
+            screen::error(&format_args!("{name}:{missing}"), None);
         }
         for note in &imported.notes {
-            screen::note(&format_args!("{file}: {note}"));
+            screen::note(&format_args!("{name}: {note}"));
         }
         let count = imported.count;
         screen::note(&format_args!(
-            "{} of {file}: {} translated, {} implied, {} not translated",
+            "{} of {name}: {} translated, {} implied, {} not translated",
             screen::count(count.rules as u64, "rule", "rules"),
             count.translated,
             count.implied,

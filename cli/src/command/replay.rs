@@ -12,7 +12,7 @@ use crate::failure::{Exit, Failure};
 use crate::input::{Captures, Named, Readdress};
 use crate::output::{Optional, Outputs};
 use crate::policy_file::{self, Loaded};
-use crate::progress::Progress;
+use crate::progress::{Progress, Unit};
 use crate::summary::{Conserved, Summary};
 use crate::{screen, with_exit_codes};
 
@@ -39,23 +39,30 @@ Examples:
   wirerate replay policy.toml lan.pcapng --json | jq .reasons
   tshark -r out/dropped.pcapng -T fields -e frame.number -e frame.comment
 
---out DIR is made if it is not there. DIR/IFACE.pcapng holds what left by each interface (VLANs leave by the
-interface that carries them); a comment is on each answer (ICMP error, TCP reset). DIR/dropped.pcapng holds what
-was dropped, as it was captured; a comment on each packet gives the reason, the rule that decided and the
-interface it came in by. DIR/logged.pcapng, where a rule says `log = true`, holds the packets that met such a rule
-(of a connection, the first).
+--out DIR is made if it is not there, and holds:
+  IFACE.pcapng    what left by each interface, also those that are VLANs;
+                  a comment is on each answer (ICMP error, TCP reset)
+  dropped.pcapng  what was dropped, as it was captured; a comment on each gives
+                  the reason, the rule and the interface it came in by
+  logged.pcapng   where a rule says `log = true`: packets that met such a rule
+                  (of a connection, the first)
 
 --json prints one object:
   frames    received forwarded delivered answered dropped held
-  reasons   name: frames answered and dropped for it (`answered` and `dropped` have them apart)
-  rules     name: frames, bytes (of IP packets; of all packets of the connections it let in)
+  reasons   name: frames answered and dropped for it
+            (`answered` and `dropped` have them apart)
+  rules     name: frames, bytes
+            (of IP packets; of all packets of the connections it let in)
   nats      name: frames, bytes
   flows     created ended live peak
   seconds   how long it took; mpps: millions of packets a second
-  bytes     received; inputs: by which interface each capture's packets came in, and how that was known; notes
+  bytes     received
+  inputs    by which interface each capture's packets came in, and how that
+            was known
+  notes     what else there is to say, in words
 
-A capture that breaks off is played up to there, which a note says. One that is damaged further in is played up
-to there, too, but then the exit code is 3."))]
+A capture that breaks off is played up to there, which a note says. \
+One that is damaged further in is played up to there, too, but then the exit code is 3."))]
 pub(crate) struct Arguments {
     /// The policy (TOML)
     policy: PathBuf,
@@ -94,7 +101,7 @@ impl Arguments {
         let mut replay = Replay::new(tables, captures.start(), Way::Run)
             .map_err(|error| Failure::Setup { file, error })?;
         let begun = Instant::now();
-        let mut progress = Progress::new("replay", captures.size());
+        let mut progress = Progress::new("replay", Unit::Packet, captures.size());
         let mut number: u32 = 0;
         let mut answer = Vec::new();
         while let Some(packet) = captures.next(&replay.tables) {

@@ -9,6 +9,8 @@ use clap::Args;
 
 use crate::case::{self, Unusable, run};
 use crate::failure::{Exit, Failure};
+use crate::file;
+use crate::progress::{Progress, Unit};
 use crate::screen::{self, BAD, GOOD};
 use crate::with_exit_codes;
 
@@ -73,9 +75,12 @@ impl Arguments {
             } else if files.is_empty() {
                 sum.unreadable(path, &"no file in it ends in .case");
             }
-            for file in files {
-                self.one(&file, &mut sum, &mut out)?;
+            let mut progress = Progress::new("test", Unit::Case, files.len() as u64);
+            for (file, done) in files.iter().zip(1..) {
+                self.one(file, &mut sum, &mut out, &progress)?;
+                progress.step(done);
             }
+            progress.finish();
         }
         writeln!(out, "{} passed, {} failed", sum.passed, sum.failed)?;
         Ok(match sum {
@@ -85,11 +90,11 @@ impl Arguments {
         })
     }
 
-    fn one(&self, path: &Path, sum: &mut Sum, out: &mut impl Write) -> io::Result<()> {
-        let text = match fs::read_to_string(path) {
+    fn one(&self, path: &Path, sum: &mut Sum, out: &mut impl Write, progress: &Progress) -> io::Result<()> {
+        let text = match file::read_text(path) {
             Ok(text) => text,
             Err(error) => {
-                sum.unreadable(path, &error);
+                progress.aside(|| sum.unreadable(path, &error));
                 return Ok(());
             }
         };
@@ -97,13 +102,13 @@ impl Arguments {
             Ok(title) => {
                 sum.passed += 1;
                 if self.verbose {
-                    writeln!(out, "{GOOD}pass{GOOD:#} {}: {title}", path.display())?;
+                    progress.aside(|| writeln!(out, "{GOOD}pass{GOOD:#} {}: {title}", path.display()))?;
                 }
                 Ok(())
             }
             Err(report) => {
                 sum.failed += 1;
-                write!(out, "{BAD}FAIL{BAD:#} {report}")
+                progress.aside(|| write!(out, "{BAD}FAIL{BAD:#} {report}"))
             }
         }
     }
@@ -119,7 +124,7 @@ impl Sum {
 /// Plays one case: its title, or what is wrong.
 fn judge(text: &str, path: &Path) -> Result<String, String> {
     let file = path.display();
-    let case = case::read(text, path).map_err(|unusable| match unusable {
+    let case = case::read(text, path, file::read_text).map_err(|unusable| match unusable {
         Unusable::Faults(faults) => {
             let mut report = format!("{file}: it is not a case\n");
             for fault in &faults {

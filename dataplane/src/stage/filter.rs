@@ -25,36 +25,29 @@ impl<T: Tally> Stage<T> for Filter {
         frame.meta.fate == 0 && frame.meta.flags & flag::HIT == 0
     }
 
+    #[inline(always)]
     fn step(&mut self, frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
-        let seen = header::of(frame, cx);
-        // The header's fourteen fields, and the choice by action.
-        cx.tally.instructions(22);
-        let place = cx.tables.filter.find(&seen, cx.tally);
-        decide(frame, place, &seen, cx)
-    }
-
-    fn run(&mut self, frames: &mut [Frame], cx: &mut Cx<'_, T>) {
-        if !cx.tables.filter.rule_of.is_empty() || cx.tally.is_kept() {
-            for frame in frames {
-                if Stage::<T>::takes(self, frame) {
-                    self.step(frame, cx).settle(frame);
-                }
-            }
-            return;
+        if cx.tables.filter.rule_of.is_empty() && !cx.tally.is_kept() {
+            // Without rules the zones alone decide.
+            let (from, to) = header::zones(frame, cx);
+            return by_default(frame, from, to, cx);
         }
-        // Without rules the zones alone decide.
-        for frame in frames {
-            if Stage::<T>::takes(self, frame) {
-                let (from, to) = header::zones(frame, cx);
-                by_default(frame, from, to, cx).settle(frame);
-            }
-        }
+        search(frame, cx)
     }
 
     fn program(&self, tables: &Tables) -> u32 {
         // This stage, 24; limits, 16; and the search.
         40 + tables.filter.classifier.program()
     }
+}
+
+/// Searches the rules.
+fn search<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
+    let seen = header::of(frame, cx);
+    // The header's fourteen fields, and the choice by action.
+    cx.tally.instructions(22);
+    let place = cx.tables.filter.find(&seen, cx.tally);
+    decide(frame, place, &seen, cx)
 }
 
 /// What follows from the rule that was found, or from there being none.

@@ -13,7 +13,7 @@ use wire::vlan::Tags;
 use wire::{Family, Frame, Meta, Part, PortId, icmpv4, icmpv6, ipv4, ipv6, tcp, udp};
 
 use super::{Cx, Stage, Step};
-use crate::tables::{Hearing, Tables};
+use crate::tables::{Hearing, Interface, Tables};
 use crate::verdict::Reason;
 
 /// The stage.
@@ -49,7 +49,7 @@ pub mod flag {
 }
 
 impl<T: Tally> Stage<T> for Parse {
-    #[inline]
+    #[inline(always)]
     fn step(&mut self, frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
         // Ethernet: load 14 bytes, compare address and type, 9; IPv4: version, lengths, options, 14;
         // checksum over ten words, 12; addresses, 8; transport: ports, lengths, flags, 11; metadata, 10.
@@ -82,24 +82,49 @@ enum Carried {
 #[inline(always)]
 fn link(bytes: &[u8], meta: &mut Meta, tables: &Tables) -> Result<Carried, Reason> {
     let (header, payload) = bytes.split_first_chunk::<14>().ok_or(Reason::LinkTruncated)?;
-    let [d0, d1, d2, d3, d4, d5, .., t0, t1] = *header;
-    let mut ethertype = EtherType(u16::from_be_bytes([t0, t1]));
-    let mut payload = payload;
+    let [.., high, low] = *header;
+    let ethertype = EtherType(u16::from_be_bytes([high, low]));
     meta.network = 14;
     let port = tables.interface(meta.ingress).ok_or(Reason::VlanUnknown)?;
-    let mut interface = port;
     if ethertype.is_vlan() {
-        let layer = wire::ethernet::parse(bytes).map_err(|_| Reason::LinkTruncated)?;
-        meta.ingress = vlan(&port.vlans, &layer.tags).ok_or(Reason::VlanUnknown)?;
-        interface = tables.interface(meta.ingress).ok_or(Reason::VlanUnknown)?;
-        meta.network = layer.payload_at as u16;
-        ethertype = layer.ethertype;
-        payload = layer.payload;
+        return tagged(bytes, header, port, meta, tables);
     }
-    let destination = Mac([d0, d1, d2, d3, d4, d5]);
-    if destination.is_multicast() {
+    network(header, ethertype, payload, port, meta)
+}
+
+/// Finds the interface of a frame with VLAN tags, and goes on.
+#[inline(never)]
+fn tagged(
+    bytes: &[u8],
+    header: &[u8; 14],
+    port: &Interface,
+    meta: &mut Meta,
+    tables: &Tables,
+) -> Result<Carried, Reason> {
+    let layer = wire::ethernet::parse(bytes).map_err(|_| Reason::LinkTruncated)?;
+    meta.ingress = vlan(&port.vlans, &layer.tags).ok_or(Reason::VlanUnknown)?;
+    let interface = tables.interface(meta.ingress).ok_or(Reason::VlanUnknown)?;
+    meta.network = layer.payload_at as u16;
+    network(header, layer.ethertype, layer.payload, interface, meta)
+}
+
+/// Looks whom the frame was sent to, and reads what it carries.
+#[inline(always)]
+fn network(
+    header: &[u8; 14],
+    ethertype: EtherType,
+    payload: &[u8],
+    interface: &Interface,
+    meta: &mut Meta,
+) -> Result<Carried, Reason> {
+    let Mac([m0, m1, m2, m3, m4, m5]) = interface.mac;
+    // One read of the first eight bytes, of which the upper six are the destination.
+    let destination = wide(header, 0) >> 16;
+    if destination >> 40 & 1 != 0 {
         meta.flags |= flag::GROUP;
-    } else if interface.hearing == Hearing::Own && destination != interface.mac {
+    } else if interface.hearing == Hearing::Own
+        && destination != u64::from_be_bytes([0, 0, m0, m1, m2, m3, m4, m5])
+    {
         return Err(Reason::OtherHost);
     }
     match ethertype {
@@ -122,23 +147,23 @@ fn vlan(vlans: &[(u16, u16, PortId)], tags: &Tags) -> Option<PortId> {
 /// `false`, and nothing said, if it is another.
 #[inline(always)]
 fn plain4(bytes: &[u8], meta: &mut Meta) -> Result<bool, Reason> {
-    let Some(header) = bytes.first_chunk::<28>() else { return Ok(false) };
-    let word = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
-    let (total, fragment) = ((word(0) & 0xffff) as usize, word(4) & 0x3fff);
-    if header[0] != 0x45 || fragment != 0 || total < 28 || total > bytes.len() {
+    let Some((header, _)) = bytes.split_first_chunk::<28>() else { return Ok(false) };
+    // Few wide reads: version, type of service, length, identification and fragment; time to live, protocol
+    // and checksum; addresses; ports.
+    let [first, third, fourth] = [wide(header, 0), wide(header, 8), wide(header, 16)];
+    let (source, destination) = (third as u32, (fourth >> 32) as u32);
+    let (total, fragment) = ((first >> 32 & 0xffff) as usize, first & 0x3fff);
+    if first >> 56 != 0x45 || fragment != 0 || total < 28 || total > bytes.len() {
         return Ok(false);
     }
-    let (source, destination) = (word(12), word(16));
-    let sum = [0, 4, 8].iter().map(|at| u64::from(word(*at))).sum::<u64>()
-        + u64::from(source)
-        + u64::from(destination);
-    if wire::checksum::adjust(0xffff, sum) != 0 {
+    let halves = |word: u64| (word >> 32) + (word & 0xffff_ffff);
+    if !wire::checksum::is_whole(halves(first) + halves(third) + u64::from(destination)) {
         return Err(Reason::Ipv4Checksum);
     }
-    let ports = word(20);
-    match Protocol(header[9]) {
+    let (protocol, ports) = ((third >> 48) as u8, fourth as u32);
+    match Protocol(protocol) {
         Protocol::UDP => {
-            let length = (word(24) >> 16) as usize;
+            let length = usize::from(u16::from_be_bytes([header[24], header[25]]));
             if length < 8 || length > total - 20 {
                 return Ok(false);
             }
@@ -156,20 +181,26 @@ fn plain4(bytes: &[u8], meta: &mut Meta) -> Result<bool, Reason> {
         _ => return Ok(false),
     }
     meta.family = Family::V4;
-    meta.ds_field = header[1];
-    meta.protocol = header[9];
+    meta.ds_field = (first >> 48) as u8;
+    meta.protocol = protocol;
     meta.transport = meta.network + 20;
     meta.end = meta.network + total as u16;
     meta.sport = (ports >> 16) as u16;
     meta.dport = ports as u16;
-    if header[6] & 0x40 != 0 {
+    if first & 0x4000 != 0 {
         meta.flags |= flag::DONT_FRAGMENT;
     }
-    addresses4(source, destination, header[9], meta.dport, meta)?;
+    addresses4(source, destination, protocol, meta.dport, meta)?;
     Ok(true)
 }
 
+/// The big-endian 64 bits at `at`.
 #[inline(always)]
+fn wide<const N: usize>(bytes: &[u8; N], at: usize) -> u64 {
+    u64::from_be_bytes(std::array::from_fn(|i| bytes[at + i]))
+}
+
+#[inline(never)]
 fn v4(bytes: &[u8], meta: &mut Meta) -> Result<Carried, Reason> {
     let packet = ipv4::parse(bytes).map_err(|malformed| match malformed {
         ipv4::Malformed::TooShort => Reason::Ipv4Truncated,
@@ -239,7 +270,7 @@ fn addresses4(
     if source == destination { Err(Reason::Land) } else { Ok(()) }
 }
 
-#[inline]
+#[inline(never)]
 fn v6(bytes: &[u8], meta: &mut Meta) -> Result<Carried, Reason> {
     let packet = ipv6::parse(bytes).map_err(|malformed| match malformed {
         ipv6::Malformed::TooShort | ipv6::Malformed::ExtensionPastEnd => Reason::Ipv6Truncated,

@@ -1,7 +1,7 @@
 //! `queue`: is there room before its interface?
 //!
 //! One first-in-first-out queue for each port, of fixed length; what finds it full is dropped from the tail.
-//! The pipeline then moves the admitted frames into the queues.
+//! The pipeline then moves the frame into it.
 
 use tally::{Region, Tally};
 use wire::Frame;
@@ -27,10 +27,10 @@ impl<T: Tally> Stage<T> for Queue {
         cx.tally.instructions(8);
         cx.tally.write(Region::Queue, usize::from(frame.meta.egress.0) * 64, 8);
         let root = cx.tables.interface(frame.meta.egress).map(|interface| interface.root);
-        let Some(queue) = root.and_then(|root| cx.shard.queues.get_mut(usize::from(root.0))) else {
+        let Some(queue) = root.and_then(|root| cx.shard.queues.get(usize::from(root.0))) else {
             return Step::Drop(Reason::NeighbourUnknown);
         };
-        if !queue.admit() {
+        if queue.is_full() {
             return Step::Drop(Reason::QueueFull);
         }
         // From here on it is the port that counts, not which of its VLANs the frame is in.

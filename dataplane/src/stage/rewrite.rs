@@ -116,7 +116,7 @@ fn clamp<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) {
 fn lower_ttl(frame: &mut Frame) {
     let network = usize::from(frame.meta.network);
     let v4 = frame.meta.family == Family::V4;
-    let packet = frame.bytes_mut().get_mut(network..).unwrap_or(&mut []);
+    let Some(packet) = frame.bytes_mut().get_mut(network..) else { return };
     if v4 {
         if let Some(mut header) = ipv4::HeaderMut::of(packet) {
             header.decrement_ttl();
@@ -131,11 +131,6 @@ fn lower_ttl(frame: &mut Frame) {
 #[inline(always)]
 pub(super) fn link<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> bool {
     let Some(hop) = cx.shard.hops.get(frame.meta.hop) else { return false };
-    let ethertype = match frame.meta.family {
-        Family::V4 => EtherType::IPV4,
-        _ => EtherType::IPV6,
-    };
-    let [high, low] = ethertype.0.to_be_bytes();
     frame.truncate(usize::from(frame.meta.end));
     if let Some(plain) = hop.plain_header() {
         // The usual case: one untagged header in the place of another.
@@ -147,6 +142,11 @@ pub(super) fn link<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> bool {
         }
     }
     let Some(header) = hop.header() else { return false };
+    let ethertype = match frame.meta.family {
+        Family::V4 => EtherType::IPV4,
+        _ => EtherType::IPV6,
+    };
+    let [high, low] = ethertype.0.to_be_bytes();
     let old = frame.meta.network;
     frame.pull_front(usize::from(old));
     let len = header.len() + 2;
@@ -160,7 +160,7 @@ pub(super) fn link<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> bool {
 }
 
 /// Further parts of one packet: a 16 KiB slot cut for the smallest link that carries IPv6, and then some.
-const MOST_PARTS: usize = 64;
+pub(crate) const MOST_PARTS: usize = 64;
 
 /// Cuts a packet that is larger than its link carries. Its further parts go out behind it.
 #[cold]

@@ -4,20 +4,33 @@
 //! packets of a flow remember. Checks that the source is at home behind the interface it came in by (unicast
 //! reverse path forwarding, RFC 3704), the time to live, and the size. Changes no byte.
 
-use policy::model::{Mode, SourceCheck};
+use policy::model::SourceCheck;
 use tally::{Region, Tally};
 use wire::{BATCH, Family, Frame, PortId, ipv4, ipv6};
 
 use super::parse::flag;
 use super::{Cx, Stage, Step, header};
-use crate::fib::NO_ROUTE;
 use crate::hop::{LOCAL_HOP, NO_HOP};
 use crate::tables::{Address, LOCAL, Tables, Target};
 use crate::verdict::Reason;
 
-/// The stage.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Route;
+/// The stage, and what it has looked up for a batch.
+#[derive(Clone, Debug)]
+pub struct Route {
+    sources: [u32; BATCH],
+    destinations: [u32; BATCH],
+    /// What the table says of the destinations.
+    values: [u32; BATCH],
+    /// A bit for each frame that was looked up.
+    looked_up: u64,
+}
+
+impl Default for Route {
+    fn default() -> Route {
+        let none = [0; BATCH];
+        Route { sources: none, destinations: none, values: none, looked_up: 0 }
+    }
+}
 
 impl<T: Tally> Stage<T> for Route {
     #[inline(always)]
@@ -30,21 +43,6 @@ impl<T: Tally> Stage<T> for Route {
         fits_unless_local(frame, cx)
     }
 
-    /// Where nothing is tracked, IPv4 destinations are looked up together.
-    fn run(&mut self, frames: &mut [Frame], cx: &mut Cx<'_, T>) {
-        if cx.tables.mode == Mode::Stateless && !cx.tally.is_kept() {
-            for group in frames.chunks_mut(BATCH) {
-                self.run_together(group, cx);
-            }
-            return;
-        }
-        for frame in frames {
-            if frame.meta.fate == 0 {
-                Stage::<T>::step(self, frame, cx).settle(frame);
-            }
-        }
-    }
-
     fn program(&self, _: &Tables) -> u32 {
         // This stage, 34; the tries of both families, 68.
         102
@@ -52,34 +50,43 @@ impl<T: Tally> Stage<T> for Route {
 }
 
 impl Route {
-    /// Does the step for at most [`BATCH`] frames; IPv4 destinations that are no group's by one look-up in bulk.
-    fn run_together<T: Tally>(&mut self, frames: &mut [Frame], cx: &mut Cx<'_, T>) {
-        let mut sources = [0; BATCH];
-        let mut destinations = [0; BATCH];
-        let mut values = [NO_ROUTE; BATCH];
-        // A bit for each frame that is looked up here.
-        let mut together = 0_u64;
-        for (place, frame) in frames.iter().enumerate() {
+    /// Where nothing is tracked: looks up IPv4 destinations that are no group's together. `frames` are at most
+    /// [`BATCH`].
+    pub(crate) fn prepare<T: Tally>(&mut self, frames: &[Frame], cx: &Cx<'_, T>) {
+        self.looked_up = 0;
+        if cx.tally.is_kept() {
+            return;
+        }
+        let count = frames.len().min(BATCH);
+        let mut looked_up = 0;
+        for (place, frame) in frames[..count].iter().enumerate() {
             if let Some(header) = ordinary(frame) {
-                sources[place % BATCH] = header.src_bits();
-                destinations[place % BATCH] = header.dst_bits();
-                together |= 1 << (place % BATCH);
+                self.sources[place] = header.src_bits();
+                self.destinations[place] = header.dst_bits();
+                looked_up |= 1 << place;
             }
         }
-        cx.tables.fib4.lookup_bulk(&destinations[..frames.len()], &mut values[..frames.len()]);
-        for (place, frame) in frames.iter_mut().enumerate() {
-            let step = if together & 1 << (place % BATCH) != 0 {
-                let source = Address::v4(sources[place % BATCH]);
-                let target = cx.tables.targets.get(values[place % BATCH] as usize).copied();
-                check_source(frame, source, cx)
-                    .and_then(|()| lead(frame, source, target, 0, cx))
-                    .map_or_else(|step| step, |()| fits_unless_local(frame, cx))
-            } else if frame.meta.fate == 0 {
-                Stage::<T>::step(self, frame, cx)
-            } else {
-                continue;
-            };
-            step.settle(frame);
+        self.looked_up = looked_up;
+        cx.tables.fib4.lookup_bulk(&self.destinations[..count], &mut self.values[..count]);
+    }
+
+    /// Does the step for the frame at `place` of the prepared batch.
+    #[inline(always)]
+    pub(crate) fn step_prepared<T: Tally>(
+        &mut self,
+        place: usize,
+        frame: &mut Frame,
+        cx: &mut Cx<'_, T>,
+    ) -> Step {
+        let place = place % BATCH;
+        if self.looked_up >> place & 1 == 0 {
+            return self.step(frame, cx);
+        }
+        let source = Address::v4(self.sources[place]);
+        let target = cx.tables.targets.get(self.values[place] as usize);
+        match check_source(frame, source, cx).and_then(|()| lead(frame, source, target, 0, cx)) {
+            Ok(()) => fits_unless_local(frame, cx),
+            Err(step) => step,
         }
     }
 }
@@ -104,12 +111,7 @@ fn fits_unless_local<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
 /// Checks time to live and size against the hop, and names the interface.
 #[inline(always)]
 fn fits<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
-    let packet = frame.bytes().get(usize::from(frame.meta.network)..).unwrap_or(&[]);
-    let ttl = if frame.meta.family == Family::V4 {
-        ipv4::Header::of(packet).map_or(0, ipv4::Header::ttl)
-    } else {
-        ipv6::Header::of(packet).map_or(0, ipv6::Header::hop_limit)
-    };
+    let ttl = ttl(frame);
     // Load and compare the time to live, load the hop, compare sizes.
     cx.tally.instructions(9);
     cx.tally.read(Region::HopTable, frame.meta.hop as usize * 32, 32);
@@ -125,6 +127,17 @@ fn fits<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
         frame.meta.flags |= flag::CUT;
     }
     Step::Next
+}
+
+/// The time to live, or hop limit.
+#[inline(always)]
+fn ttl(frame: &Frame) -> u8 {
+    let Some(packet) = frame.bytes().get(usize::from(frame.meta.network)..) else { return 0 };
+    if frame.meta.family == Family::V4 {
+        ipv4::Header::of(packet).map_or(0, ipv4::Header::ttl)
+    } else {
+        ipv6::Header::of(packet).map_or(0, ipv6::Header::hop_limit)
+    }
 }
 
 /// Finds the hop, and checks the source.
@@ -149,7 +162,7 @@ fn find<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
         return Ok(());
     }
     let target = cx.tables.route(destination, cx.tally);
-    lead(frame, source, target, hash, cx)
+    lead(frame, source, target.as_ref(), hash, cx)
 }
 
 /// Takes the way that the best route leads. `hash` is the flow's, 0 where none is tracked.
@@ -157,7 +170,7 @@ fn find<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
 fn lead<T: Tally>(
     frame: &mut Frame,
     source: Address,
-    target: Option<Target>,
+    target: Option<&Target>,
     hash: u32,
     cx: &mut Cx<'_, T>,
 ) -> Result<(), Step> {
@@ -166,7 +179,7 @@ fn lead<T: Tally>(
     if group && !matches!(target, Target::Broadcast(_)) {
         return Err(Step::Drop(Reason::LinkBroadcast));
     }
-    let hop = match target {
+    let hop = match *target {
         Target::Gateways { first, count: 1 } => cx.tables.way(first, 1, 0),
         Target::Gateways { first, count } => {
             let hash = if hash == 0 { spread(frame) } else { hash };
@@ -234,17 +247,35 @@ fn to_self(frame: &mut Frame) {
 }
 
 /// Whether the source is at home behind the interface that the packet came in by.
+#[inline(always)]
 fn check_source<T: Tally>(frame: &Frame, source: Address, cx: &mut Cx<'_, T>) -> Result<(), Step> {
     let Some(interface) = cx.tables.interface(frame.meta.ingress) else { return Ok(()) };
-    if interface.source_check == SourceCheck::Off || source.bits == 0 || is_link_local(source) {
+    if interface.source_check == SourceCheck::Off {
+        return Ok(());
+    }
+    look_back(frame, source, interface.source_check, cx)
+}
+
+/// Whether the route to the source leads where the packet came from.
+fn look_back<T: Tally>(
+    frame: &Frame,
+    source: Address,
+    check: SourceCheck,
+    cx: &mut Cx<'_, T>,
+) -> Result<(), Step> {
+    if source.bits == 0 || is_link_local(source) {
         return Ok(());
     }
     let spoofed = Err(Step::Drop(Reason::SourceSpoofed));
     match cx.tables.route(source, cx.tally) {
         // The gateway's own address, or a network's broadcast address, as source.
         Some(Target::Local | Target::Broadcast(_)) => spoofed,
-        Some(target) if interface.source_check == SourceCheck::Strict => {
-            if cx.tables.leads_by(target, frame.meta.ingress) { Ok(()) } else { spoofed }
+        Some(target) if check == SourceCheck::Strict => {
+            if cx.tables.leads_by(target, frame.meta.ingress) {
+                Ok(())
+            } else {
+                spoofed
+            }
         }
         Some(Target::Blackhole | Target::Unreachable) | None => spoofed,
         Some(_) => Ok(()),

@@ -94,16 +94,28 @@ impl Track {
         }
     }
 
-    /// Follows the frame at `place` of the prepared batch if it simply belongs to a decided flow, and says
-    /// whether it did. What it does then, [`Stage::step`] would have done, too; what later stages do with
-    /// such a frame depends on nothing that this stage does for frames behind it.
+    /// Follows the frames of the prepared batch from `first` on that simply belong to decided flows, up to the
+    /// first one that does not, and says how many. What it does then, [`Stage::step`] would have done, too; what later
+    /// stages do with such a frame depends on nothing that this stage does for frames behind it.
     #[inline(always)]
     pub(crate) fn follow_prepared<T: Tally>(
         &mut self,
-        place: usize,
-        frame: &mut Frame,
+        first: usize,
+        frames: &mut [Frame],
         cx: &mut Cx<'_, T>,
-    ) -> bool {
+    ) -> usize {
+        let many = frames.len();
+        for (place, frame) in frames.iter_mut().enumerate() {
+            if frame.meta.fate == 0 && !self.follow_one(first + place, frame, cx) {
+                return place;
+            }
+        }
+        many
+    }
+
+    /// Follows the frame at `place` of the prepared batch, and says whether it did.
+    #[inline(always)]
+    fn follow_one<T: Tally>(&mut self, place: usize, frame: &mut Frame, cx: &mut Cx<'_, T>) -> bool {
         let now = frame.meta.received;
         let special = flag::ERROR | flag::GROUP | flag::TO_GROUP;
         if frame.meta.part != Part::Whole
@@ -142,11 +154,15 @@ fn key_of<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> Key {
     } else {
         (meta.sport, meta.dport)
     };
-    let packet = frame.bytes().get(usize::from(meta.network)..).unwrap_or(&[]);
+    let packet = frame.bytes().get(usize::from(meta.network)..);
     let key = if meta.family == Family::V4 {
-        ipv4::Header::of(packet).map(|ip| Key::v4(ip.src_bits(), ip.dst_bits(), sport, dport, meta.protocol))
+        packet
+            .and_then(ipv4::Header::of)
+            .map(|ip| Key::v4(ip.src_bits(), ip.dst_bits(), sport, dport, meta.protocol))
     } else {
-        ipv6::Header::of(packet).map(|ip| Key::v6(ip.src_bits(), ip.dst_bits(), sport, dport, meta.protocol))
+        packet
+            .and_then(ipv6::Header::of)
+            .map(|ip| Key::v6(ip.src_bits(), ip.dst_bits(), sport, dport, meta.protocol))
     };
     key.unwrap_or_default().in_realm(realm(meta.ingress, cx))
 }

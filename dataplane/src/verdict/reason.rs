@@ -102,7 +102,8 @@ pub enum Reason {
     TtlExpired,
     /// The packet is larger than the outgoing interface carries and must not be fragmented.
     PacketTooBig,
-    /// A packet from or to a link-local address would leave its link.
+    /// A packet from or to a link-local address would leave its link, or neighbour discovery has already crossed a
+    /// router (its hop limit is not 255).
     LinkLocal,
     /// A rule says drop.
     RuleDrop,
@@ -429,7 +430,7 @@ impl Reason {
         Entry {
             reason: Reason::LinkLocal,
             name: "link-local",
-            cause: "A packet from or to a link-local address would leave its link.",
+            cause: "A packet from or to a link-local address would leave its link, or neighbour discovery has already crossed a router (its hop limit is not 255).",
             remedy: "None; link-local addresses are not routed (RFC 4291, section 2.5.6).",
         },
         Entry {
@@ -478,7 +479,7 @@ impl Reason {
             reason: Reason::SlotTooSmall,
             name: "slot-too-small",
             cause: "The frame cannot be rewritten within its slot, or no slot was free for a fragment of it.",
-            remedy: "Use larger or more slots.",
+            remedy: "Turn off segmentation offload where frames come from (`ethtool -K IFACE gro off gso off tso off`): 16,128 bytes are the most that a slot holds.",
         },
     ];
 

@@ -192,6 +192,36 @@ fn chains_that_call_themselves_end() {
     assert!(import.untranslated.iter().any(|missing| matches!(missing.why, Why::TooDeep | Why::TooMany)));
 }
 
+/// In a table of both families both are translated. A policy's masquerade is of IPv6 only if it says so.
+#[test]
+fn a_masquerade_of_both_families_stays_one() {
+    let chain = |family: &str, expressions: &str| {
+        format!(
+            "{{\"nftables\":[{{\"table\":{{\"family\":\"{family}\",\"name\":\"t\"}}}},\
+             {{\"chain\":{{\"family\":\"{family}\",\"table\":\"t\",\"name\":\"post\",\"type\":\"nat\",\
+             \"hook\":\"postrouting\",\"prio\":100,\"policy\":\"accept\"}}}},\
+             {{\"rule\":{{\"family\":\"{family}\",\"table\":\"t\",\"chain\":\"post\",\"expr\":[{expressions}]}}}}]}}"
+        )
+    };
+    let source = |family: &str, expressions: &str| {
+        let import = import("nft", &chain(family, expressions));
+        assert_eq!(why(&import), []);
+        let [nat] = &import.policy.nats[..] else { panic!("{:?}", import.policy.nats) };
+        import
+            .policy
+            .to_string()
+            .lines()
+            .find(|line| line.starts_with("source"))
+            .map(str::to_owned)
+            .ok_or(nat.name.clone())
+    };
+    let out = "{\"match\":{\"op\":\"==\",\"left\":{\"meta\":{\"key\":\"oifname\"}},\"right\":\"wan\"}}";
+    let all = format!("{out},{{\"masquerade\":null}}");
+    assert_eq!(source("inet", &all).as_deref(), Ok("source = [\"0.0.0.0/0\", \"::/0\"]"));
+    assert_eq!(source("ip", &all).as_deref(), Ok("source = \"0.0.0.0/0\""));
+    assert_eq!(source("ip6", &all).as_deref(), Ok("source = \"::/0\""));
+}
+
 #[test]
 fn all_that_nftables_prints_has_a_fate() {
     let import = import("nft", EVERYTHING);

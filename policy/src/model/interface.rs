@@ -34,7 +34,7 @@ pub enum SourceCheck {
     /// The best route back must leave by the interface that the packet came in by.
     #[default]
     Strict,
-    /// There must be some route back, other than the default route.
+    /// There must be some route back that leads on; the default route is one.
     Loose,
     /// None.
     Off,

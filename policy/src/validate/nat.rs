@@ -90,14 +90,19 @@ impl<'a> Validator<'a> {
             if !known || space.is_empty() || spaces.iter().any(|zone| zone.overlaps(&space)) {
                 continue;
             }
+            let zones = zones.join("\", \"");
             let items: Vec<String> = addresses.items.iter().map(said).collect();
-            let message = format!(
-                "\"{}\" never matches: {} is not behind \"{}\"",
-                nat.name,
-                items.join(", "),
-                zones.join("\", \"")
-            );
-            let hint = format!("correct `{key}`, `{zone_key}` or the routes");
+            let (what, hint) = if items.is_empty() {
+                (
+                    "nothing is".to_owned(),
+                    format!("give an interface of \"{zones}\" its addresses, or add a [[route]]"),
+                )
+            } else {
+                let but = if addresses.except { "all but " } else { "" };
+                let what = format!("{but}{} is not", items.join(", "));
+                (what, format!("correct `{key}`, `{zone_key}` or the routes"))
+            };
+            let message = format!("\"{}\" never matches: {what} behind \"{zones}\"", nat.name);
             self.wrong(Code::NatNeverMatches, item, key, message, hint);
         }
     }

@@ -2,6 +2,7 @@ use proptest::collection::vec;
 use proptest::prelude::{any, prop_assert, prop_assert_eq, prop_assume, proptest};
 
 use super::*;
+use crate::random::Random;
 
 /// RFC 1071, section 1, to the letter: add 16-bit words, then the carries until there are none.
 fn naive(bytes: &[u8]) -> u16 {
@@ -193,4 +194,17 @@ fn message() -> impl proptest::strategy::Strategy<Value = Fields> {
         address,
         straddling,
     })
+}
+
+#[test]
+fn a_sum_is_whole_exactly_where_it_folds_to_all_ones() {
+    let mut random = Random::new(3);
+    for _ in 0..100_000 {
+        let sum = random.next_u64() >> random.below(48);
+        for sum in [sum, sum / 0xffff * 0xffff] {
+            if sum != 0 {
+                assert_eq!(is_whole(sum), fold(sum) == 0xffff, "{sum:#x}");
+            }
+        }
+    }
 }

@@ -26,7 +26,7 @@ use crate::failure::{Exit, Failure};
 use crate::input::{Captures, Named, Readdress};
 use crate::output::{Came, Optional, Outputs};
 use crate::policy_file::{self, EPOCH, Loaded};
-use crate::progress::Progress;
+use crate::progress::{Progress, Unit};
 use crate::shelf::{self, Described, Setting};
 use crate::{screen, with_exit_codes};
 
@@ -164,7 +164,7 @@ impl Arguments {
         let Described { chip, mapping, .. } = &described;
         let setup = Setup { chip, mapping, source: &source, warm: self.warm };
         let mut onlooker =
-            Seen { outputs: Optional(outputs), progress: Progress::new("chip", size), done: 0 };
+            Seen { outputs: Optional(outputs), progress: Progress::new("chip", Unit::Packet, size), done: 0 };
         let mut report = setup.run(Ideal::Nothing, &mut onlooker).map_err(failure)?;
         onlooker.progress.finish();
         if let Some(outputs) = onlooker.outputs.0 {

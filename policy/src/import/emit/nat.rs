@@ -159,9 +159,17 @@ impl Emit {
         let (v4, v6) = cond.families();
         let label = entry.rule.map_or("nat-policy", |rule| &self.found.program.rules[rule].label).to_owned();
         let mut source = self.addresses(&cond.source, v4, v6);
-        if source.items.is_empty() && destination.items.is_empty() && v4 != v6 {
-            // A translation has no condition on the IP version: all addresses of that version say it.
-            let all = if v4 { Place::v4() } else { Place::v6() };
+        // A translation has no condition on the IP version: all addresses of that version say it. A masquerade is of
+        // IPv6 only where it names sources of it.
+        let masquerades6 = v6 && matches!(action, NatAction::Masquerade { .. });
+        if source.items.is_empty() && destination.items.is_empty() && v4 != v6
+            || source.items.is_empty() && masquerades6
+        {
+            let all = match (v4, v6) {
+                (true, true) => Place::all(),
+                (true, false) => Place::v4(),
+                _ => Place::v6(),
+            };
             source.items = all.ranges().into_iter().map(AddressItem::Range).collect();
         }
         let nat = Nat {

@@ -1,0 +1,64 @@
+//! Any text as a case file, read and played.
+//!
+//! Beyond not crashing: a case has faults, or a policy to play with; every frame has one fate, and all hosts do the
+//! same. It shares its source with the command.
+#![no_main]
+
+#[path = "../../cli/src"]
+mod command {
+    pub(crate) mod case;
+}
+
+use std::io;
+use std::path::Path;
+
+use command::case::{self, Unusable};
+use libfuzzer_sys::fuzz_target;
+
+/// More packets than this, or larger tables, take longer and show nothing more.
+const PACKETS: u64 = 500;
+const FLOWS: u32 = 256;
+
+/// What a failure begins with that is no fault of the case.
+const OWN_FAULTS: [&str; 3] = ["host `", "frames are not conserved", "the packet has two fates"];
+
+fuzz_target!(|text: &str| {
+    let mut case = match case::read(text, Path::new("fuzz.case"), open) {
+        Ok(case) => case,
+        Err(Unusable::Faults(faults)) => {
+            assert!(!faults.is_empty(), "neither a case nor a fault");
+            for fault in faults {
+                assert!(fault.line <= text.lines().count().max(1));
+                let _ = fault.what.to_string();
+            }
+            return;
+        }
+        Err(Unusable::Policy(diagnostics)) => {
+            assert!(diagnostics.iter().any(policy::Diagnostic::is_error));
+            return;
+        }
+    };
+    assert!(!case.title.contains('\n'), "a title is one line");
+    if case.packets > PACKETS {
+        return;
+    }
+    let limits = &mut case.policy.limits;
+    limits.flows = limits.flows.min(FLOWS);
+    limits.queue = limits.queue.min(2_048);
+    limits.fragments.datagrams = limits.fragments.datagrams.min(FLOWS);
+    limits.fragments.held = limits.fragments.held.min(FLOWS);
+    match case::run::play(&case) {
+        Ok(failures) => {
+            for failure in failures {
+                let told = failure.text.join("\n");
+                assert!(!OWN_FAULTS.iter().any(|own| told.starts_with(own)), "line {}: {told}", failure.line);
+            }
+        }
+        Err(error) => drop(error.to_string()),
+    }
+});
+
+/// No file is opened: whatever is named is the policy that most of the project's cases begin with.
+fn open(_: &Path) -> io::Result<String> {
+    Ok(include_str!("../../tests/cases/edge.toml").to_owned())
+}
