@@ -10,7 +10,6 @@
 //! That makes the outcome the same as on every other host; races between engines over one datum are not modelled.
 
 use std::collections::VecDeque;
-use std::fmt;
 
 use crate::description::Chip;
 use crate::kernel::{Agenda, Ticks, Timebase};
@@ -19,20 +18,24 @@ use crate::mapping::{Mapping, Task, Who, Work};
 use crate::trace::{Access, Wait};
 
 mod build;
+mod deadlock;
 mod memory;
 mod program;
 mod script;
 mod seen;
 #[cfg(test)]
 mod tests;
+mod watch;
 
-use memory::{Purpose, SharedMemory};
+use memory::SharedMemory;
 use script::{Move, Remembered, View, Writer};
 
-pub(crate) use memory::Traffic;
+pub(crate) use memory::{Purpose, Traffic};
 pub(crate) use seen::{Count, Window};
+pub(crate) use watch::{Reference, Spends, Track, Watch};
 
 pub use build::{Ideal, MachineError};
+pub use deadlock::Deadlock;
 pub use program::PROGRAMS;
 
 /// A chip at work.
@@ -57,6 +60,7 @@ pub struct Machine<'a> {
     jobs: Vec<Job>,
     free: Vec<u32>,
     seen: seen::Tallies,
+    watch: Option<&'a mut dyn Watch>,
 }
 
 /// What happens.
@@ -181,24 +185,6 @@ struct Buffer {
     blocked: VecDeque<usize>,
 }
 
-/// Why a run did not come to its end.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Deadlock {
-    /// Who waits for whom, a line each.
-    pub waits: Vec<String>,
-    /// Frames that are stuck.
-    pub frames: usize,
-}
-
-impl fmt::Display for Deadlock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the mapping deadlocks with {} frames under way", self.frames)?;
-        self.waits.iter().try_for_each(|line| write!(f, "\n  {line}"))
-    }
-}
-
-impl std::error::Error for Deadlock {}
-
 impl<'a> Machine<'a> {
     /// Takes all that `load` has to give through the machine, and tells what was seen; what came before the arrival
     /// number `warm` is left out, and what came after the last arrival, too, unless `warm` is 0.
@@ -239,6 +225,14 @@ impl<'a> Machine<'a> {
         self.agenda.now()
     }
 
+    /// Tells whoever watches.
+    #[inline]
+    fn tell(&mut self, what: impl FnOnce(&mut dyn Watch, Ticks)) {
+        if let Some(watch) = &mut self.watch {
+            what(&mut **watch, self.agenda.now());
+        }
+    }
+
     // ---- Arrival --------------------------------------------------------------------------------------------------
 
     /// Notes the next arrival.
@@ -246,7 +240,9 @@ impl<'a> Machine<'a> {
         if self.seen.is_closed {
             return;
         }
-        let Some(arrival) = load.next() else {
+        let enough = self.watch.as_ref().is_some_and(|watch| watch.has_enough());
+        let arrival = if enough { None } else { load.next() };
+        let Some(arrival) = arrival else {
             self.seen.all_arrived = true;
             self.seal();
             return;
@@ -270,6 +266,7 @@ impl<'a> Machine<'a> {
             self.agenda.note(at, Event::Received(job));
         } else {
             self.seen.lose(port);
+            self.tell(|watch, now| watch.comes(now, None));
         }
         self.expect(load);
     }
@@ -286,6 +283,7 @@ impl<'a> Machine<'a> {
         load.accept(job);
         job.unsent = job.outputs.len() as u32;
         self.seen.under_way += 1;
+        self.tell(|watch, now| watch.comes(now, Some(number)));
         number
     }
 
@@ -355,7 +353,8 @@ impl<'a> Machine<'a> {
 
     /// A frame for a thread that takes the next one as soon as it is done with one.
     fn draw(&mut self, load: &mut dyn Load) -> Option<u32> {
-        match load.next() {
+        let enough = self.watch.as_ref().is_some_and(|watch| watch.has_enough());
+        match if enough { None } else { load.next() } {
             Some(arrival) => {
                 self.open();
                 self.seen.offer(arrival.bytes);
@@ -373,11 +372,13 @@ impl<'a> Machine<'a> {
     }
 
     fn take_from(&mut self, ring: usize) -> Option<u32> {
-        let ring = &mut self.rings[ring];
-        let job = ring.frames.pop_front()?;
-        if let Some(thread) = ring.blocked.pop_front() {
+        let of = &mut self.rings[ring];
+        let job = of.frames.pop_front()?;
+        if let Some(thread) = of.blocked.pop_front() {
             self.agenda.note(self.agenda.now(), Event::Ready(thread));
         }
+        let filled = of.frames.len() + of.reserved;
+        self.tell(|watch, now| watch.fills(now, ring, filled));
         Some(job)
     }
 
@@ -415,6 +416,7 @@ impl<'a> Machine<'a> {
 
     /// Writes the thread's script for that frame.
     fn begin(&mut self, thread: usize, number: usize, task: &Task, job: u32) {
+        self.tell(|watch, now| watch.begins(now, thread, number, job));
         let Machine { threads, engines, views, jobs, rings, chip, .. } = self;
         let thread = &mut threads[thread];
         let engine = &mut engines[thread.engine];
@@ -470,21 +472,26 @@ impl<'a> Machine<'a> {
     fn dispatch(&mut self, engine: usize) {
         let of = &mut self.engines[engine];
         of.current = of.ready.pop_front();
-        if of.current.is_some() {
+        if let Some(thread) = of.current {
             let switch = of.switch;
             self.seen.engines[engine].aborted += switch;
+            self.tell(|watch, now| watch.spends(thread, Spends::Switching, now, switch));
             self.go(engine, switch);
         }
     }
 
     /// Lets the engine's thread go on, up to the next move that is not mere time.
     fn go(&mut self, engine: usize, after: Ticks) {
-        let Some(thread) = self.engines[engine].current else { return };
-        let thread = &mut self.threads[thread];
+        let Some(number) = self.engines[engine].current else { return };
+        let thread = &mut self.threads[number];
         let mut at = self.agenda.now() + after;
         while let Some(step) = thread.script.get(thread.next) {
             match step {
                 Move::Busy(busy) => {
+                    if let Some(watch) = &mut self.watch {
+                        watch.spends(number, Spends::Executing, at, busy.executing);
+                        watch.spends(number, Spends::Aborted, at + busy.executing, busy.aborted);
+                    }
                     at += busy.executing + busy.aborted;
                     let seen = &mut self.seen.engines[engine];
                     seen.instructions += u64::from(busy.instructions);
@@ -553,6 +560,8 @@ impl<'a> Machine<'a> {
             Move::Claim => self.claim(engine, number),
             Move::Send => {
                 self.send(number);
+                let job = self.threads[number].job;
+                self.tell(|watch, now| watch.sends(now, number, job));
                 self.go(engine, Ticks::ZERO);
             }
             Move::Sleep(span) => {
@@ -560,7 +569,9 @@ impl<'a> Machine<'a> {
             }
             Move::Put(ring) => self.put(engine, number, ring.into()),
             Move::End => {
-                self.end(self.threads[number].job);
+                let job = self.threads[number].job;
+                self.tell(|watch, now| watch.sends(now, number, job));
+                self.end(job);
                 self.go(engine, Ticks::ZERO);
             }
         }
@@ -568,6 +579,7 @@ impl<'a> Machine<'a> {
 
     /// A thread is done with its task: it takes the next frame, or its engine turns to another thread.
     fn finish(&mut self, engine: usize, thread: usize, load: &mut dyn Load) {
+        self.tell(|watch, now| watch.finishes(now, thread));
         if self.take_work(thread, load) {
             self.threads[thread].waits = Waits::Engine;
             self.go(engine, Ticks::ZERO);
@@ -601,6 +613,10 @@ impl<'a> Machine<'a> {
             cluster.departures.push_back(underway.admitted);
         }
         cluster.last = underway.admitted;
+        if let (Some(watch), Some(thread)) = (&mut self.watch, self.engines[engine].current) {
+            let reference = Reference { thread, memory, purpose, access, bytes, at, done: underway.done };
+            watch.refers(now, &reference);
+        }
         (goes, underway.done)
     }
 
@@ -614,9 +630,12 @@ impl<'a> Machine<'a> {
     /// The engine turns to another thread at `goes`.
     fn leave(&mut self, engine: usize, goes: Ticks) {
         let now = self.now();
-        self.engines[engine].current = None;
+        let left = self.engines[engine].current.take();
         if goes > now {
             self.seen.engines[engine].stalled += goes.since(now);
+            if let Some(thread) = left {
+                self.tell(|watch, _| watch.spends(thread, Spends::Stalled, now, goes.since(now)));
+            }
             self.engines[engine].held = true;
             self.agenda.note(goes, Event::Free(engine));
         } else {
@@ -629,6 +648,9 @@ impl<'a> Machine<'a> {
         let now = self.now();
         if goes > now {
             self.seen.engines[engine].stalled += goes.since(now);
+            if let Some(thread) = self.engines[engine].current {
+                self.tell(|watch, _| watch.spends(thread, Spends::Stalled, now, goes.since(now)));
+            }
             self.agenda.note(goes, Event::Resume(engine));
         } else {
             self.go(engine, Ticks::ZERO);
@@ -667,9 +689,10 @@ impl<'a> Machine<'a> {
         let filled = (of.frames.len() + of.reserved) as u64;
         self.seen.rings[ring].filled += filled;
         self.seen.rings[ring].most = self.seen.rings[ring].most.max(filled);
-        match of.memory {
+        let (memory, entry) = (of.memory, of.entry);
+        self.tell(|watch, now| watch.fills(now, ring, filled as usize));
+        match memory {
             Some(memory) => {
-                let entry = of.entry;
                 let (goes, done) = self.command(engine, memory, 4, entry, Access::Write, Purpose::Ring);
                 self.agenda.note(done, Event::Deliver { ring, job });
                 self.wait_until(engine, number, goes, done, Waits::Memory);
@@ -729,6 +752,7 @@ impl<'a> Machine<'a> {
         if last {
             self.seen.under_way -= 1;
             self.free.push(job);
+            self.tell(|watch, now| watch.leaves(now, job));
         }
     }
 
@@ -738,44 +762,7 @@ impl<'a> Machine<'a> {
         self.seen.end(of.bytes, self.agenda.now().since(of.arrived));
         self.seen.under_way -= 1;
         self.free.push(job);
-    }
-
-    // ---- Deadlock -------------------------------------------------------------------------------------------------
-
-    fn deadlock(&self) -> Deadlock {
-        let mut waits = Vec::new();
-        for (pool, of) in self.mapping.pools.iter().enumerate() {
-            let mut seen: Vec<(Waits, usize)> = Vec::new();
-            for thread in
-                self.threads.iter().filter(|thread| thread.pool == pool && thread.waits != Waits::Frames)
-            {
-                match seen.iter_mut().find(|(waits, _)| *waits == thread.waits) {
-                    Some((_, count)) => *count += 1,
-                    None => seen.push((thread.waits, 1)),
-                }
-            }
-            let name = &of.name;
-            for (what, count) in seen {
-                waits.push(match what {
-                    Waits::Room(ring) => {
-                        let takers: Vec<&str> = program::tasks(self.mapping)
-                            .filter(|(_, task)| task.from == Some(ring))
-                            .map(|(taker, _)| self.mapping.pools[taker].name.as_str())
-                            .collect();
-                        format!(
-                            "{count} threads of `{name}` wait for room in the ring `{}`, which `{}` should empty",
-                            self.mapping.rings[ring].name,
-                            takers.join("`, `")
-                        )
-                    }
-                    Waits::Elements => format!("{count} threads of `{name}` wait for elements of the transmit buffer"),
-                    Waits::Frames | Waits::Engine | Waits::Memory => {
-                        format!("{count} threads of `{name}` wait for their engine")
-                    }
-                });
-            }
-        }
-        Deadlock { waits, frames: self.seen.under_way }
+        self.tell(|watch, now| watch.leaves(now, job));
     }
 }
 

@@ -40,9 +40,14 @@ impl Progress {
     /// One packet more; `done` of the total is done.
     pub(crate) fn step(&mut self, done: u64) {
         self.steps += 1;
-        if self.steps % STRIDE != 0 {
-            return;
+        if self.steps % STRIDE == 0 {
+            let packets = crate::screen::count(self.steps, "packet", "packets");
+            self.reach(done, packets);
         }
+    }
+
+    /// `done` of the total is done, which is to be called `said`.
+    pub(crate) fn reach(&mut self, done: u64, said: String) {
         if self.shown == Shown::NotYet {
             if self.begun.elapsed() < PATIENCE {
                 return;
@@ -52,7 +57,7 @@ impl Progress {
             self.shown = Shown::Yes;
         }
         self.bar.set_position(done.min(self.total));
-        self.bar.set_message(crate::screen::count(self.steps, "packet", "packets"));
+        self.bar.set_message(said);
     }
 
     /// Takes the line away.

@@ -1,0 +1,62 @@
+//! Runs that do not come to their end, and who waits for whom then.
+
+use std::fmt;
+
+use super::{Machine, Waits, program};
+
+/// Why a run did not come to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deadlock {
+    /// Who waits for whom, a line each.
+    pub waits: Vec<String>,
+    /// Frames that are stuck.
+    pub frames: usize,
+}
+
+impl fmt::Display for Deadlock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the mapping deadlocks with {} frames under way", self.frames)?;
+        self.waits.iter().try_for_each(|line| write!(f, "\n  {line}"))
+    }
+}
+
+impl std::error::Error for Deadlock {}
+
+impl Machine<'_> {
+    /// What everybody waits for, when nothing happens any more.
+    pub(super) fn deadlock(&self) -> Deadlock {
+        let mut waits = Vec::new();
+        for (pool, of) in self.mapping.pools.iter().enumerate() {
+            let mut seen: Vec<(Waits, usize)> = Vec::new();
+            for thread in
+                self.threads.iter().filter(|thread| thread.pool == pool && thread.waits != Waits::Frames)
+            {
+                match seen.iter_mut().find(|(waits, _)| *waits == thread.waits) {
+                    Some((_, count)) => *count += 1,
+                    None => seen.push((thread.waits, 1)),
+                }
+            }
+            let name = &of.name;
+            for (what, count) in seen {
+                waits.push(match what {
+                    Waits::Room(ring) => {
+                        let takers: Vec<&str> = program::tasks(self.mapping)
+                            .filter(|(_, task)| task.from == Some(ring))
+                            .map(|(taker, _)| self.mapping.pools[taker].name.as_str())
+                            .collect();
+                        format!(
+                            "{count} threads of `{name}` wait for room in the ring `{}`, which `{}` should empty",
+                            self.mapping.rings[ring].name,
+                            takers.join("`, `")
+                        )
+                    }
+                    Waits::Elements => format!("{count} threads of `{name}` wait for elements of the transmit buffer"),
+                    Waits::Frames | Waits::Engine | Waits::Memory => {
+                        format!("{count} threads of `{name}` wait for their engine")
+                    }
+                });
+            }
+        }
+        Deadlock { waits, frames: self.seen.under_way }
+    }
+}
