@@ -78,6 +78,11 @@ impl Timebase {
         Ticks((bits as u128 * self.ticks_per_second as u128).div_ceil(rate as u128) as u64)
     }
 
+    /// A span in whole picoseconds, rounded down.
+    pub const fn to_picos(self, span: Ticks) -> u128 {
+        span.0 as u128 * 1_000_000_000_000 / self.ticks_per_second as u128
+    }
+
     /// A span in nanoseconds.
     pub fn to_nanos(self, span: Ticks) -> f64 {
         self.to_seconds(span) * 1e9

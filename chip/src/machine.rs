@@ -25,12 +25,16 @@ mod script;
 mod seen;
 #[cfg(test)]
 mod tests;
+mod unit;
+mod watch;
 
-use memory::{Purpose, SharedMemory};
+use memory::SharedMemory;
 use script::{Command, Move, Remembered, View, Writer};
+use unit::Unit;
 
-pub(crate) use memory::Traffic;
+pub(crate) use memory::{Purpose, Traffic};
 pub(crate) use seen::{Count, Window};
+pub(crate) use watch::{Reference, Spends, Track, Watch};
 
 pub use build::{Ideal, MachineError};
 pub use deadlock::Deadlock;
@@ -58,6 +62,7 @@ pub struct Machine<'a> {
     jobs: Vec<Job>,
     free: Vec<u32>,
     seen: seen::Tallies,
+    watch: Option<&'a mut dyn Watch>,
 }
 
 /// What happens.
@@ -144,15 +149,6 @@ struct Ring {
 }
 
 #[derive(Clone, Debug)]
-struct Unit {
-    free: Vec<Ticks>,
-    interval: Ticks,
-    /// For each 4 bytes, in thousandths.
-    per_word: u64,
-    latency: Ticks,
-}
-
-#[derive(Clone, Debug)]
 struct Bus {
     free: Ticks,
     per_element: u64,
@@ -228,6 +224,14 @@ impl<'a> Machine<'a> {
         self.agenda.now()
     }
 
+    /// Tells whoever watches.
+    #[inline]
+    fn tell(&mut self, what: impl FnOnce(&mut dyn Watch, Ticks)) {
+        if let Some(watch) = &mut self.watch {
+            what(&mut **watch, self.agenda.now());
+        }
+    }
+
     // ---- Arrival --------------------------------------------------------------------------------------------------
 
     /// Notes the next arrival: frames are run in the order in which they begin, whatever port they come by. One whose port is
@@ -236,7 +240,9 @@ impl<'a> Machine<'a> {
         if self.seen.is_closed {
             return;
         }
-        let Some(arrival) = load.next() else {
+        let enough = self.watch.as_ref().is_some_and(|watch| watch.has_enough());
+        let arrival = if enough { None } else { load.next() };
+        let Some(arrival) = arrival else {
             self.seen.all_arrived = true;
             self.seal();
             return;
@@ -260,6 +266,7 @@ impl<'a> Machine<'a> {
             self.agenda.note(landed, Event::Landed(job));
         } else {
             self.seen.lose(port);
+            self.tell(|watch, now| watch.comes(now, None));
         }
         self.expect(load);
     }
@@ -275,6 +282,7 @@ impl<'a> Machine<'a> {
         load.accept(job);
         job.unsent = job.outputs.len() as u32;
         self.seen.under_way += 1;
+        self.tell(|watch, now| watch.comes(now, Some(number)));
         number
     }
 
@@ -344,7 +352,8 @@ impl<'a> Machine<'a> {
 
     /// A frame for a thread that takes the next one as soon as it is done with one.
     fn draw(&mut self, load: &mut dyn Load) -> Option<u32> {
-        match load.next() {
+        let enough = self.watch.as_ref().is_some_and(|watch| watch.has_enough());
+        match if enough { None } else { load.next() } {
             Some(arrival) => {
                 self.open();
                 self.seen.offer(arrival.bytes);
@@ -362,11 +371,13 @@ impl<'a> Machine<'a> {
     }
 
     fn take_from(&mut self, ring: usize) -> Option<u32> {
-        let ring = &mut self.rings[ring];
-        let job = ring.frames.pop_front()?;
-        if let Some(thread) = ring.blocked.pop_front() {
+        let of = &mut self.rings[ring];
+        let job = of.frames.pop_front()?;
+        if let Some(thread) = of.blocked.pop_front() {
             self.agenda.note(self.agenda.now(), Event::Ready(thread));
         }
+        let filled = of.frames.len() + of.reserved;
+        self.tell(|watch, now| watch.fills(now, ring, filled));
         Some(job)
     }
 
@@ -404,6 +415,7 @@ impl<'a> Machine<'a> {
 
     /// Writes the thread's script for that frame.
     fn begin(&mut self, thread: usize, number: usize, task: &Task, job: u32) {
+        self.tell(|watch, now| watch.begins(now, thread, number, job));
         let Machine { threads, engines, views, jobs, rings, chip, .. } = self;
         let thread = &mut threads[thread];
         let engine = &mut engines[thread.engine];
@@ -459,21 +471,26 @@ impl<'a> Machine<'a> {
     fn dispatch(&mut self, engine: usize) {
         let of = &mut self.engines[engine];
         of.current = of.ready.pop_front();
-        if of.current.is_some() {
+        if let Some(thread) = of.current {
             let switch = of.switch;
             self.seen.engines[engine].aborted += switch;
+            self.tell(|watch, now| watch.spends(thread, Spends::Switching, now, switch));
             self.go(engine, switch);
         }
     }
 
     /// Lets the engine's thread go on, up to the next move that is not mere time.
     fn go(&mut self, engine: usize, after: Ticks) {
-        let Some(thread) = self.engines[engine].current else { return };
-        let thread = &mut self.threads[thread];
+        let Some(number) = self.engines[engine].current else { return };
+        let thread = &mut self.threads[number];
         let mut at = self.agenda.now() + after;
         while let Some(step) = thread.script.get(thread.next) {
             match step {
                 Move::Busy(busy) => {
+                    if let Some(watch) = &mut self.watch {
+                        watch.spends(number, Spends::Executing, at, busy.executing);
+                        watch.spends(number, Spends::Aborted, at + busy.executing, busy.aborted);
+                    }
                     at += busy.executing + busy.aborted;
                     let seen = &mut self.seen.engines[engine];
                     seen.instructions += u64::from(busy.instructions);
@@ -541,6 +558,8 @@ impl<'a> Machine<'a> {
             Move::Claim => self.claim(engine, number),
             Move::Send => {
                 self.send(number);
+                let job = self.threads[number].job;
+                self.tell(|watch, now| watch.sends(now, number, job));
                 self.go(engine, Ticks::ZERO);
             }
             Move::Sleep(span) => {
@@ -548,7 +567,9 @@ impl<'a> Machine<'a> {
             }
             Move::Put(ring) => self.put(engine, number, ring.into()),
             Move::End => {
-                self.end(self.threads[number].job);
+                let job = self.threads[number].job;
+                self.tell(|watch, now| watch.sends(now, number, job));
+                self.end(job);
                 self.go(engine, Ticks::ZERO);
             }
         }
@@ -556,6 +577,7 @@ impl<'a> Machine<'a> {
 
     /// A thread is done with its task: it takes the next frame, or its engine turns to another thread.
     fn finish(&mut self, engine: usize, thread: usize, load: &mut dyn Load) {
+        self.tell(|watch, now| watch.finishes(now, thread));
         if self.take_work(thread, load) {
             self.threads[thread].waits = Waits::Engine;
             self.go(engine, Ticks::ZERO);
@@ -582,6 +604,11 @@ impl<'a> Machine<'a> {
             cluster.departures.push_back(underway.admitted);
         }
         cluster.last = underway.admitted;
+        if let (Some(watch), Some(thread)) = (&mut self.watch, self.engines[engine].current) {
+            let reference =
+                Reference { thread, memory: memory.into(), purpose, access, bytes, at, done: underway.done };
+            watch.refers(now, &reference);
+        }
         (goes, underway.done)
     }
 
@@ -595,9 +622,12 @@ impl<'a> Machine<'a> {
     /// The engine turns to another thread at `goes`.
     fn leave(&mut self, engine: usize, goes: Ticks) {
         let now = self.now();
-        self.engines[engine].current = None;
+        let left = self.engines[engine].current.take();
         if goes > now {
             self.seen.engines[engine].stalled += goes.since(now);
+            if let Some(thread) = left {
+                self.tell(|watch, _| watch.spends(thread, Spends::Stalled, now, goes.since(now)));
+            }
             self.engines[engine].held = true;
             self.agenda.note(goes, Event::Free(engine));
         } else {
@@ -610,25 +640,13 @@ impl<'a> Machine<'a> {
         let now = self.now();
         if goes > now {
             self.seen.engines[engine].stalled += goes.since(now);
+            if let Some(thread) = self.engines[engine].current {
+                self.tell(|watch, _| watch.spends(thread, Spends::Stalled, now, goes.since(now)));
+            }
             self.agenda.note(goes, Event::Resume(engine));
         } else {
             self.go(engine, Ticks::ZERO);
         }
-    }
-
-    /// Hands work to a unit: when it is done.
-    fn hand(&mut self, unit: usize, bytes: u32) -> Ticks {
-        let now = self.now();
-        if self.ideal == Ideal::Unit(unit) {
-            return now;
-        }
-        let of = &mut self.units[unit];
-        let interval = of.interval_of(bytes);
-        let Some(first) = of.free.iter_mut().min() else { return now };
-        let start = now.max(*first);
-        *first = start + interval;
-        self.seen.units[unit] += interval;
-        start + interval + of.latency
     }
 
     // ---- Rings, buffers and ports ---------------------------------------------------------------------------------
@@ -648,9 +666,10 @@ impl<'a> Machine<'a> {
         let filled = (of.frames.len() + of.reserved) as u64;
         self.seen.rings[ring].filled += filled;
         self.seen.rings[ring].most = self.seen.rings[ring].most.max(filled);
-        match of.memory {
+        let (memory, put) = (of.memory, of.command(4, Access::Write));
+        self.tell(|watch, now| watch.fills(now, ring, filled as usize));
+        match memory {
             Some(_) => {
-                let put = of.command(4, Access::Write);
                 let (goes, done) = self.command(engine, put);
                 self.agenda.note(done, Event::Deliver { ring, job });
                 self.wait_until(engine, number, goes, done, Waits::Memory);
@@ -710,6 +729,7 @@ impl<'a> Machine<'a> {
         if last {
             self.seen.under_way -= 1;
             self.free.push(job);
+            self.tell(|watch, now| watch.leaves(now, job));
         }
     }
 
@@ -719,6 +739,7 @@ impl<'a> Machine<'a> {
         self.seen.end(of.bytes, self.agenda.now().since(of.arrived));
         self.seen.under_way -= 1;
         self.free.push(job);
+        self.tell(|watch, now| watch.leaves(now, job));
     }
 }
 
@@ -750,11 +771,5 @@ impl Ring {
     fn command(&self, address: u64, access: Access) -> Command {
         let memory = self.memory.unwrap_or(0) as u16;
         Command { memory, access, address, bytes: self.entry, purpose: Purpose::Ring }
-    }
-}
-
-impl Unit {
-    fn interval_of(&self, bytes: u32) -> Ticks {
-        self.interval + Ticks(self.per_word * u64::from(bytes.div_ceil(4)) / 1000)
     }
 }

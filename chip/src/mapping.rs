@@ -76,7 +76,7 @@ pub fn set(text: &str, path: &str, value: &str) -> Result<String, SetError> {
 }
 
 /// The names of the pipeline's stages, in its order.
-fn stages() -> Vec<&'static str> {
+pub(crate) fn stages() -> Vec<&'static str> {
     Pipeline::default().stages::<NoTally>().iter().map(|(name, _)| *name).collect()
 }
 

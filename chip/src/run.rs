@@ -1,6 +1,7 @@
 //! Running a policy and traffic on a chip, and finding out what holds it up.
 
 use std::fmt;
+use std::io::Write;
 use std::time::Instant;
 
 use dataplane::replay::ReplayError;
@@ -13,6 +14,7 @@ use crate::host::{Host, Onlooker, Traffic};
 use crate::machine::{Deadlock, Ideal, Machine, MachineError};
 use crate::mapping::Mapping;
 use crate::report::{Bottleneck, Relief, Report};
+use crate::timeline::Timeline;
 use crate::traffic::TrafficError;
 
 /// A chip, what runs on it, and what comes in: all that a run needs, as often as it is run.
@@ -111,6 +113,21 @@ impl Setup<'_> {
         let time = machine.timebase();
         let mut host = Host::new(&mut source.replay, &mut *source.traffic, witness, source.start, time);
         let window = machine.run(&mut host, self.warm).map_err(RunError::Deadlock)?;
+        let mut report = Report::new(self.chip, self.mapping, time, &window, &host.recorder.mix);
+        report.wall_seconds = started.elapsed().as_secs_f64();
+        Ok(report)
+    }
+
+    /// One run, written down by `timeline` as far as it is asked to; it ends when that has enough.
+    pub fn trace<W: Write>(&self, timeline: &mut Timeline<'_, W>) -> Result<Report, RunError> {
+        let started = Instant::now();
+        let machine = Machine::new(self.chip, self.mapping, Ideal::Nothing).map_err(RunError::Machine)?;
+        let mut source = (self.source)().map_err(RunError::Source)?;
+        let time = machine.timebase();
+        timeline.open(time, &machine.tracks());
+        let mut nobody = ();
+        let mut host = Host::new(&mut source.replay, &mut *source.traffic, &mut nobody, source.start, time);
+        let window = machine.watched(timeline).run(&mut host, self.warm).map_err(RunError::Deadlock)?;
         let mut report = Report::new(self.chip, self.mapping, time, &window, &host.recorder.mix);
         report.wall_seconds = started.elapsed().as_secs_f64();
         Ok(report)

@@ -15,6 +15,7 @@ use crate::host::{Entry, Traffic};
 mod address;
 mod clock;
 mod generate;
+mod paced;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -22,6 +23,7 @@ mod text;
 
 pub use clock::Line;
 pub use generate::Generator;
+pub use paced::{First, Slowed};
 pub use stream::{Arrivals, Begin, Flows, Rate, Size, Stream, Transport, Ways};
 pub use text::{BadStream, KEYS};
 

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 
 use chip::run::{RunError, SourceError};
 use chip::setting::SetError;
-use chip::traffic::TrafficError;
+use chip::sweep::BadAxis;
+use chip::traffic::{BadStream, TrafficError};
 use dataplane::replay::ReplayError;
 use dataplane::tables::CompileError;
 use policy::LoadError;
@@ -144,6 +145,12 @@ pub(crate) enum Failure {
     },
     /// Traffic cannot be made.
     Traffic(TrafficError),
+    /// What is to be varied makes no sense.
+    Grid(BadAxis),
+    /// A key of generated traffic cannot be varied like that.
+    Stream(BadStream),
+    /// None of so many combinations could be run; each has been shown with its reason.
+    NothingRan(usize),
     /// A chip did not run to the end.
     Chip(RunError),
     /// A page cannot be drawn: a fault of this program.
@@ -170,6 +177,7 @@ impl Failure {
             | Failure::Lacks { .. }
             | Failure::DoesNotFit { .. }
             | Failure::Chip(_)
+            | Failure::NothingRan(_)
             | Failure::Draw(_)
             | Failure::Bench(_)
             | Failure::NotConserved => Exit::Wrong,
@@ -183,6 +191,8 @@ impl Failure {
             | Failure::Unknown { .. }
             | Failure::NotShipped { .. }
             | Failure::Set { .. }
+            | Failure::Grid(_)
+            | Failure::Stream(_)
             | Failure::Words(_)
             | Failure::NoPacket { .. } => Exit::Usage,
         }
@@ -223,7 +233,8 @@ impl Failure {
                 "let another pool empty the ring, or give it more entries than there are threads that fill it".to_owned()
             }
             Failure::Chip(RunError::Source(SourceError::Traffic(error))) => return error.hint(),
-            Failure::Chip(_) | Failure::Draw(_) => return None,
+            Failure::Grid(_) => "`wirerate chip sweep --help` has examples".to_owned(),
+            Failure::Chip(_) | Failure::Stream(_) | Failure::NothingRan(_) | Failure::Draw(_) => return None,
             Failure::Unknown { .. } => "`wirerate reasons` lists them all".to_owned(),
             Failure::NotConserved => {
                 "please report it, with the policy and the captures: no count above can be trusted".to_owned()
@@ -289,6 +300,15 @@ impl fmt::Display for Failure {
                 write!(f, "{errors} things do not fit where {file} puts them")
             }
             Failure::Traffic(error) => error.fmt(f),
+            Failure::Grid(error) => error.fmt(f),
+            Failure::Stream(error) => error.fmt(f),
+            Failure::NothingRan(many) => {
+                write!(
+                    f,
+                    "none of {} could be run",
+                    screen::count(*many as u64, "combination", "combinations")
+                )
+            }
             Failure::Chip(error) => error.fmt(f),
             Failure::Draw(error) => write!(f, "the page cannot be drawn: {error}"),
             Failure::Bench(error) => error.fmt(f),

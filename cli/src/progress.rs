@@ -62,9 +62,13 @@ impl Progress {
     /// One step more; `done` of the total is done.
     pub(crate) fn step(&mut self, done: u64) {
         self.steps += 1;
-        if self.steps % self.unit.stride() != 0 {
-            return;
+        if self.steps % self.unit.stride() == 0 {
+            self.reach(done, self.unit.count(self.steps));
         }
+    }
+
+    /// `done` of the total is done, which is to be called `said`.
+    pub(crate) fn reach(&mut self, done: u64, said: String) {
         if self.shown == Shown::NotYet {
             if self.begun.elapsed() < PATIENCE {
                 return;
@@ -74,7 +78,7 @@ impl Progress {
             self.shown = Shown::Yes;
         }
         self.bar.set_position(done.min(self.total));
-        self.bar.set_message(self.unit.count(self.steps));
+        self.bar.set_message(said);
     }
 
     /// Writes something else to the terminal, the line out of its way.

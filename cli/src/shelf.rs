@@ -19,9 +19,9 @@ use crate::screen;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Setting {
     /// Where: "memory.sram.latency", "pool.firewall.threads".
-    path: String,
+    pub(crate) path: String,
     /// What, as TOML has it; what is no TOML is a string.
-    value: String,
+    pub(crate) value: String,
 }
 
 /// Text that sets nothing.
@@ -60,22 +60,35 @@ pub(crate) struct Described {
     pub(crate) file: String,
 }
 
-/// Reads a chip and a mapping, by their names or files, with `settings` set. Without a mapping it is the chip's
-/// run-to-completion one, `CHIP-pool`. What is wrong is shown.
-pub(crate) fn take(chip: &str, mapping: Option<&str>, settings: &[Setting]) -> Result<Described, Failure> {
-    let (chip_file, mut chip_text) = find("chip", &[chip.to_owned()], CHIPS)?;
-    let stem = Path::new(chip).file_stem().map_or(chip.into(), |stem| stem.to_string_lossy());
-    let names = match mapping {
-        Some(name) => vec![name.to_owned(), format!("{stem}-{name}")],
-        None => vec![format!("{stem}-pool")],
-    };
-    let (file, mut text) = find("mapping", &names, MAPPINGS)?;
-    for Setting { path, value } in settings {
+/// The texts of a chip and a mapping, before they are read.
+#[derive(Clone, Debug)]
+pub(crate) struct Texts {
+    chip_file: String,
+    chip: String,
+    file: String,
+    mapping: String,
+}
+
+impl Texts {
+    /// Finds both by their names or files. Without a mapping it is the chip's run-to-completion one, `CHIP-pool`.
+    pub(crate) fn find(chip: &str, mapping: Option<&str>) -> Result<Texts, Failure> {
+        let (chip_file, chip_text) = find("chip", &[chip.to_owned()], CHIPS)?;
+        let stem = Path::new(chip).file_stem().map_or(chip.into(), |stem| stem.to_string_lossy());
+        let names = match mapping {
+            Some(name) => vec![name.to_owned(), format!("{stem}-{name}")],
+            None => vec![format!("{stem}-pool")],
+        };
+        let (file, mapping) = find("mapping", &names, MAPPINGS)?;
+        Ok(Texts { chip_file, chip: chip_text, file, mapping })
+    }
+
+    /// Sets a value in one or the other.
+    pub(crate) fn set(&mut self, path: &str, value: &str) -> Result<(), Failure> {
         // Their paths differ, so that each setting is one or the other's.
-        match description::set(&chip_text, path, value) {
-            Ok(set) => chip_text = set,
-            Err(of_chip) => match mapping::set(&text, path, value) {
-                Ok(set) => text = set,
+        match description::set(&self.chip, path, value) {
+            Ok(set) => self.chip = set,
+            Err(of_chip) => match mapping::set(&self.mapping, path, value) {
+                Ok(set) => self.mapping = set,
                 Err(of_mapping) => {
                     let nearer = |error: &SetError| {
                         matches!(
@@ -84,16 +97,36 @@ pub(crate) fn take(chip: &str, mapping: Option<&str>, settings: &[Setting]) -> R
                         )
                     };
                     let error = if nearer(&of_mapping) && !nearer(&of_chip) { of_mapping } else { of_chip };
-                    return Err(Failure::Set { path: path.clone(), error });
+                    return Err(Failure::Set { path: path.to_owned(), error });
                 }
             },
         }
+        Ok(())
     }
-    let checked = description::parse(&chip_text, &chip_file);
-    let chip = whole(checked.chip, &checked.diagnostics, &chip_file)?;
-    let checked = mapping::parse(&text, &file, &chip);
-    let mapping = whole(checked.mapping, &checked.diagnostics, &file)?;
-    Ok(Described { chip, mapping, lines: checked.lines, file })
+
+    /// Reads both. What is wrong is shown.
+    pub(crate) fn read(&self) -> Result<Described, Failure> {
+        let checked = description::parse(&self.chip, &self.chip_file);
+        let chip = whole(checked.chip, &checked.diagnostics, &self.chip_file)?;
+        let checked = mapping::parse(&self.mapping, &self.file, &chip);
+        let mapping = whole(checked.mapping, &checked.diagnostics, &self.file)?;
+        Ok(Described { chip, mapping, lines: checked.lines, file: self.file.clone() })
+    }
+
+    /// Reads both, or says what is wrong first.
+    pub(crate) fn read_quietly(&self) -> Result<Described, String> {
+        let checked = description::parse(&self.chip, &self.chip_file);
+        let chip = checked.chip.ok_or_else(|| first_error(&checked.diagnostics))?;
+        let checked = mapping::parse(&self.mapping, &self.file, &chip);
+        let mapping = checked.mapping.ok_or_else(|| first_error(&checked.diagnostics))?;
+        Ok(Described { chip, mapping, lines: checked.lines, file: self.file.clone() })
+    }
+}
+
+/// The message of the first error.
+pub(crate) fn first_error<C: Kind>(diagnostics: &[Diagnostic<C>]) -> String {
+    let first = diagnostics.iter().find(|found| found.is_error());
+    first.map_or_else(String::new, |found| found.message.clone())
 }
 
 /// What was read, if nothing is wrong with it; what is wrong or unwise is shown.
@@ -133,7 +166,14 @@ fn find(what: &'static str, names: &[String], shelf: &[Shipped]) -> Result<(Stri
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::{CHIPS, MAPPINGS, Shipped, take};
+    use super::{CHIPS, Described, MAPPINGS, Setting, Shipped, Texts};
+    use crate::failure::Failure;
+
+    fn take(chip: &str, mapping: Option<&str>, settings: &[Setting]) -> Result<Described, Failure> {
+        let mut texts = Texts::find(chip, mapping)?;
+        settings.iter().try_for_each(|Setting { path, value }| texts.set(path, value))?;
+        texts.read()
+    }
 
     fn stems(directory: &str) -> BTreeSet<String> {
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../chips").join(directory);
@@ -172,6 +212,6 @@ mod tests {
         assert_eq!(sram.latency.0, 1234);
         assert_eq!(described.mapping.rings[0].entries, 7);
         assert!(take("ixp2400", None, &["memory.sram.latancy=1".parse().unwrap()]).is_err());
-        assert!("memory".parse::<super::Setting>().is_err() && "a=".parse::<super::Setting>().is_err());
+        assert!("memory".parse::<Setting>().is_err() && "a=".parse::<Setting>().is_err());
     }
 }

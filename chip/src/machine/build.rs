@@ -6,6 +6,7 @@ use std::fmt;
 use super::memory::SharedMemory;
 use super::script::{Remembered, View};
 use super::seen::Tallies;
+use super::watch::{Track, Watch};
 use super::{Buffer, Bus, Cluster, Crew, Engine, Line, Machine, Ring, Thread, Unit, Waits, Way, program};
 use crate::description::{Carries, Chip, EngineKind};
 use crate::kernel::{Agenda, Ticks, Timebase};
@@ -132,6 +133,7 @@ impl<'a> Machine<'a> {
             jobs: Vec::new(),
             free: Vec::new(),
             seen: Tallies::default(),
+            watch: None,
         };
         machine.make_engines()?;
         machine.seen.make_room(
@@ -142,6 +144,17 @@ impl<'a> Machine<'a> {
             machine.lines.len(),
         );
         Ok(machine)
+    }
+
+    /// The same, with `watch` told of all that happens.
+    #[must_use]
+    pub(crate) fn watched(self, watch: &'a mut dyn Watch) -> Machine<'a> {
+        Machine { watch: Some(watch), ..self }
+    }
+
+    /// Where each thread is.
+    pub(crate) fn tracks(&self) -> Vec<Track> {
+        self.threads.iter().map(|thread| Track { engine: thread.engine, pool: thread.pool }).collect()
     }
 
     /// The engine of that kind and number, by its place in the list of all.

@@ -1,4 +1,4 @@
-//! Who waits for whom, when nothing can go on.
+//! Runs that do not come to their end, and who waits for whom then.
 
 use std::fmt;
 
@@ -23,6 +23,7 @@ impl fmt::Display for Deadlock {
 impl std::error::Error for Deadlock {}
 
 impl Machine<'_> {
+    /// What everybody waits for, when nothing happens any more.
     pub(super) fn deadlock(&self) -> Deadlock {
         let mut waits = Vec::new();
         for (pool, of) in self.mapping.pools.iter().enumerate() {

@@ -66,7 +66,7 @@ pub(crate) struct Traffic {
 
 /// What a command is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Purpose {
+pub(crate) enum Purpose {
     /// A reference to a region.
     Region(Region),
     /// A put to a ring, or a get from one.

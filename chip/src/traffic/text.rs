@@ -121,20 +121,24 @@ impl FromStr for Stream {
                 Some((key, value)) => (key.trim(), value.trim()),
                 None => (part.trim(), ""),
             };
-            let known = KEYS.iter().find(|(known, _)| name(known) == key);
-            let Some((known, _)) = known else {
-                let nearest = policy::nearest(key, KEYS.iter().map(|(known, _)| name(known)));
-                return Err(BadStream::UnknownKey { key: key.to_owned(), nearest });
-            };
-            let known_name = name(known);
-            if seen.contains(&known_name) {
-                return Err(BadStream::Twice { key: known_name });
+            let known = known(key)?;
+            if seen.contains(&name(known)) {
+                return Err(BadStream::Twice { key: name(known) });
             }
-            seen.push(known_name);
-            stream.set(known_name, value).ok_or_else(|| bad_value(known, value))?;
+            seen.push(name(known));
+            stream.set(key, value)?;
         }
         Ok(stream)
     }
+}
+
+/// The key of that name, with its values, as [`KEYS`] has it.
+fn known(key: &str) -> Result<&'static str, BadStream> {
+    let known = KEYS.iter().find(|(known, _)| name(known) == key);
+    known.map(|(known, _)| *known).ok_or_else(|| {
+        let nearest = policy::nearest(key, KEYS.iter().map(|(known, _)| name(known)));
+        BadStream::UnknownKey { key: key.to_owned(), nearest }
+    })
 }
 
 /// The error of a value; `key` is with its values, as [`KEYS`] has it.
@@ -144,8 +148,14 @@ fn bad_value(key: &'static str, value: &str) -> BadStream {
 }
 
 impl Stream {
+    /// Sets a key, as the text form has it; the value of one that takes none is empty.
+    pub fn set(&mut self, key: &str, value: &str) -> Result<(), BadStream> {
+        let known = known(key)?;
+        self.try_set(key, value).ok_or_else(|| bad_value(known, value))
+    }
+
     /// Sets a key; `None` if the value is none of its.
-    fn set(&mut self, key: &str, value: &str) -> Option<()> {
+    fn try_set(&mut self, key: &str, value: &str) -> Option<()> {
         match key {
             "size" => {
                 self.size = match value {

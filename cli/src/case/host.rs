@@ -10,7 +10,7 @@ use dataplane::replay::{ReplayError, Way, Witness};
 use dataplane::{Replay, Shard, Tables, Verdict};
 use wire::{Frame, Nanos, PortId};
 
-use crate::shelf::{self, Described};
+use crate::shelf::{Described, Texts};
 
 /// A host that cases are played on.
 pub(crate) struct Host {
@@ -186,8 +186,9 @@ impl Player for Replaying {
 }
 
 /// The chips that come with the program, each with its run-to-completion mapping; read once for all cases.
-static DESCRIBED: LazyLock<Vec<Described>> =
-    LazyLock::new(|| CHIPS.iter().filter_map(|shipped| shelf::take(shipped.name, None, &[]).ok()).collect());
+static DESCRIBED: LazyLock<Vec<Described>> = LazyLock::new(|| {
+    CHIPS.iter().filter_map(|shipped| Texts::find(shipped.name, None).ok()?.read().ok()).collect()
+});
 
 fn modelled(chip: &str, tables: Tables, now: Nanos) -> Result<Box<dyn Player>, ReplayError> {
     Ok(Box::new(Modelled {

@@ -7,8 +7,12 @@ use crate::failure::{Exit, Failure};
 mod captured;
 mod list;
 mod page;
+mod plan;
 mod run;
+mod search;
+mod sweep;
 mod table;
+mod trace;
 
 /// Time a policy on a modelled network processor
 #[derive(Debug, Args)]
@@ -21,6 +25,9 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 enum What {
     Run(run::Arguments),
+    Search(search::Arguments),
+    Sweep(sweep::Arguments),
+    Trace(trace::Arguments),
     List(list::Arguments),
 }
 
@@ -28,6 +35,9 @@ impl Arguments {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         match self.what {
             What::Run(arguments) => arguments.run(),
+            What::Search(arguments) => arguments.run(),
+            What::Sweep(arguments) => arguments.run(),
+            What::Trace(arguments) => arguments.run(),
             What::List(arguments) => arguments.run(),
         }
     }

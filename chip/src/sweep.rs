@@ -1,0 +1,363 @@
+//! A chip over a range of parameters: every combination of their values, a row each, over all cores.
+//!
+//! An [`Axis`] is a parameter and its values, a [`Grid`] several of them. What cannot be run is a row that says why.
+//! Rows come in the order of their combinations, the last axis changing fastest; no more are held than are being run.
+
+use std::fmt;
+use std::str::FromStr;
+
+use policy::Policy;
+use rayon::prelude::{IntoParallelIterator, ParallelIterator};
+use serde::Serialize;
+
+use crate::report::Report;
+use crate::traffic::KEYS;
+
+#[cfg(test)]
+mod tests;
+
+/// Combinations of a grid, at most.
+pub const MOST: usize = 100_000;
+
+/// The key of the number of rules.
+const RULES: &str = "rules";
+
+/// What is varied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Key {
+    /// A parameter of the chip or the mapping, by its path: "memory.sram.latency".
+    Parameter(String),
+    /// How many rules that match nothing stand before those of the policy.
+    Rules,
+    /// A key of generated traffic, in all streams.
+    Traffic(&'static str),
+}
+
+/// A parameter and its values: `memory.sram.latency=50,90,150`, `pool.firewall.threads=1..8`, `rules=1..64:8`.
+///
+/// A range has both its ends, if the step comes to the last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Axis {
+    /// What is varied.
+    pub key: Key,
+    /// What it is called.
+    pub name: String,
+    /// Its values: at least one.
+    pub values: Vec<String>,
+}
+
+/// Why text is no axis, or axes are no grid.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BadAxis {
+    /// There are not both a parameter and values.
+    Incomplete,
+    /// A value is empty.
+    NoValue {
+        /// The parameter.
+        name: String,
+    },
+    /// A range that leads nowhere.
+    BadRange {
+        /// The range.
+        range: String,
+    },
+    /// A number of rules that is none.
+    NotRules {
+        /// What was said.
+        value: String,
+    },
+    /// A parameter that is varied twice.
+    Twice {
+        /// The parameter.
+        name: String,
+    },
+    /// A key of generated traffic is varied, and none is generated.
+    NoStream {
+        /// The key.
+        name: String,
+    },
+    /// More combinations than a grid may have.
+    TooMany,
+}
+
+impl fmt::Display for BadAxis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BadAxis::Incomplete => f.write_str(
+                "write PATH=VALUES, as in memory.sram.latency=50,90,150 or pool.process.threads=1..8 or rules=1..64:8",
+            ),
+            BadAxis::NoValue { name } => write!(f, "a value of `{name}` is empty"),
+            BadAxis::BadRange { range } => write!(
+                f,
+                "`{range}` is no range: write FIRST..LAST or FIRST..LAST:STEP, whole numbers, the first not above the last"
+            ),
+            BadAxis::NotRules { value } => write!(f, "`{value}` is no number of rules: 0 to {MOST_RULES}"),
+            BadAxis::Twice { name } => write!(f, "`{name}` is varied twice"),
+            BadAxis::NoStream { name } => write!(f, "`{name}` is of generated traffic, and none is generated"),
+            BadAxis::TooMany => write!(f, "more than {MOST} combinations"),
+        }
+    }
+}
+
+impl std::error::Error for BadAxis {}
+
+/// Rules put before those of a policy, at most.
+const MOST_RULES: u32 = 16_384;
+
+impl FromStr for Axis {
+    type Err = BadAxis;
+
+    fn from_str(text: &str) -> Result<Axis, BadAxis> {
+        let (name, list) = text.split_once('=').ok_or(BadAxis::Incomplete)?;
+        let (name, list) = (name.trim(), list.trim());
+        if name.is_empty() || list.is_empty() {
+            return Err(BadAxis::Incomplete);
+        }
+        let mut values = Vec::new();
+        for part in list.split(',').map(str::trim) {
+            match part.split_once("..") {
+                _ if part.is_empty() => return Err(BadAxis::NoValue { name: name.to_owned() }),
+                // Stages have ranges, too: those are values.
+                Some((first, rest)) if first.trim().starts_with(|first: char| first.is_ascii_digit()) => {
+                    range(first, rest, part, &mut values)?;
+                }
+                _ => values.push(part.to_owned()),
+            }
+        }
+        let stream_key = |key: &&'static str| key.split('=').next() == Some(name);
+        let traffic = KEYS.iter().map(|(key, _)| *key).find(stream_key);
+        let key = match traffic.and_then(|key| key.split('=').next()) {
+            Some(key) => Key::Traffic(key),
+            None if name == RULES => Key::Rules,
+            None => Key::Parameter(name.to_owned()),
+        };
+        if key == Key::Rules {
+            if let Some(value) = values.iter().find(|value| rules(value).is_none()) {
+                return Err(BadAxis::NotRules { value: value.clone() });
+            }
+        }
+        Ok(Axis { key, name: name.to_owned(), values })
+    }
+}
+
+fn range(first: &str, rest: &str, whole: &str, values: &mut Vec<String>) -> Result<(), BadAxis> {
+    let bad = || BadAxis::BadRange { range: whole.to_owned() };
+    let (last, step) = rest.split_once(':').unwrap_or((rest, "1"));
+    let number = |text: &str| text.trim().parse::<u64>().map_err(|_| bad());
+    let (first, last, step) = (number(first)?, number(last)?, number(step)?);
+    if first > last || step == 0 {
+        return Err(bad());
+    }
+    if (last - first) / step >= MOST as u64 {
+        return Err(BadAxis::TooMany);
+    }
+    let mut next = Some(first);
+    while let Some(value) = next.filter(|value| *value <= last) {
+        values.push(value.to_string());
+        next = value.checked_add(step);
+    }
+    Ok(())
+}
+
+/// The number of rules that a value says.
+fn rules(value: &str) -> Option<u32> {
+    value.parse().ok().filter(|rules| *rules <= MOST_RULES)
+}
+
+/// A parameter with one of its values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice<'a> {
+    /// What is set.
+    pub key: &'a Key,
+    /// To what.
+    pub value: &'a str,
+}
+
+/// All combinations of the values of some parameters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grid {
+    axes: Vec<Axis>,
+}
+
+impl Grid {
+    /// Of these axes, no two of one parameter.
+    pub fn new(axes: Vec<Axis>) -> Result<Grid, BadAxis> {
+        for (place, axis) in axes.iter().enumerate() {
+            if axes[..place].iter().any(|other| other.name == axis.name) {
+                return Err(BadAxis::Twice { name: axis.name.clone() });
+            }
+        }
+        let combinations =
+            axes.iter().try_fold(1, |product: usize, axis| product.checked_mul(axis.values.len()));
+        match combinations {
+            Some(combinations) if combinations <= MOST => Ok(Grid { axes }),
+            _ => Err(BadAxis::TooMany),
+        }
+    }
+
+    /// Its axes.
+    pub fn axes(&self) -> &[Axis] {
+        &self.axes
+    }
+
+    /// How many combinations there are: at least one.
+    pub fn combinations(&self) -> usize {
+        self.axes.iter().map(|axis| axis.values.len()).product()
+    }
+
+    /// The combination of that number, counted from 0.
+    pub fn combination(&self, number: usize) -> Vec<Choice<'_>> {
+        let mut rest = number;
+        let mut choices: Vec<Choice<'_>> = self
+            .axes
+            .iter()
+            .rev()
+            .map(|axis| {
+                let place = rest % axis.values.len();
+                rest /= axis.values.len();
+                Choice { key: &axis.key, value: &axis.values[place] }
+            })
+            .collect();
+        choices.reverse();
+        choices
+    }
+
+    /// Runs each combination by `run`, on all cores, and hands the rows to `take`, in their order.
+    pub fn run<E>(
+        &self,
+        run: impl Fn(&[Choice<'_>]) -> Result<Figures, String> + Sync,
+        mut take: impl FnMut(Row) -> Result<(), E>,
+    ) -> Result<(), E> {
+        // So many at once that the cores seldom wait for the slowest of them.
+        let some = rayon::current_num_threads() * 4;
+        let all = self.combinations();
+        for first in (0..all).step_by(some) {
+            let numbers = (first..all.min(first + some)).into_par_iter();
+            let rows: Vec<Row> = numbers
+                .map(|number| {
+                    let choices = self.combination(number);
+                    let values = choices.iter().map(|choice| choice.value.to_owned()).collect();
+                    Row { values, outcome: run(&choices) }
+                })
+                .collect();
+            rows.into_iter().try_for_each(&mut take)?;
+        }
+        Ok(())
+    }
+}
+
+/// What came of a combination.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// The value of each axis.
+    pub values: Vec<String>,
+    /// What the chip did, or why it could not be run.
+    pub outcome: Result<Figures, String>,
+}
+
+/// What is told of a run in a row.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Figures {
+    /// Frames offered, in millions a second.
+    pub offered_mpps: f64,
+    /// Frames that left, in millions a second.
+    pub delivered_mpps: f64,
+    /// Frames that the policy ended within, in millions a second.
+    pub ended_mpps: f64,
+    /// 10^9 bits of frames that left a second.
+    pub gbps: f64,
+    /// Frames lost to overload.
+    pub lost: u64,
+    /// Latency that half of the frames stay within, in nanoseconds.
+    pub p50_ns: f64,
+    /// That 99 of 100 do.
+    pub p99_ns: f64,
+    /// The engine that was busiest; empty where there is none.
+    pub engine: String,
+    /// The share of time that it executed, lost by branches and switches, or was held up.
+    pub engine_busy: f64,
+    /// The memory that was busiest.
+    pub memory: String,
+    /// The share of time that its channels were taken.
+    pub memory_busy: f64,
+}
+
+impl Figures {
+    /// Their names, in their order.
+    pub const NAMES: [&'static str; 11] = [
+        "offered_mpps",
+        "delivered_mpps",
+        "ended_mpps",
+        "gbps",
+        "lost",
+        "p50_ns",
+        "p99_ns",
+        "engine",
+        "engine_busy",
+        "memory",
+        "memory_busy",
+    ];
+
+    /// What a report says.
+    pub fn of(report: &Report) -> Figures {
+        // Of those as busy as each other, the first.
+        let engines = report.engines.iter().map(|engine| (1.0 - engine.idle, &engine.name));
+        let memories = report.memories.iter().map(|memory| (memory.utilisation, &memory.name));
+        let most = |best: Option<(f64, String)>, (busy, name): (f64, &String)| match best {
+            Some(best) if best.0 >= busy => Some(best),
+            _ => Some((busy, name.clone())),
+        };
+        let (engine_busy, engine) = engines.fold(None, most).unwrap_or_default();
+        let (memory_busy, memory) = memories.fold(None, most).unwrap_or_default();
+        Figures {
+            offered_mpps: report.offered_mpps,
+            delivered_mpps: report.delivered_mpps,
+            ended_mpps: report.ended_mpps,
+            gbps: report.gbps,
+            lost: report.lost,
+            p50_ns: report.latency_ns.p50,
+            p99_ns: report.latency_ns.p99,
+            engine,
+            engine_busy,
+            memory,
+            memory_busy,
+        }
+    }
+
+    /// They as text, in the order of [`Figures::NAMES`].
+    pub fn cells(&self) -> [String; Figures::NAMES.len()] {
+        [
+            self.offered_mpps.to_string(),
+            self.delivered_mpps.to_string(),
+            self.ended_mpps.to_string(),
+            self.gbps.to_string(),
+            self.lost.to_string(),
+            self.p50_ns.to_string(),
+            self.p99_ns.to_string(),
+            self.engine.clone(),
+            self.engine_busy.to_string(),
+            self.memory.clone(),
+            self.memory_busy.to_string(),
+        ]
+    }
+}
+
+/// `policy` with rules that match nothing before its own, as many as the value of [`Key::Rules`] says: each about UDP, a
+/// port and a network of its own that no packet is forwarded to.
+pub fn with_rules(policy: &Policy, value: &str) -> Result<Policy, BadAxis> {
+    let many = rules(value).ok_or_else(|| BadAxis::NotRules { value: value.to_owned() })?;
+    let mut text = String::new();
+    for rule in 0..many {
+        text.push_str(&format!(
+            "[[rule]]\nname = \"sweep-{rule}\"\nprotocol = \"udp\"\ndestination = \"127.{}.{}.0/24\"\ndport = {}\n\
+             action = \"drop\"\n",
+            rule / 256,
+            rule % 256,
+            20_000 + rule
+        ));
+    }
+    let before = policy::parse(&text, RULES).policy.map(|parsed| parsed.rules).unwrap_or_default();
+    let mut policy = policy.clone();
+    policy.rules.splice(0..0, before);
+    Ok(policy)
+}

@@ -1,0 +1,315 @@
+//! What the commands about a chip have in common: the chip, what runs on it, and what comes in, from the words of the
+//! command line to a pipeline and its traffic.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use chip::description::Chip;
+use chip::diagnostic::Diagnostic;
+use chip::host::Traffic;
+use chip::machine::PROGRAMS;
+use chip::mapping::{Extent, Mapping, Program, check_fit};
+use chip::run::{RunError, Source, SourceError};
+use chip::traffic::{
+    BadStream, Begin, Generator, KEYS, Line, Merge, Size, Slowed, Stream, TrafficError, Ways,
+};
+use clap::Args;
+use dataplane::classify::Algorithm;
+use dataplane::replay::Way;
+use dataplane::tables::CompileError;
+use dataplane::{Replay, Tables, extent};
+use policy::Policy;
+use wire::Nanos;
+
+use super::captured::{Captured, Problem, Problems};
+use crate::failure::{Exit, Failure};
+use crate::input::{Captures, Named, Readdress};
+use crate::policy_file::{self, EPOCH, Loaded};
+use crate::screen;
+use crate::shelf::{Described, Setting, Texts};
+
+/// A chip, a policy and traffic, in words.
+#[derive(Debug, Args)]
+pub(super) struct Subject {
+    /// The chip: one of `wirerate chip list`, or a file (TOML)
+    #[arg(long, value_name = "NAME|FILE")]
+    chip: String,
+
+    /// What runs where: one of `wirerate chip list`, or a file (TOML); otherwise run to completion, CHIP-pool
+    #[arg(long, value_name = "NAME|FILE")]
+    mapping: Option<String>,
+
+    /// The policy (TOML)
+    policy: PathBuf,
+
+    /// Captures, and streams to be generated
+    #[arg(required = true, value_name = "[IFACE=]CAPTURE | FROM>TO[,KEY=VALUE...]")]
+    traffic: Vec<Item>,
+
+    /// What everything random follows from
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    seed: u64,
+
+    /// Set a parameter of the chip or the mapping, as memory.sram.latency=45; may be repeated
+    #[arg(long, value_name = "PATH=VALUE")]
+    set: Vec<Setting>,
+}
+
+/// What a stream's keys are, for help.
+pub(super) fn keys() -> String {
+    let mut text = String::from(
+        "A generated stream is FROM>TO and keys, with commas between; FROM and TO are interfaces of the policy:\n",
+    );
+    for (key, meaning) in KEYS {
+        text.push_str(&format!("  {key}\n      {meaning}\n"));
+    }
+    text
+}
+
+/// A capture or a stream, as on the command line.
+#[derive(Clone, Debug)]
+enum Item {
+    Capture(Named),
+    Stream(Stream),
+}
+
+impl FromStr for Item {
+    type Err = BadStream;
+
+    fn from_str(text: &str) -> Result<Item, BadStream> {
+        if text.contains('>') && !Path::new(text).exists() {
+            return text.parse().map(Item::Stream);
+        }
+        let Ok(named) = text.parse();
+        Ok(Item::Capture(named))
+    }
+}
+
+/// Generated traffic without a capture begins at this moment: any, but none at which a clock starts.
+const START: Nanos = Nanos::from_secs(1_700_000_000);
+
+/// What the words of a subject mean.
+pub(super) struct Prepared {
+    pub(super) described: Described,
+    pub(super) plan: Plan,
+    /// Bytes of frames that will come, about.
+    pub(super) size: u64,
+}
+
+impl Subject {
+    /// The texts of the chip and the mapping, with what is to be set in them set.
+    pub(super) fn texts(&self) -> Result<Texts, Failure> {
+        let mut texts = Texts::find(&self.chip, self.mapping.as_deref())?;
+        self.set.iter().try_for_each(|Setting { path, value }| texts.set(path, value))?;
+        Ok(texts)
+    }
+
+    /// Reads everything, and shows what is wrong with it.
+    pub(super) fn prepare(&self) -> Result<Prepared, Failure> {
+        let described = self.texts()?.read()?;
+        let Loaded { file, policy, tables, .. } = policy_file::load(&self.policy)?;
+        let mut plan = Plan::new(self, &described, policy);
+        let captures = Captures::open(&plan.captures, &tables, Readdress::Inferred)?;
+        if !plan.captures.is_empty() {
+            plan.start = captures.start();
+        }
+        let size = captures.size() + plan.streams.iter().map(expected_bytes).sum::<u64>();
+        tell_shared_ports(&tables, &described.chip);
+        let replay =
+            Replay::new(tables, plan.start, Way::Step).map_err(|error| Failure::Setup { file, error })?;
+        let found = fits(&described, &replay);
+        screen::diagnostics(&found);
+        match found.iter().filter(|found| found.is_error()).count() {
+            0 => Ok(Prepared { described, plan, size }),
+            errors => Err(Failure::DoesNotFit { file: described.file, errors }),
+        }
+    }
+
+    /// What it is about, in a line.
+    pub(super) fn title(&self) -> String {
+        let items = self.traffic.iter().map(|item| match item {
+            Item::Capture(named) => named.path.display().to_string(),
+            Item::Stream(stream) => format!("{} > {}", stream.from, stream.to),
+        });
+        format!("{}, {}", self.policy.display(), items.collect::<Vec<_>>().join(", "))
+    }
+}
+
+pub(super) fn failure(error: RunError) -> Failure {
+    match error {
+        RunError::Source(SourceError::Traffic(error)) => Failure::Traffic(error),
+        error => Failure::Chip(error),
+    }
+}
+
+/// Bytes of frames that a stream will come to, about.
+fn expected_bytes(stream: &Stream) -> u64 {
+    let size = match stream.size {
+        Size::Fixed(size) => u64::from(size),
+        Size::Imix => Size::IMIX.iter().map(|(size, of)| u64::from(*size) * of).sum::<u64>() / 12,
+    };
+    let ways = if stream.ways == Ways::Both { 2 } else { 1 };
+    stream.frames.saturating_mul(size * ways)
+}
+
+/// A policy and its traffic, as often as they are run.
+#[derive(Clone)]
+pub(super) struct Plan {
+    pub(super) policy: Policy,
+    pub(super) captures: Vec<Named>,
+    pub(super) streams: Vec<Stream>,
+    pub(super) start: Nanos,
+    classifier: Option<String>,
+    line: Line,
+    seed: u64,
+}
+
+/// How traffic is varied.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Variant {
+    /// The share of its own rate, above 0.
+    pub(super) load: f64,
+    /// What is added to the seed.
+    pub(super) repeat: u32,
+}
+
+impl Variant {
+    /// The traffic as it was described.
+    pub(super) const WHOLE: Variant = Variant { load: 1.0, repeat: 0 };
+}
+
+impl Plan {
+    fn new(subject: &Subject, described: &Described, policy: Policy) -> Plan {
+        let (mut captures, mut streams) = (Vec::new(), Vec::new());
+        for item in &subject.traffic {
+            match item {
+                Item::Capture(named) => captures.push(named.clone()),
+                Item::Stream(stream) => streams.push(stream.clone()),
+            }
+        }
+        Plan {
+            policy,
+            captures,
+            streams,
+            start: START,
+            classifier: None,
+            line: line(&described.chip),
+            seed: subject.seed,
+        }
+        .on(&described.chip, &described.mapping)
+    }
+
+    /// The same on another chip, or with another mapping.
+    #[must_use]
+    pub(super) fn on(mut self, chip: &Chip, mapping: &Mapping) -> Plan {
+        self.line = line(chip);
+        self.classifier.clone_from(&mapping.classifier);
+        self
+    }
+
+    /// The policy, with its rules searched as the mapping says.
+    pub(super) fn tables(&self) -> Result<Tables, CompileError> {
+        match self.classifier.as_deref().and_then(Algorithm::named) {
+            Some(algorithm) => Tables::compile_for(&self.policy, EPOCH, algorithm),
+            None => Tables::compile(&self.policy, EPOCH),
+        }
+    }
+
+    /// The pipeline and its traffic, from the beginning.
+    pub(super) fn source(&self, variant: Variant, problems: &Problems) -> Result<Source, SourceError> {
+        let start = self.start;
+        let mut replay = Replay::new(self.tables()?, start, Way::Step)?;
+        let mut sources: Vec<Box<dyn Traffic>> = Vec::new();
+        if !self.captures.is_empty() {
+            let captures =
+                Captures::open(&self.captures, &replay.tables, Readdress::Inferred).map_err(unopened)?;
+            let captured = Captured::new(captures, self.tables()?, Arc::clone(problems));
+            sources.push(Box::new(Slowed::new(Box::new(captured), start, variant.load)));
+        }
+        for (place, stream) in self.streams.iter().enumerate() {
+            let seed =
+                self.seed.wrapping_add((place as u64) << 32).wrapping_add(u64::from(variant.repeat) << 48);
+            let stream = stream.scaled(variant.load);
+            let mut generator = Generator::new(&stream, &replay.tables, self.line, start, seed)?;
+            if stream.begin == Begin::Established {
+                generator.establish(&mut replay, &stream, start)?;
+            }
+            sources.push(Box::new(generator));
+        }
+        // One source needs no merging.
+        let traffic = match sources.pop() {
+            Some(only) if sources.is_empty() => only,
+            last => Box::new(Merge::new(sources.into_iter().chain(last).collect())),
+        };
+        Ok(Source { replay, traffic, start })
+    }
+}
+
+fn line(chip: &Chip) -> Line {
+    Line { rate: chip.ports.rate, gap: chip.ports.gap }
+}
+
+/// Why captures could not be opened, which they could be before.
+fn unopened(failure: Failure) -> SourceError {
+    SourceError::Traffic(match failure {
+        Failure::Capture(error) => TrafficError::Capture(error),
+        Failure::NoInterface { name, known } => TrafficError::NoInterface { name, known },
+        _ => TrafficError::NoInterface { name: String::new(), known: Vec::new() },
+    })
+}
+
+/// What does not fit: tables and programs have their sizes only with the policy.
+pub(super) fn fits(described: &Described, replay: &Replay) -> Vec<Diagnostic> {
+    let Described { chip, mapping, lines, .. } = described;
+    let extents: Vec<Extent> = extent::regions(&replay.tables, &replay.shard)
+        .into_iter()
+        .map(|(region, bytes)| Extent { region, bytes })
+        .collect();
+    let programs: Vec<Program<'_>> = extent::programs(&replay.tables)
+        .into_iter()
+        .chain(PROGRAMS)
+        .map(|(name, instructions)| Program { name, instructions })
+        .collect();
+    check_fit(chip, mapping, lines, &extents, &programs)
+}
+
+/// Says which interfaces share a port, where the policy has more than the chip.
+fn tell_shared_ports(tables: &Tables, chip: &Chip) {
+    let lines = chip::host::lines(tables);
+    let roots = lines.iter().max().map_or(0, |last| u32::from(*last) + 1);
+    if roots > chip.ports.count {
+        screen::warning(&format_args!(
+            "the policy has {roots} interfaces and the chip {} ports: the interface after the last port has the first \
+             one, and so on, and those that share a port share its rate",
+            chip.ports.count
+        ));
+    }
+}
+
+/// Says on standard error what could not be read.
+pub(super) fn tell_problems(problems: &Problems) -> Exit {
+    let mut exit = Exit::Done;
+    for problem in problems.get().into_iter().flatten() {
+        match problem {
+            Problem::Unreadable(what) => {
+                screen::error(what, Some("everything before that was played; the rest was not"));
+                exit = Exit::Unreadable;
+            }
+            Problem::Short(what) => screen::warning(what),
+        }
+    }
+    exit
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Item;
+
+    #[test]
+    fn traffic_is_told_from_captures() {
+        assert!(matches!("lan>wan,both".parse(), Ok(Item::Stream(_))));
+        assert!(matches!("lan=a.pcap".parse(), Ok(Item::Capture(_))));
+        assert!("lan>wan,bth".parse::<Item>().unwrap_err().to_string().contains("`both`"));
+    }
+}

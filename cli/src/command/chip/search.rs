@@ -1,0 +1,254 @@
+//! `wirerate chip search`: how much can it carry without a loss?
+
+use std::fmt;
+use std::io::{self, Write};
+use std::str::FromStr;
+
+use chip::report::Report;
+use chip::search::{Bench, Found, Goal, Request, Trial, binary, mlrsearch};
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::captured::Problems;
+use super::plan::{Prepared, Subject, Variant, failure, keys, tell_problems};
+use crate::failure::{Exit, Failure};
+use crate::progress::{Progress, Unit};
+use crate::screen::{BAD, DIM, GOOD, HEADING, Table, count, number};
+use crate::{screen, with_exit_codes};
+
+/// Find the highest load that a policy carries on a modelled chip without losing frames
+///
+/// The traffic as described is the maximal load; others are shares of its rate (captures are played more slowly). Trials
+/// close in on the highest load at which no more is lost than a goal says, and each of them has all of the traffic, or
+/// its first frames: by MLRsearch (RFC 9971), for several loss ratios at once, short trials first; or by the binary
+/// search of RFC 2544 (section 26.1) for no loss at all. Then the machine is run just above the first goal's load to see
+/// what holds it up.
+#[derive(Debug, Args)]
+#[command(after_long_help = with_exit_codes(&help()))]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    subject: Subject,
+
+    /// Frames that may be lost, a goal each, as 0,0.5% (the default)
+    #[arg(long, value_name = "RATIO,...", value_delimiter = ',', conflicts_with = "rfc2544")]
+    loss: Vec<Ratio>,
+
+    /// How close bounds come, as a share of the upper one
+    #[arg(long, default_value = "0.5%", value_name = "RATIO")]
+    precision: Ratio,
+
+    /// Whole trials at each load, each with a seed of its own
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000),
+        conflicts_with = "rfc2544")]
+    trials: u32,
+
+    /// The share of them that may lose more
+    #[arg(long, default_value = "0%", value_name = "RATIO", conflicts_with = "rfc2544")]
+    exceed: Ratio,
+
+    /// Use RFC 2544's binary search, for no loss
+    #[arg(long)]
+    rfc2544: bool,
+
+    /// Leave the first N frames of each trial out of what is counted
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    warm: u64,
+
+    /// Print one JSON object instead of the tables
+    #[arg(long)]
+    json: bool,
+}
+
+fn help() -> String {
+    format!(
+        "\
+Examples:
+  wirerate chip search --chip ixp2400 policies/home-office.toml 'lan>wan,both,established'
+  wirerate chip search --chip ixp2400 --mapping firewall policy.toml 'lan>wan,size=imix,frames=1m' --loss 0,0.1%,1%
+  wirerate chip search --chip ixp2800 policy.toml 'lan>wan,arrivals=poisson' --trials 5 --exceed 40% --json
+  wirerate chip search --chip ixp1200 policy.toml lan=lan.pcapng --rfc2544 --precision 0.1%
+
+{}
+--json prints one object:
+  method precision        mlrsearch or rfc2544
+  goals                   loss_ratio lower upper throughput_mpps throughput_gbps: bounds are trials, null where there is
+                          none; the throughput is what is forwarded at the lower bound
+  trials                  load (share of the traffic's rate) frames lost loss_ratio mpps gbps (offered), in order
+  bottleneck              just above the first goal's load, as of `chip run`; null where all is carried",
+        keys()
+    )
+}
+
+/// A share: `0.5%`, `0.005`, `0`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Ratio(f64);
+
+/// Text that is no share.
+#[derive(Debug)]
+struct BadRatio;
+
+impl fmt::Display for BadRatio {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("write a share, from 0 to below 100%: 0.5% or 0.005")
+    }
+}
+
+impl std::error::Error for BadRatio {}
+
+impl FromStr for Ratio {
+    type Err = BadRatio;
+
+    fn from_str(text: &str) -> Result<Ratio, BadRatio> {
+        let (digits, unit) = text.strip_suffix('%').map_or((text, 1.0), |digits| (digits, 100.0));
+        let ratio = digits.trim().parse::<f64>().map_err(|_| BadRatio)? / unit;
+        if (0.0..1.0).contains(&ratio) { Ok(Ratio(ratio)) } else { Err(BadRatio) }
+    }
+}
+
+/// Bounds never come closer than this.
+const FINEST: f64 = 1e-6;
+
+/// The first trials have one in so many of the frames.
+const SHORT: u64 = 64;
+
+impl Arguments {
+    pub(super) fn run(self) -> Result<Exit, Failure> {
+        let Prepared { described, plan, .. } = self.subject.prepare()?;
+        let problems = Problems::default();
+        let source =
+            |request: Request| plan.source(Variant { load: request.load, repeat: request.repeat }, &problems);
+        let (chip, mapping) = (&described.chip, &described.mapping);
+        let bench = Bench { chip, mapping, source: &source, warm: self.warm };
+        let mut progress = Progress::new("search", Unit::Packet, 1);
+        let mut made = 0;
+        let mut measure = |request: Request| {
+            let trial = bench.measure(request);
+            made += 1;
+            progress.reach(0, count(made, "trial", "trials"));
+            trial
+        };
+        let first = measure(Request { load: 1.0, frames: u64::MAX, repeat: 0 }).map_err(failure)?;
+        let width = self.precision.0.max(FINEST);
+        let found = if self.rfc2544 {
+            binary(first, width, &mut measure)
+        } else {
+            mlrsearch(first, &self.goals(first, width), &mut measure)
+        };
+        progress.finish();
+        let found = found.map_err(failure)?;
+        let above = found.goals.first().and_then(|goal| goal.upper);
+        let above =
+            above.map(|trial| bench.explain(Request { load: trial.load, frames: first.frames, repeat: 0 }));
+        let above = above.transpose().map_err(failure)?;
+        let mut out = screen::out();
+        if self.json {
+            let json = self.as_json(&found, above.as_ref(), width);
+            writeln!(out, "{json:#}")?;
+        } else {
+            writeln!(out, "{HEADING}{}{HEADING:#} {DIM}{}{DIM:#}", chip.name, mapping.about)?;
+            print(&mut out, &found, above.as_ref())?;
+        }
+        Ok(tell_problems(&problems))
+    }
+
+    fn goals(&self, first: Trial, width: f64) -> Vec<Goal> {
+        let last = first.frames.max(1);
+        let losses = if self.loss.is_empty() { &[Ratio(0.0), Ratio(0.005)][..] } else { &self.loss };
+        let goal = |loss: &Ratio| Goal {
+            loss_ratio: loss.0,
+            exceed_ratio: self.exceed.0,
+            width,
+            initial: (last / SHORT).max(1),
+            last,
+            sum: last.saturating_mul(u64::from(self.trials)),
+        };
+        losses.iter().map(goal).collect()
+    }
+
+    fn as_json(&self, found: &Found, above: Option<&Report>, precision: f64) -> Value {
+        let trials = found.trials.iter().map(|trial| {
+            let Trial { load, frames, lost, mpps, gbps } = trial;
+            json!({
+                "load": load, "frames": frames, "lost": lost, "loss_ratio": trial.loss_ratio(), "mpps": mpps,
+                "gbps": gbps
+            })
+        });
+        json!({
+            "method": if self.rfc2544 { "rfc2544" } else { "mlrsearch" },
+            "precision": precision,
+            "goals": found.goals,
+            "trials": trials.collect::<Vec<_>>(),
+            "bottleneck": above.and_then(|report| report.bottleneck.as_ref()),
+        })
+    }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.3} %", share * 100.0)
+}
+
+fn print(out: &mut impl Write, found: &Found, above: Option<&Report>) -> io::Result<()> {
+    let many = count(found.trials.len() as u64, "trial", "trials");
+    writeln!(
+        out,
+        "{HEADING}Highest loads{HEADING:#} {DIM}by {many}; a share is of the traffic as described{DIM:#}"
+    )?;
+    let mut table = Table::new(&[0, 1, 2, 3, 4]);
+    table.row(["loss within", "share", "offered", "forwarded", "", "too much"].map(str::to_owned));
+    for goal in &found.goals {
+        let or_none = |text: Option<String>| text.unwrap_or_else(|| "none".to_owned());
+        let upper = goal
+            .upper
+            .map(|upper| format!("{}, where {} is lost", percent(upper.load), percent(upper.loss_ratio())));
+        table.row([
+            percent(goal.loss_ratio),
+            or_none(goal.lower.map(|lower| percent(lower.load))),
+            or_none(goal.lower.map(|lower| format!("{:.4} Mpps", lower.mpps))),
+            or_none(goal.throughput_mpps.map(|mpps| format!("{mpps:.4} Mpps"))),
+            or_none(goal.throughput_gbps.map(|gbps| format!("{gbps:.4} Gbit/s"))),
+            upper.unwrap_or_else(|| "nothing: all that is offered is carried".to_owned()),
+        ]);
+    }
+    write!(out, "{table}")?;
+    writeln!(out, "{HEADING}Trials{HEADING:#}")?;
+    let mut table = Table::new(&[0, 1, 2, 3, 4, 5]);
+    table.row(["share", "frames", "offered", "", "lost", ""].map(str::to_owned));
+    for trial in &found.trials {
+        table.row([
+            percent(trial.load),
+            number(trial.frames),
+            format!("{:.4} Mpps", trial.mpps),
+            format!("{:.4} Gbit/s", trial.gbps),
+            number(trial.lost),
+            percent(trial.loss_ratio()),
+        ]);
+    }
+    write!(out, "{table}")?;
+    match above.and_then(|report| report.bottleneck.as_ref()) {
+        Some(bottleneck) => {
+            writeln!(
+                out,
+                "{HEADING}Bottleneck{HEADING:#} {DIM}just above{DIM:#} {BAD}{}{BAD:#}",
+                bottleneck.text
+            )
+        }
+        None => writeln!(
+            out,
+            "{HEADING}Bottleneck{HEADING:#} {GOOD}nothing: it carries all that is offered{GOOD:#}"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Ratio;
+
+    #[test]
+    fn shares_are_read() {
+        assert_eq!("0.5%".parse::<Ratio>().unwrap().0, 0.005);
+        assert_eq!("0.25".parse::<Ratio>().unwrap().0, 0.25);
+        for bad in ["100%", "-1%", "x", "", "NaN", "inf"] {
+            assert!(bad.parse::<Ratio>().is_err(), "{bad}");
+        }
+    }
+}
