@@ -1,1 +1,219 @@
+//! Timelines of small runs, read back: what they say must be what the report says.
 
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use dataplane::replay::Way;
+use dataplane::{Replay, Tables};
+use serde_json::Value;
+use wire::Nanos;
+
+use super::{Part, Timeline, Written};
+use crate::description::{self, Chip};
+use crate::mapping::{self, Mapping};
+use crate::report::Report;
+use crate::run::{Setup, Source, SourceError};
+use crate::shelf::{CHIPS, MAPPINGS, named};
+use crate::traffic::{Generator, Line, Stream};
+
+const POLICY: &str = r#"
+[interface.lan]
+zone = "lan"
+addresses = ["10.0.0.1/24"]
+[interface.wan]
+zone = "wan"
+addresses = ["192.0.2.1/24"]
+[default]
+"lan > wan" = "accept"
+[limit]
+flows = 1000
+[[route]]
+to = "0.0.0.0/0"
+via = "192.0.2.254"
+"#;
+
+fn described(mapping_name: &str) -> (Chip, Mapping) {
+    let chip = description::parse(named(CHIPS, "ixp2400").unwrap(), "chip").chip.unwrap();
+    let mapping = mapping::parse(named(MAPPINGS, mapping_name).unwrap(), "mapping", &chip).mapping.unwrap();
+    (chip, mapping)
+}
+
+fn trace(mapping: &str, stream: &str, part: Part, out: impl Write) -> (Report, io::Result<Written>) {
+    let (chip, mapping) = described(mapping);
+    let policy = policy::check(POLICY, "policy").policy.unwrap();
+    let stream: Stream = stream.parse().unwrap();
+    let start = Nanos::from_secs(1);
+    let source = || -> Result<Source, SourceError> {
+        let tables = Tables::compile(&policy, 1)?;
+        let line = Line { rate: chip.ports.rate, gap: chip.ports.gap };
+        let traffic = Box::new(Generator::new(&stream, &tables, line, start, 1)?);
+        Ok(Source { replay: Replay::new(tables, start, Way::Step)?, traffic, start })
+    };
+    let setup = Setup { chip: &chip, mapping: &mapping, source: &source, warm: 0 };
+    let mut timeline = Timeline::new(out, &chip, &mapping, part);
+    let report = setup.trace(&mut timeline).unwrap();
+    (report, timeline.finish())
+}
+
+fn events(mapping: &str, stream: &str, part: Part) -> (Report, Written, Vec<Value>) {
+    let mut bytes = Vec::new();
+    let (report, written) = trace(mapping, stream, part, &mut bytes);
+    let mut json: Value = serde_json::from_slice(&bytes).unwrap();
+    let events = json["traceEvents"].as_array_mut().map(std::mem::take).unwrap();
+    assert_eq!(events.len() as u64, written.as_ref().unwrap().events);
+    (report, written.unwrap(), events)
+}
+
+const ALL: Part = Part { from: Nanos(0), frames: u64::MAX };
+
+fn time(event: &Value, name: &str) -> f64 {
+    event[name].as_f64().unwrap_or_else(|| panic!("no {name} in {event}"))
+}
+
+/// A picosecond and the rounding of microseconds.
+const CLOSE: f64 = 1e-5;
+
+/// On every thread, slices follow one another, and lie within their task's.
+fn check_threads(events: &[Value]) {
+    let mut lanes: BTreeMap<(u64, u64), (f64, bool)> = BTreeMap::new();
+    for event in events {
+        let phase = event["ph"].as_str().unwrap();
+        if !matches!(phase, "B" | "E" | "X") {
+            continue;
+        }
+        let key = (event["pid"].as_u64().unwrap(), event["tid"].as_u64().unwrap());
+        let (last, open) = lanes.entry(key).or_insert((0.0, false));
+        let ts = time(event, "ts");
+        assert!(ts >= *last - CLOSE, "{event} before {last}");
+        *last = ts;
+        match phase {
+            "B" => assert!(!std::mem::replace(open, true), "a task in a task: {event}"),
+            "E" => assert!(std::mem::replace(open, false), "the end of no task: {event}"),
+            _ => {
+                assert!(*open, "outside of a task: {event}");
+                assert!(time(event, "dur") > 0.0);
+                *last = ts + time(event, "dur");
+            }
+        }
+    }
+    assert!(!lanes.is_empty() && lanes.values().all(|(_, open)| !open));
+}
+
+/// On every engine, no two threads have it at once.
+fn check_engines(events: &[Value]) {
+    let mut engines: BTreeMap<u64, Vec<(f64, f64)>> = BTreeMap::new();
+    for event in events.iter().filter(|event| event["ph"] == "X") {
+        let ts = time(event, "ts");
+        engines.entry(event["pid"].as_u64().unwrap()).or_default().push((ts, ts + time(event, "dur")));
+    }
+    for slices in engines.values_mut() {
+        slices.sort_by(|one, other| one.0.total_cmp(&other.0));
+        assert!(slices.windows(2).all(|pair| pair[0].1 <= pair[1].0 + CLOSE));
+    }
+}
+
+#[test]
+fn a_timeline_says_what_the_report_says() {
+    for mapping in ["ixp2400-firewall", "ixp2400-pool"] {
+        let (report, written, events) = events(mapping, "lan>wan,frames=200,flows=20", ALL);
+        assert_eq!((written.frames, written.lost), (200, report.lost));
+        check_threads(&events);
+        check_engines(&events);
+        let names: BTreeMap<u64, &str> = events
+            .iter()
+            .filter(|event| event["name"] == "process_name")
+            .map(|event| (event["pid"].as_u64().unwrap(), event["args"]["name"].as_str().unwrap()))
+            .collect();
+        let sum = |engine: &str, what: &[&str]| -> f64 {
+            let of = events.iter().filter(|event| event["ph"] == "X");
+            of.filter(|event| names[&event["pid"].as_u64().unwrap()] == engine)
+                .filter(|event| what.contains(&event["name"].as_str().unwrap()))
+                .map(|event| time(event, "dur"))
+                .sum()
+        };
+        for engine in &report.engines {
+            for (share, what) in [
+                (engine.executing, &["execute"][..]),
+                (engine.aborted, &["abort", "switch"]),
+                (engine.stalled, &["stall"]),
+            ] {
+                let told = share * report.seconds * 1e6;
+                let found = sum(&engine.name, what);
+                // Each slice is rounded to the picosecond.
+                assert!(
+                    (told - found).abs() < 0.02,
+                    "{mapping} {}: {what:?} {found} not {told}",
+                    engine.name
+                );
+            }
+        }
+        assert!(report.engines.iter().any(|engine| engine.executing > 0.0));
+        // References, by memory.
+        for memory in &report.memories {
+            let name = format!("memory {}", memory.name);
+            let begun = |phase: &str| {
+                let of = events.iter().filter(|event| event["ph"] == phase);
+                of.filter(|event| names[&event["pid"].as_u64().unwrap()] == name).count() as u64
+            };
+            let told: u64 = memory.regions.iter().map(|region| region.references).sum();
+            assert_eq!((begun("b"), begun("e")), (told, told), "{name}");
+        }
+        for ring in &report.rings {
+            let levels =
+                events.iter().filter(|event| event["ph"] == "C" && event["name"] == ring.name.as_str());
+            let most = levels.map(|event| event["args"]["frames"].as_u64().unwrap()).max().unwrap_or(0);
+            assert_eq!(most, ring.most, "{}", ring.name);
+        }
+        // Every frame that was taken in has a way, with a beginning and an end.
+        let ways = |phase: &str| events.iter().filter(|event| event["ph"] == phase).count() as u64;
+        assert_eq!((ways("s"), ways("f")), (200 - report.lost, 200 - report.lost));
+    }
+}
+
+#[test]
+fn only_a_window_is_written() {
+    let part = Part { from: Nanos(100_000), frames: 10 };
+    let (report, written, events) = events("ixp2400-firewall", "lan>wan,frames=5000,flows=20", part);
+    assert_eq!(written.frames, 10);
+    check_threads(&events);
+    let times: Vec<f64> =
+        events.iter().filter(|event| event["ph"] != "M").map(|event| time(event, "ts")).collect();
+    let (first, last) =
+        (times.iter().copied().fold(f64::MAX, f64::min), times.iter().copied().fold(0.0, f64::max));
+    assert!(first >= 100.0 && last < 400.0, "{first} to {last}");
+    // And the run does not go on for long.
+    assert!(report.seconds < 1e-3, "{}", report.seconds);
+    // Frames are numbered as they came in.
+    let begun = events.iter().find(|event| event["ph"] == "s").unwrap();
+    assert!(begun["id"].as_u64().unwrap() > 100, "{begun}");
+}
+
+#[test]
+fn frames_that_are_lost_are_there_too() {
+    let (report, written, events) = events("ixp2400-firewall", "lan>wan,frames=3000,flows=each", ALL);
+    assert!(report.lost > 0 && written.lost == report.lost);
+    assert_eq!(events.iter().filter(|event| event["ph"] == "i").count() as u64, report.lost);
+    check_threads(&events);
+}
+
+#[test]
+fn nothing_at_all_is_a_file_too() {
+    let (_, written, events) = events("ixp2400-pool", "lan>wan,frames=0", ALL);
+    assert_eq!(written.frames, 0);
+    assert!(events.iter().all(|event| event["ph"] == "M"));
+}
+
+#[test]
+fn a_full_disk_is_told() {
+    struct Full;
+    impl Write for Full {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::StorageFull.into())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let (_, written) = trace("ixp2400-pool", "lan>wan,frames=10", ALL, Full);
+    assert_eq!(written.unwrap_err().kind(), io::ErrorKind::StorageFull);
+}

@@ -107,6 +107,21 @@ impl Subject {
 
     /// Reads everything, and shows what is wrong with it.
     pub(super) fn prepare(&self) -> Result<Prepared, Failure> {
+        let (prepared, replay) = self.read()?;
+        let found = fits(&prepared.described, &replay);
+        screen::diagnostics(&found);
+        match found.iter().filter(|found| found.is_error()).count() {
+            0 => Ok(prepared),
+            errors => Err(Failure::DoesNotFit { file: prepared.described.file, errors }),
+        }
+    }
+
+    /// The same, whether tables and programs fit or not: something may yet be changed.
+    pub(super) fn prepare_unfitted(&self) -> Result<Prepared, Failure> {
+        self.read().map(|(prepared, _)| prepared)
+    }
+
+    fn read(&self) -> Result<(Prepared, Replay), Failure> {
         let described = self.texts()?.read()?;
         let Loaded { file, policy, tables, .. } = policy_file::load(&self.policy)?;
         let mut plan = Plan::new(self, &described, policy);
@@ -118,12 +133,7 @@ impl Subject {
         tell_shared_ports(&tables, &described.chip);
         let replay =
             Replay::new(tables, plan.start, Way::Step).map_err(|error| Failure::Setup { file, error })?;
-        let found = fits(&described, &replay);
-        screen::diagnostics(&found);
-        match found.iter().filter(|found| found.is_error()).count() {
-            0 => Ok(Prepared { described, plan, size }),
-            errors => Err(Failure::DoesNotFit { file: described.file, errors }),
-        }
+        Ok((Prepared { described, plan, size }, replay))
     }
 
     /// What it is about, in a line.

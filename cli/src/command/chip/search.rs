@@ -21,8 +21,8 @@ use crate::{screen, with_exit_codes};
 /// The traffic as described is the maximal load; others are shares of its rate (captures are played more slowly). Trials
 /// close in on the highest load at which no more is lost than a goal says, and each of them has all of the traffic, or
 /// its first frames: by MLRsearch (RFC 9971), for several loss ratios at once, short trials first; or by the binary
-/// search of RFC 2544 (section 26.1) for no loss at all. Then the machine is run just above the first goal's load to see
-/// what holds it up.
+/// search of RFC 2544 (section 26.1) for no loss at all. Then the machine is run a quarter above the first goal's load to
+/// see what holds it up: right at the bound so little is lost that nothing could bring much.
 #[derive(Debug, Args)]
 #[command(after_long_help = with_exit_codes(&help()))]
 pub(super) struct Arguments {
@@ -74,7 +74,7 @@ Examples:
   goals                   loss_ratio lower upper throughput_mpps throughput_gbps: bounds are trials, null where there is
                           none; the throughput is what is forwarded at the lower bound
   trials                  load (share of the traffic's rate) frames lost loss_ratio mpps gbps (offered), in order
-  bottleneck              just above the first goal's load, as of `chip run`; null where all is carried",
+  bottleneck              a quarter above the first goal's load, as of `chip run`; null where all is carried",
         keys()
     )
 }
@@ -107,6 +107,9 @@ impl FromStr for Ratio {
 
 /// Bounds never come closer than this.
 const FINEST: f64 = 1e-6;
+
+/// Where the bottleneck is looked for: this times the load that is too much.
+const ABOVE: f64 = 1.25;
 
 /// The first trials have one in so many of the frames.
 const SHORT: u64 = 64;
@@ -228,7 +231,7 @@ fn print(out: &mut impl Write, found: &Found, above: Option<&Report>) -> io::Res
         Some(bottleneck) => {
             writeln!(
                 out,
-                "{HEADING}Bottleneck{HEADING:#} {DIM}just above{DIM:#} {BAD}{}{BAD:#}",
+                "{HEADING}Bottleneck{HEADING:#} {DIM}a quarter above{DIM:#} {BAD}{}{BAD:#}",
                 bottleneck.text
             )
         }

@@ -74,7 +74,7 @@ Examples:
 
 impl Arguments {
     pub(super) fn run(self) -> Result<Exit, Failure> {
-        let Prepared { plan, .. } = self.subject.prepare()?;
+        let Prepared { plan, .. } = self.subject.prepare_unfitted()?;
         let texts = self.subject.texts()?;
         let grid = Grid::new(self.vary.clone()).map_err(Failure::Grid)?;
         check(&grid, &texts, &plan)?;

@@ -1,0 +1,160 @@
+//! `wirerate chip search`, `sweep` and `trace`: what comes out, and what is said of what is wrong.
+#![allow(clippy::unwrap_used)]
+
+mod run;
+
+use std::fs;
+
+use run::{Room, wirerate};
+use serde_json::Value;
+
+/// Two networks, and a firewall between them that is small enough for the chip's SRAM.
+const POLICY: &str = r#"
+[interface.lan]
+zone = "lan"
+addresses = ["10.0.0.1/24"]
+[interface.wan]
+zone = "wan"
+addresses = ["192.0.2.1/24"]
+[default]
+"lan > wan" = "accept"
+[limit]
+flows = 10000
+[[route]]
+to = "0.0.0.0/0"
+via = "192.0.2.254"
+"#;
+
+fn chip(what: &str, words: &[&str]) -> run::Run {
+    // By the test that asks, since tests run side by side.
+    let test = std::thread::current().name().unwrap_or("main").replace("::", "-");
+    let policy = Room::new(&format!("seek-{test}")).write("policy.toml", POLICY);
+    let mut all = vec!["chip", what, "--chip", "ixp2400", "--mapping", "firewall", &policy];
+    all.extend(words);
+    wirerate(&all)
+}
+
+const STREAM: &str = "lan>wan,frames=2000,flows=50,established";
+
+#[test]
+fn a_search_ends_between_what_is_carried_and_what_is_not() {
+    let losses = |words: &[&str]| {
+        let json = chip("search", &[&[STREAM, "--json"], words].concat()).exits(0).json();
+        let trials = json["trials"].as_array().unwrap().len();
+        assert!(trials > 1 && trials < 60, "{trials}");
+        let goals = json["goals"].as_array().unwrap().clone();
+        for goal in &goals {
+            let load = |bound: &str| goal[bound]["load"].as_f64().unwrap();
+            assert!(load("lower") < load("upper"));
+            assert!((load("upper") - load("lower")) / load("upper") <= 0.005, "{goal}");
+        }
+        assert!(!json["bottleneck"]["relief"].as_array().unwrap().is_empty());
+        goals
+    };
+    let goals = losses(&[]);
+    let lower = |goal: &Value| goal["lower"]["load"].as_f64().unwrap();
+    assert_eq!(goals.len(), 2);
+    assert!(lower(&goals[0]) <= lower(&goals[1]));
+    // The other method comes to the same, and `chip run` agrees with both.
+    let halved = losses(&["--rfc2544"]);
+    assert!((lower(&halved[0]) / lower(&goals[0]) - 1.0).abs() < 0.02, "{halved:?} {goals:?}");
+    let lost = |load: f64| {
+        let stream = format!("{STREAM},rate={}%", load * 100.0);
+        chip("run", &[&stream, "--json"]).exits(0).json()["lost"].as_u64().unwrap()
+    };
+    assert_eq!(lost(lower(&halved[0])), 0);
+    assert!(lost(halved[0]["upper"]["load"].as_f64().unwrap()) > 0);
+    // The same again is the same.
+    assert_eq!(goals, losses(&[]));
+}
+
+#[test]
+fn what_is_carried_in_full_has_no_upper_bound() {
+    let run = chip("search", &["lan>wan,frames=200,rate=1%"]).exits(0);
+    assert!(run.out.contains("nothing: it carries all that is offered"), "{}", run.out);
+    let json = chip("search", &["lan>wan,frames=200,rate=1%", "--json"]).exits(0).json();
+    assert_eq!(json["goals"][0]["upper"], Value::Null);
+    assert_eq!(json["goals"][0]["lower"]["load"], 1.0);
+}
+
+#[test]
+fn a_sweep_has_a_row_for_each_combination_and_says_what_cannot_be() {
+    let room = Room::new("seek-sweep");
+    let csv = room.path("rows.csv");
+    let words = [
+        "lan>wan,frames=300,flows=each",
+        "--vary",
+        "pool.firewall.threads=1,8,9",
+        "--vary",
+        "rules=0..64:32",
+    ];
+    let json = chip("sweep", &[&words[..], &["--json", "--csv", &csv]].concat()).exits(0).json();
+    let rows = json.as_array().unwrap();
+    assert_eq!(rows.len(), 9);
+    for (place, row) in rows.iter().enumerate() {
+        assert_eq!(row["pool.firewall.threads"], ["1", "8", "9"][place / 3]);
+        assert_eq!(row["rules"], ["0", "32", "64"][place % 3]);
+        assert_eq!(row.get("error").is_some(), place >= 6, "{row}");
+        assert_eq!(row.get("delivered_mpps").is_some(), place < 6, "{row}");
+    }
+    let told = |row: usize, name: &str| rows[row][name].as_f64().unwrap();
+    assert!(told(0, "p50_ns") < told(2, "p50_ns"), "rules take time");
+    assert!(told(5, "delivered_mpps") > told(2, "delivered_mpps"), "threads bring something");
+    let csv = fs::read_to_string(csv).unwrap();
+    assert_eq!(csv.lines().count(), 10);
+    assert!(csv.starts_with("pool.firewall.threads,rules,offered_mpps,"), "{csv}");
+    let table = chip("sweep", &words).exits(0);
+    assert!(table.out.contains("busiest engine") && table.out.contains("9, 64"), "{}", table.out);
+}
+
+#[test]
+fn traffic_and_placement_are_varied_too() {
+    let words =
+        ["lan>wan,frames=300,rate=10%", "--vary", "size=64,1518", "--vary", "region.rule-table=sram,local"];
+    let json = chip("sweep", &[&words[..], &["--json"]].concat()).exits(0).json();
+    let gbps: Vec<f64> = (0..4).map(|row| json[row]["gbps"].as_f64().unwrap_or(0.0)).collect();
+    assert!(gbps[2] > gbps[0], "{json:#}");
+    assert_eq!(json[3]["region.rule-table"], "local");
+}
+
+#[test]
+fn a_trace_is_json_with_what_was_asked_for() {
+    let room = Room::new("seek-trace");
+    let out = room.path("trace.json");
+    let told =
+        chip("trace", &[STREAM, "--out", &out, "--from", "100us", "--frames", "5", "--json"]).exits(0).json();
+    assert_eq!(told["frames"], 5);
+    let json: Value = serde_json::from_str(&fs::read_to_string(&out).unwrap()).unwrap();
+    let events = json["traceEvents"].as_array().unwrap();
+    assert_eq!(events.len() as u64, told["events"].as_u64().unwrap());
+    for phase in ["M", "B", "E", "X", "b", "e", "C", "s", "f"] {
+        assert!(events.iter().any(|event| event["ph"] == phase), "no {phase}");
+    }
+    let late = chip("trace", &[STREAM, "--out", &out, "--from", "1s"]).exits(0);
+    assert!(late.err.contains("no more frames"), "{}", late.err);
+}
+
+#[test]
+fn what_is_wrong_is_told_with_its_exit_code() {
+    let room = Room::new("seek-wrong");
+    let out = room.path("trace.json");
+    let exits = |code: i32, what: &str, words: &[&str], part: &str| {
+        let run = chip(what, words).exits(code);
+        assert!(run.err.contains(part), "no `{part}` in {}", run.err);
+    };
+    exits(2, "search", &[STREAM, "--loss", "100%"], "0.5%");
+    exits(2, "search", &[STREAM, "--loss", "1%", "--rfc2544"], "--rfc2544");
+    exits(2, "search", &["lan>dmz"], "the policy has");
+    exits(1, "search", &[STREAM, "--set", "memory.sram.latency=-3"], "latency");
+    exits(3, "search", &["lan=no-such.pcap"], "no-such.pcap");
+    exits(2, "sweep", &[STREAM], "--vary");
+    exits(2, "sweep", &[STREAM, "--vary", "memory.sram.latency=9..1"], "no range");
+    exits(2, "sweep", &[STREAM, "--vary", "memory.sram.latancy=1"], "latency");
+    exits(2, "sweep", &[STREAM, "--vary", "size=1"], "`size`");
+    exits(2, "sweep", &[STREAM, "--vary", "rules=1", "--vary", "rules=2"], "twice");
+    exits(1, "sweep", &[STREAM, "--vary", "memory.sram.latency=-1,-2"], "none of 2 combinations");
+    exits(3, "sweep", &[STREAM, "--vary", "rules=1", "--csv", "no/such/file.csv"], "no/such/file.csv");
+    exits(2, "trace", &[STREAM, "--out", &out, "--from", "3"], "150us");
+    exits(2, "trace", &[STREAM, "--out", &out, "--frames", "0"], "--frames");
+    exits(3, "trace", &[STREAM, "--out", "no/such/trace.json"], "no/such/trace.json");
+}
