@@ -8,54 +8,12 @@ use std::str::FromStr;
 use chip::description::{self, Chip};
 use chip::mapping::{self, Lines, Mapping};
 use chip::setting::SetError;
+pub(crate) use chip::shelf::{CHIPS, MAPPINGS, Shipped};
 use policy::Diagnostic;
 use policy::diagnostic::Kind;
 
 use crate::failure::Failure;
 use crate::screen;
-
-/// A description that comes with the program.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Shipped {
-    /// What it is called on the command line.
-    pub(crate) name: &'static str,
-    /// Its text, in TOML.
-    pub(crate) text: &'static str,
-}
-
-/// The chips. One more is a file in `chips/` and a line here.
-pub(crate) const CHIPS: &[Shipped] = &[
-    Shipped { name: "ixp1200", text: include_str!("../../chips/ixp1200.toml") },
-    Shipped { name: "ixp2400", text: include_str!("../../chips/ixp2400.toml") },
-    Shipped { name: "ixp2800", text: include_str!("../../chips/ixp2800.toml") },
-    Shipped { name: "tetra", text: include_str!("../../chips/tetra.toml") },
-];
-
-/// The mappings. One more is a file in `chips/mappings/` and a line here.
-pub(crate) const MAPPINGS: &[Shipped] = &[
-    Shipped { name: "ixp1200-pool", text: include_str!("../../chips/mappings/ixp1200-pool.toml") },
-    Shipped { name: "ixp2400-firewall", text: include_str!("../../chips/mappings/ixp2400-firewall.toml") },
-    Shipped {
-        name: "ixp2400-firewall-1",
-        text: include_str!("../../chips/mappings/ixp2400-firewall-1.toml"),
-    },
-    Shipped {
-        name: "ixp2400-firewall-coded",
-        text: include_str!("../../chips/mappings/ixp2400-firewall-coded.toml"),
-    },
-    Shipped {
-        name: "ixp2400-firewall-core",
-        text: include_str!("../../chips/mappings/ixp2400-firewall-core.toml"),
-    },
-    Shipped {
-        name: "ixp2400-firewall-local",
-        text: include_str!("../../chips/mappings/ixp2400-firewall-local.toml"),
-    },
-    Shipped { name: "ixp2400-pool", text: include_str!("../../chips/mappings/ixp2400-pool.toml") },
-    Shipped { name: "ixp2800-pool", text: include_str!("../../chips/mappings/ixp2800-pool.toml") },
-    Shipped { name: "tetra-pool", text: include_str!("../../chips/mappings/tetra-pool.toml") },
-    Shipped { name: "tetra-row", text: include_str!("../../chips/mappings/tetra-row.toml") },
-];
 
 /// `PATH=VALUE`: a parameter to be set in a chip or a mapping before it is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -136,6 +94,13 @@ pub(crate) fn take(chip: &str, mapping: Option<&str>, settings: &[Setting]) -> R
     let checked = mapping::parse(&text, &file, &chip);
     let mapping = whole(checked.mapping, &checked.diagnostics, &file)?;
     Ok(Described { chip, mapping, lines: checked.lines, file })
+}
+
+/// Reads a chip by its name or file. What is wrong is shown.
+pub(crate) fn take_chip(name: &str) -> Result<Chip, Failure> {
+    let (file, text) = find("chip", &[name.to_owned()], CHIPS)?;
+    let checked = description::parse(&text, &file);
+    whole(checked.chip, &checked.diagnostics, &file)
 }
 
 /// What was read, if nothing is wrong with it; what is wrong or unwise is shown.

@@ -5,6 +5,7 @@ use clap::{Args, Subcommand};
 use crate::failure::{Exit, Failure};
 
 mod captured;
+mod cipher;
 mod list;
 mod page;
 mod run;
@@ -21,6 +22,7 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 enum What {
     Run(run::Arguments),
+    Cipher(cipher::Arguments),
     List(list::Arguments),
 }
 
@@ -28,6 +30,7 @@ impl Arguments {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         match self.what {
             What::Run(arguments) => arguments.run(),
+            What::Cipher(arguments) => arguments.run(),
             What::List(arguments) => arguments.run(),
         }
     }
