@@ -13,8 +13,13 @@ use serde::Serialize;
 use crate::cipher::CipherError;
 use crate::run::RunError;
 
+pub mod figure;
+
 mod crypto;
 mod firewall;
+mod known;
+#[cfg(test)]
+mod tests;
 
 /// A published statement, and how it is put to the test.
 #[derive(Clone, Copy)]
@@ -37,6 +42,17 @@ pub enum Study {
 }
 
 impl Study {
+    /// Every study.
+    pub const ALL: [Study; 2] = [Study::Firewall, Study::Crypto];
+
+    /// What it is called on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Study::Firewall => "ixp2400-firewall",
+            Study::Crypto => "ixp2800-ciphers",
+        }
+    }
+
     /// Authors and title.
     pub const fn title(self) -> &'static str {
         match self {
@@ -56,12 +72,12 @@ pub struct Outcome {
     /// What is stated.
     pub statement: String,
     /// What was published.
-    pub published: String,
+    pub published: Value,
     /// What the model says.
-    pub predicted: String,
+    pub predicted: Value,
     /// The unit of both; empty for what has none.
     pub unit: &'static str,
-    /// Predicted by published, less 1; absent where it is no number.
+    /// Predicted by published, less 1; absent where that is no number.
     pub error: Option<f64>,
     /// Whether it was predicted without settling anything by it, and is no input of the model either.
     pub blind: bool,
@@ -69,6 +85,30 @@ pub struct Outcome {
     pub verdict: Verdict,
     /// Where the study contradicts itself, or what else a reader should know.
     pub note: String,
+}
+
+/// What was published or predicted: a number, or a kind or an order in words.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Value {
+    /// A number.
+    Number(f64),
+    /// Words.
+    Words(String),
+}
+
+impl fmt::Display for Value {
+    /// Numbers as they are read: whole where they are large, else with three significant digits.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Words(words) => f.write_str(words),
+            Value::Number(number) if number.abs() >= 100.0 || number.fract() == 0.0 => {
+                write!(f, "{number:.0}")
+            }
+            Value::Number(number) if number.abs() >= 10.0 => write!(f, "{number:.1}"),
+            Value::Number(number) => write!(f, "{number:.2}"),
+        }
+    }
 }
 
 /// How a prediction stands.
@@ -83,8 +123,21 @@ pub enum Verdict {
     QualitativeRight,
     /// One that is not.
     QualitativeWrong,
-    /// The study contradicts itself: nothing can be both.
+    /// The study contradicts itself, or can be read in two ways of which one would be right.
     Contradictory,
+}
+
+impl Verdict {
+    /// The word for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Verdict::Within => "within",
+            Verdict::Miss => "miss",
+            Verdict::QualitativeRight => "qualitative-right",
+            Verdict::QualitativeWrong => "qualitative-wrong",
+            Verdict::Contradictory => "contradictory",
+        }
+    }
 }
 
 /// How far a prediction may be off, as a share of the published number.
@@ -142,7 +195,7 @@ pub fn reproduce(claims: &[Claim], done: &(dyn Fn(&Claim) + Sync)) -> Result<Vec
 }
 
 impl Outcome {
-    /// A number beside a number.
+    /// A number beside a number. Where none was published of what is counted, there must be none.
     fn number(
         id: &'static str,
         statement: &str,
@@ -150,16 +203,20 @@ impl Outcome {
         predicted: f64,
         unit: &'static str,
     ) -> Outcome {
-        let error = predicted / published - 1.0;
+        let error = match published {
+            0.0 => (predicted == 0.0).then_some(0.0),
+            _ => Some(predicted / published - 1.0).filter(|error| error.is_finite()),
+        };
+        let within = error.is_some_and(|error| error.abs() <= TOLERANCE);
         Outcome {
             id,
             statement: statement.to_owned(),
-            published: figure(published),
-            predicted: figure(predicted),
+            published: Value::Number(published),
+            predicted: Value::Number(predicted),
             unit,
-            error: Some(error),
+            error,
             blind: true,
-            verdict: if error.abs() <= TOLERANCE { Verdict::Within } else { Verdict::Miss },
+            verdict: if within { Verdict::Within } else { Verdict::Miss },
             note: String::new(),
         }
     }
@@ -175,8 +232,8 @@ impl Outcome {
         Outcome {
             id,
             statement: statement.to_owned(),
-            published: published.to_owned(),
-            predicted,
+            published: Value::Words(published.to_owned()),
+            predicted: Value::Words(predicted),
             unit: "",
             error: None,
             blind: true,
@@ -199,13 +256,48 @@ impl Outcome {
     }
 }
 
-/// A number as it is read: whole where it is large, else three significant digits.
-fn figure(number: f64) -> String {
-    if number.abs() >= 100.0 || number.fract() == 0.0 {
-        format!("{number:.0}")
-    } else if number.abs() >= 10.0 {
-        format!("{number:.1}")
-    } else {
-        format!("{number:.2}")
+/// How many of how many.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Score {
+    /// Those that hold.
+    pub good: usize,
+    /// All of them.
+    pub of: usize,
+}
+
+/// Outcomes, summed up. Those that are not blind and those that contradict themselves are in no other score.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Summary {
+    /// Numbers predicted blind, and those of them within [`TOLERANCE`].
+    pub numbers: Score,
+    /// Orders and kinds predicted blind, and those of them that are as published.
+    pub qualities: Score,
+    /// What is not blind, and what of it agrees.
+    pub not_blind: Score,
+    /// Where the study contradicts itself.
+    pub contradictory: usize,
+}
+
+impl Summary {
+    /// Sums up.
+    pub fn of(outcomes: &[Outcome]) -> Summary {
+        let mut summary = Summary::default();
+        for outcome in outcomes {
+            let (score, good) = match outcome.verdict {
+                Verdict::Contradictory => {
+                    summary.contradictory += 1;
+                    continue;
+                }
+                Verdict::Within | Verdict::QualitativeRight if !outcome.blind => (&mut summary.not_blind, 1),
+                _ if !outcome.blind => (&mut summary.not_blind, 0),
+                Verdict::Within => (&mut summary.numbers, 1),
+                Verdict::Miss => (&mut summary.numbers, 0),
+                Verdict::QualitativeRight => (&mut summary.qualities, 1),
+                Verdict::QualitativeWrong => (&mut summary.qualities, 0),
+            };
+            score.of += 1;
+            score.good += good;
+        }
+        summary
     }
 }

@@ -9,4 +9,5 @@ pub(crate) mod generate;
 pub(crate) mod import;
 pub(crate) mod reasons;
 pub(crate) mod replay;
+pub(crate) mod reproduce;
 pub(crate) mod test;

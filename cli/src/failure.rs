@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use chip::cipher::CipherError;
+use chip::reproduce::ReproduceError;
 use chip::run::{RunError, SourceError};
 use chip::setting::SetError;
 use chip::sweep::BadAxis;
@@ -129,6 +131,19 @@ pub(crate) enum Failure {
         /// Those that do.
         known: Vec<&'static str>,
     },
+    /// There is nothing of that name.
+    NotKnown {
+        /// A claim or a cipher.
+        what: &'static str,
+        /// The name.
+        name: String,
+        /// Those there are.
+        known: Vec<&'static str>,
+    },
+    /// A cipher cannot be measured.
+    Cipher(CipherError),
+    /// A claim could not be put to the test.
+    Reproduce(ReproduceError),
     /// A parameter cannot be set.
     Set {
         /// Where it was said to be.
@@ -178,6 +193,7 @@ impl Failure {
             | Failure::DoesNotFit { .. }
             | Failure::Chip(_)
             | Failure::NothingRan(_)
+            | Failure::Reproduce(_)
             | Failure::Draw(_)
             | Failure::Bench(_)
             | Failure::NotConserved => Exit::Wrong,
@@ -186,7 +202,11 @@ impl Failure {
                 TrafficError::NotThrough { .. } => Exit::Wrong,
                 _ => Exit::Usage,
             },
+            // What was asked for the chip does not have; a chip without what every cipher needs is a fault of its own.
+            Failure::Cipher(CipherError::TooMany { .. } | CipherError::Key(_)) => Exit::Usage,
+            Failure::Cipher(_) => Exit::Wrong,
             Failure::NoInterface { .. }
+            | Failure::NotKnown { .. }
             | Failure::Overwrites { .. }
             | Failure::Unknown { .. }
             | Failure::NotShipped { .. }
@@ -220,6 +240,10 @@ impl Failure {
             Failure::NotShipped { known, .. } => {
                 format!("there are {}; or give the path of a file (TOML)", known.join(", "))
             }
+            Failure::NotKnown { name, known, .. } => match policy::nearest(name, known.iter().copied()) {
+                Some(nearest) => format!("did you mean {nearest}? There are {}", known.join(", ")),
+                None => format!("there are {}", known.join(", ")),
+            },
             Failure::Set { .. } => {
                 "paths are as in the TOML of the chip (memory.sram.latency) or of the mapping (pool.process.threads)"
                     .to_owned()
@@ -234,7 +258,12 @@ impl Failure {
             }
             Failure::Chip(RunError::Source(SourceError::Traffic(error))) => return error.hint(),
             Failure::Grid(_) => "`wirerate chip sweep --help` has examples".to_owned(),
-            Failure::Chip(_) | Failure::Stream(_) | Failure::NothingRan(_) | Failure::Draw(_) => return None,
+            Failure::Chip(_)
+            | Failure::Cipher(_)
+            | Failure::Reproduce(_)
+            | Failure::Stream(_)
+            | Failure::NothingRan(_)
+            | Failure::Draw(_) => return None,
             Failure::Unknown { .. } => "`wirerate reasons` lists them all".to_owned(),
             Failure::NotConserved => {
                 "please report it, with the policy and the captures: no count above can be trusted".to_owned()
@@ -292,6 +321,9 @@ impl fmt::Display for Failure {
             Failure::NotShipped { what, name, .. } => {
                 write!(f, "`{name}` is no {what} that comes with wirerate, and no file")
             }
+            Failure::NotKnown { what, name, .. } => write!(f, "there is no {what} `{name}`"),
+            Failure::Cipher(error) => error.fmt(f),
+            Failure::Reproduce(error) => error.fmt(f),
             Failure::Set { path, error } => write!(f, "`{path}` cannot be set: {error}"),
             Failure::DoesNotFit { file, errors: 1 } => {
                 write!(f, "something does not fit where {file} puts it")

@@ -15,6 +15,7 @@ mod command;
 mod describe;
 mod failure;
 mod file;
+mod html;
 mod input;
 mod narration;
 mod output;
@@ -25,7 +26,7 @@ mod shelf;
 mod summary;
 mod words;
 
-use command::{check, chip, completions, explain, generate, import, reasons, replay, test};
+use command::{check, chip, completions, explain, generate, import, reasons, replay, reproduce, test};
 
 /// What every help text ends with.
 const EXIT_CODES: &str = "\
@@ -78,6 +79,7 @@ enum Command {
     Generate(generate::Arguments),
     Test(test::Arguments),
     Chip(chip::Arguments),
+    Reproduce(reproduce::Arguments),
     Bench(command::bench::Bench),
     Reasons(reasons::Arguments),
     Completions(completions::Arguments),
@@ -93,6 +95,7 @@ impl Command {
             Command::Generate(arguments) => arguments.run(),
             Command::Test(arguments) => arguments.run(),
             Command::Chip(arguments) => arguments.run(),
+            Command::Reproduce(arguments) => arguments.run(),
             Command::Bench(bench) => bench.run().map(|()| Exit::Done),
             Command::Reasons(arguments) => arguments.run(),
             Command::Completions(arguments) => arguments.run(),

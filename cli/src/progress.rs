@@ -41,6 +41,36 @@ pub(crate) struct Progress {
     total: u64,
 }
 
+/// The same for jobs that are done on several cores.
+pub(crate) struct Jobs(ProgressBar);
+
+impl Jobs {
+    /// Of so many, under the name `what`.
+    pub(crate) fn new(what: &'static str, total: usize) -> Jobs {
+        // Draws nothing where standard error is no terminal.
+        let bar = ProgressBar::with_draw_target(Some(total as u64), ProgressDrawTarget::stderr());
+        if let Ok(style) =
+            ProgressStyle::with_template("{prefix} [{bar:30}] {pos} of {len}  {msg}  {elapsed}")
+        {
+            bar.set_style(style.progress_chars("=> "));
+        }
+        bar.set_prefix(what);
+        bar.enable_steady_tick(PATIENCE);
+        Jobs(bar)
+    }
+
+    /// One more, called `what`, is done.
+    pub(crate) fn done(&self, what: &str) {
+        self.0.set_message(what.to_owned());
+        self.0.inc(1);
+    }
+
+    /// Takes the line away.
+    pub(crate) fn finish(self) {
+        self.0.finish_and_clear();
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shown {
     NotYet,

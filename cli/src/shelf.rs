@@ -8,7 +8,7 @@ use std::str::FromStr;
 use chip::description::{self, Chip};
 use chip::mapping::{self, Lines, Mapping};
 use chip::setting::SetError;
-use chip::shelf::{CHIPS, MAPPINGS, Shipped};
+pub(crate) use chip::shelf::{CHIPS, MAPPINGS, Shipped};
 use policy::Diagnostic;
 use policy::diagnostic::Kind;
 
@@ -127,6 +127,13 @@ impl Texts {
 pub(crate) fn first_error<C: Kind>(diagnostics: &[Diagnostic<C>]) -> String {
     let first = diagnostics.iter().find(|found| found.is_error());
     first.map_or_else(String::new, |found| found.message.clone())
+}
+
+/// Reads a chip by its name or file. What is wrong is shown.
+pub(crate) fn take_chip(name: &str) -> Result<Chip, Failure> {
+    let (file, text) = find("chip", &[name.to_owned()], CHIPS)?;
+    let checked = description::parse(&text, &file);
+    whole(checked.chip, &checked.diagnostics, &file)
 }
 
 /// What was read, if nothing is wrong with it; what is wrong or unwise is shown.

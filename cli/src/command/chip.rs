@@ -5,6 +5,7 @@ use clap::{Args, Subcommand};
 use crate::failure::{Exit, Failure};
 
 mod captured;
+mod cipher;
 mod list;
 mod page;
 mod plan;
@@ -25,6 +26,7 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 enum What {
     Run(run::Arguments),
+    Cipher(cipher::Arguments),
     Search(search::Arguments),
     Sweep(sweep::Arguments),
     Trace(trace::Arguments),
@@ -35,6 +37,7 @@ impl Arguments {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         match self.what {
             What::Run(arguments) => arguments.run(),
+            What::Cipher(arguments) => arguments.run(),
             What::Search(arguments) => arguments.run(),
             What::Sweep(arguments) => arguments.run(),
             What::Trace(arguments) => arguments.run(),

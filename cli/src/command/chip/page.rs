@@ -12,9 +12,8 @@ use plotters::prelude::{
 };
 
 use super::table::{FICTION, time};
+use crate::html::{STYLE, escape};
 use crate::screen::number;
-
-const STYLE: &str = include_str!("page.css");
 
 /// Width and height of the curve.
 const PLOT: (u32, u32) = (880, 300);
@@ -217,18 +216,4 @@ fn curve(report: &Report) -> Result<String, String> {
     };
     draw().map_err(|error| error.to_string())?;
     Ok(svg)
-}
-
-fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            c => escaped.push(c),
-        }
-    }
-    escaped
 }

@@ -1,0 +1,176 @@
+//! What the studies' figures show, measured anew.
+
+use ciphers::{ALL, Cipher, Optimisation};
+use rayon::prelude::{IntoParallelRefIterator, ParallelIterator};
+
+use super::{ReproduceError, crypto, firewall};
+use crate::cipher::CipherReport;
+
+/// What all the figures are drawn from.
+#[derive(Clone, Debug)]
+pub struct Figures {
+    /// The firewall's throughput over rules (Vlaeminck et al., figures 5 and 6), a curve for each implementation.
+    pub throughput: Vec<Curve>,
+    /// Ciphers by step of optimisation, one thread (Yin, Tan et al., figures 2 to 4).
+    pub steps: Vec<Steps>,
+    /// Ciphers by engines and threads (Yin, Tan et al., figure 5).
+    pub scaling: Vec<Scaling>,
+}
+
+/// Throughput over rules.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Curve {
+    /// Which implementation.
+    pub of: Implementation,
+    /// How many rules there are, and the share of a gigabit's packets of 64 bytes that is dealt with.
+    pub points: Vec<(u32, f64)>,
+}
+
+/// Where the firewall has its rules, and how many engines search them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Implementation {
+    /// In SRAM, one engine.
+    OneSram,
+    /// In SRAM, three engines.
+    Sram,
+    /// In local memory, three engines.
+    Local,
+    /// In the code, three engines.
+    Coded,
+}
+
+impl Implementation {
+    /// Every one, in the order of the figure.
+    pub const ALL: [Implementation; 4] =
+        [Implementation::OneSram, Implementation::Sram, Implementation::Local, Implementation::Coded];
+
+    /// What it is called.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Implementation::OneSram => "SRAM, 1 engine",
+            Implementation::Sram => "SRAM, 3 engines",
+            Implementation::Local => "local memory, 3 engines",
+            Implementation::Coded => "coded, 3 engines",
+        }
+    }
+
+    /// The most rules at a gigabit that were published.
+    pub const fn published(self) -> u32 {
+        match self {
+            Implementation::OneSram => 5,
+            Implementation::Sram => 14,
+            Implementation::Local => 23,
+            Implementation::Coded => 210,
+        }
+    }
+
+    /// The share that the study's own reckoning gives for so many rules (section VI): 403 cycles of each of three
+    /// engines, 100 for the packet and so many for a rule; beyond that in inverse proportion. None for what it does
+    /// not reckon.
+    pub fn estimated(self, rules: u32) -> Option<f64> {
+        let cycles = match self {
+            Implementation::Sram => 50.0,
+            Implementation::Local => 40.0,
+            Implementation::OneSram | Implementation::Coded => return None,
+        };
+        Some((3.0 * (403.0 - 100.0) / cycles / f64::from(rules.max(1))).min(1.0))
+    }
+
+    const fn mapping(self) -> &'static str {
+        match self {
+            Implementation::OneSram => "firewall-1",
+            Implementation::Sram => "firewall",
+            Implementation::Local => "firewall-local",
+            Implementation::Coded => "firewall-coded",
+        }
+    }
+
+    /// The numbers of rules that a curve has points at. Local memory holds 80.
+    const fn rules(self) -> &'static [u32] {
+        match self {
+            Implementation::Coded => &[1, 30, 100, 150, 180, 200, 220, 240, 270, 320, 400],
+            _ => &[1, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 18, 20, 23, 27, 32, 40, 50, 64, 80],
+        }
+    }
+}
+
+/// A cipher by step of optimisation.
+#[derive(Clone, Debug)]
+pub struct Steps {
+    /// Which.
+    pub cipher: &'static Cipher,
+    /// In the order of [`Optimisation::ALL`].
+    pub reports: Vec<CipherReport>,
+}
+
+/// A cipher by engines and threads.
+#[derive(Clone, Debug)]
+pub struct Scaling {
+    /// Which.
+    pub cipher: &'static Cipher,
+    /// For each of [`COUNTS`] engines, for each of [`COUNTS`] threads, 10^6 bits a second.
+    pub mbps: [[f64; 4]; 4],
+}
+
+/// Engines, and threads of each.
+pub const COUNTS: [u32; 4] = [1, 2, 4, 8];
+
+/// How many runs there are to the figures, each of which `done` is told of.
+pub fn runs() -> usize {
+    let points: usize = Implementation::ALL.iter().map(|of| of.rules().len()).sum();
+    points + ALL.len() * (Optimisation::ALL.len() + COUNTS.len() * COUNTS.len())
+}
+
+/// Measures, on all cores, what claims have not measured already.
+pub fn figures(done: &(dyn Fn() + Sync)) -> Result<Figures, ReproduceError> {
+    // Long runs first, so that no core is left with one at the end.
+    let wanted: Vec<(Implementation, u32)> = Implementation::ALL
+        .into_iter()
+        .flat_map(|of| of.rules().iter().rev().map(move |rules| (of, *rules)))
+        .collect();
+    let points: Vec<(Implementation, u32, f64)> = wanted
+        .par_iter()
+        .map(|(of, rules)| {
+            let share = firewall::throughput(of.mapping(), *rules)?;
+            done();
+            Ok((*of, *rules, share))
+        })
+        .collect::<Result<_, ReproduceError>>()?;
+    let throughput = Implementation::ALL
+        .into_iter()
+        .map(|of| Curve {
+            of,
+            points: points
+                .iter()
+                .rev()
+                .filter(|point| point.0 == of)
+                .map(|point| (point.1, point.2))
+                .collect(),
+        })
+        .collect();
+    let one = |cipher, optimisation, engines, threads| {
+        let report = crypto::measure(cipher, optimisation, engines, threads);
+        done();
+        report
+    };
+    let steps = ALL
+        .par_iter()
+        .map(|cipher| {
+            let reports = Optimisation::ALL.into_iter().map(|optimisation| one(cipher, optimisation, 1, 1));
+            Ok(Steps { cipher, reports: reports.collect::<Result<_, ReproduceError>>()? })
+        })
+        .collect::<Result<_, ReproduceError>>()?;
+    let scaling = ALL
+        .par_iter()
+        .map(|cipher| {
+            let mut mbps = [[0.0; 4]; 4];
+            for (row, engines) in mbps.iter_mut().zip(COUNTS) {
+                for (cell, threads) in row.iter_mut().zip(COUNTS) {
+                    *cell = one(cipher, Optimisation::Overlap, engines, threads)?.mbps;
+                }
+            }
+            Ok(Scaling { cipher, mbps })
+        })
+        .collect::<Result<_, ReproduceError>>()?;
+    Ok(Figures { throughput, steps, scaling })
+}

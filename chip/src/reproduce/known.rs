@@ -1,0 +1,29 @@
+//! What was measured once is not measured again: several claims and figures rest on the same runs.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+
+/// Results by what they are of.
+pub(super) struct Known<K, V>(LazyLock<Mutex<HashMap<K, Slot<V>>>>);
+
+/// One result; whoever makes it holds the lock, and whoever wants it too waits.
+type Slot<V> = Arc<Mutex<Option<V>>>;
+
+impl<K: Eq + Hash, V: Clone> Known<K, V> {
+    pub(super) const fn new() -> Known<K, V> {
+        Known(LazyLock::new(Mutex::default))
+    }
+
+    /// The result for `key`; `make` makes it where nobody did before. It must not wait for other threads.
+    pub(super) fn get<E>(&self, key: K, make: impl FnOnce() -> Result<V, E>) -> Result<V, E> {
+        let slot = Arc::clone(self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default());
+        let mut held = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = &*held {
+            return Ok(known.clone());
+        }
+        let made = make()?;
+        *held = Some(made.clone());
+        Ok(made)
+    }
+}

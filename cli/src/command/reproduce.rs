@@ -1,0 +1,241 @@
+//! `wirerate reproduce`: does the model show what was measured and published of these chips?
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use chip::reproduce::{Claim, Outcome, Study, Summary, TOLERANCE, Verdict, claims, figure, reproduce};
+use clap::Args;
+
+use crate::failure::{Exit, Failure};
+use crate::progress::Jobs;
+use crate::screen::{self, BAD, CARE, DIM, GOOD, HEADING, Table};
+use crate::with_exit_codes;
+
+mod page;
+mod plot;
+
+/// Hold published measurements of network processors against what the model predicts
+///
+/// Every number that a study states stands beside its prediction, the misses too. Numbers within 15 % count as
+/// predicted. What is an input of the model, or settled a parameter, is not blind and counts apart.
+#[derive(Debug, Args)]
+#[command(after_long_help = with_exit_codes(HELP))]
+pub(crate) struct Arguments {
+    /// Claims (F5, C7) or studies (ixp2400-firewall, ixp2800-ciphers); otherwise all
+    #[arg(value_name = "ID")]
+    ids: Vec<String>,
+
+    /// Print one JSON array
+    #[arg(long, conflicts_with = "markdown")]
+    json: bool,
+
+    /// Print tables in Markdown, as docs/fidelity.md has them
+    #[arg(long)]
+    markdown: bool,
+
+    /// Write a page with the table and the studies' figures, drawn anew
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+const HELP: &str = "\
+Examples:
+  wirerate reproduce
+  wirerate reproduce F5 F6 C7
+  wirerate reproduce ixp2800-ciphers --json
+  wirerate reproduce --html reproduced.html
+
+--json prints an array of objects:
+  id statement            what is claimed
+  published predicted     numbers in `unit`, or words
+  error                   predicted by published, less 1; null where that is no number
+  blind                   whether it is neither an input of the model nor settled one
+  verdict                 within miss qualitative-right qualitative-wrong contradictory
+  note                    where the study contradicts itself, or what else to know";
+
+impl Arguments {
+    pub(crate) fn run(self) -> Result<Exit, Failure> {
+        let chosen = choose(&self.ids)?;
+        let jobs = Jobs::new("reproduce", chosen.len());
+        let outcomes = reproduce(&chosen, &|claim| jobs.done(claim.id)).map_err(Failure::Reproduce)?;
+        jobs.finish();
+        if let Some(path) = &self.html {
+            let jobs = Jobs::new("figures", figure::runs());
+            let figures = figure::figures(&|| jobs.done("")).map_err(Failure::Reproduce)?;
+            jobs.finish();
+            let page = page::of(&chosen, &outcomes, &figures).map_err(Failure::Draw)?;
+            fs::write(path, page).map_err(|error| Failure::Write { path: path.clone(), error })?;
+        }
+        let mut out = screen::out();
+        if self.json {
+            let json = serde_json::to_string_pretty(&outcomes).map_err(io::Error::other)?;
+            writeln!(out, "{json}")?;
+        } else if self.markdown {
+            write!(out, "{}", markdown(&chosen, &outcomes))?;
+        } else {
+            print(&mut out, &chosen, &outcomes)?;
+            if let Some(path) = &self.html {
+                writeln!(out, "Written to {}.", path.display())?;
+            }
+        }
+        Ok(Exit::Done)
+    }
+}
+
+/// The claims of these names, or of studies of these names; all where there are none.
+fn choose(ids: &[String]) -> Result<Vec<Claim>, Failure> {
+    let all = claims();
+    let named = |claim: &Claim, id: &str| {
+        claim.id.eq_ignore_ascii_case(id) || claim.study.name().eq_ignore_ascii_case(id)
+    };
+    if let Some(id) = ids.iter().find(|id| !all.iter().any(|claim| named(claim, id))) {
+        let known = Study::ALL.iter().map(|study| study.name()).chain(all.iter().map(|claim| claim.id));
+        return Err(Failure::NotKnown { what: "claim", name: id.clone(), known: known.collect() });
+    }
+    let wanted = |claim: &Claim| ids.is_empty() || ids.iter().any(|id| named(claim, id));
+    Ok(all.into_iter().filter(wanted).collect())
+}
+
+/// The outcomes of a study's claims.
+fn of_study<'a>(study: Study, claims: &[Claim], outcomes: &'a [Outcome]) -> Vec<&'a Outcome> {
+    let is_its = |outcome: &&Outcome| {
+        claims.iter().any(|claim| claim.study == study && outcome.id.eq_ignore_ascii_case(claim.id))
+    };
+    outcomes.iter().filter(is_its).collect()
+}
+
+/// A prediction's error, as people read it.
+fn error(outcome: &Outcome) -> String {
+    match outcome.error {
+        // Hundreds of per cent say less than how many times.
+        Some(error) if error >= 9.0 => format!("x {:.0}", error + 1.0),
+        Some(error) => format!("{:+.1} %", error * 100.0),
+        None => String::new(),
+    }
+}
+
+fn verdict(outcome: &Outcome) -> String {
+    let blind = if outcome.blind { "" } else { ", not blind" };
+    format!("{}{blind}", outcome.verdict.name())
+}
+
+/// What all of it comes to, in sentences.
+fn sentences(outcomes: &[Outcome]) -> [String; 3] {
+    let Summary { numbers, qualities, not_blind, contradictory } = Summary::of(outcomes);
+    [
+        format!(
+            "Numbers predicted blind, within {:.0} %: {} of {}.",
+            TOLERANCE * 100.0,
+            numbers.good,
+            numbers.of
+        ),
+        format!("Orders and kinds predicted blind, right: {} of {}.", qualities.good, qualities.of),
+        format!(
+            "Apart: {} not blind, of which {} agree; {contradictory} where the study contradicts itself or can be read \
+             in two ways.",
+            not_blind.of, not_blind.good
+        ),
+    ]
+}
+
+fn print(out: &mut impl Write, claims: &[Claim], outcomes: &[Outcome]) -> io::Result<()> {
+    for study in Study::ALL {
+        let its = of_study(study, claims, outcomes);
+        if its.is_empty() {
+            continue;
+        }
+        writeln!(out, "{HEADING}{}{HEADING:#} {DIM}{}{DIM:#}", study.name(), study.title())?;
+        let mut table = Table::new(&[2, 3, 5]);
+        table.row(["", "", "published", "predicted", "", "error", "verdict"].map(str::to_owned));
+        for outcome in &its {
+            let style = match outcome.verdict {
+                _ if !outcome.blind => DIM,
+                Verdict::Within | Verdict::QualitativeRight => GOOD,
+                Verdict::Miss | Verdict::QualitativeWrong => BAD,
+                Verdict::Contradictory => CARE,
+            };
+            table.row([
+                outcome.id.to_owned(),
+                outcome.statement.clone(),
+                outcome.published.to_string(),
+                outcome.predicted.to_string(),
+                outcome.unit.to_owned(),
+                error(outcome),
+                // The last column: colours do not count as width there.
+                format!("{style}{}{style:#}", verdict(outcome)),
+            ]);
+        }
+        write!(out, "{table}")?;
+        for (ids, note) in notes(&its) {
+            writeln!(out, "  {DIM}{ids}: {note}{DIM:#}")?;
+        }
+    }
+    for sentence in sentences(outcomes) {
+        writeln!(out, "{sentence}")?;
+    }
+    Ok(())
+}
+
+/// Each note once, with the claims that it is about.
+fn notes<'a>(outcomes: &[&'a Outcome]) -> Vec<(String, &'a str)> {
+    let mut notes: Vec<(Vec<&str>, &str)> = Vec::new();
+    for outcome in outcomes.iter().filter(|outcome| !outcome.note.is_empty()) {
+        match notes.iter_mut().find(|(_, note)| *note == outcome.note) {
+            Some((ids, _)) if ids.contains(&outcome.id) => {}
+            Some((ids, _)) => ids.push(outcome.id),
+            None => notes.push((vec![outcome.id], &outcome.note)),
+        }
+    }
+    notes.into_iter().map(|(ids, note)| (ids.join(", "), note)).collect()
+}
+
+fn markdown(claims: &[Claim], outcomes: &[Outcome]) -> String {
+    let cell = |text: &str| text.replace('|', "\\|");
+    let mut text = String::new();
+    for study in Study::ALL {
+        let its = of_study(study, claims, outcomes);
+        if its.is_empty() {
+            continue;
+        }
+        text.push_str(&format!(
+            "{}\n\n| claim | statement | published | predicted | unit | error | verdict |\n|---|---|--:|--:|---|--:|---|\n",
+            study.title()
+        ));
+        for outcome in &its {
+            text.push_str(&format!(
+                "| {} | {} | {} | {} | {} | {} | {} |\n",
+                outcome.id,
+                cell(&outcome.statement),
+                cell(&outcome.published.to_string()),
+                cell(&outcome.predicted.to_string()),
+                outcome.unit,
+                error(outcome),
+                verdict(outcome)
+            ));
+        }
+        text.push('\n');
+    }
+    text.push_str(&sentences(outcomes).join("\n"));
+    text.push('\n');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::choose;
+
+    fn chosen(ids: &[&str]) -> Option<Vec<&'static str>> {
+        let ids: Vec<String> = ids.iter().map(|id| (*id).to_owned()).collect();
+        choose(&ids).ok().map(|claims| claims.iter().map(|claim| claim.id).collect())
+    }
+
+    #[test]
+    fn claims_are_chosen_by_name_and_by_study_in_their_own_order() {
+        assert_eq!(chosen(&["c7", "F5", "F5"]).unwrap(), ["F5", "C7"]);
+        let firewall = chosen(&["ixp2400-firewall"]).unwrap();
+        assert_eq!((firewall.len(), firewall[0]), (14, "F1"));
+        assert_eq!(chosen(&[]).unwrap().len(), firewall.len() + chosen(&["ixp2800-ciphers"]).unwrap().len());
+        assert!(chosen(&["F5", "F55"]).is_none());
+    }
+}

@@ -1,0 +1,245 @@
+//! Curves and columns of the figures, as SVG.
+
+use chip::reproduce::figure::{COUNTS, Curve, Implementation, Scaling, Steps};
+use plotters::prelude::{
+    BLACK, ChartBuilder, Circle, Color, DashedLineSeries, IntoDrawingArea, IntoLogRange, LineSeries, Polygon,
+    RGBColor, Rectangle, SVGBackend,
+};
+
+/// Red, green, blue.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Colour(pub(super) u8, pub(super) u8, pub(super) u8);
+
+impl From<Colour> for RGBColor {
+    fn from(Colour(red, green, blue): Colour) -> RGBColor {
+        RGBColor(red, green, blue)
+    }
+}
+
+pub(super) const INK: Colour = Colour(0x1f, 0x29, 0x33);
+const BLUE: Colour = Colour(0x2b, 0x6c, 0xb0);
+const TEAL: Colour = Colour(0x31, 0x97, 0x95);
+const ORANGE: Colour = Colour(0xdd, 0x6b, 0x20);
+const PURPLE: Colour = Colour(0x6b, 0x46, 0xc1);
+const RED: Colour = Colour(0xc5, 0x30, 0x30);
+const PALE: Colour = Colour(0xa3, 0xbf, 0xd9);
+
+/// What published points are called.
+pub(super) const PUBLISHED: &str = "published";
+
+/// Kinds of instructions, in the order of the reports.
+pub(super) const KINDS: [(&str, Colour); 5] =
+    [("ALU", BLUE), ("multiply", PALE), ("load immediate", PURPLE), ("branch", ORANGE), ("memory", TEAL)];
+
+/// Steps of optimisation.
+pub(super) const STEPS: [(&str, Colour); 4] =
+    [("raw", PALE), ("generic", BLUE), ("memory", TEAL), ("overlap", PURPLE)];
+
+/// What an engine spends its time with.
+pub(super) const STATES: [(&str, Colour); 3] = [("executing", BLUE), ("aborted", ORANGE), ("stalled", RED)];
+
+/// Threads of an engine.
+pub(super) const THREADS: [(&str, Colour); 4] =
+    [("1 thread", PALE), ("2 threads", BLUE), ("4 threads", TEAL), ("8 threads", PURPLE)];
+
+/// The colour of an implementation.
+pub(super) const fn of(implementation: Implementation) -> Colour {
+    match implementation {
+        Implementation::OneSram => ORANGE,
+        Implementation::Sram => BLUE,
+        Implementation::Local => TEAL,
+        Implementation::Coded => PURPLE,
+    }
+}
+
+type Drawn = Result<(), Box<dyn std::error::Error>>;
+
+const FONT: (&str, i32) = ("sans-serif", 13);
+
+/// Half the width of a published point, in pixels.
+const HALF: i32 = 6;
+
+/// A diamond where something was published.
+const DIAMOND: [(i32, i32); 4] = [(0, -HALF), (HALF, 0), (0, HALF), (-HALF, 0)];
+
+fn svg(size: (u32, u32), draw: impl FnOnce(SVGBackend<'_>) -> Drawn) -> Result<String, String> {
+    let mut svg = String::new();
+    draw(SVGBackend::with_string(&mut svg, size)).map_err(|error| error.to_string())?;
+    Ok(svg)
+}
+
+/// Throughput in % over rules, on a logarithmic axis.
+pub(super) fn throughput(curves: &[Curve]) -> Result<String, String> {
+    svg((960, 380), |backend| {
+        let root = backend.into_drawing_area();
+        let mut chart = ChartBuilder::on(&root)
+            .margin(12)
+            .x_label_area_size(44)
+            .y_label_area_size(56)
+            .build_cartesian_2d((1.0..500.0).log_scale(), 0.0..106.0)?;
+        chart
+            .configure_mesh()
+            .light_line_style(BLACK.mix(0.04))
+            .bold_line_style(BLACK.mix(0.1))
+            .axis_style(BLACK.mix(0.4))
+            .label_style(FONT)
+            .x_desc("rules")
+            .y_labels(6)
+            .x_label_formatter(&|rules| format!("{rules:.0}"))
+            .y_label_formatter(&|share| format!("{share:.0} %"))
+            .draw()?;
+        for curve in curves {
+            let colour = RGBColor::from(of(curve.of));
+            let points = || curve.points.iter().map(|(rules, share)| (f64::from(*rules), share * 100.0));
+            chart.draw_series(LineSeries::new(points(), colour.stroke_width(2)))?;
+            chart.draw_series(points().map(|point| Circle::new(point, 3, colour.filled())))?;
+        }
+        for curve in curves {
+            let at = chart.backend_coord(&(f64::from(curve.of.published()), 100.0));
+            diamond(&root, at, of(curve.of))?;
+        }
+        root.present()?;
+        Ok(())
+    })
+}
+
+type Area<'a> = plotters::prelude::DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
+
+/// A diamond at a place of the page, with a rim of its curve's colour.
+fn diamond(area: &Area<'_>, (x, y): (i32, i32), rim: Colour) -> Drawn {
+    let corners = |scale: i32| {
+        DIAMOND.map(|(right, down)| (x + right * scale / HALF, y + down * scale / HALF)).to_vec()
+    };
+    area.draw(&Polygon::new(corners(HALF + 2), RGBColor::from(rim).filled()))?;
+    area.draw(&Polygon::new(corners(HALF), RGBColor::from(INK).filled()))?;
+    Ok(())
+}
+
+/// The same for what the paper estimates, beside the estimate.
+pub(super) fn estimates(curves: &[Curve]) -> Result<String, String> {
+    svg((960, 340), |backend| {
+        let root = backend.into_drawing_area();
+        let mut chart = ChartBuilder::on(&root)
+            .margin(12)
+            .x_label_area_size(44)
+            .y_label_area_size(56)
+            .build_cartesian_2d(0.0..80.0, 0.0..106.0)?;
+        chart
+            .configure_mesh()
+            .light_line_style(BLACK.mix(0.04))
+            .bold_line_style(BLACK.mix(0.1))
+            .axis_style(BLACK.mix(0.4))
+            .label_style(FONT)
+            .x_desc("rules")
+            .y_labels(6)
+            .x_label_formatter(&|rules| format!("{rules:.0}"))
+            .y_label_formatter(&|share| format!("{share:.0} %"))
+            .draw()?;
+        for curve in curves.iter().filter(|curve| curve.of.estimated(1).is_some()) {
+            let colour = RGBColor::from(of(curve.of));
+            let points = curve.points.iter().map(|(rules, share)| (f64::from(*rules), share * 100.0));
+            chart.draw_series(LineSeries::new(points, colour.stroke_width(2)))?;
+            let estimate =
+                (1..=80).filter_map(|rules| Some((f64::from(rules), curve.of.estimated(rules)? * 100.0)));
+            chart.draw_series(DashedLineSeries::new(estimate, 7, 5, colour.mix(0.8).stroke_width(2)))?;
+            let at = chart.backend_coord(&(f64::from(curve.of.published()), 100.0));
+            diamond(&root, at, of(curve.of))?;
+        }
+        root.present()?;
+        Ok(())
+    })
+}
+
+/// What was published of single ciphers, in Mbit/s, after the last step.
+const SINGLE: [(&str, f64); 2] = [("md5", 1219.0), ("des", 32.2)];
+
+/// Columns by cipher and step, on a logarithmic axis.
+pub(super) fn steps(steps: &[Steps]) -> Result<String, String> {
+    /// The width of a column, where a cipher takes 1.
+    const WIDTH: f64 = 0.19;
+    let left = |cipher: usize, step: usize| cipher as f64 + (step as f64 - STEPS.len() as f64 / 2.0) * WIDTH;
+    let all = || steps.iter().flat_map(|of| &of.reports).map(|report| report.mbps);
+    let low = 10_f64.powf(all().fold(f64::MAX, f64::min).max(0.01).log10().floor());
+    let high = all().fold(1_500.0, f64::max) * 1.2;
+    svg((960, 380), |backend| {
+        let root = backend.into_drawing_area();
+        let mut chart = ChartBuilder::on(&root)
+            .margin(12)
+            .x_label_area_size(30)
+            .y_label_area_size(62)
+            .build_cartesian_2d(-0.5..steps.len() as f64 - 0.5, (low..high).log_scale())?;
+        let name = |at: &f64| {
+            let whole = at.round();
+            let of = steps.get(whole as usize).filter(|_| whole >= 0.0 && (at - whole).abs() < 0.01);
+            of.map_or_else(String::new, |of| of.cipher.about.name.to_owned())
+        };
+        chart
+            .configure_mesh()
+            .disable_x_mesh()
+            .light_line_style(BLACK.mix(0.04))
+            .bold_line_style(BLACK.mix(0.1))
+            .axis_style(BLACK.mix(0.4))
+            .label_style(FONT)
+            .x_labels(steps.len() + 1)
+            .x_label_formatter(&name)
+            .y_label_formatter(&|mbps| format!("{mbps:.0}"))
+            .y_desc("Mbit/s")
+            .draw()?;
+        for (cipher, of) in steps.iter().enumerate() {
+            let columns = of.reports.iter().zip(STEPS).enumerate().map(|(step, (report, (_, colour)))| {
+                let (from, to) = (left(cipher, step), left(cipher, step + 1) - 0.02);
+                Rectangle::new([(from, low), (to, report.mbps)], RGBColor::from(colour).filled())
+            });
+            chart.draw_series(columns)?;
+        }
+        for (name, published) in SINGLE {
+            let Some(cipher) = steps.iter().position(|of| of.cipher.about.name == name) else { continue };
+            let last = STEPS.len() - 1;
+            let at = chart.backend_coord(&(left(cipher, last) + WIDTH / 2.0, published));
+            diamond(&root, at, ORANGE)?;
+        }
+        root.present()?;
+        Ok(())
+    })
+}
+
+/// A small chart for each cipher: throughput over engines, a line for each number of threads.
+pub(super) fn scaling(ciphers: &[Scaling]) -> Result<String, String> {
+    svg((960, 420), |backend| {
+        let root = backend.into_drawing_area();
+        for (area, of) in root.split_evenly((2, 5)).iter().zip(ciphers) {
+            let most = of.mbps.iter().flatten().copied().fold(0.0, f64::max) / 1e3;
+            let mut chart = ChartBuilder::on(area)
+                .margin(6)
+                .caption(of.cipher.about.name, ("sans-serif", 14))
+                .x_label_area_size(24)
+                .y_label_area_size(34)
+                .build_cartesian_2d(0.0..8.4, 0.0..most * 1.08)?;
+            chart
+                .configure_mesh()
+                .disable_x_mesh()
+                .light_line_style(BLACK.mix(0.0))
+                .bold_line_style(BLACK.mix(0.1))
+                .axis_style(BLACK.mix(0.4))
+                .label_style(("sans-serif", 11))
+                .x_labels(5)
+                .y_labels(4)
+                .x_label_formatter(&|engines| format!("{engines:.0}"))
+                .y_label_formatter(&|gbps| {
+                    if most < 1.0 { format!("{gbps:.2}") } else { format!("{gbps:.1}") }
+                })
+                .draw()?;
+            for (threads, (_, colour)) in THREADS.into_iter().enumerate() {
+                let colour = RGBColor::from(colour);
+                let points = || {
+                    let of_threads = of.mbps.iter().filter_map(move |row| row.get(threads));
+                    COUNTS.into_iter().zip(of_threads).map(|(engines, mbps)| (f64::from(engines), mbps / 1e3))
+                };
+                chart.draw_series(LineSeries::new(points(), colour.stroke_width(2)))?;
+                chart.draw_series(points().map(|point| Circle::new(point, 2, colour.filled())))?;
+            }
+        }
+        root.present()?;
+        Ok(())
+    })
+}
