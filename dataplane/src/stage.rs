@@ -31,7 +31,8 @@ pub trait Stage<T: Tally> {
     fn step(&mut self, frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step;
 
     /// Instructions that its code takes in the store of an engine: those of each tally call once, however often it is
-    /// executed, one for each reference, and the paths that no tally tells apart.
+    /// executed, one for each reference, and the paths that no tally tells apart. What several stages call is counted with
+    /// one of them (`tests/program.rs` says which).
     fn program(&self, tables: &Tables) -> u32;
 
     /// Does the step for many, first to last. A stage that overrides this to look up in bulk must do what

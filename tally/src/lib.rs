@@ -7,21 +7,27 @@
 //! The unit of [`Tally::instructions`] is one instruction of a single-issue 32-bit RISC engine. Where a
 //! step's count is written by hand, the comment beside it says how it was counted.
 
-/// Receives the account of what a step costs.
+/// Receives the account of what a step costs. Who keeps it may ask where in the code it is told
+/// ([`Location::caller`](std::panic::Location::caller)).
 pub trait Tally {
     /// Executes `count` instructions of kind `op`.
+    #[track_caller]
     fn execute(&mut self, op: Op, count: u32);
 
     /// Reads `bytes` bytes of `region` at byte offset `at`.
+    #[track_caller]
     fn read(&mut self, region: Region, at: usize, bytes: u32);
 
     /// Writes `bytes` bytes of `region` at byte offset `at`.
+    #[track_caller]
     fn write(&mut self, region: Region, at: usize, bytes: u32);
 
     /// Reads, modifies and writes `bytes` bytes of `region` at byte offset `at`, indivisibly.
+    #[track_caller]
     fn atomic(&mut self, region: Region, at: usize, bytes: u32);
 
     /// Hashes a key of `bytes` bytes (in a hash unit, where the chip has one).
+    #[track_caller]
     fn hash(&mut self, bytes: u32);
 
     /// Issues a reference without waiting for it, as asynchronous memories are used. The instruction that
@@ -29,6 +35,7 @@ pub trait Tally {
     ///
     /// By default the reference is a [`Tally::read`] or [`Tally::write`], done at once.
     #[inline(always)]
+    #[track_caller]
     fn issue(&mut self, reference: Reference) -> Ticket {
         let Reference { region, at, bytes, .. } = reference;
         match reference.access {
@@ -45,6 +52,7 @@ pub trait Tally {
 
     /// Executes one branch instruction.
     #[inline(always)]
+    #[track_caller]
     fn branch(&mut self, _: Branch) {
         self.execute(Op::Branch, 1);
     }
@@ -57,6 +65,7 @@ pub trait Tally {
 
     /// Executes `count` instructions that are not told apart further.
     #[inline(always)]
+    #[track_caller]
     fn instructions(&mut self, count: u32) {
         self.execute(Op::Alu, count);
     }

@@ -7,7 +7,7 @@
 //! always finds one; buckets are at most three quarters full, so that it is nearly always in the first.
 
 use bytemuck::{Pod, Zeroable};
-use tally::{Region, Tally};
+use tally::{Branch, Op, Region, Tally};
 
 use crate::memory::{MemoryError, Slab};
 
@@ -101,8 +101,10 @@ impl Index {
         let mut at = home(hash, buckets.len());
         loop {
             let bucket = &buckets[at];
-            // Load 16 words, compare ten tags (two to an instruction, thrice), branch.
-            tally.instructions(20);
+            // Home, 3; five words of two tags each: difference, and whether a half of it is zero, 20; place and entry, 5.
+            tally.instructions(28);
+            tally.execute(Op::Branch, 6);
+            tally.branch(Branch::Taken);
             tally.read(Region::FlowIndex, at * size_of::<Bucket>(), 64);
             for place in bucket.places(tag) {
                 let entry = bucket.entries[place];
@@ -139,7 +141,8 @@ impl Index {
         let mut at = home(hash, count);
         loop {
             let bucket = &mut buckets[at];
-            tally.instructions(20);
+            tally.instructions(28);
+            tally.execute(Op::Branch, 7);
             tally.read(Region::FlowIndex, at * size_of::<Bucket>(), 64);
             if let Some(place) = bucket.places(0).next() {
                 bucket.set_tag(place, tag(hash));
@@ -161,7 +164,8 @@ impl Index {
         let mut at = home(hash, count);
         loop {
             let bucket = &mut buckets[at];
-            tally.instructions(20);
+            tally.instructions(28);
+            tally.execute(Op::Branch, 7);
             tally.read(Region::FlowIndex, at * size_of::<Bucket>(), 64);
             if let Some(place) = bucket.places(tag).find(|place| bucket.entries[*place] == entry) {
                 bucket.set_tag(place, 0);

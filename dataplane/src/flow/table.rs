@@ -3,7 +3,7 @@
 use std::fmt;
 
 use bytemuck::Zeroable;
-use tally::{Region, Tally};
+use tally::{Op, Region, Tally};
 use wire::Nanos;
 
 use super::evictable::Queue;
@@ -131,7 +131,8 @@ impl FlowTable {
     ) -> Option<Hit> {
         if let Some(hit) = guess {
             tally.read(Region::FlowTable, hit.offset(), 64);
-            tally.instructions(12);
+            tally.instructions(22);
+            tally.execute(Op::Branch, 2);
             let flow = self.flows.entries().get(hit.id.0 as usize);
             if flow.is_some_and(|flow| flow.key(hit.direction) == key) && key.is_some() {
                 return guess;
@@ -156,8 +157,9 @@ impl FlowTable {
         let entry = self.index.find(hash, tally, |entry, tally| {
             let hit = Hit::from_entry(entry);
             tally.read(Region::FlowTable, hit.offset(), 64);
-            // Load and compare ten words.
-            tally.instructions(12);
+            // The flow's place and bound, 3; ten words compared, all together, 19.
+            tally.instructions(22);
+            tally.execute(Op::Branch, 2);
             flows.get(hit.id.0 as usize).is_some_and(|flow| flow.key(hit.direction) == key)
         })?;
         Some(Hit::from_entry(entry))
@@ -192,6 +194,9 @@ impl FlowTable {
         self.wheel.link(cold, place, Tick(now.0.saturating_add(self.timeouts.of(state))));
         self.evictable.join(cold, place);
         self.index.insert(hash, entry(id, Direction::Original), tally);
+        // A place, 6; the flow's words, 32, and the timer's, 8; the wheel's level, slot and list, 20; the list of those
+        // that may make room, 8.
+        tally.instructions(74);
         tally.write(Region::FlowTable, id.0 as usize * size_of::<Flow>(), 128);
         tally.write(Region::Timer, id.0 as usize * size_of::<Cold>(), 32);
         self.len += 1;
@@ -222,6 +227,8 @@ impl FlowTable {
             self.index.remove(hash, entry(id, Direction::Reply), tally);
         }
         self.index.insert(hash, entry(id, Direction::Reply), tally);
+        // The key's ten words, and whether there was one.
+        tally.instructions(14);
         tally.write(Region::FlowTable, id.0 as usize * size_of::<Flow>() + 64, 40);
         Ok(())
     }

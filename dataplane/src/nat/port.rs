@@ -175,7 +175,10 @@ impl Random {
             };
             self.used = 0;
             // 80 quarter rounds of 12, and the final addition of 16 words.
-            tally.instructions(80 * 12 + 16);
+            for _ in 0..80 {
+                tally.instructions(12);
+            }
+            tally.instructions(16);
         }
         let number = self.block[self.used];
         self.used += 1;

@@ -4,7 +4,7 @@
 //! flow comes here, and every packet where the policy is stateless. Changes no byte.
 
 use policy::model::{Action, RejectWith, Scope};
-use tally::{Region, Tally};
+use tally::{Op, Region, Tally};
 use wire::header::Protocol;
 use wire::{Frame, Part};
 
@@ -36,16 +36,17 @@ impl<T: Tally> Stage<T> for Filter {
     }
 
     fn program(&self, tables: &Tables) -> u32 {
-        // This stage, 24; limits, 16; and the search.
-        40 + tables.filter.classifier.program()
+        // This stage, 33; limits, 16; and the search.
+        49 + tables.filter.classifier.program()
     }
 }
 
 /// Searches the rules.
 fn search<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
     let seen = header::of(frame, cx);
-    // The header's fourteen fields, and the choice by action.
-    cx.tally.instructions(22);
+    // The header's fourteen fields, 20; the choice by action or zones, 5.
+    cx.tally.instructions(25);
+    cx.tally.execute(Op::Branch, 6);
     let place = cx.tables.filter.find(&seen, cx.tally);
     decide(frame, place, &seen, cx)
 }

@@ -6,7 +6,7 @@
 //! packet would change state. Changes no byte. Takes frames fresh from their pool: what their metadata do not say yet
 //! stays unsaid where a packet has none of it.
 
-use tally::{Region, Tally};
+use tally::{Branch, Op, Region, Tally};
 use wire::ethernet::{EtherType, Mac};
 use wire::header::{Fragment, Protocol};
 use wire::vlan::Tags;
@@ -51,13 +51,12 @@ pub mod flag {
 impl<T: Tally> Stage<T> for Parse {
     #[inline(always)]
     fn step(&mut self, frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
-        // Ethernet: load 14 bytes, compare address and type, 9; IPv4: version, lengths, options, 14;
-        // checksum over ten words, 12; addresses, 8; transport: ports, lengths, flags, 11; metadata, 10.
-        cx.tally.instructions(64);
         cx.tally.read(Region::Frame, 0, 64);
         cx.tally.write(Region::Meta, 0, 32);
         let (bytes, meta) = frame.view();
-        match link(bytes, meta, cx.tables) {
+        let found = link(bytes, meta, cx.tables);
+        tell(meta, cx.tally);
+        match found {
             Ok(Carried::Packet) => Step::Next,
             Ok(Carried::LinkControl) => Step::Deliver,
             Err(reason) => Step::Drop(reason),
@@ -65,8 +64,57 @@ impl<T: Tally> Stage<T> for Parse {
     }
 
     fn program(&self, _: &Tables) -> u32 {
-        // Ethernet with up to two tags and IPv4, 67; IPv6 with its extension headers, 90; ports, flags and ICMP, 43.
-        200
+        // What is told, 225; tags, 19; extension headers, 30; options, 16.
+        290
+    }
+}
+
+/// Tells what reading the headers took: counted in the source for words of 32 bits in network order, the frame's first
+/// 64 bytes being in registers.
+#[inline(always)]
+fn tell<T: Tally>(meta: &Meta, tally: &mut T) {
+    // Length 1, type 1, offset 1; the interface: bound, place, its hearing and address, 6; two tags, 2; group, hearing,
+    // address across two words, 5; the family, 2. A branch for each comparison.
+    tally.instructions(18);
+    tally.execute(Op::Branch, 9);
+    match meta.family {
+        Family::V4 => {
+            // The header begins in the middle of a word: seven to put together, 7; version, lengths, fragment, 7; sum, 6,
+            // folded and compared, 6; metadata, 12; addresses, 10; protocol, 2; what was found, 2. Taken are the
+            // branches to the protocol, back, and past the mark for what must not be cut.
+            tally.instructions(52);
+            tally.execute(Op::Branch, 13);
+            tally.branch(Branch::Taken);
+            tally.branch(Branch::Taken);
+            tally.branch(Branch::Always);
+        }
+        Family::V6 => {
+            // Ten words to put together, 11; version, length, 5; the chain's header among six kinds, 6; metadata, 12;
+            // addresses of four words each against 0 and 1, groups, and one another, 24; link control, 4.
+            tally.instructions(62);
+            tally.execute(Op::Branch, 24);
+            tally.branch(Branch::Taken);
+            tally.branch(Branch::Taken);
+            tally.branch(Branch::Always);
+        }
+        _ => return,
+    }
+    match Protocol(meta.protocol) {
+        // Length: shift, two bounds.
+        Protocol::UDP => {
+            tally.instructions(4);
+            tally.execute(Op::Branch, 2);
+        }
+        // Where the data begin: 4, two bounds, 3; flags, 4.
+        Protocol::TCP => {
+            tally.instructions(11);
+            tally.execute(Op::Branch, 4);
+        }
+        // No usual case of IPv4: its header is read once more, with the sum of ten half words; type, class, identifier.
+        _ => {
+            tally.instructions(if meta.family == Family::V4 { 60 } else { 12 });
+            tally.execute(Op::Branch, if meta.family == Family::V4 { 18 } else { 6 });
+        }
     }
 }
 

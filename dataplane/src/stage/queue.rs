@@ -3,7 +3,7 @@
 //! One first-in-first-out queue for each port, of fixed length; what finds it full is dropped from the tail.
 //! The pipeline then moves the frame into it.
 
-use tally::{Region, Tally};
+use tally::{Op, Region, Tally};
 use wire::Frame;
 
 use super::{Cx, Stage, Step};
@@ -23,8 +23,9 @@ impl<T: Tally> Stage<T> for Queue {
 
     #[inline(always)]
     fn step(&mut self, frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
-        // Head and tail, compare, store, advance.
-        cx.tally.instructions(8);
+        // The interface's port and its queue, each by place and bound, 8; length, those admitted, capacity, 4; egress, 2.
+        cx.tally.instructions(14);
+        cx.tally.execute(Op::Branch, 4);
         cx.tally.write(Region::Queue, usize::from(frame.meta.egress.0) * 64, 8);
         let root = cx.tables.interface(frame.meta.egress).map(|interface| interface.root);
         let Some(queue) = root.and_then(|root| cx.shard.queues.get(usize::from(root.0))) else {
@@ -39,7 +40,7 @@ impl<T: Tally> Stage<T> for Queue {
     }
 
     fn program(&self, _: &Tables) -> u32 {
-        9
+        19
     }
 }
 

@@ -5,7 +5,7 @@
 //! error can quote it as its sender sent it. Checksums are updated incrementally (RFC 1624).
 
 use arrayvec::ArrayVec;
-use tally::{Region, Tally};
+use tally::{Branch, Op, Region, Tally};
 use wire::ethernet::EtherType;
 use wire::header::{Ports, Protocol};
 use wire::tcp::Flags;
@@ -39,8 +39,12 @@ impl<T: Tally> Stage<T> for Rewrite {
             clamp(frame, cx);
         }
         lower_ttl(frame);
-        // Time to live with its checksum, 6; two stores of the header for each of its three words, 9.
-        cx.tally.instructions(15);
+        // Flags, family, 4; time to live with its checksum, 8; the hop's place and bound, 3; its header's three words
+        // beside the type, 7; lengths, 6.
+        cx.tally.instructions(28);
+        cx.tally.execute(Op::Branch, 12);
+        cx.tally.branch(Branch::Taken);
+        cx.tally.read(Region::HopTable, frame.meta.hop as usize * 32, 32);
         cx.tally.write(Region::Frame, 0, 32);
         if !link(frame, cx) {
             return Step::Drop(Reason::NeighbourUnknown);
@@ -52,16 +56,20 @@ impl<T: Tally> Stage<T> for Rewrite {
     }
 
     fn program(&self, _: &Tables) -> u32 {
-        // This stage, 51; cutting, 79.
-        130
+        // What is told, of this stage and of cutting, 188; the MSS, 32.
+        220
     }
 }
 
 /// Translates the packet as its flow says: it shall look like what the other direction's key answers.
 #[inline(always)]
 fn translate<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) {
-    // Two addresses, two ports, and both checksums: loads, adds and stores.
-    cx.tally.instructions(34);
+    // The flow's place and bound, 4; direction and keys, 4; where the transport is, 6; four words of the packet put
+    // together, 4; three changes with their carries, 12; two checksums, 9 each; four words put back, 7.
+    cx.tally.instructions(55);
+    cx.tally.execute(Op::Branch, 11);
+    cx.tally.branch(Branch::Taken);
+    cx.tally.branch(Branch::Always);
     cx.tally.read(Region::FlowTable, frame.meta.flow as usize * 128, 80);
     let Some(flow) = cx.shard.flows.flow(FlowId(frame.meta.flow)) else { return };
     let direction = if frame.meta.flags & flag::REPLY == 0 { Direction::Original } else { Direction::Reply };

@@ -5,7 +5,7 @@
 //! nothing remains of it; no other flow is touched. Changes no byte: `rewrite` carries it out.
 
 use policy::model::WhenFull;
-use tally::{Region, Tally};
+use tally::{Op, Region, Tally};
 use wire::header::Protocol;
 use wire::{Frame, Part, tcp};
 
@@ -56,9 +56,10 @@ impl<T: Tally> Stage<T> for Snat {
         }
     }
 
-    fn program(&self, _: &Tables) -> u32 {
-        // This stage, 61; mappings, 168; their index, hosts and ports, 162; taking the flow in, 59.
-        450
+    fn program(&self, tables: &Tables) -> u32 {
+        // What is told, of this stage, mappings, hosts and ports, and taking the flow in, 438; blocks and quotas, 60; and
+        // the search.
+        498 + tables.nat.source_search.program()
     }
 }
 
@@ -75,8 +76,10 @@ fn choose<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
         seen.to = interface.zone;
         seen.egress = out.0;
     }
-    cx.tally.instructions(20);
-    let Some((place, rule)) = tables.nat.source(&seen) else { return Ok(()) };
+    // The header's fourteen fields, 20; zones, pool and endpoint, 20.
+    cx.tally.instructions(40);
+    cx.tally.execute(Op::Branch, 10);
+    let Some((place, rule)) = tables.nat.source(&seen, cx.tally) else { return Ok(()) };
     cx.tally.read(Region::RuleTable, usize::from(place) * 32, 32);
     let source = cx.shard.pending.source;
     let pool = match &rule.action {
@@ -161,6 +164,9 @@ fn enter<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
             cx.shard.flows.remove(id, cx.tally);
             return Err(Step::Drop(Reason::TransportLength));
         };
+        // The header, 20, its options, 12; flags and state, 8; the side's numbers and scale, 14.
+        cx.tally.instructions(54);
+        cx.tally.execute(Op::Branch, 16);
         match crate::flow::tcp::track(flow, Direction::Original, &Segment::of(&segment), settings) {
             Ok(state) => cx.shard.flows.set_state(id, state, tick, cx.tally),
             Err(fault) => {

@@ -5,12 +5,13 @@
 
 use policy::Policy;
 use policy::model::{Hairpin, Nat, NatAction, PortUse, Protocol};
+use tally::Tally;
 use wire::PortId;
 
 use super::Address;
 use super::compile::{CompileError, Names};
 use super::pattern;
-use crate::classify::{AddressSpan, Admit, Classifier, Header, Linear, Pattern};
+use crate::classify::{AddressSpan, Admit, Classifier, Header, Linear, Pattern, Position};
 use crate::nat::{AddressRange, Block, PoolConfig, PortRange, Reserved};
 
 /// Translations, compiled.
@@ -117,14 +118,18 @@ impl NatTables {
     }
 
     /// The first destination translation that matches, counted from 1, and what it does.
-    pub fn destination(&self, header: &Header) -> Option<(u16, &NatRule<DestinationAction>)> {
-        let place = self.destination_search.classify(header)?;
+    pub fn destination<T: Tally>(
+        &self,
+        header: &Header,
+        tally: &mut T,
+    ) -> Option<(u16, &NatRule<DestinationAction>)> {
+        let place = search(self.destination_search.as_ref(), header, tally)?;
         self.destinations.get(place as usize).map(|rule| (place as u16 + 1, rule))
     }
 
     /// The first source translation that matches, counted from 1, and what it does.
-    pub fn source(&self, header: &Header) -> Option<(u16, &NatRule<SourceAction>)> {
-        let place = self.source_search.classify(header)?;
+    pub fn source<T: Tally>(&self, header: &Header, tally: &mut T) -> Option<(u16, &NatRule<SourceAction>)> {
+        let place = search(self.source_search.as_ref(), header, tally)?;
         self.sources.get(place as usize).map(|rule| (place as u16 + 1, rule))
     }
 
@@ -136,6 +141,11 @@ impl NatTables {
             span.v6 == address.v6 && address.bits <= span.last
         }
     }
+}
+
+/// Searches, telling what it costs where somebody wants to know.
+fn search<T: Tally>(classifier: &dyn Classifier, header: &Header, tally: &mut T) -> Option<Position> {
+    if tally.is_kept() { classifier.classify_tallied(header, tally) } else { classifier.classify(header) }
 }
 
 /// Compiles the translations.

@@ -1,0 +1,485 @@
+//! What each stage takes for a frame, as it tallies it and as the processor executes it: for `bench/tally`.
+//!
+//! `stages tallied KIND PACKETS` prints, as JSON, what each stage tallied over that many frames of a kind of
+//! traffic. `stages native KIND PACKETS` takes the same frames through with the account that nobody keeps, for an
+//! instrument that counts by function; what two runs of different length differ by is what the frames took.
+//! `stages hash 4 CALLS` does nothing but hash keys of that family. Without arguments, the kinds are listed.
+#![allow(missing_docs, clippy::unwrap_used)] // A failure here is the programmer's.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::hint::black_box;
+use std::mem;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::panic::Location;
+
+use dataplane::flow::{FlowTable, Key, Timeouts};
+use dataplane::hop::Resolve;
+use dataplane::pipeline::Watch;
+use dataplane::replay::SEED;
+use dataplane::shard::Setup;
+use dataplane::stage::Cx;
+use dataplane::{Pipeline, Shard, Tables};
+use tally::{NoTally, Op, Region, Tally};
+use wire::build::{self, Icmp, Packet, Tcp};
+use wire::ethernet::Mac;
+use wire::header::Protocol;
+use wire::tcp::Flags;
+use wire::{Batch, Frame, Nanos, Pool, PortId};
+
+fn main() {
+    let arguments: Vec<String> = env::args().skip(1).filter(|argument| argument != "--bench").collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let kind = |name: &str| *KINDS.iter().find(|kind| kind.name == name).expect("no such kind");
+    match arguments.as_slice() {
+        [] => KINDS.iter().for_each(|kind| println!("{}", kind.name)),
+        ["tallied", name, packets] => print_tallied(kind(name), packets.parse().unwrap()),
+        ["native", name, packets] => drop(native(kind(name), packets.parse().unwrap())),
+        ["hash", family, calls] => hash(family, calls.parse().unwrap()),
+        _ => eprintln!("usage: stages [tallied KIND PACKETS | native KIND PACKETS | hash 4|6 CALLS]"),
+    }
+}
+
+/// A kind of traffic.
+#[derive(Clone, Copy)]
+struct Kind {
+    name: &'static str,
+    protocol: Protocol,
+    v6: bool,
+    policy: Policy,
+    shape: Shape,
+}
+
+/// What the gateway is.
+#[derive(Clone, Copy, PartialEq)]
+enum Policy {
+    /// Routes only.
+    Stateless,
+    /// A stateful firewall.
+    Firewall,
+    /// A stateful firewall that translates source address and port.
+    Napt,
+}
+
+/// Which of a flow's packets are measured.
+#[derive(Clone, Copy, PartialEq)]
+enum Shape {
+    /// Each opens a flow, or is one where nothing is tracked.
+    First,
+    /// Both directions of flows that have been decided, in turn.
+    Established,
+    /// First ones that a rule drops.
+    Refused,
+    /// TCP beyond the window of an established connection.
+    OutOfWindow,
+    /// TCP of a connection that was never opened.
+    NotOpen,
+    /// Such as open a flow, at the end of their time to live.
+    Expired,
+}
+
+const fn kind(name: &'static str, protocol: Protocol, v6: bool, policy: Policy, shape: Shape) -> Kind {
+    Kind { name, protocol, v6, policy, shape }
+}
+
+const KINDS: &[Kind] = &[
+    kind("stateless", Protocol::UDP, false, Policy::Stateless, Shape::First),
+    kind("udp", Protocol::UDP, false, Policy::Firewall, Shape::Established),
+    kind("tcp", Protocol::TCP, false, Policy::Firewall, Shape::Established),
+    kind("icmp", Protocol::ICMP, false, Policy::Firewall, Shape::Established),
+    kind("udp-napt", Protocol::UDP, false, Policy::Napt, Shape::Established),
+    kind("tcp-napt", Protocol::TCP, false, Policy::Napt, Shape::Established),
+    kind("icmp-napt", Protocol::ICMP, false, Policy::Napt, Shape::Established),
+    kind("udp-first", Protocol::UDP, false, Policy::Firewall, Shape::First),
+    kind("tcp-first", Protocol::TCP, false, Policy::Firewall, Shape::First),
+    kind("udp-napt-first", Protocol::UDP, false, Policy::Napt, Shape::First),
+    kind("tcp-napt-first", Protocol::TCP, false, Policy::Napt, Shape::First),
+    kind("udp-refused", Protocol::UDP, false, Policy::Firewall, Shape::Refused),
+    kind("tcp-refused", Protocol::TCP, false, Policy::Firewall, Shape::Refused),
+    kind("tcp-out-of-window", Protocol::TCP, false, Policy::Firewall, Shape::OutOfWindow),
+    kind("tcp-not-open", Protocol::TCP, false, Policy::Firewall, Shape::NotOpen),
+    kind("udp-expired", Protocol::UDP, false, Policy::Firewall, Shape::Expired),
+    kind("udp6-stateless", Protocol::UDP, true, Policy::Stateless, Shape::First),
+    kind("udp6", Protocol::UDP, true, Policy::Firewall, Shape::Established),
+    kind("tcp6", Protocol::TCP, true, Policy::Firewall, Shape::Established),
+    kind("udp6-first", Protocol::UDP, true, Policy::Firewall, Shape::First),
+];
+
+/// Flows that have been decided before established ones are measured.
+const FLOWS: u32 = 64;
+
+/// The port that a rule refuses.
+const REFUSED: u16 = 9;
+
+impl Kind {
+    /// What an edge gateway has: zones, a route to the internet, and ten rules before the two that decide.
+    fn text(self) -> String {
+        let mut text = String::new();
+        if self.policy == Policy::Stateless {
+            text.push_str("mode = \"stateless\"\n");
+        }
+        text.push_str(
+            r#"
+            [interface.lan]
+            zone = "lan"
+            addresses = ["10.0.0.1/24", "2001:db8:1::1/64"]
+            mac = "02:00:00:00:00:01"
+            [interface.wan]
+            zone = "wan"
+            addresses = ["203.0.113.2/24", "2001:db8:2::2/64"]
+            mac = "02:00:00:00:00:02"
+            [[route]]
+            to = "0.0.0.0/0"
+            via = "203.0.113.1"
+            [[route]]
+            to = "10.0.0.0/8"
+            via = "10.0.0.2"
+            [[route]]
+            to = "::/0"
+            via = "2001:db8:2::1"
+            [[route]]
+            to = "2001:db8:a::/48"
+            via = "2001:db8:1::2"
+            "#,
+        );
+        if self.policy == Policy::Stateless {
+            text.push_str("[default]\n\"any > any\" = \"accept\"\n");
+            return text;
+        }
+        // Every packet that asks for an answer gets one.
+        text.push_str("[limit]\nflows = 65536\nerrors-per-second = 1000000\n");
+        for rule in 0..10 {
+            text.push_str(&format!(
+                "[[rule]]\nname = \"service-{rule}\"\nfrom = \"lan\"\nto = \"wan\"\nprotocol = \"tcp\"\n\
+                 destination = \"198.51.{rule}.0/24\"\ndport = {}\naction = \"accept\"\n",
+                1000 + rule
+            ));
+        }
+        for protocol in ["tcp", "udp"] {
+            text.push_str(&format!(
+                "[[rule]]\nname = \"discard-{protocol}\"\nfrom = \"lan\"\nto = \"wan\"\nprotocol = \"{protocol}\"\n\
+                 dport = {REFUSED}\naction = \"drop\"\n"
+            ));
+        }
+        text.push_str("[[rule]]\nname = \"out\"\nfrom = \"lan\"\nto = \"wan\"\naction = \"accept\"\n");
+        if self.policy == Policy::Napt {
+            text.push_str(
+                "[[nat]]\nname = \"napt\"\nkind = \"source\"\nfrom = \"lan\"\nto = \"wan\"\n\
+                 source = \"10.0.0.0/8\"\npool = [\"203.0.113.100-203.0.113.131\"]\n",
+            );
+        }
+        text
+    }
+
+    /// The ends of a flow as its inside host has them.
+    fn ends(self, flow: u32) -> Ends {
+        let sport = 10_000 + (flow % 16) as u16;
+        let dport = if self.shape == Shape::Refused { REFUSED } else { 443 };
+        let host = flow / 16;
+        let (inside, outside): (IpAddr, IpAddr) = if self.v6 {
+            let net = Ipv6Addr::new(0x2001, 0xdb8, 0xa, 0, 0, 0, 0, 0).to_bits();
+            (
+                Ipv6Addr::from_bits(net | u128::from(host + 1)).into(),
+                Ipv6Addr::new(0x2001, 0xdb8, 0xffff, 0, 0, 0, 0, (flow % 251) as u16 + 1).into(),
+            )
+        } else {
+            (
+                Ipv4Addr::from_bits(0x0a01_0001 + host).into(),
+                Ipv4Addr::from_bits(0xc633_6400 + flow % 251 + 1).into(),
+            )
+        };
+        Ends { from: inside, to: outside, sport, dport }
+    }
+
+    /// A packet that says `what`, from the inside or against it.
+    fn packet(self, ends: Ends, what: Saying, outward: bool) -> Load {
+        let mac = |last| Mac([2, 0, 0, 0, 0, last]);
+        let (ends, link, ingress) = if outward {
+            (ends, build::ethernet(mac(9), mac(1)), PortId(0))
+        } else {
+            (ends.turned(), build::ethernet(mac(8), mac(2)), PortId(1))
+        };
+        let ip = match (ends.from, ends.to) {
+            (IpAddr::V4(from), IpAddr::V4(to)) => link.ipv4(from, to),
+            (IpAddr::V6(from), IpAddr::V6(to)) => link.ipv6(from, to),
+            _ => panic!("ends of one family"),
+        };
+        let ip = ip.ttl(if self.shape == Shape::Expired { 1 } else { 64 });
+        Load { bytes: self.transport(ip, ends, what, outward).to_vec(), ingress }
+    }
+
+    fn transport<'a>(self, ip: Packet<'a>, ends: Ends, what: Saying, outward: bool) -> Packet<'a> {
+        const DATA: &[u8] = &[0x5a; 20];
+        match self.protocol {
+            Protocol::UDP => ip.udp(ends.sport, ends.dport).payload(DATA),
+            Protocol::ICMP => {
+                let (kind, id) = if outward { (8, ends.sport) } else { (0, ends.dport) };
+                ip.icmpv4(Icmp::echo(kind, id, 1)).payload(DATA)
+            }
+            _ => {
+                let (flags, seq, ack) = match what {
+                    Saying::Opens => (Flags::SYN, 0, 0),
+                    Saying::Accepts => (Flags(Flags::SYN.0 | Flags::ACK.0), 0, 1),
+                    Saying::Goes => (Flags::ACK, 1, 1),
+                    Saying::GoesAstray => (Flags::ACK, 0x7000_0000, 1),
+                };
+                let data = if matches!(what, Saying::Goes | Saying::GoesAstray) { DATA } else { &[] };
+                let header = Tcp { sport: ends.sport, dport: ends.dport, seq, ack, flags, ..Tcp::default() };
+                ip.tcp(header).payload(data)
+            }
+        }
+    }
+}
+
+/// What a packet is in its connection.
+#[derive(Clone, Copy)]
+enum Saying {
+    Opens,
+    Accepts,
+    Goes,
+    GoesAstray,
+}
+
+/// Who speaks to whom.
+#[derive(Clone, Copy)]
+struct Ends {
+    from: IpAddr,
+    to: IpAddr,
+    sport: u16,
+    dport: u16,
+}
+
+impl Ends {
+    fn turned(self) -> Ends {
+        Ends { from: self.to, to: self.from, sport: self.dport, dport: self.sport }
+    }
+}
+
+/// A frame, and the port it comes in by.
+struct Load {
+    bytes: Vec<u8>,
+    ingress: PortId,
+}
+
+/// A gateway and time.
+struct Gateway {
+    tables: Tables,
+    shard: Shard,
+    pipeline: Pipeline,
+    pool: Pool,
+    batch: Batch,
+    ended: Vec<Frame>,
+    now: Nanos,
+}
+
+impl Gateway {
+    fn new(kind: Kind) -> Gateway {
+        let checked = policy::check(&kind.text(), "stages");
+        let errors: Vec<_> = checked.errors().map(|error| error.message.clone()).collect();
+        let policy = checked.policy.unwrap_or_else(|| panic!("{errors:?}"));
+        let tables = Tables::compile(&policy, 1).unwrap();
+        let now = Nanos::from_secs(1_000);
+        let shard = Shard::new(&tables, Setup { seed: SEED, now, resolve: Resolve::Assume }).unwrap();
+        Gateway {
+            tables,
+            shard,
+            pipeline: Pipeline::default(),
+            pool: Pool::new(64, 2_048).unwrap(),
+            batch: Batch::new(),
+            ended: Vec::new(),
+            now,
+        }
+    }
+
+    /// Takes one frame through, stage by stage, and gives what is sent.
+    #[inline(always)]
+    fn pass<T: Tally>(&mut self, load: &Load, tally: &mut T, watch: &mut impl Watch<T>) -> Option<Vec<u8>> {
+        self.now += Nanos(100);
+        let frame = self.batch.extend_from(&mut self.pool).unwrap();
+        assert!(frame.fill(&load.bytes));
+        frame.meta.ingress = load.ingress;
+        frame.meta.received = self.now;
+        let mut cx = Cx { tables: &self.tables, shard: &mut self.shard, pool: &mut self.pool, tally };
+        self.pipeline.step_watched(&mut self.batch, &mut self.ended, &mut cx, watch);
+        for frame in self.ended.drain(..) {
+            self.pool.put(frame);
+        }
+        let mut sent = None;
+        for queue in &mut self.shard.queues {
+            while let Some(frame) = queue.pop() {
+                sent = Some(frame.bytes().to_vec());
+                self.pool.put(frame);
+            }
+        }
+        sent
+    }
+
+    /// Sets a connection up, and gives its ends as the outside has them.
+    fn open(&mut self, kind: Kind, flow: u32) -> Ends {
+        let inside = kind.ends(flow);
+        let mut pass = |load: Load| self.pass(&load, &mut NoTally, &mut ()).expect("it passes");
+        let sent = pass(kind.packet(inside, Saying::Opens, true));
+        let outside = seen_outside(inside, &sent, kind.protocol);
+        if kind.protocol == Protocol::TCP {
+            pass(kind.packet(outside, Saying::Accepts, false));
+        }
+        pass(kind.packet(inside, Saying::Goes, true));
+        pass(kind.packet(outside, Saying::Goes, false));
+        outside
+    }
+}
+
+/// A flow's ends after translation, read off a frame that was sent.
+fn seen_outside(inside: Ends, sent: &[u8], protocol: Protocol) -> Ends {
+    if inside.from.is_ipv6() {
+        return inside;
+    }
+    let word = |at: usize| u16::from_be_bytes([sent[at], sent[at + 1]]);
+    let from = Ipv4Addr::from_bits(u32::from(word(26)) << 16 | u32::from(word(28)));
+    // An echo's identifier is where it stands for a port.
+    let sport = word(if protocol == Protocol::ICMP { 38 } else { 34 });
+    Ends { from: from.into(), sport, ..inside }
+}
+
+/// A gateway that is ready, and what is then to be measured.
+fn prepare(kind: Kind, packets: u32) -> (Gateway, Vec<Load>) {
+    let mut gateway = Gateway::new(kind);
+    let opens = matches!(kind.shape, Shape::Established | Shape::OutOfWindow);
+    let outside: Vec<Ends> =
+        if opens { (0..FLOWS).map(|flow| gateway.open(kind, flow)).collect() } else { Vec::new() };
+    let load = (0..packets).map(|number| {
+        let flow = if opens { number / 2 % FLOWS } else { number };
+        match kind.shape {
+            Shape::Established if number % 2 == 1 => kind.packet(outside[flow as usize], Saying::Goes, false),
+            Shape::Established | Shape::NotOpen => kind.packet(kind.ends(flow), Saying::Goes, true),
+            Shape::OutOfWindow => kind.packet(kind.ends(flow), Saying::GoesAstray, true),
+            Shape::First | Shape::Refused | Shape::Expired => {
+                kind.packet(kind.ends(flow), Saying::Opens, true)
+            }
+        }
+    });
+    let load = load.collect();
+    (gateway, load)
+}
+
+/// Takes the frames through with the account that nobody keeps.
+fn native(kind: Kind, packets: u32) -> Gateway {
+    let (mut gateway, load) = prepare(kind, packets);
+    for load in &load {
+        black_box(gateway.pass(load, &mut NoTally, &mut ()));
+    }
+    gateway
+}
+
+/// What a stage has tallied.
+#[derive(Clone, Default)]
+struct Sum {
+    frames: u64,
+    ops: [u64; Op::ALL.len()],
+    references: u64,
+    hashes: u64,
+    /// All of these, by the file and line that told them.
+    places: BTreeMap<(&'static str, u32), u64>,
+}
+
+impl Sum {
+    fn told(&mut self, from: &'static Location<'static>, count: u64) {
+        *self.places.entry((from.file(), from.line())).or_default() += count;
+    }
+
+    #[track_caller]
+    fn referred(&mut self) {
+        self.references += 1;
+        self.told(Location::caller(), 1);
+    }
+}
+
+impl Tally for Sum {
+    #[track_caller]
+    fn execute(&mut self, op: Op, count: u32) {
+        self.ops[op as usize] += u64::from(count);
+        self.told(Location::caller(), u64::from(count));
+    }
+    #[track_caller]
+    fn read(&mut self, _: Region, _: usize, _: u32) {
+        self.referred();
+    }
+    #[track_caller]
+    fn write(&mut self, _: Region, _: usize, _: u32) {
+        self.referred();
+    }
+    #[track_caller]
+    fn atomic(&mut self, _: Region, _: usize, _: u32) {
+        self.referred();
+    }
+    #[track_caller]
+    fn hash(&mut self, _: u32) {
+        self.hashes += 1;
+        self.told(Location::caller(), 1);
+    }
+}
+
+/// Sums what each stage tallies.
+#[derive(Default)]
+struct Sums {
+    stages: BTreeMap<&'static str, Sum>,
+}
+
+impl Watch<Sum> for Sums {
+    fn before(&mut self, stage: &'static str, _: &Frame, cx: &mut Cx<'_, Sum>) {
+        *cx.tally = self.stages.remove(stage).unwrap_or_default();
+    }
+
+    fn after(&mut self, stage: &'static str, _: &Frame, cx: &mut Cx<'_, Sum>) {
+        cx.tally.frames += 1;
+        self.stages.insert(stage, mem::take(cx.tally));
+    }
+}
+
+fn print_tallied(kind: Kind, packets: u32) {
+    let (mut gateway, load) = prepare(kind, packets);
+    let (mut sums, mut sent) = (Sums::default(), 0);
+    for load in &load {
+        sent += u32::from(gateway.pass(load, &mut Sum::default(), &mut sums).is_some());
+    }
+    let stages: Vec<String> = sums.stages.iter().map(|(stage, sum)| sum.json(stage)).collect();
+    println!(
+        "{{\"kind\":\"{}\",\"packets\":{packets},\"sent\":{sent},\"stages\":[{}]}}",
+        kind.name,
+        stages.join(",")
+    );
+}
+
+impl Sum {
+    fn json(&self, stage: &str) -> String {
+        let ops: Vec<String> =
+            Op::ALL.iter().zip(self.ops).map(|(op, count)| format!("\"{}\":{count}", op.name())).collect();
+        let places: Vec<String> =
+            self.places.iter().map(|((file, line), count)| format!("[\"{file}\",{line},{count}]")).collect();
+        format!(
+            "{{\"stage\":\"{stage}\",\"frames\":{},{},\"references\":{},\"hashes\":{},\"places\":[{}]}}",
+            self.frames,
+            ops.join(","),
+            self.references,
+            self.hashes,
+            places.join(",")
+        )
+    }
+}
+
+/// Hashes keys and does nothing else: what a hash unit would take off the processor.
+fn hash(family: &str, calls: u32) {
+    let table = FlowTable::new(1, SEED, Timeouts::new(|_| Nanos::from_secs(1)), Nanos(0)).unwrap();
+    let key = match family {
+        "4" => Key::v4(0x0a00_0001, 0xc633_6401, 10_000, 443, 17),
+        _ => Key::v6(1 << 64, 2 << 64, 10_000, 443, 17),
+    };
+    for _ in 0..calls {
+        hash_one(&table, &key);
+    }
+}
+
+#[inline(never)]
+fn hash_one(table: &FlowTable, key: &Key) {
+    black_box(table.hash(black_box(key), &mut NoTally));
+}
