@@ -352,7 +352,8 @@ impl<W: Write> Watch for Timeline<'_, W> {
     }
 
     fn spends(&mut self, thread: usize, how: Spends, at: Ticks, span: Ticks) {
-        if span == Ticks::ZERO || !self.is_open(at) {
+        // It may be later than now: what is to be told of it does not begin the window.
+        if span == Ticks::ZERO || at < self.from || self.state == State::Closed {
             return;
         }
         self.begin_slice(at, thread);

@@ -34,7 +34,7 @@ fn chip(what: &str, words: &[&str]) -> run::Run {
     wirerate(&all)
 }
 
-const STREAM: &str = "lan>wan,frames=2000,flows=50,established";
+const STREAM: &str = "lan>wan,frames=2000,flows=50,established,both";
 
 #[test]
 fn a_search_ends_between_what_is_carried_and_what_is_not() {

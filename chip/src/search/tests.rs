@@ -150,8 +150,10 @@ fn loads_are_classified_as_in_the_specification() {
         (1, short_bad, [Upper, Undecided, Undecided, Undecided]),
         (59, short_bad, [Upper, Undecided, Undecided, Upper]),
         (1, short_good, [Upper, Undecided, Lower, Upper]),
-        (1, long_bad, [Upper, Undecided, Lower, Lower]),
-        (1, long_good, [Upper, Lower, Lower, Lower]),
+        // To the fourth goal the text says "Lower Bound" here, beside exceed ratios of 42.857 and 27.273 %, which are
+        // above the 20 % that it allows: the numbers are those of the code, and count.
+        (1, long_bad, [Upper, Undecided, Lower, Upper]),
+        (1, long_good, [Upper, Lower, Lower, Upper]),
     ];
     for (place, (times, trial, expected)) in points.into_iter().enumerate() {
         trials.extend(std::iter::repeat_n(trial, times));

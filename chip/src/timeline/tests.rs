@@ -190,7 +190,7 @@ fn only_a_window_is_written() {
 
 #[test]
 fn frames_that_are_lost_are_there_too() {
-    let (report, written, events) = events("ixp2400-firewall", "lan>wan,frames=3000,flows=each", ALL);
+    let (report, written, events) = events("ixp2400-firewall", "lan>wan,frames=3000,flows=20,both", ALL);
     assert!(report.lost > 0 && written.lost == report.lost);
     assert_eq!(events.iter().filter(|event| event["ph"] == "i").count() as u64, report.lost);
     check_threads(&events);

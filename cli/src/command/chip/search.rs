@@ -140,8 +140,9 @@ impl Arguments {
         progress.finish();
         let found = found.map_err(failure)?;
         let above = found.goals.first().and_then(|goal| goal.upper);
-        let above =
-            above.map(|trial| bench.explain(Request { load: trial.load, frames: first.frames, repeat: 0 }));
+        let above = above.map(|trial| {
+            bench.explain(Request { load: (trial.load * ABOVE).min(1.0), frames: first.frames, repeat: 0 })
+        });
         let above = above.transpose().map_err(failure)?;
         let mut out = screen::out();
         if self.json {

@@ -83,12 +83,11 @@ impl Arguments {
         let all = grid.combinations() as u64;
         let mut progress = Progress::new("sweep", Unit::Packet, all);
         let run = |choices: &[Choice<'_>]| figures(choices, &texts, &plan, self.warm, &problems);
-        grid.run(run, |row| {
+        grid.run(run, |row| -> Result<(), Failure> {
             rows.take(row)?;
             progress.reach(rows.done, count(rows.done, "combination", "combinations"));
             Ok(())
-        })
-        .map_err(|error: Failure| error)?;
+        })?;
         progress.finish();
         rows.finish()?;
         if rows.wrong == rows.done {
