@@ -22,16 +22,23 @@ fn claims_are_printed_as_objects_with_numbers() {
     assert_eq!(of("F1")[0]["verdict"], "contradictory");
     assert!((of("F1")[0]["predicted"].as_f64().unwrap() - 1e9 / 672.0).abs() < 1.0);
     assert_eq!((&of("F2")[0]["published"], &of("F2")[0]["blind"]), (&Value::from(80.0), &Value::from(false)));
-    let aes = of("C3").into_iter().find(|outcome| outcome["statement"].as_str().unwrap().ends_with("aes")).unwrap();
+    let aes =
+        of("C3").into_iter().find(|outcome| outcome["statement"].as_str().unwrap().ends_with("aes")).unwrap();
     assert_eq!((&aes["error"], &aes["verdict"]), (&Value::from(0.0), &Value::from("within")));
 }
 
 #[test]
 fn unknown_claims_are_refused_with_the_nearest() {
-    for (name, nearest) in [("F55", "did you mean F5?"), ("ixp2400-firewal", "did you mean ixp2400-firewall?")] {
+    for (name, nearest) in
+        [("F55", "did you mean F5?"), ("ixp2400-firewal", "did you mean ixp2400-firewall?")]
+    {
         let run = wirerate(&["reproduce", "F1", name]).exits(2);
         assert!(run.out.is_empty());
-        assert!(run.err.contains(name) && run.err.contains(nearest) && run.err.contains("C13"), "{}", run.err);
+        assert!(
+            run.err.contains(name) && run.err.contains(nearest) && run.err.contains("C13"),
+            "{}",
+            run.err
+        );
     }
 }
 
@@ -39,13 +46,20 @@ fn unknown_claims_are_refused_with_the_nearest() {
 #[test]
 fn the_page_on_fidelity_has_every_claim_and_those_that_take_no_time_as_printed() {
     let page = fs::read_to_string(root().join("docs/fidelity.md")).unwrap();
-    let printed = wirerate(&["reproduce", "--markdown", "F1", "F2", "F3", "F11", "F12", "C1", "C2", "C3"]).exits(0).out;
-    let rows: Vec<&str> = printed.lines().filter(|line| line.starts_with("| F") || line.starts_with("| C")).collect();
+    let printed =
+        wirerate(&["reproduce", "--markdown", "F1", "F2", "F3", "F11", "F12", "C1", "C2", "C3"]).exits(0).out;
+    let rows: Vec<&str> =
+        printed.lines().filter(|line| line.starts_with("| F") || line.starts_with("| C")).collect();
     assert!(rows.len() > 30);
     for row in rows {
-        assert!(page.contains(row), "not in docs/fidelity.md, which `wirerate reproduce --markdown` renews:\n{row}");
+        assert!(
+            page.contains(row),
+            "not in docs/fidelity.md, which `wirerate reproduce --markdown` renews:\n{row}"
+        );
     }
-    for id in (1..=14).map(|claim| format!("| F{claim} |")).chain((1..=13).map(|claim| format!("| C{claim} |"))) {
+    for id in
+        (1..=14).map(|claim| format!("| F{claim} |")).chain((1..=13).map(|claim| format!("| C{claim} |")))
+    {
         assert!(page.contains(&id), "docs/fidelity.md has no {id}");
     }
 }
@@ -60,7 +74,9 @@ fn ciphers_are_measured_by_step() {
     let mbps: Vec<f64> = reports.iter().map(|report| report["mbps"].as_f64().unwrap()).collect();
     assert!(mbps.iter().all(|mbps| *mbps > 0.0) && mbps[3] > mbps[0], "{mbps:?}");
     // More engines, in proportion: the engine is what limits it.
-    let more = wirerate(&["chip", "cipher", "md5", "--optimisation", "overlap", "--engines", "2", "--json"]).exits(0).json();
+    let more = wirerate(&["chip", "cipher", "md5", "--optimisation", "overlap", "--engines", "2", "--json"])
+        .exits(0)
+        .json();
     let one = wirerate(&["chip", "cipher", "md5", "--optimisation", "overlap", "--json"]).exits(0).json();
     let times = more[0]["mbps"].as_f64().unwrap() / one[0]["mbps"].as_f64().unwrap();
     assert!((1.8..=2.2).contains(&times), "{times}");
