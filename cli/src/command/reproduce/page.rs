@@ -16,6 +16,8 @@ main { max-width: 66rem }
 .claims td:first-child { font-weight: 600 }
 .badge { padding: .05rem .5rem; border-radius: 9px; white-space: nowrap; font-size: .78rem }
 .yes { background: #c6f6d5 } .no { background: #fed7d7 } .apart { background: #e9eef3; color: var(--dim) }
+.sum { border-color: #2b6cb0; background: #f5f7fa }
+.key span { white-space: nowrap }
 h3 { margin: 1.6rem 0 .2rem; font-size: .95rem }
 .row { grid-template-columns: 6rem 1fr 10rem }
 .diamond { display: inline-block; width: .6rem; height: .6rem; margin: 0 .5rem 0 1rem; transform: rotate(45deg) }
@@ -28,7 +30,7 @@ pub(super) fn of(claims: &[Claim], outcomes: &[Outcome], figures: &Figures) -> R
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
          <title>Published and predicted</title><style>{STYLE}{OWN}</style></head><body><main>\
          <h1>Published and predicted</h1><p class=\"about\">What two studies measured on network processors, beside what \
-         the model says of them.</p><section class=\"verdict good\">"
+         the model says of them.</p><section class=\"verdict sum\">"
     );
     for sentence in sentences(outcomes) {
         page.push_str(&format!("{}<br>", escape(&sentence)));
@@ -83,11 +85,11 @@ fn table(page: &mut String, study: Study, outcomes: &[&Outcome]) {
 
 /// A figure's heading, what it shows, and what its colours mean.
 fn figure(page: &mut String, heading: &str, about: &str, key: &[(&str, Colour)]) {
-    page.push_str(&format!("<h3>{}</h3><p class=\"key\">{}", escape(heading), escape(about)));
+    page.push_str(&format!("<h3>{}</h3><p class=\"key\">{}<br>", escape(heading), escape(about)));
     for (name, Colour(red, green, blue)) in key {
         let class = if *name == PUBLISHED { "diamond" } else { "swatch" };
         page.push_str(&format!(
-            "<span class=\"{class}\" style=\"background:rgb({red},{green},{blue})\"></span>{}",
+            "<span><span class=\"{class}\" style=\"background:rgb({red},{green},{blue})\"></span>{}</span> ",
             escape(name)
         ));
     }
