@@ -54,7 +54,7 @@ fn what_is_no_axis_is_told() {
     assert_eq!(twice, Err(BadAxis::Twice { name: "a".into() }));
     let many = Grid::new(vec![axis("a=1..1000"), axis("b=1..1000")]);
     assert_eq!(many, Err(BadAxis::TooMany));
-    assert!(1000 * 1000 > MOST);
+    const { assert!(1000 * 1000 > MOST) };
 }
 
 #[test]
