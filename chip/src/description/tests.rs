@@ -19,7 +19,7 @@ fn a_chip_is_what_its_text_says() {
     let chip = chip(IXP2400);
     let me = &chip.engines[0];
     assert_eq!((me.name.as_str(), me.role, me.count, me.cluster, me.threads), ("me", Role::Packet, 8, 4, 8));
-    assert_eq!((me.store, me.cpi, me.clock), (Some(4_096), 1_200, Hertz(600_000_000)), "the chip's clock");
+    assert_eq!((me.store, me.cpi, me.clock), (Some(4_096), 1_180, Hertz(600_000_000)), "the chip's clock");
     assert_eq!(me.local, Some(LocalMemory { bytes: Bytes(2_560), latency: Cycles(3) }));
     let xscale = &chip.engines[1];
     assert_eq!((xscale.role, xscale.cluster, xscale.store, xscale.cpi), (Role::Control, 1, None, 1_200));
