@@ -32,7 +32,7 @@ pub(super) struct Arguments {
     #[command(flatten)]
     subject: Subject,
 
-    /// A parameter and its values: a list, or FIRST..LAST[:STEP]; may be repeated
+    /// A parameter and its values: a list, FIRST..LAST or FIRST..LAST:STEP; may be repeated
     #[arg(long, required = true, value_name = "PATH=VALUES")]
     vary: Vec<Axis>,
 

@@ -22,7 +22,7 @@ use crate::{screen, with_exit_codes};
 ///
 /// Each thread of an engine is a track with its tasks, the frames that they were for, and in them what the engine did:
 /// executing, aborted, switching, stalled. Memories have their references, rings how full they are, and frames their way
-/// from thread to thread. Open the file at https://ui.perfetto.dev or chrome://tracing; nothing is sent anywhere.
+/// from thread to thread. Open the file at ui.perfetto.dev or chrome://tracing; nothing is sent anywhere.
 #[derive(Debug, Args)]
 #[command(after_long_help = with_exit_codes(&help()))]
 pub(super) struct Arguments {
