@@ -3,14 +3,14 @@
 use std::collections::VecDeque;
 use std::sync::LazyLock;
 
+use chip::description::{self, Chip};
 use chip::host::{Entry, Onlooker, Traffic};
+use chip::mapping::{self, Mapping};
 use chip::run;
-use chip::shelf::CHIPS;
+use chip::shelf::{CHIPS, MAPPINGS, named};
 use dataplane::replay::{ReplayError, Way, Witness};
 use dataplane::{Replay, Shard, Tables, Verdict};
 use wire::{Frame, Nanos, PortId};
-
-use crate::shelf::{Described, Texts};
 
 /// A host that cases are played on.
 pub(crate) struct Host {
@@ -187,8 +187,20 @@ impl Player for Replaying {
 
 /// The chips that come with the program, each with its run-to-completion mapping; read once for all cases.
 static DESCRIBED: LazyLock<Vec<Described>> = LazyLock::new(|| {
-    CHIPS.iter().filter_map(|shipped| Texts::find(shipped.name, None).ok()?.read().ok()).collect()
+    let described = |name: &str, text: &str| {
+        let chip = description::parse(text, name).chip?;
+        let pool = format!("{name}-pool");
+        let mapping = mapping::parse(named(MAPPINGS, &pool)?, &pool, &chip).mapping?;
+        Some(Described { chip, mapping })
+    };
+    CHIPS.iter().filter_map(|shipped| described(shipped.name, shipped.text)).collect()
 });
+
+/// A chip and what runs on it.
+struct Described {
+    chip: Chip,
+    mapping: Mapping,
+}
 
 fn modelled(chip: &str, tables: Tables, now: Nanos) -> Result<Box<dyn Player>, ReplayError> {
     Ok(Box::new(Modelled {
@@ -235,7 +247,7 @@ impl Player for Modelled {
 
     fn flush(&mut self) {
         let Some(first) = self.coming.0.front().map(|input| input.number) else { return };
-        let Some(Described { chip, mapping, .. }) = self.described else {
+        let Some(Described { chip, mapping }) = self.described else {
             self.fault = Some("its description is wrong".to_owned());
             return;
         };
