@@ -173,8 +173,8 @@ impl Summary {
 
     fn note_counters(&mut self, counters: &Counters) {
         if counters.held > 0 {
-            let frames = count(counters.held, "fragment waits", "fragments wait");
-            self.notes.push(format!("{frames} for the first of its datagram"));
+            let one = "fragment waits for the first of its datagram";
+            self.notes.push(count(counters.held, one, "fragments wait for the first of their datagrams"));
         }
         if counters.parts_sent > 0 {
             let parts = count(counters.parts_sent, "further fragment", "further fragments");
