@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 
 use crate::description::Chip;
 use crate::kernel::{Agenda, Ticks, Timebase};
-use crate::load::{Job, Load, Output, Standing};
+use crate::load::{Arrival, Job, Load, Output, Standing};
 use crate::mapping::{Mapping, Task, Who, Work};
 use crate::trace::{Access, Wait};
 
@@ -240,19 +240,27 @@ impl<'a> Machine<'a> {
         if self.seen.is_closed {
             return;
         }
-        let enough = self.watch.as_ref().is_some_and(|watch| watch.has_enough());
-        let arrival = if enough { None } else { load.next() };
-        let Some(arrival) = arrival else {
-            self.seen.all_arrived = true;
-            self.seal();
-            return;
-        };
+        let Some(arrival) = self.next_arrival(load) else { return };
         let line = usize::from(arrival.port) % self.lines.len();
         let span = self.on_line(arrival.bytes);
         let begins = arrival.at.max(self.lines[line].incoming);
         self.lines[line].incoming = begins + span;
         self.agenda.note(begins, Event::Arrive { port: arrival.port, bytes: arrival.bytes });
-        self.seen.expected = arrival;
+    }
+
+    /// What comes next, unless whoever watches has seen enough; the window is closed when nothing does.
+    fn next_arrival(&mut self, load: &mut dyn Load) -> Option<Arrival> {
+        let enough = self.watch.as_ref().is_some_and(|watch| watch.has_enough());
+        let arrival = if enough { None } else { load.next() };
+        match arrival {
+            Some(arrival) => self.seen.expected = arrival,
+            None if !self.seen.all_arrived => {
+                self.seen.all_arrived = true;
+                self.seal();
+            }
+            None => {}
+        }
+        arrival
     }
 
     fn arrive(&mut self, port: u16, bytes: u32, load: &mut dyn Load) {
@@ -352,22 +360,10 @@ impl<'a> Machine<'a> {
 
     /// A frame for a thread that takes the next one as soon as it is done with one.
     fn draw(&mut self, load: &mut dyn Load) -> Option<u32> {
-        let enough = self.watch.as_ref().is_some_and(|watch| watch.has_enough());
-        match if enough { None } else { load.next() } {
-            Some(arrival) => {
-                self.open();
-                self.seen.offer(arrival.bytes);
-                self.seen.expected = arrival;
-                Some(self.job(self.now(), load))
-            }
-            None => {
-                if !self.seen.all_arrived {
-                    self.seen.all_arrived = true;
-                    self.seal();
-                }
-                None
-            }
-        }
+        let arrival = self.next_arrival(load)?;
+        self.open();
+        self.seen.offer(arrival.bytes);
+        Some(self.job(self.now(), load))
     }
 
     fn take_from(&mut self, ring: usize) -> Option<u32> {

@@ -1,8 +1,6 @@
 //! `wirerate reproduce` and `wirerate chip cipher`: what they print, and that docs/fidelity.md has it.
 #![allow(clippy::unwrap_used)]
 
-// Of what tests share, not all is used here.
-#[allow(dead_code)]
 mod run;
 
 use std::fs;

@@ -11,6 +11,7 @@ pub(crate) struct Room(pub(crate) PathBuf);
 
 impl Room {
     /// A test's own, by its name.
+    #[allow(dead_code)] // not every test binary writes files
     pub(crate) fn new(test: &str) -> Room {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
         let _ = fs::remove_dir_all(&path);
