@@ -73,7 +73,10 @@ fn fill(table: &mut FlowTable, flows: u32) {
         }
         for (hash, number) in hashes.iter().zip(numbers) {
             let id = table.insert(&key(number), *hash, Tick(0), &mut NoTally);
-            let _ = black_box(id.map(|id| table.set_reply(id, &reply(number), &mut NoTally)));
+            let _ = black_box(id.map(|id| {
+                let reply = reply(number);
+                table.set_reply(id, &reply, table.hash(&reply, &mut NoTally), &mut NoTally)
+            }));
         }
     }
 }

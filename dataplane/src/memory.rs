@@ -51,6 +51,17 @@ impl<T: Pod> Slab<T> {
         Ok(Slab { _map: map, first, count })
     }
 
+    /// Takes memory for a copy of `entries`, which may be none.
+    ///
+    /// # Errors
+    /// The system has not that much memory to give.
+    pub fn copy_of(entries: &[T]) -> Result<Slab<T>, MemoryError> {
+        let mut slab = Slab::new(entries.len())?;
+        slab.count = entries.len();
+        slab.entries_mut().copy_from_slice(entries);
+        Ok(slab)
+    }
+
     /// The entries.
     #[inline(always)]
     pub fn entries(&self) -> &[T] {
@@ -105,6 +116,13 @@ mod tests {
         assert_eq!((slab.entries().len(), slab.bytes()), (10_000, 80_000));
         slab.entries_mut()[9_999] = 7;
         assert_eq!(slab.entries()[9_999], 7);
+    }
+
+    #[test]
+    fn a_copy_has_as_many_entries_as_there_were() {
+        assert_eq!(Slab::copy_of(&[1_u64, 2, 3]).unwrap().entries(), [1, 2, 3]);
+        let none: Slab<u64> = Slab::copy_of(&[]).unwrap();
+        assert_eq!((none.entries(), none.bytes()), (&[][..], 0));
     }
 
     #[test]

@@ -70,6 +70,8 @@ pub struct Interface {
     pub vlans: Vec<(u16, u16, PortId)>,
     /// Its link-layer address.
     pub mac: Mac,
+    /// The same as a number of 48 bits.
+    pub mac_bits: u64,
     /// Whether unicast frames to other addresses are taken, too.
     pub hearing: Hearing,
     /// Largest IP packet.

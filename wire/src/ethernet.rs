@@ -202,6 +202,13 @@ impl Mac {
     /// All zeros: no address.
     pub const ZERO: Mac = Mac([0; 6]);
 
+    /// The address as a number of 48 bits, as the wire has them.
+    #[inline]
+    pub const fn to_bits(self) -> u64 {
+        let [a, b, c, d, e, f] = self.0;
+        u64::from_be_bytes([0, 0, a, b, c, d, e, f])
+    }
+
     /// To a group, the broadcast address included.
     #[inline]
     pub const fn is_multicast(self) -> bool {

@@ -8,21 +8,23 @@
 //!
 //! A FIB of few routes begins with 12 bits instead: 64 KB, of which few lines are ever touched.
 
+use bytemuck::{Pod, Zeroable};
 use tally::{Region, Tally};
 
 use super::range::{Prefix, Range, flatten};
 use super::{FibError, NO_ROUTE, Route4, check};
+use crate::memory::Slab;
 
 /// An IPv4 forwarding table.
 pub struct Fib4 {
     /// Bits by which the first step indexes `nodes`.
     root_bits: u32,
-    nodes: Vec<Node>,
-    slots: Vec<u32>,
+    nodes: Slab<Node>,
+    slots: Slab<u32>,
 }
 
 /// 64 equal blocks of addresses.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
 struct Node {
     /// Bit n is set where block n has another slot than block n - 1. Bit 0 never is.
@@ -48,13 +50,13 @@ impl Fib4 {
     /// Builds the table. Of routes with equal prefixes the last one holds.
     pub fn new(routes: &[Route4]) -> Result<Self, FibError> {
         let ranges = ranges(routes)?;
-        Ok(Builder::build(if ranges.len() <= SMALL { 12 } else { 18 }, &ranges))
+        Builder::build(if ranges.len() <= SMALL { 12 } else { 18 }, &ranges)
     }
 
     /// As [`Fib4::new`], with a choice of how the first step is made: 12 or 18 bits.
     #[cfg(test)]
     pub(super) fn with_root_bits(routes: &[Route4], root_bits: u32) -> Result<Self, FibError> {
-        Ok(Builder::build(root_bits, &ranges(routes)?))
+        Builder::build(root_bits, &ranges(routes)?)
     }
 
     /// The value of the longest prefix that `destination` (host order) lies in.
@@ -70,8 +72,8 @@ impl Fib4 {
             // Add to the slot, scale, test, branch: 4.
             tally.instructions(35);
             tally.read(Region::RouteTable, node * size_of::<Node>(), size_of::<Node>() as u32);
-            tally.read(Region::RouteTable, self.nodes.len() * size_of::<Node>() + slot * 4, 4);
-            let found = self.slots[slot];
+            tally.read(Region::RouteTable, self.nodes.bytes() + slot * 4, 4);
+            let found = self.slots.entries()[slot];
             if found & IS_NODE == 0 {
                 return (found != NO_ROUTE).then_some(found);
             }
@@ -91,7 +93,7 @@ impl Fib4 {
         }
         for (destination, hop) in groups.remainder().iter().zip(hop_groups.into_remainder()) {
             let (node, rest) = self.root(*destination);
-            *hop = self.follow(self.slots[self.slot(node, rest)], rest);
+            *hop = self.follow(self.slots.entries()[self.slot(node, rest)], rest);
         }
     }
 
@@ -101,11 +103,12 @@ impl Fib4 {
     #[inline(always)]
     fn lookup_group(&self, destinations: &[u32], hops: &mut [u32]) {
         let (destinations, hops) = (&destinations[..GROUP], &mut hops[..GROUP]);
+        let (all_nodes, all_slots) = (self.nodes.entries(), self.slots.entries());
         let mut changes = [0; GROUP];
         let mut slots = [0; GROUP];
         for lane in 0..GROUP {
             let (node, rest) = self.root(destinations[lane]);
-            let node = &self.nodes[node];
+            let node = &all_nodes[node];
             changes[lane] = node.changes_until(rest);
             slots[lane] = node.slot;
         }
@@ -115,14 +118,14 @@ impl Fib4 {
             counts[lane] = u64::from(changes[lane].count_ones());
         }
         for lane in 0..GROUP {
-            let found = self.slots[slots[lane] as usize + counts[lane] as usize];
+            let found = all_slots[slots[lane] as usize + counts[lane] as usize];
             hops[lane] = self.follow(found, self.root(destinations[lane]).1);
         }
     }
 
     /// Bytes of memory that the table takes.
     pub fn memory_bytes(&self) -> usize {
-        size_of::<Self>() + size_of_val(&*self.nodes) + size_of_val(&*self.slots)
+        size_of::<Self>() + self.nodes.bytes() + self.slots.bytes()
     }
 
     /// The node for the first bits of `destination`, and the other bits, left-aligned.
@@ -137,7 +140,7 @@ impl Fib4 {
     fn follow(&self, mut found: u32, mut rest: u64) -> u32 {
         while found & IS_NODE != 0 {
             rest <<= STEP;
-            found = self.slots[self.slot((found ^ IS_NODE) as usize, rest)];
+            found = self.slots.entries()[self.slot((found ^ IS_NODE) as usize, rest)];
         }
         found
     }
@@ -145,7 +148,7 @@ impl Fib4 {
     /// The slot of the block that the upper six bits of `rest` name.
     #[inline(always)]
     fn slot(&self, node: usize, rest: u64) -> usize {
-        let node = &self.nodes[node];
+        let node = &self.nodes.entries()[node];
         (node.slot + node.changes_until(rest).count_ones()) as usize
     }
 }
@@ -174,7 +177,7 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    fn build(root_bits: u32, ranges: &[Range]) -> Fib4 {
+    fn build(root_bits: u32, ranges: &[Range]) -> Result<Fib4, FibError> {
         let nodes = vec![Node::default(); 1 << root_bits];
         let mut builder = Builder { ranges, nodes, slots: Vec::new() };
         let mut first = 0;
@@ -184,9 +187,8 @@ impl Builder<'_> {
             first =
                 builder.fill(root, (root as u64) << (36 - root_bits), 36 - root_bits, first, &mut uniform);
         }
-        builder.nodes.shrink_to_fit();
-        builder.slots.shrink_to_fit();
-        Fib4 { root_bits, nodes: builder.nodes, slots: builder.slots }
+        let (nodes, slots) = (Slab::copy_of(&builder.nodes)?, Slab::copy_of(&builder.slots)?);
+        Ok(Fib4 { root_bits, nodes, slots })
     }
 
     /// Fills `node`, which stands for the 2^`bits` addresses from `start`, `first` being the range that

@@ -211,11 +211,16 @@ impl FlowTable {
     /// # Errors
     /// [`Refusal::Taken`]: the key belongs to a flow already (perhaps this one, whose packets answer themselves).
     /// [`Refusal::NoKey`]: it is none.
-    pub fn set_reply<T: Tally>(&mut self, id: FlowId, key: &Key, tally: &mut T) -> Result<(), Refusal> {
+    pub fn set_reply<T: Tally>(
+        &mut self,
+        id: FlowId,
+        key: &Key,
+        hash: u64,
+        tally: &mut T,
+    ) -> Result<(), Refusal> {
         if !key.is_some() {
             return Err(Refusal::NoKey);
         }
-        let hash = self.hash(key, tally);
         if let Some(hit) = self.find(key, hash, tally) {
             let same = hit == Hit { id, direction: Direction::Reply };
             return if same { Ok(()) } else { Err(Refusal::Taken(hit)) };

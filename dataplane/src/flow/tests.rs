@@ -101,7 +101,7 @@ proptest! {
                         Some(hit) if *hit != mine => Err(Refusal::Taken(*hit)),
                         _ => Ok(()),
                     };
-                    assert_eq!(table.set_reply(id, &reply(number), &mut NoTally), expected);
+                    assert_eq!(table.set_reply(id, &reply(number), table.hash(&reply(number), &mut NoTally), &mut NoTally), expected);
                     if expected.is_ok() {
                         model.retain(|_, hit| *hit != mine);
                         model.insert(reply(number), mine);
@@ -217,7 +217,7 @@ fn a_million_flows_fit_both_ways_in_190_megabytes() {
     assert!(table.memory_bytes() <= 190_000_000, "{} bytes", table.memory_bytes());
     for number in 0..count {
         let id = insert(&mut table, &key(number), Tick(0)).unwrap();
-        table.set_reply(id, &reply(number), &mut NoTally).unwrap();
+        table.set_reply(id, &reply(number), table.hash(&reply(number), &mut NoTally), &mut NoTally).unwrap();
     }
     assert_eq!(insert(&mut table, &key(count), Tick(0)), Err(Refusal::Full));
     for number in 0..count {
@@ -264,7 +264,10 @@ fn a_flow_that_is_its_own_answer_is_refused_its_second_key() {
     let itself = Key::v4(1, 1, 9, 9, 6);
     let id = insert(&mut table, &itself, Tick(0)).unwrap();
     let hit = Hit { id, direction: Direction::Original };
-    assert_eq!(table.set_reply(id, &itself.reversed(), &mut NoTally), Err(Refusal::Taken(hit)));
+    assert_eq!(
+        table.set_reply(id, &itself.reversed(), table.hash(&itself.reversed(), &mut NoTally), &mut NoTally),
+        Err(Refusal::Taken(hit))
+    );
 }
 
 #[test]
@@ -308,7 +311,7 @@ fn a_connection_ends_by_the_timeout_of_its_state() {
     for (segments, seconds) in lives {
         let mut table = table(4, 7);
         let id = insert(&mut table, &key(0), Tick(0)).unwrap();
-        table.set_reply(id, &reply(0), &mut NoTally).unwrap();
+        table.set_reply(id, &reply(0), table.hash(&reply(0), &mut NoTally), &mut NoTally).unwrap();
         let settings = Settings { window: WindowCheck::Strict, midstream: Midstream::Refuse };
         for (direction, flags, seq, ack) in segments {
             let segment = Segment { seq, ack, window: 1_000, flags, data: 0, scale: None };
@@ -339,8 +342,11 @@ fn a_key_of_no_packet_and_a_place_without_flow_are_harmless() {
         }
     }
     for id in [FlowId(0), FlowId(4), FlowId(u32::MAX)] {
-        assert_eq!(table.set_reply(id, &reply(1), &mut NoTally), Ok(()));
-        assert_eq!(table.set_reply(id, &nothing, &mut NoTally), Err(Refusal::NoKey));
+        assert_eq!(table.set_reply(id, &reply(1), table.hash(&reply(1), &mut NoTally), &mut NoTally), Ok(()));
+        assert_eq!(
+            table.set_reply(id, &nothing, table.hash(&nothing, &mut NoTally), &mut NoTally),
+            Err(Refusal::NoKey)
+        );
         table.set_state(id, State::Reset, Tick(0), &mut NoTally);
         table.remove(id, &mut NoTally);
         table.prefetch_flow(id);

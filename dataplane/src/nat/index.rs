@@ -52,6 +52,13 @@ impl Index {
         }
     }
 
+    /// Asks for the slot in which a search for this hash begins.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, hash: u32) {
+        let slots = self.slots.entries();
+        wire::prefetch::read(&slots[home(hash, slots.len())]);
+    }
+
     /// Adds an entry, of which the caller knows that it is not there and that there is room.
     pub(super) fn insert<T: Tally>(&mut self, hash: u32, number: u32, tally: &mut T) {
         let slots = self.slots.entries_mut();

@@ -12,7 +12,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use bytemuck::{Pod, Zeroable};
-use tally::{Region, Tally};
+use tally::{NoTally, Region, Tally};
 use wire::Family;
 
 use super::host::{Hosts, NONE};
@@ -211,6 +211,12 @@ impl Mappings {
         }
     }
 
+    /// Asks for the memory in which [`Mappings::map`] will look for this inside endpoint.
+    #[inline]
+    pub fn prefetch(&self, inside: &Endpoint) {
+        self.by_inside.prefetch(self.hash_inside(inside, &mut NoTally));
+    }
+
     /// The mapping of an inside endpoint, made if there is none yet; takes a reference to it.
     ///
     /// # Errors
@@ -334,6 +340,15 @@ impl Mappings {
 
     fn insert<T: Tally>(&mut self, host: u32, inside: &Endpoint, port: u16, tally: &mut T) -> Mapped {
         let place = self.free;
+        let at = *self.hosts.get(host);
+        let outside = Endpoint {
+            address: self.outside[at.outside as usize].address,
+            port,
+            protocol: inside.protocol,
+            family: inside.family,
+        };
+        let hash_outside = self.hash_outside(&outside, tally);
+        self.by_outside.prefetch(hash_outside);
         let entry = &mut self.entries.entries_mut()[place as usize];
         self.free = entry.references;
         *entry = Entry {
@@ -348,11 +363,9 @@ impl Mappings {
         // Four words written, the free list and two counters moved on.
         tally.instructions(14);
         tally.write(Region::NatTable, place as usize * ENTRY, ENTRY as u32);
-        let pool = self.hosts.get(host).pool();
-        self.pools[usize::from(pool.0)].counters.created += 1;
-        let outside = self.outside_end(place);
-        self.by_inside.insert(self.hash_inside(host, inside.port, inside.protocol, tally), place, tally);
-        self.by_outside.insert(self.hash_outside(&outside, tally), place, tally);
+        self.pools[usize::from(at.pool().0)].counters.created += 1;
+        self.by_inside.insert(self.hash_inside(inside, tally), place, tally);
+        self.by_outside.insert(hash_outside, place, tally);
         Mapped { id: MappingId(place), outside }
     }
 
@@ -383,7 +396,7 @@ impl Mappings {
             return;
         }
         let outside = self.outside_end(id.0);
-        let hash = self.hash_inside(entry.host, entry.inside, entry.protocol, tally);
+        let hash = self.hash_inside(&self.inside_end(id.0), tally);
         self.by_inside.remove(hash, id.0, tally);
         let hash = self.hash_outside(&outside, tally);
         self.by_outside.remove(hash, id.0, tally);
@@ -544,7 +557,7 @@ impl Mappings {
     }
 
     fn find_inside<T: Tally>(&self, host: u32, inside: Endpoint, tally: &mut T) -> Option<u32> {
-        let hash = self.hash_inside(host, inside.port, inside.protocol, tally);
+        let hash = self.hash_inside(&inside, tally);
         self.by_inside.find(hash, tally, |place, tally| {
             let entry = &self.entries.entries()[place as usize];
             // Three fields compared and branched upon.
@@ -576,9 +589,16 @@ impl Mappings {
         }
     }
 
-    fn hash_inside<T: Tally>(&self, host: u32, port: u16, protocol: u8, tally: &mut T) -> u32 {
-        tally.hash(7);
-        (self.hasher.hash(&Key::v4(host, 0, port, 0, protocol)) >> 32) as u32
+    /// Without the pool: whoever is in two has both mappings under one hash.
+    fn hash_inside<T: Tally>(&self, inside: &Endpoint, tally: &mut T) -> u32 {
+        let key = if inside.family == Family::V4 {
+            tally.hash(7);
+            Key::v4(inside.address as u32, 0, inside.port, 0, inside.protocol)
+        } else {
+            tally.hash(19);
+            Key::v6(inside.address, 0, inside.port, 0, inside.protocol)
+        };
+        (self.hasher.hash(&key) >> 32) as u32
     }
 
     fn hash_outside<T: Tally>(&self, outside: &Endpoint, tally: &mut T) -> u32 {

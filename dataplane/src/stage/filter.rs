@@ -92,7 +92,12 @@ fn decide<T: Tally>(frame: &mut Frame, place: Option<u32>, seen: &Header, cx: &m
 /// The default action of the zone pair.
 #[inline(always)]
 fn by_default<T: Tally>(frame: &Frame, from: u8, to: u8, cx: &Cx<'_, T>) -> Step {
-    match cx.tables.filter.default_action(from, to) {
+    let action = cx.tables.filter.default_action(from, to);
+    // Asked first, or it becomes one of the places of a jump table.
+    if action == Action::Accept {
+        return Step::Next;
+    }
+    match action {
         Action::Accept => Step::Next,
         Action::Drop => Step::Drop(Reason::DefaultDrop),
         Action::Reject(with) => reject(frame, with, Reason::DefaultReject),

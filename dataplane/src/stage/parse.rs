@@ -7,7 +7,7 @@
 //! stays unsaid where a packet has none of it.
 
 use tally::{Branch, Op, Region, Tally};
-use wire::ethernet::{EtherType, Mac};
+use wire::ethernet::EtherType;
 use wire::header::{Fragment, Protocol};
 use wire::vlan::Tags;
 use wire::{Family, Frame, Meta, Part, PortId, icmpv4, icmpv6, ipv4, ipv6, tcp, udp};
@@ -165,14 +165,11 @@ fn network(
     interface: &Interface,
     meta: &mut Meta,
 ) -> Result<Carried, Reason> {
-    let Mac([m0, m1, m2, m3, m4, m5]) = interface.mac;
     // One read of the first eight bytes, of which the upper six are the destination.
     let destination = wide(header, 0) >> 16;
     if destination >> 40 & 1 != 0 {
         meta.flags |= flag::GROUP;
-    } else if interface.hearing == Hearing::Own
-        && destination != u64::from_be_bytes([0, 0, m0, m1, m2, m3, m4, m5])
-    {
+    } else if interface.hearing == Hearing::Own && destination != interface.mac_bits {
         return Err(Reason::OtherHost);
     }
     match ethertype {
@@ -297,6 +294,11 @@ fn addresses4(
     meta: &mut Meta,
 ) -> Result<(), Reason> {
     let (from, to) = ((source >> 24) as u8, (destination >> 24) as u8);
+    // Nearly all: past 0, not 127 (nor 128, which is let through below), short of 224.
+    let plain = |first: u8| first.wrapping_add(1) & 0x7e != 0 && first < 224;
+    if plain(from) && plain(to) && meta.flags & flag::GROUP == 0 {
+        return if source == destination { Err(Reason::Land) } else { Ok(()) };
+    }
     if from == 0 || from == 127 || from >= 224 {
         // A host that asks for its first address has none yet (RFC 2131, section 4.1).
         let asks = source == 0 && destination == u32::MAX && protocol == Protocol::UDP.0 && dport == 67;

@@ -40,7 +40,7 @@ impl<T: Tally> Stage<T> for Route {
                 return step;
             }
         }
-        fits_unless_local(frame, cx)
+        fits_unless_local(frame, ttl(frame), cx)
     }
 
     fn program(&self, _: &Tables) -> u32 {
@@ -85,13 +85,15 @@ impl Route {
         let source = Address::v4(self.sources[place]);
         let target = cx.tables.targets.get(self.values[place] as usize);
         match check_source(frame, source, cx).and_then(|()| lead(frame, source, target, 0, cx)) {
-            Ok(()) => fits_unless_local(frame, cx),
+            // `ordinary` has asked for the time to live.
+            Ok(()) => fits_unless_local(frame, u8::MAX, cx),
             Err(step) => step,
         }
     }
 }
 
-/// The header of a packet whose destination is an ordinary IPv4 address: no group's, not link-local.
+/// The header of a packet whose destination is an ordinary IPv4 address: no group's, not link-local; and whose time to
+/// live lets it go on.
 #[inline(always)]
 fn ordinary(frame: &Frame) -> Option<ipv4::Header<'_>> {
     let special = flag::TO_GROUP | flag::GROUP;
@@ -99,19 +101,18 @@ fn ordinary(frame: &Frame) -> Option<ipv4::Header<'_>> {
         return None;
     }
     let header = ipv4::Header::of(frame.bytes().get(usize::from(frame.meta.network)..)?)?;
-    (header.dst_bits() >> 16 != LINK_LOCAL4).then_some(header)
+    (header.dst_bits() >> 16 != LINK_LOCAL4 && header.ttl() > 1).then_some(header)
 }
 
 /// [`fits`], for what leaves at all.
 #[inline(always)]
-fn fits_unless_local<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
-    if frame.meta.hop == LOCAL_HOP { Step::Next } else { fits(frame, cx) }
+fn fits_unless_local<T: Tally>(frame: &mut Frame, ttl: u8, cx: &mut Cx<'_, T>) -> Step {
+    if frame.meta.hop == LOCAL_HOP { Step::Next } else { fits(frame, ttl, cx) }
 }
 
 /// Checks time to live and size against the hop, and names the interface.
 #[inline(always)]
-fn fits<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
-    let ttl = ttl(frame);
+fn fits<T: Tally>(frame: &mut Frame, ttl: u8, cx: &mut Cx<'_, T>) -> Step {
     // Time to live, 3; the hop's place and bound, 3; sizes, 3; interface, 2; whether a hop was chosen, and which, 3.
     cx.tally.instructions(14);
     cx.tally.execute(Op::Branch, 6);
@@ -184,34 +185,52 @@ fn lead<T: Tally>(
     if group && !matches!(target, Target::Broadcast(_)) {
         return Err(Step::Drop(Reason::LinkBroadcast));
     }
-    let hop = match *target {
-        Target::Gateways { first, count: 1 } => cx.tables.way(first, 1, 0),
-        Target::Gateways { first, count } => {
-            let hash = if hash == 0 { spread(frame) } else { hash };
-            cx.tables.way(first, count, hash)
-        }
-        Target::Link(link) => {
-            let destination = destination(frame, cx);
-            cx.shard.hops.neighbour(cx.tables, link, destination)
-        }
-        Target::Local => {
-            to_self(frame);
-            return Ok(());
-        }
-        Target::Broadcast(link) if link == frame.meta.ingress => {
-            frame.meta.flags |= flag::TO_GROUP;
-            to_self(frame);
-            return Ok(());
-        }
-        Target::Broadcast(_) => return Err(Step::Drop(Reason::BroadcastDirected)),
-        Target::Blackhole => return Err(Step::Drop(Reason::RouteBlackhole)),
-        Target::Unreachable => return Err(Step::Answer(Reason::RouteUnreachable)),
+    // The usual target first, or it becomes one of the places of a jump table.
+    let hop = if let Target::Gateways { first, count: 1 } = *target {
+        cx.tables.way(first, 1, 0)
+    } else {
+        other_way(frame, target, hash, cx)?
     };
+    if hop == Some(LOCAL_HOP) {
+        return Ok(());
+    }
     if is_link_local(source) {
         return Err(Step::Drop(Reason::LinkLocal));
     }
     frame.meta.hop = hop.ok_or(Step::Drop(Reason::NeighbourUnknown))?;
     Ok(())
+}
+
+/// The hop of a target that is not one router, [`LOCAL_HOP`] where the packet is for the gateway; `None` where there is no
+/// such hop.
+fn other_way<T: Tally>(
+    frame: &mut Frame,
+    target: &Target,
+    hash: u32,
+    cx: &mut Cx<'_, T>,
+) -> Result<Option<u32>, Step> {
+    match *target {
+        Target::Gateways { first, count } => {
+            let hash = if hash == 0 { spread(frame) } else { hash };
+            Ok(cx.tables.way(first, count, hash))
+        }
+        Target::Link(link) => {
+            let destination = destination(frame, cx);
+            Ok(cx.shard.hops.neighbour(cx.tables, link, destination))
+        }
+        Target::Local => {
+            to_self(frame);
+            Ok(Some(LOCAL_HOP))
+        }
+        Target::Broadcast(link) if link == frame.meta.ingress => {
+            frame.meta.flags |= flag::TO_GROUP;
+            to_self(frame);
+            Ok(Some(LOCAL_HOP))
+        }
+        Target::Broadcast(_) => Err(Step::Drop(Reason::BroadcastDirected)),
+        Target::Blackhole => Err(Step::Drop(Reason::RouteBlackhole)),
+        Target::Unreachable => Err(Step::Answer(Reason::RouteUnreachable)),
+    }
 }
 
 /// The destination, after translation where one has been chosen.

@@ -150,9 +150,12 @@ fn enter<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
     cx.tally.instructions(40);
     let pending = cx.shard.pending;
     let tick = cx.shard.flows.tick(frame.meta.received);
-    let id = insert(&pending.key, pending.hash, frame, cx)?;
     let reply = reply_key(frame, cx);
-    if let Err(step) = set_reply(id, &reply, frame, cx) {
+    let reply_hash = cx.shard.flows.hash(&reply, cx.tally);
+    // Its bucket comes while the flow is written.
+    cx.shard.flows.prefetch_bucket(reply_hash);
+    let id = insert(&pending.key, pending.hash, frame, cx)?;
+    if let Err(step) = set_reply(id, &reply, reply_hash, frame, cx) {
         cx.shard.flows.remove(id, cx.tally);
         return Err(step);
     }
@@ -242,13 +245,19 @@ fn make_room<T: Tally>(cx: &mut Cx<'_, T>) -> bool {
 }
 
 /// Enters the reply's key; a flow that holds it and has expired makes room.
-fn set_reply<T: Tally>(id: FlowId, reply: &Key, frame: &Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
-    let Err(Refusal::Taken(hit)) = cx.shard.flows.set_reply(id, reply, cx.tally) else { return Ok(()) };
+fn set_reply<T: Tally>(
+    id: FlowId,
+    reply: &Key,
+    hash: u64,
+    frame: &Frame,
+    cx: &mut Cx<'_, T>,
+) -> Result<(), Step> {
+    let Err(Refusal::Taken(hit)) = cx.shard.flows.set_reply(id, reply, hash, cx.tally) else { return Ok(()) };
     let tick = cx.shard.flows.tick(frame.meta.received);
     let expired = cx.shard.flows.flow(hit.id).is_some_and(|flow| cx.shard.flows.is_expired(flow, tick));
     if expired && hit.id != id {
         cx.shard.end_flow(hit.id, cx.tally);
-        if cx.shard.flows.set_reply(id, reply, cx.tally).is_ok() {
+        if cx.shard.flows.set_reply(id, reply, hash, cx.tally).is_ok() {
             return Ok(());
         }
     }

@@ -21,6 +21,7 @@ use crate::flow::tcp::{Fault, Midstream, Segment, Settings, WindowCheck};
 use crate::flow::{Direction, Flow, FlowId, Hit, Key, State};
 use crate::fragment::{DatagramKey, Kept, Later, Span};
 use crate::hop::{LOCAL_HOP, NO_HOP};
+use crate::nat::Endpoint;
 use crate::shard::Pending;
 use crate::tables::{LOCAL, Tables};
 use crate::verdict::Reason;
@@ -335,6 +336,15 @@ fn open<T: Tally>(frame: &mut Frame, key: Key, hash: u64, cx: &mut Cx<'_, T>) ->
         dport: key.dport(),
         ..Pending::default()
     };
+    if !cx.tables.nat.sources.is_empty() {
+        // What `snat` will most likely look for, so that it comes while the rules are searched.
+        cx.shard.mappings.prefetch(&Endpoint {
+            address: source.bits,
+            port: key.sport(),
+            protocol: key.protocol(),
+            family: source.family(),
+        });
+    }
     frame.meta.flags |= flag::OPENS;
     Step::Next
 }

@@ -191,13 +191,15 @@ fn interfaces(policy: &Policy, names: &Names, realms: &[u16]) -> Result<Vec<Inte
         };
         let parent_mac = policy.interfaces.get(usize::from(root.0)).and_then(|parent| parent.mac);
         let given = interface.mac.or(parent_mac);
+        let mac = given.unwrap_or_else(|| assumed_mac(root));
         interfaces.push(Interface {
             name: interface.name.clone(),
             zone: names.zone_of(place),
             root,
             tags,
             vlans: Vec::new(),
-            mac: given.unwrap_or_else(|| assumed_mac(root)),
+            mac,
+            mac_bits: mac.to_bits(),
             hearing: if given.is_some() { Hearing::Own } else { Hearing::All },
             mtu: interface.mtu,
             realm: realms.get(place).copied().unwrap_or(0),
