@@ -61,13 +61,6 @@ pub type Named<'a, T> = (&'static str, &'a mut dyn Stage<T>);
 /// How many stages there are.
 pub const STAGES: usize = 10;
 
-/// Their names, in their order.
-const NAMES: [&str; STAGES] =
-    ["parse", "track", "dnat", "route", "filter", "classify", "snat", "rewrite", "answer", "queue"];
-
-/// The place of `answer`.
-const ANSWER: usize = 8;
-
 /// Places of all stages.
 const ALL: [usize; STAGES] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
 
@@ -75,20 +68,21 @@ const ALL: [usize; STAGES] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
 const STATELESS: [usize; 7] = [0, 3, 4, 5, 7, 8, 9];
 
 impl Pipeline {
-    /// The stages in their order.
+    /// The stages in their order. Never inlined: who goes over them calls functions, which a profile tells apart
+    /// (`bench/tally`).
+    #[inline(never)]
     pub fn stages<T: Tally>(&mut self) -> [Named<'_, T>; STAGES] {
-        let [parse, track, dnat, route, filter, classify, snat, rewrite, answer, queue] = NAMES;
         [
-            (parse, &mut self.parse),
-            (track, &mut self.track),
-            (dnat, &mut self.dnat),
-            (route, &mut self.route),
-            (filter, &mut self.filter),
-            (classify, &mut self.classify),
-            (snat, &mut self.snat),
-            (rewrite, &mut self.rewrite),
-            (answer, &mut self.answer),
-            (queue, &mut self.queue),
+            ("parse", &mut self.parse),
+            ("track", &mut self.track),
+            ("dnat", &mut self.dnat),
+            ("route", &mut self.route),
+            ("filter", &mut self.filter),
+            ("classify", &mut self.classify),
+            ("snat", &mut self.snat),
+            ("rewrite", &mut self.rewrite),
+            ("answer", &mut self.answer),
+            ("queue", &mut self.queue),
         ]
     }
 
@@ -139,7 +133,7 @@ impl Pipeline {
                 self.finish(frame, ended, cx);
             }
             if let Some(frame) = frames.next() {
-                self.alone(frame, 1, ended, cx, &mut ());
+                self.alone(frame, ended, cx);
             }
             first += decided + 1;
         }
@@ -160,8 +154,16 @@ impl Pipeline {
         watch: &mut impl Watch<T>,
     ) {
         cx.shard.counters.received.count_all(batch);
-        for frame in batch.drain() {
-            self.alone(frame, 0, ended, cx, watch);
+        for mut frame in batch.drain() {
+            for (name, stage) in self.stages() {
+                if stage.takes(&frame) {
+                    watch.before(name, &frame, cx);
+                    stage.step(&mut frame, cx).settle(&mut frame);
+                    watch.after(name, &frame, cx);
+                }
+            }
+            end(frame, ended, cx);
+            self.released(ended, cx);
         }
     }
 
@@ -170,79 +172,60 @@ impl Pipeline {
     fn finish<T: Tally>(&mut self, mut frame: Frame, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
         take(&mut self.rewrite, &mut frame, cx);
         if frame.meta.fate != 0 {
-            return self.alone(frame, ANSWER, ended, cx, &mut ());
+            return self.answered(frame, ended, cx);
         }
         take(&mut self.queue, &mut frame, cx);
         lead(frame, ended, cx);
     }
 
-    /// The stages from the one at `first` on, for one frame, and then for those that come free by it.
+    /// The stages behind `rewrite`, for a frame that it found not to go on.
     #[cold]
-    fn alone<T: Tally>(
-        &mut self,
-        frame: Frame,
-        first: usize,
-        ended: &mut Vec<Frame>,
-        cx: &mut Cx<'_, T>,
-        watch: &mut impl Watch<T>,
-    ) {
-        self.through(frame, first, ended, cx, watch);
+    fn answered<T: Tally>(&mut self, mut frame: Frame, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
+        take(&mut self.answer, &mut frame, cx);
+        take(&mut self.queue, &mut frame, cx);
+        end(frame, ended, cx);
+    }
+
+    /// The stages from `track` on, for one frame, and then for those that come free by it.
+    #[cold]
+    fn alone<T: Tally>(&mut self, frame: Frame, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
+        self.through(frame, ended, cx);
+        self.released(ended, cx);
+    }
+
+    /// The stages from `track` on, for the frames that came free by another one.
+    fn released<T: Tally>(&mut self, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
         while let Some(frame) = cx.shard.released.pop_front() {
-            self.through(frame, 1, ended, cx, &mut ());
+            self.through(frame, ended, cx);
         }
     }
 
-    /// The stages from the one at `first` on, for one frame.
-    fn through<T: Tally>(
-        &mut self,
-        frame: Frame,
-        first: usize,
-        ended: &mut Vec<Frame>,
-        cx: &mut Cx<'_, T>,
-        watch: &mut impl Watch<T>,
-    ) {
-        // One by one rather than over `stages`, whose calls through a table cost as much as half the stages do.
-        let mut way = Way { frame, first, cx, watch };
-        way.visit(0, &mut self.parse);
-        way.visit(1, &mut self.track);
-        way.visit(2, &mut self.dnat);
-        way.visit(3, &mut self.route);
-        way.visit(4, &mut self.filter);
-        way.visit(5, &mut self.classify);
-        way.visit(6, &mut self.snat);
-        way.visit(7, &mut self.rewrite);
-        way.visit(ANSWER, &mut self.answer);
-        way.visit(9, &mut self.queue);
-        let Way { frame, cx, .. } = way;
-        // A flow that did not come to be gives back what it holds.
-        if frame.meta.flow == u32::MAX {
-            cx.shard.abandon();
-        }
-        if frame.meta.fate == Verdict::Held(Reason::FragmentWaits).to_fate() {
-            hold(frame, ended, cx);
-        } else {
-            lead(frame, ended, cx);
-        }
+    /// The stages from `track` on, for one frame. By name: [`Pipeline::stages`] would call them through a table, which took
+    /// a tenth of what a new flow takes.
+    fn through<T: Tally>(&mut self, mut frame: Frame, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
+        take(&mut self.track, &mut frame, cx);
+        take(&mut self.dnat, &mut frame, cx);
+        take(&mut self.route, &mut frame, cx);
+        take(&mut self.filter, &mut frame, cx);
+        take(&mut self.classify, &mut frame, cx);
+        take(&mut self.snat, &mut frame, cx);
+        take(&mut self.rewrite, &mut frame, cx);
+        take(&mut self.answer, &mut frame, cx);
+        take(&mut self.queue, &mut frame, cx);
+        end(frame, ended, cx);
     }
 }
 
-/// One frame's way through the stages, from the one at `first` on.
-struct Way<'a, 'c, T, W> {
-    frame: Frame,
-    first: usize,
-    cx: &'a mut Cx<'c, T>,
-    watch: &'a mut W,
-}
-
-impl<T: Tally, W: Watch<T>> Way<'_, '_, T, W> {
-    /// Through the stage at `place`, if it takes the frame.
-    #[inline(always)]
-    fn visit(&mut self, place: usize, stage: &mut impl Stage<T>) {
-        if place >= self.first && stage.takes(&self.frame) {
-            self.watch.before(NAMES[place], &self.frame, self.cx);
-            stage.step(&mut self.frame, self.cx).settle(&mut self.frame);
-            self.watch.after(NAMES[place], &self.frame, self.cx);
-        }
+/// Ends a frame's way through the stages.
+fn end<T: Tally>(frame: Frame, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
+    // A flow that did not come to be gives back what it holds.
+    if frame.meta.flow == u32::MAX {
+        cx.shard.abandon();
+    }
+    if frame.meta.fate == Verdict::Held(Reason::FragmentWaits).to_fate() {
+        hold(frame, ended, cx);
+    } else {
+        lead(frame, ended, cx);
     }
 }
 
