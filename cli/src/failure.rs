@@ -249,7 +249,8 @@ impl Failure {
                     .to_owned()
             }
             Failure::DoesNotFit { .. } => {
-                "lower the policy's [limit], use fewer rules, or place regions elsewhere with --set region.NAME=MEMORY"
+                "lower the policy's [limit], use fewer rules, place regions elsewhere with --set region.NAME=MEMORY, or take \
+                 another --mapping: `wirerate chip list` has those that come with the program"
                     .to_owned()
             }
             Failure::Traffic(error) => return error.hint(),

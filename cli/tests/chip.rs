@@ -107,11 +107,9 @@ fn same_as_replay(room: &Room, policy: &str, captures: &[&str]) {
     words.extend(captures);
     wirerate(&words).exits(0);
     for chip in ["ixp1200", "ixp2400", "ixp2800"] {
-        // What this is about is the outcome: there is room for every burst, for the policy's tables and for all programs
-        // in one store.
+        // What this is about is the outcome: there is room for every burst and for the policy's tables.
         let mut words = vec!["chip", "run", "--chip", chip, policy, "--out", &ours, "--json"];
         words.extend(["--set", "receive.elements=65536", "--set", "memory.sram.size=\"2 GB\""]);
-        words.extend(["--set", "engine.me.store=4096"]);
         words.extend(captures);
         let json = wirerate(&words).exits(0).json();
         assert_eq!(json["lost"], 0, "{chip}");
@@ -250,6 +248,34 @@ fn what_is_wrong_is_told_with_its_exit_code() {
     // Tables that no memory of the chip holds.
     let large = room.write("large.toml", POLICY.replace("flows = 10000", "flows = 4000000"));
     exits(1, &[&on(&[])[..], &[&large, stream]].concat(), "flow-table");
+}
+
+/// The IXP1200's stores hold no more than 1,024 instructions.
+#[test]
+fn programs_too_long_for_one_engine_are_spread_over_several() {
+    let words = ["chip", "run", "--chip", "ixp1200", "--json", &home_office(), "lan>wan,frames=500,both"];
+    let run = wirerate(&words).exits(0);
+    assert!(run.err.contains("as ixp1200-split spreads them"), "{}", run.err);
+    let json = run.json();
+    assert!(number(&json, "delivered_mpps") > 0.0 && json["lost"] == 0, "{json:#}");
+    // Asked for by name, the other one is refused, and says what would do.
+    let run = wirerate(&[&words[..], &["--mapping", "pool"]].concat()).exits(1);
+    for part in
+        ["store-full", "parse to track 932, dnat to snat", "rewrite to queue 421", "another --mapping"]
+    {
+        // The screen breaks lines, and draws before them.
+        let flat: Vec<&str> = run.err.split_whitespace().filter(|word| *word != "│").collect();
+        assert!(flat.join(" ").contains(part), "no `{part}` in {}", run.err);
+    }
+    // What tracks nothing runs to completion.
+    let core = root().join("policies/core-stateless.toml");
+    let core = core.to_str().unwrap();
+    let run =
+        wirerate(&["chip", "run", "--chip", "ixp1200", "--json", core, "north>south,frames=100"]).exits(0);
+    assert!(!run.err.contains("spreads"), "{}", run.err);
+    // A sweep goes the same way.
+    let sweep = ["chip", "sweep", "--chip", "ixp1200", "--json", &home_office(), "lan>wan,frames=50"];
+    wirerate(&[&sweep[..], &["--vary", "pool.decide.threads=2,4"]].concat()).exits(0);
 }
 
 #[test]

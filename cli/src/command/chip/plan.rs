@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use chip::description::Chip;
-use chip::diagnostic::Diagnostic;
+use chip::diagnostic::{Code, Diagnostic};
 use chip::host::Traffic;
 use chip::machine::PROGRAMS;
 use chip::mapping::{Extent, Mapping, Program, check_fit};
@@ -36,7 +36,8 @@ pub(super) struct Subject {
     #[arg(long, value_name = "NAME|FILE")]
     chip: String,
 
-    /// What runs where: one of `wirerate chip list`, or a file (TOML); otherwise run to completion, CHIP-pool
+    /// What runs where: one of `wirerate chip list`, or a file (TOML); otherwise run to completion, CHIP-pool,
+    /// or CHIP-split where programs are too long for that
     #[arg(long, value_name = "NAME|FILE")]
     mapping: Option<String>,
 
@@ -91,6 +92,7 @@ const START: Nanos = Nanos::from_secs(1_700_000_000);
 
 /// What the words of a subject mean.
 pub(super) struct Prepared {
+    pub(super) texts: Texts,
     pub(super) described: Described,
     pub(super) plan: Plan,
     /// Bytes of frames that will come, about.
@@ -98,17 +100,9 @@ pub(super) struct Prepared {
 }
 
 impl Subject {
-    /// The texts of the chip and the mapping, with what is to be set in them set.
-    pub(super) fn texts(&self) -> Result<Texts, Failure> {
-        let mut texts = Texts::find(&self.chip, self.mapping.as_deref())?;
-        self.set.iter().try_for_each(|Setting { path, value }| texts.set(path, value))?;
-        Ok(texts)
-    }
-
     /// Reads everything, and shows what is wrong with it.
     pub(super) fn prepare(&self) -> Result<Prepared, Failure> {
-        let (prepared, replay) = self.read()?;
-        let found = fits(&prepared.described, &replay);
+        let (prepared, found) = self.read()?;
         screen::diagnostics(&found);
         match found.iter().filter(|found| found.is_error()).count() {
             0 => Ok(prepared),
@@ -121,8 +115,10 @@ impl Subject {
         self.read().map(|(prepared, _)| prepared)
     }
 
-    fn read(&self) -> Result<(Prepared, Replay), Failure> {
-        let described = self.texts()?.read()?;
+    /// Reads everything, and finds what does not fit.
+    fn read(&self) -> Result<(Prepared, Vec<Diagnostic>), Failure> {
+        let texts = self.set_in(Texts::find(&self.chip, self.mapping.as_deref())?)?;
+        let described = texts.read()?;
         let Loaded { file, policy, tables, .. } = policy_file::load(&self.policy)?;
         let mut plan = Plan::new(self, &described, policy);
         let captures = Captures::open(&plan.captures, &tables, Readdress::Inferred)?;
@@ -131,9 +127,34 @@ impl Subject {
         }
         let size = captures.size() + plan.streams.iter().map(expected_bytes).sum::<u64>();
         tell_shared_ports(&tables, &described.chip);
-        let replay =
-            Replay::new(tables, plan.start, Way::Step).map_err(|error| Failure::Setup { file, error })?;
-        Ok((Prepared { described, plan, size }, replay))
+        drop(tables);
+        let found = weigh(&described, &plan, &file)?;
+        let too_long = found.iter().any(|found| found.code == Code::StoreFull);
+        if too_long && self.mapping.is_none() {
+            if let Some((texts, described)) = self.split() {
+                screen::note(&format_args!(
+                    "the programs of {file} are too long for the stores of {}; it runs as {} spreads them",
+                    described.chip.name, described.file
+                ));
+                let plan = plan.on(&described.chip, &described.mapping);
+                let found = weigh(&described, &plan, &file)?;
+                return Ok((Prepared { texts, described, plan, size }, found));
+            }
+        }
+        Ok((Prepared { texts, described, plan, size }, found))
+    }
+
+    /// The texts with what is to be set in them set.
+    fn set_in(&self, mut texts: Texts) -> Result<Texts, Failure> {
+        self.set.iter().try_for_each(|Setting { path, value }| texts.set(path, value))?;
+        Ok(texts)
+    }
+
+    /// The chip with its split mapping, if it has one and what is to be set can be set there.
+    fn split(&self) -> Option<(Texts, Described)> {
+        let texts = self.set_in(Texts::split(&self.chip)?).ok()?;
+        let described = texts.read_quietly().ok()?;
+        Some((texts, described))
     }
 
     /// What it is about, in a line.
@@ -267,6 +288,14 @@ fn unopened(failure: Failure) -> SourceError {
         Failure::NoInterface { name, known } => TrafficError::NoInterface { name, known },
         _ => TrafficError::NoInterface { name: String::new(), known: Vec::new() },
     })
+}
+
+/// What does not fit of a plan, whose policy is called `file`.
+fn weigh(described: &Described, plan: &Plan, file: &str) -> Result<Vec<Diagnostic>, Failure> {
+    let tables = plan.tables().map_err(|error| Failure::Compile { file: file.to_owned(), error })?;
+    let replay = Replay::new(tables, plan.start, Way::Step)
+        .map_err(|error| Failure::Setup { file: file.to_owned(), error })?;
+    Ok(fits(described, &replay))
 }
 
 /// What does not fit: tables and programs have their sizes only with the policy.
