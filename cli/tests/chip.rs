@@ -222,6 +222,55 @@ fn interfaces_beyond_the_last_port_share_ports_and_that_is_said() {
     assert!(run.err.contains("6 interfaces and the chip 3 ports"), "{}", run.err);
 }
 
+/// The IXP1200 has eight ports of 100 Mbit/s and one of a gigabit.
+#[test]
+fn interfaces_have_the_rates_of_their_ports() {
+    let run = |words: &[&str]| {
+        let all = [
+            "chip",
+            "run",
+            "--chip",
+            "ixp1200",
+            "--json",
+            &home_office(),
+            "lan>wan,frames=5000,established,flows=10",
+        ];
+        wirerate(&[&all[..], &["--warm", "1000"], words].concat()).exits(0).json()
+    };
+    let line = |mbit: f64| mbit / (84.0 * 8.0);
+    let close = |json: &Value, told: f64| {
+        let offered = number(json, "offered_mpps");
+        assert!((offered / told - 1.0).abs() < 0.01, "{offered} not {told}");
+    };
+    close(&run(&[]), line(100.0));
+    // What comes in ten times as fast as it can leave waits in the transmit buffer, and is lost behind it.
+    let json = run(&["--port", "lan=gigabit"]);
+    close(&json, line(1_000.0));
+    assert!(number(&json, "delivered_mpps") < line(100.0) * 1.2, "{json:#}");
+    let lost: Vec<u64> =
+        json["lost_by_port"].as_array().unwrap().iter().map(|of| of.as_u64().unwrap()).collect();
+    assert_eq!((lost.len(), lost[8]), (9, json["lost"].as_u64().unwrap()), "all at the gigabit port");
+    assert!((3_000..4_000).contains(&lost[8]), "{lost:?}");
+    let busy: Vec<&str> =
+        json["others"].as_array().unwrap().iter().map(|of| of["name"].as_str().unwrap()).collect();
+    assert!(
+        busy.contains(&"line out of port 0, fast") && busy.contains(&"line out of port 8, gigabit"),
+        "{busy:?}"
+    );
+    // The other way all fits.
+    assert_eq!(run(&["--port", "wan=8"])["lost"], 0);
+    for (words, part) in [
+        ("lan=9", "0 to 8, fast, gigabit"),
+        ("lan=slow", "0 to 8, fast, gigabit"),
+        ("dmz=1", "lan, guest, wan"),
+        ("lan", "IFACE=PORT"),
+    ] {
+        let words = ["chip", "run", "--chip", "ixp1200", &home_office(), "lan>wan", "--port", words];
+        let run = wirerate(&words).exits(2);
+        assert!(run.err.contains(part), "{}", run.err);
+    }
+}
+
 #[test]
 fn what_is_wrong_is_told_with_its_exit_code() {
     let room = Room::new("chip-wrong");

@@ -10,11 +10,12 @@ use wire::Nanos;
 
 use super::{Part, Timeline, Written};
 use crate::description::{self, Chip};
+use crate::host::Wiring;
 use crate::mapping::{self, Mapping};
 use crate::report::Report;
 use crate::run::{Setup, Source, SourceError};
 use crate::shelf::{CHIPS, MAPPINGS, named};
-use crate::traffic::{Generator, Line, Stream};
+use crate::traffic::{Generator, Lines, Stream};
 
 const POLICY: &str = r#"
 [interface.lan]
@@ -45,9 +46,15 @@ fn trace(mapping: &str, stream: &str, part: Part, out: impl Write) -> (Report, i
     let start = Nanos::from_secs(1);
     let source = || -> Result<Source, SourceError> {
         let tables = Tables::compile(&policy, 1)?;
-        let line = Line { rate: chip.ports.rate, gap: chip.ports.gap };
-        let traffic = Box::new(Generator::new(&stream, &tables, line, start, 1)?);
-        Ok(Source { replay: Replay::new(tables, start, Way::Step)?, traffic, start })
+        let wiring = Wiring::new(&tables, &[]);
+        let traffic = Box::new(Generator::new(
+            &stream,
+            &tables,
+            Lines { ports: &chip.ports, wiring: &wiring },
+            start,
+            1,
+        )?);
+        Ok(Source { replay: Replay::new(tables, start, Way::Step)?, traffic, start, wiring })
     };
     let setup = Setup { chip: &chip, mapping: &mapping, source: &source, warm: 0 };
     let mut timeline = Timeline::new(out, &chip, &mapping, part);

@@ -1,18 +1,19 @@
 //! What the commands about a chip have in common: the chip, what runs on it, and what comes in, from the words of the
 //! command line to a pipeline and its traffic.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use chip::description::Chip;
+use chip::description::{Chip, Ports};
 use chip::diagnostic::{Code, Diagnostic};
-use chip::host::Traffic;
+use chip::host::{Plug, Traffic, Wiring};
 use chip::machine::PROGRAMS;
 use chip::mapping::{Extent, Mapping, Program, check_fit};
 use chip::run::{RunError, Source, SourceError};
 use chip::traffic::{
-    BadStream, Begin, Generator, KEYS, Line, Merge, Size, Slowed, Stream, TrafficError, Ways,
+    BadStream, Begin, Generator, KEYS, Lines, Merge, Size, Slowed, Stream, TrafficError, Ways,
 };
 use clap::Args;
 use dataplane::classify::Algorithm;
@@ -52,6 +53,11 @@ pub(super) struct Subject {
     #[arg(long, default_value_t = 1, value_name = "N")]
     seed: u64,
 
+    /// Give an interface a certain port, by number or kind, as wan=8 or wan=gigabit; otherwise they take ports in their
+    /// order. May be repeated
+    #[arg(long, value_name = "IFACE=PORT")]
+    port: Vec<Wish>,
+
     /// Set a parameter of the chip or the mapping, as memory.sram.latency=45; may be repeated
     #[arg(long, value_name = "PATH=VALUE")]
     set: Vec<Setting>,
@@ -66,6 +72,38 @@ pub(super) fn keys() -> String {
         text.push_str(&format!("  {key}\n      {meaning}\n"));
     }
     text
+}
+
+/// `IFACE=PORT`, on the command line.
+#[derive(Clone, Debug)]
+struct Wish {
+    interface: String,
+    port: String,
+}
+
+/// Text that gives no interface a port.
+#[derive(Debug)]
+struct BadWish;
+
+impl fmt::Display for BadWish {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("write IFACE=PORT, as in wan=8")
+    }
+}
+
+impl std::error::Error for BadWish {}
+
+impl FromStr for Wish {
+    type Err = BadWish;
+
+    fn from_str(text: &str) -> Result<Wish, BadWish> {
+        match text.split_once('=') {
+            Some((interface, port)) if !interface.is_empty() && !port.is_empty() => {
+                Ok(Wish { interface: interface.to_owned(), port: port.to_owned() })
+            }
+            _ => Err(BadWish),
+        }
+    }
 }
 
 /// A capture or a stream, as on the command line.
@@ -125,6 +163,7 @@ impl Subject {
         if !plan.captures.is_empty() {
             plan.start = captures.start();
         }
+        plan.plugs = plugs(&self.port, &tables, &described.chip.ports)?;
         let size = captures.size() + plan.streams.iter().map(expected_bytes).sum::<u64>();
         tell_shared_ports(&tables, &described.chip);
         drop(tables);
@@ -192,7 +231,8 @@ pub(super) struct Plan {
     pub(super) streams: Vec<Stream>,
     pub(super) start: Nanos,
     classifier: Option<String>,
-    line: Line,
+    ports: Ports,
+    plugs: Vec<Plug>,
     seed: u64,
 }
 
@@ -225,7 +265,8 @@ impl Plan {
             streams,
             start: START,
             classifier: None,
-            line: line(&described.chip),
+            ports: described.chip.ports.clone(),
+            plugs: Vec::new(),
             seed: subject.seed,
         }
         .on(&described.chip, &described.mapping)
@@ -234,7 +275,7 @@ impl Plan {
     /// The same on another chip, or with another mapping.
     #[must_use]
     pub(super) fn on(mut self, chip: &Chip, mapping: &Mapping) -> Plan {
-        self.line = line(chip);
+        self.ports.clone_from(&chip.ports);
         self.classifier.clone_from(&mapping.classifier);
         self
     }
@@ -251,6 +292,8 @@ impl Plan {
     pub(super) fn source(&self, variant: Variant, problems: &Problems) -> Result<Source, SourceError> {
         let start = self.start;
         let mut replay = Replay::new(self.tables()?, start, Way::Step)?;
+        let wiring = Wiring::new(&replay.tables, &self.plugs);
+        let lines = Lines { ports: &self.ports, wiring: &wiring };
         let mut sources: Vec<Box<dyn Traffic>> = Vec::new();
         if !self.captures.is_empty() {
             let captures =
@@ -262,7 +305,7 @@ impl Plan {
             let seed =
                 self.seed.wrapping_add((place as u64) << 32).wrapping_add(u64::from(variant.repeat) << 48);
             let stream = stream.scaled(variant.load);
-            let mut generator = Generator::new(&stream, &replay.tables, self.line, start, seed)?;
+            let mut generator = Generator::new(&stream, &replay.tables, lines, start, seed)?;
             if stream.begin == Begin::Established {
                 generator.establish(&mut replay, &stream, start)?;
             }
@@ -273,12 +316,34 @@ impl Plan {
             Some(only) if sources.is_empty() => only,
             last => Box::new(Merge::new(sources.into_iter().chain(last).collect())),
         };
-        Ok(Source { replay, traffic, start })
+        Ok(Source { replay, traffic, start, wiring })
     }
 }
 
-fn line(chip: &Chip) -> Line {
-    Line { rate: chip.ports.rate, gap: chip.ports.gap }
+/// What is wished for, with the numbers of interfaces and ports. One that names a kind has its first port that nobody else
+/// wishes for by then, or its first where there is no more.
+fn plugs(wishes: &[Wish], tables: &Tables, ports: &Ports) -> Result<Vec<Plug>, Failure> {
+    let mut plugs: Vec<Plug> = Vec::new();
+    for Wish { interface, port } in wishes {
+        let Some(of) = tables.interface_named(interface) else {
+            let known = tables.interfaces.iter().map(|interface| interface.name.clone()).collect();
+            return Err(Failure::NoInterface { name: interface.clone(), known });
+        };
+        let kind = || {
+            let of_kind = (0..).zip(ports.each()).filter(|(_, kind)| kind.name.as_ref() == Some(port));
+            let numbers: Vec<u16> = of_kind.map(|(number, _)| number).collect();
+            let is_free = |number: &&u16| plugs.iter().all(|plug| plug.port != **number);
+            numbers.iter().find(is_free).or(numbers.first()).copied()
+        };
+        let number = port.parse().ok().filter(|number| u32::from(*number) < ports.count());
+        let Some(port) = number.or_else(kind) else {
+            let kinds = ports.0.iter().filter_map(|kind| kind.name.clone());
+            let known = std::iter::once(format!("0 to {}", ports.count() - 1)).chain(kinds).collect();
+            return Err(Failure::NoPort { name: port.clone(), known });
+        };
+        plugs.push(Plug { interface: of, port });
+    }
+    Ok(plugs)
 }
 
 /// Why captures could not be opened, which they could be before.
@@ -315,13 +380,12 @@ pub(super) fn fits(described: &Described, replay: &Replay) -> Vec<Diagnostic> {
 
 /// Says which interfaces share a port, where the policy has more than the chip.
 fn tell_shared_ports(tables: &Tables, chip: &Chip) {
-    let lines = chip::host::lines(tables);
-    let roots = lines.iter().max().map_or(0, |last| u32::from(*last) + 1);
-    if roots > chip.ports.count {
+    let roots = Wiring::new(tables, &[]).last().map_or(0, |last| u32::from(last) + 1);
+    let ports = chip.ports.count();
+    if roots > ports {
         screen::warning(&format_args!(
-            "the policy has {roots} interfaces and the chip {} ports: the interface after the last port has the first \
-             one, and so on, and those that share a port share its rate",
-            chip.ports.count
+            "the policy has {roots} interfaces and the chip {ports} ports: the interface after the last port has the first \
+             one, and so on, and those that share a port share its rate"
         ));
     }
 }
