@@ -172,8 +172,8 @@ impl Subject {
         if too_long && self.mapping.is_none() {
             if let Some((texts, described)) = self.split() {
                 screen::note(&format_args!(
-                    "the programs of {file} are too long for the stores of {}; it runs as {} spreads them",
-                    described.chip.name, described.file
+                    "the programs of {file} are too long for an engine's store; it runs as {} spreads them",
+                    described.file
                 ));
                 let plan = plan.on(&described.chip, &described.mapping);
                 let found = weigh(&described, &plan, &file)?;
