@@ -302,13 +302,20 @@ fn what_is_wrong_is_told_with_its_exit_code() {
 /// The IXP1200's stores hold no more than 1,024 instructions.
 #[test]
 fn programs_too_long_for_one_engine_are_spread_over_several() {
-    let words = ["chip", "run", "--chip", "ixp1200", "--json", &home_office(), "lan>wan,frames=500,both"];
-    let run = wirerate(&words).exits(0);
+    let asked = ["chip", "run", "--chip", "ixp1200", "--json", &home_office(), "lan>wan,frames=500,both"];
+    let run = wirerate(&asked).exits(0);
     assert!(run.err.contains("as ixp1200-split spreads them"), "{}", run.err);
     let json = run.json();
     assert!(number(&json, "delivered_mpps") > 0.0 && json["lost"] == 0, "{json:#}");
+    // Its ends have both ends of the way on the same threads: far too much must not lock them up.
+    let words =
+        ["chip", "run", "--chip", "ixp1200", "--json", "--set", "port.fast.rate=1 Gbit/s", &home_office()];
+    for stream in ["lan>wan,size=64,frames=3000,flows=each", "lan>wan,size=64,frames=3000,both,established"] {
+        let json = wirerate(&[&words[..], &[stream]].concat()).exits(0).json();
+        assert!(json["lost"].as_u64().unwrap() > 1_000, "{json:#}");
+    }
     // Asked for by name, the other one is refused, and says what would do.
-    let run = wirerate(&[&words[..], &["--mapping", "pool"]].concat()).exits(1);
+    let run = wirerate(&[&asked[..], &["--mapping", "pool"]].concat()).exits(1);
     for part in
         ["store-full", "parse to track 932, dnat to snat", "rewrite to queue 421", "another --mapping"]
     {

@@ -46,6 +46,7 @@ fn generate(stream: &Stream, tables: &Tables, seed: u64) -> Result<Generator, Tr
     let ports = Ports(vec![ports().0.remove(0)]);
     Generator::new(stream, tables, Lines { ports: &ports, wiring: &wiring }, START, seed)
 }
+
 const START: Nanos = Nanos::from_secs(1_000);
 
 fn tables() -> Tables {

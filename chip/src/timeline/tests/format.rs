@@ -212,7 +212,7 @@ fn nanos(time: Time) -> u64 {
 /// Microseconds, as picoseconds.
 fn time(value: &Value) -> Result<Time, String> {
     match value.as_f64() {
-        Some(micros) if micros >= 0.0 && micros < 1e9 => Ok((micros * 1e6).round() as u64),
+        Some(micros) if (0.0..1e9).contains(&micros) => Ok((micros * 1e6).round() as u64),
         _ => Err("no time".to_owned()),
     }
 }
