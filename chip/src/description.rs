@@ -71,7 +71,7 @@ pub struct Chip {
     pub receive: Buffer,
     /// Where frames wait that are to be sent.
     pub transmit: Buffer,
-    /// The interfaces.
+    /// The interfaces, numbered from 0 in the order of their kinds.
     pub ports: Ports,
     /// What it draws.
     pub power: Option<Power>,
@@ -325,10 +325,34 @@ pub struct Buffer {
     pub element: Bytes,
 }
 
-/// The interfaces.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ports {
-    /// How many.
+/// The interfaces: their kinds, one at least.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ports(pub Vec<PortKind>);
+
+impl Ports {
+    /// How many there are of all kinds, from 1.
+    pub fn count(&self) -> u32 {
+        self.0.iter().map(|kind| kind.count).sum::<u32>().max(1)
+    }
+
+    /// Of each port its kind, in the order of their numbers.
+    pub fn each(&self) -> impl Iterator<Item = &PortKind> {
+        self.0.iter().flat_map(|kind| std::iter::repeat_n(kind, kind.count as usize))
+    }
+
+    /// The kind of the port of that number; past the last one they begin again with the first. `None` where there is
+    /// none at all.
+    pub fn kind_of(&self, port: u16) -> Option<&PortKind> {
+        self.each().nth(usize::from(port) % self.count() as usize)
+    }
+}
+
+/// Interfaces of one kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortKind {
+    /// Their name: "gigabit"; absent where all ports are alike.
+    pub name: Option<String>,
+    /// How many, from 1.
     pub count: u32,
     /// The rate of each, each way.
     pub rate: BitRate,

@@ -86,7 +86,7 @@ pub struct Host<'a, W> {
     entry: Option<Entry>,
     bytes: Vec<u8>,
     number: u32,
-    lines: Vec<u16>,
+    wiring: Wiring,
     /// What was executed, by kind.
     pub recorder: Recorder,
     stages: [&'static str; STAGES],
@@ -106,7 +106,7 @@ impl<'a, W: Onlooker> Host<'a, W> {
         let mut pipeline = dataplane::Pipeline::default();
         let stages = pipeline.stages::<Recorder>().map(|(name, _)| name);
         Host {
-            lines: lines(&replay.tables),
+            wiring: Wiring::new(&replay.tables, &[]),
             replay,
             traffic,
             witness,
@@ -120,6 +120,13 @@ impl<'a, W: Onlooker> Host<'a, W> {
         }
     }
 
+    /// Lets interfaces have these ports, not those of their order.
+    #[must_use]
+    pub fn wired(mut self, wiring: Wiring) -> Host<'a, W> {
+        self.wiring = wiring;
+        self
+    }
+
     /// Lets the frames that come be numbered from `number` on.
     #[must_use]
     pub fn numbered_from(mut self, number: u32) -> Host<'a, W> {
@@ -128,24 +135,45 @@ impl<'a, W: Onlooker> Host<'a, W> {
     }
 }
 
-/// The port of a chip that each interface's frames take: the first for the first interface of the policy that is no
-/// VLAN, and so on; VLANs take that of the interface which carries them. A chip with fewer ports begins again with
-/// its first.
-pub fn lines(tables: &Tables) -> Vec<u16> {
-    let mut next = 0;
-    let mut lines: Vec<u16> = Vec::with_capacity(tables.interfaces.len());
-    for (place, interface) in tables.interfaces.iter().enumerate() {
-        if usize::from(interface.root.0) == place {
-            lines.push(next);
-            next += 1;
-        } else {
-            lines.push(0);
+/// The port of a chip that each interface's frames take; VLANs take that of the interface which carries them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wiring(Vec<u16>);
+
+/// An interface that is to have a certain port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plug {
+    /// The interface.
+    pub interface: PortId,
+    /// The port, counted from 0.
+    pub port: u16,
+}
+
+impl Wiring {
+    /// Of the interfaces of a policy: those of `plugs` as these say, and the others in their order, each at the first port
+    /// that is left. A chip with fewer ports begins again with its first.
+    pub fn new(tables: &Tables, plugs: &[Plug]) -> Wiring {
+        let root = |interface: PortId| tables.interface(interface).map_or(interface, |of| of.root);
+        let mut free = (0..=u16::MAX).filter(|port| plugs.iter().all(|plug| plug.port != *port));
+        let mut roots: Vec<Option<u16>> = vec![None; tables.interfaces.len()];
+        for (place, interface) in tables.interfaces.iter().enumerate() {
+            if usize::from(interface.root.0) == place {
+                let plug = plugs.iter().find(|plug| root(plug.interface) == interface.root);
+                roots[place] = plug.map(|plug| plug.port).or_else(|| free.next());
+            }
         }
+        let port = |of: PortId| roots.get(usize::from(of.0)).copied().flatten().unwrap_or(0);
+        Wiring(tables.interfaces.iter().map(|interface| port(interface.root)).collect())
     }
-    for (place, interface) in tables.interfaces.iter().enumerate() {
-        lines[place] = lines.get(usize::from(interface.root.0)).copied().unwrap_or(0);
+
+    /// The port of an interface.
+    pub fn port(&self, interface: PortId) -> u16 {
+        self.0.get(usize::from(interface.0)).copied().unwrap_or(0)
     }
-    lines
+
+    /// The highest port that is taken.
+    pub fn last(&self) -> Option<u16> {
+        self.0.iter().max().copied()
+    }
 }
 
 impl<W: Onlooker> Load for Host<'_, W> {
@@ -160,7 +188,7 @@ impl<W: Onlooker> Load for Host<'_, W> {
         self.entry = Some(entry);
         Some(Arrival {
             at: self.time.of_nanos(entry.at.since(self.start).0),
-            port: self.lines.get(usize::from(entry.ingress.0)).copied().unwrap_or(0),
+            port: self.wiring.port(entry.ingress),
             bytes: u32::try_from(self.bytes.len()).unwrap_or(u32::MAX),
         })
     }
@@ -171,7 +199,7 @@ impl<W: Onlooker> Load for Host<'_, W> {
         let mut outcome = Outcome {
             witness: &mut *self.witness,
             traffic: &mut *self.traffic,
-            lines: &self.lines,
+            wiring: &self.wiring,
             outputs: &mut job.outputs,
         };
         if let (Some(receiver), Some(mut header)) = (entry.receiver, HeaderMut::of(&mut self.bytes)) {
@@ -219,14 +247,13 @@ impl Watch<Recorder> for Marker<'_> {
 struct Outcome<'a, W> {
     witness: &'a mut W,
     traffic: &'a mut dyn Traffic,
-    lines: &'a [u16],
+    wiring: &'a Wiring,
     outputs: &'a mut Vec<Output>,
 }
 
 impl<W: Witness> Witness for Outcome<'_, W> {
     fn sent(&mut self, port: PortId, frame: &Frame, verdict: Option<Verdict>) {
-        let line = self.lines.get(usize::from(port.0)).copied().unwrap_or(0);
-        self.outputs.push(Output { port: line, bytes: frame.bytes().len() as u32 });
+        self.outputs.push(Output { port: self.wiring.port(port), bytes: frame.bytes().len() as u32 });
         self.traffic.left(port, frame.bytes());
         self.witness.sent(port, frame, verdict);
     }

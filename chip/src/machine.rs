@@ -11,7 +11,9 @@
 
 use std::collections::VecDeque;
 
-use crate::description::Chip;
+use wire::BitRate;
+
+use crate::description::{Chip, PortKind};
 use crate::kernel::{Agenda, Ticks, Timebase};
 use crate::load::{Arrival, Job, Load, Output, Standing};
 use crate::mapping::{Mapping, Task, Who, Work};
@@ -166,10 +168,18 @@ enum Way {
 }
 
 /// A port's line, both ways.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Line {
+    rate: BitRate,
+    gap: wire::Bytes,
     incoming: Ticks,
     outgoing: Ticks,
+}
+
+impl Line {
+    fn of(port: &PortKind) -> Line {
+        Line { rate: port.rate, gap: port.gap, incoming: Ticks::ZERO, outgoing: Ticks::ZERO }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -235,15 +245,16 @@ impl<'a> Machine<'a> {
     // ---- Arrival --------------------------------------------------------------------------------------------------
 
     /// Notes the next arrival: frames are run in the order in which they begin, whatever port they come by. One whose port is
-    /// still taken by the frame before holds up those after it.
+    /// still taken by the frame before holds up those after it, which then come no closer together than their own lines
+    /// let them.
     fn expect(&mut self, load: &mut dyn Load) {
         if self.seen.is_closed {
             return;
         }
         let Some(arrival) = self.next_arrival(load) else { return };
-        let line = usize::from(arrival.port) % self.lines.len();
-        let span = self.on_line(arrival.bytes);
-        let begins = arrival.at.max(self.lines[line].incoming);
+        let line = self.line(arrival.port);
+        let span = self.on_line(line, arrival.bytes);
+        let begins = arrival.at.max(self.lines[line].incoming).max(self.now());
         self.lines[line].incoming = begins + span;
         self.agenda.note(begins, Event::Arrive { port: arrival.port, bytes: arrival.bytes });
     }
@@ -269,7 +280,7 @@ impl<'a> Machine<'a> {
         let elements = script::elements(bytes, self.receive.element);
         if elements <= self.receive.free {
             self.receive.free -= elements;
-            let landed = self.now() + self.on_line(bytes);
+            let landed = self.now() + self.on_line(self.line(port), bytes);
             let job = self.job(landed, load);
             self.agenda.note(landed, Event::Landed(job));
         } else {
@@ -294,13 +305,18 @@ impl<'a> Machine<'a> {
         number
     }
 
+    /// The line of the port of that number; past the last port they begin again with the first.
+    fn line(&self, port: u16) -> usize {
+        usize::from(port) % self.lines.len()
+    }
+
     /// The time that a frame takes on a line.
-    fn on_line(&self, bytes: u32) -> Ticks {
+    fn on_line(&self, line: usize, bytes: u32) -> Ticks {
         if self.ideal == Ideal::Ports {
             return Ticks::ZERO;
         }
-        let ports = &self.chip.ports;
-        self.time.of_bits((u64::from(bytes) + ports.gap.0) * 8, ports.rate.0)
+        let Line { rate, gap, .. } = self.lines[line];
+        self.time.of_bits((u64::from(bytes) + gap.0) * 8, rate.0)
     }
 
     /// When a frame that goes now is over the buses on its way.
@@ -705,8 +721,8 @@ impl<'a> Machine<'a> {
         let job = self.threads[thread].job;
         self.threads[thread].output += 1;
         let over = self.over_buses(output.bytes, Way::Off, Way::On);
-        let span = self.on_line(output.bytes);
-        let line = usize::from(output.port) % self.lines.len();
+        let line = self.line(output.port);
+        let span = self.on_line(line, output.bytes);
         let gone = over.max(self.lines[line].outgoing) + span;
         self.lines[line].outgoing = gone;
         self.seen.line(line, span);

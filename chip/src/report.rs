@@ -375,10 +375,9 @@ fn others(chip: &Chip, window: &Window, share: &dyn Fn(Ticks) -> f64) -> Vec<Sha
         .iter()
         .zip(&window.buses)
         .map(|(bus, busy)| Share { name: format!("bus {}", bus.name), share: share(*busy) });
-    let lines = window
-        .lines
-        .iter()
-        .enumerate()
-        .map(|(port, busy)| Share { name: format!("line out of port {port}"), share: share(*busy) });
+    let lines = window.lines.iter().zip(chip.ports.each()).enumerate().map(|(port, (busy, kind))| {
+        let of = kind.name.as_ref().map(|name| format!(", {name}")).unwrap_or_default();
+        Share { name: format!("line out of port {port}{of}"), share: share(*busy) }
+    });
     units.chain(buses).chain(lines).collect()
 }

@@ -10,7 +10,7 @@ use rayon::prelude::{IntoParallelIterator, ParallelIterator};
 use wire::Nanos;
 
 use crate::description::Chip;
-use crate::host::{Host, Onlooker, Traffic};
+use crate::host::{Host, Onlooker, Traffic, Wiring};
 use crate::machine::{Deadlock, Ideal, Machine, MachineError};
 use crate::mapping::Mapping;
 use crate::report::{Bottleneck, Relief, Report};
@@ -37,6 +37,8 @@ pub struct Source {
     pub traffic: Box<dyn Traffic>,
     /// The moment that modelled time begins with.
     pub start: Nanos,
+    /// Which port each interface has.
+    pub wiring: Wiring,
 }
 
 /// Why there is no pipeline, or no traffic.
@@ -111,7 +113,8 @@ impl Setup<'_> {
         let mut machine = Machine::new(self.chip, self.mapping, ideal).map_err(RunError::Machine)?;
         let mut source = (self.source)().map_err(RunError::Source)?;
         let time = machine.timebase();
-        let mut host = Host::new(&mut source.replay, &mut *source.traffic, witness, source.start, time);
+        let mut host = Host::new(&mut source.replay, &mut *source.traffic, witness, source.start, time)
+            .wired(source.wiring);
         let window = machine.run(&mut host, self.warm).map_err(RunError::Deadlock)?;
         let mut report = Report::new(self.chip, self.mapping, time, &window, &host.recorder.mix);
         report.wall_seconds = started.elapsed().as_secs_f64();
@@ -126,7 +129,8 @@ impl Setup<'_> {
         let time = machine.timebase();
         timeline.open(time, &machine.tracks());
         let mut nobody = ();
-        let mut host = Host::new(&mut source.replay, &mut *source.traffic, &mut nobody, source.start, time);
+        let mut host = Host::new(&mut source.replay, &mut *source.traffic, &mut nobody, source.start, time)
+            .wired(source.wiring);
         let window = machine.watched(timeline).run(&mut host, self.warm).map_err(RunError::Deadlock)?;
         let mut report = Report::new(self.chip, self.mapping, time, &window, &host.recorder.mix);
         report.wall_seconds = started.elapsed().as_secs_f64();

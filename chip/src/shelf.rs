@@ -20,6 +20,7 @@ pub const CHIPS: &[Shipped] = &[
 /// The mappings. One more is a file in `chips/mappings/` and a line here.
 pub const MAPPINGS: &[Shipped] = &[
     Shipped { name: "ixp1200-pool", text: include_str!("../../chips/mappings/ixp1200-pool.toml") },
+    Shipped { name: "ixp1200-split", text: include_str!("../../chips/mappings/ixp1200-split.toml") },
     Shipped { name: "ixp2400-firewall", text: include_str!("../../chips/mappings/ixp2400-firewall.toml") },
     Shipped {
         name: "ixp2400-firewall-1",

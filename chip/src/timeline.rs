@@ -1,12 +1,15 @@
 //! A run written down: who did what when, as a file that Perfetto and chrome://tracing open.
 //!
 //! The format is the Trace Event Format's JSON object (Chromium's document of that name). An engine is a process and its
-//! threads are its tracks: a slice (`B`, `E`) for each task and its frame, and in it complete slices (`X`) for what the
-//! engine did for the thread: "execute", "abort" for branches, "switch", "stall" where it could not issue a command. What
+//! threads are its tracks: a slice (`B`, `E`) for each task and its frame, and in it further ones for what the engine did
+//! for the thread: "execute", "abort" for branches, "switch", "stall" where it could not issue a command. What
 //! is left of a task, the thread waited, or another one had the engine. References to memory are asynchronous slices
 //! (`b`, `e`) of the memory's process, rings are counters (`C`), a frame's way from task to task is a flow (`s`, `t`,
 //! `f`), a frame that is lost is an instant (`i`). Times are microseconds of modelled time, to the picosecond, rounded
 //! down.
+//!
+//! Slices are not written as complete ones (`X`), though those are shorter: viewers that round beginnings and durations to
+//! nanoseconds, each for itself, have some end a nanosecond behind the beginning of the next, and drop that.
 //!
 //! Only a window is written: from a moment on, until so many frames that came in since are done with. It goes to the file
 //! as it happens; memory does not grow with it.
@@ -82,6 +85,8 @@ struct Lane {
     pool: usize,
     task: usize,
     job: u32,
+    /// The frame that its open slice is for.
+    frame: u64,
     slice: Slice,
     /// When the last thing on it ended.
     last: Ticks,
@@ -190,6 +195,7 @@ impl<'a, W: Write> Timeline<'a, W> {
                 pool: track.pool,
                 task: 0,
                 job: 0,
+                frame: 0,
                 slice: Slice::None,
                 last: Ticks::ZERO,
             });
@@ -269,14 +275,10 @@ impl<'a, W: Write> Timeline<'a, W> {
         let Some(lane) = self.lanes.get_mut(thread).filter(|lane| lane.slice == Slice::Due) else { return };
         lane.slice = Slice::Open;
         lane.last = lane.last.max(at);
-        let Lane { pid, tid, pool, task, job, last, .. } = *lane;
-        let slot = self.slots.get(job as usize).copied().unwrap_or_default();
-        let ts = self.stamp(last);
-        let name = json!(self.tasks.get(pool).and_then(|tasks| tasks.get(task)));
-        self.event(&format!(
-            "{{\"ph\":\"B\",\"cat\":\"task\",\"name\":{name},\"pid\":{pid},\"tid\":{tid},\"ts\":{ts},\"args\":{{\"frame\":{}}}}}",
-            slot.number
-        ));
+        let slot = self.slots.get(lane.job as usize).copied().unwrap_or_default();
+        lane.frame = slot.number;
+        let Lane { job, last, .. } = *lane;
+        self.bound("B", thread);
         let phase = match slot.way {
             Way::New => "s",
             Way::Begun => "t",
@@ -301,9 +303,18 @@ impl<'a, W: Write> Timeline<'a, W> {
             return;
         }
         lane.last = lane.last.max(now);
-        let Lane { pid, tid, last, .. } = *lane;
+        self.bound("E", thread);
+    }
+
+    /// The beginning or the end of a task's slice. The end is called as the beginning is, since some viewers look for
+    /// that.
+    fn bound(&mut self, phase: &str, thread: usize) {
+        let Lane { pid, tid, pool, task, frame, last, .. } = self.lanes[thread];
         let ts = self.stamp(last);
-        self.event(&format!("{{\"ph\":\"E\",\"pid\":{pid},\"tid\":{tid},\"ts\":{ts}}}"));
+        let name = json!(self.tasks.get(pool).and_then(|tasks| tasks.get(task)));
+        self.event(&format!(
+            "{{\"ph\":\"{phase}\",\"cat\":\"task\",\"name\":{name},\"pid\":{pid},\"tid\":{tid},\"ts\":{ts},\"args\":{{\"frame\":{frame}}}}}"
+        ));
     }
 }
 
@@ -367,10 +378,9 @@ impl<W: Write> Watch for Timeline<'_, W> {
             Spends::Stalled => "stall",
         };
         let (ts, end) = (self.stamp(at), self.stamp(at + span));
-        let dur = Stamp(end.0 - ts.0);
-        self.event(&format!(
-            "{{\"ph\":\"X\",\"cat\":\"engine\",\"name\":\"{name}\",\"pid\":{pid},\"tid\":{tid},\"ts\":{ts},\"dur\":{dur}}}"
-        ));
+        let common = format!("\"cat\":\"engine\",\"name\":\"{name}\",\"pid\":{pid},\"tid\":{tid}");
+        self.event(&format!("{{\"ph\":\"B\",{common},\"ts\":{ts}}}"));
+        self.event(&format!("{{\"ph\":\"E\",{common},\"ts\":{end}}}"));
     }
 
     fn refers(&mut self, now: Ticks, reference: &Reference) {

@@ -21,7 +21,7 @@ mod stream;
 mod tests;
 mod text;
 
-pub use clock::Line;
+pub use clock::Lines;
 pub use generate::Generator;
 pub use paced::{First, Slowed};
 pub use stream::{Arrivals, Begin, Flows, Rate, Size, Stream, Transport, Ways};

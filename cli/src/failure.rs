@@ -78,6 +78,13 @@ pub(crate) enum Failure {
         /// Those that the policy has.
         known: Vec<String>,
     },
+    /// The chip has no such port.
+    NoPort {
+        /// What was said.
+        name: String,
+        /// Numbers and kinds that it has.
+        known: Vec<String>,
+    },
     /// What would be written is what is read.
     Overwrites {
         /// The capture.
@@ -206,6 +213,7 @@ impl Failure {
             Failure::Cipher(CipherError::TooMany { .. } | CipherError::Key(_)) => Exit::Usage,
             Failure::Cipher(_) => Exit::Wrong,
             Failure::NoInterface { .. }
+            | Failure::NoPort { .. }
             | Failure::NotKnown { .. }
             | Failure::Overwrites { .. }
             | Failure::Unknown { .. }
@@ -228,6 +236,7 @@ impl Failure {
             Failure::Capture(error) => return hint_for(&error.problem).map(str::to_owned),
             Failure::Write { .. } => "name a directory that you may write to".to_owned(),
             Failure::NoInterface { known, .. } => format!("the policy has {}", known.join(", ")),
+            Failure::NoPort { known, .. } => format!("the chip has {}", known.join(", ")),
             Failure::Overwrites { .. } => "name another directory with --out".to_owned(),
             Failure::Read { .. } => "check the path and that you may read it".to_owned(),
             Failure::Import { .. } => {
@@ -249,7 +258,8 @@ impl Failure {
                     .to_owned()
             }
             Failure::DoesNotFit { .. } => {
-                "lower the policy's [limit], use fewer rules, or place regions elsewhere with --set region.NAME=MEMORY"
+                "lower the policy's [limit], use fewer rules, place regions elsewhere with --set region.NAME=MEMORY, or take \
+                 another --mapping: `wirerate chip list` has those that come with the program"
                     .to_owned()
             }
             Failure::Traffic(error) => return error.hint(),
@@ -307,6 +317,7 @@ impl fmt::Display for Failure {
             Failure::Capture(error) => error.fmt(f),
             Failure::Write { path, error } => write!(f, "cannot write {}: {error}", path.display()),
             Failure::NoInterface { name, .. } => write!(f, "the policy has no interface `{name}`"),
+            Failure::NoPort { name, .. } => write!(f, "the chip has no port `{name}`"),
             Failure::Overwrites { path } => {
                 write!(f, "{} is read and would be written over", path.display())
             }

@@ -70,16 +70,24 @@ pub(crate) struct Texts {
 }
 
 impl Texts {
-    /// Finds both by their names or files. Without a mapping it is the chip's run-to-completion one, `CHIP-pool`.
+    /// Finds both by their names or files. Without a mapping it is the chip's run-to-completion one,
+    /// `CHIP-pool`.
     pub(crate) fn find(chip: &str, mapping: Option<&str>) -> Result<Texts, Failure> {
         let (chip_file, chip_text) = find("chip", &[chip.to_owned()], CHIPS)?;
-        let stem = Path::new(chip).file_stem().map_or(chip.into(), |stem| stem.to_string_lossy());
         let names = match mapping {
-            Some(name) => vec![name.to_owned(), format!("{stem}-{name}")],
-            None => vec![format!("{stem}-pool")],
+            Some(name) => vec![name.to_owned(), of(chip, name)],
+            None => vec![of(chip, "pool")],
         };
         let (file, mapping) = find("mapping", &names, MAPPINGS)?;
         Ok(Texts { chip_file, chip: chip_text, file, mapping })
+    }
+
+    /// The same chip with `CHIP-split`, whose engines share out the stages by the length of their programs; `None` where it
+    /// has no such mapping.
+    pub(crate) fn split(chip: &str) -> Option<Texts> {
+        let name = of(chip, "split");
+        MAPPINGS.iter().find(|shipped| shipped.name == name)?;
+        Texts::find(chip, Some(&name)).ok()
     }
 
     /// Sets a value in one or the other.
@@ -121,6 +129,12 @@ impl Texts {
         let mapping = checked.mapping.ok_or_else(|| first_error(&checked.diagnostics))?;
         Ok(Described { chip, mapping, lines: checked.lines, file: self.file.clone() })
     }
+}
+
+/// The full name of a chip's mapping.
+fn of(chip: &str, mapping: &str) -> String {
+    let stem = Path::new(chip).file_stem().map_or(chip.into(), |stem| stem.to_string_lossy());
+    format!("{stem}-{mapping}")
 }
 
 /// The message of the first error.

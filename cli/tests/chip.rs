@@ -107,11 +107,9 @@ fn same_as_replay(room: &Room, policy: &str, captures: &[&str]) {
     words.extend(captures);
     wirerate(&words).exits(0);
     for chip in ["ixp1200", "ixp2400", "ixp2800"] {
-        // What this is about is the outcome: there is room for every burst, for the policy's tables and for all programs
-        // in one store.
+        // What this is about is the outcome: there is room for every burst and for the policy's tables.
         let mut words = vec!["chip", "run", "--chip", chip, policy, "--out", &ours, "--json"];
         words.extend(["--set", "receive.elements=65536", "--set", "memory.sram.size=\"2 GB\""]);
-        words.extend(["--set", "engine.me.store=4096"]);
         words.extend(captures);
         let json = wirerate(&words).exits(0).json();
         assert_eq!(json["lost"], 0, "{chip}");
@@ -224,6 +222,55 @@ fn interfaces_beyond_the_last_port_share_ports_and_that_is_said() {
     assert!(run.err.contains("6 interfaces and the chip 3 ports"), "{}", run.err);
 }
 
+/// The IXP1200 has eight ports of 100 Mbit/s and one of a gigabit.
+#[test]
+fn interfaces_have_the_rates_of_their_ports() {
+    let run = |words: &[&str]| {
+        let all = [
+            "chip",
+            "run",
+            "--chip",
+            "ixp1200",
+            "--json",
+            &home_office(),
+            "lan>wan,frames=5000,established,flows=10",
+        ];
+        wirerate(&[&all[..], &["--warm", "1000"], words].concat()).exits(0).json()
+    };
+    let line = |mbit: f64| mbit / (84.0 * 8.0);
+    let close = |json: &Value, told: f64| {
+        let offered = number(json, "offered_mpps");
+        assert!((offered / told - 1.0).abs() < 0.01, "{offered} not {told}");
+    };
+    close(&run(&[]), line(100.0));
+    // What comes in ten times as fast as it can leave waits in the transmit buffer, and is lost behind it.
+    let json = run(&["--port", "lan=gigabit"]);
+    close(&json, line(1_000.0));
+    assert!(number(&json, "delivered_mpps") < line(100.0) * 1.2, "{json:#}");
+    let lost: Vec<u64> =
+        json["lost_by_port"].as_array().unwrap().iter().map(|of| of.as_u64().unwrap()).collect();
+    assert_eq!((lost.len(), lost[8]), (9, json["lost"].as_u64().unwrap()), "all at the gigabit port");
+    assert!((3_000..4_000).contains(&lost[8]), "{lost:?}");
+    let busy: Vec<&str> =
+        json["others"].as_array().unwrap().iter().map(|of| of["name"].as_str().unwrap()).collect();
+    assert!(
+        busy.contains(&"line out of port 0, fast") && busy.contains(&"line out of port 8, gigabit"),
+        "{busy:?}"
+    );
+    // The other way all fits.
+    assert_eq!(run(&["--port", "wan=8"])["lost"], 0);
+    for (words, part) in [
+        ("lan=9", "0 to 8, fast, gigabit"),
+        ("lan=slow", "0 to 8, fast, gigabit"),
+        ("dmz=1", "lan, guest, wan"),
+        ("lan", "IFACE=PORT"),
+    ] {
+        let words = ["chip", "run", "--chip", "ixp1200", &home_office(), "lan>wan", "--port", words];
+        let run = wirerate(&words).exits(2);
+        assert!(run.err.contains(part), "{}", run.err);
+    }
+}
+
 #[test]
 fn what_is_wrong_is_told_with_its_exit_code() {
     let room = Room::new("chip-wrong");
@@ -250,6 +297,41 @@ fn what_is_wrong_is_told_with_its_exit_code() {
     // Tables that no memory of the chip holds.
     let large = room.write("large.toml", POLICY.replace("flows = 10000", "flows = 4000000"));
     exits(1, &[&on(&[])[..], &[&large, stream]].concat(), "flow-table");
+}
+
+/// The IXP1200's stores hold no more than 1,024 instructions.
+#[test]
+fn programs_too_long_for_one_engine_are_spread_over_several() {
+    let asked = ["chip", "run", "--chip", "ixp1200", "--json", &home_office(), "lan>wan,frames=500,both"];
+    let run = wirerate(&asked).exits(0);
+    assert!(run.err.contains("as ixp1200-split spreads them"), "{}", run.err);
+    let json = run.json();
+    assert!(number(&json, "delivered_mpps") > 0.0 && json["lost"] == 0, "{json:#}");
+    // Its ends have both ends of the way on the same threads: far too much must not lock them up.
+    let words =
+        ["chip", "run", "--chip", "ixp1200", "--json", "--set", "port.fast.rate=1 Gbit/s", &home_office()];
+    for stream in ["lan>wan,size=64,frames=3000,flows=each", "lan>wan,size=64,frames=3000,both,established"] {
+        let json = wirerate(&[&words[..], &[stream]].concat()).exits(0).json();
+        assert!(json["lost"].as_u64().unwrap() > 1_000, "{json:#}");
+    }
+    // Asked for by name, the other one is refused, and says what would do.
+    let run = wirerate(&[&asked[..], &["--mapping", "pool"]].concat()).exits(1);
+    for part in
+        ["store-full", "parse to track 932, dnat to snat", "rewrite to queue 421", "another --mapping"]
+    {
+        // The screen breaks lines, and draws before them.
+        let flat: Vec<&str> = run.err.split_whitespace().filter(|word| *word != "│").collect();
+        assert!(flat.join(" ").contains(part), "no `{part}` in {}", run.err);
+    }
+    // What tracks nothing runs to completion.
+    let core = root().join("policies/core-stateless.toml");
+    let core = core.to_str().unwrap();
+    let run =
+        wirerate(&["chip", "run", "--chip", "ixp1200", "--json", core, "north>south,frames=100"]).exits(0);
+    assert!(!run.err.contains("spreads"), "{}", run.err);
+    // A sweep goes the same way.
+    let sweep = ["chip", "sweep", "--chip", "ixp1200", "--json", &home_office(), "lan>wan,frames=50"];
+    wirerate(&[&sweep[..], &["--vary", "pool.decide.threads=2,4"]].concat()).exits(0);
 }
 
 #[test]

@@ -49,13 +49,16 @@ fuzz_target!(|data: &[u8]| {
     assert!(run.shard.flows.is_empty() && run.shard.mappings.is_empty());
 });
 
+/// A policy and its tables.
+type Prepared = (Rc<policy::Scene>, Rc<Tables>);
+
 thread_local! {
     /// Compiling takes longer than all else, so each policy is compiled but once.
-    static PREPARED: RefCell<HashMap<u8, (Rc<policy::Scene>, Rc<Tables>)>> = RefCell::default();
+    static PREPARED: RefCell<HashMap<u8, Prepared>> = RefCell::default();
 }
 
 /// A policy of which there are as many as a byte has values, and its tables.
-fn prepared(choice: u8) -> (Rc<policy::Scene>, Rc<Tables>) {
+fn prepared(choice: u8) -> Prepared {
     PREPARED.with_borrow_mut(|prepared| {
         let make = || {
             let mut random = Random::new(choice.into());

@@ -10,7 +10,7 @@ use wire::{BitRate, Bytes};
 
 use super::{
     Buffer, Bus, Cache, Cam, Carries, Checked, Chip, Cycles, EngineKind, Hertz, LocalMemory, Memory, Package,
-    Ports, Power, Reach, RingKind, Role, Source, Standing, Unit, UnitWork, bound,
+    PortKind, Ports, Power, Reach, RingKind, Role, Source, Standing, Unit, UnitWork, bound,
 };
 use crate::diagnostic::Code;
 use crate::value::{self, Complaint, Sink, Table};
@@ -65,7 +65,7 @@ fn chip(sink: &Sink, root: &DeTable<'_>, parameters: &[String]) -> Chip {
         .collect();
     let receive = section(&mut top, "receive", "[receive]", true).map(buffer);
     let transmit = section(&mut top, "transmit", "[transmit]", true).map(buffer);
-    let ports = section(&mut top, "ports", "[ports]", true).map(ports);
+    let ports = ports(sink, &mut top);
     let power = section(&mut top, "power", "[power]", false).map(power);
     let package = section(&mut top, "package", "[package]", false).map(package);
     let has_packet_engine = engines.iter().any(|engines| engines.role == Role::Packet)
@@ -86,7 +86,7 @@ fn chip(sink: &Sink, root: &DeTable<'_>, parameters: &[String]) -> Chip {
         buses,
         receive: receive.unwrap_or(Buffer { elements: 1, element: Bytes(64) }),
         transmit: transmit.unwrap_or(Buffer { elements: 1, element: Bytes(64) }),
-        ports: ports.unwrap_or(Ports { count: 1, rate: BitRate(1), gap: Bytes(0) }),
+        ports,
         power,
         package,
         sources,
@@ -334,14 +334,38 @@ fn buffer(mut table: Table<'_, '_, '_>) -> Buffer {
     buffer
 }
 
-fn ports(mut table: Table<'_, '_, '_>) -> Ports {
-    let ports = Ports {
+/// `[ports]` where they are alike, or a table `[port.NAME]` for each kind.
+fn ports(sink: &Sink, top: &mut Table<'_, '_, '_>) -> Ports {
+    let named = named(sink, top, "port", &mut Vec::new());
+    let mut kinds = Vec::new();
+    if named.is_empty() {
+        let table = section(top, "ports", "[ports]", true);
+        kinds.extend(table.map(|table| port_kind(table, None)));
+    } else {
+        top.misplaced("ports", "each [port.NAME] says it of the ports of its kind");
+    }
+    for (name, value) in named {
+        let Some(table) = Table::of(sink, value, "a kind of ports") else { continue };
+        kinds.push(port_kind(table, Some(name.get_ref().to_string())));
+        let count: u32 = kinds.iter().map(|kind| kind.count).sum();
+        if count > bound::COUNT {
+            let complaint = Complaint::new(Code::Contradiction, format!("that makes {count} ports"));
+            sink.report(complaint.hint(format!("{} in all, at most", bound::COUNT)), name.span());
+            break;
+        }
+    }
+    Ports(kinds)
+}
+
+fn port_kind(mut table: Table<'_, '_, '_>, name: Option<String>) -> PortKind {
+    let kind = PortKind {
+        name,
         count: count(&mut table, "count"),
         rate: table.require("rate", "\"1 Gbit/s\"", value::rate).unwrap_or(BitRate(1)),
         gap: Bytes(table.require("gap", "\"24 B\"", value::offset).unwrap_or(0)),
     };
     table.finish();
-    ports
+    kind
 }
 
 fn power(mut table: Table<'_, '_, '_>) -> Power {

@@ -36,7 +36,7 @@ pub(super) fn keys(path: &[&str]) -> Vec<&'static str> {
         ["unit", _] => UNIT,
         ["bus", _] => BUS,
         ["receive" | "transmit"] => &["elements", "element"],
-        ["ports"] => &["count", "rate", "gap"],
+        ["ports"] | ["port", _] => &["count", "rate", "gap"],
         ["power"] => &["typical", "most"],
         ["package"] => &["pins", "side"],
         _ => &[],

@@ -1,7 +1,7 @@
 use proptest::prelude::{ProptestConfig, any, prop, prop_assert_eq, proptest};
 use wire::{BitRate, Bytes};
 
-use super::{Chip, Cycles, Hertz, LocalMemory, Reach, Role, Standing, parse, schema, set};
+use super::{Chip, Cycles, Hertz, LocalMemory, PortKind, Reach, Role, Standing, parse, schema, set};
 use crate::setting::SetError;
 
 const TETRA: &str = include_str!("../../../chips/tetra.toml");
@@ -31,7 +31,18 @@ fn a_chip_is_what_its_text_says() {
     assert_eq!(chip.rings[0].memory.as_deref(), Some("scratch"));
     assert_eq!((chip.rings[2].reach, chip.rings[2].latency), (Reach::Neighbour, Cycles(3)));
     assert_eq!(chip.units[0].per_word, 4_000);
-    assert_eq!((chip.ports.count, chip.ports.rate, chip.ports.gap), (3, BitRate(1_000_000_000), Bytes(24)));
+    let ports = PortKind { name: None, count: 3, rate: BitRate(1_000_000_000), gap: Bytes(24) };
+    assert_eq!((chip.ports.count(), &chip.ports.0), (3, &vec![ports]));
+}
+
+#[test]
+fn ports_are_numbered_in_the_order_of_their_kinds() {
+    let ports = chip(IXP1200).ports;
+    let rates: Vec<u64> = ports.each().map(|port| port.rate.0 / 1_000_000).collect();
+    assert_eq!((ports.count(), rates), (9, vec![100, 100, 100, 100, 100, 100, 100, 100, 1_000]));
+    let name = |port| ports.kind_of(port).unwrap().name.as_deref().unwrap();
+    assert_eq!([0, 7, 8, 9, 17].map(name), ["fast", "fast", "gigabit", "fast", "gigabit"]);
+    assert_eq!(super::Ports(Vec::new()).kind_of(0), None);
 }
 
 #[test]
@@ -80,12 +91,15 @@ fn the_keys_that_can_be_set_are_those_that_are_read() {
         ("[receive]", &["receive"]),
         ("[ports]", &["ports"]),
         ("[package]", &["package"]),
+        ("[port.fast]", &["port", "fast"]),
         ("local = {", &["engine", "me", "local"]),
         ("cam = {", &["engine", "me", "cam"]),
         ("cache = {", &["engine", "xscale", "cache"]),
     ];
     let text = IXP2400.replacen("\n[source]", "\n[package]\npins = 1\nside = 1\n[source]", 1);
+    let unlike = IXP1200;
     for (header, path) in tables {
+        let text = if path[0] == "port" { unlike } else { &text };
         let with =
             if header.starts_with('[') { "\nqqqqqqqqqqqqqqqq = 1\n" } else { " qqqqqqqqqqqqqqqq = 1, " };
         let checked = parse(&text.replacen(header, &format!("{header}{with}"), 1), "p.toml");

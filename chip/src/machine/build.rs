@@ -127,7 +127,7 @@ impl<'a> Machine<'a> {
             memories,
             units: units.collect(),
             buses: buses.collect(),
-            lines: vec![Line::default(); chip.ports.count.max(1) as usize],
+            lines: chip.ports.each().map(Line::of).collect(),
             receive: buffer(&chip.receive, ideal == Ideal::Receive),
             transmit: buffer(&chip.transmit, ideal == Ideal::Transmit),
             jobs: Vec::new(),

@@ -5,8 +5,8 @@ use wire::{BitRate, Bytes};
 
 use super::{Ideal, Machine, Window};
 use crate::description::{
-    Buffer, Cam, Chip, Cycles, EngineKind, Hertz, LocalMemory, Memory, Ports, Reach, RingKind, Role, Unit,
-    UnitWork,
+    Buffer, Cam, Chip, Cycles, EngineKind, Hertz, LocalMemory, Memory, PortKind, Ports, Reach, RingKind,
+    Role, Unit, UnitWork,
 };
 use crate::kernel::{Ticks, Timebase};
 use crate::load::{Arrival, Job, Load, Output, Standing};
@@ -65,7 +65,7 @@ fn chip() -> Chip {
         buses: Vec::new(),
         receive: Buffer { elements: 16, element: Bytes(64) },
         transmit: Buffer { elements: 16, element: Bytes(64) },
-        ports: Ports { count: 1, rate: BitRate(1_000_000_000), gap: Bytes(20) },
+        ports: Ports(vec![PortKind { name: None, count: 1, rate: BitRate(1_000_000_000), gap: Bytes(20) }]),
         power: None,
         package: None,
         sources: Vec::new(),
@@ -394,7 +394,7 @@ fn a_long_frame_on_one_port_holds_up_nobody_on_another() {
         }
     }
     let mut chip = chip();
-    chip.ports.count = 2;
+    chip.ports.0[0].count = 2;
     let mapping = line(1, 8);
     let mut machine = Machine::new(&chip, &mapping, Ideal::Nothing).unwrap();
     let seen = machine.run(&mut Two(0), 0).unwrap();
@@ -407,4 +407,86 @@ fn a_long_frame_on_one_port_holds_up_nobody_on_another() {
         "{:?} {alone}",
         seen.latency.value_at_quantile(0.6)
     );
+}
+
+/// What comes by two ports, each frame with its port's own number of bytes.
+struct Ways {
+    /// When, by which port, and how many bytes.
+    coming: Vec<(u64, u16, u32)>,
+    next: usize,
+    /// Of those taken in, when.
+    taken: Vec<(Ticks, u16)>,
+}
+
+impl Load for Ways {
+    fn next(&mut self) -> Option<Arrival> {
+        let (at, port, bytes) = *self.coming.get(self.next)?;
+        self.next += 1;
+        Some(Arrival { at: Ticks(at), port, bytes })
+    }
+
+    fn accept(&mut self, job: &mut Job) {
+        let port = self.coming[self.next - 1].1;
+        self.taken.push((job.arrived, port));
+        Same { left: 0, acts: vec![run(1)], at: 0, every: 0 }.accept(job);
+        job.outputs[0] = Output { port, bytes: 60 };
+    }
+}
+
+/// A gigabit first, then 100 Mbit/s.
+fn unlike(elements: u32) -> Chip {
+    let mut chip = chip();
+    let slow = PortKind { name: Some("slow".into()), rate: BitRate(100_000_000), ..chip.ports.0[0].clone() };
+    chip.ports.0.push(slow);
+    chip.receive.elements = elements;
+    chip
+}
+
+#[test]
+fn frames_take_their_ports_time_both_ways() {
+    let (chip, mapping) = (unlike(16), line(1, 8));
+    // 80 bytes on the line: 640 ns or 64 ticks by the fast one, 640 by the slow one.
+    let mut load = Ways { coming: vec![(0, 0, 60), (5_000, 1, 60)], next: 0, taken: Vec::new() };
+    let seen = Machine::new(&chip, &mapping, Ideal::Nothing).unwrap().run(&mut load, 0).unwrap();
+    assert_eq!(load.taken, [(Ticks(64), 0), (Ticks(5_640), 1)]);
+    assert_eq!(seen.lines, [Ticks(64), Ticks(640)]);
+    assert_eq!(seen.latency.max() - seen.latency.min(), 640 - 64, "from the last bit in to the last bit out");
+}
+
+/// Frames that wait behind another port's are there at once when that one is, but no two of them at once.
+#[test]
+fn a_port_that_is_late_makes_no_other_exceed_its_rate() {
+    let (chip, mapping) = (unlike(16), line(1, 8));
+    // The slow port has two at once, the second of which is there when the first is; 20 by the fast one are due between.
+    let mut coming = vec![(0, 1, 300), (1, 1, 60)];
+    coming.extend((0..20).map(|number| (2 + number * 64, 0, 60)));
+    let mut load = Ways { coming, next: 0, taken: Vec::new() };
+    let seen = Machine::new(&chip, &mapping, Ideal::Nothing).unwrap().run(&mut load, 0).unwrap();
+    assert_eq!((seen.lost_by_port.as_slice(), seen.delivered.frames), (&[0, 0][..], 22));
+    let fast: Vec<u64> = load.taken.iter().filter(|(_, port)| *port == 0).map(|(at, _)| at.0).collect();
+    assert_eq!(fast.len(), 20);
+    assert!(fast.windows(2).all(|pair| pair[1] - pair[0] >= 64), "{fast:?}");
+}
+
+/// What a slow port cannot send as fast as it comes in fills the buffers, and is lost where it comes in.
+#[test]
+fn what_a_slow_port_cannot_send_is_lost_at_the_fast_one() {
+    let (chip, mapping) = (unlike(16), line(1, 8));
+    struct Over(Ways);
+    impl Load for Over {
+        fn next(&mut self) -> Option<Arrival> {
+            self.0.next()
+        }
+        fn accept(&mut self, job: &mut Job) {
+            self.0.accept(job);
+            job.outputs[0].port = 1;
+        }
+    }
+    let coming = (0..2_000).map(|number| (number * 64, 0, 60)).collect();
+    let mut load = Over(Ways { coming, next: 0, taken: Vec::new() });
+    let seen = Machine::new(&chip, &mapping, Ideal::Nothing).unwrap().run(&mut load, 0).unwrap();
+    let lost = seen.lost_by_port[0];
+    assert_eq!((seen.lost_by_port[1], seen.delivered.frames + lost), (0, 2_000));
+    // 2,000 come in the time that 200 leave in, and the buffers and threads hold a few dozen.
+    assert!((1_700..1_800).contains(&lost), "{lost}");
 }

@@ -208,10 +208,17 @@ impl Fit<'_> {
                 };
                 let total: u64 = names.iter().map(length).sum();
                 if total > u64::from(store) && !told.contains(&pools) {
-                    let mut list: Vec<(&str, u64)> = names.iter().map(|name| (*name, length(name))).collect();
-                    list.sort_by_key(|(_, length)| std::cmp::Reverse(*length));
+                    let order = |name: &str| stages.iter().position(|stage| *stage == name);
+                    let mut parts: Vec<(&str, u64)> =
+                        names.iter().map(|name| (*name, length(name))).collect();
+                    // Receiving comes before all stages, and transmitting behind.
+                    parts.sort_by_key(|(name, _)| {
+                        order(name).unwrap_or(if *name == "receive" { 0 } else { stages.len() })
+                    });
+                    let hint = split(&parts, store);
+                    parts.sort_by_key(|(_, length)| std::cmp::Reverse(*length));
                     let list: Vec<String> =
-                        list.iter().map(|(name, length)| format!("{name} {length}")).collect();
+                        parts.iter().map(|(name, length)| format!("{name} {length}")).collect();
                     let message = format!(
                         "the store of engine {number} holds {store} instructions, but its programs have {total}: {}",
                         list.join(", ")
@@ -220,7 +227,6 @@ impl Fit<'_> {
                         .first()
                         .and_then(|pool| self.lines.pools.get(*pool))
                         .map(|entry| entry.span.clone());
-                    let hint = "give some of the stages to another pool on other engines";
                     found.push(
                         Diagnostic::new(Code::StoreFull, message)
                             .hint(hint)
@@ -231,6 +237,32 @@ impl Fit<'_> {
             }
         }
     }
+}
+
+/// How programs that are too long together, given in their order, can be told to fit a store each.
+fn split(programs: &[(&str, u64)], store: u32) -> String {
+    let store = u64::from(store);
+    if let Some((name, length)) = programs.iter().find(|(_, length)| *length > store) {
+        return format!(
+            "{name} alone has {length}: it needs an engine of a kind with a larger store, or a policy with fewer rules"
+        );
+    }
+    // Each part: the first program and the last, and their length.
+    let mut parts: Vec<(&str, &str, u64)> = Vec::new();
+    for (name, length) in programs {
+        match parts.last_mut() {
+            Some((_, last, sum)) if *sum + length <= store => (*last, *sum) = (name, *sum + length),
+            _ => parts.push((name, name, *length)),
+        }
+    }
+    let parts = parts.iter().map(|(first, last, sum)| match first == last {
+        true => format!("{first} {sum}"),
+        false => format!("{first} to {last} {sum}"),
+    });
+    format!(
+        "spread them over pools on engines of their own, with rings between, such as {}",
+        parts.collect::<Vec<_>>().join(", ")
+    )
 }
 
 /// The names of the programs of a task.

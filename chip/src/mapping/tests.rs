@@ -8,7 +8,7 @@ use crate::description::{self, Chip};
 
 const ROW: &str = include_str!("../../../chips/mappings/tetra-row.toml");
 const CORE: &str = include_str!("../../../chips/mappings/ixp2400-firewall-core.toml");
-const POOL: &str = include_str!("../../../chips/mappings/ixp1200-pool.toml");
+const SPLIT: &str = include_str!("../../../chips/mappings/ixp1200-split.toml");
 
 fn tetra() -> Chip {
     description::parse(include_str!("../../../chips/tetra.toml"), "tetra.toml").chip.unwrap()
@@ -61,9 +61,9 @@ fn a_region_lies_in_parts() {
 #[test]
 fn a_pool_has_several_tasks() {
     let chip = description::parse(include_str!("../../../chips/ixp1200.toml"), "ixp1200.toml").chip.unwrap();
-    let mapping = mapping(POOL, &chip);
+    let mapping = mapping(SPLIT, &chip);
     let works: Vec<&Work> = mapping.pools[0].tasks.iter().map(|task| &task.work).collect();
-    assert_eq!(works, [&Work::Receive, &Work::Stages(0..10)]);
+    assert_eq!(works, [&Work::Receive, &Work::Stages(7..10), &Work::Transmit]);
 }
 
 #[test]
@@ -107,6 +107,25 @@ fn what_fits_exactly_fits() {
     let found = fits(&Lines::default(), (4 << 20) + 1, 4_001);
     assert_eq!(found.len(), 2);
     assert!(found.iter().all(|diagnostic| diagnostic.place.is_none()));
+}
+
+#[test]
+fn what_is_too_long_for_a_store_is_told_how_to_be_spread() {
+    let chip = tetra();
+    let checked = parse(ROW, "row.toml", &chip);
+    let mapping = checked.mapping.unwrap();
+    let hint = |lengths: [u32; 3]| {
+        let programs = ["parse", "track", "route"].into_iter().zip(lengths);
+        let programs: Vec<Program<'_>> =
+            programs.map(|(name, instructions)| Program { name, instructions }).collect();
+        let found = check_fit(&chip, &mapping, &checked.lines, &[], &programs);
+        found.first().and_then(|found| found.hint.clone()).unwrap_or_default()
+    };
+    assert_eq!(hint([2_000, 2_000, 96]), "");
+    let spread = hint([2_000, 2_000, 97]);
+    assert!(spread.ends_with("parse to dnat 4000, route 97"), "{spread}");
+    assert!(hint([2_000, 2_097, 4_000]).ends_with("parse 2000, track to dnat 2097, route 4000"));
+    assert!(hint([1, 4_097, 1]).starts_with("track alone has 4097"));
 }
 
 #[test]

@@ -12,13 +12,14 @@ use wire::Nanos;
 use super::known::Known;
 use super::{Claim, Outcome, ReproduceError, Study, TOLERANCE};
 use crate::description::{self, Chip, Hertz};
+use crate::host::Wiring;
 use crate::kernel::Timebase;
 use crate::machine::Ideal;
 use crate::mapping::{self, Mapping};
 use crate::report::Report;
 use crate::run::{RunError, Setup, Source, SourceError};
 use crate::shelf::{CHIPS, MAPPINGS, named};
-use crate::traffic::{Begin, Flows, Generator, Line, Rate, Stream, Ways};
+use crate::traffic::{Begin, Flows, Generator, Lines, Rate, Stream, Ways};
 
 pub(super) const CLAIMS: &[Claim] = &[
     claim("F1", line_rate),
@@ -143,7 +144,6 @@ impl Run<'_> {
         let policy = policy(self.rules, self.judged)?;
         let algorithm = mapping.classifier.as_deref().and_then(Algorithm::named);
         let algorithm = algorithm.unwrap_or(&dataplane::classify::ALGORITHMS[0]);
-        let line = Line { rate: chip.ports.rate, gap: chip.ports.gap };
         let fresh = self.flows == Flows::Each;
         let stream = Stream {
             rate: Rate::Frames(if fresh { self.rate } else { self.rate / 2.0 }),
@@ -156,13 +156,15 @@ impl Run<'_> {
         let start = Nanos::from_secs(1);
         let source = || {
             let tables = Tables::compile_for(&policy, 1, algorithm).map_err(SourceError::Compile)?;
+            let wiring = Wiring::new(&tables, &[]);
+            let lines = Lines { ports: &chip.ports, wiring: &wiring };
             let mut traffic =
-                Generator::new(&stream, &tables, line, start, 1).map_err(SourceError::Traffic)?;
+                Generator::new(&stream, &tables, lines, start, 1).map_err(SourceError::Traffic)?;
             let mut replay = Replay::new(tables, Nanos(0), Way::Step).map_err(SourceError::Replay)?;
             if !fresh {
                 traffic.establish(&mut replay, &stream, Nanos(0)).map_err(SourceError::Traffic)?;
             }
-            Ok(Source { replay, traffic: Box::new(traffic), start })
+            Ok(Source { replay, traffic: Box::new(traffic), start, wiring })
         };
         let setup = Setup { chip: &chip, mapping: &mapping, source: &source, warm: WARM };
         Ok(if explain { setup.explain(&mut ())? } else { setup.run(Ideal::Nothing, &mut ())? })
@@ -205,8 +207,9 @@ pub(super) fn throughput(mapping: &'static str, rules: u32) -> Result<f64, Repro
 fn line_rate() -> Result<Vec<Outcome>, ReproduceError> {
     let chip = chip()?;
     let line = Timebase::new(chip.ticks_per_second().unwrap_or(1));
-    let frame = line.of_bits((64 + 20) * 8, chip.ports.rate.0);
-    let rate = chip.ports.rate.0 as f64 / (84.0 * 8.0);
+    let port = chip.ports.kind_of(0).map_or(0, |port| port.rate.0);
+    let frame = line.of_bits((64 + 20) * 8, port);
+    let rate = port as f64 / (84.0 * 8.0);
     let cycles = line.to_cycles(frame, chip.clock);
     Ok(vec![
         Outcome::number("F1", "packets of 64 bytes a second at a gigabit", 1_448_095.0, rate, "packets/s")
@@ -427,7 +430,7 @@ fn board() -> Result<Vec<Outcome>, ReproduceError> {
         input("SRAM of the board", 8.0, memory("sram") / mib, "MB"),
         input("DRAM of the board", 256.0, memory("dram") / mib, "MB"),
         input("scratchpad", 16.0, memory("scratch") / 1024.0, "KB"),
-        input("gigabit ports", 3.0, chip.ports.count.into(), "ports"),
+        input("gigabit ports", 3.0, chip.ports.count().into(), "ports"),
         input("threads of an engine", 8.0, engine.map_or(0, |kind| kind.threads).into(), "threads"),
         input(
             "instruction store",

@@ -46,8 +46,8 @@ impl Bench<'_> {
     ) -> Result<Report, RunError> {
         let frames = request.frames.saturating_add(self.warm);
         let source = || {
-            let Source { replay, traffic, start } = (self.source)(request)?;
-            Ok(Source { replay, traffic: Box::new(First::new(traffic, frames)), start })
+            let source = (self.source)(request)?;
+            Ok(Source { traffic: Box::new(First::new(source.traffic, frames)), ..source })
         };
         run(&Setup { chip: self.chip, mapping: self.mapping, source: &source, warm: self.warm })
     }

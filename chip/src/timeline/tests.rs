@@ -10,11 +10,14 @@ use wire::Nanos;
 
 use super::{Part, Timeline, Written};
 use crate::description::{self, Chip};
+use crate::host::Wiring;
 use crate::mapping::{self, Mapping};
 use crate::report::Report;
 use crate::run::{Setup, Source, SourceError};
 use crate::shelf::{CHIPS, MAPPINGS, named};
-use crate::traffic::{Generator, Line, Stream};
+use crate::traffic::{Generator, Lines, Stream};
+
+mod format;
 
 const POLICY: &str = r#"
 [interface.lan]
@@ -33,8 +36,10 @@ via = "192.0.2.254"
 "#;
 
 fn described(mapping_name: &str) -> (Chip, Mapping) {
-    let chip = description::parse(named(CHIPS, "ixp2400").unwrap(), "chip").chip.unwrap();
-    let mapping = mapping::parse(named(MAPPINGS, mapping_name).unwrap(), "mapping", &chip).mapping.unwrap();
+    let text = named(MAPPINGS, mapping_name).unwrap();
+    let name = mapping::chip_of(text).unwrap();
+    let chip = description::parse(named(CHIPS, &name).unwrap(), "chip").chip.unwrap();
+    let mapping = mapping::parse(text, "mapping", &chip).mapping.unwrap();
     (chip, mapping)
 }
 
@@ -45,9 +50,15 @@ fn trace(mapping: &str, stream: &str, part: Part, out: impl Write) -> (Report, i
     let start = Nanos::from_secs(1);
     let source = || -> Result<Source, SourceError> {
         let tables = Tables::compile(&policy, 1)?;
-        let line = Line { rate: chip.ports.rate, gap: chip.ports.gap };
-        let traffic = Box::new(Generator::new(&stream, &tables, line, start, 1)?);
-        Ok(Source { replay: Replay::new(tables, start, Way::Step)?, traffic, start })
+        let wiring = Wiring::new(&tables, &[]);
+        let traffic = Box::new(Generator::new(
+            &stream,
+            &tables,
+            Lines { ports: &chip.ports, wiring: &wiring },
+            start,
+            1,
+        )?);
+        Ok(Source { replay: Replay::new(tables, start, Way::Step)?, traffic, start, wiring })
     };
     let setup = Setup { chip: &chip, mapping: &mapping, source: &source, warm: 0 };
     let mut timeline = Timeline::new(out, &chip, &mapping, part);
@@ -59,6 +70,7 @@ fn events(mapping: &str, stream: &str, part: Part) -> (Report, Written, Vec<Valu
     let mut bytes = Vec::new();
     let (report, written) = trace(mapping, stream, part, &mut bytes);
     let mut json: Value = serde_json::from_slice(&bytes).unwrap();
+    assert_eq!(format::faults(&json), [""; 0]);
     let events = json["traceEvents"].as_array_mut().map(std::mem::take).unwrap();
     assert_eq!(events.len() as u64, written.as_ref().unwrap().events);
     (report, written.unwrap(), events)
@@ -73,39 +85,41 @@ fn time(event: &Value, name: &str) -> f64 {
 /// A picosecond and the rounding of microseconds.
 const CLOSE: f64 = 1e-5;
 
-/// On every thread, slices follow one another, and lie within their task's.
-fn check_threads(events: &[Value]) {
-    let mut lanes: BTreeMap<(u64, u64), (f64, bool)> = BTreeMap::new();
+/// What an engine did for a thread.
+struct Slice {
+    pid: u64,
+    name: String,
+    begin: f64,
+    end: f64,
+}
+
+/// The slices of engines, each of which lies within its task's.
+fn slices(events: &[Value]) -> Vec<Slice> {
+    let mut open: BTreeMap<(u64, u64), Vec<&Value>> = BTreeMap::new();
+    let mut slices = Vec::new();
     for event in events {
-        let phase = event["ph"].as_str().unwrap();
-        if !matches!(phase, "B" | "E" | "X") {
-            continue;
-        }
-        let key = (event["pid"].as_u64().unwrap(), event["tid"].as_u64().unwrap());
-        let (last, open) = lanes.entry(key).or_insert((0.0, false));
-        let ts = time(event, "ts");
-        assert!(ts >= *last - CLOSE, "{event} before {last}");
-        *last = ts;
-        match phase {
-            "B" => assert!(!std::mem::replace(open, true), "a task in a task: {event}"),
-            "E" => assert!(std::mem::replace(open, false), "the end of no task: {event}"),
-            _ => {
-                assert!(*open, "outside of a task: {event}");
-                assert!(time(event, "dur") > 0.0);
-                *last = ts + time(event, "dur");
-            }
+        let Some(phase @ ("B" | "E")) = event["ph"].as_str() else { continue };
+        let pid = event["pid"].as_u64().unwrap();
+        let of = open.entry((pid, event["tid"].as_u64().unwrap())).or_default();
+        if phase == "B" {
+            assert_eq!(event["cat"], ["task", "engine"][of.len()], "{event}");
+            of.push(event);
+        } else if let (begun, 1) = (of.pop().unwrap(), of.len()) {
+            let name = begun["name"].as_str().unwrap().to_owned();
+            slices.push(Slice { pid, name, begin: time(begun, "ts"), end: time(event, "ts") });
         }
     }
-    assert!(!lanes.is_empty() && lanes.values().all(|(_, open)| !open));
+    slices
 }
 
 /// On every engine, no two threads have it at once.
-fn check_engines(events: &[Value]) {
+fn check_engines(slices: &[Slice]) {
     let mut engines: BTreeMap<u64, Vec<(f64, f64)>> = BTreeMap::new();
-    for event in events.iter().filter(|event| event["ph"] == "X") {
-        let ts = time(event, "ts");
-        engines.entry(event["pid"].as_u64().unwrap()).or_default().push((ts, ts + time(event, "dur")));
+    for slice in slices {
+        assert!(slice.end > slice.begin);
+        engines.entry(slice.pid).or_default().push((slice.begin, slice.end));
     }
+    assert!(!engines.is_empty());
     for slices in engines.values_mut() {
         slices.sort_by(|one, other| one.0.total_cmp(&other.0));
         assert!(slices.windows(2).all(|pair| pair[0].1 <= pair[1].0 + CLOSE));
@@ -114,22 +128,19 @@ fn check_engines(events: &[Value]) {
 
 #[test]
 fn a_timeline_says_what_the_report_says() {
-    for mapping in ["ixp2400-firewall", "ixp2400-pool"] {
+    for mapping in ["ixp2400-firewall", "ixp2400-pool", "ixp1200-split"] {
         let (report, written, events) = events(mapping, "lan>wan,frames=200,flows=20", ALL);
         assert_eq!((written.frames, written.lost), (200, report.lost));
-        check_threads(&events);
-        check_engines(&events);
+        let slices = slices(&events);
+        check_engines(&slices);
         let names: BTreeMap<u64, &str> = events
             .iter()
             .filter(|event| event["name"] == "process_name")
             .map(|event| (event["pid"].as_u64().unwrap(), event["args"]["name"].as_str().unwrap()))
             .collect();
         let sum = |engine: &str, what: &[&str]| -> f64 {
-            let of = events.iter().filter(|event| event["ph"] == "X");
-            of.filter(|event| names[&event["pid"].as_u64().unwrap()] == engine)
-                .filter(|event| what.contains(&event["name"].as_str().unwrap()))
-                .map(|event| time(event, "dur"))
-                .sum()
+            let of = slices.iter().filter(|slice| names[&slice.pid] == engine);
+            of.filter(|slice| what.contains(&slice.name.as_str())).map(|slice| slice.end - slice.begin).sum()
         };
         for engine in &report.engines {
             for (share, what) in [
@@ -170,12 +181,66 @@ fn a_timeline_says_what_the_report_says() {
     }
 }
 
+/// The reader of the format finds what is wrong: each event here is.
+#[test]
+fn what_is_not_of_the_format_is_found() {
+    let named = r#"{"ph":"M","name":"process_name","pid":1,"tid":0,"args":{"name":"p"}},
+        {"ph":"M","name":"thread_name","pid":1,"tid":1,"args":{"name":"t"}}"#;
+    let begun = r#"{"ph":"B","name":"x","pid":1,"tid":1,"ts":2}"#;
+    for (events, why) in [
+        (r#"{"name":"x","pid":1,"tid":1,"ts":1}"#, "no phase"),
+        (r#"{"ph":"B","name":"x","pid":2,"tid":1,"ts":1}"#, "a process without"),
+        (r#"{"ph":"B","name":"x","pid":1,"tid":2,"ts":1}"#, "a thread without"),
+        (r#"{"ph":"B","name":"x","pid":1,"tid":1}"#, "no time"),
+        (r#"{"ph":"B","pid":1,"tid":1,"ts":1}"#, "no name"),
+        (begun, "does not end"),
+        (r#"{"ph":"E","pid":1,"tid":1,"ts":1}"#, "an end without"),
+        (
+            r#"{"ph":"B","name":"x","pid":1,"tid":1,"ts":1},{"ph":"E","name":"y","pid":1,"tid":1,"ts":1}"#,
+            "the end of another",
+        ),
+        (r#"{"ph":"X","name":"x","pid":1,"tid":1,"ts":1,"dur":-1}"#, "no duration"),
+        (
+            r#"{"ph":"X","name":"x","pid":1,"tid":1,"ts":1,"dur":2},{"ph":"X","name":"x","pid":1,"tid":1,"ts":2,"dur":1}"#,
+            "it overlaps",
+        ),
+        (
+            r#"{"ph":"X","name":"x","pid":1,"tid":1,"ts":0.0015,"dur":0.0015},{"ph":"X","name":"x","pid":1,"tid":1,"ts":0.003,"dur":1}"#,
+            "rounded",
+        ),
+        (r#"{"ph":"b","cat":"c","name":"x","id":1,"pid":1,"tid":0,"ts":1}"#, "does not end"),
+        (r#"{"ph":"e","cat":"c","name":"x","id":1,"pid":1,"tid":0,"ts":1}"#, "an end without"),
+        (r#"{"ph":"s","cat":"c","name":"x","id":1,"pid":1,"tid":1,"ts":1}"#, "outside of a slice"),
+        (r#"{"ph":"C","name":"x","pid":1,"ts":1,"args":{"n":"1"}}"#, "no number"),
+        (r#"{"ph":"i","name":"x","pid":1,"tid":0,"ts":1}"#, "no scope"),
+        (r#"{"ph":"Q","name":"x","pid":1,"tid":0,"ts":1}"#, "unknown phase"),
+    ] {
+        let file: Value = serde_json::from_str(&format!("{{\"traceEvents\":[{named},{events}]}}")).unwrap();
+        let faults = format::faults(&file);
+        assert!(faults.iter().any(|fault| fault.contains(why)), "{events}: {faults:?} without {why}");
+    }
+    let flow = |phase: &str, ts: u32| {
+        format!(r#",{{"ph":"{phase}","cat":"c","name":"x","id":1,"pid":1,"tid":1,"ts":{ts},"bp":"e"}}"#)
+    };
+    let end = r#",{"ph":"E","pid":1,"tid":1,"ts":9}"#;
+    for (flows, faults) in [
+        (flow("s", 2) + &flow("t", 3) + &flow("f", 4), 0),
+        (flow("t", 3), 1),
+        (flow("s", 3) + &flow("f", 2), 1),
+        (flow("s", 3) + &flow("f", 4) + &flow("t", 5), 1),
+    ] {
+        let text = format!("{{\"traceEvents\":[{named},{begun}{flows}{end}]}}");
+        let found = format::faults(&serde_json::from_str(&text).unwrap());
+        assert_eq!(found.len(), faults, "{flows}: {found:?}");
+    }
+}
+
 #[test]
 fn only_a_window_is_written() {
     let part = Part { from: Nanos(100_000), frames: 10 };
     let (report, written, events) = events("ixp2400-firewall", "lan>wan,frames=5000,flows=20", part);
     assert_eq!(written.frames, 10);
-    check_threads(&events);
+    check_engines(&slices(&events));
     let times: Vec<f64> =
         events.iter().filter(|event| event["ph"] != "M").map(|event| time(event, "ts")).collect();
     let (first, last) =
@@ -193,7 +258,7 @@ fn frames_that_are_lost_are_there_too() {
     let (report, written, events) = events("ixp2400-firewall", "lan>wan,frames=3000,flows=20,both", ALL);
     assert!(report.lost > 0 && written.lost == report.lost);
     assert_eq!(events.iter().filter(|event| event["ph"] == "i").count() as u64, report.lost);
-    check_threads(&events);
+    check_engines(&slices(&events));
 }
 
 #[test]

@@ -1,17 +1,38 @@
 //! When the frames of one direction of a stream come.
 
 use wire::random::Random;
-use wire::{BitRate, Bytes, Nanos};
+use wire::{BitRate, Bytes, Nanos, PortId};
 
 use super::stream::{Arrivals, Rate};
+use crate::description::Ports;
+use crate::host::Wiring;
 
 /// A line that frames come by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Line {
+pub(super) struct Line {
     /// Its rate.
-    pub rate: BitRate,
+    rate: BitRate,
     /// What each frame has on it beside its own bytes: preamble, check sequence, gap.
-    pub gap: Bytes,
+    gap: Bytes,
+}
+
+/// The lines that frames of a policy's interfaces come by.
+#[derive(Clone, Copy, Debug)]
+pub struct Lines<'a> {
+    /// The ports that there are.
+    pub ports: &'a Ports,
+    /// Which of them each interface has.
+    pub wiring: &'a Wiring,
+}
+
+impl Lines<'_> {
+    pub(super) fn of(&self, interface: PortId) -> Line {
+        match self.ports.kind_of(self.wiring.port(interface)) {
+            Some(port) => Line { rate: port.rate, gap: port.gap },
+            // A chip has one at least.
+            None => Line { rate: BitRate(1), gap: Bytes(0) },
+        }
+    }
 }
 
 /// Parts of a nanosecond that time is counted in, so that rounding never adds up to anything.

@@ -12,10 +12,10 @@ use wire::tcp::Flags;
 use wire::vlan::Tags;
 use wire::{Frame, Nanos, PortId};
 
-use super::TrafficError;
 use super::address::{Addresses, Ends};
-use super::clock::{Clock, Line};
+use super::clock::Clock;
 use super::stream::{Begin, Flows, Size, Stream, Transport, Ways};
+use super::{Lines, TrafficError};
 use crate::host::{Entry, Traffic};
 
 /// Generated frames.
@@ -103,11 +103,11 @@ const EMPTY: u16 = Size::LEAST;
 const DATA: [u8; 9_216] = [0x5a; 9_216];
 
 impl Generator {
-    /// Frames of `stream`, from `start` on, on lines of that kind. The same `seed` gives the same frames.
+    /// Frames of `stream`, from `start` on, on the lines of their interfaces. The same `seed` gives the same frames.
     pub fn new(
         stream: &Stream,
         tables: &Tables,
-        line: Line,
+        lines: Lines<'_>,
         start: Nanos,
         seed: u64,
     ) -> Result<Generator, TrafficError> {
@@ -133,12 +133,13 @@ impl Generator {
             return Err(TrafficError::TooSmall { size: smallest, least });
         }
         let mut random = Random::new(seed);
-        let mut lane = |left| {
+        let mut lane = |side: &Side, left| {
+            let line = lines.of(side.root);
             let random = Random::new(random.next_u64());
             Lane { clock: Clock::new(stream.rate, stream.arrivals, line, start, random), left }
         };
         let back = if stream.ways == Ways::Both { stream.frames } else { 0 };
-        let lanes = [lane(stream.frames), lane(back)];
+        let lanes = [lane(&sides[0], stream.frames), lane(&sides[1], back)];
         let flows = match stream.flows {
             Flows::Fixed(flows) => {
                 Pool::Fixed { flows: vec![Flow::default(); flows as usize], open: Vec::new() }

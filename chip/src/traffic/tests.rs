@@ -9,9 +9,10 @@ use wire::{BitRate, Bytes, Frame, Nanos, PortId, ethernet, ipv4, udp};
 
 use super::address::Ends;
 use super::{
-    Arrivals, BadStream, Flows, Generator, KEYS, Line, Merge, Rate, Size, Stream, TrafficError, Ways,
+    Arrivals, BadStream, Flows, Generator, KEYS, Lines, Merge, Rate, Size, Stream, TrafficError, Ways,
 };
-use crate::host::{Entry, Traffic};
+use crate::description::{PortKind, Ports};
+use crate::host::{Entry, Plug, Traffic, Wiring};
 
 const POLICY: &str = r#"
 [interface.lan]
@@ -34,8 +35,18 @@ from = "lan"
 to = "wan"
 "#;
 
-/// A gigabit line with 24 bytes beside each frame as captured.
-const LINE: Line = Line { rate: BitRate(1_000_000_000), gap: Bytes(24) };
+/// A port of a gigabit and one of a tenth of it, with 24 bytes beside each frame as captured.
+fn ports() -> Ports {
+    let kind = |rate| PortKind { name: None, count: 1, rate: BitRate(rate), gap: Bytes(24) };
+    Ports(vec![kind(1_000_000_000), kind(100_000_000)])
+}
+
+fn generate(stream: &Stream, tables: &Tables, seed: u64) -> Result<Generator, TrafficError> {
+    let wiring = Wiring::new(tables, &[]);
+    let ports = Ports(vec![ports().0.remove(0)]);
+    Generator::new(stream, tables, Lines { ports: &ports, wiring: &wiring }, START, seed)
+}
+
 const START: Nanos = Nanos::from_secs(1_000);
 
 fn tables() -> Tables {
@@ -44,7 +55,7 @@ fn tables() -> Tables {
 }
 
 fn generator(text: &str, seed: u64) -> Generator {
-    Generator::new(&text.parse().unwrap(), &tables(), LINE, START, seed).unwrap()
+    generate(&text.parse().unwrap(), &tables(), seed).unwrap()
 }
 
 fn all(mut generator: Generator) -> Vec<(Entry, Vec<u8>)> {
@@ -122,7 +133,7 @@ fn text_that_is_wrong_is_told_where_and_what_would_do() {
 
 #[test]
 fn what_cannot_be_generated_is_told() {
-    let wrong = |text: &str| match Generator::new(&text.parse().unwrap(), &tables(), LINE, START, 1) {
+    let wrong = |text: &str| match generate(&text.parse().unwrap(), &tables(), 1) {
         Err(error) => error,
         Ok(_) => panic!("{text} can be generated"),
     };
@@ -261,7 +272,7 @@ impl Witness for Through<'_> {
 fn through(text: &str) -> (Replay, [u64; 2], u64) {
     let mut replay = Replay::new(tables(), START, Way::Step).unwrap();
     let stream: Stream = text.parse().unwrap();
-    let mut generator = Generator::new(&stream, &replay.tables, LINE, START, 1).unwrap();
+    let mut generator = generate(&stream, &replay.tables, 1).unwrap();
     if text.contains("established") {
         generator.establish(&mut replay, &stream, START).unwrap();
     }
@@ -310,7 +321,7 @@ fn every_frame_may_open_a_flow() {
 fn a_flow_that_the_policy_refuses_is_not_set_up() {
     let mut replay = Replay::new(tables(), START, Way::Step).unwrap();
     let stream: Stream = "wan>lan,established".parse().unwrap();
-    let mut generator = Generator::new(&stream, &replay.tables, LINE, START, 1).unwrap();
+    let mut generator = generate(&stream, &replay.tables, 1).unwrap();
     let error = generator.establish(&mut replay, &stream, START).unwrap_err();
     assert!(error.to_string().contains("default-drop"), "{error}");
 }
@@ -330,4 +341,31 @@ fn sources_are_merged_by_time() {
     }
     assert_eq!(counts, [1_000, 300]);
     assert_eq!(merge.next(&mut bytes), None);
+}
+
+#[test]
+fn each_way_comes_at_the_rate_of_its_own_port() {
+    let tables = tables();
+    let stream: Stream = "lan>wan,size=64,frames=100,both,established".parse().unwrap();
+    let wan = tables.interface_named("wan").unwrap();
+    for (plugs, rates) in [(vec![], [1_000, 100]), (vec![Plug { interface: wan, port: 0 }], [100, 1_000])] {
+        let wiring = Wiring::new(&tables, &plugs);
+        let lines = Lines { ports: &ports(), wiring: &wiring };
+        let mut replay = Replay::new(self::tables(), START, Way::Step).unwrap();
+        let mut generator = Generator::new(&stream, &tables, lines, START, 1).unwrap();
+        generator.establish(&mut replay, &stream, START).unwrap();
+        let mut last = [START; 2];
+        let mut bytes = Vec::new();
+        while let Some(entry) = {
+            bytes.clear();
+            generator.next(&mut bytes)
+        } {
+            last[usize::from(entry.ingress == wan)] = entry.at;
+        }
+        for (last, mbit) in last.into_iter().zip(rates) {
+            // 60 bytes and 24 beside them, 99 times.
+            let told = 99 * 84 * 8 * 1_000 / mbit;
+            assert!(last.since(START).0.abs_diff(told) <= 1, "{plugs:?}: {} not {told}", last.since(START).0);
+        }
+    }
 }

@@ -50,22 +50,27 @@ pub(crate) const HOSTS: &[Host] = &[
     Host {
         name: "chip ixp1200",
         batching: Batching::Frame,
-        start: |tables, now| modelled("ixp1200", tables, now),
+        start: |tables, now| modelled("ixp1200-pool", tables, now),
+    },
+    Host {
+        name: "chip ixp1200, split",
+        batching: Batching::Case,
+        start: |tables, now| modelled("ixp1200-split", tables, now),
     },
     Host {
         name: "chip ixp2400",
         batching: Batching::Case,
-        start: |tables, now| modelled("ixp2400", tables, now),
+        start: |tables, now| modelled("ixp2400-pool", tables, now),
     },
     Host {
         name: "chip ixp2800",
         batching: Batching::Frame,
-        start: |tables, now| modelled("ixp2800", tables, now),
+        start: |tables, now| modelled("ixp2800-pool", tables, now),
     },
     Host {
         name: "chip tetra",
         batching: Batching::Case,
-        start: |tables, now| modelled("tetra", tables, now),
+        start: |tables, now| modelled("tetra-pool", tables, now),
     },
 ];
 
@@ -185,26 +190,28 @@ impl Player for Replaying {
     }
 }
 
-/// The chips that come with the program, each with its run-to-completion mapping; read once for all cases.
+/// The mappings that come with the program, each with its chip; read once for all cases.
 static DESCRIBED: LazyLock<Vec<Described>> = LazyLock::new(|| {
-    let described = |name: &str, text: &str| {
-        let chip = description::parse(text, name).chip?;
-        let pool = format!("{name}-pool");
-        let mapping = mapping::parse(named(MAPPINGS, &pool)?, &pool, &chip).mapping?;
-        Some(Described { chip, mapping })
+    let described = |name: &'static str, text: &str| {
+        let chip = mapping::chip_of(text)?;
+        let chip = description::parse(named(CHIPS, &chip)?, &chip).chip?;
+        let mapping = mapping::parse(text, name, &chip).mapping?;
+        Some(Described { name, chip, mapping })
     };
-    CHIPS.iter().filter_map(|shipped| described(shipped.name, shipped.text)).collect()
+    MAPPINGS.iter().filter_map(|shipped| described(shipped.name, shipped.text)).collect()
 });
 
 /// A chip and what runs on it.
 struct Described {
+    name: &'static str,
     chip: Chip,
     mapping: Mapping,
 }
 
-fn modelled(chip: &str, tables: Tables, now: Nanos) -> Result<Box<dyn Player>, ReplayError> {
+/// The chip that the mapping of that name is for.
+fn modelled(name: &str, tables: Tables, now: Nanos) -> Result<Box<dyn Player>, ReplayError> {
     Ok(Box::new(Modelled {
-        described: DESCRIBED.iter().find(|described| described.chip.name == chip),
+        described: DESCRIBED.iter().find(|described| described.name == name),
         replay: Replay::new(tables, now, Way::Step)?,
         record: Record::default(),
         coming: Coming(VecDeque::new()),
@@ -247,7 +254,7 @@ impl Player for Modelled {
 
     fn flush(&mut self) {
         let Some(first) = self.coming.0.front().map(|input| input.number) else { return };
-        let Some(Described { chip, mapping }) = self.described else {
+        let Some(Described { chip, mapping, .. }) = self.described else {
             self.fault = Some("its description is wrong".to_owned());
             return;
         };

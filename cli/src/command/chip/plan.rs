@@ -1,18 +1,19 @@
 //! What the commands about a chip have in common: the chip, what runs on it, and what comes in, from the words of the
 //! command line to a pipeline and its traffic.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use chip::description::Chip;
-use chip::diagnostic::Diagnostic;
-use chip::host::Traffic;
+use chip::description::{Chip, Ports};
+use chip::diagnostic::{Code, Diagnostic};
+use chip::host::{Plug, Traffic, Wiring};
 use chip::machine::PROGRAMS;
 use chip::mapping::{Extent, Mapping, Program, check_fit};
 use chip::run::{RunError, Source, SourceError};
 use chip::traffic::{
-    BadStream, Begin, Generator, KEYS, Line, Merge, Size, Slowed, Stream, TrafficError, Ways,
+    BadStream, Begin, Generator, KEYS, Lines, Merge, Size, Slowed, Stream, TrafficError, Ways,
 };
 use clap::Args;
 use dataplane::classify::Algorithm;
@@ -36,7 +37,8 @@ pub(super) struct Subject {
     #[arg(long, value_name = "NAME|FILE")]
     chip: String,
 
-    /// What runs where: one of `wirerate chip list`, or a file (TOML); otherwise run to completion, CHIP-pool
+    /// What runs where: one of `wirerate chip list`, or a file (TOML); otherwise run to completion, CHIP-pool,
+    /// or CHIP-split where programs are too long for that
     #[arg(long, value_name = "NAME|FILE")]
     mapping: Option<String>,
 
@@ -50,6 +52,11 @@ pub(super) struct Subject {
     /// What everything random follows from
     #[arg(long, default_value_t = 1, value_name = "N")]
     seed: u64,
+
+    /// Give an interface a certain port, by number or kind, as wan=8 or wan=gigabit; otherwise they take ports in their
+    /// order. May be repeated
+    #[arg(long, value_name = "IFACE=PORT")]
+    port: Vec<Wish>,
 
     /// Set a parameter of the chip or the mapping, as memory.sram.latency=45; may be repeated
     #[arg(long, value_name = "PATH=VALUE")]
@@ -65,6 +72,38 @@ pub(super) fn keys() -> String {
         text.push_str(&format!("  {key}\n      {meaning}\n"));
     }
     text
+}
+
+/// `IFACE=PORT`, on the command line.
+#[derive(Clone, Debug)]
+struct Wish {
+    interface: String,
+    port: String,
+}
+
+/// Text that gives no interface a port.
+#[derive(Debug)]
+struct BadWish;
+
+impl fmt::Display for BadWish {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("write IFACE=PORT, as in wan=8")
+    }
+}
+
+impl std::error::Error for BadWish {}
+
+impl FromStr for Wish {
+    type Err = BadWish;
+
+    fn from_str(text: &str) -> Result<Wish, BadWish> {
+        match text.split_once('=') {
+            Some((interface, port)) if !interface.is_empty() && !port.is_empty() => {
+                Ok(Wish { interface: interface.to_owned(), port: port.to_owned() })
+            }
+            _ => Err(BadWish),
+        }
+    }
 }
 
 /// A capture or a stream, as on the command line.
@@ -91,6 +130,7 @@ const START: Nanos = Nanos::from_secs(1_700_000_000);
 
 /// What the words of a subject mean.
 pub(super) struct Prepared {
+    pub(super) texts: Texts,
     pub(super) described: Described,
     pub(super) plan: Plan,
     /// Bytes of frames that will come, about.
@@ -98,17 +138,9 @@ pub(super) struct Prepared {
 }
 
 impl Subject {
-    /// The texts of the chip and the mapping, with what is to be set in them set.
-    pub(super) fn texts(&self) -> Result<Texts, Failure> {
-        let mut texts = Texts::find(&self.chip, self.mapping.as_deref())?;
-        self.set.iter().try_for_each(|Setting { path, value }| texts.set(path, value))?;
-        Ok(texts)
-    }
-
     /// Reads everything, and shows what is wrong with it.
     pub(super) fn prepare(&self) -> Result<Prepared, Failure> {
-        let (prepared, replay) = self.read()?;
-        let found = fits(&prepared.described, &replay);
+        let (prepared, found) = self.read()?;
         screen::diagnostics(&found);
         match found.iter().filter(|found| found.is_error()).count() {
             0 => Ok(prepared),
@@ -121,19 +153,47 @@ impl Subject {
         self.read().map(|(prepared, _)| prepared)
     }
 
-    fn read(&self) -> Result<(Prepared, Replay), Failure> {
-        let described = self.texts()?.read()?;
+    /// Reads everything, and finds what does not fit.
+    fn read(&self) -> Result<(Prepared, Vec<Diagnostic>), Failure> {
+        let texts = self.set_in(Texts::find(&self.chip, self.mapping.as_deref())?)?;
+        let described = texts.read()?;
         let Loaded { file, policy, tables, .. } = policy_file::load(&self.policy)?;
         let mut plan = Plan::new(self, &described, policy);
         let captures = Captures::open(&plan.captures, &tables, Readdress::Inferred)?;
         if !plan.captures.is_empty() {
             plan.start = captures.start();
         }
+        plan.plugs = plugs(&self.port, &tables, &described.chip.ports)?;
         let size = captures.size() + plan.streams.iter().map(expected_bytes).sum::<u64>();
         tell_shared_ports(&tables, &described.chip);
-        let replay =
-            Replay::new(tables, plan.start, Way::Step).map_err(|error| Failure::Setup { file, error })?;
-        Ok((Prepared { described, plan, size }, replay))
+        drop(tables);
+        let found = weigh(&described, &plan, &file)?;
+        let too_long = found.iter().any(|found| found.code == Code::StoreFull);
+        if too_long && self.mapping.is_none() {
+            if let Some((texts, described)) = self.split() {
+                screen::note(&format_args!(
+                    "the programs of {file} are too long for an engine's store; it runs as {} spreads them",
+                    described.file
+                ));
+                let plan = plan.on(&described.chip, &described.mapping);
+                let found = weigh(&described, &plan, &file)?;
+                return Ok((Prepared { texts, described, plan, size }, found));
+            }
+        }
+        Ok((Prepared { texts, described, plan, size }, found))
+    }
+
+    /// The texts with what is to be set in them set.
+    fn set_in(&self, mut texts: Texts) -> Result<Texts, Failure> {
+        self.set.iter().try_for_each(|Setting { path, value }| texts.set(path, value))?;
+        Ok(texts)
+    }
+
+    /// The chip with its split mapping, if it has one and what is to be set can be set there.
+    fn split(&self) -> Option<(Texts, Described)> {
+        let texts = self.set_in(Texts::split(&self.chip)?).ok()?;
+        let described = texts.read_quietly().ok()?;
+        Some((texts, described))
     }
 
     /// What it is about, in a line.
@@ -171,7 +231,8 @@ pub(super) struct Plan {
     pub(super) streams: Vec<Stream>,
     pub(super) start: Nanos,
     classifier: Option<String>,
-    line: Line,
+    ports: Ports,
+    plugs: Vec<Plug>,
     seed: u64,
 }
 
@@ -204,7 +265,8 @@ impl Plan {
             streams,
             start: START,
             classifier: None,
-            line: line(&described.chip),
+            ports: described.chip.ports.clone(),
+            plugs: Vec::new(),
             seed: subject.seed,
         }
         .on(&described.chip, &described.mapping)
@@ -213,7 +275,7 @@ impl Plan {
     /// The same on another chip, or with another mapping.
     #[must_use]
     pub(super) fn on(mut self, chip: &Chip, mapping: &Mapping) -> Plan {
-        self.line = line(chip);
+        self.ports.clone_from(&chip.ports);
         self.classifier.clone_from(&mapping.classifier);
         self
     }
@@ -230,6 +292,8 @@ impl Plan {
     pub(super) fn source(&self, variant: Variant, problems: &Problems) -> Result<Source, SourceError> {
         let start = self.start;
         let mut replay = Replay::new(self.tables()?, start, Way::Step)?;
+        let wiring = Wiring::new(&replay.tables, &self.plugs);
+        let lines = Lines { ports: &self.ports, wiring: &wiring };
         let mut sources: Vec<Box<dyn Traffic>> = Vec::new();
         if !self.captures.is_empty() {
             let captures =
@@ -241,7 +305,7 @@ impl Plan {
             let seed =
                 self.seed.wrapping_add((place as u64) << 32).wrapping_add(u64::from(variant.repeat) << 48);
             let stream = stream.scaled(variant.load);
-            let mut generator = Generator::new(&stream, &replay.tables, self.line, start, seed)?;
+            let mut generator = Generator::new(&stream, &replay.tables, lines, start, seed)?;
             if stream.begin == Begin::Established {
                 generator.establish(&mut replay, &stream, start)?;
             }
@@ -252,12 +316,34 @@ impl Plan {
             Some(only) if sources.is_empty() => only,
             last => Box::new(Merge::new(sources.into_iter().chain(last).collect())),
         };
-        Ok(Source { replay, traffic, start })
+        Ok(Source { replay, traffic, start, wiring })
     }
 }
 
-fn line(chip: &Chip) -> Line {
-    Line { rate: chip.ports.rate, gap: chip.ports.gap }
+/// What is wished for, with the numbers of interfaces and ports. One that names a kind has its first port that nobody else
+/// wishes for by then, or its first where there is no more.
+fn plugs(wishes: &[Wish], tables: &Tables, ports: &Ports) -> Result<Vec<Plug>, Failure> {
+    let mut plugs: Vec<Plug> = Vec::new();
+    for Wish { interface, port } in wishes {
+        let Some(of) = tables.interface_named(interface) else {
+            let known = tables.interfaces.iter().map(|interface| interface.name.clone()).collect();
+            return Err(Failure::NoInterface { name: interface.clone(), known });
+        };
+        let kind = || {
+            let of_kind = (0..).zip(ports.each()).filter(|(_, kind)| kind.name.as_ref() == Some(port));
+            let numbers: Vec<u16> = of_kind.map(|(number, _)| number).collect();
+            let is_free = |number: &&u16| plugs.iter().all(|plug| plug.port != **number);
+            numbers.iter().find(is_free).or(numbers.first()).copied()
+        };
+        let number = port.parse().ok().filter(|number| u32::from(*number) < ports.count());
+        let Some(port) = number.or_else(kind) else {
+            let kinds = ports.0.iter().filter_map(|kind| kind.name.clone());
+            let known = std::iter::once(format!("0 to {}", ports.count() - 1)).chain(kinds).collect();
+            return Err(Failure::NoPort { name: port.clone(), known });
+        };
+        plugs.push(Plug { interface: of, port });
+    }
+    Ok(plugs)
 }
 
 /// Why captures could not be opened, which they could be before.
@@ -267,6 +353,14 @@ fn unopened(failure: Failure) -> SourceError {
         Failure::NoInterface { name, known } => TrafficError::NoInterface { name, known },
         _ => TrafficError::NoInterface { name: String::new(), known: Vec::new() },
     })
+}
+
+/// What does not fit of a plan, whose policy is called `file`.
+fn weigh(described: &Described, plan: &Plan, file: &str) -> Result<Vec<Diagnostic>, Failure> {
+    let tables = plan.tables().map_err(|error| Failure::Compile { file: file.to_owned(), error })?;
+    let replay = Replay::new(tables, plan.start, Way::Step)
+        .map_err(|error| Failure::Setup { file: file.to_owned(), error })?;
+    Ok(fits(described, &replay))
 }
 
 /// What does not fit: tables and programs have their sizes only with the policy.
@@ -286,13 +380,12 @@ pub(super) fn fits(described: &Described, replay: &Replay) -> Vec<Diagnostic> {
 
 /// Says which interfaces share a port, where the policy has more than the chip.
 fn tell_shared_ports(tables: &Tables, chip: &Chip) {
-    let lines = chip::host::lines(tables);
-    let roots = lines.iter().max().map_or(0, |last| u32::from(*last) + 1);
-    if roots > chip.ports.count {
+    let roots = Wiring::new(tables, &[]).last().map_or(0, |last| u32::from(last) + 1);
+    let ports = chip.ports.count();
+    if roots > ports {
         screen::warning(&format_args!(
-            "the policy has {roots} interfaces and the chip {} ports: the interface after the last port has the first \
-             one, and so on, and those that share a port share its rate",
-            chip.ports.count
+            "the policy has {roots} interfaces and the chip {ports} ports: the interface after the last port has the first \
+             one, and so on, and those that share a port share its rate"
         ));
     }
 }

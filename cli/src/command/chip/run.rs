@@ -86,7 +86,7 @@ the comment `lost: overload`.",
 
 impl Arguments {
     pub(super) fn run(self) -> Result<Exit, Failure> {
-        let Prepared { described, plan, size } = self.subject.prepare()?;
+        let Prepared { described, plan, size, .. } = self.subject.prepare()?;
         let outputs = match &self.out {
             Some(directory) => {
                 let tables = plan.tables().map_err(|error| failure(RunError::Source(error.into())))?;

@@ -74,8 +74,7 @@ Examples:
 
 impl Arguments {
     pub(super) fn run(self) -> Result<Exit, Failure> {
-        let Prepared { plan, .. } = self.subject.prepare_unfitted()?;
-        let texts = self.subject.texts()?;
+        let Prepared { texts, plan, .. } = self.subject.prepare_unfitted()?;
         let grid = Grid::new(self.vary.clone()).map_err(Failure::Grid)?;
         check(&grid, &texts, &plan)?;
         let problems = Problems::default();
