@@ -201,6 +201,24 @@ fn gaps_of_hours_and_nothing_at_all_are_no_matter() {
 }
 
 #[test]
+fn a_capture_that_breaks_off_is_played_so_far_and_that_is_said() {
+    let room = Room::new("chip-cut");
+    let policy = room.write("policy.toml", POLICY);
+    let whole = capture(&room, "whole.pcapng", &[(Nanos::from_secs(1), 60), (Nanos::from_secs(2), 60)]);
+    let bytes = fs::read(whole).unwrap();
+    let cut = room.write("cut.pcapng", &bytes[..bytes.len() - 7]);
+    let mut damaged = bytes;
+    let last = damaged.len() - 4;
+    damaged[last] ^= 0x55;
+    let damaged = room.write("damaged.pcapng", damaged);
+    for (file, code, part) in [(&cut, 0, "cut short"), (&damaged, 3, "damaged.pcapng")] {
+        let run = wirerate(&["chip", "run", "--chip", "ixp2400", &policy, file, "--json"]).exits(code);
+        assert!(run.err.contains(part), "{}", run.err);
+        assert!(number(&run.json(), "delivered_mpps") > 0.0 || code == 3);
+    }
+}
+
+#[test]
 fn a_frame_larger_than_the_receive_buffer_is_lost() {
     let room = Room::new("chip-large");
     let policy = room.write("policy.toml", POLICY);
@@ -234,10 +252,27 @@ fn what_is_wrong_is_told_with_its_exit_code() {
         let run = wirerate(&all).exits(code);
         assert!(run.err.contains(part), "no `{part}` in {}", run.err);
     };
-    let on = |words: &[&'static str]| -> Vec<&'static str> { [&["--chip", "ixp2400"], words].concat() };
+    fn on<'a>(words: &[&'a str]) -> Vec<&'a str> {
+        [&["--chip", "ixp2400"], words].concat()
+    }
     let stream = "lan>wan,frames=10";
     exits(2, &["--chip", "ixp9999", &policy, stream], "ixp2400");
+    exits(2, &["--chip", "ixp240", &policy, stream], "did you mean ixp2400?");
+    exits(2, &on(&["--mapping", "firewal", &policy, stream]), "did you mean firewall?");
+    exits(1, &on(&["--mapping", "ixp2800-pool", &policy, stream]), "not for \"ixp2400\"");
     exits(3, &["--chip", "no/such.toml", &policy, stream], "no/such.toml");
+    // What is wrong with a chip comes before what there is no mapping for.
+    let empty = room.write("empty.toml", "");
+    exits(1, &["--chip", &empty, &policy, stream], "missing-key");
+    let binary = room.write("binary.toml", b"\xff\xfe\x00");
+    exits(1, &["--chip", &binary, &policy, stream], "not-utf8");
+    exits(1, &on(&["--mapping", &binary, &policy, stream]), "not-utf8");
+    // A chip under its own name has the mapping of that name, in whatever file it is; under a new one it has none.
+    let ixp2400 = wirerate(&["chip", "list", "ixp2400"]).exits(0).out;
+    let renamed = room.write("new.toml", ixp2400.replace("name = \"ixp2400\"", "name = \"mine\""));
+    exits(2, &["--chip", &renamed, &policy, stream], "--mapping FILE");
+    let copied = room.write("copied.toml", ixp2400);
+    wirerate(&["chip", "run", "--chip", &copied, &policy, stream]).exits(0);
     exits(2, &[&on(&["--mapping", "nothing"])[..], &[&policy, stream]].concat(), "ixp2400-pool");
     exits(2, &[&on(&[])[..], &[&policy, "lan>wan,sise=64"]].concat(), "`size`");
     exits(2, &[&on(&[])[..], &[&policy, "lan>dmz"]].concat(), "the policy has lan, wan");

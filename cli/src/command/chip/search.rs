@@ -131,6 +131,10 @@ impl Arguments {
             trial
         };
         let first = measure(Request { load: 1.0, frames: u64::MAX, repeat: 0 }).map_err(failure)?;
+        if first.frames == 0 {
+            tell_problems(&problems);
+            return Err(Failure::NothingOffered);
+        }
         let width = self.precision.0.max(FINEST);
         let found = if self.rfc2544 {
             binary(first, width, &mut measure)
