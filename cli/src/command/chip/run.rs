@@ -58,11 +58,22 @@ fn help() -> String {
     let mut text = String::from(
         "\
 Examples:
-  wirerate chip run --chip ixp2400 policies/home-office.toml 'lan>wan,size=64,rate=100%,both,established'
-  wirerate chip run --chip ixp2400 --mapping firewall policy.toml 'lan>wan,size=imix,rate=60%,arrivals=poisson'
-  wirerate chip run --chip ixp2400 policy.toml 'lan>wan,flows=each,rate=3kpps,frames=10000' --json
-  wirerate chip run --chip my-chip.toml --mapping my-mapping.toml policy.toml lan=lan.pcapng wan.pcapng --out out
-  wirerate chip run --chip ixp2800 --set memory.sram.latency=200 policy.toml 'lan>wan' --html report.html
+  wirerate chip run --chip ixp2400 policies/firewall.toml \\
+    'lan>wan,size=64,rate=100%,both,established'
+  wirerate chip run --chip ixp2400 --mapping firewall \\
+    policies/firewall.toml 'lan>wan,size=imix,rate=60%,arrivals=poisson'
+  wirerate chip run --chip ixp2800 --set memory.sram.latency=200 \\
+    policies/home-office.toml 'lan>wan,flows=each,frames=10000' --json
+A capture, and a page with plots:
+  wirerate generate traffic --seconds 5 --out . \\
+    --policy policies/home-office.toml
+  wirerate chip run --chip ixp2800 policies/home-office.toml \\
+    lan=lan.pcapng wan=wan.pcapng --out out --html report.html
+A chip and a mapping of one's own:
+  wirerate chip list ixp2400 > my-chip.toml
+  wirerate chip list ixp2400-pool > my-mapping.toml
+  wirerate chip run --chip my-chip.toml --mapping my-mapping.toml \\
+    policies/firewall.toml 'lan>wan'
 
 ",
     );
