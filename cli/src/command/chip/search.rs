@@ -64,9 +64,9 @@ fn help() -> String {
         "\
 Examples:
   wirerate chip search --chip ixp2400 policies/firewall.toml \\
-    'lan>wan,both,established,frames=20000'
+    'lan>wan,both,established,frames=5000'
   wirerate chip search --chip ixp2400 --mapping firewall \\
-    policies/firewall.toml 'lan>wan,both,size=imix,frames=20000' \\
+    policies/firewall.toml 'lan>wan,both,size=imix,frames=4000' \\
     --loss 0,0.1%,1%
   wirerate chip search --chip ixp2400 --set pool.process.at=1 \\
     policies/firewall.toml 'lan>wan,arrivals=poisson,frames=5000' \\
