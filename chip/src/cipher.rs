@@ -315,8 +315,15 @@ mod tests {
         for cipher in ALL {
             for (engines, threads) in [(1, 1), (1, 8), (3, 5), (8, 8)] {
                 let optimisation = Optimisation::Overlap;
-                let run =
-                    CipherRun { chip: &chip, cipher, optimisation, engines, threads, message: 1_024, by: By::Code };
+                let run = CipherRun {
+                    chip: &chip,
+                    cipher,
+                    optimisation,
+                    engines,
+                    threads,
+                    message: 1_024,
+                    by: By::Code,
+                };
                 let report = run.measure().unwrap();
                 let needed = report.mbps * 1e6 / 8.0 * report.instructions_per_byte;
                 assert!(

@@ -249,8 +249,13 @@ impl Failure {
             Failure::NoPacket { packets, .. } => format!("its packets are numbered from 1 to {packets}"),
             Failure::Lacks { hint, .. } => (*hint).to_owned(),
             Failure::NotShipped { nearest, known, .. } => {
-                let nearest = nearest.map_or_else(String::new, |nearest| format!("did you mean {nearest}? "));
-                format!("{nearest}there are {}; or give the path of a file (TOML)", known.join(", "))
+                let known = known.join(", ");
+                match nearest {
+                    Some(nearest) => {
+                        format!("did you mean {nearest}? There are {known}; or give the path of a file (TOML)")
+                    }
+                    None => format!("there are {known}; or give the path of a file (TOML)"),
+                }
             }
             Failure::NotKnown { name, known, .. } => match policy::nearest(name, known.iter().copied()) {
                 Some(nearest) => format!("did you mean {nearest}? There are {}", known.join(", ")),
@@ -271,7 +276,7 @@ impl Failure {
             Failure::Chip(RunError::Source(SourceError::Traffic(error))) => return error.hint(),
             Failure::NothingOffered => "offer more frames than --warm leaves out".to_owned(),
             Failure::NoMapping { .. } => {
-                "give one with --mapping FILE; `wirerate chip list tetra-pool` prints one to begin from".to_owned()
+                "give one with --mapping FILE; docs/add/chip.md shows how, and `wirerate chip list tetra-pool` prints one to begin from".to_owned()
             }
             Failure::Grid(_) => "`wirerate chip sweep --help` has examples".to_owned(),
             Failure::Chip(_)

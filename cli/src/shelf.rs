@@ -173,7 +173,7 @@ fn another(name: &str, failure: Failure) -> Result<(String, String), Failure> {
 }
 
 fn is_path(name: &str) -> bool {
-    name.contains('/') || name.ends_with(".toml") || Path::new(name).exists()
+    name.contains('/') || name.ends_with(".toml") || Path::new(name).is_file()
 }
 
 /// The name for diagnostics, and the text, of what has this name: one that comes with the program, or a file.

@@ -201,6 +201,17 @@ fn gaps_of_hours_and_nothing_at_all_are_no_matter() {
 }
 
 #[test]
+fn what_the_policy_ended_is_told_by_reason() {
+    let room = Room::new("chip-fates");
+    let policy = room.write("policy.toml", POLICY);
+    let stream = "wan>lan,frames=50,destination=10.0.0.9";
+    assert_eq!(run(&policy, &[stream])["fates"], serde_json::json!({ "default-drop": 50 }));
+    let told = wirerate(&["chip", "run", "--chip", "ixp2400", &policy, stream]).exits(0).out;
+    assert!(told.contains("Ended by the policy: default-drop 50."), "{told}");
+    assert_eq!(run(&policy, &["lan>wan,frames=50"])["fates"], serde_json::json!({}));
+}
+
+#[test]
 fn a_capture_that_breaks_off_is_played_so_far_and_that_is_said() {
     let room = Room::new("chip-cut");
     let policy = room.write("policy.toml", POLICY);
@@ -320,6 +331,10 @@ fn people_get_tables_and_a_page() {
         assert!(run.out.contains(part), "no {part} in {}", run.out);
     }
     let html = fs::read_to_string(page).unwrap();
+    assert!(
+        html.contains("lan&gt;wan,frames=3000,flows=100,established,both"),
+        "what was offered is not told"
+    );
     assert!(html.contains("<svg") && html.contains("polyline") && html.ends_with("</html>\n"));
     // It needs nothing else.
     assert!(!html.contains("src=") && !html.contains("<script") && !html.contains("@import"));

@@ -24,7 +24,9 @@ fn examples(words: &[&str]) -> Vec<String> {
                 last.push_str(line);
             }
             // A heading.
-            _ if !line.starts_with(' ') => assert!(line.ends_with(':'), "neither a command nor a heading: {line}"),
+            _ if !line.starts_with(' ') => {
+                assert!(line.ends_with(':'), "neither a command nor a heading: {line}")
+            }
             _ => commands.push(line.to_owned()),
         }
     }
@@ -35,15 +37,20 @@ fn examples(words: &[&str]) -> Vec<String> {
 fn pasted(words: &[&str]) {
     let room = Room::new(&format!("manual-{}", words.join("-")));
     std::os::unix::fs::symlink(root().join("policies"), room.0.join("policies")).unwrap();
+    for command in examples(words) {
+        paste(&room, &command);
+    }
+}
+
+/// Runs a command by the shell.
+fn paste(room: &Room, command: &str) {
     let program = Path::new(env!("CARGO_BIN_EXE_wirerate")).parent().unwrap();
     let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
-    for command in examples(words) {
-        let shell = Command::new("sh").args(["-c", &command]).current_dir(&room.0).env("PATH", &path).output();
-        let output = shell.unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success() && said.is_empty(), "{command}\n{said}");
-        assert!(!output.stdout.is_empty() || command.contains(" > "), "nothing was printed by {command}");
-    }
+    let output = Command::new("sh").args(["-c", command]).current_dir(&room.0).env("PATH", path).output();
+    let output = output.unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.is_empty(), "{command}\n{said}");
+    assert!(!output.stdout.is_empty() || command.contains(" > "), "nothing was printed by {command}");
 }
 
 #[test]
@@ -79,4 +86,22 @@ fn examples_of_lists() {
 #[test]
 fn examples_of_ciphers() {
     pasted(&["chip", "cipher"]);
+}
+
+/// The page says where its blocks go; its commands, indented, then run them.
+#[test]
+fn the_page_on_chips_can_be_followed() {
+    let page = std::fs::read_to_string(root().join("docs/add/chip.md")).unwrap();
+    let room = Room::new("manual-page");
+    std::os::unix::fs::symlink(root().join("policies"), room.0.join("policies")).unwrap();
+    let mut blocks: Vec<&str> =
+        page.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
+    room.write("my-row.toml", blocks.pop().unwrap());
+    room.write("my-chip.toml", blocks.join("\n"));
+    let running = page.split("## Running it").nth(1).unwrap().replace("\\\n", "");
+    let commands: Vec<&str> = running.lines().filter(|line| line.starts_with("    wirerate ")).collect();
+    assert!(commands.len() >= 3, "{commands:?}");
+    for command in commands {
+        paste(&room, command);
+    }
 }
