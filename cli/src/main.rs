@@ -59,7 +59,7 @@ Examples:
   wirerate explain policies/home-office.toml \\
     'lan tcp 192.168.1.10:50000 > 198.51.100.7:443 syn'
   wirerate chip run --chip ixp2400 policies/firewall.toml \\
-    'lan>wan,size=64,rate=100%,both'
+    'lan>wan,size=64,rate=100%,both,frames=20000'
   wirerate reasons rule-drop",
     )
 )]

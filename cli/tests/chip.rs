@@ -298,6 +298,61 @@ fn what_is_wrong_is_told_with_its_exit_code() {
     exits(1, &[&on(&[])[..], &[&large, stream]].concat(), "flow-table");
 }
 
+/// Two engines that work for each other in turn, over rings of one entry.
+const CIRCLE: &str = r#"
+chip = "ixp2400"
+about = "two engines that wait for each other"
+[ring]
+received = { kind = "scratch", entries = 1 }
+there = { kind = "scratch", entries = 1 }
+back = { kind = "scratch", entries = 1 }
+sent = { kind = "scratch", entries = 1 }
+[pool.receive]
+at = 0
+work = "receive"
+to = "received"
+[pool.a]
+at = 1
+threads = 1
+[[pool.a.task]]
+stages = "filter..queue"
+from = "back"
+to = "sent"
+[[pool.a.task]]
+stages = "parse..track"
+from = "received"
+to = "there"
+[pool.b]
+at = 2
+threads = 1
+stages = "dnat..route"
+from = "there"
+to = "back"
+[pool.transmit]
+at = 3
+work = "transmit"
+from = "sent"
+[region]
+default = "sram"
+frame = "dram"
+"#;
+
+#[test]
+fn a_mapping_that_deadlocks_is_explained() {
+    let room = Room::new("chip-deadlock");
+    let (policy, mapping) = (room.write("policy.toml", POLICY), room.write("circle.toml", CIRCLE));
+    let stream = "lan>wan,frames=2000";
+    let run =
+        wirerate(&["chip", "run", "--chip", "ixp2400", "--mapping", &mapping, &policy, stream]).exits(1);
+    for part in [
+        "1 thread of `a` waits for room in the ring `there`, which `b` should empty",
+        "1 thread of `b` waits for room in the ring `back`, which `a` should empty",
+        "help: ",
+    ] {
+        assert!(run.err.contains(part), "{}", run.err);
+    }
+}
+
 #[test]
 fn chips_and_mappings_are_listed_and_can_be_taken_from() {
     let list = wirerate(&["chip", "list"]).exits(0);

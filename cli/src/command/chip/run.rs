@@ -62,7 +62,7 @@ fn help() -> String {
         "\
 Examples:
   wirerate chip run --chip ixp2400 policies/firewall.toml \\
-    'lan>wan,size=64,rate=100%,both,established'
+    'lan>wan,size=64,rate=100%,both,established,frames=20000'
   wirerate chip run --chip ixp2400 --mapping firewall \\
     policies/firewall.toml 'lan>wan,size=imix,rate=60%,arrivals=poisson'
   wirerate chip run --chip ixp2800 --set memory.sram.latency=200 \\
