@@ -28,6 +28,8 @@ pub struct Claim {
     pub id: &'static str,
     /// The study that it is from.
     pub study: Study,
+    /// Why there is nothing in it to be put to the test; empty where there is something.
+    pub untested: &'static str,
     /// Puts it to the test: a row for each number or order in it.
     test: fn() -> Result<Vec<Outcome>, ReproduceError>,
 }

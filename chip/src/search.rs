@@ -65,7 +65,7 @@ pub struct Found {
 }
 
 /// What a search found for a goal. Both bounds are there where the result is regular (RFC 9971, section 4.8.4); without
-/// an upper one the whole traffic can be carried, without a lower one none of it.
+/// an upper one the whole traffic can be carried, without a lower one none of it, and without either there was none.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct GoalResult {
     /// The share of frames that may be lost.
@@ -87,7 +87,7 @@ impl Trial {
     }
 }
 
-/// RFC 2544's search. `first` is a trial at load 1, and all are as long. It ends when the bounds are apart by no more than
+/// RFC 2544's search. `first` is a trial at load 1, and all are as long. Where it had no frames, nothing is found. It ends when the bounds are apart by no more than
 /// `precision`, as a share of the upper one.
 pub fn binary<E>(
     first: Trial,
@@ -95,7 +95,13 @@ pub fn binary<E>(
     mut measure: impl FnMut(Request) -> Result<Trial, E>,
 ) -> Result<Found, E> {
     let mut trials = vec![first];
-    let (mut lower, mut upper) = if first.lost == 0 { (Some(first), None) } else { (None, Some(first)) };
+    let (mut lower, mut upper) = if first.frames == 0 {
+        (None, None)
+    } else if first.lost == 0 {
+        (Some(first), None)
+    } else {
+        (None, Some(first))
+    };
     while let Some(above) = upper {
         let below = lower.map_or(0.0, |below: Trial| below.load);
         if above.load - below <= precision * above.load || above.load <= LEAST {
@@ -116,13 +122,18 @@ pub fn binary<E>(
     Ok(Found { goals: vec![goal], trials })
 }
 
-/// MLRsearch for all `goals`. `first` is a trial at load 1.
+/// MLRsearch for all `goals`. `first` is a trial at load 1. Where it had no frames, no goal can be decided, and nothing is
+/// found.
 pub fn mlrsearch<E>(
     first: Trial,
     goals: &[Goal],
     measure: impl FnMut(Request) -> Result<Trial, E>,
 ) -> Result<Found, E> {
     let mut controller = Controller { trials: vec![first], measure };
+    if first.frames == 0 {
+        let goals = goals.iter().map(|goal| controller.result(goal)).collect();
+        return Ok(Found { goals, trials: controller.trials });
+    }
     let phases: Vec<Vec<Goal>> = goals.iter().map(phases).collect();
     let most = phases.iter().map(Vec::len).max().unwrap_or(0);
     let mut hints = vec![Hint { lower: None, upper: Some(1.0) }; goals.len()];

@@ -135,8 +135,15 @@ pub(crate) enum Failure {
         what: &'static str,
         /// The name.
         name: String,
+        /// The one that was probably meant.
+        nearest: Option<&'static str>,
         /// Those that do.
         known: Vec<&'static str>,
+    },
+    /// A chip of one's own was given without a mapping.
+    NoMapping {
+        /// Its name.
+        chip: String,
     },
     /// There is nothing of that name.
     NotKnown {
@@ -171,6 +178,8 @@ pub(crate) enum Failure {
     Grid(BadAxis),
     /// A key of generated traffic cannot be varied like that.
     Stream(BadStream),
+    /// There is no frame to search with.
+    NothingOffered,
     /// None of so many combinations could be run; each has been shown with its reason.
     NothingRan(usize),
     /// A chip did not run to the end.
@@ -222,6 +231,8 @@ impl Failure {
             | Failure::Grid(_)
             | Failure::Stream(_)
             | Failure::Words(_)
+            | Failure::NothingOffered
+            | Failure::NoMapping { .. }
             | Failure::NoPacket { .. } => Exit::Usage,
         }
     }
@@ -246,8 +257,14 @@ impl Failure {
             Failure::Words(error) => error.hint(),
             Failure::NoPacket { packets, .. } => format!("its packets are numbered from 1 to {packets}"),
             Failure::Lacks { hint, .. } => (*hint).to_owned(),
-            Failure::NotShipped { known, .. } => {
-                format!("there are {}; or give the path of a file (TOML)", known.join(", "))
+            Failure::NotShipped { nearest, known, .. } => {
+                let known = known.join(", ");
+                match nearest {
+                    Some(nearest) => {
+                        format!("did you mean {nearest}? There are {known}; or give the path of a file (TOML)")
+                    }
+                    None => format!("there are {known}; or give the path of a file (TOML)"),
+                }
             }
             Failure::NotKnown { name, known, .. } => match policy::nearest(name, known.iter().copied()) {
                 Some(nearest) => format!("did you mean {nearest}? There are {}", known.join(", ")),
@@ -267,6 +284,10 @@ impl Failure {
                 "let another pool empty the ring, or give it more entries than there are threads that fill it".to_owned()
             }
             Failure::Chip(RunError::Source(SourceError::Traffic(error))) => return error.hint(),
+            Failure::NothingOffered => "offer more frames than --warm leaves out".to_owned(),
+            Failure::NoMapping { .. } => {
+                "give one with --mapping FILE; docs/add/chip.md shows how, and `wirerate chip list tetra-pool` prints one to begin from".to_owned()
+            }
             Failure::Grid(_) => "`wirerate chip sweep --help` has examples".to_owned(),
             Failure::Chip(_)
             | Failure::Cipher(_)
@@ -345,6 +366,8 @@ impl fmt::Display for Failure {
             Failure::Traffic(error) => error.fmt(f),
             Failure::Grid(error) => error.fmt(f),
             Failure::Stream(error) => error.fmt(f),
+            Failure::NothingOffered => f.write_str("the traffic has no frame that would count"),
+            Failure::NoMapping { chip } => write!(f, "no mapping for the chip `{chip}` comes with wirerate"),
             Failure::NothingRan(many) => {
                 write!(
                     f,

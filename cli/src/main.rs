@@ -52,9 +52,14 @@ Exit codes:
         "\
 Examples:
   wirerate check policies/home-office.toml
-  wirerate replay policies/home-office.toml lan=lan.pcapng wan=wan.pcapng --out out
-  wirerate explain policies/home-office.toml 'lan tcp 192.168.1.10:50000 > 198.51.100.7:443 syn'
-  wirerate chip run --chip ixp2400 policies/home-office.toml 'lan>wan,size=64,rate=100%,both'
+  wirerate generate traffic --seconds 5 --out . \\
+    --policy policies/home-office.toml
+  wirerate replay policies/home-office.toml \\
+    lan=lan.pcapng wan=wan.pcapng --out out
+  wirerate explain policies/home-office.toml \\
+    'lan tcp 192.168.1.10:50000 > 198.51.100.7:443 syn'
+  wirerate chip run --chip ixp2400 policies/firewall.toml \\
+    'lan>wan,size=64,rate=100%,both,frames=20000'
   wirerate reasons rule-drop",
     )
 )]

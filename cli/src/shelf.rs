@@ -1,7 +1,6 @@
 //! Chips and mappings by their names on the command line: those that come with the program, and those in files.
 
 use std::fmt;
-use std::fs;
 use std::path::Path;
 use std::str::FromStr;
 
@@ -9,8 +8,8 @@ use chip::description::{self, Chip};
 use chip::mapping::{self, Lines, Mapping};
 use chip::setting::SetError;
 pub(crate) use chip::shelf::{CHIPS, MAPPINGS, Shipped};
-use policy::Diagnostic;
 use policy::diagnostic::Kind;
+use policy::{Diagnostic, LoadError};
 
 use crate::failure::Failure;
 use crate::screen;
@@ -70,24 +69,36 @@ pub(crate) struct Texts {
 }
 
 impl Texts {
-    /// Finds both by their names or files. Without a mapping it is the chip's run-to-completion one,
-    /// `CHIP-pool`.
+    /// Finds both by their names or files. Without a mapping it is the chip's run-to-completion one, `CHIP-pool`; what
+    /// the chip calls itself counts, not its file.
     pub(crate) fn find(chip: &str, mapping: Option<&str>) -> Result<Texts, Failure> {
-        let (chip_file, chip_text) = find("chip", &[chip.to_owned()], CHIPS)?;
-        let names = match mapping {
-            Some(name) => vec![name.to_owned(), of(chip, name)],
-            None => vec![of(chip, "pool")],
+        let (chip_file, chip_text) = find("chip", chip, CHIPS.iter())?;
+        let is_file = mapping.is_some_and(is_path);
+        // What is wrong with the chip matters more than which mappings there are for it.
+        let called = if is_file { String::new() } else { called(&chip_text, &chip_file)? };
+        let its = MAPPINGS.iter().filter(|of| mapping::chip_of(of.text).is_some_and(|of| of == called));
+        let (file, mapping) = match mapping {
+            None => {
+                let pool = format!("{called}-pool");
+                let shipped = its.clone().find(|of| of.name == pool);
+                let shipped = shipped.ok_or_else(|| Failure::NoMapping { chip: called.clone() })?;
+                (shipped.name.to_owned(), shipped.text.to_owned())
+            }
+            Some(short) => match its.clone().find(|of| of.name == format!("{called}-{short}")) {
+                Some(shipped) if !is_file => (shipped.name.to_owned(), shipped.text.to_owned()),
+                _ => find("mapping", short, its).or_else(|failure| another(short, failure))?,
+            },
         };
-        let (file, mapping) = find("mapping", &names, MAPPINGS)?;
         Ok(Texts { chip_file, chip: chip_text, file, mapping })
     }
 
     /// The same chip with `CHIP-split`, whose engines share out the stages by the length of their programs; `None` where it
     /// has no such mapping.
     pub(crate) fn split(chip: &str) -> Option<Texts> {
-        let name = of(chip, "split");
-        MAPPINGS.iter().find(|shipped| shipped.name == name)?;
-        Texts::find(chip, Some(&name)).ok()
+        let (file, text) = find("chip", chip, CHIPS.iter()).ok()?;
+        let name = format!("{}-split", called(&text, &file).ok()?);
+        let shipped = MAPPINGS.iter().find(|shipped| shipped.name == name)?;
+        Some(Texts { chip_file: file, chip: text, file: name, mapping: shipped.text.to_owned() })
     }
 
     /// Sets a value in one or the other.
@@ -131,12 +142,6 @@ impl Texts {
     }
 }
 
-/// The full name of a chip's mapping.
-fn of(chip: &str, mapping: &str) -> String {
-    let stem = Path::new(chip).file_stem().map_or(chip.into(), |stem| stem.to_string_lossy());
-    format!("{stem}-{mapping}")
-}
-
 /// The message of the first error.
 pub(crate) fn first_error<C: Kind>(diagnostics: &[Diagnostic<C>]) -> String {
     let first = diagnostics.iter().find(|found| found.is_error());
@@ -145,7 +150,7 @@ pub(crate) fn first_error<C: Kind>(diagnostics: &[Diagnostic<C>]) -> String {
 
 /// Reads a chip by its name or file. What is wrong is shown.
 pub(crate) fn take_chip(name: &str) -> Result<Chip, Failure> {
-    let (file, text) = find("chip", &[name.to_owned()], CHIPS)?;
+    let (file, text) = find("chip", name, CHIPS.iter())?;
     let checked = description::parse(&text, &file);
     whole(checked.chip, &checked.diagnostics, &file)
 }
@@ -161,26 +166,46 @@ pub(crate) fn whole<T, C: Kind>(
     read.ok_or_else(|| Failure::Wrong { file: file.to_owned(), errors })
 }
 
-/// The name for diagnostics, and the text, of what has the first of these names: one that comes with the program, or
-/// a file.
-fn find(what: &'static str, names: &[String], shelf: &[Shipped]) -> Result<(String, String), Failure> {
-    let shipped = names
-        .iter()
-        .find_map(|name| shelf.iter().find(|shipped| shipped.name == name.trim_end_matches(".toml")));
-    let name = &names[0];
-    let is_path = name.contains('/') || name.ends_with(".toml") || Path::new(name).exists();
-    match shipped {
-        Some(shipped) if !is_path => Ok((shipped.name.to_owned(), shipped.text.to_owned())),
-        _ if is_path => match fs::read_to_string(name) {
-            Ok(text) => Ok((name.clone(), text)),
-            Err(error) => Err(Failure::Read { path: name.into(), error }),
-        },
-        _ => Err(Failure::NotShipped {
-            what,
-            name: name.clone(),
-            known: shelf.iter().map(|shipped| shipped.name).collect(),
-        }),
+/// What a chip calls itself.
+fn called(text: &str, file: &str) -> Result<String, Failure> {
+    let checked = description::parse(text, file);
+    match checked.chip {
+        Some(chip) => Ok(chip.name),
+        None => whole(None, &checked.diagnostics, file),
     }
+}
+
+/// A mapping for another chip: that it is the wrong one is told when it is read.
+fn another(name: &str, failure: Failure) -> Result<(String, String), Failure> {
+    let shipped = MAPPINGS.iter().find(|of| of.name == name).ok_or(failure)?;
+    Ok((shipped.name.to_owned(), shipped.text.to_owned()))
+}
+
+fn is_path(name: &str) -> bool {
+    name.contains('/') || name.ends_with(".toml") || Path::new(name).is_file()
+}
+
+/// The name for diagnostics, and the text, of what has this name: one that comes with the program, or a file.
+fn find(
+    what: &'static str,
+    name: &str,
+    shelf: impl Iterator<Item = &'static Shipped> + Clone,
+) -> Result<(String, String), Failure> {
+    if is_path(name) {
+        return match policy::check::text(Path::new(name), what) {
+            Ok(Ok(text)) => Ok((name.to_owned(), text)),
+            Ok(Err(wrong)) => whole(None, &[wrong], name),
+            Err(LoadError { error, .. }) => Err(Failure::Read { path: name.into(), error }),
+        };
+    }
+    let found = shelf.clone().find(|shipped| shipped.name == name);
+    found.map(|shipped| (shipped.name.to_owned(), shipped.text.to_owned())).ok_or_else(|| {
+        let known: Vec<&str> = shelf.map(|shipped| shipped.name).collect();
+        // Mappings go by what follows the chip's name, too.
+        let short = known.iter().filter_map(|known| known.split_once('-').map(|(_, short)| short));
+        let nearest = policy::nearest(name, known.iter().copied().chain(short));
+        Failure::NotShipped { what, name: name.to_owned(), nearest, known }
+    })
 }
 
 #[cfg(test)]

@@ -199,6 +199,35 @@ fn gaps_of_hours_and_nothing_at_all_are_no_matter() {
 }
 
 #[test]
+fn what_the_policy_ended_is_told_by_reason() {
+    let room = Room::new("chip-fates");
+    let policy = room.write("policy.toml", POLICY);
+    let stream = "wan>lan,frames=50,destination=10.0.0.9";
+    assert_eq!(run(&policy, &[stream])["fates"], serde_json::json!({ "default-drop": 50 }));
+    let told = wirerate(&["chip", "run", "--chip", "ixp2400", &policy, stream]).exits(0).out;
+    assert!(told.contains("Ended by the policy: default-drop 50."), "{told}");
+    assert_eq!(run(&policy, &["lan>wan,frames=50"])["fates"], serde_json::json!({}));
+}
+
+#[test]
+fn a_capture_that_breaks_off_is_played_so_far_and_that_is_said() {
+    let room = Room::new("chip-cut");
+    let policy = room.write("policy.toml", POLICY);
+    let whole = capture(&room, "whole.pcapng", &[(Nanos::from_secs(1), 60), (Nanos::from_secs(2), 60)]);
+    let bytes = fs::read(whole).unwrap();
+    let cut = room.write("cut.pcapng", &bytes[..bytes.len() - 7]);
+    let mut damaged = bytes;
+    let last = damaged.len() - 4;
+    damaged[last] ^= 0x55;
+    let damaged = room.write("damaged.pcapng", damaged);
+    for (file, code, part) in [(&cut, 0, "cut short"), (&damaged, 3, "damaged.pcapng")] {
+        let run = wirerate(&["chip", "run", "--chip", "ixp2400", &policy, file, "--json"]).exits(code);
+        assert!(run.err.contains(part), "{}", run.err);
+        assert!(number(&run.json(), "delivered_mpps") > 0.0 || code == 3);
+    }
+}
+
+#[test]
 fn a_frame_larger_than_the_receive_buffer_is_lost() {
     let room = Room::new("chip-large");
     let policy = room.write("policy.toml", POLICY);
@@ -281,10 +310,27 @@ fn what_is_wrong_is_told_with_its_exit_code() {
         let run = wirerate(&all).exits(code);
         assert!(run.err.contains(part), "no `{part}` in {}", run.err);
     };
-    let on = |words: &[&'static str]| -> Vec<&'static str> { [&["--chip", "ixp2400"], words].concat() };
+    fn on<'a>(words: &[&'a str]) -> Vec<&'a str> {
+        [&["--chip", "ixp2400"], words].concat()
+    }
     let stream = "lan>wan,frames=10";
     exits(2, &["--chip", "ixp9999", &policy, stream], "ixp2400");
+    exits(2, &["--chip", "ixp240", &policy, stream], "did you mean ixp2400?");
+    exits(2, &on(&["--mapping", "firewal", &policy, stream]), "did you mean firewall?");
+    exits(1, &on(&["--mapping", "ixp2800-pool", &policy, stream]), "not for \"ixp2400\"");
     exits(3, &["--chip", "no/such.toml", &policy, stream], "no/such.toml");
+    // What is wrong with a chip comes before what there is no mapping for.
+    let empty = room.write("empty.toml", "");
+    exits(1, &["--chip", &empty, &policy, stream], "missing-key");
+    let binary = room.write("binary.toml", b"\xff\xfe\x00");
+    exits(1, &["--chip", &binary, &policy, stream], "not-utf8");
+    exits(1, &on(&["--mapping", &binary, &policy, stream]), "not-utf8");
+    // A chip under its own name has the mapping of that name, in whatever file it is; under a new one it has none.
+    let ixp2400 = wirerate(&["chip", "list", "ixp2400"]).exits(0).out;
+    let renamed = room.write("new.toml", ixp2400.replace("name = \"ixp2400\"", "name = \"mine\""));
+    exits(2, &["--chip", &renamed, &policy, stream], "--mapping FILE");
+    let copied = room.write("copied.toml", ixp2400);
+    wirerate(&["chip", "run", "--chip", &copied, &policy, stream]).exits(0);
     exits(2, &[&on(&["--mapping", "nothing"])[..], &[&policy, stream]].concat(), "ixp2400-pool");
     exits(2, &[&on(&[])[..], &[&policy, "lan>wan,sise=64"]].concat(), "`size`");
     exits(2, &[&on(&[])[..], &[&policy, "lan>dmz"]].concat(), "the policy has lan, wan");
@@ -334,6 +380,61 @@ fn programs_too_long_for_one_engine_are_spread_over_several() {
     wirerate(&[&sweep[..], &["--vary", "pool.decide.threads=2,4"]].concat()).exits(0);
 }
 
+/// Two engines that work for each other in turn, over rings of one entry.
+const CIRCLE: &str = r#"
+chip = "ixp2400"
+about = "two engines that wait for each other"
+[ring]
+received = { kind = "scratch", entries = 1 }
+there = { kind = "scratch", entries = 1 }
+back = { kind = "scratch", entries = 1 }
+sent = { kind = "scratch", entries = 1 }
+[pool.receive]
+at = 0
+work = "receive"
+to = "received"
+[pool.a]
+at = 1
+threads = 1
+[[pool.a.task]]
+stages = "filter..queue"
+from = "back"
+to = "sent"
+[[pool.a.task]]
+stages = "parse..track"
+from = "received"
+to = "there"
+[pool.b]
+at = 2
+threads = 1
+stages = "dnat..route"
+from = "there"
+to = "back"
+[pool.transmit]
+at = 3
+work = "transmit"
+from = "sent"
+[region]
+default = "sram"
+frame = "dram"
+"#;
+
+#[test]
+fn a_mapping_that_deadlocks_is_explained() {
+    let room = Room::new("chip-deadlock");
+    let (policy, mapping) = (room.write("policy.toml", POLICY), room.write("circle.toml", CIRCLE));
+    let stream = "lan>wan,frames=2000";
+    let run =
+        wirerate(&["chip", "run", "--chip", "ixp2400", "--mapping", &mapping, &policy, stream]).exits(1);
+    for part in [
+        "1 thread of `a` waits for room in the ring `there`, which `b` should empty",
+        "1 thread of `b` waits for room in the ring `back`, which `a` should empty",
+        "help: ",
+    ] {
+        assert!(run.err.contains(part), "{}", run.err);
+    }
+}
+
 #[test]
 fn chips_and_mappings_are_listed_and_can_be_taken_from() {
     let list = wirerate(&["chip", "list"]).exits(0);
@@ -367,6 +468,10 @@ fn people_get_tables_and_a_page() {
         assert!(run.out.contains(part), "no {part} in {}", run.out);
     }
     let html = fs::read_to_string(page).unwrap();
+    assert!(
+        html.contains("lan&gt;wan,frames=3000,flows=100,established,both"),
+        "what was offered is not told"
+    );
     assert!(html.contains("<svg") && html.contains("polyline") && html.ends_with("</html>\n"));
     // It needs nothing else.
     assert!(!html.contains("src=") && !html.contains("<script") && !html.contains("@import"));

@@ -28,6 +28,13 @@ fn claims_are_printed_as_objects_with_numbers() {
 }
 
 #[test]
+fn a_claim_with_nothing_to_test_says_why() {
+    let run = wirerate(&["reproduce", "C14"]).exits(0);
+    assert!(run.out.contains("C14: How the study measured"), "{}", run.out);
+    assert_eq!(wirerate(&["reproduce", "C14", "--json"]).exits(0).json(), Value::Array(Vec::new()));
+}
+
+#[test]
 fn unknown_claims_are_refused_with_the_nearest() {
     for (name, nearest) in
         [("F55", "did you mean F5?"), ("ixp2400-firewal", "did you mean ixp2400-firewall?")]

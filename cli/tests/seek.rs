@@ -136,6 +136,11 @@ fn a_trace_is_json_with_what_was_asked_for() {
 
 #[test]
 fn what_is_wrong_is_told_with_its_exit_code() {
+    // Without a frame there is nothing to find, and nothing to wait for.
+    for words in [&["lan>wan,frames=0"][..], &[STREAM, "--warm", "4000"], &["lan>wan,frames=0", "--rfc2544"]]
+    {
+        assert!(chip("search", words).exits(2).err.contains("no frame"));
+    }
     let room = Room::new("seek-wrong");
     let out = room.path("trace.json");
     let exits = |code: i32, what: &str, words: &[&str], part: &str| {

@@ -38,6 +38,7 @@ impl Machine<'_> {
             }
             let name = &of.name;
             for (what, count) in seen {
+                let (threads, wait) = if count == 1 { ("thread", "waits") } else { ("threads", "wait") };
                 waits.push(match what {
                     Waits::Room(ring) => {
                         let takers: Vec<&str> = program::tasks(self.mapping)
@@ -45,14 +46,14 @@ impl Machine<'_> {
                             .map(|(taker, _)| self.mapping.pools[taker].name.as_str())
                             .collect();
                         format!(
-                            "{count} threads of `{name}` wait for room in the ring `{}`, which `{}` should empty",
+                            "{count} {threads} of `{name}` {wait} for room in the ring `{}`, which `{}` should empty",
                             self.mapping.rings[ring].name,
                             takers.join("`, `")
                         )
                     }
-                    Waits::Elements => format!("{count} threads of `{name}` wait for elements of the transmit buffer"),
+                    Waits::Elements => format!("{count} {threads} of `{name}` {wait} for elements of the transmit buffer"),
                     Waits::Frames | Waits::Engine | Waits::Memory => {
-                        format!("{count} threads of `{name}` wait for their engine")
+                        format!("{count} {threads} of `{name}` {wait} for their engine")
                     }
                 });
             }

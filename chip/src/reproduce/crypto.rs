@@ -1,4 +1,4 @@
-//! The ciphers of Yin, Tan et al. on the IXP2800: C1 to C13. C14 is how they measured, and states nothing to test.
+//! The ciphers of Yin, Tan et al. on the IXP2800.
 //!
 //! Messages are of 1,024 bytes; the study does not say. Block ciphers are chained (CBC), and each thread has a flow of
 //! its own. "Optimised" is its last step.
@@ -25,10 +25,17 @@ pub(super) const CLAIMS: &[Claim] = &[
     claim("C11", steps),
     claim("C12", utilisation),
     claim("C13", scaling),
+    Claim {
+        id: "C14",
+        study: Study::Crypto,
+        untested: "How the study measured: on Intel's simulator, Workbench 3.1, in code that MicroC 3.1 compiled with -O2. \
+                   It states nothing that could be held against a prediction.",
+        test: || Ok(Vec::new()),
+    },
 ];
 
 const fn claim(id: &'static str, test: fn() -> Result<Vec<Outcome>, ReproduceError>) -> Claim {
-    Claim { id, study: Study::Crypto, test }
+    Claim { id, study: Study::Crypto, untested: "", test }
 }
 
 /// Bytes of a message.

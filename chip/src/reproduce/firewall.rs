@@ -47,7 +47,7 @@ pub(super) const CLAIMS: &[Claim] = &[
 ];
 
 const fn claim(id: &'static str, test: fn() -> Result<Vec<Outcome>, ReproduceError>) -> Claim {
-    Claim { id, study: Study::Firewall, test }
+    Claim { id, study: Study::Firewall, untested: "", test }
 }
 
 /// Packets of 64 bytes a second on a line of a gigabit: with preamble and gap, 84 bytes each.

@@ -34,6 +34,17 @@ fn search(capacity: f64, buffer: u64, losses: &[f64]) -> Found {
     mlrsearch(first, &goals, measure).unwrap()
 }
 
+#[test]
+fn without_a_frame_nothing_is_found() {
+    let none = trial(1.0, 0, 0);
+    let measure = |request: Request| -> Result<Trial, ()> { panic!("{request:?} would show nothing") };
+    for found in [mlrsearch(none, &[goal(0.0), goal(0.01)], measure), binary(none, 0.005, measure)] {
+        let found = found.unwrap();
+        assert_eq!(found.trials, [none]);
+        assert!(found.goals.iter().all(|goal| goal.lower.is_none() && goal.upper.is_none()), "{found:?}");
+    }
+}
+
 proptest! {
     #[test]
     fn bounds_enclose_the_limit_as_closely_as_asked_for(

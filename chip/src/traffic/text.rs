@@ -16,11 +16,11 @@ pub const KEYS: &[(&str, &str)] = &[
     ),
     (
         "rate=N%|Nkpps|Nmpps|Nmbit|Ngbit",
-        "how many come, each way: a share of the line's rate, or so many frames, or bits of frames, a second [100%]",
+        "how many come, each way: a share of the line's rate (up to 100%), or so many frames, or bits of frames, a second [100%]",
     ),
     (
         "arrivals=constant|poisson|on-off:ON/OFF",
-        "how they are spread over time; on-off sends at the rate for ON on average, then nothing for OFF (100us/1ms) [constant]",
+        "how they are spread over time; on-off sends at the rate for ON on average, then nothing for OFF (100us/1ms; from 1ns to an hour) [constant]",
     ),
     ("flows=N|each", "so many flows, each frame of a random one; each: every frame opens a flow [1000]"),
     ("frames=N", "how many frames, each way [100000]"),

@@ -105,6 +105,11 @@ fn of_study<'a>(study: Study, claims: &[Claim], outcomes: &'a [Outcome]) -> Vec<
     outcomes.iter().filter(is_its).collect()
 }
 
+/// The claims of a study in which there is nothing to test.
+fn untested(study: Study, claims: &[Claim]) -> impl Iterator<Item = &Claim> {
+    claims.iter().filter(move |claim| claim.study == study && !claim.untested.is_empty())
+}
+
 /// A prediction's error, as people read it.
 fn error(outcome: &Outcome) -> String {
     match outcome.error {
@@ -142,7 +147,7 @@ fn sentences(outcomes: &[Outcome]) -> [String; 3] {
 fn print(out: &mut impl Write, claims: &[Claim], outcomes: &[Outcome]) -> io::Result<()> {
     for study in Study::ALL {
         let its = of_study(study, claims, outcomes);
-        if its.is_empty() {
+        if !claims.iter().any(|claim| claim.study == study) {
             continue;
         }
         writeln!(out, "{HEADING}{}{HEADING:#} {DIM}{}{DIM:#}", study.name(), study.title())?;
@@ -166,10 +171,18 @@ fn print(out: &mut impl Write, claims: &[Claim], outcomes: &[Outcome]) -> io::Re
                 format!("{style}{}{style:#}", verdict(outcome)),
             ]);
         }
-        write!(out, "{table}")?;
+        if !its.is_empty() {
+            write!(out, "{table}")?;
+        }
         for (ids, note) in notes(&its) {
             writeln!(out, "  {DIM}{ids}: {note}{DIM:#}")?;
         }
+        for claim in untested(study, claims) {
+            writeln!(out, "  {DIM}{}: {}{DIM:#}", claim.id, claim.untested)?;
+        }
+    }
+    if outcomes.is_empty() {
+        return Ok(());
     }
     for sentence in sentences(outcomes) {
         writeln!(out, "{sentence}")?;

@@ -60,7 +60,10 @@ impl Traffic for Captured {
     }
 
     fn next(&mut self, bytes: &mut Vec<u8>) -> Option<Entry> {
-        let packet = self.captures.next(&self.tables)?;
+        let Some(packet) = self.captures.next(&self.tables) else {
+            self.close();
+            return None;
+        };
         bytes.extend_from_slice(packet.captured);
         let own = Header::of(packet.captured).map(Header::dst);
         let taken = Header::of(packet.bytes).map(Header::dst);

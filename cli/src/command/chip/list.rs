@@ -35,7 +35,7 @@ impl Arguments {
             let all = || CHIPS.iter().chain(MAPPINGS);
             let Some(found) = all().find(|shipped| shipped.name == name) else {
                 let known = all().map(|shipped| shipped.name).collect();
-                return Err(Failure::NotShipped { what: "chip or mapping", name, known });
+                return Err(Failure::NotKnown { what: "chip or mapping", name, known });
             };
             write!(out, "{}", found.text)?;
             return Ok(Exit::Done);

@@ -110,7 +110,8 @@ impl FromStr for Wish {
 #[derive(Clone, Debug)]
 enum Item {
     Capture(Named),
-    Stream(Stream),
+    /// As it was written, and what it means.
+    Stream(String, Stream),
 }
 
 impl FromStr for Item {
@@ -118,7 +119,7 @@ impl FromStr for Item {
 
     fn from_str(text: &str) -> Result<Item, BadStream> {
         if text.contains('>') && !Path::new(text).exists() {
-            return text.parse().map(Item::Stream);
+            return text.parse().map(|stream| Item::Stream(text.to_owned(), stream));
         }
         let Ok(named) = text.parse();
         Ok(Item::Capture(named))
@@ -200,7 +201,7 @@ impl Subject {
     pub(super) fn title(&self) -> String {
         let items = self.traffic.iter().map(|item| match item {
             Item::Capture(named) => named.path.display().to_string(),
-            Item::Stream(stream) => format!("{} > {}", stream.from, stream.to),
+            Item::Stream(text, _) => text.clone(),
         });
         format!("{}, {}", self.policy.display(), items.collect::<Vec<_>>().join(", "))
     }
@@ -256,7 +257,7 @@ impl Plan {
         for item in &subject.traffic {
             match item {
                 Item::Capture(named) => captures.push(named.clone()),
-                Item::Stream(stream) => streams.push(stream.clone()),
+                Item::Stream(_, stream) => streams.push(stream.clone()),
             }
         }
         Plan {
@@ -411,7 +412,7 @@ mod tests {
 
     #[test]
     fn traffic_is_told_from_captures() {
-        assert!(matches!("lan>wan,both".parse(), Ok(Item::Stream(_))));
+        assert!(matches!("lan>wan,both".parse(), Ok(Item::Stream(..))));
         assert!(matches!("lan=a.pcap".parse(), Ok(Item::Capture(_))));
         assert!("lan>wan,bth".parse::<Item>().unwrap_err().to_string().contains("`both`"));
     }

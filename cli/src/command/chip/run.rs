@@ -1,5 +1,6 @@
 //! `wirerate chip run`: one policy, one mapping, one load.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
@@ -10,6 +11,7 @@ use chip::run::{RunError, Setup};
 use clap::Args;
 use dataplane::Verdict;
 use dataplane::replay::Witness;
+use serde_json::json;
 use wire::{Frame, PortId};
 
 use super::captured::Problems;
@@ -18,6 +20,7 @@ use super::{page, table};
 use crate::failure::{Exit, Failure};
 use crate::output::{Came, Optional, Outputs};
 use crate::progress::{Progress, Unit};
+use crate::screen::number;
 use crate::{screen, with_exit_codes};
 
 /// Run a policy and traffic on a modelled chip: how fast, how busy, and what limits it
@@ -58,11 +61,22 @@ fn help() -> String {
     let mut text = String::from(
         "\
 Examples:
-  wirerate chip run --chip ixp2400 policies/home-office.toml 'lan>wan,size=64,rate=100%,both,established'
-  wirerate chip run --chip ixp2400 --mapping firewall policy.toml 'lan>wan,size=imix,rate=60%,arrivals=poisson'
-  wirerate chip run --chip ixp2400 policy.toml 'lan>wan,flows=each,rate=3kpps,frames=10000' --json
-  wirerate chip run --chip my-chip.toml --mapping my-mapping.toml policy.toml lan=lan.pcapng wan.pcapng --out out
-  wirerate chip run --chip ixp2800 --set memory.sram.latency=200 policy.toml 'lan>wan' --html report.html
+  wirerate chip run --chip ixp2400 policies/firewall.toml \\
+    'lan>wan,size=64,rate=100%,both,established,frames=20000'
+  wirerate chip run --chip ixp2400 --mapping firewall \\
+    policies/firewall.toml 'lan>wan,size=imix,rate=60%,arrivals=poisson'
+  wirerate chip run --chip ixp2800 --set memory.sram.latency=200 \\
+    policies/home-office.toml 'lan>wan,flows=each,frames=10000' --json
+A capture, and a page with plots:
+  wirerate generate traffic --seconds 5 --out . \\
+    --policy policies/home-office.toml
+  wirerate chip run --chip ixp2800 policies/home-office.toml \\
+    lan=lan.pcapng wan=wan.pcapng --out out --html report.html
+A chip and a mapping of one's own:
+  wirerate chip list ixp2400 > my-chip.toml
+  wirerate chip list ixp2400-pool > my-mapping.toml
+  wirerate chip run --chip my-chip.toml --mapping my-mapping.toml \\
+    policies/firewall.toml 'lan>wan'
 
 ",
     );
@@ -77,6 +91,7 @@ Examples:
   engines memories rings others   how busy each was
   bottleneck              name text relief: what each resource would bring were it infinitely fast
   instructions_per_packet mix simulated_instructions wall_seconds assumed
+  fates                   frames of the whole run that the policy ended, by reason; delivered: to the gateway itself
 
 --out DIR is written as by `replay`; where nothing is lost, it is the same. What is lost is in DIR/dropped.pcapng with
 the comment `lost: overload`.",
@@ -99,8 +114,12 @@ impl Arguments {
         let source = || plan.source(Variant::WHOLE, &problems);
         let (chip, mapping) = (&described.chip, &described.mapping);
         let setup = Setup { chip, mapping, source: &source, warm: self.warm };
-        let mut onlooker =
-            Seen { outputs: Optional(outputs), progress: Progress::new("chip", Unit::Packet, size), done: 0 };
+        let mut onlooker = Seen {
+            outputs: Optional(outputs),
+            progress: Progress::new("chip", Unit::Packet, size),
+            done: 0,
+            fates: BTreeMap::new(),
+        };
         let mut report = setup.run(Ideal::Nothing, &mut onlooker).map_err(failure)?;
         onlooker.progress.finish();
         if let Some(outputs) = onlooker.outputs.0 {
@@ -116,10 +135,15 @@ impl Arguments {
         }
         let mut out = screen::out();
         if self.json {
-            let json = serde_json::to_string_pretty(&report).map_err(io::Error::other)?;
-            writeln!(out, "{json}")?;
+            let mut json = serde_json::to_value(&report).map_err(io::Error::other)?;
+            json["fates"] = json!(onlooker.fates);
+            writeln!(out, "{json:#}")?;
         } else {
             table::print(&mut out, &report, chip, self.verbose.into())?;
+            if !onlooker.fates.is_empty() {
+                let told = onlooker.fates.iter().map(|(fate, frames)| format!("{fate} {}", number(*frames)));
+                writeln!(out, "Ended by the policy: {}.", told.collect::<Vec<_>>().join(", "))?;
+            }
             for path in [&self.html, &self.out].into_iter().flatten() {
                 writeln!(out, "Written to {}.", path.display())?;
             }
@@ -133,6 +157,8 @@ struct Seen {
     outputs: Optional,
     progress: Progress,
     done: u64,
+    /// Frames that did not leave as they came, by what became of them: a reason, or `delivered` to the gateway itself.
+    fates: BTreeMap<&'static str, u64>,
 }
 
 impl Witness for Seen {
@@ -141,6 +167,14 @@ impl Witness for Seen {
     }
 
     fn ended(&mut self, frame: &Frame, verdict: Verdict) {
+        let fate = match verdict {
+            Verdict::Forwarded | Verdict::Held(_) => None,
+            Verdict::Delivered => Some("delivered"),
+            Verdict::Answered(reason) | Verdict::Dropped(reason) => Some(reason.name()),
+        };
+        if let Some(fate) = fate {
+            *self.fates.entry(fate).or_default() += 1;
+        }
         self.outputs.ended(frame, verdict);
     }
 }

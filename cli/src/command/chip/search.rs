@@ -63,10 +63,18 @@ fn help() -> String {
     format!(
         "\
 Examples:
-  wirerate chip search --chip ixp2400 policies/home-office.toml 'lan>wan,both,established'
-  wirerate chip search --chip ixp2400 --mapping firewall policy.toml 'lan>wan,size=imix,frames=1m' --loss 0,0.1%,1%
-  wirerate chip search --chip ixp2800 policy.toml 'lan>wan,arrivals=poisson' --trials 5 --exceed 40% --json
-  wirerate chip search --chip ixp1200 policy.toml lan=lan.pcapng --rfc2544 --precision 0.1%
+  wirerate chip search --chip ixp2400 policies/firewall.toml \\
+    'lan>wan,both,established,frames=5000'
+  wirerate chip search --chip ixp2400 --mapping firewall \\
+    policies/firewall.toml 'lan>wan,both,size=imix,frames=4000' \\
+    --loss 0,0.1%,1%
+  wirerate chip search --chip ixp2400 --set pool.process.at=1 \\
+    policies/firewall.toml 'lan>wan,arrivals=poisson,frames=5000' \\
+    --trials 5 --exceed 40% --json
+  wirerate generate traffic --seconds 5 --out . \\
+    --policy policies/home-office.toml
+  wirerate chip search --chip ixp2800 policies/home-office.toml \\
+    lan=lan.pcapng --rfc2544 --precision 0.1%
 
 {}
 --json prints one object:
@@ -131,6 +139,10 @@ impl Arguments {
             trial
         };
         let first = measure(Request { load: 1.0, frames: u64::MAX, repeat: 0 }).map_err(failure)?;
+        if first.frames == 0 {
+            tell_problems(&problems);
+            return Err(Failure::NothingOffered);
+        }
         let width = self.precision.0.max(FINEST);
         let found = if self.rfc2544 {
             binary(first, width, &mut measure)

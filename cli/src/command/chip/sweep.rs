@@ -53,11 +53,16 @@ fn help() -> String {
     format!(
         "\
 Examples:
-  wirerate chip sweep --chip ixp2400 policy.toml 'lan>wan' --vary memory.sram.latency=50,90,150
-  wirerate chip sweep --chip ixp2400 --mapping firewall policy.toml 'lan>wan,flows=each' \\
-    --vary pool.firewall.threads=1..8 --vary rules=1..64:8 --csv rules.csv
-  wirerate chip sweep --chip ixp2800 policy.toml 'lan>wan,both' --vary size=64,512,1518 --vary flows=100,10000 --json
-  wirerate chip sweep --chip ixp2400 --mapping firewall policy.toml 'lan>wan,flows=each' \\
+  wirerate chip sweep --chip ixp2400 policies/firewall.toml \\
+    'lan>wan,both,frames=20000' --vary memory.sram.latency=50,90,150
+  wirerate chip sweep --chip ixp2400 --mapping firewall \\
+    policies/firewall.toml 'lan>wan,flows=each,frames=5000' \\
+    --vary pool.firewall.threads=1..8:2 --vary rules=1..64:21 --csv rules.csv
+  wirerate chip sweep --chip ixp2800 policies/home-office.toml \\
+    'lan>wan,both,frames=5000' \\
+    --vary size=64,512,1518 --vary flows=100,10000 --json
+  wirerate chip sweep --chip ixp2400 --mapping firewall \\
+    policies/firewall.toml 'lan>wan,flows=each,frames=5000' \\
     --vary region.rule-table=sram,local --vary 'pool.firewall.at=5,5-6,5-7'
 
 {}

@@ -50,9 +50,14 @@ fn help() -> String {
     format!(
         "\
 Examples:
-  wirerate chip trace --chip ixp2400 policies/home-office.toml 'lan>wan,both,established' --out trace.json
-  wirerate chip trace --chip ixp2400 --mapping firewall policy.toml 'lan>wan' --from 2ms --frames 20 --out trace.json
-  wirerate chip trace --chip ixp2800 policy.toml lan=lan.pcapng --frames 1000 --out trace.json --json
+  wirerate chip trace --chip ixp2400 policies/firewall.toml \\
+    'lan>wan,both,established' --out trace.json
+  wirerate chip trace --chip ixp2400 --mapping firewall \\
+    policies/firewall.toml 'lan>wan' --from 2ms --frames 20 --out trace.json
+  wirerate generate traffic --seconds 5 --out . \\
+    --policy policies/home-office.toml
+  wirerate chip trace --chip ixp2800 policies/home-office.toml \\
+    lan=lan.pcapng --frames 1000 --out trace.json --json
 
 {}
 --json prints one object: out frames lost events",

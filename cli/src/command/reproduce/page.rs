@@ -5,7 +5,7 @@ use chip::reproduce::figure::{Figures, Implementation, Steps};
 use chip::reproduce::{Claim, Outcome, Study, Verdict};
 
 use super::plot::{self, Colour, PUBLISHED};
-use super::{error, notes, of_study, sentences};
+use super::{error, notes, of_study, sentences, untested};
 use crate::html::{STYLE, escape};
 
 /// What only this page has.
@@ -39,7 +39,7 @@ pub(super) fn of(claims: &[Claim], outcomes: &[Outcome], figures: &Figures) -> R
     for study in Study::ALL {
         let its = of_study(study, claims, outcomes);
         if !its.is_empty() {
-            table(&mut page, study, &its);
+            table(&mut page, study, claims, &its);
         }
         match study {
             Study::Firewall => firewall(&mut page, figures)?,
@@ -50,7 +50,7 @@ pub(super) fn of(claims: &[Claim], outcomes: &[Outcome], figures: &Figures) -> R
     Ok(page)
 }
 
-fn table(page: &mut String, study: Study, outcomes: &[&Outcome]) {
+fn table(page: &mut String, study: Study, claims: &[Claim], outcomes: &[&Outcome]) {
     page.push_str(&format!(
         "<h2>{}</h2><table class=\"claims\"><tr><th></th><th></th><th>published</th><th>predicted</th><th></th>\
          <th>error</th><th>verdict</th></tr>",
@@ -79,6 +79,9 @@ fn table(page: &mut String, study: Study, outcomes: &[&Outcome]) {
     page.push_str("</table><p class=\"note\">");
     for (ids, note) in notes(outcomes) {
         page.push_str(&format!("<small><b>{ids}</b> {}<br></small>", escape(note)));
+    }
+    for claim in untested(study, claims) {
+        page.push_str(&format!("<small><b>{}</b> {}<br></small>", claim.id, escape(claim.untested)));
     }
     page.push_str("</p>");
 }
