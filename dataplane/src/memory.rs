@@ -28,6 +28,13 @@ unsafe impl<T: Pod + Send> Send for Slab<T> {}
 // SAFETY: as above; a shared slab can only be read.
 unsafe impl<T: Pod + Sync> Sync for Slab<T> {}
 
+/// Bytes to ask for where so many are needed. Systems begin a mapping at a huge page only where it is whole ones long; a
+/// table of many has all but its ends on huge pages anyway.
+fn room(bytes: usize) -> usize {
+    const HUGE: usize = 1 << 21;
+    if (HUGE / 2..16 * HUGE).contains(&bytes) { bytes.next_multiple_of(HUGE) } else { bytes }
+}
+
 impl<T: Pod> Slab<T> {
     /// Takes zeroed memory for `count` entries, one at least.
     ///
@@ -39,11 +46,11 @@ impl<T: Pod> Slab<T> {
         let count = count.max(1);
         let bytes =
             count.checked_mul(size_of::<T>()).ok_or_else(|| refused(io::ErrorKind::OutOfMemory.into()))?;
-        let mut map = MmapMut::map_anon(bytes).map_err(refused)?;
+        let mut map = MmapMut::map_anon(room(bytes)).map_err(refused)?;
         // Advice only: where there are no huge pages the table works as well, slower.
         #[cfg(target_os = "linux")]
         let _ = map.advise(memmap2::Advice::HugePage);
-        for page in map.chunks_mut(PAGE) {
+        for page in map[..bytes].chunks_mut(PAGE) {
             page[0] = 0;
         }
         let entries: &mut [T] = bytemuck::cast_slice_mut(&mut map[..bytes]);
