@@ -102,15 +102,21 @@ impl Default for Pattern {
 
 impl Pattern {
     /// Whether `header` shows all of it.
-    #[inline]
+    #[inline(always)]
     pub fn matches(&self, header: &Header) -> bool {
-        // Cheapest and most telling first.
+        // Cheapest and most telling first; few packets get past these.
         self.from & (1 << header.from) != 0
             && self.to & (1 << header.to) != 0
             && self.dscp & (1 << header.dscp) != 0
             && header.tcp_flags & self.tcp_mask == self.tcp_value
             && (self.protocols.is_empty() || protocol_in(&self.protocols, header.protocol))
-            && port_in(&self.dports, header.dport)
+            && self.matches_lists(header)
+    }
+
+    /// Whether `header` shows the ports, addresses, family, ICMP types and interfaces.
+    #[inline(never)]
+    fn matches_lists(&self, header: &Header) -> bool {
+        port_in(&self.dports, header.dport)
             && port_in(&self.sports, header.sport)
             && address_in(self.destination.as_deref(), header.destination, header.family)
             && address_in(self.source.as_deref(), header.source, header.family)
