@@ -16,6 +16,9 @@ impl Ticks {
     /// No time, and the beginning of time.
     pub const ZERO: Ticks = Ticks(0);
 
+    /// The latest moment at which something comes in: behind it there is room for what becomes of it.
+    pub const LATEST: Ticks = Ticks(u64::MAX / 16 * 15);
+
     /// The span from `earlier` to here, zero if it is later.
     pub const fn since(self, earlier: Ticks) -> Ticks {
         Ticks(self.0.saturating_sub(earlier.0))
@@ -67,9 +70,16 @@ impl Timebase {
         Ticks(self.cycle(clock).0.saturating_mul(cycles.0))
     }
 
-    /// `nanos` nanoseconds, rounded down.
+    /// `nanos` nanoseconds, rounded down; [`Ticks::LATEST`] at most.
     pub const fn of_nanos(self, nanos: u64) -> Ticks {
-        Ticks((nanos as u128 * self.ticks_per_second as u128 / 1_000_000_000) as u64)
+        let ticks = nanos as u128 * self.ticks_per_second as u128 / 1_000_000_000;
+        if ticks > Ticks::LATEST.0 as u128 { Ticks::LATEST } else { Ticks(ticks as u64) }
+    }
+
+    /// The longest span that [`Timebase::of_nanos`] still tells from longer ones, in nanoseconds.
+    pub const fn longest(self) -> u64 {
+        let nanos = Ticks::LATEST.0 as u128 * 1_000_000_000 / self.ticks_per_second as u128;
+        if nanos > u64::MAX as u128 { u64::MAX } else { nanos as u64 }
     }
 
     /// The time that `bits` bits take at `rate` bits a second, rounded up.
@@ -174,6 +184,19 @@ impl<E> Default for Agenda<E> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn time_does_not_begin_again_where_it_ends() {
+        let time = Timebase::new(7_800_000_000);
+        let years = |years: u64| years * 365 * 86_400 * 1_000_000_000;
+        assert_eq!(time.of_nanos(years(10)), Ticks(years(10) / 1_000_000_000 * 7_800_000_000));
+        assert_eq!(time.of_nanos(years(136)), Ticks::LATEST);
+        assert_eq!(time.of_nanos(u64::MAX), Ticks::LATEST);
+        assert!(time.of_nanos(time.longest()) <= Ticks::LATEST);
+        assert_eq!(time.of_nanos(time.longest() + 1), Ticks::LATEST);
+        assert!(time.longest() > years(65) && time.longest() < years(76), "{}", time.longest());
+        assert_eq!(Timebase::new(1).longest(), u64::MAX);
+    }
 
     #[test]
     fn events_come_in_the_order_of_time_then_of_noting() {

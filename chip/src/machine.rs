@@ -11,16 +11,15 @@
 
 use std::collections::VecDeque;
 
-use wire::BitRate;
-
-use crate::description::{Chip, PortKind};
+use crate::description::Chip;
 use crate::kernel::{Agenda, Ticks, Timebase};
-use crate::load::{Arrival, Job, Load, Output, Standing};
+use crate::load::{Job, Load, Standing};
 use crate::mapping::{Mapping, Task, Who, Work};
 use crate::trace::{Access, Wait};
 
 mod build;
 mod deadlock;
+mod edge;
 mod memory;
 mod program;
 mod script;
@@ -30,6 +29,7 @@ mod tests;
 mod unit;
 mod watch;
 
+use edge::{Buffer, Bus, Line};
 use memory::SharedMemory;
 use script::{Command, Move, Remembered, View, Writer};
 use unit::Unit;
@@ -150,46 +150,6 @@ struct Ring {
     blocked: VecDeque<usize>,
 }
 
-#[derive(Clone, Debug)]
-struct Bus {
-    free: Ticks,
-    per_element: u64,
-    cycle: u64,
-    width: u64,
-    carries_in: Way,
-    carries_out: Way,
-}
-
-/// Whether a bus lies on a way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
-    On,
-    Off,
-}
-
-/// A port's line, both ways.
-#[derive(Clone, Copy, Debug)]
-struct Line {
-    rate: BitRate,
-    gap: wire::Bytes,
-    incoming: Ticks,
-    outgoing: Ticks,
-}
-
-impl Line {
-    fn of(port: &PortKind) -> Line {
-        Line { rate: port.rate, gap: port.gap, incoming: Ticks::ZERO, outgoing: Ticks::ZERO }
-    }
-}
-
-#[derive(Clone, Debug)]
-struct Buffer {
-    element: wire::Bytes,
-    free: u32,
-    waiting: VecDeque<u32>,
-    blocked: VecDeque<usize>,
-}
-
 impl<'a> Machine<'a> {
     /// Takes all that `load` has to give through the machine, and tells what was seen; what came before the arrival
     /// number `warm` is left out, and what came after the last arrival, too, unless `warm` is 0.
@@ -200,10 +160,7 @@ impl<'a> Machine<'a> {
         while let Some(event) = self.agenda.take() {
             match event {
                 Event::Arrive { port, bytes } => self.arrive(port, bytes, load),
-                Event::Landed(job) => {
-                    let at = self.over_buses(self.jobs[job as usize].bytes, Way::On, Way::Off);
-                    self.agenda.note(at, Event::Received(job));
-                }
+                Event::Landed(job) => self.landed(job),
                 Event::Received(job) => {
                     self.receive.waiting.push_back(job);
                     self.feed_receivers(load);
@@ -240,102 +197,6 @@ impl<'a> Machine<'a> {
         if let Some(watch) = &mut self.watch {
             what(&mut **watch, self.agenda.now());
         }
-    }
-
-    // ---- Arrival --------------------------------------------------------------------------------------------------
-
-    /// Notes the next arrival: frames are run in the order in which they begin, whatever port they come by. One whose port is
-    /// still taken by the frame before holds up those after it, which then come no closer together than their own lines
-    /// let them.
-    fn expect(&mut self, load: &mut dyn Load) {
-        if self.seen.is_closed {
-            return;
-        }
-        let Some(arrival) = self.next_arrival(load) else { return };
-        let line = self.line(arrival.port);
-        let span = self.on_line(line, arrival.bytes);
-        let begins = arrival.at.max(self.lines[line].incoming).max(self.now());
-        self.lines[line].incoming = begins + span;
-        self.agenda.note(begins, Event::Arrive { port: arrival.port, bytes: arrival.bytes });
-    }
-
-    /// What comes next, unless whoever watches has seen enough; the window is closed when nothing does.
-    fn next_arrival(&mut self, load: &mut dyn Load) -> Option<Arrival> {
-        let enough = self.watch.as_ref().is_some_and(|watch| watch.has_enough());
-        let arrival = if enough { None } else { load.next() };
-        match arrival {
-            Some(arrival) => self.seen.expected = arrival,
-            None if !self.seen.all_arrived => {
-                self.seen.all_arrived = true;
-                self.seal();
-            }
-            None => {}
-        }
-        arrival
-    }
-
-    fn arrive(&mut self, port: u16, bytes: u32, load: &mut dyn Load) {
-        self.open();
-        self.seen.offer(bytes);
-        let elements = script::elements(bytes, self.receive.element);
-        if elements <= self.receive.free {
-            self.receive.free -= elements;
-            let landed = self.now() + self.on_line(self.line(port), bytes);
-            let job = self.job(landed, load);
-            self.agenda.note(landed, Event::Landed(job));
-        } else {
-            self.seen.lose(port);
-            self.tell(|watch, now| watch.comes(now, None));
-        }
-        self.expect(load);
-    }
-
-    /// Takes in the frame that was given last, whose last bit comes at `landed`.
-    fn job(&mut self, landed: Ticks, load: &mut dyn Load) -> u32 {
-        let number = self.free.pop().unwrap_or_else(|| {
-            self.jobs.push(Job::default());
-            self.jobs.len() as u32 - 1
-        });
-        let job = &mut self.jobs[number as usize];
-        job.renew(&self.seen.expected, landed);
-        load.accept(job);
-        job.unsent = job.outputs.len() as u32;
-        self.seen.under_way += 1;
-        self.tell(|watch, now| watch.comes(now, Some(number)));
-        number
-    }
-
-    /// The line of the port of that number; past the last port they begin again with the first.
-    fn line(&self, port: u16) -> usize {
-        usize::from(port) % self.lines.len()
-    }
-
-    /// The time that a frame takes on a line.
-    fn on_line(&self, line: usize, bytes: u32) -> Ticks {
-        if self.ideal == Ideal::Ports {
-            return Ticks::ZERO;
-        }
-        let Line { rate, gap, .. } = self.lines[line];
-        self.time.of_bits((u64::from(bytes) + gap.0) * 8, rate.0)
-    }
-
-    /// When a frame that goes now is over the buses on its way.
-    fn over_buses(&mut self, bytes: u32, inward: Way, outward: Way) -> Ticks {
-        let mut at = self.now();
-        for (number, bus) in self.buses.iter_mut().enumerate() {
-            let on = (bus.carries_in == Way::On && inward == Way::On)
-                || (bus.carries_out == Way::On && outward == Way::On);
-            if !on || self.ideal == Ideal::Bus(number) {
-                continue;
-            }
-            let elements = u64::from(script::elements(bytes, self.receive.element));
-            let cycles = u64::from(bytes).div_ceil(bus.width) + elements * bus.per_element;
-            let span = Ticks(cycles * bus.cycle);
-            at = at.max(bus.free) + span;
-            bus.free = at;
-            self.seen.buses[number] += span;
-        }
-        at
     }
 
     // ---- Work for threads -----------------------------------------------------------------------------------------
@@ -661,7 +522,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    // ---- Rings, buffers and ports ---------------------------------------------------------------------------------
+    // ---- Rings, and the end of the way -----------------------------------------------------------------------------
 
     fn put(&mut self, engine: usize, number: usize, ring: usize) {
         let of = &mut self.rings[ring];
@@ -690,58 +551,6 @@ impl<'a> Machine<'a> {
                 self.agenda.note(self.now(), Event::Deliver { ring, job });
                 self.go(engine, Ticks::ZERO);
             }
-        }
-    }
-
-    fn claim(&mut self, engine: usize, number: usize) {
-        let elements = self.elements_of_output(number);
-        if elements > self.transmit.free {
-            self.transmit.blocked.push_back(number);
-            self.threads[number].next -= 1;
-            self.threads[number].waits = Waits::Elements;
-            return self.leave(engine, self.now());
-        }
-        self.transmit.free -= elements;
-        self.go(engine, Ticks::ZERO);
-    }
-
-    fn output(&self, thread: usize) -> Output {
-        let thread = &self.threads[thread];
-        let outputs = &self.jobs[thread.job as usize].outputs;
-        outputs.get(thread.output).copied().unwrap_or(Output { port: 0, bytes: 0 })
-    }
-
-    fn elements_of_output(&self, thread: usize) -> u32 {
-        script::elements(self.output(thread).bytes, self.transmit.element).min(self.chip.transmit.elements)
-    }
-
-    fn send(&mut self, thread: usize) {
-        let output = self.output(thread);
-        let elements = self.elements_of_output(thread);
-        let job = self.threads[thread].job;
-        self.threads[thread].output += 1;
-        let over = self.over_buses(output.bytes, Way::Off, Way::On);
-        let line = self.line(output.port);
-        let span = self.on_line(line, output.bytes);
-        let gone = over.max(self.lines[line].outgoing) + span;
-        self.lines[line].outgoing = gone;
-        self.seen.line(line, span);
-        self.agenda.note(gone, Event::Sent { job, elements, bytes: output.bytes });
-    }
-
-    fn sent(&mut self, job: u32, elements: u32, bytes: u32) {
-        self.transmit.free += elements;
-        if let Some(thread) = self.transmit.blocked.pop_front() {
-            self.ready(thread);
-        }
-        let of = &mut self.jobs[job as usize];
-        of.unsent -= 1;
-        let (last, arrived) = (of.unsent == 0, of.arrived);
-        self.seen.depart(bytes, self.agenda.now().since(arrived));
-        if last {
-            self.seen.under_way -= 1;
-            self.free.push(job);
-            self.tell(|watch, now| watch.leaves(now, job));
         }
     }
 

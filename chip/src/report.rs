@@ -119,12 +119,22 @@ pub struct EngineReport {
 pub struct MemoryReport {
     /// Its name.
     pub name: String,
-    /// The share of time that its channels were taken.
+    /// The share of time that its channels were taken, the mean over them.
     pub utilisation: f64,
+    /// The share of time that each channel was taken. One that is full holds up what lies in it, whatever the mean.
+    pub channels: Vec<f64>,
     /// Commands that waited for service, on average.
     pub queue: f64,
     /// References, by what they were for.
     pub regions: Vec<RegionReport>,
+}
+
+impl MemoryReport {
+    /// The share of time that the fullest of several channels was taken; absent where there is but one, which is all.
+    pub fn fullest_channel(&self) -> Option<f64> {
+        let fullest = self.channels.iter().copied().fold(0.0, f64::max);
+        (self.channels.len() > 1).then_some(fullest)
+    }
 }
 
 /// References to a region in a memory.
@@ -338,7 +348,10 @@ fn memories(chip: &Chip, time: Timebase, window: &Window) -> Vec<MemoryReport> {
         .zip(&window.memories)
         .map(|(memory, seen)| MemoryReport {
             name: memory.name.clone(),
-            utilisation: seen.busy.0 as f64 / span / f64::from(memory.channels.max(1)),
+            utilisation: seen.busy.iter().map(|busy| busy.0).sum::<u64>() as f64
+                / span
+                / seen.busy.len().max(1) as f64,
+            channels: seen.busy.iter().map(|busy| busy.0 as f64 / span).collect(),
             queue: seen.waited as f64 / span,
             regions: Region::ALL
                 .into_iter()

@@ -198,6 +198,26 @@ fn gaps_of_hours_and_nothing_at_all_are_no_matter() {
     }
 }
 
+/// A clock that was set late makes of a minute a lifetime; the IXP2400's clocks are counted over 70 years.
+#[test]
+fn a_capture_of_more_time_than_is_modelled_is_played_and_that_is_said() {
+    let room = Room::new("chip-long");
+    let policy = room.write("policy.toml", POLICY);
+    let year = 365 * 86_400;
+    let frame = |years: u64| (Nanos::from_secs(1 + years * year), 60);
+    let long = capture(&room, "long.pcapng", &[frame(0), frame(20), frame(100), frame(136)]);
+    let words = ["chip", "run", "--chip", "ixp2400", &policy, "--json"];
+    let run = wirerate(&[&words[..], &[&long]].concat()).exits(0);
+    assert!(run.err.contains("warning") && run.err.contains("long.pcapng spans more time"), "{}", run.err);
+    assert!(run.err.contains("2 packets that come later"), "{}", run.err);
+    let seconds = number(&run.json(), "seconds");
+    assert!(seconds > 60.0 * year as f64 && seconds < 136.0 * year as f64, "{seconds}");
+    assert_eq!(run.json()["lost"], 0);
+    let short = capture(&room, "short.pcapng", &[frame(0), frame(60)]);
+    let run = wirerate(&[&words[..], &[&short]].concat()).exits(0);
+    assert_eq!(run.err, "");
+}
+
 #[test]
 fn what_the_policy_ended_is_told_by_reason() {
     let room = Room::new("chip-fates");
@@ -433,6 +453,40 @@ fn a_mapping_that_deadlocks_is_explained() {
     ] {
         assert!(run.err.contains(part), "{}", run.err);
     }
+}
+
+/// The firewall's rules lie in one of the two channels that SRAM has: half full on average may mean that one is full.
+#[test]
+fn the_fullest_channel_of_a_memory_is_shown() {
+    let room = Room::new("chip-channel");
+    let page = room.path("page.html");
+    let policy = root().join("policies/firewall.toml").display().to_string();
+    let stream = "lan>wan,size=64,both,established,frames=3000";
+    let words = ["--mapping", "firewall", "--set", "region.default=sram", stream];
+    let json = run(&policy, &words);
+    let memory = |name: &str| {
+        let memories = json["memories"].as_array().unwrap();
+        memories.iter().find(|memory| memory["name"] == name).unwrap().clone()
+    };
+    let shares = |memory: &Value| -> Vec<f64> {
+        memory["channels"].as_array().unwrap().iter().map(|share| share.as_f64().unwrap()).collect()
+    };
+    let (sram, dram) = (memory("sram"), memory("dram"));
+    let channels = shares(&sram);
+    assert_eq!((channels.len(), shares(&dram).len()), (2, 1), "{json:#}");
+    assert!((number(&sram, "utilisation") - (channels[0] + channels[1]) / 2.0).abs() < 1e-9, "{sram:#}");
+    assert!((number(&dram, "utilisation") - shares(&dram)[0]).abs() < 1e-9, "{dram:#}");
+    let fullest = channels[0].max(channels[1]);
+    assert!(fullest > number(&sram, "utilisation") + 0.02 && fullest < 1.0 + 1e-9, "{sram:#}");
+    let mut all = vec!["chip", "run", "--chip", "ixp2400", &policy, "--html", &page];
+    all.extend(words);
+    let told = wirerate(&all).exits(0).out;
+    let shown = format!("{:.1} %", fullest * 100.0);
+    let line = told.lines().find(|line| line.starts_with("  sram ")).unwrap();
+    assert!(told.contains("fullest channel") && line.contains(&shown), "{told}");
+    let html = fs::read_to_string(page).unwrap();
+    assert!(html.contains(&format!("{shown} in the fullest channel")), "not on the page");
+    assert_eq!(html.matches("in the fullest channel").count(), 1, "scratch and DRAM have but one");
 }
 
 #[test]

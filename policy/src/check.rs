@@ -52,7 +52,11 @@ pub fn check(text: &str, file: &str) -> Checked {
 pub fn load(path: &Path) -> Result<Checked, LoadError> {
     Ok(match text(path, "policy")? {
         Ok(text) => check(&text, &path.display().to_string()),
-        Err(wrong) => Checked { policy: None, lines: Lines::default(), diagnostics: vec![wrong] },
+        Err(wrong) => {
+            let is_long = wrong.code == Code::TooLarge;
+            let wrong = if is_long { wrong.hint(parse::WHERE_TOO_LARGE) } else { wrong };
+            Checked { policy: None, lines: Lines::default(), diagnostics: vec![wrong] }
+        }
     })
 }
 
@@ -67,7 +71,8 @@ pub fn text(path: &Path, what: &'static str) -> Result<Result<String, Diagnostic
         .and_then(|opened| opened.take(MOST_BYTES as u64 + 1).read_to_end(&mut bytes))
         .map_err(unreadable)?;
     if bytes.len() > MOST_BYTES {
-        return Ok(Err(parse::too_large(&file)));
+        let hint = format!("a {what} is written by hand and far shorter: name another file");
+        return Ok(Err(parse::longer_than_taken(&file).hint(hint)));
     }
     Ok(String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();

@@ -70,10 +70,17 @@ pub(crate) fn draft(text: &str, file: &str) -> Draft {
     Draft { policy, lines, diagnostics }
 }
 
-/// The diagnostic for a file of more than [`MOST_BYTES`].
-pub(crate) fn too_large(file: &str) -> Diagnostic {
+/// The diagnostic for a policy of more than [`MOST_BYTES`].
+fn too_large(file: &str) -> Diagnostic {
+    longer_than_taken(file).hint(WHERE_TOO_LARGE)
+}
+
+/// How a policy that is too long becomes shorter.
+pub(crate) const WHERE_TOO_LARGE: &str = "write prefixes and ranges in the place of single addresses";
+
+/// The diagnostic for any file of more than [`MOST_BYTES`], without a hint.
+pub(crate) fn longer_than_taken(file: &str) -> Diagnostic {
     Diagnostic::new(Code::TooLarge, format!("{file} is longer than {} MiB", MOST_BYTES >> 20))
-        .hint("write prefixes and ranges in the place of single addresses")
 }
 
 fn read(sink: &Sink, lines: &mut Lines, root: &DeTable<'_>) -> Policy {

@@ -47,11 +47,13 @@ fn chip(sink: &Sink, root: &DeTable<'_>, parameters: &[String]) -> Chip {
         .into_iter()
         .map(|pair| engine(sink, pair, clock))
         .collect();
-    let memories: Vec<Memory> = named(sink, &mut top, "memory", &mut Vec::new())
+    // One that could not be read has a name all the same.
+    let mut memory_names = Vec::new();
+    let memories: Vec<Memory> = named(sink, &mut top, "memory", &mut memory_names)
         .into_iter()
         .filter_map(|pair| memory(sink, pair))
         .collect();
-    let memory_names: Vec<&str> = memories.iter().map(|memory| memory.name.as_str()).collect();
+    let memory_names: Vec<&str> = memory_names.iter().map(String::as_str).collect();
     let rings = named(sink, &mut top, "ring", &mut Vec::new())
         .into_iter()
         .filter_map(|pair| ring(sink, pair, &memory_names))
@@ -70,7 +72,8 @@ fn chip(sink: &Sink, root: &DeTable<'_>, parameters: &[String]) -> Chip {
     let package = section(&mut top, "package", "[package]", false).map(package);
     let has_packet_engine = engines.iter().any(|engines| engines.role == Role::Packet)
         || units.iter().any(|unit| unit.work == UnitWork::Stage);
-    if !has_packet_engine {
+    let all_read = ["engine", "unit"].into_iter().all(|key| holds_tables(root, key));
+    if !has_packet_engine && all_read {
         let complaint = Complaint::new(Code::NoPacketEngine, "the chip has nothing that carries packets");
         top.complain(complaint.hint("describe engines: [engine.me], with role = \"packet\""));
     }
@@ -101,6 +104,15 @@ fn chip(sink: &Sink, root: &DeTable<'_>, parameters: &[String]) -> Chip {
     }
     top.finish();
     chip
+}
+
+/// Whether there is nothing under `key` but tables, or nothing at all.
+fn holds_tables(root: &DeTable<'_>, key: &str) -> bool {
+    let is_table = |value: &DeValue<'_>| matches!(value, DeValue::Table(_));
+    root.get(key).is_none_or(|value| match value.get_ref() {
+        DeValue::Table(table) => table.values().all(|value| is_table(value.get_ref())),
+        _ => false,
+    })
 }
 
 fn clock(table: &mut Table<'_, '_, '_>) -> Hertz {
@@ -157,7 +169,11 @@ fn section<'s, 't, 'i>(
 }
 
 fn count(table: &mut Table<'_, '_, '_>, key: &'static str) -> u32 {
-    table.require(key, "1", |value| value::number32(value, 1, bound::COUNT)).unwrap_or(1)
+    known_count(table, key).unwrap_or(1)
+}
+
+fn known_count(table: &mut Table<'_, '_, '_>, key: &'static str) -> Option<u32> {
+    table.require(key, "1", |value| value::number32(value, 1, bound::COUNT))
 }
 
 fn entries(table: &mut Table<'_, '_, '_>, key: &'static str, example: &str) -> u32 {
@@ -178,9 +194,11 @@ fn engine(sink: &Sink, (name, value): Pair<'_, '_>, chip_clock: Hertz) -> Engine
     let mut table = table.unwrap_or_else(|| Table::new(sink, &empty, value.span(), "a kind of engines"));
     let role = table
         .take("role", |value| value::one_of(value, &[("packet", Role::Packet), ("control", Role::Control)]));
-    let engines = count(&mut table, "count");
+    let known = known_count(&mut table, "count");
+    let engines = known.unwrap_or(1);
     let cluster = table.take("cluster", |value| value::number32(value, 1, bound::COUNT)).unwrap_or(engines);
-    if cluster > engines {
+    // Where it was not said how many there are, nothing contradicts it.
+    if known.is_some_and(|engines| cluster > engines) {
         let message = format!("a cluster has {cluster} engines, but there are only {engines}");
         let complaint = Complaint::new(Code::Contradiction, message);
         table.complain(complaint.hint("leave `cluster` out where all share one"));

@@ -3,11 +3,12 @@
 use std::collections::VecDeque;
 use std::fmt;
 
+use super::edge::{Buffer, Bus, Line, Way};
 use super::memory::SharedMemory;
 use super::script::{Remembered, View};
 use super::seen::Tallies;
 use super::watch::{Track, Watch};
-use super::{Buffer, Bus, Cluster, Crew, Engine, Line, Machine, Ring, Thread, Unit, Waits, Way, program};
+use super::{Cluster, Crew, Engine, Machine, Ring, Thread, Unit, Waits, program};
 use crate::description::{Carries, Chip, EngineKind};
 use crate::kernel::{Agenda, Ticks, Timebase};
 use crate::mapping::{Mapping, PoolPlace};

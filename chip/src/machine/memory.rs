@@ -28,13 +28,16 @@ pub(super) struct SharedMemory {
     atomic: Option<Ticks>,
     queue: usize,
     ideal: bool,
-    pub(super) seen: Seen,
+    /// All but the time that channels were taken, which they have themselves.
+    seen: Seen,
 }
 
 #[derive(Clone, Debug)]
 struct Channel {
     /// From when on it is free for the next command.
     free: Ticks,
+    /// Time that it was taken.
+    busy: Ticks,
     /// From when on each bank is.
     banks: Vec<Ticks>,
     /// When the latest commands began to be served, as many as the queue holds.
@@ -44,8 +47,8 @@ struct Channel {
 /// What was seen of a memory.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
-    /// Time that channels were taken, all together.
-    pub(crate) busy: Ticks,
+    /// Time that each channel was taken.
+    pub(crate) busy: Vec<Ticks>,
     /// Time that commands waited before they were served, all together.
     pub(crate) waited: u128,
     /// By region.
@@ -83,13 +86,18 @@ pub(super) struct Underway {
 }
 
 impl Seen {
+    /// Nothing yet, of a memory of so many channels.
+    pub(super) fn of(channels: usize) -> Seen {
+        Seen { busy: vec![Ticks::ZERO; channels], ..Seen::default() }
+    }
+
     pub(super) fn since(&self, earlier: &Seen) -> Seen {
         let mut regions = self.regions;
         for (region, earlier) in regions.iter_mut().zip(&earlier.regions) {
             *region = region.since(earlier);
         }
         Seen {
-            busy: self.busy.since(earlier.busy),
+            busy: self.busy.iter().zip(&earlier.busy).map(|(now, then)| now.since(*then)).collect(),
             waited: self.waited - earlier.waited,
             regions,
             rings: self.rings.since(&earlier.rings),
@@ -113,6 +121,7 @@ impl SharedMemory {
         let cycles = |count: u64| Ticks(time.cycle(memory.clock).0.saturating_mul(count));
         let channel = Channel {
             free: Ticks::ZERO,
+            busy: Ticks::ZERO,
             banks: vec![Ticks::ZERO; memory.banks.max(1) as usize],
             starts: VecDeque::with_capacity(memory.queue.max(1) as usize),
         };
@@ -131,6 +140,11 @@ impl SharedMemory {
             ideal,
             seen: Seen::default(),
         }
+    }
+
+    /// What has been seen of it.
+    pub(super) fn seen(&self) -> Seen {
+        Seen { busy: self.channels.iter().map(|channel| channel.busy).collect(), ..self.seen.clone() }
     }
 
     /// Issues a reference at `at` and says how it goes on.
@@ -202,7 +216,7 @@ impl SharedMemory {
         let busy = self.overhead + data + extra;
         channel.free = start + busy;
         channel.banks[bank] = start + busy + self.recovery;
-        self.seen.busy += busy;
+        channel.busy += busy;
         self.seen.waited += u128::from(start.since(at).0);
         // The latency counts to the first word; the others follow it.
         Underway { admitted, done: start + latency + extra + (data - self.cycle) }
@@ -261,7 +275,7 @@ mod tests {
         assert_eq!(memory.refer(Ticks(0), 0, 4, Access::Read, RULES).done, Ticks(90));
         assert_eq!(memory.refer(Ticks(0), 8, 4, Access::Read, RULES).done, Ticks(96));
         assert_eq!(memory.refer(Ticks(0), 4, 4, Access::Read, RULES).done, Ticks(90), "the other channel");
-        assert_eq!(memory.seen.busy, Ticks(18));
+        assert_eq!(memory.seen().busy, [Ticks(12), Ticks(6)]);
     }
 
     #[test]

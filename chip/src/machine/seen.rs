@@ -3,7 +3,7 @@
 use hdrhistogram::Histogram;
 
 use super::Machine;
-use super::memory::Seen;
+use super::memory::{Seen, SharedMemory};
 use crate::kernel::Ticks;
 use crate::load::Arrival;
 
@@ -213,7 +213,7 @@ impl Machine<'_> {
             ended: seen.ended,
             lost: seen.lost,
             lost_by_port: seen.lost_by_port.clone(),
-            memories: self.memories.iter().map(|memory| memory.seen.clone()).collect(),
+            memories: self.memories.iter().map(SharedMemory::seen).collect(),
         }
     }
 
@@ -292,6 +292,6 @@ impl Shot {
         }
         (self.offered, self.delivered, self.ended, self.lost) = Default::default();
         self.lost_by_port.fill(0);
-        self.memories.iter_mut().for_each(|memory| *memory = Seen::default());
+        self.memories.iter_mut().for_each(|memory| *memory = Seen::of(memory.busy.len()));
     }
 }

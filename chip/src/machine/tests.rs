@@ -165,7 +165,7 @@ fn one_thread_waits_for_memory_and_others_use_the_time() {
     // Two threads share the time of one, but for the first start.
     assert_eq!(two.span, Ticks(30_010));
     // Memory is taken for two cycles a reference.
-    assert_eq!(two.memories[0].busy, Ticks(2_000));
+    assert_eq!(two.memories[0].busy, [Ticks(2_000)]);
     // In local memory: the instruction that gives the address, and three cycles nobody can use.
     assert_eq!(drawn(&drawing(1, 4, Place::Local), acts).span, Ticks(13_000));
 }

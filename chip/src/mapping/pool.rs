@@ -70,6 +70,12 @@ fn place(table: &mut Table<'_, '_, '_>, chip: &Chip, name: &Range<usize>) -> Poo
     let names: Vec<&str> = chip.engines.iter().map(|kind| kind.name.as_str()).collect();
     let kind =
         table.take("engine", |value| value::place_of(value, &names, "kind of engines", Code::UnknownEngine));
+    if kind.is_none() && table.has("engine") {
+        // How many a kind that is not known has, and of how many threads, cannot be said.
+        numbers(table, None);
+        table.take("threads", |value| value::number32(value, 1, bound::COUNT));
+        return PoolPlace::Engines { kind: 0, numbers: Vec::new(), threads: 1 };
+    }
     let kind = kind.unwrap_or(0);
     let Some(engines) = chip.engines.get(kind) else {
         let complaint = Complaint::new(Code::UnknownEngine, format!("{} has no engines", chip.name));
@@ -78,14 +84,19 @@ fn place(table: &mut Table<'_, '_, '_>, chip: &Chip, name: &Range<usize>) -> Poo
     };
     let numbers = match (table.has("at"), engines.count) {
         (false, 1) => vec![0],
-        _ => numbers(table, engines),
+        _ => numbers(table, Some(engines)),
     };
-    let threads = table.take("threads", |value| value::number32(value, 1, bound::COUNT));
-    PoolPlace::Engines { kind, numbers, threads: threads.unwrap_or(engines.threads) }
+    let all = engines.threads;
+    let threads = match table.has("threads") {
+        // A number that is wrong adds nothing to what others take.
+        true => table.take("threads", |value| value::number32(value, 1, bound::COUNT)).unwrap_or(0),
+        false => table.take("threads", |_| Ok(all)).unwrap_or(all),
+    };
+    PoolPlace::Engines { kind, numbers, threads }
 }
 
-/// Numbers of engines: 3, "5-7", or a list of such.
-fn numbers(table: &mut Table<'_, '_, '_>, engines: &EngineKind) -> Vec<u32> {
+/// Numbers of engines: 3, "5-7", or a list of such. Where it is not known of which, they are not looked for.
+fn numbers(table: &mut Table<'_, '_, '_>, engines: Option<&EngineKind>) -> Vec<u32> {
     let mut numbers: Vec<u32> = Vec::new();
     let Some(ranges) = table.require("at", "[0, 1]", |value| match value {
         DeValue::Array(items) if items.is_empty() => {
@@ -109,11 +120,9 @@ fn numbers(table: &mut Table<'_, '_, '_>, engines: &EngineKind) -> Vec<u32> {
     numbers
 }
 
-fn range(value: &DeValue<'_>, engines: &EngineKind) -> Read<std::ops::RangeInclusive<u32>> {
+fn range(value: &DeValue<'_>, engines: Option<&EngineKind>) -> Read<std::ops::RangeInclusive<u32>> {
     let known = |number: u32| {
-        if number < engines.count {
-            return Ok(number);
-        }
+        let Some(engines) = engines.filter(|engines| number >= engines.count) else { return Ok(number) };
         let complaint = Complaint::new(
             Code::NoSuchEngine,
             format!("there is no engine {number} of the kind \"{}\"", engines.name),
@@ -126,6 +135,7 @@ fn range(value: &DeValue<'_>, engines: &EngineKind) -> Read<std::ops::RangeInclu
     };
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     match (first.trim().parse(), last.trim().parse()) {
+        (Ok(first), Ok(last)) if first <= last && engines.is_none() => Ok(first..=first),
         (Ok(first), Ok(last)) if first <= last => Ok(first..=known(last)?),
         _ => {
             let complaint =

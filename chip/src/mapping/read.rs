@@ -96,9 +96,11 @@ fn rings(sink: &Sink, top: &mut Table<'_, '_, '_>, chip: &Chip, lines: &mut Line
         }
         let kind =
             table.take("kind", |value| value::place_of(value, &kinds, "kind of rings", Code::UnknownRing));
+        // Of how many entries a kind that is not known has, nothing is said.
+        let is_known = kind.is_some() || !table.has("kind");
         let kind = kind.unwrap_or(0);
-        let most = chip.rings.get(kind).map(|kind| kind.entries);
-        if chip.rings.is_empty() {
+        let most = chip.rings.get(kind).filter(|_| is_known).map(|kind| kind.entries);
+        if chip.rings.is_empty() && is_known {
             let complaint = Complaint::new(Code::UnknownRing, format!("{} has no rings", chip.name));
             table.complain(complaint.hint("do all stages in one pool"));
         }

@@ -166,14 +166,12 @@ fn tables() -> Result<Vec<Outcome>, ReproduceError> {
 
 fn code_sizes() -> Result<Vec<Outcome>, ReproduceError> {
     let raw = all(Optimisation::Raw)?;
+    // Hash functions are the next row's business.
     let large: Vec<&str> = raw
         .iter()
-        .filter(|(_, report)| report.code_size >= 200)
+        .filter(|(cipher, report)| cipher.about.kind != Kind::Hash && report.code_size >= 200)
         .map(|(cipher, _)| cipher.about.name)
         .collect();
-    let sizes = list(raw.iter().map(|(cipher, _)| cipher.about.name).filter(|name| large.contains(name)));
-    let no_hash = |name: &&str| !matches!(*name, "md5" | "sha1");
-    let ciphers: Vec<&str> = large.iter().copied().filter(no_hash).collect();
     let sizes_of = |name: &str| {
         raw.iter().find(|(cipher, _)| cipher.about.name == name).map_or(0, |(_, report)| report.code_size)
     };
@@ -189,8 +187,8 @@ fn code_sizes() -> Result<Vec<Outcome>, ReproduceError> {
             "C4",
             "raw code of block and stream ciphers is below 200 lines, but for DES",
             "all but des",
-            format!("200 or more: {sizes}; des {}", sizes_of("des")),
-            ciphers == ["des"],
+            format!("200 or more: {}; des {}", list(large.iter().copied()), sizes_of("des")),
+            large == ["des"],
         ),
         Outcome::quality(
             "C4",

@@ -2,6 +2,7 @@ use std::collections::BTreeSet;
 
 use serde_json::json;
 
+use super::firewall::is_up_to_twice;
 use super::known::Known;
 use super::{Outcome, Score, Study, Summary, TOLERANCE, Value, Verdict, claims, reproduce};
 
@@ -95,6 +96,22 @@ fn claims_have_identifiers_of_their_own_and_outcomes_bear_them() {
     assert_eq!(found, fast.iter().map(|claim| claim.id).collect());
     // Inputs of the model can not be predicted blind.
     assert!(outcomes.iter().all(|outcome| !outcome.blind));
+}
+
+#[test]
+fn up_to_twice_is_more_than_once_and_not_much_more_than_twice() {
+    let held = [0.9, 1.0, 1.01, 1.5, 2.3, 2.31, 360.0, f64::NAN].map(is_up_to_twice);
+    assert_eq!(held, [false, false, true, true, true, false, false, false]);
+}
+
+#[test]
+fn the_row_of_block_and_stream_ciphers_has_no_hash_functions() {
+    let claims: Vec<_> = claims().into_iter().filter(|claim| claim.id == "C4").collect();
+    let outcomes = reproduce(&claims, &|_| ()).unwrap();
+    let row = outcomes.iter().find(|outcome| outcome.statement.contains("block and stream")).unwrap();
+    let predicted = row.predicted.to_string();
+    assert!(predicted.contains("seal") && predicted.contains("des"), "{predicted}");
+    assert!(!predicted.contains("md5") && !predicted.contains("sha1"), "{predicted}");
 }
 
 #[test]

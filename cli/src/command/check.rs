@@ -22,7 +22,7 @@ use crate::with_exit_codes;
 #[command(after_long_help = with_exit_codes("\
 Examples:
   wirerate check policies/home-office.toml
-  wirerate check policy.toml --json | jq '.diagnostics[] | [.line, .message]'
+  wirerate check policies/isp-edge.toml --json | jq '{errors, warnings}'
 
 --json prints one object: `file`, `errors` and `warnings` (how many), and `diagnostics`, a list of objects \
 with `code severity message hint file line column related`."))]

@@ -14,8 +14,12 @@ use crate::{Cli, screen, with_exit_codes};
 #[derive(Debug, Args)]
 #[command(after_long_help = with_exit_codes("\
 Examples:
-  wirerate completions bash > ~/.local/share/bash-completion/completions/wirerate
+  mkdir -p ~/.local/share/bash-completion/completions
+  wirerate completions bash \\
+    > ~/.local/share/bash-completion/completions/wirerate
+  mkdir -p ~/.zfunc
   wirerate completions zsh > ~/.zfunc/_wirerate
+  mkdir -p ~/.config/fish/completions
   wirerate completions fish > ~/.config/fish/completions/wirerate.fish"))]
 pub(crate) struct Arguments {
     /// Which shell

@@ -55,10 +55,17 @@ pub(crate) struct Arguments {
 fn help() -> String {
     let examples = "\
 Examples:
-  wirerate explain policy.toml 'lan tcp 192.168.1.10:50000 > 198.51.100.7:443 syn'
-  wirerate explain policy.toml 'wan icmp 198.51.100.7 > 203.0.113.2 echo-request ttl 1'
-  wirerate explain policy.toml 'lan udp [2001:db8::10]:53 > [2001:db8::53]:53 dscp ef'
-  wirerate explain policy.toml lan=lan.pcapng:42 --with wan=wan.pcapng";
+  wirerate explain policies/home-office.toml \\
+    'lan tcp 192.168.1.10:50000 > 198.51.100.7:443 syn'
+  wirerate explain policies/home-office.toml \\
+    'wan icmp 198.51.100.7 > 203.0.113.2 echo-request ttl 1'
+  wirerate explain policies/home-office.toml \\
+    'lan udp [2001:db8:1::10]:5353 > [2001:db8:2::53]:53 dscp ef'
+A frame of a capture, after those before it:
+  wirerate generate traffic --seconds 5 --out . \\
+    --policy policies/home-office.toml
+  wirerate explain policies/home-office.toml \\
+    lan=lan.pcapng:42 --with wan=wan.pcapng";
     with_exit_codes(&format!("{}\n\n{examples}", words::GRAMMAR))
 }
 

@@ -41,7 +41,8 @@ enum What {
 #[derive(Debug, Args)]
 #[command(after_long_help = with_exit_codes("\
 Examples:
-  wirerate generate traffic --seconds 60 --policy policies/home-office.toml --out out
+  wirerate generate traffic --seconds 60 --out out \\
+    --policy policies/home-office.toml
   wirerate replay policies/home-office.toml out/lan.pcapng out/wan.pcapng
 
 DIR/IFACE.pcapng holds what enters by the inside and by the outside interface."))]

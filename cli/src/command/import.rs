@@ -17,10 +17,16 @@ use crate::{file, screen, with_exit_codes};
 #[derive(Debug, Args)]
 #[command(after_long_help = with_exit_codes("\
 Examples:
-  nft -j list ruleset > rules.json; wirerate import nft rules.json > policy.toml
-  iptables-save > rules.v4; wirerate import iptables rules.v4 > policy.toml
-  ip6tables-save > v6; wirerate import iptables v6 --ip-version 6 > policy6.toml
-  wirerate import classbench acl1_10K.rules > policy.toml"))]
+  wirerate import nft policy/tests/import/home.nft.json > policy.toml
+As root, on the machine that has the rules:
+  nft -j list ruleset > rules.json
+  wirerate import nft rules.json > policy.toml
+  iptables-save > rules.v4
+  wirerate import iptables rules.v4 > policy.toml
+  ip6tables-save > rules.v6
+  wirerate import iptables rules.v6 --ip-version 6 > policy6.toml
+Filters that ClassBench wrote:
+  wirerate import classbench acl1.rules > filters.toml"))]
 pub(crate) struct Arguments {
     /// What wrote it
     #[arg(value_enum)]

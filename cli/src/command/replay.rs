@@ -34,9 +34,12 @@ use crate::{screen, with_exit_codes};
 #[derive(Debug, Args)]
 #[command(after_long_help = with_exit_codes("\
 Examples:
-  wirerate replay policy.toml lan=lan.pcapng wan=wan.pcapng --out out
-  wirerate replay policy.toml everything.pcap
-  wirerate replay policy.toml lan.pcapng --json | jq .reasons
+  wirerate generate traffic --seconds 5 --out . \\
+    --policy policies/home-office.toml
+  wirerate replay policies/home-office.toml \\
+    lan=lan.pcapng wan=wan.pcapng --out out
+  wirerate replay policies/home-office.toml \\
+    lan.pcapng wan.pcapng --json | jq .reasons
   tshark -r out/dropped.pcapng -T fields -e frame.number -e frame.comment
 
 --out DIR is made if it is not there, and holds:

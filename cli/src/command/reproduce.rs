@@ -42,7 +42,7 @@ pub(crate) struct Arguments {
 const HELP: &str = "\
 Examples:
   wirerate reproduce
-  wirerate reproduce F5 F6 C7
+  wirerate reproduce F5 C7
   wirerate reproduce ixp2800-ciphers --json
   wirerate reproduce --html reproduced.html
 

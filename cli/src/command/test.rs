@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
 
 const EXAMPLE: &str = r#"Examples:
   wirerate test tests/cases
-  wirerate test --verbose office.case
+  wirerate test --verbose tests/cases/tcp/reset.case
 
 A case, office.case:
 

@@ -2,7 +2,7 @@ use std::io::Write;
 
 use proptest::prelude::{ProptestConfig, any, prop, prop_assert, prop_assert_eq, proptest};
 
-use super::{check, load};
+use super::{check, load, text};
 use crate::diagnostic::Code;
 use crate::lines::Lines;
 use crate::validate::validate;
@@ -34,7 +34,14 @@ fn a_text_past_the_bound_is_a_diagnostic() {
 #[test]
 fn a_file_without_end_is_not_read_to_its_end() {
     if std::path::Path::new("/dev/zero").exists() {
-        assert_eq!(load("/dev/zero".as_ref()).unwrap().diagnostics[0].code, Code::TooLarge);
+        let found = &load("/dev/zero".as_ref()).unwrap().diagnostics[0];
+        assert_eq!(found.code, Code::TooLarge);
+        assert!(found.hint.as_ref().unwrap().contains("prefixes"), "{found:?}");
+        // What is written by hand has no addresses that prefixes could stand for.
+        let found = text("/dev/zero".as_ref(), "chip").unwrap().unwrap_err();
+        assert_eq!(found.code, Code::TooLarge);
+        let hint = found.hint.unwrap();
+        assert!(hint.contains("chip") && !hint.contains("prefixes"), "{hint}");
     }
 }
 

@@ -8,6 +8,7 @@ use wire::Nanos;
 use wire::ethernet::Header;
 
 use crate::input::Captures;
+use crate::screen::number;
 
 /// What is wrong with captures; known when they have been played.
 pub(super) type Problems = Arc<OnceLock<Vec<Problem>>>;
@@ -19,30 +20,50 @@ pub(super) enum Problem {
     Short(String),
     /// It is damaged.
     Unreadable(String),
+    /// It spans more time than the chip's clocks can be counted over.
+    Long(String),
 }
 
 /// Captures, and the tables by which it is told where their packets come in.
 pub(super) struct Captured {
     captures: Captures,
     tables: Tables,
+    start: Nanos,
+    last: Nanos,
+    /// By capture: packets after `last`.
+    late: Vec<u64>,
     problems: Problems,
 }
 
 impl Captured {
-    pub(super) fn new(captures: Captures, tables: Tables, problems: Problems) -> Captured {
-        Captured { captures, tables, problems }
+    /// Captures whose packets after `last` come in when the chip's time ends.
+    pub(super) fn new(captures: Captures, tables: Tables, last: Nanos, problems: Problems) -> Captured {
+        let late = vec![0; captures.sources().len()];
+        Captured { start: captures.start(), captures, tables, last, late, problems }
     }
 
     /// Says what is wrong, once.
     fn close(&self) {
         self.problems.get_or_init(|| {
             let mut problems = Vec::new();
-            for source in self.captures.sources() {
+            for (source, late) in self.captures.sources().iter().zip(&self.late) {
                 if let Some(problem) = &source.problem {
                     problems.push(Problem::Unreadable(problem.to_string()));
                 }
                 if let Some(cut) = source.cut_short() {
                     problems.push(Problem::Short(format!("{} is {cut}", source.path.display())));
+                }
+                if *late > 0 {
+                    problems.push(Problem::Long(format!(
+                        "{} spans more time than is modelled of this chip, {} seconds: {}, and seconds and rates are \
+                         not the capture's",
+                        source.path.display(),
+                        number(self.last.since(self.start).0 / 1_000_000_000),
+                        match late {
+                            1 => "1 packet that comes later is taken to come then".to_owned(),
+                            many => format!("{} packets that come later are taken to come then", number(*many)),
+                        }
+                    )));
                 }
             }
             problems
@@ -64,6 +85,7 @@ impl Traffic for Captured {
             self.close();
             return None;
         };
+        self.late[packet.source] += u64::from(packet.at > self.last);
         bytes.extend_from_slice(packet.captured);
         let own = Header::of(packet.captured).map(Header::dst);
         let taken = Header::of(packet.bytes).map(Header::dst);

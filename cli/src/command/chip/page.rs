@@ -105,7 +105,11 @@ fn engines(page: &mut String, report: &Report) {
 fn memories(page: &mut String, report: &Report) {
     page.push_str("<h2>Memories</h2>");
     for memory in &report.memories {
-        let note = format!("{:.1} % · {:.2} waiting", memory.utilisation * 100.0, memory.queue);
+        let fullest = memory
+            .fullest_channel()
+            .map(|share| format!(", {:.1} % in the fullest channel", share * 100.0))
+            .unwrap_or_default();
+        let note = format!("{:.1} %{fullest} · {:.2} waiting", memory.utilisation * 100.0, memory.queue);
         row(page, &memory.name, &[(memory.utilisation, "busy")], &note);
     }
     page.push_str(

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use chip::description::{Chip, Ports};
 use chip::diagnostic::{Code, Diagnostic};
 use chip::host::{Plug, Traffic, Wiring};
+use chip::kernel::Timebase;
 use chip::machine::PROGRAMS;
 use chip::mapping::{Extent, Mapping, Program, check_fit};
 use chip::run::{RunError, Source, SourceError};
@@ -233,6 +234,8 @@ pub(super) struct Plan {
     pub(super) start: Nanos,
     classifier: Option<String>,
     ports: Ports,
+    /// How the chip counts time.
+    time: Timebase,
     plugs: Vec<Plug>,
     seed: u64,
 }
@@ -267,6 +270,7 @@ impl Plan {
             start: START,
             classifier: None,
             ports: described.chip.ports.clone(),
+            time: Timebase::new(1),
             plugs: Vec::new(),
             seed: subject.seed,
         }
@@ -277,6 +281,7 @@ impl Plan {
     #[must_use]
     pub(super) fn on(mut self, chip: &Chip, mapping: &Mapping) -> Plan {
         self.ports.clone_from(&chip.ports);
+        self.time = Timebase::new(chip.ticks_per_second().unwrap_or(1));
         self.classifier.clone_from(&mapping.classifier);
         self
     }
@@ -299,7 +304,10 @@ impl Plan {
         if !self.captures.is_empty() {
             let captures =
                 Captures::open(&self.captures, &replay.tables, Readdress::Inferred).map_err(unopened)?;
-            let captured = Captured::new(captures, self.tables()?, Arc::clone(problems));
+            // Played more slowly, it lasts longer.
+            let longest = (self.time.longest() as f64 * variant.load) as u64;
+            let last = Nanos(start.0.saturating_add(longest));
+            let captured = Captured::new(captures, self.tables()?, last, Arc::clone(problems));
             sources.push(Box::new(Slowed::new(Box::new(captured), start, variant.load)));
         }
         for (place, stream) in self.streams.iter().enumerate() {
@@ -400,7 +408,7 @@ pub(super) fn tell_problems(problems: &Problems) -> Exit {
                 screen::error(what, Some("everything before that was played; the rest was not"));
                 exit = Exit::Unreadable;
             }
-            Problem::Short(what) => screen::warning(what),
+            Problem::Short(what) | Problem::Long(what) => screen::warning(what),
         }
     }
     exit

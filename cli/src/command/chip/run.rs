@@ -88,7 +88,8 @@ A chip and a mapping of one's own:
   gbps                    10^9 bits of frames delivered a second, without what only the line has
   lost lost_by_port       frames that found no room in the receive buffer
   latency_ns              min p50 p90 p99 p999 max, from the last bit in to the last bit out; latency_curve in full
-  engines memories rings others   how busy each was
+  engines memories rings others   how busy each was: utilisation of a memory is the mean over its channels,
+                          which are in channels
   bottleneck              name text relief: what each resource would bring were it infinitely fast
   instructions_per_packet mix simulated_instructions wall_seconds assumed
   fates                   frames of the whole run that the policy ended, by reason; delivered: to the gateway itself

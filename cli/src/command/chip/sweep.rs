@@ -71,7 +71,7 @@ Examples:
   offered_mpps delivered_mpps ended_mpps gbps lost
   p50_ns p99_ns           latency
   engine engine_busy      the busiest engine: executing, aborted and stalled; from 0 to 1
-  memory memory_busy      the busiest memory
+  memory memory_busy      the busiest memory, the mean over its channels
   error                   why there is nothing of that",
         keys()
     )

@@ -168,33 +168,34 @@ const REGIONS: usize = 4;
 
 fn memories(out: &mut impl Write, report: &Report, detail: Detail) -> io::Result<()> {
     writeln!(out, "{HEADING}Memories{HEADING:#}")?;
-    let mut table = Table::new(&[1, 2, 3, 4, 5]);
-    table.row(["", "references", "bytes", "busy", "waiting", "mean", "worst"].map(str::to_owned));
+    // Where a memory has several channels, busy is the mean over them, and the fullest may be what holds things up.
+    let several = report.memories.iter().any(|memory| memory.fullest_channel().is_some());
+    let mut table = Table::new(&[1, 2, 3, 4, 5, 6, 7]);
+    let row = |start: [String; 4], channel: String, end: [String; 3]| {
+        start.into_iter().chain(several.then_some(channel)).chain(end)
+    };
+    table.row(row(
+        ["", "references", "bytes", "busy"].map(str::to_owned),
+        "fullest channel".to_owned(),
+        ["waiting", "mean", "worst"].map(str::to_owned),
+    ));
     let most = if detail == Detail::Full { usize::MAX } else { REGIONS };
     for memory in report.memories.iter().filter(|memory| !memory.regions.is_empty()) {
         let references = memory.regions.iter().map(|region| region.references).sum();
         let moved = memory.regions.iter().map(|region| region.bytes).sum();
-        table.row([
-            memory.name.clone(),
-            number(references),
-            bytes(moved),
-            percent(memory.utilisation),
-            format!("{:.2}", memory.queue),
-            String::new(),
-            String::new(),
-        ]);
+        table.row(row(
+            [memory.name.clone(), number(references), bytes(moved), percent(memory.utilisation)],
+            memory.fullest_channel().map(percent).unwrap_or_default(),
+            [format!("{:.2}", memory.queue), String::new(), String::new()],
+        ));
         let mut regions: Vec<_> = memory.regions.iter().collect();
         regions.sort_by_key(|region| std::cmp::Reverse(region.references));
         for region in regions.iter().take(most) {
-            table.row([
-                format!("  {}", region.name),
-                number(region.references),
-                bytes(region.bytes),
+            table.row(row(
+                [format!("  {}", region.name), number(region.references), bytes(region.bytes), String::new()],
                 String::new(),
-                String::new(),
-                time(region.mean_ns),
-                time(region.worst_ns),
-            ]);
+                [String::new(), time(region.mean_ns), time(region.worst_ns)],
+            ));
         }
         if regions.len() > most {
             let rest = count((regions.len() - most) as u64, "more region", "more regions");
