@@ -36,10 +36,11 @@ def cargo(*arguments, root=ROOT, target=None, flags=None):
     environment["PATH"] = os.path.expanduser("~/.cargo/bin") + ":" + environment["PATH"]
     if target:
         environment["CARGO_TARGET_DIR"] = target
-    if flags:
-        environment["RUSTFLAGS"] = flags
     command = ["cargo", *arguments, "--locked", "--message-format=json-render-diagnostics"]
     say("building: " + " ".join(command[:-2]))
+    if flags:
+        # Beside what .cargo/config.toml has: RUSTFLAGS would take its place.
+        command += ["--config", f'target."cfg(all())".rustflags = ["{flags}"]']
     built = subprocess.run(command, cwd=root, env=environment, stdout=subprocess.PIPE, text=True)
     if built.returncode:
         sys.exit(f"bench: {' '.join(command)} failed")
