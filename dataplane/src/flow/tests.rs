@@ -43,6 +43,11 @@ fn find(table: &FlowTable, key: &Key) -> Option<Hit> {
     table.find(key, table.hash(key, &mut NoTally), &mut NoTally)
 }
 
+fn set_reply(table: &mut FlowTable, id: FlowId, key: &Key) -> Result<(), Refusal> {
+    let hash = table.hash(key, &mut NoTally);
+    table.set_reply(id, key, hash, &mut NoTally)
+}
+
 fn insert(table: &mut FlowTable, key: &Key, now: Tick) -> Result<FlowId, Refusal> {
     let hash = table.hash(key, &mut NoTally);
     table.insert(key, hash, now, &mut NoTally)
@@ -101,7 +106,7 @@ proptest! {
                         Some(hit) if *hit != mine => Err(Refusal::Taken(*hit)),
                         _ => Ok(()),
                     };
-                    assert_eq!(table.set_reply(id, &reply(number), table.hash(&reply(number), &mut NoTally), &mut NoTally), expected);
+                    assert_eq!(set_reply(&mut table, id, &reply(number)), expected);
                     if expected.is_ok() {
                         model.retain(|_, hit| *hit != mine);
                         model.insert(reply(number), mine);
@@ -217,7 +222,7 @@ fn a_million_flows_fit_both_ways_in_190_megabytes() {
     assert!(table.memory_bytes() <= 190_000_000, "{} bytes", table.memory_bytes());
     for number in 0..count {
         let id = insert(&mut table, &key(number), Tick(0)).unwrap();
-        table.set_reply(id, &reply(number), table.hash(&reply(number), &mut NoTally), &mut NoTally).unwrap();
+        set_reply(&mut table, id, &reply(number)).unwrap();
     }
     assert_eq!(insert(&mut table, &key(count), Tick(0)), Err(Refusal::Full));
     for number in 0..count {
@@ -264,10 +269,7 @@ fn a_flow_that_is_its_own_answer_is_refused_its_second_key() {
     let itself = Key::v4(1, 1, 9, 9, 6);
     let id = insert(&mut table, &itself, Tick(0)).unwrap();
     let hit = Hit { id, direction: Direction::Original };
-    assert_eq!(
-        table.set_reply(id, &itself.reversed(), table.hash(&itself.reversed(), &mut NoTally), &mut NoTally),
-        Err(Refusal::Taken(hit))
-    );
+    assert_eq!(set_reply(&mut table, id, &itself.reversed()), Err(Refusal::Taken(hit)));
 }
 
 #[test]
@@ -311,7 +313,7 @@ fn a_connection_ends_by_the_timeout_of_its_state() {
     for (segments, seconds) in lives {
         let mut table = table(4, 7);
         let id = insert(&mut table, &key(0), Tick(0)).unwrap();
-        table.set_reply(id, &reply(0), table.hash(&reply(0), &mut NoTally), &mut NoTally).unwrap();
+        set_reply(&mut table, id, &reply(0)).unwrap();
         let settings = Settings { window: WindowCheck::Strict, midstream: Midstream::Refuse };
         for (direction, flags, seq, ack) in segments {
             let segment = Segment { seq, ack, window: 1_000, flags, data: 0, scale: None };
@@ -342,11 +344,8 @@ fn a_key_of_no_packet_and_a_place_without_flow_are_harmless() {
         }
     }
     for id in [FlowId(0), FlowId(4), FlowId(u32::MAX)] {
-        assert_eq!(table.set_reply(id, &reply(1), table.hash(&reply(1), &mut NoTally), &mut NoTally), Ok(()));
-        assert_eq!(
-            table.set_reply(id, &nothing, table.hash(&nothing, &mut NoTally), &mut NoTally),
-            Err(Refusal::NoKey)
-        );
+        assert_eq!(set_reply(&mut table, id, &reply(1)), Ok(()));
+        assert_eq!(set_reply(&mut table, id, &nothing), Err(Refusal::NoKey));
         table.set_state(id, State::Reset, Tick(0), &mut NoTally);
         table.remove(id, &mut NoTally);
         table.prefetch_flow(id);

@@ -1,9 +1,12 @@
 //! Curves and columns of the figures, as SVG.
 
 use chip::reproduce::figure::{COUNTS, Curve, Implementation, Scaling, Steps};
+use plotters::chart::ChartContext;
+use plotters::coord::ranged1d::ValueFormatter;
+use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::{
-    BLACK, ChartBuilder, Circle, Color, DashedLineSeries, IntoDrawingArea, IntoLogRange, LineSeries, Polygon,
-    RGBColor, Rectangle, SVGBackend,
+    BLACK, Cartesian2d, ChartBuilder, Circle, Color, DashedLineSeries, IntoDrawingArea, IntoLogRange,
+    LineSeries, Polygon, RGBColor, Ranged, Rectangle, SVGBackend,
 };
 
 /// Red, green, blue.
@@ -68,6 +71,24 @@ fn svg(size: (u32, u32), draw: impl FnOnce(SVGBackend<'_>) -> Drawn) -> Result<S
     Ok(svg)
 }
 
+/// Axes for throughput in % over rules, whatever the scale of the rules.
+fn share_by_rules<X: Ranged<ValueType = f64> + ValueFormatter<f64>>(
+    chart: &mut ChartContext<'_, SVGBackend<'_>, Cartesian2d<X, RangedCoordf64>>,
+) -> Drawn {
+    chart
+        .configure_mesh()
+        .light_line_style(BLACK.mix(0.04))
+        .bold_line_style(BLACK.mix(0.1))
+        .axis_style(BLACK.mix(0.4))
+        .label_style(FONT)
+        .x_desc("rules")
+        .y_labels(6)
+        .x_label_formatter(&|rules| format!("{rules:.0}"))
+        .y_label_formatter(&|share| format!("{share:.0} %"))
+        .draw()?;
+    Ok(())
+}
+
 /// Throughput in % over rules, on a logarithmic axis.
 pub(super) fn throughput(curves: &[Curve]) -> Result<String, String> {
     svg((960, 380), |backend| {
@@ -77,17 +98,7 @@ pub(super) fn throughput(curves: &[Curve]) -> Result<String, String> {
             .x_label_area_size(44)
             .y_label_area_size(56)
             .build_cartesian_2d((1.0..500.0).log_scale(), 0.0..106.0)?;
-        chart
-            .configure_mesh()
-            .light_line_style(BLACK.mix(0.04))
-            .bold_line_style(BLACK.mix(0.1))
-            .axis_style(BLACK.mix(0.4))
-            .label_style(FONT)
-            .x_desc("rules")
-            .y_labels(6)
-            .x_label_formatter(&|rules| format!("{rules:.0}"))
-            .y_label_formatter(&|share| format!("{share:.0} %"))
-            .draw()?;
+        share_by_rules(&mut chart)?;
         for curve in curves {
             let colour = RGBColor::from(of(curve.of));
             let points = || curve.points.iter().map(|(rules, share)| (f64::from(*rules), share * 100.0));
@@ -124,17 +135,7 @@ pub(super) fn estimates(curves: &[Curve]) -> Result<String, String> {
             .x_label_area_size(44)
             .y_label_area_size(56)
             .build_cartesian_2d(0.0..80.0, 0.0..106.0)?;
-        chart
-            .configure_mesh()
-            .light_line_style(BLACK.mix(0.04))
-            .bold_line_style(BLACK.mix(0.1))
-            .axis_style(BLACK.mix(0.4))
-            .label_style(FONT)
-            .x_desc("rules")
-            .y_labels(6)
-            .x_label_formatter(&|rules| format!("{rules:.0}"))
-            .y_label_formatter(&|share| format!("{share:.0} %"))
-            .draw()?;
+        share_by_rules(&mut chart)?;
         for curve in curves.iter().filter(|curve| curve.of.estimated(1).is_some()) {
             let colour = RGBColor::from(of(curve.of));
             let points = curve.points.iter().map(|(rules, share)| (f64::from(*rules), share * 100.0));
