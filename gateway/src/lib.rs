@@ -1,0 +1,1 @@
+//! The live host: the data plane on this machine's interfaces, with Linux as its control plane.

@@ -1,0 +1,1 @@
+//! Live interfaces: where frames really enter and leave.
