@@ -32,6 +32,6 @@ pub mod vlan;
 pub use batch::{BATCH, Batch};
 pub use frame::Frame;
 pub use meta::{Family, Meta, Part, PortId};
-pub use pool::{HEADROOM, Pool, PoolError};
+pub use pool::{HEADROOM, Pool, PoolError, PoolMemory};
 pub use port::{Port, PortError, Received};
 pub use unit::{BitRate, Bytes, Dscp, Nanos};
