@@ -1,0 +1,301 @@
+//! Routes of the main table, as Linux has them: several to one destination, told apart by type of service and metric,
+//! and even several with all of these alike.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use ipnet::IpNet;
+
+use super::cow::Map;
+use super::state::LinkIndex;
+
+/// What tells the routes to one destination apart, most of the time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RouteKey {
+    /// The destinations.
+    pub destination: IpNet,
+    /// Of two to the same destination, the lower wins.
+    pub metric: u32,
+    /// Type of service that packets must have; 0 for all.
+    pub tos: u8,
+}
+
+/// A route.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Route {
+    /// Who made it (`RTPROT_*`).
+    pub protocol: u8,
+    /// Where it leads.
+    pub target: Target,
+}
+
+/// Where a route leads.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Target {
+    /// One way.
+    One(Hop),
+    /// Several ways, shared by weight, in order; two at least.
+    Many(Arc<[Hop]>),
+    /// To a next-hop object, which is looked up in [`super::State::objects`].
+    Object(u32),
+    /// Dropped in silence.
+    Blackhole,
+    /// Answered: host unreachable.
+    Unreachable,
+    /// Answered: administratively prohibited.
+    Prohibit,
+    /// A type of which nothing is known here (`RTN_*`): local, throw and the like.
+    Other(u8),
+}
+
+/// A next hop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Hop {
+    /// The interface to leave by; `None` where Linux does not say.
+    pub link: Option<LinkIndex>,
+    /// The router, of either IP version; `None` where destinations are on the link.
+    pub via: Option<IpAddr>,
+    /// Its share among the route's hops, 1 or more; 1 where there is one hop.
+    pub weight: u16,
+    /// The router is on the link even where no network there says so.
+    pub onlink: bool,
+    /// Packets are to be encapsulated (MPLS, segment routing).
+    pub encapsulated: bool,
+}
+
+/// A next-hop object (`ip nexthop`), which any number of routes may share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Object {
+    /// One way.
+    One(Hop),
+    /// Other objects, by their numbers, with weights of 1 or more.
+    Group(Arc<[Member]>),
+    /// Dropped in silence.
+    Blackhole,
+}
+
+/// A member of a group of next-hop objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Member {
+    /// The object's number.
+    pub object: u32,
+    /// Its share in the group, 1 or more.
+    pub weight: u16,
+}
+
+/// How a route that Linux tells of goes with others of the same key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placing {
+    /// In front of them.
+    First,
+    /// Behind them.
+    Last,
+    /// Instead of the first.
+    Instead,
+}
+
+/// Whether a change is beyond doubt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Certainty {
+    /// It is as Linux has it.
+    Sure,
+    /// Linux told something that does not fit with what was known.
+    Doubtful,
+}
+
+/// All routes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Routes {
+    map: Map<RouteKey, Same>,
+}
+
+/// Routes of one key; nearly always one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Same {
+    One(Route),
+    /// Two at least. IPv4: the first counts. IPv6: in order, as none is before another.
+    Many(Vec<Route>),
+}
+
+impl Routes {
+    /// How many keys there are.
+    pub fn len(&self) -> usize {
+        self.map.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.map.is_empty()
+    }
+
+    /// All routes, those of one key one after the other.
+    pub fn iter(&self) -> impl Iterator<Item = (&RouteKey, &[Route])> {
+        self.map.iter().map(|(key, same)| (key, same.as_slice()))
+    }
+
+    /// The routes of a key.
+    pub fn get(&self, key: &RouteKey) -> &[Route] {
+        self.map.get(key).map_or(&[], Same::as_slice)
+    }
+
+    /// Takes the routes of one IP version from `other`, whatever they were here.
+    pub(super) fn replace_version(&mut self, v6: bool, other: &Routes) {
+        let gone: Vec<RouteKey> = self
+            .map
+            .iter()
+            .map(|(key, _)| *key)
+            .filter(|key| is_v6(key) == v6 && other.map.get(key).is_none())
+            .collect();
+        for key in gone {
+            self.map.remove(&key);
+        }
+        for (key, same) in other.map.iter() {
+            // What is the same is left alone, so that copies go on sharing it.
+            if self.map.get(key) != Some(same) {
+                self.map.insert(*key, same.clone());
+            }
+        }
+    }
+
+    /// Applies what Linux tells of a new or changed route. Whether anything changed shows by comparing.
+    pub(super) fn put(&mut self, key: RouteKey, route: Route, placing: Placing) {
+        let Some(same) = self.map.get(&key) else {
+            self.map.insert(key, Same::One(route));
+            return;
+        };
+        if let Same::One(known) = same {
+            if *known == route {
+                return;
+            }
+        }
+        let mut routes = same.as_slice().to_vec();
+        if is_v6(&key) {
+            put6(&mut routes, route, placing)
+        } else {
+            put4(&mut routes, route, placing)
+        }
+        self.set(key, routes);
+    }
+
+    /// Applies what Linux tells of a route's end.
+    pub(super) fn take(&mut self, key: RouteKey, route: &Route) -> Certainty {
+        let Some(same) = self.map.get(&key) else { return Certainty::Sure };
+        let mut routes = same.as_slice().to_vec();
+        let certainty = if let Some(at) = routes.iter().position(|known| known == route) {
+            routes.remove(at);
+            Certainty::Sure
+        } else if is_v6(&key) {
+            take_hops(&mut routes, route)
+        } else {
+            Certainty::Doubtful
+        };
+        self.set(key, routes);
+        certainty
+    }
+
+    fn set(&mut self, key: RouteKey, mut routes: Vec<Route>) {
+        if is_v6(&key) {
+            routes.sort();
+        }
+        match routes.len() {
+            0 => self.map.remove(&key),
+            1 => routes.pop().and_then(|route| self.map.insert(key, Same::One(route))),
+            _ => self.map.insert(key, Same::Many(routes)),
+        };
+    }
+}
+
+impl Same {
+    fn as_slice(&self) -> &[Route] {
+        match self {
+            Same::One(route) => std::slice::from_ref(route),
+            Same::Many(routes) => routes,
+        }
+    }
+}
+
+impl Target {
+    /// The ways given, in an order of their own: Linux gives no meaning to it.
+    pub fn of(mut hops: Vec<Hop>) -> Option<Target> {
+        hops.sort();
+        match hops.as_slice() {
+            [] => None,
+            [hop] => Some(Target::One(Hop { weight: 1, ..*hop })),
+            _ => Some(Target::Many(hops.into())),
+        }
+    }
+
+    /// The ways that the route itself names.
+    pub fn hops(&self) -> &[Hop] {
+        match self {
+            Target::One(hop) => std::slice::from_ref(hop),
+            Target::Many(hops) => hops,
+            _ => &[],
+        }
+    }
+}
+
+fn is_v6(key: &RouteKey) -> bool {
+    matches!(key.destination, IpNet::V6(_))
+}
+
+/// `fib_table_insert` in Linux's `net/ipv4/fib_trie.c`. What is there already keeps its place: after a dump, events from
+/// before it are told again.
+fn put4(routes: &mut Vec<Route>, route: Route, placing: Placing) {
+    let known = routes.iter().position(|other| *other == route);
+    match placing {
+        Placing::Instead => {
+            if let Some(at) = known {
+                routes.remove(at);
+            } else {
+                routes.remove(0);
+            }
+            routes.insert(0, route);
+        }
+        Placing::First if known.is_none() => routes.insert(0, route),
+        Placing::Last if known.is_none() => routes.push(route),
+        Placing::First | Placing::Last => {}
+    }
+}
+
+/// `fib6_add_rt2node` in `net/ipv6/ip6_fib.c`: routes by routers unite into one of several ways, and are told of as a
+/// whole; others stand beside one another.
+fn put6(routes: &mut Vec<Route>, route: Route, placing: Placing) {
+    let unites = |route: &Route| route.target.hops().iter().any(|hop| hop.via.is_some());
+    let same_way = |a: &Hop, b: &Hop| (a.link, a.via) == (b.link, b.via);
+    if placing == Placing::Instead {
+        let place = routes.iter().position(|other| unites(other) == unites(&route));
+        routes.remove(place.unwrap_or(0));
+    } else {
+        // Told of again, or with one way more.
+        routes.retain(|other| {
+            let hops = other.target.hops();
+            let again = *other == route
+                || hops.iter().any(|old| route.target.hops().iter().any(|new| same_way(old, new)));
+            !again
+        });
+    }
+    routes.push(route);
+}
+
+/// Takes the ways of `gone` out of routes that have them.
+fn take_hops(routes: &mut Vec<Route>, gone: &Route) -> Certainty {
+    let mut found = 0;
+    for route in routes.iter_mut() {
+        let rest: Vec<Hop> = route
+            .target
+            .hops()
+            .iter()
+            .filter(|hop| !gone.target.hops().iter().any(|old| (old.link, old.via) == (hop.link, hop.via)))
+            .copied()
+            .collect();
+        found += route.target.hops().len() - rest.len();
+        match Target::of(rest) {
+            Some(target) if target.hops().len() < route.target.hops().len() => route.target = target,
+            None if !route.target.hops().is_empty() => route.target = Target::Many(Arc::new([])),
+            _ => {}
+        }
+    }
+    routes.retain(|route| !matches!(&route.target, Target::Many(hops) if hops.is_empty()));
+    if found > 0 && found == gone.target.hops().len() { Certainty::Sure } else { Certainty::Doubtful }
+}
