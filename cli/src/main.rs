@@ -27,7 +27,9 @@ mod summary;
 mod words;
 
 use command::live;
-use command::{check, chip, completions, explain, generate, import, reasons, replay, reproduce, run, test};
+use command::{
+    check, chip, completions, explain, generate, import, reasons, replay, reproduce, run, test, top,
+};
 
 /// What every help text ends with.
 const EXIT_CODES: &str = "\
@@ -81,6 +83,7 @@ struct Cli {
 enum Command {
     Check(check::Arguments),
     Run(run::Arguments),
+    Top(top::Arguments),
     Status(live::Status),
     Ports(live::Ports),
     Rules(live::Rules),
@@ -107,6 +110,7 @@ impl Command {
         match self {
             Command::Check(arguments) => arguments.run(),
             Command::Run(arguments) => arguments.run(),
+            Command::Top(arguments) => arguments.run(),
             Command::Status(arguments) => arguments.run(),
             Command::Ports(arguments) => arguments.run(),
             Command::Rules(arguments) => arguments.run(),

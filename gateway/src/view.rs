@@ -116,6 +116,10 @@ pub struct PortView {
     pub received: u64,
     /// Frames sent.
     pub sent: u64,
+    /// Bytes of frames received since the port was opened.
+    pub received_bytes: u64,
+    /// Bytes of frames sent since then.
+    pub sent_bytes: u64,
     /// Frames that the system lost before the gateway saw them, for want of room.
     pub missed: u64,
     /// Frames that could not be sent.
@@ -237,6 +241,11 @@ impl Overview {
                         .filter_map(|link| link.driver)
                         .map(|driver| driver.lost + driver.unusable)
                         .sum(),
+                    received_bytes: links()
+                        .filter_map(|link| link.driver)
+                        .map(|own| own.received_bytes)
+                        .sum(),
+                    sent_bytes: links().filter_map(|link| link.driver).map(|own| own.sent_bytes).sum(),
                     unsent: links().map(|link| link.counts.unsent).sum(),
                     delivered: links().map(|link| link.counts.delivered).sum(),
                     undelivered: links().map(|link| link.counts.undelivered).sum(),
