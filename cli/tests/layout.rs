@@ -17,6 +17,7 @@ const DATA_TABLES: &[&str] = &[];
 const UNSAFE_ALLOWED: &[&str] = &[
     "wire/src/pool.rs",
     "wire/src/frame.rs",
+    "wire/src/loan.rs",
     "wire/src/prefetch.rs",
     "dataplane/src/classify/simd",
     "dataplane/src/memory.rs",

@@ -16,6 +16,7 @@ mod program;
 mod punt;
 mod sys;
 mod tap;
+mod xdp;
 
 pub use line::{Gone, Line, Statistics};
 pub use open::{Cause, Copying, Driver, Guard, OpenError, Opened, Refusal, Spec, Wish, open};

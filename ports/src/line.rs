@@ -37,6 +37,8 @@ pub struct Statistics {
     pub unusable: u64,
     /// How often the device took no more frames for now. They stay with the worker.
     pub refused: u64,
+    /// Frames of those that the device dropped instead of sending, or that there was no slot for.
+    pub dropped: u64,
     /// Frames dropped instead of sent, as they are longer or shorter than the device takes.
     pub unsendable: u64,
     /// Packets of many segments that were cut into frames.

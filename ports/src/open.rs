@@ -15,6 +15,7 @@ use crate::sys::bpf::{self, Hook};
 use crate::sys::interface::{self, Asker};
 use crate::sys::link::{Change, Stack};
 use crate::tap::Tap;
+use crate::xdp::Xdp;
 
 /// How frames come and go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -138,6 +139,18 @@ pub enum Cause {
     },
     /// The interface is not Ethernet but what Linux has this number for (`ARPHRD_...`).
     NotEthernet(u16),
+    /// It has fewer queues than there are workers, and each worker needs one.
+    TooFewQueues {
+        /// Queues that receive.
+        queues: u32,
+        /// Workers.
+        workers: usize,
+    },
+    /// Slots of this many bytes are larger than a page, which is all that AF_XDP takes.
+    LargeSlots {
+        /// Bytes of a slot.
+        slot: usize,
+    },
     /// Its frames, of this many bytes at most, do not fit the pool's slots.
     TooLong {
         /// Bytes of the longest frame.
@@ -173,6 +186,13 @@ impl fmt::Display for Cause {
             }
             Cause::NotEthernet(kind) => {
                 write!(f, "it is no Ethernet interface (Linux's hardware type {kind})")
+            }
+            Cause::TooFewQueues { queues, workers } => write!(
+                f,
+                "it has {queues} queues for {workers} workers: give it as many (ethtool -L), or take fewer workers"
+            ),
+            Cause::LargeSlots { slot } => {
+                write!(f, "slots of {slot} bytes are too large for it: choose 2048 or 4096")
             }
             Cause::TooLong { frame, room } => {
                 write!(
@@ -219,7 +239,7 @@ impl std::error::Error for OpenError {}
 /// Where no driver that the wish allows works, with each one's reason.
 pub fn open(spec: &Spec, memories: &[PoolMemory]) -> Result<Opened, OpenError> {
     let drivers: &[Driver] = match spec.wish {
-        Wish::Auto => &[Driver::Packet],
+        Wish::Auto => &[Driver::Xdp, Driver::Packet],
         Wish::Xdp => &[Driver::Xdp],
         Wish::Packet => &[Driver::Packet],
         Wish::Tap => &[Driver::Tap],
@@ -242,21 +262,30 @@ fn open_as(driver: Driver, spec: &Spec, memories: &[PoolMemory]) -> Result<Opene
             return Err(Cause::TooLong { frame, room });
         }
     }
-    let (ifindex, lines, guard): (u32, Vec<Box<dyn Line>>, Guard) = match driver {
+    let mut copying = Copying::Copy;
+    let (ifindex, lines, links) = match driver {
         Driver::Tap => {
             let change = Change { mtu: spec.mtu.into(), mac: spec.mac, stack: Stack::Used };
             let Tap { ifindex, lines } = Tap::make(&spec.name, change, memories.len())?;
-            (ifindex, boxed(lines), Guard::default())
+            (ifindex, boxed(lines), Vec::new())
         }
-        Driver::Packet | Driver::Xdp => {
+        Driver::Packet => {
             let ifindex = ethernet_index(&spec.name)?;
             let lines = PacketLine::open(&spec.name, ifindex, frame, spec.mark, memories.len())?;
             let link = bpf::attach(Hook::TcxIngress, ifindex, &program::only_marked(spec.mark))
                 .map_err(Cause::step("attach the program that keeps frames from Linux"))?;
-            (ifindex, boxed(lines), Guard { _links: vec![link] })
+            (ifindex, boxed(lines), vec![link])
+        }
+        Driver::Xdp => {
+            let ifindex = ethernet_index(&spec.name)?;
+            let Xdp { lines, links, zero_copy } = Xdp::open(&spec.name, ifindex, frame, memories)?;
+            if zero_copy {
+                copying = Copying::ZeroCopy;
+            }
+            (ifindex, boxed(lines), links)
         }
     };
-    Ok(Opened { driver, copying: Copying::Copy, ifindex, lines, refused: Vec::new(), guard })
+    Ok(Opened { driver, copying, ifindex, lines, refused: Vec::new(), guard: Guard { _links: links } })
 }
 
 fn boxed<L: Line + 'static>(lines: Vec<L>) -> Vec<Box<dyn Line>> {

@@ -1,6 +1,8 @@
 //! The programs that the kernel runs for us, in instructions of BPF (RFC 9669): a few each, so that they need neither a
 //! compiler nor a loader.
 
+use std::os::fd::{AsRawFd, BorrowedFd};
+
 /// One instruction of eight bytes, as the kernel has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
@@ -43,6 +45,12 @@ pub(crate) fn divert(ifindex: u32) -> Vec<Instruction> {
     vec![set(R1, ifindex as i32), set(R2, 0), call(BPF_REDIRECT), exit()]
 }
 
+/// XDP: each frame goes to the socket of its queue, or nowhere: a frame that we do not see must not go by us to Linux.
+pub(crate) fn to_sockets(map: BorrowedFd<'_>) -> Vec<Instruction> {
+    let [low, high] = set_map(R1, map);
+    vec![load_word(R2, R1, XDP_QUEUE), low, high, set(R3, XDP_DROP), call(BPF_REDIRECT_MAP), exit()]
+}
+
 /// The classic program of a socket that is not to receive anything yet.
 pub(crate) fn keep_nothing() -> [libc::sock_filter; 1] {
     [classic(CLASSIC_RETURN, 0, 0, 0)]
@@ -69,9 +77,14 @@ fn classic(code: u16, yes: u8, no: u8, k: u32) -> libc::sock_filter {
 const R0: u8 = 0;
 const R1: u8 = 1;
 const R2: u8 = 2;
+const R3: u8 = 3;
 
 /// Offset of `mark` in `struct __sk_buff`.
 const SKB_MARK: i16 = 8;
+/// Offset of `rx_queue_index` in `struct xdp_md`.
+const XDP_QUEUE: i16 = 16;
+const XDP_DROP: i32 = 1;
+const BPF_REDIRECT_MAP: i32 = 51;
 const TCX_NEXT: i32 = -1;
 const TCX_DROP: i32 = 2;
 const BPF_F_INGRESS: i32 = 1;
@@ -90,6 +103,14 @@ fn store_word(target: u8, offset: i16, source: u8) -> Instruction {
 /// `target = value`, in 32 bits.
 fn set(target: u8, value: i32) -> Instruction {
     Instruction { code: 0xb4, registers: target, offset: 0, immediate: value }
+}
+
+/// `target = map`, in two instructions; the loader puts the map's address there.
+fn set_map(target: u8, map: BorrowedFd<'_>) -> [Instruction; 2] {
+    const BPF_PSEUDO_MAP_FD: u8 = 1;
+    let registers = target | BPF_PSEUDO_MAP_FD << 4;
+    let low = Instruction { code: 0x18, registers, offset: 0, immediate: map.as_raw_fd() };
+    [low, Instruction { code: 0, registers: 0, offset: 0, immediate: 0 }]
 }
 
 /// Skips `instructions` unless the lower 32 bits of `register` are `value`.

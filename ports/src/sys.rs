@@ -12,8 +12,10 @@ pub(crate) mod interface;
 pub(crate) mod link;
 pub(crate) mod mapping;
 pub(crate) mod packet;
+mod ring;
 pub(crate) mod socket;
 pub(crate) mod tun;
+pub(crate) mod xsk;
 
 /// Plain bytes: any pattern of bits is a value, and there are no pointers in it.
 ///

@@ -195,11 +195,11 @@ impl Frame {
 
     /// # Safety
     /// `head` must be that of `slot` in its pool's heads, right behind their `Shared` and all in one allocation; its
-    /// base must point at a slot of initialised bytes. Nobody else may read or write head and slot while this frame
+    /// base must point at a slot of initialised bytes, of which there are `start + len` at least. Nobody else may read or write head and slot while this frame
     /// lives, and all of it must stay valid as long.
     #[inline(always)]
-    pub(crate) unsafe fn over(head: NonNull<Head>, slot: u32) -> Frame {
-        let mut frame = Frame { head, slot, start: HEADROOM as u16, len: 0 };
+    pub(crate) unsafe fn over(head: NonNull<Head>, slot: u32, start: u16, len: u16) -> Frame {
+        let mut frame = Frame { head, slot, start, len };
         frame.meta = Meta::default();
         frame
     }

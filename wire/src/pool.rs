@@ -174,16 +174,10 @@ impl Pool {
     /// An empty frame with [`HEADROOM`] bytes in front, or `None` when every slot is in use.
     #[inline]
     pub fn take(&mut self) -> Option<Frame> {
-        let slot = match self.free.pop() {
-            Some(slot) => slot,
-            None => {
-                self.collect();
-                self.free.pop()?
-            }
-        };
+        let slot = self.take_slot()?;
         // SAFETY: `slot` came off the free list, so it is below `slots` and no other frame owns it; the
         // mapping, the heads and `shared` outlive the frame, because `drop` frees them only when no slot is out.
-        Some(unsafe { Frame::over(Shared::heads(self.shared).add(slot as usize), slot) })
+        Some(unsafe { Frame::over(Shared::heads(self.shared).add(slot as usize), slot, HEADROOM as u16, 0) })
     }
 
     /// Takes a frame's slot back. A frame of another pool goes home to that pool.
@@ -192,6 +186,27 @@ impl Pool {
         if frame.shared() == self.shared {
             self.free.push(frame.into_slot());
         }
+    }
+
+    /// A slot off the free list.
+    #[inline]
+    pub(crate) fn take_slot(&mut self) -> Option<u32> {
+        match self.free.pop() {
+            Some(slot) => Some(slot),
+            None => {
+                self.collect();
+                self.free.pop()
+            }
+        }
+    }
+
+    /// Back onto the free list.
+    ///
+    /// # Safety
+    /// The slot must be this pool's, and nobody else may have it: neither the free list nor a frame nor a driver.
+    #[inline]
+    pub(crate) unsafe fn put_slot(&mut self, slot: u32) {
+        self.free.push(slot);
     }
 
     /// Slots that nobody uses now, not counting orphans.
@@ -274,6 +289,31 @@ impl PoolMemory {
     /// Bytes of each slot.
     pub fn slot_bytes(&self) -> usize {
         self.shared().slot_bytes
+    }
+
+    /// Whether `frame` lies in it.
+    #[inline]
+    pub(crate) fn is_home_of(&self, frame: &Frame) -> bool {
+        frame.shared() == self.shared
+    }
+
+    /// A frame over what lies in a slot.
+    ///
+    /// # Safety
+    /// `start + len` must be no more than a slot's bytes. The slot must be this pool's, and nobody else may have it.
+    #[inline]
+    pub(crate) unsafe fn frame(&self, slot: u32, start: u16, len: u16) -> Frame {
+        // SAFETY: as the caller promises; the pool frees nothing while a slot is out.
+        unsafe { Frame::over(Shared::heads(self.shared).add(slot as usize), slot, start, len) }
+    }
+
+    /// Leaves a slot to be collected.
+    ///
+    /// # Safety
+    /// The slot must be this pool's, and nobody else may have it.
+    pub(crate) unsafe fn orphan(&self, slot: u32) {
+        // SAFETY: `self` holds it.
+        unsafe { Shared::orphan(self.shared, slot) }
     }
 
     /// Whether it is that of `pool`.

@@ -2,13 +2,15 @@
 
 use std::ffi::CStr;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use crate::program::Instruction;
 
 /// Where a program is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hook {
+    /// In the driver, before Linux has a buffer for the frame.
+    Xdp,
     /// What comes in by an interface, after taps saw it.
     TcxIngress,
     /// What Linux sends by an interface.
@@ -19,6 +21,7 @@ impl Hook {
     /// `enum bpf_attach_type`
     fn attach_type(self) -> u32 {
         match self {
+            Hook::Xdp => 37,
             Hook::TcxIngress => 46,
             Hook::TcxEgress => 47,
         }
@@ -27,7 +30,16 @@ impl Hook {
     /// `enum bpf_prog_type`
     fn program_type(self) -> u32 {
         match self {
+            Hook::Xdp => 6,
             Hook::TcxIngress | Hook::TcxEgress => 3,
+        }
+    }
+
+    /// XDP in the driver only (`XDP_FLAGS_DRV_MODE`), not on a buffer that is made for it.
+    fn flags(self) -> u32 {
+        match self {
+            Hook::Xdp => 1 << 2,
+            Hook::TcxIngress | Hook::TcxEgress => 0,
         }
     }
 }
@@ -39,6 +51,7 @@ pub(crate) fn attach(hook: Hook, ifindex: u32, program: &[Instruction]) -> io::R
     attributes.word(0, program.as_raw_fd() as u32);
     attributes.word(4, ifindex);
     attributes.word(8, hook.attach_type());
+    attributes.word(12, hook.flags());
     // SAFETY: this command's attributes have no pointers here.
     unsafe { attributes.call(BPF_LINK_CREATE) }
 }
@@ -57,9 +70,34 @@ fn load(hook: Hook, program: &[Instruction]) -> io::Result<OwnedFd> {
     unsafe { attributes.call(BPF_PROG_LOAD) }
 }
 
-// enum bpf_cmd
+/// A map from queue to socket of AF_XDP.
+pub(crate) fn socket_map(entries: u32) -> io::Result<OwnedFd> {
+    let mut attributes = Attributes::default();
+    for (at, value) in [(0, BPF_MAP_TYPE_XSKMAP), (4, 4), (8, 4), (12, entries)] {
+        attributes.word(at, value);
+    }
+    attributes.bytes(28, b"wirerate");
+    // SAFETY: this command's attributes have no pointers.
+    unsafe { attributes.call(BPF_MAP_CREATE) }
+}
+
+/// Enters a socket for a queue.
+pub(crate) fn map_socket(map: BorrowedFd<'_>, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
+    let value: RawFd = socket.as_raw_fd();
+    let mut attributes = Attributes::default();
+    attributes.word(0, map.as_raw_fd() as u32);
+    attributes.long(8, &raw const queue as u64);
+    attributes.long(16, &raw const value as u64);
+    // SAFETY: key and value are live and of four bytes each, as the map was made for; the kernel only reads them.
+    unsafe { attributes.command(BPF_MAP_UPDATE_ELEM) }.map(drop)
+}
+
+// enum bpf_cmd, enum bpf_map_type
+const BPF_MAP_CREATE: libc::c_int = 0;
+const BPF_MAP_UPDATE_ELEM: libc::c_int = 2;
 const BPF_PROG_LOAD: libc::c_int = 5;
 const BPF_LINK_CREATE: libc::c_int = 28;
+const BPF_MAP_TYPE_XSKMAP: u32 = 17;
 
 /// The beginning of `union bpf_attr`; fields are at the offsets of linux/bpf.h.
 #[derive(Default)]

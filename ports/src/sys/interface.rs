@@ -4,7 +4,7 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use super::{check, socket};
+use super::{Plain, check, socket};
 
 /// The index of the interface called `name`.
 pub(crate) fn index(name: &str) -> io::Result<u32> {
@@ -59,4 +59,61 @@ impl Asker {
         // SAFETY: this operation fills in the address.
         Ok(unsafe { request.ifr_ifru.ifru_hwaddr }.sa_family)
     }
+
+    /// How many queues receive: 1 where the driver does not say.
+    pub(crate) fn queues(&self, name: &str) -> u32 {
+        let mut channels = Channels { command: ETHTOOL_GCHANNELS, ..Channels::default() };
+        match self.ethtool(name, &mut channels) {
+            Ok(()) => (channels.receiving + channels.combined).max(1),
+            Err(_) => 1,
+        }
+    }
+
+    /// Whether there is no hardware behind it: its driver names no bus, or is that of TAP devices, which name
+    /// themselves.
+    pub(crate) fn is_virtual(&self, name: &str) -> bool {
+        let mut driver = Driver { command: ETHTOOL_GDRVINFO, text: [0; 192] };
+        match self.ethtool(name, &mut driver) {
+            Ok(()) => driver.text[BUS] == 0 || driver.text.starts_with(b"tun\0"),
+            Err(_) => true,
+        }
+    }
+
+    fn ethtool<T: Plain>(&self, name: &str, data: &mut T) -> io::Result<()> {
+        let mut request = request(name)?;
+        request.ifr_ifru.ifru_data = (&raw mut *data).cast();
+        self.ask(libc::SIOCETHTOOL as _, &mut request)
+    }
 }
+
+// linux/ethtool.h
+const ETHTOOL_GDRVINFO: u32 = 0x3;
+const ETHTOOL_GCHANNELS: u32 = 0x3c;
+
+/// `struct ethtool_channels`
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+struct Channels {
+    command: u32,
+    most: [u32; 4],
+    receiving: u32,
+    sending: u32,
+    other: u32,
+    combined: u32,
+}
+
+// SAFETY: integers without padding.
+unsafe impl Plain for Channels {}
+
+/// `struct ethtool_drvinfo`: the driver's name first, its bus from `BUS` on.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Driver {
+    command: u32,
+    text: [u8; 192],
+}
+
+const BUS: usize = 96;
+
+// SAFETY: integers without padding.
+unsafe impl Plain for Driver {}

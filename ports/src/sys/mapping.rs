@@ -49,6 +49,15 @@ impl Mapping {
         Some(unsafe { AtomicU32::from_ptr(self.base.as_ptr().add(at).cast()) })
     }
 
+    /// Where `count` values lie from `at` on; `None` past the end or off their alignment. Valid while the mapping is.
+    pub(crate) fn slice<T: Plain>(&self, at: usize, count: usize) -> Option<NonNull<T>> {
+        if !self.holds(at, count.checked_mul(size_of::<T>())?) || at % align_of::<T>() != 0 {
+            return None;
+        }
+        // SAFETY: within the mapping.
+        Some(unsafe { self.base.add(at) }.cast())
+    }
+
     /// A copy of what lies at `at`; `None` past the end.
     #[inline]
     pub(crate) fn read<T: Plain>(&self, at: usize) -> Option<T> {

@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use libc::{c_int, socklen_t};
 
@@ -115,4 +115,29 @@ pub(crate) fn receive(socket: BorrowedFd<'_>, head: &mut [u8], body: &mut [u8]) 
     let length =
         unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT | libc::MSG_TRUNC) };
     usize::try_from(length).map_err(|_| io::Error::last_os_error())
+}
+
+/// Waits for several descriptors by one.
+pub(crate) struct Waiter(OwnedFd);
+
+impl Waiter {
+    /// Readable when one of `fds` is.
+    pub(crate) fn new<'a>(fds: impl Iterator<Item = BorrowedFd<'a>>) -> io::Result<Waiter> {
+        // SAFETY: takes and returns numbers.
+        let epoll = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
+        // SAFETY: just opened, and nobody else has it.
+        let waiter = Waiter(unsafe { OwnedFd::from_raw_fd(epoll) });
+        for fd in fds {
+            let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
+            // SAFETY: the kernel reads one live event.
+            check(unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd.as_raw_fd(), &raw mut event) })?;
+        }
+        Ok(waiter)
+    }
+}
+
+impl AsFd for Waiter {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
 }

@@ -1,4 +1,4 @@
-//! AF_PACKET ports between real hosts.
+//! Ports between real hosts.
 #![allow(clippy::unwrap_used)]
 
 mod lab;
@@ -31,8 +31,17 @@ fn shuttle(one: &mut dyn Line, other: &mut dyn Line, pool: &mut Pool, stop: &Ato
 }
 
 #[test]
-fn linux_behind_a_port_is_reached_through_its_punt_and_not_beside_it() {
-    lab::run(|| {
+fn linux_behind_af_packet_is_reached_through_its_punt_and_not_beside_it() {
+    linux_is_reached_through_its_punt(Wish::Packet);
+}
+
+#[test]
+fn linux_behind_af_xdp_is_reached_through_its_punt_and_not_beside_it() {
+    linux_is_reached_through_its_punt(Wish::Xdp);
+}
+
+fn linux_is_reached_through_its_punt(wish: Wish) {
+    lab::run(move || {
         let host = Host::new();
         host.connect("lan", "eth");
         ip("addr add 10.0.0.1/24 dev lan");
@@ -42,8 +51,8 @@ fn linux_behind_a_port_is_reached_through_its_punt_and_not_beside_it() {
             ip("addr add fd00::2/64 dev eth nodad");
         });
         let mut pool = Pool::new(4096, 2048).unwrap();
-        let Opened { mut lines, guard, .. } =
-            ports::open(&spec("lan", Wish::Packet), &[pool.memory()]).unwrap();
+        let Opened { mut lines, guard, copying, .. } =
+            ports::open(&spec("lan", wish), &[pool.memory()]).unwrap();
         let punt = Punt::open("lan", MARK, 1).unwrap();
 
         let reached = host
@@ -64,7 +73,7 @@ fn linux_behind_a_port_is_reached_through_its_punt_and_not_beside_it() {
         command("ping", "-c3 -i0.2 -W2 10.0.0.2");
         stop.store(true, Ordering::Relaxed);
         let (port, punt) = worker.join().unwrap();
-        println!("{port:?}\n{punt:?}");
+        println!("{copying:?}\n{port:?}\n{punt:?}");
         drop(guard);
     });
 }
