@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::cow::Map;
 use super::message::{AF_INET, AF_INET6, Event, MAIN};
-use super::route::{Object, Placing, Routes};
+use super::route::{Object, Routes};
 use super::socket::{Error, Operation, Request, Socket};
 use super::state::{NeighbourKey, State};
 
@@ -91,7 +91,7 @@ pub(super) fn routes(socket: &mut Socket, v6: bool) -> Result<Routes, Error> {
     socket.list(request, |list: &mut Routes, event| {
         // Listed in the order in which Linux has them.
         if let Event::Route(key, route, _) = event {
-            list.put(key, route, Placing::Last);
+            list.add(key, route);
         }
     })
 }

@@ -40,6 +40,13 @@ pub enum Event {
     Neighbour(NeighbourChange),
 }
 
+impl Event {
+    /// Whether it is about routes, or what they lead by.
+    pub fn is_of_routes(&self) -> bool {
+        matches!(self, Event::Route(..) | Event::RouteGone(..) | Event::Object(..) | Event::ObjectGone(..))
+    }
+}
+
 /// One message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {

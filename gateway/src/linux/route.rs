@@ -157,24 +157,35 @@ impl Routes {
         }
     }
 
-    /// Applies what Linux tells of a new or changed route. Whether anything changed shows by comparing.
-    pub(super) fn put(&mut self, key: RouteKey, route: Route, placing: Placing) {
+    /// Adds a route of a list, behind those of its key that were listed before it.
+    pub(super) fn add(&mut self, key: RouteKey, route: Route) {
         let Some(same) = self.map.get(&key) else {
             self.map.insert(key, Same::One(route));
             return;
         };
-        if let Same::One(known) = same {
-            if *known == route {
-                return;
-            }
+        let mut routes = same.as_slice().to_vec();
+        routes.push(route);
+        self.set(key, routes);
+    }
+
+    /// Applies what Linux tells of a new or changed route.
+    pub(super) fn put(&mut self, key: RouteKey, route: Route, placing: Placing) -> Certainty {
+        let Some(same) = self.map.get(&key) else {
+            self.map.insert(key, Same::One(route));
+            return Certainty::Sure;
+        };
+        if matches!(same, Same::One(known) if *known == route) {
+            return Certainty::Sure;
         }
         let mut routes = same.as_slice().to_vec();
-        if is_v6(&key) {
+        let certainty = if is_v6(&key) {
             put6(&mut routes, route, placing)
         } else {
-            put4(&mut routes, route, placing)
-        }
+            put4(&mut routes, route, placing);
+            Certainty::Sure
+        };
         self.set(key, routes);
+        certainty
     }
 
     /// Applies what Linux tells of a route's end.
@@ -259,43 +270,60 @@ fn put4(routes: &mut Vec<Route>, route: Route, placing: Placing) {
 }
 
 /// `fib6_add_rt2node` in `net/ipv6/ip6_fib.c`: routes by routers unite into one of several ways, and are told of as a
-/// whole; others stand beside one another.
-fn put6(routes: &mut Vec<Route>, route: Route, placing: Placing) {
-    let unites = |route: &Route| route.target.hops().iter().any(|hop| hop.via.is_some());
-    let same_way = |a: &Hop, b: &Hop| (a.link, a.via) == (b.link, b.via);
+/// whole; others stand beside one another. Which of several was replaced, Linux does not say.
+fn put6(routes: &mut Vec<Route>, mut route: Route, placing: Placing) -> Certainty {
+    let mut certainty = Certainty::Sure;
     if placing == Placing::Instead {
-        let place = routes.iter().position(|other| unites(other) == unites(&route));
-        routes.remove(place.unwrap_or(0));
+        if routes.len() > 1 {
+            certainty = Certainty::Doubtful;
+        }
+        routes.truncate(routes.len() - 1);
     } else {
-        // Told of again, or with one way more.
-        routes.retain(|other| {
-            let hops = other.target.hops();
-            let again = *other == route
-                || hops.iter().any(|old| route.target.hops().iter().any(|new| same_way(old, new)));
-            !again
-        });
+        let same_way = |a: &Hop, b: &Hop| (a.link, a.via) == (b.link, b.via);
+        let among = |a: &Route, b: &Route| {
+            let unites = a.target.hops().iter().any(|hop| hop.via.is_some());
+            unites && a.target.hops().iter().all(|a| b.target.hops().iter().any(|b| same_way(a, b)))
+        };
+        if routes.iter().any(|known| *known == route || (among(&route, known) && !among(known, &route))) {
+            // Told of late: it has more ways by now.
+            return Certainty::Sure;
+        }
+        // With some ways more, it still counts as made by whoever made the first.
+        if let Some(at) = routes.iter().position(|known| among(known, &route)) {
+            route.protocol = routes.remove(at).protocol;
+        }
     }
     routes.push(route);
+    certainty
 }
 
 /// Takes the ways of `gone` out of routes that have them.
 fn take_hops(routes: &mut Vec<Route>, gone: &Route) -> Certainty {
+    let is_gone = |hop: &Hop| gone.target.hops().iter().any(|old| (old.link, old.via) == (hop.link, hop.via));
     let mut found = 0;
-    for route in routes.iter_mut() {
-        let rest: Vec<Hop> = route
-            .target
-            .hops()
-            .iter()
-            .filter(|hop| !gone.target.hops().iter().any(|old| (old.link, old.via) == (hop.link, hop.via)))
-            .copied()
-            .collect();
-        found += route.target.hops().len() - rest.len();
-        match Target::of(rest) {
-            Some(target) if target.hops().len() < route.target.hops().len() => route.target = target,
-            None if !route.target.hops().is_empty() => route.target = Target::Many(Arc::new([])),
-            _ => {}
+    let mut certainty = Certainty::Sure;
+    routes.retain_mut(|route| {
+        let hops = route.target.hops();
+        let rest: Vec<Hop> = hops.iter().filter(|hop| !is_gone(hop)).copied().collect();
+        let taken = hops.len() - rest.len();
+        found += taken;
+        if taken == 0 {
+            return true;
         }
-    }
-    routes.retain(|route| !matches!(&route.target, Target::Many(hops) if hops.is_empty()));
-    if found > 0 && found == gone.target.hops().len() { Certainty::Sure } else { Certainty::Doubtful }
+        // It counts as made by whoever made the first of its ways, which may be the one that is gone.
+        if route.protocol == gone.protocol {
+            certainty = Certainty::Doubtful;
+        }
+        match Target::of(rest) {
+            Some(target) => {
+                route.target = target;
+                true
+            }
+            None => {
+                certainty = Certainty::Sure;
+                false
+            }
+        }
+    });
+    if found == 0 || found != gone.target.hops().len() { Certainty::Doubtful } else { certainty }
 }

@@ -170,6 +170,15 @@ pub enum Doubt {
     All,
 }
 
+impl From<Certainty> for Doubt {
+    fn from(certainty: Certainty) -> Doubt {
+        match certainty {
+            Certainty::Sure => Doubt::None,
+            Certainty::Doubtful => Doubt::Routes,
+        }
+    }
+}
+
 impl State {
     /// The interface of that name.
     pub fn link_named(&self, name: &str) -> Option<(LinkIndex, &Link)> {
@@ -231,15 +240,13 @@ impl State {
             }
             Event::Route(key, route, placing) => {
                 let changed = self.routes.get(&key) != std::slice::from_ref(&route);
-                self.routes.put(key, route, placing);
-                tables(changed, Doubt::None)
+                let certainty = self.routes.put(key, route, placing);
+                tables(changed, certainty.into())
             }
             Event::RouteGone(key, route) => {
                 let changed = !self.routes.get(&key).is_empty();
-                match self.routes.take(key, &route) {
-                    Certainty::Sure => tables(changed, Doubt::None),
-                    Certainty::Doubtful => tables(changed, Doubt::Routes),
-                }
+                let certainty = self.routes.take(key, &route);
+                tables(changed, certainty.into())
             }
             Event::Neighbour(change) => {
                 let changed = match change.now {

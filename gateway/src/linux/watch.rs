@@ -95,7 +95,8 @@ pub fn watch(options: Options, to: Sender<News>) -> Result<Watch, Error> {
         doubt: Doubt::All,
         doubted: Instant::now(),
         pause: Duration::ZERO,
-        listed: Listed::Apart,
+        events_are: EventsAre::New,
+        overlaps: 0,
     };
     let thread =
         std::thread::Builder::new().name("linux".to_owned()).spawn(move || watcher.run()).map_err(failed)?;
@@ -121,6 +122,9 @@ const AT_ONCE: usize = 256;
 /// The shortest and longest pause before a list is asked for again.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(30));
 
+/// The pause where Linux could not be asked.
+const AFTER_TROUBLE: Duration = Duration::from_secs(1);
+
 struct Watcher {
     options: Options,
     events: Socket,
@@ -134,9 +138,11 @@ struct Watcher {
     doubt: Doubt,
     /// When doubt arose.
     doubted: Instant,
-    /// How long to wait before it is cleared up.
+    /// How long to wait before it is cleared up, at least.
     pause: Duration,
-    listed: Listed,
+    events_are: EventsAre,
+    /// How many lists in a row changed while they were made.
+    overlaps: u32,
 }
 
 /// Whether there is something to tell.
@@ -146,12 +152,14 @@ enum Untold {
     State,
 }
 
-/// Whether events may be older than what was listed last.
+/// How events go with what was listed last.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Listed {
-    /// No: all those have been read.
-    Apart,
-    /// Those still to be read.
+enum EventsAre {
+    /// They came after it.
+    New,
+    /// They may have come while it was made, or before.
+    PerhapsOld,
+    /// Such as they were, some were about routes: the list may have missed others.
     Overlapping,
 }
 
@@ -186,15 +194,32 @@ impl Watcher {
     fn patience(&self) -> Option<Duration> {
         let now = Instant::now();
         let untold = self.told_at.filter(|_| self.untold == Untold::State).map(|at| at + self.options.gap);
-        let doubt = Some(self.doubted + self.pause).filter(|_| self.doubt != Doubt::None);
+        let doubt = Some(self.doubted + self.pause()).filter(|_| self.doubt != Doubt::None);
         untold.into_iter().chain(doubt).min().map(|until| until.saturating_duration_since(now))
+    }
+
+    /// How long to wait before doubt is cleared up: a fifth of the time goes into lists at most, and less and less while
+    /// they change as they are made.
+    fn pause(&self) -> Duration {
+        if self.told_at.is_none() && self.pause == Duration::ZERO {
+            return Duration::ZERO;
+        }
+        (self.pause.max(PAUSES.0) * (1 << self.overlaps)).min(PAUSES.1)
     }
 
     fn read(&mut self) -> Result<(), Ended> {
         for _ in 0..AT_ONCE {
             match self.events.receive() {
                 Ok(Received::Nothing) => {
-                    self.listed = Listed::Apart;
+                    match self.events_are {
+                        EventsAre::New => {}
+                        EventsAre::PerhapsOld => self.overlaps = 0,
+                        EventsAre::Overlapping => {
+                            self.overlaps = (self.overlaps + 1).min(16);
+                            self.doubt(Doubt::Routes);
+                        }
+                    }
+                    self.events_are = EventsAre::New;
                     return Ok(());
                 }
                 Ok(Received::Lost) => {
@@ -212,6 +237,9 @@ impl Watcher {
                             }
                             Body::Done(_) | Body::Answer(_) | Body::Other => continue,
                         };
+                        if self.events_are == EventsAre::PerhapsOld && event.is_of_routes() {
+                            self.events_are = EventsAre::Overlapping;
+                        }
                         let effect = self.state.apply(event);
                         doubt = doubt.max(effect.doubt);
                         match effect.changed {
@@ -242,7 +270,7 @@ impl Watcher {
 
     /// Asks again for what is in doubt, once its time has come.
     fn clear_up(&mut self) -> Result<(), Ended> {
-        if self.doubt == Doubt::None || Instant::now() < self.doubted + self.pause {
+        if self.doubt == Doubt::None || Instant::now() < self.doubted + self.pause() {
             return Ok(());
         }
         let begun = Instant::now();
@@ -268,13 +296,15 @@ impl Watcher {
                 }
                 self.state = state;
                 self.doubt = Doubt::None;
-                self.pause = (begun.elapsed() * 5).clamp(PAUSES.0, PAUSES.1);
-                self.listed = Listed::Overlapping;
+                self.pause = begun.elapsed() * 5;
+                self.events_are = EventsAre::PerhapsOld;
                 Ok(())
             }
             Err(error) => {
+                // A list that was broken off still occupies its socket: everything anew.
+                self.doubt = Doubt::All;
                 self.doubted = Instant::now();
-                self.pause = Duration::from_secs(1);
+                self.pause = AFTER_TROUBLE;
                 self.trouble(error)
             }
         }

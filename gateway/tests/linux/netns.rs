@@ -33,9 +33,14 @@ pub(crate) fn within(name: &str, test: impl FnOnce()) {
 
 /// Runs `ip` with these words, and gives what it printed.
 pub(crate) fn ip(words: &str) -> String {
+    ip_may_fail(words).unwrap_or_else(|error| panic!("ip {words}: {error}"))
+}
+
+/// Runs `ip` with these words, and gives what it printed, or what it complained of.
+pub(crate) fn ip_may_fail(words: &str) -> Result<String, String> {
     let output = Command::new("ip").args(words.split_whitespace()).output().expect("ip");
-    assert!(output.status.success(), "ip {words}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).expect("ip prints UTF-8")
+    let text = |bytes| String::from_utf8(bytes).expect("ip prints UTF-8");
+    if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
 }
 
 /// What `ip -j` prints.
