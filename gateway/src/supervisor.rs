@@ -28,7 +28,7 @@ use crate::linux::{self, NeighbourKey, News, State};
 use crate::reload::{Asked, Built, Reload, Trial};
 use crate::request::{Refusal, Request};
 use crate::server::Server;
-use crate::signal;
+use crate::{privilege, service, signal};
 use crate::worker::{Found, Known, Mail, Notice, Parts, Post, Worker, post};
 
 mod answer;
@@ -86,7 +86,14 @@ pub struct Supervisor {
     attached: BTreeMap<String, Attached>,
     neighbours: BTreeMap<(String, Address), Found>,
     panics: u64,
+    watchdog: Option<Watchdog>,
     _server: Server,
+}
+
+/// When systemd is next told that the gateway lives.
+struct Watchdog {
+    interval: Duration,
+    next: Instant,
 }
 
 /// A worker, as the supervisor has it in hand.
@@ -137,6 +144,7 @@ impl Supervisor {
     /// What a gateway cannot do without is missing: [`StartError`]. Ports that cannot be opened are no error: they may
     /// come later.
     pub fn start(options: Options) -> Result<Supervisor, StartError> {
+        privilege::keep_only_what_is_needed().map_err(|error| system("give up privileges", error))?;
         let clock = Clock::start();
         let (sender, events) = channel();
         let (news, heard) = channel();
@@ -163,6 +171,7 @@ impl Supervisor {
             attached: BTreeMap::new(),
             neighbours: BTreeMap::new(),
             panics: 0,
+            watchdog: service::watchdog().map(|interval| Watchdog { interval, next: Instant::now() }),
             _server: server,
             options,
         };
@@ -175,6 +184,7 @@ impl Supervisor {
 
     /// Does what comes, until it is asked to stop.
     pub fn run(mut self) {
+        service::ready();
         loop {
             let event = match self.next_deadline() {
                 Some(wait) => match self.events.recv_timeout(wait) {
@@ -193,7 +203,9 @@ impl Supervisor {
                 None => {}
             }
             self.end_trial();
+            self.show_life();
         }
+        service::stopping();
         self.stop();
     }
 
@@ -203,7 +215,10 @@ impl Supervisor {
             Event::Worker(notice) => self.worker_says(notice),
             Event::Request(request) => self.answer(request),
             Event::Built(built) => self.built(*built),
-            Event::Reread => self.reread(),
+            Event::Reread => {
+                self.reread();
+                service::ready();
+            }
             Event::Stop => {}
         }
     }
@@ -383,8 +398,22 @@ impl Supervisor {
 
     /// Time until something is to be done unasked.
     fn next_deadline(&self) -> Option<Duration> {
-        let trial = self.reload.trial.as_ref()?;
-        Some(trial.until.saturating_duration_since(Instant::now()))
+        let trial = self.reload.trial.as_ref().map(|trial| trial.until);
+        let life = self.watchdog.as_ref().map(|watchdog| watchdog.next);
+        let next = trial.into_iter().chain(life).min()?;
+        Some(next.saturating_duration_since(Instant::now()))
+    }
+
+    /// Tells systemd that the gateway lives, when it is time and all workers do.
+    fn show_life(&mut self) {
+        let now = Instant::now();
+        let Some(watchdog) = self.watchdog.as_mut().filter(|watchdog| watchdog.next <= now) else { return };
+        watchdog.next = now + watchdog.interval;
+        if self.reports().len() == self.hands.len() {
+            service::alive();
+        } else {
+            error!("a worker does not answer");
+        }
     }
 
     /// Goes back to the policy before the one on trial, if its time is over.
@@ -404,6 +433,7 @@ impl Supervisor {
 
     /// Reads the policy file again.
     fn reread(&mut self) {
+        service::reloading();
         let file = &self.options.file;
         let checked = match policy::load(file) {
             Ok(checked) => checked,

@@ -71,7 +71,7 @@ impl Supervisor {
     }
 
     /// What each worker has counted.
-    fn reports(&self) -> Vec<Report> {
+    pub(super) fn reports(&self) -> Vec<Report> {
         let (to, told) = channel();
         for hand in &self.hands {
             hand.post.send(Mail::Report(to.clone()));
