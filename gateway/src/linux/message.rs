@@ -12,7 +12,7 @@ use netlink_packet_core::{
 };
 use wire::ethernet::Mac;
 
-use super::route::{Hop, Member, Object, Placing, Route, RouteKey, Target};
+use super::route::{Hop, Member, Object, Placing, Route, Target};
 use super::state::{
     Address, AddressKey, Condition, Link, LinkIndex, Neighbour, NeighbourChange, NeighbourKey, Reachability,
 };
@@ -33,9 +33,9 @@ pub enum Event {
     /// A next-hop object is gone.
     ObjectGone(u32),
     /// A route is there.
-    Route(RouteKey, Route, Placing),
+    Route(IpNet, Route, Placing),
     /// A route is gone.
-    RouteGone(RouteKey, Route),
+    RouteGone(IpNet, Route),
     /// A neighbour has changed.
     Neighbour(NeighbourChange),
 }
@@ -313,17 +313,16 @@ fn route(kind: u16, flags: u16, body: &[u8]) -> Read {
         RTN_PROHIBIT => Target::Prohibit,
         other => Target::Other(other),
     };
-    let key = RouteKey { destination: net.trunc(), metric, tos: header.byte(3) };
-    let route = Route { protocol: header.byte(5), target };
+    let route = Route { metric, tos: header.byte(3), protocol: header.byte(5), target };
     let placing = match flags {
         _ if flags & NLM_F_REPLACE != 0 => Placing::Instead,
         _ if flags & NLM_F_APPEND != 0 => Placing::Last,
         _ => Placing::First,
     };
     Ok(Some(if kind == RTM_NEWROUTE {
-        Event::Route(key, route, placing)
+        Event::Route(net.trunc(), route, placing)
     } else {
-        Event::RouteGone(key, route)
+        Event::RouteGone(net.trunc(), route)
     }))
 }
 
