@@ -10,7 +10,7 @@ use super::cow::Map;
 use super::state::LinkIndex;
 
 /// A route to some destination.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Route {
     /// Of two to the same destination, the lower wins.
     pub metric: u32,
@@ -23,7 +23,7 @@ pub struct Route {
 }
 
 /// Where a route leads.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Target {
     /// One way.
     One(Hop),
@@ -42,7 +42,7 @@ pub enum Target {
 }
 
 /// A next hop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Hop {
     /// The interface to leave by; `None` where Linux does not say.
     pub link: Option<LinkIndex>,

@@ -33,7 +33,7 @@ impl Follower {
     }
 
     /// Takes what is told within that time, or one piece of news.
-    fn hear(&mut self, patience: Duration) {
+    pub(crate) fn hear(&mut self, patience: Duration) {
         match self.news.recv_timeout(patience) {
             Ok(News::State(newest)) => {
                 self.state = newest.take();
