@@ -2,9 +2,10 @@
 //! sockets, in a thread of its own.
 //!
 //! [`watch`](watch()) tells of every change of interfaces, addresses, routes and neighbours; [`Writer`] asks Linux to
-//! change something. Whatever Linux says, nothing here panics; what was not understood or not heard is asked for again.
+//! change something; [`Desired`] says what. Whatever Linux says, nothing here panics; what was not understood or not heard is asked for again.
 
 pub mod cow;
+pub mod desired;
 mod list;
 pub mod message;
 pub mod route;
@@ -13,6 +14,7 @@ pub mod state;
 mod watch;
 mod write;
 
+pub use desired::{Desired, OURS};
 pub use socket::{Error, Operation};
 pub use state::{LinkIndex, Neighbour, NeighbourChange, NeighbourKey, State};
 pub use watch::{Newest, News, Options, Watch, watch};

@@ -18,13 +18,13 @@ use dataplane::hop::Resolve;
 use dataplane::shard::{Setup, ShardError};
 use dataplane::tables::{Address, CompileError};
 use policy::Policy;
-use tracing::{error, info, warn};
+use tracing::{debug, error, info, warn};
 use wire::{HEADROOM, Pool, PoolError, PoolMemory};
 
 use crate::clock::Clock;
 use crate::effective::effective;
 use crate::linux::state::Reachability;
-use crate::linux::{self, NeighbourKey, News, State};
+use crate::linux::{self, Desired, NeighbourKey, News, State};
 use crate::reload::{Asked, Built, Reload, Trial};
 use crate::request::{Refusal, Request};
 use crate::server::Server;
@@ -179,6 +179,7 @@ impl Supervisor {
         supervisor.hire(&sender)?;
         supervisor.neighbours_of_state();
         supervisor.attach_all();
+        supervisor.ensure();
         Ok(supervisor)
     }
 
@@ -261,6 +262,7 @@ impl Supervisor {
             News::State(newest) => {
                 self.linux = newest.take();
                 self.attach_all();
+                self.ensure();
                 self.reload.linux_changed(&self.linux);
             }
             News::Neighbour(change) => {
@@ -356,6 +358,7 @@ impl Supervisor {
                     self.in_force(asked);
                 }
                 self.attach_all();
+                self.ensure();
             }
             Err(error) => {
                 error!("tables could not be made, those in force stay: {error}");
@@ -393,6 +396,15 @@ impl Supervisor {
         if let Some(reply) = asked.reply {
             // Who asked may have gone.
             let _ = reply.send(Ok(crate::request::Applied { epoch: self.tables.epoch }));
+        }
+    }
+
+    /// Sees to it that Linux has the policy's addresses and routes. What Linux refuses now it may take when more of them are
+    /// there, or their interface is up: it is tried again whenever Linux changes.
+    fn ensure(&mut self) {
+        let desired = Desired::of(&self.reload.policy);
+        for error in self.writer.ensure(&desired, &self.linux) {
+            debug!("{error}");
         }
     }
 

@@ -22,7 +22,8 @@ pub struct Map<K, V> {
 
 impl<K, V> Default for Map<K, V> {
     fn default() -> Map<K, V> {
-        Map { buckets: Arc::new(vec![Arc::new(Vec::new()); BUCKETS]), len: 0 }
+        let empty = Arc::new(Vec::new());
+        Map { buckets: Arc::new(vec![empty; BUCKETS]), len: 0 }
     }
 }
 

@@ -90,8 +90,8 @@ pub(super) fn routes(socket: &mut Socket, v6: bool) -> Result<Routes, Error> {
     let request = Request { operation: Operation::ListRoutes, kind: RTM_GETROUTE, body: &body };
     socket.list(request, |list: &mut Routes, event| {
         // Listed in the order in which Linux has them.
-        if let Event::Route(key, route, _) = event {
-            list.add(key, route);
+        if let Event::Route(destination, route, _) = event {
+            list.add(destination, route);
         }
     })
 }

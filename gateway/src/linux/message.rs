@@ -7,12 +7,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 use netlink_packet_core::{
-    NLM_F_APPEND, NLM_F_DUMP_INTR, NLM_F_REPLACE, NLMSG_DONE, NLMSG_ERROR, NLMSG_NOOP, NLMSG_OVERRUN,
-    NetlinkBuffer, NlasIterator,
+    NLM_F_ACK_TLVS, NLM_F_APPEND, NLM_F_CAPPED, NLM_F_DUMP_INTR, NLM_F_REPLACE, NLMSG_DONE, NLMSG_ERROR,
+    NLMSG_NOOP, NLMSG_OVERRUN, NetlinkBuffer, NlasIterator,
 };
 use wire::ethernet::Mac;
 
-use super::route::{Hop, Member, Object, Placing, Route, RouteKey, Target};
+use super::route::{Hop, Member, Object, Placing, Route, Target};
 use super::state::{
     Address, AddressKey, Condition, Link, LinkIndex, Neighbour, NeighbourChange, NeighbourKey, Reachability,
 };
@@ -33,9 +33,9 @@ pub enum Event {
     /// A next-hop object is gone.
     ObjectGone(u32),
     /// A route is there.
-    Route(RouteKey, Route, Placing),
+    Route(IpNet, Route, Placing),
     /// A route is gone.
-    RouteGone(RouteKey, Route),
+    RouteGone(IpNet, Route),
     /// A neighbour has changed.
     Neighbour(NeighbourChange),
 }
@@ -65,8 +65,8 @@ pub enum Body {
     Event(Event),
     /// A list is at its end; an error number or 0.
     Done(i32),
-    /// A request was carried out (0) or refused (a negative error number).
-    Answer(i32),
+    /// A request was carried out (0) or refused (a negative error number), and why in Linux's words, if it has any.
+    Answer(i32, String),
     /// Messages were lost.
     Overrun,
     /// Something that is not followed.
@@ -77,11 +77,11 @@ pub enum Body {
 
 pub(super) const RTM_NEWLINK: u16 = 16;
 const RTM_DELLINK: u16 = 17;
-const RTM_NEWADDR: u16 = 20;
-const RTM_DELADDR: u16 = 21;
-const RTM_NEWROUTE: u16 = 24;
-const RTM_DELROUTE: u16 = 25;
-const RTM_NEWNEIGH: u16 = 28;
+pub(super) const RTM_NEWADDR: u16 = 20;
+pub(super) const RTM_DELADDR: u16 = 21;
+pub(super) const RTM_NEWROUTE: u16 = 24;
+pub(super) const RTM_DELROUTE: u16 = 25;
+pub(super) const RTM_NEWNEIGH: u16 = 28;
 const RTM_DELNEIGH: u16 = 29;
 const RTM_NEWNEXTHOP: u16 = 104;
 const RTM_DELNEXTHOP: u16 = 105;
@@ -134,7 +134,7 @@ fn read(kind: u16, flags: u16, body: &[u8]) -> Body {
     match kind {
         NLMSG_NOOP => return Body::Other,
         NLMSG_DONE => return Body::Done(number()),
-        NLMSG_ERROR if body.len() >= 4 => return Body::Answer(number()),
+        NLMSG_ERROR if body.len() >= 4 => return Body::Answer(number(), explanation(flags, body)),
         NLMSG_ERROR => return Body::Malformed,
         NLMSG_OVERRUN => return Body::Overrun,
         _ => {}
@@ -152,6 +152,15 @@ fn read(kind: u16, flags: u16, body: &[u8]) -> Body {
         Ok(None) => Body::Other,
         Err(Unreadable) => Body::Malformed,
     }
+}
+
+/// Why a request was refused (`NLMSGERR_ATTR_MSG`), where Linux says so behind the header of the request.
+fn explanation(flags: u16, body: &[u8]) -> String {
+    const NLMSGERR_ATTR_MSG: u16 = 1;
+    let said = NLM_F_CAPPED | NLM_F_ACK_TLVS;
+    let rest = body.get(4 + HEADER..).filter(|_| flags & said == said).unwrap_or(&[]);
+    let message = attributes(rest).flatten().find(|attribute| attribute.kind == NLMSGERR_ATTR_MSG);
+    message.map_or_else(String::new, |message| text(message.value))
 }
 
 /// Bytes that are no message of their type.
@@ -313,17 +322,16 @@ fn route(kind: u16, flags: u16, body: &[u8]) -> Read {
         RTN_PROHIBIT => Target::Prohibit,
         other => Target::Other(other),
     };
-    let key = RouteKey { destination: net.trunc(), metric, tos: header.byte(3) };
-    let route = Route { protocol: header.byte(5), target };
+    let route = Route { metric, tos: header.byte(3), protocol: header.byte(5), target };
     let placing = match flags {
         _ if flags & NLM_F_REPLACE != 0 => Placing::Instead,
         _ if flags & NLM_F_APPEND != 0 => Placing::Last,
         _ => Placing::First,
     };
     Ok(Some(if kind == RTM_NEWROUTE {
-        Event::Route(key, route, placing)
+        Event::Route(net.trunc(), route, placing)
     } else {
-        Event::RouteGone(key, route)
+        Event::RouteGone(net.trunc(), route)
     }))
 }
 

@@ -1,5 +1,5 @@
-//! Routes of the main table, as Linux has them: several to one destination, told apart by type of service and metric,
-//! and even several with all of these alike.
+//! Routes of the main table, as Linux has them: several to one destination, told apart by metric and type of service, and
+//! even several with these alike.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -9,20 +9,13 @@ use ipnet::IpNet;
 use super::cow::Map;
 use super::state::LinkIndex;
 
-/// What tells the routes to one destination apart, most of the time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RouteKey {
-    /// The destinations.
-    pub destination: IpNet,
+/// A route to some destination.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Route {
     /// Of two to the same destination, the lower wins.
     pub metric: u32,
     /// Type of service that packets must have; 0 for all.
     pub tos: u8,
-}
-
-/// A route.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Route {
     /// Who made it (`RTPROT_*`).
     pub protocol: u8,
     /// Where it leads.
@@ -30,7 +23,7 @@ pub struct Route {
 }
 
 /// Where a route leads.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Target {
     /// One way.
     One(Hop),
@@ -49,7 +42,7 @@ pub enum Target {
 }
 
 /// A next hop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Hop {
     /// The interface to leave by; `None` where Linux does not say.
     pub link: Option<LinkIndex>,
@@ -83,7 +76,7 @@ pub struct Member {
     pub weight: u16,
 }
 
-/// How a route that Linux tells of goes with others of the same key.
+/// How a route that Linux tells of goes with others of its destination, metric and type of service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placing {
     /// In front of them.
@@ -99,26 +92,27 @@ pub enum Placing {
 pub enum Certainty {
     /// It is as Linux has it.
     Sure,
-    /// Linux told something that does not fit with what was known.
+    /// Linux told something that does not fit with what was known, or not enough.
     Doubtful,
 }
 
-/// All routes.
+/// All routes, by destination.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Routes {
-    map: Map<RouteKey, Same>,
+    map: Map<IpNet, Same>,
 }
 
-/// Routes of one key; nearly always one.
+/// Routes to one destination; nearly always one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Same {
     One(Route),
-    /// Two at least. IPv4: the first counts. IPv6: in order, as none is before another.
+    /// Two at least, by metric and type of service. Where these are alike, in IPv4 the first counts; in IPv6 none is before
+    /// another, and so they are in order.
     Many(Vec<Route>),
 }
 
 impl Routes {
-    /// How many keys there are.
+    /// How many destinations there are.
     pub fn len(&self) -> usize {
         self.map.len()
     }
@@ -128,90 +122,97 @@ impl Routes {
         self.map.is_empty()
     }
 
-    /// All routes, those of one key one after the other.
-    pub fn iter(&self) -> impl Iterator<Item = (&RouteKey, &[Route])> {
-        self.map.iter().map(|(key, same)| (key, same.as_slice()))
+    /// All destinations, each with its routes, the best first.
+    pub fn iter(&self) -> impl Iterator<Item = (&IpNet, &[Route])> {
+        self.map.iter().map(|(destination, same)| (destination, same.as_slice()))
     }
 
-    /// The routes of a key.
-    pub fn get(&self, key: &RouteKey) -> &[Route] {
-        self.map.get(key).map_or(&[], Same::as_slice)
+    /// The routes to exactly this destination, the best first.
+    pub fn get(&self, destination: &IpNet) -> &[Route] {
+        self.map.get(destination).map_or(&[], Same::as_slice)
     }
 
     /// Takes the routes of one IP version from `other`, whatever they were here.
     pub(super) fn replace_version(&mut self, v6: bool, other: &Routes) {
-        let gone: Vec<RouteKey> = self
+        let gone: Vec<IpNet> = self
             .map
             .iter()
-            .map(|(key, _)| *key)
-            .filter(|key| is_v6(key) == v6 && other.map.get(key).is_none())
+            .map(|(destination, _)| *destination)
+            .filter(|destination| is_v6(destination) == v6 && other.map.get(destination).is_none())
             .collect();
-        for key in gone {
-            self.map.remove(&key);
+        for destination in gone {
+            self.map.remove(&destination);
         }
-        for (key, same) in other.map.iter() {
+        for (destination, same) in other.map.iter() {
             // What is the same is left alone, so that copies go on sharing it.
-            if self.map.get(key) != Some(same) {
-                self.map.insert(*key, same.clone());
+            if self.map.get(destination) != Some(same) {
+                self.map.insert(*destination, same.clone());
             }
         }
     }
 
-    /// Adds a route of a list, behind those of its key that were listed before it.
-    pub(super) fn add(&mut self, key: RouteKey, route: Route) {
-        let Some(same) = self.map.get(&key) else {
-            self.map.insert(key, Same::One(route));
+    /// Adds a route of a list, behind those that it goes with and that were listed before it.
+    pub(super) fn add(&mut self, destination: IpNet, route: Route) {
+        let Some(same) = self.map.get(&destination) else {
+            self.map.insert(destination, Same::One(route));
             return;
         };
         let mut routes = same.as_slice().to_vec();
         routes.push(route);
-        self.set(key, routes);
+        self.set(destination, routes);
     }
 
     /// Applies what Linux tells of a new or changed route.
-    pub(super) fn put(&mut self, key: RouteKey, route: Route, placing: Placing) -> Certainty {
-        let Some(same) = self.map.get(&key) else {
-            self.map.insert(key, Same::One(route));
+    pub(super) fn put(&mut self, destination: IpNet, route: Route, placing: Placing) -> Certainty {
+        let Some(same) = self.map.get(&destination) else {
+            self.map.insert(destination, Same::One(route));
             return Certainty::Sure;
         };
         if matches!(same, Same::One(known) if *known == route) {
             return Certainty::Sure;
         }
-        let mut routes = same.as_slice().to_vec();
-        let certainty = if is_v6(&key) {
-            put6(&mut routes, route, placing)
+        let (mut alike, mut routes): (Vec<Route>, Vec<Route>) =
+            same.as_slice().iter().cloned().partition(|known| goes_with(known, &route));
+        let certainty = if alike.is_empty() {
+            alike.push(route);
+            Certainty::Sure
+        } else if is_v6(&destination) {
+            put6(&mut alike, route, placing)
         } else {
-            put4(&mut routes, route, placing);
+            put4(&mut alike, route, placing);
             Certainty::Sure
         };
-        self.set(key, routes);
+        routes.append(&mut alike);
+        self.set(destination, routes);
         certainty
     }
 
     /// Applies what Linux tells of a route's end.
-    pub(super) fn take(&mut self, key: RouteKey, route: &Route) -> Certainty {
-        let Some(same) = self.map.get(&key) else { return Certainty::Sure };
+    pub(super) fn take(&mut self, destination: IpNet, route: &Route) -> Certainty {
+        let Some(same) = self.map.get(&destination) else { return Certainty::Sure };
         let mut routes = same.as_slice().to_vec();
         let certainty = if let Some(at) = routes.iter().position(|known| known == route) {
             routes.remove(at);
             Certainty::Sure
-        } else if is_v6(&key) {
+        } else if is_v6(&destination) {
             take_hops(&mut routes, route)
         } else {
             Certainty::Doubtful
         };
-        self.set(key, routes);
+        self.set(destination, routes);
         certainty
     }
 
-    fn set(&mut self, key: RouteKey, mut routes: Vec<Route>) {
-        if is_v6(&key) {
+    fn set(&mut self, destination: IpNet, mut routes: Vec<Route>) {
+        if is_v6(&destination) {
             routes.sort();
+        } else {
+            routes.sort_by_key(|route| (route.metric, route.tos));
         }
         match routes.len() {
-            0 => self.map.remove(&key),
-            1 => routes.pop().and_then(|route| self.map.insert(key, Same::One(route))),
-            _ => self.map.insert(key, Same::Many(routes)),
+            0 => self.map.remove(&destination),
+            1 => routes.pop().and_then(|route| self.map.insert(destination, Same::One(route))),
+            _ => self.map.insert(destination, Same::Many(routes)),
         };
     }
 }
@@ -246,8 +247,13 @@ impl Target {
     }
 }
 
-fn is_v6(key: &RouteKey) -> bool {
-    matches!(key.destination, IpNet::V6(_))
+fn is_v6(destination: &IpNet) -> bool {
+    matches!(destination, IpNet::V6(_))
+}
+
+/// Whether routes to the same destination are told apart by where they lead alone.
+fn goes_with(a: &Route, b: &Route) -> bool {
+    (a.metric, a.tos) == (b.metric, b.tos)
 }
 
 /// `fib_table_insert` in Linux's `net/ipv4/fib_trie.c`. What is there already keeps its place: after a dump, events from
@@ -303,7 +309,7 @@ fn take_hops(routes: &mut Vec<Route>, gone: &Route) -> Certainty {
     let mut found = 0;
     let mut certainty = Certainty::Sure;
     routes.retain_mut(|route| {
-        let hops = route.target.hops();
+        let hops = if goes_with(route, gone) { route.target.hops() } else { &[] };
         let rest: Vec<Hop> = hops.iter().filter(|hop| !is_gone(hop)).copied().collect();
         let taken = hops.len() - rest.len();
         found += taken;

@@ -21,6 +21,8 @@ pub struct Error {
     pub subject: Option<String>,
     /// Why it failed.
     pub source: io::Error,
+    /// What Linux said of it beyond that; empty if nothing.
+    pub explanation: String,
 }
 
 /// What was being done.
@@ -44,6 +46,22 @@ pub enum Operation {
     Receive,
     /// Asking for a neighbour.
     Resolve,
+    /// Adding an address.
+    AddAddress,
+    /// Removing an address.
+    RemoveAddress,
+    /// Adding a route.
+    AddRoute,
+    /// Removing a route.
+    RemoveRoute,
+    /// Switching an interface on.
+    SwitchOn,
+    /// Setting an interface's MTU.
+    SetMtu,
+    /// Setting an interface's MAC address.
+    SetMac,
+    /// Keeping Linux from giving an interface a link-local address.
+    ForbidLinkLocal,
 }
 
 impl fmt::Display for Operation {
@@ -58,6 +76,14 @@ impl fmt::Display for Operation {
             Operation::ListNeighbours => "listing neighbours",
             Operation::Receive => "receiving from Linux",
             Operation::Resolve => "asking for a neighbour",
+            Operation::AddAddress => "adding an address",
+            Operation::RemoveAddress => "removing an address",
+            Operation::AddRoute => "adding a route",
+            Operation::RemoveRoute => "removing a route",
+            Operation::SwitchOn => "switching an interface on",
+            Operation::SetMtu => "setting an MTU",
+            Operation::SetMac => "setting a MAC address",
+            Operation::ForbidLinkLocal => "turning link-local addresses off",
         })
     }
 }
@@ -65,15 +91,22 @@ impl fmt::Display for Operation {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.subject {
-            Some(subject) => write!(f, "{} ({subject}): {}", self.operation, self.source),
-            None => write!(f, "{}: {}", self.operation, self.source),
+            Some(subject) => write!(f, "{} ({subject}): {}", self.operation, self.source)?,
+            None => write!(f, "{}: {}", self.operation, self.source)?,
         }
+        if self.explanation.is_empty() { Ok(()) } else { write!(f, ": {}", self.explanation) }
     }
 }
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         Some(&self.source)
+    }
+}
+
+impl Error {
+    pub(super) fn new(operation: Operation, source: io::Error) -> Error {
+        Error { operation, subject: None, source, explanation: String::new() }
     }
 }
 
@@ -116,18 +149,20 @@ pub(super) struct Request<'a> {
 
 impl Socket {
     pub(super) fn open() -> Result<Socket, Error> {
-        let failed = |source| Error { operation: Operation::Open, subject: None, source };
+        let failed = |source| Error::new(Operation::Open, source);
         let mut raw = Raw::new(NETLINK_ROUTE).map_err(failed)?;
         raw.bind_auto().map_err(failed)?;
         raw.set_non_blocking(true).map_err(failed)?;
-        // Lists are filtered by Linux, and a refusal says why. Linux has had both for longer than it takes to run this.
+        // Lists are filtered by Linux, and a refusal says why, without the request that it was about.
         raw.set_netlink_get_strict_chk(true).map_err(failed)?;
+        raw.set_ext_ack(true).map_err(failed)?;
+        raw.set_cap_ack(true).map_err(failed)?;
         Ok(Socket { raw, buffer: Vec::with_capacity(LARGEST), sequence: 0 })
     }
 
     /// Asks to be told of changes, with a receive buffer of that many bytes or as many as Linux grants.
     pub(super) fn subscribe(&mut self, groups: &[u32], buffer: usize) -> Result<(), Error> {
-        let failed = |source| Error { operation: Operation::Subscribe, subject: None, source };
+        let failed = |source| Error::new(Operation::Subscribe, source);
         // By force takes CAP_NET_ADMIN; without it, sysctl net.core.rmem_max bounds it.
         if rustix::net::sockopt::set_socket_recv_buffer_size_force(&self.raw, buffer).is_err() {
             let bytes = i32::try_from(buffer).unwrap_or(i32::MAX);
@@ -201,7 +236,7 @@ impl Socket {
         request: Request<'_>,
         mut add: impl FnMut(&mut T, Event),
     ) -> Result<T, Error> {
-        let failed = |source| Error { operation: request.operation, subject: None, source };
+        let failed = |source| Error::new(request.operation, source);
         let mut last = T::default();
         for _ in 0..TRIES {
             let mut list = T::default();
@@ -212,7 +247,7 @@ impl Socket {
                 interrupted |= message.interrupted;
                 match message.body {
                     Body::Event(event) => add(&mut list, event),
-                    Body::Done(error) | Body::Answer(error) => {
+                    Body::Done(error) | Body::Answer(error, _) => {
                         outcome = error;
                         return Enough::Yes;
                     }

@@ -238,14 +238,14 @@ impl State {
                 }
                 tables(changed, Doubt::Routes)
             }
-            Event::Route(key, route, placing) => {
-                let changed = self.routes.get(&key) != std::slice::from_ref(&route);
-                let certainty = self.routes.put(key, route, placing);
+            Event::Route(destination, route, placing) => {
+                let changed = self.routes.get(&destination) != std::slice::from_ref(&route);
+                let certainty = self.routes.put(destination, route, placing);
                 tables(changed, certainty.into())
             }
-            Event::RouteGone(key, route) => {
-                let changed = !self.routes.get(&key).is_empty();
-                let certainty = self.routes.take(key, &route);
+            Event::RouteGone(destination, route) => {
+                let changed = !self.routes.get(&destination).is_empty();
+                let certainty = self.routes.take(destination, &route);
                 tables(changed, certainty.into())
             }
             Event::Neighbour(change) => {

@@ -77,7 +77,7 @@ pub struct Watch {
 ///
 /// Where no netlink socket can be had.
 pub fn watch(options: Options, to: Sender<News>) -> Result<Watch, Error> {
-    let failed = |source| Error { operation: Operation::Open, subject: None, source };
+    let failed = |source| Error::new(Operation::Open, source);
     let events = events(options)?;
     let asking = Socket::open()?;
     let end = rustix::event::eventfd(0, EventfdFlags::CLOEXEC).map_err(|error| failed(error.into()))?;
@@ -181,7 +181,7 @@ impl Watcher {
         self.clear_up()?;
         self.tell()?;
         if let Err(source) = wait(&[self.events.as_fd(), self.end.as_fd()], self.patience()) {
-            self.trouble(Error { operation: Operation::Receive, subject: None, source })?;
+            self.trouble(Error::new(Operation::Receive, source))?;
         }
         // Nothing is left to wait for once the end has been told: the descriptor stays readable.
         if is_readable(&self.end) {
@@ -235,7 +235,7 @@ impl Watcher {
                                 doubt = Doubt::All;
                                 continue;
                             }
-                            Body::Done(_) | Body::Answer(_) | Body::Other => continue,
+                            Body::Done(_) | Body::Answer(..) | Body::Other => continue,
                         };
                         if self.events_are == EventsAre::PerhapsOld && event.is_of_routes() {
                             self.events_are = EventsAre::Overlapping;
@@ -254,7 +254,7 @@ impl Watcher {
                 }
                 Err(source) => {
                     self.doubt(Doubt::All);
-                    return self.trouble(Error { operation: Operation::Receive, subject: None, source });
+                    return self.trouble(Error::new(Operation::Receive, source));
                 }
             }
         }

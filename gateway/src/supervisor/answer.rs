@@ -61,7 +61,7 @@ impl Supervisor {
             ports: self.port_states(),
             uptime: self.started.elapsed(),
             panics: self.panics,
-            notes: self.reload.effective.notes.clone(),
+            notes: self.reload.effective.notes.iter().map(ToString::to_string).collect(),
             trial: self
                 .reload
                 .trial

@@ -33,7 +33,7 @@ impl Follower {
     }
 
     /// Takes what is told within that time, or one piece of news.
-    fn hear(&mut self, patience: Duration) {
+    pub(crate) fn hear(&mut self, patience: Duration) {
         match self.news.recv_timeout(patience) {
             Ok(News::State(newest)) => {
                 self.state = newest.take();
@@ -144,7 +144,7 @@ fn whatever_is_done_to_routes_is_followed() {
         let mut follower = Follower::start(Options::default());
         let mut random = Random::new(std::env::var("SEED").map_or(7, |s| s.parse().unwrap()));
         let mut done: Vec<String> = Vec::new();
-        for round in 0..150 {
+        for round in 0..60 {
             for _ in 0..8 {
                 let command = route_command(&mut random);
                 // Many make no sense, such as deleting what is not there: ip may refuse.

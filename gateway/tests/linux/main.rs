@@ -4,3 +4,4 @@
 mod follow;
 mod netns;
 mod oracle;
+mod write;

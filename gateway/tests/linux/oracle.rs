@@ -42,7 +42,7 @@ fn words_of(state: &State) -> BTreeSet<String> {
             key.net.prefix_len()
         ));
     }
-    for (key, routes) in state.routes.iter() {
+    for (destination, routes) in state.routes.iter() {
         for route in routes {
             let to = match &route.target {
                 Target::One(_) | Target::Many(_) => hops(route.target.hops(), &name),
@@ -53,8 +53,8 @@ fn words_of(state: &State) -> BTreeSet<String> {
                 Target::Other(kind) => format!("type {kind}"),
             };
             words.insert(format!(
-                "route {} metric {} tos {} proto {} {to}",
-                key.destination, key.metric, key.tos, route.protocol
+                "route {destination} metric {} tos {} proto {} {to}",
+                route.metric, route.tos, route.protocol
             ));
         }
     }
