@@ -16,14 +16,14 @@ const NEEDED: [Capability; 3] = [Capability::CAP_NET_ADMIN, Capability::CAP_NET_
 /// The system refuses, which is no reason to go on with more than is needed.
 pub(crate) fn keep_only_what_is_needed() -> io::Result<()> {
     let refused = |error: caps::errors::CapsError| io::Error::other(error.to_string());
-    // Frames that are shared with the kernel count as locked memory. Who may not raise the bound is told when it is met.
-    let hard = getrlimit(Resource::Memlock).maximum;
+    let mut needed = NEEDED.to_vec();
+    // Frames that are shared with the kernel count as locked memory. Where the bound on it stays, this passes it by.
     let unbounded = Rlimit { current: None, maximum: None };
-    if setrlimit(Resource::Memlock, unbounded).is_err() {
-        let _ = setrlimit(Resource::Memlock, Rlimit { current: hard, maximum: hard });
+    if setrlimit(Resource::Memlock, unbounded).is_err() && getrlimit(Resource::Memlock).current.is_some() {
+        needed.push(Capability::CAP_IPC_LOCK);
     }
     let has = caps::read(None, CapSet::Permitted).map_err(refused)?;
-    let kept: CapsHashSet = NEEDED.iter().filter(|needed| has.contains(needed)).copied().collect();
+    let kept: CapsHashSet = needed.into_iter().filter(|needed| has.contains(needed)).collect();
     if has.contains(&Capability::CAP_SETPCAP) {
         for other in caps::read(None, CapSet::Bounding).map_err(refused)?.difference(&kept) {
             caps::drop(None, CapSet::Bounding, *other).map_err(refused)?;
