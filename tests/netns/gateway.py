@@ -43,6 +43,8 @@ class Linux:
 
     def start(self):
         self.host.sysctl({"net/ipv4/ip_forward": 1, "net/ipv6/conf/all/forwarding": 1})
+        # As wirerate's `pickup = "refuse"`: only a SYN opens a connection.
+        self.host.sysctl({"net/netfilter/nf_conntrack_tcp_loose": 0})
         self.addresses("lan")
         self.net.vlan(self.host, "lan", "guest", 20)
         self.addresses("guest")
