@@ -46,8 +46,7 @@ class Linux:
         # As wirerate's `pickup = "refuse"`: only a SYN opens a connection.
         self.host.sysctl({"net/netfilter/nf_conntrack_tcp_loose": 0})
         self.addresses("lan")
-        self.net.vlan(self.host, "lan", "guest", 20)
-        self.addresses("guest")
+        self.guests()
         self.addresses("wan")
         self.apply()
 
@@ -62,12 +61,23 @@ class Linux:
         if interface == "wan":
             self.host.ip("route add default via 203.0.113.1", "route add default via 2001:db8:ffff::1")
 
+    def guests(self):
+        """The VLAN of the guests, which goes with the interface that it is on."""
+        if self._vlan:
+            stop(self._vlan)
+        self._vlan = self.net.vlan(self.host, "lan", "guest", 20)
+        self.addresses("guest")
+
+    def restored(self, interface):
+        """An interface was down: Linux has thrown the routes by it away, and IPv6 addresses."""
+        self.host.run("ip", "addr", "flush", "dev", interface, "scope", "global")
+        self.addresses(interface)
+
     def returned(self, interface):
         """An interface was deleted and made anew."""
         self.addresses(interface)
         if interface == "lan":
-            self.net.vlan(self.host, "lan", "guest", 20)
-            self.addresses("guest")
+            self.guests()
 
     def apply(self, *variants):
         rules = variant((HERE / "office.nft").read_text(), variants)
@@ -112,6 +122,9 @@ class Wirerate:
         wait.until(lambda: not self.alive() or self.answers(), "wirerate answers on its socket")
         if not self.alive():
             raise Failed(f"wirerate ended at once:\n{tail(self.process.log)}")
+
+    def restored(self, interface):
+        """Nothing to do: what the policy says is kept."""
 
     def returned(self, interface):
         """Nothing to do: wirerate takes an interface that is there again."""

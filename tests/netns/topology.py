@@ -38,6 +38,9 @@ STRANGER, STRANGER6 = "198.51.100.66", "2001:db8:aaaa::66"
 FAR, FAR6 = "192.0.2.7", "2001:db8:fa::7"
 HIDDEN = "100.64.7.1"
 
+CARDS = {"lan": "02:00:5e:10:00:01", "wan": "02:00:5e:10:00:02"}
+"""The link-layer addresses of the gateway's own interfaces."""
+
 _runs = itertools.count(1)
 
 
@@ -137,12 +140,15 @@ class Topology:
         host.ip("route add blackhole 198.18.0.0/15")
 
     def plug_gateway(self, interface):
-        """A cable from the gateway's `lan` or `wan` into the switch, up, without addresses."""
+        """A cable from the gateway's `lan` or `wan` into the switch, up, without addresses; the same card each time."""
         port = f"gw-{interface}"
         self._cable(self.gateway, interface, interface, port)
+        self.gateway.ip(f"link set {interface} address {CARDS[interface]}")
         # On a cable, tags are in the bytes.
         self.switch.run("ethtool", "-K", port, "txvlan", "off", check=False)
         self.gateway.ip(f"link set {interface} up")
+        if interface in self._evidence:
+            self.watch()
         # Neighbours that died are found out within seconds, not a minute.
         for family in ["ipv4", "ipv6"]:
             neigh = f"net/{family}/neigh/{interface}"
@@ -151,13 +157,16 @@ class Topology:
             )
 
     def vlan(self, host, parent, name, number):
-        """Makes an interface that is a VLAN of another: Linux's own where the kernel has them, else `vlan.py`'s."""
+        """Makes an interface that is a VLAN of another: Linux's own where the kernel has them, else `vlan.py`, the process."""
         own = host.run("ip", "link", "add", "link", parent, "name", name, "type", "vlan", "id", number, check=False)
         if own.returncode == 0:
-            return
+            return None
+        # Not what an earlier one said.
+        (self.logs / f"{host.name}.vlan-{name}.log").unlink(missing_ok=True)
         program = host.start("/usr/bin/python3", Path(__file__).with_name("vlan.py"), parent, name, number, log=f"vlan-{name}")
         wait.until(lambda: "ready" in program.log.read_text() or program.poll() is not None, f"VLAN {number} of {host}")
         assert program.poll() is None, program.log.read_text()
+        return program
 
     # ---- Evidence
 

@@ -16,6 +16,7 @@ import struct
 import sys
 
 TUNSETIFF = 0x400454CA
+SIOCGIFHWADDR, SIOCSIFHWADDR = 0x8927, 0x8924
 IFF_TAP, IFF_NO_PI = 0x0002, 0x1000
 ETH_P_ALL, ETH_P_8021Q = 0x0003, 0x8100
 SOL_PACKET, PACKET_AUXDATA, PACKET_IGNORE_OUTGOING = 263, 8, 23
@@ -34,6 +35,9 @@ def main(parent, name, vlan):
     cable.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 1 << 24)
     cable.bind((parent, ETH_P_ALL))
     cable.setblocking(False)
+    # A VLAN has its parent's link-layer address.
+    address = fcntl.ioctl(cable, SIOCGIFHWADDR, struct.pack("16s24x", parent.encode()))[16:24]
+    fcntl.ioctl(cable, SIOCSIFHWADDR, struct.pack("16s8s16x", name.encode(), address))
     print("ready", flush=True)
 
     tag = struct.pack("!HH", ETH_P_8021Q, vlan)
