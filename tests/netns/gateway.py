@@ -83,6 +83,10 @@ class Linux:
         rules = variant((HERE / "office.nft").read_text(), variants)
         self.host.run("nft", "-f", "-", input=rules)
 
+    def refuses(self, text):
+        """Whether a policy with a fault is refused."""
+        return self.host.run("nft", "-f", "-", input=text, check=False).returncode != 0
+
     def alive(self):
         return True
 
@@ -136,6 +140,12 @@ class Wirerate:
     def apply(self, *variants, confirm=None):
         self.write(*variants)
         self.ask("apply", self.policy, *(["--confirm", confirm] if confirm else []))
+
+    def refuses(self, text):
+        """Whether a policy with a fault is refused."""
+        faulty = self.net.logs / "faulty.toml"
+        faulty.write_text(text)
+        return self.ask("apply", faulty, check=False).returncode == 1
 
     def alive(self):
         return self.process is not None and self.process.poll() is None
