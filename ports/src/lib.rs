@@ -14,11 +14,13 @@ mod packet;
 mod pending;
 mod program;
 mod punt;
+mod refusal;
 mod sys;
 mod tap;
 mod xdp;
 
 pub use line::{Gone, Line, Statistics};
-pub use open::{Cause, Copying, Driver, Guard, OpenError, Opened, Refusal, Spec, Wish, open};
+pub use open::{Copying, Driver, Guard, MARK, Opened, Spec, Tagged, Wish, open};
 pub use punt::{Punt, PuntGuard};
+pub use refusal::{Cause, OpenError, Refusal};
 pub use tap::{Tap, TapLine};

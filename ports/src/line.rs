@@ -6,6 +6,8 @@ use std::os::fd::BorrowedFd;
 
 use wire::{Pool, Port, PortError};
 
+use crate::sys::interface;
+
 /// One queue of a live interface, or of the way to Linux behind one, for one worker. Frames that it receives come from
 /// the pool that it was opened with, and that pool it must be given in each call.
 pub trait Line: Port + Send {
@@ -92,13 +94,27 @@ impl fmt::Display for Gone {
 
 impl std::error::Error for Gone {}
 
-/// The error of `port`, with what the kernel said turned into [`Gone`] where it means that.
-pub(crate) fn failed(port: &str, operation: &'static str, error: io::Error) -> PortError {
-    let cause: Box<dyn std::error::Error + Send + Sync> = match Gone::meant_by(&error) {
-        Some(gone) => Box::new(gone),
-        None => Box::new(error),
-    };
-    PortError { port: port.to_owned(), operation, cause }
+/// Which interface a line is of.
+#[derive(Clone, Debug)]
+pub(crate) struct Identity {
+    /// Its name when it was opened.
+    pub(crate) name: String,
+    /// Its index, which stays, and is not given to another.
+    pub(crate) ifindex: u32,
+}
+
+impl Identity {
+    /// The error of this interface, with what the kernel said turned into [`Gone`] where it means that.
+    #[cold]
+    pub(crate) fn failed(&self, operation: &'static str, error: io::Error) -> PortError {
+        let cause: Box<dyn std::error::Error + Send + Sync> = match Gone::meant_by(&error) {
+            // The kernel says "down" of an interface that was removed too.
+            Some(Gone::Down) if !interface::exists(self.ifindex) => Box::new(Gone::Removed),
+            Some(gone) => Box::new(gone),
+            None => Box::new(error),
+        };
+        PortError { port: self.name.clone(), operation, cause }
+    }
 }
 
 /// Whether the kernel means "not now".

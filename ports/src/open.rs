@@ -1,18 +1,18 @@
 //! Opens ports: the fastest driver that works, and why the faster ones did not.
 
 use std::fmt;
-use std::io;
 use std::os::fd::OwnedFd;
 
 use wire::ethernet::{self, Mac};
 use wire::vlan::TAG_LEN;
 use wire::{HEADROOM, PoolMemory};
 
-use crate::line::Line;
-use crate::packet::{OpenStep, PacketLine};
+use crate::line::{Identity, Line};
+use crate::packet::PacketLine;
 use crate::program;
+use crate::refusal::{ATTACH_TCX, Cause, OpenError, Refusal};
 use crate::sys::bpf::{self, Hook};
-use crate::sys::interface::{self, Asker};
+use crate::sys::interface::{self, Asker, Offloads, offload};
 use crate::sys::link::{Change, Stack};
 use crate::tap::Tap;
 use crate::xdp::Xdp;
@@ -64,8 +64,41 @@ pub struct Spec {
     /// What is delivered to Linux bears this mark on its way through the interface (`skb->mark`): not 0, and the same
     /// as for the interface's punt.
     pub mark: u32,
+    /// Whether frames on it bear VLAN tags.
+    pub tagged: Tagged,
+    /// How many frames may wait for a worker, rounded up to a power of two: a millisecond's worth of those that may come
+    /// at most. AF_XDP has them wait in slots of the worker's pool, and takes no more than an eighth of these.
+    pub depth: u32,
     /// The address of a TAP device; without it Linux draws one. Other interfaces have theirs.
     pub mac: Option<Mac>,
+}
+
+impl Default for Spec {
+    /// No name, an MTU of 1500, any driver, no tags, 2048 frames, and a mark of ours.
+    fn default() -> Spec {
+        Spec {
+            name: String::new(),
+            mtu: 1500,
+            wish: Wish::Auto,
+            mark: MARK,
+            tagged: Tagged::No,
+            depth: 2048,
+            mac: None,
+        }
+    }
+}
+
+/// The mark that is used where no other is asked for.
+pub const MARK: u32 = 0x7772;
+
+/// Whether frames on an interface bear VLAN tags.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Tagged {
+    /// None that matter.
+    #[default]
+    No,
+    /// They do, and each must keep its own.
+    Yes,
 }
 
 /// An open port.
@@ -106,131 +139,13 @@ pub enum Copying {
     Copy,
 }
 
-/// Holds programs to their interface, which they leave when this is dropped, or the process ends.
-#[derive(Debug, Default)]
+/// Holds programs to their interface, which they leave when this is dropped, or the process ends. Offloads of the card
+/// that were switched off are switched on again when this is dropped.
+#[derive(Debug)]
 pub struct Guard {
     _links: Vec<OwnedFd>,
+    _offloads: Option<Offloads>,
 }
-
-/// A driver that did not work, and why.
-#[derive(Debug)]
-pub struct Refusal {
-    /// The driver.
-    pub driver: Driver,
-    /// Why.
-    pub cause: Cause,
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.driver, self.cause)
-    }
-}
-
-/// Why a driver does not work on an interface.
-#[derive(Debug)]
-pub enum Cause {
-    /// The kernel refused something.
-    Kernel {
-        /// What, as in "could not {operation}".
-        operation: &'static str,
-        /// What it said.
-        error: io::Error,
-    },
-    /// The interface is not Ethernet but what Linux has this number for (`ARPHRD_...`).
-    NotEthernet(u16),
-    /// It has fewer queues than there are workers, and each worker needs one.
-    TooFewQueues {
-        /// Queues that receive.
-        queues: u32,
-        /// Workers.
-        workers: usize,
-    },
-    /// Slots of this many bytes are larger than a page, which is all that AF_XDP takes.
-    LargeSlots {
-        /// Bytes of a slot.
-        slot: usize,
-    },
-    /// Its frames, of this many bytes at most, do not fit the pool's slots.
-    TooLong {
-        /// Bytes of the longest frame.
-        frame: usize,
-        /// Bytes of a slot that are there for it.
-        room: usize,
-    },
-}
-
-impl Cause {
-    pub(crate) fn step(operation: &'static str) -> impl FnOnce(io::Error) -> Cause {
-        move |error| Cause::Kernel { operation, error }
-    }
-}
-
-impl From<OpenStep> for Cause {
-    fn from(OpenStep { operation, error }: OpenStep) -> Cause {
-        Cause::Kernel { operation, error }
-    }
-}
-
-impl fmt::Display for Cause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Cause::Kernel { operation, error } => {
-                write!(f, "could not {operation}: {error}")?;
-                match error.raw_os_error() {
-                    Some(libc::EPERM | libc::EACCES) => {
-                        f.write_str(" (needs CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF)")
-                    }
-                    _ => Ok(()),
-                }
-            }
-            Cause::NotEthernet(kind) => {
-                write!(f, "it is no Ethernet interface (Linux's hardware type {kind})")
-            }
-            Cause::TooFewQueues { queues, workers } => write!(
-                f,
-                "it has {queues} queues for {workers} workers: give it as many (ethtool -L), or take fewer workers"
-            ),
-            Cause::LargeSlots { slot } => {
-                write!(f, "slots of {slot} bytes are too large for it: choose 2048 or 4096")
-            }
-            Cause::TooLong { frame, room } => {
-                write!(
-                    f,
-                    "its frames have up to {frame} bytes, and slots have room for {room}: lower its MTU, or choose larger slots"
-                )
-            }
-        }
-    }
-}
-
-/// No driver that was wanted works on an interface.
-#[derive(Debug)]
-pub struct OpenError {
-    /// The interface.
-    pub interface: String,
-    /// The drivers that were tried, if it came to that, and why they do not work; at least one.
-    pub refused: Vec<Refusal>,
-}
-
-impl OpenError {
-    /// A TAP device that could not be made.
-    pub(crate) fn of(interface: &str, cause: Cause) -> OpenError {
-        OpenError { interface: interface.to_owned(), refused: vec![Refusal { driver: Driver::Tap, cause }] }
-    }
-}
-
-impl fmt::Display for OpenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: cannot be opened", self.interface)?;
-        for (number, refusal) in self.refused.iter().enumerate() {
-            write!(f, "{} {refusal}", if number == 0 { ":" } else { ";" })?;
-        }
-        Ok(())
-    }
-}
-
-impl std::error::Error for OpenError {}
 
 /// Opens a port with a line for each of `memories`, which are those of the workers' pools. Call it on any thread of the
 /// network namespace that the interface is in.
@@ -254,51 +169,64 @@ pub fn open(spec: &Spec, memories: &[PoolMemory]) -> Result<Opened, OpenError> {
     Err(OpenError { interface: spec.name.clone(), refused })
 }
 
+/// An interface, and what all drivers want to know.
+pub(crate) struct Target {
+    pub(crate) identity: Identity,
+    /// Bytes of its longest frame.
+    pub(crate) longest: usize,
+    /// Frames that may wait for a worker: a power of two.
+    pub(crate) depth: u32,
+}
+
+/// Frames that may wait, at least and at most.
+const DEPTHS: (u32, u32) = (64, 1 << 15);
+
 fn open_as(driver: Driver, spec: &Spec, memories: &[PoolMemory]) -> Result<Opened, Cause> {
-    let frame = usize::from(spec.mtu) + ethernet::HEADER_LEN + 2 * TAG_LEN;
+    let longest = usize::from(spec.mtu) + ethernet::HEADER_LEN + 2 * TAG_LEN;
     for memory in memories {
         let room = memory.slot_bytes() - HEADROOM;
-        if frame > room {
-            return Err(Cause::TooLong { frame, room });
+        if longest > room {
+            return Err(Cause::TooLong { frame: longest, room });
         }
     }
-    let mut copying = Copying::Copy;
-    let (ifindex, lines, links) = match driver {
-        Driver::Tap => {
-            let change = Change { mtu: spec.mtu.into(), mac: spec.mac, stack: Stack::Used };
-            let Tap { ifindex, lines } = Tap::make(&spec.name, change, memories.len())?;
-            (ifindex, boxed(lines), Vec::new())
-        }
-        Driver::Packet => {
-            let ifindex = ethernet_index(&spec.name)?;
-            let lines = PacketLine::open(&spec.name, ifindex, frame, spec.mark, memories.len())?;
-            let link = bpf::attach(Hook::TcxIngress, ifindex, &program::only_marked(spec.mark))
-                .map_err(Cause::step("attach the program that keeps frames from Linux"))?;
-            (ifindex, boxed(lines), vec![link])
-        }
-        Driver::Xdp => {
-            let ifindex = ethernet_index(&spec.name)?;
-            let Xdp { lines, links, zero_copy } = Xdp::open(&spec.name, ifindex, frame, memories)?;
-            if zero_copy {
-                copying = Copying::ZeroCopy;
-            }
-            (ifindex, boxed(lines), links)
-        }
-    };
-    Ok(Opened { driver, copying, ifindex, lines, refused: Vec::new(), guard: Guard { _links: links } })
+    if driver == Driver::Tap {
+        let change = Change { mtu: spec.mtu.into(), mac: spec.mac, stack: Stack::Used };
+        let Tap { ifindex, lines } = Tap::make(&spec.name, change, memories.len())?;
+        return Ok(opened(driver, ifindex, boxed(lines), Guard { _links: Vec::new(), _offloads: None }));
+    }
+    let asker = Asker::new().map_err(Cause::step("ask about interfaces"))?;
+    let identity = ethernet_interface(&spec.name, &asker)?;
+    let ifindex = identity.ifindex;
+    let depth = spec.depth.clamp(DEPTHS.0, DEPTHS.1).next_power_of_two();
+    let target = Target { identity, longest, depth };
+    if driver == Driver::Packet {
+        let offloads = Offloads::off(&asker, &spec.name, offload::LRO);
+        let lines = PacketLine::open(&target, spec.mark, memories.len())?;
+        let link = bpf::attach(Hook::TcxIngress, ifindex, &program::only_marked(spec.mark))
+            .map_err(Cause::step(ATTACH_TCX))?;
+        return Ok(opened(driver, ifindex, boxed(lines), Guard { _links: vec![link], _offloads: offloads }));
+    }
+    let offloads = Offloads::off(&asker, &spec.name, offload::LRO | offload::VLAN_RECEIVE);
+    let Xdp { lines, links, zero_copy } = Xdp::open(&target, spec.tagged, &asker, memories)?;
+    let guard = Guard { _links: links, _offloads: offloads };
+    let copying = if zero_copy { Copying::ZeroCopy } else { Copying::Copy };
+    Ok(Opened { copying, ..opened(driver, ifindex, boxed(lines), guard) })
+}
+
+fn opened(driver: Driver, ifindex: u32, lines: Vec<Box<dyn Line>>, guard: Guard) -> Opened {
+    Opened { driver, copying: Copying::Copy, ifindex, lines, refused: Vec::new(), guard }
 }
 
 fn boxed<L: Line + 'static>(lines: Vec<L>) -> Vec<Box<dyn Line>> {
     lines.into_iter().map(|line| Box::new(line) as Box<dyn Line>).collect()
 }
 
-/// The index of an interface that must be Ethernet.
-fn ethernet_index(name: &str) -> Result<u32, Cause> {
+/// An interface that must be Ethernet.
+fn ethernet_interface(name: &str, asker: &Asker) -> Result<Identity, Cause> {
     let ifindex = interface::index(name).map_err(Cause::step("find the interface"))?;
-    let asker = Asker::new().map_err(Cause::step("ask about interfaces"))?;
     let hardware = asker.hardware(name).map_err(Cause::step("ask what kind of interface it is"))?;
     if hardware != libc::ARPHRD_ETHER {
         return Err(Cause::NotEthernet(hardware));
     }
-    Ok(ifindex)
+    Ok(Identity { name: name.to_owned(), ifindex })
 }

@@ -13,15 +13,17 @@ use wire::ethernet::EtherType;
 use wire::vlan::Tag;
 use wire::{Batch, Pool, Port, PortError, Received};
 
-use crate::line::{Line, Statistics, failed, is_busy};
+use crate::line::{Identity, Line, Statistics, is_busy};
+use crate::open::Target;
 use crate::pending::{Begun, Pending, finish};
 use crate::program;
+use crate::refusal::Cause;
 use crate::sys::packet::{Ring, Slot, VnetHeader};
 use crate::sys::{clock, packet, socket};
 
 /// One worker's sockets on an interface.
 pub(crate) struct PacketLine {
-    name: String,
+    identity: Identity,
     ring: Ring,
     pending: Pending,
     inlet: OwnedFd,
@@ -31,8 +33,6 @@ pub(crate) struct PacketLine {
     statistics: Statistics,
 }
 
-/// Slots of a ring: 4 ms of a million frames a second, for the time that the worker does something else.
-const SLOTS: usize = 4096;
 /// What lies in front of a frame in its slot, at most: header, address, offload header, alignment.
 const SLOT_OVERHEAD: usize = 128;
 /// Bytes of big packets that may wait beside the ring, and of frames that are being sent.
@@ -41,32 +41,26 @@ const SOCKET_BYTES: i32 = 8 << 20;
 const PATIENCE: u32 = 32;
 
 impl PacketLine {
-    /// Opens one line for each of `workers` on an interface; `longest` is that of its frames in bytes. What is marked
-    /// with `mark` is not received.
-    pub(crate) fn open(
-        name: &str,
-        ifindex: u32,
-        longest: usize,
-        mark: u32,
-        workers: usize,
-    ) -> Result<Vec<PacketLine>, OpenStep> {
+    /// Opens one line for each of `workers` on an interface. What bears the mark is not received.
+    pub(crate) fn open(target: &Target, mark: u32, workers: usize) -> Result<Vec<PacketLine>, Cause> {
         let mut lines = Vec::with_capacity(workers);
         for _ in 0..workers {
-            lines.push(PacketLine::open_one(name, ifindex, longest)?);
+            lines.push(PacketLine::open_one(target)?);
         }
         if lines.len() > 1 {
-            share(&lines).map_err(|error| OpenStep { operation: "spread frames over workers", error })?;
+            share(&lines).map_err(Cause::step("spread frames over workers"))?;
         }
         for line in &lines {
             // Only now, so that no frame came to two of them before they were a group.
             socket::filter(line.inlet.as_fd(), &mut program::keep_unmarked(mark))
-                .map_err(|error| OpenStep { operation: "set the socket's filter", error })?;
+                .map_err(Cause::step("set the socket's filter"))?;
         }
         Ok(lines)
     }
 
-    fn open_one(name: &str, ifindex: u32, longest: usize) -> Result<PacketLine, OpenStep> {
-        let step = |operation| move |error| OpenStep { operation, error };
+    fn open_one(target: &Target) -> Result<PacketLine, Cause> {
+        let step = Cause::step;
+        let ifindex = target.identity.ifindex;
         let inlet = packet::new().map_err(step("open a packet socket"))?;
         let fd = inlet.as_fd();
         socket::filter(fd, &mut program::keep_nothing()).map_err(step("set the socket's filter"))?;
@@ -80,8 +74,9 @@ impl PacketLine {
         }
         socket::set(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, SOCKET_BYTES)
             .map_err(step("set the size of the socket's queue"))?;
-        let slot_bytes = (longest + SLOT_OVERHEAD).next_power_of_two().max(2048);
-        let ring = Ring::new(fd, SLOTS, slot_bytes).map_err(step("make a ring of received frames"))?;
+        let slot_bytes = (target.longest + SLOT_OVERHEAD).next_power_of_two().max(2048);
+        let ring = Ring::new(fd, target.depth as usize, slot_bytes)
+            .map_err(step("make a ring of received frames"))?;
         packet::bind(fd, ifindex, libc::ETH_P_ALL).map_err(step("bind the packet socket"))?;
 
         let outlet = packet::new().map_err(step("open a packet socket"))?;
@@ -92,9 +87,9 @@ impl PacketLine {
             .map_err(step("set the size of the socket's queue"))?;
         packet::bind(fd, ifindex, 0).map_err(step("bind the packet socket"))?;
 
-        let name = name.to_owned();
+        let identity = target.identity.clone();
         let (pending, idle, statistics) = (Pending::new(), 0, Statistics::default());
-        Ok(PacketLine { name, ring, pending, inlet, outlet, idle, statistics })
+        Ok(PacketLine { identity, ring, pending, inlet, outlet, idle, statistics })
     }
 
     /// Makes a frame of the slot in `frame`, or begins to cut it: `None` if it is neither, which has been counted.
@@ -168,13 +163,13 @@ impl PacketLine {
             return Ok(());
         }
         self.idle = 0;
-        socket::take_error(self.inlet.as_fd()).map_err(|error| failed(&self.name, "receive", error))
+        socket::take_error(self.inlet.as_fd()).map_err(|error| self.identity.failed("receive", error))
     }
 }
 
 impl Port for PacketLine {
     fn name(&self) -> &str {
-        &self.name
+        &self.identity.name
     }
 
     fn receive(&mut self, batch: &mut Batch, pool: &mut Pool) -> Result<Received, PortError> {
@@ -229,7 +224,7 @@ impl Port for PacketLine {
                     self.statistics.unsendable += 1;
                     batch.drain_front(1).for_each(|frame| pool.put(frame));
                 }
-                Err(error) => return Err(failed(&self.name, "send", error)),
+                Err(error) => return Err(self.identity.failed("send", error)),
             }
         }
         Ok(())
@@ -286,13 +281,4 @@ fn tag_of(header: &libc::tpacket2_hdr) -> Option<Tag> {
         EtherType(header.tp_vlan_tpid)
     };
     Some(Tag { tpid, tci: header.tp_vlan_tci })
-}
-
-/// What could not be done while a port was opened.
-#[derive(Debug)]
-pub(crate) struct OpenStep {
-    /// As in "could not {operation}".
-    pub(crate) operation: &'static str,
-    /// What the kernel said.
-    pub(crate) error: io::Error,
 }

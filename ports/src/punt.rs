@@ -6,8 +6,8 @@
 
 use std::os::fd::OwnedFd;
 
-use crate::open::{Cause, OpenError};
 use crate::program;
+use crate::refusal::{Cause, OpenError};
 use crate::sys::bpf::{self, Hook};
 use crate::sys::interface::{self, Asker};
 use crate::sys::link::{Change, Stack};
@@ -35,7 +35,7 @@ impl Punt {
     /// # Errors
     /// Where there is no such interface, or another process has its punt, or the kernel lacks what is needed (Linux 6.6).
     pub fn open(interface: &str, mark: u32, workers: usize) -> Result<Punt, OpenError> {
-        Punt::make(interface, mark, workers).map_err(|cause| OpenError::of(interface, cause))
+        Punt::make(interface, mark, workers).map_err(|cause| OpenError::of_tap(interface, cause))
     }
 
     fn make(interface: &str, mark: u32, workers: usize) -> Result<Punt, Cause> {

@@ -10,9 +10,9 @@ use wire::ethernet::{self, Mac};
 use wire::vlan::TAG_LEN;
 use wire::{Batch, Frame, HEADROOM, Pool, Port, PortError, Received};
 
-use crate::line::{Line, Statistics, failed, is_busy};
-use crate::open::{Cause, OpenError};
+use crate::line::{Identity, Line, Statistics, is_busy};
 use crate::pending::{Begun, Pending, finish};
+use crate::refusal::{Cause, OpenError};
 use crate::sys::link::{Change, Stack};
 use crate::sys::packet::VnetHeader;
 use crate::sys::{clock, interface, link, tun};
@@ -34,34 +34,46 @@ impl Tap {
     /// Where there is a device of that name already, or where it cannot be made.
     pub fn open(name: &str, mtu: u16, mac: Option<Mac>, workers: usize) -> Result<Tap, OpenError> {
         Tap::make(name, Change { mtu: mtu.into(), mac, stack: Stack::Used }, workers)
-            .map_err(|cause| OpenError::of(name, cause))
+            .map_err(|cause| OpenError::of_tap(name, cause))
     }
 
     pub(crate) fn make(name: &str, change: Change, workers: usize) -> Result<Tap, Cause> {
         let mut lines = Vec::with_capacity(workers);
         let longest = change.mtu as usize + ethernet::HEADER_LEN + 2 * TAG_LEN;
+        let mut identity = Identity { name: name.to_owned(), ifindex: 0 };
         for _ in 0..workers {
-            let fd = tun::open(name, workers > 1).map_err(Cause::step("make a TAP device"))?;
+            let first = lines.is_empty();
+            let fd = match tun::open(name, workers > 1, first) {
+                Err(error) if first && error.raw_os_error() == Some(libc::EBUSY) => {
+                    return Err(Cause::NameTaken);
+                }
+                other => other.map_err(Cause::step("make a TAP device"))?,
+            };
             tun::offload(fd.as_fd()).map_err(Cause::step("set up the TAP device"))?;
+            if first {
+                identity.ifindex = interface::index(name).map_err(Cause::step("find the TAP device"))?;
+            }
             lines.push(TapLine {
-                name: name.to_owned(),
+                identity: identity.clone(),
+                device: first.then_some(identity.ifindex),
                 fd,
                 pending: Pending::new(),
                 longest,
                 statistics: Statistics::default(),
             });
         }
-        let ifindex = interface::index(name).map_err(Cause::step("find the TAP device"))?;
-        link::change(ifindex, change).map_err(Cause::step("bring the TAP device up"))?;
-        Ok(Tap { ifindex, lines })
+        link::change(identity.ifindex, change).map_err(Cause::step("bring the TAP device up"))?;
+        Ok(Tap { ifindex: identity.ifindex, lines })
     }
 }
 
 /// One queue of a TAP device.
 pub struct TapLine {
-    name: String,
+    identity: Identity,
     fd: OwnedFd,
     pending: Pending,
+    /// The device, at the one queue that tells what the device as a whole has lost.
+    device: Option<u32>,
     /// Bytes of a frame that may be sent.
     longest: usize,
     statistics: Statistics,
@@ -69,7 +81,10 @@ pub struct TapLine {
 
 impl std::fmt::Debug for TapLine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("TapLine").field("name", &self.name).field("statistics", &self.statistics).finish()
+        f.debug_struct("TapLine")
+            .field("name", &self.identity.name)
+            .field("statistics", &self.statistics)
+            .finish()
     }
 }
 
@@ -102,7 +117,7 @@ impl TapLine {
 
 impl Port for TapLine {
     fn name(&self) -> &str {
-        &self.name
+        &self.identity.name
     }
 
     fn receive(&mut self, batch: &mut Batch, pool: &mut Pool) -> Result<Received, PortError> {
@@ -134,7 +149,7 @@ impl Port for TapLine {
         self.statistics.receive(&batch[before..]);
         match (batch.len() - before, result) {
             // What came before the error is handed over first; it will be met again.
-            (0, Err(error)) => Err(failed(&self.name, "receive", error)),
+            (0, Err(error)) => Err(self.identity.failed("receive", error)),
             (0, Ok(())) => Ok(Received::Nothing),
             (frames, _) => Ok(Received::Frames(frames)),
         }
@@ -165,7 +180,7 @@ impl Port for TapLine {
                     done += 1;
                 }
                 Err(error) => {
-                    result = Err(failed(&self.name, "send", error));
+                    result = Err(self.identity.failed("send", error));
                     break;
                 }
             }
@@ -181,7 +196,8 @@ impl Line for TapLine {
     }
 
     fn statistics(&mut self) -> Statistics {
-        self.statistics
+        let lost = self.device.and_then(|device| link::lost(device).ok());
+        Statistics { lost: lost.unwrap_or(0), ..self.statistics }
     }
 
     fn reclaim(&mut self, _: &mut Pool) {}

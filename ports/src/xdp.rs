@@ -13,13 +13,14 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use wire::ethernet;
 use wire::{Batch, Pool, PoolMemory, Port, PortError, Received};
 
-use crate::line::{Line, Statistics, failed, is_busy};
-use crate::offload;
-use crate::open::Cause;
+use crate::line::{Identity, Line, Statistics, is_busy};
+use crate::offload as undone;
+use crate::open::{Tagged, Target};
 use crate::program;
+use crate::refusal::{ATTACH_XDP, Cause};
 use crate::sys::bpf::{self, Hook};
 use crate::sys::clock;
-use crate::sys::interface::Asker;
+use crate::sys::interface::{Asker, offload};
 use crate::sys::socket::Waiter;
 use crate::sys::xsk::Queue;
 
@@ -35,7 +36,7 @@ pub(crate) struct Xdp {
 
 /// One worker's queues.
 pub(crate) struct XdpLine {
-    name: String,
+    identity: Identity,
     queues: Vec<Queue>,
     /// The queue that is asked first.
     turn: usize,
@@ -59,20 +60,21 @@ enum Origin {
 
 /// After how many calls that found nothing the kernel is called, to tell if something is wrong.
 const PATIENCE: u32 = 64;
-/// Entries of a ring, at most. Of a pool's slots an eighth may wait in one to be filled.
-const ENTRIES: u32 = 2048;
+/// Entries of a ring, at least: a batch.
+const FEWEST: u32 = 64;
 /// A slot must not be larger.
 const PAGE: usize = 4096;
 
 impl Xdp {
     /// Opens all queues of an interface for `memories`, those of the workers' pools.
     pub(crate) fn open(
-        name: &str,
-        ifindex: u32,
-        longest: usize,
+        target: &Target,
+        tagged: Tagged,
+        asker: &Asker,
         memories: &[PoolMemory],
     ) -> Result<Xdp, Cause> {
-        let asker = Asker::new().map_err(Cause::step("ask about interfaces"))?;
+        let Identity { name, ifindex } = &target.identity;
+        let ifindex = *ifindex;
         let receiving = asker.queues(name);
         let workers = memories.len();
         if (receiving as usize) < workers {
@@ -84,14 +86,24 @@ impl Xdp {
             }
         }
         let origin = if asker.is_virtual(name) { Origin::Stack } else { Origin::Card };
+        if origin == Origin::Stack && tagged == Tagged::Yes {
+            return Err(Cause::TagsApart);
+        }
         let map = bpf::socket_map(receiving).map_err(Cause::step("make a map of sockets"))?;
+        if origin == Origin::Card && asker.offloads(name).is_ok_and(|on| on & offload::VLAN_RECEIVE != 0) {
+            return Err(Cause::TagsTaken);
+        }
         // Some drivers must have the program before they give up a queue.
         let link = bpf::attach(Hook::Xdp, ifindex, &program::to_sockets(map.as_fd()))
-            .map_err(Cause::step("attach the XDP program to its driver"))?;
+            .map_err(Cause::step(ATTACH_XDP))?;
         let mut zero_copy = true;
         let mut lines = Vec::with_capacity(workers);
         for (worker, memory) in memories.iter().enumerate() {
-            let size = (memory.slots() / 8).clamp(64, ENTRIES).next_power_of_two();
+            // A pool is for all ports of its worker, and for frames under way: none takes more than an eighth of it to
+            // receive into.
+            let mine = (receiving as usize - worker).div_ceil(workers) as u32;
+            let depth = target.depth.min(memory.slots() / 8) / mine;
+            let size = depth.max(FEWEST).next_power_of_two();
             let mut queues = Vec::new();
             for number in (worker as u32..receiving).step_by(workers) {
                 let queue = Queue::open(ifindex, number, memory, size)
@@ -104,11 +116,11 @@ impl Xdp {
             let waiter =
                 Waiter::new(queues.iter().map(Queue::fd)).map_err(Cause::step("wait for several queues"))?;
             lines.push(XdpLine {
-                name: name.to_owned(),
+                identity: target.identity.clone(),
                 queues,
                 turn: 0,
                 waiter,
-                longest,
+                longest: target.longest,
                 origin,
                 idle: 0,
                 statistics: Statistics::default(),
@@ -144,7 +156,7 @@ impl XdpLine {
             if asking || queue.wants_call_to_receive() {
                 match queue.call_to_receive() {
                     Err(error) if !is_busy(&error) && error.kind() != io::ErrorKind::Interrupted => {
-                        return Err(failed(&self.name, "receive", error));
+                        return Err(self.identity.failed("receive", error));
                     }
                     _ => {}
                 }
@@ -171,7 +183,7 @@ impl XdpLine {
                     self.statistics.refused += 1;
                     return Ok(());
                 }
-                _ => return Err(failed(&self.name, "send", error)),
+                _ => return Err(self.identity.failed("send", error)),
             }
         }
         Ok(())
@@ -220,7 +232,7 @@ impl XdpLine {
 
 impl Port for XdpLine {
     fn name(&self) -> &str {
-        &self.name
+        &self.identity.name
     }
 
     fn receive(&mut self, batch: &mut Batch, pool: &mut Pool) -> Result<Received, PortError> {
@@ -236,7 +248,7 @@ impl Port for XdpLine {
         let now = clock::now();
         for frame in &mut batch[before..] {
             frame.meta.received = now;
-            if self.origin == Origin::Stack && offload::complete_bare(frame.bytes_mut()) {
+            if self.origin == Origin::Stack && undone::complete_bare(frame.bytes_mut()) {
                 self.statistics.completed += 1;
             }
         }

@@ -8,13 +8,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use lab::{Host, command, ip};
-use ports::{Line, Opened, Punt, Spec, Wish};
+use ports::{Line, MARK, Opened, Punt, Spec, Wish};
 use wire::{Batch, Pool};
 
-const MARK: u32 = 0x7772;
-
 fn spec(name: &str, wish: Wish) -> Spec {
-    Spec { name: name.to_owned(), mtu: 1500, wish, mark: MARK, mac: None }
+    Spec { name: name.to_owned(), wish, ..Spec::default() }
 }
 
 /// Carries frames between two lines until told to stop.

@@ -16,6 +16,14 @@ pub(crate) fn index(name: &str) -> io::Result<u32> {
     }
 }
 
+/// Whether there is an interface of that index in this thread's network namespace.
+pub(crate) fn exists(index: u32) -> bool {
+    let mut name = [0; libc::IF_NAMESIZE];
+    // SAFETY: writes a name of at most `IF_NAMESIZE` bytes, its zero included.
+    let name = unsafe { libc::if_indextoname(index, name.as_mut_ptr()) };
+    !name.is_null()
+}
+
 /// An `ifreq` for the interface called `name`, all else zero.
 pub(super) fn request(name: &str) -> io::Result<libc::ifreq> {
     // SAFETY: integers and arrays, for which zero is a value.
@@ -79,6 +87,17 @@ impl Asker {
         }
     }
 
+    /// Which of the offloads in [`offload`] are on.
+    pub(crate) fn offloads(&self, name: &str) -> io::Result<u32> {
+        let mut flags = Flags { command: ETHTOOL_GFLAGS, flags: 0 };
+        self.ethtool(name, &mut flags)?;
+        Ok(flags.flags)
+    }
+
+    fn set_offloads(&self, name: &str, flags: u32) -> io::Result<()> {
+        self.ethtool(name, &mut Flags { command: ETHTOOL_SFLAGS, flags })
+    }
+
     fn ethtool<T: Plain>(&self, name: &str, data: &mut T) -> io::Result<()> {
         let mut request = request(name)?;
         request.ifr_ifru.ifru_data = (&raw mut *data).cast();
@@ -86,7 +105,53 @@ impl Asker {
     }
 }
 
+/// Offloads of a card, by their flags in linux/ethtool.h.
+pub(crate) mod offload {
+    /// VLAN tags are taken out of frames received.
+    pub(crate) const VLAN_RECEIVE: u32 = 1 << 8;
+    /// Packets received are put together, and what they were before is forgotten.
+    pub(crate) const LRO: u32 = 1 << 15;
+}
+
+/// Offloads that were switched off, and that are switched on again when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Offloads {
+    name: String,
+    off: u32,
+}
+
+impl Offloads {
+    /// Switches off those of `unwanted` that are on and can be; `None` where there are none.
+    pub(crate) fn off(asker: &Asker, name: &str, unwanted: u32) -> Option<Offloads> {
+        let before = asker.offloads(name).ok()?;
+        if before & unwanted == 0 {
+            return None;
+        }
+        // Each by itself: one that cannot be must not keep the other from it.
+        for flag in [offload::VLAN_RECEIVE, offload::LRO] {
+            if before & unwanted & flag != 0 {
+                let now = asker.offloads(name).ok()?;
+                let _ = asker.set_offloads(name, now & !flag);
+            }
+        }
+        let off = before & !asker.offloads(name).ok()?;
+        (off != 0).then(|| Offloads { name: name.to_owned(), off })
+    }
+}
+
+impl Drop for Offloads {
+    fn drop(&mut self) {
+        // Nobody is there to be told; the interface may be gone, too.
+        let _ = Asker::new().and_then(|asker| {
+            let now = asker.offloads(&self.name)?;
+            asker.set_offloads(&self.name, now | self.off)
+        });
+    }
+}
+
 // linux/ethtool.h
+const ETHTOOL_GFLAGS: u32 = 0x25;
+const ETHTOOL_SFLAGS: u32 = 0x26;
 const ETHTOOL_GDRVINFO: u32 = 0x3;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
 
@@ -104,6 +169,17 @@ struct Channels {
 
 // SAFETY: integers without padding.
 unsafe impl Plain for Channels {}
+
+/// `struct ethtool_value`
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Flags {
+    command: u32,
+    flags: u32,
+}
+
+// SAFETY: integers without padding.
+unsafe impl Plain for Flags {}
 
 /// `struct ethtool_drvinfo`: the driver's name first, its bus from `BUS` on.
 #[derive(Clone, Copy)]

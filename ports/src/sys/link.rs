@@ -1,7 +1,7 @@
-//! Sets up a device of our own by one message to rtnetlink.
+//! Sets up a device of our own, and asks what it lost, by a message to rtnetlink each.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 
 use wire::ethernet::Mac;
 
@@ -29,16 +29,11 @@ pub(crate) enum Stack {
 
 /// Applies the change to a device and brings it up.
 pub(crate) fn change(ifindex: u32, change: Change) -> io::Result<()> {
-    let mut message = Message::new();
     let mut flags = libc::IFF_UP as u32;
     if change.stack == Stack::Bypassed {
         flags |= libc::IFF_NOARP as u32;
     }
-    // struct ifinfomsg: family, padding, type, index, flags, which of them change.
-    message.bytes(&[libc::AF_UNSPEC as u8, 0, 0, 0]);
-    message.bytes(&ifindex.to_ne_bytes());
-    message.bytes(&flags.to_ne_bytes());
-    message.bytes(&flags.to_ne_bytes());
+    let mut message = Message::new(libc::RTM_NEWLINK, libc::NLM_F_ACK, ifindex, flags);
     message.attribute(libc::IFLA_MTU, |message| message.bytes(&change.mtu.to_ne_bytes()));
     if let Some(mac) = change.mac {
         message.attribute(libc::IFLA_ADDRESS, |message| message.bytes(&mac.0));
@@ -51,23 +46,50 @@ pub(crate) fn change(ifindex: u32, change: Change) -> io::Result<()> {
             });
         });
     }
-    message.send()
+    message.exchange().map(drop)
+}
+
+/// How many frames that Linux sent by a device found no room in its queues.
+pub(crate) fn lost(ifindex: u32) -> io::Result<u64> {
+    let answer = Message::new(libc::RTM_GETLINK, 0, ifindex, 0).exchange()?;
+    let bad = || io::Error::from(io::ErrorKind::InvalidData);
+    let mut rest = answer.get(HEADER + INFO..).ok_or_else(bad)?;
+    while let Some((head, _)) = rest.split_first_chunk::<4>() {
+        let length = usize::from(u16::from_ne_bytes([head[0], head[1]]));
+        let attribute = rest.get(4..length).ok_or_else(bad)?;
+        if u16::from_ne_bytes([head[2], head[3]]) == libc::IFLA_STATS64 {
+            // struct rtnl_link_stats64: received, sent, their bytes, their errors, dropped when received, when sent.
+            let dropped = attribute.get(7 * 8..).and_then(|rest| rest.first_chunk()).ok_or_else(bad)?;
+            return Ok(u64::from_ne_bytes(*dropped));
+        }
+        rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+    }
+    Err(bad())
 }
 
 // linux/if_link.h
 const IFLA_INET6_ADDR_GEN_MODE: u16 = 8;
 const IN6_ADDR_GEN_MODE_NONE: u8 = 1;
 
-/// A request to rtnetlink while it is written.
+/// Bytes of `struct nlmsghdr` and of `struct ifinfomsg`.
+const HEADER: usize = 16;
+const INFO: usize = 16;
+
+/// A request to rtnetlink about a device, while it is written.
 struct Message(Vec<u8>);
 
 impl Message {
-    fn new() -> Message {
-        let mut header = vec![0; 16];
-        header[4..6].copy_from_slice(&libc::RTM_NEWLINK.to_ne_bytes());
-        let flags = (libc::NLM_F_REQUEST | libc::NLM_F_ACK) as u16;
-        header[6..8].copy_from_slice(&flags.to_ne_bytes());
-        Message(header)
+    fn new(kind: u16, wanted: libc::c_int, ifindex: u32, flags: u32) -> Message {
+        let mut message = Message(vec![0; 4]);
+        message.bytes(&kind.to_ne_bytes());
+        message.bytes(&((libc::NLM_F_REQUEST | wanted) as u16).to_ne_bytes());
+        message.bytes(&[0; 8]);
+        // Family and type do not matter; flags, and which of them change.
+        message.bytes(&[0; 4]);
+        message.bytes(&ifindex.to_ne_bytes());
+        message.bytes(&flags.to_ne_bytes());
+        message.bytes(&flags.to_ne_bytes());
+        message
     }
 
     fn bytes(&mut self, bytes: &[u8]) {
@@ -85,17 +107,13 @@ impl Message {
         self.0.resize(self.0.len().next_multiple_of(4), 0);
     }
 
-    /// Sends it and waits for the kernel's answer.
-    fn send(mut self) -> io::Result<()> {
+    /// Sends it: the kernel's answer, or the error that it told.
+    fn exchange(mut self) -> io::Result<Vec<u8>> {
         let length = self.0.len() as u32;
         self.0[..4].copy_from_slice(&length.to_ne_bytes());
         let fd = socket::new(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE)?;
-        // SAFETY: the kernel reads a live slice of this length.
-        let sent = unsafe { libc::send(fd.as_raw_fd(), self.0.as_ptr().cast(), self.0.len(), 0) };
-        if sent < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        let mut answer = [0; 512];
+        socket::send(fd.as_fd(), &self.0)?;
+        let mut answer = vec![0; 16 << 10];
         let length = loop {
             // Rtnetlink answers before `send` returns, so this does not wait.
             match socket::receive(fd.as_fd(), &mut answer, &mut []) {
@@ -103,12 +121,33 @@ impl Message {
                 other => break other?,
             }
         };
-        // struct nlmsghdr, then the error's number, negative, or 0.
-        let code = answer.get(16..20).filter(|_| length >= 20).and_then(|code| code.try_into().ok());
-        match code.map(i32::from_ne_bytes) {
-            Some(0) => Ok(()),
-            Some(error) => Err(io::Error::from_raw_os_error(-error)),
-            None => Err(io::ErrorKind::InvalidData.into()),
+        answer.truncate(length);
+        let (Some(kind), Some(code)) = (
+            answer.get(4..).and_then(|rest| rest.first_chunk()),
+            answer.get(HEADER..).and_then(|rest| rest.first_chunk()),
+        ) else {
+            return Err(io::ErrorKind::InvalidData.into());
+        };
+        match (i32::from(u16::from_ne_bytes(*kind)), i32::from_ne_bytes(*code)) {
+            (libc::NLMSG_ERROR, 0) => Ok(answer),
+            (libc::NLMSG_ERROR, code) => Err(io::Error::from_raw_os_error(-code)),
+            _ => Ok(answer),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loopback_interface_has_lost_nothing_that_it_could_count() {
+        // It has no queue, and every namespace has it, with index 1.
+        assert_eq!(lost(1).unwrap(), 0);
+    }
+
+    #[test]
+    fn an_interface_that_is_not_there_is_an_error_of_the_kernel() {
+        assert_eq!(lost(i32::MAX as u32).unwrap_err().raw_os_error(), Some(libc::ENODEV));
     }
 }

@@ -102,6 +102,13 @@ pub(crate) fn send_many<'a>(
     Ok(sent as usize)
 }
 
+/// Sends one message.
+pub(crate) fn send(socket: BorrowedFd<'_>, message: &[u8]) -> io::Result<()> {
+    // SAFETY: the kernel reads a live slice of this length.
+    let sent = unsafe { libc::send(socket.as_raw_fd(), message.as_ptr().cast(), message.len(), 0) };
+    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
 /// Receives one message into `head` and what does not fit there into `body`, without blocking: its length, which is
 /// more than both hold where it was cut.
 pub(crate) fn receive(socket: BorrowedFd<'_>, head: &mut [u8], body: &mut [u8]) -> io::Result<usize> {

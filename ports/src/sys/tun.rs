@@ -10,9 +10,9 @@ use libc::c_int;
 use super::check;
 use super::interface::request;
 
-/// Opens a queue of the TAP device `name`, which is made where it does not exist. Frames on it have an offload header
-/// in front.
-pub(crate) fn open(name: &str, many: bool) -> io::Result<OwnedFd> {
+/// Opens a queue of the TAP device `name`: the first makes the device, and fails with `EBUSY` where there is one. Frames
+/// on it have an offload header in front.
+pub(crate) fn open(name: &str, many: bool, first: bool) -> io::Result<OwnedFd> {
     let file = OpenOptions::new()
         .read(true)
         .write(true)
@@ -22,6 +22,9 @@ pub(crate) fn open(name: &str, many: bool) -> io::Result<OwnedFd> {
     let mut flags = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
     if many {
         flags |= libc::IFF_MULTI_QUEUE;
+    }
+    if first {
+        flags |= libc::IFF_TUN_EXCL;
     }
     let mut wanted = request(name)?;
     wanted.ifr_ifru.ifru_flags = flags as i16;
