@@ -538,3 +538,6 @@ fn text(value: &[u8]) -> String {
     let end = value.iter().position(|byte| *byte == 0).unwrap_or(value.len());
     String::from_utf8_lossy(value.get(..end).unwrap_or(&[])).into_owned()
 }
+
+#[cfg(test)]
+mod tests;
