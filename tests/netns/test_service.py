@@ -103,7 +103,7 @@ def test_curl_of_a_hundred_pages(net, page):
 
 
 def iperf(host, to, *options):
-    done = host.run("iperf3", "-J", "-c", to, "-t", "1", *options, check=False, timeout=40)
+    done = host.run("iperf3", "-J", "-c", to, *options, check=False, timeout=40)
     report = json.loads(done.stdout)
     assert "error" not in report, report["error"]
     return report["end"]
@@ -113,13 +113,13 @@ def iperf(host, to, *options):
 @pytest.mark.parametrize("to", [REMOTE, REMOTE6], ids=["ipv4", "ipv6"])
 def test_iperf_of_tcp(net, meter, to, direction):
     """How fast is measured elsewhere; here something must move."""
-    end = iperf(net.client, to, *direction)
+    end = iperf(net.client, to, "-n", "30M", *direction)
     assert end["sum_received"]["bits_per_second"] > 1e6
 
 
 @pytest.mark.parametrize("streams", [8])
 def test_iperf_of_several_connections_both_ways(net, meter, streams):
-    end = iperf(net.client, REMOTE, "-P", streams, "--bidir")
+    end = iperf(net.client, REMOTE, "-P", streams, "--bidir", "-n", "30M")
     assert end["sum_received"]["bytes"] > 0
     assert end["sum_received_bidir_reverse"]["bytes"] > 0
 
@@ -127,6 +127,6 @@ def test_iperf_of_several_connections_both_ways(net, meter, streams):
 @pytest.mark.parametrize("direction", [[], ["-R"]], ids=["up", "down"])
 @pytest.mark.parametrize("to", [REMOTE, REMOTE6], ids=["ipv4", "ipv6"])
 def test_udp_at_a_low_rate_loses_nothing(net, meter, to, direction):
-    end = iperf(net.client, to, "-u", "-b", "2M", "-l", "1000", *direction)
+    end = iperf(net.client, to, "-u", "-b", "4M", "-l", "1000", "-n", "200K", *direction)
     assert end["sum"]["packets"] >= 200
     assert end["sum"]["lost_packets"] == 0
