@@ -57,13 +57,18 @@ impl Shard {
     /// # Errors
     /// Some stay unknown: there are more than there is room for.
     pub fn retell(&mut self, tables: &Tables, neighbours: &[Neighbour]) -> Result<(), TooMany> {
-        while let Some(wanted) = self.hops.waiting.any() {
-            self.resume(wanted);
-        }
+        self.resume_all();
         self.hops.rebuild(tables);
         neighbours.iter().try_for_each(|told| {
             self.hops.learn(tables, Wanted { interface: told.interface, address: told.address }, told.mac)
         })
+    }
+
+    /// Lets all that waits come free.
+    pub(crate) fn resume_all(&mut self) {
+        while let Some(wanted) = self.hops.waiting.any() {
+            self.resume(wanted);
+        }
     }
 
     /// Gives up neighbours that have been asked for too long.
