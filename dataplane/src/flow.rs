@@ -19,6 +19,7 @@ pub mod tcp;
 mod wheel;
 
 use bytemuck::{Pod, Zeroable};
+use serde::{Deserialize, Serialize};
 use wire::Nanos;
 
 pub use key::Key;
@@ -27,7 +28,7 @@ use wheel::NONE;
 pub use wheel::Tick;
 
 /// A flow by its place in the table. It is taken by another flow some time after this one has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct FlowId(pub u32);
 
 /// Which way a packet of a flow goes.
@@ -165,7 +166,7 @@ pub struct Cold {
 const _: () = assert!(size_of::<Cold>() == 52);
 
 /// Where a connection stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum State {
     /// TCP: nothing has been tracked yet.

@@ -8,6 +8,7 @@
 //! touches no other mapping. Nothing here knows of frames or flows: a mapping lives as long as something holds
 //! a reference to it.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -38,7 +39,7 @@ pub use share::Share;
 pub struct MappingId(pub u32);
 
 /// One end of a flow: address, port, transport protocol.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Endpoint {
     /// The address as a number in host order; IPv4 in the low 32 bits.
     pub address: u128,

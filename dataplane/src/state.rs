@@ -9,6 +9,7 @@
 //!
 //! Not in it: fragments, which live for seconds; frames; counters; neighbours, which the host tells.
 
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
@@ -26,7 +27,7 @@ mod import;
 pub use export::Cursor;
 
 /// Something that a shard remembers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Item {
     /// A flow.
     Flow(FlowRecord),
@@ -37,7 +38,7 @@ pub enum Item {
 }
 
 /// A flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlowRecord {
     /// Its place in the table, until it ends.
     pub id: FlowId,
@@ -76,7 +77,7 @@ pub struct FlowRecord {
 }
 
 /// Addresses and ports of packets of one direction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Ends {
     /// Where they come from.
     pub source: IpAddr,
@@ -91,7 +92,7 @@ pub struct Ends {
 }
 
 /// Whether tables have judged a flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Standing {
     /// They let it in.
     Judged,
@@ -100,7 +101,7 @@ pub enum Standing {
 }
 
 /// A translation that a flow may have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Through {
     /// It has none.
     None,
@@ -111,7 +112,7 @@ pub enum Through {
 }
 
 /// A mapping of a flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MappingRecord {
     /// The source translation whose pool it is from, by place from 0; `None` if that, or its outside address, is gone.
     pub nat: Option<u16>,
@@ -122,7 +123,7 @@ pub struct MappingRecord {
 }
 
 /// What is owed under the rate of a rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OwedRecord {
     /// The rule, by place.
     pub rule: u32,
@@ -133,7 +134,7 @@ pub struct OwedRecord {
 }
 
 /// What the gateway's own packets go on with.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OwnRecord {
     /// The identification of the next one.
     pub next_id: u16,
@@ -226,7 +227,7 @@ impl Imports {
 }
 
 /// Names in the order of their places in tables: what items refer to.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Names {
     /// Interfaces.
     pub interfaces: Vec<String>,

@@ -1,12 +1,13 @@
 //! Flows that come from another table.
 
+use serde::{Deserialize, Serialize};
 use tally::NoTally;
 
 use super::{FlowTable, Refusal};
 use crate::flow::{Flow, FlowId, Key, STALE, Side, State, Tick, tcp};
 
 /// What is known of both sides of a TCP connection, as [`Flow`] keeps it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Windows {
     /// Window scales: the original side's in the low four bits, the reply side's in the high four.
     pub scales: u8,
