@@ -97,6 +97,7 @@ pub fn watch(options: Options, to: Sender<News>) -> Result<Watch, Error> {
         doubts: Doubts { all: true, ..Doubts::default() },
         doubted: Instant::now(),
         last_event: Instant::now(),
+        listed_at: None,
         pause: Duration::ZERO,
         overlap: None,
         overlaps: 0,
@@ -146,7 +147,9 @@ struct Watcher {
     doubted: Instant,
     /// When the last event came.
     last_event: Instant,
-    /// How long to wait before doubt is cleared up, at least.
+    /// When something was listed, or could not be.
+    listed_at: Option<Instant>,
+    /// How long to wait after that before something is listed again, at least.
     pause: Duration,
     /// Set while events are read that may have come while the last list was made: what they were about.
     overlap: Option<Doubts>,
@@ -212,15 +215,13 @@ impl Watcher {
         untold.into_iter().chain(doubt).min().map(|until| until.saturating_duration_since(now))
     }
 
-    /// When doubt is to be cleared up. A fifth of the time goes into lists at most, and less and less while they change as
-    /// they are made; until things are quiet.
+    /// When doubt is to be cleared up: at once, but for a fifth of the time at most; and less and less often while lists
+    /// change as they are made, until things are quiet.
     fn clears_up(&self) -> Instant {
-        if self.told_at.is_none() && self.pause == Duration::ZERO {
-            return self.doubted;
-        }
-        let pause = self.pause.max(PAUSES.0);
-        let busy = (pause * (1 << self.overlaps)).min(PAUSES.1).max(pause);
-        (self.doubted + busy).min((self.doubted + pause).max(self.last_event + QUIET))
+        let Some(listed_at) = self.listed_at else { return self.doubted };
+        let soonest = (self.doubted + PAUSES.0).max(listed_at + self.pause);
+        let busy = (self.pause.max(PAUSES.0) * (1 << self.overlaps)).min(PAUSES.1);
+        soonest.max(listed_at + busy).min(soonest.max(self.last_event + QUIET))
     }
 
     fn read(&mut self) -> Result<(), Ended> {
@@ -310,7 +311,7 @@ impl Watcher {
             Err(error) => {
                 // A list that was broken off still occupies its socket: everything anew.
                 self.doubts.all = true;
-                self.doubted = Instant::now();
+                self.listed_at = Some(Instant::now());
                 self.pause = AFTER_TROUBLE;
                 return self.trouble(error);
             }
@@ -331,7 +332,8 @@ impl Watcher {
         }
         self.state = state;
         self.doubts = Doubts::default();
-        self.pause = begun.elapsed() * 5;
+        self.listed_at = Some(Instant::now());
+        self.pause = begun.elapsed() * 4;
         self.overlap = Some(Doubts::default());
         Ok(())
     }
