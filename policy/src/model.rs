@@ -11,11 +11,13 @@ use wire::Nanos;
 
 #[cfg(test)]
 pub(crate) mod arbitrary;
+mod gateway;
 mod interface;
 mod limit;
 mod nat;
 mod rule;
 
+pub use gateway::{Driver, Gateway, Offload, PortDriver};
 pub use interface::{Interface, Mac, MssClamp, SourceCheck};
 pub use limit::{Checksum, FragmentLimits, Limits, Pickup, TcpWindow, Timeouts, WhenFull};
 pub use nat::{Hairpin, Nat, NatAction, PortUse};
@@ -129,13 +131,6 @@ pub struct ZoneDefault {
     pub to: String,
     /// What happens.
     pub action: Action,
-}
-
-/// Knobs of the live daemon.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Gateway {
-    /// Worker threads; as many as there are cores where absent.
-    pub workers: Option<u16>,
 }
 
 impl Policy {

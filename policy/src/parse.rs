@@ -11,12 +11,13 @@ use toml::de::{DeTable, DeValue};
 
 use crate::diagnostic::{Code, Diagnostic};
 use crate::lines::{Item, Lines};
-use crate::model::{Gateway, Policy, ZoneDefault};
+use crate::model::{Policy, ZoneDefault};
 use crate::source::Source;
 use crate::word;
 
 use reader::{Complaint, Sink, Table, section, tables};
 
+mod gateway;
 mod interface;
 mod limit;
 mod nat;
@@ -144,13 +145,14 @@ fn read(sink: &Sink, lines: &mut Lines, root: &DeTable<'_>) -> Policy {
         lines.push(Item::Timeout, "", entry);
         policy.timeouts = timeouts;
     }
-    let mut top_entry = None;
-    if let Some(mut table) = top.raw("gateway").and_then(|value| Table::of(sink, value, "[gateway]")) {
-        policy.gateway = Gateway { workers: table.take("workers", value::number16) };
-        top_entry = Some(table.finish());
+    let mut gateway_entry = None;
+    if let Some(table) = top.raw("gateway").and_then(|value| Table::of(sink, value, "[gateway]")) {
+        let (gateway, entry) = gateway::read(table);
+        policy.gateway = gateway;
+        gateway_entry = Some(entry);
     }
     let mut entry = top.finish();
-    entry.parts.extend(top_entry.into_iter().flat_map(|entry| entry.parts));
+    entry.parts.extend(gateway_entry.into_iter().flat_map(|entry| entry.parts));
     lines.push(Item::Top, "", entry);
     policy
 }

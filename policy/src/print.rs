@@ -9,9 +9,10 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use wire::{Dscp, Nanos};
 
 use crate::model::{
-    AddressItem, AddressRange, Addresses, ConnectionLimit, FamilyMatch, FragmentLimits, Hairpin, IcmpMatch,
-    Interface, Limits, Logging, Mode, MssClamp, Nat, NatAction, NextHop, Policy, PortRange, PortUse,
-    Protocol, Rate, Route, RouteTarget, Rule, Scope, SourceCheck, TcpFlagsMatch, Timeouts,
+    AddressItem, AddressRange, Addresses, ConnectionLimit, Driver, FamilyMatch, FragmentLimits, Gateway,
+    Hairpin, IcmpMatch, Interface, Limits, Logging, Mode, MssClamp, Nat, NatAction, NextHop, Offload, Policy,
+    PortRange, PortUse, Protocol, Rate, Route, RouteTarget, Rule, Scope, SourceCheck, TcpFlagsMatch,
+    Timeouts,
 };
 use crate::parse::value::UNITS;
 use crate::word::{self, Words, word_for};
@@ -63,9 +64,31 @@ impl Printer {
         policy.rules.iter().for_each(|rule| self.rule(rule));
         self.limits(&policy.limits);
         self.timeouts(&policy.timeouts);
-        if let Some(workers) = policy.gateway.workers {
-            self.header("[gateway]");
+        self.gateway(&policy.gateway);
+    }
+
+    fn gateway(&mut self, gateway: &Gateway) {
+        if *gateway == Gateway::default() {
+            return;
+        }
+        self.header("[gateway]");
+        if let Some(workers) = gateway.workers {
             self.line("workers", &workers.to_string());
+        }
+        if gateway.driver != Driver::default() {
+            self.word("driver", word::DRIVER, gateway.driver);
+        }
+        if gateway.offload != Offload::default() {
+            self.word("offload", word::OFFLOAD, gateway.offload);
+        }
+        if let Some(metrics) = gateway.metrics {
+            self.string("metrics", &metrics.to_string());
+        }
+        if !gateway.drivers.is_empty() {
+            self.header("[gateway.drivers]");
+            for own in &gateway.drivers {
+                self.word(&key(&own.interface), word::DRIVER, own.driver);
+            }
         }
     }
 

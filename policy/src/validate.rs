@@ -14,6 +14,7 @@ use reach::Reach;
 use space::{Space, Spaces};
 
 mod cover;
+mod gateway;
 mod interface;
 mod limit;
 mod name;
@@ -51,6 +52,7 @@ pub fn validate(policy: &Policy, lines: &Lines) -> Vec<Diagnostic> {
     validator.shadowed_nats();
     validator.limits();
     validator.timeouts();
+    validator.gateway();
     validator.diagnostics
 }
 

@@ -3,8 +3,8 @@
 use wire::Dscp;
 
 use crate::model::{
-    Action, Checksum, FamilyMatch, IcmpMatch, Mode, Pickup, Protocol, RejectWith, SourceCheck, State,
-    TcpWindow, WhenFull,
+    Action, Checksum, Driver, FamilyMatch, IcmpMatch, Mode, Offload, Pickup, Protocol, RejectWith,
+    SourceCheck, State, TcpWindow, WhenFull,
 };
 
 /// Words and what they mean. Where several mean the same, the first is printed.
@@ -42,6 +42,11 @@ pub(crate) const TCP_WINDOW: Words<TcpWindow> = &[("strict", TcpWindow::Strict),
 pub(crate) const PICKUP: Words<Pickup> = &[("refuse", Pickup::Refuse), ("accept", Pickup::Accept)];
 
 pub(crate) const CHECKSUM: Words<Checksum> = &[("verify", Checksum::Verify), ("ignore", Checksum::Ignore)];
+
+pub(crate) const DRIVER: Words<Driver> =
+    &[("auto", Driver::Auto), ("xdp", Driver::Xdp), ("packet", Driver::Packet), ("tap", Driver::Tap)];
+
+pub(crate) const OFFLOAD: Words<Offload> = &[("segment", Offload::Segment), ("refuse", Offload::Refuse)];
 
 /// TCP's flags, from the lowest bit.
 pub(crate) const TCP_FLAG: Words<u8> = &[

@@ -131,6 +131,10 @@ pub enum Code {
 
     /// A bound out of its range.
     BadLimit,
+    /// An address that other machines can reach, where only this one is to.
+    NotLoopback,
+    /// A driver for a VLAN, whose frames are its parent's.
+    DriverOfVlan,
     /// A timeout of no time.
     ZeroTimeout,
     /// A timeout shorter than an RFC asks for.
@@ -199,6 +203,8 @@ impl Code {
         (Code::BlockMisfit, "block-misfit", Severity::Error),
         (Code::TargetUnreachable, "target-unreachable", Severity::Warning),
         (Code::BadLimit, "bad-limit", Severity::Error),
+        (Code::NotLoopback, "not-loopback", Severity::Error),
+        (Code::DriverOfVlan, "driver-of-vlan", Severity::Error),
         (Code::ZeroTimeout, "zero-timeout", Severity::Error),
         (Code::ShortTimeout, "short-timeout", Severity::Warning),
     ];

@@ -1,6 +1,6 @@
 //! Policies at random, for property tests: each can be written in the policy file. They need not make sense.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use proptest::collection::vec;
@@ -10,10 +10,11 @@ use proptest::sample::select;
 use wire::{Bytes, Dscp, Nanos};
 
 use super::{
-    Action, AddressItem, AddressRange, Addresses, Checksum, ConnectionLimit, FamilyMatch, FragmentLimits,
-    Gateway, Hairpin, IcmpMatch, Interface, Limits, Logging, Mac, Mode, MssClamp, Nat, NatAction, Neighbour,
-    NextHop, Pickup, Policy, PortRange, PortUse, Protocol, Rate, RejectWith, Route, RouteTarget, Rule, Scope,
-    Set, SourceCheck, State, TcpFlagsMatch, TcpWindow, Timeouts, WhenFull, ZoneDefault,
+    Action, AddressItem, AddressRange, Addresses, Checksum, ConnectionLimit, Driver, FamilyMatch,
+    FragmentLimits, Gateway, Hairpin, IcmpMatch, Interface, Limits, Logging, Mac, Mode, MssClamp, Nat,
+    NatAction, Neighbour, NextHop, Offload, Pickup, Policy, PortDriver, PortRange, PortUse, Protocol, Rate,
+    RejectWith, Route, RouteTarget, Rule, Scope, Set, SourceCheck, State, TcpFlagsMatch, TcpWindow, Timeouts,
+    WhenFull, ZoneDefault,
 };
 
 /// Any policy.
@@ -36,23 +37,33 @@ pub(crate) fn policy() -> impl Strategy<Value = Policy> {
         vec(rule(), 0..5),
         vec(nat(), 0..4),
     );
-    (things, limits(), timeouts(), option::of(any::<u16>())).prop_map(
-        |(things, limits, timeouts, workers)| {
-            let (mode, interfaces, sets, routes, neighbours, defaults, rules, nats) = things;
-            Policy {
-                mode,
-                interfaces,
-                sets,
-                routes,
-                neighbours,
-                defaults,
-                rules,
-                nats,
-                limits,
-                timeouts,
-                gateway: Gateway { workers },
-            }
-        },
+    (things, limits(), timeouts(), gateway()).prop_map(|(things, limits, timeouts, gateway)| {
+        let (mode, interfaces, sets, routes, neighbours, defaults, rules, nats) = things;
+        Policy {
+            mode,
+            interfaces,
+            sets,
+            routes,
+            neighbours,
+            defaults,
+            rules,
+            nats,
+            limits,
+            timeouts,
+            gateway,
+        }
+    })
+}
+
+/// Any knobs of the daemon.
+pub(crate) fn gateway() -> impl Strategy<Value = Gateway> {
+    let driver = || select(&[Driver::Auto, Driver::Xdp, Driver::Packet, Driver::Tap][..]);
+    let own = (name(), driver()).prop_map(|(interface, driver)| PortDriver { interface, driver });
+    let drivers = vec(own, 0..3).prop_map(|all| unique(all, |own| &own.interface));
+    let offload = select(&[Offload::Segment, Offload::Refuse][..]);
+    let metrics = option::of((any::<IpAddr>(), any::<u16>()).prop_map(SocketAddr::from));
+    (option::of(any::<u16>()), driver(), drivers, offload, metrics).prop_map(
+        |(workers, driver, drivers, offload, metrics)| Gateway { workers, driver, drivers, offload, metrics },
     )
 }
 

@@ -3,7 +3,7 @@
 //! Each reader takes one value and gives what it means, or a complaint that says what is wrong and what to
 //! write instead.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
 use toml::de::DeValue;
@@ -92,6 +92,15 @@ fn address_of(text: &str) -> Read<IpAddr> {
         } else {
             "write it as 192.0.2.1 or 2001:db8::1"
         })
+    })
+}
+
+/// An address and a TCP port.
+pub(super) fn socket_address(value: &DeValue<'_>) -> Read<SocketAddr> {
+    let text = text(value)?;
+    text.parse().map_err(|_| {
+        let message = format!("\"{text}\" is not an address with a port");
+        Complaint::new(Code::BadAddress, message).hint("write it as 127.0.0.1:9478 or [::1]:9478")
     })
 }
 
@@ -185,7 +194,7 @@ pub(super) fn target(value: &DeValue<'_>) -> Read<(IpAddr, Option<u16>)> {
     if let Ok(address) = text.parse() {
         return Ok((address, None));
     }
-    if let Ok(socket) = text.parse::<std::net::SocketAddr>() {
+    if let Ok(socket) = text.parse::<SocketAddr>() {
         return Ok((socket.ip(), Some(socket.port())));
     }
     let inner = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));

@@ -38,10 +38,6 @@ impl Validator<'_> {
                 self.wrong(Code::BadLimit, Item::Limit, key, message, format!("from {least} to {most}"));
             }
         }
-        if let Some(workers) = self.policy.gateway.workers.filter(|workers| !(1..=1_024).contains(workers)) {
-            let message = format!("`workers` = {workers} is out of range");
-            self.wrong(Code::BadLimit, Item::Top, "workers", message, "from 1 to 1024");
-        }
     }
 
     pub(super) fn timeouts(&mut self) {

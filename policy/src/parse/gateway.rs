@@ -1,0 +1,39 @@
+//! Knobs of the live daemon.
+
+use super::reader::{Table, in_order, wrong_type};
+use super::value;
+use crate::lines::{Entry, Part};
+use crate::model::{Gateway, PortDriver};
+use crate::word;
+
+/// Reads `[gateway]`.
+pub(super) fn read(mut table: Table<'_, '_, '_>) -> (Gateway, Entry) {
+    let mut gateway = Gateway {
+        workers: table.take("workers", value::number16),
+        driver: table.take("driver", |value| value::one_of(value, word::DRIVER)).unwrap_or_default(),
+        drivers: Vec::new(),
+        offload: table.take("offload", |value| value::one_of(value, word::OFFLOAD)).unwrap_or_default(),
+        metrics: table.take("metrics", value::socket_address),
+    };
+    let mut parts = Vec::new();
+    if let Some(drivers) = table.raw("drivers") {
+        let Some(table_of_drivers) = drivers.get_ref().as_table() else {
+            let wanted = "a table of interfaces and their drivers";
+            table.broken(wrong_type(wanted, drivers.get_ref()), drivers.span());
+            return (gateway, table.finish());
+        };
+        for (name, driver) in in_order(table_of_drivers) {
+            match value::one_of(driver.get_ref(), word::DRIVER) {
+                Ok(driver) => {
+                    parts.push(Part { key: "drivers", item: Some(gateway.drivers.len()), span: name.span() });
+                    let interface = name.get_ref().clone().into_owned();
+                    gateway.drivers.push(PortDriver { interface, driver });
+                }
+                Err(complaint) => table.broken(complaint, driver.span()),
+            }
+        }
+    }
+    let mut entry = table.finish();
+    entry.parts.append(&mut parts);
+    (gateway, entry)
+}

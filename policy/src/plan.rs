@@ -1,0 +1,285 @@
+//! What is different between two policies, by name: the plan that is shown before one takes the place of the other.
+
+use std::fmt;
+
+use crate::model::{Policy, Route, ZoneDefault};
+
+/// One thing that is different.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// In which way.
+    pub kind: Kind,
+    /// What it is, and its name: `rule web-in`.
+    pub thing: String,
+    /// Lines of its text that go.
+    pub old: Vec<String>,
+    /// Lines of its text that come.
+    pub new: Vec<String>,
+}
+
+/// In which way a thing is different.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// It is new.
+    Added,
+    /// It is gone.
+    Removed,
+    /// It says something else.
+    Changed,
+    /// It says the same at another place among its kind, where the first that matches counts.
+    Moved,
+}
+
+impl Kind {
+    /// `add`, `remove`, `change` or `move`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Kind::Added => "add",
+            Kind::Removed => "remove",
+            Kind::Changed => "change",
+            Kind::Moved => "move",
+        }
+    }
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind.name(), self.thing)?;
+        for line in &self.old {
+            write!(f, "\n  - {line}")?;
+        }
+        for line in &self.new {
+            write!(f, "\n  + {line}")?;
+        }
+        Ok(())
+    }
+}
+
+/// What is different in `new`, seen from `old`; empty for equal policies.
+pub fn plan(old: &Policy, new: &Policy) -> Vec<Change> {
+    let mut changes = Vec::new();
+    for (kind, order, things) in KINDS {
+        compare(kind, *order, &things(old), &things(new), &mut changes);
+    }
+    changes
+}
+
+/// A thing by itself.
+struct Thing {
+    name: String,
+    lines: Vec<String>,
+}
+
+/// Whether the order of things of one kind means something.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Order {
+    Counts,
+    IsNothing,
+}
+
+type Things = fn(&Policy) -> Vec<Thing>;
+
+const KINDS: &[(&str, Order, Things)] = &[
+    ("", Order::IsNothing, |policy| {
+        vec![thing("mode".into(), Policy { mode: policy.mode, ..Policy::default() })]
+    }),
+    ("interface", Order::IsNothing, |policy| {
+        each(&policy.interfaces, |one| {
+            (one.name.clone(), Policy { interfaces: vec![one], ..Policy::default() })
+        })
+    }),
+    ("set", Order::IsNothing, |policy| {
+        each(&policy.sets, |one| (one.name.clone(), Policy { sets: vec![one], ..Policy::default() }))
+    }),
+    ("default", Order::IsNothing, |policy| {
+        each(&policy.defaults, |one| (pair(&one), Policy { defaults: vec![one], ..Policy::default() }))
+    }),
+    ("route", Order::IsNothing, |policy| {
+        each(&policy.routes, |one: Route| {
+            (one.destination.to_string(), Policy { routes: vec![one], ..Policy::default() })
+        })
+    }),
+    ("neighbour", Order::IsNothing, |policy| {
+        each(&policy.neighbours, |one| {
+            let name = format!("{} on {}", one.address, one.interface);
+            (name, Policy { neighbours: vec![one], ..Policy::default() })
+        })
+    }),
+    ("nat", Order::Counts, |policy| {
+        each(&policy.nats, |one| (one.name.clone(), Policy { nats: vec![one], ..Policy::default() }))
+    }),
+    ("rule", Order::Counts, |policy| {
+        each(&policy.rules, |one| (one.name.clone(), Policy { rules: vec![one], ..Policy::default() }))
+    }),
+    ("", Order::IsNothing, |policy| {
+        vec![
+            thing("limits".into(), Policy { limits: policy.limits, ..Policy::default() }),
+            thing("timeouts".into(), Policy { timeouts: policy.timeouts, ..Policy::default() }),
+            thing("gateway".into(), Policy { gateway: policy.gateway.clone(), ..Policy::default() }),
+        ]
+    }),
+];
+
+fn pair(default: &ZoneDefault) -> String {
+    format!("\"{} > {}\"", default.from, default.to)
+}
+
+fn each<T: Clone>(all: &[T], alone: impl Fn(T) -> (String, Policy)) -> Vec<Thing> {
+    let things = all.iter().cloned().map(alone);
+    things.map(|(name, policy)| thing(name, policy)).collect()
+}
+
+/// A thing's text: that of a policy which has nothing else.
+fn thing(name: String, alone: Policy) -> Thing {
+    let text = alone.to_string();
+    let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('['));
+    Thing { name, lines: lines.map(str::to_owned).collect() }
+}
+
+fn compare(kind: &str, order: Order, old: &[Thing], new: &[Thing], changes: &mut Vec<Change>) {
+    let called = |name: &str| if kind.is_empty() { name.to_owned() } else { format!("{kind} {name}") };
+    let position = |all: &[Thing], name: &str| all.iter().position(|thing| thing.name == name);
+    for thing in old.iter().filter(|thing| position(new, &thing.name).is_none()) {
+        changes.push(Change {
+            kind: Kind::Removed,
+            thing: called(&thing.name),
+            old: thing.lines.clone(),
+            new: Vec::new(),
+        });
+    }
+    let stayed = staying(old, new);
+    for after in new {
+        let Some(before) = old.iter().find(|thing| thing.name == after.name) else {
+            changes.push(Change {
+                kind: Kind::Added,
+                thing: called(&after.name),
+                old: Vec::new(),
+                new: after.lines.clone(),
+            });
+            continue;
+        };
+        let only = |these: &[String], those: &[String]| {
+            these.iter().filter(|line| !those.contains(line)).cloned().collect::<Vec<_>>()
+        };
+        if before.lines != after.lines {
+            changes.push(Change {
+                kind: Kind::Changed,
+                thing: called(&after.name),
+                old: only(&before.lines, &after.lines),
+                new: only(&after.lines, &before.lines),
+            });
+        }
+        if order == Order::Counts && !stayed.contains(&after.name.as_str()) {
+            let place = position(new, &after.name).unwrap_or(0);
+            let behind = match place.checked_sub(1).and_then(|place| new.get(place)) {
+                Some(previous) => format!("now behind {}", previous.name),
+                None => "now the first".to_owned(),
+            };
+            changes.push(Change {
+                kind: Kind::Moved,
+                thing: called(&after.name),
+                old: Vec::new(),
+                new: vec![behind],
+            });
+        }
+    }
+}
+
+/// Names that both have, in an order that both have: a longest such run, so that as few as possible have moved.
+fn staying<'a>(old: &[Thing], new: &'a [Thing]) -> Vec<&'a str> {
+    let places: std::collections::HashMap<&str, usize> =
+        old.iter().enumerate().map(|(place, thing)| (thing.name.as_str(), place)).collect();
+    // Longest ascending run of old places, by patience sorting: `tops` are the places in `new` that the piles end with.
+    let common: Vec<(usize, &str)> = new
+        .iter()
+        .filter_map(|thing| Some((*places.get(thing.name.as_str())?, thing.name.as_str())))
+        .collect();
+    let mut tops: Vec<usize> = Vec::new();
+    let mut before: Vec<Option<usize>> = vec![None; common.len()];
+    for (at, (place, _)) in common.iter().enumerate() {
+        let pile = tops.partition_point(|top| common[*top].0 < *place);
+        before[at] = pile.checked_sub(1).map(|pile| tops[pile]);
+        if pile == tops.len() { tops.push(at) } else { tops[pile] = at }
+    }
+    let mut run = Vec::new();
+    let mut at = tops.last().copied();
+    while let Some(place) = at {
+        run.push(common[place].1);
+        at = before[place];
+    }
+    run
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::arbitrary;
+    use proptest::prelude::*;
+
+    fn policy(rules: &str) -> Policy {
+        let text = format!("[interface.lan]\nzone = \"lan\"\naddresses = [\"192.0.2.1/24\"]\n{rules}");
+        crate::check(&text, "test").policy.expect("a sound policy")
+    }
+
+    fn rules(names: &[&str]) -> String {
+        let rule = |name: &&str| {
+            format!("[[rule]]\nname = \"{name}\"\nfrom = \"lan\"\naction = \"drop\"\ndscp = {}\n", name.len())
+        };
+        names.iter().map(rule).collect()
+    }
+
+    #[test]
+    fn rules_are_compared_by_name() {
+        let old = policy(&rules(&["a", "bb", "ccc"]));
+        let mut new = policy(&rules(&["ccc", "a", "dddd"]));
+        new.rules[1].log = crate::model::Logging::On;
+        let told: Vec<String> = plan(&old, &new).iter().map(|change| change.to_string()).collect();
+        assert_eq!(
+            told,
+            [
+                "remove rule bb\n  - name = \"bb\"\n  - from = \"lan\"\n  - dscp = 2\n  - action = \"drop\"",
+                "move rule ccc\n  + now the first",
+                "change rule a\n  + log = true",
+                "add rule dddd\n  + name = \"dddd\"\n  + from = \"lan\"\n  + dscp = 4\n  + action = \"drop\"",
+            ]
+        );
+    }
+
+    /// As a sound policy is: no name twice.
+    fn unique(mut policy: Policy) -> Policy {
+        fn first<T>(all: &mut Vec<T>, name: impl Fn(&T) -> String) {
+            let mut seen = std::collections::HashSet::new();
+            all.retain(|one| seen.insert(name(one)));
+        }
+        first(&mut policy.rules, |one| one.name.clone());
+        first(&mut policy.nats, |one| one.name.clone());
+        first(&mut policy.routes, |one| one.destination.to_string());
+        first(&mut policy.neighbours, |one| format!("{} {}", one.address, one.interface));
+        first(&mut policy.defaults, pair);
+        policy
+    }
+
+    proptest! {
+        #[test]
+        fn equal_policies_have_no_plan(policy in arbitrary::policy()) {
+            let policy = unique(policy);
+            prop_assert_eq!(plan(&policy, &policy), []);
+        }
+
+        #[test]
+        fn what_goes_and_what_comes_is_all_there(old in arbitrary::policy(), new in arbitrary::policy()) {
+            let (old, new) = (unique(old), unique(new));
+            let plan = plan(&old, &new);
+            let count = |kind, thing: &str| {
+                plan.iter().filter(|change| change.kind == kind && change.thing.starts_with(thing)).count()
+            };
+            let only = |these: &Policy, those: &Policy| {
+                these.rules.iter().filter(|rule| those.rules.iter().all(|other| other.name != rule.name)).count()
+            };
+            prop_assert_eq!(count(Kind::Removed, "rule "), only(&old, &new));
+            prop_assert_eq!(count(Kind::Added, "rule "), only(&new, &old));
+            let kept = new.rules.iter().filter_map(|rule| Some((rule, old.rules.iter().find(|one| one.name == rule.name)?)));
+            prop_assert_eq!(count(Kind::Changed, "rule "), kept.filter(|(now, before)| now != before).count());
+        }
+    }
+}

@@ -1,0 +1,161 @@
+"""Fixtures: a topology around each gateway, evidence when a test fails, and an end to what hangs. See README.md."""
+
+import os
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import gateway as gateways  # noqa: E402
+from isolation import isolate  # noqa: E402
+from topology import GATEWAY, GATEWAY6, GUEST_GATEWAY, Topology  # noqa: E402
+
+TOOLS = {
+    "ip": "iproute2",
+    "nft": "nftables",
+    "iperf3": "iperf3",
+    "curl": "curl",
+    "ping": "iputils-ping",
+    "dig": "bind9-dnsutils",
+    "dnsmasq": "dnsmasq-base",
+    "traceroute": "traceroute",
+    "tracepath": "iputils-tracepath",
+    "nmap": "nmap",
+    "tcpdump": "tcpdump",
+    "bird": "bird2",
+    "birdc": "bird2",
+    "ethtool": "ethtool",
+}
+"""What the hosts run, each with its Debian package."""
+
+LONGEST = 90
+"""Seconds that a test may take. What takes longer hangs."""
+
+
+def pytest_addoption(parser):
+    parser.addoption("--gateway", action="append", choices=list(gateways.MAKERS), help="only this gateway; may be given again")
+    parser.addoption("--must-run", action="store_true", help="fail, do not skip, where something is missing")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "only(*gateways, why): the test is of these gateways alone")
+    config.addinivalue_line("markers", "without(*gateways, why): the test is not of these gateways")
+    os.environ["PATH"] += ":/usr/sbin:/sbin"
+    lacking = sorted({package for tool, package in TOOLS.items() if not shutil.which(tool)})
+    config.reasons = {name: gateways.missing(name) for name in gateways.MAKERS}
+    if os.geteuid() != 0:
+        config.reasons = dict.fromkeys(gateways.MAKERS, "network namespaces need root")
+    elif lacking:
+        config.reasons = dict.fromkeys(gateways.MAKERS, f"not installed: {' '.join(lacking)} (./setup test does)")
+    else:
+        isolate()
+
+
+def pytest_report_header(config):
+    wanted = config.getoption("gateway") or list(gateways.MAKERS)
+    lines = [f"wirerate: {gateways.binary()}"]
+    return lines + [f"gateway {name}: {config.reasons[name] and 'SKIPPED, ' + config.reasons[name] or 'runs'}" for name in wanted]
+
+
+def pytest_generate_tests(metafunc):
+    if "net" in metafunc.fixturenames:
+        wanted = metafunc.config.getoption("gateway") or list(gateways.MAKERS)
+        metafunc.parametrize("net", wanted, indirect=True, scope="module")
+
+
+def pytest_collection_modifyitems(config, items):
+    for item in items:
+        name = getattr(item, "callspec", None) and item.callspec.params.get("net")
+        if not name:
+            continue
+        for mark in item.iter_markers():
+            applies = name in mark.args if mark.name == "only" else name not in mark.args
+            if mark.name in ("only", "without") and not applies:
+                item.add_marker(pytest.mark.skip(reason=mark.kwargs["why"]))
+
+
+@pytest.fixture(scope="module")
+def net(request):
+    """A topology with a gateway that works, shared by the tests of a module. A module's MTU is the topology's."""
+    reason = request.config.reasons[request.param]
+    if reason:
+        # What is built cannot be tried before there is such a command.
+        if "has no command" in reason:
+            pytest.skip(reason)
+        (pytest.fail if request.config.getoption("must_run") else pytest.skip)(reason)
+    topology = Topology(mtu=getattr(request.module, "MTU", 1500))
+    try:
+        topology.office = gateways.MAKERS[request.param](topology)
+        topology.watch()
+        try:
+            begin(topology)
+        except Exception as error:
+            raise AssertionError(f"{request.param} does not work:\n{error}\n{evidence(topology)}") from error
+        yield topology
+    finally:
+        if hasattr(topology, "office"):
+            topology.office.stop()
+        topology.close()
+        shutil.rmtree(topology.logs, ignore_errors=True)
+
+
+def begin(topology):
+    """Starts the gateway and waits until it works."""
+    topology.office.start()
+    topology.client.reaches(GATEWAY)
+    topology.client.reaches(GATEWAY6)
+    topology.guest.reaches(GUEST_GATEWAY)
+
+
+@pytest.fixture(autouse=True)
+def deadline(request):
+    """A test that hangs fails."""
+
+    def late(*_):
+        raise TimeoutError(f"the test took longer than {LONGEST} s")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(LONGEST)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.fixture(autouse=True)
+def account(request):
+    """Around each test: the gateway lives, also where the last test killed it; afterwards every frame has one fate."""
+    if "net" not in request.fixturenames:
+        yield
+        return
+    net = request.getfixturevalue("net")
+    if not net.office.alive():
+        begin(net)
+    net.watch()
+    yield
+    assert net.office.alive(), "the gateway died"
+    counted = net.office.counters()
+    if counted is not None:
+        fates = ["forwarded", "delivered", "answered", "dropped", "held"]
+        assert counted["received"] == sum(counted[fate] for fate in fates), f"frames are not conserved: {counted}"
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    outcome = yield
+    report = outcome.get_result()
+    topology = getattr(item, "funcargs", {}).get("net")
+    if report.failed and isinstance(topology, Topology) and topology.hosts:
+        report.sections.append(("the gateway and its cables", evidence(topology)))
+
+
+def evidence(topology):
+    """What one wants to see of a gateway that fails."""
+    commands = ["ip -s -br link", "ip -br addr", "ip route", "ip -6 route", "ip neigh"]
+    told = [topology.office.evidence()] + [gateways.said(topology.gateway, command) for command in commands]
+    return "\n".join([*told, topology.evidence()])
+
+
