@@ -7,7 +7,7 @@ use super::cow::Map;
 use super::message::{AF_INET, AF_INET6, Event, MAIN};
 use super::route::{Object, Routes};
 use super::socket::{Error, Operation, Request, Socket};
-use super::state::{NeighbourKey, State};
+use super::state::{Link, LinkIndex, Neighbour, NeighbourChange, NeighbourKey, State};
 
 const RTM_GETLINK: u16 = 18;
 const RTM_GETADDR: u16 = 22;
@@ -32,22 +32,7 @@ pub(super) fn state(socket: &mut Socket) -> Result<State, Error> {
         let of_version = self::routes(socket, v6)?;
         routes.replace_version(v6, &of_version);
     }
-    let mut neighbours = Map::default();
-    for family in [AF_INET, AF_INET6] {
-        let mut body = [0; 12];
-        body[0] = family;
-        let request = Request { operation: Operation::ListNeighbours, kind: RTM_GETNEIGH, body: &body };
-        let list: BTreeMap<NeighbourKey, _> = socket.list(request, |list: &mut BTreeMap<_, _>, event| {
-            if let Event::Neighbour(change) = event {
-                if let Some(now) = change.now {
-                    list.insert(change.key, now);
-                }
-            }
-        })?;
-        for (key, neighbour) in list {
-            neighbours.insert(key, neighbour);
-        }
-    }
+    let neighbours = neighbours(socket)?;
     Ok(State {
         links: Arc::new(links),
         addresses: Arc::new(addresses),
@@ -57,7 +42,7 @@ pub(super) fn state(socket: &mut Socket) -> Result<State, Error> {
     })
 }
 
-fn links(socket: &mut Socket) -> Result<BTreeMap<super::state::LinkIndex, super::state::Link>, Error> {
+fn links(socket: &mut Socket) -> Result<BTreeMap<LinkIndex, Link>, Error> {
     const IFLA_EXT_MASK: u16 = 29;
     const SKIP_STATISTICS: u32 = 1 << 3;
     let mut body = vec![0; 16];
@@ -70,6 +55,26 @@ fn links(socket: &mut Socket) -> Result<BTreeMap<super::state::LinkIndex, super:
             list.insert(index, link);
         }
     })
+}
+
+/// Lists neighbours.
+pub(super) fn neighbours(socket: &mut Socket) -> Result<Map<NeighbourKey, Neighbour>, Error> {
+    let mut neighbours = Map::default();
+    for family in [AF_INET, AF_INET6] {
+        let mut body = [0; 12];
+        body[0] = family;
+        let request = Request { operation: Operation::ListNeighbours, kind: RTM_GETNEIGH, body: &body };
+        let list: BTreeMap<NeighbourKey, Neighbour> =
+            socket.list(request, |list: &mut BTreeMap<_, _>, event| {
+                if let Event::Neighbour(NeighbourChange { key, now: Some(now) }) = event {
+                    list.insert(key, now);
+                }
+            })?;
+        for (key, neighbour) in list {
+            neighbours.insert(key, neighbour);
+        }
+    }
+    Ok(neighbours)
 }
 
 /// Lists next-hop objects.

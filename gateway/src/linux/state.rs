@@ -159,15 +159,13 @@ pub enum Changed {
 }
 
 /// What has to be asked for again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doubt {
     /// Nothing.
     None,
     /// Next-hop objects and routes. Linux says nothing of IPv4 routes that end with an interface, an address or a next-hop
     /// object, nor of next-hop objects that end with an interface.
     Routes,
-    /// Everything.
-    All,
 }
 
 impl From<Certainty> for Doubt {

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use rustix::event::EventfdFlags;
 
 use super::list;
-use super::message::{Body, parse};
+use super::message::{Body, Event, parse};
 use super::socket::{Error, Operation, Received, Socket, wait};
 use super::state::{Changed, Doubt, NeighbourChange, State};
 
@@ -45,6 +45,8 @@ pub enum News {
     State(Newest),
     /// A neighbour has changed.
     Neighbour(NeighbourChange),
+    /// Linux told more than was read in time, or what was not understood; what was missed will be told.
+    Lost,
     /// Linux could not be asked; it is tried again.
     Trouble(Error),
 }
@@ -92,10 +94,12 @@ pub fn watch(options: Options, to: Sender<News>) -> Result<Watch, Error> {
         state: State::default(),
         untold: Untold::Nothing,
         told_at: None,
-        doubt: Doubt::All,
+        doubts: Doubts { all: true, ..Doubts::default() },
         doubted: Instant::now(),
+        last_event: Instant::now(),
+        listed_at: None,
         pause: Duration::ZERO,
-        events_are: EventsAre::New,
+        overlap: None,
         overlaps: 0,
     };
     let thread =
@@ -120,7 +124,10 @@ const GROUPS: [u32; 7] = [1, 3, 5, 7, 9, 11, 32];
 const AT_ONCE: usize = 256;
 
 /// The shortest and longest pause before a list is asked for again.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(30));
+const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(10));
+
+/// After so long without an event, a list will not change while it is made.
+const QUIET: Duration = Duration::from_millis(200);
 
 /// The pause where Linux could not be asked.
 const AFTER_TROUBLE: Duration = Duration::from_secs(1);
@@ -135,12 +142,17 @@ struct Watcher {
     state: State,
     untold: Untold,
     told_at: Option<Instant>,
-    doubt: Doubt,
+    doubts: Doubts,
     /// When doubt arose.
     doubted: Instant,
-    /// How long to wait before it is cleared up, at least.
+    /// When the last event came.
+    last_event: Instant,
+    /// When something was listed, or could not be.
+    listed_at: Option<Instant>,
+    /// How long to wait after that before something is listed again, at least.
     pause: Duration,
-    events_are: EventsAre,
+    /// Set while events are read that may have come while the last list was made: what they were about.
+    overlap: Option<Doubts>,
     /// How many lists in a row changed while they were made.
     overlaps: u32,
 }
@@ -152,15 +164,20 @@ enum Untold {
     State,
 }
 
-/// How events go with what was listed last.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum EventsAre {
-    /// They came after it.
-    New,
-    /// They may have come while it was made, or before.
-    PerhapsOld,
-    /// Such as they were, some were about routes: the list may have missed others.
-    Overlapping,
+/// What has to be asked for again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Doubts {
+    /// Everything.
+    all: bool,
+    /// Next-hop objects and routes.
+    routes: bool,
+    neighbours: bool,
+}
+
+impl Doubts {
+    fn any(self) -> bool {
+        self.all || self.routes || self.neighbours
+    }
 }
 
 /// The watch is at its end.
@@ -194,54 +211,48 @@ impl Watcher {
     fn patience(&self) -> Option<Duration> {
         let now = Instant::now();
         let untold = self.told_at.filter(|_| self.untold == Untold::State).map(|at| at + self.options.gap);
-        let doubt = Some(self.doubted + self.pause()).filter(|_| self.doubt != Doubt::None);
+        let doubt = Some(self.clears_up()).filter(|_| self.doubts.any());
         untold.into_iter().chain(doubt).min().map(|until| until.saturating_duration_since(now))
     }
 
-    /// How long to wait before doubt is cleared up: a fifth of the time goes into lists at most, and less and less while
-    /// they change as they are made.
-    fn pause(&self) -> Duration {
-        if self.told_at.is_none() && self.pause == Duration::ZERO {
-            return Duration::ZERO;
-        }
-        (self.pause.max(PAUSES.0) * (1 << self.overlaps)).min(PAUSES.1)
+    /// When doubt is to be cleared up: at once, but for a fifth of the time at most; and less and less often while lists
+    /// change as they are made, until things are quiet.
+    fn clears_up(&self) -> Instant {
+        let Some(listed_at) = self.listed_at else { return self.doubted };
+        let soonest = (self.doubted + PAUSES.0).max(listed_at + self.pause);
+        let busy = (self.pause.max(PAUSES.0) * (1 << self.overlaps)).min(PAUSES.1);
+        soonest.max(listed_at + busy).min(soonest.max(self.last_event + QUIET))
     }
 
     fn read(&mut self) -> Result<(), Ended> {
-        for _ in 0..AT_ONCE {
+        for number in 0..AT_ONCE {
+            let mut missed = false;
             match self.events.receive() {
                 Ok(Received::Nothing) => {
-                    match self.events_are {
-                        EventsAre::New => {}
-                        EventsAre::PerhapsOld => self.overlaps = 0,
-                        EventsAre::Overlapping => {
-                            self.overlaps = (self.overlaps + 1).min(16);
-                            self.doubt(Doubt::Routes);
-                        }
+                    if number > 0 {
+                        self.last_event = Instant::now();
                     }
-                    self.events_are = EventsAre::New;
+                    self.all_read();
                     return Ok(());
                 }
-                Ok(Received::Lost) => {
-                    self.doubt(Doubt::All);
-                    return Ok(());
-                }
+                Ok(Received::Lost) => missed = true,
                 Ok(Received::Datagram(bytes)) => {
-                    let mut doubt = Doubt::None;
+                    let mut doubts = Doubts::default();
                     for message in parse(bytes) {
                         let event = match message.body {
                             Body::Event(event) => event,
                             Body::Overrun | Body::Malformed => {
-                                doubt = Doubt::All;
+                                missed = true;
                                 continue;
                             }
                             Body::Done(_) | Body::Answer(..) | Body::Other => continue,
                         };
-                        if self.events_are == EventsAre::PerhapsOld && event.is_of_routes() {
-                            self.events_are = EventsAre::Overlapping;
+                        if let Some(overlap) = &mut self.overlap {
+                            overlap.routes |= event.is_of_routes();
+                            overlap.neighbours |= matches!(event, Event::Neighbour(_));
                         }
                         let effect = self.state.apply(event);
-                        doubt = doubt.max(effect.doubt);
+                        doubts.routes |= effect.doubt == Doubt::Routes;
                         match effect.changed {
                             Changed::Nothing => {}
                             Changed::Tables => self.untold = Untold::State,
@@ -250,64 +261,100 @@ impl Watcher {
                             }
                         }
                     }
-                    self.doubt(doubt);
+                    self.doubt(doubts);
                 }
                 Err(source) => {
-                    self.doubt(Doubt::All);
+                    self.doubt(Doubts { all: true, ..Doubts::default() });
                     return self.trouble(Error::new(Operation::Receive, source));
                 }
             }
+            if missed {
+                self.last_event = Instant::now();
+                let known = self.doubts.all;
+                self.doubt(Doubts { all: true, ..Doubts::default() });
+                return if known { Ok(()) } else { self.to.send(News::Lost).map_err(|_| Ended) };
+            }
         }
+        self.last_event = Instant::now();
         Ok(())
     }
 
-    fn doubt(&mut self, doubt: Doubt) {
-        if doubt != Doubt::None && self.doubt == Doubt::None {
+    /// Events that come from now on came after what was listed last. Where those before came while it was made, the list may
+    /// have missed others: Linux finds its place again by counting.
+    fn all_read(&mut self) {
+        let Some(overlap) = self.overlap.take() else { return };
+        if overlap.any() {
+            self.overlaps = (self.overlaps + 1).min(16);
+            self.doubt(overlap);
+        } else {
+            self.overlaps = 0;
+        }
+    }
+
+    fn doubt(&mut self, doubts: Doubts) {
+        if doubts.any() && !self.doubts.any() {
             self.doubted = Instant::now();
         }
-        self.doubt = self.doubt.max(doubt);
+        self.doubts.all |= doubts.all;
+        self.doubts.routes |= doubts.routes;
+        self.doubts.neighbours |= doubts.neighbours;
     }
 
     /// Asks again for what is in doubt, once its time has come.
     fn clear_up(&mut self) -> Result<(), Ended> {
-        if self.doubt == Doubt::None || Instant::now() < self.doubted + self.pause() {
+        if !self.doubts.any() || Instant::now() < self.clears_up() {
             return Ok(());
         }
         let begun = Instant::now();
-        let listed = match self.doubt {
-            Doubt::All => self.list_all(),
-            _ => self.list_routes(),
-        };
-        match listed {
-            Ok(state) => {
-                let told = self.told_at.is_some();
-                let differences =
-                    if told { state.neighbours.differences(&self.state.neighbours) } else { Vec::new() };
-                for difference in differences {
-                    let change = NeighbourChange { key: *difference.key, now: difference.is.copied() };
-                    self.to.send(News::Neighbour(change)).map_err(|_| Ended)?;
-                }
-                let same = state.links == self.state.links
-                    && state.addresses == self.state.addresses
-                    && state.objects == self.state.objects
-                    && state.routes == self.state.routes;
-                if !same || !told {
-                    self.untold = Untold::State;
-                }
-                self.state = state;
-                self.doubt = Doubt::None;
-                self.pause = begun.elapsed() * 5;
-                self.events_are = EventsAre::PerhapsOld;
-                Ok(())
-            }
+        let state = match self.list() {
+            Ok(state) => state,
             Err(error) => {
                 // A list that was broken off still occupies its socket: everything anew.
-                self.doubt = Doubt::All;
-                self.doubted = Instant::now();
+                self.doubts.all = true;
+                self.listed_at = Some(Instant::now());
                 self.pause = AFTER_TROUBLE;
-                self.trouble(error)
+                return self.trouble(error);
+            }
+        };
+        let told = self.told_at.is_some();
+        if told {
+            for difference in state.neighbours.differences(&self.state.neighbours) {
+                let change = NeighbourChange { key: *difference.key, now: difference.is.copied() };
+                self.to.send(News::Neighbour(change)).map_err(|_| Ended)?;
             }
         }
+        let same = state.links == self.state.links
+            && state.addresses == self.state.addresses
+            && state.objects == self.state.objects
+            && state.routes == self.state.routes;
+        if !same || !told {
+            self.untold = Untold::State;
+        }
+        self.state = state;
+        self.doubts = Doubts::default();
+        self.listed_at = Some(Instant::now());
+        self.pause = begun.elapsed() * 4;
+        self.overlap = Some(Doubts::default());
+        Ok(())
+    }
+
+    /// The state with what is in doubt listed anew.
+    fn list(&mut self) -> Result<State, Error> {
+        if self.doubts.all {
+            return self.list_all();
+        }
+        let mut state = self.state.clone();
+        if self.doubts.routes {
+            state.objects = Arc::new(list::objects(&mut self.asking)?);
+            for v6 in [false, true] {
+                let routes = list::routes(&mut self.asking, v6)?;
+                state.routes.replace_version(v6, &routes);
+            }
+        }
+        if self.doubts.neighbours {
+            state.neighbours = list::neighbours(&mut self.asking)?;
+        }
+        Ok(state)
     }
 
     fn list_all(&mut self) -> Result<State, Error> {
@@ -315,16 +362,6 @@ impl Watcher {
         self.events = events(self.options)?;
         self.asking = Socket::open()?;
         list::state(&mut self.asking)
-    }
-
-    fn list_routes(&mut self) -> Result<State, Error> {
-        let mut state = self.state.clone();
-        state.objects = Arc::new(list::objects(&mut self.asking)?);
-        for v6 in [false, true] {
-            let routes = list::routes(&mut self.asking, v6)?;
-            state.routes.replace_version(v6, &routes);
-        }
-        Ok(state)
     }
 
     /// Tells the state, if there is news and its time has come.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use gateway::linux::State;
-use gateway::linux::route::{Hop, Target};
+use gateway::linux::route::{Hop, Member, Object, Target};
 use gateway::linux::state::{Condition, LinkIndex};
 use serde_json::Value;
 
@@ -41,6 +41,17 @@ fn words_of(state: &State) -> BTreeSet<String> {
             key.net.addr(),
             key.net.prefix_len()
         ));
+    }
+    for (number, object) in state.objects.iter() {
+        let is = match object {
+            Object::One(hop) => hops(std::slice::from_ref(hop), &name),
+            Object::Group(members) => {
+                let member = |member: &Member| format!("{} weight {}", member.object, member.weight);
+                members.iter().map(member).collect::<Vec<_>>().join(", ")
+            }
+            Object::Blackhole => "blackhole".to_owned(),
+        };
+        words.insert(format!("nexthop {number} {is}"));
     }
     for (destination, routes) in state.routes.iter() {
         for route in routes {
@@ -124,6 +135,18 @@ fn words_of_ip() -> BTreeSet<String> {
             words.insert(route_of_ip(&route, version, &protocols));
         }
     }
+    for object in ip_json("nexthop show") {
+        let member = |member: &Value| {
+            let weight = member.get("weight").map_or(1, |weight| weight.as_u64().unwrap());
+            format!("{} weight {weight}", member["id"])
+        };
+        let is = match object.get("group").and_then(Value::as_array) {
+            Some(members) => members.iter().map(member).collect::<Vec<_>>().join(", "),
+            None if object.get("blackhole").is_some() => "blackhole".to_owned(),
+            None => hop_of_ip(&object),
+        };
+        words.insert(format!("nexthop {} {is}", object["id"]));
+    }
     for neighbour in ip_json("neigh show nud all") {
         let is = strings(&neighbour["state"]).into_iter().next().unwrap_or_default();
         if is == "NOARP" || is == "NONE" {
@@ -151,25 +174,14 @@ fn route_of_ip(route: &Value, version: &str, protocols: &BTreeMap<&str, u8>) -> 
     };
     let protocol = text(&route["protocol"]);
     let protocol = protocols.get(protocol.as_str()).copied().unwrap_or_else(|| protocol.parse().unwrap());
-    let hop = |hop: &Value| {
-        let via = match (hop.get("gateway"), hop.get("via")) {
-            (Some(gateway), _) => text(gateway),
-            (_, Some(via)) => text(&via["host"]),
-            _ => "link".to_owned(),
-        };
-        let weight = hop.get("weight").map_or(1, |weight| weight.as_u64().unwrap());
-        let onlink = strings(hop.get("flags").unwrap_or(&Value::Null)).contains("onlink");
-        let dev = hop.get("dev").map_or("none".to_owned(), text);
-        format!("via {via} dev {dev} weight {weight} onlink {onlink}")
-    };
     let to = match (text(&route["type"]).as_str(), route.get("nhid"), route.get("nexthops")) {
         (_, Some(number), _) => format!("nhid {number}"),
         ("unicast", _, Some(several)) => {
-            let mut words: Vec<String> = several.as_array().unwrap().iter().map(hop).collect();
+            let mut words: Vec<String> = several.as_array().unwrap().iter().map(hop_of_ip).collect();
             words.sort();
             words.join(", ")
         }
-        ("unicast", _, None) => hop(route),
+        ("unicast", _, None) => hop_of_ip(route),
         (other, _, _) => other.to_owned(),
     };
     format!(
@@ -177,6 +189,19 @@ fn route_of_ip(route: &Value, version: &str, protocols: &BTreeMap<&str, u8>) -> 
         route.get("metric").map_or(0, |metric| metric.as_u64().unwrap()),
         route.get("tos").map_or(0, tos)
     )
+}
+
+/// A next hop, as `ip -j` has it.
+fn hop_of_ip(hop: &Value) -> String {
+    let via = match (hop.get("gateway"), hop.get("via")) {
+        (Some(gateway), _) => text(gateway),
+        (_, Some(via)) => text(&via["host"]),
+        _ => "link".to_owned(),
+    };
+    let weight = hop.get("weight").map_or(1, |weight| weight.as_u64().unwrap());
+    let onlink = strings(hop.get("flags").unwrap_or(&Value::Null)).contains("onlink");
+    let dev = hop.get("dev").map_or("none".to_owned(), text);
+    format!("via {via} dev {dev} weight {weight} onlink {onlink}")
 }
 
 fn tos(value: &Value) -> u8 {

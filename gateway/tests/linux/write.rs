@@ -189,8 +189,6 @@ fn interfaces_are_set_up_and_refusals_say_why() {
 #[test]
 fn neighbours_are_found_out() {
     within("write::neighbours_are_found_out", || {
-        // The other end answers for itself: both ends are in one namespace, so its address is on neither table of routes but
-        // its own.
         ip("link add name east type veth peer name far");
         ip("link set east up");
         ip("link set far up");
@@ -204,6 +202,11 @@ fn neighbours_are_found_out() {
         for who in ["192.0.2.8", "192.0.2.9", "2001:db8::9"] {
             writer.resolve(key(who)).unwrap();
         }
+        let mut anew = Follower::start(Options::default());
+        anew.settle();
+        let is = |who: &str| anew.state.neighbours.get(&key(who)).map(|neighbour| neighbour.reachability);
+        assert_eq!(is("192.0.2.9"), Some(Reachability::Incomplete));
+        assert!(matches!(is("192.0.2.8"), Some(Reachability::Delay | Reachability::Probe)));
         for who in ["192.0.2.8", "192.0.2.9", "2001:db8::9"] {
             let failed = |follower: &Follower| {
                 follower.changes.iter().any(|change| {
