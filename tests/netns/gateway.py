@@ -1,7 +1,7 @@
 """The gateways in the middle: Linux with nftables, the reference, and wirerate by each of its drivers.
 
-Each starts, stops, is killed, takes another policy, and says in words what it knows about a fault. A policy is `office.toml`
-or `office.nft`, with the lines of the variants that a test names.
+Each starts, stops, takes another policy, and says in words what it knows about a fault. A policy is `office.toml` or
+`office.nft`, with the lines of the variants that a test names.
 """
 
 import json
@@ -57,7 +57,9 @@ class Linux:
             "guest": ["192.168.20.1/24", "2001:db8:20::1/64"],
             "wan": ["203.0.113.2/24", "2001:db8:ffff::2/64"],
         }[interface]
-        self.host.ip(f"link set {interface} up", *[f"addr add {address} dev {interface}" for address in given])
+        self.host.ip(
+            f"link set {interface} up", *[f"addr add {address} dev {interface}" for address in given]
+        )
         if interface == "wan":
             self.host.ip("route add default via 203.0.113.1", "route add default via 2001:db8:ffff::1")
 
@@ -92,7 +94,6 @@ class Linux:
 
     def counters(self):
         """Linux has no such account."""
-        return None
 
     def evidence(self):
         commands = ["nft list ruleset", "conntrack -L"]
@@ -163,7 +164,10 @@ class Wirerate:
     def evidence(self):
         told = []
         if self.alive():
-            told += [said(self.host, f"{binary()} {command} --socket {self.socket}") for command in ["status", "ports", "drops"]]
+            told += [
+                said(self.host, f"{binary()} {command} --socket {self.socket}")
+                for command in ["status", "ports", "drops"]
+            ]
         elif self.process:
             told.append(f"-- wirerate is dead, exit code {self.process.returncode}")
         if self.process:
@@ -171,7 +175,8 @@ class Wirerate:
         return "\n".join(told)
 
     def kill(self):
-        """As a crash would have it. `ip netns exec` becomes the program that it runs, so this is wirerate's own process."""
+        """As a crash would have it."""
+        # `ip netns exec` becomes the program that it runs, so this is wirerate's own process.
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
 
@@ -198,7 +203,13 @@ def missing(name):
     if name == "nftables":
         return None
     try:
-        done = subprocess.run([binary(), "run", "--help"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        done = subprocess.run(
+            [binary(), "run", "--help"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
     except OSError as error:
         return f"no {binary()} ({error.strerror}): cargo build --release, or say in WIRERATE where it is"
     if done.returncode != 0:

@@ -4,7 +4,6 @@ import socket
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-
 import wait
 from topology import CLIENT, OUTSIDE, REMOTE, REMOTE6
 from transfer import transfer
@@ -74,7 +73,9 @@ def test_a_forward_and_a_mapping_outlive_a_reload(net):
 def test_data_flows_through_many_reloads(net):
     """Twenty reloads during a transfer: it ends, every byte as it was sent."""
     with ThreadPoolExecutor(1) as pool:
-        moving = pool.submit(transfer, net.client, net.remote, REMOTE, 80, upload=30_000_000, download=30_000_000)
+        moving = pool.submit(
+            transfer, net.client, net.remote, REMOTE, 80, upload=30_000_000, download=30_000_000
+        )
         for number in range(20):
             net.office.apply(*["no-chat"] * (number % 2))
         moving.result(timeout=60)

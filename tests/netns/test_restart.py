@@ -3,7 +3,6 @@
 import json
 
 import pytest
-
 import wait
 from topology import CLIENT, GATEWAY, GATEWAY6, GUEST_GATEWAY, OUTSIDE, REMOTE, REMOTE6
 from transfer import transfer
