@@ -61,6 +61,8 @@ def pytest_configure(config):
         )
     else:
         isolate()
+        # An end in good order, as by Ctrl-C.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def pytest_report_header(config):
