@@ -5,12 +5,15 @@ WIRERATE := $(or $(CARGO_TARGET_DIR),target)/release/wirerate
 OUT := out
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test bench fuzz clean
+.PHONY: help run replay build test bench fuzz clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
-run: build ## a minute of office traffic through policies/home-office.toml, and what became of it
+run: build ## the gateway live, between hosts in network namespaces, with policies/home-office.toml
+	demo/live
+
+replay: build ## a minute of office traffic through policies/home-office.toml, and what became of it
 	mkdir -p $(OUT)
 	$(WIRERATE) generate traffic --like office --seconds 60 --seed 1 --policy policies/home-office.toml --out $(OUT)/
 	$(WIRERATE) replay policies/home-office.toml lan=$(OUT)/lan.pcapng wan=$(OUT)/wan.pcapng --out $(OUT)/replay

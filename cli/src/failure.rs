@@ -12,6 +12,7 @@ use chip::sweep::BadAxis;
 use chip::traffic::{BadStream, TrafficError};
 use dataplane::replay::ReplayError;
 use dataplane::tables::CompileError;
+use gateway::ClientError;
 use policy::LoadError;
 use policy::import::ImportError;
 use wire::capture::{CaptureError, Problem};
@@ -32,6 +33,8 @@ pub(crate) enum Exit {
     Usage = 2,
     /// An input cannot be read, or an output not written.
     Unreadable = 3,
+    /// The live gateway could not begin, or cannot be asked.
+    NoGateway = 4,
 }
 
 /// Why a command stopped.
@@ -39,6 +42,10 @@ pub(crate) enum Exit {
 pub(crate) enum Failure {
     /// Standard output takes no more.
     Output(io::Error),
+    /// The live gateway could not begin.
+    Start(gateway::supervisor::StartError),
+    /// A running gateway did not answer, or said no.
+    Gateway(ClientError),
     /// A policy file cannot be read.
     Policy(LoadError),
     /// The policy in this file is wrong, in these many ways, which have been shown.
@@ -196,6 +203,9 @@ impl Failure {
     /// The exit code.
     pub(crate) fn exit(&self) -> Exit {
         match self {
+            Failure::Start(_)
+            | Failure::Gateway(ClientError::Unreachable { .. } | ClientError::Garbled(_)) => Exit::NoGateway,
+            Failure::Gateway(ClientError::Refused(_)) => Exit::Wrong,
             Failure::Output(_)
             | Failure::Policy(_)
             | Failure::Capture(_)
@@ -241,6 +251,14 @@ impl Failure {
     fn hint(&self) -> Option<String> {
         Some(match self {
             Failure::Output(_) | Failure::Wrong { .. } | Failure::Bench(_) => return None,
+            Failure::Start(_) => {
+                "run it as root, or with CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF, on Linux 6.6 or newer".to_owned()
+            }
+            Failure::Gateway(ClientError::Refused(trouble)) => trouble.hint.clone(),
+            Failure::Gateway(ClientError::Unreachable { .. }) => {
+                "start one with `wirerate run POLICY`, name its --socket, and ask as the user that runs it".to_owned()
+            }
+            Failure::Gateway(ClientError::Garbled(_)) => "use the same version of wirerate for both".to_owned(),
             Failure::Policy(_) => "give the path of a policy (TOML); policies/ has examples".to_owned(),
             Failure::Compile { .. } => "change the policy there".to_owned(),
             Failure::Setup { .. } => "lower `flows` under [limit], or free memory".to_owned(),
@@ -328,6 +346,8 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Output(error) => write!(f, "cannot write to standard output: {error}"),
+            Failure::Start(error) => write!(f, "the gateway cannot begin: {error}"),
+            Failure::Gateway(error) => error.fmt(f),
             Failure::Policy(error) => error.fmt(f),
             Failure::Wrong { file, errors: 1 } => write!(f, "{file} has an error"),
             Failure::Wrong { file, errors } => write!(f, "{file} has {errors} errors"),

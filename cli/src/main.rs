@@ -26,7 +26,10 @@ mod shelf;
 mod summary;
 mod words;
 
-use command::{check, chip, completions, explain, generate, import, reasons, replay, reproduce, test};
+use command::live;
+use command::{
+    check, chip, completions, explain, generate, import, reasons, replay, reproduce, run, test, top,
+};
 
 /// What every help text ends with.
 const EXIT_CODES: &str = "\
@@ -34,7 +37,8 @@ Exit codes:
   0  done
   1  the policy, a chip, a mapping or a test is wrong, or an import left something untranslated
   2  the command line is wrong
-  3  an input cannot be read";
+  3  an input cannot be read
+  4  the live gateway could not begin, or cannot be asked";
 
 /// wirerate: a network processor in software
 ///
@@ -78,6 +82,17 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Check(check::Arguments),
+    Run(run::Arguments),
+    Top(top::Arguments),
+    Status(live::Status),
+    Ports(live::Ports),
+    Rules(live::Rules),
+    Nat(live::Nat),
+    Queues(live::Queues),
+    Drops(live::Drops),
+    Apply(live::Apply),
+    Confirm(live::Confirm),
+    Rollback(live::Rollback),
     Replay(replay::Arguments),
     Explain(explain::Arguments),
     Import(import::Arguments),
@@ -94,6 +109,17 @@ impl Command {
     fn run(self) -> Result<Exit, Failure> {
         match self {
             Command::Check(arguments) => arguments.run(),
+            Command::Run(arguments) => arguments.run(),
+            Command::Top(arguments) => arguments.run(),
+            Command::Status(arguments) => arguments.run(),
+            Command::Ports(arguments) => arguments.run(),
+            Command::Rules(arguments) => arguments.run(),
+            Command::Nat(arguments) => arguments.run(),
+            Command::Queues(arguments) => arguments.run(),
+            Command::Drops(arguments) => arguments.run(),
+            Command::Apply(arguments) => arguments.run(),
+            Command::Confirm(arguments) => arguments.run(),
+            Command::Rollback(arguments) => arguments.run(),
             Command::Replay(arguments) => arguments.run(),
             Command::Explain(arguments) => arguments.run(),
             Command::Import(arguments) => arguments.run(),

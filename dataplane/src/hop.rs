@@ -14,8 +14,17 @@ use crate::tables::{Address, Tables};
 /// The hop of what is for the gateway itself.
 pub const LOCAL_HOP: u32 = u32::MAX;
 
+/// The hop of what the gateway itself sends and only concerns a link: its host sends that as it is.
+pub const LINK_HOP: u32 = u32::MAX - 2;
+
 /// No hop has been chosen.
 pub const NO_HOP: u32 = Meta::NO_HOP;
+
+/// Whether what was routed leaves by a hop's link; else it is delivered, by [`LOCAL_HOP`] or [`LINK_HOP`].
+#[inline(always)]
+pub const fn leaves(hop: u32) -> bool {
+    hop < LINK_HOP
+}
 
 /// A next hop: half a cache line, so that none lies across two.
 #[derive(Clone, Copy, Debug)]

@@ -27,4 +27,4 @@ pub use pipeline::Pipeline;
 pub use replay::Replay;
 pub use shard::Shard;
 pub use tables::Tables;
-pub use verdict::{Reason, Verdict};
+pub use verdict::{Delivery, Reason, Verdict};

@@ -95,7 +95,8 @@ impl Pipeline {
     }
 
     /// Takes a batch through the stages. Frames on their way out are then in the shard's queues; those that
-    /// ended here (dropped, delivered) are in `ended`, in order, with their verdict; the batch is empty.
+    /// ended here (dropped, delivered, answers to the gateway itself) are in `ended`, in order, with their verdict; the
+    /// batch is empty.
     pub fn run<T: Tally>(&mut self, batch: &mut Batch, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
         cx.shard.counters.received.count_all(batch);
         Stage::<T>::run(&mut self.parse, batch, cx);

@@ -20,7 +20,7 @@ pub use nat::{DestinationAction, NatRule, NatTables, Outgoing, PortShift, Source
 /// The zone of the gateway itself.
 pub const SELF: u8 = 0;
 
-/// The egress of what is for the gateway itself.
+/// The gateway itself in the place of a port: the egress of what is for it, the ingress of what it sends.
 pub const LOCAL: PortId = PortId(u16::MAX);
 
 /// What a policy compiles to.
@@ -31,6 +31,8 @@ pub struct Tables {
     pub mode: Mode,
     /// Interfaces, in the order of the policy; a [`PortId`] is a place in this list.
     pub interfaces: Vec<Interface>,
+    /// What stands for the gateway itself, at [`LOCAL`], where an interface is asked for.
+    pub itself: Interface,
     /// Names of zones; [`SELF`] is the first.
     pub zones: Vec<String>,
     /// Longest-prefix match; values are places in `targets`.
@@ -203,10 +205,13 @@ impl Filter {
 }
 
 impl Tables {
-    /// The interface at a place; every id that the tables or `parse` hand out is one.
+    /// The interface at a place; every id that the tables or `parse` hand out is one, and so is [`LOCAL`].
     #[inline(always)]
     pub fn interface(&self, id: PortId) -> Option<&Interface> {
-        self.interfaces.get(usize::from(id.0))
+        match self.interfaces.get(usize::from(id.0)) {
+            None if id == LOCAL => Some(&self.itself),
+            found => found,
+        }
     }
 
     /// The interface of that name.

@@ -2,6 +2,10 @@
 
 use std::fmt;
 
+use wire::Meta;
+
+use crate::hop::LINK_HOP;
+
 mod reason;
 
 pub use reason::{Entry, Reason};
@@ -12,14 +16,30 @@ pub use reason::{Entry, Reason};
 pub enum Verdict {
     /// It left, or waits to leave, by a port.
     Forwarded,
-    /// It is for the gateway itself.
+    /// It is for the gateway itself, or sent by it and for a link alone ([`Delivery`]).
     Delivered,
-    /// It was turned into an answer to its sender.
+    /// It was turned into an answer to its sender. Where that is the gateway itself, the answer is for it.
     Answered(Reason),
     /// It is gone.
     Dropped(Reason),
     /// It waits for something; it gets another verdict when that has come, or not.
     Held(Reason),
+}
+
+/// Where a host takes a frame that was delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivery {
+    /// To the gateway itself.
+    Itself,
+    /// Out, as it is, by the interface where the gateway itself would have sent it: it only concerns that link.
+    Link,
+}
+
+impl Delivery {
+    /// Of a frame that was delivered.
+    pub fn of(meta: &Meta) -> Delivery {
+        if meta.hop == LINK_HOP { Delivery::Link } else { Delivery::Itself }
+    }
 }
 
 impl Verdict {

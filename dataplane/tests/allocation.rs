@@ -39,7 +39,7 @@ fn batches(text: &str, seed: u64, count: usize) -> Vec<Vec<scene::Arrival>> {
             })
             .collect();
         teacher.receive(&batch);
-        world.learn(&teacher.out(usize::MAX).sent);
+        world.learn(&teacher.out(usize::MAX));
         batch
     };
     (0..count).map(one).collect()

@@ -14,7 +14,7 @@ use dataplane::shard::Setup;
 use dataplane::stage::Cx;
 use dataplane::{Pipeline, Shard, Tables, Verdict};
 use scene::packet::Packets;
-use scene::{Arrival, START, Sent, packet, policy};
+use scene::{Arrival, Out, START, Sent, packet, policy};
 use tally::{NoTally, Op, Region, Tally};
 use wire::ethernet::Mac;
 use wire::random::Random;
@@ -138,7 +138,7 @@ fn places() -> Places {
         for _ in 0..100 {
             let bytes: [u8; packet::BYTES] = std::array::from_fn(|_| random.next_u64() as u8);
             let sent = gateway.receive(&world.next(&bytes), &mut places);
-            world.learn(&sent);
+            world.learn(&Out { sent, ..Out::default() });
         }
     }
     places

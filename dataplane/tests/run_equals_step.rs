@@ -44,7 +44,8 @@ fn play(seed: &[u8; policy::BYTES], packets: &[[u8; packet::BYTES]], sizes: &[u8
         for sent in &out.sent {
             check::sent(&scene, &arrived, sent);
         }
-        world.learn(&out.sent);
+        check::ended(&arrived, &out);
+        world.learn(&out);
     }
     if scene.has_room {
         batches_do_not_matter(&scene, &arrived);
@@ -66,6 +67,7 @@ fn batches_do_not_matter(scene: &policy::Scene, arrived: &HashMap<u32, Arrival>)
             let mut now = gateway.out(usize::MAX);
             out.sent.append(&mut now.sent);
             out.ended.append(&mut now.ended);
+            out.local.append(&mut now.local);
         }
         // Ports are independent of one another.
         out.sent.sort_by_key(|sent| sent.port);
@@ -104,7 +106,7 @@ fn scenes_reach_the_corners() {
                 *met.entry(verdict.map_or("part".to_owned(), |verdict| verdict.to_string())).or_default() +=
                     1;
             }
-            world.learn(&out.sent);
+            world.learn(&out);
         }
         *met.entry("evicted".to_owned()).or_default() += gateway.shard.counters.evicted;
         *met.entry("held".to_owned()).or_default() += gateway.shard.counters.held;
@@ -147,7 +149,7 @@ fn connections_are_counted_and_counted_back() {
                 })
                 .collect();
             gateway.receive(&batch);
-            world.learn(&gateway.out(usize::MAX).sent);
+            world.learn(&gateway.out(usize::MAX));
         }
         refused += gateway.shard.counters.dropped_for(Reason::ConnectionLimit);
         gateway.shard.clear_flows();

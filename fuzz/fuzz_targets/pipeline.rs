@@ -43,7 +43,8 @@ fuzz_target!(|data: &[u8]| {
         for sent in &out.sent {
             check::sent(&scene, &arrived, sent);
         }
-        world.learn(&out.sent);
+        check::ended(&arrived, &out);
+        world.learn(&out);
     }
     run.shard.clear_flows();
     assert!(run.shard.flows.is_empty() && run.shard.mappings.is_empty());

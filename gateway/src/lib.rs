@@ -1,1 +1,25 @@
 //! The live host: the data plane on this machine's interfaces, with Linux as its control plane.
+//!
+//! [`Supervisor`] is what runs: it starts [`worker`]s, one thread each, which do all the packet work; follows
+//! [`linux`]; makes tables anew when either the policy or Linux changes ([`reload`]); and answers what is asked
+//! through [`server`]. Nothing outside of workers touches a packet, and nothing in them waits, locks or logs.
+
+pub mod api;
+pub mod client;
+pub mod clock;
+pub mod effective;
+pub mod linux;
+pub mod log;
+pub mod metrics;
+mod privilege;
+pub mod reload;
+pub mod request;
+pub mod server;
+mod service;
+mod signal;
+pub mod supervisor;
+pub mod view;
+pub mod worker;
+
+pub use client::{Client, ClientError};
+pub use supervisor::{Options, Supervisor};

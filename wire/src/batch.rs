@@ -54,6 +54,13 @@ impl Batch {
         self.frames.drain(..)
     }
 
+    /// Takes the first frames out, up to that many; the others move up.
+    #[inline]
+    pub fn drain_front(&mut self, frames: usize) -> impl Iterator<Item = Frame> + '_ {
+        let frames = frames.min(self.frames.len());
+        self.frames.drain(..frames)
+    }
+
     /// Takes all frames out, and lends those that have not been taken from the iterator yet.
     #[inline]
     pub fn take(&mut self) -> IntoIter<Frame, BATCH> {

@@ -125,15 +125,23 @@ impl Frame {
     #[inline]
     #[must_use]
     pub fn fill(&mut self, packet: &[u8]) -> bool {
-        if packet.len() > self.room() - HEADROOM {
-            return false;
+        let Some(bytes) = self.prepare(packet.len()) else { return false };
+        bytes.copy_from_slice(packet);
+        true
+    }
+
+    /// Replaces the packet by one of `len` bytes, whatever they hold, to be written by the caller, with [`HEADROOM`] at
+    /// least in front. `None`, and unchanged, if it does not fit.
+    #[inline]
+    pub fn prepare(&mut self, len: usize) -> Option<&mut [u8]> {
+        if len > self.room() - HEADROOM {
+            return None;
         }
         let start = HEADROOM + self.colour();
-        let fits = start + packet.len() <= self.room();
+        let fits = start + len <= self.room();
         self.start = (if fits { start } else { HEADROOM }) as u16;
-        self.len = packet.len() as u16;
-        self.bytes_mut().copy_from_slice(packet);
-        true
+        self.len = len as u16;
+        Some(self.bytes_mut())
     }
 
     /// By how much further back than others packets begin in this slot: none to three cache lines. Slots lie 2 KiB apart
@@ -187,11 +195,11 @@ impl Frame {
 
     /// # Safety
     /// `head` must be that of `slot` in its pool's heads, right behind their `Shared` and all in one allocation; its
-    /// base must point at a slot of initialised bytes. Nobody else may read or write head and slot while this frame
+    /// base must point at a slot of initialised bytes, of which there are `start + len` at least. Nobody else may read or write head and slot while this frame
     /// lives, and all of it must stay valid as long.
     #[inline(always)]
-    pub(crate) unsafe fn over(head: NonNull<Head>, slot: u32) -> Frame {
-        let mut frame = Frame { head, slot, start: HEADROOM as u16, len: 0 };
+    pub(crate) unsafe fn over(head: NonNull<Head>, slot: u32, start: u16, len: u16) -> Frame {
+        let mut frame = Frame { head, slot, start, len };
         frame.meta = Meta::default();
         frame
     }

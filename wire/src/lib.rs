@@ -17,6 +17,7 @@ pub mod icmpv4;
 pub mod icmpv6;
 pub mod ipv4;
 pub mod ipv6;
+pub mod loan;
 pub mod memory;
 pub mod meta;
 pub mod pool;
@@ -31,7 +32,8 @@ pub mod vlan;
 
 pub use batch::{BATCH, Batch};
 pub use frame::Frame;
+pub use loan::{Loan, Place};
 pub use meta::{Family, Meta, Part, PortId};
-pub use pool::{HEADROOM, Pool, PoolError};
+pub use pool::{HEADROOM, Pool, PoolError, PoolMemory};
 pub use port::{Port, PortError, Received};
 pub use unit::{BitRate, Bytes, Dscp, Nanos};

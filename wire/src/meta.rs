@@ -45,7 +45,8 @@ pub struct Meta {
     pub number: u32,
     /// Host: the port it came in by.
     pub ingress: PortId,
-    /// `route`: the port it leaves by.
+    /// `route`: the port it leaves by. Host: of what the gateway itself sends, the interface by which its own stack would
+    /// have it leave.
     pub egress: PortId,
     /// `parse`: offset of the IP header from the frame's first byte.
     pub network: u16,

@@ -12,7 +12,7 @@
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
 use std::fmt;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::frame::{Frame, Head};
 
@@ -23,8 +23,6 @@ const PAGE: usize = 4096;
 
 /// Slots of one mapping and the list of those that are free.
 pub struct Pool {
-    memory: NonNull<u8>,
-    layout: Layout,
     /// In front of the heads, with which it shares an allocation.
     shared: NonNull<Shared>,
     free: Vec<u32>,
@@ -39,6 +37,11 @@ pub(crate) struct Shared {
     pub(crate) slot_bytes: usize,
     /// One bit a slot, set when its owner went away without giving it back.
     orphans: Box<[AtomicU64]>,
+    /// The first slot's first byte.
+    memory: NonNull<u8>,
+    slots: u32,
+    /// The pool, and each [`PoolMemory`]. Whoever is the last frees everything.
+    holders: AtomicU32,
 }
 
 impl Shared {
@@ -46,6 +49,42 @@ impl Shared {
     fn layout(slots: u32) -> Option<Layout> {
         const { assert!(size_of::<Shared>() == size_of::<Head>() && align_of::<Shared>() == align_of::<Head>()) };
         Layout::array::<Head>(slots as usize + 1).ok()
+    }
+
+    /// The mapping that holds that many slots.
+    fn memory_layout(slots: u32, slot_bytes: usize) -> Option<Layout> {
+        (slots as usize)
+            .checked_mul(slot_bytes)
+            .filter(|bytes| *bytes > 0)
+            .and_then(|bytes| Layout::from_size_align(bytes, PAGE).ok())
+    }
+
+    /// Gives up a hold, and frees everything with the last one.
+    ///
+    /// # Safety
+    /// The caller must have a hold, and never use `shared` again.
+    unsafe fn release(shared: NonNull<Shared>) {
+        // SAFETY: valid while the caller's hold lasts. Release and acquire: what others did before they gave up theirs
+        // comes before the memory goes.
+        let (slots, slot_bytes, memory) = unsafe {
+            let shared = shared.as_ref();
+            if shared.holders.fetch_sub(1, Ordering::AcqRel) != 1 {
+                return;
+            }
+            (shared.slots, shared.slot_bytes, shared.memory)
+        };
+        let (Some(layout), Some(heads_layout)) =
+            (Shared::memory_layout(slots, slot_bytes), Shared::layout(slots))
+        else {
+            return;
+        };
+        // SAFETY: nobody holds it any more, and the pool gave up its hold only when every slot was home, so no frame
+        // points here; both were allocated in `Pool::new` with these layouts. Heads need no drop.
+        unsafe {
+            dealloc(memory.as_ptr(), layout);
+            shared.drop_in_place();
+            dealloc(shared.as_ptr().cast(), heads_layout);
+        }
     }
 
     /// The first head.
@@ -102,11 +141,7 @@ impl Pool {
         if !matches!(slot_bytes, 2048 | 4096 | 8192 | 16384) {
             return Err(PoolError::SlotSize(slot_bytes));
         }
-        let layout = (slots as usize)
-            .checked_mul(slot_bytes)
-            .filter(|bytes| *bytes > 0)
-            .and_then(|bytes| Layout::from_size_align(bytes, PAGE).ok())
-            .ok_or(PoolError::SlotCount(slots))?;
+        let layout = Shared::memory_layout(slots, slot_bytes).ok_or(PoolError::SlotCount(slots))?;
         let heads_layout = Shared::layout(slots).ok_or(PoolError::SlotCount(slots))?;
         // SAFETY: neither layout's size is zero (checked above; there is one more than the heads).
         let memory =
@@ -122,14 +157,12 @@ impl Pool {
         // reads it; slot bases lie in the mapping.
         unsafe {
             let orphans = (0..words).map(|_| AtomicU64::new(0)).collect();
-            shared.write(Shared { slot_bytes, orphans });
+            shared.write(Shared { slot_bytes, orphans, memory, slots, holders: AtomicU32::new(1) });
             for slot in 0..slots as usize {
                 Shared::heads(shared).add(slot).write(Head::new(memory.add(slot * slot_bytes)));
             }
         }
         Ok(Pool {
-            memory,
-            layout,
             shared,
             // The lowest slot is handed out first: few slots in flight stay few cache lines.
             free: (0..slots).rev().collect(),
@@ -141,16 +174,10 @@ impl Pool {
     /// An empty frame with [`HEADROOM`] bytes in front, or `None` when every slot is in use.
     #[inline]
     pub fn take(&mut self) -> Option<Frame> {
-        let slot = match self.free.pop() {
-            Some(slot) => slot,
-            None => {
-                self.collect();
-                self.free.pop()?
-            }
-        };
+        let slot = self.take_slot()?;
         // SAFETY: `slot` came off the free list, so it is below `slots` and no other frame owns it; the
         // mapping, the heads and `shared` outlive the frame, because `drop` frees them only when no slot is out.
-        Some(unsafe { Frame::over(Shared::heads(self.shared).add(slot as usize), slot) })
+        Some(unsafe { Frame::over(Shared::heads(self.shared).add(slot as usize), slot, HEADROOM as u16, 0) })
     }
 
     /// Takes a frame's slot back. A frame of another pool goes home to that pool.
@@ -159,6 +186,27 @@ impl Pool {
         if frame.shared() == self.shared {
             self.free.push(frame.into_slot());
         }
+    }
+
+    /// A slot off the free list.
+    #[inline]
+    pub(crate) fn take_slot(&mut self) -> Option<u32> {
+        match self.free.pop() {
+            Some(slot) => Some(slot),
+            None => {
+                self.collect();
+                self.free.pop()
+            }
+        }
+    }
+
+    /// Back onto the free list.
+    ///
+    /// # Safety
+    /// The slot must be this pool's, and nobody else may have it: neither the free list nor a frame nor a driver.
+    #[inline]
+    pub(crate) unsafe fn put_slot(&mut self, slot: u32) {
+        self.free.push(slot);
     }
 
     /// Slots that nobody uses now, not counting orphans.
@@ -174,6 +222,13 @@ impl Pool {
     /// Bytes of one slot.
     pub fn slot_bytes(&self) -> usize {
         self.slot_bytes
+    }
+
+    /// The mapping that the slots lie in, to be registered with the kernel.
+    pub fn memory(&self) -> PoolMemory {
+        // SAFETY: `shared` is valid while the pool has its hold, which it gives up only in `drop`.
+        unsafe { self.shared.as_ref() }.holders.fetch_add(1, Ordering::Relaxed);
+        PoolMemory { shared: self.shared }
     }
 
     /// Moves the slots of dropped frames to the free list.
@@ -198,16 +253,102 @@ impl Drop for Pool {
             // Frames are still out; they stay valid because the mapping is left to them.
             return;
         }
-        let Some(heads_layout) = Shared::layout(self.slots) else { return };
-        // SAFETY: every slot came home, so no frame points here any more; both were allocated in `new`
-        // with these layouts. Heads need no drop.
-        unsafe {
-            dealloc(self.memory.as_ptr(), self.layout);
-            self.shared.drop_in_place();
-            dealloc(self.shared.as_ptr().cast(), heads_layout);
-        }
+        // SAFETY: this is the hold that `new` began with.
+        unsafe { Shared::release(self.shared) }
     }
 }
+
+/// The mapping of a [`Pool`], which stays for as long as this does: what a driver registers with the kernel, on whatever
+/// thread.
+pub struct PoolMemory {
+    shared: NonNull<Shared>,
+}
+
+impl PoolMemory {
+    fn shared(&self) -> &Shared {
+        // SAFETY: valid while `self` has its hold.
+        unsafe { self.shared.as_ref() }
+    }
+
+    /// Its first byte, at the beginning of a page. Slots follow one another from there.
+    pub fn base(&self) -> NonNull<u8> {
+        self.shared().memory
+    }
+
+    /// Its length in bytes.
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> usize {
+        self.slots() as usize * self.slot_bytes()
+    }
+
+    /// How many slots lie in it.
+    pub fn slots(&self) -> u32 {
+        self.shared().slots
+    }
+
+    /// Bytes of each slot.
+    pub fn slot_bytes(&self) -> usize {
+        self.shared().slot_bytes
+    }
+
+    /// Whether `frame` lies in it.
+    #[inline]
+    pub(crate) fn is_home_of(&self, frame: &Frame) -> bool {
+        frame.shared() == self.shared
+    }
+
+    /// A frame over what lies in a slot.
+    ///
+    /// # Safety
+    /// `start + len` must be no more than a slot's bytes. The slot must be this pool's, and nobody else may have it.
+    #[inline]
+    pub(crate) unsafe fn frame(&self, slot: u32, start: u16, len: u16) -> Frame {
+        // SAFETY: as the caller promises; the pool frees nothing while a slot is out.
+        unsafe { Frame::over(Shared::heads(self.shared).add(slot as usize), slot, start, len) }
+    }
+
+    /// Leaves a slot to be collected.
+    ///
+    /// # Safety
+    /// The slot must be this pool's, and nobody else may have it.
+    pub(crate) unsafe fn orphan(&self, slot: u32) {
+        // SAFETY: `self` holds it.
+        unsafe { Shared::orphan(self.shared, slot) }
+    }
+
+    /// Whether it is that of `pool`.
+    pub fn is_of(&self, pool: &Pool) -> bool {
+        self.shared == pool.shared
+    }
+}
+
+impl Clone for PoolMemory {
+    fn clone(&self) -> PoolMemory {
+        self.shared().holders.fetch_add(1, Ordering::Relaxed);
+        PoolMemory { shared: self.shared }
+    }
+}
+
+impl Drop for PoolMemory {
+    fn drop(&mut self) {
+        // SAFETY: the hold is this value's own.
+        unsafe { Shared::release(self.shared) }
+    }
+}
+
+impl fmt::Debug for PoolMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PoolMemory")
+            .field("slots", &self.slots())
+            .field("slot_bytes", &self.slot_bytes())
+            .finish()
+    }
+}
+
+// SAFETY: it lends numbers that never change and an address; the count of holders is atomic.
+unsafe impl Send for PoolMemory {}
+// SAFETY: as above.
+unsafe impl Sync for PoolMemory {}
 
 impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -273,6 +414,22 @@ mod tests {
         here.put(there.take().unwrap());
         assert_eq!(here.available(), 1);
         assert!(there.take().is_some());
+    }
+
+    #[test]
+    fn memory_outlives_its_pool() {
+        let mut pool = Pool::new(4, 2048).unwrap();
+        let memory = pool.memory();
+        let frame = pool.take().unwrap();
+        assert!(memory.is_of(&pool) && !memory.is_of(&Pool::new(4, 2048).unwrap()));
+        assert_eq!((memory.slots(), memory.slot_bytes(), memory.len()), (4, 2048, 8192));
+        assert_eq!(memory.base().as_ptr() as usize % PAGE, 0);
+        pool.put(frame);
+        drop(pool);
+        let other = memory.clone();
+        drop(memory);
+        // SAFETY: the mapping is zeroed and `other` holds it.
+        assert_eq!(unsafe { other.base().read() }, 0);
     }
 
     #[test]

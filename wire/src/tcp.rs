@@ -275,6 +275,13 @@ impl Flags {
         Flags(self.0 & mask.0)
     }
 
+    /// Those that are not in `other`.
+    #[inline]
+    #[must_use]
+    pub const fn without(self, other: Flags) -> Flags {
+        Flags(self.0 & !other.0)
+    }
+
     /// Whether all of `other` are set.
     #[inline]
     pub const fn contains(self, other: Flags) -> bool {

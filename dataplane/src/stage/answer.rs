@@ -3,8 +3,10 @@
 //! Turns the frame, in its slot, into the ICMP error (RFC 792, RFC 4443) or TCP reset (RFC 9293, section
 //! 3.10.7.1) that answers it, and sends it back the way routing leads. Nothing is answered that must not be:
 //! errors, groups, later fragments, resets (RFC 1122, section 3.2.2; RFC 1812, section 4.3.2.7). What is not
-//! answered, or more than the limit a second, is dropped for the same reason.
+//! answered, or more than the limit a second, is dropped for the same reason. The answer to a packet of the gateway itself
+//! is for the gateway itself, and no limit holds it back.
 
+use arrayvec::ArrayVec;
 use policy::model::{Action, RejectWith};
 use tally::{Region, Tally};
 use wire::checksum::Sum;
@@ -19,7 +21,7 @@ use super::queue::ANSWERED;
 use super::route::back;
 use super::{Cx, Stage, Step, header, rewrite};
 use crate::hop::LOCAL_HOP;
-use crate::tables::{Address, SELF, Tables};
+use crate::tables::{Address, LOCAL, SELF, Tables};
 use crate::verdict::{Reason, Verdict};
 
 /// The stage.
@@ -32,6 +34,9 @@ const LARGEST6: usize = 1280;
 
 /// Internetwork control: what routers send (RFC 1812, section 4.3.2.5).
 const CONTROL: u8 = 0xc0;
+
+/// Bytes of an Ethernet header with two VLAN tags: `parse` reads no more.
+const MOST_LINK: usize = 22;
 
 /// Time to live of what the gateway itself sends.
 const TTL: u8 = 64;
@@ -70,6 +75,9 @@ fn build<T: Tally>(frame: &mut Frame, reason: Reason, cx: &mut Cx<'_, T>) -> Opt
         return None;
     }
     let tell = tell(frame, reason, cx)?;
+    if frame.meta.flags & flag::OWN != 0 {
+        return to_itself(frame, tell);
+    }
     let per_second = cx.tables.limits.errors_per_second;
     if !cx.shard.limiter.admits_error(per_second, frame.meta.received) {
         return None;
@@ -89,6 +97,28 @@ fn build<T: Tally>(frame: &mut Frame, reason: Reason, cx: &mut Cx<'_, T>) -> Opt
     frame.meta.hop = hop;
     frame.meta.egress = interface;
     rewrite::link(frame, cx).then_some(())
+}
+
+/// Answers the gateway itself, as whoever it has called would. An address of its own could not stand as source: no host
+/// takes in packets from itself.
+fn to_itself(frame: &mut Frame, tell: Tell) -> Option<()> {
+    let mut link = ArrayVec::<u8, MOST_LINK>::new();
+    link.try_extend_from_slice(frame.bytes().get(..usize::from(frame.meta.network))?).ok()?;
+    let (sender, meant) = header::addresses(frame);
+    match tell {
+        Tell::Reset => reset(frame, sender, meant)?,
+        Tell::Icmp { kind, code, mtu } => icmp(frame, meant, sender, [kind, code], mtu, 0)?,
+    }
+    let (to, from) = link.get_mut(..12)?.split_at_mut(6);
+    to.swap_with_slice(from);
+    frame.push_front(link.len())?.copy_from_slice(&link);
+    let shift = link.len() as u16;
+    frame.meta.network += shift;
+    frame.meta.transport += shift;
+    frame.meta.end += shift;
+    frame.meta.hop = LOCAL_HOP;
+    frame.meta.egress = LOCAL;
+    Some(())
 }
 
 fn may_be_answered(frame: &Frame) -> bool {

@@ -26,7 +26,8 @@ impl<T: Tally> Stage<T> for Dnat {
 
     fn step(&mut self, frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
         let tables = cx.tables;
-        if frame.meta.flags & flag::TO_GROUP != 0 {
+        // What the gateway itself sends is not translated.
+        if frame.meta.flags & (flag::TO_GROUP | flag::OWN) != 0 {
             return Step::Next;
         }
         let seen = header::of(frame, cx);

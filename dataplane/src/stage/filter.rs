@@ -1,7 +1,8 @@
 //! `filter`: may it pass?
 //!
 //! The first rule that matches decides, else the default action of the zone pair. Only the first packet of a
-//! flow comes here, and every packet where the policy is stateless. Changes no byte.
+//! flow comes here, and every packet where the policy is stateless. What the gateway itself sends may pass. Changes
+//! no byte.
 
 use policy::model::{Action, RejectWith, Scope};
 use tally::{Op, Region, Tally};
@@ -22,7 +23,7 @@ pub struct Filter;
 impl<T: Tally> Stage<T> for Filter {
     #[inline(always)]
     fn takes(&self, frame: &Frame) -> bool {
-        frame.meta.fate == 0 && frame.meta.flags & flag::HIT == 0
+        frame.meta.fate == 0 && frame.meta.flags & (flag::HIT | flag::OWN) == 0
     }
 
     #[inline(always)]
@@ -115,6 +116,9 @@ fn reject(frame: &Frame, with: RejectWith, reason: Reason) -> Step {
 /// Counts a flow against its source, where the policy bounds that.
 pub(super) fn count_source<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
     let Some(most) = cx.tables.limits.flows_per_source else { return Ok(()) };
+    if frame.meta.flags & flag::OWN != 0 {
+        return Ok(());
+    }
     let (source, _) = header::addresses(frame);
     let subject = limiter::subject(source, limiter::ALL_RULES);
     let hash = cx.shard.flows.hash(&subject, cx.tally);

@@ -3,7 +3,8 @@
 //! Finds the interface (through VLAN tags), the IP header, the transport header and its ports, and writes
 //! them into the metadata. Drops what is malformed or shows addresses that no packet on a link can have.
 //! Verifies the IPv4 header checksum; transport checksums are left to `track`, which looks at them where a
-//! packet would change state. Changes no byte. Takes frames fresh from their pool: what their metadata do not say yet
+//! packet would change state. Of what the gateway itself sends, what only concerns a link goes no further. Changes no byte.
+//! Takes frames fresh from their pool: what their metadata do not say yet
 //! stays unsaid where a packet has none of it.
 
 use tally::{Branch, Op, Region, Tally};
@@ -13,7 +14,8 @@ use wire::vlan::Tags;
 use wire::{Family, Frame, Meta, Part, PortId, icmpv4, icmpv6, ipv4, ipv6, tcp, udp};
 
 use super::{Cx, Stage, Step};
-use crate::tables::{Hearing, Interface, Tables};
+use crate::hop::LINK_HOP;
+use crate::tables::{Hearing, Interface, LOCAL, Tables};
 use crate::verdict::Reason;
 
 /// The stage.
@@ -46,6 +48,8 @@ pub mod flag {
     pub const ERROR: u16 = 1 << 10;
     /// A fragment that waited for its first one, which has come.
     pub const RESUMED: u16 = 1 << 11;
+    /// The gateway itself sends it.
+    pub const OWN: u16 = 1 << 12;
 }
 
 impl<T: Tally> Stage<T> for Parse {
@@ -133,11 +137,35 @@ fn link(bytes: &[u8], meta: &mut Meta, tables: &Tables) -> Result<Carried, Reaso
     let [.., high, low] = *header;
     let ethertype = EtherType(u16::from_be_bytes([high, low]));
     meta.network = 14;
-    let port = tables.interface(meta.ingress).ok_or(Reason::VlanUnknown)?;
+    let Some(port) = tables.interfaces.get(usize::from(meta.ingress.0)) else {
+        return own(bytes, meta, tables);
+    };
     if ethertype.is_vlan() {
         return tagged(bytes, header, port, meta, tables);
     }
     network(header, ethertype, payload, port, meta)
+}
+
+/// Reads a frame that the gateway itself sends, in whatever VLAN. What is not for one host beyond its link (groups, neighbour
+/// discovery, other protocols than IP) is not looked at.
+#[cold]
+fn own(bytes: &[u8], meta: &mut Meta, tables: &Tables) -> Result<Carried, Reason> {
+    if meta.ingress != LOCAL {
+        return Err(Reason::VlanUnknown);
+    }
+    meta.flags |= flag::OWN;
+    let layer = wire::ethernet::parse(bytes).map_err(|_| Reason::LinkTruncated)?;
+    let header = bytes.first_chunk::<14>().ok_or(Reason::LinkTruncated)?;
+    let is_ip = matches!(layer.ethertype, EtherType::IPV4 | EtherType::IPV6);
+    meta.network = layer.payload_at as u16;
+    if is_ip && !layer.header.dst().is_multicast() {
+        let carried = network(header, layer.ethertype, layer.payload, &tables.itself, meta)?;
+        if matches!(carried, Carried::Packet) && meta.flags & flag::TO_GROUP == 0 {
+            return Ok(carried);
+        }
+    }
+    meta.hop = LINK_HOP;
+    Ok(Carried::LinkControl)
 }
 
 /// Finds the interface of a frame with VLAN tags, and goes on.

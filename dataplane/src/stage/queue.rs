@@ -7,7 +7,7 @@ use tally::{Op, Region, Tally};
 use wire::Frame;
 
 use super::{Cx, Stage, Step};
-use crate::tables::Tables;
+use crate::tables::{LOCAL, Tables};
 use crate::verdict::{Reason, Verdict};
 
 /// The stage.
@@ -29,7 +29,9 @@ impl<T: Tally> Stage<T> for Queue {
         cx.tally.write(Region::Queue, usize::from(frame.meta.egress.0) * 64, 8);
         let root = cx.tables.interface(frame.meta.egress).map(|interface| interface.root);
         let Some(queue) = root.and_then(|root| cx.shard.queues.get(usize::from(root.0))) else {
-            return Step::Drop(Reason::NeighbourUnknown);
+            // Only an answer to the gateway itself comes here without a port.
+            let is_own = frame.meta.fate != 0 && frame.meta.egress == LOCAL;
+            return if is_own { Step::Next } else { Step::Drop(Reason::NeighbourUnknown) };
         };
         if queue.is_full() {
             return Step::Drop(Reason::QueueFull);

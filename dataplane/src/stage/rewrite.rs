@@ -15,7 +15,7 @@ use super::parse::flag;
 use super::{Cx, Stage, Step};
 use crate::cut::cut;
 use crate::flow::{Direction, FlowId, Key};
-use crate::hop::LOCAL_HOP;
+use crate::hop::leaves;
 use crate::nat::Endpoint;
 use crate::nat::rewrite::{self as nat, EndsV4, EndsV6, Transport};
 use crate::tables::Tables;
@@ -31,14 +31,16 @@ impl<T: Tally> Stage<T> for Rewrite {
         if frame.meta.flags & flag::TRANSLATED != 0 {
             translate(frame, cx);
         }
-        if frame.meta.hop == LOCAL_HOP {
+        if !leaves(frame.meta.hop) {
             return Step::Deliver;
         }
         let is_syn = frame.meta.tcp_flags & Flags::SYN.0 != 0;
         if is_syn && frame.meta.protocol == Protocol::TCP.0 && frame.meta.part != Part::Later {
             clamp(frame, cx);
         }
-        lower_ttl(frame);
+        if frame.meta.flags & flag::OWN == 0 {
+            lower_ttl(frame);
+        }
         // Flags, family, 4; time to live with its checksum, 8; the hop's place and bound, 3; its header's three words
         // beside the type, 7; lengths, 6.
         cx.tally.instructions(28);

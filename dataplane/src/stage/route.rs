@@ -10,7 +10,7 @@ use wire::{BATCH, Family, Frame, PortId, ipv4, ipv6};
 
 use super::parse::flag;
 use super::{Cx, Stage, Step, header};
-use crate::hop::{LOCAL_HOP, NO_HOP};
+use crate::hop::{LINK_HOP, LOCAL_HOP, NO_HOP, leaves};
 use crate::tables::{Address, LOCAL, Tables, Target};
 use crate::verdict::Reason;
 
@@ -96,7 +96,7 @@ impl Route {
 /// live lets it go on.
 #[inline(always)]
 fn ordinary(frame: &Frame) -> Option<ipv4::Header<'_>> {
-    let special = flag::TO_GROUP | flag::GROUP;
+    let special = flag::TO_GROUP | flag::GROUP | flag::OWN;
     if frame.meta.family != Family::V4 || frame.meta.flags & special != 0 || frame.meta.fate != 0 {
         return None;
     }
@@ -107,7 +107,7 @@ fn ordinary(frame: &Frame) -> Option<ipv4::Header<'_>> {
 /// [`fits`], for what leaves at all.
 #[inline(always)]
 fn fits_unless_local<T: Tally>(frame: &mut Frame, ttl: u8, cx: &mut Cx<'_, T>) -> Step {
-    if frame.meta.hop == LOCAL_HOP { Step::Next } else { fits(frame, ttl, cx) }
+    if leaves(frame.meta.hop) { fits(frame, ttl, cx) } else { Step::Next }
 }
 
 /// Checks time to live and size against the hop, and names the interface.
@@ -120,7 +120,8 @@ fn fits<T: Tally>(frame: &mut Frame, ttl: u8, cx: &mut Cx<'_, T>) -> Step {
     cx.tally.read(Region::HopTable, frame.meta.hop as usize * 32, 32);
     let Some(hop) = cx.shard.hops.get(frame.meta.hop) else { return Step::Drop(Reason::NeighbourUnknown) };
     frame.meta.egress = hop.interface;
-    if ttl <= 1 {
+    // Nobody has lowered that of what the gateway itself sends.
+    if ttl <= 1 && frame.meta.flags & flag::OWN == 0 {
         return Step::Answer(Reason::TtlExpired);
     }
     if frame.meta.end - frame.meta.network > hop.mtu {
@@ -163,6 +164,10 @@ fn find<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
     }
     check_source(frame, source, cx)?;
     if is_link_local(destination) {
+        if frame.meta.flags & flag::OWN != 0 {
+            frame.meta.hop = LINK_HOP;
+            return Ok(());
+        }
         // Link-local addresses are not in the policy; on its own link the gateway is who is meant.
         to_self(frame);
         return Ok(());
@@ -221,6 +226,10 @@ fn other_way<T: Tally>(
         Target::Local => {
             to_self(frame);
             Ok(Some(LOCAL_HOP))
+        }
+        Target::Broadcast(_) if frame.meta.flags & flag::OWN != 0 => {
+            frame.meta.flags |= flag::TO_GROUP;
+            Ok(Some(LINK_HOP))
         }
         Target::Broadcast(link) if link == frame.meta.ingress => {
             frame.meta.flags |= flag::TO_GROUP;
@@ -319,7 +328,7 @@ fn is_ours(group: Address) -> bool {
 }
 
 /// 169.254.0.0/16 (RFC 3927) or fe80::/10 (RFC 4291).
-fn is_link_local(address: Address) -> bool {
+pub(super) fn is_link_local(address: Address) -> bool {
     if address.v6 { address.bits >> 118 == 0x3fa } else { (address.bits as u32) >> 16 == LINK_LOCAL4 }
 }
 

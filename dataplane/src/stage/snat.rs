@@ -13,7 +13,7 @@ use super::parse::flag;
 use super::route::realm;
 use super::track::{reason_of, settings};
 use super::{Cx, Stage, Step, filter, header};
-use crate::flow::tcp::Segment;
+use crate::flow::tcp::{Midstream, Segment};
 use crate::flow::{Direction, FlowId, Key, Refusal};
 use crate::hop::{LOCAL_HOP, NO_HOP};
 use crate::nat::{self, Endpoint};
@@ -66,7 +66,8 @@ impl<T: Tally> Stage<T> for Snat {
 /// Chooses the source translation.
 fn choose<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
     let tables = cx.tables;
-    if frame.meta.hop == LOCAL_HOP || tables.nat.sources.is_empty() {
+    let is_own = frame.meta.flags & flag::OWN != 0;
+    if frame.meta.hop == LOCAL_HOP || is_own || tables.nat.sources.is_empty() {
         return Ok(());
     }
     let mut seen = header::of(frame, cx);
@@ -160,7 +161,10 @@ fn enter<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
         return Err(step);
     }
     if frame.meta.protocol == Protocol::TCP.0 && frame.meta.part != Part::Later {
-        let settings = settings(cx);
+        let mut settings = settings(cx);
+        if frame.meta.flags & flag::OWN != 0 {
+            settings.midstream = Midstream::Learn;
+        }
         let range = usize::from(frame.meta.transport)..usize::from(frame.meta.end);
         let segment = tcp::parse(frame.bytes().get(range).unwrap_or(&[]));
         let (Ok(segment), Some(flow)) = (segment, cx.shard.flows.flow_mut(id)) else {
@@ -181,7 +185,8 @@ fn enter<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
     let pair = cx.tables.nat.pair(pending.dnat, pending.snat);
     let translated = reply != pending.key.reversed().in_realm(realm(frame.meta.egress, cx));
     if let Some(flow) = cx.shard.flows.flow_mut(id) {
-        flow.hops = [frame.meta.hop, NO_HOP];
+        let is_own = frame.meta.flags & flag::OWN != 0;
+        flow.hops = [frame.meta.hop, if is_own { LOCAL_HOP } else { NO_HOP }];
         flow.rule = frame.meta.rule;
         flow.nat = pair;
         flow.flags = u8::from(translated);

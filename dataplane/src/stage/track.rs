@@ -15,12 +15,12 @@ use wire::tcp::Flags;
 use wire::{BATCH, Family, Frame, Part, icmpv4, ipv4, ipv6, tcp, udp};
 
 use super::parse::flag;
-use super::route::{back, realm};
+use super::route::{back, is_link_local, realm};
 use super::{Cx, Stage, Step, header};
 use crate::flow::tcp::{Fault, Midstream, Segment, Settings, WindowCheck};
 use crate::flow::{Direction, Flow, FlowId, Hit, Key, State};
 use crate::fragment::{DatagramKey, Kept, Later, Span};
-use crate::hop::{LOCAL_HOP, NO_HOP};
+use crate::hop::{LINK_HOP, LOCAL_HOP, NO_HOP};
 use crate::nat::Endpoint;
 use crate::shard::Pending;
 use crate::tables::{LOCAL, Tables};
@@ -279,6 +279,10 @@ fn carry(frame: &mut Frame, id: FlowId, direction: Direction, flow: &Flow) {
 fn come_back<T: Tally>(frame: &mut Frame, hit: Hit, hash: u64, cx: &mut Cx<'_, T>) -> Step {
     let Some(flow) = cx.shard.flows.flow(hit.id) else { return Step::Drop(Reason::FlowNotOpen) };
     let destination = flow.key(hit.direction.turned()).source().into();
+    if frame.meta.flags & flag::OWN != 0 && is_link_local(destination) {
+        frame.meta.hop = LINK_HOP;
+        return Step::Next;
+    }
     let hop = match back(frame, destination, hash, cx) {
         Ok(hop) => hop,
         Err(Reason::RouteMissing) => return Step::Answer(Reason::RouteMissing),
@@ -304,7 +308,10 @@ fn open<T: Tally>(frame: &mut Frame, key: Key, hash: u64, cx: &mut Cx<'_, T>) ->
                 return Step::Drop(Reason::TcpFlags);
             }
             let is_syn = flags.contains(Flags::SYN) && !flags.contains(Flags::ACK);
-            let picked_up = cx.tables.limits.pickup == Pickup::Accept && !flags.contains(Flags::RST);
+            // A connection of the gateway itself that began unseen its own TCP vouches for.
+            let is_own = frame.meta.flags & flag::OWN != 0;
+            let picked_up =
+                (is_own || cx.tables.limits.pickup == Pickup::Accept) && !flags.contains(Flags::RST);
             if !is_syn && !picked_up {
                 return Step::Drop(Reason::FlowNotOpen);
             }
@@ -349,8 +356,16 @@ fn open<T: Tally>(frame: &mut Frame, key: Key, hash: u64, cx: &mut Cx<'_, T>) ->
     Step::Next
 }
 
-/// Finds the flow that an ICMP error is about: that of the packet it quotes, which went the other way.
+/// Finds the flow that an ICMP error is about: that of the packet it quotes, which went the other way. What the gateway
+/// itself says goes out even where there is none.
 fn relate<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
+    match find_related(frame, cx) {
+        Step::Drop(Reason::IcmpUnrelated) if frame.meta.flags & flag::OWN != 0 => Step::Next,
+        step => step,
+    }
+}
+
+fn find_related<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
     // As two headers' parse.
     cx.tally.instructions(60);
     let is_redirect = match frame.meta.family {

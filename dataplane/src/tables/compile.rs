@@ -5,11 +5,11 @@ use std::fmt;
 use std::net::IpAddr;
 
 use policy::Policy;
-use policy::model::{Mac, Mode, MssClamp, SELF_ZONE, State};
+use policy::model::{Mac, Mode, MssClamp, SELF_ZONE, SourceCheck, State};
 use wire::PortId;
 use wire::vlan::{Tag, Tags};
 
-use super::{Filter, FilterRule, Hearing, Interface, Neighbour, Tables};
+use super::{Filter, FilterRule, Hearing, Interface, LOCAL, Neighbour, SELF, Tables};
 use super::{nat, pattern, route};
 use crate::classify::{ALGORITHMS, Algorithm, Pattern};
 use crate::fib::FibError;
@@ -100,6 +100,7 @@ impl Tables {
             epoch,
             mode: policy.mode,
             interfaces,
+            itself: itself(),
             filter: filter(policy, &names, algorithm)?,
             nat: nat::compile(policy, &names)?,
             zones: names.zones,
@@ -140,7 +141,7 @@ impl Names {
 
     /// The zone of the interface at a place.
     pub(super) fn zone_of(&self, interface: usize) -> u8 {
-        self.zone_of.get(interface).copied().unwrap_or(super::SELF)
+        self.zone_of.get(interface).copied().unwrap_or(SELF)
     }
 
     /// A bit for each zone; all of them for an empty list.
@@ -229,6 +230,29 @@ fn interfaces(policy: &Policy, names: &Names, realms: &[u16]) -> Result<Vec<Inte
         }
     }
     Ok(interfaces)
+}
+
+/// The gateway itself, as if it were an interface. No interface shares its realm: theirs are numbered from 1, and
+/// there are fewer than 65,535.
+fn itself() -> Interface {
+    Interface {
+        name: SELF_ZONE.to_owned(),
+        zone: SELF,
+        root: LOCAL,
+        tags: Tags::NONE,
+        vlans: Vec::new(),
+        mac: Mac::ZERO,
+        mac_bits: 0,
+        hearing: Hearing::All,
+        mtu: u16::MAX,
+        realm: u16::MAX,
+        source_check: SourceCheck::Off,
+        mss4: u16::MAX,
+        mss6: u16::MAX,
+        networks: Vec::new(),
+        address4: None,
+        address6: None,
+    }
 }
 
 /// A locally administered address for an interface whose own is not known.

@@ -2,13 +2,15 @@
 
 use std::collections::{HashMap, HashSet};
 
-use dataplane::Verdict;
+use dataplane::{Delivery, Reason, Verdict};
 use wire::ethernet::EtherType;
 use wire::header::Protocol;
 use wire::{ethernet, icmpv4, ipv4, ipv6, tcp, udp};
 
 use super::policy::{LAN, Scene, Translation, WAN, WAN2};
-use super::{Arrival, Gateway, Sent};
+use dataplane::tables::LOCAL;
+
+use super::{Arrival, Gateway, Local, Out, Sent};
 
 /// What must hold between batches.
 pub fn gateway(gateway: &Gateway) {
@@ -57,11 +59,16 @@ pub fn sent(scene: &Scene, arrivals: &HashMap<u32, Arrival>, sent: &Sent) {
     let arrived = arrival.and_then(|arrival| Seen::of(&arrival.bytes));
     match sent.verdict {
         Some(Verdict::Answered(_)) => {
+            assert!(
+                arrival.is_none_or(|arrival| arrival.port != LOCAL),
+                "an answer to the gateway itself leaves"
+            );
             assert!(out.transport_is_right != Some(false), "an answer with a wrong checksum: {out:?}");
         }
         Some(Verdict::Forwarded) => {
             let arrived = arrived.expect("what is forwarded came in as a packet");
-            assert_eq!(out.ttl + 1, arrived.ttl, "time to live");
+            let is_own = arrival.is_some_and(|arrival| arrival.port == LOCAL);
+            assert_eq!(out.ttl + u8::from(!is_own), arrived.ttl, "time to live");
             if arrived.transport_is_right == Some(true) && out.is_whole {
                 assert_eq!(out.transport_is_right, Some(true), "checksum of {out:?} from {arrived:?}");
             }
@@ -79,7 +86,8 @@ pub fn sent(scene: &Scene, arrivals: &HashMap<u32, Arrival>, sent: &Sent) {
     if leaves && hides && from_inside && matches!(sent.verdict, Some(Verdict::Forwarded)) {
         // Whoever was let in to an inside address from outside knows it, and is answered from there.
         let is_known = |inside| {
-            let from_outside = arrivals.values().filter(|arrival| arrival.port.0 != LAN);
+            let from_outside =
+                arrivals.values().filter(|arrival| arrival.port.0 != LAN && arrival.port != LOCAL);
             from_outside.filter_map(|arrival| Seen::of(&arrival.bytes)).any(|seen| seen.destination == inside)
         };
         if is_known(out.source) || out.quoted.is_some_and(|(_, to)| is_known(to)) {
@@ -89,6 +97,52 @@ pub fn sent(scene: &Scene, arrivals: &HashMap<u32, Arrival>, sent: &Sent) {
         if let Some((_, to)) = out.quoted {
             assert!(!is_inside(to), "an inside address leaks in a quote: {out:?}");
         }
+    }
+}
+
+/// What must hold of what ended here, beside what came in.
+pub fn ended(arrivals: &HashMap<u32, Arrival>, out: &Out) {
+    for (number, verdict) in &out.ended {
+        if arrivals.get(number).is_some_and(|arrival| arrival.port == LOCAL) {
+            let judged = [
+                Reason::RuleDrop,
+                Reason::RuleReject,
+                Reason::DefaultDrop,
+                Reason::DefaultReject,
+                Reason::RateLimit,
+                Reason::ConnectionLimit,
+                Reason::FlowLimit,
+                Reason::NatPorts,
+                Reason::SourceSpoofed,
+                Reason::MulticastUnrouted,
+                Reason::LinkBroadcast,
+                Reason::TtlExpired,
+            ];
+            let reason = verdict.reason();
+            assert!(
+                !reason.is_some_and(|reason| judged.contains(&reason)),
+                "{verdict} for the gateway itself"
+            );
+        }
+    }
+    for local in &out.local {
+        let arrival = arrivals.get(&local.number).expect("it came in");
+        to_itself(local, arrival);
+    }
+}
+
+/// What is for the gateway itself, or a link as it is.
+fn to_itself(local: &Local, arrival: &Arrival) {
+    if local.delivery == Delivery::Link {
+        assert!(arrival.port == LOCAL && local.bytes == arrival.bytes, "it is changed: {local:?}");
+    }
+    if let Verdict::Answered(_) = local.verdict {
+        assert_eq!(arrival.port, LOCAL, "an answer that stays here: {local:?}");
+        let seen = Seen::of(&local.bytes).expect("an answer is a packet");
+        let arrived = Seen::of(&arrival.bytes).expect("a packet is answered");
+        assert_eq!((seen.source, seen.destination), (arrived.destination, arrived.source), "{local:?}");
+        assert!(seen.header_is_right && seen.link_is_right && seen.transport_is_right == Some(true));
+        assert_eq!((&local.bytes[..6], &local.bytes[6..12]), (&arrival.bytes[6..12], &arrival.bytes[..6]));
     }
 }
 

@@ -15,7 +15,8 @@ use dataplane::hop::Resolve;
 use dataplane::replay::Way;
 use dataplane::shard::Setup;
 use dataplane::stage::Cx;
-use dataplane::{Pipeline, Shard, Tables, Verdict};
+use dataplane::tables::LOCAL;
+use dataplane::{Delivery, Pipeline, Shard, Tables, Verdict};
 use tally::NoTally;
 use wire::{Batch, Frame, Nanos, Pool, PortId};
 
@@ -40,6 +41,17 @@ pub struct Out {
     pub sent: Vec<Sent>,
     /// What ended here, in order.
     pub ended: Vec<(u32, Verdict)>,
+    /// Those of what ended that a host takes on: what was delivered, and answers to the gateway itself.
+    pub local: Vec<Local>,
+}
+
+/// A frame that ended here, and is not gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Local {
+    pub number: u32,
+    pub verdict: Verdict,
+    pub delivery: Delivery,
+    pub bytes: Vec<u8>,
 }
 
 /// A frame that left.
@@ -104,6 +116,9 @@ impl Gateway {
             frame.meta.ingress = arrival.port;
             frame.meta.received = arrival.at;
             frame.meta.number = arrival.number;
+            if arrival.port == LOCAL {
+                frame.meta.egress = PortId(policy::WAN);
+            }
             if let Err(frame) = self.batch.push(frame) {
                 self.pool.put(frame);
             }
@@ -141,7 +156,14 @@ impl Gateway {
                 Some(port) => {
                     out.sent.push(Sent { port: port.0, number, verdict, bytes: frame.bytes().to_vec() })
                 }
-                None => out.ended.push((number, verdict.expect("what ended has a verdict"))),
+                None => {
+                    let verdict = verdict.expect("what ended has a verdict");
+                    out.ended.push((number, verdict));
+                    if matches!(verdict, Verdict::Delivered | Verdict::Answered(_)) {
+                        let (delivery, bytes) = (Delivery::of(&frame.meta), frame.bytes().to_vec());
+                        out.local.push(Local { number, verdict, delivery, bytes });
+                    }
+                }
             }
         });
         out

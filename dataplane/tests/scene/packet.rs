@@ -10,8 +10,10 @@ use wire::tcp::Flags;
 use wire::vlan::Tag;
 use wire::{Nanos, PortId, ethernet, icmpv4, icmpv6, ipv4, ipv6, tcp, udp};
 
+use dataplane::tables::LOCAL;
+
 use super::policy::{LAN, WAN, WAN2};
-use super::{Arrival, START, Sent};
+use super::{Arrival, Out, START};
 
 /// Bytes that a packet is made of.
 pub const BYTES: usize = 18;
@@ -58,6 +60,9 @@ const OUTSIDE6: [&str; 8] = [
     "ff02::1",
     "fe80::1",
 ];
+/// Addresses of the gateway itself, and one that it sends for.
+const OWN: [[u8; 4]; 4] = [[203, 0, 113, 2], [192, 168, 1, 1], [198, 51, 100, 2], [172, 17, 0, 2]];
+const OWN6: [&str; 4] = ["2001:db8:ffff::2", "2001:db8:1::1", "fe80::a", "2001:db8:ffff::2"];
 const PORTS: [u16; 8] = [80, 443, 25, 53, 8080, 4000, 50_000, 0];
 const SPANS: [Nanos; 12] = [
     Nanos(0),
@@ -110,9 +115,12 @@ impl Packets {
     }
 
     /// Learns what came out.
-    pub fn learn(&mut self, sent: &[Sent]) {
-        for sent in sent {
+    pub fn learn(&mut self, out: &Out) {
+        for sent in &out.sent {
             remember(&mut self.sent, PortId(sent.port), &sent.bytes);
+        }
+        for local in &out.local {
+            remember(&mut self.sent, LOCAL, &local.bytes);
         }
     }
 
@@ -159,16 +167,24 @@ fn fresh(bytes: &[u8; BYTES]) -> (PortId, Vec<u8>) {
     .unwrap();
     let data = data(size);
     let link = link(hops);
-    let port = if !goes_in {
+    let is_own = how & 3 == 2 && from & 0xc0 == 0xc0;
+    let port = if is_own {
+        LOCAL.0
+    } else if !goes_in {
         LAN
     } else if from & 128 != 0 {
         WAN2
     } else {
         WAN
     };
-    let is_guest = !goes_in && inside[2] == 20 && !v6;
+    let is_guest = !goes_in && !is_own && inside[2] == 20 && !v6;
     let link = if is_guest { link.vlan(Tag::customer(20)) } else { link };
-    let (a, b) = (Ipv4Addr::from(inside), Ipv4Addr::from(outside));
+    let (mut a, b) = (Ipv4Addr::from(inside), Ipv4Addr::from(outside));
+    let mut inside6 = inside6;
+    if is_own {
+        // The source, and the host that it is for.
+        (a, inside6) = (OWN[usize::from(from % 4)].into(), OWN6[usize::from(from % 4)].parse().unwrap());
+    }
     let mut packet = match (v6, goes_in) {
         (false, false) => link.ipv4(a, b),
         (false, true) => link.ipv4(b, if to & 64 == 0 { a } else { Ipv4Addr::new(203, 0, 113, 2) }),

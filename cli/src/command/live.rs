@@ -1,0 +1,409 @@
+//! Questions to a running gateway: `wirerate status`, `ports`, `rules`, `nat`, `queues`, `drops`, `apply`, `confirm`,
+//! `rollback`.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+use gateway::api::InForce;
+use gateway::view;
+use gateway::{Client, ClientError};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::failure::{Exit, Failure};
+use crate::screen::{self, BAD, GOOD, HEADING};
+use crate::with_exit_codes;
+
+/// Where a gateway takes commands unless it is told otherwise.
+pub(crate) const SOCKET: &str = "/run/wirerate/control.sock";
+
+/// Which gateway, and how its answer looks.
+#[derive(Debug, Args)]
+pub(crate) struct Ask {
+    /// Where the gateway takes commands
+    #[arg(long, value_name = "PATH", default_value = SOCKET, env = "WIRERATE_SOCKET")]
+    socket: PathBuf,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Ask {
+    fn get<T: DeserializeOwned>(&self, question: &str) -> Result<T, Failure> {
+        Client::at(&self.socket).get(question).map_err(Failure::Gateway)
+    }
+
+    /// Prints as JSON, if that is wanted; says whether it was.
+    fn as_json(&self, answer: &impl Serialize) -> Result<bool, Failure> {
+        if self.json {
+            let text = serde_json::to_string_pretty(answer).unwrap_or_default();
+            writeln!(screen::out(), "{text}")?;
+        }
+        Ok(self.json)
+    }
+}
+
+/// Show how a running gateway is doing
+#[derive(Debug, Args)]
+#[command(after_long_help = with_exit_codes("\
+Examples:
+  wirerate status
+  wirerate status --json"))]
+pub(crate) struct Status {
+    #[command(flatten)]
+    ask: Ask,
+}
+
+impl Status {
+    pub(crate) fn run(self) -> Result<Exit, Failure> {
+        let status: view::Status = self.ask.get("/status")?;
+        if self.ask.as_json(&status)? {
+            return Ok(Exit::Done);
+        }
+        let mut out = screen::out();
+        writeln!(out, "{HEADING}wirerate {}{HEADING:#}, up {:.0} s", status.version, status.uptime_seconds)?;
+        writeln!(out, "  epoch      {}", status.epoch)?;
+        if let Some(seconds) = status.trial_seconds {
+            writeln!(
+                out,
+                "  {BAD}on trial{BAD:#}   goes back in {seconds:.0} s; `wirerate confirm` keeps it"
+            )?;
+        }
+        let flows = (status.flows, status.flow_capacity, status.flows_begun);
+        writeln!(out, "  flows      {} of {}, {} begun since the start", flows.0, flows.1, flows.2)?;
+        writeln!(out, "  received   {}", status.received)?;
+        writeln!(out, "  forwarded  {}", status.forwarded)?;
+        writeln!(out, "  delivered  {}", status.delivered)?;
+        writeln!(out, "  answered   {}", status.answered)?;
+        writeln!(out, "  dropped    {}", status.dropped)?;
+        writeln!(out, "  held       {}", status.held)?;
+        for worker in &status.workers {
+            let share = 100.0 * worker.busy_seconds / status.uptime_seconds.max(1e-9);
+            writeln!(out, "  worker {}   busy {share:.1} %, {} flows", worker.worker, worker.flows)?;
+        }
+        for port in &status.ports_not_up {
+            writeln!(out, "  {BAD}{port} is not up{BAD:#}; `wirerate ports` says more")?;
+        }
+        for note in &status.notes {
+            writeln!(out, "  note: {note}")?;
+        }
+        Ok(Exit::Done)
+    }
+}
+
+/// Show the interfaces of a running gateway, and by which driver their frames come and go
+#[derive(Debug, Args)]
+#[command(after_long_help = with_exit_codes("\
+Examples:
+  wirerate ports
+  wirerate ports --json"))]
+pub(crate) struct Ports {
+    #[command(flatten)]
+    ask: Ask,
+}
+
+impl Ports {
+    pub(crate) fn run(self) -> Result<Exit, Failure> {
+        let ports: Vec<view::PortView> = self.ask.get("/ports")?;
+        if self.ask.as_json(&ports)? {
+            return Ok(Exit::Done);
+        }
+        let mut table = Table::new([
+            "port",
+            "state",
+            "driver",
+            "received",
+            "sent",
+            "missed",
+            "unsent",
+            "to Linux",
+            "from Linux",
+        ]);
+        for view in &ports {
+            table.row([
+                view.port.interface.clone(),
+                view.port.state.to_string(),
+                view.port.driver.clone(),
+                view.received.to_string(),
+                view.sent.to_string(),
+                view.missed.to_string(),
+                view.unsent.to_string(),
+                view.delivered.to_string(),
+                view.originated.to_string(),
+            ]);
+        }
+        table.print()?;
+        let mut out = screen::out();
+        for view in &ports {
+            for reason in &view.port.refused {
+                writeln!(out, "{}: not by {reason}", view.port.interface)?;
+            }
+        }
+        Ok(Exit::Done)
+    }
+}
+
+/// Show what each rule of a running gateway has decided
+#[derive(Debug, Args)]
+#[command(after_long_help = with_exit_codes("\
+Examples:
+  wirerate rules
+  wirerate rules --json"))]
+pub(crate) struct Rules {
+    #[command(flatten)]
+    ask: Ask,
+}
+
+impl Rules {
+    pub(crate) fn run(self) -> Result<Exit, Failure> {
+        let rules: Vec<view::RuleView> = self.ask.get("/rules")?;
+        if self.ask.as_json(&rules)? {
+            return Ok(Exit::Done);
+        }
+        let mut table = Table::new(["rule", "action", "packets", "bytes"]);
+        for rule in rules {
+            let (packets, bytes) = (rule.count.packets.to_string(), rule.count.bytes.to_string());
+            table.row([rule.name, rule.action, packets, bytes]);
+        }
+        table.print()?;
+        Ok(Exit::Done)
+    }
+}
+
+/// Show what each translation of a running gateway has done
+#[derive(Debug, Args)]
+#[command(after_long_help = with_exit_codes("\
+Examples:
+  wirerate nat
+  wirerate nat --json"))]
+pub(crate) struct Nat {
+    #[command(flatten)]
+    ask: Ask,
+}
+
+impl Nat {
+    pub(crate) fn run(self) -> Result<Exit, Failure> {
+        let nats: Vec<view::NatView> = self.ask.get("/nat")?;
+        if self.ask.as_json(&nats)? {
+            return Ok(Exit::Done);
+        }
+        let mut table = Table::new(["translation", "of", "packets", "bytes", "refused"]);
+        for nat in nats {
+            let (packets, bytes) = (nat.count.packets.to_string(), nat.count.bytes.to_string());
+            table.row([nat.name, nat.side, packets, bytes, nat.refused.to_string()]);
+        }
+        table.print()?;
+        Ok(Exit::Done)
+    }
+}
+
+/// Show how many frames wait for each interface of a running gateway
+#[derive(Debug, Args)]
+#[command(after_long_help = with_exit_codes("\
+Examples:
+  wirerate queues
+  wirerate queues --json"))]
+pub(crate) struct Queues {
+    #[command(flatten)]
+    ask: Ask,
+}
+
+impl Queues {
+    pub(crate) fn run(self) -> Result<Exit, Failure> {
+        let queues: Vec<view::QueueView> = self.ask.get("/queues")?;
+        if self.ask.as_json(&queues)? {
+            return Ok(Exit::Done);
+        }
+        let mut table = Table::new(["queue", "waiting", "capacity"]);
+        for queue in queues {
+            table.row([queue.interface, queue.waiting.to_string(), queue.capacity.to_string()]);
+        }
+        table.print()?;
+        Ok(Exit::Done)
+    }
+}
+
+/// Show what a running gateway has dropped and answered, by reason
+#[derive(Debug, Args)]
+#[command(after_long_help = with_exit_codes("\
+Examples:
+  wirerate drops
+  wirerate reasons rule-drop"))]
+pub(crate) struct Drops {
+    #[command(flatten)]
+    ask: Ask,
+}
+
+impl Drops {
+    pub(crate) fn run(self) -> Result<Exit, Failure> {
+        let drops: Vec<view::DropView> = self.ask.get("/drops")?;
+        if self.ask.as_json(&drops)? {
+            return Ok(Exit::Done);
+        }
+        let mut table = Table::new(["reason", "dropped", "answered"]);
+        for view in drops {
+            table.row([view.reason, view.dropped.to_string(), view.answered.to_string()]);
+        }
+        table.print()?;
+        Ok(Exit::Done)
+    }
+}
+
+/// Put another policy in force in a running gateway, without losing a flow that it still allows
+///
+/// Shows first what will change, by name. A policy with errors changes nothing. With `--confirm` the gateway goes
+/// back to the policy before unless `wirerate confirm` comes in time: should the change lock you out, wait.
+#[derive(Debug, Args)]
+#[command(after_long_help = with_exit_codes("\
+Examples:
+  wirerate apply --plan policies/home-office.toml
+  wirerate apply policies/home-office.toml --confirm 60s"))]
+pub(crate) struct Apply {
+    /// The policy
+    policy: PathBuf,
+
+    /// Only show what would change
+    #[arg(long)]
+    plan: bool,
+
+    /// Go back unless confirmed within this time: `90s`, `5m`
+    #[arg(long, value_name = "TIME", value_parser = seconds, conflicts_with = "plan")]
+    confirm: Option<u64>,
+
+    #[command(flatten)]
+    ask: Ask,
+}
+
+impl Apply {
+    pub(crate) fn run(self) -> Result<Exit, Failure> {
+        let loaded = crate::policy_file::load(&self.policy)?;
+        let client = Client::at(&self.ask.socket);
+        let text = client.get_text("/policy").map_err(Failure::Gateway)?;
+        let garbled = || Failure::Gateway(ClientError::Garbled("its policy cannot be read".to_owned()));
+        let now = policy::check(&text, "the policy in force").policy.ok_or_else(garbled)?;
+        let plan = policy::plan(&now, &loaded.policy);
+        let mut out = screen::out();
+        if !self.ask.json {
+            for change in &plan {
+                writeln!(out, "{change}")?;
+            }
+            if plan.is_empty() {
+                writeln!(out, "nothing changes")?;
+            }
+        }
+        let changes: Vec<_> = plan
+            .iter()
+            .map(|change| {
+                let kind = change.kind.name();
+                serde_json::json!({ "kind": kind, "thing": change.thing, "old": change.old, "new": change.new })
+            })
+            .collect();
+        if self.plan {
+            self.ask.as_json(&serde_json::json!({ "changes": changes }))?;
+            return Ok(Exit::Done);
+        }
+        let path = match self.confirm {
+            Some(seconds) => format!("/apply?confirm={seconds}"),
+            None => "/apply".to_owned(),
+        };
+        let done: InForce = client.post(&path, loaded.policy.to_string()).map_err(Failure::Gateway)?;
+        let answer = serde_json::json!({ "changes": changes, "epoch": done.epoch, "confirm_seconds": done.confirm_seconds });
+        if self.ask.as_json(&answer)? {
+            return Ok(Exit::Done);
+        }
+        writeln!(out, "{GOOD}in force{GOOD:#}, epoch {}", done.epoch)?;
+        if let Some(seconds) = self.confirm {
+            writeln!(out, "goes back in {seconds} s unless you say `wirerate confirm`")?;
+        }
+        Ok(Exit::Done)
+    }
+}
+
+/// Keep the policy that is on trial in a running gateway
+#[derive(Debug, Args)]
+#[command(after_long_help = with_exit_codes("\
+Examples:
+  wirerate confirm"))]
+pub(crate) struct Confirm {
+    /// Where the gateway takes commands
+    #[arg(long, value_name = "PATH", default_value = SOCKET, env = "WIRERATE_SOCKET")]
+    socket: PathBuf,
+}
+
+impl Confirm {
+    pub(crate) fn run(self) -> Result<Exit, Failure> {
+        Client::at(&self.socket).tell("/confirm").map_err(Failure::Gateway)?;
+        Ok(Exit::Done)
+    }
+}
+
+/// Go back at once to the policy before the one that is on trial in a running gateway
+#[derive(Debug, Args)]
+#[command(after_long_help = with_exit_codes("\
+Examples:
+  wirerate rollback"))]
+pub(crate) struct Rollback {
+    /// Where the gateway takes commands
+    #[arg(long, value_name = "PATH", default_value = SOCKET, env = "WIRERATE_SOCKET")]
+    socket: PathBuf,
+}
+
+impl Rollback {
+    pub(crate) fn run(self) -> Result<Exit, Failure> {
+        Client::at(&self.socket).tell("/rollback").map_err(Failure::Gateway)?;
+        Ok(Exit::Done)
+    }
+}
+
+/// Whole seconds: `90`, `90s`, `5m`.
+fn seconds(text: &str) -> Result<u64, String> {
+    let (number, unit) = match text.strip_suffix('m') {
+        Some(number) => (number, 60),
+        None => (text.strip_suffix('s').unwrap_or(text), 1),
+    };
+    let count = number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
+    count
+        .filter(|seconds| (1..=86_400).contains(seconds))
+        .ok_or_else(|| "write 90s or 5m, a day at most".to_owned())
+}
+
+/// Columns of text, as wide as what is in them; all but the first to the right.
+struct Table {
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    fn new<const N: usize>(titles: [&str; N]) -> Table {
+        Table { rows: vec![titles.map(str::to_owned).to_vec()] }
+    }
+
+    fn row<const N: usize>(&mut self, cells: [String; N]) {
+        self.rows.push(cells.to_vec());
+    }
+
+    fn print(&self) -> Result<(), Failure> {
+        let columns = self.rows.first().map_or(0, Vec::len);
+        let widths: Vec<usize> = (0..columns)
+            .map(|column| self.rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0))
+            .collect();
+        let mut out = screen::out();
+        for (number, row) in self.rows.iter().enumerate() {
+            let cells = row.iter().zip(&widths).enumerate();
+            let line: Vec<String> = cells
+                .map(
+                    |(column, (cell, width))| {
+                        if column == 0 { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+                    },
+                )
+                .collect();
+            let line = line.join("  ");
+            match number {
+                0 => writeln!(out, "{HEADING}{line}{HEADING:#}")?,
+                _ => writeln!(out, "{line}")?,
+            }
+        }
+        Ok(())
+    }
+}

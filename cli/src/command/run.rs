@@ -1,0 +1,62 @@
+//! `wirerate run`: the live gateway.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use gateway::{Options, Supervisor};
+
+use super::live::SOCKET;
+use crate::failure::{Exit, Failure};
+use crate::policy_file;
+use crate::with_exit_codes;
+
+/// Carry out a policy on this machine's interfaces
+///
+/// Interfaces of the policy are those that Linux has by the same names. Linux keeps their addresses, routes and
+/// neighbours, and what is addressed to the machine itself; all else goes through the policy. Runs until SIGTERM
+/// or Ctrl-C; SIGHUP reads the policy file again. Needs root, or CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF.
+#[derive(Debug, Args)]
+#[command(after_long_help = with_exit_codes("\
+Examples:
+  wirerate run policies/home-office.toml
+  wirerate run /etc/wirerate/policy.toml --state /var/lib/wirerate/state --log json"))]
+pub(crate) struct Arguments {
+    /// The policy
+    policy: PathBuf,
+
+    /// Where commands are taken, such as `wirerate status`
+    #[arg(long, value_name = "PATH", default_value = SOCKET, env = "WIRERATE_SOCKET")]
+    socket: PathBuf,
+
+    /// Keep flows and translations in this file over a restart
+    #[arg(long, value_name = "FILE")]
+    state: Option<PathBuf>,
+
+    /// How log lines look
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    log: Log,
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum Log {
+    /// For people
+    #[default]
+    Text,
+    /// A JSON object a line
+    Json,
+}
+
+impl Arguments {
+    pub(crate) fn run(self) -> Result<Exit, Failure> {
+        let loaded = policy_file::load(&self.policy)?;
+        gateway::log::start(match self.log {
+            Log::Text => gateway::log::Format::Text,
+            Log::Json => gateway::log::Format::Json,
+        });
+        let options =
+            Options { policy: loaded.policy, file: self.policy, socket: self.socket, state: self.state };
+        Supervisor::start(options).map_err(Failure::Start)?.run();
+        Ok(Exit::Done)
+    }
+}

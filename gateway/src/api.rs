@@ -1,0 +1,182 @@
+//! What can be asked of a running gateway from outside its process: HTTP with JSON, over a socket in the file
+//! system that its owner alone may open. Metrics are on loopback, too, for Prometheus.
+//!
+//! Only the supervisor and the workers know anything; here questions are read, passed on, and answers written.
+
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use axum::Json;
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Query, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use policy::parse::MOST_BYTES;
+use serde::{Deserialize, Serialize};
+use tokio::sync::oneshot;
+
+use crate::request::{NoTrial, Overview, Refusal, Reply, Request};
+use crate::supervisor::Event;
+use crate::{metrics, view};
+
+/// The way to the supervisor.
+#[derive(Clone)]
+pub struct Desk {
+    sender: Sender<Event>,
+}
+
+/// What went wrong, as it is told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Trouble {
+    /// What.
+    pub error: String,
+    /// What can be done about it.
+    pub hint: String,
+}
+
+/// A policy has been put in force.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InForce {
+    /// The epoch of its tables.
+    pub epoch: u16,
+    /// Seconds in which it must be confirmed.
+    pub confirm_seconds: Option<u64>,
+}
+
+/// How a policy is put in force.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApplyQuery {
+    /// Seconds in which it must be confirmed; it stays without where absent.
+    pub confirm: Option<u64>,
+}
+
+type Answer<T> = Result<T, (StatusCode, Json<Trouble>)>;
+
+/// All questions, for the socket.
+pub fn control(sender: Sender<Event>) -> Router {
+    Router::new()
+        .route("/status", get(status))
+        .route("/rules", get(rules))
+        .route("/nat", get(nats))
+        .route("/ports", get(ports))
+        .route("/queues", get(queues))
+        .route("/drops", get(drops))
+        .route("/policy", get(policy))
+        .route("/apply", post(apply))
+        .route("/confirm", post(confirm))
+        .route("/rollback", post(rollback))
+        .route("/metrics", get(all_metrics))
+        .layer(DefaultBodyLimit::max(MOST_BYTES))
+        .with_state(Desk { sender })
+}
+
+/// What loopback is told.
+pub fn public(sender: Sender<Event>) -> Router {
+    Router::new().route("/metrics", get(all_metrics)).with_state(Desk { sender })
+}
+
+impl Desk {
+    /// Asks, and waits for the answer.
+    async fn ask<T>(&self, request: impl FnOnce(Reply<T>) -> Request) -> Answer<T> {
+        let (reply, answer) = oneshot::channel();
+        let gone = || trouble(StatusCode::SERVICE_UNAVAILABLE, "the gateway is ending", "try again soon");
+        self.sender.send(Event::Request(request(reply))).map_err(|_| gone())?;
+        answer.await.map_err(|_| gone())
+    }
+
+    async fn overview(&self) -> Answer<Overview> {
+        self.ask(Request::Overview).await
+    }
+}
+
+fn trouble(
+    code: StatusCode,
+    error: impl Into<String>,
+    hint: impl Into<String>,
+) -> (StatusCode, Json<Trouble>) {
+    (code, Json(Trouble { error: error.into(), hint: hint.into() }))
+}
+
+async fn status(State(desk): State<Desk>) -> Answer<Json<view::Status>> {
+    Ok(Json(desk.overview().await?.status()))
+}
+
+async fn rules(State(desk): State<Desk>) -> Answer<Json<Vec<view::RuleView>>> {
+    Ok(Json(desk.overview().await?.rules()))
+}
+
+async fn nats(State(desk): State<Desk>) -> Answer<Json<Vec<view::NatView>>> {
+    Ok(Json(desk.overview().await?.nats()))
+}
+
+async fn ports(State(desk): State<Desk>) -> Answer<Json<Vec<view::PortView>>> {
+    Ok(Json(desk.overview().await?.port_views()))
+}
+
+async fn queues(State(desk): State<Desk>) -> Answer<Json<Vec<view::QueueView>>> {
+    Ok(Json(desk.overview().await?.queues()))
+}
+
+async fn drops(State(desk): State<Desk>) -> Answer<Json<Vec<view::DropView>>> {
+    Ok(Json(desk.overview().await?.drops()))
+}
+
+async fn all_metrics(State(desk): State<Desk>) -> Answer<Response> {
+    let overview = desk.overview().await?;
+    Ok(([("content-type", metrics::CONTENT_TYPE)], metrics::text(&overview)).into_response())
+}
+
+/// The policy in force, as text.
+async fn policy(State(desk): State<Desk>) -> Answer<String> {
+    Ok(desk.ask(Request::Policy).await?.to_string())
+}
+
+/// Puts the policy that is the body in force.
+async fn apply(
+    State(desk): State<Desk>,
+    Query(query): Query<ApplyQuery>,
+    text: String,
+) -> Answer<Json<InForce>> {
+    let checked = tokio::task::spawn_blocking(move || policy::check(&text, "policy")).await;
+    let checked = checked.map_err(|_| {
+        trouble(StatusCode::INTERNAL_SERVER_ERROR, "the policy could not be read", "see the gateway's log")
+    })?;
+    let Some(policy) = checked.policy else {
+        let first = checked.diagnostics.iter().find(|diagnostic| diagnostic.is_error());
+        let what = first.map_or_else(String::new, |diagnostic| format!(": {}", diagnostic.message));
+        let error = format!("the policy has {} errors{what}", checked.diagnostics.len());
+        return Err(trouble(StatusCode::UNPROCESSABLE_ENTITY, error, "`wirerate check FILE` shows all"));
+    };
+    let (policy, confirm) = (Box::new(policy), query.confirm.map(Duration::from_secs));
+    let applied = desk.ask(|reply| Request::Apply { policy, confirm, reply }).await?;
+    match applied {
+        Ok(applied) => Ok(Json(InForce { epoch: applied.epoch, confirm_seconds: query.confirm })),
+        Err(refusal) => {
+            let (error, hint) = match refusal {
+                Refusal::Compile(error) => (error, "nothing has changed"),
+                Refusal::OnTrial => (
+                    "another policy is on trial".to_owned(),
+                    "`wirerate confirm` keeps it, `wirerate rollback` drops it; then try again",
+                ),
+                Refusal::Restart(what) => (
+                    format!("{what} cannot change while the gateway runs"),
+                    "restart it: flows and translations are kept",
+                ),
+            };
+            Err(trouble(StatusCode::CONFLICT, error, hint))
+        }
+    }
+}
+
+async fn confirm(State(desk): State<Desk>) -> Answer<()> {
+    desk.ask(Request::Confirm).await?.map_err(no_trial)
+}
+
+async fn rollback(State(desk): State<Desk>) -> Answer<()> {
+    desk.ask(Request::Rollback).await?.map_err(no_trial)
+}
+
+fn no_trial(_: NoTrial) -> (StatusCode, Json<Trouble>) {
+    trouble(StatusCode::CONFLICT, "no policy is on trial", "`apply --confirm TIME` puts one on trial")
+}

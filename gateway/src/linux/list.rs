@@ -1,0 +1,97 @@
+//! Everything that Linux has, asked for at once.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::cow::Map;
+use super::message::{AF_INET, AF_INET6, Event, MAIN};
+use super::route::{Object, Routes};
+use super::socket::{Error, Operation, Request, Socket};
+use super::state::{NeighbourKey, State};
+
+const RTM_GETLINK: u16 = 18;
+const RTM_GETADDR: u16 = 22;
+const RTM_GETROUTE: u16 = 26;
+const RTM_GETNEIGH: u16 = 30;
+const RTM_GETNEXTHOP: u16 = 106;
+
+/// Lists everything.
+pub(super) fn state(socket: &mut Socket) -> Result<State, Error> {
+    let links = links(socket)?;
+    let addresses = socket.list(
+        Request { operation: Operation::ListAddresses, kind: RTM_GETADDR, body: &[0; 8] },
+        |list: &mut BTreeMap<_, _>, event| {
+            if let Event::Address(key, address) = event {
+                list.insert(key, address);
+            }
+        },
+    )?;
+    let objects = objects(socket)?;
+    let mut routes = Routes::default();
+    for v6 in [false, true] {
+        let of_version = self::routes(socket, v6)?;
+        routes.replace_version(v6, &of_version);
+    }
+    let mut neighbours = Map::default();
+    for family in [AF_INET, AF_INET6] {
+        let mut body = [0; 12];
+        body[0] = family;
+        let request = Request { operation: Operation::ListNeighbours, kind: RTM_GETNEIGH, body: &body };
+        let list: BTreeMap<NeighbourKey, _> = socket.list(request, |list: &mut BTreeMap<_, _>, event| {
+            if let Event::Neighbour(change) = event {
+                if let Some(now) = change.now {
+                    list.insert(change.key, now);
+                }
+            }
+        })?;
+        for (key, neighbour) in list {
+            neighbours.insert(key, neighbour);
+        }
+    }
+    Ok(State {
+        links: Arc::new(links),
+        addresses: Arc::new(addresses),
+        objects: Arc::new(objects),
+        routes,
+        neighbours,
+    })
+}
+
+fn links(socket: &mut Socket) -> Result<BTreeMap<super::state::LinkIndex, super::state::Link>, Error> {
+    const IFLA_EXT_MASK: u16 = 29;
+    const SKIP_STATISTICS: u32 = 1 << 3;
+    let mut body = vec![0; 16];
+    body.extend(8_u16.to_ne_bytes());
+    body.extend(IFLA_EXT_MASK.to_ne_bytes());
+    body.extend(SKIP_STATISTICS.to_ne_bytes());
+    let request = Request { operation: Operation::ListLinks, kind: RTM_GETLINK, body: &body };
+    socket.list(request, |list: &mut BTreeMap<_, _>, event| {
+        if let Event::Link(index, link) = event {
+            list.insert(index, link);
+        }
+    })
+}
+
+/// Lists next-hop objects.
+pub(super) fn objects(socket: &mut Socket) -> Result<BTreeMap<u32, Object>, Error> {
+    let request = Request { operation: Operation::ListObjects, kind: RTM_GETNEXTHOP, body: &[0; 8] };
+    socket.list(request, |list: &mut BTreeMap<_, _>, event| {
+        if let Event::Object(number, object) = event {
+            list.insert(number, object);
+        }
+    })
+}
+
+/// Lists the main table's routes of one IP version.
+pub(super) fn routes(socket: &mut Socket, v6: bool) -> Result<Routes, Error> {
+    let mut body = [0; 12];
+    body[0] = if v6 { AF_INET6 } else { AF_INET };
+    body[4] = MAIN;
+    let request = Request { operation: Operation::ListRoutes, kind: RTM_GETROUTE, body: &body };
+    socket.list(request, |list: &mut Routes, event| {
+        // Listed in the order in which Linux has them.
+        if let Event::Route(destination, route, _) = event {
+            list.add(destination, route);
+        }
+    })
+}

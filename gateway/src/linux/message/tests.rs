@@ -1,0 +1,298 @@
+use netlink_packet_core::{NetlinkMessage, NetlinkPayload};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::LinkAttribute;
+use netlink_packet_route::route::RouteAttribute;
+use proptest::prelude::{any, prop, proptest};
+
+use super::*;
+
+/// What `ip` did, and the bytes by which Linux told of it.
+fn recorded() -> Vec<(&'static str, Vec<u8>)> {
+    let mut all: Vec<(&str, String)> = Vec::new();
+    for line in include_str!("recorded.txt").lines().skip(1) {
+        if line.starts_with("ip ") {
+            all.push((line, String::new()));
+        } else if let Some((_, hex)) = all.last_mut() {
+            hex.push_str(line);
+        }
+    }
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+    all.into_iter().map(|(what, hex)| (what, hex.as_bytes().chunks(2).map(byte).collect())).collect()
+}
+
+/// The one message that a command led to.
+fn told(command: &str) -> Body {
+    let (_, bytes) = recorded().into_iter().find(|(what, _)| *what == command).expect("it was recorded");
+    let mut messages = parse(&bytes);
+    let body = messages.next().expect("a message").body;
+    assert_eq!(messages.next(), None);
+    body
+}
+
+fn net(text: &str) -> IpNet {
+    text.parse().unwrap()
+}
+
+const EAST: LinkIndex = LinkIndex(3);
+
+fn hop(via: &str) -> Hop {
+    let via = Some(via.parse().unwrap());
+    Hop { link: Some(EAST), via, weight: 1, onlink: false, encapsulated: false }
+}
+
+fn route(metric: u32, target: Target) -> Route {
+    const BOOT: u8 = 3;
+    Route { metric, tos: 0, protocol: BOOT, target }
+}
+
+fn several<const N: usize>(hops: [Hop; N]) -> Target {
+    Target::of(hops.to_vec()).unwrap()
+}
+
+#[test]
+fn links() {
+    let Body::Event(Event::Link(index, link)) = told("ip link set east mtu 1400") else { panic!() };
+    let expected = Link {
+        name: "east".into(),
+        mac: Some("02:00:00:00:00:01".parse().unwrap()),
+        mtu: 1400,
+        condition: Condition::Running,
+        hardware: 1,
+        kind: "veth".into(),
+        parent: Some(LinkIndex(2)),
+        master: None,
+    };
+    assert_eq!((index, link), (EAST, expected));
+    let added = told("ip link add link east name vlan type macvlan");
+    let Body::Event(Event::Link(_, link)) = added else { panic!() };
+    assert_eq!((link.kind.as_str(), link.parent, link.condition), ("macvlan", Some(EAST), Condition::Down));
+    // What a bridge says of its ports is not about the links.
+    assert_eq!(told("ip link set far master br"), Body::Other);
+    assert_eq!(told("ip link set far nomaster"), Body::Other);
+}
+
+#[test]
+fn addresses() {
+    let address = Address { protocol: 0, scope: 0, flags: 0x80 };
+    let plain = AddressKey { link: EAST, net: net("192.0.2.1/24"), peer: None };
+    assert_eq!(told("ip addr add 192.0.2.1/24 dev east"), Body::Event(Event::Address(plain, address)));
+    let peer = AddressKey { link: EAST, net: net("10.0.0.1/32"), peer: Some("10.0.0.2".parse().unwrap()) };
+    let told_of = told("ip addr add 10.0.0.1 peer 10.0.0.2/32 dev east");
+    assert_eq!(told_of, Body::Event(Event::Address(peer, address)));
+    let gone = told("ip addr del 10.0.0.1 peer 10.0.0.2/32 dev east");
+    assert_eq!(gone, Body::Event(Event::AddressGone(peer)));
+}
+
+#[test]
+fn routes() {
+    let bird = Route { protocol: 12, ..route(7, Target::One(hop("192.0.2.9"))) };
+    let onlink = Hop { onlink: true, ..hop("192.0.2.200") };
+    let weighted = |via, weight| Hop { weight, ..hop(via) };
+    let four = several([weighted("192.0.2.8", 3), weighted("192.0.2.9", 256)]);
+    let six = several([hop("2001:db8::8"), weighted("2001:db8::9", 2)]);
+    for (command, to, expected, placing) in [
+        (
+            "ip route add 198.51.100.0/24 via 192.0.2.9 metric 7 proto bird",
+            "198.51.100.0/24",
+            bird.clone(),
+            Placing::First,
+        ),
+        (
+            "ip -4 route add default via inet6 fe80::9 dev east",
+            "0.0.0.0/0",
+            route(0, Target::One(hop("fe80::9"))),
+            Placing::First,
+        ),
+        (
+            "ip route add 10.6.0.0/16 via 192.0.2.200 dev east onlink",
+            "10.6.0.0/16",
+            route(0, Target::One(onlink)),
+            Placing::First,
+        ),
+        (
+            "ip route add 203.0.113.0/24 tos 0x10 nexthop via 192.0.2.8 weight 3 nexthop via 192.0.2.9 weight 256",
+            "203.0.113.0/24",
+            Route { tos: 0x10, ..route(0, four) },
+            Placing::First,
+        ),
+        ("ip route append blackhole 10.9.0.0/16", "10.9.0.0/16", route(0, Target::Blackhole), Placing::First),
+        (
+            "ip route replace unreachable 10.9.0.0/16",
+            "10.9.0.0/16",
+            route(0, Target::Unreachable),
+            Placing::Instead,
+        ),
+        (
+            "ip -6 route add 2001:db8:1::/48 nexthop via 2001:db8::8 nexthop via 2001:db8::9 weight 2",
+            "2001:db8:1::/48",
+            route(1024, six),
+            Placing::First,
+        ),
+        ("ip route add 10.7.0.0/16 nhid 3", "10.7.0.0/16", route(0, Target::Object(3)), Placing::First),
+    ] {
+        assert_eq!(told(command), Body::Event(Event::Route(net(to), expected, placing)), "{command}");
+    }
+    let gone = Event::RouteGone(net("198.51.100.0/24"), bird);
+    assert_eq!(told("ip route del 198.51.100.0/24"), Body::Event(gone));
+    assert_eq!(told("ip route add table 7 10.8.0.0/16 dev east"), Body::Other);
+}
+
+#[test]
+fn objects() {
+    let onlink = Hop { onlink: true, ..hop("192.0.2.9") };
+    let members = [Member { object: 1, weight: 3 }, Member { object: 2, weight: 200 }];
+    for (command, number, object) in [
+        ("ip nexthop add id 1 via 192.0.2.9 dev east onlink", 1, Object::One(onlink)),
+        ("ip nexthop add id 2 via 192.0.2.8 dev east", 2, Object::One(hop("192.0.2.8"))),
+        ("ip nexthop add id 3 group 1,3/2,200", 3, Object::Group(members.into())),
+        ("ip nexthop add id 4 blackhole", 4, Object::Blackhole),
+    ] {
+        assert_eq!(told(command), Body::Event(Event::Object(number, object)), "{command}");
+    }
+    assert_eq!(told("ip nexthop del id 4"), Body::Event(Event::ObjectGone(4)));
+}
+
+#[test]
+fn neighbours() {
+    let mac = Some("02:00:00:00:00:09".parse().unwrap());
+    let key = |address: &str| NeighbourKey { link: EAST, address: address.parse().unwrap() };
+    let permanent = Neighbour { mac, reachability: Reachability::Permanent, router: false };
+    let stale = Neighbour { mac, reachability: Reachability::Stale, router: true };
+    for (command, key, neighbour) in [
+        ("ip neigh add 192.0.2.9 lladdr 02:00:00:00:00:09 dev east", key("192.0.2.9"), permanent),
+        (
+            "ip neigh add 2001:db8::9 lladdr 02:00:00:00:00:09 nud stale router dev east",
+            key("2001:db8::9"),
+            stale,
+        ),
+    ] {
+        let change = NeighbourChange { key, now: Some(neighbour) };
+        assert_eq!(told(command), Body::Event(Event::Neighbour(change)), "{command}");
+    }
+}
+
+/// Another's reading of the same bytes.
+#[test]
+fn it_is_read_as_others_read_it() {
+    let mut compared = 0;
+    for (what, bytes) in recorded() {
+        let Ok(theirs) = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&bytes) else {
+            // They know no next-hop objects.
+            assert!(what.contains("nexthop"), "{what}");
+            continue;
+        };
+        let NetlinkPayload::InnerMessage(theirs) = theirs.payload else { panic!("{what}") };
+        let ours = parse(&bytes).next().map(|message| message.body);
+        match (ours, theirs) {
+            (Some(Body::Event(Event::Link(index, link))), RouteNetlinkMessage::NewLink(theirs)) => {
+                assert_eq!(index.0, theirs.header.index);
+                assert_eq!(u16::from(theirs.header.link_layer_type), link.hardware);
+                let has =
+                    |attribute| assert!(theirs.attributes.contains(&attribute), "{what}: {attribute:?}");
+                has(LinkAttribute::IfName(link.name));
+                has(LinkAttribute::Mtu(link.mtu));
+                link.mac.iter().for_each(|mac| has(LinkAttribute::Address(mac.0.to_vec())));
+                link.parent.iter().for_each(|parent| has(LinkAttribute::Link(parent.0)));
+                compared += 1;
+            }
+            (Some(Body::Event(Event::Route(to, route, _))), RouteNetlinkMessage::NewRoute(theirs)) => {
+                assert_eq!(to.prefix_len(), theirs.header.destination_prefix_length);
+                assert_eq!(route.protocol, u8::from(theirs.header.protocol));
+                assert_eq!(route.tos, theirs.header.tos);
+                let has =
+                    |attribute| assert!(theirs.attributes.contains(&attribute), "{what}: {attribute:?}");
+                if to.prefix_len() > 0 {
+                    has(RouteAttribute::Destination(to.addr().into()));
+                }
+                if let Target::One(hop) = route.target {
+                    has(RouteAttribute::Oif(hop.link.unwrap().0));
+                }
+                compared += 1;
+            }
+            (Some(Body::Event(Event::Address(key, _))), RouteNetlinkMessage::NewAddress(theirs)) => {
+                assert_eq!(
+                    (key.link.0, key.net.prefix_len()),
+                    (theirs.header.index, theirs.header.prefix_len)
+                );
+                compared += 1;
+            }
+            (Some(Body::Event(Event::Neighbour(change))), RouteNetlinkMessage::NewNeighbour(theirs)) => {
+                assert_eq!(change.key.link.0, theirs.header.ifindex);
+                compared += 1;
+            }
+            _ => {}
+        }
+    }
+    assert!(compared >= 10, "{compared}");
+}
+
+#[test]
+fn what_is_cut_short_is_malformed_or_less() {
+    for (what, bytes) in recorded() {
+        for length in 0..bytes.len() {
+            let messages: Vec<Message> = parse(&bytes[..length]).collect();
+            let expected = if length == 0 { vec![] } else { vec![Body::Malformed] };
+            let bodies: Vec<Body> = messages.into_iter().map(|message| message.body).collect();
+            assert_eq!(bodies, expected, "{what}, {length} bytes");
+            // With a length to match, it is a message, but perhaps not one that says anything.
+            let mut short = bytes[..length].to_vec();
+            if length >= HEADER {
+                short[..4].copy_from_slice(&(length as u32).to_ne_bytes());
+                assert_eq!(parse(&short).count(), 1);
+            }
+        }
+    }
+}
+
+#[test]
+fn answers_are_told_from_events() {
+    let message = |kind: u16, flags: u16, body: &[u8]| {
+        let mut bytes = ((HEADER + body.len()) as u32).to_ne_bytes().to_vec();
+        bytes.extend(kind.to_ne_bytes());
+        bytes.extend(flags.to_ne_bytes());
+        bytes.extend(7_u32.to_ne_bytes());
+        bytes.extend(0_u32.to_ne_bytes());
+        bytes.extend(body);
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        bytes
+    };
+    let mut refusal = (-22_i32).to_ne_bytes().to_vec();
+    refusal.extend([0; HEADER]);
+    refusal.extend(8_u16.to_ne_bytes());
+    refusal.extend(1_u16.to_ne_bytes());
+    refusal.extend(b"why\0");
+    let mut bytes = message(NLMSG_ERROR, NLM_F_CAPPED | NLM_F_ACK_TLVS, &refusal);
+    bytes.extend(message(NLMSG_ERROR, 0, &0_i32.to_ne_bytes()));
+    bytes.extend(message(NLMSG_DONE, NLM_F_DUMP_INTR, &0_i32.to_ne_bytes()));
+    bytes.extend(message(NLMSG_OVERRUN, 0, &[]));
+    bytes.extend(message(NLMSG_ERROR, 0, &[1]));
+    let said: Vec<_> =
+        parse(&bytes).map(|message| (message.sequence, message.interrupted, message.body)).collect();
+    assert_eq!(
+        said,
+        [
+            (7, false, Body::Answer(-22, "why".into())),
+            (7, false, Body::Answer(0, String::new())),
+            (7, true, Body::Done(0)),
+            (7, false, Body::Overrun),
+            (7, false, Body::Malformed),
+        ]
+    );
+}
+
+proptest! {
+    /// Bytes that Linux would not send neither panic nor go on for ever.
+    #[test]
+    fn damage_does_no_harm(
+        which in any::<prop::sample::Index>(),
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
+    ) {
+        let all = recorded();
+        let mut bytes = which.get(&all).1.clone();
+        for (at, value) in damage {
+            let at = at.index(bytes.len());
+            bytes[at] = value;
+        }
+        assert!(parse(&bytes).count() <= bytes.len() / HEADER + 1);
+    }
+}

@@ -1,0 +1,307 @@
+//! Netlink sockets: requests out, answers and events in; and what can go wrong with them.
+
+use std::fmt;
+use std::io;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST};
+use netlink_sys::protocols::NETLINK_ROUTE;
+use netlink_sys::{Socket as Raw, SocketAddr};
+use rustix::event::{PollFd, PollFlags, Timespec};
+
+use super::message::{Body, Event, HEADER, Message, parse};
+
+/// Linux refused something, or could not be asked.
+#[derive(Debug)]
+pub struct Error {
+    /// What was being done.
+    pub operation: Operation,
+    /// The interface, address or route that it was about.
+    pub subject: Option<String>,
+    /// Why it failed.
+    pub source: io::Error,
+    /// What Linux said of it beyond that; empty if nothing.
+    pub explanation: String,
+}
+
+/// What was being done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Opening a socket.
+    Open,
+    /// Asking to be told of changes.
+    Subscribe,
+    /// Listing interfaces.
+    ListLinks,
+    /// Listing addresses.
+    ListAddresses,
+    /// Listing next-hop objects.
+    ListObjects,
+    /// Listing routes.
+    ListRoutes,
+    /// Listing neighbours.
+    ListNeighbours,
+    /// Waiting for news.
+    Receive,
+    /// Asking for a neighbour.
+    Resolve,
+    /// Adding an address.
+    AddAddress,
+    /// Removing an address.
+    RemoveAddress,
+    /// Adding a route.
+    AddRoute,
+    /// Removing a route.
+    RemoveRoute,
+    /// Switching an interface on.
+    SwitchOn,
+    /// Setting an interface's MTU.
+    SetMtu,
+    /// Setting an interface's MAC address.
+    SetMac,
+    /// Keeping Linux from giving an interface a link-local address.
+    ForbidLinkLocal,
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Operation::Open => "opening a netlink socket",
+            Operation::Subscribe => "asking Linux to be told of changes",
+            Operation::ListLinks => "listing interfaces",
+            Operation::ListAddresses => "listing addresses",
+            Operation::ListObjects => "listing next-hop objects",
+            Operation::ListRoutes => "listing routes",
+            Operation::ListNeighbours => "listing neighbours",
+            Operation::Receive => "receiving from Linux",
+            Operation::Resolve => "asking for a neighbour",
+            Operation::AddAddress => "adding an address",
+            Operation::RemoveAddress => "removing an address",
+            Operation::AddRoute => "adding a route",
+            Operation::RemoveRoute => "removing a route",
+            Operation::SwitchOn => "switching an interface on",
+            Operation::SetMtu => "setting an MTU",
+            Operation::SetMac => "setting a MAC address",
+            Operation::ForbidLinkLocal => "turning link-local addresses off",
+        })
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.subject {
+            Some(subject) => write!(f, "{} ({subject}): {}", self.operation, self.source)?,
+            None => write!(f, "{}: {}", self.operation, self.source)?,
+        }
+        if self.explanation.is_empty() { Ok(()) } else { write!(f, ": {}", self.explanation) }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.source)
+    }
+}
+
+impl Error {
+    pub(super) fn new(operation: Operation, source: io::Error) -> Error {
+        Error { operation, subject: None, source, explanation: String::new() }
+    }
+}
+
+/// How long Linux may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The largest datagram expected: what is listed comes in 32 KiB at most, an event in less.
+const LARGEST: usize = 256 << 10;
+
+/// How often a list is asked for again that changed while it was made.
+const TRIES: usize = 10;
+
+/// A netlink socket of the kernel's routing family.
+#[derive(Debug)]
+pub(super) struct Socket {
+    raw: Raw,
+    buffer: Vec<u8>,
+    sequence: u32,
+}
+
+/// What was received.
+pub(super) enum Received<'a> {
+    /// A datagram.
+    Datagram(&'a [u8]),
+    /// Nothing is there.
+    Nothing,
+    /// Datagrams were lost, as the buffer was full.
+    Lost,
+}
+
+/// What a list is asked for by.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request<'a> {
+    pub(super) operation: Operation,
+    /// `RTM_*`.
+    pub(super) kind: u16,
+    /// Fixed part and attributes.
+    pub(super) body: &'a [u8],
+}
+
+impl Socket {
+    pub(super) fn open() -> Result<Socket, Error> {
+        let failed = |source| Error::new(Operation::Open, source);
+        let mut raw = Raw::new(NETLINK_ROUTE).map_err(failed)?;
+        raw.bind_auto().map_err(failed)?;
+        raw.set_non_blocking(true).map_err(failed)?;
+        // Lists are filtered by Linux, and a refusal says why, without the request that it was about.
+        raw.set_netlink_get_strict_chk(true).map_err(failed)?;
+        raw.set_ext_ack(true).map_err(failed)?;
+        raw.set_cap_ack(true).map_err(failed)?;
+        Ok(Socket { raw, buffer: Vec::with_capacity(LARGEST), sequence: 0 })
+    }
+
+    /// Asks to be told of changes, with a receive buffer of that many bytes or as many as Linux grants.
+    pub(super) fn subscribe(&mut self, groups: &[u32], buffer: usize) -> Result<(), Error> {
+        let failed = |source| Error::new(Operation::Subscribe, source);
+        // By force takes CAP_NET_ADMIN; without it, sysctl net.core.rmem_max bounds it.
+        if rustix::net::sockopt::set_socket_recv_buffer_size_force(&self.raw, buffer).is_err() {
+            let bytes = i32::try_from(buffer).unwrap_or(i32::MAX);
+            self.raw.set_rx_buf_sz(bytes).map_err(failed)?;
+        }
+        for group in groups {
+            self.raw.add_membership(*group).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// What is next, without waiting.
+    pub(super) fn receive(&mut self) -> io::Result<Received<'_>> {
+        loop {
+            self.buffer.clear();
+            match self.raw.recv_from(&mut self.buffer, MSG_TRUNC) {
+                // Anybody may send to a netlink socket; only the kernel counts.
+                Ok((_, from)) if from.port_number() != 0 => {}
+                Ok((length, _)) if length > self.buffer.len() => return Ok(Received::Lost),
+                Ok(_) => return Ok(Received::Datagram(&self.buffer)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Received::Nothing),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if is_lost(&error) => return Ok(Received::Lost),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Sends a message; its number comes back. `flags` besides `NLM_F_REQUEST`.
+    pub(super) fn send(&mut self, kind: u16, flags: u16, body: &[u8]) -> io::Result<u32> {
+        self.sequence = self.sequence.wrapping_add(1).max(1);
+        let mut bytes = Vec::with_capacity(HEADER + body.len());
+        let length = (HEADER + body.len()) as u32;
+        bytes.extend(length.to_ne_bytes());
+        bytes.extend(kind.to_ne_bytes());
+        bytes.extend((flags | NLM_F_REQUEST).to_ne_bytes());
+        bytes.extend(self.sequence.to_ne_bytes());
+        bytes.extend(0_u32.to_ne_bytes());
+        bytes.extend(body);
+        self.raw.send_to(&bytes, &SocketAddr::new(0, 0), 0)?;
+        Ok(self.sequence)
+    }
+
+    /// Waits for a message that answers the request of that number, and gives all of them to `take`, until it says that it
+    /// has enough.
+    pub(super) fn answers(
+        &mut self,
+        sequence: u32,
+        mut take: impl FnMut(Message) -> Enough,
+    ) -> io::Result<()> {
+        loop {
+            wait(&[self.raw.as_fd()], Some(PATIENCE))?;
+            match self.receive()? {
+                Received::Nothing => return Err(io::ErrorKind::TimedOut.into()),
+                Received::Lost => return Err(rustix::io::Errno::NOBUFS.into()),
+                Received::Datagram(bytes) => {
+                    for message in parse(bytes) {
+                        // An answer to an earlier request, of which there was enough.
+                        if message.sequence == sequence && take(message) == Enough::Yes {
+                            return Ok(());
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Asks for a list and puts it into a `T`; again, from the beginning, while it changes as it is made.
+    pub(super) fn list<T: Default>(
+        &mut self,
+        request: Request<'_>,
+        mut add: impl FnMut(&mut T, Event),
+    ) -> Result<T, Error> {
+        let failed = |source| Error::new(request.operation, source);
+        let mut last = T::default();
+        for _ in 0..TRIES {
+            let mut list = T::default();
+            let mut interrupted = false;
+            let mut outcome = 0;
+            let sequence = self.send(request.kind, NLM_F_DUMP, request.body).map_err(failed)?;
+            self.answers(sequence, |message| {
+                interrupted |= message.interrupted;
+                match message.body {
+                    Body::Event(event) => add(&mut list, event),
+                    Body::Done(error) | Body::Answer(error, _) => {
+                        outcome = error;
+                        return Enough::Yes;
+                    }
+                    Body::Overrun => interrupted = true,
+                    Body::Other | Body::Malformed => {}
+                }
+                Enough::No
+            })
+            .map_err(failed)?;
+            match outcome {
+                // There is no table of routes before the first route.
+                0 | NO_ENTRY => {}
+                error => return Err(failed(io::Error::from_raw_os_error(-error))),
+            }
+            if !interrupted {
+                return Ok(list);
+            }
+            last = list;
+        }
+        // It changes faster than it can be listed; what changed since has been told as events.
+        Ok(last)
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.raw.as_fd()
+    }
+}
+
+/// Whether more answers are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Enough {
+    No,
+    Yes,
+}
+
+/// `recv`'s flag by which it returns the length that the datagram had.
+const MSG_TRUNC: i32 = 0x20;
+
+/// ENOENT, as netlink has it.
+const NO_ENTRY: i32 = -2;
+
+fn is_lost(error: &io::Error) -> bool {
+    rustix::io::Errno::from_io_error(error) == Some(rustix::io::Errno::NOBUFS)
+}
+
+/// Waits until one of the descriptors can be read; for ever without `timeout`.
+pub(super) fn wait(descriptors: &[std::os::fd::BorrowedFd<'_>], timeout: Option<Duration>) -> io::Result<()> {
+    let mut polled: Vec<PollFd<'_>> =
+        descriptors.iter().map(|descriptor| PollFd::from_borrowed_fd(*descriptor, PollFlags::IN)).collect();
+    let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+    match rustix::event::poll(&mut polled, timeout.as_ref()) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,359 @@
+//! Following Linux: a thread that lists everything, then keeps up with every change, and tells of it.
+//!
+//! Changes of interfaces, addresses and routes are told as one whole [`State`]: the first at once, those after it
+//! together, at most one a [`Options::gap`], and never more than one waits to be fetched, however fast routes come. Changes
+//! of neighbours are told one by one, in order and at once.
+//!
+//! What Linux says nothing of (IPv4 routes that end with an interface, and the like) is asked for again. Where events were
+//! lost, everything is, and what has changed is told as if it had been heard of. A list that changed while it was made is
+//! made again once things are quiet.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::event::EventfdFlags;
+
+use super::list;
+use super::message::{Body, parse};
+use super::socket::{Error, Operation, Received, Socket, wait};
+use super::state::{Changed, Doubt, NeighbourChange, State};
+
+/// How Linux is followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// The least time from one state told to the next.
+    pub gap: Duration,
+    /// Bytes of events that may wait while this thread is busy; Linux grants less without CAP_NET_ADMIN.
+    pub buffer: usize,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { gap: Duration::from_millis(75), buffer: 64 << 20 }
+    }
+}
+
+/// What is told.
+#[derive(Debug)]
+pub enum News {
+    /// Interfaces, addresses or routes have changed; the first is everything there is. It has all neighbours that were
+    /// told of before it, and perhaps newer ones.
+    State(Newest),
+    /// A neighbour has changed.
+    Neighbour(NeighbourChange),
+    /// Linux could not be asked; it is tried again.
+    Trouble(Error),
+}
+
+/// A state to be fetched: as of now, not as of when it was told.
+#[derive(Debug)]
+pub struct Newest {
+    slot: Arc<Mutex<Option<Arc<State>>>>,
+    told: Arc<State>,
+}
+
+impl Newest {
+    /// Fetches it. States that come later are told anew.
+    pub fn take(self) -> Arc<State> {
+        self.slot.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or(self.told)
+    }
+}
+
+/// Linux being followed; until this is dropped.
+#[derive(Debug)]
+pub struct Watch {
+    end: OwnedFd,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Begins to follow Linux, in the network namespace of the calling thread. News go to `to`; nobody being there to hear
+/// them ends it, too.
+///
+/// # Errors
+///
+/// Where no netlink socket can be had.
+pub fn watch(options: Options, to: Sender<News>) -> Result<Watch, Error> {
+    let failed = |source| Error::new(Operation::Open, source);
+    let events = events(options)?;
+    let asking = Socket::open()?;
+    let end = rustix::event::eventfd(0, EventfdFlags::CLOEXEC).map_err(|error| failed(error.into()))?;
+    let end_heard = end.try_clone().map_err(failed)?;
+    let watcher = Watcher {
+        options,
+        events,
+        asking,
+        end: end_heard,
+        to,
+        slot: Arc::new(Mutex::new(None)),
+        state: State::default(),
+        untold: Untold::Nothing,
+        told_at: None,
+        doubt: Doubt::All,
+        doubted: Instant::now(),
+        pause: Duration::ZERO,
+        events_are: EventsAre::New,
+        overlaps: 0,
+    };
+    let thread =
+        std::thread::Builder::new().name("linux".to_owned()).spawn(move || watcher.run()).map_err(failed)?;
+    Ok(Watch { end, thread: Some(thread) })
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        // A write of 8 bytes to an eventfd that nobody else writes to does not fail.
+        let _ = rustix::io::write(&self.end, &1_u64.to_ne_bytes());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// `RTNLGRP_*`: links, neighbours, addresses and routes of both versions, next-hop objects.
+const GROUPS: [u32; 7] = [1, 3, 5, 7, 9, 11, 32];
+
+/// Datagrams read before anything else is looked at.
+const AT_ONCE: usize = 256;
+
+/// The shortest and longest pause before a list is asked for again.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(30));
+
+/// The pause where Linux could not be asked.
+const AFTER_TROUBLE: Duration = Duration::from_secs(1);
+
+struct Watcher {
+    options: Options,
+    events: Socket,
+    asking: Socket,
+    end: OwnedFd,
+    to: Sender<News>,
+    slot: Arc<Mutex<Option<Arc<State>>>>,
+    state: State,
+    untold: Untold,
+    told_at: Option<Instant>,
+    doubt: Doubt,
+    /// When doubt arose.
+    doubted: Instant,
+    /// How long to wait before it is cleared up, at least.
+    pause: Duration,
+    events_are: EventsAre,
+    /// How many lists in a row changed while they were made.
+    overlaps: u32,
+}
+
+/// Whether there is something to tell.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Untold {
+    Nothing,
+    State,
+}
+
+/// How events go with what was listed last.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum EventsAre {
+    /// They came after it.
+    New,
+    /// They may have come while it was made, or before.
+    PerhapsOld,
+    /// Such as they were, some were about routes: the list may have missed others.
+    Overlapping,
+}
+
+/// The watch is at its end.
+struct Ended;
+
+fn events(options: Options) -> Result<Socket, Error> {
+    let mut events = Socket::open()?;
+    events.subscribe(&GROUPS, options.buffer)?;
+    Ok(events)
+}
+
+impl Watcher {
+    fn run(mut self) {
+        while self.turn().is_ok() {}
+    }
+
+    fn turn(&mut self) -> Result<(), Ended> {
+        self.clear_up()?;
+        self.tell()?;
+        if let Err(source) = wait(&[self.events.as_fd(), self.end.as_fd()], self.patience()) {
+            self.trouble(Error::new(Operation::Receive, source))?;
+        }
+        // Nothing is left to wait for once the end has been told: the descriptor stays readable.
+        if is_readable(&self.end) {
+            return Err(Ended);
+        }
+        self.read()
+    }
+
+    /// How long to wait for events; for ever, if nothing else is to be done.
+    fn patience(&self) -> Option<Duration> {
+        let now = Instant::now();
+        let untold = self.told_at.filter(|_| self.untold == Untold::State).map(|at| at + self.options.gap);
+        let doubt = Some(self.doubted + self.pause()).filter(|_| self.doubt != Doubt::None);
+        untold.into_iter().chain(doubt).min().map(|until| until.saturating_duration_since(now))
+    }
+
+    /// How long to wait before doubt is cleared up: a fifth of the time goes into lists at most, and less and less while
+    /// they change as they are made.
+    fn pause(&self) -> Duration {
+        if self.told_at.is_none() && self.pause == Duration::ZERO {
+            return Duration::ZERO;
+        }
+        (self.pause.max(PAUSES.0) * (1 << self.overlaps)).min(PAUSES.1)
+    }
+
+    fn read(&mut self) -> Result<(), Ended> {
+        for _ in 0..AT_ONCE {
+            match self.events.receive() {
+                Ok(Received::Nothing) => {
+                    match self.events_are {
+                        EventsAre::New => {}
+                        EventsAre::PerhapsOld => self.overlaps = 0,
+                        EventsAre::Overlapping => {
+                            self.overlaps = (self.overlaps + 1).min(16);
+                            self.doubt(Doubt::Routes);
+                        }
+                    }
+                    self.events_are = EventsAre::New;
+                    return Ok(());
+                }
+                Ok(Received::Lost) => {
+                    self.doubt(Doubt::All);
+                    return Ok(());
+                }
+                Ok(Received::Datagram(bytes)) => {
+                    let mut doubt = Doubt::None;
+                    for message in parse(bytes) {
+                        let event = match message.body {
+                            Body::Event(event) => event,
+                            Body::Overrun | Body::Malformed => {
+                                doubt = Doubt::All;
+                                continue;
+                            }
+                            Body::Done(_) | Body::Answer(..) | Body::Other => continue,
+                        };
+                        if self.events_are == EventsAre::PerhapsOld && event.is_of_routes() {
+                            self.events_are = EventsAre::Overlapping;
+                        }
+                        let effect = self.state.apply(event);
+                        doubt = doubt.max(effect.doubt);
+                        match effect.changed {
+                            Changed::Nothing => {}
+                            Changed::Tables => self.untold = Untold::State,
+                            Changed::Neighbour(change) => {
+                                self.to.send(News::Neighbour(change)).map_err(|_| Ended)?;
+                            }
+                        }
+                    }
+                    self.doubt(doubt);
+                }
+                Err(source) => {
+                    self.doubt(Doubt::All);
+                    return self.trouble(Error::new(Operation::Receive, source));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn doubt(&mut self, doubt: Doubt) {
+        if doubt != Doubt::None && self.doubt == Doubt::None {
+            self.doubted = Instant::now();
+        }
+        self.doubt = self.doubt.max(doubt);
+    }
+
+    /// Asks again for what is in doubt, once its time has come.
+    fn clear_up(&mut self) -> Result<(), Ended> {
+        if self.doubt == Doubt::None || Instant::now() < self.doubted + self.pause() {
+            return Ok(());
+        }
+        let begun = Instant::now();
+        let listed = match self.doubt {
+            Doubt::All => self.list_all(),
+            _ => self.list_routes(),
+        };
+        match listed {
+            Ok(state) => {
+                let told = self.told_at.is_some();
+                let differences =
+                    if told { state.neighbours.differences(&self.state.neighbours) } else { Vec::new() };
+                for difference in differences {
+                    let change = NeighbourChange { key: *difference.key, now: difference.is.copied() };
+                    self.to.send(News::Neighbour(change)).map_err(|_| Ended)?;
+                }
+                let same = state.links == self.state.links
+                    && state.addresses == self.state.addresses
+                    && state.objects == self.state.objects
+                    && state.routes == self.state.routes;
+                if !same || !told {
+                    self.untold = Untold::State;
+                }
+                self.state = state;
+                self.doubt = Doubt::None;
+                self.pause = begun.elapsed() * 5;
+                self.events_are = EventsAre::PerhapsOld;
+                Ok(())
+            }
+            Err(error) => {
+                // A list that was broken off still occupies its socket: everything anew.
+                self.doubt = Doubt::All;
+                self.doubted = Instant::now();
+                self.pause = AFTER_TROUBLE;
+                self.trouble(error)
+            }
+        }
+    }
+
+    fn list_all(&mut self) -> Result<State, Error> {
+        // What is still unread is older than what was lost: a new socket has none of it.
+        self.events = events(self.options)?;
+        self.asking = Socket::open()?;
+        list::state(&mut self.asking)
+    }
+
+    fn list_routes(&mut self) -> Result<State, Error> {
+        let mut state = self.state.clone();
+        state.objects = Arc::new(list::objects(&mut self.asking)?);
+        for v6 in [false, true] {
+            let routes = list::routes(&mut self.asking, v6)?;
+            state.routes.replace_version(v6, &routes);
+        }
+        Ok(state)
+    }
+
+    /// Tells the state, if there is news and its time has come.
+    fn tell(&mut self) -> Result<(), Ended> {
+        let due = self.told_at.is_none_or(|at| at.elapsed() >= self.options.gap);
+        if self.untold == Untold::Nothing || !due {
+            return Ok(());
+        }
+        let state = Arc::new(self.state.clone());
+        let waiting =
+            self.slot.lock().unwrap_or_else(PoisonError::into_inner).replace(Arc::clone(&state)).is_some();
+        if !waiting {
+            let newest = Newest { slot: Arc::clone(&self.slot), told: state };
+            self.to.send(News::State(newest)).map_err(|_| Ended)?;
+        }
+        self.told_at = Some(Instant::now());
+        self.untold = Untold::Nothing;
+        Ok(())
+    }
+
+    fn trouble(&mut self, error: Error) -> Result<(), Ended> {
+        self.to.send(News::Trouble(error)).map_err(|_| Ended)
+    }
+}
+
+fn is_readable(descriptor: &OwnedFd) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec};
+    let mut polled = [PollFd::new(descriptor, PollFlags::IN)];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let ready: io::Result<usize> = rustix::event::poll(&mut polled, Some(&at_once)).map_err(io::Error::from);
+    ready.is_ok_and(|ready| ready > 0)
+}

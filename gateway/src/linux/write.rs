@@ -1,0 +1,320 @@
+//! Asking Linux to do something, on a socket of its own: to find a neighbour out, to have what the policy wants, to set an
+//! interface up.
+
+use std::fs;
+use std::io;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use ipnet::IpNet;
+use netlink_packet_core::{Emitable, NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL};
+use netlink_packet_route::AddressFamily;
+use netlink_packet_route::address::{AddressAttribute, AddressMessage, AddressProtocol};
+use netlink_packet_route::link::{
+    AfSpecInet6, AfSpecUnspec, In6AddrGenMode, LinkAttribute, LinkFlags, LinkMessage,
+};
+use netlink_packet_route::neighbour::{
+    NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourHeader, NeighbourMessage,
+};
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteNextHop, RouteProtocol, RouteScope,
+    RouteType,
+};
+use rustix::io::Errno;
+use wire::ethernet::Mac;
+
+use super::desired::{Desired, Device, OURS, Step};
+use super::message::{Body, RTM_DELADDR, RTM_DELROUTE, RTM_NEWADDR, RTM_NEWLINK, RTM_NEWNEIGH, RTM_NEWROUTE};
+use super::route::{Hop, Route, Target};
+use super::socket::{Enough, Error, Operation, Socket};
+use super::state::{AddressKey, NeighbourKey, State};
+
+/// Asks Linux to do things.
+#[derive(Debug)]
+pub struct Writer {
+    socket: Socket,
+}
+
+impl Writer {
+    /// A socket to ask by, in the network namespace of the calling thread.
+    ///
+    /// # Errors
+    ///
+    /// Where none can be had.
+    pub fn open() -> Result<Writer, Error> {
+        Ok(Writer { socket: Socket::open()? })
+    }
+
+    /// Asks Linux to find out a neighbour's link-layer address, or whether it is still there, as if there were a packet
+    /// to send to it. The answer comes as news.
+    ///
+    /// # Errors
+    ///
+    /// Where the interface is gone or the table of neighbours is full.
+    pub fn resolve(&mut self, key: NeighbourKey) -> Result<(), Error> {
+        let mut message = NeighbourMessage::default();
+        message.header = NeighbourHeader {
+            family: family(key.address),
+            ifindex: key.link.0,
+            flags: NeighbourFlags::Use,
+            ..NeighbourHeader::default()
+        };
+        let address = match key.address {
+            IpAddr::V4(v4) => NeighbourAddress::Inet(v4),
+            IpAddr::V6(v6) => NeighbourAddress::Inet6(v6),
+        };
+        message.attributes.push(NeighbourAttribute::Destination(address));
+        let refused = self.request(RTM_NEWNEIGH, NLM_F_CREATE, &message);
+        refused.map_err(|refusal| {
+            refusal.of(Operation::Resolve, format!("{} on interface {}", key.address, key.link.0))
+        })
+    }
+
+    /// Sees to it that Linux, whose state is given, has what is desired and nothing else that the gateway made. What others
+    /// made stays. Goes on where something is refused; all refusals come back. To be called again when the state changes.
+    pub fn ensure(&mut self, desired: &Desired, state: &State) -> Vec<Error> {
+        desired.plan(state).iter().filter_map(|step| self.carry_out(step).err()).collect()
+    }
+
+    /// Carries out one step of [`Desired::plan`].
+    ///
+    /// # Errors
+    ///
+    /// What Linux refuses. That what is to go is gone, or what is to come is there, is no error.
+    pub fn carry_out(&mut self, step: &Step) -> Result<(), Error> {
+        match step {
+            Step::AddAddress(device, net) => {
+                let key = AddressKey { link: device.index, net: *net, peer: None };
+                settled(self.request(RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL, &address(&key)), EXISTS)
+                    .map_err(|refusal| refusal.of(Operation::AddAddress, on(net, device)))
+            }
+            Step::RemoveAddress(device, key) => {
+                let kept = keep_secondaries(key, device);
+                let removed = self.request(RTM_DELADDR, 0, &address(key));
+                drop(kept);
+                settled(removed, ADDRESS_GONE)
+                    .map_err(|refusal| refusal.of(Operation::RemoveAddress, on(&key.net, device)))
+            }
+            Step::AddRoute(destination, wanted) => {
+                let message = route(*destination, wanted);
+                // Without NLM_F_EXCL, an IPv4 route goes in front of others of its metric; an IPv6 route would join them.
+                let flags = if destination.addr().is_ipv4() { 0 } else { NLM_F_EXCL };
+                settled(self.request(RTM_NEWROUTE, NLM_F_CREATE | flags, &message), EXISTS)
+                    .map_err(|refusal| refusal.of(Operation::AddRoute, destination.to_string()))
+            }
+            Step::RemoveRoute(destination, known) => {
+                let message = route(*destination, known);
+                settled(self.request(RTM_DELROUTE, 0, &message), ROUTE_GONE)
+                    .map_err(|refusal| refusal.of(Operation::RemoveRoute, destination.to_string()))
+            }
+        }
+    }
+
+    /// Switches an interface on.
+    ///
+    /// # Errors
+    ///
+    /// Where there is no such interface, or Linux refuses.
+    pub fn switch_on(&mut self, device: &str) -> Result<(), Error> {
+        let mut message = link(device);
+        message.header.flags = LinkFlags::Up;
+        message.header.change_mask = LinkFlags::Up;
+        self.set(Operation::SwitchOn, device, &message)
+    }
+
+    /// Sets the MTU of an interface, in bytes.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Writer::switch_on`].
+    pub fn set_mtu(&mut self, device: &str, mtu: u16) -> Result<(), Error> {
+        let mut message = link(device);
+        message.attributes.push(LinkAttribute::Mtu(mtu.into()));
+        self.set(Operation::SetMtu, device, &message)
+    }
+
+    /// Sets the MAC address of an interface.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Writer::switch_on`].
+    pub fn set_mac(&mut self, device: &str, mac: Mac) -> Result<(), Error> {
+        let mut message = link(device);
+        message.attributes.push(LinkAttribute::Address(mac.0.to_vec()));
+        self.set(Operation::SetMac, device, &message)
+    }
+
+    /// Keeps Linux from giving an interface a link-local address, and so from sending anything out of it by itself. To be
+    /// called before it is switched on.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Writer::switch_on`].
+    pub fn forbid_link_local(&mut self, device: &str) -> Result<(), Error> {
+        let mut message = link(device);
+        let mode = AfSpecInet6::AddrGenMode(In6AddrGenMode::None);
+        message.attributes.push(LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet6(vec![mode])]));
+        self.set(Operation::ForbidLinkLocal, device, &message)
+    }
+
+    fn set(&mut self, operation: Operation, device: &str, message: &LinkMessage) -> Result<(), Error> {
+        self.request(RTM_NEWLINK, 0, message).map_err(|refusal| refusal.of(operation, device.to_owned()))
+    }
+
+    /// Sends a message and waits for its answer.
+    fn request(&mut self, kind: u16, flags: u16, message: &impl Emitable) -> Result<(), Refusal> {
+        let mut body = vec![0; message.buffer_len()];
+        message.emit(&mut body);
+        let failed = |source| Refusal { source, explanation: String::new() };
+        let sequence = self.socket.send(kind, flags | NLM_F_ACK, &body).map_err(failed)?;
+        let mut outcome = Ok(());
+        self.socket
+            .answers(sequence, |message| match message.body {
+                Body::Answer(0, _) => Enough::Yes,
+                Body::Answer(error, explanation) => {
+                    outcome = Err(Refusal { source: io::Error::from_raw_os_error(-error), explanation });
+                    Enough::Yes
+                }
+                _ => Enough::No,
+            })
+            .map_err(failed)?;
+        outcome
+    }
+}
+
+/// Linux did not do what it was asked to.
+struct Refusal {
+    source: io::Error,
+    explanation: String,
+}
+
+impl Refusal {
+    fn of(self, operation: Operation, subject: String) -> Error {
+        Error { operation, subject: Some(subject), source: self.source, explanation: self.explanation }
+    }
+}
+
+/// What is to be added is there.
+const EXISTS: &[Errno] = &[Errno::EXIST];
+
+/// What is to be removed is not there.
+const ROUTE_GONE: &[Errno] = &[Errno::SRCH];
+
+/// The same; or not even its interface is there.
+const ADDRESS_GONE: &[Errno] = &[Errno::ADDRNOTAVAIL, Errno::NODEV];
+
+/// Takes some refusals for success.
+fn settled(outcome: Result<(), Refusal>, as_good: &[Errno]) -> Result<(), Refusal> {
+    outcome.or_else(|refusal| match Errno::from_io_error(&refusal.source) {
+        Some(error) if as_good.contains(&error) => Ok(()),
+        _ => Err(refusal),
+    })
+}
+
+fn on(net: &IpNet, device: &Device) -> String {
+    format!("{net} on \"{}\"", device.name)
+}
+
+fn family(address: IpAddr) -> AddressFamily {
+    if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 }
+}
+
+fn link(device: &str) -> LinkMessage {
+    let mut message = LinkMessage::default();
+    message.attributes.push(LinkAttribute::IfName(device.to_owned()));
+    message
+}
+
+fn address(key: &AddressKey) -> AddressMessage {
+    let own = key.net.addr();
+    let mut message = AddressMessage::default();
+    message.header.family = family(own);
+    message.header.prefix_len = key.net.prefix_len();
+    message.header.index = key.link.0;
+    message.attributes.push(AddressAttribute::Local(own));
+    message.attributes.push(AddressAttribute::Address(key.peer.unwrap_or(own)));
+    message.attributes.push(AddressAttribute::Protocol(AddressProtocol::Other(OURS)));
+    match key.net {
+        // RFC 3021: a /31 has no broadcast address.
+        IpNet::V4(net) if net.prefix_len() < 31 => {
+            message.attributes.push(AddressAttribute::Broadcast(net.broadcast()));
+        }
+        _ => {}
+    }
+    message
+}
+
+fn route(destination: IpNet, route: &Route) -> RouteMessage {
+    let v4 = destination.addr().is_ipv4();
+    let by_router = route.target.hops().iter().any(|hop| hop.via.is_some());
+    let mut message = RouteMessage::default();
+    message.header = RouteHeader {
+        address_family: family(destination.addr()),
+        destination_prefix_length: destination.prefix_len(),
+        tos: route.tos,
+        table: RouteHeader::RT_TABLE_MAIN,
+        protocol: RouteProtocol::from(route.protocol),
+        scope: if v4 && !by_router && !route.target.hops().is_empty() {
+            RouteScope::Link
+        } else {
+            RouteScope::Universe
+        },
+        kind: match route.target {
+            Target::Blackhole => RouteType::BlackHole,
+            Target::Unreachable => RouteType::Unreachable,
+            Target::Prohibit => RouteType::Prohibit,
+            Target::Other(kind) => RouteType::from(kind),
+            Target::One(_) | Target::Many(_) | Target::Object(_) => RouteType::Unicast,
+        },
+        ..RouteHeader::default()
+    };
+    let attributes = &mut message.attributes;
+    attributes.push(RouteAttribute::Destination(destination.addr().into()));
+    attributes.push(RouteAttribute::Priority(route.metric));
+    match &route.target {
+        Target::One(hop) => {
+            attributes.extend(gateway(hop));
+            attributes.extend(hop.link.map(|link| RouteAttribute::Oif(link.0)));
+        }
+        Target::Many(hops) => {
+            let next = |hop: &Hop| {
+                let mut next = RouteNextHop::default();
+                next.hops = hop.weight.saturating_sub(1).min(255) as u8;
+                next.interface_index = hop.link.map_or(0, |link| link.0);
+                next.attributes.extend(gateway(hop));
+                next
+            };
+            attributes.push(RouteAttribute::MultiPath(hops.iter().map(next).collect()));
+        }
+        Target::Object(number) => attributes.push(RouteAttribute::NhId(*number)),
+        Target::Blackhole | Target::Unreachable | Target::Prohibit | Target::Other(_) => {}
+    }
+    message
+}
+
+fn gateway(hop: &Hop) -> Option<RouteAttribute> {
+    hop.via.map(|via| RouteAttribute::Gateway(RouteAddress::from(via)))
+}
+
+/// Lets Linux keep an IPv4 network's other addresses when its first one goes: they would go with it, and others may have made
+/// them. Until this is dropped.
+struct KeepSecondaries {
+    path: PathBuf,
+}
+
+fn keep_secondaries(key: &AddressKey, device: &Device) -> Option<KeepSecondaries> {
+    if !key.net.addr().is_ipv4() {
+        return None;
+    }
+    let path = PathBuf::from("/proc/sys/net/ipv4/conf").join(&device.name).join("promote_secondaries");
+    let was = fs::read_to_string(&path).ok()?;
+    // Where it cannot be set, Linux does as it does.
+    (was.trim() == "0" && fs::write(&path, "1").is_ok()).then_some(KeepSecondaries { path })
+}
+
+impl Drop for KeepSecondaries {
+    fn drop(&mut self) {
+        // The interface may be gone.
+        let _ = fs::write(&self.path, "0");
+    }
+}

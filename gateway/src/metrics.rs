@@ -1,0 +1,172 @@
+//! Metrics for Prometheus, in its text format (OpenMetrics): base units, and labels of which there are as many as
+//! the policy has names: rule, translation, interface, reason. Never addresses.
+
+use std::fmt;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text};
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::{Registry, Unit};
+
+use crate::request::Overview;
+use crate::supervisor::Presence;
+use crate::view::Count;
+
+/// What the text is.
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// All metrics, as text.
+pub fn text(overview: &Overview) -> String {
+    let mut registry = Registry::with_prefix("wirerate");
+    registry.register_collector(Box::new(Collected(overview.clone())));
+    let mut out = String::new();
+    // Writing to a string cannot fail; an overview is all there is to write.
+    let _ = text::encode(&mut out, &registry);
+    out
+}
+
+struct Collected(Overview);
+
+impl fmt::Debug for Collected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Collected")
+    }
+}
+
+/// A family of metrics: values by the value of one label.
+struct Family<'a> {
+    name: &'a str,
+    help: &'a str,
+    unit: Option<Unit>,
+    label: &'a str,
+}
+
+impl Family<'_> {
+    fn counters<'v>(
+        &self,
+        encoder: &mut DescriptorEncoder<'_>,
+        values: impl Iterator<Item = (&'v str, u64)>,
+    ) -> fmt::Result {
+        let kind = ConstCounter::new(0u64).metric_type();
+        let mut family = encoder.encode_descriptor(self.name, self.help, self.unit.as_ref(), kind)?;
+        for (value, count) in values {
+            ConstCounter::new(count).encode(family.encode_family(&[(self.label, value)])?)?;
+        }
+        Ok(())
+    }
+
+    fn gauges<'v>(
+        &self,
+        encoder: &mut DescriptorEncoder<'_>,
+        values: impl Iterator<Item = (&'v str, i64)>,
+    ) -> fmt::Result {
+        let kind = ConstGauge::new(0i64).metric_type();
+        let mut family = encoder.encode_descriptor(self.name, self.help, self.unit.as_ref(), kind)?;
+        for (value, count) in values {
+            ConstGauge::new(count).encode(family.encode_family(&[(self.label, value)])?)?;
+        }
+        Ok(())
+    }
+}
+
+impl Collector for Collected {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let encoder = &mut encoder;
+        let status = self.0.status();
+        gauge(encoder, "uptime", "Time since the start.", Some(Unit::Seconds), status.uptime_seconds)?;
+        gauge(encoder, "policy_epoch", "Which tables are in force.", None, f64::from(status.epoch))?;
+        counter(encoder, "received_packets", "Frames received, by ports and from Linux.", status.received)?;
+        Family { name: "packets", help: "Frames by verdict.", unit: None, label: "verdict" }.counters(
+            encoder,
+            [
+                ("forwarded", status.forwarded),
+                ("delivered", status.delivered),
+                ("answered", status.answered),
+                ("dropped", status.dropped),
+            ]
+            .into_iter(),
+        )?;
+        gauge(encoder, "held_packets", "Frames that wait for something.", None, status.held as f64)?;
+        gauge(encoder, "flows", "Flows that exist.", None, status.flows as f64)?;
+        gauge(encoder, "flow_capacity", "Flows that there can be.", None, status.flow_capacity as f64)?;
+        counter(encoder, "flows_begun", "Flows begun.", status.flows_begun)?;
+        counter(encoder, "flows_ended", "Flows ended.", status.flows_ended)?;
+        counter(encoder, "worker_failures", "Workers that failed and began anew.", status.worker_failures)?;
+        let memory = status.memory_bytes as f64;
+        gauge(encoder, "state_memory", "Memory of flows and translations.", Some(Unit::Bytes), memory)?;
+        self.reasons(encoder)?;
+        self.named(encoder)?;
+        self.ports(encoder)
+    }
+}
+
+impl Collected {
+    fn reasons(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let drops = self.0.drops();
+        let dropped = drops.iter().map(|view| (view.reason.as_str(), view.dropped));
+        let help = "Frames dropped, by reason.";
+        Family { name: "dropped_packets", help, unit: None, label: "reason" }.counters(encoder, dropped)?;
+        let answered = drops.iter().map(|view| (view.reason.as_str(), view.answered));
+        let help = "Frames answered, by reason.";
+        Family { name: "answered_packets", help, unit: None, label: "reason" }.counters(encoder, answered)
+    }
+
+    /// Rules and translations.
+    fn named(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let (rules, nats) = (self.0.rules(), self.0.nats());
+        let rules = || rules.iter().map(|view| (view.name.as_str(), view.count));
+        let nats = || nats.iter().map(|view| (view.name.as_str(), view.count));
+        let packets = |(name, count): (_, Count)| (name, count.packets);
+        let bytes = |(name, count): (_, Count)| (name, count.bytes);
+        let help = "Frames of flows that a rule let in, and frames that it refused.";
+        Family { name: "rule_packets", help, unit: None, label: "rule" }
+            .counters(encoder, rules().map(packets))?;
+        let help = "The same, in bytes of IP packets.";
+        Family { name: "rule", help, unit: Some(Unit::Bytes), label: "rule" }
+            .counters(encoder, rules().map(bytes))?;
+        let help = "Frames translated.";
+        Family { name: "nat_packets", help, unit: None, label: "nat" }
+            .counters(encoder, nats().map(packets))?;
+        let help = "The same, in bytes of IP packets.";
+        Family { name: "nat", help, unit: Some(Unit::Bytes), label: "nat" }
+            .counters(encoder, nats().map(bytes))
+    }
+
+    fn ports(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let ports = self.0.port_views();
+        let port = |name, help| Family { name, help, unit: None, label: "port" };
+        let names = || ports.iter().map(|view| view.port.interface.as_str());
+        let up = ports.iter().map(|view| i64::from(view.port.state == Presence::Up));
+        port("port_up", "Whether frames come and go.").gauges(encoder, names().zip(up))?;
+        let received = ports.iter().map(|view| view.received);
+        port("port_received_packets", "Frames received.").counters(encoder, names().zip(received))?;
+        let sent = ports.iter().map(|view| view.sent);
+        port("port_sent_packets", "Frames sent.").counters(encoder, names().zip(sent))?;
+        let missed = ports.iter().map(|view| view.missed);
+        port("port_missed_packets", "Frames lost by the system before they were received.")
+            .counters(encoder, names().zip(missed))?;
+        let unsent = ports.iter().map(|view| view.unsent);
+        port("port_unsent_packets", "Frames that could not be sent.")
+            .counters(encoder, names().zip(unsent))?;
+        let queues = self.0.queues();
+        let waiting = queues.iter().map(|view| (view.interface.as_str(), view.waiting as i64));
+        port("port_queued_packets", "Frames that wait to be sent.").gauges(encoder, waiting)
+    }
+}
+
+fn counter(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> fmt::Result {
+    let metric = ConstCounter::new(value);
+    metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)
+}
+
+fn gauge(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    unit: Option<Unit>,
+    value: f64,
+) -> fmt::Result {
+    let metric = ConstGauge::new(value);
+    metric.encode(encoder.encode_descriptor(name, help, unit.as_ref(), metric.metric_type())?)
+}

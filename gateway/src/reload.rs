@@ -1,0 +1,123 @@
+//! From what is asked for and what Linux says to tables: made on a thread of its own, one after the other.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use dataplane::Tables;
+use dataplane::tables::CompileError;
+use policy::Policy;
+
+use crate::effective::{Effective, effective};
+use crate::linux::State;
+use crate::request::{Applied, Refusal, Reply};
+use crate::supervisor::Event;
+
+/// What is in force, what is asked for, and what is being made of it.
+pub struct Reload {
+    /// The policy in force, as it was asked for.
+    pub policy: Arc<Policy>,
+    /// The same, with what Linux adds.
+    pub effective: Arc<Effective>,
+    /// The epoch of the tables in force.
+    pub epoch: u16,
+    /// The policy in force is on trial.
+    pub trial: Option<Trial>,
+    asked: VecDeque<Asked>,
+    /// Linux has changed since the tables that are in force or being made.
+    dirty: bool,
+    building: bool,
+    sender: Sender<Event>,
+}
+
+/// A policy goes unless it is confirmed.
+pub struct Trial {
+    /// What it goes back to.
+    pub before: Arc<Policy>,
+    /// When.
+    pub until: Instant,
+}
+
+/// Somebody asked for another policy.
+pub struct Asked {
+    /// It.
+    pub policy: Arc<Policy>,
+    /// Time in which it must be confirmed.
+    pub confirm: Option<Duration>,
+    /// Who asked; nobody for one that goes back.
+    pub reply: Option<Reply<Result<Applied, Refusal>>>,
+}
+
+/// What came of making tables.
+pub struct Built {
+    /// Who asked; nobody where Linux had changed.
+    pub asked: Option<Asked>,
+    /// The policy with what Linux adds.
+    pub effective: Arc<Effective>,
+    /// The tables; none where they would be those in force.
+    pub tables: Result<Option<Arc<Tables>>, CompileError>,
+}
+
+impl Reload {
+    /// With the tables that the gateway begins with.
+    pub fn new(policy: Arc<Policy>, effective: Arc<Effective>, epoch: u16, sender: Sender<Event>) -> Reload {
+        Reload {
+            policy,
+            effective,
+            epoch,
+            trial: None,
+            asked: VecDeque::new(),
+            dirty: false,
+            building: false,
+            sender,
+        }
+    }
+
+    /// Linux has changed.
+    pub fn linux_changed(&mut self, linux: &Arc<State>) {
+        self.dirty = true;
+        self.next(linux);
+    }
+
+    /// Somebody asks for another policy.
+    pub fn ask(&mut self, asked: Asked, linux: &Arc<State>) {
+        self.asked.push_back(asked);
+        self.next(linux);
+    }
+
+    /// What was being made is made.
+    pub fn finished(&mut self, linux: &Arc<State>) {
+        self.building = false;
+        self.next(linux);
+    }
+
+    /// Begins to make the next tables, if there is anything to make and none are being made.
+    fn next(&mut self, linux: &Arc<State>) {
+        if self.building || (!self.dirty && self.asked.is_empty()) {
+            return;
+        }
+        self.building = true;
+        self.dirty = false;
+        let asked = self.asked.pop_front();
+        let policy = asked.as_ref().map_or(&self.policy, |asked| &asked.policy).clone();
+        let epoch = following(self.epoch);
+        let (before, linux, sender) = (self.effective.clone(), linux.clone(), self.sender.clone());
+        thread::spawn(move || {
+            let effective = Arc::new(effective(&policy, &linux));
+            let tables = if asked.is_none() && effective.policy == before.policy {
+                Ok(None)
+            } else {
+                Tables::compile(&effective.policy, epoch).map(|tables| Some(Arc::new(tables)))
+            };
+            // The supervisor has gone: so has the need.
+            let _ = sender.send(Event::Built(Box::new(Built { asked, effective, tables })));
+        });
+    }
+}
+
+/// The epoch after this one; 0 is never used.
+fn following(epoch: u16) -> u16 {
+    epoch.checked_add(1).unwrap_or(1)
+}

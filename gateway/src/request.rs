@@ -1,0 +1,78 @@
+//! What may be asked of a running gateway.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use dataplane::Tables;
+use policy::Policy;
+use tokio::sync::oneshot;
+
+use crate::supervisor::PortState;
+use crate::worker::{Post, Report};
+
+/// Where an answer goes. Nobody may be waiting any more.
+pub type Reply<T> = oneshot::Sender<T>;
+
+/// What may be asked.
+pub enum Request {
+    /// All that was counted.
+    Overview(Reply<Overview>),
+    /// Another policy.
+    Apply {
+        /// The policy.
+        policy: Box<Policy>,
+        /// Goes back to what was before unless it is confirmed within this time.
+        confirm: Option<Duration>,
+        /// Is told when all workers go by it.
+        reply: Reply<Result<Applied, Refusal>>,
+    },
+    /// The policy on trial is to stay.
+    Confirm(Reply<Result<(), NoTrial>>),
+    /// The policy on trial is to go.
+    Rollback(Reply<Result<(), NoTrial>>),
+    /// A way to the workers themselves.
+    Workers(Reply<Vec<Post>>),
+    /// The policy in force, as it was asked for.
+    Policy(Reply<Arc<Policy>>),
+}
+
+/// A policy is in force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Applied {
+    /// The epoch of its tables.
+    pub epoch: u16,
+}
+
+/// Why a policy was not put in force. Nothing has changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Its tables could not be made.
+    Compile(String),
+    /// Another one is on trial.
+    OnTrial,
+    /// What it changes takes a restart.
+    Restart(String),
+}
+
+/// No policy is on trial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoTrial;
+
+/// All that is known of a running gateway.
+#[derive(Clone)]
+pub struct Overview {
+    /// What the workers go by.
+    pub tables: Arc<Tables>,
+    /// What each worker counted, in their order; one that does not answer is missing.
+    pub reports: Vec<Report>,
+    /// Ports, in the order of the policy's interfaces.
+    pub ports: Vec<PortState>,
+    /// Time since the start.
+    pub uptime: Duration,
+    /// Workers that panicked and began anew, in all.
+    pub panics: u64,
+    /// What Linux says that could not be taken over.
+    pub notes: Vec<String>,
+    /// Time until the policy on trial goes back.
+    pub trial: Option<Duration>,
+}

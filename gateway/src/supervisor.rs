@@ -1,0 +1,544 @@
+//! The supervisor: one thread that starts the workers, hangs ports on them, and tells them what has changed.
+//!
+//! It holds what is asked for (the policy) and what is there (Linux's state). Whenever either changes, tables are
+//! made anew off the packet path, and the workers go on with those at the end of a batch. Everything comes to it as
+//! an [`Event`], one after the other, so that nothing here is shared or locked.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use dataplane::Tables;
+use dataplane::hop::Resolve;
+use dataplane::shard::{Setup, ShardError};
+use dataplane::tables::{Address, CompileError};
+use policy::Policy;
+use tracing::{debug, error, info, warn};
+use wire::{HEADROOM, Pool, PoolError, PoolMemory};
+
+use crate::clock::Clock;
+use crate::effective::effective;
+use crate::linux::state::Reachability;
+use crate::linux::{self, Desired, NeighbourKey, News, State};
+use crate::reload::{Asked, Built, Reload, Trial};
+use crate::request::{Refusal, Request};
+use crate::server::Server;
+use crate::{privilege, service, signal};
+use crate::worker::{Found, Known, Mail, Notice, Parts, Post, Worker, post};
+
+mod answer;
+mod attach;
+
+pub use attach::{PortState, Presence};
+
+use attach::Attached;
+
+/// How long a worker may take to do what it is asked between two turns, before it counts as stuck.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What a gateway is started with.
+#[derive(Debug)]
+pub struct Options {
+    /// What to carry out.
+    pub policy: Policy,
+    /// The file it is from.
+    pub file: PathBuf,
+    /// Where commands are taken.
+    pub socket: PathBuf,
+    /// Where flows are kept over a restart; not at all where absent.
+    pub state: Option<PathBuf>,
+}
+
+/// What comes to the supervisor.
+pub enum Event {
+    /// Linux has changed, or tells of a neighbour.
+    Linux(News),
+    /// A worker tells something.
+    Worker(Notice),
+    /// Somebody wants something.
+    Request(Request),
+    /// Tables have been made.
+    Built(Box<Built>),
+    /// The process is asked to end.
+    Stop,
+    /// The process is asked to read its policy file again.
+    Reread,
+}
+
+/// See the module.
+pub struct Supervisor {
+    options: Options,
+    clock: Clock,
+    started: Instant,
+    events: Receiver<Event>,
+    linux: Arc<State>,
+    /// Follows Linux as long as it lives.
+    _watch: linux::Watch,
+    writer: linux::Writer,
+    reload: Reload,
+    tables: Arc<Tables>,
+    hands: Vec<Hand>,
+    attached: BTreeMap<String, Attached>,
+    neighbours: BTreeMap<(String, Address), Found>,
+    panics: u64,
+    watchdog: Option<Watchdog>,
+    _server: Server,
+}
+
+/// When systemd is next told that the gateway lives.
+struct Watchdog {
+    interval: Duration,
+    next: Instant,
+}
+
+/// A worker, as the supervisor has it in hand.
+struct Hand {
+    post: Post,
+    memory: PoolMemory,
+    thread: JoinHandle<()>,
+}
+
+/// Why a gateway could not begin.
+#[derive(Debug)]
+pub enum StartError {
+    /// The system refused something.
+    System {
+        /// What was being done.
+        operation: String,
+        /// What it said.
+        error: io::Error,
+    },
+    /// Linux did not tell its state.
+    Linux(linux::Error),
+    /// The policy does not compile.
+    Compile(CompileError),
+    /// A shard could not be made.
+    Shard(ShardError),
+    /// A frame pool could not be made.
+    Pool(PoolError),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StartError::System { operation, error } => write!(f, "could not {operation}: {error}"),
+            StartError::Linux(error) => error.fmt(f),
+            StartError::Compile(error) => error.fmt(f),
+            StartError::Shard(error) => error.fmt(f),
+            StartError::Pool(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+impl Supervisor {
+    /// Starts everything: Linux is asked, tables are made, workers begin, ports are opened.
+    ///
+    /// # Errors
+    /// What a gateway cannot do without is missing: [`StartError`]. Ports that cannot be opened are no error: they may
+    /// come later.
+    pub fn start(options: Options) -> Result<Supervisor, StartError> {
+        privilege::keep_only_what_is_needed().map_err(|error| system("give up privileges", error))?;
+        let clock = Clock::start();
+        let (sender, events) = channel();
+        let (news, heard) = channel();
+        let watch = linux::watch(linux::Options::default(), news).map_err(StartError::Linux)?;
+        let linux = first_state(&heard)?;
+        forward(heard, sender.clone(), Event::Linux).map_err(|error| system("start a thread", error))?;
+        let policy = Arc::new(options.policy.clone());
+        let first = Arc::new(effective(&policy, &linux));
+        let tables = Arc::new(Tables::compile(&first.policy, 1).map_err(StartError::Compile)?);
+        let metrics = policy.gateway.metrics;
+        let server = Server::start(&options.socket, metrics, sender.clone()).map_err(|error| {
+            StartError::System { operation: format!("take commands at {}", options.socket.display()), error }
+        })?;
+        let mut supervisor = Supervisor {
+            clock,
+            started: Instant::now(),
+            events,
+            linux,
+            _watch: watch,
+            writer: linux::Writer::open().map_err(StartError::Linux)?,
+            reload: Reload::new(policy, first, 1, sender.clone()),
+            tables,
+            hands: Vec::new(),
+            attached: BTreeMap::new(),
+            neighbours: BTreeMap::new(),
+            panics: 0,
+            watchdog: service::watchdog().map(|interval| Watchdog { interval, next: Instant::now() }),
+            _server: server,
+            options,
+        };
+        signal::forward(sender.clone()).map_err(|error| system("hear signals", error))?;
+        supervisor.hire(&sender)?;
+        supervisor.neighbours_of_state();
+        supervisor.attach_all();
+        supervisor.ensure();
+        Ok(supervisor)
+    }
+
+    /// Does what comes, until it is asked to stop.
+    pub fn run(mut self) {
+        service::ready();
+        loop {
+            let event = match self.next_deadline() {
+                Some(wait) => match self.events.recv_timeout(wait) {
+                    Ok(event) => Some(event),
+                    Err(RecvTimeoutError::Timeout) => None,
+                    Err(RecvTimeoutError::Disconnected) => break,
+                },
+                None => match self.events.recv() {
+                    Ok(event) => Some(event),
+                    Err(_) => break,
+                },
+            };
+            match event {
+                Some(Event::Stop) => break,
+                Some(event) => self.take(event),
+                None => {}
+            }
+            self.end_trial();
+            self.show_life();
+        }
+        service::stopping();
+        self.stop();
+    }
+
+    fn take(&mut self, event: Event) {
+        match event {
+            Event::Linux(event) => self.linux_says(event),
+            Event::Worker(notice) => self.worker_says(notice),
+            Event::Request(request) => self.answer(request),
+            Event::Built(built) => self.built(*built),
+            Event::Reread => {
+                self.reread();
+                service::ready();
+            }
+            Event::Stop => {}
+        }
+    }
+
+    /// Starts the workers.
+    fn hire(&mut self, sender: &Sender<Event>) -> Result<(), StartError> {
+        let count = usize::from(self.options.policy.gateway.workers.unwrap_or(1));
+        let seed = seed();
+        for number in 0..count {
+            let refused = |operation: &str| {
+                let operation = operation.to_owned();
+                move |error| StartError::System { operation, error }
+            };
+            let (post, mail, bell) = post().map_err(refused("make a file descriptor for a worker"))?;
+            let pool = Pool::new(slots(&self.tables), slot_bytes(&self.tables)).map_err(StartError::Pool)?;
+            let memory = pool.memory();
+            let notices = sender.clone();
+            let worker = Worker::new(Parts {
+                number,
+                tables: self.tables.clone(),
+                setup: Setup { seed, now: self.clock.now(), resolve: Resolve::Told },
+                pool,
+                clock: self.clock,
+                mail,
+                bell,
+                notices: Box::new(move |notice| notices.send(Event::Worker(notice)).is_ok()),
+            })
+            .map_err(StartError::Shard)?;
+            let thread = thread::Builder::new()
+                .name(format!("worker {number}"))
+                .spawn(move || worker.work())
+                .map_err(refused("start a worker"))?;
+            self.hands.push(Hand { post, memory, thread });
+        }
+        Ok(())
+    }
+
+    fn linux_says(&mut self, news: News) {
+        match news {
+            News::State(newest) => {
+                self.linux = newest.take();
+                self.attach_all();
+                self.ensure();
+                self.reload.linux_changed(&self.linux);
+            }
+            News::Neighbour(change) => {
+                let Some(link) = self.linux.links.get(&change.key.link) else { return };
+                let found = match change.now {
+                    Some(now) => match now.usable() {
+                        Some(mac) => Found::At(mac),
+                        None if now.reachability == Reachability::Failed => Found::Nowhere,
+                        None => return,
+                    },
+                    None => Found::Forgotten,
+                };
+                let known = Known { interface: link.name.clone(), address: change.key.address.into(), found };
+                self.meet(known);
+            }
+            News::Trouble(error) => warn!("{error}"),
+        }
+    }
+
+    /// Notes what is known of a neighbour, and tells the workers.
+    fn meet(&mut self, known: Known) {
+        let key = (known.interface.clone(), known.address);
+        match known.found {
+            Found::At(_) => self.neighbours.insert(key, known.found),
+            Found::Nowhere | Found::Forgotten => self.neighbours.remove(&key),
+        };
+        for hand in &self.hands {
+            hand.post.send(Mail::Neighbour(known.clone()));
+        }
+    }
+
+    /// Takes over the neighbours that Linux knew before the gateway began.
+    fn neighbours_of_state(&mut self) {
+        let linux = self.linux.clone();
+        for (key, neighbour) in linux.neighbours.iter() {
+            let link = linux.links.get(&key.link);
+            if let (Some(link), Some(mac)) = (link, neighbour.usable()) {
+                self.meet(Known {
+                    interface: link.name.clone(),
+                    address: key.address.into(),
+                    found: Found::At(mac),
+                });
+            }
+        }
+    }
+
+    /// All neighbours that are known.
+    fn known(&self) -> Arc<[Known]> {
+        let all = self.neighbours.iter();
+        all.map(|((interface, address), found)| Known {
+            interface: interface.clone(),
+            address: *address,
+            found: *found,
+        })
+        .collect()
+    }
+
+    fn worker_says(&mut self, notice: Notice) {
+        match notice {
+            Notice::Wanted { interface, address } => {
+                if let Some((link, _)) = self.linux.link_named(&interface) {
+                    let key = NeighbourKey { link, address: address.to_ip() };
+                    if let Err(error) = self.writer.resolve(key) {
+                        warn!("{error}");
+                    }
+                }
+            }
+            Notice::PortFailed { interface, error } => {
+                warn!(interface, "port failed: {error}");
+                self.detach(&interface);
+                self.attach_all();
+            }
+            Notice::Panicked { worker, message } => {
+                self.panics += 1;
+                error!(worker, "worker failed, its flows are lost, and it begins anew: {message}");
+                if let Some(hand) = self.hands.get(worker) {
+                    hand.post.send(Mail::Neighbours(self.known()));
+                }
+            }
+        }
+    }
+
+    /// Tables have been made: the workers go on with them.
+    fn built(&mut self, built: Built) {
+        let Built { asked, effective, tables } = built;
+        match tables {
+            Ok(None) => {}
+            Ok(Some(tables)) => {
+                self.reload.epoch = tables.epoch;
+                self.swap(tables);
+                self.reload.effective = effective;
+                if let Some(asked) = asked {
+                    self.in_force(asked);
+                }
+                self.attach_all();
+                self.ensure();
+            }
+            Err(error) => {
+                error!("tables could not be made, those in force stay: {error}");
+                if let Some(reply) = asked.and_then(|asked| asked.reply) {
+                    let _ = reply.send(Err(Refusal::Compile(error.to_string())));
+                }
+            }
+        }
+        self.reload.finished(&self.linux);
+    }
+
+    /// Lets all workers go on with other tables, and waits until they do.
+    fn swap(&mut self, tables: Arc<Tables>) {
+        let (done, told) = channel();
+        let neighbours = self.known();
+        for hand in &self.hands {
+            let (tables, neighbours, done) = (tables.clone(), neighbours.clone(), done.clone());
+            hand.post.send(Mail::Swap { tables, neighbours, done });
+        }
+        drop(done);
+        let until = Instant::now() + PATIENCE;
+        for _ in &self.hands {
+            if told.recv_timeout(until.saturating_duration_since(Instant::now())).is_err() {
+                error!("a worker does not go on with the new tables");
+            }
+        }
+        self.tables = tables;
+    }
+
+    /// A policy that was asked for is in force.
+    fn in_force(&mut self, asked: Asked) {
+        let before = std::mem::replace(&mut self.reload.policy, asked.policy);
+        self.reload.trial = asked.confirm.map(|time| Trial { before, until: Instant::now() + time });
+        info!(epoch = self.tables.epoch, "another policy is in force");
+        if let Some(reply) = asked.reply {
+            // Who asked may have gone.
+            let _ = reply.send(Ok(crate::request::Applied { epoch: self.tables.epoch }));
+        }
+    }
+
+    /// Sees to it that Linux has the policy's addresses and routes. What Linux refuses now it may take when more of them are
+    /// there, or their interface is up: it is tried again whenever Linux changes.
+    fn ensure(&mut self) {
+        let desired = Desired::of(&self.reload.policy);
+        for error in self.writer.ensure(&desired, &self.linux) {
+            debug!("{error}");
+        }
+    }
+
+    /// Time until something is to be done unasked.
+    fn next_deadline(&self) -> Option<Duration> {
+        let trial = self.reload.trial.as_ref().map(|trial| trial.until);
+        let life = self.watchdog.as_ref().map(|watchdog| watchdog.next);
+        let next = trial.into_iter().chain(life).min()?;
+        Some(next.saturating_duration_since(Instant::now()))
+    }
+
+    /// Tells systemd that the gateway lives, when it is time and all workers do.
+    fn show_life(&mut self) {
+        let now = Instant::now();
+        let Some(watchdog) = self.watchdog.as_mut().filter(|watchdog| watchdog.next <= now) else { return };
+        watchdog.next = now + watchdog.interval;
+        if self.reports().len() == self.hands.len() {
+            service::alive();
+        } else {
+            error!("a worker does not answer");
+        }
+    }
+
+    /// Goes back to the policy before the one on trial, if its time is over.
+    fn end_trial(&mut self) {
+        if self.reload.trial.as_ref().is_some_and(|trial| trial.until <= Instant::now()) {
+            warn!("the policy on trial was not confirmed in time: back to the one before");
+            self.roll_back();
+        }
+    }
+
+    fn roll_back(&mut self) {
+        if let Some(trial) = self.reload.trial.take() {
+            let asked = Asked { policy: trial.before, confirm: None, reply: None };
+            self.reload.ask(asked, &self.linux);
+        }
+    }
+
+    /// Reads the policy file again.
+    fn reread(&mut self) {
+        service::reloading();
+        let file = &self.options.file;
+        let checked = match policy::load(file) {
+            Ok(checked) => checked,
+            Err(error) => return error!("{error}; the policy in force stays"),
+        };
+        match checked.policy {
+            Some(policy) => {
+                let asked = Asked { policy: Arc::new(policy), confirm: None, reply: None };
+                self.reload.ask(asked, &self.linux);
+            }
+            None => {
+                let first = checked.diagnostics.iter().find(|diagnostic| diagnostic.is_error());
+                let what = first.map_or_else(String::new, |first| format!(": {}", first.message));
+                error!("{} is wrong{what}; the policy in force stays", file.display());
+            }
+        }
+    }
+
+    /// Ends the workers, and with them the ports.
+    fn stop(self) {
+        for hand in &self.hands {
+            hand.post.send(Mail::Stop);
+        }
+        for hand in self.hands {
+            if hand.thread.join().is_err() {
+                error!("a worker could not be ended in order");
+            }
+        }
+        info!("ended");
+    }
+}
+
+/// What is to be sent on, on a thread of its own.
+fn forward<T: Send + 'static>(
+    from: Receiver<T>,
+    to: Sender<Event>,
+    as_event: impl Fn(T) -> Event + Send + 'static,
+) -> io::Result<()> {
+    thread::Builder::new().name("news".to_owned()).spawn(move || {
+        while let Ok(one) = from.recv() {
+            if to.send(as_event(one)).is_err() {
+                return;
+            }
+        }
+    })?;
+    Ok(())
+}
+
+/// Waits for the first state of Linux.
+fn first_state(heard: &Receiver<News>) -> Result<Arc<State>, StartError> {
+    loop {
+        match heard.recv() {
+            Ok(News::State(newest)) => return Ok(newest.take()),
+            Ok(News::Neighbour(_)) => {}
+            Ok(News::Trouble(error)) => return Err(StartError::Linux(error)),
+            Err(_) => return Err(system("follow Linux", io::ErrorKind::BrokenPipe.into())),
+        }
+    }
+}
+
+fn system(operation: &str, error: io::Error) -> StartError {
+    StartError::System { operation: operation.to_owned(), error }
+}
+
+/// Two seeds that nobody can guess: the standard library's maps are keyed by the system's randomness.
+fn seed() -> [u64; 2] {
+    use std::hash::{BuildHasher, Hasher, RandomState};
+    [RandomState::new().build_hasher().finish(), RandomState::new().build_hasher().finish()]
+}
+
+/// Frames of a worker's pool: what rings and queues of its interfaces can hold, and what can wait.
+fn slots(tables: &Tables) -> u32 {
+    let ports = tables.interfaces.iter().enumerate().filter(|(place, own)| usize::from(own.root.0) == *place);
+    let rings = ports.count() as u32 * RING_FRAMES;
+    let queues = tables.interfaces.len() as u32 * tables.limits.queue.min(MOST_QUEUED);
+    rings + queues + tables.limits.fragments.held + SPARE_FRAMES
+}
+
+/// Frames that a port's rings can hold.
+const RING_FRAMES: u32 = 8_192;
+
+/// Frames of a queue that the pool is made for; longer queues share what there is.
+const MOST_QUEUED: u32 = 4_096;
+
+/// Frames for batches under way and for neighbours that are waited for.
+const SPARE_FRAMES: u32 = 1_024;
+
+/// Bytes of a slot: the smallest that takes the longest frame.
+fn slot_bytes(tables: &Tables) -> usize {
+    let longest = tables.interfaces.iter().map(|interface| usize::from(interface.mtu)).max().unwrap_or(1500);
+    let needed = longest + LINK_BYTES + HEADROOM;
+    [2048, 4096, 8192].into_iter().find(|slot| needed <= *slot).unwrap_or(16_384)
+}
+
+/// Ethernet, and two VLAN tags.
+const LINK_BYTES: usize = 22;

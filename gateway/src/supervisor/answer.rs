@@ -1,0 +1,88 @@
+//! What is asked of the supervisor, and what it answers.
+
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Instant;
+
+use super::{PATIENCE, Supervisor};
+use crate::reload::Asked;
+use crate::request::{NoTrial, Overview, Refusal, Request};
+use crate::worker::{Mail, Report};
+
+impl Supervisor {
+    /// Answers, now or when it is done. Whoever asked may have gone; then nobody hears it.
+    pub(super) fn answer(&mut self, request: Request) {
+        match request {
+            Request::Overview(reply) => {
+                let _ = reply.send(self.overview());
+            }
+            Request::Apply { policy, confirm, reply } => {
+                if self.reload.trial.is_some() {
+                    let _ = reply.send(Err(Refusal::OnTrial));
+                    return;
+                }
+                if let Some(what) = self.needs_restart(&policy) {
+                    let _ = reply.send(Err(Refusal::Restart(what)));
+                    return;
+                }
+                let asked = Asked { policy: Arc::new(*policy), confirm, reply: Some(reply) };
+                self.reload.ask(asked, &self.linux);
+            }
+            Request::Confirm(reply) => {
+                let _ = reply.send(self.reload.trial.take().map(|_| ()).ok_or(NoTrial));
+            }
+            Request::Rollback(reply) => {
+                let outcome = if self.reload.trial.is_some() { Ok(()) } else { Err(NoTrial) };
+                self.roll_back();
+                let _ = reply.send(outcome);
+            }
+            Request::Workers(reply) => {
+                let _ = reply.send(self.hands.iter().map(|hand| hand.post.clone()).collect());
+            }
+            Request::Policy(reply) => {
+                let _ = reply.send(self.reload.policy.clone());
+            }
+        }
+    }
+
+    /// What in `policy` cannot change while the gateway runs.
+    fn needs_restart(&self, policy: &policy::Policy) -> Option<String> {
+        let (old, new) = (&self.reload.policy.gateway, &policy.gateway);
+        if old.workers.unwrap_or(1) != new.workers.unwrap_or(1) {
+            return Some("the number of workers".to_owned());
+        }
+        (old.metrics != new.metrics).then(|| "where metrics are given".to_owned())
+    }
+
+    fn overview(&self) -> Overview {
+        Overview {
+            tables: self.tables.clone(),
+            reports: self.reports(),
+            ports: self.port_states(),
+            uptime: self.started.elapsed(),
+            panics: self.panics,
+            notes: self.reload.effective.notes.iter().map(ToString::to_string).collect(),
+            trial: self
+                .reload
+                .trial
+                .as_ref()
+                .map(|trial| trial.until.saturating_duration_since(Instant::now())),
+        }
+    }
+
+    /// What each worker has counted.
+    pub(super) fn reports(&self) -> Vec<Report> {
+        let (to, told) = channel();
+        for hand in &self.hands {
+            hand.post.send(Mail::Report(to.clone()));
+        }
+        drop(to);
+        let until = Instant::now() + PATIENCE;
+        let mut reports = Vec::with_capacity(self.hands.len());
+        while let Ok(report) = told.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            reports.push(report);
+        }
+        reports.sort_by_key(|report| report.worker);
+        reports
+    }
+}

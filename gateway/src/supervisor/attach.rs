@@ -1,0 +1,239 @@
+//! Which ports hang on which interfaces, and how they come there: a port whose interface appears is opened and
+//! given to all workers; one whose interface goes is taken away.
+
+use std::fmt;
+
+use policy::model::{Driver, Interface};
+use ports::{Copying, Guard, OpenError, Opened, Punt, PuntGuard, Spec, Tap, Wish};
+use serde::{Deserialize, Serialize};
+use tracing::{info, warn};
+use wire::PoolMemory;
+
+use super::Supervisor;
+use crate::linux::LinkIndex;
+use crate::linux::state::Condition;
+use crate::worker::{Attachment, Mail};
+
+/// What bears this mark inside of Linux has been through the pipeline.
+const MARK: u32 = 0x7769_7265;
+
+/// A port that was opened, or could not be.
+pub(super) struct Attached {
+    /// The interface of Linux that it is on: its number, since another one may get its name, and its MTU. None where
+    /// the gateway has made it, so that it goes when the gateway wants.
+    on: Option<(LinkIndex, u32)>,
+    state: PortState,
+    _guards: Guards,
+}
+
+/// What lives in the kernel as long as the port.
+#[derive(Default)]
+struct Guards {
+    _port: Option<Guard>,
+    _punt: Option<PuntGuard>,
+}
+
+/// What was opened for an interface: its ends for each worker, and how.
+struct Ends {
+    ends: Vec<Attachment>,
+    driver: String,
+    refused: Vec<String>,
+    guards: Guards,
+}
+
+/// A port, as operators see it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortState {
+    /// Its interface.
+    pub interface: String,
+    /// Whether it is there.
+    pub state: Presence,
+    /// How frames come and go.
+    pub driver: String,
+    /// Drivers that were tried and did not work, and why.
+    pub refused: Vec<String>,
+}
+
+/// Whether a port is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Presence {
+    /// Frames come and go.
+    Up,
+    /// Linux has the interface, but it is switched off.
+    Down,
+    /// Linux does not have the interface.
+    Absent,
+    /// It could not be opened.
+    Failed,
+}
+
+impl fmt::Display for Presence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Presence::Up => "up",
+            Presence::Down => "down",
+            Presence::Absent => "absent",
+            Presence::Failed => "failed",
+        })
+    }
+}
+
+impl Supervisor {
+    /// Opens what can be opened and is not, and closes what has gone.
+    pub(super) fn attach_all(&mut self) {
+        let policy = self.reload.effective.clone();
+        let wanted = |name: &str| policy.policy.interfaces.iter().any(|interface| interface.name == name);
+        let gone: Vec<String> = self
+            .attached
+            .iter()
+            .filter(|(name, port)| !wanted(name) || !self.is_there(name, port))
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in gone {
+            self.detach(&name);
+        }
+        for interface in &policy.policy.interfaces {
+            if !self.attached.contains_key(&interface.name) {
+                self.attach(interface);
+            }
+        }
+    }
+
+    /// Whether what a port was opened on is still there, and as it was.
+    fn is_there(&self, name: &str, port: &Attached) -> bool {
+        let Some((index, mtu)) = port.on else { return true };
+        self.linux
+            .link_named(name)
+            .is_some_and(|(now, link)| now == index && link.mtu == mtu && link.condition != Condition::Down)
+    }
+
+    /// Takes a port away from the workers, and closes it.
+    pub(super) fn detach(&mut self, name: &str) {
+        if self.attached.remove(name).is_none() {
+            return;
+        }
+        info!(interface = name, "port closed");
+        for hand in &self.hands {
+            hand.post.send(Mail::Attach { interface: name.to_owned(), ends: Attachment::default() });
+        }
+    }
+
+    fn attach(&mut self, interface: &Interface) {
+        let name = &interface.name;
+        let is_vlan = interface.parent.is_some();
+        let wish = self.reload.policy.gateway.driver_of(name);
+        let link = self.linux.link_named(name).map(|(index, link)| (index, link.mtu, link.condition));
+        let opened = match link {
+            None if is_vlan => self.soft(interface),
+            None if wish == Driver::Tap => self.cable(interface),
+            None | Some((_, _, Condition::Down)) => return,
+            Some(_) if is_vlan => self.punt(name),
+            Some((_, mtu, _)) => self.port(name, mtu, wish),
+        };
+        let on = link.map(|(index, mtu, _)| (index, mtu));
+        let (state, guards, ends) = match opened {
+            Ok(Ends { ends, driver, refused, guards }) => {
+                info!(interface = name, driver, "port open");
+                for reason in &refused {
+                    info!(interface = name, "not by {reason}");
+                }
+                (PortState { interface: name.clone(), state: Presence::Up, driver, refused }, guards, ends)
+            }
+            Err(error) => {
+                warn!("{error}");
+                let refused = error.refused.iter().map(ToString::to_string).collect();
+                let driver = String::new();
+                let state = PortState { interface: name.clone(), state: Presence::Failed, driver, refused };
+                (state, Guards::default(), Vec::new())
+            }
+        };
+        for (hand, ends) in self.hands.iter().zip(ends) {
+            hand.post.send(Mail::Attach { interface: name.clone(), ends });
+        }
+        self.attached.insert(name.clone(), Attached { on, state, _guards: guards });
+    }
+
+    /// A port of Linux, and the way to Linux behind it.
+    fn port(&self, name: &str, mtu: u32, wish: Driver) -> Result<Ends, OpenError> {
+        let wish = match wish {
+            Driver::Auto => Wish::Auto,
+            Driver::Xdp => Wish::Xdp,
+            Driver::Packet => Wish::Packet,
+            Driver::Tap => Wish::Tap,
+        };
+        let mtu = u16::try_from(mtu).unwrap_or(u16::MAX);
+        let spec = Spec { name: name.to_owned(), mtu, wish, mark: MARK, mac: None };
+        // First the way to Linux: what the port takes must not be lost to it meanwhile.
+        let punt = Punt::open(name, MARK, self.hands.len())?;
+        let Opened { driver, copying, lines, refused, guard, .. } = ports::open(&spec, &self.memories())?;
+        let driver = match (driver, copying) {
+            (ports::Driver::Xdp, Copying::ZeroCopy) => format!("{driver}, zero-copy"),
+            (ports::Driver::Xdp, Copying::Copy) => format!("{driver}, copy"),
+            _ => driver.to_string(),
+        };
+        let ends = lines
+            .into_iter()
+            .zip(punt.lines)
+            .map(|(line, punt)| Attachment { line: Some(line), punt: Some(Box::new(punt)) });
+        Ok(Ends {
+            ends: ends.collect(),
+            driver,
+            refused: refused.iter().map(ToString::to_string).collect(),
+            guards: Guards { _port: Some(guard), _punt: Some(punt.guard) },
+        })
+    }
+
+    /// The way to Linux behind one of its VLAN interfaces, whose frames come by its parent's port.
+    fn punt(&self, name: &str) -> Result<Ends, OpenError> {
+        let punt = Punt::open(name, MARK, self.hands.len())?;
+        let guards = Guards { _port: None, _punt: Some(punt.guard) };
+        Ok(Ends { guards, ..alone(punt.lines, "Linux's VLAN interface") })
+    }
+
+    /// An interface for Linux, of a VLAN that it has none for.
+    fn soft(&self, interface: &Interface) -> Result<Ends, OpenError> {
+        let tap = Tap::open(&interface.name, interface.mtu, interface.mac, self.hands.len())?;
+        Ok(alone(tap.lines, "VLAN"))
+    }
+
+    /// An interface for Linux, and a cable whose other end is another one, for a bridge, a guest or a namespace.
+    fn cable(&self, interface: &Interface) -> Result<Ends, OpenError> {
+        let near = Tap::open(&interface.name, interface.mtu, interface.mac, self.hands.len())?;
+        let far = Tap::open(&format!("{}{FAR}", interface.name), interface.mtu, None, self.hands.len())?;
+        let mut ends = alone(near.lines, "TAP");
+        for (ends, line) in ends.ends.iter_mut().zip(far.lines) {
+            ends.line = Some(Box::new(line));
+        }
+        Ok(ends)
+    }
+
+    fn memories(&self) -> Vec<PoolMemory> {
+        self.hands.iter().map(|hand| hand.memory.clone()).collect()
+    }
+
+    /// All ports, in the order of the policy's interfaces.
+    pub(super) fn port_states(&self) -> Vec<PortState> {
+        let interfaces = self.reload.effective.policy.interfaces.iter();
+        interfaces
+            .map(|interface| match self.attached.get(&interface.name) {
+                Some(port) => port.state.clone(),
+                None => {
+                    let there = self.linux.link_named(&interface.name).is_some();
+                    let state = if there { Presence::Down } else { Presence::Absent };
+                    let (driver, refused) = (String::new(), Vec::new());
+                    PortState { interface: interface.name.clone(), state, driver, refused }
+                }
+            })
+            .collect()
+    }
+}
+
+/// What the name of a cable's other end has behind that of the interface.
+const FAR: &str = "-far";
+
+/// Ways to Linux without a port of their own.
+fn alone(lines: Vec<ports::TapLine>, driver: &str) -> Ends {
+    let ends = lines.into_iter().map(|line| Attachment { line: None, punt: Some(Box::new(line)) });
+    Ends { ends: ends.collect(), driver: driver.to_owned(), refused: Vec::new(), guards: Guards::default() }
+}

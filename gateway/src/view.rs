@@ -1,0 +1,312 @@
+//! What operators see of a running gateway: plain data, the same for tables on a screen and for JSON.
+//!
+//! Counts are sums over all workers, from the start of the gateway on; they keep going over a change of policy, by
+//! name.
+
+use std::time::Duration;
+
+use dataplane::Reason;
+use dataplane::counter::{Counters, NatSide, Traffic};
+use serde::{Deserialize, Serialize};
+
+use crate::request::Overview;
+use crate::supervisor::{PortState, Presence};
+use crate::worker::Report;
+
+/// The gateway as a whole.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// The version of the program.
+    pub version: String,
+    /// Since the start.
+    pub uptime_seconds: f64,
+    /// Which tables are in force, counted from 1.
+    pub epoch: u16,
+    /// Seconds until the policy on trial goes back to the one before; none where none is on trial.
+    pub trial_seconds: Option<f64>,
+    /// Frames received, by ports and from Linux.
+    pub received: u64,
+    /// Frames that left, or wait to leave, by a port.
+    pub forwarded: u64,
+    /// Frames for the gateway itself.
+    pub delivered: u64,
+    /// Frames that were turned into an answer.
+    pub answered: u64,
+    /// Frames dropped.
+    pub dropped: u64,
+    /// Frames that wait for something now.
+    pub held: u64,
+    /// Flows that exist.
+    pub flows: u64,
+    /// The most there can be.
+    pub flow_capacity: u64,
+    /// Flows begun since the start.
+    pub flows_begun: u64,
+    /// Flows ended since the start.
+    pub flows_ended: u64,
+    /// Bytes that flows, translations, limits and fragments take.
+    pub memory_bytes: u64,
+    /// The workers.
+    pub workers: Vec<WorkerStatus>,
+    /// Workers that failed and began anew.
+    pub worker_failures: u64,
+    /// Interfaces that are not up.
+    pub ports_not_up: Vec<String>,
+    /// What Linux says that could not be taken over.
+    pub notes: Vec<String>,
+}
+
+/// One worker.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WorkerStatus {
+    /// Its number, from 0.
+    pub worker: usize,
+    /// Seconds since the start in which it had something to do.
+    pub busy_seconds: f64,
+    /// Flows that are its own.
+    pub flows: u32,
+    /// Frames received.
+    pub received: u64,
+    /// Frames of its pool that are free.
+    pub free_frames: usize,
+}
+
+/// Frames and bytes of IP packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Count {
+    /// How many frames.
+    pub packets: u64,
+    /// How many bytes of IP packets.
+    pub bytes: u64,
+}
+
+/// A rule.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuleView {
+    /// Its name.
+    pub name: String,
+    /// `accept`, `drop` or `reject`.
+    pub action: String,
+    /// What it decided, and the flows that it let in.
+    #[serde(flatten)]
+    pub count: Count,
+}
+
+/// A translation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NatView {
+    /// Its name.
+    pub name: String,
+    /// `source` or `destination`.
+    pub side: String,
+    /// What it translated.
+    #[serde(flatten)]
+    pub count: Count,
+    /// Flows refused for want of ports.
+    pub refused: u64,
+}
+
+/// A port.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PortView {
+    /// Its interface, whether it is there, and by which driver.
+    #[serde(flatten)]
+    pub port: PortState,
+    /// Frames received.
+    pub received: u64,
+    /// Frames sent.
+    pub sent: u64,
+    /// Bytes of frames received since the port was opened.
+    pub received_bytes: u64,
+    /// Bytes of frames sent since then.
+    pub sent_bytes: u64,
+    /// Frames that the system lost before the gateway saw them, for want of room.
+    pub missed: u64,
+    /// Frames that could not be sent.
+    pub unsent: u64,
+    /// Frames given to Linux.
+    pub delivered: u64,
+    /// Frames that Linux did not take.
+    pub undelivered: u64,
+    /// Frames that Linux sent.
+    pub originated: u64,
+}
+
+/// The queue of an interface.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueueView {
+    /// The interface.
+    pub interface: String,
+    /// Frames that wait now.
+    pub waiting: usize,
+    /// The most that can, all workers together.
+    pub capacity: usize,
+}
+
+/// Frames dropped or answered for one reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DropView {
+    /// The reason's name; `wirerate reasons NAME` explains it.
+    pub reason: String,
+    /// Frames dropped.
+    pub dropped: u64,
+    /// Frames answered.
+    pub answered: u64,
+}
+
+impl From<Traffic> for Count {
+    fn from(traffic: Traffic) -> Count {
+        Count { packets: traffic.frames, bytes: traffic.bytes }
+    }
+}
+
+impl Overview {
+    /// The gateway as a whole.
+    pub fn status(&self) -> Status {
+        let sum = |of: fn(&Counters) -> u64| self.reports.iter().map(|report| of(&report.counters)).sum();
+        let add = |of: fn(&Report) -> u64| self.reports.iter().map(of).sum();
+        let seconds = |time: Duration| time.as_secs_f64();
+        Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            uptime_seconds: seconds(self.uptime),
+            epoch: self.tables.epoch,
+            trial_seconds: self.trial.map(seconds),
+            received: sum(|counters| counters.received.frames),
+            forwarded: sum(Counters::forwarded),
+            delivered: sum(Counters::delivered),
+            answered: sum(Counters::answered),
+            dropped: sum(Counters::dropped),
+            held: sum(|counters| counters.held),
+            flows: add(|report| report.flows.into()),
+            flow_capacity: add(|report| report.flow_capacity.into()),
+            flows_begun: add(|report| report.flow_turnover[0]),
+            flows_ended: add(|report| report.flow_turnover[1]),
+            memory_bytes: add(|report| report.memory_bytes as u64),
+            workers: self.reports.iter().map(WorkerStatus::of).collect(),
+            worker_failures: self.panics,
+            ports_not_up: self
+                .ports
+                .iter()
+                .filter(|port| port.state != Presence::Up)
+                .map(|port| port.interface.clone())
+                .collect(),
+            notes: self.notes.clone(),
+        }
+    }
+
+    /// The rules, in their order.
+    pub fn rules(&self) -> Vec<RuleView> {
+        let rules = self.tables.filter.rules.iter().enumerate();
+        rules
+            .map(|(place, rule)| RuleView {
+                name: rule.name.clone(),
+                action: action(rule.action).to_owned(),
+                count: self.sum(|counters| counters.rules.get(place).copied().unwrap_or_default()),
+            })
+            .collect()
+    }
+
+    /// The translations: of destinations, then of sources, in their order.
+    pub fn nats(&self) -> Vec<NatView> {
+        let nat = &self.tables.nat;
+        let destinations = nat.destinations.iter().enumerate().map(|(place, rule)| NatView {
+            name: rule.name.clone(),
+            side: "destination".to_owned(),
+            count: self.sum(|counters| counters.nat(&self.tables, place, NatSide::Destination)),
+            refused: 0,
+        });
+        let sources = nat.sources.iter().enumerate().map(|(place, rule)| NatView {
+            name: rule.name.clone(),
+            side: "source".to_owned(),
+            count: self.sum(|counters| counters.nat(&self.tables, place, NatSide::Source)),
+            refused: self.reports.iter().filter_map(|report| report.counters.nat_refused.get(place)).sum(),
+        });
+        destinations.chain(sources).collect()
+    }
+
+    /// The ports, in the order of the policy's interfaces.
+    pub fn port_views(&self) -> Vec<PortView> {
+        let ports = self.ports.iter();
+        ports
+            .map(|port| {
+                let links = || {
+                    let all = self.reports.iter().flat_map(|report| &report.links);
+                    all.filter(|link| link.name == port.interface)
+                };
+                PortView {
+                    port: port.clone(),
+                    received: links().map(|link| link.counts.received).sum(),
+                    sent: links().map(|link| link.counts.sent).sum(),
+                    missed: links()
+                        .filter_map(|link| link.driver)
+                        .map(|driver| driver.lost + driver.unusable)
+                        .sum(),
+                    received_bytes: links()
+                        .filter_map(|link| link.driver)
+                        .map(|own| own.received_bytes)
+                        .sum(),
+                    sent_bytes: links().filter_map(|link| link.driver).map(|own| own.sent_bytes).sum(),
+                    unsent: links().map(|link| link.counts.unsent).sum(),
+                    delivered: links().map(|link| link.counts.delivered).sum(),
+                    undelivered: links().map(|link| link.counts.undelivered).sum(),
+                    originated: links().map(|link| link.counts.originated).sum(),
+                }
+            })
+            .collect()
+    }
+
+    /// The queues, in the order of the policy's interfaces.
+    pub fn queues(&self) -> Vec<QueueView> {
+        let interfaces = self.tables.interfaces.iter().enumerate();
+        interfaces
+            .map(|(place, interface)| QueueView {
+                interface: interface.name.clone(),
+                waiting: self.reports.iter().filter_map(|report| report.queued.get(place)).sum(),
+                capacity: self.tables.limits.queue as usize * self.reports.len(),
+            })
+            .collect()
+    }
+
+    /// What was dropped and answered, by reason; reasons that never came up are left out.
+    pub fn drops(&self) -> Vec<DropView> {
+        let reasons = Reason::ALL.iter().map(|entry| entry.reason);
+        reasons
+            .map(|reason| DropView {
+                reason: reason.to_string(),
+                dropped: self.reports.iter().map(|report| report.counters.dropped_for(reason)).sum(),
+                answered: self.reports.iter().map(|report| report.counters.answered_for(reason)).sum(),
+            })
+            .filter(|view| view.dropped + view.answered > 0)
+            .collect()
+    }
+
+    fn sum(&self, of: impl Fn(&Counters) -> Traffic) -> Count {
+        let mut sum = Count::default();
+        for report in &self.reports {
+            let traffic = of(&report.counters);
+            sum.packets += traffic.frames;
+            sum.bytes += traffic.bytes;
+        }
+        sum
+    }
+}
+
+impl WorkerStatus {
+    fn of(report: &Report) -> WorkerStatus {
+        WorkerStatus {
+            worker: report.worker,
+            busy_seconds: report.busy.as_secs_f64(),
+            flows: report.flows,
+            received: report.counters.received.frames,
+            free_frames: report.free_frames,
+        }
+    }
+}
+
+fn action(action: policy::model::Action) -> &'static str {
+    match action {
+        policy::model::Action::Accept => "accept",
+        policy::model::Action::Drop => "drop",
+        policy::model::Action::Reject(_) => "reject",
+    }
+}

@@ -1,0 +1,294 @@
+//! A worker: one thread that takes frames from its queue of each port through the pipeline, and out again.
+//!
+//! It alone touches its [`Shard`]; whoever wants something of it sends [`Mail`], which it reads between two turns.
+//! It promises: no lock, no system call but those of the ports, no allocation on the packet path; every frame that
+//! a port gave it is sent, given to Linux, or counted as gone. While nothing comes it sleeps.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+
+use dataplane::shard::{Setup, ShardError};
+use dataplane::stage::Cx;
+use dataplane::tables::{LOCAL, Tables};
+use dataplane::verdict::{Delivery, Verdict};
+use dataplane::{Pipeline, Shard};
+use tally::NoTally;
+use wire::{Batch, Frame, Nanos, Pool, PortId};
+
+use crate::clock::Clock;
+
+mod link;
+mod mail;
+mod report;
+mod sleep;
+
+pub use link::{Attachment, LinkCounts, LinkReport};
+pub use mail::{Bell, Found, Known, Mail, Notice, Post, post};
+pub use report::Report;
+
+use link::Link;
+use sleep::Sleep;
+
+/// How often flows and waiting frames are looked after while no frame comes.
+const TEND: Nanos = Nanos::from_millis(20);
+
+/// The state of one worker.
+pub struct Worker {
+    number: usize,
+    tables: Arc<Tables>,
+    setup: Setup,
+    shard: Shard,
+    pipeline: Pipeline,
+    pool: Pool,
+    /// What hangs on each interface, in the order of the tables.
+    links: Vec<Link>,
+    batch: Batch,
+    ended: Vec<Frame>,
+    mail: Receiver<Mail>,
+    notices: Box<dyn Fn(Notice) -> bool + Send>,
+    sleep: Sleep,
+    clock: Clock,
+    tended: Nanos,
+    /// Time spent on turns that found something to do.
+    busy: Nanos,
+    turns: u64,
+}
+
+/// What a worker is made of.
+pub struct Parts {
+    /// Its number, from 0.
+    pub number: usize,
+    /// What the policy compiled to.
+    pub tables: Arc<Tables>,
+    /// Seeds and the share of ports.
+    pub setup: Setup,
+    /// Its frames; lines that share memory with the kernel know it.
+    pub pool: Pool,
+    /// The time.
+    pub clock: Clock,
+    /// What is asked of it.
+    pub mail: Receiver<Mail>,
+    /// What wakes it.
+    pub bell: Bell,
+    /// Takes what it has to tell; `false` if nobody hears it any more.
+    pub notices: Box<dyn Fn(Notice) -> bool + Send>,
+}
+
+/// Whether a worker goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Then {
+    Continue,
+    Stop,
+}
+
+impl Worker {
+    /// A worker without ports.
+    pub fn new(parts: Parts) -> Result<Worker, ShardError> {
+        let Parts { number, tables, setup, pool, clock, mail, bell, notices } = parts;
+        Ok(Worker {
+            number,
+            shard: Shard::new(&tables, setup)?,
+            links: tables.interfaces.iter().map(|interface| Link::new(&interface.name)).collect(),
+            tables,
+            setup,
+            pipeline: Pipeline::default(),
+            ended: Vec::with_capacity(pool.capacity()),
+            pool,
+            batch: Batch::new(),
+            mail,
+            notices,
+            sleep: Sleep::new(bell),
+            clock,
+            tended: clock.now(),
+            busy: Nanos(0),
+            turns: 0,
+        })
+    }
+
+    /// Works until it is told to stop. A panic ends what the shard remembers, not the worker: it says so, and goes
+    /// on with an empty shard.
+    pub fn work(mut self) {
+        loop {
+            match catch_unwind(AssertUnwindSafe(|| self.turns())) {
+                Ok(()) => return,
+                Err(panic) => {
+                    let told = Notice::Panicked { worker: self.number, message: message_of(&*panic) };
+                    if !(self.notices)(told) || self.begin_anew().is_err() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Turn after turn.
+    fn turns(&mut self) {
+        loop {
+            if self.read_mail() == Then::Stop {
+                return;
+            }
+            let now = self.clock.now();
+            let done = self.turn(now);
+            if now.since(self.tended) >= TEND {
+                self.tend(now);
+            }
+            self.turns += 1;
+            if done > 0 {
+                self.busy += self.clock.now().since(now);
+                self.sleep.worked(now);
+            } else if self.sleep.is_due(now) {
+                self.sleep.until_something(&self.links);
+            }
+        }
+    }
+
+    /// One look at every port and at what Linux sends. Says how many frames moved.
+    fn turn(&mut self, now: Nanos) -> usize {
+        let mut moved = 0;
+        for place in 0..self.links.len() {
+            moved += self.from_line(place, now);
+            moved += self.from_linux(place, now);
+        }
+        moved + self.send()
+    }
+
+    /// Takes in what a port has received.
+    fn from_line(&mut self, place: usize, now: Nanos) -> usize {
+        let link = &mut self.links[place];
+        let received = link.receive(&mut self.batch, &mut self.pool);
+        if let Some(error) = link.failure() {
+            self.tell(Notice::PortFailed { interface: self.links[place].name.clone(), error });
+        }
+        if received == 0 {
+            return 0;
+        }
+        for frame in self.batch.iter_mut() {
+            frame.meta.ingress = PortId(place as u16);
+            frame.meta.received = now;
+        }
+        self.process();
+        self.settle(None);
+        received
+    }
+
+    /// Takes in what Linux sends by an interface.
+    fn from_linux(&mut self, place: usize, now: Nanos) -> usize {
+        let received = self.links[place].receive_punted(&mut self.batch, &mut self.pool);
+        if received == 0 {
+            return 0;
+        }
+        for frame in self.batch.iter_mut() {
+            frame.meta.ingress = LOCAL;
+            frame.meta.received = now;
+        }
+        self.process();
+        self.settle(Some(place));
+        received
+    }
+
+    /// Takes the batch through the pipeline.
+    fn process(&mut self) {
+        let mut cx =
+            Cx { tables: &self.tables, shard: &mut self.shard, pool: &mut self.pool, tally: &mut NoTally };
+        self.pipeline.run(&mut self.batch, &mut self.ended, &mut cx);
+    }
+
+    /// Gives what ended to Linux, or back to the pool. `sent_by` is the interface by which Linux sent the frames
+    /// of this batch: what concerns its link alone goes out there as it is.
+    fn settle(&mut self, sent_by: Option<usize>) {
+        for frame in self.ended.drain(..) {
+            let is_for_linux = match Verdict::of_fate(frame.meta.fate) {
+                Some(Verdict::Delivered) => true,
+                // The answer to what Linux itself has sent.
+                Some(Verdict::Answered(_)) => frame.meta.egress == LOCAL,
+                _ => false,
+            };
+            let ingress = usize::from(frame.meta.ingress.0);
+            let place = if frame.meta.ingress == LOCAL { sent_by } else { Some(ingress) };
+            let interface = place.and_then(|place| self.tables.interfaces.get(place));
+            let (Some(place), Some(interface), true) = (place, interface, is_for_linux) else {
+                self.pool.put(frame);
+                continue;
+            };
+            match Delivery::of(&frame.meta) {
+                Delivery::Itself => self.links[place].punt(frame, &interface.tags, &mut self.pool),
+                Delivery::Link => {
+                    let root = usize::from(interface.root.0);
+                    self.links[root].send_as_is(frame, &interface.tags, &mut self.pool);
+                }
+            }
+        }
+    }
+
+    /// Sends what waits in the queues. Says how many frames went.
+    fn send(&mut self) -> usize {
+        let mut sent = 0;
+        for (place, queue) in self.shard.queues.iter_mut().enumerate() {
+            let root = self.tables.interfaces.get(place).map_or(place, |own| usize::from(own.root.0));
+            if let Some(link) = self.links.get_mut(root) {
+                sent += link.send(queue, &mut self.pool);
+            }
+        }
+        for link in &mut self.links {
+            sent += link.flush(&mut self.pool);
+        }
+        sent
+    }
+
+    /// Looks after what time alone changes.
+    fn tend(&mut self, now: Nanos) {
+        self.tended = now;
+        self.shard.expire(now, &mut NoTally);
+    }
+
+    /// Goes on with other tables; gives back those from before.
+    fn swap(&mut self, tables: Arc<Tables>) -> Arc<Tables> {
+        let old = std::mem::replace(&mut self.tables, tables);
+        self.setup.now = self.clock.now();
+        if let Ok(shard) = Shard::new(&self.tables, self.setup) {
+            self.shard = shard;
+        }
+        let mut links = std::mem::take(&mut self.links);
+        self.links = self
+            .tables
+            .interfaces
+            .iter()
+            .map(|interface| {
+                let place = links.iter().position(|link| link.name == interface.name);
+                place.map_or_else(|| Link::new(&interface.name), |place| links.swap_remove(place))
+            })
+            .collect();
+        old
+    }
+
+    /// Takes note of a neighbour.
+    fn meet(&mut self, known: &Known) {
+        let Some(interface) = self.tables.interface_named(&known.interface) else { return };
+        if let Found::At(mac) = known.found {
+            self.shard.hops.learn(&self.tables, interface, known.address, mac);
+        }
+    }
+
+    fn tell(&self, notice: Notice) {
+        // Who would hear it is gone when the process ends.
+        let _ = (self.notices)(notice);
+    }
+
+    /// Forgets everything but its ports.
+    fn begin_anew(&mut self) -> Result<(), ShardError> {
+        self.setup.now = self.clock.now();
+        while let Some(frame) = self.batch.pop() {
+            self.pool.put(frame);
+        }
+        self.ended.drain(..).for_each(drop);
+        self.shard = Shard::new(&self.tables, self.setup)?;
+        self.pipeline = Pipeline::default();
+        Ok(())
+    }
+}
+
+fn message_of(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
+}

@@ -1,0 +1,55 @@
+//! What a worker has counted.
+
+use dataplane::counter::Counters;
+use wire::Nanos;
+
+use super::Worker;
+use super::link::LinkReport;
+
+/// What a worker has counted so far.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Its number.
+    pub worker: usize,
+    /// By verdict, reason, rule and translation.
+    pub counters: Counters,
+    /// By interface, in the order of the tables.
+    pub links: Vec<LinkReport>,
+    /// Frames that wait in each interface's queue.
+    pub queued: Vec<usize>,
+    /// Flows that exist.
+    pub flows: u32,
+    /// The most there can be.
+    pub flow_capacity: u32,
+    /// Flows begun and ended.
+    pub flow_turnover: [u64; 2],
+    /// Bytes that the shard takes.
+    pub memory_bytes: usize,
+    /// Frames of the pool that are free.
+    pub free_frames: usize,
+    /// When it was made.
+    pub now: Nanos,
+    /// Time spent on turns that found something to do.
+    pub busy: Nanos,
+    /// Turns made.
+    pub turns: u64,
+}
+
+impl Worker {
+    pub(super) fn report(&mut self) -> Report {
+        Report {
+            worker: self.number,
+            counters: self.shard.counters.clone(),
+            links: self.links.iter_mut().map(|link| link.report()).collect(),
+            queued: self.shard.queues.iter().map(|queue| queue.len()).collect(),
+            flows: self.shard.flows.len(),
+            flow_capacity: self.shard.flows.capacity(),
+            flow_turnover: [self.shard.flows.created(), self.shard.flows.ended()],
+            memory_bytes: self.shard.memory_bytes(),
+            free_frames: self.pool.available(),
+            now: self.clock.now(),
+            busy: self.busy,
+            turns: self.turns,
+        }
+    }
+}

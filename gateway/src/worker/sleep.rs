@@ -1,0 +1,49 @@
+//! When a worker sleeps: after a while without frames, until one comes or somebody wants something.
+
+use std::os::fd::AsFd;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use wire::Nanos;
+
+use super::link::Link;
+use super::mail::Bell;
+
+/// How long a worker looks for frames without finding any before it sleeps: longer than the gaps of traffic that
+/// is worth hurrying for, and nothing beside the time that it then sleeps.
+const PATIENCE: Nanos = Nanos(100_000);
+
+/// The longest sleep: a worker has flows to look after. 50 turns a second take well below 1 % of a core.
+const LONGEST: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+
+/// When to sleep, and on what.
+pub(super) struct Sleep {
+    bell: Bell,
+    worked: Nanos,
+}
+
+impl Sleep {
+    pub(super) fn new(bell: Bell) -> Sleep {
+        Sleep { bell, worked: Nanos(0) }
+    }
+
+    /// Something was done at `now`.
+    pub(super) fn worked(&mut self, now: Nanos) {
+        self.worked = now;
+    }
+
+    /// Whether nothing has been done for so long that sleeping is better.
+    pub(super) fn is_due(&self, now: Nanos) -> bool {
+        now.since(self.worked) >= PATIENCE
+    }
+
+    /// Sleeps until a port can be read, mail comes, or a while has passed.
+    pub(super) fn until_something(&mut self, links: &[Link]) {
+        let ends = links.iter().flat_map(|link| link.ends.line.iter().chain(&link.ends.punt));
+        let mut fds: Vec<PollFd<'_>> =
+            ends.map(|line| PollFd::from_borrowed_fd(line.fd(), PollFlags::IN)).collect();
+        fds.push(PollFd::from_borrowed_fd(self.bell.as_fd(), PollFlags::IN));
+        // An interrupted or refused call is a short sleep.
+        let _ = poll(&mut fds, Some(&LONGEST));
+        self.bell.silence();
+    }
+}

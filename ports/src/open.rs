@@ -1,0 +1,232 @@
+//! Opens ports: the fastest driver that works, and why the faster ones did not.
+
+use std::fmt;
+use std::os::fd::OwnedFd;
+
+use wire::ethernet::{self, Mac};
+use wire::vlan::TAG_LEN;
+use wire::{HEADROOM, PoolMemory};
+
+use crate::line::{Identity, Line};
+use crate::packet::PacketLine;
+use crate::program;
+use crate::refusal::{ATTACH_TCX, Cause, OpenError, Refusal};
+use crate::sys::bpf::{self, Hook};
+use crate::sys::interface::{self, Asker, Offloads, offload};
+use crate::sys::link::{Change, Stack};
+use crate::tap::Tap;
+use crate::xdp::Xdp;
+
+/// How frames come and go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Driver {
+    /// AF_XDP: the card's queue, past Linux.
+    Xdp,
+    /// AF_PACKET: any Ethernet interface.
+    Packet,
+    /// A TAP device that is made here.
+    Tap,
+}
+
+impl fmt::Display for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Driver::Xdp => "AF_XDP",
+            Driver::Packet => "AF_PACKET",
+            Driver::Tap => "TAP",
+        })
+    }
+}
+
+/// Which driver is wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Wish {
+    /// The fastest that works on this interface: AF_XDP, else AF_PACKET.
+    #[default]
+    Auto,
+    /// AF_XDP or nothing.
+    Xdp,
+    /// AF_PACKET.
+    Packet,
+    /// A TAP device of that name, to be made.
+    Tap,
+}
+
+/// What is to be opened.
+#[derive(Clone, Debug)]
+pub struct Spec {
+    /// The interface's name in Linux.
+    pub name: String,
+    /// Its MTU, in bytes of an IP packet.
+    pub mtu: u16,
+    /// The driver.
+    pub wish: Wish,
+    /// What is delivered to Linux bears this mark on its way through the interface (`skb->mark`): not 0, and the same
+    /// as for the interface's punt.
+    pub mark: u32,
+    /// Whether frames on it bear VLAN tags.
+    pub tagged: Tagged,
+    /// How many frames may wait for a worker, rounded up to a power of two: a millisecond's worth of those that may come
+    /// at most. AF_XDP has them wait in slots of the worker's pool, and takes no more than an eighth of these.
+    pub depth: u32,
+    /// The address of a TAP device; without it Linux draws one. Other interfaces have theirs.
+    pub mac: Option<Mac>,
+}
+
+impl Default for Spec {
+    /// No name, an MTU of 1500, any driver, no tags, 2048 frames, and a mark of ours.
+    fn default() -> Spec {
+        Spec {
+            name: String::new(),
+            mtu: 1500,
+            wish: Wish::Auto,
+            mark: MARK,
+            tagged: Tagged::No,
+            depth: 2048,
+            mac: None,
+        }
+    }
+}
+
+/// The mark that is used where no other is asked for.
+pub const MARK: u32 = 0x7772;
+
+/// Whether frames on an interface bear VLAN tags.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Tagged {
+    /// None that matter.
+    #[default]
+    No,
+    /// They do, and each must keep its own.
+    Yes,
+}
+
+/// An open port.
+pub struct Opened {
+    /// The driver that was taken.
+    pub driver: Driver,
+    /// Whether frames are copied between card and pool.
+    pub copying: Copying,
+    /// The interface's index in Linux.
+    pub ifindex: u32,
+    /// A queue for each worker, in the order of the memories that were given.
+    pub lines: Vec<Box<dyn Line>>,
+    /// Drivers that would be faster, and why they did not work.
+    pub refused: Vec<Refusal>,
+    /// What keeps Linux from taking the frames. Keep it for as long as the lines; they work without it, but what comes
+    /// in then goes to Linux.
+    pub guard: Guard,
+}
+
+impl fmt::Debug for Opened {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Opened")
+            .field("driver", &self.driver)
+            .field("copying", &self.copying)
+            .field("ifindex", &self.ifindex)
+            .field("lines", &self.lines.len())
+            .field("refused", &self.refused)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Whether the card writes frames to the pool itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Copying {
+    /// It does.
+    ZeroCopy,
+    /// The kernel copies them.
+    Copy,
+}
+
+/// Holds programs to their interface, which they leave when this is dropped, or the process ends. Offloads of the card
+/// that were switched off are switched on again when this is dropped.
+#[derive(Debug)]
+pub struct Guard {
+    _links: Vec<OwnedFd>,
+    _offloads: Option<Offloads>,
+}
+
+/// Opens a port with a line for each of `memories`, which are those of the workers' pools. Call it on any thread of the
+/// network namespace that the interface is in.
+///
+/// # Errors
+/// Where no driver that the wish allows works, with each one's reason.
+pub fn open(spec: &Spec, memories: &[PoolMemory]) -> Result<Opened, OpenError> {
+    let drivers: &[Driver] = match spec.wish {
+        Wish::Auto => &[Driver::Xdp, Driver::Packet],
+        Wish::Xdp => &[Driver::Xdp],
+        Wish::Packet => &[Driver::Packet],
+        Wish::Tap => &[Driver::Tap],
+    };
+    let mut refused = Vec::new();
+    for driver in drivers {
+        match open_as(*driver, spec, memories) {
+            Ok(opened) => return Ok(Opened { refused, ..opened }),
+            Err(cause) => refused.push(Refusal { driver: *driver, cause }),
+        }
+    }
+    Err(OpenError { interface: spec.name.clone(), refused })
+}
+
+/// An interface, and what all drivers want to know.
+pub(crate) struct Target {
+    pub(crate) identity: Identity,
+    /// Bytes of its longest frame.
+    pub(crate) longest: usize,
+    /// Frames that may wait for a worker: a power of two.
+    pub(crate) depth: u32,
+}
+
+/// Frames that may wait, at least and at most.
+const DEPTHS: (u32, u32) = (64, 1 << 15);
+
+fn open_as(driver: Driver, spec: &Spec, memories: &[PoolMemory]) -> Result<Opened, Cause> {
+    let longest = usize::from(spec.mtu) + ethernet::HEADER_LEN + 2 * TAG_LEN;
+    for memory in memories {
+        let room = memory.slot_bytes() - HEADROOM;
+        if longest > room {
+            return Err(Cause::TooLong { frame: longest, room });
+        }
+    }
+    if driver == Driver::Tap {
+        let change = Change { mtu: spec.mtu.into(), mac: spec.mac, stack: Stack::Used };
+        let Tap { ifindex, lines } = Tap::make(&spec.name, change, memories.len())?;
+        return Ok(opened(driver, ifindex, boxed(lines), Guard { _links: Vec::new(), _offloads: None }));
+    }
+    let asker = Asker::new().map_err(Cause::step("ask about interfaces"))?;
+    let identity = ethernet_interface(&spec.name, &asker)?;
+    let ifindex = identity.ifindex;
+    let depth = spec.depth.clamp(DEPTHS.0, DEPTHS.1).next_power_of_two();
+    let target = Target { identity, longest, depth };
+    if driver == Driver::Packet {
+        let offloads = Offloads::off(&asker, &spec.name, offload::LRO);
+        let lines = PacketLine::open(&target, spec.mark, memories.len())?;
+        let link = bpf::attach(Hook::TcxIngress, ifindex, &program::only_marked(spec.mark))
+            .map_err(Cause::step(ATTACH_TCX))?;
+        return Ok(opened(driver, ifindex, boxed(lines), Guard { _links: vec![link], _offloads: offloads }));
+    }
+    let offloads = Offloads::off(&asker, &spec.name, offload::LRO | offload::VLAN_RECEIVE);
+    let Xdp { lines, links, zero_copy } = Xdp::open(&target, spec.tagged, &asker, memories)?;
+    let guard = Guard { _links: links, _offloads: offloads };
+    let copying = if zero_copy { Copying::ZeroCopy } else { Copying::Copy };
+    Ok(Opened { copying, ..opened(driver, ifindex, boxed(lines), guard) })
+}
+
+fn opened(driver: Driver, ifindex: u32, lines: Vec<Box<dyn Line>>, guard: Guard) -> Opened {
+    Opened { driver, copying: Copying::Copy, ifindex, lines, refused: Vec::new(), guard }
+}
+
+fn boxed<L: Line + 'static>(lines: Vec<L>) -> Vec<Box<dyn Line>> {
+    lines.into_iter().map(|line| Box::new(line) as Box<dyn Line>).collect()
+}
+
+/// An interface that must be Ethernet.
+fn ethernet_interface(name: &str, asker: &Asker) -> Result<Identity, Cause> {
+    let ifindex = interface::index(name).map_err(Cause::step("find the interface"))?;
+    let hardware = asker.hardware(name).map_err(Cause::step("ask what kind of interface it is"))?;
+    if hardware != libc::ARPHRD_ETHER {
+        return Err(Cause::NotEthernet(hardware));
+    }
+    Ok(Identity { name: name.to_owned(), ifindex })
+}

@@ -1,0 +1,128 @@
+//! The programs that the kernel runs for us, in instructions of BPF (RFC 9669): a few each, so that they need neither a
+//! compiler nor a loader.
+
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// One instruction of eight bytes, as the kernel has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct Instruction {
+    code: u8,
+    /// Target in the lower four bits, source in the upper.
+    registers: u8,
+    offset: i16,
+    immediate: i32,
+}
+
+/// TCX ingress of a port that AF_PACKET receives from: Linux gets only what the punt marked, with the mark taken off.
+pub(crate) fn only_marked(mark: u32) -> Vec<Instruction> {
+    vec![
+        load_word(R2, R1, SKB_MARK),
+        jump_unless_equal(R2, mark, 4),
+        set(R2, 0),
+        store_word(R1, SKB_MARK, R2),
+        set(R0, TCX_NEXT),
+        exit(),
+        set(R0, TCX_DROP),
+        exit(),
+    ]
+}
+
+/// TCX ingress of the punt: on as if received by the interface, marked.
+pub(crate) fn deliver(mark: u32, ifindex: u32) -> Vec<Instruction> {
+    vec![
+        set(R2, mark as i32),
+        store_word(R1, SKB_MARK, R2),
+        set(R1, ifindex as i32),
+        set(R2, BPF_F_INGRESS),
+        call(BPF_REDIRECT),
+        exit(),
+    ]
+}
+
+/// TCX egress of a port: what Linux sends goes to the punt.
+pub(crate) fn divert(ifindex: u32) -> Vec<Instruction> {
+    vec![set(R1, ifindex as i32), set(R2, 0), call(BPF_REDIRECT), exit()]
+}
+
+/// XDP: each frame goes to the socket of its queue, or nowhere: a frame that we do not see must not go by us to Linux.
+pub(crate) fn to_sockets(map: BorrowedFd<'_>) -> Vec<Instruction> {
+    let [low, high] = set_map(R1, map);
+    vec![load_word(R2, R1, XDP_QUEUE), low, high, set(R3, XDP_DROP), call(BPF_REDIRECT_MAP), exit()]
+}
+
+/// The classic program of a socket that is not to receive anything yet.
+pub(crate) fn keep_nothing() -> [libc::sock_filter; 1] {
+    [classic(CLASSIC_RETURN, 0, 0, 0)]
+}
+
+/// The classic program of a socket that receives from a port: all but what the punt marked.
+pub(crate) fn keep_unmarked(mark: u32) -> [libc::sock_filter; 4] {
+    [
+        classic(CLASSIC_LOAD_WORD, 0, 0, (libc::SKF_AD_OFF + libc::SKF_AD_MARK) as u32),
+        classic(CLASSIC_JUMP_EQUAL, 1, 0, mark),
+        classic(CLASSIC_RETURN, 0, 0, u32::MAX),
+        classic(CLASSIC_RETURN, 0, 0, 0),
+    ]
+}
+
+const CLASSIC_LOAD_WORD: u16 = 0x20;
+const CLASSIC_JUMP_EQUAL: u16 = 0x15;
+const CLASSIC_RETURN: u16 = 0x06;
+
+fn classic(code: u16, yes: u8, no: u8, k: u32) -> libc::sock_filter {
+    libc::sock_filter { code, jt: yes, jf: no, k }
+}
+
+const R0: u8 = 0;
+const R1: u8 = 1;
+const R2: u8 = 2;
+const R3: u8 = 3;
+
+/// Offset of `mark` in `struct __sk_buff`.
+const SKB_MARK: i16 = 8;
+/// Offset of `rx_queue_index` in `struct xdp_md`.
+const XDP_QUEUE: i16 = 16;
+const XDP_DROP: i32 = 1;
+const BPF_REDIRECT_MAP: i32 = 51;
+const TCX_NEXT: i32 = -1;
+const TCX_DROP: i32 = 2;
+const BPF_F_INGRESS: i32 = 1;
+const BPF_REDIRECT: i32 = 23;
+
+/// `target = *(u32 *)(source + offset)`
+fn load_word(target: u8, source: u8, offset: i16) -> Instruction {
+    Instruction { code: 0x61, registers: target | source << 4, offset, immediate: 0 }
+}
+
+/// `*(u32 *)(target + offset) = source`
+fn store_word(target: u8, offset: i16, source: u8) -> Instruction {
+    Instruction { code: 0x63, registers: target | source << 4, offset, immediate: 0 }
+}
+
+/// `target = value`, in 32 bits.
+fn set(target: u8, value: i32) -> Instruction {
+    Instruction { code: 0xb4, registers: target, offset: 0, immediate: value }
+}
+
+/// `target = map`, in two instructions; the loader puts the map's address there.
+fn set_map(target: u8, map: BorrowedFd<'_>) -> [Instruction; 2] {
+    const BPF_PSEUDO_MAP_FD: u8 = 1;
+    let registers = target | BPF_PSEUDO_MAP_FD << 4;
+    let low = Instruction { code: 0x18, registers, offset: 0, immediate: map.as_raw_fd() };
+    [low, Instruction { code: 0, registers: 0, offset: 0, immediate: 0 }]
+}
+
+/// Skips `instructions` unless the lower 32 bits of `register` are `value`.
+fn jump_unless_equal(register: u8, value: u32, instructions: i16) -> Instruction {
+    Instruction { code: 0x56, registers: register, offset: instructions, immediate: value as i32 }
+}
+
+/// Calls a function of the kernel, by its number in linux/bpf.h.
+fn call(function: i32) -> Instruction {
+    Instruction { code: 0x85, registers: 0, offset: 0, immediate: function }
+}
+
+fn exit() -> Instruction {
+    Instruction { code: 0x95, registers: 0, offset: 0, immediate: 0 }
+}

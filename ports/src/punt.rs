@@ -1,0 +1,54 @@
+//! The way between us and Linux's own stack behind a real interface.
+//!
+//! It is a TAP device that nobody but us uses, `wr` and the interface's index. What we write into it, a program on its
+//! ingress passes on to the interface, as if it had been received there. What Linux sends by the interface, a program on
+//! the interface's egress passes on to the device, where we read it. Our own sending does not come by there.
+
+use std::os::fd::OwnedFd;
+
+use crate::program;
+use crate::refusal::{Cause, OpenError};
+use crate::sys::bpf::{self, Hook};
+use crate::sys::interface::{self, Asker};
+use crate::sys::link::{Change, Stack};
+use crate::tap::{Tap, TapLine};
+
+/// An open punt: it ends, and Linux sends by the interface again, when this or all of its lines are dropped.
+#[derive(Debug)]
+pub struct Punt {
+    /// A queue for each worker: what is received is what Linux sends, what is sent is delivered to Linux.
+    pub lines: Vec<TapLine>,
+    /// Holds the programs. Keep it for as long as the lines.
+    pub guard: PuntGuard,
+}
+
+/// Holds a punt's programs to their places.
+#[derive(Debug)]
+pub struct PuntGuard {
+    _links: [OwnedFd; 2],
+}
+
+impl Punt {
+    /// Makes the punt of `interface` with a queue for each of `workers`. What is delivered to Linux bears `mark` on its
+    /// way through the interface.
+    ///
+    /// # Errors
+    /// Where there is no such interface, or another process has its punt, or the kernel lacks what is needed (Linux 6.6).
+    pub fn open(interface: &str, mark: u32, workers: usize) -> Result<Punt, OpenError> {
+        Punt::make(interface, mark, workers).map_err(|cause| OpenError::of_tap(interface, cause))
+    }
+
+    fn make(interface: &str, mark: u32, workers: usize) -> Result<Punt, Cause> {
+        let ifindex = interface::index(interface).map_err(Cause::step("find the interface"))?;
+        let mtu =
+            Asker::new().and_then(|asker| asker.mtu(interface)).map_err(Cause::step("ask for its MTU"))?;
+        let name = format!("wr{ifindex}");
+        let Tap { ifindex: tap, lines } =
+            Tap::make(&name, Change { mtu, mac: None, stack: Stack::Bypassed }, workers)?;
+        let deliver = bpf::attach(Hook::TcxIngress, tap, &program::deliver(mark, ifindex))
+            .map_err(Cause::step("attach the program that delivers to Linux"))?;
+        let divert = bpf::attach(Hook::TcxEgress, ifindex, &program::divert(tap))
+            .map_err(Cause::step("attach the program that diverts what Linux sends"))?;
+        Ok(Punt { lines, guard: PuntGuard { _links: [deliver, divert] } })
+    }
+}

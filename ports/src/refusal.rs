@@ -1,0 +1,149 @@
+//! Why a port could not be opened, or not by the fastest driver: sentences for operators.
+
+use std::fmt;
+use std::io;
+
+use crate::open::Driver;
+
+/// No driver that was wanted works on an interface.
+#[derive(Debug)]
+pub struct OpenError {
+    /// The interface.
+    pub interface: String,
+    /// The drivers that were tried, and why they do not work; at least one.
+    pub refused: Vec<Refusal>,
+}
+
+impl OpenError {
+    /// A TAP device that could not be made.
+    pub(crate) fn of_tap(interface: &str, cause: Cause) -> OpenError {
+        OpenError { interface: interface.to_owned(), refused: vec![Refusal { driver: Driver::Tap, cause }] }
+    }
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: cannot be opened", self.interface)?;
+        for (number, refusal) in self.refused.iter().enumerate() {
+            write!(f, "{} {refusal}", if number == 0 { ":" } else { ";" })?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+/// A driver that did not work, and why.
+#[derive(Debug)]
+pub struct Refusal {
+    /// The driver.
+    pub driver: Driver,
+    /// Why.
+    pub cause: Cause,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.driver, self.cause)
+    }
+}
+
+/// Why a driver does not work on an interface.
+#[derive(Debug)]
+pub enum Cause {
+    /// The kernel refused something.
+    Kernel {
+        /// What, as in "could not {operation}".
+        operation: &'static str,
+        /// What it said.
+        error: io::Error,
+    },
+    /// The interface is not Ethernet but what Linux has this number for (`ARPHRD_...`).
+    NotEthernet(u16),
+    /// It has fewer queues than there are workers, and each worker needs one.
+    TooFewQueues {
+        /// Queues that receive.
+        queues: u32,
+        /// Workers.
+        workers: usize,
+    },
+    /// Slots of this many bytes are larger than a page, which is all that AF_XDP takes.
+    LargeSlots {
+        /// Bytes of a slot.
+        slot: usize,
+    },
+    /// It has no hardware, and Linux keeps VLAN tags beside the frames of such interfaces, where XDP does not see them.
+    TagsApart,
+    /// Its card takes VLAN tags out of frames, and cannot be told not to.
+    TagsTaken,
+    /// There is an interface of that name already.
+    NameTaken,
+    /// Its frames, of this many bytes at most, do not fit the pool's slots.
+    TooLong {
+        /// Bytes of the longest frame.
+        frame: usize,
+        /// Bytes of a slot that are there for it.
+        room: usize,
+    },
+}
+
+impl Cause {
+    /// Of an error while something was done: "could not {operation}".
+    pub(crate) fn step(operation: &'static str) -> impl FnOnce(io::Error) -> Cause {
+        move |error| Cause::Kernel { operation, error }
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Cause::Kernel { operation, error } => {
+                write!(f, "could not {operation}: {error}")?;
+                match hint(operation, error) {
+                    Some(hint) => write!(f, " ({hint})"),
+                    None => Ok(()),
+                }
+            }
+            Cause::NotEthernet(kind) => {
+                write!(f, "it is no Ethernet interface (Linux's hardware type {kind})")
+            }
+            Cause::TooFewQueues { queues, workers } => write!(
+                f,
+                "it has {queues} queues for {workers} workers: give it as many (ethtool -L), or take fewer workers"
+            ),
+            Cause::LargeSlots { slot } => {
+                write!(f, "slots of {slot} bytes are too large for it: choose 2048 or 4096")
+            }
+            Cause::TagsApart => f.write_str(
+                "it has no hardware, and Linux keeps VLAN tags beside the frames of such interfaces, \
+                 where XDP does not see them",
+            ),
+            Cause::TagsTaken => f.write_str(
+                "its card takes VLAN tags out of frames, and cannot be told not to (ethtool -K rxvlan off)",
+            ),
+            Cause::NameTaken => f.write_str("there is an interface of that name already"),
+            Cause::TooLong { frame, room } => write!(
+                f,
+                "its frames have up to {frame} bytes, and slots have room for {room}: \
+                 lower its MTU, or choose larger slots"
+            ),
+        }
+    }
+}
+
+/// Operations by which errors are told apart.
+pub(crate) const ATTACH_XDP: &str = "attach the XDP program to its driver";
+pub(crate) const ATTACH_TCX: &str = "attach the program that keeps frames from Linux";
+
+/// What an error of the kernel usually means here.
+fn hint(operation: &str, error: &io::Error) -> Option<&'static str> {
+    Some(match error.raw_os_error()? {
+        libc::EPERM | libc::EACCES => "needs CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF",
+        libc::EOPNOTSUPP if operation == ATTACH_XDP => "its driver has no XDP",
+        libc::EBUSY if operation == ATTACH_XDP => "another program is there already",
+        libc::ERANGE if operation == ATTACH_XDP => "its MTU, or that of its peer, is too large for XDP",
+        libc::EINVAL if operation == ATTACH_TCX => "needs Linux 6.6 or newer",
+        libc::EBUSY => "another process has it",
+        _ => return None,
+    })
+}

@@ -1,0 +1,136 @@
+//! The system call bpf(2): programs, maps, and links that hold a program to an interface for as long as they are open.
+
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+use crate::program::Instruction;
+
+/// Where a program is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hook {
+    /// In the driver, before Linux has a buffer for the frame.
+    Xdp,
+    /// What comes in by an interface, after taps saw it.
+    TcxIngress,
+    /// What Linux sends by an interface.
+    TcxEgress,
+}
+
+impl Hook {
+    /// `enum bpf_attach_type`
+    fn attach_type(self) -> u32 {
+        match self {
+            Hook::Xdp => 37,
+            Hook::TcxIngress => 46,
+            Hook::TcxEgress => 47,
+        }
+    }
+
+    /// `enum bpf_prog_type`
+    fn program_type(self) -> u32 {
+        match self {
+            Hook::Xdp => 6,
+            Hook::TcxIngress | Hook::TcxEgress => 3,
+        }
+    }
+
+    /// XDP in the driver only (`XDP_FLAGS_DRV_MODE`), not on a buffer that is made for it.
+    fn flags(self) -> u32 {
+        match self {
+            Hook::Xdp => 1 << 2,
+            Hook::TcxIngress | Hook::TcxEgress => 0,
+        }
+    }
+}
+
+/// Loads `program` and attaches it to an interface. It stays for as long as what is returned.
+pub(crate) fn attach(hook: Hook, ifindex: u32, program: &[Instruction]) -> io::Result<OwnedFd> {
+    let program = load(hook, program)?;
+    let mut attributes = Attributes::default();
+    attributes.word(0, program.as_raw_fd() as u32);
+    attributes.word(4, ifindex);
+    attributes.word(8, hook.attach_type());
+    attributes.word(12, hook.flags());
+    // SAFETY: this command's attributes have no pointers here.
+    unsafe { attributes.call(BPF_LINK_CREATE) }
+}
+
+fn load(hook: Hook, program: &[Instruction]) -> io::Result<OwnedFd> {
+    const LICENCE: &CStr = c"Apache-2.0";
+    let mut attributes = Attributes::default();
+    attributes.word(0, hook.program_type());
+    attributes.word(4, program.len() as u32);
+    attributes.long(8, program.as_ptr() as u64);
+    attributes.long(16, LICENCE.as_ptr() as u64);
+    attributes.bytes(48, b"wirerate");
+    attributes.word(68, hook.attach_type());
+    // SAFETY: the pointers are those of a live slice of instructions, of the length given, and of a string that ends
+    // with a zero; the kernel only reads them.
+    unsafe { attributes.call(BPF_PROG_LOAD) }
+}
+
+/// A map from queue to socket of AF_XDP.
+pub(crate) fn socket_map(entries: u32) -> io::Result<OwnedFd> {
+    let mut attributes = Attributes::default();
+    for (at, value) in [(0, BPF_MAP_TYPE_XSKMAP), (4, 4), (8, 4), (12, entries)] {
+        attributes.word(at, value);
+    }
+    attributes.bytes(28, b"wirerate");
+    // SAFETY: this command's attributes have no pointers.
+    unsafe { attributes.call(BPF_MAP_CREATE) }
+}
+
+/// Enters a socket for a queue.
+pub(crate) fn map_socket(map: BorrowedFd<'_>, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
+    let value: RawFd = socket.as_raw_fd();
+    let mut attributes = Attributes::default();
+    attributes.word(0, map.as_raw_fd() as u32);
+    attributes.long(8, &raw const queue as u64);
+    attributes.long(16, &raw const value as u64);
+    // SAFETY: key and value are live and of four bytes each, as the map was made for; the kernel only reads them.
+    unsafe { attributes.command(BPF_MAP_UPDATE_ELEM) }.map(drop)
+}
+
+// enum bpf_cmd, enum bpf_map_type
+const BPF_MAP_CREATE: libc::c_int = 0;
+const BPF_MAP_UPDATE_ELEM: libc::c_int = 2;
+const BPF_PROG_LOAD: libc::c_int = 5;
+const BPF_LINK_CREATE: libc::c_int = 28;
+const BPF_MAP_TYPE_XSKMAP: u32 = 17;
+
+/// The beginning of `union bpf_attr`; fields are at the offsets of linux/bpf.h.
+#[derive(Default)]
+#[repr(C, align(8))]
+struct Attributes([[u8; 32]; 4]);
+
+impl Attributes {
+    fn bytes(&mut self, at: usize, bytes: &[u8]) {
+        self.0.as_flattened_mut()[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+
+    fn word(&mut self, at: usize, value: u32) {
+        self.bytes(at, &value.to_ne_bytes());
+    }
+
+    fn long(&mut self, at: usize, value: u64) {
+        self.bytes(at, &value.to_ne_bytes());
+    }
+
+    /// # Safety
+    /// What the command takes for pointers must be valid for what it does with them.
+    unsafe fn command(&self, command: libc::c_int) -> io::Result<libc::c_int> {
+        // SAFETY: the kernel reads the attributes, which are live and of this size, and what the caller vouches for.
+        let result = unsafe { libc::syscall(libc::SYS_bpf, command, &raw const *self, size_of::<Self>()) };
+        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as libc::c_int) }
+    }
+
+    /// A command that opens something.
+    ///
+    /// # Safety
+    /// As for `command`, and the command must return a new file descriptor.
+    unsafe fn call(&self, command: libc::c_int) -> io::Result<OwnedFd> {
+        // SAFETY: as the caller promises; the descriptor is new and nobody else has it.
+        unsafe { self.command(command).map(|fd| OwnedFd::from_raw_fd(fd)) }
+    }
+}

@@ -1,0 +1,195 @@
+//! What Linux says of an interface: its index, MTU, flags, driver and queues.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use super::{Plain, check, socket};
+
+/// The index of the interface called `name`.
+pub(crate) fn index(name: &str) -> io::Result<u32> {
+    let name = CString::new(name).map_err(|_| io::ErrorKind::InvalidInput)?;
+    // SAFETY: a string that ends with a zero.
+    match unsafe { libc::if_nametoindex(name.as_ptr()) } {
+        0 => Err(io::Error::last_os_error()),
+        index => Ok(index),
+    }
+}
+
+/// Whether there is an interface of that index in this thread's network namespace.
+pub(crate) fn exists(index: u32) -> bool {
+    let mut name = [0; libc::IF_NAMESIZE];
+    // SAFETY: writes a name of at most `IF_NAMESIZE` bytes, its zero included.
+    let name = unsafe { libc::if_indextoname(index, name.as_mut_ptr()) };
+    !name.is_null()
+}
+
+/// An `ifreq` for the interface called `name`, all else zero.
+pub(super) fn request(name: &str) -> io::Result<libc::ifreq> {
+    // SAFETY: integers and arrays, for which zero is a value.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    let bytes = name.as_bytes();
+    if bytes.is_empty() || bytes.len() >= request.ifr_name.len() || bytes.contains(&0) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    for (to, from) in request.ifr_name.iter_mut().zip(bytes) {
+        *to = *from as libc::c_char;
+    }
+    Ok(request)
+}
+
+/// Asks questions about interfaces.
+pub(crate) struct Asker(OwnedFd);
+
+impl Asker {
+    /// Of this thread's network namespace.
+    pub(crate) fn new() -> io::Result<Asker> {
+        socket::new(libc::AF_INET, libc::SOCK_DGRAM, 0).map(Asker)
+    }
+
+    fn ask(&self, operation: libc::c_ulong, request: &mut libc::ifreq) -> io::Result<()> {
+        // SAFETY: the kernel reads and writes one `ifreq`, and what its pointer is for, if the operation has one, lives.
+        check(unsafe { libc::ioctl(self.0.as_raw_fd(), operation as _, &raw mut *request) }).map(drop)
+    }
+
+    /// The MTU, in bytes of an IP packet.
+    pub(crate) fn mtu(&self, name: &str) -> io::Result<u32> {
+        let mut request = request(name)?;
+        self.ask(libc::SIOCGIFMTU, &mut request)?;
+        // SAFETY: this operation fills in the MTU.
+        Ok(unsafe { request.ifr_ifru.ifru_mtu }.unsigned_abs())
+    }
+
+    /// What kind of hardware it is: `ARPHRD_ETHER` for Ethernet.
+    pub(crate) fn hardware(&self, name: &str) -> io::Result<u16> {
+        let mut request = request(name)?;
+        self.ask(libc::SIOCGIFHWADDR, &mut request)?;
+        // SAFETY: this operation fills in the address.
+        Ok(unsafe { request.ifr_ifru.ifru_hwaddr }.sa_family)
+    }
+
+    /// How many queues receive: 1 where the driver does not say.
+    pub(crate) fn queues(&self, name: &str) -> u32 {
+        let mut channels = Channels { command: ETHTOOL_GCHANNELS, ..Channels::default() };
+        match self.ethtool(name, &mut channels) {
+            Ok(()) => (channels.receiving + channels.combined).max(1),
+            Err(_) => 1,
+        }
+    }
+
+    /// Whether there is no hardware behind it: its driver names no bus, or is that of TAP devices, which name
+    /// themselves.
+    pub(crate) fn is_virtual(&self, name: &str) -> bool {
+        let mut driver = Driver { command: ETHTOOL_GDRVINFO, text: [0; 192] };
+        match self.ethtool(name, &mut driver) {
+            Ok(()) => driver.text[BUS] == 0 || driver.text.starts_with(b"tun\0"),
+            Err(_) => true,
+        }
+    }
+
+    /// Which of the offloads in [`offload`] are on.
+    pub(crate) fn offloads(&self, name: &str) -> io::Result<u32> {
+        let mut flags = Flags { command: ETHTOOL_GFLAGS, flags: 0 };
+        self.ethtool(name, &mut flags)?;
+        Ok(flags.flags)
+    }
+
+    fn set_offloads(&self, name: &str, flags: u32) -> io::Result<()> {
+        self.ethtool(name, &mut Flags { command: ETHTOOL_SFLAGS, flags })
+    }
+
+    fn ethtool<T: Plain>(&self, name: &str, data: &mut T) -> io::Result<()> {
+        let mut request = request(name)?;
+        request.ifr_ifru.ifru_data = (&raw mut *data).cast();
+        self.ask(libc::SIOCETHTOOL as _, &mut request)
+    }
+}
+
+/// Offloads of a card, by their flags in linux/ethtool.h.
+pub(crate) mod offload {
+    /// VLAN tags are taken out of frames received.
+    pub(crate) const VLAN_RECEIVE: u32 = 1 << 8;
+    /// Packets received are put together, and what they were before is forgotten.
+    pub(crate) const LRO: u32 = 1 << 15;
+}
+
+/// Offloads that were switched off, and that are switched on again when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Offloads {
+    name: String,
+    off: u32,
+}
+
+impl Offloads {
+    /// Switches off those of `unwanted` that are on and can be; `None` where there are none.
+    pub(crate) fn off(asker: &Asker, name: &str, unwanted: u32) -> Option<Offloads> {
+        let before = asker.offloads(name).ok()?;
+        if before & unwanted == 0 {
+            return None;
+        }
+        // Each by itself: one that cannot be must not keep the other from it.
+        for flag in [offload::VLAN_RECEIVE, offload::LRO] {
+            if before & unwanted & flag != 0 {
+                let now = asker.offloads(name).ok()?;
+                let _ = asker.set_offloads(name, now & !flag);
+            }
+        }
+        let off = before & !asker.offloads(name).ok()?;
+        (off != 0).then(|| Offloads { name: name.to_owned(), off })
+    }
+}
+
+impl Drop for Offloads {
+    fn drop(&mut self) {
+        // Nobody is there to be told; the interface may be gone, too.
+        let _ = Asker::new().and_then(|asker| {
+            let now = asker.offloads(&self.name)?;
+            asker.set_offloads(&self.name, now | self.off)
+        });
+    }
+}
+
+// linux/ethtool.h
+const ETHTOOL_GFLAGS: u32 = 0x25;
+const ETHTOOL_SFLAGS: u32 = 0x26;
+const ETHTOOL_GDRVINFO: u32 = 0x3;
+const ETHTOOL_GCHANNELS: u32 = 0x3c;
+
+/// `struct ethtool_channels`
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+struct Channels {
+    command: u32,
+    most: [u32; 4],
+    receiving: u32,
+    sending: u32,
+    other: u32,
+    combined: u32,
+}
+
+// SAFETY: integers without padding.
+unsafe impl Plain for Channels {}
+
+/// `struct ethtool_value`
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Flags {
+    command: u32,
+    flags: u32,
+}
+
+// SAFETY: integers without padding.
+unsafe impl Plain for Flags {}
+
+/// `struct ethtool_drvinfo`: the driver's name first, its bus from `BUS` on.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Driver {
+    command: u32,
+    text: [u8; 192],
+}
+
+const BUS: usize = 96;
+
+// SAFETY: integers without padding.
+unsafe impl Plain for Driver {}

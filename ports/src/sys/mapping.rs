@@ -1,0 +1,92 @@
+//! Memory shared with the kernel.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU32;
+
+use super::Plain;
+
+/// A stretch of a file or socket mapped into memory, to read and write; unmapped when dropped. What lies in it belongs
+/// to the kernel too, so it is never lent as a slice, only copied.
+pub(crate) struct Mapping {
+    base: NonNull<u8>,
+    len: usize,
+}
+
+impl Mapping {
+    /// Maps `len` bytes of `file` from `offset` on.
+    pub(crate) fn new(file: BorrowedFd<'_>, len: usize, offset: i64) -> io::Result<Mapping> {
+        // SAFETY: the kernel chooses the place, so that nothing that exists is replaced.
+        let base = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                len,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_POPULATE,
+                file.as_raw_fd(),
+                offset,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        NonNull::new(base.cast()).map(|base| Mapping { base, len }).ok_or_else(|| io::ErrorKind::Other.into())
+    }
+
+    /// Whether `bytes` bytes from `at` on lie within.
+    fn holds(&self, at: usize, bytes: usize) -> bool {
+        at.checked_add(bytes).is_some_and(|end| end <= self.len)
+    }
+
+    /// A word that the kernel reads and writes too; `None` past the end or off its alignment.
+    #[inline]
+    pub(crate) fn word(&self, at: usize) -> Option<&AtomicU32> {
+        if !self.holds(at, 4) || at % 4 != 0 {
+            return None;
+        }
+        // SAFETY: within the mapping, which is page-aligned, so aligned too; accesses are atomic on both sides.
+        Some(unsafe { AtomicU32::from_ptr(self.base.as_ptr().add(at).cast()) })
+    }
+
+    /// Where `count` values lie from `at` on; `None` past the end or off their alignment. Valid while the mapping is.
+    pub(crate) fn slice<T: Plain>(&self, at: usize, count: usize) -> Option<NonNull<T>> {
+        if !self.holds(at, count.checked_mul(size_of::<T>())?) || at % align_of::<T>() != 0 {
+            return None;
+        }
+        // SAFETY: within the mapping.
+        Some(unsafe { self.base.add(at) }.cast())
+    }
+
+    /// A copy of what lies at `at`; `None` past the end.
+    #[inline]
+    pub(crate) fn read<T: Plain>(&self, at: usize) -> Option<T> {
+        if !self.holds(at, size_of::<T>()) {
+            return None;
+        }
+        // SAFETY: within the mapping, and any pattern of bits is a value.
+        Some(unsafe { self.base.as_ptr().add(at).cast::<T>().read_unaligned() })
+    }
+
+    /// Copies what lies from `at` on to `to`; `false`, and nothing done, past the end.
+    #[inline]
+    #[must_use]
+    pub(crate) fn copy_to(&self, at: usize, to: &mut [u8]) -> bool {
+        if !self.holds(at, to.len()) {
+            return false;
+        }
+        // SAFETY: the source lies within the mapping, which no Rust reference covers; the target is a unique slice.
+        unsafe { std::ptr::copy_nonoverlapping(self.base.as_ptr().add(at), to.as_mut_ptr(), to.len()) };
+        true
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: mapped in `new` with this length; nothing borrowed from it outlives `self`.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
+    }
+}
+
+// SAFETY: the only owner of the mapping; what is reached through `&self` is atomic or copied.
+unsafe impl Send for Mapping {}

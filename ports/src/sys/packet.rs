@@ -1,0 +1,136 @@
+//! AF_PACKET: the structures of `linux/if_packet.h`, and its ring of received frames.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::Ordering;
+
+use libc::{c_int, sockaddr_ll};
+
+use super::mapping::Mapping;
+use super::{Plain, socket};
+
+// SAFETY: structures of integers without padding.
+unsafe impl Plain for sockaddr_ll {}
+// SAFETY: as above.
+unsafe impl Plain for libc::tpacket_req {}
+// SAFETY: as above.
+unsafe impl Plain for libc::tpacket2_hdr {}
+// SAFETY: as above.
+unsafe impl Plain for libc::tpacket_stats {}
+// SAFETY: as above.
+unsafe impl Plain for VnetHeader {}
+
+/// `struct virtio_net_hdr` in its legacy form, numbers in the machine's own order: what the kernel left undone in a frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct VnetHeader {
+    pub(crate) flags: u8,
+    pub(crate) gso_type: u8,
+    pub(crate) hdr_len: u16,
+    pub(crate) gso_size: u16,
+    pub(crate) csum_start: u16,
+    pub(crate) csum_offset: u16,
+}
+
+impl VnetHeader {
+    /// Its bytes on the way from and to the kernel.
+    pub(crate) const LEN: usize = size_of::<VnetHeader>();
+
+    /// From the bytes that the kernel wrote.
+    pub(crate) fn from_bytes(bytes: [u8; Self::LEN]) -> VnetHeader {
+        let word = |at: usize| u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
+        VnetHeader {
+            flags: bytes[0],
+            gso_type: bytes[1],
+            hdr_len: word(2),
+            gso_size: word(4),
+            csum_start: word(6),
+            csum_offset: word(8),
+        }
+    }
+}
+
+/// A socket of AF_PACKET that receives nothing yet.
+pub(crate) fn new() -> io::Result<std::os::fd::OwnedFd> {
+    socket::new(libc::AF_PACKET, libc::SOCK_RAW, 0)
+}
+
+/// Binds to an interface; `protocol` 0 is for sending only.
+pub(crate) fn bind(fd: BorrowedFd<'_>, ifindex: u32, protocol: c_int) -> io::Result<()> {
+    let mut address = sockaddr_ll::zeroed();
+    address.sll_family = libc::AF_PACKET as u16;
+    address.sll_protocol = (protocol as u16).to_be();
+    address.sll_ifindex = ifindex as i32;
+    socket::bind(fd, &address)
+}
+
+/// A ring of received frames, TPACKET_V2: slots of one size, each with a word that says whose it is.
+pub(crate) struct Ring {
+    map: Mapping,
+    slot_bytes: usize,
+    slots: usize,
+    next: usize,
+}
+
+/// A frame in the ring.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slot {
+    /// Where the slot begins.
+    at: usize,
+    /// As the kernel has it.
+    pub(crate) header: libc::tpacket2_hdr,
+}
+
+impl Ring {
+    /// Makes the ring of `socket`: `slots` of `slot_bytes`, both powers of two.
+    pub(crate) fn new(fd: BorrowedFd<'_>, slots: usize, slot_bytes: usize) -> io::Result<Ring> {
+        let block = slot_bytes.max(BLOCK);
+        let len = slots * slot_bytes;
+        let wanted = libc::tpacket_req {
+            tp_block_size: block as u32,
+            tp_block_nr: (len / block) as u32,
+            tp_frame_size: slot_bytes as u32,
+            tp_frame_nr: slots as u32,
+        };
+        socket::set(fd, libc::SOL_PACKET, libc::PACKET_RX_RING, wanted)?;
+        Ok(Ring { map: Mapping::new(fd, len, 0)?, slot_bytes, slots, next: 0 })
+    }
+
+    /// The next frame, if there is one.
+    #[inline]
+    pub(crate) fn front(&self) -> Option<Slot> {
+        let at = self.next * self.slot_bytes;
+        // Acquire: what the kernel wrote before it gave the slot away is read after this.
+        let status = self.map.word(at)?.load(Ordering::Acquire);
+        if status & libc::TP_STATUS_USER == 0 {
+            return None;
+        }
+        self.map.read(at).map(|header| Slot { at, header })
+    }
+
+    /// Copies bytes of the slot, from `offset` on; `false`, and nothing done, where they would not lie in it.
+    #[inline]
+    #[must_use]
+    pub(crate) fn copy_to(&self, slot: &Slot, offset: usize, to: &mut [u8]) -> bool {
+        offset + to.len() <= self.slot_bytes && self.map.copy_to(slot.at + offset, to)
+    }
+
+    /// The offload header in front of the frame.
+    #[inline]
+    pub(crate) fn vnet_header(&self, slot: &Slot) -> Option<VnetHeader> {
+        let offset = usize::from(slot.header.tp_mac).checked_sub(VnetHeader::LEN)?;
+        if offset > self.slot_bytes { None } else { self.map.read(slot.at + offset) }
+    }
+
+    /// Gives the front slot back to the kernel.
+    #[inline]
+    pub(crate) fn release(&mut self) {
+        if let Some(status) = self.map.word(self.next * self.slot_bytes) {
+            status.store(libc::TP_STATUS_KERNEL, Ordering::Release);
+        }
+        self.next = (self.next + 1) % self.slots;
+    }
+}
+
+/// Bytes that the kernel allocates in one piece for a ring.
+const BLOCK: usize = 1 << 16;

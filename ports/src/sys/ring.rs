@@ -1,0 +1,175 @@
+//! One side of a ring of AF_XDP: entries in memory shared with the kernel, a producer's and a consumer's position.
+//!
+//! Positions count on without end, and an entry's place is its position modulo the ring's size. What the kernel says of
+//! its position is checked: further away from ours than the ring is large, it counts as no news.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::Plain;
+use super::mapping::Mapping;
+
+/// What both sides have.
+struct Ring<T> {
+    /// Ours, which the kernel reads.
+    ours: NonNull<AtomicU32>,
+    /// The kernel's, which we read.
+    theirs: NonNull<AtomicU32>,
+    flags: NonNull<AtomicU32>,
+    entries: NonNull<T>,
+    size: u32,
+    /// Our position, not all of which has been told yet.
+    at: u32,
+    _map: Mapping,
+}
+
+/// Where in a socket's address space a ring is, and what lies where in it.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
+    pub(crate) page_offset: i64,
+    pub(crate) offsets: libc::xdp_ring_offset,
+    /// Entries: a power of two.
+    pub(crate) size: u32,
+}
+
+impl<T: Plain> Ring<T> {
+    fn new(socket: BorrowedFd<'_>, place: Place, ours: u64, theirs: u64) -> io::Result<Ring<T>> {
+        let bad = || io::Error::from(io::ErrorKind::InvalidData);
+        let at = |offset: u64| usize::try_from(offset).map_err(|_| bad());
+        let entries = at(place.offsets.desc)?;
+        let len = entries + place.size as usize * size_of::<T>();
+        let map = Mapping::new(socket, len, place.page_offset)?;
+        let word = |offset: u64| map.word(at(offset)?).map(NonNull::from).ok_or_else(bad);
+        let (ours, theirs, flags) = (word(ours)?, word(theirs)?, word(place.offsets.flags)?);
+        let entries = map.slice(entries, place.size as usize).ok_or_else(bad)?;
+        Ok(Ring { ours, theirs, flags, entries, size: place.size, at: 0, _map: map })
+    }
+
+    #[inline]
+    fn theirs(&self) -> u32 {
+        // SAFETY: the word lies in the mapping, which lives as long as this. Acquire: what the kernel did before it
+        // moved its position is seen after this.
+        unsafe { self.theirs.as_ref() }.load(Ordering::Acquire)
+    }
+
+    #[inline]
+    fn publish(&self) {
+        // SAFETY: as in `theirs`. Release: the kernel sees our entries, or that we have read its own, before this.
+        unsafe { self.ours.as_ref() }.store(self.at, Ordering::Release);
+    }
+
+    #[inline]
+    fn entry(&self, position: u32) -> *mut T {
+        // SAFETY: the index is below `size`, and so many entries lie in the mapping.
+        unsafe { self.entries.as_ptr().add((position & (self.size - 1)) as usize) }
+    }
+
+    #[inline]
+    fn needs_wakeup(&self) -> bool {
+        // SAFETY: as in `theirs`.
+        unsafe { self.flags.as_ref() }.load(Ordering::Relaxed) & libc::XDP_RING_NEED_WAKEUP != 0
+    }
+}
+
+/// A ring that we fill and the kernel empties.
+pub(crate) struct Producer<T> {
+    ring: Ring<T>,
+    /// The position before which there is room, as far as we know.
+    limit: u32,
+}
+
+impl<T: Plain> Producer<T> {
+    pub(crate) fn new(socket: BorrowedFd<'_>, place: Place) -> io::Result<Producer<T>> {
+        let ring = Ring::new(socket, place, place.offsets.producer, place.offsets.consumer)?;
+        Ok(Producer { ring, limit: place.size })
+    }
+
+    /// Entries that may be pushed, at least `wanted` if there is room for so many.
+    #[inline]
+    pub(crate) fn room(&mut self, wanted: u32) -> u32 {
+        if self.limit.wrapping_sub(self.ring.at) < wanted {
+            let theirs = self.ring.theirs();
+            if self.ring.at.wrapping_sub(theirs) <= self.ring.size {
+                self.limit = theirs.wrapping_add(self.ring.size);
+            }
+        }
+        self.limit.wrapping_sub(self.ring.at)
+    }
+
+    /// Puts an entry into the ring; the kernel does not see it before [`Producer::submit`]. `false` without room.
+    #[inline]
+    #[must_use]
+    pub(crate) fn push(&mut self, entry: T) -> bool {
+        if self.room(1) == 0 {
+            return false;
+        }
+        // SAFETY: within the mapping; there is room, so the kernel does not read this entry.
+        unsafe { self.ring.entry(self.ring.at).write(entry) };
+        self.ring.at = self.ring.at.wrapping_add(1);
+        true
+    }
+
+    /// Shows the kernel what was pushed.
+    #[inline]
+    pub(crate) fn submit(&self) {
+        self.ring.publish();
+    }
+
+    /// Entries that the kernel has not taken yet.
+    #[inline]
+    pub(crate) fn waiting(&self) -> u32 {
+        let waiting = self.ring.at.wrapping_sub(self.ring.theirs());
+        if waiting <= self.ring.size { waiting } else { 0 }
+    }
+
+    /// Whether the kernel looks at the ring only after a call.
+    #[inline]
+    pub(crate) fn needs_wakeup(&self) -> bool {
+        self.ring.needs_wakeup()
+    }
+}
+
+/// A ring that the kernel fills and we empty.
+pub(crate) struct Consumer<T> {
+    ring: Ring<T>,
+    /// The position up to which there are entries, as far as we know.
+    limit: u32,
+}
+
+impl<T: Plain> Consumer<T> {
+    pub(crate) fn new(socket: BorrowedFd<'_>, place: Place) -> io::Result<Consumer<T>> {
+        let ring = Ring::new(socket, place, place.offsets.consumer, place.offsets.producer)?;
+        Ok(Consumer { ring, limit: 0 })
+    }
+
+    /// The next entry.
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<T> {
+        if self.limit == self.ring.at {
+            let theirs = self.ring.theirs();
+            if theirs.wrapping_sub(self.ring.at) > self.ring.size {
+                return None;
+            }
+            self.limit = theirs;
+            if self.limit == self.ring.at {
+                return None;
+            }
+        }
+        // SAFETY: within the mapping; the kernel has written the entry, and does not touch it before we move on. Any
+        // pattern of bits is a value.
+        let entry = unsafe { self.ring.entry(self.ring.at).read() };
+        self.ring.at = self.ring.at.wrapping_add(1);
+        Some(entry)
+    }
+
+    /// Lets the kernel have the entries that were popped.
+    #[inline]
+    pub(crate) fn release(&self) {
+        self.ring.publish();
+    }
+}
+
+// SAFETY: the only user of this side of the ring; positions are atomic on both sides.
+unsafe impl<T: Plain> Send for Ring<T> {}

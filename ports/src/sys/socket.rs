@@ -1,0 +1,150 @@
+//! Sockets: options, addresses, and what can be sent by one call.
+
+use std::ffi::c_void;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use libc::{c_int, socklen_t};
+
+use super::{Plain, check};
+
+/// A new socket, closed on exec.
+pub(crate) fn new(domain: c_int, kind: c_int, protocol: c_int) -> io::Result<OwnedFd> {
+    // SAFETY: takes and returns numbers.
+    let fd = check(unsafe { libc::socket(domain, kind | libc::SOCK_CLOEXEC, protocol) })?;
+    // SAFETY: just opened, and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Sets an option to plain data.
+pub(crate) fn set<T: Plain>(socket: BorrowedFd<'_>, level: c_int, name: c_int, value: T) -> io::Result<()> {
+    // SAFETY: the pointer and length are those of a live value without pointers in it.
+    check(unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            (&raw const value).cast(),
+            size_of::<T>() as socklen_t,
+        )
+    })
+    .map(drop)
+}
+
+/// Reads an option that is plain data.
+pub(crate) fn get<T: Plain>(socket: BorrowedFd<'_>, level: c_int, name: c_int) -> io::Result<T> {
+    let mut value = T::zeroed();
+    let mut length = size_of::<T>() as socklen_t;
+    // SAFETY: the kernel writes `length` bytes at most, all of which any pattern of bits may fill.
+    check(unsafe {
+        libc::getsockopt(socket.as_raw_fd(), level, name, (&raw mut value).cast(), &raw mut length)
+    })?;
+    Ok(value)
+}
+
+/// The error that waits at a socket, which this takes away.
+pub(crate) fn take_error(socket: BorrowedFd<'_>) -> io::Result<()> {
+    match get::<c_int>(socket, libc::SOL_SOCKET, libc::SO_ERROR)? {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
+}
+
+/// Attaches a classic BPF program: what it returns is how many bytes of a frame are kept.
+pub(crate) fn filter(socket: BorrowedFd<'_>, program: &mut [libc::sock_filter]) -> io::Result<()> {
+    let length = u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let program = libc::sock_fprog { len: length, filter: program.as_mut_ptr() };
+    // SAFETY: the kernel copies `len` instructions from a live slice.
+    check(unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_FILTER,
+            (&raw const program).cast(),
+            size_of::<libc::sock_fprog>() as socklen_t,
+        )
+    })
+    .map(drop)
+}
+
+/// Binds to an address.
+pub(crate) fn bind<A: Plain>(socket: BorrowedFd<'_>, address: &A) -> io::Result<()> {
+    // SAFETY: pointer and length are those of a live value.
+    check(unsafe {
+        libc::bind(socket.as_raw_fd(), (&raw const *address).cast(), size_of::<A>() as socklen_t)
+    })
+    .map(drop)
+}
+
+/// Sends each of `packets` as one message, up to [`wire::BATCH`] of them: how many went, at least one, or why the first
+/// did not. Does not block.
+pub(crate) fn send_many<'a>(
+    socket: BorrowedFd<'_>,
+    packets: impl Iterator<Item = &'a [u8]>,
+) -> io::Result<usize> {
+    let mut parts = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; wire::BATCH];
+    let mut count = 0;
+    for (part, packet) in parts.iter_mut().zip(packets) {
+        *part = libc::iovec { iov_base: packet.as_ptr().cast_mut().cast(), iov_len: packet.len() };
+        count += 1;
+    }
+    // SAFETY: all zeros is a message header without parts, address or control data.
+    let mut messages: [libc::mmsghdr; wire::BATCH] = unsafe { std::mem::zeroed() };
+    for (message, part) in messages.iter_mut().zip(&mut parts[..count]) {
+        message.msg_hdr.msg_iov = part;
+        message.msg_hdr.msg_iovlen = 1;
+    }
+    // SAFETY: the first `count` messages point at live parts, which point at packets that outlive the call (`'a`); the
+    // kernel only reads them.
+    let sent = check(unsafe {
+        libc::sendmmsg(socket.as_raw_fd(), messages.as_mut_ptr(), count as u32, libc::MSG_DONTWAIT)
+    })?;
+    Ok(sent as usize)
+}
+
+/// Sends one message.
+pub(crate) fn send(socket: BorrowedFd<'_>, message: &[u8]) -> io::Result<()> {
+    // SAFETY: the kernel reads a live slice of this length.
+    let sent = unsafe { libc::send(socket.as_raw_fd(), message.as_ptr().cast(), message.len(), 0) };
+    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Receives one message into `head` and what does not fit there into `body`, without blocking: its length, which is
+/// more than both hold where it was cut.
+pub(crate) fn receive(socket: BorrowedFd<'_>, head: &mut [u8], body: &mut [u8]) -> io::Result<usize> {
+    let mut parts = [head, body]
+        .map(|part| libc::iovec { iov_base: part.as_mut_ptr().cast::<c_void>(), iov_len: part.len() });
+    // SAFETY: all zeros is a message header without parts, address or control data.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = parts.as_mut_ptr();
+    message.msg_iovlen = parts.len() as _;
+    // SAFETY: the kernel writes to the two parts only, which are live and of these lengths.
+    let length =
+        unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT | libc::MSG_TRUNC) };
+    usize::try_from(length).map_err(|_| io::Error::last_os_error())
+}
+
+/// Waits for several descriptors by one.
+pub(crate) struct Waiter(OwnedFd);
+
+impl Waiter {
+    /// Readable when one of `fds` is.
+    pub(crate) fn new<'a>(fds: impl Iterator<Item = BorrowedFd<'a>>) -> io::Result<Waiter> {
+        // SAFETY: takes and returns numbers.
+        let epoll = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
+        // SAFETY: just opened, and nobody else has it.
+        let waiter = Waiter(unsafe { OwnedFd::from_raw_fd(epoll) });
+        for fd in fds {
+            let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
+            // SAFETY: the kernel reads one live event.
+            check(unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd.as_raw_fd(), &raw mut event) })?;
+        }
+        Ok(waiter)
+    }
+}
+
+impl AsFd for Waiter {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}

@@ -1,0 +1,204 @@
+//! TAP devices: interfaces of Linux whose other end is ours.
+//!
+//! What Linux sends by one is received here, and what is sent here Linux receives. The device goes when the last of its
+//! queues is closed, so that nothing of it is left when the process ends, however it ends.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use wire::ethernet::{self, Mac};
+use wire::vlan::TAG_LEN;
+use wire::{Batch, Frame, HEADROOM, Pool, Port, PortError, Received};
+
+use crate::line::{Identity, Line, Statistics, is_busy};
+use crate::pending::{Begun, Pending, finish};
+use crate::refusal::{Cause, OpenError};
+use crate::sys::link::{Change, Stack};
+use crate::sys::packet::VnetHeader;
+use crate::sys::{clock, interface, link, tun};
+
+/// A soft interface: an interface of Linux, with one queue a worker.
+#[derive(Debug)]
+pub struct Tap {
+    /// Its index.
+    pub ifindex: u32,
+    /// A queue for each worker.
+    pub lines: Vec<TapLine>,
+}
+
+impl Tap {
+    /// Makes the device `name`, brings it up, and opens a queue for each of `workers`. Linux's stack uses it as any
+    /// other interface; its addresses are not set here. `mtu` is in bytes of an IP packet; without `mac` Linux draws one.
+    ///
+    /// # Errors
+    /// Where there is a device of that name already, or where it cannot be made.
+    pub fn open(name: &str, mtu: u16, mac: Option<Mac>, workers: usize) -> Result<Tap, OpenError> {
+        Tap::make(name, Change { mtu: mtu.into(), mac, stack: Stack::Used }, workers)
+            .map_err(|cause| OpenError::of_tap(name, cause))
+    }
+
+    pub(crate) fn make(name: &str, change: Change, workers: usize) -> Result<Tap, Cause> {
+        let mut lines = Vec::with_capacity(workers);
+        let longest = change.mtu as usize + ethernet::HEADER_LEN + 2 * TAG_LEN;
+        let mut identity = Identity { name: name.to_owned(), ifindex: 0 };
+        for _ in 0..workers {
+            let first = lines.is_empty();
+            let fd = match tun::open(name, workers > 1, first) {
+                Err(error) if first && error.raw_os_error() == Some(libc::EBUSY) => {
+                    return Err(Cause::NameTaken);
+                }
+                other => other.map_err(Cause::step("make a TAP device"))?,
+            };
+            tun::offload(fd.as_fd()).map_err(Cause::step("set up the TAP device"))?;
+            if first {
+                identity.ifindex = interface::index(name).map_err(Cause::step("find the TAP device"))?;
+            }
+            lines.push(TapLine {
+                identity: identity.clone(),
+                device: first.then_some(identity.ifindex),
+                fd,
+                pending: Pending::new(),
+                longest,
+                statistics: Statistics::default(),
+            });
+        }
+        link::change(identity.ifindex, change).map_err(Cause::step("bring the TAP device up"))?;
+        Ok(Tap { ifindex: identity.ifindex, lines })
+    }
+}
+
+/// One queue of a TAP device.
+pub struct TapLine {
+    identity: Identity,
+    fd: OwnedFd,
+    pending: Pending,
+    /// The device, at the one queue that tells what the device as a whole has lost.
+    device: Option<u32>,
+    /// Bytes of a frame that may be sent.
+    longest: usize,
+    statistics: Statistics,
+}
+
+impl std::fmt::Debug for TapLine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TapLine")
+            .field("name", &self.identity.name)
+            .field("statistics", &self.statistics)
+            .finish()
+    }
+}
+
+impl TapLine {
+    /// Reads one frame into `frame`, or begins to cut it; `Ok(None)` if it is unusable, which has been counted.
+    fn read(&mut self, frame: &mut Frame, slot_bytes: usize) -> io::Result<Option<Begun>> {
+        let mut header = [0; VnetHeader::LEN];
+        let room = slot_bytes - HEADROOM;
+        let bytes = frame.prepare(room).unwrap_or_default();
+        let buffer = self.pending.buffer();
+        // What does not fit the frame goes to where it is wanted in the buffer.
+        let rest = &mut buffer[room..];
+        let read = tun::read(self.fd.as_fd(), [&mut header, bytes, rest])?;
+        let length = read.saturating_sub(VnetHeader::LEN);
+        let header = VnetHeader::from_bytes(header);
+        let begun = if header.gso_type == 0 && length <= room {
+            frame.truncate(length);
+            finish(frame, &header, None, &mut self.statistics).then_some(Begun::Frame)
+        } else {
+            frame.truncate(length);
+            buffer[..frame.len()].copy_from_slice(frame.bytes());
+            self.pending.begin(length, &header, None, frame, &mut self.statistics)
+        };
+        if begun.is_none() {
+            self.statistics.unusable += 1;
+        }
+        Ok(begun)
+    }
+}
+
+impl Port for TapLine {
+    fn name(&self) -> &str {
+        &self.identity.name
+    }
+
+    fn receive(&mut self, batch: &mut Batch, pool: &mut Pool) -> Result<Received, PortError> {
+        let now = clock::now();
+        let before = batch.len();
+        let slot_bytes = pool.slot_bytes();
+        let result = loop {
+            self.pending.cut(batch, pool, now, &mut self.statistics);
+            if batch.is_full() || !self.pending.is_empty() {
+                break Ok(());
+            }
+            let Some(mut frame) = pool.take() else { break Ok(()) };
+            frame.meta.received = now;
+            let back = match self.read(&mut frame, slot_bytes) {
+                Ok(Some(Begun::Frame)) => batch.push(frame).err(),
+                Ok(Some(Begun::Segments) | None) => Some(frame),
+                Err(error) => {
+                    pool.put(frame);
+                    if error.kind() == io::ErrorKind::Interrupted {
+                        continue;
+                    }
+                    break if is_busy(&error) { Ok(()) } else { Err(error) };
+                }
+            };
+            if let Some(frame) = back {
+                pool.put(frame);
+            }
+        };
+        self.statistics.receive(&batch[before..]);
+        match (batch.len() - before, result) {
+            // What came before the error is handed over first; it will be met again.
+            (0, Err(error)) => Err(self.identity.failed("receive", error)),
+            (0, Ok(())) => Ok(Received::Nothing),
+            (frames, _) => Ok(Received::Frames(frames)),
+        }
+    }
+
+    fn transmit(&mut self, batch: &mut Batch, pool: &mut Pool) -> Result<(), PortError> {
+        let mut done = 0;
+        let mut result = Ok(());
+        while let Some(frame) = batch.get(done) {
+            if frame.len() > self.longest {
+                self.statistics.unsendable += 1;
+                done += 1;
+                continue;
+            }
+            match tun::write(self.fd.as_fd(), [&[0; VnetHeader::LEN], frame.bytes()]) {
+                Ok(_) => {
+                    self.statistics.sent += 1;
+                    self.statistics.sent_bytes += frame.len() as u64;
+                    done += 1;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if is_busy(&error) => {
+                    self.statistics.refused += 1;
+                    break;
+                }
+                Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+                    self.statistics.unsendable += 1;
+                    done += 1;
+                }
+                Err(error) => {
+                    result = Err(self.identity.failed("send", error));
+                    break;
+                }
+            }
+        }
+        batch.drain_front(done).for_each(|frame| pool.put(frame));
+        result
+    }
+}
+
+impl Line for TapLine {
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    fn statistics(&mut self) -> Statistics {
+        let lost = self.device.and_then(|device| link::lost(device).ok());
+        Statistics { lost: lost.unwrap_or(0), ..self.statistics }
+    }
+
+    fn reclaim(&mut self, _: &mut Pool) {}
+}

@@ -1,0 +1,293 @@
+//! AF_XDP: a program in the driver redirects each frame of a queue to a socket, which puts it into a slot of the worker's
+//! pool; Linux has no part in it. Frames are sent from where they lie.
+//!
+//! A line has each `workers`-th queue of the interface, so there must be a queue for each worker at least.
+//!
+//! Virtual interfaces (those without a bus: veth, TAP) hand over frames as the sender's stack left them, with checksums
+//! that were for a card to complete, and XDP does not say which. On these a TCP or UDP checksum that equals the sum of
+//! its pseudo header alone is completed ([`crate::offload::complete_bare`] says why that does no harm).
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use wire::ethernet;
+use wire::{Batch, Pool, PoolMemory, Port, PortError, Received};
+
+use crate::line::{Identity, Line, Statistics, is_busy};
+use crate::offload as undone;
+use crate::open::{Tagged, Target};
+use crate::program;
+use crate::refusal::{ATTACH_XDP, Cause};
+use crate::sys::bpf::{self, Hook};
+use crate::sys::clock;
+use crate::sys::interface::{Asker, offload};
+use crate::sys::socket::Waiter;
+use crate::sys::xsk::Queue;
+
+/// What is opened for an interface.
+pub(crate) struct Xdp {
+    /// One for each worker.
+    pub(crate) lines: Vec<XdpLine>,
+    /// Hold the program, and the map of sockets.
+    pub(crate) links: Vec<OwnedFd>,
+    /// Whether no queue copies.
+    pub(crate) zero_copy: bool,
+}
+
+/// One worker's queues.
+pub(crate) struct XdpLine {
+    identity: Identity,
+    queues: Vec<Queue>,
+    /// The queue that is asked first.
+    turn: usize,
+    /// To wait for all of them.
+    waiter: Waiter,
+    /// Bytes of the longest frame that is sent.
+    longest: usize,
+    origin: Origin,
+    idle: u32,
+    statistics: Statistics,
+}
+
+/// Where frames come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Origin {
+    /// A wire: checksums are as they are.
+    Card,
+    /// Another stack: checksums may be left to be completed.
+    Stack,
+}
+
+/// After how many calls that found nothing the kernel is called, to tell if something is wrong.
+const PATIENCE: u32 = 64;
+/// Entries of a ring, at least: a batch.
+const FEWEST: u32 = 64;
+/// A slot must not be larger.
+const PAGE: usize = 4096;
+
+impl Xdp {
+    /// Opens all queues of an interface for `memories`, those of the workers' pools.
+    pub(crate) fn open(
+        target: &Target,
+        tagged: Tagged,
+        asker: &Asker,
+        memories: &[PoolMemory],
+    ) -> Result<Xdp, Cause> {
+        let Identity { name, ifindex } = &target.identity;
+        let ifindex = *ifindex;
+        let receiving = asker.queues(name);
+        let workers = memories.len();
+        if (receiving as usize) < workers {
+            return Err(Cause::TooFewQueues { queues: receiving, workers });
+        }
+        for memory in memories {
+            if memory.slot_bytes() > PAGE {
+                return Err(Cause::LargeSlots { slot: memory.slot_bytes() });
+            }
+        }
+        let origin = if asker.is_virtual(name) { Origin::Stack } else { Origin::Card };
+        if origin == Origin::Stack && tagged == Tagged::Yes {
+            return Err(Cause::TagsApart);
+        }
+        let map = bpf::socket_map(receiving).map_err(Cause::step("make a map of sockets"))?;
+        if origin == Origin::Card && asker.offloads(name).is_ok_and(|on| on & offload::VLAN_RECEIVE != 0) {
+            return Err(Cause::TagsTaken);
+        }
+        // Some drivers must have the program before they give up a queue.
+        let link = bpf::attach(Hook::Xdp, ifindex, &program::to_sockets(map.as_fd()))
+            .map_err(Cause::step(ATTACH_XDP))?;
+        let mut zero_copy = true;
+        let mut lines = Vec::with_capacity(workers);
+        for (worker, memory) in memories.iter().enumerate() {
+            // A pool is for all ports of its worker, and for frames under way: none takes more than an eighth of it to
+            // receive into.
+            let mine = (receiving as usize - worker).div_ceil(workers) as u32;
+            let depth = target.depth.min(memory.slots() / 8) / mine;
+            let size = depth.max(FEWEST).next_power_of_two();
+            let mut queues = Vec::new();
+            for number in (worker as u32..receiving).step_by(workers) {
+                let queue = Queue::open(ifindex, number, memory, size)
+                    .map_err(Cause::step("open an AF_XDP socket on its queue"))?;
+                bpf::map_socket(map.as_fd(), number, queue.fd())
+                    .map_err(Cause::step("enter the socket for its queue"))?;
+                zero_copy &= queue.is_zero_copy();
+                queues.push(queue);
+            }
+            let waiter =
+                Waiter::new(queues.iter().map(Queue::fd)).map_err(Cause::step("wait for several queues"))?;
+            lines.push(XdpLine {
+                identity: target.identity.clone(),
+                queues,
+                turn: 0,
+                waiter,
+                longest: target.longest,
+                origin,
+                idle: 0,
+                statistics: Statistics::default(),
+            });
+        }
+        Ok(Xdp { lines, links: vec![link, map], zero_copy })
+    }
+}
+
+impl XdpLine {
+    /// Takes what waits in the queues.
+    #[inline]
+    fn take(&mut self, batch: &mut Batch, pool: &mut Pool) -> usize {
+        let mut frames = 0;
+        for step in 0..self.queues.len() {
+            let number = (self.turn + step) % self.queues.len();
+            let queue = &mut self.queues[number];
+            queue.refill(pool);
+            frames += queue.receive(batch);
+        }
+        self.turn = self.turn.wrapping_add(1) % self.queues.len();
+        frames
+    }
+
+    /// Calls the kernel for frames where it wants that, and every so often to learn whether the interface went away.
+    fn call_idle(&mut self) -> Result<(), PortError> {
+        self.idle += 1;
+        let asking = self.idle >= PATIENCE;
+        if asking {
+            self.idle = 0;
+        }
+        for queue in &self.queues {
+            if asking || queue.wants_call_to_receive() {
+                match queue.call_to_receive() {
+                    Err(error) if !is_busy(&error) && error.kind() != io::ErrorKind::Interrupted => {
+                        return Err(self.identity.failed("receive", error));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the kernel send what is in the ring, as far as it does now.
+    fn call_to_send(&mut self) -> Result<(), PortError> {
+        let Some(queue) = self.queues.first() else { return Ok(()) };
+        if !queue.wants_call_to_send() {
+            return Ok(());
+        }
+        // Each call sends some 32 frames, or one that the device drops.
+        let mut waiting = queue.waiting();
+        for _ in 0..=waiting {
+            let Err(error) = queue.call_to_send() else { return Ok(()) };
+            match error.raw_os_error() {
+                Some(libc::EINTR) => {}
+                Some(libc::EBUSY) => self.statistics.dropped += 1,
+                Some(libc::EAGAIN) if queue.waiting() < waiting => waiting = queue.waiting(),
+                Some(libc::EAGAIN | libc::ENOBUFS) => {
+                    self.statistics.refused += 1;
+                    return Ok(());
+                }
+                _ => return Err(self.identity.failed("send", error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts the first frames of the batch into the ring: how many.
+    fn load(&mut self, batch: &mut Batch, pool: &mut Pool) -> usize {
+        let Some(queue) = self.queues.first_mut() else { return 0 };
+        let wanted = batch.len() as u32;
+        let frames = queue.room(wanted).min(wanted) as usize;
+        for frame in batch.drain_front(frames) {
+            let bytes = frame.len();
+            if bytes > self.longest || bytes < ethernet::HEADER_LEN {
+                self.statistics.unsendable += 1;
+                pool.put(frame);
+                continue;
+            }
+            let sent = queue.send(frame).or_else(|foreign| {
+                // Of another worker's pool: a copy goes, as the kernel knows only this one's memory.
+                let copy =
+                    pool.take().map(|mut copy| if copy.fill(foreign.bytes()) { Ok(copy) } else { Err(copy) });
+                pool.put(foreign);
+                match copy {
+                    Some(Ok(copy)) => queue.send(copy).map_err(Some),
+                    Some(Err(copy)) => Err(Some(copy)),
+                    None => Err(None),
+                }
+            });
+            match sent {
+                Ok(()) => {
+                    self.statistics.sent += 1;
+                    self.statistics.sent_bytes += bytes as u64;
+                }
+                Err(frame) => {
+                    self.statistics.dropped += 1;
+                    if let Some(frame) = frame {
+                        pool.put(frame);
+                    }
+                }
+            }
+        }
+        queue.submit();
+        frames
+    }
+}
+
+impl Port for XdpLine {
+    fn name(&self) -> &str {
+        &self.identity.name
+    }
+
+    fn receive(&mut self, batch: &mut Batch, pool: &mut Pool) -> Result<Received, PortError> {
+        let before = batch.len();
+        let frames = self.take(batch, pool);
+        if frames == 0 {
+            if !batch.is_full() {
+                self.call_idle()?;
+            }
+            return Ok(Received::Nothing);
+        }
+        self.idle = 0;
+        let now = clock::now();
+        for frame in &mut batch[before..] {
+            frame.meta.received = now;
+            if self.origin == Origin::Stack && undone::complete_bare(frame.bytes_mut()) {
+                self.statistics.completed += 1;
+            }
+        }
+        self.statistics.receive(&batch[before..]);
+        Ok(Received::Frames(frames))
+    }
+
+    fn transmit(&mut self, batch: &mut Batch, pool: &mut Pool) -> Result<(), PortError> {
+        self.reclaim(pool);
+        while !batch.is_empty() {
+            let loaded = self.load(batch, pool);
+            self.call_to_send()?;
+            if loaded == 0 {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Line for XdpLine {
+    fn fd(&self) -> BorrowedFd<'_> {
+        match &self.queues[..] {
+            [only] => only.fd(),
+            _ => self.waiter.as_fd(),
+        }
+    }
+
+    fn statistics(&mut self) -> Statistics {
+        let mut statistics = self.statistics;
+        for counted in self.queues.iter().filter_map(|queue| queue.statistics().ok()) {
+            statistics.lost += counted.rx_dropped + counted.rx_ring_full;
+        }
+        statistics
+    }
+
+    fn reclaim(&mut self, pool: &mut Pool) {
+        for queue in &mut self.queues {
+            queue.reclaim(pool);
+        }
+    }
+}
