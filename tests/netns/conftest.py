@@ -102,15 +102,18 @@ def net(request):
         if "has no command" in reason:
             pytest.skip(reason)
         (pytest.fail if request.config.getoption("must_run") else pytest.skip)(reason)
-    topology = Topology(mtu=getattr(request.module, "MTU", 1500))
+    maker = gateways.MAKERS[request.param]
+    topology = Topology(mtu=getattr(request.module, "MTU", 1500), guests=maker.guests)
     try:
-        topology.office = gateways.MAKERS[request.param](topology)
+        topology.office = maker(topology)
         topology.watch()
         try:
             begin(topology)
         except Exception as error:
             # It will not work in the next module either; to try it in each would only take time.
-            request.config.reasons[request.param] = f"it did not even begin to work for {request.module.__name__}"
+            request.config.reasons[request.param] = (
+                f"it did not even begin to work for {request.module.__name__}"
+            )
             raise AssertionError(f"{request.param} does not work:\n{error}\n{evidence(topology)}") from error
         yield topology
     finally:

@@ -95,6 +95,20 @@ def test_what_is_no_longer_allowed_ends(net):
                 there.recv(100)
 
 
+@pytest.mark.without("nftables", why="nft has no trial")
+def test_a_policy_on_trial_goes_unless_it_is_confirmed(net):
+    net.office.apply("no-chat", confirm="2s")
+    assert not chats(net)
+    wait.until(lambda: chats(net), "the policy of before is back", 5)
+    net.office.apply("no-chat", confirm="2s")
+    net.office.ask("confirm")
+    assert not chats(net)
+    net.office.apply(confirm="60s")
+    assert chats(net)
+    net.office.ask("rollback")
+    wait.until(lambda: not chats(net), "the policy that was confirmed is back", 5)
+
+
 def test_a_policy_with_a_fault_changes_nothing(net):
     assert net.office.refuses("this is no policy")
     assert chats(net)

@@ -38,7 +38,7 @@ STRANGER, STRANGER6 = "198.51.100.66", "2001:db8:aaaa::66"
 FAR, FAR6 = "192.0.2.7", "2001:db8:fa::7"
 HIDDEN = "100.64.7.1"
 
-CARDS = {"lan": "02:00:5e:10:00:01", "wan": "02:00:5e:10:00:02"}
+CARDS = {"lan": "02:00:5e:10:00:01", "wan": "02:00:5e:10:00:02", "trunk": "02:00:5e:10:00:14"}
 """The link-layer addresses of the gateway's own interfaces."""
 
 _runs = itertools.count(1)
@@ -47,11 +47,13 @@ _runs = itertools.count(1)
 class Topology:
     """Builds everything but what the gateway does; `close` takes it down.
 
-    `mtu` is of every Ethernet there but far's. Without it, 1500.
+    `mtu` is of every Ethernet there but far's. `guests` is the gateway's interface that the guests' VLAN is on: `lan`, or
+    `trunk`, a cable of their own.
     """
 
-    def __init__(self, mtu=1500, logs=None):
+    def __init__(self, mtu=1500, guests="lan", logs=None):
         self.mtu = mtu
+        self.guests = guests
         self.logs = Path(logs or tempfile.mkdtemp(prefix="netns-"))
         self.logs.mkdir(parents=True, exist_ok=True)
         # Unique even among runs that are not kept apart from each other.
@@ -81,7 +83,7 @@ class Topology:
                 "net/bridge/bridge-nf-call-arptables": 0,
             }
         )
-        for bridge in ["lan", "wan", "net"]:
+        for bridge in ["lan", "wan", "net", "trunk"]:
             self.switch.ip(
                 f"""
                 link add {bridge} type bridge stp_state 0 forward_delay 0 mcast_snooping 0
@@ -102,11 +104,11 @@ class Topology:
             setattr(self, name, self._host(name))
         self.gateway.sysctl({"net/ipv6/conf/all/forwarding": 0, "net/ipv4/ip_forward": 0})
 
-        for interface in ["lan", "wan"]:
+        for interface in sorted({"lan", "wan", self.guests}):
             self.plug_gateway(interface)
         self._leaf(self.client, "lan", [f"{CLIENT}/24", f"{CLIENT6}/64"], GATEWAY, GATEWAY6)
         self._leaf(self.server, "lan", [f"{SERVER}/24", f"{SERVER6}/64"], GATEWAY, GATEWAY6)
-        self._cable(self.guest, "trunk", "lan", "guest")
+        self._cable(self.guest, "trunk", self.guests, "guest")
         self.guest.ip("link set trunk up")
         self.vlan(self.guest, "trunk", "eth0", 20)
         self._addresses(self.guest, "eth0", [f"{GUEST}/24", f"{GUEST6}/64"], GUEST_GATEWAY, GUEST_GATEWAY6)
@@ -159,7 +161,7 @@ class Topology:
         host.ip("route add blackhole 198.18.0.0/15")
 
     def plug_gateway(self, interface):
-        """A cable from the gateway's `lan` or `wan` into the switch, up, without addresses; the same card each time."""
+        """A cable from the gateway's `lan`, `wan` or `trunk` into the switch, up, without addresses; the same card each time."""
         port = f"gw-{interface}"
         self._cable(self.gateway, interface, interface, port)
         self.gateway.ip(f"link set {interface} address {CARDS[interface]}")
@@ -204,7 +206,7 @@ class Topology:
     def watch(self):
         """Keeps what passes the gateway's cables from now on, as much as fits. No program reads it until a test fails."""
         self.unwatch()
-        for interface in ["lan", "wan"]:
+        for interface in sorted({"lan", "wan", self.guests}):
             try:
                 sniffer = self.switch.sniff(f"gw-{interface}", room=1 << 22)
             except OSError:
