@@ -10,9 +10,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import gateway as gateways  # noqa: E402
 from isolation import isolate  # noqa: E402
 from topology import GATEWAY, GATEWAY6, GUEST_GATEWAY, Topology  # noqa: E402
+
+import gateway as gateways  # noqa: E402
 
 TOOLS = {
     "ip": "iproute2",
@@ -37,7 +38,12 @@ LONGEST = 90
 
 
 def pytest_addoption(parser):
-    parser.addoption("--gateway", action="append", choices=list(gateways.MAKERS), help="only this gateway; may be given again")
+    parser.addoption(
+        "--gateway",
+        action="append",
+        choices=list(gateways.MAKERS),
+        help="only this gateway; may be given again",
+    )
     parser.addoption("--must-run", action="store_true", help="fail, do not skip, where something is missing")
 
 
@@ -50,15 +56,22 @@ def pytest_configure(config):
     if os.geteuid() != 0:
         config.reasons = dict.fromkeys(gateways.MAKERS, "network namespaces need root")
     elif lacking:
-        config.reasons = dict.fromkeys(gateways.MAKERS, f"not installed: {' '.join(lacking)} (./setup test does)")
+        config.reasons = dict.fromkeys(
+            gateways.MAKERS, f"not installed: {' '.join(lacking)} (./setup test does)"
+        )
     else:
         isolate()
+        # An end in good order, as by Ctrl-C.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def pytest_report_header(config):
     wanted = config.getoption("gateway") or list(gateways.MAKERS)
     lines = [f"wirerate: {gateways.binary()}"]
-    return lines + [f"gateway {name}: {config.reasons[name] and 'SKIPPED, ' + config.reasons[name] or 'runs'}" for name in wanted]
+    return lines + [
+        f"gateway {name}: {config.reasons[name] and 'SKIPPED, ' + config.reasons[name] or 'runs'}"
+        for name in wanted
+    ]
 
 
 def pytest_generate_tests(metafunc):
@@ -82,18 +95,25 @@ def pytest_collection_modifyitems(config, items):
 def net(request):
     """A topology with a gateway that works, shared by the tests of a module. A module's MTU is the topology's."""
     reason = request.config.reasons[request.param]
+    if reason and "did not even begin" in reason:
+        pytest.fail(reason)
     if reason:
         # What is built cannot be tried before there is such a command.
         if "has no command" in reason:
             pytest.skip(reason)
         (pytest.fail if request.config.getoption("must_run") else pytest.skip)(reason)
-    topology = Topology(mtu=getattr(request.module, "MTU", 1500))
+    maker = gateways.MAKERS[request.param]
+    topology = Topology(mtu=getattr(request.module, "MTU", 1500), guests=maker.guests)
     try:
-        topology.office = gateways.MAKERS[request.param](topology)
+        topology.office = maker(topology)
         topology.watch()
         try:
             begin(topology)
         except Exception as error:
+            # It will not work in the next module either; to try it in each would only take time.
+            request.config.reasons[request.param] = (
+                f"it did not even begin to work for {request.module.__name__}"
+            )
             raise AssertionError(f"{request.param} does not work:\n{error}\n{evidence(topology)}") from error
         yield topology
     finally:
@@ -140,7 +160,9 @@ def account(request):
     counted = net.office.counters()
     if counted is not None:
         fates = ["forwarded", "delivered", "answered", "dropped", "held"]
-        assert counted["received"] == sum(counted[fate] for fate in fates), f"frames are not conserved: {counted}"
+        assert counted["received"] == sum(counted[fate] for fate in fates), (
+            f"frames are not conserved: {counted}"
+        )
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -157,5 +179,3 @@ def evidence(topology):
     commands = ["ip -s -br link", "ip -br addr", "ip route", "ip -6 route", "ip neigh"]
     told = [topology.office.evidence()] + [gateways.said(topology.gateway, command) for command in commands]
     return "\n".join([*told, topology.evidence()])
-
-
