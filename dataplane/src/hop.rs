@@ -107,6 +107,8 @@ pub struct Hops {
     forgotten: usize,
     /// Room for others than the tables' own.
     capacity: usize,
+    /// As many as there can be.
+    most: usize,
     resolve: Resolve,
     pub(crate) waiting: Waiting,
 }
@@ -164,6 +166,7 @@ impl Hops {
             own: 0,
             forgotten: 0,
             capacity,
+            most: 0,
             resolve,
             waiting: Waiting::new(asked, frames)?,
         };
@@ -180,12 +183,11 @@ impl Hops {
         self.free.clear();
         self.forgotten = 0;
         let most = tables.gateways.len() + tables.neighbours.len() + self.capacity;
+        self.most = most;
         self.entries.reserve(most);
         self.owners.reserve(most);
         self.index.reserve(most);
         self.free.reserve(most);
-        // Until the tables' own are in, all are.
-        self.own = usize::MAX;
         for gateway in &tables.gateways {
             let mac = self.assumed(gateway.address);
             let wanted = Wanted { interface: gateway.interface, address: gateway.address };
@@ -217,7 +219,7 @@ impl Hops {
 
     /// Bytes that as many hops as there can be take on a network processor, 32 each.
     pub fn region_bytes(&self) -> usize {
-        self.most().saturating_mul(32)
+        self.most.saturating_mul(32)
     }
 
     /// The hop of a neighbour on an interface's link: [`ASKED_HOP`] if it is not known but can be asked for, `None` if
@@ -244,9 +246,10 @@ impl Hops {
         self.waiting.count()
     }
 
-    /// Notes the link-layer address of a neighbour. That of one which the policy names stays as the policy has it.
+    /// Notes the link-layer address of a neighbour. That of one which the policy names stays as the policy has it; on an
+    /// interface that is not there is none.
     pub(crate) fn learn(&mut self, tables: &Tables, wanted: Wanted, mac: Mac) -> Result<(), TooMany> {
-        if is_named(tables, wanted) {
+        if is_named(tables, wanted) || tables.interfaces.get(usize::from(wanted.interface.0)).is_none() {
             return Ok(());
         }
         let hop = made(tables, wanted.interface, Some(mac));
@@ -302,7 +305,7 @@ impl Hops {
                 self.owners[place as usize] = wanted;
                 place
             }
-            None if self.entries.len() >= self.most() => return None,
+            None if self.entries.len() >= self.most => return None,
             None => {
                 self.entries.push(hop);
                 self.owners.push(wanted);
@@ -311,11 +314,6 @@ impl Hops {
         };
         self.index.insert(wanted, place);
         Some(place)
-    }
-
-    /// As many hops as there can be.
-    fn most(&self) -> usize {
-        self.own.saturating_add(self.capacity)
     }
 
     /// A locally administered address made from an IP address, where that is wanted.

@@ -71,7 +71,8 @@ impl Shard {
         }
     }
 
-    /// Gives up neighbours that have been asked for too long.
+    /// Gives up neighbours that have been asked for too long. Looked for as often as flows that are idle: each eighth of a
+    /// second.
     pub(crate) fn give_up_overdue(&mut self, now: Nanos) {
         while let Some(wanted) = self.hops.waiting.overdue(now) {
             self.give_up(wanted);

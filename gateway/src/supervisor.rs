@@ -26,7 +26,7 @@ use wire::{HEADROOM, Pool, PoolError, PoolMemory};
 use crate::clock::Clock;
 use crate::effective::effective;
 use crate::linux::state::Reachability;
-use crate::linux::{self, Desired, NeighbourKey, News, State};
+use crate::linux::{self, Desired, NeighbourKey, News, Probe, State};
 use crate::reload::{Asked, Built, Reload, Trial};
 use crate::request::{Refusal, Request};
 use crate::server::Server;
@@ -43,6 +43,12 @@ use attach::Attached;
 
 /// How long a worker may take to do what it is asked between two turns, before it counts as stuck.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How often neighbours are looked after that nobody has asked for of late.
+const PROBE_PAUSE: Duration = Duration::from_secs(1);
+
+/// Neighbours that are looked after.
+const MOST_PROBED: usize = 65_536;
 
 /// What a gateway is started with.
 #[derive(Debug)]
@@ -83,6 +89,11 @@ pub struct Supervisor {
     /// Follows Linux as long as it lives.
     _watch: linux::Watch,
     writer: linux::Writer,
+    /// Neighbours as Linux has them now; those in `linux` are as old as it is.
+    arp: linux::cow::Map<NeighbourKey, linux::Neighbour>,
+    probe: Probe,
+    /// When neighbours are next looked after, unless a worker asks for one before.
+    probe_at: Instant,
     reload: Reload,
     hands: Vec<Hand>,
     attached: BTreeMap<String, Attached>,
@@ -165,9 +176,12 @@ impl Supervisor {
             clock,
             started: Instant::now(),
             events,
+            arp: linux.neighbours.clone(),
             linux,
             _watch: watch,
             writer: linux::Writer::open().map_err(StartError::Linux)?,
+            probe: Probe::new(MOST_PROBED),
+            probe_at: Instant::now() + PROBE_PAUSE,
             reload: Reload::new(policy, first, tables, sender.clone()),
             hands: Vec::new(),
             attached: BTreeMap::new(),
@@ -207,6 +221,9 @@ impl Supervisor {
             }
             self.end_trial();
             self.show_life();
+            if self.probe_at <= Instant::now() {
+                self.probe();
+            }
         }
         service::stopping();
         self.stop();
@@ -277,6 +294,10 @@ impl Supervisor {
                 self.reload.linux_changed(&self.linux);
             }
             News::Neighbour(change) => {
+                match change.now {
+                    Some(now) => self.arp.insert(change.key, now),
+                    None => self.arp.remove(&change.key),
+                };
                 let Some(link) = self.linux.links.get(&change.key.link) else { return };
                 let found = match change.now {
                     Some(now) => match now.usable() {
@@ -292,6 +313,16 @@ impl Supervisor {
             News::Lost => info!("Linux told more than could be heard: asking for everything again"),
             News::Trouble(error) => warn!("{error}"),
         }
+    }
+
+    /// Asks Linux for neighbours that it is time to ask for.
+    fn probe(&mut self) {
+        for key in self.probe.due(&self.arp, self.clock.now()) {
+            if let Err(error) = self.writer.resolve(key) {
+                debug!("{error}");
+            }
+        }
+        self.probe_at = Instant::now() + PROBE_PAUSE;
     }
 
     /// Notes what is known of a neighbour, and tells the workers.
@@ -337,9 +368,8 @@ impl Supervisor {
             Notice::Wanted { interface, address } => {
                 if let Some((link, _)) = self.linux.link_named(&interface) {
                     let key = NeighbourKey { link, address: address.to_ip() };
-                    if let Err(error) = self.writer.resolve(key) {
-                        warn!("{error}");
-                    }
+                    self.probe.want(key, self.clock.now());
+                    self.probe();
                 }
             }
             Notice::PortFailed { interface, error } => {
@@ -454,7 +484,7 @@ impl Supervisor {
     fn next_deadline(&self) -> Option<Duration> {
         let trial = self.reload.trial.as_ref().map(|trial| trial.until);
         let life = self.watchdog.as_ref().map(|watchdog| watchdog.next);
-        let next = trial.into_iter().chain(life).min()?;
+        let next = trial.into_iter().chain(life).fold(self.probe_at, Instant::min);
         Some(next.saturating_duration_since(Instant::now()))
     }
 
