@@ -18,7 +18,7 @@
 //! often the host came by. IPv6 datagrams in one fragment (RFC 6946) need not be shown; they pass.
 
 mod hash;
-mod held;
+pub(crate) mod held;
 mod range;
 mod table;
 

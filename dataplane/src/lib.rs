@@ -16,6 +16,7 @@ pub mod hop;
 pub mod limiter;
 pub mod memory;
 pub mod nat;
+pub mod neighbour;
 pub mod pipeline;
 pub mod replay;
 pub mod shard;

@@ -11,7 +11,7 @@ use wire::{Frame, Nanos, PortId};
 use crate::counter::Counters;
 use crate::flow::{Cold, FlowId, FlowTable, Key, Life, Timeouts};
 use crate::fragment::Fragments;
-use crate::hop::{Hops, Resolve};
+use crate::hop::{Hops, MOST_WAITING, Resolve};
 use crate::limiter::{CountId, Limiter};
 use crate::memory::MemoryError;
 use crate::nat::{Capacity, ConfigError, MappingId, Mappings};
@@ -54,7 +54,7 @@ pub struct Setup {
     pub seed: [u64; 2],
     /// The moment that the host's time begins with.
     pub now: Nanos,
-    /// What is done about unknown neighbours.
+    /// What is done about unknown neighbours. Where they are told, [`MOST_WAITING`] slots more are needed for frames that wait.
     pub resolve: Resolve,
 }
 
@@ -142,14 +142,14 @@ impl Shard {
             flows: FlowTable::new(flows, setup.seed, timeouts, setup.now).map_err(ShardError::Memory)?,
             mappings: Mappings::new(Capacity { mappings, hosts }, &tables.nat.pools, setup.seed)
                 .map_err(ShardError::Nat)?,
-            hops: Hops::new(tables, setup.resolve, NEIGHBOURS),
+            hops: Hops::new(tables, setup.resolve, NEIGHBOURS).map_err(ShardError::Memory)?,
             limiter: Limiter::new(tables),
             fragments: Fragments::new(&tables.limits.fragments, tables.timeouts.fragment, setup.seed)
                 .map_err(ShardError::Memory)?,
             queues,
             counters: Counters::new(tables),
             pending: Pending::default(),
-            released: VecDeque::with_capacity(tables.limits.fragments.held as usize + 1),
+            released: VecDeque::with_capacity((tables.limits.fragments.held + MOST_WAITING) as usize + 1),
             parts: VecDeque::with_capacity(MOST_PARTS),
             next_id: 1,
         })
@@ -171,10 +171,12 @@ impl Shard {
         self.flows.remove(id, tally);
     }
 
-    /// Ends flows that have been idle for too long, up to a bounded number at once.
+    /// Ends flows that have been idle for too long, up to a bounded number at once, and gives up neighbours that have been
+    /// asked for too long.
     pub fn expire<T: Tally>(&mut self, now: Nanos, tally: &mut T) {
         let Shard { flows, mappings, limiter, .. } = self;
         flows.advance(now, EXPIRED_AT_ONCE, tally, |_, _, cold| give_back(mappings, limiter, cold));
+        self.give_up_overdue(now);
     }
 
     /// Ends all flows at once.

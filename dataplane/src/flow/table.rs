@@ -11,6 +11,7 @@ use super::hash::Hasher;
 use super::index::Index;
 use super::wheel::Wheel;
 use super::{Cold, Direction, Flow, FlowId, Key, NONE, State, Tick, Timeouts, tcp};
+use crate::hop::NO_HOP;
 use crate::memory::{MemoryError, Slab};
 
 /// All flows of one shard. See the module for how to use it.
@@ -400,6 +401,16 @@ impl FlowTable {
     pub fn iter(&self) -> impl Iterator<Item = (FlowId, &Flow)> {
         let used = &self.flows.entries()[..self.fresh as usize];
         used.iter().enumerate().filter(|(_, flow)| flow.is_live()).map(|(at, flow)| (FlowId(at as u32), flow))
+    }
+
+    /// Lets flows forget the hops that are gone; their next packets look for them.
+    pub(crate) fn forget_hops(&mut self, is_gone: impl Fn(u32) -> bool) {
+        let used = &mut self.flows.entries_mut()[..self.fresh as usize];
+        for hop in used.iter_mut().flat_map(|flow| &mut flow.hops) {
+            if is_gone(*hop) {
+                *hop = NO_HOP;
+            }
+        }
     }
 
     /// Ends all flows at once. Whoever keeps something on their behalf clears that too.

@@ -72,7 +72,8 @@ fn decide<T: Tally>(frame: &mut Frame, place: Option<u32>, seen: &Header, cx: &m
     let subject = limiter::subject(source, place);
     let hash = cx.shard.flows.hash(&subject, cx.tally);
     cx.tally.atomic(Region::Meter, place as usize * 8, 8);
-    if let Some(rate) = &rule.rate {
+    // What has waited for a neighbour has been admitted before.
+    if let Some(rate) = rule.rate.as_ref().filter(|_| frame.meta.flags & flag::WAITED == 0) {
         if !cx.shard.limiter.admits(place, rate, &subject, hash, frame.meta.received) {
             return Step::Drop(Reason::RateLimit);
         }

@@ -15,7 +15,7 @@ use super::track::{reason_of, settings};
 use super::{Cx, Stage, Step, filter, header};
 use crate::flow::tcp::{Midstream, Segment};
 use crate::flow::{Direction, FlowId, Key, Refusal};
-use crate::hop::{LOCAL_HOP, NO_HOP};
+use crate::hop::{LOCAL_HOP, NO_HOP, waits};
 use crate::nat::{self, Endpoint};
 use crate::shard::{NOTHING, Pending};
 use crate::tables::{Address, SourceAction, Tables};
@@ -186,7 +186,9 @@ fn enter<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
     let translated = reply != pending.key.reversed().in_realm(realm(frame.meta.egress, cx));
     if let Some(flow) = cx.shard.flows.flow_mut(id) {
         let is_own = frame.meta.flags & flag::OWN != 0;
-        flow.hops = [frame.meta.hop, if is_own { LOCAL_HOP } else { NO_HOP }];
+        // A neighbour that is asked for is looked up again when it is known.
+        let onward = if waits(frame.meta.hop) { NO_HOP } else { frame.meta.hop };
+        flow.hops = [onward, if is_own { LOCAL_HOP } else { NO_HOP }];
         flow.rule = frame.meta.rule;
         flow.nat = pair;
         flow.flags = u8::from(translated);

@@ -20,7 +20,7 @@ use super::{Cx, Stage, Step, header};
 use crate::flow::tcp::{Fault, Midstream, Segment, Settings, WindowCheck};
 use crate::flow::{Direction, Flow, FlowId, Hit, Key, State};
 use crate::fragment::{DatagramKey, Kept, Later, Span};
-use crate::hop::{LINK_HOP, LOCAL_HOP, NO_HOP};
+use crate::hop::{ASKED_HOP, LINK_HOP, LOCAL_HOP, NO_HOP};
 use crate::nat::Endpoint;
 use crate::shard::Pending;
 use crate::tables::{LOCAL, Tables};
@@ -50,13 +50,7 @@ impl<T: Tally> Stage<T> for Track {
         // Two timers of two words each, 6; part, kind, 2.
         cx.tally.instructions(8);
         cx.tally.execute(Op::Branch, 6);
-        let now = frame.meta.received;
-        if cx.shard.flows.is_due(now) {
-            cx.shard.expire(now, cx.tally);
-        }
-        while cx.shard.fragments.is_due(now) {
-            expire_fragments(cx, now);
-        }
+        pass_time(frame.meta.received, cx);
         if frame.meta.part != Part::Whole && frame.meta.flags & flag::RESUMED == 0 {
             if let Err(step) = follow_first(frame, cx) {
                 return step;
@@ -68,7 +62,8 @@ impl<T: Tally> Stage<T> for Track {
         let key = key_of(frame, cx);
         let hash = cx.shard.flows.hash(&key, cx.tally);
         if let Some(hit) = live(&key, hash, frame, cx) {
-            return follow(frame, hit, hash, cx);
+            let has_waited = frame.meta.flags & flag::WAITED != 0;
+            return if has_waited { go_on(frame, hit, hash, cx) } else { follow(frame, hit, hash, cx) };
         }
         open(frame, key, hash, cx)
     }
@@ -257,6 +252,16 @@ fn follow<T: Tally>(frame: &mut Frame, hit: Hit, hash: u64, cx: &mut Cx<'_, T>) 
     if frame.meta.hop == NO_HOP { come_back(frame, hit, hash, cx) } else { Step::Next }
 }
 
+/// Goes on with a packet that its flow has seen before, when it had to wait for a neighbour.
+#[cold]
+fn go_on<T: Tally>(frame: &mut Frame, hit: Hit, hash: u64, cx: &mut Cx<'_, T>) -> Step {
+    let tick = cx.shard.flows.tick(frame.meta.received);
+    let Some(flow) = cx.shard.flows.flow_mut(hit.id) else { return Step::Drop(Reason::FlowNotOpen) };
+    flow.seen = tick.0;
+    carry(frame, hit.id, hit.direction, flow);
+    if frame.meta.hop == NO_HOP { come_back(frame, hit, hash, cx) } else { Step::Next }
+}
+
 /// Lets the frame carry what its flow remembers.
 #[inline(always)]
 fn carry(frame: &mut Frame, id: FlowId, direction: Direction, flow: &Flow) {
@@ -275,7 +280,8 @@ fn carry(frame: &mut Frame, id: FlowId, direction: Direction, flow: &Flow) {
     }
 }
 
-/// The first packet that comes back: where those of the other direction came from, there it goes.
+/// The first packet that comes back, or one whose way was not known yet: where those of the other direction came from,
+/// there it goes.
 fn come_back<T: Tally>(frame: &mut Frame, hit: Hit, hash: u64, cx: &mut Cx<'_, T>) -> Step {
     let Some(flow) = cx.shard.flows.flow(hit.id) else { return Step::Drop(Reason::FlowNotOpen) };
     let destination = flow.key(hit.direction.turned()).source().into();
@@ -289,6 +295,9 @@ fn come_back<T: Tally>(frame: &mut Frame, hit: Hit, hash: u64, cx: &mut Cx<'_, T
         Err(reason) => return Step::Drop(reason),
     };
     frame.meta.hop = hop;
+    if hop == ASKED_HOP {
+        return Step::Next;
+    }
     if let Some(flow) = cx.shard.flows.flow_mut(hit.id) {
         flow.hops[hit.direction as usize] = hop;
     }
@@ -454,8 +463,6 @@ fn follow_first<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), S
         };
         cx.shard.fragments.first(&key, span, kept, now, cx.tally).map_err(Step::Drop)?;
         while let Some(mut waited) = cx.shard.fragments.release(&key, cx.tally) {
-            cx.shard.counters.held = cx.shard.counters.held.saturating_sub(1);
-            waited.meta.received = now;
             waited.meta.fate = 0;
             waited.meta.flags |= flag::RESUMED;
             adopt(&mut waited, kept);
@@ -512,11 +519,20 @@ pub(crate) fn datagram<T: Tally>(frame: &Frame, cx: &Cx<'_, T>) -> Option<(Datag
     Some((key, span))
 }
 
+/// It is this late now: what has been remembered or has waited for too long ends.
+pub(crate) fn pass_time<T: Tally>(now: wire::Nanos, cx: &mut Cx<'_, T>) {
+    if cx.shard.flows.is_due(now) {
+        cx.shard.expire(now, cx.tally);
+    }
+    while cx.shard.fragments.is_due(now) {
+        expire_fragments(cx, now);
+    }
+}
+
 /// Drops fragments whose first one did not come in time.
 fn expire_fragments<T: Tally>(cx: &mut Cx<'_, T>, now: wire::Nanos) {
-    let crate::shard::Shard { fragments, released, counters, .. } = &mut *cx.shard;
+    let crate::shard::Shard { fragments, released, .. } = &mut *cx.shard;
     fragments.expire(now, cx.tally, |mut frame, reason| {
-        counters.held = counters.held.saturating_sub(1);
         Step::Drop(reason).settle(&mut frame);
         released.push_back(frame);
     });

@@ -98,6 +98,10 @@ pub enum Reason {
     RouteUnreachable,
     /// The link-layer address of the next hop is not known.
     NeighbourUnknown,
+    /// The link-layer address of the next hop is being asked for; the packet waits.
+    NeighbourWaits,
+    /// More packets wait for link-layer addresses of next hops, or of this one, than may.
+    NeighbourQueueFull,
     /// The time to live, or hop limit, has run out.
     TtlExpired,
     /// The packet is larger than the outgoing interface carries and must not be fragmented.
@@ -138,7 +142,7 @@ pub struct Entry {
 
 impl Reason {
     /// Every reason with its name, cause and remedy, in the order of the enum.
-    pub const ALL: [Entry; 57] = [
+    pub const ALL: [Entry; 59] = [
         Entry {
             reason: Reason::LinkTruncated,
             name: "link-truncated",
@@ -412,8 +416,20 @@ impl Reason {
         Entry {
             reason: Reason::NeighbourUnknown,
             name: "neighbour-unknown",
-            cause: "The link-layer address of the next hop is not known.",
+            cause: "The link-layer address of the next hop is not known: it did not answer when it was asked for.",
             remedy: "Check that the next hop is up and on that interface's network.",
+        },
+        Entry {
+            reason: Reason::NeighbourWaits,
+            name: "neighbour-waits",
+            cause: "The link-layer address of the next hop is being asked for; the packet waits.",
+            remedy: "None; after 3 seconds it is answered or dropped.",
+        },
+        Entry {
+            reason: Reason::NeighbourQueueFull,
+            name: "neighbour-queue-full",
+            cause: "More packets wait for the link-layer address of the next hop (101), or of all next hops (1024), than may.",
+            remedy: "Check that the next hop answers. If many hosts that are not there are called, somebody scans the network.",
         },
         Entry {
             reason: Reason::TtlExpired,

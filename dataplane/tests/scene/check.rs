@@ -14,12 +14,18 @@ use super::{Arrival, Gateway, Local, Out, Sent};
 
 /// What must hold between batches.
 pub fn gateway(gateway: &Gateway) {
+    assert!(gateway.shard.released.is_empty(), "frames are left behind");
+    gateway_at_any_moment(gateway);
+}
+
+/// What must hold also when a host has told something.
+pub fn gateway_at_any_moment(gateway: &Gateway) {
     let Gateway { shard, pool, .. } = gateway;
     let counters = &shard.counters;
     assert!(counters.are_conserved(), "not conserved: {counters:?}");
-    assert_eq!(counters.held, u64::from(shard.fragments.held()), "held frames are miscounted");
-    assert!(shard.released.is_empty() && shard.parts.is_empty(), "frames are left behind");
-    let out = shard.fragments.held() as usize + gateway.queued();
+    assert_eq!(counters.held, gateway.held() as u64, "held frames are miscounted");
+    assert!(shard.parts.is_empty(), "frames are left behind");
+    let out = gateway.held() + gateway.queued() + gateway.ended();
     assert_eq!(pool.available() + out, pool.capacity(), "slots are lost");
     flows(gateway);
 }
