@@ -173,7 +173,8 @@ impl XdpLine {
         }
         // Each call sends some 32 frames, or one that the device drops.
         let mut waiting = queue.waiting();
-        for _ in 0..=waiting {
+        let calls = 1 + waiting;
+        for _ in 0..calls {
             let Err(error) = queue.call_to_send() else { return Ok(()) };
             match error.raw_os_error() {
                 Some(libc::EINTR) => {}

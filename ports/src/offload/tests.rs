@@ -242,13 +242,17 @@ proptest! {
             // What nothing is said of above is as it was: addresses, ports, options, the rest of the headers.
             let mut expected = whole[..headers].to_vec();
             let network = layer.payload_at;
-            let ip_fields = if sent.v6 { vec![network + 4..network + 6] }
-                else { vec![network + 2..network + 6, network + 10..network + 12] };
             let at = sent.transport_at();
-            let fields = if sent.tcp.is_some() { vec![at + 4..at + 8, at + 13..at + 14, at + 16..at + 18] }
-                else { vec![at + 4..at + 8] };
-            for range in ip_fields.into_iter().chain(fields) {
-                expected[range.clone()].copy_from_slice(&bytes[range]);
+            let changed: Vec<usize> = match (sent.v6, sent.tcp.is_some()) {
+                (true, true) => (network + 4..network + 6).chain(at + 4..at + 8).chain([at + 13, at + 16, at + 17]).collect(),
+                (true, false) => (network + 4..network + 6).chain(at + 4..at + 8).collect(),
+                (false, true) => (network + 2..network + 6).chain(network + 10..network + 12)
+                    .chain(at + 4..at + 8).chain([at + 13, at + 16, at + 17]).collect(),
+                (false, false) => (network + 2..network + 6).chain(network + 10..network + 12)
+                    .chain(at + 4..at + 8).collect(),
+            };
+            for byte in changed {
+                expected[byte] = bytes[byte];
             }
             prop_assert_eq!(&bytes[..headers], &expected[..]);
             payload.extend_from_slice(&bytes[headers..]);
