@@ -36,6 +36,9 @@ TOOLS = {
 LONGEST = 90
 """Seconds that a test may take. What takes longer hangs."""
 
+broken = {}
+"""Gateways that did not begin to work, and where."""
+
 
 def pytest_addoption(parser):
     parser.addoption(
@@ -52,32 +55,38 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "without(*gateways, why): the test is not of these gateways")
     os.environ["PATH"] += ":/usr/sbin:/sbin"
     lacking = sorted({package for tool, package in TOOLS.items() if not shutil.which(tool)})
-    config.reasons = {name: gateways.missing(name) for name in gateways.MAKERS}
+    named = config.getoption("gateway")
+    config.missing = {name: gateways.missing(name) for name in named or gateways.MAKERS}
     if os.geteuid() != 0:
-        config.reasons = dict.fromkeys(gateways.MAKERS, "network namespaces need root")
+        config.missing = dict.fromkeys(config.missing, "network namespaces need root")
     elif lacking:
-        config.reasons = dict.fromkeys(
-            gateways.MAKERS, f"not installed: {' '.join(lacking)} (./setup test does)"
-        )
-    else:
+        config.missing = dict.fromkeys(config.missing, f"not installed: {' '.join(lacking)} (./setup test)")
+    faults = [f"{name} cannot be tried: {why}" for name, why in config.missing.items() if why]
+    if faults and (named or config.getoption("must_run")):
+        raise pytest.UsageError(*faults)
+    if len(faults) < len(config.missing):
         isolate()
         # An end in good order, as by Ctrl-C.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def pytest_report_header(config):
-    wanted = config.getoption("gateway") or list(gateways.MAKERS)
-    lines = [f"wirerate: {gateways.binary()}"]
-    return lines + [
-        f"gateway {name}: {config.reasons[name] and 'SKIPPED, ' + config.reasons[name] or 'runs'}"
-        for name in wanted
-    ]
+    return [f"wirerate: {gateways.binary()}", *verdicts(config)]
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    for line in verdicts(config):
+        terminalreporter.write_line(line)
+
+
+def verdicts(config):
+    return [f"{name}: {f'SKIPPED, {why}' if why else 'tried'}" for name, why in config.missing.items()]
 
 
 def pytest_generate_tests(metafunc):
     if "net" in metafunc.fixturenames:
-        wanted = metafunc.config.getoption("gateway") or list(gateways.MAKERS)
-        metafunc.parametrize("net", wanted, indirect=True, scope="module")
+        there = [name for name, why in metafunc.config.missing.items() if not why]
+        metafunc.parametrize("net", there, indirect=True, scope="module")
 
 
 def pytest_collection_modifyitems(config, items):
@@ -94,14 +103,8 @@ def pytest_collection_modifyitems(config, items):
 @pytest.fixture(scope="module")
 def net(request):
     """A topology with a gateway that works, shared by the tests of a module. A module's MTU is the topology's."""
-    reason = request.config.reasons[request.param]
-    if reason and "did not even begin" in reason:
-        pytest.fail(reason)
-    if reason:
-        # What is built cannot be tried before there is such a command.
-        if "has no command" in reason:
-            pytest.skip(reason)
-        (pytest.fail if request.config.getoption("must_run") else pytest.skip)(reason)
+    if request.param in broken:
+        pytest.fail(broken[request.param])
     maker = gateways.MAKERS[request.param]
     topology = Topology(mtu=getattr(request.module, "MTU", 1500), guests=maker.guests)
     try:
@@ -111,9 +114,7 @@ def net(request):
             begin(topology)
         except Exception as error:
             # It will not work in the next module either; to try it in each would only take time.
-            request.config.reasons[request.param] = (
-                f"it did not even begin to work for {request.module.__name__}"
-            )
+            broken[request.param] = f"{request.param} did not even begin to work for {request.module.__name__}"
             raise AssertionError(f"{request.param} does not work:\n{error}\n{evidence(topology)}") from error
         yield topology
     finally:
