@@ -170,7 +170,8 @@ fn swaps_reach_the_corners() {
             .map(|_| {
                 let mut byte = || random.next_u64() as u8;
                 // Rules, translations and routes, mostly.
-                let changes = (0..1 + byte() % 2).map(|_| ([6, 6, 1, 8, byte()][usize::from(byte() % 5)], byte()));
+                let changes =
+                    (0..1 + byte() % 2).map(|_| ([6, 6, 1, 8, byte()][usize::from(byte() % 5)], byte()));
                 let changes = changes.collect();
                 let shape = if byte() % 2 == 0 { 0 } else { byte() };
                 let packets = (0..24).map(|_| quick(std::array::from_fn(|_| byte()))).collect();

@@ -171,7 +171,8 @@ async fn flows(State(desk): State<Desk>, Query(query): Query<FlowQuery>) -> Answ
         let mut next = Some(FlowId(0));
         while let Some(first) = next {
             let query = query.clone();
-            let found = desk.ask_worker(&post, |reply| Mail::Flows { query, first, most: AT_ONCE, reply }).await?;
+            let found =
+                desk.ask_worker(&post, |reply| Mail::Flows { query, first, most: AT_ONCE, reply }).await?;
             let Found { flows, next: further } = found.map_err(not_known)?;
             listed.flows.extend(flows);
             next = further;
@@ -191,7 +192,8 @@ async fn kill(State(desk): State<Desk>, Query(query): Query<FlowQuery>) -> Answe
         let mut next = Some(FlowId(0));
         while let Some(first) = next {
             let query = query.clone();
-            let gone = desk.ask_worker(&post, |reply| Mail::Kill { query, first, most: AT_ONCE, reply }).await?;
+            let gone =
+                desk.ask_worker(&post, |reply| Mail::Kill { query, first, most: AT_ONCE, reply }).await?;
             let (many, further) = gone.map_err(not_known)?;
             ended += many;
             next = further;

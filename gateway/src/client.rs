@@ -69,7 +69,11 @@ impl Client {
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub fn get_with<T: DeserializeOwned>(&self, question: &str, query: &impl Serialize) -> Result<T, ClientError> {
+    pub fn get_with<T: DeserializeOwned>(
+        &self,
+        question: &str,
+        query: &impl Serialize,
+    ) -> Result<T, ClientError> {
         json(&self.ask(Method::GET, &with(question, query)?, String::new())?)
     }
 
@@ -77,7 +81,11 @@ impl Client {
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub fn post_with<T: DeserializeOwned>(&self, what: &str, query: &impl Serialize) -> Result<T, ClientError> {
+    pub fn post_with<T: DeserializeOwned>(
+        &self,
+        what: &str,
+        query: &impl Serialize,
+    ) -> Result<T, ClientError> {
         json(&self.ask(Method::POST, &with(what, query)?, String::new())?)
     }
 
@@ -137,7 +145,8 @@ impl Client {
 }
 
 fn with(path: &str, query: &impl Serialize) -> Result<String, ClientError> {
-    let query = serde_urlencoded::to_string(query).map_err(|error| ClientError::Garbled(error.to_string()))?;
+    let query =
+        serde_urlencoded::to_string(query).map_err(|error| ClientError::Garbled(error.to_string()))?;
     Ok(if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") })
 }
 

@@ -94,7 +94,8 @@ impl FlowQuery {
             filter.protocol = Some(protocol_number(word).ok_or_else(|| unknown("protocol")(word))?);
         }
         if let Some(word) = &self.interface {
-            let id = if word == policy::model::SELF_ZONE { Some(LOCAL) } else { tables.interface_named(word) };
+            let id =
+                if word == policy::model::SELF_ZONE { Some(LOCAL) } else { tables.interface_named(word) };
             filter.ingress = Some(id.ok_or_else(|| unknown("interface")(word))?);
         }
         if let Some(word) = &self.rule {

@@ -62,7 +62,12 @@ pub struct Built {
 
 impl Reload {
     /// With the tables that the gateway begins with.
-    pub fn new(policy: Arc<Policy>, effective: Arc<Effective>, tables: Arc<Tables>, sender: Sender<Event>) -> Reload {
+    pub fn new(
+        policy: Arc<Policy>,
+        effective: Arc<Effective>,
+        tables: Arc<Tables>,
+        sender: Sender<Event>,
+    ) -> Reload {
         Reload {
             policy,
             effective,

@@ -176,10 +176,7 @@ pub fn check(input: impl Read) -> Result<u64, StoreError> {
 ///
 /// # Errors
 /// It is not all there, or not a state.
-pub fn read(
-    mut input: impl Read,
-    mut give: impl FnMut(Entry),
-) -> Result<u64, StoreError> {
+pub fn read(mut input: impl Read, mut give: impl FnMut(Entry)) -> Result<u64, StoreError> {
     let mut head = [0; HEAD.len()];
     input.read_exact(&mut head).map_err(|_| StoreError::Foreign)?;
     if head != HEAD {

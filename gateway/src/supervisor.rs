@@ -14,10 +14,10 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use dataplane::Tables;
+use dataplane::change::{Change, ChangeError};
 use dataplane::hop::{MOST_WAITING, Resolve};
 use dataplane::nat::Share;
 use dataplane::shard::{Setup, ShardError};
-use dataplane::change::{Change, ChangeError};
 use dataplane::tables::{Address, CompileError, Neighbour};
 use policy::Policy;
 use tracing::{debug, error, info, warn};
@@ -30,8 +30,8 @@ use crate::linux::{self, Desired, NeighbourKey, News, Probe, State};
 use crate::reload::{Asked, Built, Reload, Trial};
 use crate::request::{Refusal, Request};
 use crate::server::Server;
-use crate::{privilege, service, signal};
 use crate::worker::{Found, Known, Mail, Memory, Notice, Parts, Post, Swap, Worker, post};
+use crate::{privilege, service, signal};
 
 mod answer;
 mod attach;

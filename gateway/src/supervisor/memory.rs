@@ -40,9 +40,8 @@ fn read(
 
 /// Writes what workers remembered when they ended.
 pub(super) fn keep(path: &Path, memories: &[Memory]) {
-    let written = store::write_file(path, |writer| {
-        memories.iter().try_for_each(|memory| write(writer, memory))
-    });
+    let written =
+        store::write_file(path, |writer| memories.iter().try_for_each(|memory| write(writer, memory)));
     match written {
         Ok(items) => info!(items, "flows kept in {}", path.display()),
         Err(error) => warn!("{}: {error}; flows are lost", path.display()),

@@ -243,7 +243,12 @@ impl Worker {
         Ok(FoundFlows { flows, next })
     }
 
-    fn kill(&mut self, query: &FlowQuery, first: FlowId, most: u32) -> Result<(u64, Option<FlowId>), NotKnown> {
+    fn kill(
+        &mut self,
+        query: &FlowQuery,
+        first: FlowId,
+        most: u32,
+    ) -> Result<(u64, Option<FlowId>), NotKnown> {
         let filter = query.filter(&self.tables)?;
         let mut found = Vec::new();
         let next = self.shard.list_flows(&self.tables, self.clock.now(), first, most, &filter, |flow| {
