@@ -300,6 +300,3 @@ impl Shard {
         carried
     }
 }
-
-#[cfg(test)]
-mod tests;

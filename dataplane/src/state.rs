@@ -28,6 +28,7 @@ pub use export::Cursor;
 
 /// Something that a shard remembers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(clippy::large_enum_variant)] // nearly all items are flows: a box each would cost more than it saves
 pub enum Item {
     /// A flow.
     Flow(FlowRecord),

@@ -41,16 +41,16 @@ impl Limiter {
         self.errors.full_at = later(now, owed);
     }
 
-    /// Notes that so much is owed under the rate of a rule.
+    /// Notes what is owed under the rate of a rule, which is the one that the record names.
     pub(crate) fn owe(
         &mut self,
-        place: u32,
         rule: &FilterRule,
-        source: Option<Address>,
-        owed: Nanos,
+        record: &OwedRecord,
         now: Nanos,
         hash: impl Fn(&Key) -> u64,
     ) -> Result<(), Refused> {
+        let OwedRecord { rule: place, source, owed } = *record;
+        let source = source.map(Address::from);
         let scope = rule.rate.map(|rate| rate.scope).ok_or(Refused::NameGone)?;
         let bucket = match (scope, source) {
             (Scope::Rule, None) => self.rates.get_mut(place as usize),

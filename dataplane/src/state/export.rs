@@ -1,5 +1,7 @@
 //! What a shard remembers, given little by little.
 
+use std::ops::Range;
+
 use tally::NoTally;
 use wire::Nanos;
 
@@ -71,19 +73,17 @@ impl Shard {
         Some(if end < all { Cursor { place: end, ..from } } else { Cursor { part, place: 0 } })
     }
 
-    /// Gives the flows among `most` places from one on that `filter` admits, and says where to go on; `None` when those
-    /// were all.
+    /// Gives the flows in a range of places that `filter` admits, and says where to go on; `None` when those were all.
     pub fn list_flows(
         &self,
         tables: &Tables,
         now: Nanos,
-        first: FlowId,
-        most: u32,
+        places: Range<u32>,
         filter: &FlowFilter,
         mut give: impl FnMut(FlowRecord),
     ) -> Option<FlowId> {
-        let end = first.0.saturating_add(most.max(1)).min(self.flows.used());
-        let flows = (first.0..end).filter_map(|place| self.flow_record(tables, FlowId(place), now));
+        let end = places.end.max(places.start.saturating_add(1)).min(self.flows.used());
+        let flows = (places.start..end).filter_map(|place| self.flow_record(tables, FlowId(place), now));
         flows.filter(|flow| filter.admits(flow)).for_each(&mut give);
         (end < self.flows.used()).then_some(FlowId(end))
     }

@@ -130,9 +130,8 @@ impl Shard {
         now: Nanos,
     ) -> Result<(), Refused> {
         let rule = tables.filter.rules.get(record.rule as usize).ok_or(Refused::NameGone)?;
-        let source = record.source.map(Address::from);
         let Shard { limiter, flows, .. } = self;
-        limiter.owe(record.rule, rule, source, record.owed, now, |key| flows.hash(key, &mut tally::NoTally))
+        limiter.owe(rule, record, now, |key| flows.hash(key, &mut tally::NoTally))
     }
 }
 

@@ -163,10 +163,10 @@ fn by_name<'a, V>(list: Option<impl Iterator<Item = (&'a str, V)>>) -> HashMap<&
     list.into_iter().flatten().collect()
 }
 
-fn sorted<P: Ord>(numbers: impl Iterator<Item = u32>) -> Vec<(u32, P)>
+fn sorted<P>(numbers: impl Iterator<Item = u32>) -> Vec<(u32, P)>
 where
     std::ops::RangeFrom<P>: Iterator<Item = P>,
-    P: Default,
+    P: Ord + Default,
 {
     let mut places: Vec<(u32, P)> = numbers.zip(P::default()..).collect();
     places.sort_unstable();
@@ -176,4 +176,89 @@ where
 fn place<P: Copy>(places: &[(u32, P)], number: u32) -> Option<P> {
     let at = places.binary_search_by_key(&number, |(number, _)| *number).ok()?;
     Some(places[at].1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tables(interfaces: &[&str], more: &str) -> Tables {
+        let mut text = String::new();
+        for (place, name) in interfaces.iter().enumerate() {
+            text += &format!("[interface.{name}]\nzone = \"z\"\naddresses = [\"10.0.{place}.1/24\"]\n");
+        }
+        let checked = policy::check(&(text + more), "test.toml");
+        let wrong: Vec<String> = checked.errors().map(|error| error.message.clone()).collect();
+        Tables::compile(&checked.policy.unwrap_or_else(|| panic!("{wrong:?}")), 1).unwrap()
+    }
+
+    fn number(tables: &Tables, name: &str) -> u32 {
+        tables.interface(tables.interface_named(name).unwrap()).unwrap().number
+    }
+
+    fn realm(tables: &Tables, name: &str) -> u16 {
+        tables.interface(tables.interface_named(name).unwrap()).unwrap().realm
+    }
+
+    #[test]
+    fn names_keep_their_numbers_wherever_they_stand() {
+        let one = tables(&["a", "b", "c"], "");
+        let two = tables(&["d", "c", "a"], "").after(&one);
+        let three = tables(&["a", "b", "c"], "").after(&two);
+        for name in ["a", "c"] {
+            assert_eq!((number(&one, name), number(&two, name)), (number(&two, name), number(&three, name)));
+            assert_eq!(two.interface_numbered(number(&one, name)), two.interface_named(name));
+        }
+        assert_eq!(two.interface_numbered(number(&one, "b")), None);
+        // Back again, and another one.
+        assert_ne!(number(&three, "b"), number(&one, "b"));
+        assert_eq!(three.interface_numbered(number(&one, "b")), None);
+        assert_eq!((one.epoch, two.epoch, three.epoch), (1, 2, 3));
+        assert!(two.follows(&one) && three.follows(&two) && !three.follows(&one));
+        assert!(!tables(&["b", "a"], "").follows(&one));
+        assert_eq!(one.interface_numbered(NO_NUMBER), Some(LOCAL));
+    }
+
+    #[test]
+    fn a_meter_stays_with_name_and_rate() {
+        let rule = |name: &str, rate: &str| {
+            format!("[[rule]]\nname = \"{name}\"\nrate = \"{rate}\"\naction = \"accept\"\n")
+        };
+        let one = tables(&["a"], &(rule("x", "1/second") + &rule("y", "1/second")));
+        let two = tables(&["a"], &(rule("y", "2/second") + &rule("x", "1/second"))).after(&one);
+        let [old, new] = [&one, &two].map(|tables| {
+            let of = |name: &str| tables.filter.rules.iter().find(|rule| rule.name == name).unwrap().clone();
+            [of("x"), of("y")].map(|rule| (rule.number, rule.meter))
+        });
+        assert_eq!(old[0], new[0]);
+        assert_eq!(old[1].0, new[1].0);
+        assert_ne!(old[1].1, new[1].1);
+        assert_eq!(two.rule_of_meter(new[1].1), Some(0));
+    }
+
+    #[test]
+    fn epochs_skip_the_one_that_stands_for_none() {
+        let mut old = tables(&["a"], "");
+        old.epoch = u16::MAX;
+        let new = tables(&["a"], "").after(&old);
+        assert_eq!(new.epoch, 1);
+        assert!(new.follows(&old));
+    }
+
+    #[test]
+    fn realms_stay_with_those_who_share_them() {
+        let ways = |ways: &str| format!("[[route]]\nto = \"0.0.0.0/0\"\nvia = [{ways}]\n");
+        let one = tables(&["a", "b", "c"], "");
+        // The first two of these stand in for one another now.
+        let two = tables(&["c", "b", "a"], &ways("\"10.0.1.9\", \"10.0.2.9\"")).after(&one);
+        assert_eq!(realm(&two, "c"), realm(&one, "c"));
+        let shared = realm(&two, "a");
+        assert_eq!(realm(&two, "b"), shared);
+        assert!(["a", "b", "c"].iter().all(|name| realm(&one, name) != shared));
+        // And no longer: each has one that none of the last had.
+        let three = tables(&["a", "b", "c"], "").after(&two);
+        assert_eq!(realm(&three, "c"), realm(&one, "c"));
+        let apart = ["a", "b"].map(|name| realm(&three, name));
+        assert!(apart[0] != apart[1] && !apart.contains(&shared) && !apart.contains(&realm(&three, "c")));
+    }
 }

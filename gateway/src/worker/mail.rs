@@ -237,7 +237,8 @@ impl Worker {
     fn flows(&self, query: &FlowQuery, first: FlowId, most: u32) -> Result<FoundFlows, NotKnown> {
         let filter = query.filter(&self.tables)?;
         let mut flows = Vec::new();
-        let next = self.shard.list_flows(&self.tables, self.clock.now(), first, most, &filter, |flow| {
+        let (now, places) = (self.clock.now(), first.0..first.0.saturating_add(most));
+        let next = self.shard.list_flows(&self.tables, now, places, &filter, |flow| {
             flows.push(FlowView::of(self.number, &flow, &self.tables));
         });
         Ok(FoundFlows { flows, next })
@@ -251,7 +252,8 @@ impl Worker {
     ) -> Result<(u64, Option<FlowId>), NotKnown> {
         let filter = query.filter(&self.tables)?;
         let mut found = Vec::new();
-        let next = self.shard.list_flows(&self.tables, self.clock.now(), first, most, &filter, |flow| {
+        let (now, places) = (self.clock.now(), first.0..first.0.saturating_add(most));
+        let next = self.shard.list_flows(&self.tables, now, places, &filter, |flow| {
             found.push((flow.id, flow.original));
         });
         for (id, original) in &found {

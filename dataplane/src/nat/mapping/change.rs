@@ -224,3 +224,6 @@ impl Mappings {
             })
     }
 }
+
+#[cfg(test)]
+mod tests;
