@@ -28,7 +28,7 @@ mod words;
 
 use command::live;
 use command::{
-    check, chip, completions, explain, generate, import, reasons, replay, reproduce, run, test, top,
+    check, chip, completions, explain, flows, generate, import, reasons, replay, reproduce, run, test, top,
 };
 
 /// What every help text ends with.
@@ -85,6 +85,7 @@ enum Command {
     Run(run::Arguments),
     Top(top::Arguments),
     Status(live::Status),
+    Flows(flows::Arguments),
     Ports(live::Ports),
     Rules(live::Rules),
     Nat(live::Nat),
@@ -112,6 +113,7 @@ impl Command {
             Command::Run(arguments) => arguments.run(),
             Command::Top(arguments) => arguments.run(),
             Command::Status(arguments) => arguments.run(),
+            Command::Flows(arguments) => arguments.run(),
             Command::Ports(arguments) => arguments.run(),
             Command::Rules(arguments) => arguments.run(),
             Command::Nat(arguments) => arguments.run(),

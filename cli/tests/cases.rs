@@ -8,7 +8,10 @@ use std::process::{Command, Output};
 use dataplane::Reason;
 
 /// Reasons that no replayed packet can meet, and why.
-const CANNOT_OCCUR: &[(Reason, &str)] = &[];
+const CANNOT_OCCUR: &[(Reason, &str)] = &[
+    (Reason::NeighbourWaits, "only a live host asks for neighbours"),
+    (Reason::NeighbourQueueFull, "only a live host asks for neighbours"),
+];
 
 #[test]
 fn every_case_passes() {

@@ -2,14 +2,27 @@
 //!
 //! Neighbours are state, not policy: static ones come with the tables, others are told to the shard by its
 //! host. A host without a link to ask on (replay, chip) lets addresses be assumed, so that the same frames
-//! always make the same bytes.
+//! always make the same bytes. With a live host packets wait for those that it has not told of ([`Resolve::Told`];
+//! `neighbour.rs` has what it tells).
+//!
+//! Flows keep numbers of hops. A number means the same neighbour as long as the tables are the same: a neighbour that
+//! is not known any more keeps its number, until so many have come and gone that numbers run out; then no flow has the
+//! numbers that are given again.
 
 use std::collections::HashMap;
+use std::fmt;
 
 use wire::ethernet::{EtherType, Mac};
 use wire::{Meta, PortId};
 
+use crate::flow::FlowTable;
+use crate::memory::MemoryError;
 use crate::tables::{Address, Tables};
+
+mod waiting;
+
+pub(crate) use waiting::Waiting;
+pub use waiting::{MOST_ASKED, MOST_EACH, MOST_WAITING, PATIENCE, Wanted};
 
 /// The hop of what is for the gateway itself.
 pub const LOCAL_HOP: u32 = u32::MAX;
@@ -17,13 +30,24 @@ pub const LOCAL_HOP: u32 = u32::MAX;
 /// The hop of what the gateway itself sends and only concerns a link: its host sends that as it is.
 pub const LINK_HOP: u32 = u32::MAX - 2;
 
+/// The hop of what goes to a neighbour that has no number yet, and waits for it.
+pub const ASKED_HOP: u32 = u32::MAX - 3;
+
+/// Set in the number of a hop that is unknown, by which a packet waits.
+pub const WAITING: u32 = 1 << 31;
+
 /// No hop has been chosen.
 pub const NO_HOP: u32 = Meta::NO_HOP;
 
-/// Whether what was routed leaves by a hop's link; else it is delivered, by [`LOCAL_HOP`] or [`LINK_HOP`].
+/// Whether what was routed leaves by that hop; else it waits, or is delivered by [`LOCAL_HOP`] or [`LINK_HOP`].
 #[inline(always)]
 pub const fn leaves(hop: u32) -> bool {
-    hop < LINK_HOP
+    hop < WAITING
+}
+
+/// Whether what was routed has to wait for a neighbour.
+pub const fn waits(hop: u32) -> bool {
+    hop >= WAITING && hop <= ASKED_HOP
 }
 
 /// A next hop: half a cache line, so that none lies across two.
@@ -34,7 +58,7 @@ pub struct Hop {
     header: [u8; 20],
     header_len: u8,
     known: Known,
-    /// Largest IP packet that its link carries.
+    /// Largest IP packet that its link carries. 0 while the neighbour is unknown: nothing passes without a second look.
     pub mtu: u16,
     /// The interface it is on.
     pub interface: PortId,
@@ -51,22 +75,59 @@ enum Known {
 /// What is done about a neighbour whose link-layer address nobody has told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resolve {
-    /// Packets to it are dropped.
+    /// The host is asked to tell it; packets wait.
     Told,
     /// An address is made up from its IP address.
     Assume,
 }
 
-/// All next hops of a shard. Bounded: past `capacity` neighbours, new ones stay unknown.
-#[derive(Debug)]
+/// More neighbours than there is room for are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooMany;
+
+impl fmt::Display for TooMany {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("more neighbours are known than there is room for")
+    }
+}
+
+impl std::error::Error for TooMany {}
+
+/// All next hops of a shard, and what waits for them. Bounded: past `capacity` neighbours, new ones stay unknown.
 pub struct Hops {
     entries: Vec<Hop>,
-    index: HashMap<(PortId, Address), u32>,
+    /// Whose they are.
+    owners: Vec<Wanted>,
+    index: HashMap<Wanted, u32>,
+    /// Numbers to be given again.
+    free: Vec<u32>,
+    /// The first so many are the tables' own, and keep their numbers.
+    own: usize,
+    /// Of the others, those that are unknown.
+    forgotten: usize,
+    /// Room for others than the tables' own.
     capacity: usize,
+    /// As many as there can be.
+    most: usize,
     resolve: Resolve,
+    pub(crate) waiting: Waiting,
+}
+
+/// Whether numbers have become free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Recycled {
+    /// Some have.
+    Some,
+    /// There are none.
+    Nothing,
 }
 
 impl Hop {
+    /// Whether the neighbour's link-layer address is known.
+    pub(crate) fn is_known(&self) -> bool {
+        self.known == Known::Yes
+    }
+
     /// The link-layer header up to the Ethernet type, or `None` while the neighbour is unknown.
     #[inline(always)]
     pub fn header(&self) -> Option<&[u8]> {
@@ -89,22 +150,60 @@ impl Hop {
 impl Hops {
     /// The routers of `tables` in their order, so that a way's number is its hop's; then room for
     /// `capacity` neighbours on the links.
-    pub fn new(tables: &Tables, resolve: Resolve, capacity: usize) -> Hops {
-        let room = tables.gateways.len() + tables.neighbours.len() + capacity;
-        let mut hops = Hops {
-            entries: Vec::with_capacity(room),
-            index: HashMap::with_capacity(room),
-            capacity: room,
-            resolve,
+    ///
+    /// # Errors
+    /// The system has not enough memory to give.
+    pub fn new(tables: &Tables, resolve: Resolve, capacity: usize) -> Result<Hops, MemoryError> {
+        let (asked, frames) = match resolve {
+            Resolve::Told => (MOST_ASKED, MOST_WAITING),
+            Resolve::Assume => (0, 0),
         };
+        let mut hops = Hops {
+            entries: Vec::new(),
+            owners: Vec::new(),
+            index: HashMap::new(),
+            free: Vec::new(),
+            own: 0,
+            forgotten: 0,
+            capacity,
+            most: 0,
+            resolve,
+            waiting: Waiting::new(asked, frames)?,
+        };
+        hops.rebuild(tables);
+        Ok(hops)
+    }
+
+    /// Begins anew with these tables: only their own neighbours are known, and hops have other numbers. What waits goes on
+    /// waiting.
+    pub(crate) fn rebuild(&mut self, tables: &Tables) {
+        self.entries.clear();
+        self.owners.clear();
+        self.index.clear();
+        self.free.clear();
+        self.forgotten = 0;
+        let most = tables.gateways.len() + tables.neighbours.len() + self.capacity;
+        self.most = most;
+        self.entries.reserve(most);
+        self.owners.reserve(most);
+        self.index.reserve(most);
+        self.free.reserve(most);
         for gateway in &tables.gateways {
-            let mac = hops.assumed(gateway.address);
-            hops.add(tables, gateway.interface, gateway.address, mac);
+            let mac = self.assumed(gateway.address);
+            let wanted = Wanted { interface: gateway.interface, address: gateway.address };
+            self.add(wanted, made(tables, gateway.interface, mac));
         }
         for neighbour in &tables.neighbours {
-            hops.learn(tables, neighbour.interface, neighbour.address, neighbour.mac);
+            let wanted = Wanted { interface: neighbour.interface, address: neighbour.address };
+            let hop = made(tables, neighbour.interface, Some(neighbour.mac));
+            match self.index.get(&wanted) {
+                Some(known) => self.entries[*known as usize] = hop,
+                None => {
+                    self.add(wanted, hop);
+                }
+            }
         }
-        hops
+        self.own = self.entries.len();
     }
 
     /// The hop of that number.
@@ -113,38 +212,108 @@ impl Hops {
         self.entries.get(hop as usize)
     }
 
+    /// Whose hop that is, [`WAITING`] or not.
+    pub(crate) fn owner(&self, hop: u32) -> Option<Wanted> {
+        self.owners.get((hop & !WAITING) as usize).copied()
+    }
+
     /// Bytes that as many hops as there can be take on a network processor, 32 each.
     pub fn region_bytes(&self) -> usize {
-        self.capacity.saturating_mul(32)
+        self.most.saturating_mul(32)
     }
 
-    /// The hop of a neighbour on an interface's link, or `None` if it is unknown and stays so.
+    /// The hop of a neighbour on an interface's link: [`ASKED_HOP`] if it is not known but can be asked for, `None` if
+    /// there is no room for it.
     pub fn neighbour(&mut self, tables: &Tables, interface: PortId, address: Address) -> Option<u32> {
-        if let Some(hop) = self.index.get(&(interface, address)) {
+        let wanted = Wanted { interface, address };
+        if let Some(hop) = self.index.get(&wanted) {
             return Some(*hop);
         }
-        let mac = self.assumed(address)?;
-        self.add(tables, interface, address, Some(mac))
+        match self.assumed(address) {
+            Some(mac) => self.add(wanted, made(tables, interface, Some(mac))),
+            None => Some(ASKED_HOP),
+        }
     }
 
-    /// Tells the link-layer address of a neighbour.
-    pub fn learn(&mut self, tables: &Tables, interface: PortId, address: Address, mac: Mac) {
-        match self.index.get(&(interface, address)) {
-            Some(hop) => self.entries[*hop as usize] = made(tables, interface, Some(mac)),
-            None => {
-                self.add(tables, interface, address, Some(mac));
+    /// The next neighbour that the host shall tell of, each once. Of whom it is not told within [`PATIENCE`], and who is
+    /// still wanted then, comes again.
+    pub fn wanted(&mut self) -> Option<Wanted> {
+        self.waiting.wanted()
+    }
+
+    /// Frames that wait for neighbours.
+    pub fn held(&self) -> u32 {
+        self.waiting.count()
+    }
+
+    /// Notes the link-layer address of a neighbour. That of one which the policy names stays as the policy has it; on an
+    /// interface that is not there is none.
+    pub(crate) fn learn(&mut self, tables: &Tables, wanted: Wanted, mac: Mac) -> Result<(), TooMany> {
+        if is_named(tables, wanted) || tables.interfaces.get(usize::from(wanted.interface.0)).is_none() {
+            return Ok(());
+        }
+        let hop = made(tables, wanted.interface, Some(mac));
+        let Some(place) = self.index.get(&wanted).map(|place| *place as usize) else {
+            return self.add(wanted, hop).map(|_| ()).ok_or(TooMany);
+        };
+        if place >= self.own && self.entries[place].known == Known::No {
+            self.forgotten -= 1;
+        }
+        self.entries[place] = hop;
+        Ok(())
+    }
+
+    /// Makes a neighbour unknown, unless the policy names it or its address is assumed.
+    pub(crate) fn forget(&mut self, tables: &Tables, wanted: Wanted) {
+        if self.resolve == Resolve::Assume || is_named(tables, wanted) {
+            return;
+        }
+        let Some(place) = self.index.get(&wanted).map(|place| *place as usize) else { return };
+        if place >= self.own && self.entries[place].known == Known::Yes {
+            self.forgotten += 1;
+        }
+        self.entries[place] = made(tables, wanted.interface, None);
+    }
+
+    /// Makes numbers of unknown neighbours free to be given again: flows forget them. Looks at all flows, but only once so
+    /// many neighbours have come and gone as there is room for. Says whether there were any.
+    pub(crate) fn recycle(&mut self, flows: &mut FlowTable) -> Recycled {
+        if self.forgotten == 0 {
+            return Recycled::Nothing;
+        }
+        let Hops { entries, owners, index, free, own, .. } = self;
+        let is_gone = |hop: u32| {
+            hop as usize >= *own && entries.get(hop as usize).is_some_and(|hop| hop.known == Known::No)
+        };
+        flows.forget_hops(is_gone);
+        for (place, owner) in owners.iter().enumerate().skip(*own) {
+            let hop = place as u32;
+            // Those that are free already have no place in the index, or their owner has another.
+            if is_gone(hop) && index.get(owner) == Some(&hop) {
+                index.remove(owner);
+                free.push(hop);
             }
         }
+        self.forgotten = 0;
+        Recycled::Some
     }
 
-    fn add(&mut self, tables: &Tables, interface: PortId, address: Address, mac: Option<Mac>) -> Option<u32> {
-        if self.entries.len() >= self.capacity {
-            return None;
-        }
-        let hop = self.entries.len() as u32;
-        self.entries.push(made(tables, interface, mac));
-        self.index.insert((interface, address), hop);
-        Some(hop)
+    fn add(&mut self, wanted: Wanted, hop: Hop) -> Option<u32> {
+        let place = match self.free.pop() {
+            Some(place) => {
+                self.entries[place as usize] = hop;
+                self.owners[place as usize] = wanted;
+                place
+            }
+            None if self.entries.len() >= self.most => return None,
+            None => {
+                self.entries.push(hop);
+                self.owners.push(wanted);
+                self.entries.len() as u32 - 1
+            }
+        };
+        self.index.insert(wanted, place);
+        Some(place)
     }
 
     /// A locally administered address made from an IP address, where that is wanted.
@@ -158,12 +327,18 @@ impl Hops {
     }
 }
 
+/// Whether the policy names the neighbour.
+fn is_named(tables: &Tables, wanted: Wanted) -> bool {
+    let Wanted { interface, address } = wanted;
+    tables.neighbours.iter().any(|named| named.interface == interface && named.address == address)
+}
+
 fn made(tables: &Tables, interface: PortId, mac: Option<Mac>) -> Hop {
     let mut header = [0; 20];
     let mut header_len = 12;
     let mut mtu = 0;
     if let Some(own) = tables.interface(interface) {
-        mtu = own.mtu;
+        mtu = if mac.is_some() { own.mtu } else { 0 };
         header[..6].copy_from_slice(&mac.unwrap_or(Mac::ZERO).0);
         header[6..12].copy_from_slice(&own.mac.0);
         for tag in own.tags.as_slice() {

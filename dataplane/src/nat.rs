@@ -8,6 +8,7 @@
 //! touches no other mapping. Nothing here knows of frames or flows: a mapping lives as long as something holds
 //! a reference to it.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -19,8 +20,10 @@ mod mapping;
 mod pool;
 mod port;
 pub mod rewrite;
+mod share;
 
-pub use mapping::{Capacity, ConfigError, Mapping, Mappings};
+pub use mapping::{Capacity, ConfigError, Mapping, Mappings, PoolUse, Restore};
+pub(crate) use mapping::{MappingsChange, Spent};
 pub use pool::{
     AddressRange, Block, MAX_ADDRESSES, PoolConfig, PoolCounters, PoolProblem, PortRange, Reserved,
 };
@@ -29,12 +32,14 @@ pub use pool::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PoolId(pub u16);
 
+pub use share::Share;
+
 /// A mapping by its place in the table. The place is taken again some time after the mapping has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MappingId(pub u32);
 
 /// One end of a flow: address, port, transport protocol.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Endpoint {
     /// The address as a number in host order; IPv4 in the low 32 bits.
     pub address: u128,
@@ -125,6 +130,15 @@ impl PortSpace {
             17 => Some(PortSpace::Udp),
             1 | 58 => Some(PortSpace::Icmp),
             _ => None,
+        }
+    }
+
+    /// The protocols whose ports it has.
+    const fn protocols(self) -> &'static [u8] {
+        match self {
+            PortSpace::Tcp => &[6],
+            PortSpace::Udp => &[17],
+            PortSpace::Icmp => &[1, 58],
         }
     }
 }

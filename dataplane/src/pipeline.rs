@@ -8,7 +8,7 @@
 
 use policy::model::Mode;
 use tally::Tally;
-use wire::{Batch, Frame};
+use wire::{Batch, Frame, Nanos};
 
 use crate::stage::answer::Answer;
 use crate::stage::classify::Classify;
@@ -17,9 +17,9 @@ use crate::stage::filter::Filter;
 use crate::stage::parse::Parse;
 use crate::stage::queue::{ANSWERED, Queue};
 use crate::stage::rewrite::Rewrite;
-use crate::stage::route::Route;
+use crate::stage::route::{Route, awaited};
 use crate::stage::snat::Snat;
-use crate::stage::track::{Track, datagram};
+use crate::stage::track::{Track, datagram, pass_time};
 use crate::stage::{Cx, Stage, Step};
 use crate::verdict::{Reason, Verdict};
 
@@ -98,6 +98,7 @@ impl Pipeline {
     /// ended here (dropped, delivered, answers to the gateway itself) are in `ended`, in order, with their verdict; the
     /// batch is empty.
     pub fn run<T: Tally>(&mut self, batch: &mut Batch, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
+        self.resume_before(batch, ended, cx);
         cx.shard.counters.received.count_all(batch);
         Stage::<T>::run(&mut self.parse, batch, cx);
         if cx.tables.mode == Mode::Stateless {
@@ -112,14 +113,27 @@ impl Pipeline {
         self.route.prepare(batch, cx);
         for (place, frame) in batch.iter_mut().enumerate() {
             if frame.meta.fate == 0 {
-                self.route.step_prepared(place, frame, cx).settle(frame);
+                self.route.take_prepared(place, frame, cx);
             }
             take(&mut self.filter, frame, cx);
             take(&mut self.classify, frame, cx);
         }
         for frame in batch.drain() {
-            self.finish(frame, ended, cx);
+            if cx.shard.flows.is_due(frame.meta.received) {
+                self.finish_late(frame, ended, cx);
+            } else {
+                self.finish(frame, ended, cx);
+            }
         }
+    }
+
+    /// [`Pipeline::finish`], where something is due before and may come free by it.
+    #[cold]
+    fn finish_late<T: Tally>(&mut self, frame: Frame, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
+        let now = frame.meta.received;
+        pass_time(now, cx);
+        self.finish(frame, ended, cx);
+        self.released(now, ended, cx);
     }
 
     #[inline(never)]
@@ -154,8 +168,13 @@ impl Pipeline {
         cx: &mut Cx<'_, T>,
         watch: &mut impl Watch<T>,
     ) {
+        self.resume_before(batch, ended, cx);
         cx.shard.counters.received.count_all(batch);
         for mut frame in batch.drain() {
+            let now = frame.meta.received;
+            if cx.tables.mode == Mode::Stateless {
+                pass_time(now, cx);
+            }
             for (name, stage) in self.stages() {
                 if stage.takes(&frame) {
                     watch.before(name, &frame, cx);
@@ -164,7 +183,26 @@ impl Pipeline {
                 }
             }
             end(frame, ended, cx);
-            self.released(ended, cx);
+            self.released(now, ended, cx);
+        }
+    }
+
+    /// Lets time pass without a frame: what has waited for too long, or comes free by what the host has told, goes on or ends,
+    /// and so do flows. To be called now and then while nothing is received.
+    pub fn tend<T: Tally>(&mut self, now: Nanos, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
+        self.released(now, ended, cx);
+        pass_time(now, cx);
+        self.released(now, ended, cx);
+    }
+
+    /// Before a batch, takes what the host has let come free through the stages.
+    #[inline(always)]
+    fn resume_before<T: Tally>(&mut self, batch: &Batch, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
+        if cx.shard.released.is_empty() {
+            return;
+        }
+        if let Some(first) = batch.first() {
+            self.released(first.meta.received, ended, cx);
         }
     }
 
@@ -190,13 +228,17 @@ impl Pipeline {
     /// The stages from `track` on, for one frame, and then for those that come free by it.
     #[cold]
     fn alone<T: Tally>(&mut self, frame: Frame, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
+        let now = frame.meta.received;
         self.through(frame, ended, cx);
-        self.released(ended, cx);
+        self.released(now, ended, cx);
     }
 
-    /// The stages from `track` on, for the frames that came free by another one.
-    fn released<T: Tally>(&mut self, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
-        while let Some(frame) = cx.shard.released.pop_front() {
+    /// The stages from `track` on, for the frames that came free by another one, or by what the host has told. Until here
+    /// they are held.
+    fn released<T: Tally>(&mut self, now: Nanos, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
+        while let Some(mut frame) = cx.shard.released.pop_front() {
+            cx.shard.counters.held = cx.shard.counters.held.saturating_sub(1);
+            frame.meta.received = now;
             self.through(frame, ended, cx);
         }
     }
@@ -223,10 +265,12 @@ fn end<T: Tally>(frame: Frame, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
     if frame.meta.flow == u32::MAX {
         cx.shard.abandon();
     }
-    if frame.meta.fate == Verdict::Held(Reason::FragmentWaits).to_fate() {
-        hold(frame, ended, cx);
-    } else {
-        lead(frame, ended, cx);
+    const FRAGMENT: u16 = Verdict::Held(Reason::FragmentWaits).to_fate();
+    const NEIGHBOUR: u16 = Verdict::Held(Reason::NeighbourWaits).to_fate();
+    match frame.meta.fate {
+        FRAGMENT => hold(frame, ended, cx),
+        NEIGHBOUR => wait(frame, ended, cx),
+        _ => lead(frame, ended, cx),
     }
 }
 
@@ -238,7 +282,7 @@ fn take<T: Tally>(stage: &mut impl Stage<T>, frame: &mut Frame, cx: &mut Cx<'_, 
     }
 }
 
-/// Moves a frame that has to wait to where it waits.
+/// Moves a fragment that has to wait to where it waits.
 fn hold<T: Tally>(mut frame: Frame, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
     if let Some((key, _)) = datagram(&frame, cx) {
         match cx.shard.fragments.hold(&key, frame, cx.tally) {
@@ -250,6 +294,27 @@ fn hold<T: Tally>(mut frame: Frame, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) 
         }
     }
     Step::Drop(Reason::FragmentTableFull).settle(&mut frame);
+    lead(frame, ended, cx);
+}
+
+/// Moves a frame that has to wait for a neighbour to where it waits.
+fn wait<T: Tally>(frame: Frame, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
+    let (wanted, now) = (awaited(&frame, cx), frame.meta.received);
+    while cx.shard.hops.waiting.is_full_for(wanted) && cx.shard.hops.waiting.any().is_some() {
+        if let Some(oldest) = cx.shard.hops.waiting.give_way() {
+            cx.shard.counters.held = cx.shard.counters.held.saturating_sub(1);
+            crowded_out(oldest, ended, cx);
+        }
+    }
+    match cx.shard.hops.waiting.hold(wanted, frame, now) {
+        Ok(()) => cx.shard.counters.held += 1,
+        Err(frame) => crowded_out(frame, ended, cx),
+    }
+}
+
+/// Ends a frame that cannot wait for a neighbour.
+fn crowded_out<T: Tally>(mut frame: Frame, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
+    Step::Drop(Reason::NeighbourQueueFull).settle(&mut frame);
     lead(frame, ended, cx);
 }
 

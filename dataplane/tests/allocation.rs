@@ -1,5 +1,6 @@
 //! Nothing is allocated on the packet path: not for packets of known flows, nor for new ones, dropped ones, answered
-//! ones, cut ones or fragments. From the first packet on: all memory is taken when the gateway is made.
+//! ones, cut ones or fragments, and not for those that wait for neighbours. From the first packet on: all memory is taken
+//! when the gateway is made.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 
 mod scene;
@@ -8,16 +9,26 @@ use allocation_counter::measure;
 use dataplane::replay::Way;
 use scene::packet::Packets;
 use scene::{Gateway, START, packet, policy, tables};
+use wire::ethernet::Mac;
 use wire::random::Random;
 use wire::{BATCH, Nanos};
 
 /// How much is allocated while these batches pass. Frames are seen and let go, not copied.
 fn allocated(gateway: &mut Gateway, batches: &[Vec<scene::Arrival>]) -> u64 {
-    let mut seen = 0_usize;
+    let (mut seen, mut told) = (0_usize, 0);
     let info = measure(|| {
         for batch in batches {
             gateway.receive(batch);
             gateway.drain(usize::MAX, |_, frame| seen += frame.len());
+            // Where neighbours are told: every second one.
+            while let Some(wanted) = gateway.shard.hops.wanted() {
+                told += 1;
+                if told % 2 == 0 {
+                    gateway.learn(wanted, Mac([2; 6]));
+                } else if told % 5 == 0 {
+                    gateway.unreachable(wanted);
+                }
+            }
         }
     });
     assert!(seen > 0);
@@ -56,8 +67,10 @@ fn no_packet_makes_anything_allocate() {
         let scene = policy::of(&seed);
         let batches = batches(&scene.text, round, 40);
         for way in [Way::Run, Way::Step] {
-            let mut gateway = Gateway::new(&scene.text, way);
-            assert_eq!(allocated(&mut gateway, &batches), 0, "{way:?} under\n{}", scene.text);
+            for make in [Gateway::new, Gateway::told] {
+                let mut gateway = make(&scene.text, way);
+                assert_eq!(allocated(&mut gateway, &batches), 0, "{way:?} under\n{}", scene.text);
+            }
         }
     }
 }
@@ -76,7 +89,7 @@ fn fragments_that_come_free_at_once_make_nothing_allocate() {
     let mut number = 0;
     let mut piece = |id, offset, at| {
         number += 1;
-        let link = wire::build::ethernet(wire::ethernet::Mac([2; 6]), wire::ethernet::Mac([4; 6]));
+        let link = wire::build::ethernet(Mac([2; 6]), Mac([4; 6]));
         let packet = link.ipv4(from, to).fragment(Fragment { id, offset, more: true });
         let bytes = packet.protocol(Protocol::UDP).payload(&[0, 80, 0, 80, 0, 200, 0, 0]).to_vec();
         scene::Arrival { port: wire::PortId(0), at, number, bytes }
@@ -101,5 +114,34 @@ fn fragments_that_come_free_at_once_make_nothing_allocate() {
         });
         assert_eq!(info.count_total, 0, "{way:?}");
         assert_eq!((most, ended), (496, 496 + 63), "{way:?}");
+    }
+}
+
+/// More neighbours than may be asked for at one time, and more packets than may wait; then time passes.
+#[test]
+fn a_scan_makes_nothing_allocate() {
+    let text = "[interface.lan]\nzone = \"lan\"\naddresses = [\"10.0.0.1/16\"]\n\
+                [interface.wan]\nzone = \"wan\"\naddresses = [\"203.0.113.2/24\"]\n[default]\n\"wan > lan\" = \"accept\"\n\
+                [[route]]\nto = \"0.0.0.0/0\"\nvia = \"203.0.113.1\"\n[limit.fragments]\nheld = 1\n";
+    let packet = |n: u32| {
+        let link = wire::build::ethernet(Mac([2; 6]), Mac([4; 6]));
+        let to = std::net::Ipv4Addr::from_bits(0x0a00_1000 + n / 7);
+        let bytes = link.ipv4([8, 8, 8, 8].into(), to).udp(n as u16, 9).to_vec();
+        scene::Arrival { port: wire::PortId(1), at: START, number: n, bytes }
+    };
+    let batches: Vec<Vec<_>> = (0..60).map(|n| (n * 64..n * 64 + 64).map(packet).collect()).collect();
+    for way in [Way::Run, Way::Step] {
+        let mut gateway = Gateway::told(text, way);
+        let mut ended = 0;
+        let info = measure(|| {
+            for batch in &batches {
+                gateway.receive(batch);
+                while gateway.shard.hops.wanted().is_some() {}
+                gateway.drain(usize::MAX, |_, _| ended += 1);
+            }
+            gateway.tend(START + Nanos::from_secs(4));
+            gateway.drain(usize::MAX, |_, _| ended += 1);
+        });
+        assert_eq!((info.count_total, ended), (0, 60 * 64), "{way:?}");
     }
 }

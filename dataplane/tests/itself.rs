@@ -3,16 +3,15 @@
 
 mod scene;
 
-use dataplane::replay::Way;
 use dataplane::tables::LOCAL;
 use dataplane::{Delivery, Reason, Verdict};
 use scene::check::Seen;
-use scene::{Arrival, Gateway, Out, START};
-use wire::build::{self, Icmp, Packet, Tcp};
+use scene::pair::{Pair, link, tcp, v4, v6};
+use wire::build::{self, Icmp};
 use wire::ethernet::{EtherType, Mac};
 use wire::tcp::Flags;
 use wire::vlan::Tag;
-use wire::{Nanos, PortId, icmpv4, icmpv6, ipv4};
+use wire::{PortId, icmpv4, icmpv6, ipv4};
 
 const LAN: PortId = PortId(0);
 const WAN: PortId = PortId(scene::policy::WAN);
@@ -61,62 +60,12 @@ fn open() -> String {
     text.replace("[default]", "[default]\n\"wan > self\" = \"accept\"")
 }
 
-/// The two ways of a gateway, which must not differ.
-struct Pair([Gateway; 2], u32);
-
-impl Pair {
-    fn new(text: &str) -> Pair {
-        Pair([Way::Run, Way::Step].map(|way| Gateway::new(text, way)), 0)
-    }
-
-    fn receive(&mut self, port: PortId, packet: &Packet<'_>) -> Out {
-        self.1 += 1;
-        let at = START + Nanos::from_millis(u64::from(self.1));
-        let arrival = Arrival { port, at, number: self.1, bytes: packet.to_vec() };
-        let [run, step] = &mut self.0;
-        run.receive(std::slice::from_ref(&arrival));
-        step.receive(&[arrival]);
-        let (out, also) = (run.out(usize::MAX), step.out(usize::MAX));
-        assert_eq!(out, also);
-        scene::check::gateway(run);
-        out
-    }
-
-    /// What becomes of a packet that leaves by `wan`.
-    fn forwarded(&mut self, port: PortId, packet: &Packet<'_>) -> Vec<u8> {
-        let out = self.receive(port, packet);
-        let [sent] = out.sent.as_slice() else { panic!("{out:?}") };
-        assert_eq!((sent.port, sent.verdict), (WAN.0, Some(Verdict::Forwarded)));
-        sent.bytes.clone()
-    }
-
-    fn fate(&mut self, port: PortId, packet: &Packet<'_>) -> Verdict {
-        self.receive(port, packet).ended[0].1
-    }
-}
-
-fn link() -> Packet<'static> {
-    build::ethernet(Mac([2, 0, 0, 0, 0, 1]), Mac([2, 0, 0, 0, 0, 2]))
-}
-
-fn v4(from: [u8; 4], to: [u8; 4]) -> Packet<'static> {
-    link().ipv4(from.into(), to.into())
-}
-
-fn v6(from: &str, to: &str) -> Packet<'static> {
-    link().ipv6(from.parse().unwrap(), to.parse().unwrap())
-}
-
-fn tcp(packet: Packet<'static>, ports: [u16; 2], seq: u32, ack: u32, flags: Flags) -> Packet<'static> {
-    packet.tcp(Tcp { sport: ports[0], dport: ports[1], seq, ack, flags, window: 1_000, ..Tcp::default() })
-}
-
 const OWN: [u8; 4] = [203, 0, 113, 2];
 const FAR: [u8; 4] = [8, 8, 8, 8];
 
 #[test]
 fn its_connections_pass_and_their_answers_are_delivered() {
-    let mut pair = Pair::new(POLICY);
+    let mut pair = Pair::assumed(POLICY);
     let syn = pair.forwarded(LOCAL, &tcp(v4(OWN, FAR).ttl(1), [50_000, 443], 7, 0, Flags::SYN));
     assert_eq!(Seen::of(&syn).unwrap().ttl, 1, "nobody has lowered it");
     assert_eq!(pair.fate(WAN, &tcp(v4(FAR, OWN), [443, 50_000], 9, 8, Flags::SYN_ACK)), Verdict::Delivered);
@@ -136,7 +85,7 @@ fn its_connections_pass_and_their_answers_are_delivered() {
 /// Of connections that began unseen its own TCP knows more than the gateway.
 #[test]
 fn its_connections_go_on_after_they_have_been_forgotten() {
-    let mut pair = Pair::new(POLICY);
+    let mut pair = Pair::assumed(POLICY);
     pair.forwarded(LOCAL, &tcp(v4(OWN, FAR), [50_000, 443], 7, 9, Flags::ACK).payload(b"data"));
     assert_eq!(pair.fate(WAN, &tcp(v4(FAR, OWN), [443, 50_000], 9, 11, Flags::ACK)), Verdict::Delivered);
     let reset = pair.fate(LOCAL, &tcp(v4(OWN, FAR), [50_001, 443], 7, 9, Flags::RST));
@@ -145,7 +94,7 @@ fn its_connections_go_on_after_they_have_been_forgotten() {
 
 #[test]
 fn it_answers_whom_the_rules_let_in() {
-    let mut pair = Pair::new(&open());
+    let mut pair = Pair::assumed(&open());
     assert_eq!(pair.fate(WAN, &v4(FAR, OWN).echo_request(1, 1)), Verdict::Delivered);
     pair.forwarded(LOCAL, &v4(OWN, FAR).echo_reply(1, 1));
     assert_eq!(pair.fate(WAN, &v4(FAR, OWN).udp(53, 33_434)), Verdict::Delivered);
@@ -155,14 +104,14 @@ fn it_answers_whom_the_rules_let_in() {
     // Even about what is not known.
     let quote = v4(FAR, OWN).udp(53, 33_435).to_vec();
     pair.forwarded(LOCAL, &v4(OWN, FAR).icmpv4(error).payload(&quote[14..]));
-    let flows = pair.0[0].shard.flows.len();
+    let flows = pair.run().shard.flows.len();
     assert_eq!(flows, 2, "errors open none");
 }
 
 /// Nor are its packets translated: those of inside hosts are, to the one port that there is.
 #[test]
 fn its_packets_are_not_translated() {
-    let mut pair = Pair::new(POLICY);
+    let mut pair = Pair::assumed(POLICY);
     let sent = pair.forwarded(LOCAL, &v4([192, 168, 1, 1], FAR).udp(4_000, 53));
     assert_eq!(Seen::of(&sent).unwrap().source, 0xc0a8_0101);
     pair.forwarded(LOCAL, &v4(OWN, [198, 51, 100, 9]).udp(4_000, 80));
@@ -170,12 +119,12 @@ fn its_packets_are_not_translated() {
     assert_eq!(Seen::of(&sent).unwrap().source, 0xcb00_7102);
     // What could not be told from that one's answers does not go out.
     assert_eq!(pair.fate(LOCAL, &v4(OWN, FAR).udp(4_000, 53)), Verdict::Dropped(Reason::NatClash));
-    assert!(pair.0[0].shard.flows.len() == 3);
+    assert!(pair.run().shard.flows.len() == 3);
 }
 
 #[test]
 fn what_concerns_a_link_stays_on_it() {
-    let mut pair = Pair::new(POLICY);
+    let mut pair = Pair::assumed(POLICY);
     let groups = build::ethernet(Mac([2, 0, 0, 0, 0, 1]), Mac([1, 0, 0x5e, 0, 0, 5]));
     let everybody = build::ethernet(Mac([2, 0, 0, 0, 0, 1]), Mac::BROADCAST);
     let solicitation = Icmp { kind: icmpv6::Type::NEIGHBOR_SOLICITATION.0, code: 0, rest: [0; 4] };
@@ -197,20 +146,20 @@ fn what_concerns_a_link_stays_on_it() {
         assert_eq!((local.verdict, local.delivery), (Verdict::Delivered, Delivery::Link), "{packet:?}");
         assert_eq!(local.bytes, packet.to_vec());
     }
-    assert_eq!(pair.0[0].shard.flows.len(), 1, "of these, that of one host");
+    assert_eq!(pair.run().shard.flows.len(), 1, "of these, that of one host");
 }
 
 /// A link-local peer answers, and it does so by the link where the gateway itself would send.
 #[test]
 fn link_local_peers_are_answered() {
-    let mut pair = Pair::new(POLICY);
+    let mut pair = Pair::assumed(POLICY);
     let ask = v6("fe80::a", "fe80::b").udp(50_000, 53);
     assert_eq!(pair.receive(LOCAL, &ask).local[0].delivery, Delivery::Link);
     let answer = v6("fe80::b", "fe80::a").udp(53, 50_000);
     assert_eq!(pair.receive(WAN, &answer).local[0].delivery, Delivery::Itself);
     assert_eq!(pair.receive(LOCAL, &ask).local[0].delivery, Delivery::Link);
     assert_eq!(pair.fate(LAN, &answer), Verdict::Dropped(Reason::DefaultDrop));
-    let mut pair = Pair::new(&open());
+    let mut pair = Pair::assumed(&open());
     let syn = tcp(v6("fe80::b", "fe80::a"), [1_000, 22], 7, 0, Flags::SYN);
     assert_eq!(pair.receive(WAN, &syn).local[0].delivery, Delivery::Itself);
     let syn_ack = tcp(v6("fe80::a", "fe80::b"), [22, 1_000], 9, 8, Flags::SYN_ACK);
@@ -221,7 +170,7 @@ fn link_local_peers_are_answered() {
 
 #[test]
 fn what_is_too_big_is_cut_or_answered_to_itself() {
-    let mut pair = Pair::new(POLICY);
+    let mut pair = Pair::assumed(POLICY);
     let data = [7; 1_400];
     let out = pair.receive(LOCAL, &v4(OWN, FAR).udp(50_000, 53).payload(&data));
     assert_eq!(out.sent.len(), 2, "{out:?}");
@@ -255,14 +204,14 @@ fn what_is_too_big_is_cut_or_answered_to_itself() {
         let header = ipv4::Header::of(&answer.bytes[14 + tagged..]);
         assert!(header.is_some());
     }
-    assert_eq!(pair.0[0].shard.counters.answered(), 3);
+    assert_eq!(pair.run().shard.counters.answered(), 3);
 }
 
 #[test]
 fn what_has_no_way_out_is_answered_to_itself() {
     let text = POLICY.replace("\"0.0.0.0/0\"", "\"8.0.0.0/8\"");
     for text in [text.clone(), format!("mode = \"stateless\"\n{}", text.split("[[nat]]").next().unwrap())] {
-        let mut pair = Pair::new(&text);
+        let mut pair = Pair::assumed(&text);
         let out = pair.receive(LOCAL, &v4(OWN, [9, 9, 9, 9]).udp(1, 2));
         assert_eq!(out.local[0].verdict, Verdict::Answered(Reason::RouteMissing));
         assert!(out.sent.is_empty());

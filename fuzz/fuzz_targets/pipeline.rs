@@ -13,8 +13,10 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use dataplane::Tables;
+use dataplane::hop::{MOST_WAITING, Resolve};
 use dataplane::replay::Way;
 use libfuzzer_sys::fuzz_target;
+use scene::link::Link;
 use scene::packet::{self, Packets};
 use scene::{Gateway, check, policy};
 use wire::random::Random;
@@ -23,14 +25,18 @@ fuzz_target!(|data: &[u8]| {
     let [choice, size, rest @ ..] = data else { return };
     let (scene, tables) = prepared(*choice);
     let slots = 160 + tables.limits.fragments.held;
-    let mut run = Gateway::with_slots(tables.clone(), Way::Run, slots);
-    let mut step = Gateway::with_slots(tables, Way::Step, slots);
+    // Neighbours are assumed, or told now and then.
+    let resolve = if size & 64 == 0 { Resolve::Assume } else { Resolve::Told };
+    let mut gateways =
+        [Way::Run, Way::Step].map(|way| Gateway::with(tables.clone(), way, slots + MOST_WAITING, resolve));
+    let mut link = Link::default();
     let mut world = Packets::new();
     let mut arrived = HashMap::new();
     let packets: Vec<[u8; packet::BYTES]> =
         rest.chunks_exact(packet::BYTES).filter_map(|chunk| chunk.try_into().ok()).take(200).collect();
     for now in packets.chunks(usize::from(size % 64) + 1) {
         let arrivals: Vec<_> = now.iter().map(|bytes| world.next(bytes)).collect();
+        let [run, step] = &mut gateways;
         run.receive(&arrivals);
         step.receive(&arrivals);
         arrived.extend(arrivals.into_iter().map(|arrival| (arrival.number, arrival)));
@@ -38,14 +44,18 @@ fuzz_target!(|data: &[u8]| {
         let (out, also) = (run.out(most), step.out(most));
         assert_eq!(out, also);
         assert_eq!(run.shard.counters, step.shard.counters);
-        check::gateway(&run);
-        check::gateway(&step);
+        check::gateway(run);
+        check::gateway(step);
         for sent in &out.sent {
             check::sent(&scene, &arrived, sent);
         }
         check::ended(&arrived, &out);
         world.learn(&out);
+        if resolve == Resolve::Told {
+            link.happen(&[now[0][16], now[0][17]], world.now(), &mut gateways);
+        }
     }
+    let [mut run, _] = gateways;
     run.shard.clear_flows();
     assert!(run.shard.flows.is_empty() && run.shard.mappings.is_empty());
 });

@@ -12,12 +12,15 @@ use axum::extract::{DefaultBodyLimit, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use dataplane::flow::FlowId;
 use policy::parse::MOST_BYTES;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
+use crate::flows::{FlowQuery, FlowView, NotKnown};
 use crate::request::{NoTrial, Overview, Refusal, Reply, Request};
 use crate::supervisor::Event;
+use crate::worker::{FoundFlows as Found, Mail, Post};
 use crate::{metrics, view};
 
 /// The way to the supervisor.
@@ -51,6 +54,22 @@ pub struct ApplyQuery {
     pub confirm: Option<u64>,
 }
 
+/// Flows that were asked for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Listed {
+    /// They, worker by worker.
+    pub flows: Vec<FlowView>,
+    /// Whether there are more than were wanted.
+    pub more: bool,
+}
+
+/// Flows that were ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Killed {
+    /// How many.
+    pub ended: u64,
+}
+
 type Answer<T> = Result<T, (StatusCode, Json<Trouble>)>;
 
 /// All questions, for the socket.
@@ -62,6 +81,8 @@ pub fn control(sender: Sender<Event>) -> Router {
         .route("/ports", get(ports))
         .route("/queues", get(queues))
         .route("/drops", get(drops))
+        .route("/flows", get(flows))
+        .route("/flows/kill", post(kill))
         .route("/policy", get(policy))
         .route("/apply", post(apply))
         .route("/confirm", post(confirm))
@@ -82,6 +103,16 @@ impl Desk {
         let (reply, answer) = oneshot::channel();
         let gone = || trouble(StatusCode::SERVICE_UNAVAILABLE, "the gateway is ending", "try again soon");
         self.sender.send(Event::Request(request(reply))).map_err(|_| gone())?;
+        answer.await.map_err(|_| gone())
+    }
+
+    /// Asks a worker.
+    async fn ask_worker<T>(&self, post: &Post, mail: impl FnOnce(Reply<T>) -> Mail) -> Answer<T> {
+        let (reply, answer) = oneshot::channel();
+        let gone = || trouble(StatusCode::SERVICE_UNAVAILABLE, "a worker has ended", "try again soon");
+        if !post.send(mail(reply)) {
+            return Err(gone());
+        }
         answer.await.map_err(|_| gone())
     }
 
@@ -125,6 +156,53 @@ async fn drops(State(desk): State<Desk>) -> Answer<Json<Vec<view::DropView>>> {
 async fn all_metrics(State(desk): State<Desk>) -> Answer<Response> {
     let overview = desk.overview().await?;
     Ok(([("content-type", metrics::CONTENT_TYPE)], metrics::text(&overview)).into_response())
+}
+
+/// How many places of a flow table a worker looks at between two turns: a fraction of a millisecond's work.
+const AT_ONCE: u32 = 2048;
+
+/// Flows listed where nobody says how many.
+const LISTED: usize = 1000;
+
+async fn flows(State(desk): State<Desk>, Query(query): Query<FlowQuery>) -> Answer<Json<Listed>> {
+    let most = query.limit.unwrap_or(LISTED);
+    let mut listed = Listed { flows: Vec::new(), more: false };
+    for post in desk.ask(Request::Workers).await? {
+        let mut next = Some(FlowId(0));
+        while let Some(first) = next {
+            let query = query.clone();
+            let found = desk.ask_worker(&post, |reply| Mail::Flows { query, first, most: AT_ONCE, reply }).await?;
+            let Found { flows, next: further } = found.map_err(not_known)?;
+            listed.flows.extend(flows);
+            next = further;
+            if listed.flows.len() > most {
+                listed.flows.truncate(most);
+                listed.more = true;
+                return Ok(Json(listed));
+            }
+        }
+    }
+    Ok(Json(listed))
+}
+
+async fn kill(State(desk): State<Desk>, Query(query): Query<FlowQuery>) -> Answer<Json<Killed>> {
+    let mut ended = 0;
+    for post in desk.ask(Request::Workers).await? {
+        let mut next = Some(FlowId(0));
+        while let Some(first) = next {
+            let query = query.clone();
+            let gone = desk.ask_worker(&post, |reply| Mail::Kill { query, first, most: AT_ONCE, reply }).await?;
+            let (many, further) = gone.map_err(not_known)?;
+            ended += many;
+            next = further;
+        }
+    }
+    Ok(Json(Killed { ended }))
+}
+
+fn not_known(word: NotKnown) -> (StatusCode, Json<Trouble>) {
+    let error = format!("there is no {} \"{}\"", word.what, word.word);
+    trouble(StatusCode::UNPROCESSABLE_ENTITY, error, "`wirerate flows --help` has examples")
 }
 
 /// The policy in force, as text.

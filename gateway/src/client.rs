@@ -8,6 +8,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 use tokio::runtime::Builder;
@@ -64,6 +65,22 @@ impl Client {
         json(&self.ask(Method::GET, question, String::new())?)
     }
 
+    /// Asks with words of a query, and reads the answer as JSON.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn get_with<T: DeserializeOwned>(&self, question: &str, query: &impl Serialize) -> Result<T, ClientError> {
+        json(&self.ask(Method::GET, &with(question, query)?, String::new())?)
+    }
+
+    /// Tells with words of a query, and reads the answer as JSON.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn post_with<T: DeserializeOwned>(&self, what: &str, query: &impl Serialize) -> Result<T, ClientError> {
+        json(&self.ask(Method::POST, &with(what, query)?, String::new())?)
+    }
+
     /// Asks, and gives the answer as it is.
     ///
     /// # Errors
@@ -117,6 +134,11 @@ impl Client {
             }
         })
     }
+}
+
+fn with(path: &str, query: &impl Serialize) -> Result<String, ClientError> {
+    let query = serde_urlencoded::to_string(query).map_err(|error| ClientError::Garbled(error.to_string()))?;
+    Ok(if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") })
 }
 
 fn json<T: DeserializeOwned>(body: &[u8]) -> Result<T, ClientError> {

@@ -21,8 +21,8 @@ pub struct Reload {
     pub policy: Arc<Policy>,
     /// The same, with what Linux adds.
     pub effective: Arc<Effective>,
-    /// The epoch of the tables in force.
-    pub epoch: u16,
+    /// The tables in force.
+    pub tables: Arc<Tables>,
     /// The policy in force is on trial.
     pub trial: Option<Trial>,
     asked: VecDeque<Asked>,
@@ -62,11 +62,11 @@ pub struct Built {
 
 impl Reload {
     /// With the tables that the gateway begins with.
-    pub fn new(policy: Arc<Policy>, effective: Arc<Effective>, epoch: u16, sender: Sender<Event>) -> Reload {
+    pub fn new(policy: Arc<Policy>, effective: Arc<Effective>, tables: Arc<Tables>, sender: Sender<Event>) -> Reload {
         Reload {
             policy,
             effective,
-            epoch,
+            tables,
             trial: None,
             asked: VecDeque::new(),
             dirty: false,
@@ -102,22 +102,17 @@ impl Reload {
         self.dirty = false;
         let asked = self.asked.pop_front();
         let policy = asked.as_ref().map_or(&self.policy, |asked| &asked.policy).clone();
-        let epoch = following(self.epoch);
-        let (before, linux, sender) = (self.effective.clone(), linux.clone(), self.sender.clone());
+        let (before, old) = (self.effective.clone(), self.tables.clone());
+        let (linux, sender) = (linux.clone(), self.sender.clone());
         thread::spawn(move || {
             let effective = Arc::new(effective(&policy, &linux));
             let tables = if asked.is_none() && effective.policy == before.policy {
                 Ok(None)
             } else {
-                Tables::compile(&effective.policy, epoch).map(|tables| Some(Arc::new(tables)))
+                Tables::compile(&effective.policy, 0).map(|tables| Some(Arc::new(tables.after(&old))))
             };
             // The supervisor has gone: so has the need.
             let _ = sender.send(Event::Built(Box::new(Built { asked, effective, tables })));
         });
     }
-}
-
-/// The epoch after this one; 0 is never used.
-fn following(epoch: u16) -> u16 {
-    epoch.checked_add(1).unwrap_or(1)
 }

@@ -14,9 +14,11 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use dataplane::Tables;
-use dataplane::hop::Resolve;
+use dataplane::hop::{MOST_WAITING, Resolve};
+use dataplane::nat::Share;
 use dataplane::shard::{Setup, ShardError};
-use dataplane::tables::{Address, CompileError};
+use dataplane::change::{Change, ChangeError};
+use dataplane::tables::{Address, CompileError, Neighbour};
 use policy::Policy;
 use tracing::{debug, error, info, warn};
 use wire::{HEADROOM, Pool, PoolError, PoolMemory};
@@ -24,15 +26,16 @@ use wire::{HEADROOM, Pool, PoolError, PoolMemory};
 use crate::clock::Clock;
 use crate::effective::effective;
 use crate::linux::state::Reachability;
-use crate::linux::{self, Desired, NeighbourKey, News, State};
+use crate::linux::{self, Desired, NeighbourKey, News, Probe, State};
 use crate::reload::{Asked, Built, Reload, Trial};
 use crate::request::{Refusal, Request};
 use crate::server::Server;
 use crate::{privilege, service, signal};
-use crate::worker::{Found, Known, Mail, Notice, Parts, Post, Worker, post};
+use crate::worker::{Found, Known, Mail, Memory, Notice, Parts, Post, Swap, Worker, post};
 
 mod answer;
 mod attach;
+mod memory;
 
 pub use attach::{PortState, Presence};
 
@@ -40,6 +43,12 @@ use attach::Attached;
 
 /// How long a worker may take to do what it is asked between two turns, before it counts as stuck.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How often neighbours are looked after that nobody has asked for of late.
+const PROBE_PAUSE: Duration = Duration::from_secs(1);
+
+/// Neighbours that are looked after.
+const MOST_PROBED: usize = 65_536;
 
 /// What a gateway is started with.
 #[derive(Debug)]
@@ -80,8 +89,12 @@ pub struct Supervisor {
     /// Follows Linux as long as it lives.
     _watch: linux::Watch,
     writer: linux::Writer,
+    /// Neighbours as Linux has them now; those in `linux` are as old as it is.
+    arp: linux::cow::Map<NeighbourKey, linux::Neighbour>,
+    probe: Probe,
+    /// When neighbours are next looked after, unless a worker asks for one before.
+    probe_at: Instant,
     reload: Reload,
-    tables: Arc<Tables>,
     hands: Vec<Hand>,
     attached: BTreeMap<String, Attached>,
     neighbours: BTreeMap<(String, Address), Found>,
@@ -100,7 +113,8 @@ struct Watchdog {
 struct Hand {
     post: Post,
     memory: PoolMemory,
-    thread: JoinHandle<()>,
+    setup: Setup,
+    thread: JoinHandle<Memory>,
 }
 
 /// Why a gateway could not begin.
@@ -162,11 +176,13 @@ impl Supervisor {
             clock,
             started: Instant::now(),
             events,
+            arp: linux.neighbours.clone(),
             linux,
             _watch: watch,
             writer: linux::Writer::open().map_err(StartError::Linux)?,
-            reload: Reload::new(policy, first, 1, sender.clone()),
-            tables,
+            probe: Probe::new(MOST_PROBED),
+            probe_at: Instant::now() + PROBE_PAUSE,
+            reload: Reload::new(policy, first, tables, sender.clone()),
             hands: Vec::new(),
             attached: BTreeMap::new(),
             neighbours: BTreeMap::new(),
@@ -205,6 +221,9 @@ impl Supervisor {
             }
             self.end_trial();
             self.show_life();
+            if self.probe_at <= Instant::now() {
+                self.probe();
+            }
         }
         service::stopping();
         self.stop();
@@ -228,19 +247,21 @@ impl Supervisor {
     fn hire(&mut self, sender: &Sender<Event>) -> Result<(), StartError> {
         let count = usize::from(self.options.policy.gateway.workers.unwrap_or(1));
         let seed = seed();
+        let mut workers = Vec::with_capacity(count);
+        let mut hands = Vec::with_capacity(count);
         for number in 0..count {
-            let refused = |operation: &str| {
-                let operation = operation.to_owned();
-                move |error| StartError::System { operation, error }
-            };
-            let (post, mail, bell) = post().map_err(refused("make a file descriptor for a worker"))?;
-            let pool = Pool::new(slots(&self.tables), slot_bytes(&self.tables)).map_err(StartError::Pool)?;
+            let (post, mail, bell) =
+                post().map_err(|error| system("make a file descriptor for a worker", error))?;
+            let tables = &self.reload.tables;
+            let pool = Pool::new(slots(tables), slot_bytes(tables)).map_err(StartError::Pool)?;
             let memory = pool.memory();
             let notices = sender.clone();
+            let share = Share::new(number as u16, count as u16).unwrap_or(Share::WHOLE);
+            let setup = Setup { seed, now: self.clock.now(), resolve: Resolve::Told, share };
             let worker = Worker::new(Parts {
                 number,
-                tables: self.tables.clone(),
-                setup: Setup { seed, now: self.clock.now(), resolve: Resolve::Told },
+                tables: tables.clone(),
+                setup,
                 pool,
                 clock: self.clock,
                 mail,
@@ -248,11 +269,18 @@ impl Supervisor {
                 notices: Box::new(move |notice| notices.send(Event::Worker(notice)).is_ok()),
             })
             .map_err(StartError::Shard)?;
+            workers.push(worker);
+            hands.push((post, memory, setup));
+        }
+        if let Some(path) = &self.options.state {
+            memory::recall(path, &self.reload.tables, &mut workers);
+        }
+        for (worker, (post, memory, setup)) in workers.into_iter().zip(hands) {
             let thread = thread::Builder::new()
-                .name(format!("worker {number}"))
+                .name(format!("worker {}", self.hands.len()))
                 .spawn(move || worker.work())
-                .map_err(refused("start a worker"))?;
-            self.hands.push(Hand { post, memory, thread });
+                .map_err(|error| system("start a worker", error))?;
+            self.hands.push(Hand { post, memory, setup, thread });
         }
         Ok(())
     }
@@ -266,6 +294,10 @@ impl Supervisor {
                 self.reload.linux_changed(&self.linux);
             }
             News::Neighbour(change) => {
+                match change.now {
+                    Some(now) => self.arp.insert(change.key, now),
+                    None => self.arp.remove(&change.key),
+                };
                 let Some(link) = self.linux.links.get(&change.key.link) else { return };
                 let found = match change.now {
                     Some(now) => match now.usable() {
@@ -278,8 +310,19 @@ impl Supervisor {
                 let known = Known { interface: link.name.clone(), address: change.key.address.into(), found };
                 self.meet(known);
             }
+            News::Lost => info!("Linux told more than could be heard: asking for everything again"),
             News::Trouble(error) => warn!("{error}"),
         }
+    }
+
+    /// Asks Linux for neighbours that it is time to ask for.
+    fn probe(&mut self) {
+        for key in self.probe.due(&self.arp, self.clock.now()) {
+            if let Err(error) = self.writer.resolve(key) {
+                debug!("{error}");
+            }
+        }
+        self.probe_at = Instant::now() + PROBE_PAUSE;
     }
 
     /// Notes what is known of a neighbour, and tells the workers.
@@ -325,9 +368,8 @@ impl Supervisor {
             Notice::Wanted { interface, address } => {
                 if let Some((link, _)) = self.linux.link_named(&interface) {
                     let key = NeighbourKey { link, address: address.to_ip() };
-                    if let Err(error) = self.writer.resolve(key) {
-                        warn!("{error}");
-                    }
+                    self.probe.want(key, self.clock.now());
+                    self.probe();
                 }
             }
             Notice::PortFailed { interface, error } => {
@@ -350,16 +392,23 @@ impl Supervisor {
         let Built { asked, effective, tables } = built;
         match tables {
             Ok(None) => {}
-            Ok(Some(tables)) => {
-                self.reload.epoch = tables.epoch;
-                self.swap(tables);
-                self.reload.effective = effective;
-                if let Some(asked) = asked {
-                    self.in_force(asked);
+            Ok(Some(tables)) => match self.swap(&tables) {
+                Ok(()) => {
+                    self.reload.tables = tables;
+                    self.reload.effective = effective;
+                    if let Some(asked) = asked {
+                        self.in_force(asked);
+                    }
+                    self.attach_all();
+                    self.ensure();
                 }
-                self.attach_all();
-                self.ensure();
-            }
+                Err(error) => {
+                    error!("the new tables cannot be taken over, those in force stay: {error}");
+                    if let Some(reply) = asked.and_then(|asked| asked.reply) {
+                        let _ = reply.send(Err(Refusal::Compile(error.to_string())));
+                    }
+                }
+            },
             Err(error) => {
                 error!("tables could not be made, those in force stay: {error}");
                 if let Some(reply) = asked.and_then(|asked| asked.reply) {
@@ -370,13 +419,23 @@ impl Supervisor {
         self.reload.finished(&self.linux);
     }
 
-    /// Lets all workers go on with other tables, and waits until they do.
-    fn swap(&mut self, tables: Arc<Tables>) {
-        let (done, told) = channel();
-        let neighbours = self.known();
+    /// Lets all workers go on with other tables, and waits until they do. Where what that takes cannot be had for all
+    /// of them, none does.
+    fn swap(&mut self, tables: &Arc<Tables>) -> Result<(), ChangeError> {
+        let known: Vec<Neighbour> = self.neighbours_in(tables);
+        let mut changes = Vec::with_capacity(self.hands.len());
         for hand in &self.hands {
-            let (tables, neighbours, done) = (tables.clone(), neighbours.clone(), done.clone());
-            hand.post.send(Mail::Swap { tables, neighbours, done });
+            let setup = Setup { now: self.clock.now(), ..hand.setup };
+            let mut change = Change::prepare(&self.reload.tables, tables, setup)?;
+            if change.tell(tables, &known).is_err() {
+                warn!("more neighbours are known than there is room for");
+            }
+            changes.push(change);
+        }
+        let (done, told) = channel();
+        for (hand, change) in self.hands.iter().zip(changes) {
+            let swap = Box::new(Swap { tables: tables.clone(), change });
+            hand.post.send(Mail::Swap { swap, done: done.clone() });
         }
         drop(done);
         let until = Instant::now() + PATIENCE;
@@ -385,17 +444,30 @@ impl Supervisor {
                 error!("a worker does not go on with the new tables");
             }
         }
-        self.tables = tables;
+        Ok(())
+    }
+
+    /// Neighbours that are known, on the interfaces of tables.
+    fn neighbours_in(&self, tables: &Tables) -> Vec<Neighbour> {
+        let all = self.neighbours.iter();
+        all.filter_map(|((interface, address), found)| match found {
+            Found::At(mac) => {
+                let interface = tables.interface_named(interface)?;
+                Some(Neighbour { interface, address: *address, mac: *mac })
+            }
+            Found::Nowhere | Found::Forgotten => None,
+        })
+        .collect()
     }
 
     /// A policy that was asked for is in force.
     fn in_force(&mut self, asked: Asked) {
         let before = std::mem::replace(&mut self.reload.policy, asked.policy);
         self.reload.trial = asked.confirm.map(|time| Trial { before, until: Instant::now() + time });
-        info!(epoch = self.tables.epoch, "another policy is in force");
+        info!(epoch = self.reload.tables.epoch, "another policy is in force");
         if let Some(reply) = asked.reply {
             // Who asked may have gone.
-            let _ = reply.send(Ok(crate::request::Applied { epoch: self.tables.epoch }));
+            let _ = reply.send(Ok(crate::request::Applied { epoch: self.reload.tables.epoch }));
         }
     }
 
@@ -412,7 +484,7 @@ impl Supervisor {
     fn next_deadline(&self) -> Option<Duration> {
         let trial = self.reload.trial.as_ref().map(|trial| trial.until);
         let life = self.watchdog.as_ref().map(|watchdog| watchdog.next);
-        let next = trial.into_iter().chain(life).min()?;
+        let next = trial.into_iter().chain(life).fold(self.probe_at, Instant::min);
         Some(next.saturating_duration_since(Instant::now()))
     }
 
@@ -464,15 +536,21 @@ impl Supervisor {
         }
     }
 
-    /// Ends the workers, and with them the ports.
+    /// Ends the workers, and with them the ports; keeps what they remembered.
     fn stop(self) {
         for hand in &self.hands {
             hand.post.send(Mail::Stop);
         }
+        let mut memories = Vec::with_capacity(self.hands.len());
         for hand in self.hands {
-            if hand.thread.join().is_err() {
-                error!("a worker could not be ended in order");
+            match hand.thread.join() {
+                Ok(memory) => memories.push(memory),
+                Err(_) => error!("a worker could not be ended in order"),
             }
+        }
+        drop(self.attached);
+        if let Some(path) = &self.options.state {
+            memory::keep(path, &memories);
         }
         info!("ended");
     }
@@ -499,7 +577,7 @@ fn first_state(heard: &Receiver<News>) -> Result<Arc<State>, StartError> {
     loop {
         match heard.recv() {
             Ok(News::State(newest)) => return Ok(newest.take()),
-            Ok(News::Neighbour(_)) => {}
+            Ok(News::Neighbour(_) | News::Lost) => {}
             Ok(News::Trouble(error)) => return Err(StartError::Linux(error)),
             Err(_) => return Err(system("follow Linux", io::ErrorKind::BrokenPipe.into())),
         }
@@ -531,7 +609,7 @@ const RING_FRAMES: u32 = 8_192;
 const MOST_QUEUED: u32 = 4_096;
 
 /// Frames for batches under way and for neighbours that are waited for.
-const SPARE_FRAMES: u32 = 1_024;
+const SPARE_FRAMES: u32 = 1_024 + MOST_WAITING;
 
 /// Bytes of a slot: the smallest that takes the longest frame.
 fn slot_bytes(tables: &Tables) -> usize {

@@ -8,8 +8,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
+use dataplane::hop::Wanted;
 use dataplane::shard::{Setup, ShardError};
 use dataplane::stage::Cx;
+use dataplane::state::{Item, Refused};
 use dataplane::tables::{LOCAL, Tables};
 use dataplane::verdict::{Delivery, Verdict};
 use dataplane::{Pipeline, Shard};
@@ -24,7 +26,7 @@ mod report;
 mod sleep;
 
 pub use link::{Attachment, LinkCounts, LinkReport};
-pub use mail::{Bell, Found, Known, Mail, Notice, Post, post};
+pub use mail::{Bell, Found, FoundFlows, Known, Mail, Notice, Post, Spent, Swap, post};
 pub use report::Report;
 
 use link::Link;
@@ -75,6 +77,16 @@ pub struct Parts {
     pub notices: Box<dyn Fn(Notice) -> bool + Send>,
 }
 
+/// What a worker that has ended remembers.
+pub struct Memory {
+    /// What it went by.
+    pub tables: Arc<Tables>,
+    /// All that it remembered.
+    pub shard: Shard,
+    /// When it ended.
+    pub now: Nanos,
+}
+
 /// Whether a worker goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Then {
@@ -106,20 +118,33 @@ impl Worker {
         })
     }
 
-    /// Works until it is told to stop. A panic ends what the shard remembers, not the worker: it says so, and goes
-    /// on with an empty shard.
-    pub fn work(mut self) {
+    /// Works until it is told to stop, and gives what it remembers. A panic ends what the shard remembers, not the
+    /// worker: it says so, and goes on with an empty shard.
+    pub fn work(mut self) -> Memory {
         loop {
             match catch_unwind(AssertUnwindSafe(|| self.turns())) {
-                Ok(()) => return,
+                Ok(()) => return self.memory(),
                 Err(panic) => {
                     let told = Notice::Panicked { worker: self.number, message: message_of(&*panic) };
                     if !(self.notices)(told) || self.begin_anew().is_err() {
-                        return;
+                        return self.memory();
                     }
                 }
             }
         }
+    }
+
+    /// Takes in something that was remembered by another, and says whether it did.
+    ///
+    /// # Errors
+    /// [`Refused`]: it is not possible here.
+    pub fn remember(&mut self, item: &Item) -> Result<(), Refused> {
+        self.shard.import(&self.tables, item, self.clock.now())
+    }
+
+    /// Lets go of the ports, and keeps what is remembered.
+    fn memory(self) -> Memory {
+        Memory { tables: self.tables, shard: self.shard, now: self.clock.now() }
     }
 
     /// Turn after turn.
@@ -130,6 +155,7 @@ impl Worker {
             }
             let now = self.clock.now();
             let done = self.turn(now);
+            self.ask_for_neighbours();
             if now.since(self.tended) >= TEND {
                 self.tend(now);
             }
@@ -236,19 +262,34 @@ impl Worker {
         sent
     }
 
-    /// Looks after what time alone changes.
+    /// Looks after what time alone changes, and what neighbours that were told of let come free.
     fn tend(&mut self, now: Nanos) {
         self.tended = now;
-        self.shard.expire(now, &mut NoTally);
+        let mut cx =
+            Cx { tables: &self.tables, shard: &mut self.shard, pool: &mut self.pool, tally: &mut NoTally };
+        self.pipeline.tend(now, &mut self.ended, &mut cx);
+        self.settle(None);
     }
 
-    /// Goes on with other tables; gives back those from before.
-    fn swap(&mut self, tables: Arc<Tables>) -> Arc<Tables> {
-        let old = std::mem::replace(&mut self.tables, tables);
-        self.setup.now = self.clock.now();
-        if let Ok(shard) = Shard::new(&self.tables, self.setup) {
-            self.shard = shard;
+    /// Tells of neighbours that packets have begun to wait for.
+    fn ask_for_neighbours(&mut self) {
+        while let Some(Wanted { interface, address }) = self.shard.hops.wanted() {
+            if let Some(interface) = self.tables.interface(interface) {
+                self.tell(Notice::Wanted { interface: interface.name.clone(), address });
+            }
         }
+    }
+
+    /// Goes on with other tables; gives back what is not needed any more, for whoever has time to free it.
+    fn swap(&mut self, swap: Swap) -> Spent {
+        let now = self.clock.now();
+        let Swap { tables, change } = swap;
+        let applied = self.shard.apply(change, &tables, now, &mut self.ended);
+        if applied.is_err() {
+            self.tell(Notice::Panicked { worker: self.number, message: "tables out of turn".to_owned() });
+            return Spent { _tables: tables, _applied: None };
+        }
+        let old = std::mem::replace(&mut self.tables, tables);
         let mut links = std::mem::take(&mut self.links);
         self.links = self
             .tables
@@ -259,15 +300,28 @@ impl Worker {
                 place.map_or_else(|| Link::new(&interface.name), |place| links.swap_remove(place))
             })
             .collect();
-        old
+        for link in &mut links {
+            link.close(&mut self.pool);
+        }
+        self.settle(None);
+        self.tended = Nanos(0);
+        Spent { _tables: old, _applied: applied.ok() }
     }
 
     /// Takes note of a neighbour.
     fn meet(&mut self, known: &Known) {
         let Some(interface) = self.tables.interface_named(&known.interface) else { return };
-        if let Found::At(mac) = known.found {
-            self.shard.hops.learn(&self.tables, interface, known.address, mac);
+        let (tables, address) = (&self.tables, known.address);
+        match known.found {
+            // One more than there is room for stays unknown: packets to it are answered so.
+            Found::At(mac) => {
+                let _ = self.shard.learn(tables, interface, address, mac);
+            }
+            Found::Forgotten => self.shard.forget(tables, interface, address),
+            Found::Nowhere => self.shard.unreachable(tables, interface, address),
         }
+        // What has waited goes on at once.
+        self.tended = Nanos(0);
     }
 
     fn tell(&self, notice: Notice) {

@@ -7,6 +7,7 @@
 //! Nothing of ours stays in the kernel when the process ends, however it ends: programs are held by open links, devices
 //! by open queues. An interface that goes down or away shows as an error that says so ([`Gone`]).
 
+mod crc32c;
 mod line;
 mod offload;
 mod open;

@@ -9,6 +9,7 @@ use wire::header::Protocol;
 use wire::tcp::Flags;
 use wire::{Frame, ethernet, ipv4, ipv6, tcp, udp};
 
+use crate::crc32c;
 use crate::sys::packet::VnetHeader;
 
 /// What is left to do to a frame.
@@ -48,13 +49,20 @@ const GSO_TCP6: u8 = 4;
 const GSO_UDP: u8 = 5;
 const GSO_ECN: u8 = 0x80;
 
-/// Completes a checksum whose field has the sum of the pseudo header. `false`, and nothing done, where the field does
-/// not lie in the frame.
+/// Completes a checksum whose field has the sum of the pseudo header, or zero for SCTP. `false`, and nothing done, where
+/// the field does not lie in the frame.
 #[must_use]
 pub(crate) fn complete(frame: &mut [u8], start: usize, offset: usize) -> bool {
     let Some(summed) = frame.get_mut(start..) else { return false };
-    if summed.get(offset..).is_none_or(|field| field.len() < 2) {
+    let bytes = if offset == SCTP_FIELD { 4 } else { 2 };
+    if summed.get(offset..).is_none_or(|field| field.len() < bytes) {
         return false;
+    }
+    if offset == SCTP_FIELD {
+        summed[offset..offset + 4].copy_from_slice(&[0; 4]);
+        let checksum = crc32c::of(summed);
+        summed[offset..offset + 4].copy_from_slice(&checksum);
+        return true;
     }
     // As Linux does it: a zero, which to UDP would mean that there is none, is written as its other form; to all others
     // the two are the same.
@@ -63,8 +71,11 @@ pub(crate) fn complete(frame: &mut [u8], start: usize, offset: usize) -> bool {
     true
 }
 
-/// Completes the checksum of a TCP or UDP packet whose field has the bare sum of the pseudo header, which is how Linux
-/// leaves it to a card: whether it did.
+/// Where SCTP has its checksum; of the protocols whose checksums Linux leaves to a card it alone has it there.
+const SCTP_FIELD: usize = 8;
+
+/// Completes the checksum of a TCP or UDP packet whose field has the bare sum of the pseudo header, or of an SCTP packet
+/// whose field is zero, which is how Linux leaves it to a card: whether it did.
 ///
 /// It does no harm to others. Let p be that sum, and c the right checksum: where c happens to be p, completing computes
 /// c again, because what it sums is what c was computed from. Of the wrong checksums one in 65536 is p, and is made
@@ -74,7 +85,7 @@ pub(crate) fn complete_bare(frame: &mut [u8]) -> bool {
     complete(&mut frame[..bare.end], bare.start, bare.offset)
 }
 
-/// A checksum that is the bare sum of its pseudo header.
+/// A checksum that was left to be completed.
 struct Bare {
     start: usize,
     offset: usize,
@@ -104,11 +115,16 @@ impl Bare {
         let offset = match protocol {
             Protocol::TCP => 16,
             Protocol::UDP => 6,
+            Protocol::SCTP => SCTP_FIELD,
             _ => return None,
         };
-        let field = payload.get(offset..)?.first_chunk::<2>()?;
         let start = layer.payload_at + at;
-        let bare = u16::from_be_bytes(*field) == pseudo.fold();
+        let field = payload.get(offset..)?;
+        let bare = if protocol == Protocol::SCTP {
+            field.first_chunk()? == &[0; 4]
+        } else {
+            u16::from_be_bytes(*field.first_chunk()?) == pseudo.fold()
+        };
         bare.then_some(Bare { start, offset, end: start + payload.len() })
     }
 }
@@ -273,3 +289,6 @@ impl Plan {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -94,7 +94,7 @@ pub const MARK: u32 = 0x7772;
 /// Whether frames on an interface bear VLAN tags.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Tagged {
-    /// None that matter.
+    /// None that matter. By AF_XDP on an interface without hardware they may lose them.
     #[default]
     No,
     /// They do, and each must keep its own.

@@ -282,3 +282,6 @@ fn tag_of(header: &libc::tpacket2_hdr) -> Option<Tag> {
     };
     Some(Tag { tpid, tci: header.tp_vlan_tci })
 }
+
+#[cfg(test)]
+mod tests;

@@ -33,6 +33,9 @@ pub(crate) unsafe trait Plain: Copy + 'static {
 unsafe impl Plain for c_int {}
 // SAFETY: as above.
 unsafe impl Plain for u32 {}
+// SAFETY: as above.
+#[cfg(test)]
+unsafe impl Plain for u8 {}
 
 /// The result of a system call that says -1 for an error.
 fn check(result: c_int) -> io::Result<c_int> {

@@ -5,7 +5,7 @@
 //!
 //! Virtual interfaces (those without a bus: veth, TAP) hand over frames as the sender's stack left them, with checksums
 //! that were for a card to complete, and XDP does not say which. On these a TCP or UDP checksum that equals the sum of
-//! its pseudo header alone is completed ([`crate::offload::complete_bare`] says why that does no harm).
+//! its pseudo header alone, and an SCTP checksum of zero, is completed ([`crate::offload::complete_bare`] says why that does no harm).
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -173,7 +173,8 @@ impl XdpLine {
         }
         // Each call sends some 32 frames, or one that the device drops.
         let mut waiting = queue.waiting();
-        for _ in 0..=waiting {
+        let calls = 1 + waiting;
+        for _ in 0..calls {
             let Err(error) = queue.call_to_send() else { return Ok(()) };
             match error.raw_os_error() {
                 Some(libc::EINTR) => {}

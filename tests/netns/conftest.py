@@ -10,9 +10,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import gateway as gateways  # noqa: E402
 from isolation import isolate  # noqa: E402
 from topology import GATEWAY, GATEWAY6, GUEST_GATEWAY, Topology  # noqa: E402
+
+import gateway as gateways  # noqa: E402
 
 TOOLS = {
     "ip": "iproute2",
@@ -35,9 +36,17 @@ TOOLS = {
 LONGEST = 90
 """Seconds that a test may take. What takes longer hangs."""
 
+broken = {}
+"""Gateways that did not begin to work, and where."""
+
 
 def pytest_addoption(parser):
-    parser.addoption("--gateway", action="append", choices=list(gateways.MAKERS), help="only this gateway; may be given again")
+    parser.addoption(
+        "--gateway",
+        action="append",
+        choices=list(gateways.MAKERS),
+        help="only this gateway; may be given again",
+    )
     parser.addoption("--must-run", action="store_true", help="fail, do not skip, where something is missing")
 
 
@@ -46,25 +55,38 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "without(*gateways, why): the test is not of these gateways")
     os.environ["PATH"] += ":/usr/sbin:/sbin"
     lacking = sorted({package for tool, package in TOOLS.items() if not shutil.which(tool)})
-    config.reasons = {name: gateways.missing(name) for name in gateways.MAKERS}
+    named = config.getoption("gateway")
+    config.missing = {name: gateways.missing(name) for name in named or gateways.MAKERS}
     if os.geteuid() != 0:
-        config.reasons = dict.fromkeys(gateways.MAKERS, "network namespaces need root")
+        config.missing = dict.fromkeys(config.missing, "network namespaces need root")
     elif lacking:
-        config.reasons = dict.fromkeys(gateways.MAKERS, f"not installed: {' '.join(lacking)} (./setup test does)")
-    else:
+        config.missing = dict.fromkeys(config.missing, f"not installed: {' '.join(lacking)} (./setup test)")
+    faults = [f"{name} cannot be tried: {why}" for name, why in config.missing.items() if why]
+    if faults and (named or config.getoption("must_run")):
+        raise pytest.UsageError(*faults)
+    if len(faults) < len(config.missing):
         isolate()
+        # An end in good order, as by Ctrl-C.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def pytest_report_header(config):
-    wanted = config.getoption("gateway") or list(gateways.MAKERS)
-    lines = [f"wirerate: {gateways.binary()}"]
-    return lines + [f"gateway {name}: {config.reasons[name] and 'SKIPPED, ' + config.reasons[name] or 'runs'}" for name in wanted]
+    return [f"wirerate: {gateways.binary()}", *verdicts(config)]
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    for line in verdicts(config):
+        terminalreporter.write_line(line)
+
+
+def verdicts(config):
+    return [f"{name}: {f'SKIPPED, {why}' if why else 'tried'}" for name, why in config.missing.items()]
 
 
 def pytest_generate_tests(metafunc):
     if "net" in metafunc.fixturenames:
-        wanted = metafunc.config.getoption("gateway") or list(gateways.MAKERS)
-        metafunc.parametrize("net", wanted, indirect=True, scope="module")
+        there = [name for name, why in metafunc.config.missing.items() if not why]
+        metafunc.parametrize("net", there, indirect=True, scope="module")
 
 
 def pytest_collection_modifyitems(config, items):
@@ -81,19 +103,18 @@ def pytest_collection_modifyitems(config, items):
 @pytest.fixture(scope="module")
 def net(request):
     """A topology with a gateway that works, shared by the tests of a module. A module's MTU is the topology's."""
-    reason = request.config.reasons[request.param]
-    if reason:
-        # What is built cannot be tried before there is such a command.
-        if "has no command" in reason:
-            pytest.skip(reason)
-        (pytest.fail if request.config.getoption("must_run") else pytest.skip)(reason)
-    topology = Topology(mtu=getattr(request.module, "MTU", 1500))
+    if request.param in broken:
+        pytest.fail(broken[request.param])
+    maker = gateways.MAKERS[request.param]
+    topology = Topology(mtu=getattr(request.module, "MTU", 1500), guests=maker.guests)
     try:
-        topology.office = gateways.MAKERS[request.param](topology)
+        topology.office = maker(topology)
         topology.watch()
         try:
             begin(topology)
         except Exception as error:
+            # It will not work in the next module either; to try it in each would only take time.
+            broken[request.param] = f"{request.param} did not even begin to work for {request.module.__name__}"
             raise AssertionError(f"{request.param} does not work:\n{error}\n{evidence(topology)}") from error
         yield topology
     finally:
@@ -140,7 +161,9 @@ def account(request):
     counted = net.office.counters()
     if counted is not None:
         fates = ["forwarded", "delivered", "answered", "dropped", "held"]
-        assert counted["received"] == sum(counted[fate] for fate in fates), f"frames are not conserved: {counted}"
+        assert counted["received"] == sum(counted[fate] for fate in fates), (
+            f"frames are not conserved: {counted}"
+        )
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -157,5 +180,3 @@ def evidence(topology):
     commands = ["ip -s -br link", "ip -br addr", "ip route", "ip -6 route", "ip neigh"]
     told = [topology.office.evidence()] + [gateways.said(topology.gateway, command) for command in commands]
     return "\n".join([*told, topology.evidence()])
-
-

@@ -1,7 +1,7 @@
 """The gateways in the middle: Linux with nftables, the reference, and wirerate by each of its drivers.
 
-Each starts, stops, is killed, takes another policy, and says in words what it knows about a fault. A policy is `office.toml`
-or `office.nft`, with the lines of the variants that a test names.
+Each starts, stops, takes another policy, and says in words what it knows about a fault. A policy is `office.toml` or
+`office.nft`, with the lines of the variants that a test names.
 """
 
 import json
@@ -34,6 +34,7 @@ class Linux:
     """The kernel forwards, nftables judges and translates."""
 
     name = "nftables"
+    guests = "lan"
     owns_frames = False
 
     def __init__(self, net):
@@ -46,7 +47,7 @@ class Linux:
         # As wirerate's `pickup = "refuse"`: only a SYN opens a connection.
         self.host.sysctl({"net/netfilter/nf_conntrack_tcp_loose": 0})
         self.addresses("lan")
-        self.guests()
+        self.guest_network()
         self.addresses("wan")
         self.apply()
 
@@ -57,11 +58,13 @@ class Linux:
             "guest": ["192.168.20.1/24", "2001:db8:20::1/64"],
             "wan": ["203.0.113.2/24", "2001:db8:ffff::2/64"],
         }[interface]
-        self.host.ip(f"link set {interface} up", *[f"addr add {address} dev {interface}" for address in given])
+        self.host.ip(
+            f"link set {interface} up", *[f"addr add {address} dev {interface}" for address in given]
+        )
         if interface == "wan":
             self.host.ip("route add default via 203.0.113.1", "route add default via 2001:db8:ffff::1")
 
-    def guests(self):
+    def guest_network(self):
         """The VLAN of the guests, which goes with the interface that it is on."""
         if self._vlan:
             stop(self._vlan)
@@ -77,7 +80,7 @@ class Linux:
         """An interface was deleted and made anew."""
         self.addresses(interface)
         if interface == "lan":
-            self.guests()
+            self.guest_network()
 
     def apply(self, *variants):
         rules = variant((HERE / "office.nft").read_text(), variants)
@@ -92,7 +95,6 @@ class Linux:
 
     def counters(self):
         """Linux has no such account."""
-        return None
 
     def evidence(self):
         commands = ["nft list ruleset", "conntrack -L"]
@@ -103,14 +105,12 @@ class Linux:
 
 
 class Wirerate:
-    """`wirerate run`, by the driver given."""
+    """`wirerate run`."""
 
     owns_frames = True
 
-    def __init__(self, net, driver):
+    def __init__(self, net):
         self.net = net
-        self.driver = driver
-        self.name = f"wirerate-{driver}"
         self.host = net.gateway
         self.policy = net.logs / "policy.toml"
         self.socket = net.logs / "gateway.sock"
@@ -134,7 +134,8 @@ class Wirerate:
         """Nothing to do: wirerate takes an interface that is there again."""
 
     def write(self, *variants):
-        text = variant((HERE / "office.toml").read_text(), variants)
+        always = [f"by-{self.net.guests}"] + ["jumbo"] * (self.net.mtu == 9000)
+        text = variant((HERE / "office.toml").read_text(), [*always, *variants])
         self.policy.write_text(text.replace('driver = "auto"', f'driver = "{self.driver}"'))
 
     def apply(self, *variants, confirm=None):
@@ -158,12 +159,15 @@ class Wirerate:
 
     def counters(self):
         """The account of frames: received, forwarded, delivered, answered, dropped, held."""
-        return json.loads(self.ask("status", "--json").stdout)["frames"]
+        return json.loads(self.ask("status", "--json").stdout)
 
     def evidence(self):
         told = []
         if self.alive():
-            told += [said(self.host, f"{binary()} {command} --socket {self.socket}") for command in ["status", "ports", "drops"]]
+            told += [
+                said(self.host, f"{binary()} {command} --socket {self.socket}")
+                for command in ["status", "ports", "drops"]
+            ]
         elif self.process:
             told.append(f"-- wirerate is dead, exit code {self.process.returncode}")
         if self.process:
@@ -171,7 +175,8 @@ class Wirerate:
         return "\n".join(told)
 
     def kill(self):
-        """As a crash would have it. `ip netns exec` becomes the program that it runs, so this is wirerate's own process."""
+        """As a crash would have it."""
+        # `ip netns exec` becomes the program that it runs, so this is wirerate's own process.
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
 
@@ -180,11 +185,27 @@ class Wirerate:
             stop(self.process, signal.SIGTERM)
 
 
-MAKERS = {
-    "nftables": Linux,
-    "wirerate-packet": lambda net: Wirerate(net, "packet"),
-    "wirerate-xdp": lambda net: Wirerate(net, "xdp"),
-}
+class Packet(Wirerate):
+    """Frames come and go by AF_PACKET."""
+
+    name = "wirerate-packet"
+    driver = "packet"
+    guests = "lan"
+
+
+class Xdp(Wirerate):
+    """Frames come and go by AF_XDP.
+
+    The guests' VLAN has a cable of its own, by AF_PACKET: Linux keeps tags beside the frames of interfaces without hardware,
+    where XDP does not see them.
+    """
+
+    name = "wirerate-xdp"
+    driver = "xdp"
+    guests = "trunk"
+
+
+MAKERS = {maker.name: maker for maker in [Linux, Packet, Xdp]}
 
 
 def binary():
@@ -198,7 +219,13 @@ def missing(name):
     if name == "nftables":
         return None
     try:
-        done = subprocess.run([binary(), "run", "--help"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        done = subprocess.run(
+            [binary(), "run", "--help"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
     except OSError as error:
         return f"no {binary()} ({error.strerror}): cargo build --release, or say in WIRERATE where it is"
     if done.returncode != 0:

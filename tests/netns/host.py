@@ -1,7 +1,7 @@
 """A host: one network namespace, the programs that run in it, and sockets opened in it.
 
-Sockets are the test's own: a socket opened inside a namespace stays there, so a test holds both ends of a connection and
-needs no threads. All have a timeout, so that what does not arrive fails the test and does not hang it.
+Sockets are the test's own: a socket opened inside a namespace stays there, so a test holds both ends of a connection
+and needs no threads. All have a timeout, so that what does not arrive fails the test and does not hang it.
 """
 
 import os
@@ -11,13 +11,13 @@ import subprocess
 
 import wait
 from isolation import die_with_parent, inside
+from packet import PACKET_AUXDATA, SO_TIMESTAMPNS, SOL_PACKET
 
 TIMEOUT = 5.0
 """Seconds that a socket waits for what should come."""
 
 SO_RCVBUFFORCE = 33
 ETH_P_ALL = 3
-SOL_PACKET = 263
 PACKET_IGNORE_OUTGOING = 23
 
 
@@ -36,7 +36,8 @@ class Host:
         subprocess.run(["ip", "netns", "add", namespace], check=True)
         self.sysctl(
             {
-                # Nothing here waits for duplicates, asks for routers, or holds errors back: tests would depend on when they run.
+                # Nothing waits for duplicates, asks for routers, or holds errors back: tests would depend on
+                # when they run.
                 "net/ipv6/conf/all/accept_dad": 0,
                 "net/ipv6/conf/default/accept_dad": 0,
                 "net/ipv6/conf/default/router_solicitations": 0,
@@ -150,9 +151,11 @@ class Host:
         return opened
 
     def sniff(self, interface, kind=ETH_P_ALL, room=1 << 22):
-        """What passes an interface, either way, from now on: frames, as many as fit `room` bytes of kernel memory."""
+        """What passes an interface, either way, from now on, as much as fits `room` bytes: see `packet.drain`."""
         opened = self.open(socket.AF_PACKET, socket.SOCK_RAW, 0)
         opened.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, room)
+        opened.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)
+        opened.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
         opened.bind((interface, kind))
         return opened
 

@@ -1,8 +1,8 @@
 """Keeps a run apart from the machine: its namespaces live and die with the process.
 
-The process moves into a network namespace and a mount namespace of its own before anything is made. So names cannot clash
-with another run's, nothing of the machine's own network is within reach, no packet can leave, and when the process ends,
-however it ends, the kernel takes everything down.
+The process moves into a network namespace and a mount namespace of its own before anything is made. So names cannot
+clash with another run's, nothing of the machine's own network is within reach, no packet can leave, and when the
+process ends, however it ends, the kernel takes everything down.
 """
 
 import ctypes
@@ -28,7 +28,11 @@ def isolate():
     """Moves this process into empty namespaces. Needs root, and that no other thread was begun."""
     _checked(_libc.unshare(CLONE_NEWNS | CLONE_NEWNET), "unshare")
     os.makedirs("/run/netns", exist_ok=True)
-    for command in ["mount --make-rprivate /", "mount -t tmpfs -o mode=755 netns /run/netns", "ip link set lo up"]:
+    for command in [
+        "mount --make-rprivate /",
+        "mount -t tmpfs -o mode=755 netns /run/netns",
+        "ip link set lo up",
+    ]:
         subprocess.run(command.split(), check=True)
 
 

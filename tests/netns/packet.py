@@ -1,10 +1,15 @@
-"""Packets as bytes: for sending what no socket sends, and for reading what was on the cable. RFC 791, 8200, 768, 9293, 792."""
+"""Packets as bytes: for sending what no socket sends, and for reading what was on the cable."""
 
 import socket
 import struct
 
 ICMP, TCP, UDP, ICMP6 = 1, 6, 17, 58
-SYN, RST, ACK = 0x02, 0x04, 0x10
+SYN = 0x02
+
+SOL_PACKET, PACKET_AUXDATA, SO_TIMESTAMPNS = 263, 8, 35
+TP_STATUS_VLAN_VALID = 0x10
+AUXDATA = struct.Struct("=IIIHHHH")
+"""`struct tpacket_auxdata` of Linux: status, two lengths, two offsets, the tag and its kind."""
 
 
 def mac(text):
@@ -86,31 +91,47 @@ class Packet:
         return Packet(self.payload[8:])
 
 
+class Caught:
+    """A frame that a sniffer caught, as it was on the cable, and when: seconds and nanoseconds, where they are kept."""
+
+    def __init__(self, sniffer):
+        self.frame, beside, _, _ = sniffer.recvmsg(1 << 18, 256)
+        self.stamp = (0, 0)
+        for level, kind, data in beside:
+            if (level, kind) == (SOL_PACKET, PACKET_AUXDATA):
+                # Linux takes tags out of frames before it shows them, and tells of them beside the frame.
+                status, _, _, _, _, tci, kind_of_tag = AUXDATA.unpack_from(data)
+                if status & TP_STATUS_VLAN_VALID:
+                    tag = struct.pack("!HH", kind_of_tag or 0x8100, tci)
+                    self.frame = self.frame[:12] + tag + self.frame[12:]
+            elif (level, kind) == (socket.SOL_SOCKET, SO_TIMESTAMPNS):
+                self.stamp = struct.unpack("=qq", data[:16])
+
+
 def drain(sniffer):
     """The frames that a sniffer has caught so far."""
     sniffer.setblocking(False)
     frames = []
     while True:
         try:
-            frames.append(sniffer.recv(65536))
+            frames.append(Caught(sniffer).frame)
         except BlockingIOError:
             return frames
 
 
 def write_capture(path, sniffer):
-    """Empties a sniffer that stamps its frames into a capture file; how many frames there were."""
+    """Empties a sniffer into a capture file; how many frames there were."""
+    sniffer.setblocking(False)
     count = 0
     with open(path, "wb") as file:
         # The nanosecond form of pcap, link type Ethernet.
-        file.write(struct.pack("=IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 262144, 1))
+        file.write(struct.pack("=IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 1 << 18, 1))
         while True:
             try:
-                frame, beside, _, _ = sniffer.recvmsg(262144, 256)
+                caught = Caught(sniffer)
             except OSError:
+                # Empty, or its interface is gone.
                 return count
-            seconds = nanoseconds = 0
-            for level, kind, data in beside:
-                if level == socket.SOL_SOCKET and kind == 35:
-                    seconds, nanoseconds = struct.unpack("=qq", data[:16])
-            file.write(struct.pack("=IIII", seconds, nanoseconds, len(frame), len(frame)) + frame)
+            size = len(caught.frame)
+            file.write(struct.pack("=IIII", *caught.stamp, size, size) + caught.frame)
             count += 1

@@ -3,7 +3,6 @@
 import socket
 
 import pytest
-
 from topology import CLIENT, OUTSIDE, REMOTE, SERVER, SERVER6, STRANGER6
 
 

@@ -3,7 +3,6 @@
 import random
 
 import pytest
-
 from packet import UDP, ethernet, ipv4, udp
 from topology import CLIENT, GATEWAY, OUTSIDE, REMOTE, REMOTE6, SERVER6
 
@@ -49,7 +48,9 @@ def test_large_datagrams_between_the_gateway_itself_and_others(net):
         echo(gateway, server, REMOTE, 5000, LARGEST)
 
 
-@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2), (1, 1, 0, 2)], ids=["forward", "backward", "mixed", "doubled"])
+@pytest.mark.parametrize(
+    "order", [(0, 1, 2), (2, 1, 0), (1, 0, 2), (1, 1, 0, 2)], ids=["forward", "backward", "mixed", "doubled"]
+)
 def test_fragments_in_any_order(net, order):
     """Only the first has the ports: those that come before it wait."""
     data = random.Random(3).randbytes(3000)
@@ -59,7 +60,9 @@ def test_fragments_in_any_order(net, order):
     assert net.client.ping(GATEWAY)
     with net.remote.udp(port=5000) as server, net.client.wire("eth0") as wire, net.client.udp(CLIENT, 6000):
         for place in order:
-            packet = ipv4(CLIENT, REMOTE, UDP, pieces[place], ident=ident, offset=1024 * place, more=place < 2)
+            packet = ipv4(
+                CLIENT, REMOTE, UDP, pieces[place], ident=ident, offset=1024 * place, more=place < 2
+            )
             wire.send(ethernet(net.gateway.mac("lan"), net.client.mac(), packet))
         got, peer = server.recvfrom(65536)
         assert got == data
@@ -69,9 +72,15 @@ def test_fragments_in_any_order(net, order):
 def test_fragments_that_overlap_are_refused(net):
     """Teardrop. Another datagram, sent after it, must be the only one that arrives."""
     whole = udp(CLIENT, REMOTE, 6001, 5000, b"A" * 2000)
-    with net.remote.udp(port=5000) as server, net.client.wire("eth0") as wire, net.client.udp(CLIENT, 6001) as client:
+    with (
+        net.remote.udp(port=5000) as server,
+        net.client.wire("eth0") as wire,
+        net.client.udp(CLIENT, 6001) as client,
+    ):
         for offset, end in [(0, 1024), (512, 1536), (1536, len(whole))]:
-            packet = ipv4(CLIENT, REMOTE, UDP, whole[offset:end], ident=99, offset=offset, more=end < len(whole))
+            packet = ipv4(
+                CLIENT, REMOTE, UDP, whole[offset:end], ident=99, offset=offset, more=end < len(whole)
+            )
             wire.send(ethernet(net.gateway.mac("lan"), net.client.mac(), packet))
         client.sendto(b"after it", (REMOTE, 5000))
         assert server.recv(65536) == b"after it"

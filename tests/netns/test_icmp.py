@@ -6,7 +6,6 @@ import socket
 import struct
 
 import pytest
-
 import wait
 from packet import ICMP, Packet, checksum, drain
 from topology import (
@@ -66,16 +65,21 @@ def test_ping_of_a_thousand(net):
 
 def test_two_pings_with_the_same_identifier(net):
     """Two hosts, by chance with one identifier: each hears its own replies."""
-    with net.client.open(socket.AF_INET, socket.SOCK_RAW, ICMP) as one, net.server.open(
-        socket.AF_INET, socket.SOCK_RAW, ICMP
-    ) as other:
+    with (
+        net.client.open(socket.AF_INET, socket.SOCK_RAW, ICMP) as one,
+        net.server.open(socket.AF_INET, socket.SOCK_RAW, ICMP) as other,
+    ):
         for inside, data in [(one, b"of the client"), (other, b"of the server")]:
             head = struct.pack("!BBHHH", 8, 0, 0, 77, 1)
             message = head[:2] + struct.pack("!H", checksum(head + data)) + head[4:] + data
             inside.sendto(message, (REMOTE, 0))
         for inside, data in [(one, b"of the client"), (other, b"of the server")]:
             reply = Packet(inside.recv(2000))
-            assert (reply.source, reply.payload[0], reply.payload[4:]) == (REMOTE, 0, struct.pack("!HH", 77, 1) + data)
+            assert (reply.source, reply.payload[0], reply.payload[4:]) == (
+                REMOTE,
+                0,
+                struct.pack("!HH", 77, 1) + data,
+            )
 
 
 @pytest.mark.parametrize("to", [REMOTE, REMOTE6])

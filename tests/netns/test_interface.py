@@ -1,7 +1,6 @@
 """Interfaces that go down, away, and come back."""
 
 import pytest
-
 import wait
 from topology import GATEWAY, GATEWAY6, GUEST_GATEWAY, REMOTE, REMOTE6
 from transfer import transfer

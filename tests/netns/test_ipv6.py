@@ -1,7 +1,6 @@
 """IPv6: the same gateway, without translation."""
 
 import pytest
-
 import wait
 from topology import CLIENT6, GATEWAY6, GUEST6, GUEST_GATEWAY6, OUTSIDE6, REMOTE6, ROUTER6, SERVER6, STRANGER6
 from transfer import transfer
@@ -29,7 +28,8 @@ def test_an_address_of_the_gateways_is_taken(net):
     net.client.ip(f"addr add {GATEWAY6}/64 dev eth0")
     try:
         wait.until(
-            lambda: "dadfailed" in net.client.run("ip", "addr", "show", "dev", "eth0").stdout, "the duplicate is found out"
+            lambda: "dadfailed" in net.client.run("ip", "addr", "show", "dev", "eth0").stdout,
+            "the duplicate is found out",
         )
     finally:
         net.client.ip(f"addr del {GATEWAY6}/64 dev eth0")

@@ -1,7 +1,6 @@
 """Links of 9000 bytes."""
 
 import pytest
-
 import wait
 from topology import FAR, GATEWAY, OUTSIDE, REMOTE, REMOTE6, SERVER6
 from transfer import transfer
@@ -9,7 +8,8 @@ from transfer import transfer
 MTU = 9000
 
 pytestmark = pytest.mark.without(
-    "wirerate-xdp", why="native XDP on veth takes frames of one page; the gateway says so and takes driver \"packet\""
+    "wirerate-xdp",
+    why='native XDP on veth takes frames of one page; the gateway says so and takes driver "packet"',
 )
 
 
@@ -53,7 +53,12 @@ def test_from_9000_to_the_gateways_own_1500(net):
 
         def told():
             net.client.forget_paths()
-            return "1500" in net.client.run("ping", "-n", "-c1", "-W1", "-M", "do", "-s", 8972, REMOTE, check=False).stdout.split("---")[0]
+            return (
+                "1500"
+                in net.client.run(
+                    "ping", "-n", "-c1", "-W1", "-M", "do", "-s", 8972, REMOTE, check=False
+                ).stdout.split("---")[0]
+            )
 
         wait.until(told, "the gateway says 1500")
         assert net.client.ping(REMOTE, "-M", "dont", "-s", 8972)

@@ -6,7 +6,6 @@ import time
 from pathlib import Path
 
 import pytest
-
 import wait
 from packet import UDP, checksum, mac
 from topology import OUTSIDE, REMOTE, STRANGER
@@ -26,7 +25,11 @@ class Generator:
         self._wire = net.client.wire("eth0")
         self._heads = []
         for source in SOURCES:
-            head = struct.pack("!BBHHHBBH", 0x45, 0, 20 + 8 + 4, 0, 0x4000, 64, UDP, 0) + socket.inet_aton(source) + socket.inet_aton(to)
+            head = (
+                struct.pack("!BBHHHBBH", 0x45, 0, 20 + 8 + 4, 0, 0x4000, 64, UDP, 0)
+                + socket.inet_aton(source)
+                + socket.inet_aton(to)
+            )
             self._heads.append(addresses + head[:10] + struct.pack("!H", checksum(head)) + head[12:])
 
     def send(self, flow):
@@ -59,7 +62,9 @@ class Sink:
                 continue
             flow = int.from_bytes(frame[42:46], "big")
             outside = (socket.inet_ntoa(frame[26:30]), int.from_bytes(frame[34:36], "big"))
-            assert self.seen.setdefault(flow, outside) == outside, f"flow {flow} came from {self.seen[flow]}, then from {outside}"
+            assert self.seen.setdefault(flow, outside) == outside, (
+                f"flow {flow} came from {self.seen[flow]}, then from {outside}"
+            )
 
     def close(self):
         self._quiet.close()
@@ -77,7 +82,9 @@ def test_a_hundred_thousand_flows(net):
         missing = [range(count), range(count)]
         end = time.monotonic() + 60
         while any(missing):
-            assert time.monotonic() < end, f"of {count} flows these many never came out: {[len(each) for each in missing]}"
+            assert time.monotonic() < end, (
+                f"of {count} flows these many never came out: {[len(each) for each in missing]}"
+            )
             for generator, flows, sink in zip(generators, missing, sinks):
                 for number, flow in enumerate(flows):
                     generator.send(flow)
@@ -89,7 +96,9 @@ def test_a_hundred_thousand_flows(net):
             assert {address for address, _ in sink.seen.values()} == {OUTSIDE}
             assert len(set(sink.seen.values())) == count, "two flows share an outside port"
         if net.office.owns_frames:
-            assert sinks[0].seen == sinks[1].seen, "an inside port is mapped alike for all destinations (RFC 4787, REQ-1)"
+            assert sinks[0].seen == sinks[1].seen, (
+                "an inside port is mapped alike for all destinations (RFC 4787, REQ-1)"
+            )
         answers(net, sinks[0].seen)
     finally:
         for each in [*sinks, *generators]:
@@ -155,7 +164,14 @@ def test_a_good_flow_beside_a_flood_of_syns(net, rate):
             there.settimeout(10)
             before = received(net.server)
             flood = net.router.start(
-                "/usr/bin/python3", Path(__file__).with_name("flood.py"), "wan", net.gateway.mac("wan"), OUTSIDE, 443, rate, 3
+                "/usr/bin/python3",
+                Path(__file__).with_name("flood.py"),
+                "wan",
+                net.gateway.mac("wan"),
+                OUTSIDE,
+                443,
+                rate,
+                3,
             )
             rounds = 0
             while flood.poll() is None:

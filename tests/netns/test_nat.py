@@ -1,7 +1,6 @@
 """Many hosts behind one address."""
 
 import pytest
-
 from packet import Packet, drain
 from topology import CLIENT, CLIENT6, GUEST, OUTSIDE, REMOTE, REMOTE6, SERVER, STRANGER
 
@@ -29,7 +28,9 @@ def test_udp_comes_from_the_gateways_address(net):
 def test_echo_requests_come_from_the_gateways_address(net):
     with net.remote.sniff("eth0") as sniffer:
         assert net.client.ping(REMOTE)
-        seen = {packet.source for packet in map(Packet.read, drain(sniffer)) if packet and packet.to == REMOTE}
+        seen = {
+            packet.source for packet in map(Packet.read, drain(sniffer)) if packet and packet.to == REMOTE
+        }
         assert seen == {OUTSIDE}
 
 
@@ -92,7 +93,11 @@ def test_many_clients_have_connections_at_one_time(net):
 
 def test_strangers_cannot_use_a_mapping(net):
     """What comes to a mapped port from somebody who was not asked is refused: the rules say so."""
-    with net.remote.udp(REMOTE, 5000) as server, net.stranger.udp(STRANGER, 5000) as stranger, net.client.udp() as client:
+    with (
+        net.remote.udp(REMOTE, 5000) as server,
+        net.stranger.udp(STRANGER, 5000) as stranger,
+        net.client.udp() as client,
+    ):
         client.sendto(b"asked", (REMOTE, 5000))
         peer = server.recvfrom(100)[1]
         stranger.sendto(b"intruded", peer)
@@ -103,7 +108,10 @@ def test_strangers_cannot_use_a_mapping(net):
             client.recv(100)
 
 
-@pytest.mark.without("nftables", why="Linux maps a UDP port anew for each destination where it must; endpoint-independence is wirerate's")
+@pytest.mark.without(
+    "nftables",
+    why="Linux maps a UDP port anew for each destination where it must; endpoint-independence is wirerate's",
+)
 def test_a_udp_port_is_mapped_alike_for_all_destinations(net):
     """RFC 4787, REQ-1. The port is taken by another host first, so that it cannot stay as it is by chance."""
     with net.server.udp(SERVER, 4445) as before, net.client.udp(CLIENT, 4445) as client:

@@ -4,7 +4,6 @@ import errno
 import socket
 
 import pytest
-
 import wait
 from packet import announcement
 from topology import OUTSIDE, SERVER, SERVER6
@@ -114,7 +113,9 @@ def test_a_host_returns_with_another_card(net, lines, new_card):
     assert all([line.arrives() for line in lines])
     net.server.sysctl({"net/ipv4/conf/eth0/arp_notify": 0, "net/ipv6/conf/eth0/ndisc_notify": 0})
     new_card("02:00:00:00:77:01")
-    wait.until(lambda: all([line.arrives() for line in lines]), "the server is found by its new address", PATIENCE)
+    wait.until(
+        lambda: all([line.arrives() for line in lines]), "the server is found by its new address", PATIENCE
+    )
 
 
 def test_a_gratuitous_arp_is_believed_at_once(net, lines, new_card):

@@ -5,7 +5,6 @@ import re
 import socket
 
 import pytest
-
 import wait
 from topology import FAR, FAR6, GATEWAY, GATEWAY6, OUTSIDE, REMOTE, SERVER6
 from transfer import transfer
@@ -40,7 +39,11 @@ def tracepath(host, to):
 def learnt(host, to, size):
     """The path MTU that a host has after it sent a datagram of `size` bytes that must not be cut."""
     v6 = ":" in to
-    level, discover, mtu = (socket.IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_MTU) if v6 else (socket.IPPROTO_IP, IP_MTU_DISCOVER, IP_MTU)
+    level, discover, mtu = (
+        (socket.IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_MTU)
+        if v6
+        else (socket.IPPROTO_IP, IP_MTU_DISCOVER, IP_MTU)
+    )
     with host.udp(v6=v6) as probe:
         probe.setsockopt(level, discover, IP_PMTUDISC_DO)
         probe.connect((to, 4000))
@@ -78,7 +81,10 @@ def test_tcp_into_the_office_from_behind_a_narrow_link(net):
     transfer(net.far, net.server, SERVER6, 443, upload=3_000_000, download=3_000_000)
 
 
-@pytest.mark.parametrize("to, says", [(REMOTE, f"From {GATEWAY} .*mtu ?= ?1400"), ("2001:db8:aaaa::7", f"From {GATEWAY6} .*mtu ?= ?1400")])
+@pytest.mark.parametrize(
+    "to, says",
+    [(REMOTE, f"From {GATEWAY} .*mtu ?= ?1400"), ("2001:db8:aaaa::7", f"From {GATEWAY6} .*mtu ?= ?1400")],
+)
 def test_the_gateway_says_what_its_own_link_carries(net, narrow, to, says):
     size = 1472 if "." in to else 1452
 
@@ -103,7 +109,9 @@ def test_tcp_is_told_a_segment_size_that_fits(net, narrow):
             there, _ = server.accept()
             with there:
                 # What the other end may send at most: 12 bytes of each segment are time stamps.
-                return there.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG), client.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG)
+                return there.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG), client.getsockopt(
+                    socket.IPPROTO_TCP, socket.TCP_MAXSEG
+                )
 
     wait.until(lambda: announced() == (1348, 1348), "both ends were told 1360")
 

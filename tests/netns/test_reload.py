@@ -4,7 +4,6 @@ import socket
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-
 import wait
 from topology import CLIENT, OUTSIDE, REMOTE, REMOTE6
 from transfer import transfer
@@ -74,7 +73,9 @@ def test_a_forward_and_a_mapping_outlive_a_reload(net):
 def test_data_flows_through_many_reloads(net):
     """Twenty reloads during a transfer: it ends, every byte as it was sent."""
     with ThreadPoolExecutor(1) as pool:
-        moving = pool.submit(transfer, net.client, net.remote, REMOTE, 80, upload=30_000_000, download=30_000_000)
+        moving = pool.submit(
+            transfer, net.client, net.remote, REMOTE, 80, upload=30_000_000, download=30_000_000
+        )
         for number in range(20):
             net.office.apply(*["no-chat"] * (number % 2))
         moving.result(timeout=60)
@@ -92,6 +93,20 @@ def test_what_is_no_longer_allowed_ends(net):
             there.settimeout(1)
             with pytest.raises(socket.timeout):
                 there.recv(100)
+
+
+@pytest.mark.without("nftables", why="nft has no trial")
+def test_a_policy_on_trial_goes_unless_it_is_confirmed(net):
+    net.office.apply("no-chat", confirm="2s")
+    assert not chats(net)
+    wait.until(lambda: chats(net), "the policy of before is back", 5)
+    net.office.apply("no-chat", confirm="2s")
+    net.office.ask("confirm")
+    assert not chats(net)
+    net.office.apply(confirm="60s")
+    assert chats(net)
+    net.office.ask("rollback")
+    wait.until(lambda: not chats(net), "the policy that was confirmed is back", 5)
 
 
 def test_a_policy_with_a_fault_changes_nothing(net):

@@ -3,7 +3,6 @@
 from contextlib import contextmanager
 
 import pytest
-
 import wait
 from host import stop
 from topology import HIDDEN, OUTSIDE, REMOTE, REMOTE6, ROUTER, ROUTER2, ROUTER2_6, ROUTER6, STRANGER
@@ -83,6 +82,7 @@ def test_two_next_hops_share(net):
     hops = ["nexthop", "via", ROUTER, "nexthop", "via", ROUTER2]
     net.gateway.sysctl({"net/ipv4/fib_multipath_hash_policy": 1})
     with route(net, "198.51.100.0/24", *hops):
+
         def shared():
             before = received(net.router), received(net.router2)
             with net.remote.listen(80) as server:

@@ -4,7 +4,6 @@ from contextlib import ExitStack
 from xml.etree import ElementTree
 
 import pytest
-
 from topology import GATEWAY, OUTSIDE, OUTSIDE6, REMOTE, SERVER, SERVER6
 
 PORTS = [22, 25, 53, 80, 139, 443, 444, 8080]
@@ -25,7 +24,8 @@ def scan(host, to, kind="-sS"):
     """What nmap says of each port, by state."""
     version = ["-6"] if ":" in to else []
     done = host.run(
-        "nmap", "-n", "-Pn", kind, "-T4", "--initial-rtt-timeout", "100ms", "--max-rtt-timeout", "200ms", "--max-retries", "2",
+        "nmap", "-n", "-Pn", kind, "-T4",
+        "--initial-rtt-timeout", "100ms", "--max-rtt-timeout", "200ms", "--max-retries", "2",
         "-oX", "-", *version, "-p", ",".join(map(str, PORTS)), to, timeout=60, stderr=-3,
     )  # fmt: skip
     ports = ElementTree.fromstring(done.stdout).iter("port")

@@ -3,7 +3,6 @@
 import socket
 
 import pytest
-
 from topology import (
     CLIENT,
     CLIENT6,
@@ -50,13 +49,24 @@ def test_it_answers_to_large_pings(net):
     assert net.remote.ping(OUTSIDE6, "-s", 8000)
 
 
-@pytest.mark.parametrize("who, to", [("client", GATEWAY), ("client", GATEWAY6), ("remote", OUTSIDE), ("remote", OUTSIDE6)])
+@pytest.mark.parametrize(
+    "who, to", [("client", GATEWAY), ("client", GATEWAY6), ("remote", OUTSIDE), ("remote", OUTSIDE6)]
+)
 def test_its_ssh_is_there_for_whom_the_policy_says(net, who, to):
     """From inside, and for administrators outside."""
     transfer(getattr(net, who), net.gateway, to, SSH, upload=100_000, download=100_000)
 
 
-@pytest.mark.parametrize("who, to", [("stranger", OUTSIDE), ("stranger", OUTSIDE6), ("guest", GUEST_GATEWAY), ("guest", GATEWAY), ("guest", OUTSIDE)])
+@pytest.mark.parametrize(
+    "who, to",
+    [
+        ("stranger", OUTSIDE),
+        ("stranger", OUTSIDE6),
+        ("guest", GUEST_GATEWAY),
+        ("guest", GATEWAY),
+        ("guest", OUTSIDE),
+    ],
+)
 def test_its_ssh_is_not_there_for_others(net, who, to):
     """Silence, and the program that listens never hears of it."""
     with net.gateway.listen(SSH, v6=":" in to) as server:
@@ -108,7 +118,11 @@ def test_errors_reach_it(net):
 
 def test_its_own_port_and_a_translated_one_do_not_mix(net):
     """The gateway and a client speak with the same server by what would be the same outside port."""
-    with net.gateway.udp(OUTSIDE, 4567) as gateway, net.client.udp(CLIENT, 4567) as client, net.remote.udp(port=5000) as server:
+    with (
+        net.gateway.udp(OUTSIDE, 4567) as gateway,
+        net.client.udp(CLIENT, 4567) as client,
+        net.remote.udp(port=5000) as server,
+    ):
         peers = {}
         for who, name in [(gateway, b"gateway"), (client, b"client")]:
             who.sendto(name, (REMOTE, 5000))

@@ -5,7 +5,6 @@ import json
 import random
 
 import pytest
-
 import wait
 from host import stop
 from topology import OUTSIDE, REMOTE, REMOTE6, SERVER6
@@ -17,11 +16,18 @@ FILE = 50 * 1024 * 1024
 def names(net):
     """A name server at the remote host."""
     process = net.remote.start(
-        "dnsmasq", "--keep-in-foreground", "--no-resolv", "--no-hosts", "--conf-file=/dev/null", "--log-facility=-", "--user=root",
+        "dnsmasq", "--keep-in-foreground", "--no-resolv", "--no-hosts", "--conf-file=/dev/null",
+        "--log-facility=-", "--user=root",
         "--pid-file=", "--edns-packet-max=4096", "--host-record=www.example,198.51.100.7,2001:db8:aaaa::7",
         *[f"--txt-record=large.example,{chr(97 + number) * 200}" for number in range(12)],
     )  # fmt: skip
-    wait.until(lambda: net.remote.run("dig", "+short", "+time=1", "+tries=1", "@127.0.0.1", "www.example").stdout.strip() == REMOTE, "dnsmasq answers")
+    wait.until(
+        lambda: (
+            net.remote.run("dig", "+short", "+time=1", "+tries=1", "@127.0.0.1", "www.example").stdout.strip()
+            == REMOTE
+        ),
+        "dnsmasq answers",
+    )
     yield
     stop(process)
 
@@ -34,7 +40,19 @@ def page(net, tmp_path_factory):
     (directory / "file").write_bytes(data)
     started = []
     for host, port in [(net.remote, 80), (net.server, 443)]:
-        started.append(host.start("/usr/bin/python3", "-m", "http.server", "--bind", "::", "--directory", directory, port, log=f"http-{port}"))
+        started.append(
+            host.start(
+                "/usr/bin/python3",
+                "-m",
+                "http.server",
+                "--bind",
+                "::",
+                "--directory",
+                directory,
+                port,
+                log=f"http-{port}",
+            )
+        )
         wait.until(lambda host=host, port=port: listens(host, port), f"{host} serves pages")
     yield hashlib.sha256(data).hexdigest()
     for process in started:
@@ -54,7 +72,9 @@ def listens(host, port):
 
 
 def dig(host, *question, check=True):
-    return host.run("dig", "+short", "+time=2", "+tries=2", f"@{REMOTE}", *question, check=check).stdout.split()
+    return host.run(
+        "dig", "+short", "+time=2", "+tries=2", f"@{REMOTE}", *question, check=check
+    ).stdout.split()
 
 
 @pytest.mark.parametrize("how", [[], ["+tcp"]], ids=["udp", "tcp"])
@@ -72,7 +92,9 @@ def test_dig_by_ipv6(net, names):
 
 def test_dig_of_what_comes_in_fragments(net, names):
     """2,400 bytes by UDP."""
-    done = net.client.run("dig", "+notcp", "+ignore", "+bufsize=4096", "+short", "+time=2", f"@{REMOTE}", "large.example", "TXT")
+    done = net.client.run(
+        "dig", "+notcp", "+ignore", "+bufsize=4096", "+short", "+time=2", f"@{REMOTE}", "large.example", "TXT"
+    )
     assert len(done.stdout.split()) == 12
 
 
@@ -98,7 +120,18 @@ def test_curl_of_50_megabytes(net, page, who, url, tmp_path):
 def test_curl_of_a_hundred_pages(net, page):
     """A connection each."""
     urls = [f"http://{REMOTE}/?{number}" for number in range(100)]
-    done = net.client.run("curl", "-sS", "-f", "--no-keepalive", "-H", "Connection: close", "-w", "%{http_code}\n", *[word for url in urls for word in ("-o", "/dev/null", url)], timeout=60)
+    done = net.client.run(
+        "curl",
+        "-sS",
+        "-f",
+        "--no-keepalive",
+        "-H",
+        "Connection: close",
+        "-w",
+        "%{http_code}\n",
+        *[word for url in urls for word in ("-o", "/dev/null", url)],
+        timeout=60,
+    )
     assert done.stdout.split() == ["200"] * 100
 
 

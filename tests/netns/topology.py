@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 
 import wait
-from host import Host, SO_RCVBUFFORCE
+from host import Host
 from packet import write_capture
 
 GATEWAY, GATEWAY6 = "192.168.1.1", "2001:db8:1::1"
@@ -38,7 +38,7 @@ STRANGER, STRANGER6 = "198.51.100.66", "2001:db8:aaaa::66"
 FAR, FAR6 = "192.0.2.7", "2001:db8:fa::7"
 HIDDEN = "100.64.7.1"
 
-CARDS = {"lan": "02:00:5e:10:00:01", "wan": "02:00:5e:10:00:02"}
+CARDS = {"lan": "02:00:5e:10:00:01", "wan": "02:00:5e:10:00:02", "trunk": "02:00:5e:10:00:14"}
 """The link-layer addresses of the gateway's own interfaces."""
 
 _runs = itertools.count(1)
@@ -47,11 +47,13 @@ _runs = itertools.count(1)
 class Topology:
     """Builds everything but what the gateway does; `close` takes it down.
 
-    `mtu` is of every Ethernet there but far's. Without it, 1500.
+    `mtu` is of every Ethernet there but far's. `guests` is the gateway's interface that the guests' VLAN is on: `lan`, or
+    `trunk`, a cable of their own.
     """
 
-    def __init__(self, mtu=1500, logs=None):
+    def __init__(self, mtu=1500, guests="lan", logs=None):
         self.mtu = mtu
+        self.guests = guests
         self.logs = Path(logs or tempfile.mkdtemp(prefix="netns-"))
         self.logs.mkdir(parents=True, exist_ok=True)
         # Unique even among runs that are not kept apart from each other.
@@ -81,34 +83,53 @@ class Topology:
                 "net/bridge/bridge-nf-call-arptables": 0,
             }
         )
-        for bridge in ["lan", "wan", "net"]:
+        for bridge in ["lan", "wan", "net", "trunk"]:
             self.switch.ip(
                 f"""
                 link add {bridge} type bridge stp_state 0 forward_delay 0 mcast_snooping 0
                 link set {bridge} mtu {self.mtu} up
                 """
             )
-        for name in ["gateway", "client", "server", "guest", "router", "router2", "remote", "stranger", "far"]:
+        for name in [
+            "gateway",
+            "client",
+            "server",
+            "guest",
+            "router",
+            "router2",
+            "remote",
+            "stranger",
+            "far",
+        ]:
             setattr(self, name, self._host(name))
         self.gateway.sysctl({"net/ipv6/conf/all/forwarding": 0, "net/ipv4/ip_forward": 0})
 
-        for interface in ["lan", "wan"]:
+        for interface in sorted({"lan", "wan", self.guests}):
             self.plug_gateway(interface)
         self._leaf(self.client, "lan", [f"{CLIENT}/24", f"{CLIENT6}/64"], GATEWAY, GATEWAY6)
         self._leaf(self.server, "lan", [f"{SERVER}/24", f"{SERVER6}/64"], GATEWAY, GATEWAY6)
-        self._cable(self.guest, "trunk", "lan", "guest")
+        self._cable(self.guest, "trunk", self.guests, "guest")
         self.guest.ip("link set trunk up")
         self.vlan(self.guest, "trunk", "eth0", 20)
         self._addresses(self.guest, "eth0", [f"{GUEST}/24", f"{GUEST6}/64"], GUEST_GATEWAY, GUEST_GATEWAY6)
         self._leaf(self.remote, "net", [f"{REMOTE}/24", f"{REMOTE6}/64"], "198.51.100.1", "2001:db8:aaaa::1")
-        self._leaf(self.stranger, "net", [f"{STRANGER}/24", f"{STRANGER6}/64"], "198.51.100.1", "2001:db8:aaaa::1")
+        self._leaf(
+            self.stranger, "net", [f"{STRANGER}/24", f"{STRANGER6}/64"], "198.51.100.1", "2001:db8:aaaa::1"
+        )
         self._router(self.router, 1)
         self._router(self.router2, 3)
         self.router2.ip(f"addr add {HIDDEN}/32 dev lo")
 
         self.router.ip(f"link add far type veth peer name eth0 netns {self.far.namespace}")
         self._addresses(self.router, "far", ["192.0.2.1/24", "2001:db8:fa::1/64"], mtu=1280)
-        self._addresses(self.far, "eth0", [f"{FAR}/24", f"{FAR6}/64"], "192.0.2.1", "2001:db8:fa::1", mtu=1280)
+        self._addresses(
+            self.far, "eth0", [f"{FAR}/24", f"{FAR6}/64"], "192.0.2.1", "2001:db8:fa::1", mtu=1280
+        )
+        # It announces segments as if it knew nothing of its narrow link, so that others have to find out.
+        self.far.ip(
+            "route change default via 192.0.2.1 advmss 1460",
+            "route change default via 2001:db8:fa::1 advmss 1440",
+        )
 
     def _cable(self, host, interface, bridge, port):
         self.switch.ip(
@@ -140,7 +161,7 @@ class Topology:
         host.ip("route add blackhole 198.18.0.0/15")
 
     def plug_gateway(self, interface):
-        """A cable from the gateway's `lan` or `wan` into the switch, up, without addresses; the same card each time."""
+        """A cable from the gateway's `lan`, `wan` or `trunk` into the switch, up, without addresses; the same card each time."""
         port = f"gw-{interface}"
         self._cable(self.gateway, interface, interface, port)
         self.gateway.ip(f"link set {interface} address {CARDS[interface]}")
@@ -153,33 +174,43 @@ class Topology:
         for family in ["ipv4", "ipv6"]:
             neigh = f"net/{family}/neigh/{interface}"
             self.gateway.sysctl(
-                {f"{neigh}/base_reachable_time_ms": 2000, f"{neigh}/delay_first_probe_time": 1, f"{neigh}/retrans_time_ms": 300}
+                {
+                    f"{neigh}/base_reachable_time_ms": 2000,
+                    f"{neigh}/delay_first_probe_time": 1,
+                    f"{neigh}/retrans_time_ms": 300,
+                }
             )
 
     def vlan(self, host, parent, name, number):
-        """Makes an interface that is a VLAN of another: Linux's own where the kernel has them, else `vlan.py`, the process."""
-        own = host.run("ip", "link", "add", "link", parent, "name", name, "type", "vlan", "id", number, check=False)
+        """Makes an interface that is a VLAN of another: Linux's own, or where the kernel has none `vlan.py`, which is
+        given."""
+        own = host.run(
+            "ip", "link", "add", "link", parent, "name", name, "type", "vlan", "id", number, check=False
+        )
         if own.returncode == 0:
             return None
         # Not what an earlier one said.
         (self.logs / f"{host.name}.vlan-{name}.log").unlink(missing_ok=True)
-        program = host.start("/usr/bin/python3", Path(__file__).with_name("vlan.py"), parent, name, number, log=f"vlan-{name}")
-        wait.until(lambda: "ready" in program.log.read_text() or program.poll() is not None, f"VLAN {number} of {host}")
+        program = host.start(
+            "/usr/bin/python3", Path(__file__).with_name("vlan.py"), parent, name, number, log=f"vlan-{name}"
+        )
+        wait.until(
+            lambda: "ready" in program.log.read_text() or program.poll() is not None,
+            f"VLAN {number} of {host}",
+        )
         assert program.poll() is None, program.log.read_text()
         return program
 
     # ---- Evidence
 
     def watch(self):
-        """Keeps what passes the gateway's cables from now on, as much as fits; it costs no time until it is asked for."""
+        """Keeps what passes the gateway's cables from now on, as much as fits. No program reads it until a test fails."""
         self.unwatch()
-        for interface in ["lan", "wan"]:
+        for interface in sorted({"lan", "wan", self.guests}):
             try:
                 sniffer = self.switch.sniff(f"gw-{interface}", room=1 << 22)
             except OSError:
                 continue
-            sniffer.setsockopt(1, SO_TIMESTAMPNS, 1)
-            sniffer.setblocking(False)
             self._evidence[interface] = sniffer
 
     def unwatch(self):
@@ -203,6 +234,3 @@ class Topology:
         for host in reversed(self.hosts):
             host.close()
         self.hosts.clear()
-
-
-SO_TIMESTAMPNS = 35

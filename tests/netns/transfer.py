@@ -37,7 +37,7 @@ class End:
 
 
 def transfer(client, server, to, port, upload=0, download=0):
-    """A connection from `client` to where `server` listens; so many bytes each way. Fails where none moves for a while."""
+    """A connection from `client` to where `server` listens, so many bytes each way. Fails where none moves any more."""
     with server.listen(port, v6=":" in to) as listener, client.connect(to, port) as here:
         there, _ = listener.accept()
         with there:
@@ -60,5 +60,3 @@ def exchange(here, there, upload, download):
     assert other.sent.digest() == one.received.digest(), "what came is not what was sent"
     for end in ends.values():
         end.socket.settimeout(TIMEOUT)
-
-

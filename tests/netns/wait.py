@@ -4,7 +4,7 @@ import time
 
 
 def until(condition, what, deadline=10.0, pause=0.02):
-    """Calls `condition` until it gives something true, and returns that. An `AssertionError` after `deadline` seconds."""
+    """Calls `condition` until it gives something true, and returns that; fails after `deadline` seconds."""
     end = time.monotonic() + deadline
     while True:
         found = condition()

@@ -4,13 +4,14 @@
 //! means is the business of the stage named beside the field.
 
 use crate::unit::Nanos;
+use serde::{Deserialize, Serialize};
 
 /// A port by its place in the host's list of ports.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct PortId(pub u16);
 
 /// Which protocol of the network layer a frame carries.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum Family {
     /// Neither of the two.

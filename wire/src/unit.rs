@@ -1,12 +1,13 @@
 //! Units as types, so that a duration is not mistaken for an instant, nor bits for bytes.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
 use std::time::Duration;
 
 /// A moment or a span of time in nanoseconds. As a moment it counts from an epoch that the host chooses
 /// (a capture's timestamps count from 1970); 64 bits last 584 years.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Nanos(pub u64);
 
 impl Nanos {

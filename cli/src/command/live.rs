@@ -370,20 +370,20 @@ fn seconds(text: &str) -> Result<u64, String> {
 }
 
 /// Columns of text, as wide as what is in them; all but the first to the right.
-struct Table {
+pub(crate) struct Table {
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    fn new<const N: usize>(titles: [&str; N]) -> Table {
+    pub(crate) fn new<const N: usize>(titles: [&str; N]) -> Table {
         Table { rows: vec![titles.map(str::to_owned).to_vec()] }
     }
 
-    fn row<const N: usize>(&mut self, cells: [String; N]) {
+    pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
         self.rows.push(cells.to_vec());
     }
 
-    fn print(&self) -> Result<(), Failure> {
+    pub(crate) fn print(&self) -> Result<(), Failure> {
         let columns = self.rows.first().map_or(0, Vec::len);
         let widths: Vec<usize> = (0..columns)
             .map(|column| self.rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0))

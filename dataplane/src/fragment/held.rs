@@ -8,7 +8,7 @@ use crate::memory::MemoryError;
 use crate::verdict::Reason;
 
 /// All places.
-pub(super) struct Held {
+pub(crate) struct Held {
     places: Vec<Place>,
     /// First of the places that are not used, through `next`.
     free: u32,
@@ -27,21 +27,21 @@ struct Place {
 
 /// Frames by their places, in the order of their arrival.
 #[derive(Clone, Copy)]
-pub(super) struct List {
+pub(crate) struct List {
     first: u32,
     last: u32,
 }
 
 impl List {
-    pub(super) const EMPTY: List = List { first: NONE, last: NONE };
+    pub(crate) const EMPTY: List = List { first: NONE, last: NONE };
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.first == NONE
     }
 }
 
 impl Held {
-    pub(super) fn new(places: u32) -> Result<Held, MemoryError> {
+    pub(crate) fn new(places: u32) -> Result<Held, MemoryError> {
         let free = |next| Place { frame: None, next, reason: Reason::FragmentTimeout };
         Ok(Held {
             places: filled(places, free)?,
@@ -52,7 +52,7 @@ impl Held {
     }
 
     /// Puts a frame at the end of `list`, or gives it back where there is no place.
-    pub(super) fn push(&mut self, list: &mut List, frame: Frame) -> Result<(), Frame> {
+    pub(crate) fn push(&mut self, list: &mut List, frame: Frame) -> Result<(), Frame> {
         let at = self.free;
         let Some(place) = self.places.get_mut(at as usize) else { return Err(frame) };
         self.free = place.next;
@@ -63,12 +63,12 @@ impl Held {
     }
 
     /// Takes the first frame off `list`.
-    pub(super) fn pop(&mut self, list: &mut List) -> Option<Frame> {
+    pub(crate) fn pop(&mut self, list: &mut List) -> Option<Frame> {
         self.take(list).map(|(frame, _)| frame)
     }
 
     /// Marks the frames of `list`, and empties it; [`Held::give`] has them from now on.
-    pub(super) fn doom(&mut self, list: &mut List, reason: Reason) {
+    pub(crate) fn doom(&mut self, list: &mut List, reason: Reason) {
         let frames = std::mem::replace(list, List::EMPTY);
         let mut at = frames.first;
         while let Some(place) = self.places.get_mut(at as usize) {
@@ -81,7 +81,7 @@ impl Held {
     }
 
     /// Takes the next of the frames that are to be given back.
-    pub(super) fn give(&mut self) -> Option<(Frame, Reason)> {
+    pub(crate) fn give(&mut self) -> Option<(Frame, Reason)> {
         let mut doomed = self.doomed;
         let given = self.take(&mut doomed);
         self.doomed = doomed;
@@ -89,22 +89,22 @@ impl Held {
     }
 
     /// Whether a frame is to be given back.
-    pub(super) fn has_doomed(&self) -> bool {
+    pub(crate) fn has_doomed(&self) -> bool {
         !self.doomed.is_empty()
     }
 
     /// Whether there is no place.
-    pub(super) fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.free == NONE
     }
 
     /// Frames in places.
-    pub(super) fn count(&self) -> u32 {
+    pub(crate) fn count(&self) -> u32 {
         self.count
     }
 
     /// Bytes of memory.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         size_of_val(&*self.places)
     }
 

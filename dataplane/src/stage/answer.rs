@@ -20,7 +20,7 @@ use super::parse::flag;
 use super::queue::ANSWERED;
 use super::route::back;
 use super::{Cx, Stage, Step, header, rewrite};
-use crate::hop::LOCAL_HOP;
+use crate::hop::{LOCAL_HOP, Wanted};
 use crate::tables::{Address, LOCAL, SELF, Tables};
 use crate::verdict::{Reason, Verdict};
 
@@ -84,7 +84,13 @@ fn build<T: Tally>(frame: &mut Frame, reason: Reason, cx: &mut Cx<'_, T>) -> Opt
     }
     let (sender, meant) = header::addresses(frame);
     let hop = back(frame, sender, 0, cx).ok().filter(|hop| *hop != LOCAL_HOP)?;
-    let interface = cx.shard.hops.get(hop)?.interface;
+    let Some(interface) = cx.shard.hops.get(hop).filter(|hop| hop.is_known()).map(|hop| hop.interface) else {
+        // Nor does an answer wait; but the next one shall find its way.
+        let asked = Wanted { interface: frame.meta.egress, address: sender };
+        let wanted = cx.shard.hops.owner(hop).unwrap_or(asked);
+        cx.shard.hops.waiting.ask(wanted, frame.meta.received);
+        return None;
+    };
     match tell {
         Tell::Reset => reset(frame, sender, meant)?,
         Tell::Icmp { kind, code, mtu } => {
@@ -146,6 +152,7 @@ fn tell<T: Tally>(frame: &Frame, reason: Reason, cx: &Cx<'_, T>) -> Option<Tell>
         }
         Reason::RouteMissing => unreachable(unreachable4::NET, unreachable6::NO_ROUTE),
         Reason::RouteUnreachable => unreachable(unreachable4::HOST, unreachable6::REJECT_ROUTE),
+        Reason::NeighbourUnknown => unreachable(unreachable4::HOST, unreachable6::ADDRESS),
         _ => {
             let is_tcp = frame.meta.protocol == Protocol::TCP.0;
             match reject_with(frame, cx) {

@@ -50,6 +50,8 @@ pub mod flag {
     pub const RESUMED: u16 = 1 << 11;
     /// The gateway itself sends it.
     pub const OWN: u16 = 1 << 12;
+    /// It has waited for a neighbour, and goes through once more.
+    pub const WAITED: u16 = 1 << 13;
 }
 
 impl<T: Tally> Stage<T> for Parse {

@@ -27,7 +27,7 @@ impl<T: Tally> Stage<T> for Queue {
         cx.tally.instructions(14);
         cx.tally.execute(Op::Branch, 4);
         cx.tally.write(Region::Queue, usize::from(frame.meta.egress.0) * 64, 8);
-        let root = cx.tables.interface(frame.meta.egress).map(|interface| interface.root);
+        let root = cx.tables.interfaces.get(usize::from(frame.meta.egress.0)).map(|interface| interface.root);
         let Some(queue) = root.and_then(|root| cx.shard.queues.get(usize::from(root.0))) else {
             // Only an answer to the gateway itself comes here without a port.
             let is_own = frame.meta.fate != 0 && frame.meta.egress == LOCAL;

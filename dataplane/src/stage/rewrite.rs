@@ -1,8 +1,8 @@
 //! `rewrite`: carries out on the bytes what was decided.
 //!
 //! Translates addresses and ports, lowers the time to live and the MSS, puts the next hop's link-layer header
-//! in front, and cuts what is too large for its link. Until here the frame is as it was received, so that an
-//! error can quote it as its sender sent it. Checksums are updated incrementally (RFC 1624).
+//! in front, and cuts what is too large for its link. What goes to a neighbour whose address is not known waits. Until
+//! here the frame is as it was received, so that an error can quote it as its sender sent it. Checksums are updated incrementally (RFC 1624).
 
 use arrayvec::ArrayVec;
 use tally::{Branch, Op, Region, Tally};
@@ -15,7 +15,7 @@ use super::parse::flag;
 use super::{Cx, Stage, Step};
 use crate::cut::cut;
 use crate::flow::{Direction, FlowId, Key};
-use crate::hop::leaves;
+use crate::hop::{leaves, waits};
 use crate::nat::Endpoint;
 use crate::nat::rewrite::{self as nat, EndsV4, EndsV6, Transport};
 use crate::tables::Tables;
@@ -28,11 +28,15 @@ pub struct Rewrite;
 impl<T: Tally> Stage<T> for Rewrite {
     #[inline(always)]
     fn step(&mut self, frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
+        if !leaves(frame.meta.hop) {
+            if waits(frame.meta.hop) {
+                return Step::Hold(Reason::NeighbourWaits);
+            }
+            translate_for_itself(frame, cx);
+            return Step::Deliver;
+        }
         if frame.meta.flags & flag::TRANSLATED != 0 {
             translate(frame, cx);
-        }
-        if !leaves(frame.meta.hop) {
-            return Step::Deliver;
         }
         let is_syn = frame.meta.tcp_flags & Flags::SYN.0 != 0;
         if is_syn && frame.meta.protocol == Protocol::TCP.0 && frame.meta.part != Part::Later {
@@ -60,6 +64,14 @@ impl<T: Tally> Stage<T> for Rewrite {
     fn program(&self, _: &Tables) -> u32 {
         // What is told, of this stage and of cutting, 188; the MSS, 32.
         220
+    }
+}
+
+/// [`translate`], of what is delivered.
+#[inline(never)]
+fn translate_for_itself<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) {
+    if frame.meta.flags & flag::TRANSLATED != 0 {
+        translate(frame, cx);
     }
 }
 

@@ -10,7 +10,8 @@ use wire::{BATCH, Family, Frame, PortId, ipv4, ipv6};
 
 use super::parse::flag;
 use super::{Cx, Stage, Step, header};
-use crate::hop::{LINK_HOP, LOCAL_HOP, NO_HOP, leaves};
+use crate::flow::{Direction, FlowId};
+use crate::hop::{LINK_HOP, LOCAL_HOP, NO_HOP, WAITING, Wanted, leaves, waits};
 use crate::tables::{Address, LOCAL, Tables, Target};
 use crate::verdict::Reason;
 
@@ -40,7 +41,14 @@ impl<T: Tally> Stage<T> for Route {
                 return step;
             }
         }
-        fits_unless_local(frame, ttl(frame), cx)
+        let ttl = ttl(frame);
+        if leaves(frame.meta.hop) {
+            fits(frame, ttl, cx)
+        } else if has_run_out(frame, ttl) {
+            Step::Answer(Reason::TtlExpired)
+        } else {
+            Step::Next
+        }
     }
 
     fn program(&self, _: &Tables) -> u32 {
@@ -70,24 +78,27 @@ impl Route {
         cx.tables.fib4.lookup_bulk(&self.destinations[..count], &mut self.values[..count]);
     }
 
-    /// Does the step for the frame at `place` of the prepared batch.
+    /// The step, as a function of its own.
+    #[inline(never)]
+    fn step_apart<T: Tally>(&mut self, frame: &mut Frame, cx: &mut Cx<'_, T>) {
+        self.step(frame, cx).settle(frame);
+    }
+
+    /// Takes the frame at `place` of the prepared batch. What was decided is settled where it is decided: then nothing is
+    /// left to ask of what goes on.
     #[inline(always)]
-    pub(crate) fn step_prepared<T: Tally>(
-        &mut self,
-        place: usize,
-        frame: &mut Frame,
-        cx: &mut Cx<'_, T>,
-    ) -> Step {
+    pub(crate) fn take_prepared<T: Tally>(&mut self, place: usize, frame: &mut Frame, cx: &mut Cx<'_, T>) {
         let place = place % BATCH;
         if self.looked_up >> place & 1 == 0 {
-            return self.step(frame, cx);
+            return self.step_apart(frame, cx);
         }
         let source = Address::v4(self.sources[place]);
         let target = cx.tables.targets.get(self.values[place] as usize);
-        match check_source(frame, source, cx).and_then(|()| lead(frame, source, target, 0, cx)) {
+        match check_source(frame.meta.ingress, source, cx).and_then(|()| lead(frame, source, target, 0, cx)) {
             // `ordinary` has asked for the time to live.
-            Ok(()) => fits_unless_local(frame, u8::MAX, cx),
-            Err(step) => step,
+            Ok(()) if leaves(frame.meta.hop) => fits(frame, u8::MAX, cx).settle(frame),
+            Ok(()) => {}
+            Err(step) => step.settle(frame),
         }
     }
 }
@@ -102,12 +113,6 @@ fn ordinary(frame: &Frame) -> Option<ipv4::Header<'_>> {
     }
     let header = ipv4::Header::of(frame.bytes().get(usize::from(frame.meta.network)..)?)?;
     (header.dst_bits() >> 16 != LINK_LOCAL4 && header.ttl() > 1).then_some(header)
-}
-
-/// [`fits`], for what leaves at all.
-#[inline(always)]
-fn fits_unless_local<T: Tally>(frame: &mut Frame, ttl: u8, cx: &mut Cx<'_, T>) -> Step {
-    if leaves(frame.meta.hop) { fits(frame, ttl, cx) } else { Step::Next }
 }
 
 /// Checks time to live and size against the hop, and names the interface.
@@ -125,12 +130,24 @@ fn fits<T: Tally>(frame: &mut Frame, ttl: u8, cx: &mut Cx<'_, T>) -> Step {
         return Step::Answer(Reason::TtlExpired);
     }
     if frame.meta.end - frame.meta.network > hop.mtu {
+        if hop.mtu == 0 {
+            frame.meta.hop |= WAITING;
+            return Step::Next;
+        }
         if frame.meta.flags & flag::DONT_FRAGMENT != 0 {
             return Step::Answer(Reason::PacketTooBig);
         }
         frame.meta.flags |= flag::CUT;
     }
     Step::Next
+}
+
+/// Whether the time to live of what shall leave, but to a neighbour that has no number yet, has run out. What is delivered
+/// is not checked.
+#[cold]
+#[inline(never)]
+fn has_run_out(frame: &Frame, ttl: u8) -> bool {
+    ttl <= 1 && frame.meta.flags & flag::OWN == 0 && waits(frame.meta.hop)
 }
 
 /// The time to live, or hop limit.
@@ -160,9 +177,9 @@ fn find<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
             return Err(Step::Drop(Reason::MulticastUnrouted));
         }
         to_self(frame);
-        return check_source(frame, source, cx);
+        return check_source(frame.meta.ingress, source, cx);
     }
-    check_source(frame, source, cx)?;
+    check_source(frame.meta.ingress, source, cx)?;
     if is_link_local(destination) {
         if frame.meta.flags & flag::OWN != 0 {
             frame.meta.hop = LINK_HOP;
@@ -221,6 +238,7 @@ fn other_way<T: Tally>(
         }
         Target::Link(link) => {
             let destination = destination(frame, cx);
+            frame.meta.egress = link;
             Ok(cx.shard.hops.neighbour(cx.tables, link, destination))
         }
         Target::Local => {
@@ -261,6 +279,7 @@ pub(super) fn back<T: Tally>(
 ) -> Result<u32, Reason> {
     match cx.tables.route(destination, cx.tally) {
         Some(Target::Link(link)) => {
+            frame.meta.egress = link;
             cx.shard.hops.neighbour(cx.tables, link, destination).ok_or(Reason::NeighbourUnknown)
         }
         Some(Target::Gateways { first, count }) => {
@@ -274,6 +293,22 @@ pub(super) fn back<T: Tally>(
     }
 }
 
+/// The neighbour that a packet waits for.
+pub(crate) fn awaited<T: Tally>(frame: &Frame, cx: &Cx<'_, T>) -> Wanted {
+    if let Some(owner) = cx.shard.hops.owner(frame.meta.hop) {
+        return owner;
+    }
+    let address = match cx.shard.flows.flow(FlowId(frame.meta.flow)) {
+        Some(flow) => {
+            let is_reply = frame.meta.flags & flag::REPLY != 0;
+            let direction = if is_reply { Direction::Reply } else { Direction::Original };
+            flow.key(direction.turned()).source().into()
+        }
+        None => header::addresses(frame).1,
+    };
+    Wanted { interface: frame.meta.egress, address }
+}
+
 fn to_self(frame: &mut Frame) {
     frame.meta.hop = LOCAL_HOP;
     frame.meta.egress = LOCAL;
@@ -281,17 +316,21 @@ fn to_self(frame: &mut Frame) {
 
 /// Whether the source is at home behind the interface that the packet came in by.
 #[inline(always)]
-fn check_source<T: Tally>(frame: &Frame, source: Address, cx: &mut Cx<'_, T>) -> Result<(), Step> {
-    let Some(interface) = cx.tables.interface(frame.meta.ingress) else { return Ok(()) };
+pub(super) fn check_source<T: Tally>(
+    ingress: PortId,
+    source: Address,
+    cx: &mut Cx<'_, T>,
+) -> Result<(), Step> {
+    let Some(interface) = cx.tables.interface(ingress) else { return Ok(()) };
     if interface.source_check == SourceCheck::Off {
         return Ok(());
     }
-    look_back(frame, source, interface.source_check, cx)
+    look_back(ingress, source, interface.source_check, cx)
 }
 
 /// Whether the route to the source leads where the packet came from.
 fn look_back<T: Tally>(
-    frame: &Frame,
+    ingress: PortId,
     source: Address,
     check: SourceCheck,
     cx: &mut Cx<'_, T>,
@@ -304,7 +343,7 @@ fn look_back<T: Tally>(
         // The gateway's own address, or a network's broadcast address, as source.
         Some(Target::Local | Target::Broadcast(_)) => spoofed,
         Some(target) if check == SourceCheck::Strict => {
-            if cx.tables.leads_by(target, frame.meta.ingress) {
+            if cx.tables.leads_by(target, ingress) {
                 Ok(())
             } else {
                 spoofed

@@ -90,6 +90,12 @@ pub enum Reason {
     NatTableFull,
     /// The translated packet could not be told from another connection's.
     NatClash,
+    /// The policy that now holds does not let in the flow that an earlier one did, and has ended it.
+    FlowRevoked,
+    /// The translation of the flow, or the address that it gave, is gone from the policy, which has ended the flow.
+    FlowTranslation,
+    /// The interface that the flow or the frame came in by, or waits to leave by, is gone from the policy.
+    InterfaceGone,
     /// No route leads to the destination.
     RouteMissing,
     /// The route to the destination is a blackhole.
@@ -98,6 +104,10 @@ pub enum Reason {
     RouteUnreachable,
     /// The link-layer address of the next hop is not known.
     NeighbourUnknown,
+    /// The link-layer address of the next hop is being asked for; the packet waits.
+    NeighbourWaits,
+    /// More packets wait for link-layer addresses of next hops, or of this one, than may.
+    NeighbourQueueFull,
     /// The time to live, or hop limit, has run out.
     TtlExpired,
     /// The packet is larger than the outgoing interface carries and must not be fragmented.
@@ -138,7 +148,7 @@ pub struct Entry {
 
 impl Reason {
     /// Every reason with its name, cause and remedy, in the order of the enum.
-    pub const ALL: [Entry; 57] = [
+    pub const ALL: [Entry; 62] = [
         Entry {
             reason: Reason::LinkTruncated,
             name: "link-truncated",
@@ -392,6 +402,24 @@ impl Reason {
             remedy: "None; for protocols without ports, two inside hosts cannot share an outside address towards one peer.",
         },
         Entry {
+            reason: Reason::FlowRevoked,
+            name: "flow-revoked",
+            cause: "The policy that now holds does not let in the flow that an earlier one did, and has ended it.",
+            remedy: "See the rule's name beside the packet, or the default of the zone pair; have a rule accept the connection if it is to go on.",
+        },
+        Entry {
+            reason: Reason::FlowTranslation,
+            name: "flow-translation",
+            cause: "The translation of the flow, or the address that it gave, is gone from the policy, which has ended the flow.",
+            remedy: "None needed: the next connection is translated by the policy that now holds. To keep connections, keep name and addresses of the translation.",
+        },
+        Entry {
+            reason: Reason::InterfaceGone,
+            name: "interface-gone",
+            cause: "The interface that the flow or the frame came in by, or waits to leave by, is gone from the policy.",
+            remedy: "None needed where it was taken away on purpose; an interface that was only renamed is another one.",
+        },
+        Entry {
             reason: Reason::RouteMissing,
             name: "route-missing",
             cause: "No route leads to the destination.",
@@ -412,8 +440,20 @@ impl Reason {
         Entry {
             reason: Reason::NeighbourUnknown,
             name: "neighbour-unknown",
-            cause: "The link-layer address of the next hop is not known.",
+            cause: "The link-layer address of the next hop is not known: it did not answer when it was asked for.",
             remedy: "Check that the next hop is up and on that interface's network.",
+        },
+        Entry {
+            reason: Reason::NeighbourWaits,
+            name: "neighbour-waits",
+            cause: "The link-layer address of the next hop is being asked for; the packet waits.",
+            remedy: "None; after 3 seconds it is answered or dropped.",
+        },
+        Entry {
+            reason: Reason::NeighbourQueueFull,
+            name: "neighbour-queue-full",
+            cause: "More packets wait for the link-layer address of the next hop (101), or of all next hops (1024), than may.",
+            remedy: "Check that the next hop answers. If many hosts that are not there are called, somebody scans the network.",
         },
         Entry {
             reason: Reason::TtlExpired,

@@ -6,18 +6,23 @@
 #![allow(dead_code, missing_docs, unreachable_pub, clippy::unwrap_used)]
 
 pub mod check;
+pub mod link;
 pub mod packet;
+pub mod pair;
 pub mod policy;
 
 use std::rc::Rc;
 
-use dataplane::hop::Resolve;
+use dataplane::change::{Applied, Change};
+use dataplane::hop::{MOST_WAITING, Resolve, Wanted};
+use dataplane::nat::Share;
 use dataplane::replay::Way;
 use dataplane::shard::Setup;
 use dataplane::stage::Cx;
 use dataplane::tables::LOCAL;
 use dataplane::{Delivery, Pipeline, Shard, Tables, Verdict};
 use tally::NoTally;
+use wire::ethernet::Mac;
 use wire::{Batch, Frame, Nanos, Pool, PortId};
 
 /// When every scene begins.
@@ -27,11 +32,12 @@ pub const START: Nanos = Nanos::from_secs(1_700_000_000);
 pub struct Gateway {
     pub tables: Rc<Tables>,
     pub shard: Shard,
-    pub pool: Pool,
     pipeline: Pipeline,
     batch: Batch,
     ended: Vec<Frame>,
     way: Way,
+    /// Last, so that it goes when all frames have come home.
+    pub pool: Pool,
 }
 
 /// What came out.
@@ -83,6 +89,11 @@ pub fn tables(text: &str) -> Tables {
     }
 }
 
+/// What shards of scenes are made with.
+pub fn setup(now: Nanos) -> Setup {
+    Setup { seed: [7, 11], now, resolve: Resolve::Assume, share: Share::WHOLE }
+}
+
 impl Gateway {
     pub fn new(text: &str, way: Way) -> Gateway {
         let tables = tables(text);
@@ -90,10 +101,20 @@ impl Gateway {
         Gateway::with_slots(tables, way, slots)
     }
 
+    /// A gateway that knows no neighbours but those that it is told of.
+    pub fn told(text: &str, way: Way) -> Gateway {
+        let tables = tables(text);
+        let slots = 160 + tables.limits.fragments.held + MOST_WAITING;
+        Gateway::with(tables, way, slots, Resolve::Told)
+    }
+
     pub fn with_slots(tables: impl Into<Rc<Tables>>, way: Way, slots: u32) -> Gateway {
+        Gateway::with(tables, way, slots, Resolve::Assume)
+    }
+
+    pub fn with(tables: impl Into<Rc<Tables>>, way: Way, slots: u32, resolve: Resolve) -> Gateway {
         let tables = tables.into();
-        let setup = Setup { seed: [7, 11], now: START, resolve: Resolve::Assume };
-        let shard = Shard::new(&tables, setup).expect("memory for a shard");
+        let shard = Shard::new(&tables, Setup { resolve, ..setup(START) }).expect("memory for a shard");
         Gateway {
             tables,
             shard,
@@ -132,6 +153,45 @@ impl Gateway {
         }
     }
 
+    /// Lets time pass.
+    pub fn tend(&mut self, now: Nanos) {
+        let mut tally = NoTally;
+        let Gateway { tables, shard, pool, .. } = self;
+        let mut cx = Cx { tables, shard, pool, tally: &mut tally };
+        self.pipeline.tend(now, &mut self.ended, &mut cx);
+    }
+
+    pub fn learn(&mut self, wanted: Wanted, mac: Mac) {
+        self.shard.learn(&self.tables, wanted.interface, wanted.address, mac).expect("there is room");
+    }
+
+    pub fn forget(&mut self, wanted: Wanted) {
+        self.shard.forget(&self.tables, wanted.interface, wanted.address);
+    }
+
+    pub fn unreachable(&mut self, wanted: Wanted) {
+        self.shard.unreachable(&self.tables, wanted.interface, wanted.address);
+    }
+
+    /// Frames that wait, for whatever it is.
+    pub fn held(&self) -> usize {
+        self.shard.fragments.held() as usize + self.shard.hops.held() as usize + self.shard.released.len()
+    }
+
+    /// Goes on with the tables of another policy.
+    pub fn reload(&mut self, text: &str, at: Nanos) -> Applied {
+        self.change(tables(text), at)
+    }
+
+    /// Goes on with other tables.
+    pub fn change(&mut self, new: Tables, at: Nanos) -> Applied {
+        let new = new.after(&self.tables);
+        let change = Change::prepare(&self.tables, &new, setup(at)).expect("memory for a change");
+        let applied = self.shard.apply(change, &new, at, &mut self.ended).expect("it is its turn");
+        self.tables = new.into();
+        applied
+    }
+
     /// Gives what ended, and at most `most` frames of each queue, to `see`, and their slots back.
     pub fn drain(&mut self, most: usize, mut see: impl FnMut(Option<PortId>, &Frame)) {
         for frame in self.ended.drain(..) {
@@ -167,6 +227,11 @@ impl Gateway {
             }
         });
         out
+    }
+
+    /// Frames that have ended, and whose slots have not been given back.
+    pub fn ended(&self) -> usize {
+        self.ended.len()
     }
 
     /// Frames that wait in queues.

@@ -56,7 +56,7 @@ impl Supervisor {
 
     fn overview(&self) -> Overview {
         Overview {
-            tables: self.tables.clone(),
+            tables: self.reload.tables.clone(),
             reports: self.reports(),
             ports: self.port_states(),
             uptime: self.started.elapsed(),

@@ -4,7 +4,7 @@
 use std::fmt;
 
 use policy::model::{Driver, Interface};
-use ports::{Copying, Guard, OpenError, Opened, Punt, PuntGuard, Spec, Tap, Wish};
+use ports::{Copying, Guard, OpenError, Opened, Punt, PuntGuard, Spec, Tagged, Tap, Wish};
 use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
 use wire::PoolMemory;
@@ -13,9 +13,6 @@ use super::Supervisor;
 use crate::linux::LinkIndex;
 use crate::linux::state::Condition;
 use crate::worker::{Attachment, Mail};
-
-/// What bears this mark inside of Linux has been through the pipeline.
-const MARK: u32 = 0x7769_7265;
 
 /// A port that was opened, or could not be.
 pub(super) struct Attached {
@@ -163,9 +160,12 @@ impl Supervisor {
             Driver::Tap => Wish::Tap,
         };
         let mtu = u16::try_from(mtu).unwrap_or(u16::MAX);
-        let spec = Spec { name: name.to_owned(), mtu, wish, mark: MARK, mac: None };
+        let carries = |interface: &Interface| interface.parent.as_deref() == Some(name);
+        let vlans = self.reload.effective.policy.interfaces.iter().any(carries);
+        let tagged = if vlans { Tagged::Yes } else { Tagged::No };
+        let spec = Spec { name: name.to_owned(), mtu, wish, tagged, ..Spec::default() };
         // First the way to Linux: what the port takes must not be lost to it meanwhile.
-        let punt = Punt::open(name, MARK, self.hands.len())?;
+        let punt = Punt::open(name, ports::MARK, self.hands.len())?;
         let Opened { driver, copying, lines, refused, guard, .. } = ports::open(&spec, &self.memories())?;
         let driver = match (driver, copying) {
             (ports::Driver::Xdp, Copying::ZeroCopy) => format!("{driver}, zero-copy"),
@@ -186,7 +186,7 @@ impl Supervisor {
 
     /// The way to Linux behind one of its VLAN interfaces, whose frames come by its parent's port.
     fn punt(&self, name: &str) -> Result<Ends, OpenError> {
-        let punt = Punt::open(name, MARK, self.hands.len())?;
+        let punt = Punt::open(name, ports::MARK, self.hands.len())?;
         let guards = Guards { _port: None, _punt: Some(punt.guard) };
         Ok(Ends { guards, ..alone(punt.lines, "Linux's VLAN interface") })
     }

@@ -213,6 +213,12 @@ impl Link {
         self.discard(pool);
     }
 
+    /// Lets go of everything.
+    pub(super) fn close(&mut self, pool: &mut Pool) {
+        self.ends = Attachment::default();
+        self.discard(pool);
+    }
+
     fn discard(&mut self, pool: &mut Pool) {
         self.counts.unsent += self.out.len() as u64;
         while let Some(frame) = self.out.pop() {

@@ -5,10 +5,15 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+use dataplane::change::{Applied, Change};
+use dataplane::flow::FlowId;
 use dataplane::tables::{Address, Tables};
 use rustix::event::{EventfdFlags, eventfd};
 use wire::PortError;
 use wire::ethernet::Mac;
+
+use crate::flows::{FlowQuery, FlowView, NotKnown};
+use crate::request::Reply;
 
 use super::link::Attachment;
 use super::report::Report;
@@ -23,23 +28,66 @@ pub enum Mail {
         /// What to hang there. What hung there is dropped.
         ends: Attachment,
     },
-    /// Goes on with other tables. The old ones go back to the sender, who frees them.
+    /// Goes on with other tables. What is not needed any more goes back to the sender, who frees it.
     Swap {
         /// What to go on with.
-        tables: Arc<Tables>,
-        /// Neighbours that are known.
-        neighbours: Arc<[Known]>,
+        swap: Box<Swap>,
         /// Is told when it is done.
-        done: Sender<Arc<Tables>>,
+        done: Sender<Spent>,
     },
     /// A neighbour's link-layer address, or that it is not known any more.
     Neighbour(Known),
     /// All neighbours that are known.
     Neighbours(Arc<[Known]>),
+    /// Asks for flows, from a place on.
+    Flows {
+        /// Which.
+        query: FlowQuery,
+        /// The place.
+        first: FlowId,
+        /// Places to look at.
+        most: u32,
+        /// Where the answer goes.
+        reply: Reply<Result<FoundFlows, NotKnown>>,
+    },
+    /// Ends flows, from a place on: gives back how many, and where to go on.
+    Kill {
+        /// Which.
+        query: FlowQuery,
+        /// The place.
+        first: FlowId,
+        /// Places to look at.
+        most: u32,
+        /// Where the answer goes.
+        reply: Reply<Result<(u64, Option<FlowId>), NotKnown>>,
+    },
     /// Asks what was counted.
     Report(Sender<Report>),
     /// Ends the worker.
     Stop,
+}
+
+/// Other tables for a worker, and what leads to them.
+pub struct Swap {
+    /// What to go on with.
+    pub tables: Arc<Tables>,
+    /// The way there.
+    pub change: Change,
+}
+
+/// What a worker no longer needs.
+pub struct Spent {
+    pub(super) _tables: Arc<Tables>,
+    pub(super) _applied: Option<Applied>,
+}
+
+/// Flows that were found.
+#[derive(Debug)]
+pub struct FoundFlows {
+    /// They.
+    pub flows: Vec<FlowView>,
+    /// The place to go on from; none if these were all.
+    pub next: Option<FlowId>,
 }
 
 /// A neighbour, as Linux knows it.
@@ -162,14 +210,19 @@ impl Worker {
                         link.ends = ends;
                     }
                 }
-                Mail::Swap { tables, neighbours, done } => {
-                    let old = self.swap(tables);
-                    neighbours.iter().for_each(|known| self.meet(known));
-                    // Who asked may have gone; then the tables are freed here.
-                    let _ = done.send(old);
+                Mail::Swap { swap, done } => {
+                    let spent = self.swap(*swap);
+                    // Who asked may have gone; then it is freed here.
+                    let _ = done.send(spent);
                 }
                 Mail::Neighbour(known) => self.meet(&known),
                 Mail::Neighbours(all) => all.iter().for_each(|known| self.meet(known)),
+                Mail::Flows { query, first, most, reply } => {
+                    let _ = reply.send(self.flows(&query, first, most));
+                }
+                Mail::Kill { query, first, most, reply } => {
+                    let _ = reply.send(self.kill(&query, first, most));
+                }
                 Mail::Report(to) => {
                     let _ = to.send(self.report());
                 }
@@ -177,5 +230,28 @@ impl Worker {
             }
         }
         Then::Continue
+    }
+}
+
+impl Worker {
+    fn flows(&self, query: &FlowQuery, first: FlowId, most: u32) -> Result<FoundFlows, NotKnown> {
+        let filter = query.filter(&self.tables)?;
+        let mut flows = Vec::new();
+        let next = self.shard.list_flows(&self.tables, self.clock.now(), first, most, &filter, |flow| {
+            flows.push(FlowView::of(self.number, &flow, &self.tables));
+        });
+        Ok(FoundFlows { flows, next })
+    }
+
+    fn kill(&mut self, query: &FlowQuery, first: FlowId, most: u32) -> Result<(u64, Option<FlowId>), NotKnown> {
+        let filter = query.filter(&self.tables)?;
+        let mut found = Vec::new();
+        let next = self.shard.list_flows(&self.tables, self.clock.now(), first, most, &filter, |flow| {
+            found.push((flow.id, flow.original));
+        });
+        for (id, original) in &found {
+            self.shard.end_flow_of(*id, original);
+        }
+        Ok((found.len() as u64, next))
     }
 }

@@ -81,6 +81,28 @@ impl Mapping {
     }
 }
 
+#[cfg(test)]
+impl Mapping {
+    /// The same memory twice: our view, and that of who plays the kernel.
+    pub(crate) fn twice(len: usize) -> [Mapping; 2] {
+        use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+        // SAFETY: a name that ends with a zero; takes and returns numbers.
+        let fd = unsafe { libc::memfd_create(c"ring".as_ptr(), libc::MFD_CLOEXEC) };
+        assert!(fd >= 0);
+        // SAFETY: just opened, and nobody else has it.
+        let file = std::fs::File::from(unsafe { OwnedFd::from_raw_fd(fd) });
+        file.set_len(len as u64).unwrap();
+        [(); 2].map(|()| Mapping::new(file.as_fd(), len, 0).unwrap())
+    }
+
+    /// Writes a value.
+    pub(crate) fn write<T: Plain>(&self, at: usize, value: T) {
+        assert!(self.holds(at, size_of::<T>()));
+        // SAFETY: within the mapping.
+        unsafe { self.base.as_ptr().add(at).cast::<T>().write_unaligned(value) };
+    }
+}
+
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: mapped in `new` with this length; nothing borrowed from it outlives `self`.

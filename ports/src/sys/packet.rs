@@ -93,7 +93,11 @@ impl Ring {
             tp_frame_nr: slots as u32,
         };
         socket::set(fd, libc::SOL_PACKET, libc::PACKET_RX_RING, wanted)?;
-        Ok(Ring { map: Mapping::new(fd, len, 0)?, slot_bytes, slots, next: 0 })
+        Ok(Ring::over(Mapping::new(fd, len, 0)?, slots, slot_bytes))
+    }
+
+    pub(crate) fn over(map: Mapping, slots: usize, slot_bytes: usize) -> Ring {
+        Ring { map, slot_bytes, slots, next: 0 }
     }
 
     /// The next frame, if there is one.

@@ -36,14 +36,17 @@ pub(crate) struct Place {
 
 impl<T: Plain> Ring<T> {
     fn new(socket: BorrowedFd<'_>, place: Place, ours: u64, theirs: u64) -> io::Result<Ring<T>> {
+        let entries = usize::try_from(place.offsets.desc).unwrap_or(usize::MAX);
+        let len = entries.saturating_add(place.size as usize * size_of::<T>());
+        Ring::over(Mapping::new(socket, len, place.page_offset)?, place, ours, theirs)
+    }
+
+    fn over(map: Mapping, place: Place, ours: u64, theirs: u64) -> io::Result<Ring<T>> {
         let bad = || io::Error::from(io::ErrorKind::InvalidData);
         let at = |offset: u64| usize::try_from(offset).map_err(|_| bad());
-        let entries = at(place.offsets.desc)?;
-        let len = entries + place.size as usize * size_of::<T>();
-        let map = Mapping::new(socket, len, place.page_offset)?;
         let word = |offset: u64| map.word(at(offset)?).map(NonNull::from).ok_or_else(bad);
         let (ours, theirs, flags) = (word(ours)?, word(theirs)?, word(place.offsets.flags)?);
-        let entries = map.slice(entries, place.size as usize).ok_or_else(bad)?;
+        let entries = map.slice(at(place.offsets.desc)?, place.size as usize).ok_or_else(bad)?;
         Ok(Ring { ours, theirs, flags, entries, size: place.size, at: 0, _map: map })
     }
 
@@ -83,7 +86,11 @@ pub(crate) struct Producer<T> {
 impl<T: Plain> Producer<T> {
     pub(crate) fn new(socket: BorrowedFd<'_>, place: Place) -> io::Result<Producer<T>> {
         let ring = Ring::new(socket, place, place.offsets.producer, place.offsets.consumer)?;
-        Ok(Producer { ring, limit: place.size })
+        Ok(Producer::over(ring))
+    }
+
+    fn over(ring: Ring<T>) -> Producer<T> {
+        Producer { limit: ring.size, ring }
     }
 
     /// Entries that may be pushed, at least `wanted` if there is room for so many.
@@ -173,3 +180,124 @@ impl<T: Plain> Consumer<T> {
 
 // SAFETY: the only user of this side of the ring; positions are atomic on both sides.
 unsafe impl<T: Plain> Send for Ring<T> {}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use proptest::collection::vec;
+    use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
+
+    use super::*;
+
+    const SIZE: u32 = 8;
+    const PLACE: Place = Place {
+        page_offset: 0,
+        offsets: libc::xdp_ring_offset { producer: 0, consumer: 64, desc: 192, flags: 128 },
+        size: SIZE,
+    };
+
+    /// A ring, and the kernel's view of it.
+    fn ring(ours: u64, theirs: u64) -> (Ring<u64>, Mapping) {
+        let [map, kernel] = Mapping::twice(192 + SIZE as usize * 8);
+        (Ring::over(map, PLACE, ours, theirs).unwrap(), kernel)
+    }
+
+    fn word(kernel: &Mapping, at: u64) -> &AtomicU32 {
+        kernel.word(at as usize).unwrap()
+    }
+
+    fn entry(position: u32) -> usize {
+        192 + (position % SIZE) as usize * 8
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_pushed_arrives_in_order(turns in vec((0..12u32, 0..12u32), 0..200)) {
+            let (ring, kernel) = ring(0, 64);
+            let mut producer = Producer::over(ring);
+            let (mut next, mut expected, mut position) = (0u64, VecDeque::new(), 0u32);
+            for (pushes, pops) in turns {
+                for _ in 0..pushes {
+                    let room = SIZE as usize - expected.len();
+                    prop_assert_eq!(producer.push(next), room > 0);
+                    if room > 0 {
+                        expected.push_back(next);
+                        next += 1;
+                    }
+                }
+                producer.submit();
+                prop_assert_eq!(producer.waiting() as usize, expected.len());
+                let told = word(&kernel, 0).load(Ordering::Acquire);
+                for _ in 0..pops.min(told.wrapping_sub(position)) {
+                    prop_assert_eq!(kernel.read::<u64>(entry(position)), expected.pop_front());
+                    position = position.wrapping_add(1);
+                }
+                word(&kernel, 64).store(position, Ordering::Release);
+            }
+        }
+
+        #[test]
+        fn what_the_kernel_puts_in_is_taken_once_and_in_order(turns in vec((0..9u32, 0..12u32), 0..200)) {
+            let (ring, kernel) = ring(64, 0);
+            let mut consumer = Consumer { ring, limit: 0 };
+            let (mut put, mut taken) = (0u32, 0u32);
+            for (puts, pops) in turns {
+                let released = word(&kernel, 64).load(Ordering::Acquire);
+                for _ in 0..puts.min(SIZE - put.wrapping_sub(released)) {
+                    kernel.write(entry(put), u64::from(put));
+                    put = put.wrapping_add(1);
+                }
+                word(&kernel, 0).store(put, Ordering::Release);
+                for _ in 0..pops {
+                    let expected = (taken != put).then_some(u64::from(taken));
+                    prop_assert_eq!(consumer.pop(), expected);
+                    taken += u32::from(expected.is_some());
+                }
+                consumer.release();
+            }
+        }
+
+        #[test]
+        fn a_position_that_cannot_be_moves_nothing(positions in vec(any::<u32>(), 1..50)) {
+            let (ring_in, kernel_in) = ring(64, 0);
+            let mut consumer = Consumer { ring: ring_in, limit: 0 };
+            let (ring_out, kernel_out) = ring(0, 64);
+            let mut producer = Producer::over(ring_out);
+            let mut popped = 0;
+            for position in positions {
+                word(&kernel_in, 0).store(position, Ordering::Release);
+                word(&kernel_out, 64).store(position, Ordering::Release);
+                let mut here = 0;
+                while consumer.pop().is_some() {
+                    here += 1;
+                }
+                popped += here;
+                prop_assert!(here <= SIZE);
+                prop_assert!(producer.room(SIZE) <= SIZE);
+                prop_assert!(producer.waiting() <= SIZE);
+                let _ = producer.push(1);
+            }
+            prop_assert_eq!(consumer.ring.at, popped);
+        }
+    }
+
+    #[test]
+    fn positions_go_round() {
+        let (mut ring, kernel) = ring(64, 0);
+        ring.at = u32::MAX - 2;
+        let mut consumer = Consumer { ring, limit: u32::MAX - 2 };
+        word(&kernel, 0).store(3, Ordering::Release);
+        assert_eq!(std::iter::from_fn(|| consumer.pop()).count(), 6);
+        consumer.release();
+        assert_eq!(word(&kernel, 64).load(Ordering::Acquire), 3);
+    }
+
+    #[test]
+    fn a_ring_that_does_not_fit_its_memory_is_refused() {
+        for (len, ours) in [(192 + 63, 0), (256, 2), (256, 300)] {
+            let [map, _] = Mapping::twice(len);
+            assert!(Ring::<u64>::over(map, PLACE, ours, 64).is_err(), "{len} {ours}");
+        }
+    }
+}

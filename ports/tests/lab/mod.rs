@@ -2,19 +2,33 @@
 //! with the threads that live in them.
 #![allow(unsafe_code, dead_code)]
 
-use std::process::{Command, Output};
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::process::Command;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+pub(crate) mod line;
+mod raw;
+
+pub(crate) use raw::Raw;
 
 /// Runs a test on a thread in a network namespace of its own: what it calls `here`. Says so and passes without
 /// privileges.
 pub(crate) fn run(test: impl FnOnce() + Send + 'static) {
-    if let Err(reason) = enter() {
-        eprintln!("SKIPPED: {reason}");
-        return;
+    let done = thread::spawn(|| {
+        if let Err(reason) = enter() {
+            eprintln!("SKIPPED: {reason}");
+            return;
+        }
+        ip("link set lo up");
+        test();
+    });
+    if let Err(panic) = done.join() {
+        std::panic::resume_unwind(panic);
     }
-    ip("link set lo up");
-    test();
 }
 
 /// A thread in another network namespace.
@@ -38,20 +52,34 @@ impl Host {
         Host { tid: told.recv().unwrap(), tasks: Some(tasks), thread: Some(thread) }
     }
 
-    /// Makes a pair of interfaces, `near` here and `far` at the host.
-    pub(crate) fn connect(&self, near: &str, far: &str) {
-        ip(&format!("link add {near} type veth peer name {far} netns {}", self.tid));
+    /// Makes a pair of interfaces, `near` here and `far` at the host, with as many queues each.
+    pub(crate) fn connect(&self, near: &str, far: &str, queues: u32) {
+        let of = format!("numrxqueues {queues} numtxqueues {queues}");
+        ip(&format!("link add {near} {of} type veth peer name {far} netns {} {of}", self.tid));
+        quiet(near);
         ip(&format!("link set {near} up"));
-        let up = format!("link set {far} up");
-        self.run(move || ip(&up));
+        let far = far.to_owned();
+        self.run(move || {
+            quiet(&far);
+            ip(&format!("link set {far} up"));
+        });
     }
 
     /// Runs something at the host and waits for it.
     pub(crate) fn run<T: Send + 'static>(&self, task: impl FnOnce() -> T + Send + 'static) -> T {
+        self.start(task)()
+    }
+
+    /// Runs something at the host; what is returned waits for it.
+    pub(crate) fn start<T, F>(&self, task: F) -> impl FnOnce() -> T + use<T, F>
+    where
+        T: Send + 'static,
+        F: FnOnce() -> T + Send + 'static,
+    {
         let (tell, told) = channel();
         let task: Box<dyn FnOnce() + Send> = Box::new(move || tell.send(task()).unwrap());
         self.tasks.as_ref().unwrap().send(task).unwrap();
-        told.recv().expect("the task panicked")
+        move || told.recv().expect("the task panicked")
     }
 }
 
@@ -63,21 +91,88 @@ impl Drop for Host {
     }
 }
 
+/// Keeps an interface from sending by itself: no neighbour discovery, no router solicitations, unless it is given an
+/// address.
+fn quiet(name: &str) {
+    ip(&format!("link set {name} addrgenmode none"));
+}
+
 /// `ip` with these arguments, which must succeed.
 pub(crate) fn ip(arguments: &str) {
     command("ip", arguments);
 }
 
-/// Runs a command in this thread's namespace; it must succeed.
-pub(crate) fn command(program: &str, arguments: &str) -> Output {
+/// Runs a command in this thread's namespace, which must succeed: what it printed.
+pub(crate) fn command(program: &str, arguments: &str) -> String {
     let output = Command::new(program).args(arguments.split_whitespace()).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
+    let said = |bytes| String::from_utf8_lossy(bytes).into_owned();
     assert!(
         output.status.success(),
-        "{program} {arguments}: {said}{}",
-        String::from_utf8_lossy(&output.stdout)
+        "{program} {arguments}: {}{}",
+        said(&output.stderr),
+        said(&output.stdout)
     );
-    output
+    said(&output.stdout)
+}
+
+/// Whether a ping from here is answered within a second.
+pub(crate) fn pings(address: &str) -> bool {
+    Command::new("ping").args(["-c1", "-W1", address]).output().unwrap().status.success()
+}
+
+/// Bytes that differ from place to place.
+pub(crate) fn pattern(bytes: usize) -> Vec<u8> {
+    (0..bytes as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
+}
+
+/// Takes one connection on `address` and answers what it sends, when it has sent it all, by the same.
+pub(crate) fn echo(address: IpAddr, port: u16) {
+    let listener = TcpListener::bind((address, port)).unwrap();
+    let (mut stream, _) = listener.accept().unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut all = Vec::new();
+    stream.read_to_end(&mut all).unwrap();
+    stream.write_all(&all).unwrap();
+}
+
+/// Sends so many bytes to who echoes, and looks at what comes back.
+pub(crate) fn converse(address: IpAddr, port: u16, bytes: usize) {
+    let mut stream = (0..)
+        .find_map(|tries| match TcpStream::connect_timeout(&SocketAddr::new(address, port), PATIENCE) {
+            Ok(stream) => Some(stream),
+            Err(error) => {
+                assert!(tries < 100, "{address}: {error}");
+                thread::sleep(Duration::from_millis(20));
+                None
+            }
+        })
+        .unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let sent = pattern(bytes);
+    stream.write_all(&sent).unwrap();
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut back = Vec::new();
+    stream.read_to_end(&mut back).unwrap();
+    assert!(back == sent, "{} of {} bytes came back, or others", back.len(), sent.len());
+}
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Has Linux send what is sent by `socket` as datagrams of so many bytes, cut by the card.
+pub(crate) fn segment_udp(socket: &UdpSocket, bytes: i32) {
+    const UDP_SEGMENT: i32 = 103;
+    // SAFETY: pointer and length are those of a live number.
+    let set = unsafe {
+        libc::setsockopt(socket.as_raw_fd(), libc::SOL_UDP, UDP_SEGMENT, (&raw const bytes).cast(), 4)
+    };
+    assert_eq!(set, 0);
+}
+
+/// Waits until a descriptor is readable, or something is wrong with it: whether that was so within the time.
+pub(crate) fn wait(fd: BorrowedFd<'_>, patience: Duration) -> bool {
+    let mut waiting = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one live structure.
+    unsafe { libc::poll(&raw mut waiting, 1, patience.as_millis() as i32) == 1 }
 }
 
 fn enter() -> Result<(), String> {

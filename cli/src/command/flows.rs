@@ -1,0 +1,178 @@
+//! `wirerate flows`: what a running gateway remembers of connections, and how to end some.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use gateway::Client;
+use gateway::api::{Killed, Listed};
+use gateway::flows::{FlowQuery, FlowView};
+
+use super::live::{SOCKET, Table};
+use crate::failure::{Exit, Failure};
+use crate::screen;
+use crate::with_exit_codes;
+
+/// Show the flows of a running gateway, or end some
+///
+/// Each with both ends before and after translation, its state, rule and translations. Options narrow the list; all of
+/// them must hold.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, after_long_help = with_exit_codes("\
+Examples:
+  wirerate flows --host 192.168.1.20 --protocol tcp
+  wirerate flows --rule guest-web --json
+  wirerate flows kill --host 192.168.20.77"))]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
+
+    #[command(flatten)]
+    which: Which,
+
+    /// At most so many
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    limit: usize,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// End flows at once
+    ///
+    /// Their translations are given back. What goes on sending opens a flow anew, if the policy lets it.
+    Kill {
+        #[command(flatten)]
+        which: Which,
+
+        /// End all of them
+        #[arg(long)]
+        all: bool,
+    },
+}
+
+/// Which flows.
+#[derive(Debug, Args)]
+struct Which {
+    /// Where the gateway takes commands
+    #[arg(long, value_name = "PATH", default_value = SOCKET, env = "WIRERATE_SOCKET")]
+    socket: PathBuf,
+
+    /// Either end, before or after translation: an address or prefix
+    #[arg(long, value_name = "ADDRESS")]
+    host: Option<String>,
+
+    /// A port of either end, before or after translation
+    #[arg(long, value_name = "PORT")]
+    port: Option<u16>,
+
+    /// tcp, udp, icmp, icmpv6 or a number
+    #[arg(long, value_name = "PROTOCOL")]
+    protocol: Option<String>,
+
+    /// The interface by which it began; `self` for the gateway itself
+    #[arg(long, value_name = "NAME")]
+    interface: Option<String>,
+
+    /// The rule that let it in
+    #[arg(long, value_name = "NAME")]
+    rule: Option<String>,
+
+    /// A translation that it has
+    #[arg(long, value_name = "NAME")]
+    nat: Option<String>,
+
+    /// established, syn-sent, unanswered and so on
+    #[arg(long, value_name = "STATE")]
+    state: Option<String>,
+}
+
+impl Which {
+    fn query(&self, limit: Option<usize>) -> FlowQuery {
+        FlowQuery {
+            host: self.host.clone(),
+            port: self.port,
+            protocol: self.protocol.clone(),
+            interface: self.interface.clone(),
+            rule: self.rule.clone(),
+            nat: self.nat.clone(),
+            state: self.state.clone(),
+            limit,
+        }
+    }
+}
+
+impl Arguments {
+    pub(crate) fn run(self) -> Result<Exit, Failure> {
+        match &self.command {
+            Some(Command::Kill { which, all }) => kill(which, *all),
+            None => self.list(),
+        }
+    }
+
+    fn list(&self) -> Result<Exit, Failure> {
+        let listed: Listed = Client::at(&self.which.socket)
+            .get_with("/flows", &self.which.query(Some(self.limit)))
+            .map_err(Failure::Gateway)?;
+        let mut out = screen::out();
+        if self.json {
+            writeln!(out, "{}", serde_json::to_string_pretty(&listed).unwrap_or_default())?;
+            return Ok(Exit::Done);
+        }
+        let titles = ["flow", "from", "to", "state", "idle", "rule", "translated"];
+        let mut table = Table::new(titles);
+        for flow in &listed.flows {
+            table.row([
+                flow.protocol.clone(),
+                end(flow.source.to_string(), flow.sport),
+                end(flow.destination.to_string(), flow.dport),
+                if flow.judged { flow.state.clone() } else { format!("{}, to be judged", flow.state) },
+                format!("{:.0} s", flow.idle_seconds),
+                flow.rule.clone().unwrap_or_else(|| "-".to_owned()),
+                translated(flow),
+            ]);
+        }
+        drop(out);
+        table.print()?;
+        if listed.more {
+            screen::note(&format_args!("there are more; --limit {} shows them", 10 * self.limit));
+        }
+        Ok(Exit::Done)
+    }
+}
+
+fn kill(which: &Which, all: bool) -> Result<Exit, Failure> {
+    let query = which.query(None);
+    if query == FlowQuery::default() && !all {
+        return Err(Failure::Lacks {
+            what: "word on which flows to end",
+            hint: "narrow them down, by --host for one; or say --all",
+        });
+    }
+    let killed: Killed =
+        Client::at(&which.socket).post_with("/flows/kill", &query).map_err(Failure::Gateway)?;
+    writeln!(screen::out(), "ended {}", screen::count(killed.ended, "flow", "flows"))?;
+    Ok(Exit::Done)
+}
+
+fn end(address: String, port: u16) -> String {
+    if address.contains(':') { format!("[{address}]:{port}") } else { format!("{address}:{port}") }
+}
+
+/// What the far ends see in the place of the ends, where that is something else.
+fn translated(flow: &FlowView) -> String {
+    let mut told = Vec::new();
+    if (flow.seen_as, flow.seen_port) != (flow.source, flow.sport) {
+        told.push(format!("from {}", end(flow.seen_as.to_string(), flow.seen_port)));
+    }
+    if (flow.reached, flow.reached_port) != (flow.destination, flow.dport) {
+        told.push(format!("to {}", end(flow.reached.to_string(), flow.reached_port)));
+    }
+    if told.is_empty() {
+        return "-".to_owned();
+    }
+    format!("{} ({})", told.join(", "), flow.nat.join(", "))
+}

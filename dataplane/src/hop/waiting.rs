@@ -1,0 +1,165 @@
+//! Neighbours whose link-layer address is being asked for, and the frames that wait for it.
+//!
+//! A shard asks nobody: its host takes the neighbours that are wanted ([`Waiting::wanted`], each once) and says what it has
+//! heard. Whoever is not told of within [`PATIENCE`] is given up. All of it is bounded: [`MOST_ASKED`] neighbours,
+//! [`MOST_WAITING`] frames in all and [`MOST_EACH`] for each neighbour. Where either of the former is reached, the neighbour
+//! that has been asked for longest gives way: on a link that works answers take milliseconds, so it is most likely not
+//! there, and a scan of a network keeps nobody else waiting.
+
+use wire::{Frame, Nanos, PortId};
+
+use crate::fragment::held::{Held, List};
+use crate::memory::MemoryError;
+use crate::tables::Address;
+
+/// How long frames wait: as long as a host asks (RFC 4861, section 10: three times, a second apart).
+pub const PATIENCE: Nanos = Nanos::from_secs(3);
+
+/// Neighbours that are asked for at one time.
+pub const MOST_ASKED: usize = 256;
+
+/// Frames that wait at one time: so many slots of the pool are out for them at most.
+pub const MOST_WAITING: u32 = 1_024;
+
+/// Frames that wait for one neighbour: as many as with Linux (`unres_qlen`).
+pub const MOST_EACH: u32 = 101;
+
+/// A neighbour, by its interface and its address there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Wanted {
+    /// The interface whose link it is on.
+    pub interface: PortId,
+    /// Its IP address.
+    pub address: Address,
+}
+
+/// Whom frames wait for, those asked for longest first.
+pub(crate) struct Waiting {
+    asked: Vec<Asked>,
+    most: usize,
+    held: Held,
+    /// How many of them the host has not been told of.
+    untold: usize,
+}
+
+struct Asked {
+    wanted: Wanted,
+    deadline: Nanos,
+    frames: List,
+    count: u32,
+    host: Host,
+}
+
+/// Whether the host knows that a neighbour is wanted.
+#[derive(PartialEq, Eq)]
+enum Host {
+    Knows,
+    Untold,
+}
+
+impl Waiting {
+    /// For so many neighbours and frames.
+    pub(crate) fn new(most: usize, frames: u32) -> Result<Waiting, MemoryError> {
+        Ok(Waiting { asked: Vec::with_capacity(most), most, held: Held::new(frames)?, untold: 0 })
+    }
+
+    /// Notes that a neighbour is wanted, where it is not noted yet and there is room.
+    pub(crate) fn ask(&mut self, wanted: Wanted, now: Nanos) {
+        if self.place(wanted).is_some() || self.asked.len() == self.most {
+            return;
+        }
+        let deadline = now + PATIENCE;
+        self.asked.push(Asked { wanted, deadline, frames: List::EMPTY, count: 0, host: Host::Untold });
+        self.untold += 1;
+    }
+
+    /// The next neighbour that the host has not been told of.
+    pub(crate) fn wanted(&mut self) -> Option<Wanted> {
+        if self.untold == 0 {
+            return None;
+        }
+        let asked = self.asked.iter_mut().find(|asked| asked.host == Host::Untold)?;
+        asked.host = Host::Knows;
+        self.untold -= 1;
+        Some(asked.wanted)
+    }
+
+    /// Whether somebody must [give way](Waiting::give_way) before a frame can wait for this neighbour.
+    pub(crate) fn is_full_for(&self, wanted: Wanted) -> bool {
+        self.held.is_full() || self.asked.len() == self.most && self.place(wanted).is_none()
+    }
+
+    /// Takes a frame from the neighbour that has been asked for longest, or forgets it if none waits for it.
+    pub(crate) fn give_way(&mut self) -> Option<Frame> {
+        let oldest = self.asked.first_mut()?;
+        match self.held.pop(&mut oldest.frames) {
+            Some(frame) => {
+                oldest.count -= 1;
+                Some(frame)
+            }
+            None => {
+                self.remove(0);
+                None
+            }
+        }
+    }
+
+    /// Lets a frame wait, or gives it back where too many do.
+    pub(crate) fn hold(&mut self, wanted: Wanted, frame: Frame, now: Nanos) -> Result<(), Frame> {
+        self.ask(wanted, now);
+        let Some(asked) = self.place(wanted).and_then(|place| self.asked.get_mut(place)) else {
+            return Err(frame);
+        };
+        if asked.count == MOST_EACH {
+            return Err(frame);
+        }
+        self.held.push(&mut asked.frames, frame)?;
+        asked.count += 1;
+        Ok(())
+    }
+
+    /// Takes the next frame that waits for a neighbour, in the order of arrival; the neighbour is forgotten with the last.
+    pub(crate) fn take(&mut self, wanted: Wanted) -> Option<Frame> {
+        let place = self.place(wanted)?;
+        let asked = &mut self.asked[place];
+        match self.held.pop(&mut asked.frames) {
+            Some(frame) => {
+                asked.count -= 1;
+                Some(frame)
+            }
+            None => {
+                self.remove(place);
+                None
+            }
+        }
+    }
+
+    /// A neighbour that has been asked for in vain.
+    pub(crate) fn overdue(&self, now: Nanos) -> Option<Wanted> {
+        let oldest = self.asked.first()?;
+        let left = oldest.deadline.since(now);
+        // Also where the clock was set back: else it would be asked for as long as that.
+        let is_over = left == Nanos(0) || left > PATIENCE + PATIENCE;
+        is_over.then_some(oldest.wanted)
+    }
+
+    /// Any neighbour that is asked for.
+    pub(crate) fn any(&self) -> Option<Wanted> {
+        self.asked.first().map(|asked| asked.wanted)
+    }
+
+    /// Frames that wait.
+    pub(crate) fn count(&self) -> u32 {
+        self.held.count()
+    }
+
+    fn place(&self, wanted: Wanted) -> Option<usize> {
+        self.asked.iter().position(|asked| asked.wanted == wanted)
+    }
+
+    fn remove(&mut self, place: usize) {
+        if self.asked.remove(place).host == Host::Untold {
+            self.untold -= 1;
+        }
+    }
+}

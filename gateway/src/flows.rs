@@ -1,0 +1,186 @@
+//! Flows as operators see them: listed, found, ended.
+
+use std::net::IpAddr;
+
+use dataplane::Tables;
+use dataplane::flow::State;
+use dataplane::state::{Ends, FlowFilter, FlowRecord, Standing, Through};
+use dataplane::tables::LOCAL;
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+
+/// Which flows are meant, in words of the policy and of packets. What is absent is of no account.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlowQuery {
+    /// An address or prefix that either end is in, before or after translation.
+    pub host: Option<String>,
+    /// A port of either end, before or after translation.
+    pub port: Option<u16>,
+    /// `tcp`, `udp`, `icmp`, `icmpv6` or a number.
+    pub protocol: Option<String>,
+    /// The interface by which it began.
+    pub interface: Option<String>,
+    /// The rule that lets it in.
+    pub rule: Option<String>,
+    /// A translation of its source or destination.
+    pub nat: Option<String>,
+    /// Where it stands, as [`FlowView::state`] says it.
+    pub state: Option<String>,
+    /// At most so many are listed.
+    pub limit: Option<usize>,
+}
+
+/// What in a question means nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotKnown {
+    /// What it is to be.
+    pub what: &'static str,
+    /// The word.
+    pub word: String,
+}
+
+/// A flow.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FlowView {
+    /// The worker whose it is.
+    pub worker: usize,
+    /// `tcp`, `udp`, `icmp`, `icmpv6` or a number.
+    pub protocol: String,
+    /// `established`, `syn-sent` and so on.
+    pub state: String,
+    /// The interface by which it began; none if that is gone.
+    pub interface: Option<String>,
+    /// Who began it.
+    pub source: IpAddr,
+    /// Its port, or the identifier of an ICMP query.
+    pub sport: u16,
+    /// Whom it called.
+    pub destination: IpAddr,
+    /// The port that it called.
+    pub dport: u16,
+    /// Whom it reaches, after translation.
+    pub reached: IpAddr,
+    /// The port that it reaches.
+    pub reached_port: u16,
+    /// Who it seems to be, after translation.
+    pub seen_as: IpAddr,
+    /// The port that it seems to come from.
+    pub seen_port: u16,
+    /// The rule that let it in; none where a default did, or where it has yet to be judged by the policy in force.
+    pub rule: Option<String>,
+    /// Its translations.
+    pub nat: Vec<String>,
+    /// Since its last packet.
+    pub idle_seconds: f64,
+    /// Since its first.
+    pub age_seconds: f64,
+    /// Whether the policy in force has judged it; else its next packet brings it before that.
+    pub judged: bool,
+}
+
+impl FlowQuery {
+    /// The same in the places of `tables`. `None` if nothing can be meant: the tables do not have the rule, say, any more.
+    ///
+    /// # Errors
+    /// A word means nothing.
+    pub fn filter(&self, tables: &Tables) -> Result<FlowFilter, NotKnown> {
+        let unknown = |what| move |word: &String| NotKnown { what, word: word.clone() };
+        let mut filter = FlowFilter { port: self.port, ..FlowFilter::default() };
+        if let Some(word) = &self.host {
+            let net = word.parse::<IpNet>().ok().or_else(|| word.parse::<IpAddr>().ok().map(IpNet::from));
+            filter.host = Some(net.ok_or_else(|| unknown("address or prefix")(word))?);
+        }
+        if let Some(word) = &self.protocol {
+            filter.protocol = Some(protocol_number(word).ok_or_else(|| unknown("protocol")(word))?);
+        }
+        if let Some(word) = &self.interface {
+            let id = if word == policy::model::SELF_ZONE { Some(LOCAL) } else { tables.interface_named(word) };
+            filter.ingress = Some(id.ok_or_else(|| unknown("interface")(word))?);
+        }
+        if let Some(word) = &self.rule {
+            let place = tables.filter.rules.iter().position(|rule| rule.name == *word);
+            filter.rule = Some(place.ok_or_else(|| unknown("rule")(word))? as u32);
+        }
+        if let Some(word) = &self.nat {
+            let source = tables.nat.sources.iter().position(|nat| nat.name == *word);
+            let destination = tables.nat.destinations.iter().position(|nat| nat.name == *word);
+            match (source, destination) {
+                (Some(place), _) => filter.source = Some(place as u16),
+                (None, Some(place)) => filter.destination = Some(place as u16),
+                (None, None) => return Err(unknown("translation")(word)),
+            }
+        }
+        if let Some(word) = &self.state {
+            let state = State::ALL.into_iter().find(|state| state_name(*state) == word);
+            filter.state = Some(state.ok_or_else(|| unknown("state")(word))?);
+        }
+        Ok(filter)
+    }
+}
+
+impl FlowView {
+    /// A flow of a worker that goes by `tables`.
+    pub fn of(worker: usize, flow: &FlowRecord, tables: &Tables) -> FlowView {
+        let Ends { source, destination, sport, dport, protocol } = flow.original;
+        let interface = flow.ingress.and_then(|id| tables.interface(id)).map(|own| own.name.clone());
+        let nat = |through, names: &mut dyn Iterator<Item = &str>| match through {
+            Through::Nat(place) => names.nth(usize::from(place)).map(str::to_owned),
+            Through::None | Through::Gone => None,
+        };
+        let destination_nat =
+            nat(flow.destination, &mut tables.nat.destinations.iter().map(|nat| nat.name.as_str()));
+        let source_nat = nat(flow.source, &mut tables.nat.sources.iter().map(|nat| nat.name.as_str()));
+        let rule = flow.rule.and_then(|place| tables.filter.rules.get(place as usize));
+        FlowView {
+            worker,
+            protocol: protocol_name(protocol),
+            state: state_name(flow.state).to_owned(),
+            interface,
+            source,
+            sport,
+            destination,
+            dport,
+            reached: flow.reply.source,
+            reached_port: flow.reply.sport,
+            seen_as: flow.reply.destination,
+            seen_port: flow.reply.dport,
+            rule: rule.map(|rule| rule.name.clone()),
+            nat: destination_nat.into_iter().chain(source_nat).collect(),
+            idle_seconds: flow.idle.as_secs_f64(),
+            age_seconds: flow.age.as_secs_f64(),
+            judged: flow.standing == Standing::Judged,
+        }
+    }
+}
+
+const PROTOCOLS: [(&str, u8); 4] = [("icmp", 1), ("tcp", 6), ("udp", 17), ("icmpv6", 58)];
+
+fn protocol_number(word: &str) -> Option<u8> {
+    let known = PROTOCOLS.iter().find(|(name, _)| *name == word).map(|(_, number)| *number);
+    known.or_else(|| word.parse().ok())
+}
+
+fn protocol_name(number: u8) -> String {
+    let known = PROTOCOLS.iter().find(|(_, known)| *known == number);
+    known.map_or_else(|| number.to_string(), |(name, _)| (*name).to_owned())
+}
+
+/// The names of states, as operators of other firewalls know them.
+fn state_name(state: State) -> &'static str {
+    match state {
+        State::Opening => "opening",
+        State::SynSent => "syn-sent",
+        State::SynBoth => "syn-both",
+        State::SynReceived => "syn-received",
+        State::Established => "established",
+        State::FinOriginal => "fin-original",
+        State::FinReply => "fin-reply",
+        State::LastAck => "last-ack",
+        State::TimeWait => "time-wait",
+        State::Reset => "reset",
+        State::Udp | State::Other => "unanswered",
+        State::UdpAnswered | State::OtherAnswered => "answered",
+        State::Icmp => "query",
+        State::Spare => "spare",
+    }
+}

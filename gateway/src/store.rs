@@ -1,0 +1,236 @@
+//! What flows and translations there are, in a file: for a restart that no connection notices.
+//!
+//! The file is a line that says what it is, then blocks: length, CRC-32 and as many bytes, each a [`Block`] as postcard writes
+//! it; the last one says how many items there were. A file is taken in only if every block is whole and the last one is
+//! there: [`check`] reads it all before [`read`] gives the first item. It is written under another name, brought to the
+//! disk, and only then given its own.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+
+use dataplane::state::{Item, Names};
+use serde::{Deserialize, Serialize};
+
+/// The first line. Another form of the blocks gets another number.
+const HEAD: &[u8] = b"wirerate state 1\n";
+
+/// Items of a block.
+pub const BLOCK_ITEMS: usize = 1024;
+
+/// The longest block in bytes: names of the largest policies.
+const LONGEST: u32 = 64 << 20;
+
+/// A part of the file.
+#[derive(Serialize, Deserialize)]
+enum Block {
+    /// Names that the places in later items are of.
+    Names(Names),
+    /// What was remembered.
+    Items(Vec<Item>),
+    /// There is no more, and so many items there were.
+    End(u64),
+}
+
+/// What is read.
+pub enum Entry {
+    /// Names that the places in the items behind them are of.
+    Names(Names),
+    /// Something that was remembered.
+    Item(Item),
+}
+
+/// Why there is no state to be had from a file, or none was written.
+#[derive(Debug)]
+pub enum StoreError {
+    /// The system refuses.
+    System {
+        /// What was being done.
+        operation: &'static str,
+        /// What it said.
+        error: io::Error,
+    },
+    /// It is not a state file, or that of another version.
+    Foreign,
+    /// It was not written to its end, or has been changed since.
+    Damaged,
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StoreError::System { operation, error } => write!(f, "could not {operation} the state: {error}"),
+            StoreError::Foreign => f.write_str("it is no state file of this version"),
+            StoreError::Damaged => f.write_str("it is damaged or was not written to its end"),
+        }
+    }
+}
+
+impl std::error::Error for StoreError {}
+
+fn system(operation: &'static str) -> impl Fn(io::Error) -> StoreError {
+    move |error| StoreError::System { operation, error }
+}
+
+/// Writes state, block by block.
+pub struct Writer<W: Write> {
+    out: W,
+    items: u64,
+}
+
+impl<W: Write> Writer<W> {
+    /// Begins.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn new(mut out: W) -> io::Result<Writer<W>> {
+        out.write_all(HEAD)?;
+        Ok(Writer { out, items: 0 })
+    }
+
+    /// Says what the places in the items that follow are of.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn names(&mut self, names: Names) -> io::Result<()> {
+        self.block(&Block::Names(names))
+    }
+
+    /// Writes items, at best [`BLOCK_ITEMS`] at once.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn items(&mut self, items: Vec<Item>) -> io::Result<()> {
+        self.items += items.len() as u64;
+        if items.is_empty() { Ok(()) } else { self.block(&Block::Items(items)) }
+    }
+
+    /// Ends it, and gives back what it was written to.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn end(mut self) -> io::Result<W> {
+        self.block(&Block::End(self.items))?;
+        self.out.flush()?;
+        Ok(self.out)
+    }
+
+    fn block(&mut self, block: &Block) -> io::Result<()> {
+        let bytes = postcard::to_stdvec(block).map_err(io::Error::other)?;
+        let length = u32::try_from(bytes.len()).ok().filter(|length| *length <= LONGEST);
+        let length = length.ok_or_else(|| io::Error::other("a block is too long"))?;
+        self.out.write_all(&length.to_le_bytes())?;
+        self.out.write_all(&crc32fast::hash(&bytes).to_le_bytes())?;
+        self.out.write_all(&bytes)
+    }
+}
+
+/// Writes a file that is whole or not there: `fill` does the writing.
+///
+/// # Errors
+/// It cannot be written; what was there before is then still there.
+pub fn write_file(
+    path: &Path,
+    fill: impl FnOnce(&mut Writer<BufWriter<File>>) -> io::Result<()>,
+) -> Result<u64, StoreError> {
+    let unfinished = unfinished(path);
+    let outcome = (|| {
+        let file = File::create(&unfinished).map_err(system("write"))?;
+        let mut writer = Writer::new(BufWriter::new(file)).map_err(system("write"))?;
+        fill(&mut writer).map_err(system("write"))?;
+        let items = writer.items;
+        let file = writer.end().map_err(system("write"))?;
+        let file = file.into_inner().map_err(|error| system("write")(error.into_error()))?;
+        file.sync_all().map_err(system("write"))?;
+        fs::rename(&unfinished, path).map_err(system("rename"))?;
+        // The name, too, is to be on the disk.
+        if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
+            File::open(directory).and_then(|opened| opened.sync_all()).map_err(system("write"))?;
+        }
+        Ok(items)
+    })();
+    if outcome.is_err() {
+        // It may not even have been made.
+        let _ = fs::remove_file(&unfinished);
+    }
+    outcome
+}
+
+/// The name that a file has until it is whole.
+fn unfinished(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".new");
+    PathBuf::from(name)
+}
+
+/// Reads all of the state, and says how many items there are.
+///
+/// # Errors
+/// It is not all there, or not a state.
+pub fn check(input: impl Read) -> Result<u64, StoreError> {
+    read(input, |_| {})
+}
+
+/// Gives the names and items of a state. What is wrong comes out only where it stands: [`check`] first.
+///
+/// # Errors
+/// It is not all there, or not a state.
+pub fn read(
+    mut input: impl Read,
+    mut give: impl FnMut(Entry),
+) -> Result<u64, StoreError> {
+    let mut head = [0; HEAD.len()];
+    input.read_exact(&mut head).map_err(|_| StoreError::Foreign)?;
+    if head != HEAD {
+        return Err(StoreError::Foreign);
+    }
+    let mut count = 0;
+    let mut bytes = Vec::new();
+    loop {
+        let mut word = [0; 4];
+        input.read_exact(&mut word).map_err(cut)?;
+        let length = u32::from_le_bytes(word);
+        input.read_exact(&mut word).map_err(cut)?;
+        let sum = u32::from_le_bytes(word);
+        if length > LONGEST {
+            return Err(StoreError::Damaged);
+        }
+        bytes.clear();
+        // Not all at once: a length that is wrong must not take memory that the file does not fill.
+        let got = input.by_ref().take(length.into()).read_to_end(&mut bytes).map_err(cut)?;
+        if got != length as usize || crc32fast::hash(&bytes) != sum {
+            return Err(StoreError::Damaged);
+        }
+        match postcard::from_bytes(&bytes).map_err(|_| StoreError::Damaged)? {
+            Block::Names(told) => give(Entry::Names(told)),
+            Block::Items(items) => {
+                count += items.len() as u64;
+                items.into_iter().for_each(|item| give(Entry::Item(item)));
+            }
+            Block::End(told) if told == count => return Ok(count),
+            Block::End(_) => return Err(StoreError::Damaged),
+        }
+    }
+}
+
+fn cut(error: io::Error) -> StoreError {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => StoreError::Damaged,
+        _ => StoreError::System { operation: "read", error },
+    }
+}
+
+/// Opens a state file that is whole. `None` if there is none.
+///
+/// # Errors
+/// See [`check`].
+pub fn open(path: &Path) -> Result<Option<BufReader<File>>, StoreError> {
+    let open = || File::open(path).map(BufReader::new);
+    let file = match open() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened.map_err(system("open"))?,
+    };
+    check(file)?;
+    open().map(Some).map_err(system("open"))
+}

@@ -1,0 +1,163 @@
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::{Just, any, prop_assert, prop_assert_eq, proptest};
+use proptest::prop_oneof;
+use wire::ethernet;
+
+use super::*;
+use crate::sys::Plain;
+use crate::sys::mapping::Mapping;
+
+const SLOT: usize = 2048;
+const SLOTS: usize = 8;
+/// Where the kernel puts a frame in its slot, with an offload header in front.
+const AT: usize = 96;
+
+/// A line over a ring that the test fills in the kernel's place. Its sockets are none.
+fn line() -> (PacketLine, Mapping) {
+    let [map, kernel] = Mapping::twice(SLOT * SLOTS);
+    let file = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
+    let line = PacketLine {
+        identity: Identity { name: "test".to_owned(), ifindex: 0 },
+        ring: Ring::over(map, SLOTS, SLOT),
+        pending: Pending::new(),
+        inlet: file(),
+        outlet: file(),
+        idle: 0,
+        statistics: Statistics::default(),
+    };
+    (line, kernel)
+}
+
+/// Puts a frame into a slot, as the kernel does.
+fn put(kernel: &Mapping, slot: usize, header: libc::tpacket2_hdr, undone: VnetHeader, frame: &[u8]) {
+    let at = slot * SLOT;
+    for (number, byte) in frame.iter().take(SLOT - AT).enumerate() {
+        kernel.write(at + AT + number, *byte);
+    }
+    if let Some(offset) = usize::from(header.tp_mac).checked_sub(VnetHeader::LEN) {
+        if offset + VnetHeader::LEN <= SLOT {
+            kernel.write(at + offset, undone);
+        }
+    }
+    kernel.write(at, header);
+}
+
+fn whole(frame: &[u8]) -> libc::tpacket2_hdr {
+    let mut header = libc::tpacket2_hdr::zeroed();
+    header.tp_status = libc::TP_STATUS_USER;
+    header.tp_len = frame.len() as u32;
+    header.tp_snaplen = frame.len() as u32;
+    header.tp_mac = AT as u16;
+    header
+}
+
+#[test]
+fn tags_that_the_kernel_took_out_are_put_back() {
+    let (mut line, kernel) = line();
+    let frame = wire::build::ethernet(ethernet::Mac([2; 6]), ethernet::Mac([4; 6]))
+        .ipv4([192, 0, 2, 1].into(), [192, 0, 2, 2].into())
+        .udp(1, 2)
+        .payload(b"tagged")
+        .to_vec();
+    let status = libc::TP_STATUS_USER | libc::TP_STATUS_VLAN_VALID;
+    let service = EtherType::QINQ.0;
+    let headers = [
+        libc::tpacket2_hdr { tp_status: status, tp_vlan_tci: 0x6005, tp_vlan_tpid: service, ..whole(&frame) },
+        libc::tpacket2_hdr {
+            tp_status: status | libc::TP_STATUS_VLAN_TPID_VALID,
+            tp_vlan_tci: 0x6005,
+            tp_vlan_tpid: service,
+            ..whole(&frame)
+        },
+        libc::tpacket2_hdr { tp_vlan_tci: 0x6005, tp_vlan_tpid: service, ..whole(&frame) },
+    ];
+    for (slot, header) in headers.into_iter().enumerate() {
+        put(&kernel, slot, header, VnetHeader::default(), &frame);
+    }
+    let mut pool = Pool::new(8, 2048).unwrap();
+    let mut batch = Batch::new();
+    assert_eq!(line.receive(&mut batch, &mut pool).unwrap(), Received::Frames(3));
+    let tag = |tpid| Some(Tag { tpid, tci: 0x6005 });
+    let expected = [tag(EtherType::VLAN), tag(EtherType::QINQ), None];
+    for (received, expected) in batch.iter().zip(expected) {
+        let layer = ethernet::parse(received.bytes()).unwrap();
+        assert_eq!(layer.tags.outer(), expected);
+        assert_eq!((layer.header.dst(), layer.header.src()), (ethernet::Mac([4; 6]), ethernet::Mac([2; 6])));
+        assert_eq!((layer.ethertype, layer.payload), (EtherType::IPV4, &frame[14..]));
+    }
+    for slot in 0..3 {
+        assert_eq!(
+            kernel.read::<u32>(slot * SLOT),
+            Some(libc::TP_STATUS_KERNEL),
+            "slot {slot} is the kernel's again"
+        );
+    }
+    batch.drain().for_each(|frame| pool.put(frame));
+}
+
+#[test]
+fn frames_come_as_the_pool_and_the_batch_have_room_and_none_twice() {
+    let (mut line, kernel) = line();
+    let mut pool = Pool::new(3, 2048).unwrap();
+    for slot in 0..SLOTS {
+        put(&kernel, slot, whole(&[slot as u8; 60]), VnetHeader::default(), &[slot as u8; 60]);
+    }
+    let mut seen = Vec::new();
+    let mut batch = Batch::new();
+    while let Received::Frames(frames) = line.receive(&mut batch, &mut pool).unwrap() {
+        assert!(frames <= 3);
+        for frame in batch.drain() {
+            seen.push(frame.bytes()[0]);
+            pool.put(frame);
+        }
+    }
+    assert_eq!(seen, (0..SLOTS as u8).collect::<Vec<_>>());
+    assert_eq!(line.statistics.received, SLOTS as u64);
+}
+
+proptest! {
+    #[test]
+    fn no_slot_panics_whatever_it_says(
+        slots in vec(
+            (
+                prop_oneof![Just(libc::TP_STATUS_USER), any::<u32>()],
+                (option::of(any::<u32>()), option::of(any::<u32>())),
+                prop_oneof![Just(AT as u16), any::<u16>()],
+                any::<[u8; 10]>(),
+                vec(any::<u8>(), 0..2000),
+            ),
+            0..=SLOTS,
+        )
+    ) {
+        let (mut line, kernel) = line();
+        let mut told = 0;
+        for (slot, (status, (len, snaplen), mac, undone, frame)) in slots.iter().enumerate() {
+            let header = libc::tpacket2_hdr {
+                tp_status: *status,
+                tp_len: len.unwrap_or(frame.len() as u32),
+                tp_snaplen: snaplen.unwrap_or(frame.len() as u32),
+                tp_mac: *mac,
+                ..whole(frame)
+            };
+            if told == slot && status & libc::TP_STATUS_USER != 0 {
+                told += 1;
+            }
+            put(&kernel, slot, header, VnetHeader::from_bytes(*undone), frame);
+        }
+        let mut pool = Pool::new(16, 2048).unwrap();
+        let mut batch = Batch::new();
+        let mut frames = 0;
+        while let Received::Frames(more) = line.receive(&mut batch, &mut pool).unwrap() {
+            frames += more as u64;
+            for frame in batch.drain() {
+                prop_assert!(frame.len() <= SLOT);
+                pool.put(frame);
+            }
+        }
+        let counted = line.statistics;
+        prop_assert_eq!(counted.received, frames);
+        prop_assert!(frames + counted.unusable + counted.lost >= told as u64, "each is accounted for");
+        prop_assert_eq!(pool.available(), 16);
+    }
+}
