@@ -4,6 +4,7 @@
 //! entries, once for each copy that was handed out. Equal content is equal memory, so comparing two generations of one
 //! map passes over the buckets that they share.
 
+use std::fmt;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ const BUCKETS: usize = 4096;
 type Bucket<K, V> = Arc<Vec<(K, V)>>;
 
 /// A map whose copies share what they have in common.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Map<K, V> {
     buckets: Arc<Vec<Bucket<K, V>>>,
     len: usize,
@@ -111,6 +112,13 @@ pub struct Difference<'a, K, V> {
     pub was: Option<&'a V>,
     /// Its value now.
     pub is: Option<&'a V>,
+}
+
+impl<K: fmt::Debug, V: fmt::Debug> fmt::Debug for Map<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let entries = self.buckets.iter().flat_map(|bucket| bucket.iter());
+        f.debug_map().entries(entries.map(|(key, value)| (key, value))).finish()
+    }
 }
 
 impl<K: PartialEq, V: PartialEq> PartialEq for Map<K, V> {

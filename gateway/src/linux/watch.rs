@@ -8,6 +8,7 @@
 //! lost, everything is, and what has changed is told as if it had been heard of. A list that changed while it was made is
 //! made again once things are quiet.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::mpsc::Sender;
@@ -20,7 +21,7 @@ use rustix::event::EventfdFlags;
 use super::list;
 use super::message::{Body, Event, parse};
 use super::socket::{Error, Operation, Received, Socket, wait};
-use super::state::{Changed, Doubt, NeighbourChange, State};
+use super::state::{Changed, Doubt, Link, LinkIndex, NeighbourChange, State};
 
 /// How Linux is followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,11 +44,10 @@ pub enum News {
     /// Interfaces, addresses or routes have changed; the first is everything there is. It has all neighbours that were
     /// told of before it, and perhaps newer ones.
     State(Newest),
-    /// A neighbour has changed.
+    /// A neighbour has changed, on an interface that was told of before.
     Neighbour(NeighbourChange),
-    /// Linux told more than was read in time, or what was not understood; what was missed will be told.
-    Lost,
-    /// Linux could not be asked; it is tried again.
+    /// Linux could not be asked, which is tried again; or told more than was read in time, and what was missed will be told.
+    /// Never before the first state, unless that could not be had.
     Trouble(Error),
 }
 
@@ -94,6 +94,7 @@ pub fn watch(options: Options, to: Sender<News>) -> Result<Watch, Error> {
         state: State::default(),
         untold: Untold::Nothing,
         told_at: None,
+        told_links: Arc::default(),
         doubts: Doubts { all: true, ..Doubts::default() },
         doubted: Instant::now(),
         last_event: Instant::now(),
@@ -142,6 +143,8 @@ struct Watcher {
     state: State,
     untold: Untold,
     told_at: Option<Instant>,
+    /// The interfaces of the state that was told last.
+    told_links: Arc<BTreeMap<LinkIndex, Link>>,
     doubts: Doubts,
     /// When doubt arose.
     doubted: Instant,
@@ -238,6 +241,7 @@ impl Watcher {
                 Ok(Received::Lost) => missed = true,
                 Ok(Received::Datagram(bytes)) => {
                     let mut doubts = Doubts::default();
+                    let mut changes = Vec::new();
                     for message in parse(bytes) {
                         let event = match message.body {
                             Body::Event(event) => event,
@@ -256,12 +260,11 @@ impl Watcher {
                         match effect.changed {
                             Changed::Nothing => {}
                             Changed::Tables => self.untold = Untold::State,
-                            Changed::Neighbour(change) => {
-                                self.to.send(News::Neighbour(change)).map_err(|_| Ended)?;
-                            }
+                            Changed::Neighbour(change) => changes.push(change),
                         }
                     }
                     self.doubt(doubts);
+                    self.tell_neighbours(&changes)?;
                 }
                 Err(source) => {
                     self.doubt(Doubts { all: true, ..Doubts::default() });
@@ -272,7 +275,7 @@ impl Watcher {
                 self.last_event = Instant::now();
                 let known = self.doubts.all;
                 self.doubt(Doubts { all: true, ..Doubts::default() });
-                return if known { Ok(()) } else { self.to.send(News::Lost).map_err(|_| Ended) };
+                return if known { Ok(()) } else { self.trouble(Error::lost()) };
             }
         }
         self.last_event = Instant::now();
@@ -317,12 +320,12 @@ impl Watcher {
             }
         };
         let told = self.told_at.is_some();
-        if told {
-            for difference in state.neighbours.differences(&self.state.neighbours) {
-                let change = NeighbourChange { key: *difference.key, now: difference.is.copied() };
-                self.to.send(News::Neighbour(change)).map_err(|_| Ended)?;
-            }
-        }
+        let differences =
+            if told { state.neighbours.differences(&self.state.neighbours) } else { Vec::new() };
+        let changes: Vec<NeighbourChange> = differences
+            .iter()
+            .map(|difference| NeighbourChange { key: *difference.key, now: difference.is.copied() })
+            .collect();
         let same = state.links == self.state.links
             && state.addresses == self.state.addresses
             && state.objects == self.state.objects
@@ -335,7 +338,7 @@ impl Watcher {
         self.listed_at = Some(Instant::now());
         self.pause = begun.elapsed() * 4;
         self.overlap = Some(Doubts::default());
-        Ok(())
+        self.tell_neighbours(&changes)
     }
 
     /// The state with what is in doubt listed anew.
@@ -367,18 +370,32 @@ impl Watcher {
     /// Tells the state, if there is news and its time has come.
     fn tell(&mut self) -> Result<(), Ended> {
         let due = self.told_at.is_none_or(|at| at.elapsed() >= self.options.gap);
-        if self.untold == Untold::Nothing || !due {
-            return Ok(());
-        }
+        if self.untold == Untold::State && due { self.tell_now() } else { Ok(()) }
+    }
+
+    fn tell_now(&mut self) -> Result<(), Ended> {
         let state = Arc::new(self.state.clone());
         let waiting =
             self.slot.lock().unwrap_or_else(PoisonError::into_inner).replace(Arc::clone(&state)).is_some();
+        self.told_links = Arc::clone(&state.links);
         if !waiting {
             let newest = Newest { slot: Arc::clone(&self.slot), told: state };
             self.to.send(News::State(newest)).map_err(|_| Ended)?;
         }
         self.told_at = Some(Instant::now());
         self.untold = Untold::Nothing;
+        Ok(())
+    }
+
+    fn tell_neighbours(&mut self, changes: &[NeighbourChange]) -> Result<(), Ended> {
+        for change in changes {
+            // Who hears of a neighbour is to know the interface that it is on.
+            let link = &change.key.link;
+            if !self.told_links.contains_key(link) && self.state.links.contains_key(link) {
+                self.tell_now()?;
+            }
+            self.to.send(News::Neighbour(*change)).map_err(|_| Ended)?;
+        }
         Ok(())
     }
 
