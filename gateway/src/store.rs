@@ -34,6 +34,7 @@ enum Block {
 }
 
 /// What is read.
+#[allow(clippy::large_enum_variant)] // one at a time, most of them items
 pub enum Entry {
     /// Names that the places in the items behind them are of.
     Names(Names),

@@ -310,7 +310,6 @@ impl Supervisor {
                 let known = Known { interface: link.name.clone(), address: change.key.address.into(), found };
                 self.meet(known);
             }
-            News::Lost => info!("Linux told more than could be heard: asking for everything again"),
             News::Trouble(error) => warn!("{error}"),
         }
     }
@@ -577,7 +576,7 @@ fn first_state(heard: &Receiver<News>) -> Result<Arc<State>, StartError> {
     loop {
         match heard.recv() {
             Ok(News::State(newest)) => return Ok(newest.take()),
-            Ok(News::Neighbour(_) | News::Lost) => {}
+            Ok(News::Neighbour(_)) => {}
             Ok(News::Trouble(error)) => return Err(StartError::Linux(error)),
             Err(_) => return Err(system("follow Linux", io::ErrorKind::BrokenPipe.into())),
         }
