@@ -3,9 +3,9 @@
 //! Finds the interface (through VLAN tags), the IP header, the transport header and its ports, and writes
 //! them into the metadata. Drops what is malformed or shows addresses that no packet on a link can have.
 //! Verifies the IPv4 header checksum; transport checksums are left to `track`, which looks at them where a
-//! packet would change state. Of what the gateway itself sends, what only concerns a link goes no further. Changes no byte.
-//! Takes frames fresh from their pool: what their metadata do not say yet
-//! stays unsaid where a packet has none of it.
+//! packet would change state. Of what the gateway itself sends, what only concerns a link goes no further. Changes no
+//! byte. Takes frames fresh from their pool: what their metadata do not say yet stays unsaid where a packet has none of
+//! it.
 
 use tally::{Branch, Op, Region, Tally};
 use wire::ethernet::EtherType;
