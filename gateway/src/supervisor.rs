@@ -97,6 +97,8 @@ pub struct Supervisor {
     reload: Reload,
     hands: Vec<Hand>,
     attached: BTreeMap<String, Attached>,
+    /// Failures to open ports that have been told already.
+    told: Vec<PortState>,
     neighbours: BTreeMap<(String, Address), Found>,
     panics: u64,
     watchdog: Option<Watchdog>,
@@ -185,6 +187,7 @@ impl Supervisor {
             reload: Reload::new(policy, first, tables, sender.clone()),
             hands: Vec::new(),
             attached: BTreeMap::new(),
+            told: Vec::new(),
             neighbours: BTreeMap::new(),
             panics: 0,
             watchdog: service::watchdog().map(|interval| Watchdog { interval, next: Instant::now() }),
@@ -222,6 +225,7 @@ impl Supervisor {
             self.end_trial();
             self.show_life();
             if self.probe_at <= Instant::now() {
+                self.attach_failed();
                 self.probe();
             }
         }

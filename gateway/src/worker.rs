@@ -301,7 +301,7 @@ impl Worker {
             })
             .collect();
         for link in &mut links {
-            link.close(&mut self.pool);
+            link.attach(Attachment::default(), &mut self.pool);
         }
         self.settle(None);
         self.tended = Nanos(0);
