@@ -217,7 +217,10 @@ impl Supervisor {
 
     /// An interface for Linux, of a VLAN that it has none for.
     fn soft(&self, interface: &Interface) -> Result<Ends, OpenError> {
-        let tap = Tap::open(&interface.name, interface.mtu, interface.mac, self.hands.len())?;
+        // As VLAN interfaces of Linux have it; another one at each start would be unknown to everybody on the link.
+        let parent = interface.parent.as_deref().and_then(|parent| self.linux.link_named(parent));
+        let mac = interface.mac.or(parent.and_then(|(_, link)| link.mac));
+        let tap = Tap::open(&interface.name, interface.mtu, mac, self.hands.len())?;
         Ok(alone(tap.lines, "VLAN"))
     }
 
