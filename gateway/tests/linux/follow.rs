@@ -73,7 +73,7 @@ impl Follower {
                 Arc::make_mut(&mut self.state).neighbours = self.neighbours.clone();
                 self.changes.push(change);
             }
-            Ok(News::Trouble(error)) if error.is_loss() => self.lost += 1,
+            Ok(News::Lost) => self.lost += 1,
             Ok(News::Trouble(error)) => panic!("{error}"),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => panic!("the watch has ended"),
