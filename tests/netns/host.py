@@ -25,6 +25,20 @@ class Failed(AssertionError):
     """A program that should have succeeded did not."""
 
 
+class Pinged:
+    """Whether a ping was answered. A test that fails shows what it said."""
+
+    def __init__(self, answered, said):
+        self._answered = answered
+        self._said = said
+
+    def __bool__(self):
+        return self._answered
+
+    def __repr__(self):
+        return self._said
+
+
 class Host:
     """A network namespace, deleted with `close`."""
 
@@ -175,9 +189,13 @@ class Host:
     # ---- What tests ask of hosts
 
     def ping(self, to, *options, count=1, wait=1):
-        """Whether every one of `count` echo requests was answered within `wait` seconds."""
-        done = self.run("ping", "-n", "-q", "-c", count, "-i", "0.01", "-W", wait, *options, to, check=False)
-        return f" {count} received" in done.stdout and done.returncode == 0
+        """Whether each of `count` echo requests was answered within `wait` seconds."""
+        for _ in range(count):
+            # One at a time: of several, ping waits for the last no longer than the others took.
+            done = self.run("ping", "-n", "-q", "-c", 1, "-W", wait, *options, to, check=False)
+            if done.returncode != 0:
+                return Pinged(False, done.stdout)
+        return Pinged(True, done.stdout)
 
     def reaches(self, to, deadline=10.0):
         """Waits until a host answers to echo requests."""
