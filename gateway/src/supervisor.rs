@@ -314,6 +314,7 @@ impl Supervisor {
                 let known = Known { interface: link.name.clone(), address: change.key.address.into(), found };
                 self.meet(known);
             }
+            News::Lost => info!("Linux told more than was heard; what was missed will be told"),
             News::Trouble(error) => warn!("{error}"),
         }
     }
@@ -580,7 +581,7 @@ fn first_state(heard: &Receiver<News>) -> Result<Arc<State>, StartError> {
     loop {
         match heard.recv() {
             Ok(News::State(newest)) => return Ok(newest.take()),
-            Ok(News::Neighbour(_)) => {}
+            Ok(News::Neighbour(_) | News::Lost) => {}
             Ok(News::Trouble(error)) => return Err(StartError::Linux(error)),
             Err(_) => return Err(system("follow Linux", io::ErrorKind::BrokenPipe.into())),
         }
