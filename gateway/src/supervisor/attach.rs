@@ -12,7 +12,7 @@ use wire::PoolMemory;
 
 use super::{PATIENCE, Supervisor};
 use crate::linux::LinkIndex;
-use crate::linux::state::Condition;
+use crate::linux::state::{Condition, Link};
 use crate::worker::{Attachment, Mail};
 
 /// A port that was opened, or could not be.
@@ -101,9 +101,9 @@ impl Supervisor {
     /// Whether what a port was opened on is still there, and as it was.
     fn is_there(&self, name: &str, port: &Attached) -> bool {
         let Some((index, mtu)) = port.on else { return true };
-        self.linux
-            .link_named(name)
-            .is_some_and(|(now, link)| now == index && link.mtu == mtu && link.condition != Condition::Down)
+        // Shorter packets are no reason to open it anew, and to let Linux see frames meanwhile.
+        let same = |now, link: &Link| now == index && link.mtu <= mtu && link.condition != Condition::Down;
+        self.linux.link_named(name).is_some_and(|(now, link)| same(now, link))
     }
 
     /// Takes a port away from the workers, and closes it.
