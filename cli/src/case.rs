@@ -45,6 +45,8 @@ pub(crate) enum Step {
     In(In),
     /// All connections are forgotten.
     Clear,
+    /// Another policy holds from now on.
+    Reload(Box<Policy>),
     /// A counter has this value now.
     Counter(Counter),
 }

@@ -15,6 +15,7 @@ use std::panic::Location;
 
 use dataplane::flow::{FlowTable, Key, Timeouts};
 use dataplane::hop::Resolve;
+use dataplane::nat::Share;
 use dataplane::pipeline::Watch;
 use dataplane::replay::SEED;
 use dataplane::shard::Setup;
@@ -279,7 +280,9 @@ impl Gateway {
         let policy = checked.policy.unwrap_or_else(|| panic!("{errors:?}"));
         let tables = Tables::compile(&policy, 1).unwrap();
         let now = Nanos::from_secs(1_000);
-        let shard = Shard::new(&tables, Setup { seed: SEED, now, resolve: Resolve::Assume }).unwrap();
+        let shard =
+            Shard::new(&tables, Setup { seed: SEED, now, resolve: Resolve::Assume, share: Share::WHOLE })
+                .unwrap();
         Gateway {
             tables,
             shard,

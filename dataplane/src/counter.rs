@@ -1,7 +1,11 @@
 //! What was counted, by verdict, reason, rule and translation. Every frame is counted once.
+//!
+//! Tables may follow one another: what is counted for a rule or a translation then stays with its name; what was counted
+//! for names that are gone is kept in sums. A name that comes back begins at zero.
 
 use wire::Frame;
 
+use crate::change::Passage;
 use crate::tables::Tables;
 use crate::verdict::{Reason, Verdict};
 
@@ -20,6 +24,12 @@ impl Traffic {
     pub fn count(&mut self, bytes: usize) {
         self.frames += 1;
         self.bytes += bytes as u64;
+    }
+
+    /// Adds what others have counted.
+    pub fn add(&mut self, other: &Traffic) {
+        self.frames += other.frames;
+        self.bytes += other.bytes;
     }
 
     /// Counts frames as they are.
@@ -55,6 +65,46 @@ pub struct Counters {
     pub evicted: u64,
     /// Flows refused or packets dropped for want of ports, by source translation.
     pub nat_refused: Vec<u64>,
+    /// Flows ended because other tables do not let them in, or do not translate them as they were.
+    pub revoked: u64,
+    /// What was counted for names that are in the tables no more.
+    pub gone: Gone,
+}
+
+/// What was counted for rules and translations that are in the tables no more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Gone {
+    /// [`Counters::rules`].
+    pub rules: Traffic,
+    /// [`Counters::nats`]: frames of whose translations none is left.
+    pub nats: Traffic,
+    /// [`Counters::nat_refused`].
+    pub nat_refused: u64,
+}
+
+/// Counters of other tables, all zero, and who was who.
+pub(crate) struct CountersChange {
+    rules: Vec<Traffic>,
+    nats: Vec<Traffic>,
+    nat_refused: Vec<u64>,
+    /// By place in the tables of before, the place now.
+    rules_become: Vec<Option<u32>>,
+    pairs_become: Vec<u16>,
+    sources_become: Vec<Option<u16>>,
+}
+
+impl CountersChange {
+    /// For what follows `old`.
+    pub(crate) fn prepare(old: &Tables, new: &Tables, passage: &Passage) -> CountersChange {
+        CountersChange {
+            rules: vec![Traffic::default(); new.filter.rules.len()],
+            nats: vec![Traffic::default(); new.nat.pairs()],
+            nat_refused: vec![0; new.nat.sources.len()],
+            rules_become: passage.rules_become.clone(),
+            pairs_become: (0..old.nat.pairs()).map(|pair| passage.pair(pair as u16)).collect(),
+            sources_become: passage.sources_become.clone(),
+        }
+    }
 }
 
 impl Counters {
@@ -72,7 +122,49 @@ impl Counters {
             parts_lost: 0,
             evicted: 0,
             nat_refused: vec![0; tables.nat.sources.len()],
+            revoked: 0,
+            gone: Gone::default(),
         }
+    }
+
+    /// Goes on with other tables.
+    pub(crate) fn change(&mut self, mut change: CountersChange) -> CountersChange {
+        for (count, place) in self.rules.iter().zip(&change.rules_become) {
+            let place = place.and_then(|place| change.rules.get_mut(place as usize));
+            place.unwrap_or(&mut self.gone.rules).add(count);
+        }
+        for (count, pair) in self.nats.iter().zip(&change.pairs_become) {
+            // What one of two translations is left of counts for that one.
+            let place = if *pair == 0 { None } else { change.nats.get_mut(usize::from(*pair)) };
+            place.unwrap_or(&mut self.gone.nats).add(count);
+        }
+        for (count, place) in self.nat_refused.iter().zip(&change.sources_become) {
+            let place = place.and_then(|place| change.nat_refused.get_mut(usize::from(place)));
+            *place.unwrap_or(&mut self.gone.nat_refused) += count;
+        }
+        std::mem::swap(&mut self.rules, &mut change.rules);
+        std::mem::swap(&mut self.nats, &mut change.nats);
+        std::mem::swap(&mut self.nat_refused, &mut change.nat_refused);
+        change
+    }
+
+    /// A frame that was on its way out is dropped after all: it has another fate now.
+    pub(crate) fn count_lost(&mut self, frame: &mut Frame, reason: Reason) {
+        let fate = std::mem::replace(&mut frame.meta.fate, Verdict::Dropped(reason).to_fate());
+        let Some(verdict) = Verdict::of_fate(fate) else {
+            // A further part of a packet that was cut has no fate.
+            self.parts_sent = self.parts_sent.saturating_sub(1);
+            self.parts_lost += 1;
+            return;
+        };
+        if let Some(count) = self.verdicts.get_mut(usize::from(fate >> 8)) {
+            *count = count.saturating_sub(1);
+        }
+        if let Verdict::Answered(before) = verdict {
+            self.answered[before as usize] = self.answered[before as usize].saturating_sub(1);
+        }
+        self.verdicts[usize::from(Verdict::Dropped(reason).to_fate() >> 8)] += 1;
+        self.dropped[reason as usize] += 1;
     }
 
     /// Counts the final verdict of a frame, and its rule and translations.
@@ -153,8 +245,7 @@ impl Counters {
                 NatSide::Source => source,
             };
             if chosen == Some(place) {
-                sum.frames += traffic.frames;
-                sum.bytes += traffic.bytes;
+                sum.add(traffic);
             }
         }
         sum

@@ -22,7 +22,7 @@ use bytemuck::{Pod, Zeroable};
 use wire::Nanos;
 
 pub use key::Key;
-pub use table::{FlowTable, Hit, Refusal};
+pub use table::{FlowTable, Former, Hit, Refusal, Windows};
 use wheel::NONE;
 pub use wheel::Tick;
 
@@ -68,7 +68,7 @@ pub struct Flow {
     pub rule: u32,
     /// Which translations apply, as their stage encodes them.
     pub nat: u16,
-    /// The epoch of the tables that `hops`, `rule`, `nat` and `class` come from.
+    /// The epoch of the tables that `hops`, `rule`, `nat` and `class` come from; [`STALE`] where those are long gone.
     pub epoch: u16,
     state: u8,
     /// TCP window scales: the original side's in the low four bits, the reply side's in the high four.
@@ -83,6 +83,9 @@ pub struct Flow {
 }
 
 const _: () = assert!(size_of::<Flow>() == 128);
+
+/// The epoch of flows that none of the last tables has decided: none has it.
+pub const STALE: u16 = 0;
 
 /// What one side of a TCP connection has sent and may send.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
@@ -145,9 +148,21 @@ pub struct Cold {
     pub source: u32,
     /// The NAT mapping that its first packet was let in by, from outside; `u32::MAX` at first.
     pub inward: u32,
+    /// By number, which stays when tables are swapped: the interface that its first packet came in by.
+    pub ingress: u32,
+    /// Likewise the destination translation, 0 for none.
+    pub dnat: u32,
+    /// Likewise the source translation, 0 for none.
+    pub snat: u32,
+    /// What other tables have to know of the first packet to judge it again: of ICMP, type << 8 | code.
+    pub kind: u16,
+    /// Its DS field.
+    pub ds_field: u8,
+    /// Its TCP flags.
+    pub tcp_flags: u8,
 }
 
-const _: () = assert!(size_of::<Cold>() == 36);
+const _: () = assert!(size_of::<Cold>() == 52);
 
 /// Where a connection stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -267,6 +282,11 @@ impl Timeouts {
     /// Takes the spans that `span` gives. They are rounded down to whole ticks, of which there is one at least.
     pub fn new(span: impl Fn(Life) -> Nanos) -> Timeouts {
         Timeouts { ticks: State::ALL.map(|state| Tick::within(span(state.life())).0.max(1)) }
+    }
+
+    /// The longest of all.
+    fn longest(&self) -> u32 {
+        self.ticks.into_iter().max().unwrap_or(0)
     }
 
     /// The timeout of a state.

@@ -17,6 +17,7 @@
 //! [`Fragments::is_due`], before the fragments of that moment are shown: then what happens does not depend on how
 //! often the host came by. IPv6 datagrams in one fragment (RFC 6946) need not be shown; they pass.
 
+mod change;
 mod hash;
 mod held;
 mod range;
@@ -28,7 +29,8 @@ use wire::{Family, Frame, Nanos};
 
 use crate::memory::MemoryError;
 use crate::verdict::Reason;
-use held::Held;
+pub(crate) use change::{FragmentsChange, Moved};
+use held::{Held, List};
 use range::Added;
 use table::{Datagram, Stage, Table, UNKNOWN};
 
@@ -120,7 +122,7 @@ impl Fragments {
             table: Table::new(limits.datagrams.clamp(1, MOST), seed)?,
             held: Held::new(limits.held.min(MOST))?,
             timeout,
-            largest: u32::try_from(limits.datagram.0).map_or(LARGEST, |bytes| bytes.min(LARGEST)),
+            largest: largest(limits),
         })
     }
 
@@ -355,6 +357,11 @@ impl Fragments {
         let left = datagram.deadline.since(now);
         left == Nanos(0) || left > self.timeout + self.timeout
     }
+}
+
+/// Bytes of the largest datagram that is let through.
+fn largest(limits: &FragmentLimits) -> u32 {
+    u32::try_from(limits.datagram.0).map_or(LARGEST, |bytes| bytes.min(LARGEST))
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! [`Pipeline`] takes batches of frames through the stages, with both. Nothing here knows a clock, a file or an
 //! interface: hosts bring frames and time.
 
+pub mod change;
 pub mod classify;
 pub mod counter;
 pub mod cut;
@@ -20,9 +21,11 @@ pub mod pipeline;
 pub mod replay;
 pub mod shard;
 pub mod stage;
+pub mod state;
 pub mod tables;
 pub mod verdict;
 
+pub use change::Change;
 pub use pipeline::Pipeline;
 pub use replay::Replay;
 pub use shard::Shard;

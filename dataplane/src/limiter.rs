@@ -2,12 +2,20 @@
 //!
 //! Memory is fixed. Those that count by source live in a table of sets of eight; where a set is full of
 //! sources that count, a new one is refused rather than let through uncounted.
+//!
+//! Tables of other rules may take the place of those that it was made for: what counts for a rule stays with its name,
+//! what is owed under a rate with name and rate. Flows say where they count by places that stay.
 
 use policy::model::{Rate, Scope};
 use wire::Nanos;
 
 use crate::flow::Key;
-use crate::tables::{Address, Tables};
+use crate::tables::{Address, FilterRule, Tables};
+
+mod change;
+mod owed;
+
+pub(crate) use change::LimiterChange;
 
 /// A token bucket, kept as the time at which it would be full again (the generic cell rate algorithm,
 /// ITU-T I.371): eight bytes, and no arithmetic between packets.
@@ -44,8 +52,12 @@ pub fn interval(rate: &Rate) -> Nanos {
 /// Buckets and counts of one shard.
 #[derive(Debug)]
 pub struct Limiter {
+    /// By rule.
     rates: Vec<Bucket>,
+    /// Counts of rules as wholes, those included whose rule is gone, while something counts.
     counts: Vec<u32>,
+    /// By rule, where its count is; `NONE` for one that counts nothing as a whole.
+    places: Vec<u32>,
     rates_by_source: Sets<Bucket>,
     counts_by_source: Sets<u32>,
     errors: Bucket,
@@ -58,32 +70,41 @@ pub struct CountId(pub u32);
 /// Set in a [`CountId`] that counts for a rule as a whole.
 const WHOLE: u32 = 1 << 31;
 
-/// The scope that stands for all rules together, for the bound on flows of one source.
-pub const ALL_RULES: u32 = u32::MAX;
+/// No count.
+const NONE: u32 = u32::MAX;
+
+/// The number that stands for all rules together, for the bound on flows of one source: no rule has it.
+pub const ALL_RULES: u32 = 0;
 
 impl Limiter {
     /// Room for the rules of `tables`, and for as many sources as there can be flows.
     pub fn new(tables: &Tables) -> Limiter {
-        let rules = tables.filter.rules.len();
-        let by_source = |wanted: bool| if wanted { tables.limits.flows as usize } else { 0 };
-        let rates =
-            tables.filter.rules.iter().any(|rule| rule.rate.is_some_and(|r| r.scope == Scope::Source));
-        let counts = tables.limits.flows_per_source.is_some()
-            || tables
-                .filter
-                .rules
-                .iter()
-                .any(|rule| rule.connections.is_some_and(|limit| limit.scope == Scope::Source));
+        let rules = &tables.filter.rules;
+        let mut counts = Vec::new();
+        let mut place = |rule: &FilterRule| {
+            if counts_as_whole(rule) {
+                counts.push(0);
+                counts.len() as u32 - 1
+            } else {
+                NONE
+            }
+        };
         Limiter {
-            rates: vec![Bucket::default(); rules],
-            counts: vec![0; rules],
-            rates_by_source: Sets::new(by_source(rates)),
-            counts_by_source: Sets::new(by_source(counts)),
+            rates: vec![Bucket::default(); rules.len()],
+            places: rules.iter().map(&mut place).collect(),
+            counts,
+            rates_by_source: Sets::new(if rates_sources(tables) { tables.limits.flows as usize } else { 0 }),
+            counts_by_source: Sets::new(if counts_sources(tables) {
+                tables.limits.flows as usize
+            } else {
+                0
+            }),
             errors: Bucket::default(),
         }
     }
 
-    /// Whether one more passes under a rule's rate. `hash` is that of [`subject`].
+    /// Whether one more passes under the rate of the rule at a place. `hash` is that of the [`subject`] by the number of
+    /// the rule's meter.
     pub fn admits(&mut self, rule: u32, rate: &Rate, subject: &Key, hash: u64, now: Nanos) -> bool {
         let interval = interval(rate);
         match rate.scope {
@@ -99,10 +120,14 @@ impl Limiter {
         }
     }
 
-    /// Counts one more connection under a bound, unless there are `most` already.
+    /// Counts one more connection under a bound of the rule at a place, unless there are `most` already. `hash` is that of
+    /// the [`subject`] by the rule's number.
     pub fn count(&mut self, rule: u32, scope: Scope, most: u32, subject: &Key, hash: u64) -> Option<CountId> {
         let (count, id) = match scope {
-            Scope::Rule => (self.counts.get_mut(rule as usize)?, rule | WHOLE),
+            Scope::Rule => {
+                let place = *self.places.get(rule as usize)?;
+                (self.counts.get_mut(place as usize)?, place | WHOLE)
+            }
             Scope::Source => {
                 let place = self.counts_by_source.find_or_take(subject, hash, |count| *count == 0)?;
                 (self.counts_by_source.value(place)?, place)
@@ -136,15 +161,36 @@ impl Limiter {
         self.errors.take(now, interval, per_second)
     }
 
+    /// How many times connections are counted now, by rules and by sources.
+    pub fn counted(&self) -> u64 {
+        self.counts.iter().chain(&self.counts_by_source.values).map(|count| u64::from(*count)).sum()
+    }
+
     /// Bytes of memory.
     pub fn memory_bytes(&self) -> usize {
         self.rates_by_source.memory_bytes() + self.counts_by_source.memory_bytes()
     }
 }
 
-/// What a limit by source counts for, as a key to be hashed: the source and the rule.
-pub fn subject(source: Address, rule: u32) -> Key {
-    let [high, low] = [(rule >> 16) as u16, rule as u16];
+/// Whether connections are counted for a rule as a whole.
+fn counts_as_whole(rule: &FilterRule) -> bool {
+    rule.connections.is_some_and(|limit| limit.scope == Scope::Rule)
+}
+
+/// Whether rates are bounded by source.
+fn rates_sources(tables: &Tables) -> bool {
+    tables.filter.rules.iter().any(|rule| rule.rate.is_some_and(|rate| rate.scope == Scope::Source))
+}
+
+/// Whether connections are counted by source.
+fn counts_sources(tables: &Tables) -> bool {
+    let by_source = |rule: &FilterRule| rule.connections.is_some_and(|limit| limit.scope == Scope::Source);
+    tables.limits.flows_per_source.is_some() || tables.filter.rules.iter().any(by_source)
+}
+
+/// What a limit by source counts for, as a key to be hashed: the source and a number, of the rule or of its meter.
+pub fn subject(source: Address, number: u32) -> Key {
+    let [high, low] = [(number >> 16) as u16, number as u16];
     if source.v6 {
         Key::v6(source.bits, 0, high, low, 0)
     } else {
@@ -193,6 +239,11 @@ impl<V: Copy + Default> Sets<V> {
 
     fn value(&mut self, place: u32) -> Option<&mut V> {
         self.values.get_mut(place as usize)
+    }
+
+    /// Whether it has no room at all.
+    fn is_none(&self) -> bool {
+        self.keys.is_empty()
     }
 
     fn memory_bytes(&self) -> usize {

@@ -19,8 +19,10 @@ mod mapping;
 mod pool;
 mod port;
 pub mod rewrite;
+mod share;
 
-pub use mapping::{Capacity, ConfigError, Mapping, Mappings};
+pub use mapping::{Capacity, ConfigError, Mapping, Mappings, PoolUse, Restore};
+pub(crate) use mapping::{MappingsChange, Spent};
 pub use pool::{
     AddressRange, Block, MAX_ADDRESSES, PoolConfig, PoolCounters, PoolProblem, PortRange, Reserved,
 };
@@ -28,6 +30,8 @@ pub use pool::{
 /// A pool by its place in the list that [`Mappings::new`] was given: one per source translation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PoolId(pub u16);
+
+pub use share::Share;
 
 /// A mapping by its place in the table. The place is taken again some time after the mapping has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -125,6 +129,15 @@ impl PortSpace {
             17 => Some(PortSpace::Udp),
             1 | 58 => Some(PortSpace::Icmp),
             _ => None,
+        }
+    }
+
+    /// The protocols whose ports it has.
+    const fn protocols(self) -> &'static [u8] {
+        match self {
+            PortSpace::Tcp => &[6],
+            PortSpace::Udp => &[17],
+            PortSpace::Icmp => &[1, 58],
         }
     }
 }

@@ -6,7 +6,9 @@
 use tally::{NoTally, Tally};
 use wire::{Batch, Frame, Nanos, Pool, PoolError, PortId};
 
+use crate::change::{Change, ChangeError, OutOfTurn};
 use crate::hop::Resolve;
+use crate::nat::Share;
 use crate::pipeline::{Pipeline, Watch};
 use crate::shard::{Setup, Shard, ShardError};
 use crate::stage::Cx;
@@ -37,6 +39,7 @@ pub struct Replay {
     batch: Batch,
     ended: Vec<Frame>,
     way: Way,
+    setup: Setup,
 }
 
 /// How batches go through the pipeline; the outcome is the same.
@@ -84,10 +87,30 @@ impl std::fmt::Display for ReplayError {
 
 impl std::error::Error for ReplayError {}
 
+/// Why a replay goes on with the tables that it had.
+#[derive(Debug)]
+pub enum ReloadError {
+    /// The change could not be prepared.
+    Change(ChangeError),
+    /// It is not for this replay.
+    OutOfTurn(OutOfTurn),
+}
+
+impl std::fmt::Display for ReloadError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ReloadError::Change(error) => error.fmt(f),
+            ReloadError::OutOfTurn(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ReloadError {}
+
 impl Replay {
     /// A gateway that has seen nothing yet. `start` is the moment of the first frame.
     pub fn new(tables: Tables, start: Nanos, way: Way) -> Result<Replay, ReplayError> {
-        let setup = Setup { seed: SEED, now: start, resolve: Resolve::Assume };
+        let setup = Setup { seed: SEED, now: start, resolve: Resolve::Assume, share: Share::WHOLE };
         let shard = Shard::new(&tables, setup).map_err(ReplayError::Shard)?;
         let slots = SLOTS + tables.limits.fragments.held;
         Ok(Replay {
@@ -98,6 +121,7 @@ impl Replay {
             batch: Batch::new(),
             ended: Vec::with_capacity(slots as usize),
             way,
+            setup,
         })
     }
 
@@ -137,6 +161,28 @@ impl Replay {
         if let Err(frame) = self.batch.push(frame) {
             self.pool.put(frame);
         }
+    }
+
+    /// Goes on with other tables, as a live gateway does when its policy changes: frames that were received so far go
+    /// through before. Flows are judged again at their next packets; `tables` are numbered as those
+    /// [after](Tables::after) the ones of before.
+    ///
+    /// # Errors
+    /// The system has not enough memory, or a pool is wrong; then all is as it was.
+    pub fn reload(
+        &mut self,
+        tables: Tables,
+        at: Nanos,
+        witness: &mut impl Witness,
+    ) -> Result<(), ReloadError> {
+        self.flush(witness);
+        let next = tables.after(&self.tables);
+        let setup = Setup { now: at, ..self.setup };
+        let change = Change::prepare(&self.tables, &next, setup).map_err(ReloadError::Change)?;
+        self.shard.apply(change, &next, at, &mut self.ended).map_err(ReloadError::OutOfTurn)?;
+        self.tables = next;
+        self.tell(witness);
+        Ok(())
     }
 
     /// Addresses an answer as its sender would have, had it been on the far side of this gateway: captures that

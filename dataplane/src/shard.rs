@@ -5,6 +5,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 
+use policy::model::{Mode, Scope};
 use tally::{NoTally, Tally};
 use wire::{Frame, Nanos, PortId};
 
@@ -12,14 +13,15 @@ use crate::counter::Counters;
 use crate::flow::{Cold, FlowId, FlowTable, Key, Life, Timeouts};
 use crate::fragment::Fragments;
 use crate::hop::{Hops, Resolve};
-use crate::limiter::{CountId, Limiter};
+use crate::limiter::{self, CountId, Limiter};
 use crate::memory::MemoryError;
-use crate::nat::{Capacity, ConfigError, MappingId, Mappings};
+use crate::nat::{Capacity, ConfigError, MappingId, Mappings, Share};
 use crate::stage::rewrite::MOST_PARTS;
-use crate::tables::{Address, Tables};
+use crate::state::Imports;
+use crate::tables::{Address, LOCAL, Tables};
 
 /// Neighbours on links, beyond those that the policy names.
-const NEIGHBOURS: usize = 65_536;
+pub(crate) const NEIGHBOURS: usize = 65_536;
 
 /// The mutable memory of one worker.
 pub struct Shard {
@@ -37,6 +39,8 @@ pub struct Shard {
     pub queues: Vec<Fifo>,
     /// What was counted.
     pub counters: Counters,
+    /// What came of items that were taken in.
+    pub imports: Imports,
     /// The flow that the frame under way opens.
     pub pending: Pending,
     /// Frames that have waited long enough, or for what has now come: they go through next.
@@ -56,6 +60,8 @@ pub struct Setup {
     pub now: Nanos,
     /// What is done about unknown neighbours.
     pub resolve: Resolve,
+    /// The part of the translations' ports that this shard hands out.
+    pub share: Share,
 }
 
 /// What the stages before `snat` have decided about the flow that a packet opens.
@@ -118,29 +124,14 @@ impl std::error::Error for ShardError {}
 impl Shard {
     /// Takes all memory that the tables' bounds ask for.
     pub fn new(tables: &Tables, setup: Setup) -> Result<Shard, ShardError> {
-        let spans = tables.timeouts;
-        let timeouts = Timeouts::new(|life| match life {
-            Life::TcpHalfOpen => spans.tcp_half_open,
-            Life::TcpEstablished => spans.tcp_established,
-            Life::TcpClosing => spans.tcp_closing,
-            Life::TcpReset => spans.tcp_reset,
-            Life::Udp => spans.udp,
-            Life::Icmp => spans.icmp,
-            Life::Other => spans.other,
-        });
-        let flows = match tables.mode {
-            policy::model::Mode::Stateful => tables.limits.flows,
-            policy::model::Mode::Stateless => 1,
-        };
-        // One more than there can be flows, each of another host at worst: what is full is then the flow table,
-        // which knows who makes room.
-        let mappings = if tables.nat.pools.is_empty() { 1 } else { flows.saturating_add(1) };
-        // Where flows are many, not each of them is another host's: 1,000,000 then take 250 MB in all.
-        let hosts = if mappings > 1 << 16 { mappings - mappings / 4 } else { mappings };
+        let timeouts = timeouts(tables);
+        let mut flows = FlowTable::new(most_flows(tables), setup.seed, timeouts, setup.now)
+            .map_err(ShardError::Memory)?;
+        flows.begin_epoch(tables.epoch, timeouts);
         let queues = tables.interfaces.iter().map(|_| Fifo::new(tables.limits.queue as usize)).collect();
         Ok(Shard {
-            flows: FlowTable::new(flows, setup.seed, timeouts, setup.now).map_err(ShardError::Memory)?,
-            mappings: Mappings::new(Capacity { mappings, hosts }, &tables.nat.pools, setup.seed)
+            flows,
+            mappings: Mappings::new(most_mappings(tables), &tables.nat.pools, setup.seed, setup.share)
                 .map_err(ShardError::Nat)?,
             hops: Hops::new(tables, setup.resolve, NEIGHBOURS),
             limiter: Limiter::new(tables),
@@ -148,6 +139,7 @@ impl Shard {
                 .map_err(ShardError::Memory)?,
             queues,
             counters: Counters::new(tables),
+            imports: Imports::default(),
             pending: Pending::default(),
             released: VecDeque::with_capacity(tables.limits.fragments.held as usize + 1),
             parts: VecDeque::with_capacity(MOST_PARTS),
@@ -185,6 +177,35 @@ impl Shard {
         }
     }
 
+    /// Gives back two counts, where there are such.
+    pub(crate) fn uncount(&mut self, counts: [u32; 2]) {
+        for count in counts.into_iter().filter(|count| *count != NOTHING) {
+            self.limiter.uncount(CountId(count));
+        }
+    }
+
+    /// Counts a flow that exists against the bounds of the rule that lets it in and of its source, however many there are
+    /// already, and says where; `ingress` is where it began.
+    pub(crate) fn count_anyway(
+        &mut self,
+        tables: &Tables,
+        source: Address,
+        ingress: PortId,
+        rule: Option<u32>,
+    ) -> [u32; 2] {
+        let mut count = |number: u32, rule: u32, scope| {
+            let subject = limiter::subject(source, number);
+            let hash = self.flows.hash(&subject, &mut NoTally);
+            self.limiter.count(rule, scope, u32::MAX, &subject, hash).map_or(NOTHING, |count| count.0)
+        };
+        let found = rule.and_then(|place| Some((place, tables.filter.rules.get(place as usize)?)));
+        let limit = found.and_then(|(place, rule)| Some((place, rule.number, rule.connections?.scope)));
+        let by_rule = limit.map_or(NOTHING, |(place, number, scope)| count(number, place, scope));
+        let is_bounded = tables.limits.flows_per_source.is_some() && ingress != LOCAL;
+        let all = limiter::ALL_RULES;
+        [by_rule, if is_bounded { count(all, all, Scope::Source) } else { NOTHING }]
+    }
+
     /// Gives back what the pending flow holds, because it will not come to be.
     pub(crate) fn abandon(&mut self) {
         let pending = std::mem::take(&mut self.pending);
@@ -195,6 +216,38 @@ impl Shard {
             self.limiter.uncount(count);
         }
     }
+}
+
+/// How long flows are remembered.
+pub(crate) fn timeouts(tables: &Tables) -> Timeouts {
+    let spans = tables.timeouts;
+    Timeouts::new(|life| match life {
+        Life::TcpHalfOpen => spans.tcp_half_open,
+        Life::TcpEstablished => spans.tcp_established,
+        Life::TcpClosing => spans.tcp_closing,
+        Life::TcpReset => spans.tcp_reset,
+        Life::Udp => spans.udp,
+        Life::Icmp => spans.icmp,
+        Life::Other => spans.other,
+    })
+}
+
+/// For how many flows memory is taken.
+pub(crate) fn most_flows(tables: &Tables) -> u32 {
+    match tables.mode {
+        Mode::Stateful => tables.limits.flows,
+        Mode::Stateless => 1,
+    }
+}
+
+/// For how many mappings, and hosts that have some.
+pub(crate) fn most_mappings(tables: &Tables) -> Capacity {
+    // One more than there can be flows, each of another host at worst: what is full is then the flow table,
+    // which knows who makes room.
+    let mappings = if tables.nat.pools.is_empty() { 1 } else { most_flows(tables).saturating_add(1) };
+    // Where flows are many, not each of them is another host's: 1,000,000 then take 250 MB in all.
+    let hosts = if mappings > 1 << 16 { mappings - mappings / 4 } else { mappings };
+    Capacity { mappings, hosts }
 }
 
 /// Flows looked at when the timer is due: few enough not to delay the packet that brought the time.
@@ -225,7 +278,7 @@ pub struct Fifo {
 }
 
 impl Fifo {
-    fn new(capacity: usize) -> Fifo {
+    pub(crate) fn new(capacity: usize) -> Fifo {
         Fifo { frames: VecDeque::with_capacity(capacity), capacity }
     }
 
@@ -245,6 +298,19 @@ impl Fifo {
     #[inline(always)]
     pub fn pop(&mut self) -> Option<Frame> {
         self.frames.pop_front()
+    }
+
+    /// Goes on with the frames of another queue, all of them, even where they are more than there is room for.
+    pub(crate) fn go_on_from(&mut self, other: &mut Fifo) {
+        if self.capacity == other.capacity {
+            return std::mem::swap(self, other);
+        }
+        self.frames.extend(other.frames.drain(..));
+    }
+
+    /// The frames that wait, to be changed.
+    pub(crate) fn frames_mut(&mut self) -> impl Iterator<Item = &mut Frame> {
+        self.frames.iter_mut()
     }
 
     /// How many wait.

@@ -12,6 +12,7 @@ pub mod classify;
 pub mod dnat;
 pub mod filter;
 mod header;
+mod judge;
 pub mod parse;
 pub mod queue;
 pub mod rewrite;

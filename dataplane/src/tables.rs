@@ -11,11 +11,14 @@ use crate::fib::{Fib4, Fib6};
 
 mod compile;
 mod nat;
+mod number;
 mod pattern;
 mod route;
 
 pub use compile::CompileError;
-pub use nat::{DestinationAction, NatRule, NatTables, Outgoing, PortShift, SourceAction};
+pub(crate) use nat::is_within;
+pub use nat::{DestinationAction, NatRule, NatTables, Outgoing, PoolOwner, PortShift, SourceAction};
+pub use number::{NO_NUMBER, Numbers};
 
 /// The zone of the gateway itself.
 pub const SELF: u8 = 0;
@@ -25,7 +28,7 @@ pub const LOCAL: PortId = PortId(u16::MAX);
 
 /// What a policy compiles to.
 pub struct Tables {
-    /// Which compilation this is; flows of another one are judged again.
+    /// Which compilation this is, 1 at least; flows of another one are judged again.
     pub epoch: u16,
     /// Whether connections are tracked.
     pub mode: Mode,
@@ -55,6 +58,8 @@ pub struct Tables {
     pub limits: Limits,
     /// How long is remembered what.
     pub timeouts: Timeouts,
+    /// Numbers by which names are known from one compilation to the next.
+    pub numbers: Numbers,
 }
 
 /// An interface, compiled.
@@ -62,6 +67,8 @@ pub struct Tables {
 pub struct Interface {
     /// Its name.
     pub name: String,
+    /// Its number, which stays with its name.
+    pub number: u32,
     /// Its zone, a place in [`Tables::zones`].
     pub zone: u8,
     /// The interface whose port carries its frames: itself, unless it is a VLAN.
@@ -174,6 +181,10 @@ pub struct Filter {
 pub struct FilterRule {
     /// Its name.
     pub name: String,
+    /// Its number, which stays with its name.
+    pub number: u32,
+    /// The number of its buckets, which stays with name and rate.
+    pub meter: u32,
     /// What happens.
     pub action: Action,
     /// Bound on how often.

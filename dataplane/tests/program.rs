@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::panic::Location;
 
 use dataplane::hop::Resolve;
+use dataplane::nat::Share;
 use dataplane::pipeline::Watch;
 use dataplane::replay::SEED;
 use dataplane::shard::Setup;
@@ -94,7 +95,11 @@ struct Gateway {
 impl Gateway {
     fn new(text: &str) -> Gateway {
         let tables = scene::tables(text);
-        let shard = Shard::new(&tables, Setup { seed: SEED, now: START, resolve: Resolve::Assume }).unwrap();
+        let shard = Shard::new(
+            &tables,
+            Setup { seed: SEED, now: START, resolve: Resolve::Assume, share: Share::WHOLE },
+        )
+        .unwrap();
         let pool = Pool::new(512, 2_048).unwrap();
         Gateway { tables, shard, pool, pipeline: Pipeline::default(), batch: Batch::new(), ended: Vec::new() }
     }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use dataplane::fib::FibError;
 use dataplane::hop::Resolve;
+use dataplane::nat::Share;
 use dataplane::replay::SEED;
 use dataplane::shard::{Setup, ShardError};
 use dataplane::stage::Cx;
@@ -232,7 +233,7 @@ impl Bench {
         };
         let tables = Tables::compile(policy, 1).map_err(|error| BenchError::Policy(error.to_string()))?;
         let now = Nanos::from_secs(1_000);
-        let setup = Setup { seed: SEED, now, resolve: Resolve::Assume };
+        let setup = Setup { seed: SEED, now, resolve: Resolve::Assume, share: Share::WHOLE };
         Ok(Bench {
             shard: Shard::new(&tables, setup).map_err(BenchError::Shard)?,
             tables,

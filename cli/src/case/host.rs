@@ -8,7 +8,7 @@ use chip::host::{Entry, Onlooker, Traffic};
 use chip::mapping::{self, Mapping};
 use chip::run;
 use chip::shelf::{CHIPS, MAPPINGS, named};
-use dataplane::replay::{ReplayError, Way, Witness};
+use dataplane::replay::{ReloadError, ReplayError, Way, Witness};
 use dataplane::{Replay, Shard, Tables, Verdict};
 use wire::{Frame, Nanos, PortId};
 
@@ -82,6 +82,8 @@ pub(crate) trait Player {
     fn flush(&mut self);
     /// All connections are forgotten.
     fn clear(&mut self);
+    /// Other tables hold from that moment on; nothing is under way.
+    fn reload(&mut self, tables: Tables, at: Nanos) -> Result<(), ReloadError>;
     /// What happened so far.
     fn record(&self) -> &Record;
     /// The tables that it plays with.
@@ -115,14 +117,18 @@ pub(crate) struct Record {
     pub(crate) fates: Vec<Option<End>>,
     /// Frames that were told of twice.
     pub(crate) twice: Vec<u32>,
+    /// How many tables there have been before those that hold.
+    turn: usize,
 }
 
 /// What became of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct End {
     pub(crate) verdict: Verdict,
+    /// By place in the tables of that turn.
     pub(crate) rule: u32,
     pub(crate) nat: u16,
+    pub(crate) turn: usize,
 }
 
 impl Record {
@@ -131,7 +137,7 @@ impl Record {
         if self.fates.len() <= number {
             self.fates.resize(number + 1, None);
         }
-        let end = End { verdict, rule: frame.meta.rule, nat: frame.meta.nat };
+        let end = End { verdict, rule: frame.meta.rule, nat: frame.meta.nat, turn: self.turn };
         if self.fates[number].replace(end).is_some() {
             self.twice.push(frame.meta.number);
         }
@@ -175,6 +181,11 @@ impl Player for Replaying {
 
     fn clear(&mut self) {
         self.replay.shard.clear_flows();
+    }
+
+    fn reload(&mut self, tables: Tables, at: Nanos) -> Result<(), ReloadError> {
+        self.record.turn += 1;
+        self.replay.reload(tables, at, &mut self.record)
     }
 
     fn record(&self) -> &Record {
@@ -266,6 +277,11 @@ impl Player for Modelled {
 
     fn clear(&mut self) {
         self.replay.shard.clear_flows();
+    }
+
+    fn reload(&mut self, tables: Tables, at: Nanos) -> Result<(), ReloadError> {
+        self.record.turn += 1;
+        self.replay.reload(tables, at, &mut self.record)
     }
 
     fn record(&self) -> &Record {

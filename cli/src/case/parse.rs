@@ -33,6 +33,7 @@ pub(crate) fn read(text: &str, path: &Path, open: Open) -> Result<Case, Unusable
         open,
         title: String::new(),
         policy: None,
+        interfaces: Vec::new(),
         steps: Vec::new(),
         packets: 0,
         now: Nanos(0),
@@ -47,10 +48,12 @@ pub(crate) fn read(text: &str, path: &Path, open: Open) -> Result<Case, Unusable
                 reader.title = rest.to_owned();
                 Ok(())
             }
-            Some(("policy", rest)) => {
+            Some((word, rest)) => {
                 let block = lines[number..].iter().take_while(|line| is_within(line)).count();
                 place += block;
-                match reader.policy(rest, number, &lines[number..number + block]) {
+                let lines = &lines[number..number + block];
+                let read = if word == "policy" { Reader::policy } else { Reader::reload };
+                match read(&mut reader, rest, number, lines) {
                     Ok(()) => Ok(()),
                     Err(Unusable::Faults(found)) => {
                         faults.extend(found);
@@ -72,10 +75,10 @@ pub(crate) fn read(text: &str, path: &Path, open: Open) -> Result<Case, Unusable
     }
 }
 
-/// `title: ...` or `policy: ...`.
+/// `title: ...`, `policy: ...` or `reload: ...`.
 fn header(line: &str) -> Option<(&str, &str)> {
     let (word, rest) = line.split_once(':')?;
-    matches!(word, "title" | "policy").then(|| (word, rest.trim()))
+    matches!(word, "title" | "policy" | "reload").then(|| (word, rest.trim()))
 }
 
 /// Whether a line belongs to the policy above it.
@@ -88,18 +91,36 @@ struct Reader<'a> {
     open: Open,
     title: String,
     policy: Option<Policy>,
+    /// The interfaces of the policy that now holds.
+    interfaces: Vec<String>,
     steps: Vec<Step>,
     packets: u64,
     now: Nanos,
 }
 
 impl Reader<'_> {
-    /// The policy: that of a file, if one is named, and the lines under it.
+    /// The policy that the case begins with.
     fn policy(&mut self, file: &str, line: usize, block: &[&str]) -> Result<(), Unusable> {
-        let fault = |what| Unusable::Faults(vec![Fault { line, what }]);
         if self.policy.is_some() {
-            return Err(fault(What::Policy));
+            return Err(Unusable::Faults(vec![Fault { line, what: What::Policy }]));
         }
+        self.policy = Some(self.checked(file, line, block)?);
+        Ok(())
+    }
+
+    /// A policy that takes its place.
+    fn reload(&mut self, file: &str, line: usize, block: &[&str]) -> Result<(), Unusable> {
+        if self.policy.is_none() {
+            return Err(Unusable::Faults(vec![Fault { line, what: What::Policy }]));
+        }
+        let policy = self.checked(file, line, block)?;
+        self.steps.push(Step::Reload(Box::new(policy)));
+        Ok(())
+    }
+
+    /// A policy: that of a file, if one is named, and the lines under it. It holds for the lines that follow.
+    fn checked(&mut self, file: &str, line: usize, block: &[&str]) -> Result<Policy, Unusable> {
+        let fault = |what| Unusable::Faults(vec![Fault { line, what }]);
         let own = block.join("\n");
         let (text, name) = if file.is_empty() {
             // Empty lines in front keep the numbers of the lines.
@@ -113,11 +134,9 @@ impl Reader<'_> {
             (text + "\n" + &own, from.display().to_string())
         };
         let checked = policy::check(&text, &name);
-        match checked.policy {
-            Some(policy) => self.policy = Some(policy),
-            None => return Err(Unusable::Policy(checked.diagnostics)),
-        }
-        Ok(())
+        let policy = checked.policy.ok_or(Unusable::Policy(checked.diagnostics))?;
+        self.interfaces = policy.interfaces.iter().map(|interface| interface.name.clone()).collect();
+        Ok(policy)
     }
 
     fn line(&mut self, line: &str, number: usize) -> Result<(), What> {
@@ -200,10 +219,7 @@ impl Reader<'_> {
 
     fn interface(&self, words: &mut Words) -> Result<String, What> {
         let name = next(words, "an interface")?;
-        match self.policy.as_ref().and_then(|policy| policy.interface(&name)) {
-            Some(_) => Ok(name),
-            None => Err(What::Interface(name)),
-        }
+        if self.interfaces.contains(&name) { Ok(name) } else { Err(What::Interface(name)) }
     }
 
     /// `NAME VALUE`, several of them between commas.

@@ -7,6 +7,7 @@ use dataplane::replay::ReplayError;
 use dataplane::tables::CompileError;
 use dataplane::verdict::Reason;
 use dataplane::{Shard, Tables, Verdict};
+use policy::Policy;
 use wire::ethernet::Mac;
 use wire::vlan::Tags;
 use wire::{Nanos, PortId};
@@ -67,6 +68,15 @@ const LONG_QUEUE: u32 = 1024;
 /// Plays a case on every host.
 pub(crate) fn play(case: &Case) -> Result<Vec<Failure>, Unplayable> {
     let tables = || Tables::compile(&case.policy, 1).map_err(Unplayable::Compile);
+    // Those that follow one another, by which what happened under each is told.
+    let mut turns = vec![tables()?];
+    let mut queue = case.policy.limits.queue;
+    for step in &case.steps {
+        if let Step::Reload(policy) = step {
+            turns.push(Tables::compile(policy, 1).map_err(Unplayable::Compile)?);
+            queue = queue.min(policy.limits.queue);
+        }
+    }
     let Some((first, others)) = HOSTS.split_first() else { return Ok(Vec::new()) };
     let player = (first.start)(tables()?, START).map_err(Unplayable::Replay)?;
     let mut play = Play {
@@ -80,14 +90,17 @@ pub(crate) fn play(case: &Case) -> Result<Vec<Failure>, Unplayable> {
         failures: Vec::new(),
         bytes: 0,
         now: START,
+        turns,
     };
     play.all(case);
     for host in others {
-        if host.batching != Batching::Moment && case.policy.limits.queue < LONG_QUEUE {
+        if host.batching != Batching::Moment && queue < LONG_QUEUE {
             continue;
         }
         let mut player = (host.start)(tables()?, START).map_err(Unplayable::Replay)?;
-        again(&mut *player, &play.acts, host.batching);
+        if let Err(error) = again(&mut *player, &play.acts, host.batching) {
+            play.fail(0, vec![format!("host `{}`: {error}", host.name)]);
+        }
         if let Some(fault) = player.fault() {
             play.fail(0, vec![format!("host `{}` did not play to the end: {fault}", host.name)]);
         }
@@ -104,9 +117,10 @@ pub(crate) fn play(case: &Case) -> Result<Vec<Failure>, Unplayable> {
 }
 
 /// What happened to the first host, for the others to repeat.
-enum Act {
+enum Act<'a> {
     Receive(Input),
     Clear,
+    Reload(&'a Policy, Nanos),
 }
 
 /// What is expected of a frame.
@@ -119,7 +133,7 @@ struct Expected<'a> {
 struct Play<'a> {
     player: Box<dyn Player>,
     variables: Variables,
-    acts: Vec<Act>,
+    acts: Vec<Act<'a>>,
     /// By number of the frame.
     inputs: Vec<Expected<'a>>,
     /// How many of the frames that left by each port have been looked at.
@@ -132,6 +146,7 @@ struct Play<'a> {
     /// That came in.
     bytes: usize,
     now: Nanos,
+    turns: Vec<Tables>,
 }
 
 impl<'a> Play<'a> {
@@ -144,6 +159,13 @@ impl<'a> Play<'a> {
                     self.flush();
                     self.player.clear();
                     self.acts.push(Act::Clear);
+                }
+                Step::Reload(policy) => {
+                    self.flush();
+                    if let Err(error) = reload(&mut *self.player, policy, self.now) {
+                        self.fail(0, vec![error]);
+                    }
+                    self.acts.push(Act::Reload(policy, self.now));
                 }
                 Step::Counter(counter) => {
                     self.flush();
@@ -248,10 +270,10 @@ impl<'a> Play<'a> {
     /// Looks at every frame's fate, and whether all came out that should.
     fn finish(&mut self) {
         let mut found = Vec::new();
-        let (tables, record) = (self.player.tables(), self.player.record());
+        let record = self.player.record();
         for (number, Expected { input, turn }) in self.inputs.iter().enumerate() {
             let got = record.fates.get(number).copied().flatten();
-            if let Some(text) = wrong_fate(&input.fate, got, tables) {
+            if let Some(text) = wrong_fate(&input.fate, got, &self.turns) {
                 found.push(Failure { line: input.line, text: told(vec![text], *turn) });
             }
             for out in input.outs.iter().skip(self.came[number]) {
@@ -291,8 +313,10 @@ fn interface_of(tables: &Tables, port: PortId, bytes: &[u8]) -> String {
         .map_or_else(|| format!("port {}", port.0), |interface| interface.name.clone())
 }
 
-fn wrong_fate(expected: &Fate, got: Option<End>, tables: &Tables) -> Option<String> {
-    let got = got.unwrap_or(End { verdict: Verdict::Held(Reason::FragmentWaits), rule: u32::MAX, nat: 0 });
+fn wrong_fate(expected: &Fate, got: Option<End>, turns: &[Tables]) -> Option<String> {
+    let held = Verdict::Held(Reason::FragmentWaits);
+    let got = got.unwrap_or(End { verdict: held, rule: u32::MAX, nat: 0, turn: 0 });
+    let tables = turns.get(got.turn)?;
     let rule = |index: u32| tables.filter.rules.get(index as usize).map(|rule| rule.name.as_str());
     let nats: Vec<&str> = tables.nat.names(got.nat).collect();
     let rule_is_right = match expected.rule.as_deref() {
@@ -318,8 +342,14 @@ fn wrong_fate(expected: &Fate, got: Option<End>, tables: &Tables) -> Option<Stri
     ))
 }
 
+/// Another policy holds from now on.
+fn reload(player: &mut dyn Player, policy: &Policy, at: Nanos) -> Result<(), String> {
+    let tables = Tables::compile(policy, 1).map_err(|error| error.to_string())?;
+    player.reload(tables, at).map_err(|error| error.to_string())
+}
+
 /// Repeats on another host what happened on the first.
-fn again(player: &mut dyn Player, acts: &[Act], batching: Batching) {
+fn again(player: &mut dyn Player, acts: &[Act<'_>], batching: Batching) -> Result<(), String> {
     let mut now = START;
     for act in acts {
         match act {
@@ -334,9 +364,14 @@ fn again(player: &mut dyn Player, acts: &[Act], batching: Batching) {
                 player.flush();
                 player.clear();
             }
+            Act::Reload(policy, at) => {
+                player.flush();
+                reload(player, policy, *at)?;
+            }
         }
     }
     player.flush();
+    Ok(())
 }
 
 /// What another host did otherwise than the first: bytes, fates and counters.

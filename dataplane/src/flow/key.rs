@@ -150,10 +150,17 @@ impl Key {
         self.ends & 0xff_0000 != 0
     }
 
-    /// The words that the hash takes: addresses, then ports, protocol and family.
+    /// The realm.
+    #[inline(always)]
+    pub fn realm(&self) -> u16 {
+        self.ends as u16
+    }
+
+    /// The words that the hash takes: addresses, then ports, protocol and family. Not the realm: keys that differ in
+    /// nothing else are found together, where realms have changed.
     #[inline(always)]
     pub(super) fn words(&self) -> (&[u64; 4], u64) {
-        (&self.addresses, self.ends)
+        (&self.addresses, self.ends & !0xffff)
     }
 }
 

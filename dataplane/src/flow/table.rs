@@ -13,6 +13,11 @@ use super::wheel::Wheel;
 use super::{Cold, Direction, Flow, FlowId, Key, NONE, State, Tick, Timeouts, tcp};
 use crate::memory::{MemoryError, Slab};
 
+mod epoch;
+mod restore;
+
+pub use restore::{Former, Windows};
+
 /// All flows of one shard. See the module for how to use it.
 pub struct FlowTable {
     hasher: Hasher,
@@ -35,6 +40,7 @@ pub struct FlowTable {
     peak: u32,
     created: u64,
     ended: u64,
+    epochs: epoch::Epochs,
 }
 
 /// What a look-up found.
@@ -62,7 +68,8 @@ impl FlowTable {
     pub const MAX_CAPACITY: u32 = 1 << 30;
 
     /// Makes a table for `capacity` flows, 1 to [`FlowTable::MAX_CAPACITY`] (others are brought into that range).
-    /// `seed` keys the hash: random and secret in a live host, fixed in a replay. `now` becomes tick 0.
+    /// `seed` keys the hash: random and secret in a live host, fixed in a replay. Tick 0 lies as far before `now` as
+    /// the longest timeout, or where time begins, so that flows from elsewhere can have been seen before `now`.
     ///
     /// # Errors
     /// The system has not enough memory to give.
@@ -73,15 +80,17 @@ impl FlowTable {
         now: Nanos,
     ) -> Result<FlowTable, MemoryError> {
         let capacity = capacity.clamp(1, FlowTable::MAX_CAPACITY);
+        let before = Tick::within(now).0.min(timeouts.longest());
+        let start = Nanos(now.0 - u64::from(before) * Tick::LENGTH.0);
         Ok(FlowTable {
             hasher: Hasher::new(seed),
             index: Index::new(2 * capacity as usize)?,
             flows: Slab::new(capacity as usize)?,
             cold: Slab::new(capacity as usize)?,
             timeouts,
-            wheel: Wheel::new(),
+            wheel: Wheel::new(Tick(before)),
             evictable: Queue::new(),
-            start: now,
+            start,
             due: now,
             free: NONE,
             fresh: 0,
@@ -90,6 +99,7 @@ impl FlowTable {
             peak: 0,
             created: 0,
             ended: 0,
+            epochs: epoch::Epochs::new(Tick(before)),
         })
     }
 
@@ -380,6 +390,7 @@ impl FlowTable {
                 self.remove(FlowId(place), tally);
             } else {
                 let deadline = Tick(flow.seen.saturating_add(self.timeouts.of(flow.state())));
+                self.age(place);
                 let cold = self.cold.entries_mut();
                 self.wheel.unlink(cold, place);
                 self.wheel.link(cold, place, deadline);
@@ -410,6 +421,11 @@ impl FlowTable {
         self.flows.entries_mut()[..self.fresh as usize].fill(Flow::zeroed());
         self.ended += u64::from(self.len);
         (self.len, self.fresh, self.free) = (0, 0, NONE);
+    }
+
+    /// Places from the first on among which all flows are.
+    pub fn used(&self) -> u32 {
+        self.fresh
     }
 
     /// Flows in the table.

@@ -114,7 +114,7 @@ const NO_SCALE: u8 = 15;
 /// just these is possible; such a connection is followed as loosely.
 const PICKED_UP: u8 = (MAX_SCALE << 4) | MAX_SCALE;
 /// More than any window can be (RFC 7323, section 2.3), so that comparisons modulo 2^32 stay true.
-const MAX_WINDOW: u32 = 1 << 30;
+pub(super) const MAX_WINDOW: u32 = 1 << 30;
 /// An acknowledgement may be this much behind, however small the window: as in Linux, a little over 64 KiB.
 const MIN_ACK_RANGE: u32 = 66_000;
 

@@ -46,8 +46,17 @@ pub(super) struct Wheel {
 }
 
 impl Wheel {
-    pub(super) fn new() -> Wheel {
-        Wheel { first: vec![NONE; SLOTS as usize].into(), cursor: 0 }
+    /// Whoever is on a list comes up before so many ticks are over.
+    pub(super) const TURN: u32 = SLOTS;
+
+    /// A wheel that begins at a tick.
+    pub(super) fn new(now: Tick) -> Wheel {
+        Wheel { first: vec![NONE; SLOTS as usize].into(), cursor: now.0 }
+    }
+
+    /// The tick whose list is being worked on.
+    pub(super) fn cursor(&self) -> Tick {
+        Tick(self.cursor)
     }
 
     /// Puts the flow on the list of its deadline, or the furthest one. It must be on no list.

@@ -150,6 +150,18 @@ impl Table {
         tally.write(Region::FragmentTable, head * 4, 4);
     }
 
+    /// All datagrams, those that began first first.
+    pub(super) fn places(&self) -> impl Iterator<Item = u32> + '_ {
+        let there = |at: &u32| self.datagrams.get(*at as usize).is_some();
+        let first = Some(self.oldest).filter(there);
+        std::iter::successors(first, move |at| Some(self.datagrams[*at as usize].younger).filter(there))
+    }
+
+    /// Whose fragments those of a datagram are.
+    pub(super) fn key(&self, at: u32) -> DatagramKey {
+        self.datagrams[at as usize].key
+    }
+
     /// The datagram that began first.
     pub(super) fn oldest(&self) -> Option<(u32, &Datagram)> {
         self.datagrams.get(self.oldest as usize).map(|datagram| (self.oldest, datagram))
@@ -186,6 +198,12 @@ impl Table {
 }
 
 impl Datagram {
+    /// Goes on as another one, but for the frames that it holds.
+    pub(super) fn go_on_as(&mut self, other: &Datagram) {
+        (self.ranges, self.stage, self.kept, self.total) =
+            (other.ranges, other.stage, other.kept, other.total);
+    }
+
     fn free(next: u32) -> Datagram {
         let nothing =
             DatagramKey { source: 0, destination: 0, id: 0, protocol: 0, family: Family::Other, realm: 0 };

@@ -1,4 +1,5 @@
-//! Inside hosts that hold mappings: which outside address each one keeps to, and how many ports it holds.
+//! Inside hosts that hold mappings: which outside address each one keeps to, and how many ports it holds. Pools are known
+//! here by the place in which [`Mappings`](super::Mappings) keeps them.
 
 use bytemuck::{Pod, Zeroable};
 use tally::{Region, Tally};
@@ -26,7 +27,9 @@ pub(super) struct Host {
     pool: u16,
     /// 4 or 6; 0 in a free entry.
     family: u8,
-    unused: [u8; 3],
+    /// Not 0: its outside address is no longer the pool's, and no look-up finds it.
+    left: u8,
+    unused: [u8; 2],
 }
 
 const _: () = assert!(size_of::<Host>() == 32);
@@ -92,7 +95,7 @@ impl Hosts {
             // Six words compared and branched upon.
             tally.instructions(12);
             tally.read(Region::NatTable, self.at(place), size_of::<Host>() as u32);
-            host.address == halves && host.pool == pool.0 && host.family == family as u8
+            host.address == halves && host.pool == pool.0 && host.family == family as u8 && host.left == 0
         })
     }
 
@@ -113,13 +116,19 @@ impl Hosts {
             held: [0; PortSpace::COUNT],
             pool: pool.0,
             family: family as u8,
-            unused: [0; 3],
+            left: 0,
+            unused: [0; 2],
         };
         // Eight words written, the head of the free list moved on.
         tally.instructions(12);
         tally.write(Region::NatTable, self.at(place), size_of::<Host>() as u32);
         self.index.insert(hash(hasher, pool, address, family, tally), place, tally);
         Some(place)
+    }
+
+    /// The host can be found no more; what it holds goes on. Another one may be there for the same address then.
+    pub(super) fn detach(&mut self, place: u32) {
+        self.get_mut(place).left = 1;
     }
 
     pub(super) fn remove<T: Tally>(&mut self, hasher: &Hasher, place: u32, tally: &mut T) {

@@ -8,8 +8,8 @@
 //! one has no free port, a host without mappings takes the next one that has: nobody has yet seen it by another
 //! address, so that nothing is broken by it. A host that holds mappings is refused instead.
 
+use std::collections::HashMap;
 use std::fmt;
-use std::net::IpAddr;
 
 use bytemuck::{Pod, Zeroable};
 use tally::{NoTally, Region, Tally};
@@ -17,12 +17,20 @@ use wire::Family;
 
 use super::host::{Hosts, NONE};
 use super::index::Index;
-use super::pool::{Outside, Pool, PoolConfig, PoolCounters, PoolProblem, PortRange};
-use super::port::{BYTES_OF_ADDRESS, Ports, Random, next_with_free};
-use super::{Endpoint, Mapped, MappingId, PoolId, PortSpace, Refusal, bits_of};
+use super::pool::{Compiled, Outside, Pool, PoolConfig, PoolProblem, PortRange};
+use super::port::{BYTES_OF_ADDRESS, Chunk, Ports, Random, next_with_free};
+use super::{Endpoint, Mapped, MappingId, PoolId, PortSpace, Refusal, Share};
 use crate::flow::Key;
 use crate::flow::hash::Hasher;
 use crate::memory::{MemoryError, Slab};
+
+mod change;
+mod list;
+mod restore;
+
+pub(crate) use change::{MappingsChange, Spent};
+pub use list::{Mapping, PoolUse};
+pub use restore::Restore;
 
 /// For how much memory is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,21 +84,6 @@ impl std::error::Error for ConfigError {
     }
 }
 
-/// A mapping, to show.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mapping {
-    /// Its place.
-    pub id: MappingId,
-    /// The pool that it was made from.
-    pub pool: PoolId,
-    /// The host's own endpoint.
-    pub inside: Endpoint,
-    /// What it looks like from outside.
-    pub outside: Endpoint,
-    /// How many hold it.
-    pub references: u32,
-}
-
 /// A mapping in memory.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
@@ -117,8 +110,19 @@ pub struct Mappings {
     by_outside: Index,
     hosts: Hosts,
     ports: Ports,
+    /// Outside addresses, those included that no pool has any more while mappings use them; others, without either, are
+    /// free places.
     outside: Vec<Outside>,
+    /// Where each of them is.
+    known: HashMap<(u128, Family), u32>,
+    /// Free places among them.
+    vacant: Vec<u32>,
+    /// Pools, likewise.
     pools: Vec<Pool>,
+    /// By [`PoolId`], where the present tables' pools are.
+    places: Vec<u16>,
+    /// Whether some host may keep to an address that its pool no longer has.
+    any_left: bool,
     hasher: Hasher,
     /// Chooses outside addresses. With secrets of its own, because others see what it chooses.
     pairing: Hasher,
@@ -127,7 +131,7 @@ pub struct Mappings {
 
 impl Mappings {
     /// Takes all memory that will ever be needed. The same seed makes the same choices; a live host gives a
-    /// random one, and keeps it secret.
+    /// random one, and keeps it secret. Ports are handed out of `share`.
     ///
     /// # Errors
     /// All that is wrong with the pools, or the system has not enough memory.
@@ -135,34 +139,17 @@ impl Mappings {
         capacity: Capacity,
         pools: &[PoolConfig],
         seed: [u64; 2],
+        share: Share,
     ) -> Result<Mappings, Vec<ConfigError>> {
-        let mut errors = Vec::new();
-        if pools.len() > usize::from(u16::MAX) {
-            return Err(vec![ConfigError::TooManyPools]);
-        }
-        let (mut outside, mut compiled) = (Vec::new(), Vec::new());
-        for (number, config) in (0..u16::MAX).zip(pools) {
-            let mut problems = Vec::new();
-            compiled.push(Pool::compile(config, number, &mut outside, &mut problems));
-            let pool = PoolId(number);
-            errors.extend(problems.into_iter().map(|problem| ConfigError::Pool { pool, problem }));
-        }
-        if !errors.is_empty() {
-            return Err(errors);
-        }
-        let mut mappings = Mappings::take(capacity, outside, compiled, seed)
-            .map_err(|error| vec![ConfigError::Memory(error)])?;
-        for config in pools {
-            mappings.reserve(config);
-        }
-        Ok(mappings)
+        let compiled = Compiled::of(pools)?;
+        Mappings::take(capacity, compiled, seed, share).map_err(|error| vec![ConfigError::Memory(error)])
     }
 
     fn take(
         capacity: Capacity,
-        outside: Vec<Outside>,
-        pools: Vec<Pool>,
+        compiled: Compiled,
         seed: [u64; 2],
+        share: Share,
     ) -> Result<Mappings, MemoryError> {
         // `NONE` is no place, and an index slot holds a place plus one.
         let count = capacity.mappings.clamp(1, NONE - 1);
@@ -181,7 +168,16 @@ impl Mappings {
         base += by_outside.bytes();
         let hosts = Hosts::new(capacity.hosts.clamp(1, NONE - 1), base)?;
         base += hosts.bytes();
-        let ports = Ports::new(outside.len(), base)?;
+        let Compiled { pools, outside } = compiled;
+        let mut chunk = Chunk::new(outside.len(), share)?;
+        for (place, address) in outside.iter().enumerate() {
+            reserve(&mut chunk, place, address);
+        }
+        let mut ports = Ports::new(share, base);
+        let home = ports.add(chunk);
+        for address in 0..outside.len() as u32 {
+            ports.settle(address, home, address);
+        }
         Ok(Mappings {
             entries,
             free: 0,
@@ -190,25 +186,16 @@ impl Mappings {
             by_outside,
             hosts,
             ports,
+            known: outside.iter().zip(0..).map(|(at, place)| ((at.address, at.family), place)).collect(),
             outside,
+            vacant: Vec::new(),
+            places: (0..pools.len() as u16).collect(),
             pools,
+            any_left: false,
             hasher: Hasher::new(seed),
             pairing: Hasher::new([!seed[0], seed[1]]),
             random: Random::new(seed),
         })
-    }
-
-    fn reserve(&mut self, config: &PoolConfig) {
-        for reserved in &config.reserved {
-            let (address, family) = bits_of(reserved.address);
-            let known = self.outside.iter().position(|at| at.address == address && at.family == family);
-            let Some(place) = known else { continue };
-            for space in PortSpace::ALL {
-                if reserved.protocol.is_none_or(|protocol| PortSpace::of(protocol) == Some(space)) {
-                    self.ports.reserve(place as u32, space, reserved.ports);
-                }
-            }
-        }
     }
 
     /// Asks for the memory in which [`Mappings::map`] will look for this inside endpoint.
@@ -227,12 +214,9 @@ impl Mappings {
         inside: Endpoint,
         tally: &mut T,
     ) -> Result<Mapped, Refusal> {
-        let at = usize::from(pool.0);
-        if at >= self.pools.len() {
-            return Err(Refusal::NoPool);
-        }
-        let mapped = self.find_or_create(pool, inside, tally);
-        let counters = &mut self.pools[at].counters;
+        let Some(place) = self.places.get(usize::from(pool.0)).copied() else { return Err(Refusal::NoPool) };
+        let mapped = self.find_or_create(PoolId(place), inside, tally);
+        let counters = &mut self.pools[usize::from(place)].counters;
         match mapped {
             Ok(_) => {}
             Err(Refusal::PortsExhausted) => counters.ports_exhausted += 1,
@@ -245,6 +229,7 @@ impl Mappings {
         mapped
     }
 
+    /// `pool` is the pool's place.
     fn find_or_create<T: Tally>(
         &mut self,
         pool: PoolId,
@@ -255,12 +240,16 @@ impl Mappings {
         if inside.family == Family::Other {
             return Err(Refusal::NoAddress);
         }
-        let host = self.hosts.find(&self.hasher, pool, inside.address, inside.family, tally);
+        let mut host = self.hosts.find(&self.hasher, pool, inside.address, inside.family, tally);
+        if self.any_left {
+            host = host.filter(|host| self.stays(*host, pool));
+        }
         if let Some(place) = host.and_then(|host| self.find_inside(host, inside, tally)) {
             return Ok(self.hold(place, tally));
         }
         let held = host.map_or(0, |host| self.hosts.get(host).held[space as usize]);
-        if u32::from(held) >= self.pools[usize::from(pool.0)].quota {
+        let share = self.ports.share();
+        if u32::from(held) >= share.of_bound(self.pools[usize::from(pool.0)].quota) {
             return Err(Refusal::QuotaReached);
         }
         if self.free == NONE || (host.is_none() && self.hosts.is_full()) {
@@ -281,6 +270,16 @@ impl Mappings {
         Ok(self.insert(host, &inside, port, tally))
     }
 
+    /// Whether a host may keep to its outside address; else it is left to what it holds, and makes room for another.
+    #[cold]
+    fn stays(&mut self, host: u32, pool: PoolId) -> bool {
+        let stays = self.outside[self.hosts.get(host).outside as usize].is_of(pool.0);
+        if !stays {
+            self.hosts.detach(host);
+        }
+        stays
+    }
+
     /// A free port of the address that the host keeps to, or of the one that it will keep to.
     fn take_port<T: Tally>(
         &mut self,
@@ -291,14 +290,14 @@ impl Mappings {
         tally: &mut T,
     ) -> Result<(u32, u16), Refusal> {
         // The marks of full addresses lie behind all else in the region.
-        let marks = self.memory_bytes();
+        let (marks, share) = (self.memory_bytes(), self.ports.share());
         let (number, pool) = (pool.0, &mut self.pools[usize::from(pool.0)]);
         if pool.block.is_some() {
             let (place, range) = pool.owned(inside.address, inside.family).ok_or(Refusal::NoAddress)?;
             // Search of the range, division, remainder (30 each), three adds.
             tally.instructions(80);
             let outside = *pool.side(inside.family).outside.get(place).ok_or(Refusal::NoAddress)?;
-            let start = self.random.port(range, tally);
+            let start = self.random.port(range, share, tally).ok_or(Refusal::PortsExhausted)?;
             let port = self.ports.take(outside, space, range, start, tally);
             return port.map(|port| (outside, port)).ok_or(Refusal::PortsExhausted);
         }
@@ -329,7 +328,7 @@ impl Mappings {
                 continue;
             };
             let outside = side.outside[place];
-            let start = self.random.port(range, tally);
+            let start = self.random.port(range, share, tally).ok_or(Refusal::PortsExhausted)?;
             if let Some(port) = self.ports.take(outside, space, range, start, tally) {
                 return Ok((outside, port));
             }
@@ -360,10 +359,15 @@ impl Mappings {
             unused: [0; 3],
         };
         self.live += 1;
+        self.outside[at.outside as usize].held += 1;
         // Four words written, the free list and two counters moved on.
         tally.instructions(14);
         tally.write(Region::NatTable, place as usize * ENTRY, ENTRY as u32);
-        self.pools[usize::from(at.pool().0)].counters.created += 1;
+        let pool = &mut self.pools[usize::from(at.pool().0)];
+        pool.counters.created += 1;
+        if let Some(space) = PortSpace::of(inside.protocol) {
+            pool.held[space as usize] += 1;
+        }
         self.by_inside.insert(self.hash_inside(inside, tally), place, tally);
         self.by_outside.insert(hash_outside, place, tally);
         Mapped { id: MappingId(place), outside }
@@ -419,9 +423,17 @@ impl Mappings {
         if is_last {
             self.hosts.remove(&self.hasher, place, tally);
         }
-        self.pools[usize::from(pool.0)].counters.ended += 1;
+        let pool = &mut self.pools[usize::from(pool.0)];
+        pool.counters.ended += 1;
+        pool.held[space as usize] -= 1;
+        let at = &mut self.outside[address as usize];
+        at.held -= 1;
+        if at.reserves(space, outside.port) {
+            // It was set aside while it was in use.
+            return;
+        }
         self.ports.give_back(address, space, outside.port, tally);
-        for (user, place) in &self.outside[address as usize].users {
+        for (user, place) in &at.users {
             let user = &mut self.pools[usize::from(*user)];
             // Range compared (4), bit cleared (5).
             tally.instructions(9);
@@ -459,12 +471,19 @@ impl Mappings {
         inside: Endpoint,
         tally: &mut T,
     ) -> Result<Endpoint, Refusal> {
-        let compiled = self.pools.get_mut(usize::from(pool.0)).ok_or(Refusal::NoPool)?;
+        let place = PoolId(*self.places.get(usize::from(pool.0)).ok_or(Refusal::NoPool)?);
+        let compiled = self.pools.get_mut(usize::from(place.0)).ok_or(Refusal::NoPool)?;
+        let keeps = |host: &u32| {
+            let outside = self.hosts.get(*host).outside;
+            !self.any_left || self.outside[outside as usize].is_of(place.0)
+        };
         let side = compiled.side(inside.family);
         let outside = if compiled.block.is_some() {
             let owned = compiled.owned(inside.address, inside.family);
             owned.and_then(|(place, _)| side.outside.get(place).copied())
-        } else if let Some(host) = self.hosts.find(&self.hasher, pool, inside.address, inside.family, tally) {
+        } else if let Some(host) =
+            self.hosts.find(&self.hasher, place, inside.address, inside.family, tally).filter(keeps)
+        {
             Some(self.hosts.get(host).outside)
         } else if side.outside.is_empty() {
             None
@@ -480,43 +499,6 @@ impl Mappings {
         }
     }
 
-    /// What an inside address owns of a deterministic pool (RFC 7422): the outside address and its block.
-    pub fn block_of(&self, pool: PoolId, inside: IpAddr) -> Option<(IpAddr, PortRange)> {
-        let pool = self.pools.get(usize::from(pool.0))?;
-        let (address, family) = bits_of(inside);
-        let (place, ports) = pool.owned(address, family)?;
-        let outside = self.outside.get(*pool.side(family).outside.get(place)? as usize)?;
-        Some((super::ip_of(outside.address, family), ports))
-    }
-
-    /// Who owns an outside port by deterministic NAT, whether or not it is in use: the answer to a complaint, for
-    /// which no log is needed.
-    pub fn owner_of(&self, outside: IpAddr, port: u16) -> Option<(PoolId, IpAddr)> {
-        let (address, family) = bits_of(outside);
-        let known = self.outside.iter().find(|at| at.address == address && at.family == family)?;
-        known.users.iter().find_map(|(user, place)| {
-            let owner = self.pools[usize::from(*user)].owner(usize::from(*place), family, port)?;
-            Some((PoolId(*user), super::ip_of(owner, family)))
-        })
-    }
-
-    /// A mapping; `None` if there is none in that place.
-    pub fn get(&self, id: MappingId) -> Option<Mapping> {
-        let entry = self.entry(id)?;
-        Some(Mapping {
-            id,
-            pool: self.hosts.get(entry.host).pool(),
-            inside: self.inside_end(id.0),
-            outside: self.outside_end(id.0),
-            references: entry.references,
-        })
-    }
-
-    /// All mappings, in the order of their places.
-    pub fn iter(&self) -> impl Iterator<Item = Mapping> + '_ {
-        (0..self.capacity()).filter_map(|place| self.get(MappingId(place)))
-    }
-
     /// How many mappings exist.
     pub fn len(&self) -> u32 {
         self.live
@@ -530,11 +512,6 @@ impl Mappings {
     /// How many may exist.
     pub fn capacity(&self) -> u32 {
         self.entries.entries().len() as u32
-    }
-
-    /// What a pool has done so far.
-    pub fn counters(&self, pool: PoolId) -> Option<PoolCounters> {
-        self.pools.get(usize::from(pool.0)).map(|pool| pool.counters)
     }
 
     /// Bytes of tables, indexes and bitmaps.
@@ -611,6 +588,15 @@ impl Mappings {
     #[cfg(test)]
     pub(super) fn is_blank(&self) -> bool {
         self.by_inside.is_blank() && self.by_outside.is_blank() && self.hosts.is_blank() && self.live == 0
+    }
+}
+
+/// Sets aside the ports of an address, whose bitmaps are at that place of a chunk.
+fn reserve(chunk: &mut Chunk, place: usize, address: &Outside) {
+    for space in PortSpace::ALL {
+        for ports in &address.reserved[space as usize] {
+            chunk.reserve(place, space, *ports);
+        }
     }
 }
 

@@ -6,12 +6,13 @@
 //! i mod b of outside address i div b (RFC 7422, section 2.2, sequential). Ports past the last whole block are
 //! not handed out.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
 
 use wire::Family;
 
-use super::{PortSpace, bits_of};
+use super::{ConfigError, PoolId, PortSpace, bits_of};
 
 /// The most outside addresses of a pool. Each one takes 24960 bytes of bitmaps, so that this many take 102 MB.
 pub const MAX_ADDRESSES: u32 = 4096;
@@ -55,6 +56,13 @@ pub struct PoolConfig {
     /// What else uses the outside addresses: port forwards, one-to-one translations, the gateway's own services.
     /// It holds for every pool that shares the address.
     pub reserved: Vec<Reserved>,
+}
+
+impl PoolConfig {
+    /// Whether it has an outside address.
+    pub fn has(&self, address: IpAddr) -> bool {
+        self.addresses.iter().any(|range| range.first <= address && address <= range.last)
+    }
 }
 
 /// Blocks of ports, each owned by an inside address.
@@ -186,6 +194,10 @@ pub(super) struct Side {
 
 /// A pool, ready for use.
 pub(super) struct Pool {
+    /// Its place in the tables' list, which is how callers know it; `None` if it is in the present tables no more.
+    pub(super) id: Option<PoolId>,
+    /// Mappings by port space.
+    pub(super) held: [u32; PortSpace::COUNT],
     pub(super) ports: PortRange,
     pub(super) quota: u32,
     /// Ports of a block, and blocks of an outside address.
@@ -200,14 +212,93 @@ pub(super) struct Outside {
     pub(super) family: Family,
     /// Pools, and the address's place among theirs of its family.
     pub(super) users: Vec<(u16, u16)>,
+    /// Ports that are set aside, by port space: disjoint, ascending.
+    pub(super) reserved: [Vec<PortRange>; PortSpace::COUNT],
+    /// Mappings.
+    pub(super) held: u32,
+}
+
+impl Outside {
+    /// Whether a pool, by its place, has this address.
+    pub(super) fn is_of(&self, pool: u16) -> bool {
+        self.users.iter().any(|(user, _)| *user == pool)
+    }
+
+    /// Whether a port is set aside.
+    pub(super) fn reserves(&self, space: PortSpace, port: u16) -> bool {
+        let ranges = &self.reserved[space as usize];
+        let after = ranges.partition_point(|range| range.first <= port);
+        ranges[..after].last().is_some_and(|range| port <= range.last)
+    }
+}
+
+/// Pools, checked and compiled, with their outside addresses.
+pub(super) struct Compiled {
+    pub(super) pools: Vec<Pool>,
+    pub(super) outside: Vec<Outside>,
+}
+
+impl Compiled {
+    /// Checks and compiles.
+    ///
+    /// # Errors
+    /// All that is wrong with the pools.
+    pub(super) fn of(configs: &[PoolConfig]) -> Result<Compiled, Vec<ConfigError>> {
+        if configs.len() > usize::from(u16::MAX) {
+            return Err(vec![ConfigError::TooManyPools]);
+        }
+        let (mut errors, mut known) = (Vec::new(), HashMap::new());
+        let mut compiled = Compiled { pools: Vec::with_capacity(configs.len()), outside: Vec::new() };
+        for (number, config) in (0..u16::MAX).zip(configs) {
+            let mut problems = Vec::new();
+            let outside = &mut Addresses { list: &mut compiled.outside, known: &mut known };
+            compiled.pools.push(Pool::compile(config, number, outside, &mut problems));
+            let pool = PoolId(number);
+            errors.extend(problems.into_iter().map(|problem| ConfigError::Pool { pool, problem }));
+        }
+        for reserved in configs.iter().flat_map(|config| &config.reserved) {
+            let Some(place) = known.get(&bits_of(reserved.address)) else { continue };
+            let ports = PortRange { first: reserved.ports.first.max(1), ..reserved.ports };
+            for space in PortSpace::ALL {
+                if reserved.protocol.is_none_or(|protocol| PortSpace::of(protocol) == Some(space)) {
+                    compiled.outside[*place as usize].reserved[space as usize].push(ports);
+                }
+            }
+        }
+        for outside in &mut compiled.outside {
+            for ranges in &mut outside.reserved {
+                merge(ranges);
+            }
+        }
+        if errors.is_empty() { Ok(compiled) } else { Err(errors) }
+    }
+}
+
+/// Outside addresses as they are found in pools.
+struct Addresses<'a> {
+    list: &'a mut Vec<Outside>,
+    known: &'a mut HashMap<(u128, Family), u32>,
+}
+
+/// Sorts ranges, and joins what overlaps or touches.
+fn merge(ranges: &mut Vec<PortRange>) {
+    ranges.retain(|range| range.first <= range.last);
+    ranges.sort_unstable_by_key(|range| range.first);
+    ranges.dedup_by(|next, before| {
+        let joins = u32::from(next.first) <= u32::from(before.last) + 1;
+        if joins {
+            before.last = before.last.max(next.last);
+        }
+        joins
+    });
 }
 
 impl Pool {
     /// Checks and compiles; adds what is not yet there to the list of outside addresses.
-    pub(super) fn compile(
+    fn compile(
         config: &PoolConfig,
         number: u16,
-        outside: &mut Vec<Outside>,
+        outside: &mut Addresses<'_>,
         problems: &mut Vec<PoolProblem>,
     ) -> Pool {
         let ports = PortRange { first: config.ports.first.max(1), last: config.ports.last };
@@ -223,8 +314,15 @@ impl Pool {
             (block.ports.max(1), blocks.max(1))
         });
         let quota = config.quota.unwrap_or(u32::MAX);
-        let mut pool =
-            Pool { ports, quota, block, sides: Default::default(), counters: PoolCounters::default() };
+        let mut pool = Pool {
+            id: Some(PoolId(number)),
+            held: [0; PortSpace::COUNT],
+            ports,
+            quota,
+            block,
+            sides: Default::default(),
+            counters: PoolCounters::default(),
+        };
         pool.add_outside(config, number, outside, problems);
         if let Some(block) = &config.block {
             pool.add_inside(&block.inside, problems);
@@ -236,7 +334,7 @@ impl Pool {
         &mut self,
         config: &PoolConfig,
         number: u16,
-        outside: &mut Vec<Outside>,
+        outside: &mut Addresses<'_>,
         problems: &mut Vec<PoolProblem>,
     ) {
         let mut spans = Vec::new();
@@ -258,18 +356,19 @@ impl Pool {
         }
         for (first, last, family) in spans {
             for address in first..=last {
-                let known = outside.iter().position(|at| at.address == address && at.family == family);
-                let place = known.unwrap_or_else(|| {
-                    outside.push(Outside { address, family, users: Vec::new() });
-                    outside.len() - 1
+                let place = *outside.known.entry((address, family)).or_insert_with(|| {
+                    let reserved = Default::default();
+                    outside.list.push(Outside { address, family, users: Vec::new(), reserved, held: 0 });
+                    (outside.list.len() - 1) as u32 // at most 2^16 pools of 2^12
                 });
+                let users = &mut outside.list[place as usize].users;
                 let side = &mut self.sides[side_of(family)];
-                if outside[place].users.last().is_some_and(|(user, _)| *user == number) {
+                if users.last().is_some_and(|(user, _)| *user == number) {
                     problems.push(PoolProblem::Twice(super::ip_of(address, family)));
                     continue;
                 }
-                outside[place].users.push((number, side.outside.len() as u16)); // at most 4096
-                side.outside.push(place as u32); // at most 2^16 pools of 2^12
+                users.push((number, side.outside.len() as u16)); // at most 4096
+                side.outside.push(place);
             }
         }
         for side in &mut self.sides {
@@ -303,6 +402,16 @@ impl Pool {
             }
             side.inside.sort_by_key(|span| span.first);
         }
+    }
+
+    /// Both sides.
+    pub(super) fn sides_mut(&mut self) -> &mut [Side; 2] {
+        &mut self.sides
+    }
+
+    /// Outside addresses of both families.
+    pub(super) fn addresses(&self) -> u32 {
+        self.sides.iter().map(|side| side.outside.len() as u32).sum()
     }
 
     pub(super) fn side(&self, family: Family) -> &Side {

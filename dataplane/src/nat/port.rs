@@ -9,10 +9,14 @@
 //! so that an off-path attacker has to guess. The inside port is not preferred, though RFC 4787, section 4.2.1
 //! permits it: preservation would tell the attacker the port whenever he knows the host's own, and tempt
 //! applications to depend on it.
+//!
+//! Where workers share the ports, those of others are taken from the start, so that no search finds them; the random port
+//! is one of the worker's own. Addresses come and go with policies: their bitmaps lie in chunks, one for all that come
+//! together.
 
 use tally::{Region, Tally};
 
-use super::{PortRange, PortSpace};
+use super::{PortRange, PortSpace, Share};
 use crate::flow::hash::chacha20_block;
 use crate::memory::{MemoryError, Slab};
 
@@ -24,27 +28,143 @@ const MAP: usize = WORDS + FULL;
 /// Bytes that an outside address takes: three bitmaps of 8320 bytes.
 pub(super) const BYTES_OF_ADDRESS: usize = MAP * 8 * PortSpace::COUNT;
 
+/// Bitmaps of all outside addresses, each known by its place in the list of those.
 pub(super) struct Ports {
-    words: Slab<u64>,
+    chunks: Vec<Option<Chunk>>,
+    homes: Vec<Home>,
+    share: Share,
+    /// Bytes of all chunks.
+    bytes: usize,
     /// Where the words lie in [`Region::NatTable`].
     base: usize,
 }
 
-impl Ports {
-    /// Bitmaps for `addresses` addresses; all ports free but 0, which nobody may be given.
-    pub(super) fn new(addresses: usize, base: usize) -> Result<Ports, MemoryError> {
-        let mut ports = Ports { words: Slab::new(addresses * PortSpace::COUNT * MAP)?, base };
-        for map in ports.words.entries_mut().chunks_exact_mut(MAP) {
-            map[0] = 1;
+/// Bitmaps of addresses that came together.
+pub(super) struct Chunk {
+    words: Slab<u64>,
+    /// Of how many addresses they are in use.
+    live: u32,
+}
+
+/// Where the bitmaps of an address lie.
+#[derive(Clone, Copy)]
+pub(super) struct Home {
+    chunk: u32,
+    place: u32,
+}
+
+/// No address is at home here.
+const NOWHERE: Home = Home { chunk: u32::MAX, place: 0 };
+
+impl Chunk {
+    /// Bitmaps for `addresses` addresses; of the share all ports are free but 0, which nobody may be given.
+    pub(super) fn new(addresses: usize, share: Share) -> Result<Chunk, MemoryError> {
+        let mut words = Slab::new(addresses * PortSpace::COUNT * MAP)?;
+        let others = others(share);
+        for map in words.entries_mut().chunks_exact_mut(MAP) {
+            for (place, word) in map[..WORDS].iter_mut().enumerate() {
+                // The pattern repeats after as many words as there are workers.
+                *word = others[place % others.len()];
+            }
+            map[0] |= 1;
+            for word in 0..WORDS {
+                if map[word] == u64::MAX {
+                    map[WORDS + word / 64] |= 1 << (word % 64);
+                }
+            }
         }
-        Ok(ports)
+        Ok(Chunk { words, live: 0 })
     }
 
-    /// Takes ports out of the choice for ever.
-    pub(super) fn reserve(&mut self, address: u32, space: PortSpace, ports: PortRange) {
+    /// Takes ports of the address at a place out of the choice.
+    pub(super) fn reserve(&mut self, place: usize, space: PortSpace, ports: PortRange) {
+        let map = map_mut(&mut self.words, place as u32, space);
         for port in ports.first..=ports.last {
-            set(self.map_mut(address, space), port);
+            set(map, port);
         }
+    }
+}
+
+/// Which ports of 64 that follow one another are other workers', for each place at which 64 may begin.
+fn others(share: Share) -> Vec<u64> {
+    let words = usize::from(share.workers());
+    let of_word = |word: usize| {
+        (0..64).filter(|bit| !share.owns((word * 64 + bit) as u16)).fold(0, |set, bit| set | 1 << bit)
+    };
+    // With more workers than there are words nothing repeats.
+    (0..words.min(WORDS)).map(of_word).collect()
+}
+
+impl Ports {
+    /// No bitmaps yet.
+    pub(super) fn new(share: Share, base: usize) -> Ports {
+        Ports { chunks: Vec::new(), homes: Vec::new(), share, bytes: 0, base }
+    }
+
+    /// Whose ports are handed out.
+    pub(super) fn share(&self) -> Share {
+        self.share
+    }
+
+    /// Takes in bitmaps, and says where those of their first address are; others follow.
+    pub(super) fn add(&mut self, chunk: Chunk) -> Home {
+        let free = self.chunks.iter().position(Option::is_none);
+        let place = free.unwrap_or_else(|| {
+            self.chunks.push(None);
+            self.chunks.len() - 1
+        });
+        self.bytes += chunk.words.bytes();
+        self.chunks[place] = Some(chunk);
+        Home { chunk: place as u32, place: 0 }
+    }
+
+    /// The address of that number has the bitmaps `further` behind `home` from now on.
+    pub(super) fn settle(&mut self, address: u32, home: Home, further: u32) {
+        let address = address as usize;
+        if self.homes.len() <= address {
+            self.homes.resize(address + 1, NOWHERE);
+        }
+        self.homes[address] = Home { place: home.place + further, ..home };
+        if let Some(chunk) = self.chunks.get_mut(home.chunk as usize).and_then(Option::as_mut) {
+            chunk.live += 1;
+        }
+    }
+
+    /// The address of that number needs its bitmaps no more.
+    pub(super) fn leave(&mut self, address: u32) {
+        let Some(home) = self.homes.get_mut(address as usize) else { return };
+        let home = std::mem::replace(home, NOWHERE);
+        if let Some(chunk) = self.chunks.get_mut(home.chunk as usize).and_then(Option::as_mut) {
+            chunk.live -= 1;
+        }
+    }
+
+    /// Bitmaps that no address needs, to be given back to the system by whoever has time.
+    pub(super) fn unused(&mut self) -> Vec<Chunk> {
+        let idle = self.chunks.iter_mut().filter(|chunk| chunk.as_ref().is_some_and(|chunk| chunk.live == 0));
+        let idle: Vec<Chunk> = idle.filter_map(Option::take).collect();
+        self.bytes -= idle.iter().map(|chunk| chunk.words.bytes()).sum::<usize>();
+        idle
+    }
+
+    /// Takes ports out of the choice for as long as they are not [freed](Ports::free).
+    pub(super) fn reserve(&mut self, address: u32, space: PortSpace, ports: PortRange) {
+        let map = self.map_mut(address, space);
+        for port in ports.first..=ports.last {
+            set(map, port);
+        }
+    }
+
+    /// Makes a port that nobody holds free to be chosen, if it is one to be chosen.
+    pub(super) fn free(&mut self, address: u32, space: PortSpace, port: u16) {
+        if port != 0 && self.share.owns(port) {
+            clear(self.map_mut(address, space), port);
+        }
+    }
+
+    /// Takes one port, of which the caller knows that nobody holds it.
+    pub(super) fn claim(&mut self, address: u32, space: PortSpace, port: u16) {
+        set(self.map_mut(address, space), port);
     }
 
     /// Takes the first free port from `start` up to the range's end, and from its beginning up to `start`.
@@ -73,10 +193,8 @@ impl Ports {
     /// Gives a port back.
     pub(super) fn give_back<T: Tally>(&mut self, address: u32, space: PortSpace, port: u16, tally: &mut T) {
         let base = self.base + place(address, space) * 8;
-        let map = self.map_mut(address, space);
         let word = usize::from(port) / 64;
-        map[word] &= !(1 << (port % 64));
-        map[WORDS + word / 64] &= !(1 << (word % 64));
+        clear(self.map_mut(address, space), port);
         // Twice: address (3), shift, complement, and.
         tally.instructions(12);
         tally.atomic(Region::NatTable, base + word * 8, 8);
@@ -84,13 +202,23 @@ impl Ports {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.words.bytes()
+        self.bytes
     }
 
     fn map_mut(&mut self, address: u32, space: PortSpace) -> &mut [u64] {
-        let at = place(address, space);
-        &mut self.words.entries_mut()[at..at + MAP]
+        let home = self.homes[address as usize];
+        match self.chunks.get_mut(home.chunk as usize) {
+            Some(Some(chunk)) => map_mut(&mut chunk.words, home.place, space),
+            // Who has no bitmaps hands nothing out, and is not asked.
+            _ => &mut [],
+        }
     }
+}
+
+/// The bitmap of the address at a place.
+fn map_mut(words: &mut Slab<u64>, address: u32, space: PortSpace) -> &mut [u64] {
+    let at = place(address, space);
+    &mut words.entries_mut()[at..at + MAP]
 }
 
 /// Where a bitmap begins, in words.
@@ -104,6 +232,12 @@ fn set(map: &mut [u64], port: u16) {
     if map[word] == u64::MAX {
         map[WORDS + word / 64] |= 1 << (word % 64);
     }
+}
+
+fn clear(map: &mut [u64], port: u16) {
+    let word = usize::from(port) / 64;
+    map[word] &= !(1 << (port % 64));
+    map[WORDS + word / 64] &= !(1 << (word % 64));
 }
 
 /// The first free port from `first` to `last`.
@@ -164,8 +298,8 @@ impl Random {
         Random { key, block: [0; 16], counter: 0, turn: 0, used: 16 }
     }
 
-    /// A port of the range; each is as likely as any other, to within 1 in 65536.
-    pub(super) fn port<T: Tally>(&mut self, range: PortRange, tally: &mut T) -> u16 {
+    /// A port of the range that is the share's, if there is one; each is as likely as any other, to within 1 in 65536.
+    pub(super) fn port<T: Tally>(&mut self, range: PortRange, share: Share, tally: &mut T) -> Option<u16> {
         if self.used == self.block.len() {
             // The nonce differs from that of the hash's secret numbers, which come from the same seed.
             self.block = chacha20_block(&self.key, self.counter, &[1, self.turn, 0]);
@@ -182,9 +316,10 @@ impl Random {
         }
         let number = self.block[self.used];
         self.used += 1;
-        let size = u32::from(range.last - range.first) + 1;
+        let (first, size) = share.within(range)?;
         // Load, advance, compare, branch, multiply, shift, add.
         tally.instructions(7);
-        range.first + ((u64::from(number) * u64::from(size)) >> 32) as u16
+        let turn = ((u64::from(number) * u64::from(size)) >> 32) as u16;
+        Some(first + turn * share.workers())
     }
 }

@@ -27,7 +27,7 @@ fn pool(first: &str, last: &str, ports: [u16; 2]) -> PoolConfig {
 }
 
 fn table(mappings: u32, pools: &[PoolConfig]) -> Mappings {
-    Mappings::new(Capacity { mappings, hosts: mappings }, pools, SEED).unwrap()
+    Mappings::new(Capacity { mappings, hosts: mappings }, pools, SEED, Share::WHOLE).unwrap()
 }
 
 fn inside(host: u32, port: u16, protocol: u8) -> Endpoint {
@@ -100,7 +100,7 @@ fn a_refusal_of_an_exhausted_pool_is_cheap() {
 fn ports_are_spread_and_the_seed_decides_them() {
     let draw = |seed| {
         let pools = [pool("192.0.2.1", "192.0.2.1", [1024, 65535])];
-        let mut table = Mappings::new(Capacity::of(2000), &pools, seed).unwrap();
+        let mut table = Mappings::new(Capacity::of(2000), &pools, seed, Share::WHOLE).unwrap();
         (0..1000)
             .map(|port| table.map(PoolId(0), inside(1, port, UDP), &mut NoTally).unwrap().outside.port)
             .collect::<Vec<_>>()
@@ -282,7 +282,8 @@ fn all_that_is_wrong_is_said_at_once() {
     let mut large = pool("2001:db8::", "2001:db8::ffff:ffff:ffff:ffff", [0, 9]);
     large.block = Some(Block { ports: 10, inside: Vec::new() });
     let none = PoolConfig { addresses: Vec::new(), ..pool("::", "::", [0, 0]) };
-    let errors = Mappings::new(Capacity::of(1), &[blocks, twice, large, none], SEED).err().unwrap();
+    let errors =
+        Mappings::new(Capacity::of(1), &[blocks, twice, large, none], SEED, Share::WHOLE).err().unwrap();
     let problems: Vec<_> = errors
         .iter()
         .map(|error| match error {
@@ -309,7 +310,7 @@ fn all_that_is_wrong_is_said_at_once() {
 #[test]
 fn a_full_table_refuses_and_stays_whole() {
     let pools = [pool("192.0.2.1", "192.0.2.1", [1024, 65535])];
-    let mut table = Mappings::new(Capacity { mappings: 4, hosts: 2 }, &pools, SEED).unwrap();
+    let mut table = Mappings::new(Capacity { mappings: 4, hosts: 2 }, &pools, SEED, Share::WHOLE).unwrap();
     let first = table.map(PoolId(0), inside(1, 1, TCP), &mut NoTally).unwrap();
     table.map(PoolId(0), inside(2, 1, TCP), &mut NoTally).unwrap();
     assert_eq!(table.map(PoolId(0), inside(3, 1, TCP), &mut NoTally), Err(Refusal::TableFull));
@@ -324,7 +325,7 @@ fn a_full_table_refuses_and_stays_whole() {
 #[test]
 fn a_million_mappings_fit_in_64_megabytes() {
     let pools = [pool("192.0.2.0", "192.0.2.15", [1024, 65535])];
-    let table = Mappings::new(Capacity::of(1_000_000), &pools, SEED).unwrap();
+    let table = Mappings::new(Capacity::of(1_000_000), &pools, SEED, Share::WHOLE).unwrap();
     assert!(table.memory_bytes() < 64_000_000, "{}", table.memory_bytes());
     assert_eq!(Mappings::bytes_of_address(), 24_960);
 }
@@ -364,7 +365,7 @@ proptest! {
         ];
         pools[0].addresses.push(AddressRange::one(ip("2001:db8::2")));
         let capacity = Capacity { mappings: 40, hosts: 12 };
-        let mut table = Mappings::new(capacity, &pools, SEED).unwrap();
+        let mut table = Mappings::new(capacity, &pools, SEED, Share::WHOLE).unwrap();
         let mut model = Model::new();
         let has = |pool: u16, address: IpAddr| pools[usize::from(pool)].addresses.iter()
             .any(|range| range.first <= address && address <= range.last);
@@ -441,7 +442,7 @@ proptest! {
             for ((pool, end), (mapped, references)) in &model {
                 prop_assert_eq!(table.inside_of(&mapped.outside, &mut NoTally), Some((mapped.id, *end)));
                 prop_assert_eq!(table.get(mapped.id), Some(Mapping {
-                    id: mapped.id, pool: PoolId(*pool), inside: *end, outside: mapped.outside,
+                    id: mapped.id, pool: Some(PoolId(*pool)), inside: *end, outside: mapped.outside,
                     references: *references,
                 }));
             }
@@ -466,7 +467,9 @@ proptest! {
         let range = PortRange { first: bounds.0.min(bounds.1), last: bounds.0.max(bounds.1) };
         let mut taken = taken;
         taken.extend(full.iter().flat_map(|word| word * 64..=word * 64 + 63));
-        let mut ports = port::Ports::new(2, 0).unwrap();
+        let mut ports = port::Ports::new(Share::WHOLE, 0);
+        let home = ports.add(port::Chunk::new(2, Share::WHOLE).unwrap());
+        (0..2).for_each(|address| ports.settle(address, home, address));
         for port in &taken {
             ports.reserve(1, PortSpace::Udp, PortRange { first: *port, last: *port });
         }

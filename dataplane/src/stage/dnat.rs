@@ -90,7 +90,7 @@ pub(super) fn has_port(frame: &Frame) -> bool {
 }
 
 /// The interface on whose network an outside address is.
-fn home_of(tables: &Tables, address: Address) -> Option<PortId> {
+pub(super) fn home_of(tables: &Tables, address: Address) -> Option<PortId> {
     let ip = address.to_ip();
     let place = tables
         .interfaces

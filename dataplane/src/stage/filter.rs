@@ -69,10 +69,10 @@ fn decide<T: Tally>(frame: &mut Frame, place: Option<u32>, seen: &Header, cx: &m
         return Step::Next;
     }
     let source = Address { bits: seen.source, v6: seen.family == wire::Family::V6 };
-    let subject = limiter::subject(source, place);
-    let hash = cx.shard.flows.hash(&subject, cx.tally);
     cx.tally.atomic(Region::Meter, place as usize * 8, 8);
     if let Some(rate) = &rule.rate {
+        let subject = limiter::subject(source, rule.meter);
+        let hash = cx.shard.flows.hash(&subject, cx.tally);
         if !cx.shard.limiter.admits(place, rate, &subject, hash, frame.meta.received) {
             return Step::Drop(Reason::RateLimit);
         }
@@ -82,6 +82,8 @@ fn decide<T: Tally>(frame: &mut Frame, place: Option<u32>, seen: &Header, cx: &m
         if frame.meta.flags & flag::OPENS == 0 || frame.meta.part == Part::Later {
             return Step::Next;
         }
+        let subject = limiter::subject(source, rule.number);
+        let hash = cx.shard.flows.hash(&subject, cx.tally);
         match cx.shard.limiter.count(place, limit.scope, limit.most, &subject, hash) {
             Some(count) => cx.shard.pending.count = Some(count),
             None => return Step::Drop(Reason::ConnectionLimit),
@@ -106,7 +108,7 @@ fn by_default<T: Tally>(frame: &Frame, from: u8, to: u8, cx: &Cx<'_, T>) -> Step
 }
 
 /// Answers a rejected packet, where that kind of packet is answered at all.
-fn reject(frame: &Frame, with: RejectWith, reason: Reason) -> Step {
+pub(super) fn reject(frame: &Frame, with: RejectWith, reason: Reason) -> Step {
     if with == RejectWith::TcpReset && frame.meta.protocol != Protocol::TCP.0 {
         return Step::Drop(reason);
     }

@@ -84,7 +84,7 @@ impl Route {
         }
         let source = Address::v4(self.sources[place]);
         let target = cx.tables.targets.get(self.values[place] as usize);
-        match check_source(frame, source, cx).and_then(|()| lead(frame, source, target, 0, cx)) {
+        match check_source(frame.meta.ingress, source, cx).and_then(|()| lead(frame, source, target, 0, cx)) {
             // `ordinary` has asked for the time to live.
             Ok(()) => fits_unless_local(frame, u8::MAX, cx),
             Err(step) => step,
@@ -160,9 +160,9 @@ fn find<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
             return Err(Step::Drop(Reason::MulticastUnrouted));
         }
         to_self(frame);
-        return check_source(frame, source, cx);
+        return check_source(frame.meta.ingress, source, cx);
     }
-    check_source(frame, source, cx)?;
+    check_source(frame.meta.ingress, source, cx)?;
     if is_link_local(destination) {
         if frame.meta.flags & flag::OWN != 0 {
             frame.meta.hop = LINK_HOP;
@@ -281,17 +281,21 @@ fn to_self(frame: &mut Frame) {
 
 /// Whether the source is at home behind the interface that the packet came in by.
 #[inline(always)]
-fn check_source<T: Tally>(frame: &Frame, source: Address, cx: &mut Cx<'_, T>) -> Result<(), Step> {
-    let Some(interface) = cx.tables.interface(frame.meta.ingress) else { return Ok(()) };
+pub(super) fn check_source<T: Tally>(
+    ingress: PortId,
+    source: Address,
+    cx: &mut Cx<'_, T>,
+) -> Result<(), Step> {
+    let Some(interface) = cx.tables.interface(ingress) else { return Ok(()) };
     if interface.source_check == SourceCheck::Off {
         return Ok(());
     }
-    look_back(frame, source, interface.source_check, cx)
+    look_back(ingress, source, interface.source_check, cx)
 }
 
 /// Whether the route to the source leads where the packet came from.
 fn look_back<T: Tally>(
-    frame: &Frame,
+    ingress: PortId,
     source: Address,
     check: SourceCheck,
     cx: &mut Cx<'_, T>,
@@ -304,7 +308,7 @@ fn look_back<T: Tally>(
         // The gateway's own address, or a network's broadcast address, as source.
         Some(Target::Local | Target::Broadcast(_)) => spoofed,
         Some(target) if check == SourceCheck::Strict => {
-            if cx.tables.leads_by(target, frame.meta.ingress) {
+            if cx.tables.leads_by(target, ingress) {
                 Ok(())
             } else {
                 spoofed

@@ -11,14 +11,14 @@ use wire::{Frame, Part, tcp};
 
 use super::parse::flag;
 use super::route::realm;
-use super::track::{reason_of, settings};
+use super::track::{is_icmp, reason_of, settings};
 use super::{Cx, Stage, Step, filter, header};
 use crate::flow::tcp::{Midstream, Segment};
 use crate::flow::{Direction, FlowId, Key, Refusal};
 use crate::hop::{LOCAL_HOP, NO_HOP};
 use crate::nat::{self, Endpoint};
 use crate::shard::{NOTHING, Pending};
-use crate::tables::{Address, SourceAction, Tables};
+use crate::tables::{Address, NO_NUMBER, SourceAction, Tables};
 use crate::verdict::Reason;
 
 /// The stage.
@@ -85,16 +85,13 @@ fn choose<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
     let source = cx.shard.pending.source;
     let pool = match &rule.action {
         SourceAction::Exempt => return Ok(()),
-        SourceAction::OneToOne { inside, outside } => {
+        SourceAction::OneToOne { inside, outside, .. } => {
             let offset = source.bits.wrapping_sub(*inside);
             cx.shard.pending.source = Address { bits: outside.bits.wrapping_add(offset), v6: outside.v6 };
             cx.shard.pending.snat = place;
             return Ok(());
         }
-        SourceAction::Pool(pool) => Some(*pool),
-        SourceAction::Masquerade(outgoing) => {
-            outgoing.get(usize::from(out.0)).and_then(|own| if source.v6 { own.v6 } else { own.v4 })
-        }
+        action => action.pool(out, source.v6),
     };
     let Some(pool) = pool else { return Ok(()) };
     let inside = Endpoint {
@@ -193,7 +190,14 @@ fn enter<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
         flow.epoch = cx.tables.epoch;
         flow.class = frame.meta.class as u8;
     }
+    let number = |id| cx.tables.interface(id).map_or(NO_NUMBER, |interface| interface.number);
+    let (ingress, is_icmp) = (number(frame.meta.ingress), is_icmp(frame));
+    let [dnat, snat] = numbers(cx.tables, &pending);
     if let Some(cold) = cx.shard.flows.cold_mut(id) {
+        (cold.ingress, cold.dnat, cold.snat) = (ingress, dnat, snat);
+        cold.kind = if is_icmp { frame.meta.dport } else { 0 };
+        cold.ds_field = frame.meta.ds_field;
+        cold.tcp_flags = if frame.meta.protocol == Protocol::TCP.0 { frame.meta.tcp_flags } else { 0 };
         cold.mapping = pending.mapping.map_or(NOTHING, |mapping| mapping.0);
         cold.inward = pending.inward.map_or(NOTHING, |mapping| mapping.0);
         cold.limit = pending.count.map_or(NOTHING, |count| count.0);
@@ -205,6 +209,15 @@ fn enter<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
         frame.meta.flags |= flag::TRANSLATED;
     }
     Ok(())
+}
+
+/// The numbers of the destination and source translations that apply.
+fn numbers(tables: &Tables, pending: &Pending) -> [u32; 2] {
+    // They are counted from 1, here.
+    let place = |counted: u16| usize::from(counted).wrapping_sub(1);
+    let dnat = tables.nat.destinations.get(place(pending.dnat)).map_or(NO_NUMBER, |nat| nat.number);
+    let snat = tables.nat.sources.get(place(pending.snat)).map_or(NO_NUMBER, |nat| nat.number);
+    [dnat, snat]
 }
 
 /// The key of the packets that come back.

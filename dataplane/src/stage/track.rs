@@ -16,7 +16,7 @@ use wire::{BATCH, Family, Frame, Part, icmpv4, ipv4, ipv6, tcp, udp};
 
 use super::parse::flag;
 use super::route::{back, is_link_local, realm};
-use super::{Cx, Stage, Step, header};
+use super::{Cx, Stage, Step, header, judge};
 use crate::flow::tcp::{Fault, Midstream, Segment, Settings, WindowCheck};
 use crate::flow::{Direction, Flow, FlowId, Hit, Key, State};
 use crate::fragment::{DatagramKey, Kept, Later, Span};
@@ -67,10 +67,11 @@ impl<T: Tally> Stage<T> for Track {
         }
         let key = key_of(frame, cx);
         let hash = cx.shard.flows.hash(&key, cx.tally);
-        if let Some(hit) = live(&key, hash, frame, cx) {
-            return follow(frame, hit, hash, cx);
+        match live(&key, hash, frame, cx) {
+            Ok(Some(hit)) => follow(frame, hit, hash, cx),
+            Ok(None) => open(frame, key, hash, cx),
+            Err(step) => step,
         }
-        open(frame, key, hash, cx)
     }
 
     fn program(&self, _: &Tables) -> u32 {
@@ -176,26 +177,35 @@ fn key_of<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> Key {
     key.unwrap_or_default().in_realm(realm(meta.ingress, cx))
 }
 
-fn is_icmp(frame: &Frame) -> bool {
+pub(super) fn is_icmp(frame: &Frame) -> bool {
     match frame.meta.family {
         Family::V4 => frame.meta.protocol == Protocol::ICMP.0,
         _ => frame.meta.protocol == Protocol::ICMPV6.0,
     }
 }
 
-/// The flow with this key, unless it has expired or was decided by other tables: then it has ended.
-fn live<T: Tally>(key: &Key, hash: u64, frame: &Frame, cx: &mut Cx<'_, T>) -> Option<Hit> {
-    let hit = cx.shard.flows.find(key, hash, cx.tally)?;
+/// The flow with this key, unless it has expired: then it has ended. One that earlier tables have decided is judged
+/// again first.
+///
+/// # Errors
+/// The flow is not to go on, or there is no way for it, and the packet opens none.
+fn live<T: Tally>(key: &Key, hash: u64, frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<Option<Hit>, Step> {
+    let Some(hit) = cx.shard.flows.find(key, hash, cx.tally) else {
+        return if cx.shard.flows.may_be_stale() { judge::find(key, hash, frame, cx) } else { Ok(None) };
+    };
     // Time to ticks, 4; since when it was seen, 2; its timeout by its state, 4; epoch, 2; place and bound, 3.
     cx.tally.instructions(15);
     cx.tally.execute(Op::Branch, 5);
     let tick = cx.shard.flows.tick(frame.meta.received);
-    let flow = cx.shard.flows.flow(hit.id)?;
-    if cx.shard.flows.is_expired(flow, tick) || flow.epoch != cx.tables.epoch {
+    let Some(flow) = cx.shard.flows.flow(hit.id) else { return Ok(None) };
+    if cx.shard.flows.is_expired(flow, tick) {
         cx.shard.end_flow(hit.id, cx.tally);
-        return None;
+        return Ok(None);
     }
-    Some(hit)
+    if flow.epoch != cx.tables.epoch {
+        return judge::find(key, hash, frame, cx);
+    }
+    Ok(Some(hit))
 }
 
 /// Goes on with a flow that has been decided.
@@ -301,34 +311,8 @@ fn open<T: Tally>(frame: &mut Frame, key: Key, hash: u64, cx: &mut Cx<'_, T>) ->
     cx.tally.instructions(32);
     cx.tally.execute(Op::Branch, 6);
     let whole = frame.meta.part != Part::Later;
-    match Protocol(frame.meta.protocol) {
-        Protocol::TCP if whole => {
-            let flags = Flags(frame.meta.tcp_flags);
-            if !crate::flow::tcp::are_possible(flags) {
-                return Step::Drop(Reason::TcpFlags);
-            }
-            let is_syn = flags.contains(Flags::SYN) && !flags.contains(Flags::ACK);
-            // A connection of the gateway itself that began unseen its own TCP vouches for.
-            let is_own = frame.meta.flags & flag::OWN != 0;
-            let picked_up =
-                (is_own || cx.tables.limits.pickup == Pickup::Accept) && !flags.contains(Flags::RST);
-            if !is_syn && !picked_up {
-                return Step::Drop(Reason::FlowNotOpen);
-            }
-        }
-        Protocol::TCP => return Step::Drop(Reason::FlowNotOpen),
-        Protocol::ICMP | Protocol::ICMPV6 if whole && frame.meta.flags & flag::QUERY != 0 => {
-            let kind = (frame.meta.dport >> 8) as u8;
-            let class = if frame.meta.family == Family::V4 {
-                icmpv4::Type(kind).class()
-            } else {
-                wire::icmpv6::Type(kind).class()
-            };
-            if class == icmpv4::Class::Reply {
-                return Step::Drop(Reason::IcmpUnrelated);
-            }
-        }
-        _ => {}
+    if let Err(reason) = may_open(frame, cx.tables) {
+        return Step::Drop(reason);
     }
     if whole && !checksum_is_right(frame, cx) {
         return Step::Drop(Reason::TransportChecksum);
@@ -354,6 +338,44 @@ fn open<T: Tally>(frame: &mut Frame, key: Key, hash: u64, cx: &mut Cx<'_, T>) ->
     }
     frame.meta.flags |= flag::OPENS;
     Step::Next
+}
+
+/// Whether a packet of its kind may open a flow.
+///
+/// # Errors
+/// Why not.
+#[inline(always)]
+pub(super) fn may_open(frame: &Frame, tables: &Tables) -> Result<(), Reason> {
+    let whole = frame.meta.part != Part::Later;
+    match Protocol(frame.meta.protocol) {
+        Protocol::TCP if whole => {
+            let flags = Flags(frame.meta.tcp_flags);
+            if !crate::flow::tcp::are_possible(flags) {
+                return Err(Reason::TcpFlags);
+            }
+            let is_syn = flags.contains(Flags::SYN) && !flags.contains(Flags::ACK);
+            // A connection of the gateway itself that began unseen its own TCP vouches for.
+            let is_own = frame.meta.flags & flag::OWN != 0;
+            let picked_up = (is_own || tables.limits.pickup == Pickup::Accept) && !flags.contains(Flags::RST);
+            if !is_syn && !picked_up {
+                return Err(Reason::FlowNotOpen);
+            }
+        }
+        Protocol::TCP => return Err(Reason::FlowNotOpen),
+        Protocol::ICMP | Protocol::ICMPV6 if whole && frame.meta.flags & flag::QUERY != 0 => {
+            let kind = (frame.meta.dport >> 8) as u8;
+            let class = if frame.meta.family == Family::V4 {
+                icmpv4::Type(kind).class()
+            } else {
+                wire::icmpv6::Type(kind).class()
+            };
+            if class == icmpv4::Class::Reply {
+                return Err(Reason::IcmpUnrelated);
+            }
+        }
+        _ => {}
+    }
+    Ok(())
 }
 
 /// Finds the flow that an ICMP error is about: that of the packet it quotes, which went the other way. What the gateway
@@ -387,7 +409,11 @@ fn find_related<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
     };
     let key = quote.reversed().in_realm(realm(frame.meta.ingress, cx));
     let hash = cx.shard.flows.hash(&key, cx.tally);
-    let Some(hit) = live(&key, hash, frame, cx) else { return Step::Drop(Reason::IcmpUnrelated) };
+    let hit = match live(&key, hash, frame, cx) {
+        Ok(Some(hit)) => hit,
+        Ok(None) => return Step::Drop(Reason::IcmpUnrelated),
+        Err(step) => return step,
+    };
     // It must go to whoever sent the packet that it quotes.
     let (_, destination) = header::addresses(frame);
     if destination != key.destination().into() {

@@ -9,7 +9,7 @@ use policy::model::{Mac, Mode, MssClamp, SELF_ZONE, SourceCheck, State};
 use wire::PortId;
 use wire::vlan::{Tag, Tags};
 
-use super::{Filter, FilterRule, Hearing, Interface, LOCAL, Neighbour, SELF, Tables};
+use super::{Filter, FilterRule, Hearing, Interface, LOCAL, NO_NUMBER, Neighbour, Numbers, SELF, Tables};
 use super::{nat, pattern, route};
 use crate::classify::{ALGORITHMS, Algorithm, Pattern};
 use crate::fib::FibError;
@@ -74,7 +74,8 @@ impl fmt::Display for CompileError {
 impl std::error::Error for CompileError {}
 
 impl Tables {
-    /// Compiles a policy. `epoch` tells this compilation from others; flows of another are judged again.
+    /// Compiles a policy. `epoch`, 1 at least, tells this compilation from others; flows of another are judged again.
+    /// Tables that take the place of others are made with [`Tables::after`].
     pub fn compile(policy: &Policy, epoch: u16) -> Result<Tables, CompileError> {
         Tables::compile_for(policy, epoch, &ALGORITHMS[0])
     }
@@ -96,8 +97,8 @@ impl Tables {
                 })
             })
             .collect::<Result<_, CompileError>>()?;
-        Ok(Tables {
-            epoch,
+        let mut tables = Tables {
+            epoch: epoch.max(1),
             mode: policy.mode,
             interfaces,
             itself: itself(),
@@ -112,7 +113,10 @@ impl Tables {
             neighbours,
             limits: policy.limits,
             timeouts: policy.timeouts,
-        })
+            numbers: Numbers::default(),
+        };
+        tables.number(None);
+        Ok(tables)
     }
 }
 
@@ -195,6 +199,7 @@ fn interfaces(policy: &Policy, names: &Names, realms: &[u16]) -> Result<Vec<Inte
         let mac = given.unwrap_or_else(|| assumed_mac(root));
         interfaces.push(Interface {
             name: interface.name.clone(),
+            number: NO_NUMBER,
             zone: names.zone_of(place),
             root,
             tags,
@@ -237,6 +242,7 @@ fn interfaces(policy: &Policy, names: &Names, realms: &[u16]) -> Result<Vec<Inte
 fn itself() -> Interface {
     Interface {
         name: SELF_ZONE.to_owned(),
+        number: NO_NUMBER,
         zone: SELF,
         root: LOCAL,
         tags: Tags::NONE,
@@ -274,6 +280,8 @@ fn filter(policy: &Policy, names: &Names, algorithm: &Algorithm) -> Result<Filte
         }
         rules.push(FilterRule {
             name: rule.name.clone(),
+            number: NO_NUMBER,
+            meter: NO_NUMBER,
             action: rule.action,
             rate: rule.rate,
             connections: rule.connections,

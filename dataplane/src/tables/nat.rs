@@ -8,9 +8,9 @@ use policy::model::{Hairpin, Nat, NatAction, PortUse, Protocol};
 use tally::Tally;
 use wire::PortId;
 
-use super::Address;
 use super::compile::{CompileError, Names};
 use super::pattern;
+use super::{Address, NO_NUMBER};
 use crate::classify::{AddressSpan, Admit, Classifier, Header, Linear, Pattern, Position};
 use crate::nat::{AddressRange, Block, PoolConfig, PortRange, Reserved};
 
@@ -26,8 +26,19 @@ pub struct NatTables {
     pub sources: Vec<NatRule<SourceAction>>,
     /// Pools of outside addresses and ports.
     pub pools: Vec<PoolConfig>,
+    /// Whose each of them is.
+    pub owners: Vec<PoolOwner>,
     /// Addresses of all pools, merged: where a packet from outside may meet a mapping.
     pub outside: Vec<AddressSpan>,
+}
+
+/// The translation that a pool is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolOwner {
+    /// The source translation, by place from 0.
+    pub source: u16,
+    /// The interface of whose addresses it is, where the translation is a masquerade.
+    pub interface: Option<PortId>,
 }
 
 /// A translation, compiled.
@@ -35,6 +46,8 @@ pub struct NatTables {
 pub struct NatRule<Action> {
     /// Its name.
     pub name: String,
+    /// Its number, which stays with its name.
+    pub number: u32,
     /// What it does.
     pub action: Action,
 }
@@ -42,6 +55,8 @@ pub struct NatRule<Action> {
 /// A destination translation.
 #[derive(Clone, Debug)]
 pub struct DestinationAction {
+    /// The outside addresses: disjoint, ascending.
+    pub addresses: Vec<AddressSpan>,
     /// The lowest address of the new destinations.
     pub target: Address,
     /// The address that becomes `target`; higher ones follow in order. `None`: all become `target`.
@@ -78,6 +93,8 @@ pub enum SourceAction {
         inside: u128,
         /// What it becomes.
         outside: Address,
+        /// What the highest one becomes.
+        last: Address,
     },
 }
 
@@ -135,12 +152,27 @@ impl NatTables {
 
     /// Whether a pool has this outside address.
     pub fn is_outside(&self, address: Address) -> bool {
-        let after = self.outside.partition_point(|span| (span.v6, span.first) <= (address.v6, address.bits));
-        after > 0 && {
-            let span = &self.outside[after - 1];
-            span.v6 == address.v6 && address.bits <= span.last
+        is_within(&self.outside, address)
+    }
+}
+
+impl SourceAction {
+    /// The pool that translates what leaves by `out`, where a pool does.
+    pub fn pool(&self, out: PortId, v6: bool) -> Option<u16> {
+        match self {
+            SourceAction::Pool(pool) => Some(*pool),
+            SourceAction::Masquerade(outgoing) => {
+                outgoing.get(usize::from(out.0)).and_then(|own| if v6 { own.v6 } else { own.v4 })
+            }
+            SourceAction::Exempt | SourceAction::OneToOne { .. } => None,
         }
     }
+}
+
+/// Whether disjoint, ascending spans hold an address.
+pub(crate) fn is_within(spans: &[AddressSpan], address: Address) -> bool {
+    let after = spans.partition_point(|span| (span.v6, span.first) <= (address.v6, address.bits));
+    spans[..after].last().is_some_and(|span| span.v6 == address.v6 && address.bits <= span.last)
 }
 
 /// Searches, telling what it costs where somebody wants to know.
@@ -165,6 +197,7 @@ struct Builder<'a> {
     source_patterns: Vec<Pattern>,
     sources: Vec<NatRule<SourceAction>>,
     pools: Vec<PoolConfig>,
+    owners: Vec<PoolOwner>,
     reserved: Vec<Reserved>,
     outside: Vec<AddressSpan>,
 }
@@ -179,6 +212,7 @@ impl<'a> Builder<'a> {
             source_patterns: Vec::new(),
             sources: Vec::new(),
             pools: Vec::new(),
+            owners: Vec::new(),
             reserved: Vec::new(),
             outside: Vec::new(),
         }
@@ -202,7 +236,7 @@ impl<'a> Builder<'a> {
                 let mut base = base;
                 base.v4 = admit(addresses.iter().any(|span| !span.v6));
                 base.v6 = admit(addresses.iter().any(|span| span.v6));
-                let place = self.pool(pattern::merge(addresses), *ports, &base);
+                let place = self.pool(pattern::merge(addresses), *ports, &base, None);
                 self.source(nat, base, SourceAction::Pool(place));
             }
             NatAction::Forward { outside, ports, target, target_port, hairpin } => {
@@ -215,6 +249,7 @@ impl<'a> Builder<'a> {
                     None => self.own_addresses(outside_zones, target.v6),
                 };
                 let spans = addresses.iter().map(|(address, _)| pattern::span(*address, *address)).collect();
+                let spans = pattern::merge(spans);
                 for (address, _) in &addresses {
                     self.reserve(*address, ports, &nat.protocols);
                 }
@@ -223,17 +258,14 @@ impl<'a> Builder<'a> {
                     .map(|(inside, range)| PortShift { outside: range.first, inside });
                 let home = addresses.first().map_or(super::LOCAL, |(_, interface)| *interface);
                 let action = DestinationAction {
+                    addresses: spans.clone(),
                     target,
                     first: None,
                     port,
                     outside_zones: if nat.from.is_empty() { self.home_mask(home) } else { outside_zones },
                     outside: home,
                 };
-                let pattern = Pattern {
-                    destination: Some(pattern::merge(spans)),
-                    dports: pattern::ports(ports),
-                    ..base
-                };
+                let pattern = Pattern { destination: Some(spans), dports: pattern::ports(ports), ..base };
                 self.destination(nat, pattern, action, *hairpin);
             }
             NatAction::OneToOne { outside, inside, hairpin } => {
@@ -243,6 +275,7 @@ impl<'a> Builder<'a> {
                 let home = self.home(outside_first, base.from);
                 let to = if nat.from.is_empty() { self.home_mask(home) } else { base.from };
                 let action = DestinationAction {
+                    addresses: vec![span_of(outside)],
                     target: inside.network().into(),
                     first: Some(outside_first.bits),
                     port: None,
@@ -259,7 +292,8 @@ impl<'a> Builder<'a> {
                     ..base
                 };
                 let inside = Address::from(inside.network()).bits;
-                self.source(nat, outward, SourceAction::OneToOne { inside, outside: outside_first });
+                let last = outside.broadcast().into();
+                self.source(nat, outward, SourceAction::OneToOne { inside, outside: outside_first, last });
             }
         }
         Ok(())
@@ -275,16 +309,17 @@ impl<'a> Builder<'a> {
             if base.to & (1 << self.names.zone_of(place)) == 0 {
                 continue;
             }
+            let id = Some(PortId(place as u16));
             let own = |v6: bool| {
                 let address = interface.addresses.iter().find(|net| net.addr().is_ipv6() == v6)?;
                 Some(Address::from(address.addr()))
             };
             if let Some(address) = own(false) {
-                let pool = self.pool(vec![pattern::span(address, address)], *ports, &base);
+                let pool = self.pool(vec![pattern::span(address, address)], *ports, &base, id);
                 outgoing[place].v4 = Some(pool);
             }
             if let Some(address) = own(true).filter(|_| named6) {
-                let pool = self.pool(vec![pattern::span(address, address)], *ports, &base);
+                let pool = self.pool(vec![pattern::span(address, address)], *ports, &base, id);
                 outgoing[place].v6 = Some(pool);
             }
         }
@@ -293,23 +328,30 @@ impl<'a> Builder<'a> {
 
     fn source(&mut self, nat: &Nat, pattern: Pattern, action: SourceAction) {
         self.source_patterns.push(pattern);
-        self.sources.push(NatRule { name: nat.name.clone(), action });
+        self.sources.push(NatRule { name: nat.name.clone(), number: NO_NUMBER, action });
     }
 
     fn destination(&mut self, nat: &Nat, pattern: Pattern, action: DestinationAction, hairpin: Hairpin) {
         let from = if hairpin == Hairpin::On { ABROAD } else { pattern.from };
         self.destination_patterns.push(Pattern { from, to: u64::MAX, ..pattern });
-        self.destinations.push(NatRule { name: nat.name.clone(), action });
+        self.destinations.push(NatRule { name: nat.name.clone(), number: NO_NUMBER, action });
     }
 
-    /// Adds a pool.
-    fn pool(&mut self, addresses: Vec<AddressSpan>, ports: PortUse, pattern: &Pattern) -> u16 {
+    /// Adds a pool of the source translation that will be added next.
+    fn pool(
+        &mut self,
+        addresses: Vec<AddressSpan>,
+        ports: PortUse,
+        pattern: &Pattern,
+        interface: Option<PortId>,
+    ) -> u16 {
         let range = |span: &AddressSpan| AddressRange {
             first: Address { bits: span.first, v6: span.v6 }.to_ip(),
             last: Address { bits: span.last, v6: span.v6 }.to_ip(),
         };
         let inside = || pattern.source.iter().flatten().map(range).collect();
         self.outside.extend(&addresses);
+        self.owners.push(PoolOwner { source: self.sources.len() as u16, interface });
         self.pools.push(PoolConfig {
             addresses: addresses.iter().map(range).collect(),
             ports: PortRange { first: ports.range.first, last: ports.range.last },
@@ -371,9 +413,8 @@ impl<'a> Builder<'a> {
             });
         }
         for pool in &mut self.pools {
-            let has =
-                |address| pool.addresses.iter().any(|range| range.first <= address && address <= range.last);
-            pool.reserved = self.reserved.iter().filter(|reserved| has(reserved.address)).copied().collect();
+            let reserved = self.reserved.iter().filter(|reserved| pool.has(reserved.address));
+            pool.reserved = reserved.copied().collect();
         }
         Ok(NatTables {
             destination_search: Box::new(Linear::new(&self.destination_patterns)),
@@ -381,6 +422,7 @@ impl<'a> Builder<'a> {
             destinations: self.destinations,
             sources: self.sources,
             pools: self.pools,
+            owners: self.owners,
             outside: pattern::merge(self.outside),
         })
     }

@@ -90,6 +90,12 @@ pub enum Reason {
     NatTableFull,
     /// The translated packet could not be told from another connection's.
     NatClash,
+    /// The policy that now holds does not let in the flow that an earlier one did, and has ended it.
+    FlowRevoked,
+    /// The translation of the flow, or the address that it gave, is gone from the policy, which has ended the flow.
+    FlowTranslation,
+    /// The interface that the flow or the frame came in by, or waits to leave by, is gone from the policy.
+    InterfaceGone,
     /// No route leads to the destination.
     RouteMissing,
     /// The route to the destination is a blackhole.
@@ -138,7 +144,7 @@ pub struct Entry {
 
 impl Reason {
     /// Every reason with its name, cause and remedy, in the order of the enum.
-    pub const ALL: [Entry; 57] = [
+    pub const ALL: [Entry; 60] = [
         Entry {
             reason: Reason::LinkTruncated,
             name: "link-truncated",
@@ -390,6 +396,24 @@ impl Reason {
             name: "nat-clash",
             cause: "The translated packet could not be told from another connection's.",
             remedy: "None; for protocols without ports, two inside hosts cannot share an outside address towards one peer.",
+        },
+        Entry {
+            reason: Reason::FlowRevoked,
+            name: "flow-revoked",
+            cause: "The policy that now holds does not let in the flow that an earlier one did, and has ended it.",
+            remedy: "See the rule's name beside the packet, or the default of the zone pair; have a rule accept the connection if it is to go on.",
+        },
+        Entry {
+            reason: Reason::FlowTranslation,
+            name: "flow-translation",
+            cause: "The translation of the flow, or the address that it gave, is gone from the policy, which has ended the flow.",
+            remedy: "None needed: the next connection is translated by the policy that now holds. To keep connections, keep name and addresses of the translation.",
+        },
+        Entry {
+            reason: Reason::InterfaceGone,
+            name: "interface-gone",
+            cause: "The interface that the flow or the frame came in by, or waits to leave by, is gone from the policy.",
+            remedy: "None needed where it was taken away on purpose; an interface that was only renamed is another one.",
         },
         Entry {
             reason: Reason::RouteMissing,

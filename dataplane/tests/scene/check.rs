@@ -24,16 +24,17 @@ pub fn gateway(gateway: &Gateway) {
     flows(gateway);
 }
 
-/// No two flows share a key; every mapping is held by exactly the flows that use it.
+/// No two flows share a key; every mapping is held by exactly the flows that use it, and every count is of a flow.
 fn flows(gateway: &Gateway) {
     let mut keys = HashSet::new();
     let mut references: HashMap<u32, u32> = HashMap::new();
-    let mut count = 0;
+    let (mut count, mut counted) = (0, 0);
     for (id, flow) in gateway.shard.flows.iter() {
         count += 1;
         assert!(keys.insert(*flow.original()), "{:?} twice", flow.original());
         assert!(keys.insert(*flow.reply()), "{:?} twice", flow.reply());
         let cold = gateway.shard.flows.cold(id).expect("it lives");
+        counted += [cold.limit, cold.source].iter().filter(|count| **count != u32::MAX).count() as u64;
         for mapping in [cold.mapping, cold.inward] {
             if mapping != u32::MAX {
                 *references.entry(mapping).or_default() += 1;
@@ -41,6 +42,7 @@ fn flows(gateway: &Gateway) {
         }
     }
     assert_eq!(count, gateway.shard.flows.len());
+    assert_eq!(counted, gateway.shard.limiter.counted(), "connections are miscounted");
     let mut outside = HashSet::new();
     for mapping in gateway.shard.mappings.iter() {
         let used = references.remove(&mapping.id.0).unwrap_or(0);

@@ -11,7 +11,9 @@ pub mod policy;
 
 use std::rc::Rc;
 
+use dataplane::change::{Applied, Change};
 use dataplane::hop::Resolve;
+use dataplane::nat::Share;
 use dataplane::replay::Way;
 use dataplane::shard::Setup;
 use dataplane::stage::Cx;
@@ -83,6 +85,11 @@ pub fn tables(text: &str) -> Tables {
     }
 }
 
+/// What shards of scenes are made with.
+pub fn setup(now: Nanos) -> Setup {
+    Setup { seed: [7, 11], now, resolve: Resolve::Assume, share: Share::WHOLE }
+}
+
 impl Gateway {
     pub fn new(text: &str, way: Way) -> Gateway {
         let tables = tables(text);
@@ -92,8 +99,7 @@ impl Gateway {
 
     pub fn with_slots(tables: impl Into<Rc<Tables>>, way: Way, slots: u32) -> Gateway {
         let tables = tables.into();
-        let setup = Setup { seed: [7, 11], now: START, resolve: Resolve::Assume };
-        let shard = Shard::new(&tables, setup).expect("memory for a shard");
+        let shard = Shard::new(&tables, setup(START)).expect("memory for a shard");
         Gateway {
             tables,
             shard,
@@ -130,6 +136,20 @@ impl Gateway {
             Way::Run => self.pipeline.run(&mut self.batch, &mut self.ended, &mut cx),
             Way::Step => self.pipeline.step(&mut self.batch, &mut self.ended, &mut cx),
         }
+    }
+
+    /// Goes on with the tables of another policy.
+    pub fn reload(&mut self, text: &str, at: Nanos) -> Applied {
+        self.change(tables(text), at)
+    }
+
+    /// Goes on with other tables.
+    pub fn change(&mut self, new: Tables, at: Nanos) -> Applied {
+        let new = new.after(&self.tables);
+        let change = Change::prepare(&self.tables, &new, setup(at)).expect("memory for a change");
+        let applied = self.shard.apply(change, &new, at, &mut self.ended).expect("it is its turn");
+        self.tables = new.into();
+        applied
     }
 
     /// Gives what ended, and at most `most` frames of each queue, to `see`, and their slots back.

@@ -1,0 +1,295 @@
+//! Other tables take the place of those that a shard works with, while it works.
+//!
+//! Another thread [prepares](Change::prepare) a change: it finds out who is who by name, and takes the memory that will be
+//! needed. The worker [applies](Shard::apply) it between two batches, once what came out of the last one has been taken
+//! away. That takes as long as rules, translations, interfaces, outside addresses and fragments are many, not flows: the
+//! flows of before are of an earlier epoch from then on, and each is judged again at its next packet (`stage/judge.rs`).
+//!
+//! What stays, by name:
+//! - counters of rules and translations; those of names that are gone go into sums ([`Gone`](crate::counter::Gone));
+//! - pools of a translation (of a masquerade: for each interface) with their hosts and mappings, whatever else about them
+//!   has changed, and outside addresses by their value; a pool with blocks only as it is, as blocks are owned by
+//!   arithmetic;
+//! - what is owed under a rate, if name and rate are the same; counts of connections with the name;
+//! - queues of interfaces. Frames that wait for one that is gone are dropped ([`Reason::InterfaceGone`]), and count as
+//!   dropped, no longer as forwarded;
+//! - datagrams under way, where the interfaces that they may come by are still the same.
+//!
+//! Hops are made anew, with the neighbours that the policy names; hosts that are told of others tell them to the change
+//! ([`Change::hops`]), or to the shard afterwards.
+//!
+//! Limits hold at once, but for these:
+//! - another number of `flows`, or another `mode`, means other memory: all flows are taken over one by one, while the worker
+//!   stands still, for about a second where there are a million (and twice the memory is in use until then). What does
+//!   not fit any more is refused as when state is [imported](crate::state), and counted there;
+//! - a shorter `timeout` ends flows that are over by it at their next packet, and gives their memory back within 512
+//!   seconds;
+//! - `queue`: a shorter queue keeps what waits in it;
+//! - `flows-per-source` and `connections` are for those that come: flows that exist are counted, not ended.
+
+use std::fmt;
+
+use wire::{Frame, Nanos, PortId};
+
+use crate::counter::CountersChange;
+use crate::flow::Timeouts;
+use crate::fragment::{FragmentsChange, Moved};
+use crate::hop::Hops;
+use crate::limiter::LimiterChange;
+use crate::nat::{ConfigError, Mappings, MappingsChange, Spent};
+use crate::shard::{Fifo, NEIGHBOURS, Setup, Shard, ShardError, most_flows, most_mappings, timeouts};
+use crate::state::{Cursor, Imports, Item};
+use crate::tables::{LOCAL, Tables};
+use crate::verdict::{Reason, Verdict};
+
+mod passage;
+
+pub(crate) use passage::Passage;
+
+/// Tables and memory that will take the place of others in one shard.
+pub struct Change {
+    from: u16,
+    to: u16,
+    passage: Passage,
+    timeouts: Timeouts,
+    hops: Hops,
+    limiter: LimiterChange,
+    counters: CountersChange,
+    mappings: MappingsChange,
+    /// Memory for mappings, where none was needed so far.
+    newly_mapped: Option<Box<Mappings>>,
+    fragments: FragmentsChange,
+    queues: Vec<Fifo>,
+    /// Where flows need other memory: all of it.
+    renewed: Option<Box<Shard>>,
+}
+
+/// What was done.
+pub struct Applied {
+    /// Flows that were taken over into other memory, and those that could not be; none where that was not needed.
+    pub carried: Imports,
+    /// What is no longer needed: giving up its memory may take longer than all else.
+    _spent: Box<Leftover>,
+}
+
+/// What is no longer needed.
+struct Leftover {
+    _hops: Hops,
+    _limiter: LimiterChange,
+    _counters: CountersChange,
+    _mappings: Spent,
+    _newly_mapped: Option<Box<Mappings>>,
+    _fragments: FragmentsChange,
+    _queues: Vec<Fifo>,
+    _renewed: Option<Box<Shard>>,
+}
+
+/// Why there is no change.
+#[derive(Debug)]
+pub enum ChangeError {
+    /// The new tables were not made as those after the old ones ([`Tables::after`]).
+    NotNext,
+    /// Memory or pools that it would take.
+    Shard(ShardError),
+}
+
+/// The change is for a shard that works with other tables, or leads to others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutOfTurn;
+
+impl fmt::Display for ChangeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ChangeError::NotNext => f.write_str("the new tables do not follow the old ones"),
+            ChangeError::Shard(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ChangeError {}
+
+impl fmt::Display for OutOfTurn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the change is not from the tables that the shard works with to those given")
+    }
+}
+
+impl std::error::Error for OutOfTurn {}
+
+impl From<Vec<ConfigError>> for ChangeError {
+    fn from(errors: Vec<ConfigError>) -> ChangeError {
+        ChangeError::Shard(ShardError::Nat(errors))
+    }
+}
+
+impl From<ShardError> for ChangeError {
+    fn from(error: ShardError) -> ChangeError {
+        ChangeError::Shard(error)
+    }
+}
+
+impl Change {
+    /// Prepares what leads from `old`, with which a shard works, to `new`, made by [`Tables::after`]. `setup` is what the
+    /// shard was made with, but for the moment, which is that of today.
+    ///
+    /// # Errors
+    /// The tables are not those, or the system has not enough memory.
+    pub fn prepare(old: &Tables, new: &Tables, setup: Setup) -> Result<Change, ChangeError> {
+        if !new.follows(old) {
+            return Err(ChangeError::NotNext);
+        }
+        let passage = Passage::new(old, new);
+        let share = setup.share;
+        let newly_mapped = if old.nat.pools.is_empty() && !new.nat.pools.is_empty() {
+            let mappings = Mappings::new(most_mappings(new), &[], setup.seed, share)?;
+            Some(Box::new(mappings))
+        } else {
+            None
+        };
+        let renewed =
+            if most_flows(old) == most_flows(new) { None } else { Some(Box::new(Shard::new(new, setup)?)) };
+        let memory = |error| ChangeError::Shard(ShardError::Memory(error));
+        let moved = if passage.realms.is_empty() { Moved::None } else { Moved::Some };
+        let length = new.limits.queue as usize;
+        Ok(Change {
+            from: old.epoch,
+            to: new.epoch,
+            timeouts: timeouts(new),
+            hops: Hops::new(new, setup.resolve, NEIGHBOURS),
+            limiter: LimiterChange::prepare(old, new, &passage.rules_were),
+            counters: CountersChange::prepare(old, new, &passage),
+            mappings: MappingsChange::prepare(
+                &old.nat.pools,
+                &new.nat.pools,
+                passage.pools_were.clone(),
+                share,
+            )?,
+            newly_mapped,
+            fragments: FragmentsChange::prepare(old, new, setup.seed, moved).map_err(memory)?,
+            queues: new.interfaces.iter().map(|_| Fifo::new(length)).collect(),
+            renewed,
+            passage,
+        })
+    }
+
+    /// The hops, to be told of neighbours while there is time.
+    pub fn hops(&mut self) -> &mut Hops {
+        &mut self.hops
+    }
+}
+
+impl Shard {
+    /// Works with `tables` from now on, as `change` has prepared. Frames that end by it are put behind `ended`, as
+    /// [`Pipeline::run`](crate::Pipeline::run) does.
+    ///
+    /// # Errors
+    /// [`OutOfTurn`]: it is not for this; nothing is changed.
+    pub fn apply(
+        &mut self,
+        change: Change,
+        tables: &Tables,
+        now: Nanos,
+        ended: &mut Vec<Frame>,
+    ) -> Result<Applied, OutOfTurn> {
+        if change.from != self.flows.epoch() || change.to != tables.epoch {
+            return Err(OutOfTurn);
+        }
+        let Change { passage, mut hops, mut newly_mapped, mut renewed, .. } = change;
+        if let Some(fresh) = newly_mapped.as_deref_mut() {
+            if self.mappings.is_empty() && self.mappings.capacity() < fresh.capacity() {
+                std::mem::swap(&mut self.mappings, fresh);
+            }
+        }
+        if !self.mappings.has_places_for(&change.mappings) {
+            self.clear_flows();
+        }
+        self.flows.begin_epoch(change.to, change.timeouts);
+        let mappings = self.mappings.change(change.mappings);
+        let limiter = self.limiter.change(change.limiter);
+        let counters = self.counters.change(change.counters);
+        std::mem::swap(&mut self.hops, &mut hops);
+        let queues = self.change_queues(change.queues, &passage, tables, ended);
+        let fragments = self.change_fragments(change.fragments, &passage, ended);
+        let carried = match renewed.as_deref_mut() {
+            Some(fresh) => self.move_into(fresh, tables, now),
+            None => Imports::default(),
+        };
+        Ok(Applied {
+            carried,
+            _spent: Box::new(Leftover {
+                _hops: hops,
+                _limiter: limiter,
+                _counters: counters,
+                _mappings: mappings,
+                _newly_mapped: newly_mapped,
+                _fragments: fragments,
+                _queues: queues,
+                _renewed: renewed,
+            }),
+        })
+    }
+
+    fn change_queues(
+        &mut self,
+        mut queues: Vec<Fifo>,
+        passage: &Passage,
+        tables: &Tables,
+        ended: &mut Vec<Frame>,
+    ) -> Vec<Fifo> {
+        for ((place, queue), was) in (0..).map(PortId).zip(&mut queues).zip(&passage.interfaces_were) {
+            // What was a port and is a VLAN of another now has a queue no more.
+            let is_port = tables.interface(place).is_some_and(|interface| interface.root == place);
+            let before = was.filter(|_| is_port).and_then(|was| self.queues.get_mut(usize::from(was)));
+            if let Some(before) = before {
+                queue.go_on_from(before);
+                queue.frames_mut().for_each(|frame| passage.send_on(&mut frame.meta, place));
+            }
+        }
+        std::mem::swap(&mut self.queues, &mut queues);
+        for queue in &mut queues {
+            while let Some(mut frame) = queue.pop() {
+                self.counters.count_lost(&mut frame, Reason::InterfaceGone);
+                passage.send_on(&mut frame.meta, LOCAL);
+                ended.push(frame);
+            }
+        }
+        queues
+    }
+
+    fn change_fragments(
+        &mut self,
+        change: FragmentsChange,
+        passage: &Passage,
+        ended: &mut Vec<Frame>,
+    ) -> FragmentsChange {
+        let Shard { fragments, counters, .. } = self;
+        let give = |mut frame: Frame, reason| {
+            frame.meta.fate = Verdict::Dropped(reason).to_fate();
+            counters.held = counters.held.saturating_sub(1);
+            counters.count(&frame);
+            ended.push(frame);
+        };
+        let keep = |frame: &mut Frame| passage.carry(&mut frame.meta);
+        fragments.change(change, keep, |realm| passage.realm(realm), give)
+    }
+
+    /// Moves flows, and what goes with them, into other memory, and takes that.
+    fn move_into(&mut self, fresh: &mut Shard, tables: &Tables, now: Nanos) -> Imports {
+        let mut carried = Imports::default();
+        let mut cursor = Some(Cursor::default());
+        while let Some(from) = cursor {
+            cursor = self.export(tables, now, from, u32::MAX, |item| {
+                let outcome = fresh.import(tables, &item, now);
+                if matches!(item, Item::Flow(_)) {
+                    carried.count(outcome);
+                }
+            });
+        }
+        fresh.flows.go_on_from(&self.flows);
+        fresh.mappings.go_on_from(&mut self.mappings);
+        std::mem::swap(&mut self.flows, &mut fresh.flows);
+        std::mem::swap(&mut self.mappings, &mut fresh.mappings);
+        std::mem::swap(&mut self.limiter, &mut fresh.limiter);
+        carried
+    }
+}

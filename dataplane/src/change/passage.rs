@@ -1,0 +1,126 @@
+//! Who is who, by name, in tables that follow one another.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use wire::{Meta, PortId};
+
+use crate::tables::{LOCAL, NO_NUMBER, Tables};
+use crate::verdict::Reason;
+
+/// From places in the old tables to places in the new ones, and back.
+pub(crate) struct Passage {
+    /// By place in the new tables.
+    pub(crate) rules_were: Vec<Option<u32>>,
+    pub(crate) interfaces_were: Vec<Option<u16>>,
+    pub(crate) pools_were: Vec<Option<u16>>,
+    /// By place in the old tables.
+    pub(crate) rules_become: Vec<Option<u32>>,
+    pub(crate) interfaces_become: Vec<Option<u16>>,
+    pub(crate) destinations_become: Vec<Option<u16>>,
+    pub(crate) sources_become: Vec<Option<u16>>,
+    /// New source translations, and one.
+    width: u16,
+    /// Realms that have another number now; `None` where it cannot be told which.
+    pub(crate) realms: BTreeMap<u16, Option<u16>>,
+}
+
+impl Passage {
+    pub(crate) fn new(old: &Tables, new: &Tables) -> Passage {
+        let rules = |tables: &Tables| tables.filter.rules.iter().map(|rule| rule.number).collect::<Vec<_>>();
+        let interfaces = |tables: &Tables| tables.interfaces.iter().map(|of| of.number).collect::<Vec<_>>();
+        let destinations = old.nat.destinations.iter().map(|nat| new.destination_numbered(nat.number));
+        let sources = old.nat.sources.iter().map(|nat| new.source_numbered(nat.number));
+        Passage {
+            rules_were: places(&rules(new), &rules(old)),
+            interfaces_were: places(&interfaces(new), &interfaces(old)),
+            pools_were: places(&pools(new), &pools(old)),
+            rules_become: places(&rules(old), &rules(new)),
+            interfaces_become: places(&interfaces(old), &interfaces(new)),
+            destinations_become: destinations.collect(),
+            sources_become: sources.collect(),
+            width: new.nat.sources.len() as u16 + 1,
+            realms: realms(old, new),
+        }
+    }
+
+    /// What a pair of translations is now; of those that are gone it has none.
+    pub(crate) fn pair(&self, pair: u16) -> u16 {
+        let width = self.sources_become.len() as u16 + 1;
+        let becomes = |counted: u16, list: &[Option<u16>]| {
+            let place = usize::from(counted).checked_sub(1).and_then(|place| *list.get(place)?);
+            place.map_or(0, |place| place + 1)
+        };
+        let destination = becomes(pair / width, &self.destinations_become);
+        destination * self.width + becomes(pair % width, &self.sources_become)
+    }
+
+    /// What an interface is now.
+    fn interface(&self, id: PortId) -> Option<PortId> {
+        if id == LOCAL {
+            return Some(LOCAL);
+        }
+        self.interfaces_become.get(usize::from(id.0)).copied().flatten().map(PortId)
+    }
+
+    /// Makes a frame that waits for its first fragment refer to what it did.
+    ///
+    /// # Errors
+    /// [`Reason::InterfaceGone`]
+    pub(crate) fn carry(&self, meta: &mut Meta) -> Result<(), Reason> {
+        let gone = Reason::InterfaceGone;
+        if meta.ingress == LOCAL {
+            // Which way Linux wants it to go.
+            meta.egress = self.interface(meta.egress).ok_or(gone)?;
+        }
+        meta.ingress = self.interface(meta.ingress).ok_or(gone)?;
+        Ok(())
+    }
+
+    /// Makes a frame that is on its way out by the interface at `egress` refer to what it did; to nothing where that is gone.
+    pub(crate) fn send_on(&self, meta: &mut Meta, egress: PortId) {
+        const NOWHERE: PortId = PortId(u16::MAX - 1);
+        meta.egress = egress;
+        meta.ingress = self.interface(meta.ingress).unwrap_or(NOWHERE);
+        meta.rule = self.rules_become.get(meta.rule as usize).copied().flatten().unwrap_or(u32::MAX);
+        meta.nat = self.pair(meta.nat);
+    }
+
+    /// Which realm a datagram's is now; `None` where that cannot be told.
+    pub(crate) fn realm(&self, realm: u16) -> Option<u16> {
+        self.realms.get(&realm).copied().unwrap_or(Some(realm))
+    }
+}
+
+/// What tells pools apart: translation, interface, family.
+fn pools(tables: &Tables) -> Vec<(u32, u32, bool)> {
+    let nat = &tables.nat;
+    let key = |(owner, config): (&crate::tables::PoolOwner, &crate::nat::PoolConfig)| {
+        let source = nat.sources.get(usize::from(owner.source)).map_or(NO_NUMBER, |nat| nat.number);
+        let interface = owner.interface.and_then(|id| tables.interface(id));
+        let is_v6 = config.addresses.first().is_some_and(|range| range.first.is_ipv6());
+        // A pool that is no interface's may have both families.
+        (source, interface.map_or(NO_NUMBER, |of| of.number), interface.is_some() && is_v6)
+    };
+    nat.owners.iter().zip(&nat.pools).map(key).collect()
+}
+
+/// The place of each in another list.
+fn places<K: Copy + Eq + std::hash::Hash, P: TryFrom<usize>>(of: &[K], there: &[K]) -> Vec<Option<P>> {
+    let known: HashMap<K, usize> = there.iter().copied().zip(0..).collect();
+    of.iter().map(|key| P::try_from(*known.get(key)?).ok()).collect()
+}
+
+/// Realms that have another number now.
+fn realms(old: &Tables, new: &Tables) -> BTreeMap<u16, Option<u16>> {
+    let mut after: BTreeMap<u16, BTreeSet<u16>> = BTreeMap::new();
+    for before in &old.interfaces {
+        if let Some(now) = new.interface_numbered(before.number).and_then(|id| new.interface(id)) {
+            after.entry(before.realm).or_default().insert(now.realm);
+        }
+    }
+    after
+        .into_iter()
+        .filter(|(realm, now)| now.len() > 1 || !now.contains(realm))
+        .map(|(realm, now)| (realm, if now.len() == 1 { now.first().copied() } else { None }))
+        .collect()
+}

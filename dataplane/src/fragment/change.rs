@@ -1,0 +1,139 @@
+//! Other limits and realms take the place of those that there are; datagrams under way go on.
+//!
+//! What cannot be kept is given back: frames whose interface is gone, and those for whose datagram there is no room any
+//! more, or of whose realm it cannot be told which one it is now. The work is bounded by datagrams and frames that wait.
+
+use tally::NoTally;
+use wire::{Frame, Nanos};
+
+use super::{Fragments, Held, List, MOST, Stage, Table, largest};
+use crate::memory::MemoryError;
+use crate::tables::Tables;
+use crate::verdict::Reason;
+
+/// Limits that will take the place of others.
+pub(crate) struct FragmentsChange {
+    timeout: Nanos,
+    largest: u32,
+    /// Memory for datagrams and frames, where as much as there is will not do, or realms are others.
+    renewed: Option<Renewed>,
+}
+
+struct Renewed {
+    table: Table,
+    held: Held,
+}
+
+impl FragmentsChange {
+    /// `seed` is the shard's. With `moved` realms all is put anew.
+    pub(crate) fn prepare(
+        old: &Tables,
+        new: &Tables,
+        seed: [u64; 2],
+        moved: Moved,
+    ) -> Result<FragmentsChange, MemoryError> {
+        let (before, limits) = (&old.limits.fragments, &new.limits.fragments);
+        let same = before.datagrams == limits.datagrams && before.held == limits.held;
+        let renewed = if same && moved == Moved::None {
+            None
+        } else {
+            Some(Renewed {
+                table: Table::new(limits.datagrams.clamp(1, MOST), seed)?,
+                held: Held::new(limits.held.min(MOST))?,
+            })
+        };
+        Ok(FragmentsChange { timeout: new.timeouts.fragment, largest: largest(limits), renewed })
+    }
+}
+
+/// Whether realms have other numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Moved {
+    /// None has.
+    None,
+    /// Some have.
+    Some,
+}
+
+impl Fragments {
+    /// Puts the limits in place. `keep` says of each frame that waits why it cannot go on, if it cannot; `realm` says
+    /// which one a realm is now. Frames that cannot go on are given back with the reason.
+    pub(crate) fn change(
+        &mut self,
+        mut change: FragmentsChange,
+        mut keep: impl FnMut(&mut Frame) -> Result<(), Reason>,
+        realm: impl Fn(u16) -> Option<u16>,
+        mut give: impl FnMut(Frame, Reason),
+    ) -> FragmentsChange {
+        while let Some((frame, reason)) = self.held.give() {
+            give(frame, reason);
+        }
+        (self.timeout, self.largest) = (change.timeout, change.largest);
+        let Some(Renewed { table, held }) = &mut change.renewed else {
+            self.sift(&mut keep, &mut give);
+            return change;
+        };
+        std::mem::swap(&mut self.table, table);
+        std::mem::swap(&mut self.held, held);
+        let places: Vec<u32> = table.places().collect();
+        for at in places {
+            let mut key = table.key(at);
+            let before = table.get_mut(at);
+            let mut frames = std::mem::replace(&mut before.held, List::EMPTY);
+            let to = realm(key.realm).and_then(|realm| {
+                key.realm = realm;
+                // Two may have become one: the older goes on.
+                let is_new = self.table.search(&key, &mut NoTally).is_none();
+                is_new.then(|| self.table.make(&key, before.deadline, &mut NoTally)).flatten()
+            });
+            if let Some(to) = to {
+                self.table.get_mut(to).go_on_as(before);
+            }
+            while let Some(mut frame) = held.pop(&mut frames) {
+                let Some(to) = to else {
+                    give(frame, Reason::FragmentTableFull);
+                    continue;
+                };
+                if let Err(reason) = keep(&mut frame) {
+                    give(frame, reason);
+                    continue;
+                }
+                let datagram = self.table.get_mut(to);
+                match self.held.push(&mut datagram.held, frame) {
+                    Ok(()) => datagram.waiting += 1,
+                    Err(frame) => give(frame, Reason::FragmentTableFull),
+                }
+            }
+        }
+        change
+    }
+
+    /// Takes out frames that cannot go on.
+    fn sift(
+        &mut self,
+        keep: &mut impl FnMut(&mut Frame) -> Result<(), Reason>,
+        give: &mut impl FnMut(Frame, Reason),
+    ) {
+        if self.held.count() == 0 {
+            return;
+        }
+        let places: Vec<u32> = self.table.places().collect();
+        for at in places {
+            let datagram = self.table.get_mut(at);
+            debug_assert!(datagram.held.is_empty() || datagram.stage == Stage::Waits);
+            let mut frames = std::mem::replace(&mut datagram.held, List::EMPTY);
+            datagram.waiting = 0;
+            while let Some(mut frame) = self.held.pop(&mut frames) {
+                if let Err(reason) = keep(&mut frame) {
+                    give(frame, reason);
+                    continue;
+                }
+                match self.held.push(&mut datagram.held, frame) {
+                    Ok(()) => datagram.waiting += 1,
+                    // A place has just become free.
+                    Err(frame) => give(frame, Reason::FragmentTableFull),
+                }
+            }
+        }
+    }
+}

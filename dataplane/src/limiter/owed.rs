@@ -1,0 +1,75 @@
+//! What is owed under rates, given and taken in.
+
+use policy::model::Scope;
+use wire::{Family, Nanos};
+
+use super::{Bucket, Limiter, subject};
+use crate::flow::Key;
+use crate::state::{OwedRecord, Refused};
+use crate::tables::{FilterRule, Tables};
+
+impl Limiter {
+    /// What is owed under the rate of a rule as a whole.
+    pub(crate) fn owed_by_rule(&self, rule: u32, now: Nanos) -> Option<OwedRecord> {
+        let owed = self.rates.get(rule as usize)?.full_at.since(now);
+        (owed > Nanos(0)).then_some(OwedRecord { rule, source: None, owed })
+    }
+
+    /// How many places there are for sources under a rate.
+    pub(crate) fn source_places(&self) -> u32 {
+        self.rates_by_source.keys.len() as u32
+    }
+
+    /// What is owed by the source in a place.
+    pub(crate) fn owed_by_source(&self, tables: &Tables, place: u32, now: Nanos) -> Option<OwedRecord> {
+        let key = self.rates_by_source.keys.get(place as usize)?;
+        let owed = self.rates_by_source.values.get(place as usize)?.full_at.since(now);
+        if key.family() == Family::Other || owed == Nanos(0) {
+            return None;
+        }
+        let rule = tables.rule_of_meter(number(key))?;
+        Some(OwedRecord { rule, source: Some(key.source()), owed })
+    }
+
+    /// What is owed for errors and resets.
+    pub(crate) fn errors_owed(&self, now: Nanos) -> Nanos {
+        self.errors.full_at.since(now)
+    }
+
+    /// Notes that so much is owed for errors and resets.
+    pub(crate) fn owe_errors(&mut self, owed: Nanos, now: Nanos) {
+        self.errors.full_at = later(now, owed);
+    }
+
+    /// Notes that so much is owed under the rate of a rule.
+    pub(crate) fn owe(
+        &mut self,
+        record: &OwedRecord,
+        rule: &FilterRule,
+        now: Nanos,
+        hash: impl Fn(&Key) -> u64,
+    ) -> Result<(), Refused> {
+        let scope = rule.rate.map(|rate| rate.scope).ok_or(Refused::NameGone)?;
+        let bucket = match (scope, record.source) {
+            (Scope::Rule, None) => self.rates.get_mut(record.rule as usize),
+            (Scope::Source, Some(source)) => {
+                let subject = subject(source.into(), rule.meter);
+                let sets = &mut self.rates_by_source;
+                let place = sets.find_or_take(&subject, hash(&subject), |bucket| bucket.is_full(now));
+                place.and_then(|place| sets.value(place))
+            }
+            _ => return Err(Refused::NameGone),
+        };
+        *bucket.ok_or(Refused::TableFull)? = Bucket { full_at: later(now, record.owed) };
+        Ok(())
+    }
+}
+
+/// The number that a [`subject`] is of.
+fn number(subject: &Key) -> u32 {
+    u32::from(subject.sport()) << 16 | u32::from(subject.dport())
+}
+
+fn later(now: Nanos, owed: Nanos) -> Nanos {
+    Nanos(now.0.saturating_add(owed.0))
+}

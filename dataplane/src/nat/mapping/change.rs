@@ -1,0 +1,229 @@
+//! Other pools take the place of those that there are, and mappings go on.
+//!
+//! A pool stays itself where the caller says so (its translation has the same name), and keeps its hosts, mappings and
+//! counters, whatever else about it has changed; others end. An outside address stays itself by its value. What mappings
+//! still use stays until they have ended, and is not handed out any more: neither pools that are gone, nor addresses that
+//! their pool no longer has. A host that keeps to such an address gets another one for what it maps anew.
+//!
+//! Ports that are set aside from now on stay with whoever holds them, and are not handed out again.
+//!
+//! The work is bounded by pools and outside addresses, not by mappings. Memory for addresses that come is taken beforehand
+//! ([`MappingsChange::prepare`]), and what is no longer needed is handed back to be given up by somebody who has time.
+
+use super::super::pool::Side;
+use super::super::{Endpoint, PoolConfig};
+use super::{
+    Chunk, Compiled, ConfigError, Mappings, NoTally, Outside, Pool, PortRange, PortSpace, Share, reserve,
+};
+
+/// Pools that will take the place of others.
+pub(crate) struct MappingsChange {
+    compiled: Compiled,
+    /// For each pool, which one it was.
+    was: Vec<Option<u16>>,
+    /// Bitmaps for addresses that the pools of before did not have.
+    chunk: Chunk,
+    /// For each address, its place among those.
+    fresh: Vec<Option<u32>>,
+}
+
+/// What is no longer needed.
+#[derive(Default)]
+pub(crate) struct Spent {
+    _chunks: Vec<Chunk>,
+    _pools: Vec<Pool>,
+}
+
+impl MappingsChange {
+    /// Compiles `new`; each of them was the pool of `was` in `old`.
+    ///
+    /// # Errors
+    /// All that is wrong with the pools, or the system has not enough memory.
+    pub(crate) fn prepare(
+        old: &[PoolConfig],
+        new: &[PoolConfig],
+        was: Vec<Option<u16>>,
+        share: Share,
+    ) -> Result<MappingsChange, Vec<ConfigError>> {
+        let before = Compiled::of(old)?;
+        let known: std::collections::HashSet<_> =
+            before.outside.iter().map(|outside| (outside.address, outside.family)).collect();
+        let compiled = Compiled::of(new)?;
+        let mut count = 0;
+        let mut number = |outside: &Outside| {
+            (!known.contains(&(outside.address, outside.family))).then(|| {
+                count += 1;
+                count - 1
+            })
+        };
+        let fresh: Vec<Option<u32>> = compiled.outside.iter().map(&mut number).collect();
+        let mut chunk =
+            Chunk::new(count as usize, share).map_err(|error| vec![ConfigError::Memory(error)])?;
+        for (outside, place) in compiled.outside.iter().zip(&fresh) {
+            if let Some(place) = place {
+                reserve(&mut chunk, *place as usize, outside);
+            }
+        }
+        // Blocks are owned by arithmetic: where that has changed, what was mapped by it must not stay.
+        let same = |new: &PoolConfig, old: &PoolConfig| {
+            let same_blocks = new.ports == old.ports && new.addresses == old.addresses;
+            new.block == old.block && (new.block.is_none() || same_blocks)
+        };
+        let was = was
+            .into_iter()
+            .zip(new)
+            .map(|(was, new)| was.filter(|was| old.get(usize::from(*was)).is_some_and(|old| same(new, old))));
+        Ok(MappingsChange { was: was.collect(), compiled, chunk, fresh })
+    }
+}
+
+impl Mappings {
+    /// Whether there are places for all pools beside those whose mappings go on. Always, but for tens of thousands.
+    pub(crate) fn has_places_for(&self, change: &MappingsChange) -> bool {
+        let more = change.was.iter().filter(|was| was.is_none()).count();
+        self.pools.len() + more <= usize::from(u16::MAX) || self.is_empty()
+    }
+
+    /// Puts the pools in place, for which [there are places](Mappings::has_places_for).
+    pub(crate) fn change(&mut self, change: MappingsChange) -> Spent {
+        let MappingsChange { compiled: Compiled { mut pools, outside }, was, chunk, fresh } = change;
+        let home = self.ports.add(chunk);
+        for at in &mut self.outside {
+            at.users.clear();
+        }
+        let mut addresses = Vec::with_capacity(outside.len());
+        for (new, fresh) in outside.into_iter().zip(fresh) {
+            let place = match self.known.get(&(new.address, new.family)) {
+                Some(place) => {
+                    let place = *place;
+                    self.reserve_anew(place, new.reserved);
+                    place
+                }
+                None => {
+                    let place = self.take_outside(new);
+                    self.ports.settle(place, home, fresh.unwrap_or(0));
+                    place
+                }
+            };
+            addresses.push(place);
+        }
+        // Pools that were there before stay in their places, as hosts know them by these.
+        let mut places: Vec<Option<u16>> =
+            was.iter().map(|was| was.and_then(|was| self.places.get(usize::from(was)).copied())).collect();
+        for pool in &mut self.pools {
+            pool.id = None;
+        }
+        for (pool, place) in pools.iter_mut().zip(&places) {
+            for side in pool.sides_mut() {
+                for address in &mut side.outside {
+                    *address = addresses[*address as usize];
+                }
+            }
+            if let Some(place) = place {
+                let before = &self.pools[usize::from(*place)];
+                pool.counters = before.counters;
+                pool.held = before.held;
+                self.pools[usize::from(*place)].id = pool.id;
+            }
+        }
+        let mut spent = Spent::default();
+        let mut free = 0;
+        for (pool, place) in pools.into_iter().zip(&mut places) {
+            let place = place.get_or_insert_with(|| {
+                while self.pools.get(free).is_some_and(|pool| pool.id.is_some() || pool.counters.live() > 0) {
+                    free += 1;
+                }
+                free as u16
+            });
+            match self.pools.get_mut(usize::from(*place)) {
+                Some(before) => spent._pools.push(std::mem::replace(before, pool)),
+                None => self.pools.push(pool),
+            }
+        }
+        self.places = places.into_iter().flatten().collect();
+        self.note_users();
+        self.any_left = self.live > 0;
+        self.forget_unused();
+        spent._chunks = self.ports.unused();
+        spent
+    }
+
+    /// A place for an address that is not known yet.
+    fn take_outside(&mut self, new: Outside) -> u32 {
+        let key = (new.address, new.family);
+        let new = Outside { users: Vec::new(), ..new };
+        let place = match self.vacant.pop() {
+            Some(place) => {
+                self.outside[place as usize] = new;
+                place
+            }
+            None => {
+                self.outside.push(new);
+                (self.outside.len() - 1) as u32
+            }
+        };
+        self.known.insert(key, place);
+        place
+    }
+
+    /// Tells addresses by which pools they are used; pools that are gone use none.
+    fn note_users(&mut self) {
+        let Mappings { pools, outside, .. } = self;
+        for (place, pool) in (0..).zip(pools.iter_mut()) {
+            if pool.id.is_none() {
+                *pool.sides_mut() = [Side::default(), Side::default()];
+            }
+            for side in pool.sides_mut() {
+                for (number, address) in (0..).zip(&side.outside) {
+                    outside[*address as usize].users.push((place, number));
+                }
+            }
+        }
+    }
+
+    /// Forgets addresses that nobody uses.
+    fn forget_unused(&mut self) {
+        for place in 0..self.outside.len() {
+            let at = &self.outside[place];
+            let key = (at.address, at.family);
+            if at.users.is_empty() && at.held == 0 && self.known.get(&key) == Some(&(place as u32)) {
+                self.known.remove(&key);
+                self.vacant.push(place as u32);
+                self.ports.leave(place as u32);
+            }
+        }
+    }
+
+    /// Sets other ports of an address aside than before.
+    fn reserve_anew(&mut self, place: u32, reserved: [Vec<PortRange>; PortSpace::COUNT]) {
+        let before = std::mem::replace(&mut self.outside[place as usize].reserved, reserved);
+        for space in PortSpace::ALL {
+            let (old, new) =
+                (&before[space as usize], self.outside[place as usize].reserved[space as usize].clone());
+            if *old == new {
+                continue;
+            }
+            for range in &new {
+                self.ports.reserve(place, space, *range);
+            }
+            for port in old.iter().flat_map(|range| range.first..=range.last) {
+                if !self.outside[place as usize].reserves(space, port) && !self.is_held(place, space, port) {
+                    self.ports.free(place, space, port);
+                }
+            }
+        }
+    }
+
+    /// Whether a mapping has a port.
+    fn is_held(&self, place: u32, space: PortSpace, port: u16) -> bool {
+        let Outside { address, family, held, .. } = self.outside[place as usize];
+        held > 0
+            && space.protocols().iter().any(|protocol| {
+                let end = Endpoint { address, port, protocol: *protocol, family };
+                self.inside_of(&end, &mut NoTally).is_some()
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests;

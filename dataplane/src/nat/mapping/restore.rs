@@ -1,0 +1,115 @@
+//! Mappings that come from another table, with the outside ports that they had there.
+
+use std::fmt;
+
+use tally::NoTally;
+
+use super::super::{Endpoint, MappingId, PoolCounters, PoolId, PortSpace};
+use super::{Mappings, NONE};
+
+/// Why a mapping that was elsewhere cannot be here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Restore {
+    /// The pool has no such outside address.
+    AddressGone,
+    /// Another inside endpoint has the outside port.
+    PortTaken,
+    /// The port is another worker's, or in the block of another inside address.
+    NotOurs,
+    /// The inside endpoint, or its host, is mapped otherwise.
+    Otherwise,
+    /// As many mappings or hosts as there is memory for.
+    TableFull,
+    /// The two ends are not of one protocol with ports, and one family.
+    Malformed,
+}
+
+impl fmt::Display for Restore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Restore::AddressGone => "its outside address is in the pool no more",
+            Restore::PortTaken => "its outside port is somebody else's",
+            Restore::NotOurs => "its outside port is not of this share",
+            Restore::Otherwise => "its inside end is mapped to another port or address",
+            Restore::TableFull => "the table of translations is full",
+            Restore::Malformed => "its ends do not fit one another",
+        })
+    }
+}
+
+impl Mappings {
+    /// The mapping of these two ends, made if there is none yet; takes a reference to it. Neither the pool's range of
+    /// ports nor its quota is asked: they are for those that are made anew.
+    ///
+    /// # Errors
+    /// [`Restore`]; nothing is changed.
+    pub fn restore(
+        &mut self,
+        pool: PoolId,
+        inside: Endpoint,
+        outside: Endpoint,
+    ) -> Result<MappingId, Restore> {
+        let space = PortSpace::of(inside.protocol).ok_or(Restore::Malformed)?;
+        if inside.protocol != outside.protocol || inside.family != outside.family || outside.port == 0 {
+            return Err(Restore::Malformed);
+        }
+        let place = *self.places.get(usize::from(pool.0)).ok_or(Restore::AddressGone)?;
+        let address = self.known.get(&(outside.address, outside.family)).copied();
+        let address = address
+            .filter(|address| self.outside[*address as usize].is_of(place))
+            .ok_or(Restore::AddressGone)?;
+        let tally = &mut NoTally;
+        let by_place = PoolId(place);
+        let host = self.hosts.find(&self.hasher, by_place, inside.address, inside.family, tally);
+        if let Some(mapping) = host.and_then(|host| self.find_inside(host, inside, tally)) {
+            let same = self.outside_end(mapping) == outside;
+            return if same { Ok(self.hold(mapping, tally).id) } else { Err(Restore::Otherwise) };
+        }
+        if host.is_some_and(|host| self.hosts.get(host).outside != address) {
+            return Err(Restore::Otherwise);
+        }
+        if !self.may_have(place, &inside, address, outside.port) {
+            return Err(Restore::NotOurs);
+        }
+        if self.inside_of(&outside, tally).is_some() {
+            return Err(Restore::PortTaken);
+        }
+        if self.free == NONE || (host.is_none() && self.hosts.is_full()) {
+            return Err(Restore::TableFull);
+        }
+        let host = match host {
+            Some(host) => host,
+            None => {
+                let key = (by_place, inside.address, inside.family);
+                self.hosts.insert(&self.hasher, key, address, tally).ok_or(Restore::TableFull)?
+            }
+        };
+        self.hosts.get_mut(host).held[space as usize] += 1;
+        self.ports.claim(address, space, outside.port);
+        Ok(self.insert(host, &inside, outside.port, tally).id)
+    }
+
+    /// Goes on counting, and choosing ports, where another table has come to, whose mappings this one has taken in and whose
+    /// pools are the same.
+    pub(crate) fn go_on_from(&mut self, other: &mut Mappings) {
+        std::mem::swap(&mut self.random, &mut other.random);
+        for (place, before) in self.places.iter().zip(&other.places) {
+            let before = other.pools[usize::from(*before)].counters;
+            let counters = &mut self.pools[usize::from(*place)].counters;
+            *counters = PoolCounters { ended: before.created - counters.live(), ..before };
+        }
+    }
+
+    /// Whether an inside endpoint may have a port, by shares and blocks.
+    fn may_have(&self, place: u16, inside: &Endpoint, address: u32, port: u16) -> bool {
+        let pool = &self.pools[usize::from(place)];
+        let is_in_block = || {
+            let owned = pool.owned(inside.address, inside.family);
+            owned.is_some_and(|(at, range)| {
+                let own = pool.side(inside.family).outside.get(at);
+                own == Some(&address) && (range.first..=range.last).contains(&port)
+            })
+        };
+        self.ports.share().owns(port) && (pool.block.is_none() || is_in_block())
+    }
+}

@@ -1,0 +1,328 @@
+//! What earlier tables have decided, judged again by those that now hold.
+//!
+//! The first packet of a flow that comes after a change, whichever way it goes, brings the whole flow before the rules, as
+//! its very first packet would be: source before and destination after the translation that the flow has, from the
+//! interface where it began to where routes now lead. A flow that is let in keeps its translation, state and windows; its
+//! hop, rule and class are chosen anew, and it counts for the rule that now lets it in, whatever that bounds: bounds and
+//! rates are for those that come. A flow that is not let in ends. So does one of whose translation the name or the
+//! outside address is gone, and one that is masqueraded and now leaves by another interface, as in netfilter. Without a
+//! route it goes on waiting for one.
+//!
+//! Until then nobody knows in which realm the flow's packets now arrive, so it is looked for in all; it is found by packets
+//! of the right one only.
+
+use arrayvec::ArrayVec;
+use policy::model::Action;
+use tally::{Op, Region, Tally};
+use wire::header::Protocol;
+use wire::{Dscp, Family, Frame, PortId};
+
+use super::parse::flag;
+use super::route::{check_source, is_link_local, realm};
+use super::{Cx, Step, dnat, filter, track};
+use crate::classify::Header;
+use crate::flow::{Cold, Direction, Flow, FlowId, Hit, Key};
+use crate::hop::{LINK_HOP, LOCAL_HOP, NO_HOP};
+use crate::nat::{MappingId, PoolId};
+use crate::shard::NOTHING;
+use crate::tables::{Address, LOCAL, NO_NUMBER, SELF, SourceAction, Tables, Target, is_within};
+use crate::verdict::Reason;
+
+/// Flows that may turn out not to be a packet's, one after the other: as many as there are realms in which the same
+/// addresses and ports are in use.
+const STRANGERS: usize = 4;
+
+/// What has come of judging a flow.
+enum Outcome {
+    /// It goes on.
+    Kept,
+    /// The packet comes from elsewhere than the flow's.
+    Stranger,
+    /// It has ended, and the packet may open another.
+    Ended,
+    /// It has ended, or has no way; the packet goes no further.
+    Refused(Step),
+}
+
+/// The flow of earlier tables that a packet with this key belongs to, judged again; `None` where there is none, or it has
+/// ended and the packet may open another.
+///
+/// # Errors
+/// The flow has ended, or has no way: what becomes of the packet.
+#[cold]
+#[inline(never)]
+pub(super) fn find<T: Tally>(
+    key: &Key,
+    hash: u64,
+    frame: &mut Frame,
+    cx: &mut Cx<'_, T>,
+) -> Result<Option<Hit>, Step> {
+    let tick = cx.shard.flows.tick(frame.meta.received);
+    let mut strangers: ArrayVec<FlowId, STRANGERS> = ArrayVec::new();
+    while let Some(hit) = cx.shard.flows.find_stale(key, hash, &strangers, cx.tally) {
+        let Some((flow, cold)) = both(hit.id, cx) else { return Ok(None) };
+        if cx.shard.flows.is_expired(&flow, tick) {
+            cx.shard.end_flow(hit.id, cx.tally);
+            continue;
+        }
+        match judge(hit, &flow, &cold, frame, cx) {
+            Outcome::Kept => return Ok(Some(hit)),
+            Outcome::Stranger if strangers.try_push(hit.id).is_ok() => {}
+            Outcome::Stranger | Outcome::Ended => return Ok(None),
+            Outcome::Refused(step) => return Err(step),
+        }
+    }
+    Ok(None)
+}
+
+fn both<T: Tally>(id: FlowId, cx: &Cx<'_, T>) -> Option<(Flow, Cold)> {
+    Some((*cx.shard.flows.flow(id)?, *cx.shard.flows.cold(id)?))
+}
+
+/// Where a flow goes.
+#[derive(Clone, Copy)]
+struct Way {
+    hop: u32,
+    egress: PortId,
+}
+
+fn judge<T: Tally>(hit: Hit, flow: &Flow, cold: &Cold, frame: &mut Frame, cx: &mut Cx<'_, T>) -> Outcome {
+    // Interfaces, realms and translations by number, 30; the header's fourteen fields, 20; the choice, 5; limits, 10; the
+    // flow's fields, 15. Searches and routes tell their own.
+    cx.tally.instructions(80);
+    cx.tally.execute(Op::Branch, 24);
+    cx.tally.read(Region::Timer, hit.id.0 as usize * size_of::<Cold>(), size_of::<Cold>() as u32);
+    let Some(ingress) = cx.tables.interface_numbered(cold.ingress) else {
+        return over(hit.id, Reason::InterfaceGone, frame, cx);
+    };
+    let came = realm(frame.meta.ingress, cx);
+    if hit.direction == Direction::Original && came != realm(ingress, cx) {
+        return Outcome::Stranger;
+    }
+    let way = match way(flow, ingress, cx) {
+        Ok(way) => way,
+        // Whoever answers is not told of the way there.
+        Err(Step::Answer(reason)) if hit.direction == Direction::Reply => {
+            return Outcome::Refused(Step::Drop(reason));
+        }
+        Err(step) => return Outcome::Refused(step),
+    };
+    if hit.direction == Direction::Reply && came != realm(way.egress, cx) {
+        return Outcome::Stranger;
+    }
+    let Some(pair) = translations(flow, cold, ingress, way, cx) else {
+        return over(hit.id, Reason::FlowTranslation, frame, cx);
+    };
+    let rule = match rule(flow, cold, ingress, way, cx) {
+        Ok(rule) => rule,
+        Err(refusal) => return refuse(hit, refusal, way, frame, cx),
+    };
+    let realms = [realm(ingress, cx), realm(way.egress, cx)];
+    if cx.shard.flows.move_to(hit.id, realms, cx.tally).is_err() {
+        end(hit.id, cx);
+        return Outcome::Refused(Step::Drop(Reason::NatClash));
+    }
+    recount(hit.id, flow, cold, ingress, rule, cx);
+    if let Some(flow) = cx.shard.flows.flow_mut(hit.id) {
+        flow.hops = [way.hop, if ingress == LOCAL { LOCAL_HOP } else { NO_HOP }];
+        flow.rule = rule.unwrap_or(u32::MAX);
+        flow.nat = pair;
+        flow.class = cold.ds_field >> 5;
+        flow.epoch = cx.tables.epoch;
+    }
+    cx.tally.write(Region::FlowTable, hit.id.0 as usize * size_of::<Flow>() + 40, 24);
+    Outcome::Kept
+}
+
+/// Where routes now lead the packets that go as the first one did.
+fn way<T: Tally>(flow: &Flow, ingress: PortId, cx: &mut Cx<'_, T>) -> Result<Way, Step> {
+    let (source, destination) = (flow.original().source().into(), flow.reply().source().into());
+    let is_own = ingress == LOCAL;
+    check_source(ingress, source, cx)?;
+    if is_link_local(destination) {
+        // No route says on which link: the one that it was on.
+        let link = || cx.tables.interfaces.iter().position(|of| of.realm == flow.reply().realm());
+        return match link() {
+            _ if !is_own => Ok(Way { hop: LOCAL_HOP, egress: LOCAL }),
+            Some(link) => Ok(Way { hop: LINK_HOP, egress: PortId(link as u16) }),
+            None => Err(Step::Drop(Reason::InterfaceGone)),
+        };
+    }
+    let hash = cx.shard.flows.hash(flow.original(), cx.tally);
+    let unknown = Step::Drop(Reason::NeighbourUnknown);
+    let way = match cx.tables.route(destination, cx.tally).ok_or(Step::Answer(Reason::RouteMissing))? {
+        Target::Gateways { first, count } => {
+            let hop = cx.tables.way(first, count, (hash >> 32) as u32).ok_or(unknown)?;
+            let gateway = cx.tables.gateways.get(hop as usize).ok_or(unknown)?;
+            Way { hop, egress: gateway.interface }
+        }
+        Target::Link(egress) => {
+            let hop = cx.shard.hops.neighbour(cx.tables, egress, destination).ok_or(unknown)?;
+            Way { hop, egress }
+        }
+        Target::Local => return Ok(Way { hop: LOCAL_HOP, egress: LOCAL }),
+        Target::Broadcast(_) => return Err(Step::Drop(Reason::BroadcastDirected)),
+        Target::Blackhole => return Err(Step::Drop(Reason::RouteBlackhole)),
+        Target::Unreachable => return Err(Step::Answer(Reason::RouteUnreachable)),
+    };
+    if is_link_local(source) {
+        return Err(Step::Drop(Reason::LinkLocal));
+    }
+    Ok(way)
+}
+
+/// The pair of translations that a flow has, by their places now; `None` where one of them, or its address, is gone.
+fn translations<T: Tally>(
+    flow: &Flow,
+    cold: &Cold,
+    ingress: PortId,
+    way: Way,
+    cx: &Cx<'_, T>,
+) -> Option<u16> {
+    let nat = &cx.tables.nat;
+    let outside = flow.original().destination().into();
+    let mut turned = None;
+    let mut pair = [0; 2];
+    if cold.dnat != NO_NUMBER {
+        let place = cx.tables.destination_numbered(cold.dnat)?;
+        let action = &nat.destinations.get(usize::from(place))?.action;
+        if !is_within(&action.addresses, outside) {
+            return None;
+        }
+        pair[0] = place + 1;
+        if action.outside_zones & (1 << zone(ingress, cx.tables)) == 0 && action.outside != LOCAL {
+            turned = Some(action.outside);
+        }
+    }
+    if cold.inward != NOTHING {
+        cx.shard.mappings.pool_of(MappingId(cold.inward))?;
+        turned = dnat::home_of(cx.tables, outside).filter(|home| *home != ingress);
+    }
+    if cold.snat != NO_NUMBER {
+        let place = cx.tables.source_numbered(cold.snat)?;
+        let action = &nat.sources.get(usize::from(place))?.action;
+        let shown: Address = flow.reply().destination().into();
+        let is_there = match action {
+            SourceAction::Exempt => false,
+            SourceAction::OneToOne { outside, last, .. } => {
+                shown.v6 == outside.v6 && (outside.bits..=last.bits).contains(&shown.bits)
+            }
+            action => {
+                let pool = action.pool(turned.unwrap_or(way.egress), shown.v6)?;
+                let config = nat.pools.get(usize::from(pool))?;
+                if cold.mapping != NOTHING {
+                    cx.shard.mappings.pool_of(MappingId(cold.mapping)) == Some(PoolId(pool))
+                } else {
+                    config.has(shown.to_ip())
+                }
+            }
+        };
+        if !is_there || way.hop == LOCAL_HOP {
+            return None;
+        }
+        pair[1] = place + 1;
+    }
+    Some(nat.pair(pair[0], pair[1]))
+}
+
+/// A flow is not let in.
+struct Refusal {
+    /// By this rule, or by default.
+    rule: Option<u32>,
+    action: Action,
+}
+
+/// The rule that lets a flow in; `None` where the default does, or nobody asks.
+fn rule<T: Tally>(
+    flow: &Flow,
+    cold: &Cold,
+    ingress: PortId,
+    way: Way,
+    cx: &mut Cx<'_, T>,
+) -> Result<Option<u32>, Refusal> {
+    if ingress == LOCAL {
+        return Ok(None);
+    }
+    let seen = header(flow, cold, ingress, way, cx.tables);
+    let rule = cx.tables.filter.find(&seen, cx.tally);
+    let action = match rule.and_then(|place| cx.tables.filter.rules.get(place as usize)) {
+        Some(rule) => rule.action,
+        None => cx.tables.filter.default_action(seen.from, seen.to),
+    };
+    if action == Action::Accept { Ok(rule) } else { Err(Refusal { rule, action }) }
+}
+
+/// What the rules would see of the flow's first packet.
+fn header(flow: &Flow, cold: &Cold, ingress: PortId, way: Way, tables: &Tables) -> Header {
+    let (there, back) = (flow.original(), flow.reply());
+    let (source, destination): (Address, Address) = (there.source().into(), back.source().into());
+    let family = there.family();
+    let icmp = if family == Family::V4 { Protocol::ICMP } else { Protocol::ICMPV6 };
+    Header {
+        source: source.bits,
+        destination: destination.bits,
+        sport: there.sport(),
+        dport: if there.protocol() == icmp.0 { cold.kind } else { back.sport() },
+        protocol: there.protocol(),
+        tcp_flags: cold.tcp_flags,
+        dscp: Dscp::of_field(cold.ds_field).value(),
+        family,
+        from: zone(ingress, tables),
+        to: if way.hop == LOCAL_HOP { SELF } else { zone(way.egress, tables) },
+        ingress: ingress.0,
+        egress: way.egress.0,
+    }
+}
+
+fn zone(id: PortId, tables: &Tables) -> u8 {
+    tables.interface(id).map_or(SELF, |interface| interface.zone)
+}
+
+/// Ends a flow that is not let in any more; the packet has the fate that the rule or default says.
+fn refuse<T: Tally>(hit: Hit, refusal: Refusal, way: Way, frame: &mut Frame, cx: &mut Cx<'_, T>) -> Outcome {
+    end(hit.id, cx);
+    frame.meta.rule = refusal.rule.unwrap_or(u32::MAX);
+    if let Some(place) = refusal.rule {
+        cx.tally.atomic(Region::Counter, place as usize * 16, 16);
+    }
+    Outcome::Refused(match refusal.action {
+        Action::Reject(with) if hit.direction == Direction::Original => {
+            // By which the answer knows what the default of the zones asks for.
+            frame.meta.egress = way.egress;
+            filter::reject(frame, with, Reason::FlowRevoked)
+        }
+        _ => Step::Drop(Reason::FlowRevoked),
+    })
+}
+
+/// Ends a flow that cannot go on as it was. Its packet may be the first of another.
+fn over<T: Tally>(id: FlowId, reason: Reason, frame: &Frame, cx: &mut Cx<'_, T>) -> Outcome {
+    end(id, cx);
+    if frame.meta.flags & flag::ERROR == 0 && track::may_open(frame, cx.tables).is_ok() {
+        Outcome::Ended
+    } else {
+        Outcome::Refused(Step::Drop(reason))
+    }
+}
+
+fn end<T: Tally>(id: FlowId, cx: &mut Cx<'_, T>) {
+    cx.shard.end_flow(id, cx.tally);
+    cx.shard.counters.revoked += 1;
+}
+
+/// Moves what a flow counts for to the rule that now lets it in.
+fn recount<T: Tally>(
+    id: FlowId,
+    flow: &Flow,
+    cold: &Cold,
+    ingress: PortId,
+    rule: Option<u32>,
+    cx: &mut Cx<'_, T>,
+) {
+    cx.shard.uncount([cold.limit, cold.source]);
+    let source = flow.original().source().into();
+    let [limit, source] = cx.shard.count_anyway(cx.tables, source, ingress, rule);
+    if let Some(cold) = cx.shard.flows.cold_mut(id) {
+        (cold.limit, cold.source) = (limit, source);
+    }
+}

@@ -1,0 +1,265 @@
+//! Numbers that stay with names while tables follow one another.
+//!
+//! Places in the tables' lists change with every compilation; flows, limits and mappings outlive it. They refer to
+//! interfaces, rules and translations by number: whatever has the same name in the tables before keeps its number, and
+//! whatever is new gets one that has not been given for the last four thousand million names. A name that goes away and
+//! comes back later is another one.
+//!
+//! Realms, too, stay with the interfaces that share them, where these are the same.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::ops::RangeFrom;
+
+use wire::PortId;
+
+use super::{LOCAL, Tables};
+
+/// The number of the gateway itself as an interface; in place of any other number, none.
+pub const NO_NUMBER: u32 = 0;
+
+/// Who has which number.
+#[derive(Clone, Debug, Default)]
+pub struct Numbers {
+    /// The next one to be given.
+    next: u32,
+    /// Where the search for a realm that is free begins.
+    next_realm: u16,
+    /// Numbers and places of interfaces, ascending.
+    interfaces: Vec<(u32, u16)>,
+    /// Likewise of destination translations; places from 0.
+    destinations: Vec<(u32, u16)>,
+    /// Likewise of source translations.
+    sources: Vec<(u32, u16)>,
+    /// Numbers of meters and places of their rules.
+    meters: Vec<(u32, u32)>,
+}
+
+impl Tables {
+    /// These tables as the next ones after `old`: their epoch is the next one, and what has a name that `old` has, too,
+    /// keeps its number. Flows that were decided by `old` can then be judged again instead of being forgotten.
+    #[must_use]
+    pub fn after(mut self, old: &Tables) -> Tables {
+        self.epoch = next_epoch(old.epoch);
+        self.number(Some(old));
+        self.keep_realms(old);
+        self
+    }
+
+    /// Whether these are the next tables after `old`.
+    pub fn follows(&self, old: &Tables) -> bool {
+        let known = by_name(Some(old.interfaces.iter().map(|of| (of.name.as_str(), of.number))));
+        let mut both =
+            self.interfaces.iter().filter_map(|of| Some((of.number, *known.get(of.name.as_str())?)));
+        self.epoch == next_epoch(old.epoch)
+            && self.numbers.next.wrapping_sub(old.numbers.next) <= u32::MAX / 2
+            && both.all(|(number, before)| number == before)
+    }
+
+    /// The interface of that number.
+    pub fn interface_numbered(&self, number: u32) -> Option<PortId> {
+        if number == NO_NUMBER {
+            return Some(LOCAL);
+        }
+        place(&self.numbers.interfaces, number).map(PortId)
+    }
+
+    /// The place, from 0, of the destination translation of that number.
+    pub fn destination_numbered(&self, number: u32) -> Option<u16> {
+        place(&self.numbers.destinations, number)
+    }
+
+    /// The place, from 0, of the source translation of that number.
+    pub fn source_numbered(&self, number: u32) -> Option<u16> {
+        place(&self.numbers.sources, number)
+    }
+
+    /// The place of the rule whose meter has that number.
+    pub(crate) fn rule_of_meter(&self, number: u32) -> Option<u32> {
+        place(&self.numbers.meters, number)
+    }
+
+    /// Gives numbers to all that has none.
+    pub(super) fn number(&mut self, old: Option<&Tables>) {
+        let mut next = old.map_or(NO_NUMBER + 1, |old| old.numbers.next);
+        let mut fresh = || {
+            let number = next;
+            next = next.wrapping_add(1).max(NO_NUMBER + 1);
+            number
+        };
+        let known = by_name(old.map(|old| old.interfaces.iter().map(|of| (of.name.as_str(), of.number))));
+        for interface in &mut self.interfaces {
+            interface.number = known.get(interface.name.as_str()).copied().unwrap_or_else(&mut fresh);
+        }
+        let known = by_name(old.map(|old| old.filter.rules.iter().map(|rule| (rule.name.as_str(), rule))));
+        for rule in &mut self.filter.rules {
+            let before = known.get(rule.name.as_str());
+            rule.number = before.map_or_else(&mut fresh, |before| before.number);
+            // What is owed under one rate says nothing about another.
+            let metered = before.filter(|before| before.rate == rule.rate);
+            rule.meter = metered.map_or_else(&mut fresh, |before| before.meter);
+        }
+        let known =
+            by_name(old.map(|old| old.nat.destinations.iter().map(|nat| (nat.name.as_str(), nat.number))));
+        for nat in &mut self.nat.destinations {
+            nat.number = known.get(nat.name.as_str()).copied().unwrap_or_else(&mut fresh);
+        }
+        let known = by_name(old.map(|old| old.nat.sources.iter().map(|nat| (nat.name.as_str(), nat.number))));
+        for nat in &mut self.nat.sources {
+            nat.number = known.get(nat.name.as_str()).copied().unwrap_or_else(&mut fresh);
+        }
+        self.numbers = Numbers {
+            next,
+            next_realm: 0,
+            interfaces: sorted(self.interfaces.iter().map(|interface| interface.number)),
+            destinations: sorted(self.nat.destinations.iter().map(|nat| nat.number)),
+            sources: sorted(self.nat.sources.iter().map(|nat| nat.number)),
+            meters: sorted(self.filter.rules.iter().map(|rule| rule.meter)),
+        };
+    }
+
+    /// Gives interfaces that share a realm the one that the same interfaces had before. Those who share realm 0 do so
+    /// because their sources are not checked, and go on to.
+    fn keep_realms(&mut self, old: &Tables) {
+        let before = groups(old);
+        let used: HashSet<u16> = before.keys().copied().collect();
+        let known: HashMap<BTreeSet<u32>, u16> =
+            before.into_iter().map(|(realm, group)| (group, realm)).collect();
+        let groups = groups(self);
+        let mut realms: HashMap<u16, u16> =
+            groups.iter().filter_map(|(realm, group)| Some((*realm, *known.get(group)?))).collect();
+        // One that has not been in use for long, so that no flow is left that knows it.
+        let begin = old.numbers.next_realm.clamp(1, u16::MAX - 1);
+        let mut free = (begin..u16::MAX).chain(1..begin).filter(|realm| !used.contains(realm));
+        let mut last = begin;
+        for realm in groups.keys() {
+            if !realms.contains_key(realm) {
+                // Where they run out, all are numbered anew: what is not judged again finds no flow, at worst.
+                let Some(fresh) = free.next() else { return };
+                realms.insert(*realm, fresh);
+                last = fresh + 1;
+            }
+        }
+        self.numbers.next_realm = last;
+        for interface in &mut self.interfaces {
+            interface.realm = realms.get(&interface.realm).copied().unwrap_or(interface.realm);
+        }
+    }
+}
+
+/// The epoch after another one; 0 stands for none.
+fn next_epoch(epoch: u16) -> u16 {
+    epoch.wrapping_add(1).max(1)
+}
+
+/// Interfaces, by number, that share each realm but 0.
+fn groups(tables: &Tables) -> BTreeMap<u16, BTreeSet<u32>> {
+    let mut groups: BTreeMap<u16, BTreeSet<u32>> = BTreeMap::new();
+    for interface in tables.interfaces.iter().filter(|interface| interface.realm != 0) {
+        groups.entry(interface.realm).or_default().insert(interface.number);
+    }
+    groups
+}
+
+fn by_name<'a, V>(list: Option<impl Iterator<Item = (&'a str, V)>>) -> HashMap<&'a str, V> {
+    list.into_iter().flatten().collect()
+}
+
+fn sorted<P>(numbers: impl Iterator<Item = u32>) -> Vec<(u32, P)>
+where
+    P: Ord + Default,
+    RangeFrom<P>: Iterator<Item = P>,
+{
+    let mut places: Vec<(u32, P)> = numbers.zip(P::default()..).collect();
+    places.sort_unstable();
+    places
+}
+
+fn place<P: Copy>(places: &[(u32, P)], number: u32) -> Option<P> {
+    let at = places.binary_search_by_key(&number, |(number, _)| *number).ok()?;
+    Some(places[at].1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tables(interfaces: &[&str], more: &str) -> Tables {
+        let mut text = String::new();
+        for (place, name) in interfaces.iter().enumerate() {
+            text += &format!("[interface.{name}]\nzone = \"z\"\naddresses = [\"10.0.{place}.1/24\"]\n");
+        }
+        let checked = policy::check(&(text + more), "test.toml");
+        let wrong: Vec<String> = checked.errors().map(|error| error.message.clone()).collect();
+        Tables::compile(&checked.policy.unwrap_or_else(|| panic!("{wrong:?}")), 1).unwrap()
+    }
+
+    fn number(tables: &Tables, name: &str) -> u32 {
+        tables.interface(tables.interface_named(name).unwrap()).unwrap().number
+    }
+
+    fn realm(tables: &Tables, name: &str) -> u16 {
+        tables.interface(tables.interface_named(name).unwrap()).unwrap().realm
+    }
+
+    #[test]
+    fn names_keep_their_numbers_wherever_they_stand() {
+        let one = tables(&["a", "b", "c"], "");
+        let two = tables(&["d", "c", "a"], "").after(&one);
+        let three = tables(&["a", "b", "c"], "").after(&two);
+        for name in ["a", "c"] {
+            assert_eq!((number(&one, name), number(&two, name)), (number(&two, name), number(&three, name)));
+            assert_eq!(two.interface_numbered(number(&one, name)), two.interface_named(name));
+        }
+        assert_eq!(two.interface_numbered(number(&one, "b")), None);
+        // Back again, and another one.
+        assert_ne!(number(&three, "b"), number(&one, "b"));
+        assert_eq!(three.interface_numbered(number(&one, "b")), None);
+        assert_eq!((one.epoch, two.epoch, three.epoch), (1, 2, 3));
+        assert!(two.follows(&one) && three.follows(&two) && !three.follows(&one));
+        assert!(!tables(&["b", "a"], "").follows(&one));
+        assert_eq!(one.interface_numbered(NO_NUMBER), Some(LOCAL));
+    }
+
+    #[test]
+    fn a_meter_stays_with_name_and_rate() {
+        let rule = |name: &str, rate: &str| {
+            format!("[[rule]]\nname = \"{name}\"\nrate = \"{rate}\"\naction = \"accept\"\n")
+        };
+        let one = tables(&["a"], &(rule("x", "1/second") + &rule("y", "1/second")));
+        let two = tables(&["a"], &(rule("y", "2/second") + &rule("x", "1/second"))).after(&one);
+        let [old, new] = [&one, &two].map(|tables| {
+            let of = |name: &str| tables.filter.rules.iter().find(|rule| rule.name == name).unwrap().clone();
+            [of("x"), of("y")].map(|rule| (rule.number, rule.meter))
+        });
+        assert_eq!(old[0], new[0]);
+        assert_eq!(old[1].0, new[1].0);
+        assert_ne!(old[1].1, new[1].1);
+        assert_eq!(two.rule_of_meter(new[1].1), Some(0));
+    }
+
+    #[test]
+    fn epochs_skip_the_one_that_stands_for_none() {
+        let mut old = tables(&["a"], "");
+        old.epoch = u16::MAX;
+        let new = tables(&["a"], "").after(&old);
+        assert_eq!(new.epoch, 1);
+        assert!(new.follows(&old));
+    }
+
+    #[test]
+    fn realms_stay_with_those_who_share_them() {
+        let ways = |ways: &str| format!("[[route]]\nto = \"0.0.0.0/0\"\nvia = [{ways}]\n");
+        let one = tables(&["a", "b", "c"], "");
+        // The first two of these stand in for one another now.
+        let two = tables(&["c", "b", "a"], &ways("\"10.0.1.9\", \"10.0.2.9\"")).after(&one);
+        assert_eq!(realm(&two, "c"), realm(&one, "c"));
+        let shared = realm(&two, "a");
+        assert_eq!(realm(&two, "b"), shared);
+        assert!(["a", "b", "c"].iter().all(|name| realm(&one, name) != shared));
+        // And no longer: each has one that none of the last had.
+        let three = tables(&["a", "b", "c"], "").after(&two);
+        assert_eq!(realm(&three, "c"), realm(&one, "c"));
+        let apart = ["a", "b"].map(|name| realm(&three, name));
+        assert!(apart[0] != apart[1] && !apart.contains(&shared) && !apart.contains(&realm(&three, "c")));
+    }
+}
