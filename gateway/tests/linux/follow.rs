@@ -66,6 +66,8 @@ impl Follower {
                 self.told += 1;
             }
             Ok(News::Neighbour(change)) => {
+                let known = self.state.links.contains_key(&change.key.link);
+                assert!(known || change.now.is_none(), "{change:?} on an interface that was not told of");
                 match change.now {
                     Some(now) => self.neighbours.insert(change.key, now),
                     None => self.neighbours.remove(&change.key),
