@@ -13,13 +13,12 @@ use run::{Room, root, wirerate};
 const WIDTH: usize = 80;
 
 /// Commands with examples of their own, each pasted by a test below or among [`NOT_PASTED`].
-const COMMANDS: [&[&str]; 31] = [
+const COMMANDS: [&[&str]; 30] = [
     &[],
     &["check"],
     &["run"],
     &["top"],
     &["status"],
-    &["flows"],
     &["flows", "kill"],
     &["ports"],
     &["rules"],

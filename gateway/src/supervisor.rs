@@ -431,7 +431,7 @@ impl Supervisor {
         for hand in &self.hands {
             let setup = Setup { now: self.clock.now(), ..hand.setup };
             let mut change = Change::prepare(&self.reload.tables, tables, setup)?;
-            if change.tell(tables, &known).is_err() {
+            if change.learn(tables, &known).is_err() {
                 warn!("more neighbours are known than there is room for");
             }
             changes.push(change);
