@@ -114,7 +114,9 @@ def net(request):
             begin(topology)
         except Exception as error:
             # It will not work in the next module either; to try it in each would only take time.
-            broken[request.param] = f"{request.param} did not even begin to work for {request.module.__name__}"
+            broken[request.param] = (
+                f"{request.param} did not even begin to work for {request.module.__name__}"
+            )
             raise AssertionError(f"{request.param} does not work:\n{error}\n{evidence(topology)}") from error
         yield topology
     finally:

@@ -196,8 +196,8 @@ class Packet(Wirerate):
 class Xdp(Wirerate):
     """Frames come and go by AF_XDP.
 
-    The guests' VLAN has a cable of its own, by AF_PACKET: Linux keeps tags beside the frames of interfaces without hardware,
-    where XDP does not see them.
+    The guests' VLAN has a cable of its own, by AF_PACKET: Linux keeps tags beside the frames of interfaces without
+    hardware, where XDP does not see them.
     """
 
     name = "wirerate-xdp"

@@ -47,6 +47,7 @@ class Host:
         self.name = namespace.rsplit("-", 1)[-1]
         self._logs = logs
         self._started = []
+        self._gathered = None
         subprocess.run(["ip", "netns", "add", namespace], check=True)
         self.sysctl(
             {
@@ -62,8 +63,6 @@ class Host:
                 # One for all namespaces on older kernels, and then not ours to change.
                 "net/ipv4/icmp_msgs_per_sec": 1_000_000,
                 "net/ipv4/icmp_msgs_burst": 1_000_000,
-                # So that a path found too narrow in one test does not last into the next.
-                "net/ipv4/route/mtu_expires": 600,
             }
         )
         self.ip("link set lo up")
@@ -110,8 +109,28 @@ class Host:
 
     def ip(self, *lines):
         """`ip` commands, one a line."""
-        text = "\n".join(line.strip() for block in lines for line in block.splitlines() if line.strip())
-        self.run("ip", "-batch", "-", input=text + "\n")
+        words = [line.strip() for block in lines for line in block.splitlines() if line.strip()]
+        if self._gathered is not None:
+            self._gathered += words
+            return
+        done = subprocess.run(
+            ["ip", "-n", self.namespace, "-batch", "-"],
+            input="\n".join(words) + "\n",
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise Failed(f"{self}: ip failed:\n{done.stdout}\n" + "\n".join(words))
+
+    def gather(self):
+        """Keeps `ip` commands until `settle`, which runs them all at once: each program takes its time to start."""
+        self._gathered = []
+
+    def settle(self):
+        gathered, self._gathered = self._gathered, None
+        self.ip(*gathered)
 
     def sysctl(self, settings):
         """Settings below /proc/sys. One that this kernel lacks, or that belongs to the machine, is left alone."""

@@ -72,8 +72,8 @@ def test_a_guest_scans_the_world(net):
     assert scan(net.guest, REMOTE) == {"open": {53, 80, 443}, "filtered": but(53, 80, 443)}
 
 
-@pytest.mark.parametrize("kind", ["-sN", "-sF", "-sX", "-sA"])
+@pytest.mark.parametrize("kind", ["-sX", "-sA"])
 def test_odd_flags_find_nothing(net, kind):
-    """Null, FIN, Xmas and ACK scans: no host answers, so nothing got in (without an answer, nmap cannot tell more)."""
+    """Xmas and ACK scans: no host answers, so nothing got in (without an answer, nmap cannot tell more)."""
     found = scan(net.stranger, SERVER6, kind)
     assert set(found) <= {"filtered", "open|filtered"}, found

@@ -47,8 +47,8 @@ _runs = itertools.count(1)
 class Topology:
     """Builds everything but what the gateway does; `close` takes it down.
 
-    `mtu` is of every Ethernet there but far's. `guests` is the gateway's interface that the guests' VLAN is on: `lan`, or
-    `trunk`, a cable of their own.
+    `mtu` is of every Ethernet there but far's. `guests` is the gateway's interface that the guests' VLAN is on: `lan`,
+    or `trunk`, a cable of their own.
     """
 
     def __init__(self, mtu=1500, guests="lan", logs=None):
@@ -72,7 +72,20 @@ class Topology:
         return host
 
     def _build(self):
-        self.switch = self._host("switch")
+        names = ["gateway", "client", "server", "guest", "router", "router2", "remote", "stranger", "far"]
+        for name in ["switch", *names]:
+            setattr(self, name, self._host(name))
+        for host in self.hosts:
+            host.gather()
+        self._office()
+        self._street()
+        # Cables first.
+        for host in sorted(self.hosts, key=lambda host: host not in (self.switch, self.router)):
+            host.settle()
+        self._trunk()
+
+    def _office(self):
+        """The switch, and who is in the office."""
         self.switch.sysctl(
             {
                 "net/ipv6/conf/all/disable_ipv6": 1,
@@ -90,28 +103,14 @@ class Topology:
                 link set {bridge} mtu {self.mtu} up
                 """
             )
-        for name in [
-            "gateway",
-            "client",
-            "server",
-            "guest",
-            "router",
-            "router2",
-            "remote",
-            "stranger",
-            "far",
-        ]:
-            setattr(self, name, self._host(name))
-        self.gateway.sysctl({"net/ipv6/conf/all/forwarding": 0, "net/ipv4/ip_forward": 0})
-
-        for interface in sorted({"lan", "wan", self.guests}):
-            self.plug_gateway(interface)
         self._leaf(self.client, "lan", [f"{CLIENT}/24", f"{CLIENT6}/64"], GATEWAY, GATEWAY6)
         self._leaf(self.server, "lan", [f"{SERVER}/24", f"{SERVER6}/64"], GATEWAY, GATEWAY6)
         self._cable(self.guest, "trunk", self.guests, "guest")
         self.guest.ip("link set trunk up")
-        self.vlan(self.guest, "trunk", "eth0", 20)
-        self._addresses(self.guest, "eth0", [f"{GUEST}/24", f"{GUEST6}/64"], GUEST_GATEWAY, GUEST_GATEWAY6)
+        self.gateway.sysctl({"net/ipv6/conf/all/forwarding": 0, "net/ipv4/ip_forward": 0})
+
+    def _street(self):
+        """Routers, and who is behind them."""
         self._leaf(self.remote, "net", [f"{REMOTE}/24", f"{REMOTE6}/64"], "198.51.100.1", "2001:db8:aaaa::1")
         self._leaf(
             self.stranger, "net", [f"{STRANGER}/24", f"{STRANGER6}/64"], "198.51.100.1", "2001:db8:aaaa::1"
@@ -131,6 +130,13 @@ class Topology:
             "route change default via 2001:db8:fa::1 advmss 1440",
         )
 
+    def _trunk(self):
+        """What must be there before it can be worked on: the gateway's cables, the guests' VLAN."""
+        for interface in sorted({"lan", "wan", self.guests}):
+            self.plug_gateway(interface)
+        self.vlan(self.guest, "trunk", "eth0", 20)
+        self._addresses(self.guest, "eth0", [f"{GUEST}/24", f"{GUEST6}/64"], GUEST_GATEWAY, GUEST_GATEWAY6)
+
     def _cable(self, host, interface, bridge, port):
         self.switch.ip(
             f"""
@@ -140,10 +146,11 @@ class Topology:
         )
 
     def _addresses(self, host, interface, addresses, router=None, router6=None, mtu=None):
-        host.ip(f"link set {interface} mtu {mtu or self.mtu} up")
-        host.ip(*[f"addr add {address} dev {interface}" for address in addresses])
-        if router:
-            host.ip(f"route add default via {router}", f"route add default via {router6}")
+        host.ip(
+            f"link set {interface} mtu {mtu or self.mtu} up",
+            *[f"addr add {address} dev {interface}" for address in addresses],
+            *([f"route add default via {router}", f"route add default via {router6}"] if router else []),
+        )
 
     def _leaf(self, host, bridge, addresses, router, router6):
         self._cable(host, "eth0", bridge, host.name)
@@ -161,13 +168,12 @@ class Topology:
         host.ip("route add blackhole 198.18.0.0/15")
 
     def plug_gateway(self, interface):
-        """A cable from the gateway's `lan`, `wan` or `trunk` into the switch, up, without addresses; the same card each time."""
+        """A cable from an interface of the gateway's into the switch, up, without addresses; the same card each time."""
         port = f"gw-{interface}"
         self._cable(self.gateway, interface, interface, port)
-        self.gateway.ip(f"link set {interface} address {CARDS[interface]}")
         # On a cable, tags are in the bytes.
         self.switch.run("ethtool", "-K", port, "txvlan", "off", check=False)
-        self.gateway.ip(f"link set {interface} up")
+        self.gateway.ip(f"link set {interface} address {CARDS[interface]} up")
         if interface in self._evidence:
             self.watch()
         # Neighbours that died are found out within seconds, not a minute.
@@ -204,7 +210,7 @@ class Topology:
     # ---- Evidence
 
     def watch(self):
-        """Keeps what passes the gateway's cables from now on, as much as fits. No program reads it until a test fails."""
+        """Keeps what passes the gateway's cables from now on, as much as fits. It is read only when a test fails."""
         self.unwatch()
         for interface in sorted({"lan", "wan", self.guests}):
             try:
