@@ -119,7 +119,9 @@ impl Pipeline {
             take(&mut self.classify, frame, cx);
         }
         for frame in batch.drain() {
-            if cx.shard.flows.is_due(frame.meta.received) {
+            let now = frame.meta.received;
+            // Fragments are held here only where the tables before these tracked connections.
+            if cx.shard.flows.is_due(now) || cx.shard.fragments.is_due(now) {
                 self.finish_late(frame, ended, cx);
             } else {
                 self.finish(frame, ended, cx);
