@@ -13,9 +13,21 @@ use run::{Room, root, wirerate};
 const WIDTH: usize = 80;
 
 /// Commands with examples of their own, each pasted by a test below or among [`NOT_PASTED`].
-const COMMANDS: [&[&str]; 18] = [
+const COMMANDS: [&[&str]; 30] = [
     &[],
     &["check"],
+    &["run"],
+    &["top"],
+    &["status"],
+    &["flows", "kill"],
+    &["ports"],
+    &["rules"],
+    &["nat"],
+    &["queues"],
+    &["drops"],
+    &["apply"],
+    &["confirm"],
+    &["rollback"],
     &["replay"],
     &["explain"],
     &["import"],
@@ -34,8 +46,31 @@ const COMMANDS: [&[&str]; 18] = [
     &["completions"],
 ];
 
+/// Why questions to a running gateway are not pasted.
+const LIVE: &str = "it needs a gateway that runs: tests/netns asks those";
+
 /// Examples that are not pasted: how they begin, and why.
-const NOT_PASTED: [(&str, &str); 7] = [
+const NOT_PASTED: [(&str, &str); 27] = [
+    ("wirerate run ", "it needs root, and interfaces of its own"),
+    ("wirerate top", LIVE),
+    ("wirerate top ", LIVE),
+    ("wirerate status", LIVE),
+    ("wirerate status ", LIVE),
+    ("wirerate flows", LIVE),
+    ("wirerate flows ", LIVE),
+    ("wirerate ports", LIVE),
+    ("wirerate ports ", LIVE),
+    ("wirerate rules", LIVE),
+    ("wirerate rules ", LIVE),
+    ("wirerate nat", LIVE),
+    ("wirerate nat ", LIVE),
+    ("wirerate queues", LIVE),
+    ("wirerate queues ", LIVE),
+    ("wirerate drops", LIVE),
+    ("wirerate apply", LIVE),
+    ("wirerate apply ", LIVE),
+    ("wirerate confirm", LIVE),
+    ("wirerate rollback", LIVE),
     ("nft ", "it needs root and a rule set"),
     ("iptables-save ", "it needs root and a rule set"),
     ("ip6tables-save ", "it needs root and a rule set"),

@@ -15,8 +15,9 @@
 //!   dropped, no longer as forwarded;
 //! - datagrams under way, where the interfaces that they may come by are still the same.
 //!
-//! Hops are made anew, with the neighbours that the policy names; hosts that are told of others tell them to the change
-//! ([`Change::tell`]), or to the shard afterwards.
+//! Hops are made anew, with the neighbours that the policy names; a host that knows others tells the change of them
+//! ([`Change::learn`]), or the shard afterwards ([`Shard::retell`]). What waits for neighbours comes free, as its way may be
+//! another: it goes through at the next batch or [`Pipeline::tend`](crate::Pipeline::tend).
 //!
 //! Limits hold at once, but for these:
 //! - another number of `flows`, or another `mode`, means other memory: all flows are taken over one by one, while the worker
@@ -34,7 +35,7 @@ use wire::{Frame, Nanos, PortId};
 use crate::counter::CountersChange;
 use crate::flow::Timeouts;
 use crate::fragment::{FragmentsChange, Moved};
-use crate::hop::{Hops, TooMany, Wanted};
+use crate::hop::{Hops, MOST_WAITING, TooMany, Wanted};
 use crate::limiter::LimiterChange;
 use crate::nat::{ConfigError, Mappings, MappingsChange, Spent};
 use crate::shard::{Fifo, NEIGHBOURS, Setup, Shard, ShardError, most_flows, most_mappings, timeouts};
@@ -176,7 +177,7 @@ impl Change {
     ///
     /// # Errors
     /// Some stay unknown: there are more than there is room for.
-    pub fn tell(&mut self, tables: &Tables, neighbours: &[Neighbour]) -> Result<(), TooMany> {
+    pub fn learn(&mut self, tables: &Tables, neighbours: &[Neighbour]) -> Result<(), TooMany> {
         neighbours.iter().try_for_each(|told| {
             self.hops.learn(tables, Wanted { interface: told.interface, address: told.address }, told.mac)
         })
@@ -185,7 +186,8 @@ impl Change {
 
 impl Shard {
     /// Works with `tables` from now on, as `change` has prepared. Frames that end by it are put behind `ended`, as
-    /// [`Pipeline::run`](crate::Pipeline::run) does.
+    /// [`Pipeline::run`](crate::Pipeline::run) does; those of them that were held end with the next batch, or when the shard
+    /// is next tended.
     ///
     /// # Errors
     /// [`OutOfTurn`]: it is not for this; nothing is changed.
@@ -212,11 +214,11 @@ impl Shard {
         let mappings = self.mappings.change(change.mappings);
         let limiter = self.limiter.change(change.limiter);
         let counters = self.counters.change(change.counters);
-        // The way of what waits for a neighbour may be another now.
         self.resume_all();
         std::mem::swap(&mut self.hops, &mut hops);
+        self.change_released(&passage, tables);
         let queues = self.change_queues(change.queues, &passage, tables, ended);
-        let fragments = self.change_fragments(change.fragments, &passage, ended);
+        let fragments = self.change_fragments(change.fragments, &passage);
         let carried = match renewed.as_deref_mut() {
             Some(fresh) => self.move_into(fresh, tables, now),
             None => Imports::default(),
@@ -263,18 +265,22 @@ impl Shard {
         queues
     }
 
-    fn change_fragments(
-        &mut self,
-        change: FragmentsChange,
-        passage: &Passage,
-        ended: &mut Vec<Frame>,
-    ) -> FragmentsChange {
-        let Shard { fragments, counters, .. } = self;
+    /// What is about to go through comes from interfaces that may have other places now, or none.
+    fn change_released(&mut self, passage: &Passage, tables: &Tables) {
+        let room = (tables.limits.fragments.held + MOST_WAITING) as usize + 1;
+        self.released.reserve(room.saturating_sub(self.released.len()));
+        for frame in &mut self.released {
+            if let Err(reason) = passage.carry(&mut frame.meta) {
+                frame.meta.fate = Verdict::Dropped(reason).to_fate();
+            }
+        }
+    }
+
+    fn change_fragments(&mut self, change: FragmentsChange, passage: &Passage) -> FragmentsChange {
+        let Shard { fragments, released, .. } = self;
         let give = |mut frame: Frame, reason| {
             frame.meta.fate = Verdict::Dropped(reason).to_fate();
-            counters.held = counters.held.saturating_sub(1);
-            counters.count(&frame);
-            ended.push(frame);
+            released.push_back(frame);
         };
         let keep = |frame: &mut Frame| passage.carry(&mut frame.meta);
         fragments.change(change, keep, |realm| passage.realm(realm), give)

@@ -64,18 +64,18 @@ impl Shard {
         })
     }
 
-    /// Lets all that waits come free.
-    pub(crate) fn resume_all(&mut self) {
-        while let Some(wanted) = self.hops.waiting.any() {
-            self.resume(wanted);
-        }
-    }
-
     /// Gives up neighbours that have been asked for too long. Looked for as often as flows that are idle: each eighth of a
     /// second.
     pub(crate) fn give_up_overdue(&mut self, now: Nanos) {
         while let Some(wanted) = self.hops.waiting.overdue(now) {
             self.give_up(wanted);
+        }
+    }
+
+    /// All that waits comes free.
+    pub(crate) fn resume_all(&mut self) {
+        while let Some(wanted) = self.hops.waiting.any() {
+            self.resume(wanted);
         }
     }
 

@@ -181,6 +181,10 @@ impl Replay {
         let change = Change::prepare(&self.tables, &next, setup).map_err(ReloadError::Change)?;
         self.shard.apply(change, &next, at, &mut self.ended).map_err(ReloadError::OutOfTurn)?;
         self.tables = next;
+        // What ends or comes free by it does so now, not with the next frame.
+        let mut cx =
+            Cx { tables: &self.tables, shard: &mut self.shard, pool: &mut self.pool, tally: &mut NoTally };
+        self.pipeline.tend(at, &mut self.ended, &mut cx);
         self.tell(witness);
         Ok(())
     }

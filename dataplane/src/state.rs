@@ -1,7 +1,7 @@
 //! What a shard remembers, as plain data: to be shown, written down, and made again in another shard.
 //!
-//! [`Shard::export`] gives it little by little, so that a worker can go on between the calls; what changes meanwhile is
-//! given as it is when its turn comes. [`Shard::import`] takes one item at a time. Another process, seed, clock and worker
+//! [`Shard::export`](crate::Shard::export) gives it little by little, so that a worker can go on between the calls; what changes meanwhile is
+//! given as it is when its turn comes. [`Shard::import`](crate::Shard::import) takes one item at a time. Another process, seed, clock and worker
 //! may be at the other end, and other tables: items name interfaces, rules and translations by their places in the tables
 //! that they were given with, and [`Places`] turns these into places in others, by name. What is taken in keeps its
 //! outside ports, and is judged by the rules again at its next packet. What is not possible any more is refused, with a

@@ -8,16 +8,17 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::Ipv4Addr;
 
 use dataplane::change::{Change, ChangeError};
+use dataplane::hop::{MOST_WAITING, Resolve};
 use dataplane::replay::Way;
 use dataplane::{Reason, Tables, Verdict};
 use proptest::prelude::*;
+use scene::link::{self, Link};
 use scene::packet::Packets;
 use scene::policy::{Scene, Translation};
 use scene::{Arrival, Gateway, Out, START, check, packet, policy};
-use wire::PortId;
-use wire::build;
 use wire::ethernet::Mac;
 use wire::random::Random;
+use wire::{Nanos, PortId, build};
 
 /// A policy that follows: some of its bytes are others.
 #[derive(Clone, Debug)]
@@ -101,13 +102,25 @@ fn open(scene: &Scene) -> Scene {
     Scene { translation: Translation::None, ..scene.clone() }
 }
 
+/// Whether neighbours are assumed, or told by what these bytes stand for.
+type Events<'a> = Option<&'a [[u8; link::BYTES]]>;
+
 /// Plays packets and policies into two gateways, and compares after each batch and each change.
-fn play(seed: &[u8; policy::BYTES], turns: &[Turn], sizes: &[u8], mut see: impl FnMut(&Gateway, &Out)) {
+fn play(
+    seed: &[u8; policy::BYTES],
+    turns: &[Turn],
+    sizes: &[u8],
+    events: Events<'_>,
+    mut see: impl FnMut(&Gateway, &Out),
+) {
     let mut seed = *seed;
     let mut scene = policy::of(&seed);
     let tables = || scene::tables(&scene.text);
     // As many slots as any of the policies needs.
-    let [mut run, mut step] = [Way::Run, Way::Step].map(|way| Gateway::with_slots(tables(), way, 400));
+    let (resolve, slots) =
+        if events.is_some() { (Resolve::Told, 400 + MOST_WAITING) } else { (Resolve::Assume, 400) };
+    let mut gateways = [Way::Run, Way::Step].map(|way| Gateway::with(tables(), way, slots, resolve));
+    let (mut link, mut events) = (Link::default(), events.unwrap_or(&[]).iter().cycle());
     let mut world = Packets::new();
     let mut arrived = HashMap::new();
     let mut sizes = sizes.iter().cycle();
@@ -117,8 +130,9 @@ fn play(seed: &[u8; policy::BYTES], turns: &[Turn], sizes: &[u8], mut see: impl 
             let size = sizes.next().map_or(1, |size| usize::from(*size) % 64 + 1).min(rest.len());
             let (now, later) = rest.split_at(size);
             rest = later;
+            let [run, step] = &mut gateways;
             let arrivals = now.iter().map(|bytes| world.next(bytes));
-            let here = |arrival: Arrival| Some(Arrival { port: port(&run, arrival.port)?, ..arrival });
+            let here = |arrival: Arrival| Some(Arrival { port: port(run, arrival.port)?, ..arrival });
             let arrivals: Vec<_> = arrivals.filter_map(here).collect();
             run.receive(&arrivals);
             step.receive(&arrivals);
@@ -126,29 +140,46 @@ fn play(seed: &[u8; policy::BYTES], turns: &[Turn], sizes: &[u8], mut see: impl 
             let most = if scene.has_room { usize::MAX } else { size.div_ceil(2) };
             let (out, also) = (run.out(most), step.out(most));
             assert_eq!(out, also, "run and step differ under\n{}", scene.text);
-            compare(&run, &step);
-            let out = by_scene(&run, out);
+            compare(&gateways);
+            gateways.iter().for_each(check::gateway);
+            let out = by_scene(&gateways[0], out);
             for sent in &out.sent {
                 check::sent(&open(&scene), &arrived, sent);
             }
-            see(&run, &out);
+            see(&gateways[0], &out);
             world.learn(&out);
+            if let Some(event) = events.next() {
+                link.happen(event, world.now(), &mut gateways);
+                compare(&gateways);
+            }
         }
         for (place, value) in &turn.changes {
             seed[usize::from(*place) % policy::BYTES] = *value;
         }
         scene = policy::of(&seed);
         let text = shaped(&scene, turn.shape);
-        let before = totals(&run);
-        run.reload(&text, world.now());
-        step.reload(&text, world.now());
-        assert_eq!(totals(&run), before, "counts are lost under\n{text}");
-        let (out, also) = (run.out(0), step.out(0));
-        assert_eq!(out, also, "the change differs under\n{text}");
-        compare(&run, &step);
-        see(&run, &out);
+        let (before, old) = (totals(&gateways[0]), gateways[0].tables.clone());
+        let outs = gateways.each_mut().map(|gateway| {
+            gateway.reload(&text, world.now());
+            gateway.out(0)
+        });
+        assert_eq!(totals(&gateways[0]), before, "counts are lost under\n{text}");
+        assert_eq!(outs[0], outs[1], "the change differs under\n{text}");
+        compare(&gateways);
+        if resolve == Resolve::Told {
+            link.swapped(&old, turn.shape % 3 == 0, &mut gateways);
+            compare(&gateways);
+        }
+        let [out, _] = outs;
+        see(&gateways[0], &out);
     }
-    for gateway in [&mut run, &mut step] {
+    for mut gateway in gateways {
+        gateway.out(usize::MAX);
+        for turn in 1..4 {
+            gateway.tend(world.now() + Nanos::from_secs(turn * 1_000_000_000));
+        }
+        assert_eq!((gateway.held(), gateway.shard.counters.held), (0, 0), "something waits for ever");
+        assert!(gateway.shard.counters.are_conserved());
         gateway.shard.clear_flows();
         assert!(gateway.shard.flows.is_empty() && gateway.shard.mappings.is_empty(), "mappings are left");
         assert_eq!(gateway.shard.limiter.counted(), 0, "counts are left");
@@ -166,10 +197,10 @@ fn totals(gateway: &Gateway) -> [u64; 5] {
     [by_rule.frames, by_rule.bytes, by_nat.frames, by_nat.bytes, refused]
 }
 
-fn compare(run: &Gateway, step: &Gateway) {
+fn compare([run, step]: &[Gateway; 2]) {
     assert_eq!(run.shard.counters, step.shard.counters);
     for gateway in [run, step] {
-        check::gateway(gateway);
+        check::gateway_at_any_moment(gateway);
         assert_eq!(gateway.shard.flows.epoch(), gateway.tables.epoch);
         assert_eq!(gateway.shard.queues.len(), gateway.tables.interfaces.len());
         assert_eq!(gateway.shard.counters.rules.len(), gateway.tables.filter.rules.len());
@@ -358,7 +389,7 @@ fn swaps_reach_the_corners() {
                 Turn { changes, shape, packets }
             })
             .collect();
-        play(&seed, &turns, &[8], |gateway, out| {
+        play(&seed, &turns, &[8], None, |gateway, out| {
             for verdict in
                 out.sent.iter().map(|sent| sent.verdict).chain(out.ended.iter().map(|end| Some(end.1)))
             {
@@ -395,6 +426,16 @@ proptest! {
         turns in prop::collection::vec(turn(), 1..8),
         sizes in prop::collection::vec(any::<u8>(), 1..8),
     ) {
-        play(&seed, &turns, &sizes, |_, _| ());
+        play(&seed, &turns, &sizes, None, |_, _| ());
+    }
+
+    #[test]
+    fn run_equals_step_while_tables_are_swapped_and_neighbours_are_asked_for(
+        seed in any::<[u8; policy::BYTES]>(),
+        turns in prop::collection::vec(turn(), 1..8),
+        sizes in prop::collection::vec(any::<u8>(), 1..8),
+        events in prop::collection::vec(any::<[u8; link::BYTES]>(), 1..20),
+    ) {
+        play(&seed, &turns, &sizes, Some(&events), |_, _| ());
     }
 }

@@ -48,7 +48,7 @@ pub enum Note {
         /// Its name.
         interface: String,
     },
-    /// Linux has another MTU than the policy asks for; Linux's counts.
+    /// Linux has another MTU than the policy asks for, which is not the usual 1500; Linux's counts.
     Mtu {
         /// The interface.
         interface: String,
@@ -170,12 +170,15 @@ pub fn effective(policy: &Policy, state: &State) -> Effective {
 /// Sizes of IP packets that the pipeline can carry.
 const MTUS: (u32, u32) = (68, 16_000);
 
+/// What a policy says that says nothing of it.
+const USUAL_MTU: u16 = 1_500;
+
 fn equip(interface: &mut Interface, link: &Link, notes: &mut Vec<Note>) {
     let mtu = link.mtu.clamp(MTUS.0, MTUS.1) as u16;
-    if mtu != interface.mtu {
+    if mtu != interface.mtu && interface.mtu != USUAL_MTU {
         notes.push(Note::Mtu { interface: interface.name.clone(), policy: interface.mtu, counts: mtu });
-        interface.mtu = mtu;
     }
+    interface.mtu = mtu;
     let Some(mac) = link.mac else { return };
     if interface.mac.is_some_and(|given| given != mac) {
         notes.push(Note::Mac { interface: interface.name.clone() });

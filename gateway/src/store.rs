@@ -1,6 +1,6 @@
 //! What flows and translations there are, in a file: for a restart that no connection notices.
 //!
-//! The file is a line that says what it is, then blocks: length, CRC-32 and as many bytes, each a [`Block`] as postcard writes
+//! The file is a line that says what it is, then blocks: length, CRC-32 and as many bytes, each one as postcard writes
 //! it; the last one says how many items there were. A file is taken in only if every block is whole and the last one is
 //! there: [`check`] reads it all before [`read`] gives the first item. It is written under another name, brought to the
 //! disk, and only then given its own.
@@ -34,6 +34,7 @@ enum Block {
 }
 
 /// What is read.
+#[allow(clippy::large_enum_variant)] // one at a time, most of them items
 pub enum Entry {
     /// Names that the places in the items behind them are of.
     Names(Names),

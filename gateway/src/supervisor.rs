@@ -97,6 +97,8 @@ pub struct Supervisor {
     reload: Reload,
     hands: Vec<Hand>,
     attached: BTreeMap<String, Attached>,
+    /// Failures to open ports that have been told already.
+    told: Vec<PortState>,
     neighbours: BTreeMap<(String, Address), Found>,
     panics: u64,
     watchdog: Option<Watchdog>,
@@ -185,6 +187,7 @@ impl Supervisor {
             reload: Reload::new(policy, first, tables, sender.clone()),
             hands: Vec::new(),
             attached: BTreeMap::new(),
+            told: Vec::new(),
             neighbours: BTreeMap::new(),
             panics: 0,
             watchdog: service::watchdog().map(|interval| Watchdog { interval, next: Instant::now() }),
@@ -222,6 +225,7 @@ impl Supervisor {
             self.end_trial();
             self.show_life();
             if self.probe_at <= Instant::now() {
+                self.attach_failed();
                 self.probe();
             }
         }
@@ -310,7 +314,7 @@ impl Supervisor {
                 let known = Known { interface: link.name.clone(), address: change.key.address.into(), found };
                 self.meet(known);
             }
-            News::Lost => info!("Linux told more than could be heard: asking for everything again"),
+            News::Lost => info!("Linux told more than was heard; what was missed will be told"),
             News::Trouble(error) => warn!("{error}"),
         }
     }
@@ -427,7 +431,7 @@ impl Supervisor {
         for hand in &self.hands {
             let setup = Setup { now: self.clock.now(), ..hand.setup };
             let mut change = Change::prepare(&self.reload.tables, tables, setup)?;
-            if change.tell(tables, &known).is_err() {
+            if change.learn(tables, &known).is_err() {
                 warn!("more neighbours are known than there is room for");
             }
             changes.push(change);

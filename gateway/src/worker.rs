@@ -173,14 +173,14 @@ impl Worker {
     fn turn(&mut self, now: Nanos) -> usize {
         let mut moved = 0;
         for place in 0..self.links.len() {
-            moved += self.from_line(place, now);
-            moved += self.from_linux(place, now);
+            moved += self.take_received(place, now);
+            moved += self.take_originated(place, now);
         }
         moved + self.send()
     }
 
     /// Takes in what a port has received.
-    fn from_line(&mut self, place: usize, now: Nanos) -> usize {
+    fn take_received(&mut self, place: usize, now: Nanos) -> usize {
         let link = &mut self.links[place];
         let received = link.receive(&mut self.batch, &mut self.pool);
         if let Some(error) = link.failure() {
@@ -199,7 +199,7 @@ impl Worker {
     }
 
     /// Takes in what Linux sends by an interface.
-    fn from_linux(&mut self, place: usize, now: Nanos) -> usize {
+    fn take_originated(&mut self, place: usize, now: Nanos) -> usize {
         let received = self.links[place].receive_punted(&mut self.batch, &mut self.pool);
         if received == 0 {
             return 0;
@@ -301,7 +301,7 @@ impl Worker {
             })
             .collect();
         for link in &mut links {
-            link.close(&mut self.pool);
+            link.attach(Attachment::default(), &mut self.pool);
         }
         self.settle(None);
         self.tended = Nanos(0);

@@ -4,10 +4,11 @@ use std::fmt;
 
 use dataplane::counter::NatSide;
 use dataplane::replay::ReplayError;
-use dataplane::tables::CompileError;
+use dataplane::tables::{CompileError, LOCAL};
 use dataplane::verdict::Reason;
 use dataplane::{Shard, Tables, Verdict};
 use policy::Policy;
+use policy::model::SELF_ZONE;
 use wire::ethernet::Mac;
 use wire::vlan::Tags;
 use wire::{Nanos, PortId};
@@ -190,7 +191,9 @@ impl<'a> Play<'a> {
 
     fn receive(&mut self, input: &'a In) {
         let tables = self.player.tables();
-        let Some(id) = tables.interface_named(&input.interface) else { return };
+        let id =
+            if input.interface == SELF_ZONE { Some(LOCAL) } else { tables.interface_named(&input.interface) };
+        let Some(id) = id else { return };
         let Some(interface) = tables.interface(id) else { return };
         let (port, tags) = (interface.root, interface.tags);
         let link = Link { source: SENDER, destination: interface.mac, tags };

@@ -44,6 +44,10 @@ enum Command {
     /// End flows at once
     ///
     /// Their translations are given back. What goes on sending opens a flow anew, if the policy lets it.
+    #[command(after_long_help = with_exit_codes("\
+Examples:
+  wirerate flows kill --host 192.168.20.77
+  wirerate flows kill --rule guest-web --protocol tcp"))]
     Kill {
         #[command(flatten)]
         which: Which,

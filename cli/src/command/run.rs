@@ -19,7 +19,8 @@ use crate::with_exit_codes;
 #[command(after_long_help = with_exit_codes("\
 Examples:
   wirerate run policies/home-office.toml
-  wirerate run /etc/wirerate/policy.toml --state /var/lib/wirerate/state --log json"))]
+  wirerate run /etc/wirerate/policy.toml \\
+    --state /var/lib/wirerate/state --log json"))]
 pub(crate) struct Arguments {
     /// The policy
     policy: PathBuf,

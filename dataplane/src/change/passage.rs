@@ -7,6 +7,9 @@ use wire::{Meta, PortId};
 use crate::tables::{LOCAL, NO_NUMBER, Tables};
 use crate::verdict::Reason;
 
+/// No interface.
+const NOWHERE: PortId = PortId(u16::MAX - 1);
+
 /// From places in the old tables to places in the new ones, and back.
 pub(crate) struct Passage {
     /// By place in the new tables.
@@ -62,23 +65,20 @@ impl Passage {
         self.interfaces_become.get(usize::from(id.0)).copied().flatten().map(PortId)
     }
 
-    /// Makes a frame that waits for its first fragment refer to what it did.
+    /// Makes a frame that is held refer to the interface that it did.
     ///
     /// # Errors
     /// [`Reason::InterfaceGone`]
     pub(crate) fn carry(&self, meta: &mut Meta) -> Result<(), Reason> {
-        let gone = Reason::InterfaceGone;
-        if meta.ingress == LOCAL {
-            // Which way Linux wants it to go.
-            meta.egress = self.interface(meta.egress).ok_or(gone)?;
-        }
-        meta.ingress = self.interface(meta.ingress).ok_or(gone)?;
-        Ok(())
+        let ingress = self.interface(meta.ingress);
+        // What the gateway itself sends says which way it is to go.
+        let egress = if meta.ingress == LOCAL { self.interface(meta.egress) } else { Some(meta.egress) };
+        (meta.ingress, meta.egress) = (ingress.unwrap_or(NOWHERE), egress.unwrap_or(NOWHERE));
+        ingress.and(egress).map(|_| ()).ok_or(Reason::InterfaceGone)
     }
 
     /// Makes a frame that is on its way out by the interface at `egress` refer to what it did; to nothing where that is gone.
     pub(crate) fn send_on(&self, meta: &mut Meta, egress: PortId) {
-        const NOWHERE: PortId = PortId(u16::MAX - 1);
         meta.egress = egress;
         meta.ingress = self.interface(meta.ingress).unwrap_or(NOWHERE);
         meta.rule = self.rules_become.get(meta.rule as usize).copied().flatten().unwrap_or(u32::MAX);

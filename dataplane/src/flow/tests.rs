@@ -410,7 +410,7 @@ fn a_flow_is_never_taken_for_one_of_the_present_when_epochs_come_again() {
             let epoch = ((7 + step) % 65_535 + 1) as u16;
             if looks && step % 1_000 == 0 {
                 // Faster than any host: a hundred thousand in a few turns of the wheel.
-                now = now + Nanos::from_secs(60);
+                now += Nanos::from_secs(60);
                 table.flow_mut(id).unwrap().seen = table.tick(now).0;
                 table.advance(now, 100, &mut NoTally, |_, _, _| panic!("it is in use"));
             }

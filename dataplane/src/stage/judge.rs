@@ -22,7 +22,7 @@ use super::route::{check_source, is_link_local, realm};
 use super::{Cx, Step, dnat, filter, track};
 use crate::classify::Header;
 use crate::flow::{Cold, Direction, Flow, FlowId, Hit, Key};
-use crate::hop::{LINK_HOP, LOCAL_HOP, NO_HOP};
+use crate::hop::{ASKED_HOP, LINK_HOP, LOCAL_HOP, NO_HOP};
 use crate::nat::{MappingId, PoolId};
 use crate::shard::NOTHING;
 use crate::tables::{Address, LOCAL, NO_NUMBER, SELF, SourceAction, Tables, Target, is_within};
@@ -124,7 +124,9 @@ fn judge<T: Tally>(hit: Hit, flow: &Flow, cold: &Cold, frame: &mut Frame, cx: &m
     }
     recount(hit.id, flow, cold, ingress, rule, cx);
     if let Some(flow) = cx.shard.flows.flow_mut(hit.id) {
-        flow.hops = [way.hop, if ingress == LOCAL { LOCAL_HOP } else { NO_HOP }];
+        // A neighbour that has to be asked for is looked up again when it is known.
+        let onward = if way.hop == ASKED_HOP { NO_HOP } else { way.hop };
+        flow.hops = [onward, if ingress == LOCAL { LOCAL_HOP } else { NO_HOP }];
         flow.rule = rule.unwrap_or(u32::MAX);
         flow.nat = pair;
         flow.class = cold.ds_field >> 5;

@@ -3,9 +3,9 @@
 //! Finds the interface (through VLAN tags), the IP header, the transport header and its ports, and writes
 //! them into the metadata. Drops what is malformed or shows addresses that no packet on a link can have.
 //! Verifies the IPv4 header checksum; transport checksums are left to `track`, which looks at them where a
-//! packet would change state. Of what the gateway itself sends, what only concerns a link goes no further. Changes no byte.
-//! Takes frames fresh from their pool: what their metadata do not say yet
-//! stays unsaid where a packet has none of it.
+//! packet would change state. Of what the gateway itself sends, what only concerns a link goes no further. Changes no
+//! byte. Takes frames fresh from their pool: what their metadata do not say yet stays unsaid where a packet has none of
+//! it.
 
 use tally::{Branch, Op, Region, Tally};
 use wire::ethernet::EtherType;
@@ -180,7 +180,7 @@ fn tagged(
     tables: &Tables,
 ) -> Result<Carried, Reason> {
     let layer = wire::ethernet::parse(bytes).map_err(|_| Reason::LinkTruncated)?;
-    meta.ingress = vlan(&port.vlans, &layer.tags).ok_or(Reason::VlanUnknown)?;
+    meta.ingress = vlan(meta.ingress, &port.vlans, &layer.tags).ok_or(Reason::VlanUnknown)?;
     let interface = tables.interface(meta.ingress).ok_or(Reason::VlanUnknown)?;
     meta.network = layer.payload_at as u16;
     network(header, layer.ethertype, layer.payload, interface, meta)
@@ -211,10 +211,12 @@ fn network(
     }
 }
 
-/// The interface of a VLAN.
-fn vlan(vlans: &[(u16, u16, PortId)], tags: &Tags) -> Option<PortId> {
-    let outer = tags.outer()?.id();
-    let inner = tags.as_slice().get(1).map_or(0, |tag| tag.id());
+/// The interface of a frame's VLAN. A tag with the identifier 0 says a priority and no VLAN (IEEE 802.1Q, table 9-2): a frame
+/// that bears no other is the port's own.
+fn vlan(port: PortId, vlans: &[(u16, u16, PortId)], tags: &Tags) -> Option<PortId> {
+    let mut ids = tags.as_slice().iter().map(|tag| tag.id()).filter(|id| *id != 0);
+    let Some(outer) = ids.next() else { return Some(port) };
+    let inner = ids.next().unwrap_or(0);
     vlans.iter().find(|(o, i, _)| (*o, *i) == (outer, inner)).map(|(_, _, id)| *id)
 }
 

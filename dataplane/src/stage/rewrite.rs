@@ -2,7 +2,8 @@
 //!
 //! Translates addresses and ports, lowers the time to live and the MSS, puts the next hop's link-layer header
 //! in front, and cuts what is too large for its link. What goes to a neighbour whose address is not known waits. Until
-//! here the frame is as it was received, so that an error can quote it as its sender sent it. Checksums are updated incrementally (RFC 1624).
+//! here the frame is as it was received, so that an error can quote it as its sender sent it. Checksums are updated
+//! incrementally (RFC 1624).
 
 use arrayvec::ArrayVec;
 use tally::{Branch, Op, Region, Tally};

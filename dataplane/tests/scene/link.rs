@@ -1,6 +1,8 @@
 //! Hosts on the links: which of them gateways know, and what happens to that knowledge.
 
+use dataplane::Tables;
 use dataplane::hop::Wanted;
+use dataplane::tables::Neighbour;
 use wire::Nanos;
 use wire::ethernet::Mac;
 
@@ -86,6 +88,30 @@ impl Link {
     fn lose(&mut self, wanted: Wanted, how: fn(&mut Gateway, Wanted), gateways: &mut [Gateway]) {
         self.known.retain(|(known, _)| *known != wanted);
         gateways.iter_mut().for_each(|gateway| how(gateway, wanted));
+    }
+
+    /// Tables have been swapped: gateways are told anew of whom is still on a link, or must ask again.
+    pub fn swapped(&mut self, old: &Tables, retold: bool, gateways: &mut [Gateway]) {
+        let [first, ..] = gateways else { return };
+        let new = first.tables.clone();
+        let here = |wanted: &Wanted| {
+            let interface = new.interface_named(&old.interface(wanted.interface)?.name)?;
+            Some(Wanted { interface, ..*wanted })
+        };
+        self.asked.clear();
+        let known = std::mem::take(&mut self.known);
+        self.known =
+            known.iter().filter(|_| retold).filter_map(|(to, mac)| Some((here(to)?, *mac))).collect();
+        let neighbours: Vec<Neighbour> = self
+            .known
+            .iter()
+            .map(|(to, mac)| Neighbour { interface: to.interface, address: to.address, mac: *mac })
+            .collect();
+        if retold {
+            for gateway in gateways {
+                gateway.shard.retell(&new, &neighbours).expect("there is room");
+            }
+        }
     }
 
     /// Whether a frame goes to a host that is known.

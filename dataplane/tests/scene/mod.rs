@@ -36,6 +36,7 @@ pub struct Gateway {
     batch: Batch,
     ended: Vec<Frame>,
     way: Way,
+    resolve: Resolve,
     /// Last, so that it goes when all frames have come home.
     pub pool: Pool,
 }
@@ -114,7 +115,8 @@ impl Gateway {
 
     pub fn with(tables: impl Into<Rc<Tables>>, way: Way, slots: u32, resolve: Resolve) -> Gateway {
         let tables = tables.into();
-        let shard = Shard::new(&tables, Setup { resolve, ..setup(START) }).expect("memory for a shard");
+        let setup = Setup { resolve, ..setup(START) };
+        let shard = Shard::new(&tables, setup).expect("memory for a shard");
         Gateway {
             tables,
             shard,
@@ -123,6 +125,7 @@ impl Gateway {
             batch: Batch::new(),
             ended: Vec::with_capacity(slots as usize),
             way,
+            resolve,
         }
     }
 
@@ -153,6 +156,21 @@ impl Gateway {
         }
     }
 
+    /// Goes on with the tables of another policy.
+    pub fn reload(&mut self, text: &str, at: Nanos) -> Applied {
+        self.change(tables(text), at)
+    }
+
+    /// Goes on with other tables.
+    pub fn change(&mut self, new: Tables, at: Nanos) -> Applied {
+        let new = new.after(&self.tables);
+        let setup = Setup { resolve: self.resolve, ..setup(at) };
+        let change = Change::prepare(&self.tables, &new, setup).expect("memory for a change");
+        let applied = self.shard.apply(change, &new, at, &mut self.ended).expect("it is its turn");
+        self.tables = new.into();
+        applied
+    }
+
     /// Lets time pass.
     pub fn tend(&mut self, now: Nanos) {
         let mut tally = NoTally;
@@ -176,20 +194,6 @@ impl Gateway {
     /// Frames that wait, for whatever it is.
     pub fn held(&self) -> usize {
         self.shard.fragments.held() as usize + self.shard.hops.held() as usize + self.shard.released.len()
-    }
-
-    /// Goes on with the tables of another policy.
-    pub fn reload(&mut self, text: &str, at: Nanos) -> Applied {
-        self.change(tables(text), at)
-    }
-
-    /// Goes on with other tables.
-    pub fn change(&mut self, new: Tables, at: Nanos) -> Applied {
-        let new = new.after(&self.tables);
-        let change = Change::prepare(&self.tables, &new, setup(at)).expect("memory for a change");
-        let applied = self.shard.apply(change, &new, at, &mut self.ended).expect("it is its turn");
-        self.tables = new.into();
-        applied
     }
 
     /// Gives what ended, and at most `most` frames of each queue, to `see`, and their slots back.

@@ -24,6 +24,7 @@ addresses = ["192.168.1.1/24", "2001:db8:1::1/64"]
 [interface.wan]
 zone = "outside"
 addresses = ["192.0.2.2/30"]
+mtu = 1400
 mac = "02:00:00:00:00:99"
 
 [interface.guests]
@@ -147,7 +148,7 @@ fn interfaces_are_as_linux_has_them() {
     assert_eq!(
         notes,
         [
-            Note::Mtu { interface: "lan".into(), policy: 1500, counts: 9000 },
+            Note::Mtu { interface: "wan".into(), policy: 1400, counts: 1500 },
             Note::Mac { interface: "wan".into() },
             Note::InterfaceAbsent { interface: "gone".into() },
         ]

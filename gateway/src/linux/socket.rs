@@ -108,17 +108,6 @@ impl Error {
     pub(super) fn new(operation: Operation, source: io::Error) -> Error {
         Error { operation, subject: None, source, explanation: String::new() }
     }
-
-    /// Messages were lost.
-    pub(super) fn lost() -> Error {
-        let explanation = "changes came faster than they were read; all is listed anew".to_owned();
-        Error { explanation, ..Error::new(Operation::Receive, rustix::io::Errno::NOBUFS.into()) }
-    }
-
-    /// Whether messages were lost, which have been made up for or will be.
-    pub fn is_loss(&self) -> bool {
-        self.operation == Operation::Receive && is_lost(&self.source)
-    }
 }
 
 /// How long Linux may take to answer.

@@ -46,8 +46,9 @@ pub enum News {
     State(Newest),
     /// A neighbour has changed, on an interface that was told of before.
     Neighbour(NeighbourChange),
-    /// Linux could not be asked, which is tried again; or told more than was read in time, and what was missed will be told.
-    /// Never before the first state, unless that could not be had.
+    /// Linux told more than was read in time, or what was not understood; what was missed will be told.
+    Lost,
+    /// Linux could not be asked; it is tried again.
     Trouble(Error),
 }
 
@@ -275,7 +276,7 @@ impl Watcher {
                 self.last_event = Instant::now();
                 let known = self.doubts.all;
                 self.doubt(Doubts { all: true, ..Doubts::default() });
-                return if known { Ok(()) } else { self.trouble(Error::lost()) };
+                return if known { Ok(()) } else { self.to.send(News::Lost).map_err(|_| Ended) };
             }
         }
         self.last_event = Instant::now();

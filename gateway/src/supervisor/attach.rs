@@ -2,6 +2,7 @@
 //! given to all workers; one whose interface goes is taken away.
 
 use std::fmt;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 
 use policy::model::{Driver, Interface};
 use ports::{Copying, Guard, OpenError, Opened, Punt, PuntGuard, Spec, Tagged, Tap, Wish};
@@ -9,9 +10,9 @@ use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
 use wire::PoolMemory;
 
-use super::Supervisor;
+use super::{PATIENCE, Supervisor};
 use crate::linux::LinkIndex;
-use crate::linux::state::Condition;
+use crate::linux::state::{Condition, Link};
 use crate::worker::{Attachment, Mail};
 
 /// A port that was opened, or could not be.
@@ -100,9 +101,9 @@ impl Supervisor {
     /// Whether what a port was opened on is still there, and as it was.
     fn is_there(&self, name: &str, port: &Attached) -> bool {
         let Some((index, mtu)) = port.on else { return true };
-        self.linux
-            .link_named(name)
-            .is_some_and(|(now, link)| now == index && link.mtu == mtu && link.condition != Condition::Down)
+        // Shorter packets are no reason to open it anew, and to let Linux see frames meanwhile.
+        let same = |now, link: &Link| now == index && link.mtu <= mtu && link.condition != Condition::Down;
+        self.linux.link_named(name).is_some_and(|(now, link)| same(now, link))
     }
 
     /// Takes a port away from the workers, and closes it.
@@ -111,8 +112,28 @@ impl Supervisor {
             return;
         }
         info!(interface = name, "port closed");
+        let (done, closed) = channel();
         for hand in &self.hands {
-            hand.post.send(Mail::Attach { interface: name.to_owned(), ends: Attachment::default() });
+            let (interface, ends, done) = (name.to_owned(), Attachment::default(), Some(done.clone()));
+            hand.post.send(Mail::Attach { interface, ends, done });
+        }
+        drop(done);
+        // Its devices are free to be made again only then. Nothing is ever sent.
+        if closed.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+            warn!(interface = name, "a worker does not let go of the port");
+        }
+    }
+
+    /// Tries again to open what could not be opened.
+    pub(super) fn attach_failed(&mut self) {
+        let failed = |port: &Attached| port.state.state == Presence::Failed;
+        if self.attached.values().any(failed) {
+            let told: Vec<PortState> =
+                self.attached.values().filter(|port| failed(port)).map(|port| port.state.clone()).collect();
+            self.attached.retain(|_, port| !failed(port));
+            self.told = told;
+            self.attach_all();
+            self.told.clear();
         }
     }
 
@@ -138,15 +159,18 @@ impl Supervisor {
                 (PortState { interface: name.clone(), state: Presence::Up, driver, refused }, guards, ends)
             }
             Err(error) => {
-                warn!("{error}");
-                let refused = error.refused.iter().map(ToString::to_string).collect();
+                let refused: Vec<String> = error.refused.iter().map(ToString::to_string).collect();
                 let driver = String::new();
                 let state = PortState { interface: name.clone(), state: Presence::Failed, driver, refused };
+                // What is tried again and again is told once.
+                if !self.told.contains(&state) {
+                    warn!("{error}");
+                }
                 (state, Guards::default(), Vec::new())
             }
         };
         for (hand, ends) in self.hands.iter().zip(ends) {
-            hand.post.send(Mail::Attach { interface: name.clone(), ends });
+            hand.post.send(Mail::Attach { interface: name.clone(), ends, done: None });
         }
         self.attached.insert(name.clone(), Attached { on, state, _guards: guards });
     }
@@ -193,7 +217,10 @@ impl Supervisor {
 
     /// An interface for Linux, of a VLAN that it has none for.
     fn soft(&self, interface: &Interface) -> Result<Ends, OpenError> {
-        let tap = Tap::open(&interface.name, interface.mtu, interface.mac, self.hands.len())?;
+        // As VLAN interfaces of Linux have it; another one at each start would be unknown to everybody on the link.
+        let parent = interface.parent.as_deref().and_then(|parent| self.linux.link_named(parent));
+        let mac = interface.mac.or(parent.and_then(|(_, link)| link.mac));
+        let tap = Tap::open(&interface.name, interface.mtu, mac, self.hands.len())?;
         Ok(alone(tap.lines, "VLAN"))
     }
 

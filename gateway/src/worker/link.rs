@@ -213,9 +213,9 @@ impl Link {
         self.discard(pool);
     }
 
-    /// Lets go of everything.
-    pub(super) fn close(&mut self, pool: &mut Pool) {
-        self.ends = Attachment::default();
+    /// Hangs other ends there. What the old ones did not take is gone.
+    pub(super) fn attach(&mut self, ends: Attachment, pool: &mut Pool) {
+        self.ends = ends;
         self.discard(pool);
     }
 

@@ -27,6 +27,8 @@ pub enum Mail {
         interface: String,
         /// What to hang there. What hung there is dropped.
         ends: Attachment,
+        /// Is dropped when that has been done.
+        done: Option<Sender<()>>,
     },
     /// Goes on with other tables. What is not needed any more goes back to the sender, who frees it.
     Swap {
@@ -205,10 +207,11 @@ impl Worker {
     pub(super) fn read_mail(&mut self) -> Then {
         while let Ok(mail) = self.mail.try_recv() {
             match mail {
-                Mail::Attach { interface, ends } => {
+                Mail::Attach { interface, ends, done } => {
                     if let Some(link) = self.links.iter_mut().find(|link| link.name == interface) {
-                        link.ends = ends;
+                        link.attach(ends, &mut self.pool);
                     }
+                    drop(done);
                 }
                 Mail::Swap { swap, done } => {
                     let spent = self.swap(*swap);

@@ -99,6 +99,24 @@ fn what_was_lost_is_found_again() {
     });
 }
 
+#[test]
+fn interfaces_are_told_of_before_their_neighbours() {
+    within("burst::interfaces_are_told_of_before_their_neighbours", || {
+        one_link();
+        // So long that no state comes by itself between the first two.
+        let mut follower = Follower::start(Options { gap: Duration::from_secs(1), ..Options::default() });
+        let mut commands = String::new();
+        for number in 0..20 {
+            writeln!(commands, "link add name a{number} type veth peer name b{number}").unwrap();
+            writeln!(commands, "link set a{number} up").unwrap();
+            writeln!(commands, "neigh add 192.0.2.9 lladdr 02:00:00:00:00:09 dev a{number}").unwrap();
+        }
+        ip_batch(&commands);
+        follower.settle();
+        assert!(follower.changes.len() >= 20);
+    });
+}
+
 /// What one state has and the other has not.
 fn difference(a: &State, b: &State) -> String {
     let mut said = String::new();

@@ -66,6 +66,8 @@ impl Follower {
                 self.told += 1;
             }
             Ok(News::Neighbour(change)) => {
+                let known = self.state.links.contains_key(&change.key.link);
+                assert!(known || change.now.is_none(), "{change:?} on an interface that was not told of");
                 match change.now {
                     Some(now) => self.neighbours.insert(change.key, now),
                     None => self.neighbours.remove(&change.key),
@@ -73,7 +75,7 @@ impl Follower {
                 Arc::make_mut(&mut self.state).neighbours = self.neighbours.clone();
                 self.changes.push(change);
             }
-            Ok(News::Trouble(error)) if error.is_loss() => self.lost += 1,
+            Ok(News::Lost) => self.lost += 1,
             Ok(News::Trouble(error)) => panic!("{error}"),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => panic!("the watch has ended"),
