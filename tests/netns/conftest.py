@@ -102,13 +102,16 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.fixture(scope="module")
 def net(request):
-    """A topology with a gateway that works, shared by the tests of a module. A module's MTU is the topology's."""
+    """A topology with a gateway that works, shared by the tests of a module.
+
+    A module's MTU is the topology's, its VARIANTS are those of wirerate's policy.
+    """
     if request.param in broken:
         pytest.fail(broken[request.param])
     maker = gateways.MAKERS[request.param]
     topology = Topology(mtu=getattr(request.module, "MTU", 1500), guests=maker.guests)
     try:
-        topology.office = maker(topology)
+        topology.office = maker(topology, getattr(request.module, "VARIANTS", ()))
         topology.watch()
         try:
             begin(topology)

@@ -37,7 +37,7 @@ class Linux:
     guests = "lan"
     owns_frames = False
 
-    def __init__(self, net):
+    def __init__(self, net, _variants=()):
         self.net = net
         self.host = net.gateway
         self._vlan = None
@@ -109,8 +109,9 @@ class Wirerate:
 
     owns_frames = True
 
-    def __init__(self, net):
+    def __init__(self, net, variants=()):
         self.net = net
+        self.variants = list(variants)
         self.host = net.gateway
         self.policy = net.logs / "policy.toml"
         self.socket = net.logs / "gateway.sock"
@@ -134,7 +135,7 @@ class Wirerate:
         """Nothing to do: wirerate takes an interface that is there again."""
 
     def write(self, *variants):
-        always = [f"by-{self.net.guests}"] + ["jumbo"] * (self.net.mtu == 9000)
+        always = [f"by-{self.net.guests}"] + ["jumbo"] * (self.net.mtu == 9000) + self.variants
         text = variant((HERE / "office.toml").read_text(), [*always, *variants])
         self.policy.write_text(text.replace('driver = "auto"', f'driver = "{self.driver}"'))
 

@@ -137,12 +137,11 @@ class Topology:
         self.vlan(self.guest, "trunk", "eth0", 20)
         self._addresses(self.guest, "eth0", [f"{GUEST}/24", f"{GUEST6}/64"], GUEST_GATEWAY, GUEST_GATEWAY6)
 
-    def _cable(self, host, interface, bridge, port):
+    def _cable(self, host, interface, bridge, port, queues=1):
+        both = f"mtu {self.mtu} numrxqueues {queues} numtxqueues {queues}"
         self.switch.ip(
-            f"""
-            link add {port} mtu {self.mtu} type veth peer name {interface} mtu {self.mtu} netns {host.namespace}
-            link set {port} master {bridge} up
-            """
+            f"link add {port} {both} type veth peer name {interface} {both} netns {host.namespace}",
+            f"link set {port} master {bridge} up",
         )
 
     def _addresses(self, host, interface, addresses, router=None, router6=None, mtu=None):
@@ -170,7 +169,8 @@ class Topology:
     def plug_gateway(self, interface):
         """A cable from an interface of the gateway's into the switch, up, without addresses; the same card each time."""
         port = f"gw-{interface}"
-        self._cable(self.gateway, interface, interface, port)
+        # A queue for each worker that a test may want.
+        self._cable(self.gateway, interface, interface, port, queues=2)
         # On a cable, tags are in the bytes.
         self.switch.run("ethtool", "-K", port, "txvlan", "off", check=False)
         self.gateway.ip(f"link set {interface} address {CARDS[interface]} up")
