@@ -249,7 +249,12 @@ impl Supervisor {
 
     /// Starts the workers.
     fn hire(&mut self, sender: &Sender<Event>) -> Result<(), StartError> {
-        let count = usize::from(self.options.policy.gateway.workers.unwrap_or(1));
+        let wanted = self.options.policy.gateway.workers.unwrap_or(1);
+        if wanted > 1 {
+            // Packets of one flow may come to several queues, and nobody hands them over to its worker yet.
+            warn!(wanted, "one worker is started: flows cannot be shared out among several yet");
+        }
+        let count = 1;
         let seed = seed();
         let mut workers = Vec::with_capacity(count);
         let mut hands = Vec::with_capacity(count);
