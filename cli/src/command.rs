@@ -13,5 +13,6 @@ pub(crate) mod reasons;
 pub(crate) mod replay;
 pub(crate) mod reproduce;
 pub(crate) mod run;
+pub(crate) mod state;
 pub(crate) mod test;
 pub(crate) mod top;

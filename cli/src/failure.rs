@@ -13,6 +13,7 @@ use chip::traffic::{BadStream, TrafficError};
 use dataplane::replay::ReplayError;
 use dataplane::tables::CompileError;
 use gateway::ClientError;
+use gateway::store::StoreError;
 use policy::LoadError;
 use policy::import::ImportError;
 use wire::capture::{CaptureError, Problem};
@@ -46,6 +47,13 @@ pub(crate) enum Failure {
     Start(gateway::supervisor::StartError),
     /// A running gateway did not answer, or said no.
     Gateway(ClientError),
+    /// What a gateway remembers cannot be written to a file, or read from it.
+    Store {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        error: StoreError,
+    },
     /// A policy file cannot be read.
     Policy(LoadError),
     /// The policy in this file is wrong, in these many ways, which have been shown.
@@ -209,6 +217,7 @@ impl Failure {
             Failure::Output(_)
             | Failure::Policy(_)
             | Failure::Capture(_)
+            | Failure::Store { .. }
             | Failure::Write { .. }
             | Failure::Read { .. }
             | Failure::Import { .. } => Exit::Unreadable,
@@ -259,6 +268,16 @@ impl Failure {
                 "start one with `wirerate run POLICY`, name its --socket, and ask as the user that runs it".to_owned()
             }
             Failure::Gateway(ClientError::Garbled(_)) => "use the same version of wirerate for both".to_owned(),
+            Failure::Store { error, .. } => match error {
+                StoreError::System { operation: "write" | "rename", .. } => {
+                    "check that there is room and that you may write there; nothing was saved".to_owned()
+                }
+                StoreError::System { .. } => "check the path and that you may read it".to_owned(),
+                StoreError::NoFile => "name a file; nothing was saved".to_owned(),
+                StoreError::Foreign | StoreError::Damaged => {
+                    "give what `wirerate save` wrote, or a gateway with --state; nothing has changed".to_owned()
+                }
+            },
             Failure::Policy(_) => "give the path of a policy (TOML); policies/ has examples".to_owned(),
             Failure::Compile { .. } => "change the policy there".to_owned(),
             Failure::Setup { .. } => "lower `flows` under [limit], or free memory".to_owned(),
@@ -348,6 +367,7 @@ impl fmt::Display for Failure {
             Failure::Output(error) => write!(f, "cannot write to standard output: {error}"),
             Failure::Start(error) => write!(f, "the gateway cannot begin: {error}"),
             Failure::Gateway(error) => error.fmt(f),
+            Failure::Store { path, error } => write!(f, "{}: {error}", path.display()),
             Failure::Policy(error) => error.fmt(f),
             Failure::Wrong { file, errors: 1 } => write!(f, "{file} has an error"),
             Failure::Wrong { file, errors } => write!(f, "{file} has {errors} errors"),

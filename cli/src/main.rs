@@ -28,7 +28,8 @@ mod words;
 
 use command::live;
 use command::{
-    check, chip, completions, explain, flows, generate, import, reasons, replay, reproduce, run, test, top,
+    check, chip, completions, explain, flows, generate, import, reasons, replay, reproduce, run, state, test,
+    top,
 };
 
 /// What every help text ends with.
@@ -94,6 +95,8 @@ enum Command {
     Apply(live::Apply),
     Confirm(live::Confirm),
     Rollback(live::Rollback),
+    Save(state::Save),
+    Load(state::Load),
     Replay(replay::Arguments),
     Explain(explain::Arguments),
     Import(import::Arguments),
@@ -122,6 +125,8 @@ impl Command {
             Command::Apply(arguments) => arguments.run(),
             Command::Confirm(arguments) => arguments.run(),
             Command::Rollback(arguments) => arguments.run(),
+            Command::Save(arguments) => arguments.run(),
+            Command::Load(arguments) => arguments.run(),
             Command::Replay(arguments) => arguments.run(),
             Command::Explain(arguments) => arguments.run(),
             Command::Import(arguments) => arguments.run(),

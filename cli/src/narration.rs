@@ -28,6 +28,61 @@ pub(crate) struct Narrator<'a> {
     pub(crate) lines: &'a Lines,
     /// The frame as it was received.
     pub(crate) received: &'a [u8],
+    /// What of a translation is not known here.
+    pub(crate) chosen: Option<Chosen>,
+}
+
+/// What of a translation a running gateway chooses only when the packet comes: what stands in its place here is never
+/// told.
+pub(crate) struct Chosen {
+    /// The outside address.
+    pub(crate) address: IpAddr,
+    /// The outside port, or what stands for it.
+    pub(crate) port: u16,
+    /// Whether the address is known, and only the port is not.
+    pub(crate) is_address_known: bool,
+}
+
+impl Chosen {
+    /// The outside end, in words.
+    fn text(&self) -> String {
+        match self.is_address_known {
+            true => format!("{} and a free port", self.address),
+            false => "a free address and port".to_owned(),
+        }
+    }
+
+    /// A frame in words, without what is not known.
+    pub(crate) fn veil(&self, told: &mut Description) {
+        let Chosen { address, port, is_address_known } = *self;
+        let is_at =
+            |told: &Description, field| told.field(field).is_some_and(|text| text == address.to_string());
+        let veiled = if is_address_known { address.to_string() } else { "?".to_owned() };
+        let before = end(address, Some(port));
+        let after = if address.is_ipv6() { format!("[{veiled}]:?") } else { format!("{veiled}:?") };
+        for (at, field) in [("source", "sport"), ("destination", "dport")] {
+            if !is_at(told, at) {
+                continue;
+            }
+            told.headline = told.headline.replace(&before, &after);
+            let by_port = told.field(field).is_some_and(|text| text == port.to_string());
+            let by_id = told.field("id").is_some_and(|text| text == port.to_string());
+            if by_id {
+                told.headline = told.headline.replace(&format!(" id {port} "), " id ? ");
+            }
+            for (name, value) in &mut told.fields {
+                if (*name == field && by_port)
+                    || (*name == "id" && by_id)
+                    || (*name == at && !is_address_known)
+                {
+                    *value = "?".to_owned();
+                }
+            }
+        }
+        if !is_address_known {
+            told.headline = told.headline.replace(&address.to_string(), "?");
+        }
+    }
 }
 
 /// What is told of one stage.
@@ -89,10 +144,10 @@ impl Narrator<'_> {
             "filter" => self.filter(visit, &mut says),
             "classify" => says.push(format!("traffic class {}, of its DS field", visit.after.class)),
             "snat" => self.snat(visit, &mut says),
-            "rewrite" => changes(visit, bytes, &mut says),
+            "rewrite" => self.changes(visit, bytes, &mut says),
             "answer" => {
                 if let Some(answer) = &visit.bytes {
-                    says.push(format!("becomes its answer: {}", Description::of(answer).headline));
+                    says.push(format!("becomes its answer: {}", self.describe(answer).headline));
                 }
             }
             "queue" => {
@@ -228,6 +283,10 @@ impl Narrator<'_> {
             let translated = self.tables.nat.places(visit.after.nat).1;
             let rule = translated.and_then(|place| self.tables.nat.sources.get(place));
             match rule {
+                Some(rule) if self.chosen.is_some() => {
+                    let to = self.chosen.as_ref().map(Chosen::text).unwrap_or_default();
+                    says.push(format!("{}: the source becomes {to}", self.nat(&rule.name)));
+                }
                 Some(rule) => {
                     let reply = flow.reply();
                     let to = end(reply.destination(), has_ports(reply).then_some(reply.dport()));
@@ -236,10 +295,39 @@ impl Narrator<'_> {
                 None => says.push("no source translation matches".to_owned()),
             }
             says.push(format!("the flow is written down: {}; it is {}", key(flow.original()), state(flow)));
-            says.push(format!("packets that come back are {}", key(flow.reply())));
+            if self.chosen.is_none() {
+                says.push(format!("packets that come back are {}", key(flow.reply())));
+            }
             says.push(format!("it ends when it has been idle for {}", self.timeout(flow)));
         } else {
             says.push("no flow is written down".to_owned());
+        }
+    }
+
+    /// A frame in words, without what is not known.
+    pub(crate) fn describe(&self, frame: &[u8]) -> Description {
+        let mut told = Description::of(frame);
+        if let Some(chosen) = &self.chosen {
+            chosen.veil(&mut told);
+        }
+        told
+    }
+
+    /// What `rewrite` changed.
+    fn changes(&self, visit: &Visit, bytes: &[u8], says: &mut Vec<String>) {
+        let Some(after) = &visit.bytes else {
+            return says.push("changes nothing".to_owned());
+        };
+        for change in Description::of(bytes).changes(&self.describe(after)) {
+            let text = |value: Option<String>| match value.as_deref() {
+                None => "none".to_owned(),
+                Some("?") => "what is chosen when it comes".to_owned(),
+                Some(value) => value.to_owned(),
+            };
+            says.push(format!("{}: {} becomes {}", change.field, text(change.before), text(change.after)));
+        }
+        if visit.after.parts > 0 {
+            says.push(format!("cut: {} more", count(visit.after.parts.into(), "part", "parts")));
         }
     }
 
@@ -298,20 +386,6 @@ impl Narrator<'_> {
 
     fn zone_of(&self, interface: PortId) -> &str {
         self.zone(self.tables.interface(interface).map_or(SELF, |interface| interface.zone))
-    }
-}
-
-/// What `rewrite` changed.
-fn changes(visit: &Visit, bytes: &[u8], says: &mut Vec<String>) {
-    let Some(after) = &visit.bytes else {
-        return says.push("changes nothing".to_owned());
-    };
-    for change in Description::of(bytes).changes(&Description::of(after)) {
-        let text = |value: Option<String>| value.unwrap_or_else(|| "none".to_owned());
-        says.push(format!("{}: {} becomes {}", change.field, text(change.before), text(change.after)));
-    }
-    if visit.after.parts > 0 {
-        says.push(format!("cut: {} more", count(visit.after.parts.into(), "part", "parts")));
     }
 }
 

@@ -13,7 +13,7 @@ use run::{Room, root, wirerate};
 const WIDTH: usize = 80;
 
 /// Commands with examples of their own, each pasted by a test below or among [`NOT_PASTED`].
-const COMMANDS: [&[&str]; 30] = [
+const COMMANDS: [&[&str]; 32] = [
     &[],
     &["check"],
     &["run"],
@@ -28,6 +28,8 @@ const COMMANDS: [&[&str]; 30] = [
     &["apply"],
     &["confirm"],
     &["rollback"],
+    &["save"],
+    &["load"],
     &["replay"],
     &["explain"],
     &["import"],
@@ -50,7 +52,7 @@ const COMMANDS: [&[&str]; 30] = [
 const LIVE: &str = "it needs a gateway that runs: tests/netns asks those";
 
 /// Examples that are not pasted: how they begin, and why.
-const NOT_PASTED: [(&str, &str); 27] = [
+const NOT_PASTED: [(&str, &str); 30] = [
     ("wirerate run ", "it needs root, and interfaces of its own"),
     ("wirerate top", LIVE),
     ("wirerate top ", LIVE),
@@ -71,6 +73,9 @@ const NOT_PASTED: [(&str, &str); 27] = [
     ("wirerate apply ", LIVE),
     ("wirerate confirm", LIVE),
     ("wirerate rollback", LIVE),
+    ("wirerate explain --live ", LIVE),
+    ("wirerate save ", LIVE),
+    ("wirerate load ", LIVE),
     ("nft ", "it needs root and a rule set"),
     ("iptables-save ", "it needs root and a rule set"),
     ("ip6tables-save ", "it needs root and a rule set"),

@@ -77,7 +77,9 @@ impl Replay {
         let mut tally = Count::default();
         self.flush_watched(&mut listener, &mut tally, &mut watcher);
         let Listener { sent, verdict, .. } = listener;
-        let verdict = verdict.unwrap_or(Verdict::Held(Reason::FragmentWaits));
+        // Of what waits nobody has been told; its last stage knows.
+        let last = watcher.visits.last().and_then(|visit| Verdict::of_fate(visit.after.fate));
+        let verdict = verdict.or(last).unwrap_or(Verdict::Held(Reason::FragmentWaits));
         Account { visits: watcher.visits, sent, verdict }
     }
 }

@@ -7,7 +7,7 @@ use tally::{NoTally, Tally};
 use wire::{Batch, Frame, Nanos, Pool, PoolError, PortId};
 
 use crate::change::{Change, ChangeError, OutOfTurn};
-use crate::hop::Resolve;
+use crate::hop::{MOST_WAITING, Resolve};
 use crate::nat::Share;
 use crate::pipeline::{Pipeline, Watch};
 use crate::shard::{Setup, Shard, ShardError};
@@ -17,7 +17,7 @@ use crate::verdict::{Reason, Verdict};
 
 mod readdress;
 
-pub use readdress::Readdressed;
+pub use readdress::{Readdressed, answered_ends};
 
 /// The seed of every replay.
 pub const SEED: [u64; 2] = [0x7769_7265_7261_7465, 1];
@@ -110,9 +110,19 @@ impl std::error::Error for ReloadError {}
 impl Replay {
     /// A gateway that has seen nothing yet. `start` is the moment of the first frame.
     pub fn new(tables: Tables, start: Nanos, way: Way) -> Result<Replay, ReplayError> {
-        let setup = Setup { seed: SEED, now: start, resolve: Resolve::Assume, share: Share::WHOLE };
+        Replay::with(tables, start, way, Resolve::Assume)
+    }
+
+    /// A gateway that knows only the neighbours that it is told of, as a live one does
+    /// ([`Shard::learn`](crate::Shard::learn)): packets wait for others.
+    pub fn told(tables: Tables, start: Nanos, way: Way) -> Result<Replay, ReplayError> {
+        Replay::with(tables, start, way, Resolve::Told)
+    }
+
+    fn with(tables: Tables, start: Nanos, way: Way, resolve: Resolve) -> Result<Replay, ReplayError> {
+        let setup = Setup { seed: SEED, now: start, resolve, share: Share::WHOLE };
         let shard = Shard::new(&tables, setup).map_err(ReplayError::Shard)?;
-        let slots = SLOTS + tables.limits.fragments.held;
+        let slots = SLOTS + tables.limits.fragments.held + MOST_WAITING;
         Ok(Replay {
             tables,
             shard,

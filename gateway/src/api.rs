@@ -3,6 +3,7 @@
 //!
 //! Only the supervisor and the workers know anything; here questions are read, passed on, and answers written.
 
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use axum::routing::{get, post};
 use dataplane::flow::FlowId;
 use policy::parse::MOST_BYTES;
 use serde::{Deserialize, Serialize};
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 
 use crate::flows::{FlowQuery, FlowView, NotKnown};
 use crate::request::{NoTrial, Overview, Refusal, Reply, Request};
@@ -23,10 +24,18 @@ use crate::supervisor::Event;
 use crate::worker::{FoundFlows as Found, Mail, Post};
 use crate::{metrics, view};
 
+mod basis;
+mod state;
+
+pub use basis::{BasisView, NeighbourView};
+pub use state::{LoadedState, RefusedItems};
+
 /// The way to the supervisor.
 #[derive(Clone)]
 pub struct Desk {
     sender: Sender<Event>,
+    /// One state is taken in at a time.
+    loading: Arc<Semaphore>,
 }
 
 /// What went wrong, as it is told.
@@ -84,20 +93,26 @@ pub fn control(sender: Sender<Event>) -> Router {
         .route("/flows", get(flows))
         .route("/flows/kill", post(kill))
         .route("/policy", get(policy))
+        .route("/basis", get(basis::basis))
+        .route("/state", get(state::save).post(state::load))
         .route("/apply", post(apply))
         .route("/confirm", post(confirm))
         .route("/rollback", post(rollback))
         .route("/metrics", get(all_metrics))
         .layer(DefaultBodyLimit::max(MOST_BYTES))
-        .with_state(Desk { sender })
+        .with_state(Desk::to(sender))
 }
 
 /// What loopback is told.
 pub fn public(sender: Sender<Event>) -> Router {
-    Router::new().route("/metrics", get(all_metrics)).with_state(Desk { sender })
+    Router::new().route("/metrics", get(all_metrics)).with_state(Desk::to(sender))
 }
 
 impl Desk {
+    fn to(sender: Sender<Event>) -> Desk {
+        Desk { sender, loading: Arc::new(Semaphore::new(1)) }
+    }
+
     /// Asks, and waits for the answer.
     async fn ask<T>(&self, request: impl FnOnce(Reply<T>) -> Request) -> Answer<T> {
         let (reply, answer) = oneshot::channel();

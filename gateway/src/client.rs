@@ -1,19 +1,25 @@
 //! The asking side: one question to the gateway that listens on a socket.
 
 use std::fmt;
-use std::io;
+use std::io::{self, Read};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use http_body_util::{BodyExt, Full};
-use hyper::body::Bytes;
+use hyper::body::{Body, Bytes, Incoming};
+use hyper::client::conn::http1::handshake;
 use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
-use tokio::runtime::Builder;
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::timeout;
 
 use crate::api::Trouble;
+use crate::stream::{Broken, stream};
 
 /// The gateway that listens on one socket.
 #[derive(Clone, Debug)]
@@ -114,34 +120,124 @@ impl Client {
         self.ask(Method::POST, what, String::new()).map(|_| ())
     }
 
-    fn ask(&self, method: Method, path: &str, body: String) -> Result<Bytes, ClientError> {
-        let unreachable = |error| ClientError::Unreachable { socket: self.socket.clone(), error };
-        let runtime = Builder::new_current_thread().enable_all().build().map_err(unreachable)?;
-        runtime.block_on(async {
-            let stream = UnixStream::connect(&self.socket).await.map_err(unreachable)?;
-            let garbled = |error: &dyn fmt::Display| ClientError::Garbled(error.to_string());
-            let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
-                .await
-                .map_err(|error| garbled(&error))?;
-            tokio::spawn(connection);
-            let request = Request::builder()
-                .method(method)
-                .uri(path)
-                .header("host", "gateway")
-                .body(Full::new(Bytes::from(body)))
-                .map_err(|error| garbled(&error))?;
-            let response = sender.send_request(request).await.map_err(|error| garbled(&error))?;
-            let status = response.status();
-            let body = response.into_body().collect().await.map_err(|error| garbled(&error))?.to_bytes();
-            if status == StatusCode::OK {
-                return Ok(body);
-            }
-            match serde_json::from_slice(&body) {
-                Ok(trouble) => Err(ClientError::Refused(trouble)),
-                Err(_) => Err(ClientError::Garbled(format!("{status} for {path}"))),
+    /// Asks, and hands on the answer as it comes: each piece, and nothing at each `tick` in which none came. `take` says
+    /// whether to go on.
+    ///
+    /// # Errors
+    /// Those of `take`, and see [`ClientError`]; an answer that breaks off is [`ClientError::Garbled`].
+    pub fn listen<E: From<ClientError>>(
+        &self,
+        question: &str,
+        query: &impl Serialize,
+        tick: Duration,
+        mut take: impl FnMut(Option<&[u8]>) -> Result<ControlFlow<()>, E>,
+    ) -> Result<(), E> {
+        let path = with(question, query)?;
+        self.runtime()?.block_on(async {
+            let mut body = self.converse(Method::GET, &path, Full::new(Bytes::new())).await?;
+            loop {
+                let flow = match timeout(tick, body.frame()).await {
+                    Err(_) => take(None)?,
+                    Ok(None) => return Ok(()),
+                    Ok(Some(frame)) => match frame.map_err(|error| garbled(&error))?.data_ref() {
+                        Some(piece) => take(Some(piece))?,
+                        None => ControlFlow::Continue(()),
+                    },
+                };
+                if flow.is_break() {
+                    return Ok(());
+                }
             }
         })
     }
+
+    /// Tells what is read from `source`, piece by piece, and reads the answer as JSON.
+    ///
+    /// # Errors
+    /// See [`ClientError`]; a source that cannot be read to its end breaks the conversation off.
+    pub fn send<T: DeserializeOwned>(
+        &self,
+        what: &str,
+        mut source: impl Read + Send + 'static,
+    ) -> Result<T, ClientError> {
+        let (pieces, body) = stream();
+        let reader = thread::spawn(move || {
+            loop {
+                let mut piece = vec![0; PIECE];
+                let piece = match source.read(&mut piece) {
+                    Ok(0) => return,
+                    Ok(count) => {
+                        piece.truncate(count);
+                        Ok(Bytes::from(piece))
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                    Err(_) => Err(Broken),
+                };
+                let is_last = piece.is_err();
+                if pieces.blocking_send(piece).is_err() || is_last {
+                    return;
+                }
+            }
+        });
+        let answer = self.runtime()?.block_on(async {
+            let body = self.converse(Method::POST, what, body).await?;
+            whole(body).await
+        });
+        // It has ended, since nobody takes its pieces any more; and it cannot panic.
+        let _ = reader.join();
+        json(&answer?)
+    }
+
+    fn ask(&self, method: Method, path: &str, body: String) -> Result<Bytes, ClientError> {
+        self.runtime()?.block_on(async {
+            let body = self.converse(method, path, Full::new(Bytes::from(body))).await?;
+            whole(body).await
+        })
+    }
+
+    fn runtime(&self) -> Result<Runtime, ClientError> {
+        let runtime = Builder::new_current_thread().enable_all().build();
+        runtime.map_err(|error| ClientError::Unreachable { socket: self.socket.clone(), error })
+    }
+
+    /// Says something, and gives the body of the answer if that is not a refusal.
+    async fn converse<B>(&self, method: Method, path: &str, body: B) -> Result<Incoming, ClientError>
+    where
+        B: Body<Data = Bytes> + Send + 'static,
+        B::Error: std::error::Error + Send + Sync,
+    {
+        let unreachable = |error| ClientError::Unreachable { socket: self.socket.clone(), error };
+        let stream = UnixStream::connect(&self.socket).await.map_err(unreachable)?;
+        let (mut sender, connection) =
+            handshake(TokioIo::new(stream)).await.map_err(|error| garbled(&error))?;
+        tokio::spawn(connection);
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("host", "gateway")
+            .body(body)
+            .map_err(|error| garbled(&error))?;
+        let response = sender.send_request(request).await.map_err(|error| garbled(&error))?;
+        let status = response.status();
+        if status == StatusCode::OK {
+            return Ok(response.into_body());
+        }
+        match serde_json::from_slice(&whole(response.into_body()).await?) {
+            Ok(trouble) => Err(ClientError::Refused(trouble)),
+            Err(_) => Err(ClientError::Garbled(format!("{status} for {path}"))),
+        }
+    }
+}
+
+/// Bytes that are sent at once.
+const PIECE: usize = 1 << 16;
+
+async fn whole(body: Incoming) -> Result<Bytes, ClientError> {
+    Ok(body.collect().await.map_err(|error| garbled(&error))?.to_bytes())
+}
+
+fn garbled(error: &dyn fmt::Display) -> ClientError {
+    ClientError::Garbled(error.to_string())
 }
 
 fn with(path: &str, query: &impl Serialize) -> Result<String, ClientError> {

@@ -4,6 +4,7 @@
 //! [`linux`]; makes tables anew when either the policy or Linux changes ([`reload`]); and answers what is asked
 //! through [`server`]. Nothing outside of workers touches a packet, and nothing in them waits, locks or logs.
 
+pub mod about;
 pub mod api;
 pub mod client;
 pub mod clock;
@@ -19,6 +20,7 @@ pub mod server;
 mod service;
 mod signal;
 pub mod store;
+mod stream;
 pub mod supervisor;
 pub mod view;
 pub mod worker;

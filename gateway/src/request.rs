@@ -7,8 +7,9 @@ use dataplane::Tables;
 use policy::Policy;
 use tokio::sync::oneshot;
 
+use crate::effective::Effective;
 use crate::supervisor::PortState;
-use crate::worker::{Post, Report};
+use crate::worker::{Known, Post, Report};
 
 /// Where an answer goes. Nobody may be waiting any more.
 pub type Reply<T> = oneshot::Sender<T>;
@@ -34,6 +35,19 @@ pub enum Request {
     Workers(Reply<Vec<Post>>),
     /// The policy in force, as it was asked for.
     Policy(Reply<Arc<Policy>>),
+    /// What the workers go by.
+    Basis(Reply<Basis>),
+}
+
+/// What the workers go by.
+#[derive(Clone)]
+pub struct Basis {
+    /// Their tables.
+    pub tables: Arc<Tables>,
+    /// What these were made of: the policy, with what Linux adds.
+    pub effective: Arc<Effective>,
+    /// The neighbours that are known.
+    pub neighbours: Arc<[Known]>,
 }
 
 /// A policy is in force.

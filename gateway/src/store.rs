@@ -6,8 +6,9 @@
 //! disk, and only then given its own.
 
 use std::fmt;
-use std::fs::{self, File};
-use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use dataplane::state::{Item, Names};
@@ -56,6 +57,8 @@ pub enum StoreError {
     Foreign,
     /// It was not written to its end, or has been changed since.
     Damaged,
+    /// What is to be written over is a directory or a device.
+    NoFile,
 }
 
 impl fmt::Display for StoreError {
@@ -64,6 +67,7 @@ impl fmt::Display for StoreError {
             StoreError::System { operation, error } => write!(f, "could not {operation} the state: {error}"),
             StoreError::Foreign => f.write_str("it is no state file of this version"),
             StoreError::Damaged => f.write_str("it is damaged or was not written to its end"),
+            StoreError::NoFile => f.write_str("it is no file, and is not written over"),
         }
     }
 }
@@ -127,29 +131,94 @@ impl<W: Write> Writer<W> {
     }
 }
 
+impl Writer<Vec<u8>> {
+    /// What has been written since this was last asked.
+    pub fn take(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.out)
+    }
+}
+
 /// Writes a file that is whole or not there: `fill` does the writing.
 ///
 /// # Errors
 /// It cannot be written; what was there before is then still there.
 pub fn write_file(
     path: &Path,
-    fill: impl FnOnce(&mut Writer<BufWriter<File>>) -> io::Result<()>,
+    fill: impl FnOnce(&mut Writer<BufWriter<&mut File>>) -> io::Result<()>,
 ) -> Result<u64, StoreError> {
-    let unfinished = unfinished(path);
-    let outcome = (|| {
-        let file = File::create(&unfinished).map_err(system("write"))?;
+    replace(path, |file| {
         let mut writer = Writer::new(BufWriter::new(file)).map_err(system("write"))?;
         fill(&mut writer).map_err(system("write"))?;
         let items = writer.items;
-        let file = writer.end().map_err(system("write"))?;
-        let file = file.into_inner().map_err(|error| system("write")(error.into_error()))?;
+        writer.end().map_err(system("write"))?;
+        Ok(items)
+    })
+}
+
+/// What is in a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Contents {
+    /// Flows, with their translations.
+    pub flows: u64,
+    /// What is owed under rates.
+    pub rates: u64,
+}
+
+/// Takes over a state that comes from elsewhere, as [`Writer`] wrote it, into a file that is whole or not there: `fill`
+/// gives its bytes.
+///
+/// # Errors
+/// Those of `fill`; it cannot be written; what came is no state or not all of one. What was there before is then
+/// still there.
+pub fn receive_file<E: From<StoreError>>(
+    path: &Path,
+    fill: impl FnOnce(&mut BufWriter<&mut File>) -> Result<(), E>,
+) -> Result<Contents, E> {
+    replace(path, |file| {
+        let mut out = BufWriter::new(file);
+        fill(&mut out)?;
+        let file = out.into_inner().map_err(|error| system("write")(error.into_error()))?;
+        file.rewind().map_err(system("read"))?;
+        Ok(contents(BufReader::new(file))?)
+    })
+}
+
+/// Reads all of a state, and says what is in it.
+///
+/// # Errors
+/// It is not all there, or not a state.
+pub fn contents(input: impl Read) -> Result<Contents, StoreError> {
+    let mut contents = Contents::default();
+    read(input, |entry| match entry {
+        Entry::Item(Item::Flow(_)) => contents.flows += 1,
+        Entry::Item(Item::Owed(_)) => contents.rates += 1,
+        Entry::Item(Item::Own(_)) | Entry::Names(_) => {}
+    })?;
+    Ok(contents)
+}
+
+/// Writes another file in the place of that at `path`, once it is whole and on the disk.
+fn replace<T, E: From<StoreError>>(
+    path: &Path,
+    fill: impl FnOnce(&mut File) -> Result<T, E>,
+) -> Result<T, E> {
+    if fs::metadata(path).is_ok_and(|known| !known.is_file()) {
+        return Err(StoreError::NoFile.into());
+    }
+    let unfinished = unfinished(path);
+    let outcome = (|| {
+        let mut options = OpenOptions::new();
+        // Whom hosts talk to is nobody else's business.
+        options.read(true).write(true).create(true).truncate(true).mode(0o600);
+        let mut file = options.open(&unfinished).map_err(system("write"))?;
+        let given = fill(&mut file)?;
         file.sync_all().map_err(system("write"))?;
         fs::rename(&unfinished, path).map_err(system("rename"))?;
         // The name, too, is to be on the disk.
         if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
             File::open(directory).and_then(|opened| opened.sync_all()).map_err(system("write"))?;
         }
-        Ok(items)
+        Ok(given)
     })();
     if outcome.is_err() {
         // It may not even have been made.

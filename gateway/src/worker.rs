@@ -24,10 +24,12 @@ mod link;
 mod mail;
 mod report;
 mod sleep;
+mod state;
 
 pub use link::{Attachment, LinkCounts, LinkReport};
 pub use mail::{Bell, Found, FoundFlows, Known, Mail, Notice, Post, Spent, Swap, post};
 pub use report::Report;
+pub use state::{Exported, Imported};
 
 use link::Link;
 use sleep::Sleep;

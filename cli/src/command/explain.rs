@@ -1,16 +1,20 @@
 //! `wirerate explain`: what happened to this packet, and why?
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use dataplane::explain::{Account, Sent, Visit};
 use dataplane::replay::Way;
-use dataplane::{Replay, Verdict};
+use dataplane::state::FlowRecord;
+use dataplane::{Replay, Tables, Verdict};
+use gateway::Client;
+use policy::Lines;
 use serde_json::{Map, Value, json};
 use tally::{Count, Region};
 use wire::{Nanos, PortId};
 
+use super::live::SOCKET;
 use crate::describe::Description;
 use crate::failure::{Exit, Failure};
 use crate::input::{Captures, Named, Readdress};
@@ -19,6 +23,9 @@ use crate::policy_file::{self, Loaded};
 use crate::progress::{Progress, Unit};
 use crate::screen::{self, BAD, CARE, DIM, GOOD, HEADING};
 use crate::{output, with_exit_codes, words};
+use live::Live;
+
+mod live;
 
 /// Say what happens to one packet, stage by stage, and why
 ///
@@ -27,21 +34,38 @@ use crate::{output, with_exit_codes, words};
 /// left. Told are: what each stage saw, which rule decided (by name and line), which route and translation were
 /// chosen, what was changed, and what it cost.
 ///
+/// With --live it is asked of a running gateway: its policy as it is in force, with the routes, addresses and neighbours
+/// that Linux has, and the flows and translations that the packet may belong to. The packet is tried on a copy; nothing
+/// is sent, counted or remembered. What the gateway would choose only then, such as a free port, is said to be so.
+///
 /// Costs are those of the tally: instructions of a single-issue 32-bit processor, and references to named data
 /// structures. They are what a chip would have to do, not this machine's.
 #[derive(Debug, Args)]
-#[command(after_long_help = help())]
+#[command(
+    after_long_help = help(),
+    override_usage = "wirerate explain [OPTIONS] POLICY PACKET|CAPTURE:NUMBER\n       \
+                      wirerate explain [OPTIONS] --live PACKET|CAPTURE:NUMBER"
+)]
 pub(crate) struct Arguments {
-    /// The policy (TOML)
-    policy: PathBuf,
+    /// The policy (TOML); not with --live
+    #[arg(required_unless_present = "live")]
+    policy: Option<PathBuf>,
 
     /// A packet in words, or [IFACE=]CAPTURE:NUMBER
-    #[arg(required = true, value_name = "PACKET | CAPTURE:NUMBER")]
+    #[arg(required_unless_present = "live", value_name = "PACKET | CAPTURE:NUMBER")]
     packet: Vec<String>,
 
     /// Another capture of the same time, whose packets come in between
-    #[arg(long, value_name = "[IFACE=]CAPTURE")]
+    #[arg(long, value_name = "[IFACE=]CAPTURE", conflicts_with = "live")]
     with: Vec<Named>,
+
+    /// Ask a running gateway what it would do; of a capture the one packet is taken, not those before it
+    #[arg(long)]
+    live: bool,
+
+    /// Where the gateway takes commands, with --live
+    #[arg(long, value_name = "PATH", default_value = SOCKET, env = "WIRERATE_SOCKET")]
+    socket: PathBuf,
 
     /// Print one JSON object
     #[arg(long)]
@@ -65,7 +89,12 @@ A frame of a capture, after those before it:
   wirerate generate traffic --seconds 5 --out . \\
     --policy policies/home-office.toml
   wirerate explain policies/home-office.toml \\
-    lan=lan.pcapng:42 --with wan=wan.pcapng";
+    lan=lan.pcapng:42 --with wan=wan.pcapng
+What a running gateway would do, which has its flows and Linux's routes:
+  wirerate explain --live \\
+    'lan tcp 192.168.1.10:50000 > 198.51.100.7:443 syn'
+  wirerate explain --live --json \\
+    'wan udp 198.51.100.7:53 > 203.0.113.2:40000'";
     with_exit_codes(&format!("{}\n\n{examples}", words::GRAMMAR))
 }
 
@@ -82,29 +111,71 @@ struct Packet {
 
 impl Arguments {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
-        let Loaded { file, policy, lines, tables } = policy_file::load(&self.policy)?;
+        if self.live { self.explain_live() } else { self.explain_policy() }
+    }
+
+    fn explain_policy(self) -> Result<Exit, Failure> {
+        let path = self.policy.as_deref().unwrap_or(Path::new(""));
+        let Loaded { file, policy, lines, tables } = policy_file::load(path)?;
         let text = self.packet.join(" ");
         let setup = |error| Failure::Setup { file: file.clone(), error };
         let (mut replay, packet) = match numbered(&text) {
             Some((named, number)) => {
                 let mut captures = vec![named];
                 captures.extend(self.with.iter().cloned());
-                let readdress = if self.any_mac { Readdress::Always } else { Readdress::Inferred };
-                let captures = Captures::open(&captures, &tables, readdress)?;
+                let captures = Captures::open(&captures, &tables, self.readdress())?;
                 let replay = Replay::new(tables, captures.start(), Way::Run).map_err(setup)?;
                 play(replay, captures, number)?
             }
             None => {
-                let worded = words::read(&text, &tables).map_err(Failure::Words)?;
-                let replay = Replay::new(tables, MOMENT, Way::Run).map_err(setup)?;
-                (replay, Packet { ingress: worded.ingress, at: MOMENT, number: 0, bytes: worded.bytes })
+                let packet = in_words(&text, &tables)?;
+                (Replay::new(tables, MOMENT, Way::Run).map_err(setup)?, packet)
             }
         };
         let Packet { ingress, at, number, bytes } = packet;
         let account = replay.explain(ingress, at, number, &bytes, &mut ());
-        let narrator = Narrator { tables: &replay.tables, policy: &policy, lines: &lines, received: &bytes };
+        let narrator = Narrator {
+            tables: &replay.tables,
+            policy: &policy,
+            lines: &lines,
+            received: &bytes,
+            chosen: None,
+        };
         let told = narrator.tell(&account);
-        let report = Report { narrator, account: &account, told, ingress };
+        self.tell(&Report { narrator, account: &account, told, ingress, live: None })
+    }
+
+    fn explain_live(self) -> Result<Exit, Failure> {
+        // Without a policy, the first word is the packet's.
+        let first = self.policy.iter().map(|word| word.to_string_lossy().into_owned());
+        let text = first.chain(self.packet.iter().cloned()).collect::<Vec<String>>().join(" ");
+        let (mut live, tables) = Live::ask(Client::at(&self.socket))?;
+        let packet = match numbered(&text) {
+            Some((named, number)) => {
+                let captures = Captures::open(&[named], &tables, self.readdress())?;
+                pick(captures, &tables, number)?
+            }
+            None => in_words(&text, &tables)?,
+        };
+        let Packet { ingress, at, number, bytes } = packet;
+        let mut replay = live.replay(tables, at, &bytes)?;
+        let account = replay.explain(ingress, at, number, &bytes, &mut ());
+        let chosen = live.chosen(&account, &replay.tables);
+        let unknown = live.unknown(chosen.as_ref(), &account, &replay.tables);
+        let lines = Lines::default();
+        let narrator = Narrator {
+            tables: &replay.tables,
+            policy: &live.policy,
+            lines: &lines,
+            received: &bytes,
+            chosen,
+        };
+        let told = narrator.tell(&account);
+        let live = OfLive { flow: live.flow(&account), unknown };
+        self.tell(&Report { narrator, account: &account, told, ingress, live: Some(live) })
+    }
+
+    fn tell(&self, report: &Report<'_>) -> Result<Exit, Failure> {
         let mut out = screen::out();
         if self.json {
             writeln!(out, "{:#}", report.to_json())?;
@@ -113,6 +184,30 @@ impl Arguments {
         }
         Ok(Exit::Done)
     }
+
+    fn readdress(&self) -> Readdress {
+        if self.any_mac { Readdress::Always } else { Readdress::Inferred }
+    }
+}
+
+fn in_words(text: &str, tables: &Tables) -> Result<Packet, Failure> {
+    let worded = words::read(text, tables).map_err(Failure::Words)?;
+    Ok(Packet { ingress: worded.ingress, at: MOMENT, number: 0, bytes: worded.bytes })
+}
+
+/// The packet of that number of a capture.
+fn pick(mut captures: Captures, tables: &Tables, number: u64) -> Result<Packet, Failure> {
+    while let Some(packet) = captures.next(tables) {
+        if packet.number == number {
+            return Ok(Packet {
+                ingress: packet.ingress,
+                at: packet.at,
+                number: 0,
+                bytes: packet.bytes.to_vec(),
+            });
+        }
+    }
+    Err(no_packet(&captures, number))
 }
 
 /// `[IFACE=]CAPTURE:NUMBER`: a packet in words has spaces, and no file behind its colon.
@@ -142,12 +237,16 @@ fn play(mut replay: Replay, mut captures: Captures, number: u64) -> Result<(Repl
         progress.step(captures.read());
     }
     progress.finish();
+    Err(no_packet(&captures, number))
+}
+
+fn no_packet(captures: &Captures, number: u64) -> Failure {
     let source = captures.sources().first();
-    Err(Failure::NoPacket {
+    Failure::NoPacket {
         path: source.map(|source| source.path.clone()).unwrap_or_default(),
         number,
         packets: source.map_or(0, |source| source.entered.values().sum()),
-    })
+    }
 }
 
 /// What is told of a packet.
@@ -156,6 +255,15 @@ struct Report<'a> {
     account: &'a Account,
     told: Vec<Told<'a>>,
     ingress: PortId,
+    live: Option<OfLive<'a>>,
+}
+
+/// What is told of a running gateway.
+struct OfLive<'a> {
+    /// The flow that the packet belongs to, as it is there.
+    flow: Option<&'a FlowRecord>,
+    /// What cannot be known.
+    unknown: Vec<String>,
 }
 
 impl Report<'_> {
@@ -187,8 +295,17 @@ impl Report<'_> {
             writeln!(out, "  Cause:  {}\n  Remedy: {}", entry.cause, entry.remedy)?;
         }
         for sent in &self.account.sent {
-            let headline = Description::of(&sent.bytes).headline;
+            let headline = self.narrator.describe(&sent.bytes).headline;
             writeln!(out, "  Out by {}: {headline}", self.left_by(sent))?;
+        }
+        if let Some(OfLive { flow, unknown }) = &self.live {
+            match flow {
+                Some(flow) => writeln!(out, "{}", live::flow_text(flow))?,
+                None => writeln!(out, "The gateway has no flow that it belongs to.")?,
+            }
+            for what in unknown {
+                writeln!(out, "{CARE}Not known{CARE:#}: {what}")?;
+            }
         }
         writeln!(out, "{DIM}In all: {}{DIM:#}", cost_text_of(self.account))
     }
@@ -209,7 +326,9 @@ impl Report<'_> {
             .map(|name| json!({ "name": name, "line": self.narrator.lines.nat(name) }))
             .collect();
         let flow = self.account.visits.iter().rev().find_map(|visit| visit.flow.as_ref()).map(|flow| {
-            json!({ "state": state(flow), "original": key(flow.original()), "reply": key(flow.reply()) })
+            // Its port is not known before the packet comes.
+            let reply = self.narrator.chosen.is_none().then(|| key(flow.reply()));
+            json!({ "state": state(flow), "original": key(flow.original()), "reply": reply })
         });
         let reason = verdict.reason().map(|reason| {
             let entry = reason.entry();
@@ -229,10 +348,14 @@ impl Report<'_> {
             .account
             .sent
             .iter()
-            .map(|sent| json!({ "interface": self.left_by(sent), "packet": fields(&sent.bytes) }));
-        json!({
+            .map(|sent| json!({ "interface": self.left_by(sent), "packet": self.fields(&sent.bytes) }));
+        let live = self
+            .live
+            .as_ref()
+            .map(|live| json!({ "flow": live.flow.map(live::flow_json), "unknown": live.unknown }));
+        let mut object = json!({
             "interface": self.interface(self.ingress),
-            "packet": fields(self.narrator.received),
+            "packet": self.fields(self.narrator.received),
             "stages": stages.collect::<Vec<_>>(),
             "verdict": verdict.name(),
             "reason": reason,
@@ -241,7 +364,19 @@ impl Report<'_> {
             "flow": flow,
             "sent": sent.collect::<Vec<_>>(),
             "instructions": instructions(self.account),
-        })
+        });
+        if let (Some(live), Some(object)) = (live, object.as_object_mut()) {
+            object.insert("live".to_owned(), live);
+        }
+        object
+    }
+
+    fn fields(&self, frame: &[u8]) -> Value {
+        let Description { fields, headline } = self.narrator.describe(frame);
+        let mut object = Map::new();
+        object.insert("words".to_owned(), headline.into());
+        object.extend(fields.into_iter().map(|(name, value)| (name.to_owned(), value.into())));
+        Value::Object(object)
     }
 
     fn left_by(&self, sent: &Sent) -> &str {
@@ -252,14 +387,6 @@ impl Report<'_> {
     fn interface(&self, id: PortId) -> &str {
         self.narrator.tables.interface(id).map_or("?", |interface| &interface.name)
     }
-}
-
-fn fields(frame: &[u8]) -> Value {
-    let Description { fields, headline } = Description::of(frame);
-    let mut object = Map::new();
-    object.insert("words".to_owned(), headline.into());
-    object.extend(fields.into_iter().map(|(name, value)| (name.to_owned(), value.into())));
-    Value::Object(object)
 }
 
 fn cost_json(cost: &Count) -> Value {

@@ -31,12 +31,17 @@ pub(crate) struct Ask {
 }
 
 impl Ask {
+    /// The gateway.
+    pub(crate) fn client(&self) -> Client {
+        Client::at(&self.socket)
+    }
+
     fn get<T: DeserializeOwned>(&self, question: &str) -> Result<T, Failure> {
         Client::at(&self.socket).get(question).map_err(Failure::Gateway)
     }
 
     /// Prints as JSON, if that is wanted; says whether it was.
-    fn as_json(&self, answer: &impl Serialize) -> Result<bool, Failure> {
+    pub(crate) fn as_json(&self, answer: &impl Serialize) -> Result<bool, Failure> {
         if self.json {
             let text = serde_json::to_string_pretty(answer).unwrap_or_default();
             writeln!(screen::out(), "{text}")?;

@@ -2,7 +2,7 @@
 
 use wire::{Family, Nanos};
 
-use super::{Bucket, Limiter, subject};
+use super::{Limiter, subject};
 use crate::flow::Key;
 use crate::state::{OwedRecord, Refused};
 use crate::tables::{Address, FilterRule, Tables};
@@ -62,7 +62,9 @@ impl Limiter {
             }
             _ => return Err(Refused::NameGone),
         };
-        *bucket.ok_or(Refused::TableFull)? = Bucket { full_at: later(now, owed) };
+        let bucket = bucket.ok_or(Refused::TableFull)?;
+        // What has been used meanwhile counts, too.
+        bucket.full_at = bucket.full_at.max(later(now, owed));
         Ok(())
     }
 }

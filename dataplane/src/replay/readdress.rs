@@ -9,6 +9,7 @@ use crate::flow::{Direction, Flow, FlowTable, Key};
 use crate::nat::Endpoint;
 use crate::nat::rewrite::{self, Rewrite, Transport};
 use crate::stage::track::ends;
+use crate::state::Ends;
 use crate::tables::Tables;
 
 /// Whether a frame was addressed anew.
@@ -26,6 +27,18 @@ struct Seen {
     answers: Key,
     transport: Transport,
     is_error: bool,
+}
+
+/// The ends of the packets that a frame answers; of an error (ICMP), of the packet that it quotes. `None` where it is no
+/// IP packet, or does not say: a fragment further on, an error that quotes too little.
+pub fn answered_ends(frame: &[u8]) -> Option<Ends> {
+    let layer = ethernet::parse(frame).ok()?;
+    let (seen, _) = match layer.ethertype {
+        EtherType::IPV4 => seen4(layer.payload)?,
+        EtherType::IPV6 => seen6(layer.payload)?,
+        _ => return None,
+    };
+    Some(Ends::of(&seen.answers))
 }
 
 /// Finds the translated flow that a frame answers, and addresses the frame to its outside end.

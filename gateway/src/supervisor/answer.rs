@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::{PATIENCE, Supervisor};
 use crate::reload::Asked;
-use crate::request::{NoTrial, Overview, Refusal, Request};
+use crate::request::{Basis, NoTrial, Overview, Refusal, Request};
 use crate::worker::{Mail, Report};
 
 impl Supervisor {
@@ -41,6 +41,13 @@ impl Supervisor {
             }
             Request::Policy(reply) => {
                 let _ = reply.send(self.reload.policy.clone());
+            }
+            Request::Basis(reply) => {
+                let _ = reply.send(Basis {
+                    tables: self.reload.tables.clone(),
+                    effective: self.reload.effective.clone(),
+                    neighbours: self.known(),
+                });
             }
         }
     }

@@ -7,16 +7,19 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use dataplane::change::{Applied, Change};
 use dataplane::flow::FlowId;
+use dataplane::state::{Cursor, Item};
 use dataplane::tables::{Address, Tables};
 use rustix::event::{EventfdFlags, eventfd};
 use wire::PortError;
 use wire::ethernet::Mac;
 
+use crate::about::About;
 use crate::flows::{FlowQuery, FlowView, NotKnown};
 use crate::request::Reply;
 
 use super::link::Attachment;
 use super::report::Report;
+use super::state::{Exported, Imported};
 use super::{Then, Worker};
 
 /// What is asked of a worker. It answers between two turns, so answers are soon there.
@@ -62,6 +65,26 @@ pub enum Mail {
         most: u32,
         /// Where the answer goes.
         reply: Reply<Result<(u64, Option<FlowId>), NotKnown>>,
+    },
+    /// Asks for what is remembered, from a cursor on.
+    Export {
+        /// The packet that it is to bear on; all is asked for where absent.
+        about: Option<Arc<About>>,
+        /// The cursor.
+        from: Cursor,
+        /// Places to look at.
+        most: u32,
+        /// Where the answer goes.
+        reply: Reply<Exported>,
+    },
+    /// Gives what was remembered before.
+    Import {
+        /// What the places in the items are of.
+        tables: Arc<Tables>,
+        /// The items.
+        items: Vec<Item>,
+        /// Where the answer goes.
+        reply: Reply<Imported>,
     },
     /// Asks what was counted.
     Report(Sender<Report>),
@@ -225,6 +248,12 @@ impl Worker {
                 }
                 Mail::Kill { query, first, most, reply } => {
                     let _ = reply.send(self.kill(&query, first, most));
+                }
+                Mail::Export { about, from, most, reply } => {
+                    let _ = reply.send(self.export(about.as_deref(), from, most));
+                }
+                Mail::Import { tables, items, reply } => {
+                    let _ = reply.send(self.import(&tables, &items));
                 }
                 Mail::Report(to) => {
                     let _ = to.send(self.report());

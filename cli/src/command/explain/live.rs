@@ -1,0 +1,212 @@
+//! What a running gateway would do: its policy, routes, neighbours and flows, brought here, so that a packet can be tried
+//! on them and nothing live is touched.
+
+use std::net::IpAddr;
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use dataplane::explain::Account;
+use dataplane::nat::Endpoint;
+use dataplane::replay::{Way, answered_ends};
+use dataplane::state::{Ends, FlowRecord, Item, Names, Standing};
+use dataplane::{Replay, Tables};
+use gateway::about::About;
+use gateway::api::BasisView;
+use gateway::store::{self, Entry};
+use gateway::{Client, ClientError};
+use policy::Policy;
+use serde_json::{Value, json};
+use wire::Nanos;
+use wire::ethernet::{self, EtherType, Mac};
+use wire::{ipv4, ipv6};
+
+use crate::failure::Failure;
+use crate::narration::{Chosen, key};
+use crate::policy_file::EPOCH;
+
+/// What a running gateway goes by.
+pub(super) struct Live {
+    client: Client,
+    pub(super) policy: Policy,
+    basis: BasisView,
+    /// What of its state bears on the packet.
+    flows: Vec<FlowRecord>,
+}
+
+/// How long one waits for a part of an answer before looking again.
+const TICK: Duration = Duration::from_secs(1);
+
+/// The most flows that are made room for here: those that bear on one packet.
+const FLOWS: u32 = 65_536;
+
+impl Live {
+    /// Asks a gateway what it goes by.
+    pub(super) fn ask(client: Client) -> Result<(Live, Tables), Failure> {
+        let basis: BasisView = client.get("/basis").map_err(Failure::Gateway)?;
+        let garbled = |what: &str| {
+            Failure::Gateway(ClientError::Garbled(format!("its policy, with Linux's routes, {what}")))
+        };
+        let parsed = policy::parse::parse(&basis.policy, "the policy in force");
+        let mut policy = parsed.policy.ok_or_else(|| {
+            let first = parsed.diagnostics.iter().find(|diagnostic| diagnostic.is_error());
+            garbled(first.map_or("cannot be read", |first| &first.message))
+        })?;
+        policy.limits.flows = policy.limits.flows.min(FLOWS);
+        let tables = Tables::compile(&policy, EPOCH).map_err(|error| garbled(&error.to_string()))?;
+        Ok((Live { client, policy, basis, flows: Vec::new() }, tables))
+    }
+
+    /// A gateway here that goes by the same, and remembers what bears on the packet.
+    pub(super) fn replay(&mut self, tables: Tables, at: Nanos, packet: &[u8]) -> Result<Replay, Failure> {
+        let setup = |error| Failure::Setup { file: "the policy in force".to_owned(), error };
+        let mut replay = Replay::told(tables, at, Way::Step).map_err(setup)?;
+        for known in &self.basis.neighbours {
+            let interface = replay.tables.interface_named(&known.interface);
+            if let (Some(interface), Ok(mac)) = (interface, known.mac.parse::<Mac>()) {
+                // One more than there is room for stays unknown, as there.
+                let _ = replay.shard.learn(&replay.tables, interface, known.address.into(), mac);
+            }
+        }
+        if let (Some(ends), Some(from)) = (answered_ends(packet), sender(packet)) {
+            for item in self.items(about(ends, from), &replay.tables)? {
+                // What cannot be here, where there is nothing else, cannot be there either.
+                if replay.shard.import(&replay.tables, &item, at).is_ok() {
+                    self.flows.extend(match item {
+                        Item::Flow(flow) => Some(flow),
+                        Item::Owed(_) | Item::Own(_) => None,
+                    });
+                }
+            }
+        }
+        Ok(replay)
+    }
+
+    /// What bears on a packet, its places those of `tables`.
+    fn items(&self, about: About, tables: &Tables) -> Result<Vec<Item>, Failure> {
+        let mut bytes = Vec::new();
+        self.client
+            .listen("/state", &about, TICK, |piece| {
+                bytes.extend_from_slice(piece.unwrap_or_default());
+                Ok(ControlFlow::Continue(()))
+            })
+            .map_err(Failure::Gateway)?;
+        let mut places = Names::default().places_in(tables);
+        let mut items = Vec::new();
+        store::read(bytes.as_slice(), |entry| match entry {
+            Entry::Names(names) => places = names.places_in(tables),
+            // Whether it has been judged there is worth telling; here it is judged in any case.
+            Entry::Item(Item::Flow(flow)) => {
+                let Item::Flow(moved) = places.moved(&Item::Flow(flow)) else { return };
+                items.push(Item::Flow(FlowRecord { standing: flow.standing, ..moved }));
+            }
+            Entry::Item(item) => items.push(places.moved(&item)),
+        })
+        .map_err(|error| Failure::Gateway(ClientError::Garbled(error.to_string())))?;
+        Ok(items)
+    }
+
+    /// The flow of the gateway that the packet was found to belong to.
+    pub(super) fn flow(&self, account: &Account) -> Option<&FlowRecord> {
+        let found = account.visits.iter().find_map(|visit| visit.flow.as_ref())?;
+        let original = Ends::of(found.original());
+        self.flows.iter().find(|flow| flow.original == original)
+    }
+
+    /// What of a translation the gateway chooses only when the packet comes.
+    pub(super) fn chosen(&self, account: &Account, tables: &Tables) -> Option<Chosen> {
+        let visit = account.visits.iter().find(|visit| visit.stage == "snat")?;
+        visit.pending.mapping?;
+        let reply = visit.flow.as_ref()?.reply();
+        let outside = Endpoint::new(reply.destination(), reply.dport(), reply.protocol());
+        let mappings = || self.flows.iter().filter_map(|flow| flow.mapping);
+        if mappings().any(|known| known.outside == outside) {
+            return None;
+        }
+        let place = tables.nat.places(visit.after.nat).1? as u16;
+        let own = tables.nat.pools.iter().zip(&tables.nat.owners);
+        let mut pools =
+            own.filter(|(pool, owner)| owner.source == place && pool.has(outside.ip())).map(|(pool, _)| pool);
+        let pool = pools.next()?;
+        let inside = visit.flow.as_ref()?.original().source();
+        let family = |address: &IpAddr| address.is_ipv4() == outside.ip().is_ipv4();
+        let of_family: Vec<_> = pool.addresses.iter().filter(|range| family(&range.first)).collect();
+        let is_one = matches!(of_family.as_slice(), [range] if range.first == range.last);
+        // A host keeps to the address that it has.
+        let is_kept = mappings().any(|known| known.nat == Some(place) && known.inside.ip() == inside);
+        Some(Chosen {
+            address: outside.ip(),
+            port: outside.port,
+            is_address_known: is_one || is_kept || pool.block.is_some(),
+        })
+    }
+
+    /// What cannot be known before the packet comes, in words.
+    pub(super) fn unknown(&self, chosen: Option<&Chosen>, account: &Account, tables: &Tables) -> Vec<String> {
+        let mut told = Vec::new();
+        if let Some(chosen) = chosen {
+            told.push(match chosen.is_address_known {
+                true => "which free port the translation takes: the gateway chooses it when the packet comes".to_owned(),
+                false => "which free address and port the translation takes: the gateway chooses them when the packet \
+                          comes"
+                    .to_owned(),
+            });
+        }
+        let opens = account.visits.iter().find(|visit| visit.stage == "filter");
+        let rule = opens.and_then(|visit| tables.filter.rules.get(visit.after.rule as usize));
+        if let Some(rule) = rule.filter(|rule| rule.connections.is_some()) {
+            told.push(format!(
+                "how many connections rule `{}` has let in: only those of the sender are counted here",
+                rule.name
+            ));
+        }
+        told
+    }
+}
+
+/// The flow, as it is in the gateway.
+pub(super) fn flow_text(flow: &FlowRecord) -> String {
+    let judged = match flow.standing {
+        Standing::Judged => "",
+        Standing::Waits => ", decided by an earlier policy",
+    };
+    let ends = flow.original.to_key().map_or_else(|| "a flow".to_owned(), |ends| key(&ends));
+    format!(
+        "The gateway has the flow {ends}, {} old, idle for {}{judged}.",
+        seconds(flow.age),
+        seconds(flow.idle)
+    )
+}
+
+/// The same for scripts.
+pub(super) fn flow_json(flow: &FlowRecord) -> Value {
+    json!({
+        "age_seconds": flow.age.as_secs_f64(),
+        "idle_seconds": flow.idle.as_secs_f64(),
+        "judged": flow.standing == Standing::Judged,
+    })
+}
+
+fn seconds(time: Nanos) -> String {
+    format!("{:.0} s", time.as_secs_f64())
+}
+
+fn about(ends: Ends, from: IpAddr) -> About {
+    About {
+        one: ends.source,
+        one_port: ends.sport,
+        other: ends.destination,
+        other_port: ends.dport,
+        protocol: ends.protocol,
+        from,
+    }
+}
+
+/// The source address of a frame.
+fn sender(frame: &[u8]) -> Option<IpAddr> {
+    let layer = ethernet::parse(frame).ok()?;
+    match layer.ethertype {
+        EtherType::IPV4 => ipv4::Header::of(layer.payload).map(|header| header.src().into()),
+        EtherType::IPV6 => ipv6::Header::of(layer.payload).map(|header| header.src().into()),
+        _ => None,
+    }
+}

@@ -1,0 +1,55 @@
+//! `GET /basis`: what the workers go by, for who wants to do in another place what they would do.
+
+use std::net::IpAddr;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde::{Deserialize, Serialize};
+
+use super::{Answer, Desk, trouble};
+use crate::request::{Basis, Request};
+use crate::worker::Found;
+
+/// What the workers go by.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BasisView {
+    /// The policy with what Linux adds (addresses, routes, MTU, link-layer addresses), as TOML.
+    pub policy: String,
+    /// The neighbours that are known.
+    pub neighbours: Vec<NeighbourView>,
+}
+
+/// A neighbour.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NeighbourView {
+    /// The interface it is on.
+    pub interface: String,
+    /// Its address.
+    pub address: IpAddr,
+    /// Its link-layer address, as `02:00:5e:10:00:01`.
+    pub mac: String,
+}
+
+pub(super) async fn basis(State(desk): State<Desk>) -> Answer<Json<BasisView>> {
+    let Basis { effective, neighbours, .. } = desk.ask(Request::Basis).await?;
+    // A policy may have a million routes by now.
+    let view = tokio::task::spawn_blocking(move || BasisView {
+        policy: effective.policy.to_string(),
+        neighbours: neighbours
+            .iter()
+            .filter_map(|known| match known.found {
+                Found::At(mac) => Some(NeighbourView {
+                    interface: known.interface.clone(),
+                    address: known.address.to_ip(),
+                    mac: mac.to_string(),
+                }),
+                Found::Nowhere | Found::Forgotten => None,
+            })
+            .collect(),
+    });
+    let failed = |_| {
+        trouble(StatusCode::INTERNAL_SERVER_ERROR, "the policy could not be written", "see the gateway's log")
+    };
+    Ok(Json(view.await.map_err(failed)?))
+}

@@ -1,0 +1,317 @@
+//! `GET /state`: what the gateway remembers, as [`store`] writes it; `POST /state`: the same taken in.
+//!
+//! It is given in pieces, each made between two turns of a worker. What is to be taken in is all read and all checked
+//! before its first item is used.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read};
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{FromRequestParts, Query, State};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use axum::response::Response;
+use dataplane::Tables;
+use dataplane::state::{Cursor, Item, Names, Refused};
+use http_body_util::BodyExt;
+use hyper::body::Bytes;
+use serde::{Deserialize, Serialize};
+use tokio::sync::oneshot;
+
+use super::{Answer, Desk, Trouble, trouble};
+use crate::about::About;
+use crate::request::Request;
+use crate::store::{self, Entry, StoreError, Writer};
+use crate::stream::{Broken, Pieces, respond};
+use crate::worker::{Exported, Imported, Mail, Post};
+
+/// Places that a worker looks at between two turns.
+const AT_ONCE: u32 = 1024;
+
+/// Items that a worker takes in between two turns: well under a millisecond's work.
+const TAKEN_AT_ONCE: usize = 256;
+
+/// Flows of the sender of a packet that are told beside those that bear on it by themselves, at most, of each worker.
+const MOST_OF_A_HOST: usize = 16_384;
+
+/// Bytes of state that are read for each flow that there is room for: more than one takes, with its mappings.
+const BYTES_A_FLOW: u64 = 256;
+
+/// Bytes that are read in any case: names, and what is owed under rates.
+const BYTES_BESIDE: u64 = 64 << 20;
+
+/// What came of a state that was to be taken in.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoadedState {
+    /// Flows that exist by it now.
+    pub flows: u64,
+    /// Flows that existed already, and are as they were.
+    pub present: u64,
+    /// What is owed under rates.
+    pub rates: u64,
+    /// What could not be taken in.
+    pub refused: Vec<RefusedItems>,
+}
+
+/// Items that could not be taken in for one reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RefusedItems {
+    /// The reason.
+    pub reason: String,
+    /// How many.
+    pub items: u64,
+}
+
+/// The packet that is meant, where one is.
+pub(super) struct Meant(Option<About>);
+
+impl<S: Send + Sync> FromRequestParts<S> for Meant {
+    type Rejection = (StatusCode, Json<Trouble>);
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Meant, Self::Rejection> {
+        if parts.uri.query().is_none_or(str::is_empty) {
+            return Ok(Meant(None));
+        }
+        let query = Query::<About>::from_request_parts(parts, state).await;
+        query.map(|Query(about)| Meant(Some(about))).map_err(|error| {
+            trouble(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                error.to_string(),
+                "`wirerate explain --live` asks rightly",
+            )
+        })
+    }
+}
+
+/// What is remembered, all of it or what bears on a packet.
+pub(super) async fn save(State(desk): State<Desk>, Meant(about): Meant) -> Answer<Response> {
+    let posts = desk.ask(Request::Workers).await?;
+    let (pieces, response) = respond("application/octet-stream");
+    tokio::spawn(async move {
+        if give(&posts, about, &pieces).await.is_err() {
+            // Who asked may have gone.
+            let _ = pieces.send(Err(Broken)).await;
+        }
+    });
+    Ok(response)
+}
+
+async fn give(posts: &[Post], about: Option<About>, pieces: &Pieces) -> Result<(), Broken> {
+    let broken = |_: io::Error| Broken;
+    let mut writer = Writer::new(Vec::new()).map_err(broken)?;
+    // Of the names that were told last.
+    let mut told: Option<Arc<Tables>> = None;
+    for post in posts {
+        let mut about = about.clone().map(Arc::new);
+        let mut of_host = 0;
+        let mut next = Some(Cursor::default());
+        while let Some(from) = next {
+            let (reply, answer) = oneshot::channel();
+            post.send(Mail::Export { about: about.clone(), from, most: AT_ONCE, reply });
+            let Exported { tables, items, next: further } = answer.await.map_err(|_| Broken)?;
+            if told.as_ref().is_none_or(|told| !Arc::ptr_eq(told, &tables)) {
+                writer.names(Names::of(&tables)).map_err(broken)?;
+                told = Some(tables);
+            }
+            if let Some(of) = about.as_mut() {
+                let is_beside = |item: &&Item| matches!(item, Item::Flow(flow) if !of.is_of(flow));
+                of_host += items.iter().filter(is_beside).count();
+                if of_host > MOST_OF_A_HOST {
+                    // Nobody's: only what is the packet's own from here on.
+                    *of = Arc::new(About { from: std::net::Ipv6Addr::UNSPECIFIED.into(), ..(**of).clone() });
+                }
+            }
+            writer.items(items).map_err(broken)?;
+            pieces.send(Ok(Bytes::from(writer.take()))).await.map_err(|_| Broken)?;
+            next = further;
+        }
+    }
+    let rest = writer.end().map_err(broken)?;
+    pieces.send(Ok(Bytes::from(rest))).await.map_err(|_| Broken)
+}
+
+/// Takes in a state that was saved.
+pub(super) async fn load(State(desk): State<Desk>, body: Body) -> Answer<Json<LoadedState>> {
+    let Ok(_turn) = desk.loading.clone().try_acquire_owned() else {
+        return Err(trouble(StatusCode::CONFLICT, "another state is being loaded", "try again when it is"));
+    };
+    let basis = desk.ask(Request::Basis).await?;
+    let most = BYTES_BESIDE + BYTES_A_FLOW * u64::from(basis.tables.limits.flows);
+    let bytes = collect(body, most).await?;
+    let posts = desk.ask(Request::Workers).await?;
+    let done = tokio::task::spawn_blocking(move || {
+        store::contents(Pile::of(&bytes)).map_err(LoadError::Store)?;
+        take(&bytes, basis.tables, &posts)
+    });
+    let gone = || trouble(StatusCode::SERVICE_UNAVAILABLE, "a worker has ended", "try again soon");
+    match done.await.map_err(|_| gone())? {
+        Ok(loaded) => Ok(Json(loaded)),
+        Err(LoadError::Gone) => Err(gone()),
+        Err(LoadError::Store(error)) => Err(trouble(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            format!("nothing was loaded: {error}"),
+            "`wirerate save` makes a new one",
+        )),
+    }
+}
+
+/// Reads a body as it came, up to a bound. One that is longer is read to its end, too, so that who sends it hears why.
+async fn collect(mut body: Body, most: u64) -> Answer<Vec<Bytes>> {
+    let mut pieces = Vec::new();
+    let mut length = 0;
+    while let Some(frame) = body.frame().await {
+        let broken = |_| {
+            let hint = "nothing was loaded; try again";
+            trouble(StatusCode::BAD_REQUEST, "the state broke off on its way", hint)
+        };
+        let Ok(piece) = frame.map_err(broken)?.into_data() else { continue };
+        length += piece.len() as u64;
+        if length <= most {
+            pieces.push(piece);
+        } else {
+            pieces.clear();
+        }
+    }
+    if length > most {
+        let error = format!("the state has {length} bytes; {most} are the most for this gateway's flows");
+        let hint = "raise `flows` under [limit] of its policy; nothing was loaded";
+        return Err(trouble(StatusCode::PAYLOAD_TOO_LARGE, error, hint));
+    }
+    Ok(pieces)
+}
+
+/// Pieces, read as if they were one.
+struct Pile<'a> {
+    pieces: std::slice::Iter<'a, Bytes>,
+    piece: &'a [u8],
+}
+
+impl Pile<'_> {
+    fn of(pieces: &[Bytes]) -> Pile<'_> {
+        Pile { pieces: pieces.iter(), piece: &[] }
+    }
+}
+
+impl Read for Pile<'_> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        while self.piece.is_empty() {
+            let Some(next) = self.pieces.next() else { return Ok(0) };
+            self.piece = next;
+        }
+        self.piece.read(out)
+    }
+}
+
+enum LoadError {
+    Store(StoreError),
+    Gone,
+}
+
+/// Gives the items of a state that is whole to the workers.
+fn take(bytes: &[Bytes], tables: Arc<Tables>, posts: &[Post]) -> Result<LoadedState, LoadError> {
+    let mut taker = Taker {
+        posts,
+        places: Names::default().places_in(&tables),
+        names: Names::default(),
+        tables,
+        waiting: Vec::new(),
+        loaded: LoadedState::default(),
+        refused: BTreeMap::new(),
+        failed: None,
+    };
+    store::read(Pile::of(bytes), |entry| {
+        if taker.failed.is_some() {
+            return;
+        }
+        match entry {
+            Entry::Names(names) => {
+                taker.flush();
+                taker.places = names.places_in(&taker.tables);
+                taker.names = names;
+            }
+            // The gateway goes on with its own.
+            Entry::Item(Item::Own(_)) => {}
+            Entry::Item(item) => taker.waiting.push(item),
+        }
+        if taker.waiting.len() >= TAKEN_AT_ONCE {
+            taker.flush();
+        }
+    })
+    .map_err(LoadError::Store)?;
+    taker.flush();
+    if let Some(failed) = taker.failed {
+        return Err(failed);
+    }
+    let refused = taker.refused.into_iter();
+    taker.loaded.refused =
+        refused.map(|(reason, items)| RefusedItems { reason: reason.to_string(), items }).collect();
+    Ok(taker.loaded)
+}
+
+struct Taker<'a> {
+    posts: &'a [Post],
+    /// What the workers go by.
+    tables: Arc<Tables>,
+    /// What places in items are of.
+    names: Names,
+    places: dataplane::state::Places,
+    /// Items as they were read.
+    waiting: Vec<Item>,
+    loaded: LoadedState,
+    refused: BTreeMap<Refused, u64>,
+    failed: Option<LoadError>,
+}
+
+impl Taker<'_> {
+    /// Gives what waits to the workers: each item to the first that can take it.
+    fn flush(&mut self) {
+        let mut open: Vec<(Item, Option<Refused>)> =
+            self.waiting.drain(..).map(|item| (item, None)).collect();
+        for post in self.posts {
+            if open.is_empty() {
+                break;
+            }
+            let Some(outcomes) = self.offer(post, open.iter().map(|(item, _)| *item).collect()) else {
+                self.failed = Some(LoadError::Gone);
+                return;
+            };
+            let mut left = Vec::new();
+            for ((item, before), outcome) in open.into_iter().zip(outcomes) {
+                match (&item, outcome) {
+                    (Item::Flow(_), Ok(())) => self.loaded.flows += 1,
+                    (_, Ok(())) => self.loaded.rates += 1,
+                    (Item::Flow(_), Err(Refused::Taken)) => self.loaded.present += 1,
+                    // That its ports are another worker's says least.
+                    (_, Err(reason)) => {
+                        let ours =
+                            |reason: &Refused| *reason != Refused::Mapping(dataplane::nat::Restore::NotOurs);
+                        left.push((item, Some(before.filter(ours).unwrap_or(reason))));
+                    }
+                }
+            }
+            open = left;
+        }
+        for reason in open.into_iter().filter_map(|(_, reason)| reason) {
+            *self.refused.entry(reason).or_default() += 1;
+        }
+    }
+
+    /// What came of items that a worker was offered, as they were read. `None` if it has ended.
+    fn offer(&mut self, post: &Post, items: Vec<Item>) -> Option<Vec<Result<(), Refused>>> {
+        loop {
+            let moved = items.iter().map(|item| self.places.moved(item)).collect();
+            let (reply, answer) = oneshot::channel();
+            post.send(Mail::Import { tables: self.tables.clone(), items: moved, reply });
+            match answer.blocking_recv().ok()? {
+                Imported::Done(outcomes) => return Some(outcomes),
+                // The policy, or Linux, has changed meanwhile.
+                Imported::Outdated(tables) => {
+                    self.places = self.names.places_in(&tables);
+                    self.tables = tables;
+                }
+            }
+        }
+    }
+}

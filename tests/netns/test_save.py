@@ -1,0 +1,161 @@
+"""What a gateway remembers, saved and loaded while it works."""
+
+import json
+import subprocess
+
+import pytest
+import wait
+from gateway import binary
+from topology import CLIENT, GATEWAY, OUTSIDE, REMOTE
+
+pytestmark = pytest.mark.without("nftables", why="Linux has other means to this end")
+
+
+@pytest.fixture(autouse=True)
+def running(net):
+    """Whatever a test did, the next finds a gateway."""
+    yield
+    if not net.office.alive():
+        net.office.start()
+        net.client.reaches(GATEWAY)
+
+
+@pytest.fixture
+def full_disk(tmp_path):
+    """A directory on a disk of 64 KiB, with no room left."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", disk], check=True)
+    with pytest.raises(OSError), open(disk / "filler", "wb", buffering=0) as filler:
+        while True:
+            filler.write(bytes(512))
+    yield disk
+    subprocess.run(["umount", "--lazy", disk], check=True)
+
+
+def start_anew(net):
+    """Kills the gateway and starts one that remembers nothing."""
+    net.office.kill()
+    net.office.state.unlink(missing_ok=True)
+    net.office.start()
+    net.client.reaches(GATEWAY)
+
+
+def flows(net):
+    return json.loads(net.office.ask("flows", "--protocol", "tcp", "--json").stdout)["flows"]
+
+
+def test_connections_go_on_in_a_gateway_that_was_given_what_another_saved(net, tmp_path):
+    """Translated ones, forwarded ones, and mappings of UDP."""
+    saved = tmp_path / "flows.state"
+    with net.remote.listen(80) as listener, net.server.listen(443) as inside:
+        with net.client.connect(REMOTE, 80) as client, net.remote.connect(OUTSIDE, 443) as outside:
+            there, _ = listener.accept()
+            server, _ = inside.accept()
+            with there, server, net.remote.udp(port=5000) as remote, net.client.udp(CLIENT, 4748) as dgram:
+                dgram.sendto(b"before", (REMOTE, 5000))
+                peer = remote.recvfrom(100)[1]
+                told = json.loads(net.office.ask("save", saved, "--json").stdout)
+                assert told["flows"] >= 3
+                assert not saved.with_name("flows.state.new").exists()
+                start_anew(net)
+                assert not flows(net)
+                loaded = json.loads(net.office.ask("load", saved, "--json").stdout)
+                assert loaded["flows"] + loaded["present"] == told["flows"], loaded
+                assert not loaded["refused"]
+                for one, other in [(client, there), (there, client), (outside, server), (server, outside)]:
+                    one.sendall(b"still there?")
+                    other.settimeout(10)
+                    assert other.recv(100) == b"still there?"
+                remote.sendto(b"an answer", peer)
+                assert dgram.recv(100) == b"an answer"
+                # What is there already stays as it is.
+                again = json.loads(net.office.ask("load", saved, "--json").stdout)
+                assert again["flows"] == 0 and again["present"] == told["flows"]
+                client.sendall(b"and now?")
+                assert there.recv(100) == b"and now?"
+
+
+def test_what_the_policy_no_longer_has_is_told(net, tmp_path):
+    saved = tmp_path / "flows.state"
+    with net.server.listen(443) as inside, net.remote.connect(OUTSIDE, 443) as outside:
+        server, _ = inside.accept()
+        with server:
+            net.office.ask("save", saved)
+            start_anew(net)
+            policy = net.office.policy.read_text()
+            net.office.policy.write_text(policy.replace('name = "web"\n', 'name = "other"\n'))
+            net.office.ask("apply", net.office.policy)
+            loaded = json.loads(net.office.ask("load", saved, "--json").stdout)
+            assert {"reason": "its translation or rule is gone", "items": 1} in loaded["refused"], loaded
+            outside.settimeout(0.1)
+    net.office.apply()
+
+
+def damaged(data):
+    """Files in which something is wrong, by name."""
+    half = len(data) // 2
+    yield "a bit", data[:half] + bytes([data[half] ^ 1]) + data[half + 1 :]
+    yield "no end", data[:-9]
+    yield "nothing", b""
+    yield "another version", data.replace(b"state 1", b"state 9", 1)
+    yield "something else", b"[interface.lan]\n" * 100
+    yield "a length past all bounds", data[:17] + b"\xff" * 8 + data[25:]
+
+
+def test_a_file_that_is_damaged_changes_nothing(net, tmp_path):
+    """Neither the command takes it nor the gateway, which does not rely on the command."""
+    saved, wrong = tmp_path / "flows.state", tmp_path / "wrong.state"
+    with net.remote.listen(80) as listener, net.client.connect(REMOTE, 80):
+        listener.accept()[0].close()
+        net.office.ask("save", saved)
+    data = saved.read_bytes()
+    start_anew(net)
+    before = flows(net)
+    for name, bad in damaged(data):
+        wrong.write_bytes(bad)
+        done = net.office.ask("load", wrong, check=False)
+        assert done.returncode == 3 and "error: " in done.stdout, (name, done.stdout)
+        done = net.gateway.run(
+            "curl", "-sS", "--unix-socket", net.office.socket, "--data-binary", f"@{wrong}", "http://gateway/state"
+        )
+        assert "nothing was loaded" in done.stdout, (name, done.stdout)
+    assert flows(net) == before
+
+
+def test_a_full_disk_leaves_what_was_there(net, full_disk):
+    done = net.office.ask("save", full_disk / "flows.state", check=False)
+    assert done.returncode == 3 and "No space left" in done.stdout, done.stdout
+    assert [path.name for path in full_disk.iterdir()] == ["filler"]
+    net.client.reaches(REMOTE)
+
+
+@pytest.mark.parametrize("path", ["/dev/full", "/dev/null", "/proc/1", "/nowhere/file"])
+def test_a_place_that_is_no_file_is_refused(net, path):
+    done = net.office.ask("save", path, check=False)
+    assert done.returncode == 3 and "nothing was saved" in done.stdout, done.stdout
+
+
+def test_it_ends_in_good_order_when_the_disk_is_full(net, full_disk):
+    """And says that what it remembered is lost."""
+    net.office.stop()
+    usual, net.office.state = net.office.state, full_disk / "state"
+    try:
+        net.office.start()
+        net.client.reaches(REMOTE)
+        net.office.stop()
+        assert net.office.process.returncode == 0
+        wait.until(lambda: "flows are lost" in net.office.process.log.read_text(), "it says so")
+        assert [path.name for path in full_disk.iterdir()] == ["filler"]
+    finally:
+        net.office.state = usual
+
+
+def test_no_gateway(net, tmp_path):
+    for command in ["save", "load"]:
+        file = tmp_path / "file"
+        file.write_bytes(b"")
+        done = net.gateway.run(
+            binary(), command, file, "--socket", tmp_path / "nobody", check=False
+        )
+        assert done.returncode == (4 if command == "save" else 3), done.stdout
