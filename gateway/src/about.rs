@@ -37,14 +37,23 @@ impl About {
 
     /// Whether a flow is the packet's, or has a mapping that may be.
     pub fn is_of(&self, flow: &FlowRecord) -> bool {
-        let ends = [(self.one, self.one_port), (self.other, self.other_port)];
-        let between = |of: &Ends| {
-            let (source, destination) = ((of.source, of.sport), (of.destination, of.dport));
-            [source, destination] == ends || [destination, source] == ends
-        };
-        let at = |end: &Endpoint| ends.contains(&(end.ip(), end.port));
+        let at = |end: &Endpoint| self.ends().contains(&(end.ip(), end.port));
         let mapped =
             [flow.mapping, flow.inward].iter().flatten().any(|own| at(&own.inside) || at(&own.outside));
-        flow.original.protocol == self.protocol && (between(&flow.original) || between(&flow.reply) || mapped)
+        self.is_between(flow) || (mapped && flow.original.protocol == self.protocol)
+    }
+
+    /// Whether a flow's packets, of one direction or the other, have these ends.
+    pub fn is_between(&self, flow: &FlowRecord) -> bool {
+        let [one, other] = self.ends();
+        let between = |of: &Ends| {
+            let (source, destination) = ((of.source, of.sport), (of.destination, of.dport));
+            [source, destination] == [one, other] || [destination, source] == [one, other]
+        };
+        flow.original.protocol == self.protocol && (between(&flow.original) || between(&flow.reply))
+    }
+
+    fn ends(&self) -> [(IpAddr, u16); 2] {
+        [(self.one, self.one_port), (self.other, self.other_port)]
     }
 }

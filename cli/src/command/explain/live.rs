@@ -29,6 +29,8 @@ pub(super) struct Live {
     client: Client,
     pub(super) policy: Policy,
     basis: BasisView,
+    /// The packet, where it has ends.
+    about: Option<About>,
     /// What of its state bears on the packet.
     flows: Vec<FlowRecord>,
 }
@@ -53,7 +55,7 @@ impl Live {
         })?;
         policy.limits.flows = policy.limits.flows.min(FLOWS);
         let tables = Tables::compile(&policy, EPOCH).map_err(|error| garbled(&error.to_string()))?;
-        Ok((Live { client, policy, basis, flows: Vec::new() }, tables))
+        Ok((Live { client, policy, basis, about: None, flows: Vec::new() }, tables))
     }
 
     /// A gateway here that goes by the same, and remembers what bears on the packet.
@@ -68,7 +70,9 @@ impl Live {
             }
         }
         if let (Some(ends), Some(from)) = (answered_ends(packet), sender(packet)) {
-            for item in self.items(about(ends, from), &replay.tables)? {
+            let about = about(ends, from);
+            self.about = Some(about.clone());
+            for item in self.items(about, &replay.tables)? {
                 // What cannot be here, where there is nothing else, cannot be there either.
                 if replay.shard.import(&replay.tables, &item, at).is_ok() {
                     self.flows.extend(match item {
@@ -105,11 +109,14 @@ impl Live {
         Ok(items)
     }
 
-    /// The flow of the gateway that the packet was found to belong to.
+    /// The flow of the gateway that the packet was found to belong to, or has the ends of, though it did not fit.
     pub(super) fn flow(&self, account: &Account) -> Option<&FlowRecord> {
-        let found = account.visits.iter().find_map(|visit| visit.flow.as_ref())?;
-        let original = Ends::of(found.original());
-        self.flows.iter().find(|flow| flow.original == original)
+        let found = account.visits.iter().find_map(|visit| visit.flow.as_ref());
+        let found = found.map(|flow| Ends::of(flow.original()));
+        self.flows.iter().find(|flow| match &found {
+            Some(original) => flow.original == *original,
+            None => self.about.as_ref().is_some_and(|about| about.is_between(flow)),
+        })
     }
 
     /// What of a translation the gateway chooses only when the packet comes.
