@@ -1,6 +1,7 @@
 //! The subcommands: one file each, with its arguments, its help and what it does.
 
 pub(crate) mod bench;
+pub(crate) mod capture;
 pub(crate) mod check;
 pub(crate) mod chip;
 pub(crate) mod completions;

@@ -54,6 +54,22 @@ pub(crate) enum Failure {
         /// Why not.
         error: StoreError,
     },
+    /// A live capture cannot be written any more.
+    CaptureFile {
+        /// The file.
+        path: PathBuf,
+        /// Packets that are in it.
+        packets: u64,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// Two things were asked for that do not go together.
+    Clash {
+        /// One of them.
+        one: &'static str,
+        /// The other.
+        other: &'static str,
+    },
     /// A policy file cannot be read.
     Policy(LoadError),
     /// The policy in this file is wrong, in these many ways, which have been shown.
@@ -218,6 +234,7 @@ impl Failure {
             | Failure::Policy(_)
             | Failure::Capture(_)
             | Failure::Store { .. }
+            | Failure::CaptureFile { .. }
             | Failure::Write { .. }
             | Failure::Read { .. }
             | Failure::Import { .. } => Exit::Unreadable,
@@ -240,7 +257,8 @@ impl Failure {
             // What was asked for the chip does not have; a chip without what every cipher needs is a fault of its own.
             Failure::Cipher(CipherError::TooMany { .. } | CipherError::Key(_)) => Exit::Usage,
             Failure::Cipher(_) => Exit::Wrong,
-            Failure::NoInterface { .. }
+            Failure::Clash { .. }
+            | Failure::NoInterface { .. }
             | Failure::NoPort { .. }
             | Failure::NotKnown { .. }
             | Failure::Overwrites { .. }
@@ -278,6 +296,10 @@ impl Failure {
                     "give what `wirerate save` wrote, or a gateway with --state; nothing has changed".to_owned()
                 }
             },
+            Failure::CaptureFile { .. } => {
+                "check that there is room and that you may write there; the gateway goes on".to_owned()
+            }
+            Failure::Clash { .. } => "leave one of them out; --help says what each is for".to_owned(),
             Failure::Policy(_) => "give the path of a policy (TOML); policies/ has examples".to_owned(),
             Failure::Compile { .. } => "change the policy there".to_owned(),
             Failure::Setup { .. } => "lower `flows` under [limit], or free memory".to_owned(),
@@ -368,6 +390,11 @@ impl fmt::Display for Failure {
             Failure::Start(error) => write!(f, "the gateway cannot begin: {error}"),
             Failure::Gateway(error) => error.fmt(f),
             Failure::Store { path, error } => write!(f, "{}: {error}", path.display()),
+            Failure::CaptureFile { path, packets, error } => {
+                let packets = screen::count(*packets, "packet", "packets");
+                write!(f, "cannot write {}: {error}; {packets} are in it", path.display())
+            }
+            Failure::Clash { one, other } => write!(f, "{one} does not go with {other}"),
             Failure::Policy(error) => error.fmt(f),
             Failure::Wrong { file, errors: 1 } => write!(f, "{file} has an error"),
             Failure::Wrong { file, errors } => write!(f, "{file} has {errors} errors"),
@@ -430,6 +457,12 @@ impl std::error::Error for Failure {}
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Failure {
         Failure::Output(error)
+    }
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Failure {
+        Failure::Gateway(error)
     }
 }
 

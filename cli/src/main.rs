@@ -28,8 +28,8 @@ mod words;
 
 use command::live;
 use command::{
-    check, chip, completions, explain, flows, generate, import, reasons, replay, reproduce, run, state, test,
-    top,
+    capture, check, chip, completions, explain, flows, generate, import, reasons, replay, reproduce, run,
+    state, test, top,
 };
 
 /// What every help text ends with.
@@ -95,6 +95,7 @@ enum Command {
     Apply(live::Apply),
     Confirm(live::Confirm),
     Rollback(live::Rollback),
+    Capture(capture::Arguments),
     Save(state::Save),
     Load(state::Load),
     Replay(replay::Arguments),
@@ -125,6 +126,7 @@ impl Command {
             Command::Apply(arguments) => arguments.run(),
             Command::Confirm(arguments) => arguments.run(),
             Command::Rollback(arguments) => arguments.run(),
+            Command::Capture(arguments) => arguments.run(),
             Command::Save(arguments) => arguments.run(),
             Command::Load(arguments) => arguments.run(),
             Command::Replay(arguments) => arguments.run(),

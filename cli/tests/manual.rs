@@ -13,7 +13,7 @@ use run::{Room, root, wirerate};
 const WIDTH: usize = 80;
 
 /// Commands with examples of their own, each pasted by a test below or among [`NOT_PASTED`].
-const COMMANDS: [&[&str]; 32] = [
+const COMMANDS: [&[&str]; 33] = [
     &[],
     &["check"],
     &["run"],
@@ -28,6 +28,7 @@ const COMMANDS: [&[&str]; 32] = [
     &["apply"],
     &["confirm"],
     &["rollback"],
+    &["capture"],
     &["save"],
     &["load"],
     &["replay"],
@@ -52,7 +53,7 @@ const COMMANDS: [&[&str]; 32] = [
 const LIVE: &str = "it needs a gateway that runs: tests/netns asks those";
 
 /// Examples that are not pasted: how they begin, and why.
-const NOT_PASTED: [(&str, &str); 30] = [
+const NOT_PASTED: [(&str, &str); 31] = [
     ("wirerate run ", "it needs root, and interfaces of its own"),
     ("wirerate top", LIVE),
     ("wirerate top ", LIVE),
@@ -74,6 +75,7 @@ const NOT_PASTED: [(&str, &str); 30] = [
     ("wirerate confirm", LIVE),
     ("wirerate rollback", LIVE),
     ("wirerate explain --live ", LIVE),
+    ("wirerate capture ", LIVE),
     ("wirerate save ", LIVE),
     ("wirerate load ", LIVE),
     ("nft ", "it needs root and a rule set"),

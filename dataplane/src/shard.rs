@@ -310,6 +310,11 @@ impl Fifo {
         self.frames.extend(other.frames.drain(..));
     }
 
+    /// The frames that wait, first to last.
+    pub fn frames(&self) -> impl Iterator<Item = &Frame> {
+        self.frames.iter()
+    }
+
     /// The frames that wait, to be changed.
     pub(crate) fn frames_mut(&mut self) -> impl Iterator<Item = &mut Frame> {
         self.frames.iter_mut()

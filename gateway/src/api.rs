@@ -25,6 +25,7 @@ use crate::worker::{FoundFlows as Found, Mail, Post};
 use crate::{metrics, view};
 
 mod basis;
+mod capture;
 mod state;
 
 pub use basis::{BasisView, NeighbourView};
@@ -36,6 +37,8 @@ pub struct Desk {
     sender: Sender<Event>,
     /// One state is taken in at a time.
     loading: Arc<Semaphore>,
+    /// Captures that can be made beside those under way.
+    captures: Arc<Semaphore>,
 }
 
 /// What went wrong, as it is told.
@@ -94,6 +97,7 @@ pub fn control(sender: Sender<Event>) -> Router {
         .route("/flows/kill", post(kill))
         .route("/policy", get(policy))
         .route("/basis", get(basis::basis))
+        .route("/capture", get(capture::capture))
         .route("/state", get(state::save).post(state::load))
         .route("/apply", post(apply))
         .route("/confirm", post(confirm))
@@ -110,7 +114,11 @@ pub fn public(sender: Sender<Event>) -> Router {
 
 impl Desk {
     fn to(sender: Sender<Event>) -> Desk {
-        Desk { sender, loading: Arc::new(Semaphore::new(1)) }
+        Desk {
+            sender,
+            loading: Arc::new(Semaphore::new(1)),
+            captures: Arc::new(Semaphore::new(capture::MOST)),
+        }
     }
 
     /// Asks, and waits for the answer.
@@ -219,7 +227,11 @@ async fn kill(State(desk): State<Desk>, Query(query): Query<FlowQuery>) -> Answe
 
 fn not_known(word: NotKnown) -> (StatusCode, Json<Trouble>) {
     let error = format!("there is no {} \"{}\"", word.what, word.word);
-    trouble(StatusCode::UNPROCESSABLE_ENTITY, error, "`wirerate flows --help` has examples")
+    trouble(
+        StatusCode::UNPROCESSABLE_ENTITY,
+        error,
+        "`wirerate flows --help` and `wirerate capture --help` have examples",
+    )
 }
 
 /// The policy in force, as text.

@@ -156,18 +156,18 @@ impl FlowView {
 
 const PROTOCOLS: [(&str, u8); 4] = [("icmp", 1), ("tcp", 6), ("udp", 17), ("icmpv6", 58)];
 
-fn protocol_number(word: &str) -> Option<u8> {
+pub(crate) fn protocol_number(word: &str) -> Option<u8> {
     let known = PROTOCOLS.iter().find(|(name, _)| *name == word).map(|(_, number)| *number);
     known.or_else(|| word.parse().ok())
 }
 
-fn protocol_name(number: u8) -> String {
+pub(crate) fn protocol_name(number: u8) -> String {
     let known = PROTOCOLS.iter().find(|(_, known)| *known == number);
     known.map_or_else(|| number.to_string(), |(name, _)| (*name).to_owned())
 }
 
 /// The names of states, as operators of other firewalls know them.
-fn state_name(state: State) -> &'static str {
+pub(crate) fn state_name(state: State) -> &'static str {
     match state {
         State::Opening => "opening",
         State::SynSent => "syn-sent",

@@ -6,6 +6,7 @@
 
 pub mod about;
 pub mod api;
+pub mod capture;
 pub mod client;
 pub mod clock;
 pub mod effective;
@@ -18,7 +19,7 @@ pub mod reload;
 pub mod request;
 pub mod server;
 mod service;
-mod signal;
+pub mod signal;
 pub mod store;
 mod stream;
 pub mod supervisor;

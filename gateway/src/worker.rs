@@ -20,6 +20,7 @@ use wire::{Batch, Frame, Nanos, Pool, PortId};
 
 use crate::clock::Clock;
 
+mod capture;
 mod link;
 mod mail;
 mod report;
@@ -31,6 +32,7 @@ pub use mail::{Bell, Found, FoundFlows, Known, Mail, Notice, Post, Spent, Swap, 
 pub use report::Report;
 pub use state::{Exported, Imported};
 
+use capture::Captures;
 use link::Link;
 use sleep::Sleep;
 
@@ -51,6 +53,7 @@ pub struct Worker {
     ended: Vec<Frame>,
     mail: Receiver<Mail>,
     notices: Box<dyn Fn(Notice) -> bool + Send>,
+    captures: Captures,
     sleep: Sleep,
     clock: Clock,
     tended: Nanos,
@@ -112,6 +115,7 @@ impl Worker {
             batch: Batch::new(),
             mail,
             notices,
+            captures: Captures::default(),
             sleep: Sleep::new(bell),
             clock,
             tended: clock.now(),
@@ -217,9 +221,23 @@ impl Worker {
 
     /// Takes the batch through the pipeline.
     fn process(&mut self) {
+        if !self.captures.is_empty() {
+            return self.process_watched();
+        }
         let mut cx =
             Cx { tables: &self.tables, shard: &mut self.shard, pool: &mut self.pool, tally: &mut NoTally };
         self.pipeline.run(&mut self.batch, &mut self.ended, &mut cx);
+    }
+
+    /// The same, frame by frame, before the eyes of those who capture.
+    #[cold]
+    fn process_watched(&mut self) {
+        self.captures.begin(&self.tables, &self.shard.queues);
+        let mut cx =
+            Cx { tables: &self.tables, shard: &mut self.shard, pool: &mut self.pool, tally: &mut NoTally };
+        let mut watch = self.captures.watch(&self.tables);
+        self.pipeline.step_watched(&mut self.batch, &mut self.ended, &mut cx, &mut watch);
+        self.captures.finish(&self.ended, &self.shard, &self.tables);
     }
 
     /// Gives what ended to Linux, or back to the pool. `sent_by` is the interface by which Linux sent the frames
@@ -267,9 +285,15 @@ impl Worker {
     /// Looks after what time alone changes, and what neighbours that were told of let come free.
     fn tend(&mut self, now: Nanos) {
         self.tended = now;
+        if !self.captures.is_empty() {
+            self.captures.begin(&self.tables, &self.shard.queues);
+        }
         let mut cx =
             Cx { tables: &self.tables, shard: &mut self.shard, pool: &mut self.pool, tally: &mut NoTally };
         self.pipeline.tend(now, &mut self.ended, &mut cx);
+        if !self.captures.is_empty() {
+            self.captures.finish(&self.ended, &self.shard, &self.tables);
+        }
         self.settle(None);
     }
 

@@ -108,6 +108,11 @@ impl Frame {
         self.len as usize
     }
 
+    /// Which slot of its pool it owns: no other frame of the pool has it as long as this one lives.
+    pub fn slot(&self) -> u32 {
+        self.slot
+    }
+
     /// Bytes free in front of the packet.
     #[inline]
     pub fn headroom(&self) -> usize {

@@ -14,6 +14,7 @@ use wire::PortError;
 use wire::ethernet::Mac;
 
 use crate::about::About;
+use crate::capture::Tap;
 use crate::flows::{FlowQuery, FlowView, NotKnown};
 use crate::request::Reply;
 
@@ -86,6 +87,17 @@ pub enum Mail {
         /// Where the answer goes.
         reply: Reply<Imported>,
     },
+    /// Begins a capture. One whose words mean nothing to the worker's tables never begins.
+    Capture {
+        /// By which it is ended.
+        id: u64,
+        /// Where copies go.
+        tap: Box<Tap>,
+        /// Is told when it has begun.
+        reply: Reply<Result<(), NotKnown>>,
+    },
+    /// Ends a capture.
+    EndCapture(u64),
     /// Asks what was counted.
     Report(Sender<Report>),
     /// Ends the worker.
@@ -255,6 +267,10 @@ impl Worker {
                 Mail::Import { tables, items, reply } => {
                     let _ = reply.send(self.import(&tables, &items));
                 }
+                Mail::Capture { id, tap, reply } => {
+                    let _ = reply.send(self.begin_capture(id, *tap));
+                }
+                Mail::EndCapture(id) => self.captures.end(id),
                 Mail::Report(to) => {
                     let _ = to.send(self.report());
                 }

@@ -24,6 +24,7 @@ pub(super) const INTERFACE_DESCRIPTION: u32 = 1;
 /// Obsolete; an enhanced packet block but for the first four bytes of its body.
 const PACKET: u32 = 2;
 const SIMPLE_PACKET: u32 = 3;
+pub(super) const INTERFACE_STATISTICS: u32 = 5;
 pub(super) const ENHANCED_PACKET: u32 = 6;
 
 /// The most bytes of a block that is read: a packet, its options, and room for more of these than any

@@ -6,8 +6,11 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-use super::pcapng::{BYTE_ORDER, ENHANCED_PACKET, INTERFACE_DESCRIPTION, SECTION_HEADER};
+use super::pcapng::{
+    BYTE_ORDER, ENHANCED_PACKET, INTERFACE_DESCRIPTION, INTERFACE_STATISTICS, SECTION_HEADER,
+};
 use super::{CaptureError, MAX_CAPTURED, Problem, Record};
+use crate::unit::Nanos;
 
 /// What the section header names as the program that wrote the file.
 const USER_APPLICATION: &str = "wirerate";
@@ -16,6 +19,7 @@ const COMMENT: u16 = 1;
 const IF_NAME: u16 = 2;
 const SHB_USERAPPL: u16 = 4;
 const IF_TSRESOL: u16 = 9;
+const ISB_IFDROP: u16 = 5;
 
 /// Writes a pcapng file; buffered, so [`finish`](PcapngWriter::finish) it.
 #[derive(Debug)]
@@ -101,9 +105,41 @@ impl<W: Write> PcapngWriter<W> {
         self.end()
     }
 
+    /// Says how many packets of an interface were lost to the capture by a moment, in all, with a comment.
+    pub fn lost(
+        &mut self,
+        interface: usize,
+        at: Nanos,
+        lost: u64,
+        comment: &str,
+    ) -> Result<(), CaptureError> {
+        let interface = u32::try_from(interface).unwrap_or(u32::MAX);
+        if interface >= self.interfaces {
+            return Err(self.error(Problem::NoInterface(interface)));
+        }
+        self.begin(INTERFACE_STATISTICS);
+        self.u32(interface);
+        self.u32((at.0 >> 32) as u32);
+        self.u32(at.0 as u32);
+        self.option(COMMENT, cut_text(comment));
+        self.option(ISB_IFDROP, &lost.to_le_bytes());
+        self.end_of_options();
+        self.end()
+    }
+
+    /// Writes out what is still buffered: whole blocks.
+    pub fn flush(&mut self) -> Result<(), CaptureError> {
+        self.out.flush().map_err(|error| self.error(Problem::Output(error)))
+    }
+
+    /// What is written into. What is buffered is not there yet.
+    pub fn get_mut(&mut self) -> &mut W {
+        self.out.get_mut()
+    }
+
     /// Writes out what is still buffered and returns what was written into.
     pub fn finish(mut self) -> Result<W, CaptureError> {
-        self.out.flush().map_err(|error| self.error(Problem::Output(error)))?;
+        self.flush()?;
         let PcapngWriter { out, file, written, .. } = self;
         out.into_inner().map_err(|error| CaptureError {
             file,

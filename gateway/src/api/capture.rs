@@ -1,0 +1,50 @@
+//! `GET /capture`: live packets as pcapng, until whoever reads has read enough.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use axum::extract::{Query, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+
+use super::{Answer, Desk, not_known, trouble};
+use crate::capture::CaptureQuery;
+use crate::capture::record;
+use crate::request::Request;
+use crate::stream::respond;
+use crate::worker::Mail;
+
+/// The most captures at one time.
+pub(super) const MOST: usize = 4;
+
+/// Tells captures apart.
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+pub(super) async fn capture(State(desk): State<Desk>, Query(query): Query<CaptureQuery>) -> Answer<Response> {
+    let Ok(turn) = desk.captures.clone().try_acquire_owned() else {
+        let error = format!("{MOST} captures are under way already, as many as there can be");
+        return Err(trouble(StatusCode::CONFLICT, error, "end one of them first"));
+    };
+    let basis = desk.ask(Request::Basis).await?;
+    let posts = desk.ask(Request::Workers).await?;
+    query.points().and(query.filter(&basis.tables).map(drop)).map_err(not_known)?;
+    let id = NEXT.fetch_add(1, Ordering::Relaxed);
+    let (tap, recorder) = record::capture(query);
+    let (pieces, response) = respond("application/x-pcapng");
+    let workers = posts.clone();
+    let end = move || {
+        for post in &workers {
+            post.send(Mail::EndCapture(id));
+        }
+        drop(turn);
+    };
+    let refused = |error| {
+        let error = format!("the capture cannot begin: {error}");
+        trouble(StatusCode::SERVICE_UNAVAILABLE, error, "try again soon")
+    };
+    recorder.start(&basis.tables, pieces, end).map_err(refused)?;
+    for post in &posts {
+        let tap = Box::new(tap.clone());
+        desk.ask_worker(post, |reply| Mail::Capture { id, tap, reply }).await?.map_err(not_known)?;
+    }
+    Ok(response)
+}

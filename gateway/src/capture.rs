@@ -1,0 +1,364 @@
+//! Live packets, copied as workers see them: at which points of their way, which of them, and on whose account.
+//!
+//! Workers copy and never wait: what their reader does not take in time is lost to the capture, and counted. While there
+//! is no capture, there is no more of this on the packet path than the question whether there is one.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{SyncSender, TrySendError};
+
+use dataplane::flow::{Flow, State};
+use dataplane::pipeline::STAGES;
+use dataplane::state::Ends;
+use dataplane::tables::LOCAL;
+use dataplane::{Pipeline, Reason, Tables, Verdict};
+use ipnet::IpNet;
+use policy::model::SELF_ZONE;
+use serde::{Deserialize, Serialize};
+use tally::NoTally;
+use wire::ethernet::{self, EtherType};
+use wire::header::Ports;
+use wire::{Meta, Nanos, PortId, ipv4, ipv6};
+
+use crate::flows::{NotKnown, protocol_number};
+
+pub(crate) mod record;
+
+/// Bytes of copies that wait for the reader of a capture, at most.
+const MOST_WAITING: usize = 32 << 20;
+
+/// Chunks of copies that wait, at most.
+pub(crate) const MOST_CHUNKS: usize = 8_192;
+
+/// The longest part of a frame that is copied, where nobody says how much.
+const WHOLE: u32 = 65_535;
+
+/// What is to be copied. What is absent is of no account; the words are those of [`crate::flows::FlowQuery`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CaptureQuery {
+    /// Where, as names of points with commas between: see [`Point::named`]. Where absent: `sent`, `delivered`, `dropped`
+    /// and `held`, so that each packet is there once, with what became of it.
+    pub stage: Option<String>,
+    /// An address or prefix that either end is in, before or after translation.
+    pub host: Option<String>,
+    /// A port of either end, before or after translation.
+    pub port: Option<u16>,
+    /// `tcp`, `udp`, `icmp`, `icmpv6` or a number.
+    pub protocol: Option<String>,
+    /// The interface that it came in or leaves by.
+    pub interface: Option<String>,
+    /// The rule that decided.
+    pub rule: Option<String>,
+    /// A translation that applies.
+    pub nat: Option<String>,
+    /// `forwarded`, `delivered`, `answered`, `dropped` or `held`.
+    pub verdict: Option<String>,
+    /// Why it was dropped, answered or held.
+    pub reason: Option<String>,
+    /// At most so many bytes of each frame.
+    pub snap: Option<u32>,
+}
+
+/// A point on a frame's way where it can be copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Point {
+    /// As it was received.
+    Received,
+    /// Before the stage of that place takes it.
+    Before(usize),
+    /// After it.
+    After(usize),
+    /// As it is sent, forwarded or answered.
+    Sent,
+    /// As it is given to Linux.
+    Delivered,
+    /// As it was when it was dropped.
+    Dropped,
+    /// As it waits.
+    Held,
+}
+
+/// The stages, by name.
+pub fn stages() -> [&'static str; STAGES] {
+    Pipeline::default().stages::<NoTally>().map(|(name, _)| name)
+}
+
+impl Point {
+    /// `received`, `sent`, `delivered`, `dropped`, `held`; the name of a stage, behind it; `before-` and the name of a
+    /// stage, in front of it.
+    pub fn named(word: &str) -> Option<Point> {
+        let stage = |name: &str| stages().iter().position(|stage| *stage == name);
+        match word {
+            "received" => Some(Point::Received),
+            "sent" => Some(Point::Sent),
+            "delivered" => Some(Point::Delivered),
+            "dropped" => Some(Point::Dropped),
+            "held" => Some(Point::Held),
+            _ => match word.strip_prefix("before-") {
+                Some(name) => stage(name).map(Point::Before),
+                None => stage(word).map(Point::After),
+            },
+        }
+    }
+
+    fn bit(self) -> u64 {
+        let place = match self {
+            Point::Received => 0,
+            Point::Sent => 1,
+            Point::Delivered => 2,
+            Point::Dropped => 3,
+            Point::Held => 4,
+            Point::Before(stage) => 5 + stage,
+            Point::After(stage) => 5 + STAGES + stage,
+        };
+        1 << place
+    }
+}
+
+/// Some points.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Points(u64);
+
+impl Points {
+    pub(crate) fn has(self, point: Point) -> bool {
+        self.0 & point.bit() != 0
+    }
+}
+
+impl CaptureQuery {
+    /// The points that are meant.
+    pub(crate) fn points(&self) -> Result<Points, NotKnown> {
+        let unknown = |word: &str| NotKnown { what: "point", word: word.to_owned() };
+        let words = self.stage.as_deref().unwrap_or("sent,delivered,dropped,held");
+        let named = |word: &str| Point::named(word).map(Point::bit).ok_or_else(|| unknown(word));
+        words.split(',').try_fold(0, |bits, word| Ok(bits | named(word.trim())?)).map(Points)
+    }
+
+    /// The packets that are meant, in the places of `tables`.
+    ///
+    /// # Errors
+    /// A word means nothing.
+    pub(crate) fn filter(&self, tables: &Tables) -> Result<Filter, NotKnown> {
+        let unknown = |what| move |word: &String| NotKnown { what, word: word.clone() };
+        let mut filter = Filter { port: self.port, ..Filter::default() };
+        if let Some(word) = &self.host {
+            let net = word.parse::<IpNet>().ok().or_else(|| word.parse::<IpAddr>().ok().map(IpNet::from));
+            filter.host = Some(net.ok_or_else(|| unknown("address or prefix")(word))?);
+        }
+        if let Some(word) = &self.protocol {
+            filter.protocol = Some(protocol_number(word).ok_or_else(|| unknown("protocol")(word))?);
+        }
+        if let Some(word) = &self.interface {
+            let id = if word == SELF_ZONE { Some(LOCAL) } else { tables.interface_named(word) };
+            filter.interface = Some(id.ok_or_else(|| unknown("interface")(word))?);
+        }
+        if let Some(word) = &self.rule {
+            let place = tables.filter.rules.iter().position(|rule| rule.name == *word);
+            filter.rule = Some(place.ok_or_else(|| unknown("rule")(word))? as u32);
+        }
+        if let Some(word) = &self.nat {
+            let source = tables.nat.sources.iter().position(|nat| nat.name == *word);
+            let destination = tables.nat.destinations.iter().position(|nat| nat.name == *word);
+            filter.nat = match (destination, source) {
+                (None, None) => return Err(unknown("translation")(word)),
+                both => Some(both),
+            };
+        }
+        if let Some(word) = &self.verdict {
+            let known = ["forwarded", "delivered", "answered", "dropped", "held"];
+            let verdict = known.into_iter().find(|name| name == word);
+            filter.verdict = Some(verdict.ok_or_else(|| unknown("verdict")(word))?);
+        }
+        if let Some(word) = &self.reason {
+            filter.reason = Some(Reason::of_name(word).ok_or_else(|| unknown("reason")(word))?);
+        }
+        Ok(filter)
+    }
+
+    /// Bytes of a frame that are copied.
+    pub(crate) fn snap(&self) -> usize {
+        self.snap.unwrap_or(WHOLE).clamp(1, WHOLE) as usize
+    }
+}
+
+/// What a packet says of itself.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Look {
+    source: IpAddr,
+    destination: IpAddr,
+    ports: Option<Ports>,
+    protocol: u8,
+}
+
+impl Look {
+    /// At a frame; `None` where it is no IP packet.
+    pub(crate) fn at(frame: &[u8]) -> Option<Look> {
+        let layer = ethernet::parse(frame).ok()?;
+        let ports = |protocol: wire::header::Protocol, payload| {
+            if protocol.has_ports() { Ports::of(payload) } else { None }
+        };
+        match layer.ethertype {
+            EtherType::IPV4 => {
+                let header = ipv4::Header::of(layer.payload)?;
+                let is_first = header.fragment().is_none_or(|fragment| fragment.is_first());
+                let payload = layer.payload.get(header.header_len()..).filter(|_| is_first);
+                Some(Look {
+                    source: header.src().into(),
+                    destination: header.dst().into(),
+                    ports: ports(header.protocol(), payload.unwrap_or_default()),
+                    protocol: header.protocol().0,
+                })
+            }
+            EtherType::IPV6 => {
+                let header = ipv6::Header::of(layer.payload)?;
+                let packet = ipv6::parse(layer.payload).ok();
+                let protocol = packet.as_ref().map_or(header.next_header(), |packet| packet.protocol());
+                let is_first = |packet: &ipv6::Packet<'_>| {
+                    packet.extensions.fragment.is_none_or(|found| found.fragment.is_first())
+                };
+                let payload = packet.filter(is_first).map(|packet| packet.payload);
+                Some(Look {
+                    source: header.src().into(),
+                    destination: header.dst().into(),
+                    ports: ports(protocol, payload.unwrap_or_default()),
+                    protocol: protocol.0,
+                })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Which packets are meant; what is absent holds for each.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Filter {
+    host: Option<IpNet>,
+    port: Option<u16>,
+    protocol: Option<u8>,
+    interface: Option<PortId>,
+    rule: Option<u32>,
+    /// The places of a destination and of a source translation.
+    nat: Option<(Option<usize>, Option<usize>)>,
+    verdict: Option<&'static str>,
+    reason: Option<Reason>,
+}
+
+impl Filter {
+    /// Whether a packet is one of them: it looked like that when it came, this is known of it, and this is its flow.
+    pub(crate) fn admits(
+        &self,
+        look: Option<&Look>,
+        meta: &Meta,
+        flow: Option<&Flow>,
+        tables: &Tables,
+    ) -> bool {
+        let ends = || flow.into_iter().flat_map(|flow| [Ends::of(flow.original()), Ends::of(flow.reply())]);
+        let host = |net: IpNet| {
+            look.is_some_and(|look| net.contains(&look.source) || net.contains(&look.destination))
+                || ends().any(|ends| net.contains(&ends.source) || net.contains(&ends.destination))
+        };
+        let port = |port: u16| {
+            let seen = look.and_then(|look| look.ports);
+            seen.is_some_and(|seen| seen.sport == port || seen.dport == port)
+                || ends().any(|ends| ends.sport == port || ends.dport == port)
+        };
+        let nat = |(destination, source): (Option<usize>, Option<usize>)| {
+            let applies = tables.nat.places(meta.nat);
+            (destination.is_some() && applies.0 == destination) || (source.is_some() && applies.1 == source)
+        };
+        let verdict = Verdict::of_fate(meta.fate);
+        self.host.is_none_or(host)
+            && self.port.is_none_or(port)
+            && self.protocol.is_none_or(|protocol| look.is_some_and(|look| look.protocol == protocol))
+            && self.interface.is_none_or(|id| meta.ingress == id || egress(meta) == Some(id))
+            && self.rule.is_none_or(|rule| meta.rule == rule)
+            && self.nat.is_none_or(nat)
+            && self.verdict.is_none_or(|name| verdict.is_some_and(|verdict| verdict.name() == name))
+            && self.reason.is_none_or(|reason| verdict.and_then(Verdict::reason) == Some(reason))
+    }
+}
+
+/// The interface that a frame leaves by, where that has been decided.
+pub(crate) fn egress(meta: &Meta) -> Option<PortId> {
+    let is_out = matches!(Verdict::of_fate(meta.fate), Some(Verdict::Forwarded | Verdict::Answered(_)));
+    (meta.hop != Meta::NO_HOP || is_out).then_some(meta.egress)
+}
+
+/// A copy of a frame.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    pub(crate) point: Point,
+    pub(crate) ingress: PortId,
+    pub(crate) egress: Option<PortId>,
+    pub(crate) fate: u16,
+    pub(crate) rule: u32,
+    pub(crate) nat: u16,
+    /// The flow that it belongs to, by its first packets.
+    pub(crate) flow: Option<(Ends, State)>,
+    /// Bytes that were copied.
+    pub(crate) copied: u32,
+    /// Bytes that there were.
+    pub(crate) length: u32,
+}
+
+/// Copies that a worker has made in one go.
+pub(crate) struct Chunk {
+    /// What places in them are of.
+    pub(crate) tables: Arc<Tables>,
+    /// When, since 1970.
+    pub(crate) at: Nanos,
+    pub(crate) seen: Vec<Seen>,
+    /// Their bytes, one behind the other.
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Chunk {
+    /// Bytes of memory, about.
+    fn weight(&self) -> usize {
+        self.bytes.len() + self.seen.len() * size_of::<Seen>() + size_of::<Chunk>()
+    }
+}
+
+/// Where a worker puts what it has copied.
+#[derive(Clone)]
+pub struct Tap {
+    pub(crate) query: Arc<CaptureQuery>,
+    sender: SyncSender<Chunk>,
+    account: Arc<Account>,
+}
+
+/// What is known of a capture.
+#[derive(Debug, Default)]
+pub(crate) struct Account {
+    /// Copies that nobody took in time.
+    lost: AtomicU64,
+    /// Bytes that wait.
+    waiting: AtomicUsize,
+}
+
+/// Whether anybody still reads a capture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reader {
+    There,
+    Gone,
+}
+
+impl Tap {
+    /// Puts copies in. Who reads may be slow: then they are lost.
+    pub(crate) fn put(&self, chunk: Chunk) -> Reader {
+        let (weight, copies) = (chunk.weight(), chunk.seen.len() as u64);
+        if self.account.waiting.load(Ordering::Relaxed) + weight <= MOST_WAITING {
+            match self.sender.try_send(chunk) {
+                Ok(()) => {
+                    self.account.waiting.fetch_add(weight, Ordering::Relaxed);
+                    return Reader::There;
+                }
+                Err(TrySendError::Disconnected(_)) => return Reader::Gone,
+                Err(TrySendError::Full(_)) => {}
+            }
+        }
+        self.account.lost.fetch_add(copies, Ordering::Relaxed);
+        Reader::There
+    }
+}

@@ -1,0 +1,208 @@
+//! Writes what workers have copied as pcapng: a comment on each packet says where it was seen and what became of it.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::mem;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+use dataplane::state::Ends;
+use dataplane::tables::LOCAL;
+use dataplane::{Tables, Verdict};
+use hyper::body::Bytes;
+use policy::model::SELF_ZONE;
+use wire::Nanos;
+use wire::PortId;
+use wire::capture::{CaptureError, PcapngWriter, Record};
+use wire::header::Protocol;
+
+use super::{Account, CaptureQuery, Chunk, MOST_CHUNKS, Point, Seen, Tap, stages};
+use crate::flows::{protocol_name, state_name};
+use crate::stream::{Broken, Pieces};
+
+/// How long copies wait before one looks whether anybody still reads.
+const TICK: Duration = Duration::from_millis(50);
+
+/// Bytes of pcapng that are handed on at once, about.
+const PIECE: usize = 256 << 10;
+
+/// A capture: the tap for the workers, and what writes what comes by it.
+pub(crate) fn capture(query: CaptureQuery) -> (Tap, Recorder) {
+    let (sender, receiver) = sync_channel(MOST_CHUNKS);
+    let account = Arc::new(Account::default());
+    let tap = Tap { query: Arc::new(query), sender, account: account.clone() };
+    let writer = PcapngWriter::over("the capture", Vec::new());
+    (tap, Recorder { receiver, account, writer, interfaces: HashMap::new(), told: 0, last: Nanos(0) })
+}
+
+/// See [`capture`].
+pub(crate) struct Recorder {
+    receiver: Receiver<Chunk>,
+    account: Arc<Account>,
+    writer: Result<PcapngWriter<Vec<u8>>, CaptureError>,
+    /// Numbers in the file, by name.
+    interfaces: HashMap<String, usize>,
+    /// Losses that have been told.
+    told: u64,
+    /// When the last packet came.
+    last: Nanos,
+}
+
+impl Recorder {
+    /// Writes on a thread of its own until nobody reads or nobody copies any more; then `end` is called.
+    pub(crate) fn start(
+        mut self,
+        tables: &Tables,
+        pieces: Pieces,
+        end: impl FnOnce() + Send + 'static,
+    ) -> std::io::Result<()> {
+        let names: Vec<String> = tables.interfaces.iter().map(|interface| interface.name.clone()).collect();
+        let body = move || {
+            if self.record(&names, &pieces).is_err() {
+                // Who reads may have gone.
+                let _ = pieces.blocking_send(Err(Broken));
+            }
+            drop(self);
+            end();
+        };
+        thread::Builder::new().name("capture".to_owned()).spawn(body).map(drop)
+    }
+
+    fn record(&mut self, names: &[String], pieces: &Pieces) -> Result<(), CaptureError> {
+        let mut writer = mem::replace(&mut self.writer, PcapngWriter::over("", Vec::new()))?;
+        for name in names {
+            self.interface(&mut writer, name)?;
+        }
+        loop {
+            let mut is_over = false;
+            match self.receiver.recv_timeout(TICK) {
+                Ok(chunk) => {
+                    let mut written = self.write(&mut writer, &chunk)?;
+                    while written < PIECE {
+                        let Ok(chunk) = self.receiver.try_recv() else { break };
+                        written += self.write(&mut writer, &chunk)?;
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => is_over = pieces.is_closed(),
+                Err(RecvTimeoutError::Disconnected) => is_over = true,
+            }
+            self.tell_losses(&mut writer)?;
+            writer.flush()?;
+            let piece = mem::take(writer.get_mut());
+            if !piece.is_empty() && pieces.blocking_send(Ok(Bytes::from(piece))).is_err() {
+                return Ok(());
+            }
+            if is_over {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Writes copies, and says how many bytes they have.
+    fn write(&mut self, writer: &mut PcapngWriter<Vec<u8>>, chunk: &Chunk) -> Result<usize, CaptureError> {
+        self.account.waiting.fetch_sub(chunk.weight(), Ordering::Relaxed);
+        self.last = chunk.at;
+        let mut rest = chunk.bytes.as_slice();
+        for seen in &chunk.seen {
+            let (bytes, further) = rest.split_at_checked(seen.copied as usize).unwrap_or((rest, &[]));
+            rest = further;
+            let at = match seen.point {
+                Point::Sent => seen.egress.unwrap_or(seen.ingress),
+                _ => seen.ingress,
+            };
+            let record = Record {
+                interface: self.interface(writer, name(&chunk.tables, at))?,
+                original_len: seen.length,
+                comment: Some(comment(seen, &chunk.tables).into()),
+                ..Record::new(chunk.at, bytes)
+            };
+            writer.write(&record)?;
+        }
+        Ok(chunk.bytes.len() + 200 * chunk.seen.len())
+    }
+
+    /// The number of an interface in the file.
+    fn interface(&mut self, writer: &mut PcapngWriter<Vec<u8>>, name: &str) -> Result<usize, CaptureError> {
+        if let Some(number) = self.interfaces.get(name) {
+            return Ok(*number);
+        }
+        let number = writer.interface(name)?;
+        self.interfaces.insert(name.to_owned(), number);
+        Ok(number)
+    }
+
+    /// Says how many copies were lost, where there are more than have been told. Nobody knows by which interface they came:
+    /// they are told of the first.
+    fn tell_losses(&mut self, writer: &mut PcapngWriter<Vec<u8>>) -> Result<(), CaptureError> {
+        let lost = self.account.lost.load(Ordering::Relaxed);
+        if lost == self.told {
+            return Ok(());
+        }
+        self.told = lost;
+        self.interface(writer, SELF_ZONE)?;
+        let comment =
+            format!("{lost} packets of all interfaces were lost to the capture: it was not read in time");
+        writer.lost(0, self.last, lost, &comment)
+    }
+}
+
+fn name(tables: &Tables, id: PortId) -> &str {
+    if id == LOCAL {
+        return SELF_ZONE;
+    }
+    tables.interface(id).map_or("?", |interface| &interface.name)
+}
+
+/// What stands beside a packet: `dropped: rule-drop by rule "no-mail", in by lan`.
+fn comment(seen: &Seen, tables: &Tables) -> String {
+    let mut text = String::new();
+    let stage = |place: usize| stages().get(place).copied().unwrap_or("?");
+    let verdict = Verdict::of_fate(seen.fate);
+    match seen.point {
+        Point::Received => text.push_str("received"),
+        Point::Before(place) => {
+            let _ = write!(text, "before {}", stage(place));
+        }
+        Point::After(place) => {
+            let _ = write!(text, "after {}", stage(place));
+        }
+        Point::Sent | Point::Delivered | Point::Dropped | Point::Held => {}
+    }
+    match verdict {
+        Some(verdict) => {
+            let lead = if text.is_empty() { "" } else { ": " };
+            let _ = write!(text, "{lead}{}", verdict.name());
+            if let Some(reason) = verdict.reason() {
+                let _ = write!(text, ": {}", reason.name());
+            }
+        }
+        // What is sent without a verdict of its own.
+        None if seen.point == Point::Sent => {
+            text.push_str("forwarded: a further part of a packet that was cut")
+        }
+        None => {}
+    }
+    if let Some(rule) = tables.filter.rules.get(seen.rule as usize) {
+        let _ = write!(text, " by rule \"{}\"", rule.name);
+    }
+    let _ = write!(text, ", in by {}", name(tables, seen.ingress));
+    if let Some(egress) = seen.egress.filter(|_| verdict != Some(Verdict::Delivered)) {
+        let _ = write!(text, ", out by {}", name(tables, egress));
+    }
+    for nat in tables.nat.names(seen.nat) {
+        let _ = write!(text, ", translation \"{nat}\"");
+    }
+    if let Some((Ends { source, destination, sport, dport, protocol }, state)) = seen.flow {
+        let end = |address: std::net::IpAddr, port| match address {
+            _ if !Protocol(protocol).has_ports() => address.to_string(),
+            std::net::IpAddr::V4(v4) => format!("{v4}:{port}"),
+            std::net::IpAddr::V6(v6) => format!("[{v6}]:{port}"),
+        };
+        let (from, to) = (end(source, sport), end(destination, dport));
+        let _ = write!(text, ", flow {} {from} > {to} {}", protocol_name(protocol), state_name(state));
+    }
+    text
+}

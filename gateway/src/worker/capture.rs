@@ -1,0 +1,258 @@
+//! Copies of frames for whoever captures: made while a batch goes through the stages one by one, handed on at its end.
+
+use std::mem;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use dataplane::flow::{Flow, FlowId};
+use dataplane::pipeline::Watch;
+use dataplane::shard::Fifo;
+use dataplane::stage::Cx;
+use dataplane::state::Ends;
+use dataplane::{Shard, Tables, Verdict};
+use tally::Tally;
+use wire::{Frame, Nanos};
+
+use super::Worker;
+use crate::capture::{Chunk, Filter, Look, Point, Points, Reader, Seen, Tap, egress, stages};
+use crate::flows::NotKnown;
+
+/// Bytes of copies after which a chunk is handed on before its batch ends.
+const CHUNK: usize = 256 << 10;
+
+/// What is captured of a worker.
+#[derive(Default)]
+pub(super) struct Captures {
+    active: Vec<Active>,
+    /// Frames that waited in each queue when a batch began.
+    queued: Vec<usize>,
+    at: Nanos,
+}
+
+/// One capture.
+struct Active {
+    id: u64,
+    tap: Tap,
+    points: Points,
+    /// `None` where its words mean nothing in the tables that hold now: then no packet is meant.
+    filter: Option<Filter>,
+    /// The epoch of the tables that the filter is of.
+    epoch: u16,
+    snap: usize,
+    /// Copies that have not been handed on, and their bytes, one behind the other.
+    seen: Vec<Seen>,
+    bytes: Vec<u8>,
+    /// Where the copies of the frame under way begin: of copies and of bytes.
+    begin: [usize; 2],
+    /// How the frame under way looked when it came.
+    look: Option<Look>,
+    /// Whether it is meant, by what is known so far.
+    is_meant: bool,
+    /// Slots of the frames of this batch that are meant.
+    meant: Vec<u32>,
+}
+
+impl Worker {
+    /// Begins a capture.
+    pub(super) fn begin_capture(&mut self, id: u64, tap: Tap) -> Result<(), NotKnown> {
+        let (points, filter) = (tap.query.points()?, tap.query.filter(&self.tables)?);
+        self.captures.active.push(Active {
+            id,
+            points,
+            filter: Some(filter),
+            epoch: self.tables.epoch,
+            snap: tap.query.snap(),
+            tap,
+            seen: Vec::new(),
+            bytes: Vec::new(),
+            begin: [0, 0],
+            look: None,
+            is_meant: false,
+            meant: Vec::new(),
+        });
+        Ok(())
+    }
+}
+
+impl Captures {
+    /// Whether there is none.
+    #[inline(always)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.active.is_empty()
+    }
+
+    /// Ends one; it may have ended by itself.
+    pub(super) fn end(&mut self, id: u64) {
+        self.active.retain(|active| active.id != id);
+    }
+
+    /// A batch, or what time alone lets go, is about to go through the stages.
+    #[cold]
+    pub(super) fn begin(&mut self, tables: &Arc<Tables>, queues: &[Fifo]) {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.at = Nanos::from(since);
+        self.queued.clear();
+        self.queued.extend(queues.iter().map(Fifo::len));
+        for active in &mut self.active {
+            if active.epoch != tables.epoch {
+                active.filter = active.tap.query.filter(tables).ok();
+                active.epoch = tables.epoch;
+            }
+            active.meant.clear();
+            active.renew();
+        }
+    }
+
+    /// It has: what ended, and what has come into the queues, is copied, and all is handed on.
+    #[cold]
+    pub(super) fn finish(&mut self, ended: &[Frame], shard: &Shard, tables: &Arc<Tables>) {
+        for active in &mut self.active {
+            active.decide();
+            for frame in ended {
+                let point = match Verdict::of_fate(frame.meta.fate) {
+                    Some(Verdict::Dropped(_)) => Point::Dropped,
+                    Some(Verdict::Delivered | Verdict::Answered(_)) => Point::Delivered,
+                    _ => continue,
+                };
+                active.copy_end(point, frame, shard, tables);
+            }
+            for (queue, before) in shard.queues.iter().zip(&self.queued) {
+                for frame in queue.frames().skip(*before) {
+                    active.copy_end(Point::Sent, frame, shard, tables);
+                }
+            }
+        }
+        let at = self.at;
+        self.active.retain_mut(|active| active.hand_on(tables, at) == Reader::There);
+    }
+
+    /// Watches the frames of a batch.
+    pub(super) fn watch<'a>(&'a mut self, tables: &'a Arc<Tables>) -> Watcher<'a> {
+        Watcher { captures: self, tables, stages: stages() }
+    }
+}
+
+/// See [`Captures::watch`].
+pub(super) struct Watcher<'a> {
+    captures: &'a mut Captures,
+    tables: &'a Arc<Tables>,
+    stages: [&'static str; dataplane::pipeline::STAGES],
+}
+
+impl Watcher<'_> {
+    fn place(&self, stage: &str) -> usize {
+        self.stages.iter().position(|name| *name == stage).unwrap_or_default()
+    }
+}
+
+impl<T: Tally> Watch<T> for Watcher<'_> {
+    fn before(&mut self, stage: &'static str, frame: &Frame, cx: &mut Cx<'_, T>) {
+        let place = self.place(stage);
+        let at = self.captures.at;
+        for active in &mut self.captures.active {
+            if place == 0 {
+                active.decide();
+                if active.bytes.len() > CHUNK {
+                    // Whether anybody reads is found out at the end of the batch.
+                    let _ = active.hand_on(self.tables, at);
+                }
+                active.begin = [active.seen.len(), active.bytes.len()];
+                active.look = Look::at(frame.bytes());
+                active.copy(Point::Received, frame, cx.shard);
+            }
+            active.copy(Point::Before(place), frame, cx.shard);
+        }
+    }
+
+    fn after(&mut self, stage: &'static str, frame: &Frame, cx: &mut Cx<'_, T>) {
+        let place = self.place(stage);
+        for active in &mut self.captures.active {
+            active.copy(Point::After(place), frame, cx.shard);
+            if matches!(Verdict::of_fate(frame.meta.fate), Some(Verdict::Held(_))) {
+                active.copy(Point::Held, frame, cx.shard);
+            }
+            let before = active.is_meant;
+            active.is_meant = active.admits(active.look.as_ref(), frame, cx.shard, self.tables);
+            if active.is_meant && !before {
+                active.meant.push(frame.slot());
+            } else if before && !active.is_meant {
+                active.meant.pop();
+            }
+        }
+    }
+}
+
+impl Active {
+    /// The frame under way has gone through: its copies stay if it is meant.
+    fn decide(&mut self) {
+        let [seen, bytes] = self.begin;
+        if !self.is_meant {
+            self.seen.truncate(seen);
+            self.bytes.truncate(bytes);
+        }
+        self.is_meant = false;
+        self.begin = [self.seen.len(), self.bytes.len()];
+    }
+
+    fn admits(&self, look: Option<&Look>, frame: &Frame, shard: &Shard, tables: &Tables) -> bool {
+        let flow = flow(frame, shard);
+        self.filter.as_ref().is_some_and(|filter| filter.admits(look, &frame.meta, flow, tables))
+    }
+
+    /// Copies a frame at the end of its way, if it is meant.
+    fn copy_end(&mut self, point: Point, frame: &Frame, shard: &Shard, tables: &Tables) {
+        if !self.points.has(point) {
+            return;
+        }
+        let is_meant = self.meant.contains(&frame.slot())
+            || self.admits(Look::at(frame.bytes()).as_ref(), frame, shard, tables);
+        if is_meant {
+            self.copy(point, frame, shard);
+        }
+    }
+
+    /// Copies a frame, if that is wanted of this point.
+    fn copy(&mut self, point: Point, frame: &Frame, shard: &Shard) {
+        if !self.points.has(point) {
+            return;
+        }
+        let copied = frame.len().min(self.snap);
+        self.bytes.extend_from_slice(frame.bytes().get(..copied).unwrap_or_default());
+        let meta = &frame.meta;
+        self.seen.push(Seen {
+            point,
+            ingress: meta.ingress,
+            egress: egress(meta),
+            fate: meta.fate,
+            rule: meta.rule,
+            nat: meta.nat,
+            flow: flow(frame, shard).map(|flow| (Ends::of(flow.original()), flow.state())),
+            copied: copied as u32,
+            length: frame.len() as u32,
+        });
+    }
+
+    /// Hands on what has been copied.
+    fn hand_on(&mut self, tables: &Arc<Tables>, at: Nanos) -> Reader {
+        if self.seen.is_empty() {
+            return Reader::There;
+        }
+        self.begin = [0, 0];
+        let (seen, bytes) = (mem::take(&mut self.seen), mem::take(&mut self.bytes));
+        self.tap.put(Chunk { tables: tables.clone(), at, seen, bytes })
+    }
+
+    /// Begins with another batch.
+    fn renew(&mut self) {
+        self.is_meant = false;
+        self.begin = [0, 0];
+        // Of a batch that a panic ended there may be some.
+        self.seen.clear();
+        self.bytes.clear();
+    }
+}
+
+/// The flow that a frame belongs to.
+fn flow<'a>(frame: &Frame, shard: &'a Shard) -> Option<&'a Flow> {
+    shard.flows.flow(FlowId(frame.meta.flow))
+}
