@@ -57,3 +57,93 @@ impl About {
         [(self.one, self.one_port), (self.other, self.other_port)]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use dataplane::flow::{FlowId, State};
+    use dataplane::nat::Endpoint;
+    use dataplane::state::{Ends, FlowRecord, Item, MappingRecord, OwedRecord, Standing, Through};
+    use wire::{Nanos, PortId};
+
+    use super::About;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    fn ends(source: &str, sport: u16, destination: &str, dport: u16) -> Ends {
+        Ends { source: ip(source), destination: ip(destination), sport, dport, protocol: 17 }
+    }
+
+    /// 192.168.1.10:4000 to 198.51.100.7:53, seen as 203.0.113.2:20000.
+    fn flow() -> FlowRecord {
+        let end = |address: &str, port| Endpoint::new(ip(address), port, 17);
+        FlowRecord {
+            id: FlowId(0),
+            original: ends("192.168.1.10", 4000, "198.51.100.7", 53),
+            reply: ends("198.51.100.7", 53, "203.0.113.2", 20000),
+            ingress: Some(PortId(0)),
+            state: State::Udp,
+            windows: dataplane::flow::Windows::default(),
+            idle: Nanos(0),
+            age: Nanos(0),
+            standing: Standing::Judged,
+            rule: None,
+            destination: Through::None,
+            source: Through::Nat(0),
+            mapping: Some(MappingRecord {
+                nat: Some(0),
+                inside: end("192.168.1.10", 4000),
+                outside: end("203.0.113.2", 20000),
+            }),
+            inward: None,
+            kind: 0,
+            ds_field: 0,
+            tcp_flags: 0,
+        }
+    }
+
+    fn about(one: (&str, u16), other: (&str, u16), protocol: u8) -> About {
+        About {
+            one: ip(one.0),
+            one_port: one.1,
+            other: ip(other.0),
+            other_port: other.1,
+            protocol,
+            from: ip(one.0),
+        }
+    }
+
+    #[test]
+    fn a_packet_is_of_its_flow_either_way_and_on_either_side() {
+        let (inside, outside, far) = (("192.168.1.10", 4000), ("203.0.113.2", 20000), ("198.51.100.7", 53));
+        for (one, other) in [(inside, far), (far, inside), (outside, far), (far, outside)] {
+            assert!(about(one, other, 17).is_between(&flow()), "{one:?} {other:?}");
+            assert!(!about(one, other, 6).is_of(&flow()), "another protocol");
+        }
+    }
+
+    #[test]
+    fn who_shares_the_mapping_bears_on_it_and_others_do_not() {
+        let other = ("198.51.100.66", 99);
+        for mapped in [("192.168.1.10", 4000), ("203.0.113.2", 20000)] {
+            let about = about(other, mapped, 17);
+            assert!(about.is_of(&flow()) && !about.is_between(&flow()), "{mapped:?}");
+        }
+        let strange = about(other, ("203.0.113.2", 20001), 17);
+        assert!(!strange.admits(&Item::Flow(flow())));
+        // Of the sender all is told: it may be bounded.
+        let own = about(("192.168.1.10", 1), other, 17);
+        assert!(own.admits(&Item::Flow(flow())) && !own.is_of(&flow()));
+    }
+
+    #[test]
+    fn what_others_owe_is_left_out() {
+        let own = about(("192.168.1.10", 1), ("198.51.100.7", 53), 17);
+        let owed = |source| Item::Owed(OwedRecord { rule: 0, source, owed: Nanos(1) });
+        assert!(own.admits(&owed(None)) && own.admits(&owed(Some(ip("192.168.1.10")))));
+        assert!(!own.admits(&owed(Some(ip("192.168.1.11")))));
+    }
+}

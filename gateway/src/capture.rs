@@ -362,3 +362,6 @@ impl Tap {
         Reader::There
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -301,3 +301,77 @@ pub fn open(path: &Path) -> Result<Option<BufReader<File>>, StoreError> {
     check(file)?;
     open().map(Some).map_err(system("open"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A directory that goes with the test.
+    struct Room(PathBuf);
+
+    impl Room {
+        fn new(name: &str) -> Room {
+            let path = std::env::temp_dir().join(format!("wirerate-store-{name}-{}", std::process::id()));
+            fs::create_dir_all(&path).unwrap();
+            Room(path)
+        }
+    }
+
+    impl Drop for Room {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn state(names: usize) -> Vec<u8> {
+        let mut writer = Writer::new(Vec::new()).unwrap();
+        for _ in 0..names {
+            writer.names(Names { interfaces: vec!["lan".to_owned()], ..Names::default() }).unwrap();
+            writer.items(vec![Item::Own(dataplane::state::OwnRecord::default())]).unwrap();
+        }
+        writer.end().unwrap()
+    }
+
+    #[test]
+    fn what_comes_from_elsewhere_is_whole_or_not_there() {
+        let room = Room::new("receive");
+        let path = room.0.join("state");
+        let whole = state(3);
+        receive_file(&path, |out| out.write_all(&whole).map_err(system("write"))).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), whole);
+        // Cut anywhere, or with anything changed, it does not take the place of what was there.
+        for cut in 0..whole.len() {
+            let received = receive_file(&path, |out| out.write_all(&whole[..cut]).map_err(system("write")));
+            assert!(
+                matches!(received, Err(StoreError::Foreign | StoreError::Damaged)),
+                "{cut}: {received:?}"
+            );
+        }
+        let failed = receive_file(&path, |_| Err(StoreError::Damaged));
+        assert!(matches!(failed, Err(StoreError::Damaged)));
+        assert_eq!(fs::read(&path).unwrap(), whole);
+        let names: Vec<_> = fs::read_dir(&room.0).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(names, ["state"]);
+    }
+
+    #[test]
+    fn what_is_taken_piece_by_piece_is_the_same() {
+        let mut writer = Writer::new(Vec::new()).unwrap();
+        let mut pieces = writer.take();
+        for _ in 0..3 {
+            writer.names(Names { interfaces: vec!["lan".to_owned()], ..Names::default() }).unwrap();
+            writer.items(vec![Item::Own(dataplane::state::OwnRecord::default())]).unwrap();
+            pieces.extend(writer.take());
+        }
+        pieces.extend(writer.end().unwrap());
+        assert_eq!(pieces, state(3));
+    }
+
+    #[test]
+    fn only_files_are_written_over() {
+        for path in ["/dev/null", "/"] {
+            let written = write_file(Path::new(path), |_| Ok(()));
+            assert!(matches!(written, Err(StoreError::NoFile)), "{path}");
+        }
+    }
+}

@@ -34,6 +34,12 @@ pub(crate) fn stream() -> (Pieces, Stream) {
     (sender, Stream { receiver })
 }
 
+/// The same for tests, which take the pieces out themselves.
+#[cfg(test)]
+pub(crate) fn channel_of_pieces() -> (Pieces, Receiver<Result<Bytes, Broken>>) {
+    channel(PIECES)
+}
+
 /// An answer that is such a body.
 pub(crate) fn respond(content_type: &'static str) -> (Pieces, Response) {
     let (sender, stream) = stream();

@@ -129,7 +129,7 @@ def test_points_on_the_way(net, path):
     (["--verdict", "forwarded"], 4),
     (["--verdict", "dropped"], 0),
     (["--reason", "default-drop"], 0),
-], ids=" ".join)  # fmt: skip
+], ids=lambda value: " ".join(value) if isinstance(value, list) else str(value))  # fmt: skip
 def test_filters(net, path, option, count):
     """A datagram and its answer, an echo request and its answer; before each, one packet that ends the waiting."""
     net.client.reaches(REMOTE)
@@ -160,7 +160,8 @@ def test_count_seconds_and_snap(net, path):
     found = capture.read().packets
     assert len(found) == 3
     assert all(len(seen.frame) == 20 and seen.length == 98 for seen in found)
-    assert json.loads(capture.process.log.read_text()) == {"packets": 3, "lost": 0}
+    said = capture.process.log.read_text()
+    assert json.loads(said[said.rindex("{") :]) == {"packets": 3, "lost": 0}
     begun = time.monotonic()
     net.office.ask("capture", "-o", path, "--seconds", "0.5")
     assert 0.4 < time.monotonic() - begun < 5

@@ -313,3 +313,80 @@ fn lost(block: &[u8]) -> Option<u64> {
         options = rest.get(length.next_multiple_of(4)..)?;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use wire::Nanos;
+    use wire::capture::{PcapngWriter, Record};
+
+    use super::*;
+
+    /// Four packets, with losses told in between; and the block that each ends with.
+    fn stream() -> Vec<u8> {
+        let mut writer = PcapngWriter::over("test", Vec::new()).unwrap();
+        writer.interface("lan").unwrap();
+        for number in 0..4u8 {
+            let bytes = [number; 33];
+            let comment = Some(format!("packet {number}").into());
+            writer.write(&Record { comment, ..Record::new(Nanos(number.into()), &bytes) }).unwrap();
+            writer.lost(0, Nanos(1), u64::from(number) * 10, "lost").unwrap();
+        }
+        writer.finish().unwrap()
+    }
+
+    #[test]
+    fn blocks_are_found_however_they_come() {
+        let path = std::env::temp_dir().join(format!("wirerate-blocks-{}", std::process::id()));
+        let stream = stream();
+        for size in [1, 7, 64, stream.len()] {
+            let mut blocks = Blocks::new(path.clone(), None);
+            for piece in stream.chunks(size) {
+                assert!(blocks.take(piece).unwrap() == Room::Some);
+            }
+            assert_eq!((blocks.packets, blocks.lost, blocks.rest.len()), (4, 30, 0));
+            assert_eq!(fs::read(&path).unwrap(), stream);
+        }
+        let mut blocks = Blocks::new(path.clone(), Some(2));
+        assert!(blocks.take(&stream).unwrap() == Room::None);
+        assert_eq!(blocks.packets, 2);
+        let mut reader = wire::capture::Reader::open(&path).unwrap();
+        assert_eq!(reader.next().unwrap().unwrap().bytes, [0; 33]);
+        assert_eq!(reader.next().unwrap().unwrap().bytes, [1; 33]);
+        assert!(reader.next().unwrap().is_none() && reader.cut_short().is_none());
+        fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn what_is_no_capture_is_no_capture() {
+        for length in [0u32, 11, 13, 1 << 21] {
+            let bytes = [6u32.to_le_bytes(), length.to_le_bytes()].concat();
+            assert!(block(&bytes).is_err(), "{length}");
+        }
+        assert!(block(&[6, 0, 0]).unwrap().is_none());
+    }
+
+    #[test]
+    fn what_was_not_written_to_its_end_is_cut_off() {
+        let path = std::env::temp_dir().join(format!("wirerate-whole-{}", std::process::id()));
+        let stream = stream();
+        let mut blocks = Blocks::new(path.clone(), None);
+        blocks.packets = 4;
+        for end in 0..=stream.len() {
+            fs::write(&path, &stream[..end]).unwrap();
+            let file = File::options().write(true).open(&path).unwrap();
+            let packets = blocks.keep_whole(&file, &stream);
+            let mut found = 0;
+            let kept = fs::read(&path).unwrap();
+            let mut rest = kept.as_slice();
+            while let Some((kind, block)) = block(rest).unwrap() {
+                found += u64::from(kind == PACKET);
+                rest = &rest[block.len()..];
+            }
+            assert_eq!((packets, rest.len()), (found, 0), "{end}");
+            assert!(stream.starts_with(&kept));
+        }
+        fs::remove_file(&path).unwrap();
+    }
+}

@@ -18,6 +18,7 @@ use policy::Policy;
 use serde_json::{Value, json};
 use wire::Nanos;
 use wire::ethernet::{self, EtherType, Mac};
+use wire::header::Protocol;
 use wire::{ipv4, ipv6};
 
 use crate::failure::Failure;
@@ -122,8 +123,12 @@ impl Live {
     /// What of a translation the gateway chooses only when the packet comes.
     pub(super) fn chosen(&self, account: &Account, tables: &Tables) -> Option<Chosen> {
         let visit = account.visits.iter().find(|visit| visit.stage == "snat")?;
-        visit.pending.mapping?;
         let reply = visit.flow.as_ref()?.reply();
+        let protocol = Protocol(reply.protocol());
+        if !protocol.has_ports() && !matches!(protocol, Protocol::ICMP | Protocol::ICMPV6) {
+            // Its address alone is translated, and nothing is written down of that.
+            return None;
+        }
         let outside = Endpoint::new(reply.destination(), reply.dport(), reply.protocol());
         let mappings = || self.flows.iter().filter_map(|flow| flow.mapping);
         if mappings().any(|known| known.outside == outside) {
