@@ -6,7 +6,8 @@ import subprocess
 import pytest
 import wait
 from gateway import binary
-from topology import CLIENT, GATEWAY, OUTSIDE, REMOTE
+from packet import UDP, ethernet, ipv4, udp
+from topology import CARDS, CLIENT, GATEWAY, OUTSIDE, REMOTE
 
 pytestmark = pytest.mark.without("nftables", why="Linux has other means to this end")
 
@@ -74,6 +75,42 @@ def test_connections_go_on_in_a_gateway_that_was_given_what_another_saved(net, t
                 assert again["flows"] == 0 and again["present"] == told["flows"]
                 client.sendall(b"and now?")
                 assert there.recv(100) == b"and now?"
+
+
+def test_thousands_of_flows_are_saved_while_packets_come(net, tmp_path):
+    """Each is there afterwards, with the translation that it had; the file is many blocks long."""
+    many, saved = 5_000, tmp_path / "flows.state"
+    start_anew(net)
+    net.client.reaches(REMOTE)
+    gateway, own = CARDS["lan"], net.client.mac()
+    with net.client.wire("eth0") as wire:
+
+        def datagrams(first, last):
+            for sport in range(first, last):
+                wire.send(ethernet(gateway, own, ipv4(CLIENT, REMOTE, UDP, udp(CLIENT, REMOTE, sport, 9, b""))))
+
+        def opened():
+            return net.office.counters()["flows"]
+
+        for first in range(10_000, 10_000 + many, 250):
+            before = opened()
+            datagrams(first, first + 250)
+            wait.until(lambda before=before: opened() >= before + 250, "the flows are there")
+        told = json.loads(net.office.ask("save", saved, "--json").stdout)
+        assert told["flows"] >= many
+        before = ports(net)
+        start_anew(net)
+        loaded = json.loads(net.office.ask("load", saved, "--json").stdout)
+        assert loaded["flows"] + loaded["present"] == told["flows"] and not loaded["refused"], loaded
+        assert ports(net) == before and len(before) == many
+
+
+def ports(net):
+    """The outside port of each of the flows, by its inside port."""
+    listed = json.loads(
+        net.office.ask("flows", "--protocol", "udp", "--port", 9, "--limit", 100_000, "--json").stdout
+    )["flows"]
+    return {flow["sport"]: flow["seen_port"] for flow in listed}
 
 
 def test_what_the_policy_no_longer_has_is_told(net, tmp_path):

@@ -1,10 +1,15 @@
+use std::net::{IpAddr, Ipv4Addr};
+
+use wire::build::{self, Icmp};
+use wire::ethernet::Mac;
 use wire::traffic::{Office, Settings, Side};
-use wire::{Frame, PortId};
+use wire::{Frame, Nanos, PortId};
 
 use crate::counter::Counters;
-use crate::replay::{Replay, Way, Witness};
+use crate::replay::{Replay, Way, Witness, answered_ends};
+use crate::state::Ends;
 use crate::tables::Tables;
-use crate::verdict::Verdict;
+use crate::verdict::{Reason, Verdict};
 
 const POLICY: &str = r#"
 [interface.lan]
@@ -54,7 +59,7 @@ fn play(
 ) -> (World, Counters) {
     let checked = policy::check(POLICY, "test.toml");
     let tables = Tables::compile(&checked.policy.expect("a sound policy"), 1).expect("tables");
-    let settings = Settings { duration: wire::Nanos::from_secs(3), ..Settings::default() };
+    let settings = Settings { duration: Nanos::from_secs(3), ..Settings::default() };
     let mut replay = Replay::new(tables, settings.start, Way::Run).expect("memory");
     let mut world = World { office: Office::new(settings), told: Vec::new() };
     let mut number = 0;
@@ -89,4 +94,54 @@ fn what_is_explained_is_what_happens() {
         assert!(one == other, "frame {place} differs");
     }
     assert_eq!(format!("{counted:?}"), format!("{counted_too:?}"));
+}
+
+const INSIDE: Ipv4Addr = Ipv4Addr::new(192, 168, 1, 10);
+const FAR: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 7);
+const ROUTER: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
+
+fn datagram() -> Vec<u8> {
+    build::ethernet(Mac([2; 6]), Mac([4; 6])).ipv4(INSIDE, FAR).udp(4000, 53).payload(b"what").to_vec()
+}
+
+#[test]
+fn who_is_told_of_neighbours_waits_for_others() {
+    let checked = policy::check(POLICY, "test.toml");
+    let tables = Tables::compile(&checked.policy.expect("a sound policy"), 1).expect("tables");
+    let at = Nanos::from_secs(5);
+    let mut replay = Replay::told(tables, at, Way::Run).expect("memory");
+    let account = replay.explain(PortId(0), at, 0, &datagram(), &mut ());
+    assert_eq!(account.verdict, Verdict::Held(Reason::NeighbourWaits));
+    assert!(account.sent.is_empty());
+    let router = IpAddr::from(ROUTER).into();
+    replay.shard.learn(&replay.tables, PortId(1), router, Mac([6; 6])).expect("room");
+    let account = replay.explain(PortId(0), at, 1, &datagram(), &mut ());
+    assert_eq!(account.verdict, Verdict::Forwarded);
+    // The one that waited goes first.
+    let links: Vec<&[u8]> = account.sent.iter().map(|sent| &sent.bytes[..6]).collect();
+    assert_eq!(links.last(), Some(&&[6; 6][..]));
+}
+
+#[test]
+fn the_ends_of_an_error_are_those_of_what_it_quotes() {
+    let ends = |source: Ipv4Addr, sport, destination: Ipv4Addr, dport| Ends {
+        source: source.into(),
+        destination: destination.into(),
+        sport,
+        dport,
+        protocol: 17,
+    };
+    assert_eq!(answered_ends(&datagram()), Some(ends(FAR, 53, INSIDE, 4000)));
+    let quote = &datagram()[14..];
+    let error = |quote: &[u8]| {
+        let unreachable = Icmp { kind: 3, code: 3, rest: [0; 4] };
+        build::ethernet(Mac([2; 6]), Mac([4; 6]))
+            .ipv4(ROUTER, INSIDE)
+            .icmpv4(unreachable)
+            .payload(quote)
+            .to_vec()
+    };
+    assert_eq!(answered_ends(&error(quote)), Some(ends(INSIDE, 4000, FAR, 53)));
+    assert_eq!(answered_ends(&error(&quote[..19])), None);
+    assert_eq!(answered_ends(&[0; 60]), None);
 }

@@ -351,6 +351,34 @@ fn a_failing_source_is_not_a_cut() {
 }
 
 #[test]
+fn losses_are_told_beside_the_packets() {
+    let mut writer = PcapngWriter::over("out", Vec::new()).unwrap();
+    writer.interface("lan").unwrap();
+    writer.flush().unwrap();
+    let head = std::mem::take(writer.get_mut());
+    writer.lost(0, Nanos(0x0102_0304_0506_0708), 7, "too slow").unwrap();
+    assert!(matches!(writer.lost(1, Nanos(0), 7, "").unwrap_err().problem, Problem::NoInterface(1)));
+    let order = ORDERS[0];
+    let block = order.block(
+        5,
+        &[
+            order.u32(0),
+            order.u32(0x0102_0304),
+            order.u32(0x0506_0708),
+            order.option(1, b"too slow"),
+            order.option(5, &7u64.to_le_bytes()),
+            order.u32(0),
+        ],
+    );
+    writer.flush().unwrap();
+    assert_eq!(*writer.get_mut(), block);
+    writer.write(&Record::new(Nanos(1), b"12345")).unwrap();
+    let whole = [head, writer.finish().unwrap()].concat();
+    let (records, cut) = read_all(&whole);
+    assert_eq!((records.len(), cut), (1, None));
+}
+
+#[test]
 fn the_writer_is_deterministic_and_exact() {
     let mut writer = PcapngWriter::over("out", Vec::new()).unwrap();
     let wan = writer.interface("wan").unwrap();
