@@ -75,7 +75,8 @@ def test_each_packet_is_there_once_with_what_became_of_it(net, path):
             capture.has(5)
     found = capture.read().packets
     assert all(begun <= seen.nanoseconds <= time.time_ns() for seen in found)
-    (datagram,) = [seen for seen in found if (p := Packet.read(seen.frame)) and p.protocol == UDP and p.dport == 5002]
+    read = [(seen, packet) for seen in found if (packet := Packet.read(seen.frame))]
+    (datagram,) = [seen for seen, packet in read if (packet.protocol, packet.dport) == (UDP, 5002)]
     packet = Packet.read(datagram.frame)
     # As it left: translated.
     assert (packet.source, packet.sport, packet.to) == (OUTSIDE, peer[1], REMOTE)
@@ -88,14 +89,15 @@ def test_each_packet_is_there_once_with_what_became_of_it(net, path):
     assert refused.interface == "lan", "the answer goes back"
     (dropped,) = [seen for seen in found if seen.comment.startswith("dropped: ")]
     assert "default-drop" in dropped.comment and dropped.interface == "wan"
-    pings = [seen for seen in found if (p := Packet.read(seen.frame)) and p.protocol == ICMP and p.payload[0] in (0, 8)]
+    pings = [packet for _, packet in read if packet.protocol == ICMP and packet.payload[0] in (0, 8)]
     assert len(pings) == 2
 
 
 def test_points_on_the_way(net, path):
     net.client.reaches(REMOTE)
     points = "received,before-track,filter,snat,before-rewrite,rewrite,sent"
-    with Capturing(net, path, "--stage", points, "--host", REMOTE, "--protocol", "udp", "--port", 5003) as capture:
+    filters = ["--host", REMOTE, "--protocol", "udp", "--port", 5003]
+    with Capturing(net, path, "--stage", points, *filters) as capture:
         with net.remote.udp(port=5003) as remote, net.client.udp(CLIENT, 4703) as here:
             for _ in range(2):
                 here.sendto(b"twice", (REMOTE, 5003))
@@ -131,21 +133,24 @@ def test_points_on_the_way(net, path):
     (["--reason", "default-drop"], 0),
 ], ids=lambda value: " ".join(value) if isinstance(value, list) else str(value))  # fmt: skip
 def test_filters(net, path, option, count):
-    """A datagram and its answer, an echo request and its answer; before each, one packet that ends the waiting."""
+    """Of a datagram and its answer, an echo request and its answer."""
     net.client.reaches(REMOTE)
     options = [] if "--protocol" in option or "--host" in option else ["--host", REMOTE]
-    with Capturing(net, path, *option, *options) as capture:
+    every = Capturing(net, path.with_name("all.pcapng"), "--host", REMOTE)
+    with every, Capturing(net, path, *option, *options) as capture:
         with net.remote.udp(port=5004) as remote, net.client.udp(CLIENT, 4704) as here:
             here.sendto(b"there", (REMOTE, 5004))
             remote.sendto(b"back", remote.recvfrom(100)[1])
             assert here.recv(100) == b"back"
         assert net.client.ping(REMOTE)
+        every.has(4)
         capture.has(count)
     assert len(capture.read().packets) == count, [seen.comment for seen in capture.read().packets]
 
 
 def test_words_that_mean_nothing(net, path):
-    for option in ["--rule", "--nat", "--interface", "--verdict", "--reason", "--stage", "--protocol", "--host"]:
+    options = ["--rule", "--nat", "--interface", "--verdict", "--reason", "--stage", "--protocol", "--host"]
+    for option in options:
         done = net.office.ask("capture", "-o", path, option, "nonsense", check=False)
         assert done.returncode == 1 and "nonsense" in done.stdout, done.stdout
     assert not path.exists(), "what was there before is left alone"
@@ -191,7 +196,8 @@ def test_at_ten_thousand_packets_a_second_none_is_missing(net, path):
     assert found.lost == 0
     numbers = {"received": [], "forwarded": []}
     for seen in found.packets:
-        numbers[seen.comment.split(",")[0]].append(int.from_bytes(Packet.read(seen.frame).payload[8:12], "big"))
+        number = int.from_bytes(Packet.read(seen.frame).payload[8:12], "big")
+        numbers[seen.comment.split(",")[0]].append(number)
     assert numbers["received"] == numbers["forwarded"] == arrived
     assert len(arrived) > many * 0.9
 
@@ -207,10 +213,9 @@ def test_captures_are_bounded_and_go_when_their_readers_do(net, tmp_path):
     for capture in started[2:]:
         with capture:
             pass
+    short = ["-o", tmp_path / "more.pcapng", "--seconds", "0.1"]
     wait.until(
-        lambda: (
-            net.office.ask("capture", "-o", tmp_path / "more.pcapng", "--seconds", "0.1", check=False).returncode == 0
-        ),
+        lambda: net.office.ask("capture", *short, check=False).returncode == 0,
         "there is room again",
     )
 
@@ -262,7 +267,8 @@ def test_tshark_reads_it(net, path):
     with Capturing(net, path, "--protocol", "icmp") as capture:
         assert net.client.ping(REMOTE)
         capture.has(2)
-    done = net.gateway.run("tshark", "-r", path, "-T", "fields", "-e", "frame.interface_name", "-e", "frame.comment")
+    fields = ["-e", "frame.interface_name", "-e", "frame.comment"]
+    done = net.gateway.run("tshark", "-r", path, "-T", "fields", *fields)
     assert "wan\tforwarded, in by lan, out by wan" in done.stdout, done.stdout
 
 

@@ -154,9 +154,8 @@ def test_a_file_that_is_damaged_changes_nothing(net, tmp_path):
         wrong.write_bytes(bad)
         done = net.office.ask("load", wrong, check=False)
         assert done.returncode == 3 and "error: " in done.stdout, (name, done.stdout)
-        done = net.gateway.run(
-            "curl", "-sS", "--unix-socket", net.office.socket, "--data-binary", f"@{wrong}", "http://gateway/state"
-        )
+        there = ["--unix-socket", net.office.socket, "http://gateway/state"]
+        done = net.gateway.run("curl", "-sS", "--data-binary", f"@{wrong}", *there)
         assert "nothing was loaded" in done.stdout, (name, done.stdout)
     assert flows(net) == before
 
