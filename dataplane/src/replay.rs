@@ -122,7 +122,8 @@ impl Replay {
     fn with(tables: Tables, start: Nanos, way: Way, resolve: Resolve) -> Result<Replay, ReplayError> {
         let setup = Setup { seed: SEED, now: start, resolve, share: Share::WHOLE };
         let shard = Shard::new(&tables, setup).map_err(ReplayError::Shard)?;
-        let slots = SLOTS + tables.limits.fragments.held + MOST_WAITING;
+        let waiting = if resolve == Resolve::Told { MOST_WAITING } else { 0 };
+        let slots = SLOTS + tables.limits.fragments.held + waiting;
         Ok(Replay {
             tables,
             shard,
