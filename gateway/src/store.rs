@@ -207,9 +207,10 @@ fn replace<T, E: From<StoreError>>(
     }
     let unfinished = unfinished(path);
     let outcome = (|| {
+        discard_unfinished(path).map_err(system("write"))?;
         let mut options = OpenOptions::new();
         // Whom hosts talk to is nobody else's business.
-        options.read(true).write(true).create(true).truncate(true).mode(0o600);
+        options.read(true).write(true).create_new(true).mode(0o600);
         let mut file = options.open(&unfinished).map_err(system("write"))?;
         let given = fill(&mut file)?;
         file.sync_all().map_err(system("write"))?;
@@ -225,6 +226,17 @@ fn replace<T, E: From<StoreError>>(
         let _ = fs::remove_file(&unfinished);
     }
     outcome
+}
+
+/// Removes what a process that was killed had written of `path`.
+///
+/// # Errors
+/// The system refuses.
+pub fn discard_unfinished(path: &Path) -> io::Result<()> {
+    match fs::remove_file(unfinished(path)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// The name that a file has until it is whole.

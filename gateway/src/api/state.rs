@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Json;
 use axum::body::Body;
@@ -19,6 +20,7 @@ use http_body_util::BodyExt;
 use hyper::body::Bytes;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use super::{Answer, Desk, Trouble, trouble};
 use crate::about::About;
@@ -41,6 +43,9 @@ const BYTES_A_FLOW: u64 = 256;
 
 /// Bytes that are read in any case: names, and what is owed under rates.
 const BYTES_BESIDE: u64 = 64 << 20;
+
+/// Time in which something more of a state must come.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What came of a state that was to be taken in.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -161,7 +166,11 @@ pub(super) async fn load(State(desk): State<Desk>, body: Body) -> Answer<Json<Lo
 async fn collect(mut body: Body, most: u64) -> Answer<Vec<Bytes>> {
     let mut pieces = Vec::new();
     let mut length = 0;
-    while let Some(frame) = body.frame().await {
+    let stalled = |_| {
+        let error = format!("nothing more of the state came within {} seconds", PATIENCE.as_secs());
+        trouble(StatusCode::REQUEST_TIMEOUT, error, "nothing was loaded; try again")
+    };
+    while let Some(frame) = timeout(PATIENCE, body.frame()).await.map_err(stalled)? {
         let broken = |_| {
             let hint = "nothing was loaded; try again";
             trouble(StatusCode::BAD_REQUEST, "the state broke off on its way", hint)
