@@ -8,10 +8,10 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use dataplane::Tables;
 use dataplane::hop::Resolve;
 use dataplane::nat::Share;
 use dataplane::shard::Setup;
-use dataplane::Tables;
 use policy::parse::MOST_BYTES;
 use wire::Pool;
 
@@ -23,7 +23,8 @@ use crate::request::{Applied, NoTrial, Overview, Request};
 use crate::view::Status;
 use crate::worker::{Mail, Parts, Post, Worker, post};
 
-const POLICY: &str = "[interface.east]\nzone = \"a\"\naddresses = [\"192.0.2.1/24\"]\n[limit]\nflows = 1024\n";
+const POLICY: &str =
+    "[interface.east]\nzone = \"a\"\naddresses = [\"192.0.2.1/24\"]\n[limit]\nflows = 1024\n";
 
 /// A directory of its own, gone with it.
 struct Place(PathBuf);
