@@ -17,6 +17,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use dataplane::flow::FlowId;
 use http_body_util::BodyExt;
+use policy::Checked;
 use policy::parse::{MOST_BYTES, WHERE_TOO_LARGE};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Semaphore, oneshot};
@@ -275,16 +276,24 @@ async fn text_of(mut body: Body) -> Answer<String> {
     })
 }
 
+/// What is wrong with a policy, in a line.
+pub(crate) fn in_short(checked: &Checked) -> String {
+    let mut errors = checked.diagnostics.iter().filter(|diagnostic| diagnostic.is_error());
+    let first = errors.next().map_or_else(String::new, |first| {
+        let line = first.line().map_or_else(String::new, |line| format!("line {line}: "));
+        format!(": {line}{}", first.message)
+    });
+    match errors.count() {
+        0 => format!("has an error{first}"),
+        more => format!("has {} errors; the first{first}", more + 1),
+    }
+}
+
 async fn put_in_force(desk: &Desk, query: ApplyQuery, text: String) -> Answer<Json<InForce>> {
     let checked = tokio::task::spawn_blocking(move || policy::check(&text, "policy")).await;
     let checked = checked.map_err(|_| failed("the policy could not be read"))?;
     let Some(policy) = checked.policy else {
-        let errors = || checked.diagnostics.iter().filter(|diagnostic| diagnostic.is_error());
-        let what = errors().next().map_or_else(String::new, |first| format!(": {}", first.message));
-        let error = match errors().count() {
-            1 => format!("the policy has an error{what}"),
-            many => format!("the policy has {many} errors; the first{what}"),
-        };
+        let error = format!("the policy {}", in_short(&checked));
         return Err(trouble(StatusCode::UNPROCESSABLE_ENTITY, error, "`wirerate check FILE` shows all"));
     };
     let (policy, confirm) = (Box::new(policy), query.confirm.map(Duration::from_secs));
@@ -294,6 +303,10 @@ async fn put_in_force(desk: &Desk, query: ApplyQuery, text: String) -> Answer<Js
         Err(refusal) => {
             let (error, hint) = match refusal {
                 Refusal::Compile(error) => (error, "nothing has changed"),
+                Refusal::Empty => (
+                    "the policy has no interface".to_owned(),
+                    "nothing has changed; to carry nothing, end the gateway",
+                ),
                 Refusal::OnTrial => (
                     "another policy is on trial".to_owned(),
                     "`wirerate confirm` keeps it, `wirerate rollback` drops it; then try again",

@@ -23,6 +23,7 @@ use policy::Policy;
 use tracing::{debug, error, info, warn};
 use wire::{HEADROOM, Pool, PoolError, PoolMemory};
 
+use crate::api;
 use crate::clock::Clock;
 use crate::effective::effective;
 use crate::linux::state::Reachability;
@@ -532,16 +533,20 @@ impl Supervisor {
             Ok(checked) => checked,
             Err(error) => return error!("{error}; the policy in force stays"),
         };
+        let wrong = match &checked.policy {
+            None => api::in_short(&checked),
+            Some(policy) if answer::is_empty(policy) => "has no interface".to_owned(),
+            Some(policy) => match self.needs_restart(policy) {
+                None => String::new(),
+                Some(what) => format!("changes {what}, which takes a restart"),
+            },
+        };
         match checked.policy {
-            Some(policy) => {
+            Some(policy) if wrong.is_empty() => {
                 let asked = Asked { policy: Arc::new(policy), confirm: None, reply: None };
                 self.reload.ask(asked, &self.linux);
             }
-            None => {
-                let first = checked.diagnostics.iter().find(|diagnostic| diagnostic.is_error());
-                let what = first.map_or_else(String::new, |first| format!(": {}", first.message));
-                error!("{} is wrong{what}; the policy in force stays", file.display());
-            }
+            _ => error!("{} {wrong}; the policy in force stays", file.display()),
         }
     }
 

@@ -19,7 +19,7 @@ use super::*;
 use crate::api::{InForce, Killed, Listed};
 use crate::client::{Client, ClientError};
 use crate::clock::Clock;
-use crate::request::{Applied, NoTrial, Overview, Request};
+use crate::request::{Applied, NoTrial, Overview, Refusal, Request};
 use crate::view::Status;
 use crate::worker::{Mail, Parts, Post, Worker, post};
 
@@ -92,7 +92,10 @@ fn answer(request: Request, worker: &Post, policy: &Arc<policy::Policy>, tables:
                 trial: None,
             });
         }
-        Request::Apply { reply, .. } => drop(reply.send(Ok(Applied { epoch: 2 }))),
+        Request::Apply { policy, reply, .. } => {
+            let is_empty = policy.interfaces.is_empty();
+            let _ = reply.send(if is_empty { Err(Refusal::Empty) } else { Ok(Applied { epoch: 2 }) });
+        }
         Request::Confirm(reply) | Request::Rollback(reply) => drop(reply.send(Err(NoTrial))),
         Request::Workers(reply) => drop(reply.send(vec![worker.clone()])),
         Request::Policy(reply) => drop(reply.send(policy.clone())),
@@ -156,9 +159,10 @@ fn a_policy_that_cannot_be_is_refused_in_words() {
     let client = Client::at(&place.socket());
     let of = |path: &str, body: &str| refused(client.post::<InForce>(path, body.to_owned()));
     let told = of("/apply", "[interface.east]\n");
-    assert!(told.starts_with("the policy has an error: "), "{told}");
+    assert!(told.starts_with("the policy has an error: line 1: "), "{told}");
     let told = of("/apply", "[interface.east]\n[interface.west]\n");
-    assert!(told.starts_with("the policy has 2 errors; the first: "), "{told}");
+    assert!(told.starts_with("the policy has 2 errors; the first: line 1: "), "{told}");
+    assert_eq!(of("/apply", ""), "the policy has no interface");
     // A trial that ends when time does.
     for confirm in ["0", "86401", "18446744073709551615"] {
         let told = of(&format!("/apply?confirm={confirm}"), POLICY);
