@@ -24,7 +24,7 @@ static TABLES: LazyLock<Tables> = LazyLock::new(|| {
     let text = "[interface.lan]\nzone = \"a\"\naddresses = [\"192.168.1.1/24\"]\n\
                 [interface.wan]\nzone = \"b\"\naddresses = [\"192.0.2.1/24\"]\n\
                 [[nat]]\nname = \"house\"\nkind = \"masquerade\"\nfrom = \"a\"\nto = \"b\"\n\
-                [[rule]]\nname = \"some\"\nfrom = \"a\"\nto = \"b\"\naction = \"accept\"\nrate = \"10/s\"\n\
+                [[rule]]\nname = \"some\"\nfrom = \"a\"\nto = \"b\"\naction = \"accept\"\nrate = \"10/second per source\"\n\
                 [limit]\nflows = 64\n";
     let checked = policy::check(text, "fuzz.toml");
     let policy = checked.policy.unwrap_or_else(|| panic!("{:?}", checked.diagnostics));

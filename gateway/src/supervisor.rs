@@ -195,7 +195,8 @@ impl Supervisor {
             _server: server,
             options,
         };
-        signal::forward(sender.clone(), supervisor.options.file.clone()).map_err(|error| system("hear signals", error))?;
+        signal::forward(sender.clone(), supervisor.options.file.clone())
+            .map_err(|error| system("hear signals", error))?;
         supervisor.hire(&sender)?;
         supervisor.neighbours_of_state();
         supervisor.attach_all();
