@@ -37,7 +37,7 @@ fn check_says_whether_a_policy_is_sound() {
 fn of_very_many_faults_the_first_are_shown_errors_before_warnings() {
     let room = Room::new("faults");
     let office = fs::read_to_string(home_office()).expect("an example");
-    // By the routes that address is on the other side: a warning each. The error comes last.
+    // By the routes that address is on the other side: at least a warning each. The error comes last.
     let many: String = (0..120)
         .map(|number| {
             format!(
@@ -50,9 +50,10 @@ fn of_very_many_faults_the_first_are_shown_errors_before_warnings() {
     let run = wirerate(&["check", &policy]).exits(1);
     assert!(run.err.contains("unknown word \"dorp\""), "{}", run.err);
     assert_eq!(run.err.matches("\n  help: ").count(), 100);
-    assert!(run.err.contains("and 21 more, not shown"), "{}", run.err);
     let json = wirerate(&["check", &policy, "--json"]).exits(1).json();
-    assert_eq!(json["diagnostics"].as_array().map(Vec::len), Some(121));
+    let all = json["diagnostics"].as_array().map_or(0, Vec::len);
+    assert!(all > 120, "{all}");
+    assert!(run.err.contains(&format!("and {} more, not shown", all - 100)), "{}", run.err);
 }
 
 #[test]

@@ -138,8 +138,10 @@ fn answer(request: Request, worker: &Post, policy: &Arc<Policy>, tables: &Arc<Ta
             let is_empty = policy.interfaces.is_empty();
             let _ = reply.send(if is_empty { Err(Refusal::OnTrial) } else { Ok(Applied { epoch: 2 }) });
         }
-        Request::Confirm(reply) | Request::Rollback(reply) => drop(reply.send(Err(NoTrial))),
+        Request::Rollback(reply) => drop(reply.send(Err(NoTrial))),
         Request::Workers(reply) => drop(reply.send(vec![worker.clone()])),
         Request::Policy(reply) => drop(reply.send(policy.clone())),
+        // What gets no answer is told that the gateway is ending.
+        _ => {}
     }
 }
