@@ -12,12 +12,16 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use dataplane::state::{Item, Names};
-use serde::{Deserialize, Serialize};
+use serde::de::{Error, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+
+#[cfg(test)]
+mod tests;
 
 /// The first line. Another form of the blocks gets another number.
 const HEAD: &[u8] = b"wirerate state 1\n";
 
-/// Items of a block.
+/// The most items of a block. What is read is bounded by it: an item takes far more memory than bytes of a file.
 pub const BLOCK_ITEMS: usize = 1024;
 
 /// The longest block in bytes: names of the largest policies.
@@ -29,12 +33,39 @@ enum Block {
     /// Names that the places in later items are of.
     Names(Names),
     /// What was remembered.
-    Items(Vec<Item>),
+    Items(#[serde(deserialize_with = "block_items")] Vec<Item>),
     /// There is no more, and so many items there were.
     End(u64),
 }
 
+/// [`BLOCK_ITEMS`] items at most.
+fn block_items<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Item>, D::Error> {
+    struct Bounded;
+
+    impl<'de> Visitor<'de> for Bounded {
+        type Value = Vec<Item>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "at most {BLOCK_ITEMS} items")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vec<Item>, A::Error> {
+            let mut items = Vec::new();
+            while let Some(item) = seq.next_element()? {
+                if items.len() == BLOCK_ITEMS {
+                    return Err(A::Error::invalid_length(BLOCK_ITEMS + 1, &self));
+                }
+                items.push(item);
+            }
+            Ok(items)
+        }
+    }
+
+    from.deserialize_seq(Bounded)
+}
+
 /// What is read.
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::large_enum_variant)] // one at a time, most of them items
 pub enum Entry {
     /// Names that the places in the items behind them are of.
@@ -108,7 +139,7 @@ impl<W: Write> Writer<W> {
     /// It cannot be written.
     pub fn items(&mut self, items: Vec<Item>) -> io::Result<()> {
         self.items += items.len() as u64;
-        if items.is_empty() { Ok(()) } else { self.block(&Block::Items(items)) }
+        items.chunks(BLOCK_ITEMS).try_for_each(|items| self.block(&Block::Items(items.to_vec())))
     }
 
     /// Ends it, and gives back what it was written to.
@@ -138,7 +169,7 @@ impl Writer<Vec<u8>> {
     }
 }
 
-/// Writes a file that is whole or not there: `fill` does the writing.
+/// Writes a file that is whole or not there, for its owner alone: `fill` does the writing.
 ///
 /// # Errors
 /// It cannot be written; what was there before is then still there.
@@ -260,7 +291,10 @@ pub fn check(input: impl Read) -> Result<u64, StoreError> {
 /// It is not all there, or not a state.
 pub fn read(mut input: impl Read, mut give: impl FnMut(Entry)) -> Result<u64, StoreError> {
     let mut head = [0; HEAD.len()];
-    input.read_exact(&mut head).map_err(|_| StoreError::Foreign)?;
+    input.read_exact(&mut head).map_err(|error| match cut(error) {
+        StoreError::Damaged => StoreError::Foreign,
+        error => error,
+    })?;
     if head != HEAD {
         return Err(StoreError::Foreign);
     }
@@ -305,85 +339,12 @@ fn cut(error: io::Error) -> StoreError {
 /// # Errors
 /// See [`check`].
 pub fn open(path: &Path) -> Result<Option<BufReader<File>>, StoreError> {
-    let open = || File::open(path).map(BufReader::new);
-    let file = match open() {
+    let mut file = match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        opened => opened.map_err(system("open"))?,
+        opened => BufReader::new(opened.map_err(system("open"))?),
     };
-    check(file)?;
-    open().map(Some).map_err(system("open"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A directory that goes with the test.
-    struct Room(PathBuf);
-
-    impl Room {
-        fn new(name: &str) -> Room {
-            let path = std::env::temp_dir().join(format!("wirerate-store-{name}-{}", std::process::id()));
-            fs::create_dir_all(&path).unwrap();
-            Room(path)
-        }
-    }
-
-    impl Drop for Room {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
-
-    fn state(names: usize) -> Vec<u8> {
-        let mut writer = Writer::new(Vec::new()).unwrap();
-        for _ in 0..names {
-            writer.names(Names { interfaces: vec!["lan".to_owned()], ..Names::default() }).unwrap();
-            writer.items(vec![Item::Own(dataplane::state::OwnRecord::default())]).unwrap();
-        }
-        writer.end().unwrap()
-    }
-
-    #[test]
-    fn what_comes_from_elsewhere_is_whole_or_not_there() {
-        let room = Room::new("receive");
-        let path = room.0.join("state");
-        let whole = state(3);
-        receive_file(&path, |out| out.write_all(&whole).map_err(system("write"))).unwrap();
-        assert_eq!(fs::read(&path).unwrap(), whole);
-        // Cut anywhere, or with anything changed, it does not take the place of what was there.
-        for cut in 0..whole.len() {
-            let received = receive_file(&path, |out| out.write_all(&whole[..cut]).map_err(system("write")));
-            assert!(
-                matches!(received, Err(StoreError::Foreign | StoreError::Damaged)),
-                "{cut}: {received:?}"
-            );
-        }
-        let failed = receive_file(&path, |_| Err(StoreError::Damaged));
-        assert!(matches!(failed, Err(StoreError::Damaged)));
-        assert_eq!(fs::read(&path).unwrap(), whole);
-        let names: Vec<_> = fs::read_dir(&room.0).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-        assert_eq!(names, ["state"]);
-    }
-
-    #[test]
-    fn what_is_taken_piece_by_piece_is_the_same() {
-        let mut writer = Writer::new(Vec::new()).unwrap();
-        let mut pieces = writer.take();
-        for _ in 0..3 {
-            writer.names(Names { interfaces: vec!["lan".to_owned()], ..Names::default() }).unwrap();
-            writer.items(vec![Item::Own(dataplane::state::OwnRecord::default())]).unwrap();
-            pieces.extend(writer.take());
-        }
-        pieces.extend(writer.end().unwrap());
-        assert_eq!(pieces, state(3));
-    }
-
-    #[test]
-    fn only_files_are_written_over() {
-        for path in ["/dev/null", "/"] {
-            let written = write_file(Path::new(path), |_| Ok(()));
-            assert!(matches!(written, Err(StoreError::NoFile)), "{path}");
-        }
-    }
+    // The same file is read that was checked, whatever is given its name meanwhile.
+    check(&mut file)?;
+    file.rewind().map_err(system("read"))?;
+    Ok(Some(file))
 }

@@ -19,10 +19,11 @@ use dataplane::hop::{MOST_WAITING, Resolve};
 use dataplane::nat::Share;
 use dataplane::shard::{Setup, ShardError};
 use dataplane::tables::{Address, CompileError, Neighbour};
-use policy::Policy;
+use policy::{Checked, LoadError, Policy};
 use tracing::{debug, error, info, warn};
 use wire::{HEADROOM, Pool, PoolError, PoolMemory};
 
+use crate::api;
 use crate::clock::Clock;
 use crate::effective::effective;
 use crate::linux::state::Reachability;
@@ -75,8 +76,8 @@ pub enum Event {
     Built(Box<Built>),
     /// The process is asked to end.
     Stop,
-    /// The process is asked to read its policy file again.
-    Reread,
+    /// The process was asked to read its policy file again, and this is what it has found.
+    Reread(Box<Result<Checked, LoadError>>),
 }
 
 /// See the module.
@@ -198,7 +199,8 @@ impl Supervisor {
             _server: server,
             options,
         };
-        signal::forward(sender.clone()).map_err(|error| system("hear signals", error))?;
+        signal::forward(sender.clone(), supervisor.options.file.clone())
+            .map_err(|error| system("hear signals", error))?;
         supervisor.hire(&sender)?;
         supervisor.neighbours_of_state();
         supervisor.attach_all();
@@ -244,8 +246,8 @@ impl Supervisor {
             Event::Worker(notice) => self.worker_says(notice),
             Event::Request(request) => self.answer(request),
             Event::Built(built) => self.built(*built),
-            Event::Reread => {
-                self.reread();
+            Event::Reread(found) => {
+                self.reread(*found);
                 service::ready();
             }
             Event::Stop => {}
@@ -529,24 +531,28 @@ impl Supervisor {
         }
     }
 
-    /// Reads the policy file again.
-    fn reread(&mut self) {
+    /// Goes on with what the policy file has now.
+    fn reread(&mut self, found: Result<Checked, LoadError>) {
         service::reloading();
         let file = &self.options.file;
-        let checked = match policy::load(file) {
+        let checked = match found {
             Ok(checked) => checked,
             Err(error) => return error!("{error}; the policy in force stays"),
         };
+        let wrong = match &checked.policy {
+            None => api::in_short(&checked),
+            Some(policy) if answer::is_empty(policy) => "has no interface".to_owned(),
+            Some(policy) => match self.needs_restart(policy) {
+                None => String::new(),
+                Some(what) => format!("changes {what}, which takes a restart"),
+            },
+        };
         match checked.policy {
-            Some(policy) => {
+            Some(policy) if wrong.is_empty() => {
                 let asked = Asked { policy: Arc::new(policy), confirm: None, reply: None };
                 self.reload.ask(asked, &self.linux);
             }
-            None => {
-                let first = checked.diagnostics.iter().find(|diagnostic| diagnostic.is_error());
-                let what = first.map_or_else(String::new, |first| format!(": {}", first.message));
-                error!("{} is wrong{what}; the policy in force stays", file.display());
-            }
+            _ => error!("{} {wrong}; the policy in force stays", file.display()),
         }
     }
 

@@ -7,6 +7,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
+use std::thread;
+use std::time::Duration;
 
 use dataplane::hop::Wanted;
 use dataplane::shard::{Setup, ShardError};
@@ -26,6 +28,8 @@ mod mail;
 mod report;
 mod sleep;
 mod state;
+#[cfg(test)]
+mod tests;
 
 pub use link::{Attachment, LinkCounts, LinkReport};
 pub use mail::{Bell, Found, FoundFlows, Known, Mail, Notice, Post, Spent, Swap, post};
@@ -42,6 +46,13 @@ const TEND: Nanos = Nanos::from_millis(20);
 /// How often Linux is asked for what it sends, while ports keep the worker busy: each question is a system call, and a
 /// turn under load takes about as long.
 const ORIGINATED: Nanos = Nanos(50_000);
+
+/// How long a worker that fails again goes without: longer each time, so that a fault that comes with every packet takes
+/// neither the core nor the log; no longer than others wait for an answer.
+const PAUSE: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
+
+/// Time without a failure after which the next is the first again.
+const CALM: Nanos = Nanos::from_secs(10);
 
 /// The state of one worker.
 pub struct Worker {
@@ -134,6 +145,7 @@ impl Worker {
     /// Works until it is told to stop, and gives what it remembers. A panic ends what the shard remembers, not the
     /// worker: it says so, and goes on with an empty shard.
     pub fn work(mut self) -> Memory {
+        let (mut failed, mut pause) = (None, Duration::ZERO);
         loop {
             match catch_unwind(AssertUnwindSafe(|| self.turns())) {
                 Ok(()) => return self.memory(),
@@ -142,6 +154,10 @@ impl Worker {
                     if !(self.notices)(told) || self.begin_anew().is_err() {
                         return self.memory();
                     }
+                    let again = failed.is_some_and(|before| self.clock.now().since(before) < CALM);
+                    pause = if again { (2 * pause).clamp(PAUSE[0], PAUSE[1]) } else { Duration::ZERO };
+                    thread::sleep(pause);
+                    failed = Some(self.clock.now());
                 }
             }
         }

@@ -11,6 +11,9 @@ use crate::worker::{Memory, Worker};
 
 /// Gives the workers what is in the file, each what it can be. Whatever is wrong with it, the gateway begins.
 pub(super) fn recall(path: &Path, tables: &dataplane::Tables, workers: &mut [Worker]) {
+    if let Err(error) = store::discard_unfinished(path) {
+        warn!("{}: what was not written to its end cannot be removed: {error}", path.display());
+    }
     match read(path, tables, workers) {
         Ok(None) => {}
         Ok(Some([taken, refused])) => info!(taken, refused, "flows of before the restart taken over"),
