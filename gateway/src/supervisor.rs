@@ -27,7 +27,7 @@ use crate::api;
 use crate::clock::Clock;
 use crate::effective::effective;
 use crate::linux::state::Reachability;
-use crate::linux::{self, Desired, NeighbourKey, News, Probe, State};
+use crate::linux::{self, Desired, LinkIndex, NeighbourKey, News, Probe, State};
 use crate::reload::{Asked, Built, Reload, Trial};
 use crate::request::{Refusal, Request};
 use crate::server::Server;
@@ -98,6 +98,8 @@ pub struct Supervisor {
     reload: Reload,
     hands: Vec<Hand>,
     attached: BTreeMap<String, Attached>,
+    /// Interfaces that systemd keeps shut between this gateway and the next, as they are in Linux.
+    shut_later: BTreeMap<String, LinkIndex>,
     /// Failures to open ports that have been told already.
     told: Vec<PortState>,
     neighbours: BTreeMap<(String, Address), Found>,
@@ -162,6 +164,7 @@ impl Supervisor {
     /// come later.
     pub fn start(options: Options) -> Result<Supervisor, StartError> {
         privilege::keep_only_what_is_needed().map_err(|error| system("give up privileges", error))?;
+        let left = service::left_behind();
         let clock = Clock::start();
         let (sender, events) = channel();
         let (news, heard) = channel();
@@ -188,6 +191,7 @@ impl Supervisor {
             reload: Reload::new(policy, first, tables, sender.clone()),
             hands: Vec::new(),
             attached: BTreeMap::new(),
+            shut_later: BTreeMap::new(),
             told: Vec::new(),
             neighbours: BTreeMap::new(),
             panics: 0,
@@ -200,6 +204,7 @@ impl Supervisor {
         supervisor.hire(&sender)?;
         supervisor.neighbours_of_state();
         supervisor.attach_all();
+        supervisor.unbolt(&left);
         supervisor.ensure();
         Ok(supervisor)
     }
