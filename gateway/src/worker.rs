@@ -39,16 +39,16 @@ use sleep::Sleep;
 /// How often flows and waiting frames are looked after while no frame comes.
 const TEND: Nanos = Nanos::from_millis(20);
 
+/// How often Linux is asked for what it sends, while ports keep the worker busy: each question is a system call, and a
+/// turn under load takes about as long.
+const ORIGINATED: Nanos = Nanos(50_000);
+
 /// How long a worker that fails again goes without: longer each time, so that a fault that comes with every packet takes
 /// neither the core nor the log; no longer than others wait for an answer.
 const PAUSE: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
 
 /// Time without a failure after which the next is the first again.
 const CALM: Nanos = Nanos::from_secs(10);
-
-/// How often Linux is asked for what it sends, while ports keep the worker busy: each question is a system call, and a
-/// turn under load takes about as long.
-const ORIGINATED: Nanos = Nanos(50_000);
 
 /// The state of one worker.
 pub struct Worker {
