@@ -102,6 +102,12 @@ impl Directory {
         self.left_out.load(Ordering::Relaxed)
     }
 
+    /// Whether it has no entry.
+    pub fn is_empty(&self) -> bool {
+        let mut entries = self.buckets.iter().flat_map(|bucket| &bucket.entries);
+        entries.all(|entry| entry.load(Ordering::Relaxed) == 0)
+    }
+
     /// Bytes of memory.
     pub fn bytes(&self) -> usize {
         size_of_val(&*self.buckets)

@@ -22,10 +22,10 @@ use crate::verdict::Reason;
 /// To the worker that puts the fragments of this datagram in order, unless that is this one.
 #[cold]
 pub(super) fn to_datagram<T: Tally>(frame: &mut Frame, key: &DatagramKey, cx: &Cx<'_, T>) -> Option<Step> {
-    let member = member(frame, cx)?;
-    if times(&frame.meta) > 0 {
+    if times(&frame.meta) > 0 || frame.meta.flags & flag::WAITED != 0 {
         return None;
     }
+    let member = cx.shard.flows.member()?;
     let address = |bits| Address { bits, v6: key.family == Family::V6 };
     let (source, destination) = (address(key.source), address(key.destination));
     let home = member.directory.home_of_datagram(source, destination, key.id, key.protocol);
