@@ -21,9 +21,10 @@ use scene::policy::{LAN, Translation, WAN};
 use scene::{Arrival, Gateway, Out, START, check, packet, policy};
 use wire::build::{self, Tcp};
 use wire::ethernet::Mac;
+use wire::header::{Fragment, Ports, Protocol};
 use wire::random::Random;
 use wire::tcp::Flags;
-use wire::{Nanos, PortId};
+use wire::{Nanos, PortId, ipv4};
 
 /// Shards that share their flows, and what carries frames from one to another.
 struct Crew {
@@ -275,4 +276,133 @@ fn wrong_hints_do_not_keep_a_flow_from_its_home() {
     }
     let flows: Vec<u32> = crew.workers.iter().map(|worker| worker.shard.flows.len()).collect();
     assert_eq!(flows.iter().filter(|flows| **flows == 19).count(), 1, "{flows:?}");
+}
+
+/// Hosts behind an outside address, whoever they talk to, from whichever worker their packets and those to them come to.
+const OFFICE: &str = r#"
+[interface.lan]
+zone = "lan"
+addresses = ["192.168.1.1/24"]
+[interface.wan]
+zone = "wan"
+addresses = ["203.0.113.2/24"]
+[default]
+"lan > wan" = "accept"
+"wan > lan" = "accept"
+[[route]]
+to = "0.0.0.0/0"
+via = "203.0.113.1"
+[[nat]]
+name = "out"
+kind = "masquerade"
+from = "lan"
+to = "wan"
+[[nat]]
+name = "web"
+kind = "forward"
+outside = "203.0.113.2"
+protocol = "udp"
+port = 8080
+target = "192.168.1.10:80"
+"#;
+const OUTSIDE: [u8; 4] = [203, 0, 113, 2];
+
+/// An end of a UDP packet.
+type End = ([u8; 4], u16);
+
+/// A UDP packet, in one piece or in three.
+fn pieces(from: End, to: End, id: u32, in_three: bool) -> Vec<Vec<u8>> {
+    let start = || {
+        let link = build::ethernet(Mac([2, 0, 0, 0, 0, 9]), Mac([2, 0, 0, 0, 0, 10]));
+        link.ipv4(from.0.into(), to.0.into())
+    };
+    let whole = start().udp(from.1, to.1).payload(&[7; 40]).to_vec();
+    if !in_three {
+        return vec![whole];
+    }
+    let datagram = &whole[34..];
+    [(0, 16), (16, 32), (32, 48)]
+        .map(|(begin, end)| {
+            let fragment = Fragment { id, offset: begin as u16, more: end < datagram.len() };
+            start().fragment(fragment).protocol(Protocol::UDP).payload(&datagram[begin..end]).to_vec()
+        })
+        .to_vec()
+}
+
+/// Where a packet that left comes from and goes to; ports are 0 where it is a later fragment.
+fn ends(frame: &[u8]) -> (End, End) {
+    let packet = ipv4::parse(&frame[14..]).unwrap();
+    let is_first = packet.header.fragment().is_none_or(|fragment| fragment.is_first());
+    let ports = if is_first { Ports::of(packet.payload).map(|ports| (ports.sport, ports.dport)) } else { None };
+    let (sport, dport) = ports.unwrap_or((0, 0));
+    ((packet.header.src().octets(), sport), (packet.header.dst().octets(), dport))
+}
+
+#[test]
+fn mappings_are_endpoint_independent_whoever_has_them() {
+    for workers in 2..=5 {
+        let (mut random, mut crew) = (Random::new(u64::from(workers)), Crew::new(OFFICE, workers));
+        let mut mapped: BTreeMap<End, u16> = BTreeMap::new();
+        let (mut number, mut at) = (0, START);
+        let mut play = |crew: &mut Crew, port: PortId, random: &mut Random, frames: Vec<Vec<u8>>| {
+            let mut frames = frames;
+            // Any order, any worker.
+            for last in (1..frames.len()).rev() {
+                frames.swap(last, random.next_u64() as usize % (last + 1));
+            }
+            at = at + Nanos(1_000);
+            let many = frames.len();
+            let sent: Vec<_> = frames
+                .into_iter()
+                .flat_map(|bytes| {
+                    number += 1;
+                    let worker = random.next_u64() as usize % crew.workers.len();
+                    crew.receive(worker, &Arrival { port, at, number, bytes }).sent
+                })
+                .collect();
+            assert_eq!(sent.len(), many, "something did not get through");
+            let mut seen: Vec<_> = sent.iter().map(|sent| (sent.port, ends(&sent.bytes))).collect();
+            // Those without ports are behind the one that has them.
+            seen.sort_by_key(|(_, (from, _))| std::cmp::Reverse(from.1));
+            seen
+        };
+        for id in 0..1_200 {
+            let roll = random.next_u64();
+            let inside: End = ([192, 168, 1, 10 + (roll >> 8) as u8 % 6], 5_000 + (roll >> 16) as u16 % 8);
+            let remote: End = ([198, 51, 100, (roll >> 24) as u8 % 9], 53 + (roll >> 32) as u16 % 3);
+            let in_three = roll & 7 == 0;
+            match roll >> 40 & 3 {
+                // From outside: by who was called, or by a stranger; what is mapped is reached.
+                0 | 1 => {
+                    let Some(outside) = mapped.get(&inside) else { continue };
+                    let frames = pieces(remote, (OUTSIDE, *outside), id, in_three);
+                    let seen = play(&mut crew, PortId(1), &mut random, frames);
+                    assert_eq!(seen[0], (0, (remote, inside)));
+                    assert!(seen[1..].iter().all(|(_, (from, to))| (from.0, to.0) == (remote.0, inside.0)));
+                }
+                2 => {
+                    let seen = play(&mut crew, PortId(0), &mut random, pieces(inside, remote, id, in_three));
+                    let (_, (from, to)) = seen[0];
+                    assert_eq!((from.0, to), (OUTSIDE, remote));
+                    assert_eq!(*mapped.entry(inside).or_insert(from.1), from.1, "{inside:?} has two ports");
+                    assert!(seen[1..].iter().all(|(_, (from, to))| (from.0, to.0) == (OUTSIDE, remote.0)));
+                }
+                _ => {
+                    let stranger = ([198, 51, 100, 100 + (roll >> 24) as u8 % 50], remote.1);
+                    let frames = pieces(stranger, (OUTSIDE, 8080), id, in_three);
+                    let seen = play(&mut crew, PortId(1), &mut random, frames);
+                    assert_eq!(seen[0].1, (stranger, ([192, 168, 1, 10], 80)));
+                    let answer = pieces(([192, 168, 1, 10], 80), stranger, id + 10_000, in_three);
+                    let seen = play(&mut crew, PortId(0), &mut random, answer);
+                    assert_eq!(seen[0].1, ((OUTSIDE, 8080), stranger));
+                }
+            }
+        }
+        let ports: std::collections::BTreeSet<u16> = mapped.values().copied().collect();
+        assert_eq!((ports.len(), mapped.len()), (48, 48));
+        // Nobody has all the work: hosts, and those who call one that is forwarded to, are spread.
+        let flows: Vec<u32> = crew.workers.iter().map(|worker| worker.shard.flows.len()).collect();
+        assert!(flows.iter().all(|count| *count > 0), "{flows:?}");
+        assert!(crew.is_conserved());
+    }
 }
