@@ -134,7 +134,7 @@ impl Shard {
             mappings: Mappings::new(most_mappings(tables), &tables.nat.pools, setup.seed, setup.share)
                 .map_err(ShardError::Nat)?,
             hops: Hops::new(tables, setup.resolve, NEIGHBOURS).map_err(ShardError::Memory)?,
-            limiter: Limiter::new(tables),
+            limiter: Limiter::new(tables, setup.share),
             fragments: Fragments::new(&tables.limits.fragments, tables.timeouts.fragment, setup.seed)
                 .map_err(ShardError::Memory)?,
             queues,
