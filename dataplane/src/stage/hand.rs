@@ -33,6 +33,7 @@ pub(super) fn to_datagram<T: Tally>(frame: &mut Frame, key: &DatagramKey, cx: &C
 }
 
 /// To the worker that has the flow of packets whose key has this hash, if one is known to.
+#[inline(never)]
 pub(super) fn to_flow<T: Tally>(frame: &mut Frame, hash: u64, cx: &Cx<'_, T>) -> Option<Step> {
     let member = member(frame, cx)?;
     // The last time is for going home.
@@ -44,6 +45,7 @@ pub(super) fn to_flow<T: Tally>(frame: &mut Frame, hash: u64, cx: &Cx<'_, T>) ->
 }
 
 /// To the worker where the flow that it opens begins, unless that is this one.
+#[inline(never)]
 pub(super) fn to_home<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Option<Step> {
     let member = member(frame, cx)?;
     if times(&frame.meta) >= MOST || frame.meta.flags & flag::OWN != 0 {

@@ -320,13 +320,15 @@ fn open<T: Tally>(frame: &mut Frame, key: Key, hash: u64, cx: &mut Cx<'_, T>) ->
     cx.tally.instructions(32);
     cx.tally.execute(Op::Branch, 6);
     let whole = frame.meta.part != Part::Later;
-    if let Some(step) = hand::to_flow(frame, hash, cx) {
+    // One question where there is one worker.
+    let is_shared = cx.shard.flows.member().is_some();
+    if let Some(step) = if is_shared { hand::to_flow(frame, hash, cx) } else { None } {
         return step;
     }
     if let Err(reason) = may_open(frame, cx.tables) {
         return Step::Drop(reason);
     }
-    if let Some(step) = hand::to_home(frame, cx) {
+    if let Some(step) = if is_shared { hand::to_home(frame, cx) } else { None } {
         return step;
     }
     if whole && !checksum_is_right(frame, cx) {
