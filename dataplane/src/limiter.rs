@@ -277,7 +277,8 @@ mod tests {
             let mut limiter = Limiter::new(&tables, Share::new(0, workers).unwrap());
             // At once, and then over two seconds, as many as are tried.
             let start = Nanos::from_secs(100);
-            let moments = (0..40).map(|n| if n < 20 { start } else { start + Nanos::from_millis(100 * (n - 19)) });
+            let moments =
+                (0..40).map(|n| if n < 20 { start } else { start + Nanos::from_millis(100 * (n - 19)) });
             let admitted = moments.filter(|now| limiter.admits(0, &rate, &subject, 0, *now)).count();
             assert_eq!(admitted, passed, "{workers} workers");
             let one = |limiter: &mut Limiter| limiter.count(0, Scope::Rule, 7, &subject, 0).is_some();

@@ -198,7 +198,8 @@ fn several_shards_do_what_one_does() {
                 fates.entry(number).or_insert_with(Vec::new).append(&mut verdicts);
             }
         }
-        let differ: Vec<_> = alone.iter().filter(|(number, fate)| together.get(number) != Some(fate)).collect();
+        let differ: Vec<_> =
+            alone.iter().filter(|(number, fate)| together.get(number) != Some(fate)).collect();
         assert!(
             differ.is_empty() && alone.len() == together.len(),
             "round {round}: alone {differ:?}, together {:?} under\n{}",
@@ -333,7 +334,8 @@ fn pieces(from: End, to: End, id: u32, in_three: bool) -> Vec<Vec<u8>> {
 fn ends(frame: &[u8]) -> (End, End) {
     let packet = ipv4::parse(&frame[14..]).unwrap();
     let is_first = packet.header.fragment().is_none_or(|fragment| fragment.is_first());
-    let ports = if is_first { Ports::of(packet.payload).map(|ports| (ports.sport, ports.dport)) } else { None };
+    let ports =
+        if is_first { Ports::of(packet.payload).map(|ports| (ports.sport, ports.dport)) } else { None };
     let (sport, dport) = ports.unwrap_or((0, 0));
     ((packet.header.src().octets(), sport), (packet.header.dst().octets(), dport))
 }
@@ -350,7 +352,7 @@ fn mappings_are_endpoint_independent_whoever_has_them() {
             for last in (1..frames.len()).rev() {
                 frames.swap(last, random.next_u64() as usize % (last + 1));
             }
-            at = at + Nanos(1_000);
+            at += Nanos(1_000);
             let many = frames.len();
             let sent: Vec<_> = frames
                 .into_iter()

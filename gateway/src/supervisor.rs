@@ -32,9 +32,7 @@ use crate::reload::{Asked, Built, Reload, Trial};
 use crate::request::{Refusal, Request};
 use crate::server::Server;
 use crate::worker::hand::{self, Exchange};
-use crate::worker::{
-    Bell, Found, Known, Mail, Memory, Notice, Parts, Post, Shared, Swap, Worker, post,
-};
+use crate::worker::{Bell, Found, Known, Mail, Memory, Notice, Parts, Post, Shared, Swap, Worker, post};
 use crate::{privilege, service, signal};
 
 mod answer;
@@ -398,7 +396,10 @@ impl Supervisor {
                 self.attach_all();
             }
             Notice::NotAlone { worker } => {
-                warn!(worker, "more workers than cores: several share one, and none is as fast as it could be");
+                warn!(
+                    worker,
+                    "more workers than cores: several share one, and none is as fast as it could be"
+                );
             }
             Notice::Panicked { worker, message } => {
                 self.panics += 1;

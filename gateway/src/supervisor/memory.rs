@@ -41,7 +41,7 @@ fn read(
             let item = places.moved(&item);
             let is_taken = match worker_of(&item, workers.len(), directory) {
                 Some(own) => workers.get_mut(own).is_some_and(|worker| worker.remember(&item).is_ok()),
-                None => workers.iter_mut().fold(false, |any, worker| worker.remember(&item).is_ok() || any),
+                None => workers.iter_mut().filter_map(|worker| worker.remember(&item).ok()).count() > 0,
             };
             counts[usize::from(!is_taken)] += 1;
         }

@@ -49,8 +49,7 @@ fn a_full_directory_leaves_next_to_nothing_out_and_is_seldom_wrong() {
     }
     assert_eq!(directory.left_out(), 0);
     // 160,000 of 2^32 hashes are there.
-    let wrong =
-        (0..100_000).filter(|_| directory.find(hash(random.next_u64() as u32), 0).is_some()).count();
+    let wrong = (0..100_000).filter(|_| directory.find(hash(random.next_u64() as u32), 0).is_some()).count();
     assert!(wrong < 40, "{wrong}");
 }
 
@@ -60,7 +59,8 @@ fn homes_are_spread() {
         let directory = Directory::new(workers, 1).unwrap();
         let mut counts = [vec![0u32; usize::from(workers)], vec![0; usize::from(workers)]];
         for n in 0..4096u32 {
-            let (v4, v6) = (Address::v4(0x0a00_0000 + n), Address::v6(0x2001_0db8 << 96 | u128::from(n) << 64));
+            let (v4, v6) =
+                (Address::v4(0x0a00_0000 + n), Address::v6(0x2001_0db8 << 96 | u128::from(n) << 64));
             for source in [v4, v6] {
                 counts[0][usize::from(directory.home_of_source(source))] += 1;
                 let home = directory.home_of_datagram(Address::v4(1), source, 7, 17);
