@@ -200,7 +200,9 @@ impl Worker {
 
     /// Sleeps, unless another worker has given something meanwhile.
     fn sleep(&mut self, now: Nanos) {
-        if let Some(exchange) = &self.exchange {
+        if let Some(exchange) = &mut self.exchange {
+            // What came free since the last turn may be others'.
+            exchange.ring();
             exchange.falls_asleep();
         }
         if self.take_handed(now) == 0 {
@@ -227,27 +229,18 @@ impl Worker {
         moved
     }
 
-    /// Takes in what other workers have handed over.
+    /// Takes in what other workers have handed over. Says how many frames that were.
     fn take_handed(&mut self, now: Nanos) -> usize {
-        let Some(exchange) = &mut self.exchange else { return 0 };
-        exchange.collect(&mut self.pool);
         let mut found = 0;
         for _ in 0..MOST_BATCHES {
-            let Some(exchange) = &mut self.exchange else { break };
-            let Worker { batch, pool, tables, shard, .. } = self;
+            let Worker { exchange, batch, pool, tables, shard, .. } = self;
+            let Some(exchange) = exchange else { break };
+            exchange.collect(pool);
             let more = exchange.take(batch, pool, tables, now, &mut shard.counters);
             found += more;
-            if !self.batch.is_empty() {
-                let (mut cx, ended) = (
-                    Cx {
-                        tables: &self.tables,
-                        shard: &mut self.shard,
-                        pool: &mut self.pool,
-                        tally: &mut NoTally,
-                    },
-                    &mut self.ended,
-                );
-                self.pipeline.run_taken(&mut self.batch, ended, &mut cx);
+            if !batch.is_empty() {
+                let mut cx = Cx { tables, shard, pool, tally: &mut NoTally };
+                self.pipeline.run_taken(batch, &mut self.ended, &mut cx);
                 self.settle();
             }
             if more < BATCH {
