@@ -255,6 +255,11 @@ impl Failure {
                 "run it as root, or with CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF, on Linux 6.6 or newer".to_owned()
             }
             Failure::Gateway(ClientError::Refused(trouble)) => trouble.hint.clone(),
+            Failure::Gateway(ClientError::Unreachable { error, .. })
+                if error.kind() == io::ErrorKind::PermissionDenied =>
+            {
+                "ask as root, or as the user that runs it".to_owned()
+            }
             Failure::Gateway(ClientError::Unreachable { .. }) => {
                 "start one with `wirerate run POLICY`, name its --socket, and ask as the user that runs it".to_owned()
             }

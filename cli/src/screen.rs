@@ -68,20 +68,30 @@ pub(crate) fn note(what: &dyn fmt::Display) {
     let _ = writeln!(anstream::stderr().lock(), "{DIM}note{DIM:#}: {what}");
 }
 
-/// Shows diagnostics, each with the lines of the text that it is about.
+/// Diagnostics that are shown in full: more than anybody reads at once, and drawing each takes longer the longer the text.
+const MOST_SHOWN: usize = 100;
+
+/// Shows diagnostics, each with the lines of the text that it is about. Of very many, errors come before the rest.
 pub(crate) fn diagnostics<C: Kind>(diagnostics: &[Diagnostic<C>]) {
     let colours = AutoStream::choice(&io::stderr()) != ColorChoice::Never;
     let theme =
         if colours { miette::GraphicalTheme::unicode() } else { miette::GraphicalTheme::unicode_nocolor() };
     let handler = miette::GraphicalReportHandler::new_themed(theme).with_width(110).with_links(false);
     let mut err = anstream::stderr().lock();
-    for diagnostic in diagnostics {
+    let (errors, others): (Vec<_>, Vec<_>) = match diagnostics.len() {
+        0..=MOST_SHOWN => (diagnostics.iter().collect(), Vec::new()),
+        _ => diagnostics.iter().partition(|diagnostic| diagnostic.is_error()),
+    };
+    for diagnostic in errors.into_iter().chain(others).take(MOST_SHOWN) {
         let mut text = String::new();
         // What cannot be drawn is at least said.
         if handler.render_report(&mut text, diagnostic).is_err() {
             text = format!("{}: {diagnostic}\n", diagnostic.severity);
         }
         let _ = writeln!(err, "{text}");
+    }
+    if let Some(more @ 1..) = diagnostics.len().checked_sub(MOST_SHOWN) {
+        let _ = writeln!(err, "and {} more, not shown: correct these first", number(more as u64));
     }
 }
 

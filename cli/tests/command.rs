@@ -34,6 +34,29 @@ fn check_says_whether_a_policy_is_sound() {
 }
 
 #[test]
+fn of_very_many_faults_the_first_are_shown_errors_before_warnings() {
+    let room = Room::new("faults");
+    let office = fs::read_to_string(home_office()).expect("an example");
+    // By the routes that address is on the other side: at least a warning each. The error comes last.
+    let many: String = (0..120)
+        .map(|number| {
+            format!(
+                "[[rule]]\nname = \"w{number}\"\nfrom = \"lan\"\nto = \"wan\"\ndestination = \"192.168.1.7\"\naction = \"drop\"\n"
+            )
+        })
+        .collect();
+    let policy =
+        room.write("faults.toml", format!("{office}\n{many}[[rule]]\nname = \"e\"\naction = \"dorp\"\n"));
+    let run = wirerate(&["check", &policy]).exits(1);
+    assert!(run.err.contains("unknown word \"dorp\""), "{}", run.err);
+    assert_eq!(run.err.matches("\n  help: ").count(), 100);
+    let json = wirerate(&["check", &policy, "--json"]).exits(1).json();
+    let all = json["diagnostics"].as_array().map_or(0, Vec::len);
+    assert!(all > 120, "{all}");
+    assert!(run.err.contains(&format!("and {} more, not shown", all - 100)), "{}", run.err);
+}
+
+#[test]
 fn a_file_that_is_not_there_is_named() {
     let run = wirerate(&["check", "no/such.toml"]).exits(3);
     assert!(run.err.contains("no/such.toml") && run.err.contains("help:"), "{}", run.err);

@@ -3,19 +3,25 @@
 //!
 //! Only the supervisor and the workers know anything; here questions are read, passed on, and answers written.
 
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use axum::Json;
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Query, State};
+use axum::body::Body;
+use axum::extract::{Query, State};
 use axum::http::StatusCode;
+use axum::middleware::from_fn;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use dataplane::flow::FlowId;
-use policy::parse::MOST_BYTES;
+use http_body_util::BodyExt;
+use policy::Checked;
+use policy::parse::{MOST_BYTES, WHERE_TOO_LARGE};
 use serde::{Deserialize, Serialize};
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
+use tokio::time::timeout;
 
 use crate::flows::{FlowQuery, FlowView, NotKnown};
 use crate::request::{NoTrial, Overview, Refusal, Reply, Request};
@@ -23,19 +29,16 @@ use crate::supervisor::Event;
 use crate::worker::{FoundFlows as Found, Mail, Post};
 use crate::{metrics, view};
 
+mod trouble;
+
+pub use trouble::{Answer, Trouble, forbidden, trouble};
+
 /// The way to the supervisor.
 #[derive(Clone)]
 pub struct Desk {
     sender: Sender<Event>,
-}
-
-/// What went wrong, as it is told.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Trouble {
-    /// What.
-    pub error: String,
-    /// What can be done about it.
-    pub hint: String,
+    /// Policies are large: they are taken one at a time.
+    turn: Arc<Semaphore>,
 }
 
 /// A policy has been put in force.
@@ -70,8 +73,6 @@ pub struct Killed {
     pub ended: u64,
 }
 
-type Answer<T> = Result<T, (StatusCode, Json<Trouble>)>;
-
 /// All questions, for the socket.
 pub fn control(sender: Sender<Event>) -> Router {
     Router::new()
@@ -88,16 +89,22 @@ pub fn control(sender: Sender<Event>) -> Router {
         .route("/confirm", post(confirm))
         .route("/rollback", post(rollback))
         .route("/metrics", get(all_metrics))
-        .layer(DefaultBodyLimit::max(MOST_BYTES))
-        .with_state(Desk { sender })
+        .fallback(trouble::unknown)
+        .method_not_allowed_fallback(trouble::other_method)
+        .layer(from_fn(trouble::in_words))
+        .with_state(Desk::new(sender))
 }
 
 /// What loopback is told.
 pub fn public(sender: Sender<Event>) -> Router {
-    Router::new().route("/metrics", get(all_metrics)).with_state(Desk { sender })
+    Router::new().route("/metrics", get(all_metrics)).with_state(Desk::new(sender))
 }
 
 impl Desk {
+    fn new(sender: Sender<Event>) -> Desk {
+        Desk { sender, turn: Arc::new(Semaphore::new(1)) }
+    }
+
     /// Asks, and waits for the answer.
     async fn ask<T>(&self, request: impl FnOnce(Reply<T>) -> Request) -> Answer<T> {
         let (reply, answer) = oneshot::channel();
@@ -119,14 +126,6 @@ impl Desk {
     async fn overview(&self) -> Answer<Overview> {
         self.ask(Request::Overview).await
     }
-}
-
-fn trouble(
-    code: StatusCode,
-    error: impl Into<String>,
-    hint: impl Into<String>,
-) -> (StatusCode, Json<Trouble>) {
-    (code, Json(Trouble { error: error.into(), hint: hint.into() }))
 }
 
 async fn status(State(desk): State<Desk>) -> Answer<Json<view::Status>> {
@@ -209,23 +208,92 @@ fn not_known(word: NotKnown) -> (StatusCode, Json<Trouble>) {
 
 /// The policy in force, as text.
 async fn policy(State(desk): State<Desk>) -> Answer<String> {
-    Ok(desk.ask(Request::Policy).await?.to_string())
+    let policy = desk.ask(Request::Policy).await?;
+    let text = tokio::task::spawn_blocking(move || policy.to_string()).await;
+    text.map_err(|_| failed("the policy could not be written"))
 }
+
+fn failed(error: &str) -> (StatusCode, Json<Trouble>) {
+    trouble(StatusCode::INTERNAL_SERVER_ERROR, error, "see the gateway's log")
+}
+
+/// The longest trial, in seconds: a day.
+const LONGEST_TRIAL: u64 = 86_400;
+
+/// Time in which all of a policy must be there.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Puts the policy that is the body in force.
 async fn apply(
     State(desk): State<Desk>,
     Query(query): Query<ApplyQuery>,
-    text: String,
+    body: Body,
 ) -> Answer<Json<InForce>> {
+    if query.confirm.is_some_and(|seconds| !(1..=LONGEST_TRIAL).contains(&seconds)) {
+        let error = format!("a trial takes from 1 to {LONGEST_TRIAL} seconds");
+        return Err(trouble(StatusCode::UNPROCESSABLE_ENTITY, error, "name another time"));
+    }
+    let turn = desk.turn.clone().acquire_owned().await.map_err(|_| failed("the gateway is ending"))?;
+    let text = text_of(body).await?;
+    // Once it is there it is carried out, whether or not who asked is still there, and only then is it another's turn.
+    let done = tokio::spawn(async move {
+        let _turn = turn;
+        put_in_force(&desk, query, text).await
+    });
+    done.await.map_err(|_| failed("the policy could not be put in force"))?
+}
+
+/// A body that is text and no longer than a policy may be.
+async fn text_of(mut body: Body) -> Answer<String> {
+    let whole = async {
+        let (mut bytes, mut too_long) = (Vec::new(), false);
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| {
+                let error = format!("the policy did not come through: {error}");
+                trouble(StatusCode::BAD_REQUEST, error, "send it again")
+            })?;
+            let Ok(data) = frame.into_data() else { continue };
+            too_long |= bytes.len() + data.len() > MOST_BYTES;
+            // Read to its end all the same: who is still sending does not hear an answer.
+            if too_long {
+                bytes = Vec::new();
+            } else {
+                bytes.extend_from_slice(&data);
+            }
+        }
+        if too_long {
+            let error = format!("the policy is longer than {} MiB", MOST_BYTES >> 20);
+            return Err(trouble(StatusCode::PAYLOAD_TOO_LARGE, error, WHERE_TOO_LARGE));
+        }
+        String::from_utf8(bytes).map_err(|error| {
+            let error = format!("the policy is not UTF-8: byte {}", error.utf8_error().valid_up_to());
+            trouble(StatusCode::UNPROCESSABLE_ENTITY, error, "save it as UTF-8")
+        })
+    };
+    timeout(PATIENCE, whole).await.unwrap_or_else(|_| {
+        let error = format!("the policy was not all there within {} seconds", PATIENCE.as_secs());
+        Err(trouble(StatusCode::REQUEST_TIMEOUT, error, "send it again"))
+    })
+}
+
+/// What is wrong with a policy, in a line.
+pub(crate) fn in_short(checked: &Checked) -> String {
+    let mut errors = checked.diagnostics.iter().filter(|diagnostic| diagnostic.is_error());
+    let first = errors.next().map_or_else(String::new, |first| {
+        let line = first.line().map_or_else(String::new, |line| format!("line {line}: "));
+        format!(": {line}{}", first.message)
+    });
+    match errors.count() {
+        0 => format!("has an error{first}"),
+        more => format!("has {} errors; the first{first}", more + 1),
+    }
+}
+
+async fn put_in_force(desk: &Desk, query: ApplyQuery, text: String) -> Answer<Json<InForce>> {
     let checked = tokio::task::spawn_blocking(move || policy::check(&text, "policy")).await;
-    let checked = checked.map_err(|_| {
-        trouble(StatusCode::INTERNAL_SERVER_ERROR, "the policy could not be read", "see the gateway's log")
-    })?;
+    let checked = checked.map_err(|_| failed("the policy could not be read"))?;
     let Some(policy) = checked.policy else {
-        let first = checked.diagnostics.iter().find(|diagnostic| diagnostic.is_error());
-        let what = first.map_or_else(String::new, |diagnostic| format!(": {}", diagnostic.message));
-        let error = format!("the policy has {} errors{what}", checked.diagnostics.len());
+        let error = format!("the policy {}", in_short(&checked));
         return Err(trouble(StatusCode::UNPROCESSABLE_ENTITY, error, "`wirerate check FILE` shows all"));
     };
     let (policy, confirm) = (Box::new(policy), query.confirm.map(Duration::from_secs));
@@ -235,6 +303,10 @@ async fn apply(
         Err(refusal) => {
             let (error, hint) = match refusal {
                 Refusal::Compile(error) => (error, "nothing has changed"),
+                Refusal::Empty => (
+                    "the policy has no interface".to_owned(),
+                    "nothing has changed; to carry nothing, end the gateway",
+                ),
                 Refusal::OnTrial => (
                     "another policy is on trial".to_owned(),
                     "`wirerate confirm` keeps it, `wirerate rollback` drops it; then try again",

@@ -1,4 +1,5 @@
-//! The machine's time, for the packet path: monotonic, so that setting the clock back changes nothing.
+//! The machine's time, for the packet path: monotonic, so that setting the clock back changes nothing. Wall-clock time is
+//! for log lines alone.
 
 use std::time::Instant;
 
@@ -16,12 +17,71 @@ impl Clock {
         Clock { start: Instant::now() }
     }
 
-    /// The first moment: late enough that a moment before it can be told.
-    pub const BEGIN: Nanos = Nanos::from_secs(1);
+    /// The first moment: a year, so that flows which are older than the process can be told as old. Their table counts for
+    /// another 16 years.
+    pub const BEGIN: Nanos = Nanos::from_secs(365 * 86_400);
 
     /// Now.
     #[inline]
     pub fn now(&self) -> Nanos {
         Clock::BEGIN + Nanos::from(self.start.elapsed())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dataplane::flow::{FlowId, State, Windows};
+    use dataplane::hop::Resolve;
+    use dataplane::nat::Share;
+    use dataplane::shard::Setup;
+    use dataplane::state::{Cursor, Ends, FlowRecord, Item, Standing, Through};
+    use dataplane::{Shard, Tables};
+    use wire::PortId;
+
+    use super::*;
+
+    /// What a state file says of times is spans, so no clock of before matters; but this one must reach back as far.
+    #[test]
+    fn ages_survive_a_clock_that_begins_anew() {
+        let text = "[interface.east]\nzone = \"a\"\naddresses = [\"192.0.2.1/24\"]\n";
+        let tables = Tables::compile(&policy::parse(text, "policy").policy.unwrap(), 1).unwrap();
+        let setup = Setup { seed: [1, 2], now: Clock::BEGIN, resolve: Resolve::Told, share: Share::WHOLE };
+        let mut shard = Shard::new(&tables, setup).unwrap();
+        let [a, b] = ["192.0.2.7", "192.0.2.8"].map(|text| text.parse().unwrap());
+        let original = Ends { source: a, destination: b, sport: 5000, dport: 22, protocol: 6 };
+        let reply = Ends { source: b, destination: a, sport: 22, dport: 5000, protocol: 6 };
+        let before = FlowRecord {
+            id: FlowId(0),
+            original,
+            reply,
+            ingress: Some(PortId(0)),
+            state: State::Established,
+            windows: Windows::default(),
+            idle: Nanos::from_secs(3600),
+            age: Nanos::from_secs(200 * 86_400),
+            standing: Standing::Waits,
+            rule: None,
+            destination: Through::None,
+            source: Through::None,
+            mapping: None,
+            inward: None,
+            kind: 0,
+            ds_field: 0,
+            tcp_flags: 0,
+        };
+        shard.import(&tables, &Item::Flow(before), Clock::BEGIN).unwrap();
+        let later = Clock::BEGIN + Nanos::from_secs(5);
+        let mut found = Vec::new();
+        shard.export(&tables, later, Cursor::default(), 10_000, |item| found.extend(flow(item)));
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].idle, before.idle + Nanos::from_secs(5));
+        assert_eq!(found[0].age, before.age + Nanos::from_secs(5));
+    }
+
+    fn flow(item: Item) -> Option<FlowRecord> {
+        match item {
+            Item::Flow(flow) => Some(flow),
+            Item::Owed(_) | Item::Own(_) => None,
+        }
     }
 }

@@ -48,6 +48,8 @@ pub struct Applied {
 pub enum Refusal {
     /// Its tables could not be made.
     Compile(String),
+    /// It has no interface.
+    Empty,
     /// Another one is on trial.
     OnTrial,
     /// What it changes takes a restart.

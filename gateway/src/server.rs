@@ -1,14 +1,24 @@
 //! Where questions come in: the socket in the file system, and loopback for metrics.
+//!
+//! The socket is its owner's from the first moment on, whatever the umask; what else stands at its path is left alone.
+//! Who may not ask is told so. See [`connection`] for what bad or slow clients can do.
 
-use std::fs;
+use std::fs::{self, DirBuilder, Metadata};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender;
 use std::thread;
 
+use rustix::fs::{Mode, fchmod};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::net::{bind, connect, listen as accept_at, socket_with};
+use rustix::process::geteuid;
+use tokio::net::UnixStream;
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 use tracing::error;
@@ -16,9 +26,20 @@ use tracing::error;
 use crate::api;
 use crate::supervisor::Event;
 
+pub mod connection;
+#[cfg(test)]
+mod tests;
+
+use connection::{Bounds, serve};
+
+/// Connections that wait to be taken; the kernel may know better.
+const BACKLOG: i32 = 1024;
+
 /// Answers until it is dropped.
 pub struct Server {
     path: PathBuf,
+    /// The socket's device and inode.
+    own: (u64, u64),
     _stop: oneshot::Sender<()>,
 }
 
@@ -26,76 +47,105 @@ impl Server {
     /// Begins to listen, on a thread of its own.
     ///
     /// # Errors
-    /// Another gateway listens there; the directory cannot be written; the TCP port is taken.
+    /// Another gateway listens there, or something stands there that is no socket; the directory cannot be written; the
+    /// TCP port is taken.
     pub fn start(path: &Path, metrics: Option<SocketAddr>, events: Sender<Event>) -> io::Result<Server> {
-        let control = listen(path)?;
         let loopback = metrics.map(TcpListener::bind).transpose()?;
-        for_async(&control)?;
+        if let Some(loopback) = &loopback {
+            loopback.set_nonblocking(true)?;
+        }
+        let control = listen(path)?;
+        let own = identity(&fs::symlink_metadata(path)?);
         let (stop, stopped) = oneshot::channel();
         let runtime = Builder::new_current_thread().enable_all().build()?;
         thread::Builder::new().name("api".to_owned()).spawn(move || {
             runtime.block_on(async move {
                 if let Some(loopback) = loopback {
-                    let public = api::public(events.clone());
-                    tokio::spawn(async move {
-                        let listening = loopback
-                            .set_nonblocking(true)
-                            .and_then(|()| tokio::net::TcpListener::from_std(loopback));
-                        match listening {
-                            Ok(listener) => {
-                                if let Err(error) = axum::serve(listener, public).await {
-                                    error!("metrics are no longer given: {error}");
-                                }
-                            }
-                            Err(error) => error!("metrics cannot be given: {error}"),
+                    match tokio::net::TcpListener::from_std(loopback) {
+                        Ok(listener) => {
+                            let public = api::public(events.clone());
+                            tokio::spawn(serve(listener, Bounds::PUBLIC, move |_| public.clone()));
                         }
-                    });
+                        Err(error) => error!("metrics cannot be given: {error}"),
+                    }
                 }
-                let serving = async {
-                    match tokio::net::UnixListener::from_std(control) {
-                        Ok(listener) => axum::serve(listener, api::control(events)).await,
-                        Err(error) => Err(error),
-                    }
-                };
-                tokio::select! {
-                    ended = serving => {
-                        if let Err(error) = ended {
-                            error!("commands are no longer taken: {error}");
+                match tokio::net::UnixListener::from_std(control) {
+                    Ok(listener) => {
+                        let control = api::control(events);
+                        let may_ask = move |stream: &UnixStream| match stranger(stream) {
+                            None => control.clone(),
+                            Some(who) => api::forbidden(who),
+                        };
+                        tokio::select! {
+                            () = serve(listener, Bounds::CONTROL, may_ask) => {}
+                            _ = stopped => {}
                         }
                     }
-                    _ = stopped => {}
+                    Err(error) => error!("commands cannot be taken: {error}"),
                 }
             });
         })?;
-        Ok(Server { path: path.to_owned(), _stop: stop })
+        Ok(Server { path: path.to_owned(), own, _stop: stop })
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Gone already, or another gateway's: either is well.
-        let _ = fs::remove_file(&self.path);
+        if fs::symlink_metadata(&self.path).is_ok_and(|there| identity(&there) == self.own) {
+            // Gone in this moment is as well.
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 
-/// A socket at `path`, for its owner alone. One that a killed gateway left behind is replaced.
+fn identity(of: &Metadata) -> (u64, u64) {
+    (of.dev(), of.ino())
+}
+
+/// The user who asks, if it is one that may not: neither root nor the gateway's own.
+fn stranger(stream: &UnixStream) -> Option<String> {
+    match stream.peer_cred() {
+        Ok(peer) if peer.uid() == 0 || peer.uid() == geteuid().as_raw() => None,
+        Ok(peer) => Some(format!("user {}", peer.uid())),
+        Err(_) => Some("nobody in particular".to_owned()),
+    }
+}
+
+/// A socket at `path`, for its owner alone. One that a killed gateway left behind is replaced, nothing else.
 fn listen(path: &Path) -> io::Result<UnixListener> {
-    if let Some(directory) = path.parent() {
-        fs::create_dir_all(directory)?;
+    if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
+        // Who may write to it could put a socket of their own there.
+        DirBuilder::new().recursive(true).mode(0o755).create(directory)?;
     }
-    if UnixStream::connect(path).is_ok() {
-        let message = format!("another gateway takes commands at {}", path.display());
-        return Err(io::Error::new(io::ErrorKind::AddrInUse, message));
+    let address = SocketAddrUnix::new(path)?;
+    match fs::symlink_metadata(path) {
+        Ok(there) if there.file_type().is_socket() => {
+            // Where nobody listens any more it refuses; anything else is a living one's, even too busy.
+            match connect(&socket()?, &address) {
+                Err(Errno::CONNREFUSED) => fs::remove_file(path)?,
+                Ok(()) | Err(Errno::AGAIN) => {
+                    let message = "another gateway takes commands there";
+                    return Err(io::Error::new(io::ErrorKind::AddrInUse, message));
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(_) => {
+            let message = "something is there that is no socket, and is left alone";
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
     }
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let listener = UnixListener::bind(path)?;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
-    Ok(listener)
+    let socket = socket()?;
+    // Linux gives the name in the file system the mode that the socket has at that moment: nobody can come in between.
+    fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+    bind(&socket, &address)?;
+    accept_at(&socket, BACKLOG)?;
+    Ok(UnixListener::from(socket))
 }
 
-fn for_async(listener: &UnixListener) -> io::Result<()> {
-    listener.set_nonblocking(true)
+fn socket() -> rustix::io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
 }

@@ -6,17 +6,22 @@
 //! disk, and only then given its own.
 
 use std::fmt;
-use std::fs::{self, File};
-use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use dataplane::state::{Item, Names};
-use serde::{Deserialize, Serialize};
+use serde::de::{Error, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+
+#[cfg(test)]
+mod tests;
 
 /// The first line. Another form of the blocks gets another number.
 const HEAD: &[u8] = b"wirerate state 1\n";
 
-/// Items of a block.
+/// The most items of a block. What is read is bounded by it: an item takes far more memory than bytes of a file.
 pub const BLOCK_ITEMS: usize = 1024;
 
 /// The longest block in bytes: names of the largest policies.
@@ -28,12 +33,39 @@ enum Block {
     /// Names that the places in later items are of.
     Names(Names),
     /// What was remembered.
-    Items(Vec<Item>),
+    Items(#[serde(deserialize_with = "block_items")] Vec<Item>),
     /// There is no more, and so many items there were.
     End(u64),
 }
 
+/// [`BLOCK_ITEMS`] items at most.
+fn block_items<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Item>, D::Error> {
+    struct Bounded;
+
+    impl<'de> Visitor<'de> for Bounded {
+        type Value = Vec<Item>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "at most {BLOCK_ITEMS} items")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vec<Item>, A::Error> {
+            let mut items = Vec::new();
+            while let Some(item) = seq.next_element()? {
+                if items.len() == BLOCK_ITEMS {
+                    return Err(A::Error::invalid_length(BLOCK_ITEMS + 1, &self));
+                }
+                items.push(item);
+            }
+            Ok(items)
+        }
+    }
+
+    from.deserialize_seq(Bounded)
+}
+
 /// What is read.
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::large_enum_variant)] // one at a time, most of them items
 pub enum Entry {
     /// Names that the places in the items behind them are of.
@@ -104,7 +136,7 @@ impl<W: Write> Writer<W> {
     /// It cannot be written.
     pub fn items(&mut self, items: Vec<Item>) -> io::Result<()> {
         self.items += items.len() as u64;
-        if items.is_empty() { Ok(()) } else { self.block(&Block::Items(items)) }
+        items.chunks(BLOCK_ITEMS).try_for_each(|items| self.block(&Block::Items(items.to_vec())))
     }
 
     /// Ends it, and gives back what it was written to.
@@ -127,7 +159,7 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// Writes a file that is whole or not there: `fill` does the writing.
+/// Writes a file that is whole or not there, for its owner alone: `fill` does the writing.
 ///
 /// # Errors
 /// It cannot be written; what was there before is then still there.
@@ -137,7 +169,10 @@ pub fn write_file(
 ) -> Result<u64, StoreError> {
     let unfinished = unfinished(path);
     let outcome = (|| {
-        let file = File::create(&unfinished).map_err(system("write"))?;
+        discard_unfinished(path).map_err(system("write"))?;
+        let mut options = OpenOptions::new();
+        let file = options.write(true).create_new(true).mode(0o600).open(&unfinished);
+        let file = file.map_err(system("write"))?;
         let mut writer = Writer::new(BufWriter::new(file)).map_err(system("write"))?;
         fill(&mut writer).map_err(system("write"))?;
         let items = writer.items;
@@ -156,6 +191,17 @@ pub fn write_file(
         let _ = fs::remove_file(&unfinished);
     }
     outcome
+}
+
+/// Removes what a process that was killed had written of `path`.
+///
+/// # Errors
+/// The system refuses.
+pub fn discard_unfinished(path: &Path) -> io::Result<()> {
+    match fs::remove_file(unfinished(path)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// The name that a file has until it is whole.
@@ -179,7 +225,10 @@ pub fn check(input: impl Read) -> Result<u64, StoreError> {
 /// It is not all there, or not a state.
 pub fn read(mut input: impl Read, mut give: impl FnMut(Entry)) -> Result<u64, StoreError> {
     let mut head = [0; HEAD.len()];
-    input.read_exact(&mut head).map_err(|_| StoreError::Foreign)?;
+    input.read_exact(&mut head).map_err(|error| match cut(error) {
+        StoreError::Damaged => StoreError::Foreign,
+        error => error,
+    })?;
     if head != HEAD {
         return Err(StoreError::Foreign);
     }
@@ -224,11 +273,12 @@ fn cut(error: io::Error) -> StoreError {
 /// # Errors
 /// See [`check`].
 pub fn open(path: &Path) -> Result<Option<BufReader<File>>, StoreError> {
-    let open = || File::open(path).map(BufReader::new);
-    let file = match open() {
+    let mut file = match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        opened => opened.map_err(system("open"))?,
+        opened => BufReader::new(opened.map_err(system("open"))?),
     };
-    check(file)?;
-    open().map(Some).map_err(system("open"))
+    // The same file is read that was checked, whatever is given its name meanwhile.
+    check(&mut file)?;
+    file.rewind().map_err(system("read"))?;
+    Ok(Some(file))
 }

@@ -20,14 +20,15 @@ use dataplane::hop::{MOST_WAITING, Resolve};
 use dataplane::nat::Share;
 use dataplane::shard::{Setup, ShardError};
 use dataplane::tables::{Address, CompileError, Neighbour};
-use policy::Policy;
+use policy::{Checked, LoadError, Policy};
 use tracing::{debug, error, info, warn};
 use wire::{HEADROOM, Pool, PoolError, PoolMemory};
 
+use crate::api;
 use crate::clock::Clock;
 use crate::effective::effective;
 use crate::linux::state::Reachability;
-use crate::linux::{self, Desired, NeighbourKey, News, Probe, State};
+use crate::linux::{self, Desired, LinkIndex, NeighbourKey, News, Probe, State};
 use crate::reload::{Asked, Built, Reload, Trial};
 use crate::request::{Refusal, Request};
 use crate::server::Server;
@@ -77,8 +78,8 @@ pub enum Event {
     Built(Box<Built>),
     /// The process is asked to end.
     Stop,
-    /// The process is asked to read its policy file again.
-    Reread,
+    /// The process was asked to read its policy file again, and this is what it has found.
+    Reread(Box<Result<Checked, LoadError>>),
 }
 
 /// See the module.
@@ -101,6 +102,8 @@ pub struct Supervisor {
     /// Which worker has which flow; none where there is one worker.
     directory: Option<Arc<Directory>>,
     attached: BTreeMap<String, Attached>,
+    /// Interfaces that systemd keeps shut between this gateway and the next, as they are in Linux.
+    shut_later: BTreeMap<String, LinkIndex>,
     /// Failures to open ports that have been told already.
     told: Vec<PortState>,
     neighbours: BTreeMap<(String, Address), Found>,
@@ -168,6 +171,7 @@ impl Supervisor {
     /// come later.
     pub fn start(options: Options) -> Result<Supervisor, StartError> {
         privilege::keep_only_what_is_needed().map_err(|error| system("give up privileges", error))?;
+        let left = service::left_behind();
         let clock = Clock::start();
         let (sender, events) = channel();
         let (news, heard) = channel();
@@ -195,6 +199,7 @@ impl Supervisor {
             hands: Vec::new(),
             directory: None,
             attached: BTreeMap::new(),
+            shut_later: BTreeMap::new(),
             told: Vec::new(),
             neighbours: BTreeMap::new(),
             panics: 0,
@@ -202,10 +207,12 @@ impl Supervisor {
             _server: server,
             options,
         };
-        signal::forward(sender.clone()).map_err(|error| system("hear signals", error))?;
+        signal::forward(sender.clone(), supervisor.options.file.clone())
+            .map_err(|error| system("hear signals", error))?;
         supervisor.hire(&sender)?;
         supervisor.neighbours_of_state();
         supervisor.attach_all();
+        supervisor.unbolt(&left);
         supervisor.ensure();
         Ok(supervisor)
     }
@@ -247,8 +254,8 @@ impl Supervisor {
             Event::Worker(notice) => self.worker_says(notice),
             Event::Request(request) => self.answer(request),
             Event::Built(built) => self.built(*built),
-            Event::Reread => {
-                self.reread();
+            Event::Reread(found) => {
+                self.reread(*found);
                 service::ready();
             }
             Event::Stop => {}
@@ -556,24 +563,28 @@ impl Supervisor {
         }
     }
 
-    /// Reads the policy file again.
-    fn reread(&mut self) {
+    /// Goes on with what the policy file has now.
+    fn reread(&mut self, found: Result<Checked, LoadError>) {
         service::reloading();
         let file = &self.options.file;
-        let checked = match policy::load(file) {
+        let checked = match found {
             Ok(checked) => checked,
             Err(error) => return error!("{error}; the policy in force stays"),
         };
+        let wrong = match &checked.policy {
+            None => api::in_short(&checked),
+            Some(policy) if answer::is_empty(policy) => "has no interface".to_owned(),
+            Some(policy) => match self.needs_restart(policy) {
+                None => String::new(),
+                Some(what) => format!("changes {what}, which takes a restart"),
+            },
+        };
         match checked.policy {
-            Some(policy) => {
+            Some(policy) if wrong.is_empty() => {
                 let asked = Asked { policy: Arc::new(policy), confirm: None, reply: None };
                 self.reload.ask(asked, &self.linux);
             }
-            None => {
-                let first = checked.diagnostics.iter().find(|diagnostic| diagnostic.is_error());
-                let what = first.map_or_else(String::new, |first| format!(": {}", first.message));
-                error!("{} is wrong{what}; the policy in force stays", file.display());
-            }
+            _ => error!("{} {wrong}; the policy in force stays", file.display()),
         }
     }
 

@@ -7,6 +7,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
+use std::thread;
+use std::time::Duration;
 
 use dataplane::flow::{Directory, Member};
 use dataplane::hand::receiver;
@@ -28,6 +30,8 @@ mod link;
 mod mail;
 mod report;
 mod sleep;
+#[cfg(test)]
+mod tests;
 
 pub use link::{Attachment, LinkCounts, LinkReport};
 pub use mail::{Bell, Found, FoundFlows, Known, Mail, Notice, Post, Spent, Swap, post};
@@ -42,6 +46,17 @@ const TEND: Nanos = Nanos::from_millis(20);
 
 /// Batches of what others have given that are taken before the ports have their turn.
 const MOST_BATCHES: u32 = 16;
+
+/// How often Linux is asked for what it sends, while ports keep the worker busy: each question is a system call, and a
+/// turn under load takes about as long.
+const ORIGINATED: Nanos = Nanos(50_000);
+
+/// How long a worker that fails again goes without: longer each time, so that a fault that comes with every packet takes
+/// neither the core nor the log; no longer than others wait for an answer.
+const PAUSE: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
+
+/// Time without a failure after which the next is the first again.
+const CALM: Nanos = Nanos::from_secs(10);
 
 /// The state of one worker.
 pub struct Worker {
@@ -62,6 +77,8 @@ pub struct Worker {
     exchange: Option<Exchange>,
     clock: Clock,
     tended: Nanos,
+    /// When Linux was last asked for what it sends.
+    asked: Nanos,
     /// Time spent on turns that found something to do.
     busy: Nanos,
     turns: u64,
@@ -139,6 +156,7 @@ impl Worker {
             exchange,
             clock,
             tended: clock.now(),
+            asked: Nanos(0),
             busy: Nanos(0),
             turns: 0,
         })
@@ -150,6 +168,7 @@ impl Worker {
         if self.exchange.is_some() && !core::keep_to(self.number) {
             self.tell(Notice::NotAlone { worker: self.number });
         }
+        let (mut failed, mut pause) = (None, Duration::ZERO);
         loop {
             match catch_unwind(AssertUnwindSafe(|| self.turns())) {
                 Ok(()) => return self.memory(),
@@ -158,6 +177,10 @@ impl Worker {
                     if !(self.notices)(told) || self.begin_anew().is_err() {
                         return self.memory();
                     }
+                    let again = failed.is_some_and(|before| self.clock.now().since(before) < CALM);
+                    pause = if again { (2 * pause).clamp(PAUSE[0], PAUSE[1]) } else { Duration::ZERO };
+                    thread::sleep(pause);
+                    failed = Some(self.clock.now());
                 }
             }
         }
@@ -220,7 +243,12 @@ impl Worker {
         let mut moved = self.take_handed(now);
         for place in 0..self.links.len() {
             moved += self.take_received(place, now);
-            moved += self.take_originated(place, now);
+        }
+        if moved == 0 || now.since(self.asked) >= ORIGINATED {
+            self.asked = now;
+            for place in 0..self.links.len() {
+                moved += self.take_originated(place, now);
+            }
         }
         moved += self.send();
         if let Some(exchange) = &mut self.exchange {

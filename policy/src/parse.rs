@@ -77,7 +77,7 @@ fn too_large(file: &str) -> Diagnostic {
 }
 
 /// How a policy that is too long becomes shorter.
-pub(crate) const WHERE_TOO_LARGE: &str = "write prefixes and ranges in the place of single addresses";
+pub const WHERE_TOO_LARGE: &str = "write prefixes and ranges in the place of single addresses";
 
 /// The diagnostic for any file of more than [`MOST_BYTES`], without a hint.
 pub(crate) fn longer_than_taken(file: &str) -> Diagnostic {

@@ -5,7 +5,7 @@
 //! a line for the one that has the pool whose memory it was opened with.
 //!
 //! Nothing of ours stays in the kernel when the process ends, however it ends: programs are held by open links, devices
-//! by open queues. An interface that goes down or away shows as an error that says so ([`Gone`]).
+//! by open queues; a copy of a [bolt](Guard::bolt) that another process holds stays as long as that. An interface that goes down or away shows as an error that says so ([`Gone`]).
 
 mod crc32c;
 mod line;
@@ -21,7 +21,7 @@ mod tap;
 mod xdp;
 
 pub use line::{Gone, Line, Statistics};
-pub use open::{Copying, Driver, Guard, MARK, Opened, Spec, Tagged, Wish, open};
+pub use open::{Copying, Driver, Guard, MARK, Opened, Spec, Tagged, Wish, open, unbolt};
 pub use punt::{Punt, PuntGuard};
 pub use refusal::{Cause, OpenError, Refusal};
 pub use tap::{Tap, TapLine};

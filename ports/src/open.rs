@@ -1,7 +1,8 @@
 //! Opens ports: the fastest driver that works, and why the faster ones did not.
 
 use std::fmt;
-use std::os::fd::OwnedFd;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 
 use wire::ethernet::{self, Mac};
 use wire::vlan::TAG_LEN;
@@ -144,7 +145,26 @@ pub enum Copying {
 #[derive(Debug)]
 pub struct Guard {
     _links: Vec<OwnedFd>,
+    /// Has Linux get only what the punt marked.
+    bolt: Option<OwnedFd>,
     _offloads: Option<Offloads>,
+}
+
+impl Guard {
+    /// What keeps Linux from taking frames that were not delivered to it; none for a TAP device, which goes with its
+    /// lines. Whoever has a copy of it open keeps the interface shut after the port is gone, so that packets of others
+    /// are lost for a moment, not answered.
+    pub fn bolt(&self) -> Option<BorrowedFd<'_>> {
+        self.bolt.as_ref().map(|bolt| bolt.as_fd())
+    }
+}
+
+/// Takes a bolt off its interface that is open under this number: one that an earlier process has left to this one.
+///
+/// # Errors
+/// There is no such thing under this number, or its interface is gone.
+pub fn unbolt(bolt: RawFd) -> io::Result<()> {
+    bpf::detach(bolt)
 }
 
 /// Opens a port with a line for each of `memories`, which are those of the workers' pools. Call it on any thread of the
@@ -192,23 +212,32 @@ fn open_as(driver: Driver, spec: &Spec, memories: &[PoolMemory]) -> Result<Opene
     if driver == Driver::Tap {
         let change = Change { mtu: spec.mtu.into(), mac: spec.mac, stack: Stack::Used };
         let Tap { ifindex, lines } = Tap::make(&spec.name, change, memories.len())?;
-        return Ok(opened(driver, ifindex, boxed(lines), Guard { _links: Vec::new(), _offloads: None }));
+        return Ok(opened(
+            driver,
+            ifindex,
+            boxed(lines),
+            Guard { _links: Vec::new(), bolt: None, _offloads: None },
+        ));
     }
     let asker = Asker::new().map_err(Cause::step("ask about interfaces"))?;
     let identity = ethernet_interface(&spec.name, &asker)?;
     let ifindex = identity.ifindex;
     let depth = spec.depth.clamp(DEPTHS.0, DEPTHS.1).next_power_of_two();
     let target = Target { identity, longest, depth };
+    let bolt = || {
+        bpf::attach(Hook::TcxIngress, ifindex, &program::only_marked(spec.mark))
+            .map_err(Cause::step(ATTACH_TCX))
+    };
     if driver == Driver::Packet {
         let offloads = Offloads::off(&asker, &spec.name, offload::LRO);
         let lines = PacketLine::open(&target, spec.mark, memories.len())?;
-        let link = bpf::attach(Hook::TcxIngress, ifindex, &program::only_marked(spec.mark))
-            .map_err(Cause::step(ATTACH_TCX))?;
-        return Ok(opened(driver, ifindex, boxed(lines), Guard { _links: vec![link], _offloads: offloads }));
+        let guard = Guard { _links: Vec::new(), bolt: Some(bolt()?), _offloads: offloads };
+        return Ok(opened(driver, ifindex, boxed(lines), guard));
     }
     let offloads = Offloads::off(&asker, &spec.name, offload::LRO | offload::VLAN_RECEIVE);
     let Xdp { lines, links, zero_copy } = Xdp::open(&target, spec.tagged, &asker, memories)?;
-    let guard = Guard { _links: links, _offloads: offloads };
+    // Linux gets no frame past the sockets. This one is for the time in which nobody has them.
+    let guard = Guard { _links: links, bolt: Some(bolt()?), _offloads: offloads };
     let copying = if zero_copy { Copying::ZeroCopy } else { Copying::Copy };
     Ok(Opened { copying, ..opened(driver, ifindex, boxed(lines), guard) })
 }

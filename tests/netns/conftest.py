@@ -34,7 +34,7 @@ TOOLS = {
 """What the hosts run, each with its Debian package."""
 
 LONGEST = 90
-"""Seconds that a test may take. What takes longer hangs."""
+"""Seconds that a test may take unless its mark `longest` says otherwise. What takes longer hangs."""
 
 broken = {}
 """Gateways that did not begin to work, and where."""
@@ -52,6 +52,7 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "only(*gateways, why): the test is of these gateways alone")
+    config.addinivalue_line("markers", "longest(seconds): the test may take so long")
     config.addinivalue_line("markers", "without(*gateways, why): the test is not of these gateways")
     os.environ["PATH"] += ":/usr/sbin:/sbin"
     lacking = sorted({package for tool, package in TOOLS.items() if not shutil.which(tool)})
@@ -140,12 +141,14 @@ def begin(topology):
 @pytest.fixture(autouse=True)
 def deadline(request):
     """A test that hangs fails."""
+    mark = request.node.get_closest_marker("longest")
+    longest = mark.args[0] if mark else LONGEST
 
     def late(*_):
-        raise TimeoutError(f"the test took longer than {LONGEST} s")
+        raise TimeoutError(f"the test took longer than {longest} s")
 
     before = signal.signal(signal.SIGALRM, late)
-    signal.alarm(LONGEST)
+    signal.alarm(longest)
     yield
     signal.alarm(0)
     signal.signal(signal.SIGALRM, before)

@@ -119,14 +119,16 @@ class Wirerate:
         self.process = None
 
     def start(self, *variants):
-        self.write(*variants)
-        # Left behind by a gateway that was killed.
-        self.socket.unlink(missing_ok=True)
-        command = [binary(), "run", self.policy, "--socket", self.socket, "--state", self.state]
-        self.process = self.host.start(*command, log="wirerate")
+        self.launch(*variants)
         wait.until(lambda: not self.alive() or self.answers(), "wirerate answers on its socket")
         if not self.alive():
             raise Failed(f"wirerate ended at once:\n{tail(self.process.log)}")
+
+    def launch(self, *variants):
+        """Starts it, and does not wait."""
+        self.write(*variants)
+        command = [binary(), "run", self.policy, "--socket", self.socket, "--state", self.state]
+        self.process = self.host.start(*command, log="wirerate")
 
     def restored(self, interface):
         """Nothing to do: what the policy says is kept."""
@@ -155,12 +157,17 @@ class Wirerate:
     def answers(self):
         return self.ask("status", check=False).returncode == 0
 
-    def ask(self, command, *arguments, check=True):
-        return self.host.run(binary(), command, *arguments, "--socket", self.socket, check=check, timeout=10)
+    def ask(self, command, *arguments, check=True, timeout=10, **options):
+        words = [binary(), command, *arguments, "--socket", self.socket]
+        return self.host.run(*words, check=check, timeout=timeout, **options)
 
     def counters(self):
         """The account of frames: received, forwarded, delivered, answered, dropped, held."""
         return json.loads(self.ask("status", "--json").stdout)
+
+    def log(self):
+        """What all processes of this gateway have said so far."""
+        return self.process.log.read_text(errors="replace")
 
     def evidence(self):
         told = []

@@ -68,13 +68,17 @@ pub enum Refusal {
     NoKey,
 }
 
+/// A year of ticks.
+const YEAR: u32 = 365 * 86_400 * 8;
+
 impl FlowTable {
     /// The most flows that a table can be made for.
     pub const MAX_CAPACITY: u32 = 1 << 30;
 
     /// Makes a table for `capacity` flows, 1 to [`FlowTable::MAX_CAPACITY`] (others are brought into that range).
-    /// `seed` keys the hash: random and secret in a live host, fixed in a replay. Tick 0 lies as far before `now` as
-    /// the longest timeout, or where time begins, so that flows from elsewhere can have been seen before `now`.
+    /// `seed` keys the hash: random and secret in a live host, fixed in a replay. Tick 0 lies a year
+    /// before `now`, or the longest timeout, or where time begins, so that flows from elsewhere can have been seen, and have
+    /// begun, before `now`.
     ///
     /// # Errors
     /// The system has not enough memory to give.
@@ -85,7 +89,7 @@ impl FlowTable {
         now: Nanos,
     ) -> Result<FlowTable, MemoryError> {
         let capacity = capacity.clamp(1, FlowTable::MAX_CAPACITY);
-        let before = Tick::within(now).0.min(timeouts.longest());
+        let before = Tick::within(now).0.min(timeouts.longest().max(YEAR));
         let start = Nanos(now.0 - u64::from(before) * Tick::LENGTH.0);
         Ok(FlowTable {
             hasher: Hasher::new(seed),

@@ -9,6 +9,12 @@ use crate::reload::Asked;
 use crate::request::{NoTrial, Overview, Refusal, Request};
 use crate::worker::{Mail, Report};
 
+/// Whether a policy has nothing to carry out: an empty file, say, that was being written. Nobody wants that of a gateway that
+/// runs.
+pub(super) fn is_empty(policy: &policy::Policy) -> bool {
+    policy.interfaces.is_empty()
+}
+
 impl Supervisor {
     /// Answers, now or when it is done. Whoever asked may have gone; then nobody hears it.
     pub(super) fn answer(&mut self, request: Request) {
@@ -19,6 +25,10 @@ impl Supervisor {
             Request::Apply { policy, confirm, reply } => {
                 if self.reload.trial.is_some() {
                     let _ = reply.send(Err(Refusal::OnTrial));
+                    return;
+                }
+                if is_empty(&policy) {
+                    let _ = reply.send(Err(Refusal::Empty));
                     return;
                 }
                 if let Some(what) = self.needs_restart(&policy) {
@@ -46,7 +56,7 @@ impl Supervisor {
     }
 
     /// What in `policy` cannot change while the gateway runs.
-    fn needs_restart(&self, policy: &policy::Policy) -> Option<String> {
+    pub(super) fn needs_restart(&self, policy: &policy::Policy) -> Option<String> {
         let (old, new) = (&self.reload.policy.gateway, &policy.gateway);
         if old.workers.unwrap_or(1) != new.workers.unwrap_or(1) {
             return Some("the number of workers".to_owned());

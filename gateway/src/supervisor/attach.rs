@@ -1,18 +1,21 @@
 //! Which ports hang on which interfaces, and how they come there: a port whose interface appears is opened and
 //! given to all workers; one whose interface goes is taken away.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::os::fd::{BorrowedFd, RawFd};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 
 use policy::model::{Driver, Interface};
 use ports::{Copying, Guard, OpenError, Opened, Punt, PuntGuard, Spec, Tagged, Tap, Wish};
 use serde::{Deserialize, Serialize};
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 use wire::PoolMemory;
 
 use super::{PATIENCE, Supervisor};
 use crate::linux::LinkIndex;
 use crate::linux::state::{Condition, Link};
+use crate::service;
 use crate::worker::{Attachment, Mail};
 
 /// A port that was opened, or could not be.
@@ -21,13 +24,19 @@ pub(super) struct Attached {
     /// the gateway has made it, so that it goes when the gateway wants.
     on: Option<(LinkIndex, u32)>,
     state: PortState,
-    _guards: Guards,
+    guards: Guards,
+}
+
+impl Attached {
+    fn bolt(&self) -> Option<BorrowedFd<'_>> {
+        self.guards.port.as_ref()?.bolt()
+    }
 }
 
 /// What lives in the kernel as long as the port.
 #[derive(Default)]
 struct Guards {
-    _port: Option<Guard>,
+    port: Option<Guard>,
     _punt: Option<PuntGuard>,
 }
 
@@ -94,6 +103,30 @@ impl Supervisor {
         for interface in &policy.policy.interfaces {
             if !self.attached.contains_key(&interface.name) {
                 self.attach(interface);
+            }
+        }
+        self.keep_shut();
+    }
+
+    /// Has interfaces that are open now be shut, not Linux's, when the gateway ends and another begins.
+    fn keep_shut(&mut self) {
+        let open: BTreeMap<String, LinkIndex> = self
+            .attached
+            .iter()
+            .filter(|(_, port)| port.bolt().is_some())
+            .filter_map(|(name, port)| Some((name.clone(), port.on?.0)))
+            .collect();
+        if open != self.shut_later {
+            service::keep(&self.attached.values().filter_map(Attached::bolt).collect::<Vec<_>>());
+            self.shut_later = open;
+        }
+    }
+
+    /// Takes off what the gateway before this one has shut interfaces with: those that are open have it of their own.
+    pub(super) fn unbolt(&self, left: &[RawFd]) {
+        for bolt in left {
+            if let Err(error) = ports::unbolt(*bolt) {
+                debug!("what was left to shut an interface: {error}");
             }
         }
     }
@@ -172,7 +205,7 @@ impl Supervisor {
         for (hand, ends) in self.hands.iter().zip(ends) {
             hand.post.send(Mail::Attach { interface: name.clone(), ends, done: None });
         }
-        self.attached.insert(name.clone(), Attached { on, state, _guards: guards });
+        self.attached.insert(name.clone(), Attached { on, state, guards });
     }
 
     /// A port of Linux, and the way to Linux behind it.
@@ -204,14 +237,14 @@ impl Supervisor {
             ends: ends.collect(),
             driver,
             refused: refused.iter().map(ToString::to_string).collect(),
-            guards: Guards { _port: Some(guard), _punt: Some(punt.guard) },
+            guards: Guards { port: Some(guard), _punt: Some(punt.guard) },
         })
     }
 
     /// The way to Linux behind one of its VLAN interfaces, whose frames come by its parent's port.
     fn punt(&self, name: &str) -> Result<Ends, OpenError> {
         let punt = Punt::open(name, ports::MARK, self.hands.len())?;
-        let guards = Guards { _port: None, _punt: Some(punt.guard) };
+        let guards = Guards { port: None, _punt: Some(punt.guard) };
         Ok(Ends { guards, ..alone(punt.lines, "Linux's VLAN interface") })
     }
 

@@ -19,6 +19,9 @@ pub(super) fn recall(
     workers: &mut [Worker],
     directory: Option<&Directory>,
 ) {
+    if let Err(error) = store::discard_unfinished(path) {
+        warn!("{}: what was not written to its end cannot be removed: {error}", path.display());
+    }
     match read(path, tables, workers, directory) {
         Ok(None) => {}
         Ok(Some([taken, refused])) => info!(taken, refused, "flows of before the restart taken over"),

@@ -56,6 +56,14 @@ pub(crate) fn attach(hook: Hook, ifindex: u32, program: &[Instruction]) -> io::R
     unsafe { attributes.call(BPF_LINK_CREATE) }
 }
 
+/// Takes the program of the link that is open under this number off its interface. The link stays open, for nothing.
+pub(crate) fn detach(link: RawFd) -> io::Result<()> {
+    let mut attributes = Attributes::default();
+    attributes.word(0, u32::try_from(link).map_err(|_| io::ErrorKind::InvalidInput)?);
+    // SAFETY: this command's attributes have no pointers.
+    unsafe { attributes.command(BPF_LINK_DETACH) }.map(drop)
+}
+
 fn load(hook: Hook, program: &[Instruction]) -> io::Result<OwnedFd> {
     const LICENCE: &CStr = c"Apache-2.0";
     let mut attributes = Attributes::default();
@@ -97,6 +105,7 @@ const BPF_MAP_CREATE: libc::c_int = 0;
 const BPF_MAP_UPDATE_ELEM: libc::c_int = 2;
 const BPF_PROG_LOAD: libc::c_int = 5;
 const BPF_LINK_CREATE: libc::c_int = 28;
+const BPF_LINK_DETACH: libc::c_int = 34;
 const BPF_MAP_TYPE_XSKMAP: u32 = 17;
 
 /// The beginning of `union bpf_attr`; fields are at the offsets of linux/bpf.h.

@@ -1,0 +1,282 @@
+//! A state is taken in as it was written, or not at all: whatever was cut off, changed or left behind.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+use dataplane::flow::{FlowId, State, Windows};
+use dataplane::state::{Ends, FlowRecord, OwedRecord, OwnRecord, Standing, Through};
+use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
+use proptest::sample::Index;
+use wire::{Nanos, PortId};
+
+use super::*;
+
+/// A directory of its own, gone with it.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Place {
+        let path = std::env::temp_dir().join(format!("wirerate-{}-store-{name}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Place(path)
+    }
+
+    fn state(&self) -> PathBuf {
+        self.0.join("state")
+    }
+
+    /// The names of what is there.
+    fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(&self.0).unwrap();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn flow(number: u16) -> Item {
+    let [client, server] = [1, 2].map(|last| IpAddr::V4(Ipv4Addr::new(192, 0, 2, last)));
+    let original = Ends { source: client, destination: server, sport: number, dport: 53, protocol: 17 };
+    let reply = Ends { source: server, destination: client, sport: 53, dport: number, protocol: 17 };
+    Item::Flow(FlowRecord {
+        id: FlowId(number.into()),
+        original,
+        reply,
+        ingress: Some(PortId(0)),
+        state: State::Udp,
+        windows: Windows::default(),
+        idle: Nanos::from_secs(3),
+        age: Nanos::from_secs(70),
+        standing: Standing::Judged,
+        rule: Some(7),
+        destination: Through::None,
+        source: Through::Nat(1),
+        mapping: None,
+        inward: None,
+        kind: 0,
+        ds_field: 0,
+        tcp_flags: 0,
+    })
+}
+
+fn items(count: u16) -> Vec<Item> {
+    let own = Item::Own(OwnRecord { next_id: 9, errors: Nanos::from_millis(5) });
+    let source = Some(IpAddr::V6(Ipv6Addr::LOCALHOST));
+    let owed = Item::Owed(OwedRecord { rule: 3, source, owed: Nanos(77) });
+    [own, owed].into_iter().chain((0..count).map(flow)).collect()
+}
+
+fn names() -> Names {
+    Names { interfaces: vec!["lan".to_owned(), "wan".to_owned()], ..Names::default() }
+}
+
+fn fill<W: Write>(writer: &mut Writer<W>, items: &[Item]) -> io::Result<()> {
+    writer.names(names())?;
+    writer.items(items.to_vec())
+}
+
+fn bytes(items: &[Item]) -> Vec<u8> {
+    let mut writer = Writer::new(Vec::new()).unwrap();
+    fill(&mut writer, items).unwrap();
+    writer.end().unwrap()
+}
+
+/// All that a state gives, if it is whole.
+fn all(bytes: &[u8]) -> Result<Vec<Entry>, StoreError> {
+    let mut entries = Vec::new();
+    check(bytes)?;
+    read(bytes, |entry| entries.push(entry))?;
+    Ok(entries)
+}
+
+fn entries(items: &[Item]) -> Vec<Entry> {
+    std::iter::once(Entry::Names(names())).chain(items.iter().copied().map(Entry::Item)).collect()
+}
+
+/// A block as it would have been written.
+fn framed(bytes: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(bytes.len()).unwrap().to_le_bytes();
+    [&length, &crc32fast::hash(bytes).to_le_bytes(), bytes].concat()
+}
+
+#[test]
+fn what_is_written_is_read_also_in_several_blocks() {
+    for count in [0, 1, 1021, 1022, 1023, 5000] {
+        let items = items(count);
+        assert_eq!(all(&bytes(&items)).unwrap(), entries(&items));
+    }
+}
+
+#[test]
+fn what_is_cut_off_anywhere_is_an_error() {
+    let whole = bytes(&items(3));
+    for length in 0..whole.len() {
+        assert!(matches!(all(&whole[..length]), Err(StoreError::Foreign | StoreError::Damaged)), "{length}");
+    }
+}
+
+#[test]
+fn what_is_changed_anywhere_is_an_error() {
+    let whole = bytes(&items(3));
+    for place in 0..whole.len() {
+        for bit in 0..8 {
+            let mut changed = whole.clone();
+            changed[place] ^= 1 << bit;
+            let outcome = all(&changed);
+            assert!(matches!(outcome, Err(StoreError::Foreign | StoreError::Damaged)), "{place}, {bit}");
+        }
+    }
+}
+
+#[test]
+fn what_follows_the_end_is_of_no_account() {
+    let mut longer = bytes(&items(3));
+    longer.extend_from_slice(b"more");
+    assert_eq!(all(&longer).unwrap(), entries(&items(3)));
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_do_harm(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        prop_assert!(all(&bytes).is_err());
+        prop_assert!(all(&[HEAD, &bytes].concat()).is_err());
+        // A block that means anything at all is one among very many.
+        let _ = all(&[HEAD, &framed(&bytes)].concat());
+    }
+
+    #[test]
+    fn two_places_changed_are_an_error(places in any::<[Index; 2]>(), to in any::<[u8; 2]>()) {
+        let whole = bytes(&items(3));
+        let mut changed = whole.clone();
+        for (place, to) in places.iter().zip(to) {
+            changed[place.index(whole.len())] = to;
+        }
+        prop_assert_eq!(all(&changed).is_ok(), changed == whole);
+    }
+}
+
+#[test]
+fn a_length_without_bytes_takes_no_memory() {
+    // As long as a block may be, and longer.
+    for length in [LONGEST, LONGEST + 1, u32::MAX] {
+        let bytes = [HEAD, &length.to_le_bytes(), &[0; 8]].concat();
+        assert!(matches!(all(&bytes), Err(StoreError::Damaged)));
+    }
+}
+
+#[test]
+fn a_block_has_no_more_items_than_it_may() {
+    let own = Item::Own(OwnRecord::default());
+    for (count, is_well) in [(BLOCK_ITEMS, true), (BLOCK_ITEMS + 1, false), (1 << 20, false)] {
+        let block = postcard::to_stdvec(&Block::Items(vec![own; count])).unwrap();
+        let end = postcard::to_stdvec(&Block::End(count as u64)).unwrap();
+        let outcome = check(&*[HEAD, &framed(&block), &framed(&end)].concat());
+        assert_eq!(outcome.is_ok(), is_well, "{count}");
+    }
+    // More of them than there are bytes.
+    let block = [&[1][..], &[0xff, 0xff, 0xff, 0xff, 0x0f]].concat();
+    assert!(matches!(all(&[HEAD, &framed(&block)].concat()), Err(StoreError::Damaged)));
+}
+
+#[test]
+fn a_wrong_count_is_an_error() {
+    let block = postcard::to_stdvec(&Block::Items(items(1))).unwrap();
+    for count in [0, 2, 4, u64::MAX] {
+        let end = postcard::to_stdvec(&Block::End(count)).unwrap();
+        assert!(check(&*[HEAD, &framed(&block), &framed(&end)].concat()).is_err());
+    }
+}
+
+#[test]
+fn a_file_is_there_as_a_whole_and_for_its_owner_alone() {
+    let place = Place::new("file");
+    assert!(open(&place.state()).unwrap().is_none());
+    for count in [5, 3] {
+        assert_eq!(
+            write_file(&place.state(), |writer| fill(writer, &items(count))).unwrap(),
+            2 + u64::from(count)
+        );
+        let mut got = Vec::new();
+        read(open(&place.state()).unwrap().unwrap(), |entry| got.push(entry)).unwrap();
+        assert_eq!(got, entries(&items(count)));
+        assert_eq!(fs::metadata(place.state()).unwrap().permissions().mode() & 0o7777, 0o600);
+        assert_eq!(place.names(), ["state"]);
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_written_leaves_the_one_before() {
+    let place = Place::new("failing");
+    write_file(&place.state(), |writer| fill(writer, &items(3))).unwrap();
+    let outcome = write_file(&place.state(), |writer| {
+        fill(writer, &items(100))?;
+        Err(io::Error::from(io::ErrorKind::StorageFull))
+    });
+    assert!(matches!(outcome, Err(StoreError::System { .. })));
+    assert_eq!(check(open(&place.state()).unwrap().unwrap()).unwrap(), 5);
+    assert_eq!(place.names(), ["state"]);
+    // A directory that is not there, and one that is a file.
+    for path in [place.0.join("nowhere/state"), place.state().join("state")] {
+        assert!(matches!(write_file(&path, |_| Ok(())), Err(StoreError::System { .. })));
+    }
+}
+
+#[test]
+fn a_disk_that_is_full_is_told() {
+    let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut writer = Writer::new(BufWriter::new(full)).unwrap();
+    let outcome = fill(&mut writer, &items(3)).and_then(|()| writer.end().map(drop));
+    assert_eq!(outcome.unwrap_err().kind(), io::ErrorKind::StorageFull);
+}
+
+#[test]
+fn what_a_killed_process_left_is_no_harm() {
+    let place = Place::new("left");
+    write_file(&place.state(), |writer| fill(writer, &items(3))).unwrap();
+    let left = unfinished(&place.state());
+    fs::write(&left, &bytes(&items(50))[..100]).unwrap();
+    assert_eq!(check(open(&place.state()).unwrap().unwrap()).unwrap(), 5, "it is not what is read");
+    write_file(&place.state(), |writer| fill(writer, &items(4))).unwrap();
+    assert_eq!(place.names(), ["state"]);
+    fs::write(&left, "half").unwrap();
+    discard_unfinished(&place.state()).unwrap();
+    discard_unfinished(&place.state()).unwrap();
+    assert_eq!(place.names(), ["state"]);
+}
+
+#[test]
+fn a_link_in_the_way_is_not_followed() {
+    let place = Place::new("link");
+    let precious = place.0.join("precious");
+    fs::write(&precious, "data").unwrap();
+    symlink(&precious, unfinished(&place.state())).unwrap();
+    write_file(&place.state(), |writer| fill(writer, &items(3))).unwrap();
+    assert_eq!(fs::read_to_string(&precious).unwrap(), "data");
+    assert_eq!(place.names(), ["precious", "state"]);
+}
+
+#[test]
+fn what_is_no_state_is_told_apart_from_what_cannot_be_read() {
+    let place = Place::new("foreign");
+    for content in [&b""[..], b"wirerate", b"wirerate state 2\n", b"\x7fELF and much that comes behind it"] {
+        fs::write(place.state(), content).unwrap();
+        assert!(matches!(open(&place.state()), Err(StoreError::Foreign)));
+    }
+    assert!(matches!(open(&place.0), Err(StoreError::System { .. })), "a directory");
+}
+
+#[test]
+fn the_file_that_was_checked_is_the_one_that_is_read() {
+    let place = Place::new("same");
+    write_file(&place.state(), |writer| fill(writer, &items(3))).unwrap();
+    let opened = open(&place.state()).unwrap().unwrap();
+    write_file(&place.state(), |writer| fill(writer, &items(4))).unwrap();
+    assert_eq!(check(opened).unwrap(), 5);
+}

@@ -1,0 +1,142 @@
+//! A worker that panics: it says so, loses no frame of its pool, and goes on; one that panics all the time takes neither
+//! the core nor the log.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use dataplane::hop::Resolve;
+use dataplane::nat::Share;
+use ports::{Line, Statistics};
+use wire::{Port, PortError, Received};
+
+use super::*;
+
+const FRAMES: u32 = 256;
+
+/// A port that gives frames and, while it has faults left, panics among them.
+struct Faulty {
+    faults: Arc<AtomicUsize>,
+    fd: Bell,
+}
+
+impl Port for Faulty {
+    fn name(&self) -> &str {
+        "east"
+    }
+
+    fn receive(&mut self, batch: &mut Batch, pool: &mut Pool) -> Result<Received, PortError> {
+        let Some(mut frame) = pool.take() else { return Ok(Received::Nothing) };
+        frame.push_back(60).unwrap().fill(0);
+        batch.push(frame).unwrap();
+        let left = self.faults.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        assert!(left.is_err(), "a fault");
+        Ok(Received::Frames(1))
+    }
+
+    fn transmit(&mut self, _: &mut Batch, _: &mut Pool) -> Result<(), PortError> {
+        Ok(())
+    }
+}
+
+impl Line for Faulty {
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    fn statistics(&mut self) -> Statistics {
+        Statistics::default()
+    }
+
+    fn reclaim(&mut self, _: &mut Pool) {}
+}
+
+struct Hand {
+    post: Post,
+    thread: JoinHandle<Memory>,
+    faults: Arc<AtomicUsize>,
+}
+
+impl Hand {
+    fn report(&self) -> Report {
+        let (to, told) = channel();
+        self.post.send(Mail::Report(to));
+        told.recv_timeout(Duration::from_secs(20)).unwrap()
+    }
+
+    fn end(self) {
+        self.post.send(Mail::Stop);
+        self.thread.join().unwrap();
+    }
+}
+
+/// A worker with a port that panics so many times.
+fn hire(number: usize, faults: usize, notices: Sender<Notice>) -> Hand {
+    let text = "[interface.east]\nzone = \"a\"\naddresses = [\"192.0.2.1/24\"]\n[limit]\nflows = 1024\n";
+    let tables = Arc::new(Tables::compile(&policy::parse(text, "policy").policy.unwrap(), 1).unwrap());
+    let (post, mail, bell) = post().unwrap();
+    let clock = Clock::start();
+    let setup = Setup { seed: [1, 2], now: clock.now(), resolve: Resolve::Told, share: Share::WHOLE };
+    let pool = Pool::new(FRAMES, 2048).unwrap();
+    let notices = Box::new(move |notice| notices.send(notice).is_ok());
+    let worker = Worker::new(Parts { number, tables, setup, pool, clock, mail, bell, notices }).unwrap();
+    let thread = thread::spawn(move || worker.work());
+    let faults = Arc::new(AtomicUsize::new(faults));
+    let line: Box<dyn Line> = Box::new(Faulty { faults: faults.clone(), fd: Bell::new().unwrap() });
+    let ends = Attachment { line: Some(line), punt: None };
+    post.send(Mail::Attach { interface: "east".to_owned(), ends, done: None });
+    Hand { post, thread, faults }
+}
+
+#[test]
+fn a_worker_that_panics_says_so_and_goes_on() {
+    let (notices, told) = channel();
+    let (failing, sound) = (hire(1, 1, notices.clone()), hire(0, 0, notices));
+    let Notice::Panicked { worker, message } = told.recv_timeout(Duration::from_secs(20)).unwrap() else {
+        panic!("it told something else")
+    };
+    assert_eq!((worker, message.as_str()), (1, "a fault"));
+    for hand in [&failing, &sound] {
+        let before = hand.report();
+        let mut after = hand.report();
+        while after.counters.received.frames == before.counters.received.frames {
+            after = hand.report();
+        }
+        let Report { counters, .. } = &after;
+        assert_eq!(counters.received.frames, counters.dropped(), "frames of zeroes have one fate");
+    }
+    failing.end();
+    sound.end();
+    assert!(told.recv().is_err(), "there was one panic");
+}
+
+#[test]
+fn a_worker_loses_no_frame_by_panics() {
+    let (notices, told) = channel();
+    let hand = hire(0, 6, notices);
+    for _ in 0..6 {
+        told.recv_timeout(Duration::from_secs(20)).unwrap();
+    }
+    while hand.faults.load(Ordering::Relaxed) > 0 || hand.report().counters.received.frames == 0 {}
+    // Between two turns no frame is anywhere but in the pool.
+    assert_eq!(hand.report().free_frames, FRAMES as usize);
+    hand.end();
+}
+
+#[test]
+fn a_worker_that_fails_again_and_again_waits_longer_each_time() {
+    let (notices, told) = channel();
+    let begin = Instant::now();
+    let hand = hire(0, usize::MAX, notices);
+    for _ in 0..7 {
+        told.recv_timeout(Duration::from_secs(20)).unwrap();
+    }
+    // The first one at once, then after 0, 10, 20, 40, 80 and 160 ms.
+    assert!(begin.elapsed() >= Duration::from_millis(310));
+    hand.report();
+    hand.faults.store(0, Ordering::Relaxed);
+    while hand.report().counters.received.frames == 0 {}
+    hand.end();
+}
