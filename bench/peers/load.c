@@ -2,6 +2,7 @@
  * The load of bench/live: UDP packets of 64 bytes out of one interface, and a look at what comes in by another.
  *
  *     load send INTERFACE DESTINATION_MAC FLOWS SECONDS RATE    RATE in packets a second; 0: as fast as it goes
+ *     load echo INTERFACE                                       says "ready", and answers each packet until SIGTERM
  *     load watch INTERFACE SECONDS                              says "ready", then what came; SIGTERM ends it, too
  *
  * Flows are those of `wirerate bench forward`, except that each inside endpoint has two destinations; one after the other.
@@ -253,6 +254,38 @@ static int watch(char **argv)
 	return 0;
 }
 
+/* Sends each packet of ours back to where it came from, so that whoever tracks connections has seen both directions. */
+static int echo(char **argv)
+{
+	int fd = packet_socket(argv[0], htons(ETH_P_IP));
+	int on = 1, room = 64 << 20;
+	setsockopt(fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &on, sizeof on);
+	setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof room);
+	printf("ready\n");
+	fflush(stdout);
+	while (!ended) {
+		uint8_t frame[LEN], other[6];
+		struct words words;
+		struct pollfd readable = { .fd = fd, .events = POLLIN };
+		if (poll(&readable, 1, 50) <= 0 || recv(fd, frame, sizeof frame, MSG_DONTWAIT) < LEN)
+			continue;
+		memcpy(&words, frame + WORDS, sizeof words);
+		if (words.magic != MAGIC)
+			continue;
+		memcpy(other, frame, 6);
+		memcpy(frame, frame + 6, 6);
+		memcpy(frame + 6, other, 6);
+		memcpy(other, frame + 26, 4);
+		memcpy(frame + 26, frame + 30, 4);
+		memcpy(frame + 30, other, 4);
+		memcpy(other, frame + 34, 2);
+		memcpy(frame + 34, frame + 36, 2);
+		memcpy(frame + 36, other, 2);
+		send(fd, frame, sizeof frame, 0);
+	}
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	struct sigaction action = { .sa_handler = end };
@@ -262,5 +295,7 @@ int main(int argc, char **argv)
 		return send_load(argv + 2);
 	if (argc == 4 && !strcmp(argv[1], "watch"))
 		return watch(argv + 2);
-	die("usage: load send INTERFACE DESTINATION_MAC FLOWS SECONDS RATE | load watch INTERFACE SECONDS");
+	if (argc == 3 && !strcmp(argv[1], "echo"))
+		return echo(argv + 2);
+	die("usage: load send INTERFACE DESTINATION_MAC FLOWS SECONDS RATE | load echo INTERFACE | load watch INTERFACE SECONDS");
 }

@@ -11,6 +11,8 @@ use dataplane::Reason;
 const CANNOT_OCCUR: &[(Reason, &str)] = &[
     (Reason::NeighbourWaits, "only a live host asks for neighbours"),
     (Reason::NeighbourQueueFull, "only a live host asks for neighbours"),
+    (Reason::HandedOver, "a replay has one worker"),
+    (Reason::HandOverFull, "a replay has one worker"),
 ];
 
 #[test]

@@ -288,6 +288,9 @@ impl Shard {
 
     /// Moves flows, and what goes with them, into other memory, and takes that.
     fn move_into(&mut self, fresh: &mut Shard, tables: &Tables, now: Nanos) -> Imports {
+        if let Some(member) = self.flows.member() {
+            fresh.join(member.clone());
+        }
         let mut carried = Imports::default();
         let mut cursor = Some(Cursor::default());
         while let Some(from) = cursor {

@@ -53,6 +53,10 @@ pub struct Counters {
     dropped: [u64; Reason::COUNT],
     /// Frames held now.
     pub held: u64,
+    /// Frames handed over to other workers.
+    pub given: u64,
+    /// Frames that other workers have handed over; they received them.
+    pub taken: u64,
     /// Frames that a rule decided, and those of flows that it let in; bytes of IP packets.
     pub rules: Vec<Traffic>,
     /// Frames translated, by pair of translations ([`crate::tables::NatTables::pair`]); bytes of IP packets.
@@ -116,6 +120,8 @@ impl Counters {
             answered: [0; Reason::COUNT],
             dropped: [0; Reason::COUNT],
             held: 0,
+            given: 0,
+            taken: 0,
             rules: vec![Traffic::default(); tables.filter.rules.len()],
             nats: vec![Traffic::default(); tables.nat.pairs()],
             parts_sent: 0,
@@ -164,6 +170,19 @@ impl Counters {
             self.answered[before as usize] = self.answered[before as usize].saturating_sub(1);
         }
         self.verdicts[usize::from(Verdict::Dropped(reason).to_fate() >> 8)] += 1;
+        self.dropped[reason as usize] += 1;
+    }
+
+    /// A frame that was to be handed over to another worker could not be carried there: it is dropped after all.
+    pub fn count_not_carried(&mut self, frame: &mut Frame) {
+        self.given = self.given.saturating_sub(1);
+        frame.meta.fate = Verdict::Dropped(Reason::HandOverFull).to_fate();
+        self.count(frame);
+    }
+
+    /// A frame that another worker has handed over could not be taken in.
+    pub fn count_not_taken(&mut self, reason: Reason) {
+        self.taken += 1;
         self.dropped[reason as usize] += 1;
     }
 
@@ -229,10 +248,10 @@ impl Counters {
         self.dropped[reason as usize]
     }
 
-    /// Whether received = forwarded + delivered + answered + dropped + held.
+    /// Whether received + taken = forwarded + delivered + answered + dropped + held + given.
     pub fn are_conserved(&self) -> bool {
         let ended = self.forwarded() + self.delivered() + self.answered() + self.dropped();
-        self.received.frames == ended + self.held
+        self.received.frames + self.taken == ended + self.held + self.given
     }
 
     /// Traffic of a source or destination translation, by its place in the list.

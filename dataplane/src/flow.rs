@@ -10,6 +10,7 @@
 //! [`FlowTable::hash`] and [`FlowTable::prefetch_bucket`]; [`FlowTable::candidate_hit`] and
 //! [`FlowTable::prefetch_flow`]; [`FlowTable::find_from`].
 
+mod directory;
 mod evictable;
 pub(crate) mod hash;
 mod index;
@@ -22,8 +23,9 @@ use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 use wire::Nanos;
 
+pub use directory::{Directory, DirectoryError};
 pub use key::Key;
-pub use table::{FlowTable, Former, Hit, Refusal, Windows};
+pub use table::{FlowTable, Former, Hit, Member, Refusal, Windows};
 use wheel::NONE;
 pub use wheel::Tick;
 

@@ -13,6 +13,7 @@ pub mod extent;
 pub mod fib;
 pub mod flow;
 pub mod fragment;
+pub mod hand;
 pub mod hop;
 pub mod limiter;
 pub mod memory;

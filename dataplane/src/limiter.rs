@@ -3,6 +3,9 @@
 //! Memory is fixed. Those that count by source live in a table of sets of eight; where a set is full of
 //! sources that count, a new one is refused rather than let through uncounted.
 //!
+//! Where several workers share the work, each lets pass its share of what is bounded as a whole, rounded up. A source is
+//! one worker's, which knows all of it.
+//!
 //! Tables of other rules may take the place of those that it was made for: what counts for a rule stays with its name,
 //! what is owed under a rate with name and rate. Flows say where they count by places that stay.
 
@@ -10,6 +13,7 @@ use policy::model::{Rate, Scope};
 use wire::Nanos;
 
 use crate::flow::Key;
+use crate::nat::Share;
 use crate::tables::{Address, FilterRule, Tables};
 
 mod change;
@@ -61,6 +65,8 @@ pub struct Limiter {
     rates_by_source: Sets<Bucket>,
     counts_by_source: Sets<u32>,
     errors: Bucket,
+    /// The part of what is bounded as a whole that this shard may let pass.
+    share: Share,
 }
 
 /// Where a connection is counted: a place in one of the tables.
@@ -77,8 +83,9 @@ const NONE: u32 = u32::MAX;
 pub const ALL_RULES: u32 = 0;
 
 impl Limiter {
-    /// Room for the rules of `tables`, and for as many sources as there can be flows.
-    pub fn new(tables: &Tables) -> Limiter {
+    /// Room for the rules of `tables`, and for as many sources as there can be flows. Of what is bounded as a whole, `share`
+    /// passes.
+    pub fn new(tables: &Tables, share: Share) -> Limiter {
         let rules = &tables.filter.rules;
         let mut counts = Vec::new();
         let mut place = |rule: &FilterRule| {
@@ -100,6 +107,7 @@ impl Limiter {
                 0
             }),
             errors: Bucket::default(),
+            share,
         }
     }
 
@@ -109,7 +117,9 @@ impl Limiter {
         let interval = interval(rate);
         match rate.scope {
             Scope::Rule => {
-                self.rates.get_mut(rule as usize).is_some_and(|bucket| bucket.take(now, interval, rate.burst))
+                let interval = Nanos(interval.0.saturating_mul(u64::from(self.share.workers())));
+                let burst = self.share.of_bound(rate.burst);
+                self.rates.get_mut(rule as usize).is_some_and(|bucket| bucket.take(now, interval, burst))
             }
             Scope::Source => {
                 let place = self.rates_by_source.find_or_take(subject, hash, |bucket| bucket.is_full(now));
@@ -123,14 +133,14 @@ impl Limiter {
     /// Counts one more connection under a bound of the rule at a place, unless there are `most` already. `hash` is that of
     /// the [`subject`] by the rule's number.
     pub fn count(&mut self, rule: u32, scope: Scope, most: u32, subject: &Key, hash: u64) -> Option<CountId> {
-        let (count, id) = match scope {
+        let (count, id, most) = match scope {
             Scope::Rule => {
                 let place = *self.places.get(rule as usize)?;
-                (self.counts.get_mut(place as usize)?, place | WHOLE)
+                (self.counts.get_mut(place as usize)?, place | WHOLE, self.share.of_bound(most))
             }
             Scope::Source => {
                 let place = self.counts_by_source.find_or_take(subject, hash, |count| *count == 0)?;
-                (self.counts_by_source.value(place)?, place)
+                (self.counts_by_source.value(place)?, place, most)
             }
         };
         if *count >= most {
@@ -157,6 +167,7 @@ impl Limiter {
         if per_second == 0 {
             return false;
         }
+        let per_second = self.share.of_bound(per_second);
         let interval = Nanos((1_000_000_000 / u64::from(per_second)).max(1));
         self.errors.take(now, interval, per_second)
     }
@@ -254,6 +265,28 @@ impl<V: Copy + Default> Sets<V> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn workers_share_what_is_bounded_as_a_whole() {
+        let text = "[interface.lan]\nzone = \"lan\"\naddresses = [\"192.168.1.1/24\"]\n[default]\n\"lan > self\" = \"drop\"\n\
+                    [[rule]]\nname = \"few\"\nfrom = \"lan\"\nrate = \"10/second burst 5\"\nconnections = 7\naction = \"accept\"\n";
+        let tables = Tables::compile(&policy::check(text, "few.toml").policy.unwrap(), 1).unwrap();
+        let rule = &tables.filter.rules[0];
+        let (rate, subject) = (rule.rate.unwrap(), subject(Address::v4(1), 0));
+        for (workers, passed, counted) in [(1, 5 + 20, 7), (2, 3 + 10, 4), (5, 1 + 4, 2), (20, 1 + 1, 1)] {
+            let mut limiter = Limiter::new(&tables, Share::new(0, workers).unwrap());
+            // At once, and then over two seconds, as many as are tried.
+            let start = Nanos::from_secs(100);
+            let moments =
+                (0..40).map(|n| if n < 20 { start } else { start + Nanos::from_millis(100 * (n - 19)) });
+            let admitted = moments.filter(|now| limiter.admits(0, &rate, &subject, 0, *now)).count();
+            assert_eq!(admitted, passed, "{workers} workers");
+            let one = |limiter: &mut Limiter| limiter.count(0, Scope::Rule, 7, &subject, 0).is_some();
+            assert_eq!((0..20).filter(|_| one(&mut limiter)).count(), counted, "{workers} workers");
+            let errors = (0..100).filter(|_| limiter.admits_error(30, start)).count();
+            assert_eq!(errors, 30usize.div_ceil(usize::from(workers)));
+        }
+    }
 
     #[test]
     fn a_bucket_lets_its_burst_through_and_then_its_rate() {

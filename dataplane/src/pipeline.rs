@@ -96,11 +96,24 @@ impl Pipeline {
 
     /// Takes a batch through the stages. Frames on their way out are then in the shard's queues; those that
     /// ended here (dropped, delivered, answers to the gateway itself) are in `ended`, in order, with their verdict; the
-    /// batch is empty.
+    /// batch is empty. Among those that ended are those that are another worker's ([`hand`](crate::hand)).
     pub fn run<T: Tally>(&mut self, batch: &mut Batch, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
         self.resume_before(batch, ended, cx);
         cx.shard.counters.received.count_all(batch);
         Stage::<T>::run(&mut self.parse, batch, cx);
+        self.run_parsed(batch, ended, cx);
+    }
+
+    /// [`Pipeline::run`], for frames that another worker has handed over ([`hand`](crate::hand)): they have been counted
+    /// and parsed there.
+    pub fn run_taken<T: Tally>(&mut self, batch: &mut Batch, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
+        self.resume_before(batch, ended, cx);
+        cx.shard.counters.taken += batch.len() as u64;
+        self.run_parsed(batch, ended, cx);
+    }
+
+    #[inline(always)]
+    fn run_parsed<T: Tally>(&mut self, batch: &mut Batch, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
         if cx.tables.mode == Mode::Stateless {
             self.run_stateless(batch, ended, cx);
         } else {
@@ -269,8 +282,13 @@ fn end<T: Tally>(frame: Frame, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
     }
     const FRAGMENT: u16 = Verdict::Held(Reason::FragmentWaits).to_fate();
     const NEIGHBOUR: u16 = Verdict::Held(Reason::NeighbourWaits).to_fate();
+    const OTHERS: u16 = Verdict::Held(Reason::HandedOver).to_fate();
     match frame.meta.fate {
         FRAGMENT => hold(frame, ended, cx),
+        OTHERS => {
+            cx.shard.counters.given += 1;
+            ended.push(frame);
+        }
         NEIGHBOUR => wait(frame, ended, cx),
         _ => lead(frame, ended, cx),
     }

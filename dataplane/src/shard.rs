@@ -10,7 +10,7 @@ use tally::{NoTally, Tally};
 use wire::{Frame, Nanos, PortId};
 
 use crate::counter::Counters;
-use crate::flow::{Cold, FlowId, FlowTable, Key, Life, Timeouts};
+use crate::flow::{Cold, FlowId, FlowTable, Key, Life, Member, Timeouts};
 use crate::fragment::Fragments;
 use crate::hop::{Hops, MOST_WAITING, Resolve};
 use crate::limiter::{self, CountId, Limiter};
@@ -134,7 +134,7 @@ impl Shard {
             mappings: Mappings::new(most_mappings(tables), &tables.nat.pools, setup.seed, setup.share)
                 .map_err(ShardError::Nat)?,
             hops: Hops::new(tables, setup.resolve, NEIGHBOURS).map_err(ShardError::Memory)?,
-            limiter: Limiter::new(tables),
+            limiter: Limiter::new(tables, setup.share),
             fragments: Fragments::new(&tables.limits.fragments, tables.timeouts.fragment, setup.seed)
                 .map_err(ShardError::Memory)?,
             queues,
@@ -145,6 +145,12 @@ impl Shard {
             parts: VecDeque::with_capacity(MOST_PARTS),
             next_id: 1,
         })
+    }
+
+    /// Shares the work with other workers' shards, whose seed is the same and whose shares of ports are others: what belongs to
+    /// a flow of theirs is handed over ([`hand`](crate::hand)) from now on.
+    pub fn join(&mut self, member: Member) {
+        self.flows.join(member);
     }
 
     /// Bytes of memory that flows, their translations, limits and fragments take.

@@ -11,6 +11,7 @@ pub mod answer;
 pub mod classify;
 pub mod dnat;
 pub mod filter;
+mod hand;
 mod header;
 mod judge;
 pub mod parse;

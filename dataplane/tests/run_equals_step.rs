@@ -157,6 +157,8 @@ fn scenes_reach_the_corners() {
         Reason::FragmentWaits,
         Reason::NeighbourWaits,
         Reason::NeighbourQueueFull,
+        Reason::HandedOver,
+        Reason::HandOverFull,
         Reason::NatTableFull,
         Reason::FlowRevoked,
         Reason::FlowTranslation,

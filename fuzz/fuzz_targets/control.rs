@@ -105,6 +105,7 @@ fn desk() -> Sender<Event> {
         mail,
         bell,
         notices: Box::new(|_| true),
+        shared: None,
     };
     let work = Worker::new(parts).expect("memory");
     thread::spawn(move || work.work());

@@ -88,6 +88,8 @@ impl Collector for Collected {
             .into_iter(),
         )?;
         gauge(encoder, "held_packets", "Frames that wait for something.", None, status.held as f64)?;
+        let help = "Frames that one worker received and another one went on with.";
+        counter(encoder, "handed_over_packets", help, status.handed_over)?;
         gauge(encoder, "flows", "Flows that exist.", None, status.flows as f64)?;
         gauge(encoder, "flow_capacity", "Flows that there can be.", None, status.flow_capacity as f64)?;
         counter(encoder, "flows_begun", "Flows begun.", status.flows_begun)?;

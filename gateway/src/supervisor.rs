@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use dataplane::Tables;
 use dataplane::change::{Change, ChangeError};
+use dataplane::flow::{Directory, DirectoryError};
 use dataplane::hop::{MOST_WAITING, Resolve};
 use dataplane::nat::Share;
 use dataplane::shard::{Setup, ShardError};
@@ -31,7 +32,8 @@ use crate::linux::{self, Desired, LinkIndex, NeighbourKey, News, Probe, State};
 use crate::reload::{Asked, Built, Reload, Trial};
 use crate::request::{Refusal, Request};
 use crate::server::Server;
-use crate::worker::{Found, Known, Mail, Memory, Notice, Parts, Post, Swap, Worker, post};
+use crate::worker::hand::{self, Exchange};
+use crate::worker::{Bell, Found, Known, Mail, Memory, Notice, Parts, Post, Shared, Swap, Worker, post};
 use crate::{privilege, service, signal};
 
 mod answer;
@@ -97,6 +99,8 @@ pub struct Supervisor {
     probe_at: Instant,
     reload: Reload,
     hands: Vec<Hand>,
+    /// Which worker has which flow; none where there is one worker.
+    directory: Option<Arc<Directory>>,
     attached: BTreeMap<String, Attached>,
     /// Interfaces that systemd keeps shut between this gateway and the next, as they are in Linux.
     shut_later: BTreeMap<String, LinkIndex>,
@@ -138,6 +142,8 @@ pub enum StartError {
     Compile(CompileError),
     /// A shard could not be made.
     Shard(ShardError),
+    /// Workers could not be made to share their flows.
+    Directory(DirectoryError),
     /// A frame pool could not be made.
     Pool(PoolError),
 }
@@ -149,6 +155,7 @@ impl fmt::Display for StartError {
             StartError::Linux(error) => error.fmt(f),
             StartError::Compile(error) => error.fmt(f),
             StartError::Shard(error) => error.fmt(f),
+            StartError::Directory(error) => error.fmt(f),
             StartError::Pool(error) => error.fmt(f),
         }
     }
@@ -190,6 +197,7 @@ impl Supervisor {
             probe_at: Instant::now() + PROBE_PAUSE,
             reload: Reload::new(policy, first, tables, sender.clone()),
             hands: Vec::new(),
+            directory: None,
             attached: BTreeMap::new(),
             shut_later: BTreeMap::new(),
             told: Vec::new(),
@@ -256,20 +264,20 @@ impl Supervisor {
 
     /// Starts the workers.
     fn hire(&mut self, sender: &Sender<Event>) -> Result<(), StartError> {
-        let wanted = self.options.policy.gateway.workers.unwrap_or(1);
-        if wanted > 1 {
-            // Packets of one flow may come to several queues, and nobody hands them over to its worker yet.
-            warn!(wanted, "one worker is started: flows cannot be shared out among several yet");
-        }
-        let count = 1;
+        let count = usize::from(self.options.policy.gateway.workers.unwrap_or(1).max(1));
         let seed = seed();
+        let posts: Vec<_> = (0..count)
+            .map(|_| post().map_err(|error| system("make a file descriptor for a worker", error)))
+            .collect::<Result<_, _>>()?;
+        let bells: Vec<Bell> = posts.iter().map(|(_, _, bell)| bell.clone()).collect();
+        self.directory = directory(count, &self.reload.tables).map_err(StartError::Directory)?;
         let mut workers = Vec::with_capacity(count);
         let mut hands = Vec::with_capacity(count);
-        for number in 0..count {
-            let (post, mail, bell) =
-                post().map_err(|error| system("make a file descriptor for a worker", error))?;
-            let tables = &self.reload.tables;
-            let pool = Pool::new(slots(tables), slot_bytes(tables)).map_err(StartError::Pool)?;
+        let tables = &self.reload.tables;
+        for ((number, (post, mail, bell)), exchange) in
+            posts.into_iter().enumerate().zip(Exchange::between(&bells))
+        {
+            let pool = Pool::new(slots(tables, count), slot_bytes(tables)).map_err(StartError::Pool)?;
             let memory = pool.memory();
             let notices = sender.clone();
             let share = Share::new(number as u16, count as u16).unwrap_or(Share::WHOLE);
@@ -283,13 +291,14 @@ impl Supervisor {
                 mail,
                 bell,
                 notices: Box::new(move |notice| notices.send(Event::Worker(notice)).is_ok()),
+                shared: self.directory.clone().map(|directory| Shared { directory, exchange }),
             })
             .map_err(StartError::Shard)?;
             workers.push(worker);
             hands.push((post, memory, setup));
         }
         if let Some(path) = &self.options.state {
-            memory::recall(path, &self.reload.tables, &mut workers);
+            memory::recall(path, &self.reload.tables, &mut workers, self.directory.as_deref());
         }
         for (worker, (post, memory, setup)) in workers.into_iter().zip(hands) {
             let thread = thread::Builder::new()
@@ -393,6 +402,12 @@ impl Supervisor {
                 self.detach(&interface);
                 self.attach_all();
             }
+            Notice::NotAlone { worker } => {
+                warn!(
+                    worker,
+                    "more workers than cores: several share one, and none is as fast as it could be"
+                );
+            }
             Notice::Panicked { worker, message } => {
                 self.panics += 1;
                 error!(worker, "worker failed, its flows are lost, and it begins anew: {message}");
@@ -448,9 +463,10 @@ impl Supervisor {
             }
             changes.push(change);
         }
+        let larger = self.larger_directory(tables);
         let (done, told) = channel();
         for (hand, change) in self.hands.iter().zip(changes) {
-            let swap = Box::new(Swap { tables: tables.clone(), change });
+            let swap = Box::new(Swap { tables: tables.clone(), change, directory: larger.clone() });
             hand.post.send(Mail::Swap { swap, done: done.clone() });
         }
         drop(done);
@@ -461,6 +477,22 @@ impl Supervisor {
             }
         }
         Ok(())
+    }
+
+    /// A directory for more flows than the present one was made for, where the tables have so many.
+    fn larger_directory(&mut self, tables: &Tables) -> Option<Arc<Directory>> {
+        let present = self.directory.as_ref().filter(|present| present.flows() < tables.limits.flows)?;
+        match directory(usize::from(present.workers()), tables) {
+            Ok(larger) => {
+                self.directory = larger.clone();
+                larger
+            }
+            Err(error) => {
+                // It was made with room to spare.
+                warn!("{error}; the present one is used on");
+                None
+            }
+        }
     }
 
     /// Neighbours that are known, on the interfaces of tables.
@@ -614,12 +646,23 @@ fn seed() -> [u64; 2] {
     [RandomState::new().build_hasher().finish(), RandomState::new().build_hasher().finish()]
 }
 
-/// Frames of a worker's pool: what rings and queues of its interfaces can hold, and what can wait.
-fn slots(tables: &Tables) -> u32 {
+/// Where so many workers show one another their flows; none where there is only one.
+fn directory(workers: usize, tables: &Tables) -> Result<Option<Arc<Directory>>, DirectoryError> {
+    if workers < 2 {
+        return Ok(None);
+    }
+    let workers = u16::try_from(workers).unwrap_or(u16::MAX);
+    Ok(Some(Arc::new(Directory::new(workers, tables.limits.flows)?)))
+}
+
+/// Frames of a worker's pool: what rings and queues of its interfaces can hold, what can wait, and what can be on its way to
+/// other workers and back.
+fn slots(tables: &Tables, workers: usize) -> u32 {
     let ports = tables.interfaces.iter().enumerate().filter(|(place, own)| usize::from(own.root.0) == *place);
     let rings = ports.count() as u32 * RING_FRAMES;
     let queues = tables.interfaces.len() as u32 * tables.limits.queue.min(MOST_QUEUED);
-    rings + queues + tables.limits.fragments.held + SPARE_FRAMES
+    let handed = (workers - 1) * hand::depth(workers);
+    rings + queues + tables.limits.fragments.held + SPARE_FRAMES + handed as u32
 }
 
 /// Frames that a port's rings can hold.

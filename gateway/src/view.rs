@@ -34,8 +34,10 @@ pub struct Status {
     pub answered: u64,
     /// Frames dropped.
     pub dropped: u64,
-    /// Frames that wait for something now.
+    /// Frames that wait for something now, or are on their way from one worker to another.
     pub held: u64,
+    /// Frames that one worker received and another one went on with.
+    pub handed_over: u64,
     /// Flows that exist.
     pub flows: u64,
     /// The most there can be.
@@ -67,6 +69,10 @@ pub struct WorkerStatus {
     pub flows: u32,
     /// Frames received.
     pub received: u64,
+    /// Frames that it handed over to other workers.
+    pub given: u64,
+    /// Frames that other workers handed over to it.
+    pub taken: u64,
     /// Frames of its pool that are free.
     pub free_frames: usize,
 }
@@ -176,7 +182,8 @@ impl Overview {
             delivered: sum(Counters::delivered),
             answered: sum(Counters::answered),
             dropped: sum(Counters::dropped),
-            held: sum(|counters| counters.held),
+            held: self.held(),
+            handed_over: sum(|counters| counters.given),
             flows: add(|report| report.flows.into()),
             flow_capacity: add(|report| report.flow_capacity.into()),
             flows_begun: add(|report| report.flow_turnover[0]),
@@ -192,6 +199,12 @@ impl Overview {
                 .collect(),
             notes: self.notes.clone(),
         }
+    }
+
+    /// What each worker says is true at that moment of its own: what was taken since then has not been given yet.
+    fn held(&self) -> u64 {
+        let each = |counters: &Counters| counters.held as i64 + counters.given as i64 - counters.taken as i64;
+        self.reports.iter().map(|report| each(&report.counters)).sum::<i64>().try_into().unwrap_or(0)
     }
 
     /// The rules, in their order.
@@ -298,6 +311,8 @@ impl WorkerStatus {
             busy_seconds: report.busy.as_secs_f64(),
             flows: report.flows,
             received: report.counters.received.frames,
+            given: report.counters.given,
+            taken: report.counters.taken,
             free_frames: report.free_frames,
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! It alone touches its [`Shard`]; whoever wants something of it sends [`Mail`], which it reads between two turns.
 //! It promises: no lock, no system call but those of the ports, no allocation on the packet path; every frame that
-//! a port gave it is sent, given to Linux, or counted as gone. While nothing comes it sleeps.
+//! a port gave it is sent, given to Linux or to another worker, or counted as gone. While nothing comes it sleeps.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -10,19 +10,23 @@ use std::sync::mpsc::Receiver;
 use std::thread;
 use std::time::Duration;
 
+use dataplane::flow::{Directory, Member};
+use dataplane::hand::receiver;
 use dataplane::hop::Wanted;
 use dataplane::shard::{Setup, ShardError};
 use dataplane::stage::Cx;
 use dataplane::state::{Item, Refused};
-use dataplane::tables::{LOCAL, Tables};
+use dataplane::tables::{LOCAL, NO_NUMBER, Tables};
 use dataplane::verdict::{Delivery, Verdict};
 use dataplane::{Pipeline, Shard};
 use tally::NoTally;
-use wire::{Batch, Frame, Nanos, Pool, PortId};
+use wire::{BATCH, Batch, Frame, Nanos, Pool, PortId};
 
 use crate::clock::Clock;
 
 mod capture;
+mod core;
+pub(crate) mod hand;
 mod link;
 mod mail;
 mod report;
@@ -37,11 +41,15 @@ pub use report::Report;
 pub use state::{Exported, Imported};
 
 use capture::Captures;
+use hand::Exchange;
 use link::Link;
 use sleep::Sleep;
 
 /// How often flows and waiting frames are looked after while no frame comes.
 const TEND: Nanos = Nanos::from_millis(20);
+
+/// Batches of what others have given that are taken before the ports have their turn.
+const MOST_BATCHES: u32 = 16;
 
 /// How often Linux is asked for what it sends, while ports keep the worker busy: each question is a system call, and a
 /// turn under load takes about as long.
@@ -70,6 +78,8 @@ pub struct Worker {
     notices: Box<dyn Fn(Notice) -> bool + Send>,
     captures: Captures,
     sleep: Sleep,
+    /// The way to and from other workers; none where there are none.
+    exchange: Option<Exchange>,
     clock: Clock,
     tended: Nanos,
     /// When Linux was last asked for what it sends.
@@ -97,6 +107,16 @@ pub struct Parts {
     pub bell: Bell,
     /// Takes what it has to tell; `false` if nobody hears it any more.
     pub notices: Box<dyn Fn(Notice) -> bool + Send>,
+    /// What it shares with other workers; nothing where there are none.
+    pub shared: Option<Shared>,
+}
+
+/// What workers share.
+pub struct Shared {
+    /// Which worker has which flow.
+    pub directory: Arc<Directory>,
+    /// This worker's ways to and from the others.
+    pub exchange: Exchange,
 }
 
 /// What a worker that has ended remembers.
@@ -119,10 +139,15 @@ enum Then {
 impl Worker {
     /// A worker without ports.
     pub fn new(parts: Parts) -> Result<Worker, ShardError> {
-        let Parts { number, tables, setup, pool, clock, mail, bell, notices } = parts;
+        let Parts { number, tables, setup, pool, clock, mail, bell, notices, shared } = parts;
+        let mut shard = Shard::new(&tables, setup)?;
+        let exchange = shared.map(|Shared { directory, exchange }| {
+            shard.join(Member { directory, worker: setup.share.worker() });
+            exchange
+        });
         Ok(Worker {
             number,
-            shard: Shard::new(&tables, setup)?,
+            shard,
             links: tables.interfaces.iter().map(|interface| Link::new(&interface.name)).collect(),
             tables,
             setup,
@@ -134,6 +159,7 @@ impl Worker {
             notices,
             captures: Captures::default(),
             sleep: Sleep::new(bell),
+            exchange,
             clock,
             tended: clock.now(),
             asked: Nanos(0),
@@ -145,6 +171,9 @@ impl Worker {
     /// Works until it is told to stop, and gives what it remembers. A panic ends what the shard remembers, not the
     /// worker: it says so, and goes on with an empty shard.
     pub fn work(mut self) -> Memory {
+        if self.exchange.is_some() && !core::keep_to(self.number) {
+            self.tell(Notice::NotAlone { worker: self.number });
+        }
         let (mut failed, mut pause) = (None, Duration::ZERO);
         loop {
             match catch_unwind(AssertUnwindSafe(|| self.turns())) {
@@ -193,14 +222,31 @@ impl Worker {
                 self.busy += self.clock.now().since(now);
                 self.sleep.worked(now);
             } else if self.sleep.is_due(now) {
-                self.sleep.until_something(&self.links);
+                self.sleep(now);
             }
         }
     }
 
-    /// One look at every port and at what Linux sends. Says how many frames moved.
+    /// Sleeps, unless another worker has given something meanwhile.
+    fn sleep(&mut self, now: Nanos) {
+        if let Some(exchange) = &mut self.exchange {
+            // What came free since the last turn may be others'.
+            exchange.ring();
+            exchange.falls_asleep();
+        }
+        if self.take_handed(now) == 0 {
+            self.sleep.until_something(&self.links);
+        } else {
+            self.sleep.worked(now);
+        }
+        if let Some(exchange) = &self.exchange {
+            exchange.is_awake();
+        }
+    }
+
+    /// One look at what other workers have given, at every port, and at what Linux sends. Says how many frames moved.
     fn turn(&mut self, now: Nanos) -> usize {
-        let mut moved = 0;
+        let mut moved = self.take_handed(now);
         for place in 0..self.links.len() {
             moved += self.take_received(place, now);
         }
@@ -210,7 +256,38 @@ impl Worker {
                 moved += self.take_originated(place, now);
             }
         }
-        moved + self.send()
+        moved += self.send();
+        if let Some(exchange) = &mut self.exchange {
+            exchange.ring();
+        }
+        moved
+    }
+
+    /// Takes in what other workers have handed over. Says how many frames that were.
+    fn take_handed(&mut self, now: Nanos) -> usize {
+        let mut found = 0;
+        for _ in 0..MOST_BATCHES {
+            let Worker { exchange, batch, pool, tables, shard, captures, .. } = self;
+            let Some(exchange) = exchange else { break };
+            exchange.collect(pool);
+            let more = exchange.take(batch, pool, tables, now, &mut shard.counters);
+            found += more;
+            if !batch.is_empty() {
+                if !captures.is_empty() {
+                    captures.begin(tables, &shard.queues);
+                }
+                let mut cx = Cx { tables, shard, pool, tally: &mut NoTally };
+                self.pipeline.run_taken(batch, &mut self.ended, &mut cx);
+                if !captures.is_empty() {
+                    captures.finish(&self.ended, shard, tables);
+                }
+                self.settle();
+            }
+            if more < BATCH {
+                break;
+            }
+        }
+        found
     }
 
     /// Takes in what a port has received.
@@ -228,7 +305,7 @@ impl Worker {
             frame.meta.received = now;
         }
         self.process();
-        self.settle(None);
+        self.settle();
         received
     }
 
@@ -238,12 +315,15 @@ impl Worker {
         if received == 0 {
             return 0;
         }
+        let number = self.tables.interfaces.get(place).map_or(NO_NUMBER, |interface| interface.number);
         for frame in self.batch.iter_mut() {
             frame.meta.ingress = LOCAL;
+            // By which it is found again, after other frames, in other tables, by other workers.
+            frame.meta.number = number;
             frame.meta.received = now;
         }
         self.process();
-        self.settle(Some(place));
+        self.settle();
         received
     }
 
@@ -268,10 +348,19 @@ impl Worker {
         self.captures.finish(&self.ended, &self.shard, &self.tables);
     }
 
-    /// Gives what ended to Linux, or back to the pool. `sent_by` is the interface by which Linux sent the frames
-    /// of this batch: what concerns its link alone goes out there as it is.
-    fn settle(&mut self, sent_by: Option<usize>) {
-        for frame in self.ended.drain(..) {
+    /// Gives what ended to Linux, to the worker whose it is, or back to the pool. What Linux sent and concerns a link alone
+    /// goes out as it is by the interface by which Linux sent it.
+    fn settle(&mut self) {
+        for mut frame in self.ended.drain(..) {
+            if let Some(worker) = receiver(&frame.meta) {
+                let refused = match &mut self.exchange {
+                    Some(exchange) => exchange.give(frame, worker, &self.tables),
+                    None => Err(frame),
+                };
+                let Err(back) = refused else { continue };
+                frame = back;
+                self.shard.counters.count_not_carried(&mut frame);
+            }
             let is_for_linux = match Verdict::of_fate(frame.meta.fate) {
                 Some(Verdict::Delivered) => true,
                 // The answer to what Linux itself has sent.
@@ -279,7 +368,11 @@ impl Worker {
                 _ => false,
             };
             let ingress = usize::from(frame.meta.ingress.0);
-            let place = if frame.meta.ingress == LOCAL { sent_by } else { Some(ingress) };
+            let place = if frame.meta.ingress == LOCAL {
+                self.tables.interface_numbered(frame.meta.number).map(|id| usize::from(id.0))
+            } else {
+                Some(ingress)
+            };
             let interface = place.and_then(|place| self.tables.interfaces.get(place));
             let (Some(place), Some(interface), true) = (place, interface, is_for_linux) else {
                 self.pool.put(frame);
@@ -322,7 +415,7 @@ impl Worker {
         if !self.captures.is_empty() {
             self.captures.finish(&self.ended, &self.shard, &self.tables);
         }
-        self.settle(None);
+        self.settle();
     }
 
     /// Tells of neighbours that packets have begun to wait for.
@@ -337,13 +430,16 @@ impl Worker {
     /// Goes on with other tables; gives back what is not needed any more, for whoever has time to free it.
     fn swap(&mut self, swap: Swap) -> Spent {
         let now = self.clock.now();
-        let Swap { tables, change } = swap;
+        let Swap { tables, change, directory } = swap;
         let applied = self.shard.apply(change, &tables, now, &mut self.ended);
         if applied.is_err() {
             self.tell(Notice::Panicked { worker: self.number, message: "tables out of turn".to_owned() });
             return Spent { _tables: tables, _applied: None };
         }
         let old = std::mem::replace(&mut self.tables, tables);
+        if let Some(directory) = directory {
+            self.shard.join(Member { directory, worker: self.setup.share.worker() });
+        }
         let mut links = std::mem::take(&mut self.links);
         self.links = self
             .tables
@@ -357,7 +453,7 @@ impl Worker {
         for link in &mut links {
             link.attach(Attachment::default(), &mut self.pool);
         }
-        self.settle(None);
+        self.settle();
         self.tended = Nanos(0);
         Spent { _tables: old, _applied: applied.ok() }
     }
@@ -390,7 +486,11 @@ impl Worker {
             self.pool.put(frame);
         }
         self.ended.drain(..).for_each(drop);
+        let member = self.shard.flows.member().cloned();
         self.shard = Shard::new(&self.tables, self.setup)?;
+        if let Some(member) = member {
+            self.shard.join(member);
+        }
         self.pipeline = Pipeline::default();
         Ok(())
     }

@@ -70,12 +70,14 @@ pub struct Spec {
     /// How many frames may wait for a worker, rounded up to a power of two: a millisecond's worth of those that may come
     /// at most. AF_XDP has them wait in slots of the worker's pool, and takes no more than an eighth of these.
     pub depth: u32,
+    /// What becomes of frames larger than the link carries.
+    pub offload: Offload,
     /// The address of a TAP device; without it Linux draws one. Other interfaces have theirs.
     pub mac: Option<Mac>,
 }
 
 impl Default for Spec {
-    /// No name, an MTU of 1500, any driver, no tags, 2048 frames, and a mark of ours.
+    /// No name, an MTU of 1500, any driver, no tags, 2048 frames, large ones cut, and a mark of ours.
     fn default() -> Spec {
         Spec {
             name: String::new(),
@@ -84,6 +86,7 @@ impl Default for Spec {
             mark: MARK,
             tagged: Tagged::No,
             depth: 2048,
+            offload: Offload::Segment,
             mac: None,
         }
     }
@@ -100,6 +103,17 @@ pub enum Tagged {
     No,
     /// They do, and each must keep its own.
     Yes,
+}
+
+/// What becomes of frames larger than the link carries: those that Linux or a card put together (GRO), or that were to
+/// be cut by a card (GSO). By AF_XDP there are none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Offload {
+    /// They are cut.
+    #[default]
+    Segment,
+    /// Putting together is switched off, and what comes nevertheless is dropped, and counted as unusable.
+    Refuse,
 }
 
 /// An open port.
@@ -196,6 +210,8 @@ pub(crate) struct Target {
     pub(crate) longest: usize,
     /// Frames that may wait for a worker: a power of two.
     pub(crate) depth: u32,
+    /// What becomes of larger ones.
+    pub(crate) offload: Offload,
 }
 
 /// Frames that may wait, at least and at most.
@@ -211,7 +227,7 @@ fn open_as(driver: Driver, spec: &Spec, memories: &[PoolMemory]) -> Result<Opene
     }
     if driver == Driver::Tap {
         let change = Change { mtu: spec.mtu.into(), mac: spec.mac, stack: Stack::Used };
-        let Tap { ifindex, lines } = Tap::make(&spec.name, change, memories.len())?;
+        let Tap { ifindex, lines } = Tap::make(&spec.name, change, memories.len(), spec.offload)?;
         return Ok(opened(
             driver,
             ifindex,
@@ -223,18 +239,18 @@ fn open_as(driver: Driver, spec: &Spec, memories: &[PoolMemory]) -> Result<Opene
     let identity = ethernet_interface(&spec.name, &asker)?;
     let ifindex = identity.ifindex;
     let depth = spec.depth.clamp(DEPTHS.0, DEPTHS.1).next_power_of_two();
-    let target = Target { identity, longest, depth };
+    let target = Target { identity, longest, depth, offload: spec.offload };
     let bolt = || {
         bpf::attach(Hook::TcxIngress, ifindex, &program::only_marked(spec.mark))
             .map_err(Cause::step(ATTACH_TCX))
     };
     if driver == Driver::Packet {
-        let offloads = Offloads::off(&asker, &spec.name, offload::LRO);
+        let offloads = Offloads::off(&asker, &spec.name, offload::LRO, spec.offload);
         let lines = PacketLine::open(&target, spec.mark, memories.len())?;
         let guard = Guard { _links: Vec::new(), bolt: Some(bolt()?), _offloads: offloads };
         return Ok(opened(driver, ifindex, boxed(lines), guard));
     }
-    let offloads = Offloads::off(&asker, &spec.name, offload::LRO | offload::VLAN_RECEIVE);
+    let offloads = Offloads::off(&asker, &spec.name, offload::LRO | offload::VLAN_RECEIVE, spec.offload);
     let Xdp { lines, links, zero_copy } = Xdp::open(&target, spec.tagged, &asker, memories)?;
     // Linux gets no frame past the sockets. This one is for the time in which nobody has them.
     let guard = Guard { _links: links, bolt: Some(bolt()?), _offloads: offloads };

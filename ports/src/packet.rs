@@ -88,7 +88,7 @@ impl PacketLine {
         packet::bind(fd, ifindex, 0).map_err(step("bind the packet socket"))?;
 
         let identity = target.identity.clone();
-        let (pending, idle, statistics) = (Pending::new(), 0, Statistics::default());
+        let (pending, idle, statistics) = (Pending::new(target.offload), 0, Statistics::default());
         Ok(PacketLine { identity, ring, pending, inlet, outlet, idle, statistics })
     }
 

@@ -5,12 +5,14 @@ use wire::{Batch, Frame, Nanos, Pool};
 
 use crate::line::Statistics;
 use crate::offload::{self, Left, Plan};
+use crate::open::Offload;
 use crate::sys::packet::VnetHeader;
 
 /// Room for one packet as long as IP has them, and what of it is still to be cut.
 pub(crate) struct Pending {
     buffer: Box<[u8]>,
     cutting: Option<Cutting>,
+    offload: Offload,
 }
 
 /// A packet that is being cut.
@@ -26,8 +28,8 @@ struct Cutting {
 const LONGEST: usize = (1 << 16) + 128;
 
 impl Pending {
-    pub(crate) fn new() -> Pending {
-        Pending { buffer: vec![0; LONGEST].into(), cutting: None }
+    pub(crate) fn new(offload: Offload) -> Pending {
+        Pending { buffer: vec![0; LONGEST].into(), cutting: None, offload }
     }
 
     /// Whether nothing is left to cut.
@@ -41,7 +43,7 @@ impl Pending {
         &mut self.buffer
     }
 
-    /// Begins to cut the packet in the buffer, or makes `frame` of it where it is one. `None`: it is unusable.
+    /// Begins to cut the packet in the buffer, or makes `frame` of it where it is one. `None`: it is unusable, or refused.
     pub(crate) fn begin(
         &mut self,
         length: usize,
@@ -52,6 +54,9 @@ impl Pending {
     ) -> Option<Begun> {
         let packet = self.buffer.get(..length)?;
         if Left::of(header) == Left::Segments {
+            if self.offload == Offload::Refuse {
+                return None;
+            }
             let plan = Plan::new(packet, header)?;
             self.cutting = Some(Cutting { plan, length, tag, next: 0 });
             statistics.segmented += 1;

@@ -6,6 +6,7 @@
 
 use std::os::fd::OwnedFd;
 
+use crate::open::Offload;
 use crate::program;
 use crate::refusal::{Cause, OpenError};
 use crate::sys::bpf::{self, Hook};
@@ -44,7 +45,7 @@ impl Punt {
             Asker::new().and_then(|asker| asker.mtu(interface)).map_err(Cause::step("ask for its MTU"))?;
         let name = format!("wr{ifindex}");
         let Tap { ifindex: tap, lines } =
-            Tap::make(&name, Change { mtu, mac: None, stack: Stack::Bypassed }, workers)?;
+            Tap::make(&name, Change { mtu, mac: None, stack: Stack::Bypassed }, workers, Offload::Segment)?;
         let deliver = bpf::attach(Hook::TcxIngress, tap, &program::deliver(mark, ifindex))
             .map_err(Cause::step("attach the program that delivers to Linux"))?;
         let divert = bpf::attach(Hook::TcxEgress, ifindex, &program::divert(tap))

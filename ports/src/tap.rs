@@ -11,6 +11,7 @@ use wire::vlan::TAG_LEN;
 use wire::{Batch, Frame, HEADROOM, Pool, Port, PortError, Received};
 
 use crate::line::{Identity, Line, Statistics, is_busy};
+use crate::open::Offload;
 use crate::pending::{Begun, Pending, finish};
 use crate::refusal::{Cause, OpenError};
 use crate::sys::link::{Change, Stack};
@@ -33,11 +34,12 @@ impl Tap {
     /// # Errors
     /// Where there is a device of that name already, or where it cannot be made.
     pub fn open(name: &str, mtu: u16, mac: Option<Mac>, workers: usize) -> Result<Tap, OpenError> {
-        Tap::make(name, Change { mtu: mtu.into(), mac, stack: Stack::Used }, workers)
+        // What Linux sends is cut, whatever else may come large: it would not send smaller ones instead.
+        Tap::make(name, Change { mtu: mtu.into(), mac, stack: Stack::Used }, workers, Offload::Segment)
             .map_err(|cause| OpenError::of_tap(name, cause))
     }
 
-    pub(crate) fn make(name: &str, change: Change, workers: usize) -> Result<Tap, Cause> {
+    pub(crate) fn make(name: &str, change: Change, workers: usize, offload: Offload) -> Result<Tap, Cause> {
         let mut lines = Vec::with_capacity(workers);
         let longest = change.mtu as usize + ethernet::HEADER_LEN + 2 * TAG_LEN;
         let mut identity = Identity { name: name.to_owned(), ifindex: 0 };
@@ -57,7 +59,7 @@ impl Tap {
                 identity: identity.clone(),
                 device: first.then_some(identity.ifindex),
                 fd,
-                pending: Pending::new(),
+                pending: Pending::new(offload),
                 longest,
                 statistics: Statistics::default(),
             });

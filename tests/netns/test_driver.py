@@ -3,8 +3,10 @@
 import json
 
 import pytest
+import wait
 
-from topology import CLIENT, REMOTE
+from topology import CLIENT, GATEWAY, REMOTE
+from transfer import transfer
 
 pytestmark = pytest.mark.without("nftables", why="Linux has its own drivers")
 
@@ -28,3 +30,37 @@ def test_linux_does_not_forward_beside_the_gateway(net):
             assert server.recv(100) == b"then this"
     finally:
         net.gateway.sysctl({"net/ipv4/ip_forward": 0})
+
+
+def test_large_frames_can_be_refused(net):
+    """Asked for while it runs: ports are opened anew, Linux puts nothing together on them, and what comes large nevertheless
+    is dropped and counted; then as before."""
+
+    def missed():
+        ports = json.loads(net.office.ask("ports", "--json").stdout)
+        return next(port["missed"] for port in ports if port["interface"] == "lan")
+
+    def puts_together():
+        said = net.gateway.run("ethtool", "-k", "lan").stdout
+        return "generic-receive-offload: on" in said
+
+    net.gateway.run("ethtool", "-K", "lan", "gro", "on")
+    try:
+        net.office.apply("none-large")
+        wait.until(lambda: not puts_together(), "GRO is off")
+        net.client.reaches(GATEWAY)
+        if net.office.driver == "packet":
+            with net.remote.listen(80) as listener, net.client.connect(REMOTE, 80) as client:
+                there, _ = listener.accept()
+                with there:
+                    client.sendall(bytes(20_000))
+                    wait.until(lambda: missed() > 0, "large frames are dropped")
+        net.office.apply()
+        wait.until(puts_together, "GRO is on again")
+        net.client.reaches(GATEWAY)
+        before = missed()
+        transfer(net.client, net.remote, REMOTE, 80, upload=500_000)
+        assert missed() == before
+    finally:
+        net.office.apply()
+        net.gateway.run("ethtool", "-K", "lan", "gro", "off")

@@ -86,7 +86,11 @@ impl Status {
         writeln!(out, "  held       {}", status.held)?;
         for worker in &status.workers {
             let share = 100.0 * worker.busy_seconds / status.uptime_seconds.max(1e-9);
-            writeln!(out, "  worker {}   busy {share:.1} %, {} flows", worker.worker, worker.flows)?;
+            write!(out, "  worker {}   busy {share:.1} %, {} flows", worker.worker, worker.flows)?;
+            if status.workers.len() > 1 {
+                write!(out, "; handed over {}, took {}", worker.given, worker.taken)?;
+            }
+            writeln!(out)?;
         }
         for port in &status.ports_not_up {
             writeln!(out, "  {BAD}{port} is not up{BAD:#}; `wirerate ports` says more")?;

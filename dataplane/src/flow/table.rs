@@ -15,8 +15,10 @@ use crate::hop::NO_HOP;
 use crate::memory::{MemoryError, Slab};
 
 mod epoch;
+mod member;
 mod restore;
 
+pub use member::Member;
 pub use restore::{Former, Windows};
 
 /// All flows of one shard. See the module for how to use it.
@@ -42,6 +44,8 @@ pub struct FlowTable {
     created: u64,
     ended: u64,
     epochs: epoch::Epochs,
+    /// Where other workers look for the flows.
+    member: Option<Member>,
 }
 
 /// What a look-up found.
@@ -105,6 +109,7 @@ impl FlowTable {
             created: 0,
             ended: 0,
             epochs: epoch::Epochs::new(Tick(before)),
+            member: None,
         })
     }
 
@@ -209,6 +214,7 @@ impl FlowTable {
         self.wheel.link(cold, place, Tick(now.0.saturating_add(self.timeouts.of(state))));
         self.evictable.join(cold, place);
         self.index.insert(hash, entry(id, Direction::Original), tally);
+        self.publish(hash);
         // A place, 6; the flow's words, 32, and the timer's, 8; the wheel's level, slot and list, 20; the list of those
         // that may make room, 8.
         tally.instructions(74);
@@ -245,8 +251,10 @@ impl FlowTable {
         if earlier.is_some() {
             let hash = self.hash(&earlier, tally);
             self.index.remove(hash, entry(id, Direction::Reply), tally);
+            self.withdraw(hash);
         }
         self.index.insert(hash, entry(id, Direction::Reply), tally);
+        self.publish(hash);
         // The key's ten words, and whether there was one.
         tally.instructions(14);
         tally.write(Region::FlowTable, id.0 as usize * size_of::<Flow>() + 64, 40);
@@ -259,9 +267,11 @@ impl FlowTable {
         let (original, reply, state) = (flow.original, flow.reply, flow.state());
         let hash = self.hash(&original, tally);
         self.index.remove(hash, entry(id, Direction::Original), tally);
+        self.withdraw(hash);
         if reply.is_some() {
             let hash = self.hash(&reply, tally);
             self.index.remove(hash, entry(id, Direction::Reply), tally);
+            self.withdraw(hash);
         }
         self.flows.entries_mut()[id.0 as usize] = Flow::zeroed();
         let cold = self.cold.entries_mut();
@@ -430,6 +440,7 @@ impl FlowTable {
 
     /// Ends all flows at once. Whoever keeps something on their behalf clears that too.
     pub fn clear(&mut self) {
+        self.withdraw_all();
         self.index.clear();
         self.wheel.clear();
         self.evictable = Queue::new();

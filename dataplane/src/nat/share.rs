@@ -55,7 +55,7 @@ impl Share {
     }
 
     /// Its part of a bound that holds for all workers together: rounded up, so that it is never nothing.
-    pub(super) const fn of_bound(self, bound: u32) -> u32 {
+    pub(crate) const fn of_bound(self, bound: u32) -> u32 {
         bound.div_ceil(self.workers as u32)
     }
 }

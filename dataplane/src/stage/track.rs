@@ -16,7 +16,7 @@ use wire::{BATCH, Family, Frame, Part, icmpv4, ipv4, ipv6, tcp, udp};
 
 use super::parse::flag;
 use super::route::{back, is_link_local, realm};
-use super::{Cx, Stage, Step, header, judge};
+use super::{Cx, Stage, Step, hand, header, judge};
 use crate::flow::tcp::{Fault, Midstream, Segment, Settings, WindowCheck};
 use crate::flow::{Direction, Flow, FlowId, Hit, Key, State};
 use crate::fragment::{DatagramKey, Kept, Later, Span};
@@ -320,8 +320,16 @@ fn open<T: Tally>(frame: &mut Frame, key: Key, hash: u64, cx: &mut Cx<'_, T>) ->
     cx.tally.instructions(32);
     cx.tally.execute(Op::Branch, 6);
     let whole = frame.meta.part != Part::Later;
+    // One question where there is one worker.
+    let is_shared = cx.shard.flows.member().is_some();
+    if let Some(step) = if is_shared { hand::to_flow(frame, hash, cx) } else { None } {
+        return step;
+    }
     if let Err(reason) = may_open(frame, cx.tables) {
         return Step::Drop(reason);
+    }
+    if let Some(step) = if is_shared { hand::to_home(frame, cx) } else { None } {
+        return step;
     }
     if whole && !checksum_is_right(frame, cx) {
         return Step::Drop(Reason::TransportChecksum);
@@ -420,7 +428,9 @@ fn find_related<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
     let hash = cx.shard.flows.hash(&key, cx.tally);
     let hit = match live(&key, hash, frame, cx) {
         Ok(Some(hit)) => hit,
-        Ok(None) => return Step::Drop(Reason::IcmpUnrelated),
+        Ok(None) => {
+            return hand::to_flow(frame, hash, cx).unwrap_or(Step::Drop(Reason::IcmpUnrelated));
+        }
         Err(step) => return step,
     };
     // It must go to whoever sent the packet that it quotes.
@@ -479,6 +489,9 @@ pub(crate) fn ends(protocol: Protocol, payload: &[u8], family: Family) -> Option
 fn follow_first<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
     let now = frame.meta.received;
     let (key, span) = datagram(frame, cx).ok_or(Step::Drop(Reason::FragmentTiny))?;
+    if let Some(step) = hand::to_datagram(frame, &key, cx) {
+        return Err(step);
+    }
     if frame.meta.part == Part::First {
         let kept = Kept {
             sport: frame.meta.sport,

@@ -108,6 +108,10 @@ pub enum Reason {
     NeighbourWaits,
     /// More packets wait for link-layer addresses of next hops, or of this one, than may.
     NeighbourQueueFull,
+    /// The packet belongs to a flow of another worker, and is on its way there.
+    HandedOver,
+    /// The packet belongs to a flow of another worker, which is behind with what is handed over to it.
+    HandOverFull,
     /// The time to live, or hop limit, has run out.
     TtlExpired,
     /// The packet is larger than the outgoing interface carries and must not be fragmented.
@@ -148,7 +152,7 @@ pub struct Entry {
 
 impl Reason {
     /// Every reason with its name, cause and remedy, in the order of the enum.
-    pub const ALL: [Entry; 62] = [
+    pub const ALL: [Entry; 64] = [
         Entry {
             reason: Reason::LinkTruncated,
             name: "link-truncated",
@@ -454,6 +458,18 @@ impl Reason {
             name: "neighbour-queue-full",
             cause: "More packets wait for the link-layer address of the next hop (101), or of all next hops (1024), than may.",
             remedy: "Check that the next hop answers. If many hosts that are not there are called, somebody scans the network.",
+        },
+        Entry {
+            reason: Reason::HandedOver,
+            name: "handed-over",
+            cause: "The packet belongs to a flow of another worker, and is on its way there.",
+            remedy: "None needed.",
+        },
+        Entry {
+            reason: Reason::HandOverFull,
+            name: "hand-over-full",
+            cause: "The packet belongs to a flow of another worker, which has more to do than it can, or no free frame.",
+            remedy: "If it goes on, compare the workers in `wirerate status`: one source, or one forwarded connection, cannot be shared out among several.",
         },
         Entry {
             reason: Reason::TtlExpired,

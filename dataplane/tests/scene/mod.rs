@@ -14,6 +14,8 @@ pub mod policy;
 use std::rc::Rc;
 
 use dataplane::change::{Applied, Change};
+use dataplane::flow::Member;
+use dataplane::hand::{arrived, receiver};
 use dataplane::hop::{MOST_WAITING, Resolve, Wanted};
 use dataplane::nat::Share;
 use dataplane::replay::Way;
@@ -23,7 +25,7 @@ use dataplane::tables::LOCAL;
 use dataplane::{Delivery, Pipeline, Shard, Tables, Verdict};
 use tally::NoTally;
 use wire::ethernet::Mac;
-use wire::{Batch, Frame, Nanos, Pool, PortId};
+use wire::{Batch, Frame, Meta, Nanos, Pool, PortId};
 
 /// When every scene begins.
 pub const START: Nanos = Nanos::from_secs(1_700_000_000);
@@ -127,6 +129,47 @@ impl Gateway {
             way,
             resolve,
         }
+    }
+
+    /// One of several that share flows and ports.
+    pub fn member(text: &str, member: Member) -> Gateway {
+        let (worker, workers) = (member.worker, member.directory.workers());
+        let mut gateway = Gateway::new(text, Way::Run);
+        let share = Share::new(worker, workers).expect("a worker");
+        let setup = Setup { share, ..setup(START) };
+        gateway.shard = Shard::new(&gateway.tables, setup).expect("memory for a shard");
+        gateway.shard.join(member);
+        gateway
+    }
+
+    /// Frames that are to be handed over, each with its receiver, in order. What `is_lost` is dropped here.
+    pub fn given(&mut self, mut is_lost: impl FnMut() -> bool) -> Vec<(u16, Meta, Vec<u8>)> {
+        let mut given = Vec::new();
+        for mut frame in std::mem::take(&mut self.ended) {
+            match receiver(&frame.meta) {
+                Some(_) if is_lost() => {
+                    self.shard.counters.count_not_carried(&mut frame);
+                    self.ended.push(frame);
+                }
+                Some(worker) => {
+                    given.push((worker, frame.meta.clone(), frame.bytes().to_vec()));
+                    self.pool.put(frame);
+                }
+                None => self.ended.push(frame),
+            }
+        }
+        given
+    }
+
+    /// Takes in a frame that another one has given.
+    pub fn take(&mut self, given: &Meta, bytes: &[u8]) {
+        let mut frame = self.pool.take().expect("a slot");
+        assert!(frame.fill(bytes));
+        frame.meta = arrived(given, given.ingress, given.received);
+        self.batch.push(frame).expect("the batch is empty");
+        let Gateway { tables, shard, pool, .. } = self;
+        let mut cx = Cx { tables, shard, pool, tally: &mut NoTally };
+        self.pipeline.run_taken(&mut self.batch, &mut self.ended, &mut cx);
     }
 
     /// Takes a batch of at most 64 frames through. Frames for which there is no slot are not received.

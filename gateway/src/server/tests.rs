@@ -63,6 +63,7 @@ fn desk() -> Sender<Event> {
         mail,
         bell,
         notices: Box::new(|_| true),
+        shared: None,
     };
     let work = Worker::new(parts).unwrap();
     thread::spawn(move || work.work());

@@ -6,7 +6,7 @@ use std::fmt;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 
-use policy::model::{Driver, Interface};
+use policy::model::{Driver, Interface, Offload};
 use ports::{Copying, Guard, OpenError, Opened, Punt, PuntGuard, Spec, Tagged, Tap, Wish};
 use serde::{Deserialize, Serialize};
 use tracing::{debug, info, warn};
@@ -24,6 +24,8 @@ pub(super) struct Attached {
     /// the gateway has made it, so that it goes when the gateway wants.
     on: Option<(LinkIndex, u32)>,
     state: PortState,
+    /// What the policy asked for when it was opened.
+    asked: (Driver, Offload),
     guards: Guards,
 }
 
@@ -94,7 +96,9 @@ impl Supervisor {
         let gone: Vec<String> = self
             .attached
             .iter()
-            .filter(|(name, port)| !wanted(name) || !self.is_there(name, port))
+            .filter(|(name, port)| {
+                !wanted(name) || !self.is_there(name, port) || port.asked != self.asked_for(name)
+            })
             .map(|(name, _)| name.clone())
             .collect();
         for name in gone {
@@ -129,6 +133,12 @@ impl Supervisor {
                 debug!("what was left to shut an interface: {error}");
             }
         }
+    }
+
+    /// How the policy wants the port of an interface opened.
+    fn asked_for(&self, name: &str) -> (Driver, Offload) {
+        let gateway = &self.reload.policy.gateway;
+        (gateway.driver_of(name), gateway.offload)
     }
 
     /// Whether what a port was opened on is still there, and as it was.
@@ -205,7 +215,7 @@ impl Supervisor {
         for (hand, ends) in self.hands.iter().zip(ends) {
             hand.post.send(Mail::Attach { interface: name.clone(), ends, done: None });
         }
-        self.attached.insert(name.clone(), Attached { on, state, guards });
+        self.attached.insert(name.clone(), Attached { on, state, asked: self.asked_for(name), guards });
     }
 
     /// A port of Linux, and the way to Linux behind it.
@@ -220,7 +230,8 @@ impl Supervisor {
         let carries = |interface: &Interface| interface.parent.as_deref() == Some(name);
         let vlans = self.reload.effective.policy.interfaces.iter().any(carries);
         let tagged = if vlans { Tagged::Yes } else { Tagged::No };
-        let spec = Spec { name: name.to_owned(), mtu, wish, tagged, ..Spec::default() };
+        let offload = self.offload();
+        let spec = Spec { name: name.to_owned(), mtu, wish, tagged, offload, ..Spec::default() };
         // First the way to Linux: what the port takes must not be lost to it meanwhile.
         let punt = Punt::open(name, ports::MARK, self.hands.len())?;
         let Opened { driver, copying, lines, refused, guard, .. } = ports::open(&spec, &self.memories())?;
@@ -260,12 +271,26 @@ impl Supervisor {
     /// An interface for Linux, and a cable whose other end is another one, for a bridge, a guest or a namespace.
     fn cable(&self, interface: &Interface) -> Result<Ends, OpenError> {
         let near = Tap::open(&interface.name, interface.mtu, interface.mac, self.hands.len())?;
-        let far = Tap::open(&format!("{}{FAR}", interface.name), interface.mtu, None, self.hands.len())?;
+        let far = Spec {
+            name: format!("{}{FAR}", interface.name),
+            mtu: interface.mtu,
+            wish: Wish::Tap,
+            offload: self.offload(),
+            ..Spec::default()
+        };
+        let far = ports::open(&far, &self.memories())?;
         let mut ends = alone(near.lines, "TAP");
         for (ends, line) in ends.ends.iter_mut().zip(far.lines) {
-            ends.line = Some(Box::new(line));
+            ends.line = Some(line);
         }
         Ok(ends)
+    }
+
+    fn offload(&self) -> ports::Offload {
+        match self.reload.policy.gateway.offload {
+            Offload::Segment => ports::Offload::Segment,
+            Offload::Refuse => ports::Offload::Refuse,
+        }
     }
 
     fn memories(&self) -> Vec<PoolMemory> {

@@ -1,20 +1,28 @@
 //! What is remembered over a restart: written when the gateway ends, read before its workers begin.
 
 use std::io;
+use std::net::IpAddr;
 use std::path::Path;
 
-use dataplane::state::{Cursor, Names};
+use dataplane::flow::Directory;
+use dataplane::nat::Share;
+use dataplane::state::{Cursor, Item, Names};
 use tracing::{info, warn};
 
 use crate::store::{self, BLOCK_ITEMS, Entry, StoreError};
 use crate::worker::{Memory, Worker};
 
 /// Gives the workers what is in the file, each what it can be. Whatever is wrong with it, the gateway begins.
-pub(super) fn recall(path: &Path, tables: &dataplane::Tables, workers: &mut [Worker]) {
+pub(super) fn recall(
+    path: &Path,
+    tables: &dataplane::Tables,
+    workers: &mut [Worker],
+    directory: Option<&Directory>,
+) {
     if let Err(error) = store::discard_unfinished(path) {
         warn!("{}: what was not written to its end cannot be removed: {error}", path.display());
     }
-    match read(path, tables, workers) {
+    match read(path, tables, workers, directory) {
         Ok(None) => {}
         Ok(Some([taken, refused])) => info!(taken, refused, "flows of before the restart taken over"),
         Err(error) => warn!("{}: {error}; beginning without flows", path.display()),
@@ -25,6 +33,7 @@ fn read(
     path: &Path,
     tables: &dataplane::Tables,
     workers: &mut [Worker],
+    directory: Option<&Directory>,
 ) -> Result<Option<[u64; 2]>, StoreError> {
     let Some(file) = store::open(path)? else { return Ok(None) };
     let mut places = Names::default().places_in(tables);
@@ -33,12 +42,30 @@ fn read(
         Entry::Names(names) => places = names.places_in(tables),
         Entry::Item(item) => {
             let item = places.moved(&item);
-            // A flow whose translation has a port is its worker's; the others refuse it.
-            let is_taken = workers.iter_mut().any(|worker| worker.remember(&item).is_ok());
+            let is_taken = match worker_of(&item, workers.len(), directory) {
+                Some(own) => workers.get_mut(own).is_some_and(|worker| worker.remember(&item).is_ok()),
+                None => workers.iter_mut().filter_map(|worker| worker.remember(&item).ok()).count() > 0,
+            };
             counts[usize::from(!is_taken)] += 1;
         }
     })?;
     Ok(Some(counts))
+}
+
+/// The worker that goes on with an item; `None` where all of them do. A flow whose translation has a port is the
+/// worker's that hands out that port, any other one, and what a source owes, is at home with its source.
+fn worker_of(item: &Item, workers: usize, directory: Option<&Directory>) -> Option<usize> {
+    let home = |source: IpAddr| {
+        directory.map_or(0, |directory| usize::from(directory.home_of_source(source.into())))
+    };
+    match item {
+        Item::Flow(flow) => Some(match flow.mapping.or(flow.inward) {
+            Some(mapping) => usize::from(Share::owner(mapping.outside.port, workers as u16)),
+            None => home(flow.original.source),
+        }),
+        Item::Owed(owed) => owed.source.map(home),
+        Item::Own(_) => None,
+    }
 }
 
 /// Writes what workers remembered when they ended.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use dataplane::flow::{Flow, FlowId};
+use dataplane::hand::receiver;
 use dataplane::pipeline::Watch;
 use dataplane::shard::Fifo;
 use dataplane::stage::Cx;
@@ -168,7 +169,9 @@ impl<T: Tally> Watch<T> for Watcher<'_> {
         let place = self.place(stage);
         for active in &mut self.captures.active {
             active.copy(Point::After(place), frame, cx.shard);
-            if matches!(Verdict::of_fate(frame.meta.fate), Some(Verdict::Held(_))) {
+            let is_held = matches!(Verdict::of_fate(frame.meta.fate), Some(Verdict::Held(_)));
+            // What is handed to another worker is seen there at the end of its way.
+            if is_held && receiver(&frame.meta).is_none() {
                 active.copy(Point::Held, frame, cx.shard);
             }
             let before = active.is_meant;

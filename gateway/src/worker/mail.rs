@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use dataplane::change::{Applied, Change};
-use dataplane::flow::FlowId;
+use dataplane::flow::{Directory, FlowId};
 use dataplane::state::{Cursor, Item};
 use dataplane::tables::{Address, Tables};
 use rustix::event::{EventfdFlags, eventfd};
@@ -110,6 +110,8 @@ pub struct Swap {
     pub tables: Arc<Tables>,
     /// The way there.
     pub change: Change,
+    /// A directory that has room for as many flows as there can be now; none where the one in use does.
+    pub directory: Option<Arc<Directory>>,
 }
 
 /// What a worker no longer needs.
@@ -165,6 +167,11 @@ pub enum Notice {
         interface: String,
         /// How.
         error: PortError,
+    },
+    /// It shares its core with others, as there are not as many as workers.
+    NotAlone {
+        /// Its number.
+        worker: usize,
     },
     /// The worker panicked, has lost its flows, and goes on.
     Panicked {

@@ -81,7 +81,9 @@ fn hire(number: usize, faults: usize, notices: Sender<Notice>) -> Hand {
     let setup = Setup { seed: [1, 2], now: clock.now(), resolve: Resolve::Told, share: Share::WHOLE };
     let pool = Pool::new(FRAMES, 2048).unwrap();
     let notices = Box::new(move |notice| notices.send(notice).is_ok());
-    let worker = Worker::new(Parts { number, tables, setup, pool, clock, mail, bell, notices }).unwrap();
+    let shared = None;
+    let worker =
+        Worker::new(Parts { number, tables, setup, pool, clock, mail, bell, notices, shared }).unwrap();
     let thread = thread::spawn(move || worker.work());
     let faults = Arc::new(AtomicUsize::new(faults));
     let line: Box<dyn Line> = Box::new(Faulty { faults: faults.clone(), fd: Bell::new().unwrap() });

@@ -5,6 +5,7 @@ use proptest::prop_oneof;
 use wire::ethernet;
 
 use super::*;
+use crate::open::Offload;
 use crate::sys::Plain;
 use crate::sys::mapping::Mapping;
 
@@ -20,7 +21,7 @@ fn line() -> (PacketLine, Mapping) {
     let line = PacketLine {
         identity: Identity { name: "test".to_owned(), ifindex: 0 },
         ring: Ring::over(map, SLOTS, SLOT),
-        pending: Pending::new(),
+        pending: Pending::new(Offload::Segment),
         inlet: file(),
         outlet: file(),
         idle: 0,

@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use super::{Plain, check, socket};
+use crate::open::Offload;
 
 /// The index of the interface called `name`.
 pub(crate) fn index(name: &str) -> io::Result<u32> {
@@ -118,15 +119,19 @@ pub(crate) mod offload {
 pub(crate) struct Offloads {
     name: String,
     off: u32,
+    /// Whether Linux put packets together.
+    gro: bool,
 }
 
 impl Offloads {
-    /// Switches off those of `unwanted` that are on and can be; `None` where there are none.
-    pub(crate) fn off(asker: &Asker, name: &str, unwanted: u32) -> Option<Offloads> {
+    /// Switches off those of `unwanted` that are on and can be; where `large` frames are refused, Linux's own putting
+    /// together as well. `None` where there is nothing to switch on again.
+    pub(crate) fn off(asker: &Asker, name: &str, unwanted: u32, large: Offload) -> Option<Offloads> {
+        let mut gro = Flags { command: ETHTOOL_GGRO, flags: 0 };
+        let gro = large == Offload::Refuse
+            && asker.ethtool(name, &mut gro).is_ok_and(|()| gro.flags != 0)
+            && asker.ethtool(name, &mut Flags { command: ETHTOOL_SGRO, flags: 0 }).is_ok();
         let before = asker.offloads(name).ok()?;
-        if before & unwanted == 0 {
-            return None;
-        }
         // Each by itself: one that cannot be must not keep the other from it.
         for flag in [offload::VLAN_RECEIVE, offload::LRO] {
             if before & unwanted & flag != 0 {
@@ -135,7 +140,7 @@ impl Offloads {
             }
         }
         let off = before & !asker.offloads(name).ok()?;
-        (off != 0).then(|| Offloads { name: name.to_owned(), off })
+        (off != 0 || gro).then(|| Offloads { name: name.to_owned(), off, gro })
     }
 }
 
@@ -144,6 +149,9 @@ impl Drop for Offloads {
         // Nobody is there to be told; the interface may be gone, too.
         let _ = Asker::new().and_then(|asker| {
             let now = asker.offloads(&self.name)?;
+            if self.gro {
+                asker.ethtool(&self.name, &mut Flags { command: ETHTOOL_SGRO, flags: 1 })?;
+            }
             asker.set_offloads(&self.name, now | self.off)
         });
     }
@@ -152,6 +160,8 @@ impl Drop for Offloads {
 // linux/ethtool.h
 const ETHTOOL_GFLAGS: u32 = 0x25;
 const ETHTOOL_SFLAGS: u32 = 0x26;
+const ETHTOOL_GGRO: u32 = 0x2b;
+const ETHTOOL_SGRO: u32 = 0x2c;
 const ETHTOOL_GDRVINFO: u32 = 0x3;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
 

@@ -1,0 +1,194 @@
+//! Which worker has which flow, where there are several: a table that all of them share.
+//!
+//! From the hash of a key to the number of the worker whose [`FlowTable`](super::FlowTable) has a flow with it. Of a key
+//! there are only some bits, so what is found is a hint: it may be wrong by chance, or late. Whoever goes by it must look
+//! again, and a wrong one must cost no more than that.
+//!
+//! What it promises: no locks, no memory taken later, work per call bounded (two cache lines); what was published before
+//! a packet is found by whoever receives an answer to that packet. An entry for which there is no room is left out, and
+//! counted ([`Directory::left_out`]); it is made for four times as many entries as there can be, so that this is rare.
+//!
+//! What it holds is a multiset: an entry published twice has to be withdrawn twice.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crate::tables::Address;
+
+/// Entries of a bucket.
+const PLACES: usize = 16;
+
+/// Places for each entry that there can be.
+const ROOM: usize = 4;
+
+/// Bits of an entry that say which worker; the others are of the hash.
+const WORKER_BITS: u32 = 10;
+
+/// One cache line. An entry is a part of the hash, never 0, and a worker; 0 is an empty place.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Bucket {
+    entries: [AtomicU32; PLACES],
+}
+
+const _: () = assert!(size_of::<Bucket>() == 64);
+
+/// See the module.
+#[derive(Debug)]
+pub struct Directory {
+    /// An even number of them: an entry is in one of two neighbours.
+    buckets: Box<[Bucket]>,
+    workers: u16,
+    flows: u32,
+    left_out: AtomicU64,
+}
+
+/// Why there is no directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DirectoryError {
+    /// There are no workers, or more than [`Directory::MOST_WORKERS`].
+    Workers(u16),
+    /// The system refused this many bytes.
+    NoMemory(usize),
+}
+
+impl std::fmt::Display for DirectoryError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            DirectoryError::Workers(workers) => {
+                write!(f, "{workers} workers: from 1 to {} can share flows", Directory::MOST_WORKERS)
+            }
+            DirectoryError::NoMemory(bytes) => {
+                write!(f, "no memory for a directory of flows of {bytes} bytes")
+            }
+        }
+    }
+}
+
+impl std::error::Error for DirectoryError {}
+
+impl Directory {
+    /// The most workers that can be told apart.
+    pub const MOST_WORKERS: u16 = 1 << WORKER_BITS;
+
+    /// A directory for `workers` workers, each of which has `flows` flows at most.
+    ///
+    /// # Errors
+    /// [`DirectoryError`]
+    pub fn new(workers: u16, flows: u32) -> Result<Directory, DirectoryError> {
+        if workers == 0 || workers > Directory::MOST_WORKERS {
+            return Err(DirectoryError::Workers(workers));
+        }
+        let entries = 2 * usize::from(workers) * flows.max(1) as usize;
+        let count = (entries.saturating_mul(ROOM) / PLACES + 2).next_multiple_of(2);
+        let mut buckets = Vec::new();
+        let bytes = count.saturating_mul(size_of::<Bucket>());
+        buckets.try_reserve_exact(count).map_err(|_| DirectoryError::NoMemory(bytes))?;
+        buckets.resize_with(count, Bucket::default);
+        Ok(Directory { buckets: buckets.into_boxed_slice(), workers, flows, left_out: AtomicU64::new(0) })
+    }
+
+    /// How many workers share it.
+    pub fn workers(&self) -> u16 {
+        self.workers
+    }
+
+    /// For how many flows of each worker it was made.
+    pub fn flows(&self) -> u32 {
+        self.flows
+    }
+
+    /// Entries for which there was no room, so far.
+    pub fn left_out(&self) -> u64 {
+        self.left_out.load(Ordering::Relaxed)
+    }
+
+    /// Whether it has no entry.
+    pub fn is_empty(&self) -> bool {
+        let mut entries = self.buckets.iter().flat_map(|bucket| &bucket.entries);
+        entries.all(|entry| entry.load(Ordering::Relaxed) == 0)
+    }
+
+    /// Bytes of memory.
+    pub fn bytes(&self) -> usize {
+        size_of_val(&*self.buckets)
+    }
+
+    /// Notes that a worker has a flow with a key of this hash.
+    pub fn publish(&self, hash: u64, worker: u16) {
+        let entry = entry(hash, worker);
+        for place in self.places(hash) {
+            // Release: whoever reads it there sees what was done for the flow before. Read first, as most places that
+            // are taken need no write to find that out.
+            let is_free = place.load(Ordering::Relaxed) == 0;
+            if is_free && place.compare_exchange(0, entry, Ordering::Release, Ordering::Relaxed).is_ok() {
+                return;
+            }
+        }
+        self.left_out.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Takes back what was published, once.
+    pub fn withdraw(&self, hash: u64, worker: u16) {
+        let entry = entry(hash, worker);
+        for place in self.places(hash) {
+            let is_it = place.load(Ordering::Relaxed) == entry;
+            if is_it && place.compare_exchange(entry, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+                return;
+            }
+        }
+    }
+
+    /// A worker other than `but` that most likely has a flow with a key of this hash.
+    pub fn find(&self, hash: u64, but: u16) -> Option<u16> {
+        let wanted = entry(hash, 0);
+        self.places(hash)
+            .map(|place| place.load(Ordering::Acquire))
+            .filter(|found| found & !WORKER == wanted)
+            .map(|found| (found & WORKER) as u16)
+            .find(|worker| *worker != but && *worker < self.workers)
+    }
+
+    /// The worker at which the flows begin that a host opens.
+    pub fn home_of_source(&self, source: Address) -> u16 {
+        self.scaled(mix(source.bits as u64 ^ mix((source.bits >> 64) as u64)))
+    }
+
+    /// The worker that puts the fragments of a datagram in order. `protocol` is that of IPv4 headers, else 0.
+    pub fn home_of_datagram(&self, source: Address, destination: Address, id: u32, protocol: u8) -> u16 {
+        let halves = [source, destination].map(|end| end.bits as u64 ^ mix((end.bits >> 64) as u64));
+        let rest = u64::from(id) << 8 | u64::from(protocol);
+        self.scaled(mix(halves[0] ^ mix(halves[1] ^ mix(rest))))
+    }
+
+    /// Places where an entry may be, in the order in which they are filled.
+    fn places(&self, hash: u64) -> impl Iterator<Item = &AtomicU32> {
+        let home = (((hash >> 32) * self.buckets.len() as u64) >> 32) as usize;
+        let buckets = [home, home ^ 1].into_iter().filter_map(|at| self.buckets.get(at));
+        buckets.flat_map(|bucket| &bucket.entries)
+    }
+
+    fn scaled(&self, bits: u64) -> u16 {
+        (((bits >> 32) * u64::from(self.workers)) >> 32) as u16
+    }
+}
+
+/// Bits of an entry that say which worker.
+const WORKER: u32 = (1 << WORKER_BITS) - 1;
+
+/// An entry: the low bits of the hash, of which the bucket says the high ones, and the worker.
+fn entry(hash: u64, worker: u16) -> u32 {
+    let tag = (hash as u32 & (u32::MAX >> WORKER_BITS)).max(1);
+    tag << WORKER_BITS | u32::from(worker)
+}
+
+/// One-to-one, each bit of what comes out depends on all that go in: the finalizer of `SplitMix64` (Steele, Lea, Flood,
+/// "Fast splittable pseudorandom number generators", OOPSLA 2014). Without a secret, on purpose: after a restart a host's
+/// home is what it was, where its mappings are.
+const fn mix(bits: u64) -> u64 {
+    let bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ (bits >> 31)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,410 @@
+//! Several shards that hand frames over to one another do what one shard does, whichever of them a frame comes to.
+//!
+//! What holds exactly, where nothing is lost on the way and each frame comes to its end before the next one: the same
+//! verdict for each, and the same bytes of what is not translated by ports. Ports of source NAT are others, as each shard
+//! has its own; that they are endpoint-independent, and whose they are, is checked by what is answered to them. Bounds of
+//! a source are exact, but for who comes in by mappings; those of all together (flows, rates and connections of a rule as a whole, errors a second) hold for
+//! each shard, so that scenes here do not meet them.
+#![allow(clippy::unwrap_used)] // Helpers of tests are tests.
+
+mod scene;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use dataplane::flow::{Directory, Member};
+use dataplane::replay::Way;
+use dataplane::tables::LOCAL;
+use dataplane::{Reason, Verdict};
+use scene::packet::Packets;
+use scene::policy::{LAN, Translation, WAN};
+use scene::{Arrival, Gateway, Out, START, check, packet, policy};
+use wire::build::{self, Tcp};
+use wire::ethernet::Mac;
+use wire::header::{Fragment, Ports, Protocol};
+use wire::random::Random;
+use wire::tcp::Flags;
+use wire::{Nanos, PortId, ipv4};
+
+/// Shards that share their flows, and what carries frames from one to another.
+struct Crew {
+    workers: Vec<Gateway>,
+    directory: Arc<Directory>,
+    carried: u64,
+    /// Of so many frames one is lost on the way; none where 0.
+    loses: u64,
+    random: Random,
+}
+
+impl Crew {
+    fn new(text: &str, workers: u16) -> Crew {
+        let directory = Arc::new(Directory::new(workers, 1024).unwrap());
+        let member = |worker| Gateway::member(text, Member { directory: directory.clone(), worker });
+        Crew {
+            workers: (0..workers).map(member).collect(),
+            directory: directory.clone(),
+            carried: 0,
+            loses: 0,
+            random: Random::new(77),
+        }
+    }
+
+    /// Takes a frame in at one worker, and all that is handed over by it, until nothing is.
+    fn receive(&mut self, worker: usize, arrival: &Arrival) -> Out {
+        self.workers[worker].receive(std::slice::from_ref(arrival));
+        self.carry();
+        self.out()
+    }
+
+    fn carry(&mut self) {
+        loop {
+            let Crew { workers, random, loses, .. } = self;
+            let mut is_lost = || *loses > 0 && random.next_u64() % *loses == 0;
+            let given: Vec<_> = workers.iter_mut().flat_map(|worker| worker.given(&mut is_lost)).collect();
+            if given.is_empty() {
+                return;
+            }
+            for (worker, meta, bytes) in given {
+                self.carried += 1;
+                self.workers[usize::from(worker)].take(&meta, &bytes);
+            }
+        }
+    }
+
+    fn out(&mut self) -> Out {
+        let mut out = Out::default();
+        for worker in &mut self.workers {
+            let mut own = worker.out(usize::MAX);
+            check::gateway(worker);
+            out.sent.append(&mut own.sent);
+            out.ended.append(&mut own.ended);
+            out.local.append(&mut own.local);
+        }
+        out
+    }
+
+    /// received = all fates, over all workers together.
+    fn is_conserved(&self) -> bool {
+        let sum = |of: fn(&dataplane::counter::Counters) -> u64| -> u64 {
+            self.workers.iter().map(|worker| of(&worker.shard.counters)).sum()
+        };
+        sum(|of| of.given) == sum(|of| of.taken)
+            && sum(|of| of.received.frames)
+                == sum(|of| of.forwarded() + of.delivered() + of.answered() + of.dropped() + of.held)
+    }
+}
+
+/// What came of each frame.
+fn fates(out: &Out) -> BTreeMap<u32, Vec<Verdict>> {
+    let mut fates: BTreeMap<u32, Vec<Verdict>> = BTreeMap::new();
+    let sent = out.sent.iter().filter_map(|sent| Some((sent.number, sent.verdict?)));
+    for (number, verdict) in sent.chain(out.ended.iter().copied()) {
+        fates.entry(number).or_default().push(verdict);
+    }
+    fates
+}
+
+/// The bytes that left or were delivered, in an order that does not depend on whose they were. Answers have numbers of
+/// each worker's own.
+fn bytes(out: &Out) -> Vec<(u32, u16, Vec<u8>)> {
+    let sent = out.sent.iter().filter(|sent| !matches!(sent.verdict, Some(Verdict::Answered(_))));
+    let local = out.local.iter().filter(|local| local.verdict == Verdict::Delivered);
+    let mut all: Vec<_> = sent
+        .map(|sent| (sent.number, sent.port, sent.bytes.clone()))
+        .chain(local.map(|local| (local.number, LOCAL.0, local.bytes.clone())))
+        .collect();
+    all.sort();
+    all
+}
+
+/// A policy in which nothing is bounded that all workers would have to share.
+fn seed(random: &mut Random) -> [u8; policy::BYTES] {
+    let mut seed: [u8; policy::BYTES] = std::array::from_fn(|_| random.next_u64() as u8);
+    // Stateful; all ports, no quota; 1024 flows.
+    seed[0] |= 1;
+    seed[1] &= !0x0c;
+    seed[2] = seed[2] & 1 | 6 << 1;
+    // No bound on a rule's connections as a whole, on errors, fragments or queues.
+    if seed[6] >> 5 & 3 == 2 {
+        seed[6] &= !0x60;
+    }
+    seed[7] &= !3;
+    if matches!(seed[1] % 4, 1 | 2) {
+        // Who is let in to mappings of several workers counts at each.
+        seed[6] &= !0x68;
+        seed[7] &= !32;
+    }
+    seed[9] |= 0x0f;
+    seed[11] = 0;
+    seed
+}
+
+fn packet(random: &mut Random) -> [u8; packet::BYTES] {
+    let mut bytes: [u8; packet::BYTES] = std::array::from_fn(|_| random.next_u64() as u8);
+    // A clock that is set back is another one for each worker.
+    if bytes[12] >> 2 == 63 {
+        bytes[12] = 0;
+    }
+    bytes
+}
+
+#[test]
+fn several_shards_do_what_one_does() {
+    let mut random = Random::new(21);
+    let (mut carried, mut frames, mut clashes, mut met) = (0, 0, 0, BTreeMap::<String, u64>::new());
+    let rounds = if cfg!(debug_assertions) { 600 } else { 3_000 };
+    'scenes: for round in 0..rounds {
+        let seed = seed(&mut random);
+        let scene = policy::of(&seed);
+        let hides = matches!(scene.translation, Translation::Masquerade | Translation::Pool);
+        let mut one = Gateway::new(&scene.text, Way::Run);
+        let mut crew = Crew::new(&scene.text, 2 + round % 3);
+        let mut worlds = [Packets::new(), Packets::new()];
+        let (mut alone, mut together) = (BTreeMap::new(), BTreeMap::new());
+        for _ in 0..100 {
+            let packet = packet(&mut random);
+            let arrivals = worlds.each_mut().map(|world| world.next(&packet));
+            one.receive(&arrivals[..1]);
+            let expected = one.out(usize::MAX);
+            let clash = |(_, verdict): &(u32, Verdict)| verdict.reason() == Some(Reason::NatClash);
+            if expected.ended.iter().any(clash) {
+                // The flows that clash may be different workers'. Then both are there, and what answers both is one's.
+                clashes += 1;
+                continue 'scenes;
+            }
+            let worker = random.next_u64() as usize % crew.workers.len();
+            let out = crew.receive(worker, &arrivals[1]);
+            if !hides {
+                assert_eq!(bytes(&out), bytes(&expected), "round {round} under\n{}", scene.text);
+            }
+            for (fates, out) in [(&mut alone, fates(&expected)), (&mut together, fates(&out))] {
+                for (number, mut verdicts) in out {
+                    fates.entry(number).or_insert_with(Vec::new).append(&mut verdicts);
+                }
+            }
+            worlds[0].learn(&expected);
+            worlds[1].learn(if hides { &out } else { &expected });
+            frames += 1;
+        }
+        assert!(crew.is_conserved());
+        // What waits in vain ends when time passes, which is not at one moment for all.
+        let late = worlds[0].now() + Nanos::from_secs(1_000_000_000);
+        for worker in std::iter::once(&mut one).chain(&mut crew.workers) {
+            (0..3).for_each(|_| worker.tend(late));
+        }
+        crew.carry();
+        for (fates, out) in [(&mut alone, fates(&one.out(usize::MAX))), (&mut together, fates(&crew.out()))] {
+            for (number, mut verdicts) in out {
+                fates.entry(number).or_insert_with(Vec::new).append(&mut verdicts);
+            }
+        }
+        let differ: Vec<_> =
+            alone.iter().filter(|(number, fate)| together.get(number) != Some(fate)).collect();
+        assert!(
+            differ.is_empty() && alone.len() == together.len(),
+            "round {round}: alone {differ:?}, together {:?} under\n{}",
+            differ.iter().map(|(number, _)| together.get(number)).collect::<Vec<_>>(),
+            scene.text
+        );
+        assert!(crew.is_conserved());
+        for verdict in together.values().flatten() {
+            *met.entry(verdict.to_string()).or_default() += 1;
+        }
+        carried += crew.carried;
+        assert_eq!(crew.directory.left_out(), 0);
+        // With the flows go their entries: nobody is sent after what is not there.
+        crew.workers.iter_mut().for_each(|worker| worker.shard.clear_flows());
+        assert!(crew.directory.is_empty());
+    }
+    assert!(clashes < rounds / 10, "{clashes} scenes were left");
+    assert!(carried > frames / 3, "only {carried} of {frames} were handed over");
+    for what in ["forwarded", "delivered", "answered (route-missing)", "dropped (fragment-overlap)"] {
+        assert!(met.get(what).is_some_and(|count| *count > 20), "{what}: {met:#?}");
+    }
+}
+
+#[test]
+fn what_is_lost_on_the_way_is_counted_once() {
+    let mut random = Random::new(5);
+    for _ in 0..100 {
+        let scene = policy::of(&seed(&mut random));
+        let (mut crew, mut world) = (Crew::new(&scene.text, 3), Packets::new());
+        crew.loses = 3;
+        let (mut ended, mut received) = (0, 0);
+        for _ in 0..100 {
+            let arrival = world.next(&packet(&mut random));
+            let out = crew.receive(random.next_u64() as usize % 3, &arrival);
+            ended += fates(&out).values().map(Vec::len).sum::<usize>();
+            received += 1;
+            world.learn(&out);
+            assert!(crew.is_conserved());
+        }
+        let held: u64 = crew.workers.iter().map(|worker| worker.shard.counters.held).sum();
+        assert_eq!(ended + held as usize, received);
+        let lost: u64 =
+            crew.workers.iter().map(|worker| worker.shard.counters.dropped_for(Reason::HandOverFull)).sum();
+        assert!(lost > 0);
+    }
+}
+
+/// A hint that leads astray costs a way, no more.
+#[test]
+fn wrong_hints_do_not_keep_a_flow_from_its_home() {
+    let scene = policy::of(&[1, 0, 12, 0, 0, 2, 0, 0, 0, 15, 0, 0]);
+    let syn = |sport, number| {
+        let link = build::ethernet(Mac([2, 0, 0, 0, 0, 9]), Mac([2, 0, 0, 0, 0, 10]));
+        let packet = link.ipv4([192, 168, 1, 5].into(), [8, 8, 8, 8].into());
+        let bytes = packet.tcp(Tcp { sport, dport: 443, flags: Flags::SYN, ..Tcp::default() }).to_vec();
+        Arrival { port: PortId(LAN), at: START, number, bytes }
+    };
+    let mut crew = Crew::new(&scene.text, 4);
+    // Whatever is asked for, everybody is said to have it.
+    let hashes: Vec<u64> = {
+        let mut one = Gateway::new(&scene.text, Way::Run);
+        one.receive(&(1..20).map(|n| syn(n, u32::from(n))).collect::<Vec<_>>());
+        one.out(usize::MAX);
+        let flows = &one.shard.flows;
+        flows.iter().map(|(_, flow)| flows.hash(flow.original(), &mut tally::NoTally)).collect()
+    };
+    assert_eq!(hashes.len(), 19);
+    for (hash, worker) in hashes.iter().flat_map(|hash| (0..4).map(move |worker| (*hash, worker))) {
+        crew.directory.publish(hash, worker);
+    }
+    for (n, worker) in (1..20).zip([0, 1, 2, 3].into_iter().cycle()) {
+        let out = crew.receive(worker, &syn(n, u32::from(n)));
+        assert_eq!(out.sent.len(), 1, "{out:?}");
+        assert_eq!(out.sent[0].port, WAN);
+    }
+    let flows: Vec<u32> = crew.workers.iter().map(|worker| worker.shard.flows.len()).collect();
+    assert_eq!(flows.iter().filter(|flows| **flows == 19).count(), 1, "{flows:?}");
+}
+
+/// Hosts behind an outside address, whoever they talk to, from whichever worker their packets and those to them come to.
+const OFFICE: &str = r#"
+[interface.lan]
+zone = "lan"
+addresses = ["192.168.1.1/24"]
+[interface.wan]
+zone = "wan"
+addresses = ["203.0.113.2/24"]
+[default]
+"lan > wan" = "accept"
+"wan > lan" = "accept"
+[[route]]
+to = "0.0.0.0/0"
+via = "203.0.113.1"
+[[nat]]
+name = "out"
+kind = "masquerade"
+from = "lan"
+to = "wan"
+[[nat]]
+name = "web"
+kind = "forward"
+outside = "203.0.113.2"
+protocol = "udp"
+port = 8080
+target = "192.168.1.10:80"
+"#;
+const OUTSIDE: [u8; 4] = [203, 0, 113, 2];
+
+/// An end of a UDP packet.
+type End = ([u8; 4], u16);
+
+/// A UDP packet, in one piece or in three.
+fn pieces(from: End, to: End, id: u32, in_three: bool) -> Vec<Vec<u8>> {
+    let start = || {
+        let link = build::ethernet(Mac([2, 0, 0, 0, 0, 9]), Mac([2, 0, 0, 0, 0, 10]));
+        link.ipv4(from.0.into(), to.0.into())
+    };
+    let whole = start().udp(from.1, to.1).payload(&[7; 40]).to_vec();
+    if !in_three {
+        return vec![whole];
+    }
+    let datagram = &whole[34..];
+    [(0, 16), (16, 32), (32, 48)]
+        .map(|(begin, end)| {
+            let fragment = Fragment { id, offset: begin as u16, more: end < datagram.len() };
+            start().fragment(fragment).protocol(Protocol::UDP).payload(&datagram[begin..end]).to_vec()
+        })
+        .to_vec()
+}
+
+/// Where a packet that left comes from and goes to; ports are 0 where it is a later fragment.
+fn ends(frame: &[u8]) -> (End, End) {
+    let packet = ipv4::parse(&frame[14..]).unwrap();
+    let is_first = packet.header.fragment().is_none_or(|fragment| fragment.is_first());
+    let ports =
+        if is_first { Ports::of(packet.payload).map(|ports| (ports.sport, ports.dport)) } else { None };
+    let (sport, dport) = ports.unwrap_or((0, 0));
+    ((packet.header.src().octets(), sport), (packet.header.dst().octets(), dport))
+}
+
+#[test]
+fn mappings_are_endpoint_independent_whoever_has_them() {
+    for workers in 2..=5 {
+        let (mut random, mut crew) = (Random::new(u64::from(workers)), Crew::new(OFFICE, workers));
+        let mut mapped: BTreeMap<End, u16> = BTreeMap::new();
+        let (mut number, mut at) = (0, START);
+        let mut play = |crew: &mut Crew, port: PortId, random: &mut Random, frames: Vec<Vec<u8>>| {
+            let mut frames = frames;
+            // Any order, any worker.
+            for last in (1..frames.len()).rev() {
+                frames.swap(last, random.next_u64() as usize % (last + 1));
+            }
+            at += Nanos(1_000);
+            let many = frames.len();
+            let sent: Vec<_> = frames
+                .into_iter()
+                .flat_map(|bytes| {
+                    number += 1;
+                    let worker = random.next_u64() as usize % crew.workers.len();
+                    crew.receive(worker, &Arrival { port, at, number, bytes }).sent
+                })
+                .collect();
+            assert_eq!(sent.len(), many, "something did not get through");
+            let mut seen: Vec<_> = sent.iter().map(|sent| (sent.port, ends(&sent.bytes))).collect();
+            // Those without ports are behind the one that has them.
+            seen.sort_by_key(|(_, (from, _))| std::cmp::Reverse(from.1));
+            seen
+        };
+        for id in 0..1_200 {
+            let roll = random.next_u64();
+            let inside: End = ([192, 168, 1, 10 + (roll >> 8) as u8 % 6], 5_000 + (roll >> 16) as u16 % 8);
+            let remote: End = ([198, 51, 100, (roll >> 24) as u8 % 9], 53 + (roll >> 32) as u16 % 3);
+            let in_three = roll & 7 == 0;
+            match roll >> 40 & 3 {
+                // From outside: by who was called, or by a stranger; what is mapped is reached.
+                0 | 1 => {
+                    let Some(outside) = mapped.get(&inside) else { continue };
+                    let frames = pieces(remote, (OUTSIDE, *outside), id, in_three);
+                    let seen = play(&mut crew, PortId(1), &mut random, frames);
+                    assert_eq!(seen[0], (0, (remote, inside)));
+                    assert!(seen[1..].iter().all(|(_, (from, to))| (from.0, to.0) == (remote.0, inside.0)));
+                }
+                2 => {
+                    let seen = play(&mut crew, PortId(0), &mut random, pieces(inside, remote, id, in_three));
+                    let (_, (from, to)) = seen[0];
+                    assert_eq!((from.0, to), (OUTSIDE, remote));
+                    assert_eq!(*mapped.entry(inside).or_insert(from.1), from.1, "{inside:?} has two ports");
+                    assert!(seen[1..].iter().all(|(_, (from, to))| (from.0, to.0) == (OUTSIDE, remote.0)));
+                }
+                _ => {
+                    let stranger = ([198, 51, 100, 100 + (roll >> 24) as u8 % 50], remote.1);
+                    let frames = pieces(stranger, (OUTSIDE, 8080), id, in_three);
+                    let seen = play(&mut crew, PortId(1), &mut random, frames);
+                    assert_eq!(seen[0].1, (stranger, ([192, 168, 1, 10], 80)));
+                    let answer = pieces(([192, 168, 1, 10], 80), stranger, id + 10_000, in_three);
+                    let seen = play(&mut crew, PortId(0), &mut random, answer);
+                    assert_eq!(seen[0].1, ((OUTSIDE, 8080), stranger));
+                }
+            }
+        }
+        let ports: std::collections::BTreeSet<u16> = mapped.values().copied().collect();
+        assert_eq!((ports.len(), mapped.len()), (48, 48));
+        // Nobody has all the work: hosts, and those who call one that is forwarded to, are spread.
+        let flows: Vec<u32> = crew.workers.iter().map(|worker| worker.shard.flows.len()).collect();
+        assert!(flows.iter().all(|count| *count > 0), "{flows:?}");
+        assert!(crew.is_conserved());
+    }
+}

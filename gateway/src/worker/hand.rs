@@ -1,0 +1,217 @@
+//! Frames that workers hand over to one another: what one received and is another's ([`dataplane::hand`]).
+//!
+//! Between any two workers there are two bounded channels each way: frames go there, and come back empty, since a frame
+//! belongs to the pool that it is from. The receiver copies what it takes into a frame of its own. Nobody waits for
+//! anybody: where a channel is full, or the receiver has no frame, the packet is dropped and counted. Order is kept from
+//! each worker to each other.
+//!
+//! Tables are swapped by one worker after the other. So interfaces are named by the numbers that stay with their names,
+//! and a frame from one that the receiver's tables do not have is dropped.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+
+use dataplane::counter::Counters;
+use dataplane::hand::arrived;
+use dataplane::tables::{NO_NUMBER, Tables};
+use dataplane::verdict::Reason;
+use wire::{Batch, Frame, Nanos, Pool};
+
+use super::mail::Bell;
+
+/// One worker's ends of its channels.
+pub struct Exchange {
+    others: Vec<Other>,
+    own: Arc<Doorbell>,
+    /// The other worker that is looked at first.
+    turn: usize,
+}
+
+/// The channels between this worker and another one.
+struct Other {
+    worker: u16,
+    given: SyncSender<Parcel>,
+    back: Receiver<Frame>,
+    taken: Receiver<Parcel>,
+    empty: SyncSender<Frame>,
+    doorbell: Arc<Doorbell>,
+    /// Whether something was given since the bell was last rung.
+    rings: bool,
+}
+
+/// A frame on its way.
+struct Parcel {
+    frame: Frame,
+    /// The number of the interface that it came in by.
+    ingress: u32,
+}
+
+/// Wakes a worker, if it sleeps.
+struct Doorbell {
+    asleep: AtomicBool,
+    bell: Bell,
+}
+
+/// Frames that may be on their way from one of so many workers to one other: fewer the more others there are, since each
+/// has memory for all of its own that are under way.
+pub(crate) fn depth(workers: usize) -> usize {
+    let others = workers.saturating_sub(1).max(1);
+    (4_096 / others).clamp(256, 2_048)
+}
+
+impl Exchange {
+    /// The ends of all workers, whose bells these are.
+    pub fn between(bells: &[Bell]) -> Vec<Exchange> {
+        let depth = depth(bells.len());
+        let doorbells: Vec<Arc<Doorbell>> = bells
+            .iter()
+            .map(|bell| Arc::new(Doorbell { asleep: AtomicBool::new(false), bell: bell.clone() }))
+            .collect();
+        let mut exchanges: Vec<Exchange> =
+            doorbells.iter().map(|own| Exchange { others: Vec::new(), own: own.clone(), turn: 0 }).collect();
+        for high in 0..bells.len() {
+            for low in 0..high {
+                let ((to_low, at_low), (to_high, at_high)) = (sync_channel(depth), sync_channel(depth));
+                let ((back_to_low, back_at_low), (back_to_high, back_at_high)) =
+                    (sync_channel(depth), sync_channel(depth));
+                exchanges[low].others.push(Other {
+                    worker: high as u16,
+                    given: to_high,
+                    back: back_at_low,
+                    taken: at_low,
+                    empty: back_to_high,
+                    doorbell: doorbells[high].clone(),
+                    rings: false,
+                });
+                exchanges[high].others.push(Other {
+                    worker: low as u16,
+                    given: to_low,
+                    back: back_at_high,
+                    taken: at_high,
+                    empty: back_to_low,
+                    doorbell: doorbells[low].clone(),
+                    rings: false,
+                });
+            }
+        }
+        exchanges
+    }
+
+    /// Gives a frame to another worker.
+    ///
+    /// # Errors
+    /// The frame: there is no such worker any more, or too much is on its way to it.
+    pub fn give(&mut self, frame: Frame, worker: u16, tables: &Tables) -> Result<(), Frame> {
+        let Some(other) = self.others.iter_mut().find(|other| other.worker == worker) else {
+            return Err(frame);
+        };
+        let ingress = tables.interface(frame.meta.ingress).map_or(NO_NUMBER, |interface| interface.number);
+        match other.given.try_send(Parcel { frame, ingress }) {
+            Ok(()) => {
+                other.rings = true;
+                Ok(())
+            }
+            Err(refused) => match refused {
+                std::sync::mpsc::TrySendError::Full(parcel)
+                | std::sync::mpsc::TrySendError::Disconnected(parcel) => Err(parcel.frame),
+            },
+        }
+    }
+
+    /// Wakes those that something was given to and that sleep.
+    pub fn ring(&mut self) {
+        for other in self.others.iter_mut().filter(|other| other.rings) {
+            other.rings = false;
+            other.doorbell.ring_if_asleep();
+        }
+    }
+
+    /// Takes frames that came back to the pool.
+    pub fn collect(&mut self, pool: &mut Pool) {
+        for other in &mut self.others {
+            while let Ok(frame) = other.back.try_recv() {
+                pool.put(frame);
+            }
+        }
+    }
+
+    /// Takes what others have given, as much as fits into the batch. Says how many frames there were, those included
+    /// that could not be taken.
+    pub fn take(
+        &mut self,
+        batch: &mut Batch,
+        pool: &mut Pool,
+        tables: &Tables,
+        now: Nanos,
+        counters: &mut Counters,
+    ) -> usize {
+        let mut found = 0;
+        for step in 0..self.others.len() {
+            let number = (self.turn + step) % self.others.len();
+            let other = &mut self.others[number];
+            while !batch.is_full() {
+                let parcel = match other.taken.try_recv() {
+                    Ok(parcel) => parcel,
+                    Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
+                };
+                found += 1;
+                if let Err(reason) = copy(&parcel, batch, pool, tables, now) {
+                    counters.count_not_taken(reason);
+                }
+                // Where there is no room to give it back it goes home by itself, in the end.
+                drop(other.empty.try_send(parcel.frame));
+            }
+        }
+        if !self.others.is_empty() {
+            self.turn = (self.turn + 1) % self.others.len();
+        }
+        found
+    }
+
+    /// Whoever gives something from now on wakes this worker. It must look once more before it sleeps.
+    pub fn falls_asleep(&self) {
+        self.own.asleep.store(true, Ordering::SeqCst);
+        // What was given before this is found by the look that follows; who gives after it sees that this worker sleeps.
+        fence(Ordering::SeqCst);
+    }
+
+    /// Nobody needs to wake this worker.
+    pub fn is_awake(&self) {
+        self.own.asleep.store(false, Ordering::Relaxed);
+    }
+}
+
+impl Doorbell {
+    fn ring_if_asleep(&self) {
+        // Behind what was given: see `falls_asleep`.
+        fence(Ordering::SeqCst);
+        if self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::Relaxed) {
+            self.bell.ring();
+        }
+    }
+}
+
+/// Puts a copy of what is in a parcel into the batch, which has room.
+fn copy(
+    parcel: &Parcel,
+    batch: &mut Batch,
+    pool: &mut Pool,
+    tables: &Tables,
+    now: Nanos,
+) -> Result<(), Reason> {
+    let ingress = tables.interface_numbered(parcel.ingress).ok_or(Reason::InterfaceGone)?;
+    let mut frame = pool.take().ok_or(Reason::HandOverFull)?;
+    if !frame.fill(parcel.frame.bytes()) {
+        pool.put(frame);
+        return Err(Reason::SlotTooSmall);
+    }
+    frame.meta = arrived(&parcel.frame.meta, ingress, now);
+    batch.push(frame).map_err(|frame| {
+        pool.put(frame);
+        Reason::HandOverFull
+    })
+}
+
+#[cfg(test)]
+mod tests;
