@@ -274,11 +274,11 @@ struct Taker<'a> {
 }
 
 impl Taker<'_> {
-    /// Gives what waits to the workers: each item to the first that can take it.
+    /// Gives what waits to the workers: each flow to the first that can take it, what is owed to all.
     fn flush(&mut self) {
         let mut open: Vec<(Item, Option<Refused>)> =
             self.waiting.drain(..).map(|item| (item, None)).collect();
-        for post in self.posts {
+        for (number, post) in self.posts.iter().enumerate() {
             if open.is_empty() {
                 break;
             }
@@ -290,7 +290,11 @@ impl Taker<'_> {
             for ((item, before), outcome) in open.into_iter().zip(outcomes) {
                 match (&item, outcome) {
                     (Item::Flow(_), Ok(())) => self.loaded.flows += 1,
-                    (_, Ok(())) => self.loaded.rates += 1,
+                    // Each worker has its share of a rate, and of a source's one of them.
+                    (_, Ok(())) => {
+                        self.loaded.rates += u64::from(number == 0);
+                        left.push((item, None));
+                    }
                     (Item::Flow(_), Err(Refused::Taken)) => self.loaded.present += 1,
                     // That its ports are another worker's says least.
                     (_, Err(reason)) => {
