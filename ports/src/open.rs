@@ -67,7 +67,7 @@ pub struct Spec {
     pub mark: u32,
     /// Whether frames on it bear VLAN tags.
     pub tagged: Tagged,
-    /// How many frames may wait for a worker, rounded up to a power of two: a millisecond's worth of those that may come
+    /// How many frames may wait for a worker, rounded up to a power of two: a few milliseconds' worth of those that may come
     /// at most. AF_XDP has them wait in slots of the worker's pool, and takes no more than an eighth of these.
     pub depth: u32,
     /// What becomes of frames larger than the link carries.
@@ -77,7 +77,7 @@ pub struct Spec {
 }
 
 impl Default for Spec {
-    /// No name, an MTU of 1500, any driver, no tags, 2048 frames, large ones cut, and a mark of ours.
+    /// No name, an MTU of 1500, any driver, no tags, 4096 frames, large ones cut, and a mark of ours.
     fn default() -> Spec {
         Spec {
             name: String::new(),
@@ -85,7 +85,7 @@ impl Default for Spec {
             wish: Wish::Auto,
             mark: MARK,
             tagged: Tagged::No,
-            depth: 2048,
+            depth: 4096,
             offload: Offload::Segment,
             mac: None,
         }
@@ -187,13 +187,18 @@ pub fn unbolt(bolt: RawFd) -> io::Result<()> {
 /// # Errors
 /// Where no driver that the wish allows works, with each one's reason.
 pub fn open(spec: &Spec, memories: &[PoolMemory]) -> Result<Opened, OpenError> {
+    let mut refused = Vec::new();
     let drivers: &[Driver] = match spec.wish {
+        // Another stack's frames would have to be copied into a form that XDP takes, and then again.
+        Wish::Auto if has_no_hardware(&spec.name) => {
+            refused.push(Refusal { driver: Driver::Xdp, cause: Cause::SlowerHere });
+            &[Driver::Packet]
+        }
         Wish::Auto => &[Driver::Xdp, Driver::Packet],
         Wish::Xdp => &[Driver::Xdp],
         Wish::Packet => &[Driver::Packet],
         Wish::Tap => &[Driver::Tap],
     };
-    let mut refused = Vec::new();
     for driver in drivers {
         match open_as(*driver, spec, memories) {
             Ok(opened) => return Ok(Opened { refused, ..opened }),
@@ -201,6 +206,11 @@ pub fn open(spec: &Spec, memories: &[PoolMemory]) -> Result<Opened, OpenError> {
         }
     }
     Err(OpenError { interface: spec.name.clone(), refused })
+}
+
+/// Whether there is such an interface, and nothing behind it but another stack.
+fn has_no_hardware(name: &str) -> bool {
+    interface::index(name).is_ok() && Asker::new().is_ok_and(|asker| asker.is_virtual(name))
 }
 
 /// An interface, and what all drivers want to know.

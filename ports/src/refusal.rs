@@ -76,6 +76,8 @@ pub enum Cause {
     TagsApart,
     /// Its card takes VLAN tags out of frames, and cannot be told not to.
     TagsTaken,
+    /// It has no hardware: AF_PACKET was measured to be faster on such an interface.
+    SlowerHere,
     /// There is an interface of that name already.
     NameTaken,
     /// Its frames, of this many bytes at most, do not fit the pool's slots.
@@ -103,6 +105,9 @@ impl fmt::Display for Cause {
                     Some(hint) => write!(f, " ({hint})"),
                     None => Ok(()),
                 }
+            }
+            Cause::SlowerHere => {
+                f.write_str("on an interface without hardware AF_PACKET is faster; `driver = \"xdp\"` has it all the same")
             }
             Cause::NotEthernet(kind) => {
                 write!(f, "it is no Ethernet interface (Linux's hardware type {kind})")

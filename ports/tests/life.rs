@@ -343,33 +343,35 @@ fn what_cannot_be_opened_says_why_and_auto_takes_the_next() {
             why(&spec("lan", Wish::Tap), one),
             "lan: cannot be opened: TAP: there is an interface of that name already"
         );
-        let auto = |spec: &Spec, memories: &[PoolMemory]| {
-            let opened = ports::open(spec, memories).unwrap();
-            assert_eq!((opened.driver, opened.copying), (Driver::Packet, Copying::Copy));
-            let [refused] = &opened.refused[..] else { panic!("{:?}", opened.refused) };
-            refused.to_string()
-        };
+        let opened = ports::open(&spec("lan", Wish::Auto), one).unwrap();
+        assert_eq!((opened.driver, opened.copying), (Driver::Packet, Copying::Copy));
+        let [refused] = &opened.refused[..] else { panic!("{:?}", opened.refused) };
         assert_eq!(
-            auto(&spec("lan", Wish::Auto), big),
-            "AF_XDP: slots of 16384 bytes are too large for it: choose 2048 or 4096"
+            refused.to_string(),
+            "AF_XDP: on an interface without hardware AF_PACKET is faster; `driver = \"xdp\"` has it all the same"
+        );
+        drop(opened);
+        assert_eq!(
+            why(&spec("lan", Wish::Xdp), big),
+            "lan: cannot be opened: AF_XDP: slots of 16384 bytes are too large for it: choose 2048 or 4096"
         );
         assert_eq!(
-            auto(&spec("lan", Wish::Auto), two),
-            "AF_XDP: it has 1 queues for 2 workers: give it as many (ethtool -L), or take fewer workers"
+            why(&spec("lan", Wish::Xdp), two),
+            "lan: cannot be opened: AF_XDP: it has 1 queues for 2 workers: give it as many (ethtool -L), or take fewer workers"
         );
-        assert!(auto(&Spec { tagged: Tagged::Yes, ..spec("lan", Wish::Auto) }, one).contains("VLAN tags"));
+        assert!(why(&Spec { tagged: Tagged::Yes, ..spec("lan", Wish::Xdp) }, one).contains("VLAN tags"));
         ip("link add bridge type bridge");
         ip("link set bridge up");
         assert_eq!(
-            auto(&spec("bridge", Wish::Auto), one),
-            "AF_XDP: could not attach the XDP program to its driver: Operation not supported (os error 95) \
+            why(&spec("bridge", Wish::Xdp), one),
+            "bridge: cannot be opened: AF_XDP: could not attach the XDP program to its driver: Operation not supported (os error 95) \
              (its driver has no XDP)"
         );
-        let held = ports::open(&spec("lan", Wish::Auto), one).unwrap();
+        let held = ports::open(&spec("lan", Wish::Xdp), one).unwrap();
         assert_eq!(held.driver, Driver::Xdp);
         assert_eq!(
-            auto(&spec("lan", Wish::Auto), one),
-            "AF_XDP: could not attach the XDP program to its driver: Device or resource busy (os error 16) \
+            why(&spec("lan", Wish::Xdp), one),
+            "lan: cannot be opened: AF_XDP: could not attach the XDP program to its driver: Device or resource busy (os error 16) \
              (another program is there already)"
         );
         let _punt = Punt::open("lan", MARK, 1).unwrap();
