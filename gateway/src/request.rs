@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dataplane::Tables;
+use dataplane::flow::Directory;
 use policy::Policy;
 use tokio::sync::oneshot;
 
@@ -46,6 +47,8 @@ pub struct Basis {
     pub tables: Arc<Tables>,
     /// What these were made of: the policy, with what Linux adds.
     pub effective: Arc<Effective>,
+    /// Where flows are, of several workers.
+    pub directory: Option<Arc<Directory>>,
     /// The neighbours that are known.
     pub neighbours: Arc<[Known]>,
 }

@@ -38,7 +38,7 @@ use crate::{privilege, service, signal};
 
 mod answer;
 mod attach;
-mod memory;
+pub(crate) mod memory;
 
 pub use attach::{PortState, Presence};
 

@@ -10,6 +10,9 @@ use crate::failure::{Exit, Failure};
 use crate::policy_file;
 use crate::with_exit_codes;
 
+/// Where a gateway keeps its state that is told nothing else.
+const STATE: &str = "/var/lib/wirerate/state";
+
 /// Carry out a policy on this machine's interfaces
 ///
 /// Interfaces of the policy are those that Linux has by the same names. Linux keeps their addresses, routes and
@@ -19,8 +22,7 @@ use crate::with_exit_codes;
 #[command(after_long_help = with_exit_codes("\
 Examples:
   wirerate run policies/home-office.toml
-  wirerate run /etc/wirerate/policy.toml \\
-    --state /var/lib/wirerate/state --log json"))]
+  wirerate run /etc/wirerate/policy.toml --log json"))]
 pub(crate) struct Arguments {
     /// The policy
     policy: PathBuf,
@@ -29,9 +31,13 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "PATH", default_value = SOCKET, env = "WIRERATE_SOCKET")]
     socket: PathBuf,
 
-    /// Keep flows and translations in this file over a restart
-    #[arg(long, value_name = "FILE")]
-    state: Option<PathBuf>,
+    /// Where flows and translations are kept over a restart
+    #[arg(long, value_name = "FILE", default_value = STATE, env = "WIRERATE_STATE")]
+    state: PathBuf,
+
+    /// Begin without flows, and keep none when it ends
+    #[arg(long)]
+    no_state: bool,
 
     /// How log lines look
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
@@ -55,8 +61,8 @@ impl Arguments {
             Log::Text => gateway::log::Format::Text,
             Log::Json => gateway::log::Format::Json,
         });
-        let options =
-            Options { policy: loaded.policy, file: self.policy, socket: self.socket, state: self.state };
+        let state = (!self.no_state).then_some(self.state);
+        let options = Options { policy: loaded.policy, file: self.policy, socket: self.socket, state };
         Supervisor::start(options).map_err(Failure::Start)?.run();
         Ok(Exit::Done)
     }

@@ -15,6 +15,7 @@ use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::Response;
 use dataplane::Tables;
+use dataplane::flow::Directory;
 use dataplane::state::{Cursor, Item, Names, Refused};
 use http_body_util::BodyExt;
 use hyper::body::Bytes;
@@ -24,9 +25,10 @@ use tokio::time::timeout;
 
 use super::{Answer, Desk, Trouble, trouble};
 use crate::about::About;
-use crate::request::Request;
+use crate::request::{Basis, Request};
 use crate::store::{self, Entry, StoreError, Writer};
 use crate::stream::{Broken, Pieces, respond};
+use crate::supervisor::memory::worker_of;
 use crate::worker::{Exported, Imported, Mail, Post};
 
 /// Places that a worker looks at between two turns.
@@ -148,7 +150,7 @@ pub(super) async fn load(State(desk): State<Desk>, body: Body) -> Answer<Json<Lo
     let posts = desk.ask(Request::Workers).await?;
     let done = tokio::task::spawn_blocking(move || {
         store::contents(Pile::of(&bytes)).map_err(LoadError::Store)?;
-        take(&bytes, basis.tables, &posts)
+        take(&bytes, basis, &posts)
     });
     let gone = || trouble(StatusCode::SERVICE_UNAVAILABLE, "a worker has ended", "try again soon");
     match done.await.map_err(|_| gone())? {
@@ -219,9 +221,11 @@ enum LoadError {
 }
 
 /// Gives the items of a state that is whole to the workers.
-fn take(bytes: &[Bytes], tables: Arc<Tables>, posts: &[Post]) -> Result<LoadedState, LoadError> {
+fn take(bytes: &[Bytes], basis: Basis, posts: &[Post]) -> Result<LoadedState, LoadError> {
+    let Basis { tables, directory, .. } = basis;
     let mut taker = Taker {
         posts,
+        directory,
         places: Names::default().places_in(&tables),
         names: Names::default(),
         tables,
@@ -261,6 +265,7 @@ fn take(bytes: &[Bytes], tables: Arc<Tables>, posts: &[Post]) -> Result<LoadedSt
 
 struct Taker<'a> {
     posts: &'a [Post],
+    directory: Option<Arc<Directory>>,
     /// What the workers go by.
     tables: Arc<Tables>,
     /// What places in items are of.
@@ -274,45 +279,39 @@ struct Taker<'a> {
 }
 
 impl Taker<'_> {
-    /// Gives what waits to the workers: each flow to the first that can take it, what is owed to all.
+    /// Gives what waits to the workers: each item to the one that goes on with it, what is owed by nobody in particular to
+    /// all, which have a share of it each.
     fn flush(&mut self) {
-        let mut open: Vec<(Item, Option<Refused>)> =
-            self.waiting.drain(..).map(|item| (item, None)).collect();
-        for (number, post) in self.posts.iter().enumerate() {
-            if open.is_empty() {
-                break;
+        let waiting = std::mem::take(&mut self.waiting);
+        let (posts, directory) = (self.posts, self.directory.clone());
+        let worker = |item: &Item| worker_of(item, posts.len(), directory.as_deref());
+        for (number, post) in posts.iter().enumerate() {
+            let own: Vec<Item> =
+                waiting.iter().filter(|item| worker(item).is_none_or(|own| own == number)).copied().collect();
+            if own.is_empty() {
+                continue;
             }
-            let Some(outcomes) = self.offer(post, open.iter().map(|(item, _)| *item).collect()) else {
+            let Some(outcomes) = self.offer(post, &own) else {
                 self.failed = Some(LoadError::Gone);
                 return;
             };
-            let mut left = Vec::new();
-            for ((item, before), outcome) in open.into_iter().zip(outcomes) {
-                match (&item, outcome) {
+            for (item, outcome) in own.iter().zip(outcomes) {
+                // What goes to all counts once.
+                if worker(item).is_none() && number > 0 {
+                    continue;
+                }
+                match (item, outcome) {
                     (Item::Flow(_), Ok(())) => self.loaded.flows += 1,
-                    // Each worker has its share of a rate, and of a source's one of them.
-                    (_, Ok(())) => {
-                        self.loaded.rates += u64::from(number == 0);
-                        left.push((item, None));
-                    }
                     (Item::Flow(_), Err(Refused::Taken)) => self.loaded.present += 1,
-                    // That its ports are another worker's says least.
-                    (_, Err(reason)) => {
-                        let ours =
-                            |reason: &Refused| *reason != Refused::Mapping(dataplane::nat::Restore::NotOurs);
-                        left.push((item, Some(before.filter(ours).unwrap_or(reason))));
-                    }
+                    (_, Ok(())) => self.loaded.rates += 1,
+                    (_, Err(reason)) => *self.refused.entry(reason).or_default() += 1,
                 }
             }
-            open = left;
-        }
-        for reason in open.into_iter().filter_map(|(_, reason)| reason) {
-            *self.refused.entry(reason).or_default() += 1;
         }
     }
 
     /// What came of items that a worker was offered, as they were read. `None` if it has ended.
-    fn offer(&mut self, post: &Post, items: Vec<Item>) -> Option<Vec<Result<(), Refused>>> {
+    fn offer(&mut self, post: &Post, items: &[Item]) -> Option<Vec<Result<(), Refused>>> {
         loop {
             let moved = items.iter().map(|item| self.places.moved(item)).collect();
             let (reply, answer) = oneshot::channel();

@@ -56,6 +56,7 @@ impl Supervisor {
                 let _ = reply.send(Basis {
                     tables: self.reload.tables.clone(),
                     effective: self.reload.effective.clone(),
+                    directory: self.directory.clone(),
                     neighbours: self.known(),
                 });
             }

@@ -1,7 +1,9 @@
 //! What is remembered over a restart: written when the gateway ends, read before its workers begin.
 
+use std::fs;
 use std::io;
 use std::net::IpAddr;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use dataplane::flow::Directory;
@@ -54,7 +56,7 @@ fn read(
 
 /// The worker that goes on with an item; `None` where all of them do. A flow whose translation has a port is the
 /// worker's that hands out that port, any other one, and what a source owes, is at home with its source.
-fn worker_of(item: &Item, workers: usize, directory: Option<&Directory>) -> Option<usize> {
+pub(crate) fn worker_of(item: &Item, workers: usize, directory: Option<&Directory>) -> Option<usize> {
     let home = |source: IpAddr| {
         directory.map_or(0, |directory| usize::from(directory.home_of_source(source.into())))
     };
@@ -70,6 +72,10 @@ fn worker_of(item: &Item, workers: usize, directory: Option<&Directory>) -> Opti
 
 /// Writes what workers remembered when they ended.
 pub(super) fn keep(path: &Path, memories: &[Memory]) {
+    if let Some(directory) = path.parent() {
+        // Where it cannot be made, writing says so.
+        let _ = fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
+    }
     let written =
         store::write_file(path, |writer| memories.iter().try_for_each(|memory| write(writer, memory)));
     match written {
