@@ -181,6 +181,11 @@ impl Port for TapLine {
                     self.statistics.unsendable += 1;
                     done += 1;
                 }
+                // Switched off, or on its way into another namespace: it may be up again any moment, and is still ours.
+                Err(error) if error.raw_os_error() == Some(libc::EIO) => {
+                    self.statistics.dropped += 1;
+                    done += 1;
+                }
                 Err(error) => {
                     result = Err(self.identity.failed("send", error));
                     break;
