@@ -78,12 +78,12 @@ fn a_tap_whose_device_is_down_loses_frames_and_one_whose_device_goes_says_so() {
         assert!(batch.extend_from(&mut pool).unwrap().fill(&datagram(NEAR, FAR, &[], 60, 1)));
         wire::Port::transmit(&mut tap.lines[0], &mut batch, &mut pool).unwrap();
         assert_eq!((batch.len(), pool.available()), (0, 16));
-        let statistics = ports::Line::statistics(&mut tap.lines[0]);
+        let statistics = Line::statistics(&mut tap.lines[0]);
         assert_eq!((statistics.sent, statistics.dropped), (0, 1));
         ip("link set soft up");
         assert!(batch.extend_from(&mut pool).unwrap().fill(&datagram(NEAR, FAR, &[], 60, 2)));
         wire::Port::transmit(&mut tap.lines[0], &mut batch, &mut pool).unwrap();
-        assert_eq!(ports::Line::statistics(&mut tap.lines[0]).sent, 1);
+        assert_eq!(Line::statistics(&mut tap.lines[0]).sent, 1);
         ip("link del soft");
         for error in failures(&mut tap.lines[0], &mut pool) {
             assert_eq!(Gone::of(&error), Some(Gone::Removed), "{error}");
