@@ -12,15 +12,12 @@
  * 64 bytes are without the frame's check sequence, as everywhere in bench/.
  */
 #define _GNU_SOURCE
-#include <arpa/inet.h>
 #include <errno.h>
 #include <linux/bpf.h>
 #include <linux/if_packet.h>
 #include <linux/pkt_cls.h>
 #include <net/ethernet.h>
 #include <net/if.h>
-#include <netinet/ip.h>
-#include <netinet/udp.h>
 #include <poll.h>
 #include <signal.h>
 #include <stddef.h>
@@ -30,11 +27,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "packet.h"
 #include "peer.h"
-
-/* Bytes of a frame, and where in it the load's own words begin. */
-#define LEN 64
-#define WORDS 42
 
 /* Packets handed over at once where the rate is no matter; else at most these. */
 #define VECTOR 64
@@ -43,7 +37,7 @@
 /* Packets that may be made up for. */
 #define LATE 64
 
-/* What each packet carries. */
+/* What the payload of each packet begins with. */
 struct words {
 	uint32_t magic;
 	uint32_t number;
@@ -67,43 +61,6 @@ static uint64_t now_ns(void)
 	struct timespec now;
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-static uint16_t checksum(const void *header)
-{
-	uint16_t words[10];
-	uint32_t sum = 0;
-	memcpy(words, header, sizeof words);
-	for (int i = 0; i < 10; i++)
-		sum += words[i];
-	while (sum >> 16)
-		sum = (sum & 0xffff) + (sum >> 16);
-	return (uint16_t)~sum;
-}
-
-static void write_packet(uint8_t *frame, const uint8_t *header, uint32_t flow)
-{
-	uint32_t endpoint = flow / 2;
-	memset(frame, 0x5a, LEN);
-	memcpy(frame, header, 14);
-	struct iphdr ip = {
-		.version = 4,
-		.ihl = 5,
-		.tot_len = htons(LEN - 14),
-		.ttl = 64,
-		.protocol = IPPROTO_UDP,
-		.saddr = htonl(0x0a010000 + endpoint / 16),
-		.daddr = htonl(0xc6336400 + flow % 251 + 1),
-	};
-	ip.check = checksum(&ip);
-	/* No UDP checksum: zero is allowed, and translating it then costs the kernel less. */
-	struct udphdr udp = {
-		.source = htons((uint16_t)(10000 + endpoint % 16)),
-		.dest = htons(443),
-		.len = htons(LEN - 34),
-	};
-	memcpy(frame + 14, &ip, 20);
-	memcpy(frame + 34, &udp, 8);
 }
 
 static int packet_socket(const char *interface, int protocol)
@@ -147,7 +104,7 @@ static int send_load(char **argv)
 
 	uint8_t (*ring)[LEN] = calloc(flows, LEN);
 	for (uint32_t i = 0; i < flows; i++)
-		write_packet(ring[i], header, i);
+		write_packet(ring[i], header, i / 2, i);
 	struct mmsghdr messages[VECTOR] = { 0 };
 	struct iovec vectors[VECTOR];
 	uint64_t sent = 0, refused = 0;
@@ -177,7 +134,7 @@ static int send_load(char **argv)
 		for (uint32_t i = 0; i < most; i++) {
 			uint8_t *frame = ring[(sent + i) % flows];
 			struct words words = { MAGIC, (uint32_t)(sent + i), stamp };
-			memcpy(frame + WORDS, &words, sizeof words);
+			memcpy(frame + PAYLOAD, &words, sizeof words);
 			vectors[i] = (struct iovec){ frame, LEN };
 			messages[i].msg_hdr.msg_iov = &vectors[i];
 			messages[i].msg_hdr.msg_iovlen = 1;
@@ -251,10 +208,10 @@ static int watcher(int summary, int latency)
 		LOAD(BPF_W, 7, 1, offsetof(struct __sk_buff, data_end)),
 		MOV(2, 6), ALUI(BPF_ADD, 2, LEN),
 		JUMP(BPF_JGT, 2, 7, 39),
-		LOAD(BPF_W, 1, 6, WORDS),
+		LOAD(BPF_W, 1, 6, PAYLOAD),
 		JUMPI(BPF_JNE, 1, MAGIC, 37),
-		LOAD(BPF_W, 8, 6, WORDS + (int)offsetof(struct words, number)),
-		LOAD(BPF_DW, 9, 6, WORDS + (int)offsetof(struct words, sent)),
+		LOAD(BPF_W, 8, 6, PAYLOAD + (int)offsetof(struct words, number)),
+		LOAD(BPF_DW, 9, 6, PAYLOAD + (int)offsetof(struct words, sent)),
 		STOREI(BPF_W, 10, -4, 0),
 		MOV(2, 10), ALUI(BPF_ADD, 2, -4),
 		MAP(1, summary),
@@ -340,7 +297,7 @@ static int echo(char **argv)
 		struct pollfd readable = { .fd = fd, .events = POLLIN };
 		if (poll(&readable, 1, 50) <= 0 || recv(fd, frame, sizeof frame, MSG_DONTWAIT) < LEN)
 			continue;
-		memcpy(&words, frame + WORDS, sizeof words);
+		memcpy(&words, frame + PAYLOAD, sizeof words);
 		if (words.magic != MAGIC)
 			continue;
 		memcpy(other, frame, 6);

@@ -11,17 +11,15 @@ use std::sync::mpsc::{SyncSender, TrySendError};
 use dataplane::flow::{Flow, State};
 use dataplane::pipeline::STAGES;
 use dataplane::state::Ends;
-use dataplane::tables::LOCAL;
 use dataplane::{Pipeline, Reason, Tables, Verdict};
 use ipnet::IpNet;
-use policy::model::SELF_ZONE;
 use serde::{Deserialize, Serialize};
 use tally::NoTally;
 use wire::ethernet::{self, EtherType};
 use wire::header::Ports;
 use wire::{Meta, Nanos, PortId, ipv4, ipv6};
 
-use crate::flows::{NotKnown, protocol_number};
+use crate::flows::{NotKnown, interface_of, nats_of, net_of, protocol_number, rule_of};
 
 pub(crate) mod record;
 
@@ -129,9 +127,8 @@ impl Points {
 impl CaptureQuery {
     /// The points that are meant.
     pub(crate) fn points(&self) -> Result<Points, NotKnown> {
-        let unknown = |word: &str| NotKnown { what: "point", word: word.to_owned() };
         let words = self.stage.as_deref().unwrap_or("sent,delivered,dropped,held");
-        let named = |word: &str| Point::named(word).map(Point::bit).ok_or_else(|| unknown(word));
+        let named = |word: &str| NotKnown::or("point", word, Point::named(word).map(Point::bit));
         words.split(',').try_fold(0, |bits, word| Ok(bits | named(word.trim())?)).map(Points)
     }
 
@@ -140,38 +137,29 @@ impl CaptureQuery {
     /// # Errors
     /// A word means nothing.
     pub(crate) fn filter(&self, tables: &Tables) -> Result<Filter, NotKnown> {
-        let unknown = |what| move |word: &String| NotKnown { what, word: word.clone() };
         let mut filter = Filter { port: self.port, ..Filter::default() };
         if let Some(word) = &self.host {
-            let net = word.parse::<IpNet>().ok().or_else(|| word.parse::<IpAddr>().ok().map(IpNet::from));
-            filter.host = Some(net.ok_or_else(|| unknown("address or prefix")(word))?);
+            filter.host = Some(NotKnown::or("address or prefix", word, net_of(word))?);
         }
         if let Some(word) = &self.protocol {
-            filter.protocol = Some(protocol_number(word).ok_or_else(|| unknown("protocol")(word))?);
+            filter.protocol = Some(NotKnown::or("protocol", word, protocol_number(word))?);
         }
         if let Some(word) = &self.interface {
-            let id = if word == SELF_ZONE { Some(LOCAL) } else { tables.interface_named(word) };
-            filter.interface = Some(id.ok_or_else(|| unknown("interface")(word))?);
+            filter.interface = Some(NotKnown::or("interface", word, interface_of(word, tables))?);
         }
         if let Some(word) = &self.rule {
-            let place = tables.filter.rules.iter().position(|rule| rule.name == *word);
-            filter.rule = Some(place.ok_or_else(|| unknown("rule")(word))? as u32);
+            filter.rule = Some(NotKnown::or("rule", word, rule_of(word, tables))?);
         }
         if let Some(word) = &self.nat {
-            let source = tables.nat.sources.iter().position(|nat| nat.name == *word);
-            let destination = tables.nat.destinations.iter().position(|nat| nat.name == *word);
-            filter.nat = match (destination, source) {
-                (None, None) => return Err(unknown("translation")(word)),
-                both => Some(both),
-            };
+            filter.nat = Some(NotKnown::or("translation", word, nats_of(word, tables))?);
         }
         if let Some(word) = &self.verdict {
             let known = ["forwarded", "delivered", "answered", "dropped", "held"];
             let verdict = known.into_iter().find(|name| name == word);
-            filter.verdict = Some(verdict.ok_or_else(|| unknown("verdict")(word))?);
+            filter.verdict = Some(NotKnown::or("verdict", word, verdict)?);
         }
         if let Some(word) = &self.reason {
-            filter.reason = Some(Reason::of_name(word).ok_or_else(|| unknown("reason")(word))?);
+            filter.reason = Some(NotKnown::or("reason", word, Reason::of_name(word))?);
         }
         Ok(filter)
     }

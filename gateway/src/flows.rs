@@ -7,7 +7,9 @@ use dataplane::flow::State;
 use dataplane::state::{Ends, FlowFilter, FlowRecord, Standing, Through};
 use dataplane::tables::LOCAL;
 use ipnet::IpNet;
+use policy::model::SELF_ZONE;
 use serde::{Deserialize, Serialize};
+use wire::PortId;
 
 /// Which flows are meant, in words of the policy and of packets. What is absent is of no account.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,6 +39,13 @@ pub struct NotKnown {
     pub what: &'static str,
     /// The word.
     pub word: String,
+}
+
+impl NotKnown {
+    /// What was found for a word; that it means nothing where there is none.
+    pub(crate) fn or<T>(what: &'static str, word: &str, found: Option<T>) -> Result<T, NotKnown> {
+        found.ok_or_else(|| NotKnown { what, word: word.to_owned() })
+    }
 }
 
 /// A flow.
@@ -84,36 +93,28 @@ impl FlowQuery {
     /// # Errors
     /// A word means nothing.
     pub fn filter(&self, tables: &Tables) -> Result<FlowFilter, NotKnown> {
-        let unknown = |what| move |word: &String| NotKnown { what, word: word.clone() };
         let mut filter = FlowFilter { port: self.port, ..FlowFilter::default() };
         if let Some(word) = &self.host {
-            let net = word.parse::<IpNet>().ok().or_else(|| word.parse::<IpAddr>().ok().map(IpNet::from));
-            filter.host = Some(net.ok_or_else(|| unknown("address or prefix")(word))?);
+            filter.host = Some(NotKnown::or("address or prefix", word, net_of(word))?);
         }
         if let Some(word) = &self.protocol {
-            filter.protocol = Some(protocol_number(word).ok_or_else(|| unknown("protocol")(word))?);
+            filter.protocol = Some(NotKnown::or("protocol", word, protocol_number(word))?);
         }
         if let Some(word) = &self.interface {
-            let id =
-                if word == policy::model::SELF_ZONE { Some(LOCAL) } else { tables.interface_named(word) };
-            filter.ingress = Some(id.ok_or_else(|| unknown("interface")(word))?);
+            filter.ingress = Some(NotKnown::or("interface", word, interface_of(word, tables))?);
         }
         if let Some(word) = &self.rule {
-            let place = tables.filter.rules.iter().position(|rule| rule.name == *word);
-            filter.rule = Some(place.ok_or_else(|| unknown("rule")(word))? as u32);
+            filter.rule = Some(NotKnown::or("rule", word, rule_of(word, tables))?);
         }
         if let Some(word) = &self.nat {
-            let source = tables.nat.sources.iter().position(|nat| nat.name == *word);
-            let destination = tables.nat.destinations.iter().position(|nat| nat.name == *word);
-            match (source, destination) {
-                (Some(place), _) => filter.source = Some(place as u16),
-                (None, Some(place)) => filter.destination = Some(place as u16),
-                (None, None) => return Err(unknown("translation")(word)),
+            match NotKnown::or("translation", word, nats_of(word, tables))? {
+                (_, Some(place)) => filter.source = Some(place as u16),
+                (destination, None) => filter.destination = destination.map(|place| place as u16),
             }
         }
         if let Some(word) = &self.state {
             let state = State::ALL.into_iter().find(|state| state_name(*state) == word);
-            filter.state = Some(state.ok_or_else(|| unknown("state")(word))?);
+            filter.state = Some(NotKnown::or("state", word, state)?);
         }
         Ok(filter)
     }
@@ -152,6 +153,28 @@ impl FlowView {
             judged: flow.standing == Standing::Judged,
         }
     }
+}
+
+/// An address or a prefix.
+pub(crate) fn net_of(word: &str) -> Option<IpNet> {
+    word.parse().ok().or_else(|| word.parse::<IpAddr>().ok().map(IpNet::from))
+}
+
+/// An interface by its name; `self` is the gateway itself.
+pub(crate) fn interface_of(word: &str, tables: &Tables) -> Option<PortId> {
+    if word == SELF_ZONE { Some(LOCAL) } else { tables.interface_named(word) }
+}
+
+/// The place of a rule.
+pub(crate) fn rule_of(word: &str, tables: &Tables) -> Option<u32> {
+    tables.filter.rules.iter().position(|rule| rule.name == word).map(|place| place as u32)
+}
+
+/// The places of the translations of that name, of destinations and of sources: of one of them at least.
+pub(crate) fn nats_of(word: &str, tables: &Tables) -> Option<(Option<usize>, Option<usize>)> {
+    let destination = tables.nat.destinations.iter().position(|nat| nat.name == word);
+    let source = tables.nat.sources.iter().position(|nat| nat.name == word);
+    (destination.is_some() || source.is_some()).then_some((destination, source))
 }
 
 const PROTOCOLS: [(&str, u8); 4] = [("icmp", 1), ("tcp", 6), ("udp", 17), ("icmpv6", 58)];

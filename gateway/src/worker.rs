@@ -273,14 +273,10 @@ impl Worker {
             let more = exchange.take(batch, pool, tables, now, &mut shard.counters);
             found += more;
             if !batch.is_empty() {
-                if !captures.is_empty() {
-                    captures.begin(tables, &shard.queues);
-                }
+                captures.begin(tables, &shard.queues);
                 let mut cx = Cx { tables, shard, pool, tally: &mut NoTally };
                 self.pipeline.run_taken(batch, &mut self.ended, &mut cx);
-                if !captures.is_empty() {
-                    captures.finish(&self.ended, shard, tables);
-                }
+                captures.finish(&self.ended, shard, tables);
                 self.settle();
             }
             if more < BATCH {
@@ -406,15 +402,11 @@ impl Worker {
     /// Looks after what time alone changes, and what neighbours that were told of let come free.
     fn tend(&mut self, now: Nanos) {
         self.tended = now;
-        if !self.captures.is_empty() {
-            self.captures.begin(&self.tables, &self.shard.queues);
-        }
+        self.captures.begin(&self.tables, &self.shard.queues);
         let mut cx =
             Cx { tables: &self.tables, shard: &mut self.shard, pool: &mut self.pool, tally: &mut NoTally };
         self.pipeline.tend(now, &mut self.ended, &mut cx);
-        if !self.captures.is_empty() {
-            self.captures.finish(&self.ended, &self.shard, &self.tables);
-        }
+        self.captures.finish(&self.ended, &self.shard, &self.tables);
         self.settle();
     }
 

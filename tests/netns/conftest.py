@@ -174,6 +174,15 @@ def account(request):
         )
 
 
+@pytest.fixture
+def running(net):
+    """Whatever a test did to it, a gateway runs when its account is looked at: for tests that end it."""
+    yield
+    if not net.office.alive():
+        net.office.start()
+        net.client.reaches(GATEWAY)
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item, call):
     outcome = yield

@@ -21,21 +21,15 @@ from test_load import Generator, SOURCES, SPORTS
 from topology import CLIENT, GATEWAY, REMOTE
 from transfer import transfer
 
-pytestmark = pytest.mark.without("nftables", why="Linux has no process that could die")
+pytestmark = [
+    pytest.mark.without("nftables", why="Linux has no process that could die"),
+    pytest.mark.usefixtures("running"),
+]
 
 SECONDS = 600 if os.environ.get("WIRERATE_LONG") else 20
 
 HALF_READ = ["beginning without flows", "could not", "cannot"]
 """What the log would say of a state that is not whole, or not written."""
-
-
-@pytest.fixture(autouse=True)
-def running(net):
-    """Whatever a test did, the next finds a gateway."""
-    yield
-    if not net.office.alive():
-        net.office.start()
-        net.client.reaches(GATEWAY)
 
 
 

@@ -7,16 +7,10 @@ import wait
 from topology import CLIENT, GATEWAY, GATEWAY6, GUEST_GATEWAY, OUTSIDE, REMOTE, REMOTE6
 from transfer import transfer
 
-pytestmark = pytest.mark.without("nftables", why="Linux has no process that could be started anew")
-
-
-@pytest.fixture(autouse=True)
-def running(net):
-    """Whatever a test did, the next finds a gateway."""
-    yield
-    if not net.office.alive():
-        net.office.start()
-        net.client.reaches(GATEWAY)
+pytestmark = [
+    pytest.mark.without("nftables", why="Linux has no process that could be started anew"),
+    pytest.mark.usefixtures("running"),
+]
 
 
 def works(net):

@@ -9,16 +9,10 @@ from gateway import binary
 from packet import UDP, ethernet, ipv4, udp
 from topology import CARDS, CLIENT, GATEWAY, OUTSIDE, REMOTE
 
-pytestmark = pytest.mark.without("nftables", why="Linux has other means to this end")
-
-
-@pytest.fixture(autouse=True)
-def running(net):
-    """Whatever a test did, the next finds a gateway."""
-    yield
-    if not net.office.alive():
-        net.office.start()
-        net.client.reaches(GATEWAY)
+pytestmark = [
+    pytest.mark.without("nftables", why="Linux has other means to this end"),
+    pytest.mark.usefixtures("running"),
+]
 
 
 @pytest.fixture

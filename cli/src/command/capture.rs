@@ -12,7 +12,7 @@ use gateway::capture::CaptureQuery;
 use gateway::signal::interrupt;
 use gateway::{Client, ClientError};
 
-use super::live::SOCKET;
+use super::live::{Ends, SOCKET};
 use crate::failure::{Exit, Failure};
 use crate::screen::{self, count};
 use crate::with_exit_codes;
@@ -50,17 +50,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "POINT")]
     stage: Option<String>,
 
-    /// Either end, before or after translation: an address or prefix
-    #[arg(long, value_name = "ADDRESS")]
-    host: Option<String>,
-
-    /// A port of either end, before or after translation
-    #[arg(long, value_name = "PORT")]
-    port: Option<u16>,
-
-    /// tcp, udp, icmp, icmpv6 or a number
-    #[arg(long, value_name = "PROTOCOL")]
-    protocol: Option<String>,
+    #[command(flatten)]
+    ends: Ends,
 
     /// The interface that it came in or leaves by; `self` for the gateway itself
     #[arg(long, value_name = "NAME")]
@@ -116,9 +107,9 @@ impl Arguments {
         let limit = seconds.map_err(|_| Failure::Clash { one: "--seconds", other: "time that cannot be" })?;
         let query = CaptureQuery {
             stage: self.stage,
-            host: self.host,
-            port: self.port,
-            protocol: self.protocol,
+            host: self.ends.host,
+            port: self.ends.port,
+            protocol: self.ends.protocol,
             interface: self.interface,
             rule: self.rule,
             nat: self.nat,

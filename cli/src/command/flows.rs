@@ -8,7 +8,7 @@ use gateway::Client;
 use gateway::api::{Killed, Listed};
 use gateway::flows::{FlowQuery, FlowView};
 
-use super::live::{SOCKET, Table};
+use super::live::{Ends, SOCKET, Table};
 use crate::failure::{Exit, Failure};
 use crate::screen;
 use crate::with_exit_codes;
@@ -65,17 +65,8 @@ struct Which {
     #[arg(long, value_name = "PATH", default_value = SOCKET, env = "WIRERATE_SOCKET")]
     socket: PathBuf,
 
-    /// Either end, before or after translation: an address or prefix
-    #[arg(long, value_name = "ADDRESS")]
-    host: Option<String>,
-
-    /// A port of either end, before or after translation
-    #[arg(long, value_name = "PORT")]
-    port: Option<u16>,
-
-    /// tcp, udp, icmp, icmpv6 or a number
-    #[arg(long, value_name = "PROTOCOL")]
-    protocol: Option<String>,
+    #[command(flatten)]
+    ends: Ends,
 
     /// The interface by which it began; `self` for the gateway itself
     #[arg(long, value_name = "NAME")]
@@ -97,9 +88,9 @@ struct Which {
 impl Which {
     fn query(&self, limit: Option<usize>) -> FlowQuery {
         FlowQuery {
-            host: self.host.clone(),
-            port: self.port,
-            protocol: self.protocol.clone(),
+            host: self.ends.host.clone(),
+            port: self.ends.port,
+            protocol: self.ends.protocol.clone(),
             interface: self.interface.clone(),
             rule: self.rule.clone(),
             nat: self.nat.clone(),

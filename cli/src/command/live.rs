@@ -50,6 +50,22 @@ impl Ask {
     }
 }
 
+/// The ends of the connections that are meant.
+#[derive(Debug, Args)]
+pub(crate) struct Ends {
+    /// Either end, before or after translation: an address or prefix
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) host: Option<String>,
+
+    /// A port of either end, before or after translation
+    #[arg(long, value_name = "PORT")]
+    pub(crate) port: Option<u16>,
+
+    /// tcp, udp, icmp, icmpv6 or a number
+    #[arg(long, value_name = "PROTOCOL")]
+    pub(crate) protocol: Option<String>,
+}
+
 /// Show how a running gateway is doing
 #[derive(Debug, Args)]
 #[command(after_long_help = with_exit_codes("\

@@ -4,10 +4,9 @@ use std::net::IpAddr;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 
-use super::{Answer, Desk, trouble};
+use super::{Answer, Desk, failed};
 use crate::request::{Basis, Request};
 use crate::worker::Found;
 
@@ -48,8 +47,5 @@ pub(super) async fn basis(State(desk): State<Desk>) -> Answer<Json<BasisView>> {
             })
             .collect(),
     });
-    let failed = |_| {
-        trouble(StatusCode::INTERNAL_SERVER_ERROR, "the policy could not be written", "see the gateway's log")
-    };
-    Ok(Json(view.await.map_err(failed)?))
+    Ok(Json(view.await.map_err(|_| failed("the policy could not be written"))?))
 }

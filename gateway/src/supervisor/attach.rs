@@ -183,7 +183,8 @@ impl Supervisor {
     fn attach(&mut self, interface: &Interface) {
         let name = &interface.name;
         let is_vlan = interface.parent.is_some();
-        let wish = self.reload.policy.gateway.driver_of(name);
+        let asked = self.asked_for(name);
+        let (wish, _) = asked;
         let link = self.linux.link_named(name).map(|(index, link)| (index, link.mtu, link.condition));
         let opened = match link {
             None if is_vlan => self.soft(interface),
@@ -215,7 +216,7 @@ impl Supervisor {
         for (hand, ends) in self.hands.iter().zip(ends) {
             hand.post.send(Mail::Attach { interface: name.clone(), ends, done: None });
         }
-        self.attached.insert(name.clone(), Attached { on, state, asked: self.asked_for(name), guards });
+        self.attached.insert(name.clone(), Attached { on, state, asked, guards });
     }
 
     /// A port of Linux, and the way to Linux behind it.

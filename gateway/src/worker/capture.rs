@@ -88,8 +88,15 @@ impl Captures {
     }
 
     /// A batch, or what time alone lets go, is about to go through the stages.
-    #[cold]
+    #[inline(always)]
     pub(super) fn begin(&mut self, tables: &Arc<Tables>, queues: &[Fifo]) {
+        if !self.is_empty() {
+            self.begin_all(tables, queues);
+        }
+    }
+
+    #[cold]
+    fn begin_all(&mut self, tables: &Arc<Tables>, queues: &[Fifo]) {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.at = Nanos::from(since);
         self.queued.clear();
@@ -105,8 +112,15 @@ impl Captures {
     }
 
     /// It has: what ended, and what has come into the queues, is copied, and all is handed on.
-    #[cold]
+    #[inline(always)]
     pub(super) fn finish(&mut self, ended: &[Frame], shard: &Shard, tables: &Arc<Tables>) {
+        if !self.is_empty() {
+            self.finish_all(ended, shard, tables);
+        }
+    }
+
+    #[cold]
+    fn finish_all(&mut self, ended: &[Frame], shard: &Shard, tables: &Arc<Tables>) {
         for active in &mut self.active {
             active.decide();
             for frame in ended {
