@@ -3,13 +3,17 @@
 //! A [`Classifier`] is built from [`Pattern`]s and answers with the position of the first that matches; what
 //! follows from a match is not its business. An algorithm is one file and one line in [`ALGORITHMS`].
 
+use std::fmt;
+
 use tally::Tally;
 use wire::Family;
 
+mod choice;
 pub mod coded;
 pub mod linear;
 mod pattern;
 
+pub use choice::{Choice, choose};
 pub use coded::Coded;
 pub use linear::Linear;
 pub use pattern::{AddressSpan, Admit, Pattern, PortSpan, TypeMatch};
@@ -82,20 +86,59 @@ pub struct Algorithm {
     /// What it is, in a line.
     pub summary: &'static str,
     /// Builds it.
-    pub build: fn(&[Pattern]) -> Box<dyn Classifier>,
+    pub build: fn(&[Pattern], Bounds) -> Result<Box<dyn Classifier>, TooLarge>,
 }
 
-/// All algorithms; the first is the reference.
+/// What a search may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Bytes of memory, while it is built, too.
+    pub memory: usize,
+}
+
+/// An algorithm cannot search these patterns within the bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooLarge {
+    /// Bytes that it was about to take when it gave up.
+    pub needed: usize,
+    /// Bytes that it may take.
+    pub bound: usize,
+}
+
+impl fmt::Display for TooLarge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "needs {} bytes or more; it may take {}", self.needed, self.bound)
+    }
+}
+
+impl std::error::Error for TooLarge {}
+
+impl Default for Bounds {
+    /// 64 MiB.
+    fn default() -> Bounds {
+        Bounds { memory: 64 << 20 }
+    }
+}
+
+impl Bounds {
+    /// # Errors
+    /// `needed` bytes are more than it may take.
+    pub fn admit(self, needed: usize) -> Result<(), TooLarge> {
+        if needed > self.memory { Err(TooLarge { needed, bound: self.memory }) } else { Ok(()) }
+    }
+}
+
+/// All algorithms; the first is the reference, and takes any patterns within any bounds.
 pub const ALGORITHMS: &[Algorithm] = &[
     Algorithm {
         name: "linear",
         summary: "compares one pattern after the other, as netfilter does",
-        build: |patterns| Box::new(Linear::new(patterns)),
+        build: |patterns, _| Ok(Box::new(Linear::new(patterns))),
     },
     Algorithm {
         name: "coded",
         summary: "patterns translated to code, which compares only what each of them asks for",
-        build: |patterns| Box::new(Coded::new(patterns)),
+        build: |patterns, _| Ok(Box::new(Coded::new(patterns))),
     },
 ];
 

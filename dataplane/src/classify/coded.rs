@@ -138,7 +138,7 @@ impl Row {
     }
 
     fn all_hold(&self, header: &Header) -> bool {
-        self.checks.iter().all(|check| self.holds(check.condition, header))
+        header.family != Family::Other && self.checks.iter().all(|check| self.holds(check.condition, header))
     }
 }
 
@@ -149,6 +149,10 @@ impl Classifier for Coded {
     }
 
     fn classify_tallied(&self, header: &Header, tally: &mut dyn Tally) -> Option<Position> {
+        if header.family == Family::Other {
+            // The code is not entered: `parse` has told the families apart.
+            return None;
+        }
         for (number, row) in self.rows.iter().enumerate() {
             let mut held = true;
             for (place, check) in row.checks.iter().enumerate() {

@@ -1,6 +1,8 @@
 use super::pattern::Admit;
 use super::*;
 
+mod every_algorithm;
+
 fn header() -> Header {
     Header {
         source: 0xc0a8_0102,
@@ -83,89 +85,4 @@ fn the_first_match_wins_and_bulk_agrees() {
     assert_eq!(linear.classify_tallied(&headers[1], &mut count), Some(2));
     assert_eq!(count.references(tally::Region::RuleTable).reads, 3);
     assert_eq!(Linear::new(&[narrow]).classify(&headers[1]), None);
-}
-
-mod every_algorithm {
-    //! Answers as the linear scan does, and says the same with and without an account.
-
-    use proptest::prelude::*;
-    use tally::Count;
-
-    use super::super::{ALGORITHMS, AddressSpan, Header, NO_MATCH, Pattern, PortSpan, TypeMatch};
-    use wire::Family;
-
-    /// Few values, so that patterns meet headers.
-    fn address() -> impl Strategy<Value = u128> {
-        prop_oneof![0..8u128, 0x0a00_0000..0x0a00_0008u128]
-    }
-
-    fn spans() -> impl Strategy<Value = Option<Vec<AddressSpan>>> {
-        let span = (any::<bool>(), address(), 0..5u128).prop_map(|(v6, first, more)| AddressSpan {
-            v6,
-            first,
-            last: first + more,
-        });
-        proptest::option::of(span.prop_map(|span| vec![span]))
-    }
-
-    fn ports() -> impl Strategy<Value = Vec<PortSpan>> {
-        let span = (0..6u16, 0..3u16).prop_map(|(first, more)| PortSpan { first, last: first + more });
-        proptest::collection::vec(span, 0..2)
-    }
-
-    fn pattern() -> impl Strategy<Value = Pattern> {
-        let protocols = proptest::collection::vec(0..3u8, 0..3);
-        let rare = (0..4u64, any::<bool>(), 0..3u8);
-        (spans(), spans(), ports(), ports(), protocols, rare).prop_map(
-            |(source, destination, sports, dports, protocols, (zones, icmp, flags))| Pattern {
-                from: if zones == 0 { u64::MAX } else { zones },
-                source,
-                destination,
-                sports,
-                dports,
-                protocols,
-                icmp: if icmp { vec![TypeMatch { kind: 0, code: Some(3) }] } else { Vec::new() },
-                tcp_mask: flags,
-                tcp_value: flags,
-                ..Pattern::default()
-            },
-        )
-    }
-
-    fn header() -> impl Strategy<Value = Header> {
-        (address(), address(), 0..8u16, 0..8u16, 0..3u8, (0..2u8, any::<bool>(), 0..3u8)).prop_map(
-            |(source, destination, sport, dport, protocol, (from, v6, tcp_flags))| Header {
-                source,
-                destination,
-                sport,
-                dport,
-                protocol,
-                from,
-                tcp_flags,
-                family: if v6 { Family::V6 } else { Family::V4 },
-                ..Header::default()
-            },
-        )
-    }
-
-    proptest! {
-        #[test]
-        fn equals_the_linear_scan(
-            patterns in proptest::collection::vec(pattern(), 0..12),
-            headers in proptest::collection::vec(header(), 1..8),
-        ) {
-            for algorithm in ALGORITHMS {
-                let search = (algorithm.build)(&patterns);
-                let mut bulk = vec![0; headers.len()];
-                search.classify_bulk(&headers, &mut bulk);
-                for (header, bulk) in headers.iter().zip(bulk) {
-                    let wanted = patterns.iter().position(|pattern| pattern.matches(header)).map(|at| at as u32);
-                    prop_assert_eq!(search.classify(header), wanted, "{}", algorithm.name);
-                    let mut count = Count::default();
-                    prop_assert_eq!(search.classify_tallied(header, &mut count), wanted, "{}", algorithm.name);
-                    prop_assert_eq!(bulk, wanted.unwrap_or(NO_MATCH), "{}", algorithm.name);
-                }
-            }
-        }
-    }
 }

@@ -11,7 +11,7 @@ use wire::vlan::{Tag, Tags};
 
 use super::{Filter, FilterRule, Hearing, Interface, LOCAL, NO_NUMBER, Neighbour, Numbers, SELF, Tables};
 use super::{nat, pattern, route};
-use crate::classify::{ALGORITHMS, Algorithm, Pattern};
+use crate::classify::{ALGORITHMS, Algorithm, Bounds, Pattern, choose};
 use crate::fib::FibError;
 
 /// The most zones there can be, the gateway's own included: a mask of them is 64 bits.
@@ -81,7 +81,11 @@ impl Tables {
     }
 
     /// The same, with rules to be searched by `algorithm`.
-    pub fn compile_for(policy: &Policy, epoch: u16, algorithm: &Algorithm) -> Result<Tables, CompileError> {
+    pub fn compile_for(
+        policy: &Policy,
+        epoch: u16,
+        algorithm: &'static Algorithm,
+    ) -> Result<Tables, CompileError> {
         let names = Names::new(policy)?;
         let routes = route::compile(policy, &names)?;
         let realms = route::realms(policy, &routes);
@@ -268,7 +272,7 @@ fn assumed_mac(interface: PortId) -> Mac {
 }
 
 /// Rules that can meet a packet: in a stateful policy those that list `new`, or no state at all.
-fn filter(policy: &Policy, names: &Names, algorithm: &Algorithm) -> Result<Filter, CompileError> {
+fn filter(policy: &Policy, names: &Names, algorithm: &'static Algorithm) -> Result<Filter, CompileError> {
     let mut patterns: Vec<Pattern> = Vec::with_capacity(policy.rules.len());
     let mut rule_of = Vec::with_capacity(policy.rules.len());
     let mut rules = Vec::with_capacity(policy.rules.len());
@@ -295,7 +299,7 @@ fn filter(policy: &Policy, names: &Names, algorithm: &Algorithm) -> Result<Filte
         }
     }
     Ok(Filter {
-        classifier: (algorithm.build)(&patterns),
+        classifier: choose(Some(algorithm), &patterns, Bounds::default()).classifier,
         rule_of,
         rules,
         defaults,
