@@ -9,7 +9,7 @@ use std::fmt::{self, Write};
 use std::net::Ipv4Addr;
 use std::path::Path;
 
-use dataplane::classify::{Header, Pattern};
+use dataplane::classify::{AddressSpan, Admit, Header, Pattern, PortSpan};
 use dataplane::tables::patterns;
 use policy::import;
 use wire::Family;
@@ -107,6 +107,11 @@ fn header(line: &str) -> Result<Header, BadHeader> {
     })
 }
 
+/// The pattern, of IPv4 packets alone: a trace has no others.
+pub(crate) fn in_v4(pattern: Pattern) -> Pattern {
+    Pattern { v6: Admit::No, ..pattern }
+}
+
 /// A line of a trace, without its end.
 pub(crate) fn line(header: &Header, rule: usize) -> String {
     let flags = match header.protocol {
@@ -142,7 +147,7 @@ pub(crate) fn filters(pattern: &Pattern, position: usize, to: &mut String) -> Re
     if let Some((_, what)) = unlike.into_iter().find(|(is_so, _)| *is_so) {
         return Err(Unlike(what));
     }
-    let ports = |spans: &[dataplane::classify::PortSpan]| -> Vec<(u16, u16)> {
+    let ports = |spans: &[PortSpan]| -> Vec<(u16, u16)> {
         let all: Vec<_> = spans.iter().map(|span| (span.first, span.last)).collect();
         if all.is_empty() { vec![(0, u16::MAX)] } else { all }
     };
@@ -196,7 +201,7 @@ pub(crate) fn filters(pattern: &Pattern, position: usize, to: &mut String) -> Re
 const MOST_LINES: usize = 1_000;
 
 /// The fewest IPv4 prefixes that cover the spans.
-fn prefixes(spans: Option<&[dataplane::classify::AddressSpan]>) -> Vec<String> {
+fn prefixes(spans: Option<&[AddressSpan]>) -> Vec<String> {
     let Some(spans) = spans else { return vec!["0.0.0.0/0".to_owned()] };
     let mut all = Vec::new();
     for span in spans.iter().filter(|span| !span.v6) {

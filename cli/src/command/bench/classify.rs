@@ -34,7 +34,7 @@ pub(super) struct Classify {
     seed: u64,
     /// How many headers, without --trace.
     #[arg(long, value_name = "N", default_value_t = 65_536, conflicts_with = "trace",
-          value_parser = clap::value_parser!(u32).range(1..=4_194_304))]
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     headers: u32,
     /// How long each is measured.
     #[arg(long, value_name = "S", default_value_t = 0.5, value_parser = seconds)]
@@ -79,7 +79,10 @@ impl Classify {
         let patterns = subject::rules(&self.rules)?;
         let headers = match &self.trace {
             Some(path) => subject::trace(path)?,
-            None => generate::trace(&patterns, self.headers as usize, Locality::LOW, self.seed),
+            None => {
+                let aimed = generate::trace(&patterns, self.headers as usize, Locality::LOW, self.seed);
+                aimed.iter().map(|aimed| aimed.header).collect()
+            }
         };
         let plan = Plan {
             patterns: &patterns,

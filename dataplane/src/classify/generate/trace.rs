@@ -8,7 +8,7 @@
 use wire::Family;
 use wire::random::Random;
 
-use super::super::{AddressSpan, Admit, Header, Pattern, PortSpan};
+use super::super::{AddressSpan, Admit, Header, NO_MATCH, Pattern, PortSpan, Position};
 
 /// The Pareto distribution of the bursts, as ClassBench's parameters a and b, a being 1: a burst is b / u headers long,
 /// rounded up, u drawn evenly from 0 to 1.
@@ -23,6 +23,11 @@ impl Locality {
     /// What they call high: b = 1.
     pub const HIGH: Locality = Locality(1.0);
 
+    /// ClassBench's b; what is less than 0 is 0, and so is what is no number.
+    pub fn new(b: f64) -> Locality {
+        Locality(b.max(0.0))
+    }
+
     /// The length of a burst, 1 at least.
     fn burst(self, random: &mut Random) -> usize {
         // Never 0: the longest burst is b × 2^53.
@@ -31,19 +36,29 @@ impl Locality {
     }
 }
 
+/// A header, and what it was made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Aimed {
+    /// The header.
+    pub header: Header,
+    /// The pattern that it matches, though an earlier one may, too; [`NO_MATCH`] where there was none to aim at.
+    pub position: Position,
+}
+
 /// `count` headers for `patterns`. Patterns that no header matches are passed over; where there is no other, headers
 /// are drawn from everywhere.
-pub fn trace(patterns: &[Pattern], count: usize, locality: Locality, seed: u64) -> Vec<Header> {
+pub fn trace(patterns: &[Pattern], count: usize, locality: Locality, seed: u64) -> Vec<Aimed> {
     let mut random = Random::new(seed);
     let places = Places::of(patterns);
-    let matched: Vec<&Pattern> = patterns.iter().filter(|pattern| !families(pattern).is_empty()).collect();
+    let matched: Vec<(Position, &Pattern)> =
+        (0..).zip(patterns).filter(|(_, pattern)| !families(pattern).is_empty()).collect();
     let any = Pattern::default();
     let mut headers = Vec::with_capacity(count);
     while headers.len() < count {
-        let pattern = random.pick(&matched).map_or(&any, |pattern| *pattern);
-        let header = header(pattern, &places, &mut random);
+        let (position, pattern) = random.pick(&matched).copied().unwrap_or((NO_MATCH, &any));
+        let aimed = Aimed { header: header(pattern, &places, &mut random), position };
         let burst = locality.burst(&mut random).min(count - headers.len());
-        headers.extend(std::iter::repeat_n(header, burst));
+        headers.extend(std::iter::repeat_n(aimed, burst));
     }
     headers
 }
