@@ -1,7 +1,7 @@
 //! Rules like those of real sets, from a seed.
 
 use std::cmp::Reverse;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::net::Ipv4Addr;
 
@@ -59,13 +59,14 @@ pub fn rules(like: Like, count: usize, seed: u64) -> Vec<Filter> {
     };
     let mut sources = Addresses::new(&kind.source, count, seed);
     let mut destinations = Addresses::new(&kind.destination, count, !seed);
+    let mut sites = Sites::new();
     let mut random = Random::new(seed);
     let mut seen = HashSet::with_capacity(count);
     let mut filters = Vec::with_capacity(count);
     let mut repeats = 0;
     while filters.len() < count && repeats < MOST_REPEATS {
         let stray = repeats > STRAY_AFTER;
-        let filter = draw(kind, &mut sources, &mut destinations, stray, &mut random);
+        let filter = draw(kind, &mut sources, &mut destinations, &mut sites, stray, &mut random);
         if seen.insert(filter) {
             filters.push(filter);
             repeats = 0;
@@ -78,6 +79,9 @@ pub fn rules(like: Like, count: usize, seed: u64) -> Vec<Filter> {
     filters
 }
 
+/// Pairs of source and destination that have been drawn, as often as they were, by their lengths.
+type Sites = HashMap<(u8, u8), Vec<(Prefix, Prefix)>>;
+
 /// After so many repeats in a row, addresses leave the tree.
 const STRAY_AFTER: u32 = 64;
 
@@ -88,17 +92,23 @@ fn draw(
     kind: &Kind,
     sources: &mut Addresses,
     destinations: &mut Addresses,
+    sites: &mut Sites,
     stray: bool,
     random: &mut Random,
 ) -> Filter {
     let class: &Class = weighted(kind.classes, random);
     let (from, to) = weighted(class.lengths, random);
     let (from, to) = (weighted(from, random), weighted(to, random));
-    let source = sources.draw(from, None, stray, random);
-    // Some rules are within a site: both addresses begin alike.
-    let alike =
-        (from.min(to) >= SITE && random.below(1_000) < kind.alike).then(|| Prefix::of(source.address, SITE));
-    let destination = destinations.draw(to, alike, stray, random);
+    let known = sites.entry((from, to)).or_default();
+    let again = random.pick(known).copied().filter(|_| !stray && random.chance(kind.again));
+    let (source, destination) = again.unwrap_or_else(|| {
+        let source = sources.draw(from, None, stray, random);
+        // Some rules are within a site: both addresses begin alike.
+        let alike = (from.min(to) >= SITE && random.below(1_000) < kind.alike)
+            .then(|| Prefix::of(source.address, SITE));
+        (source, destinations.draw(to, alike, stray, random))
+    });
+    known.push((source, destination));
     let (flags, flags_mask) = weighted(class.flags, random);
     Filter {
         source,
@@ -147,27 +157,52 @@ struct Addresses {
     /// Levels from the root at which every node has two children: larger sets are spread wider.
     spread: u8,
     seed: u64,
+    /// What has been drawn, as often as it was, by length: what was drawn often is drawn more often.
+    drawn: [Vec<Prefix>; 33],
     known: HashSet<Prefix>,
+    /// Of each prefix that known ones lie in, or that is known: how many of them, at most, lie one in the other.
+    depths: HashMap<Prefix, usize>,
 }
 
 impl Addresses {
     fn new(tree: &'static Tree, count: usize, seed: u64) -> Addresses {
         let spread = (count / tree.crowd).max(1).ilog2().min(16) as u8 + 1;
-        Addresses { tree, spread, seed, known: HashSet::new() }
+        let drawn = [const { Vec::new() }; 33];
+        Addresses { tree, spread, seed, drawn, known: HashSet::new(), depths: HashMap::new() }
     }
 
-    /// A prefix of that length, beginning as `begin` does. One that would be nested too deep is drawn again, a few times.
+    /// A prefix of that length, beginning as `begin` does: one that is known, or a new one. What would make them nested
+    /// too deep is drawn again, a few times.
     fn draw(&mut self, length: u8, begin: Option<Prefix>, stray: bool, random: &mut Random) -> Prefix {
+        let drawn = &mut self.drawn[usize::from(length)];
+        let again = random.pick(drawn).copied().filter(|_| begin.is_none() && !stray);
+        if let Some(prefix) = again.filter(|_| random.chance(self.tree.again)) {
+            drawn.push(prefix);
+            return prefix;
+        }
         let mut prefix = self.walk(length, begin, stray, random);
-        for _ in 0..4 {
-            let around = |shorter: &u8| self.known.contains(&Prefix::of(prefix.address, *shorter));
-            if (0..length).filter(around).count() < self.tree.nested {
+        for _ in 0..16 {
+            if self.known.contains(&prefix) || self.depth_with(prefix) <= self.tree.nested {
                 break;
             }
             prefix = self.walk(length, begin, stray, random);
         }
-        self.known.insert(prefix);
+        self.drawn[usize::from(length)].push(prefix);
+        if self.known.insert(prefix) {
+            let mut depth = self.depths.get(&prefix).copied().unwrap_or(0);
+            for shorter in (0..=length).rev().map(|shorter| Prefix::of(prefix.address, shorter)) {
+                depth += usize::from(self.known.contains(&shorter));
+                let deepest = self.depths.entry(shorter).or_default();
+                *deepest = depth.max(*deepest);
+            }
+        }
         prefix
+    }
+
+    /// How many known prefixes would lie one in the other, with this among them.
+    fn depth_with(&self, prefix: Prefix) -> usize {
+        let around = |shorter: &u8| self.known.contains(&Prefix::of(prefix.address, *shorter));
+        (0..prefix.length).filter(around).count() + 1 + self.depths.get(&prefix).copied().unwrap_or(0)
     }
 
     fn walk(&self, length: u8, begin: Option<Prefix>, stray: bool, random: &mut Random) -> Prefix {

@@ -11,6 +11,8 @@ pub(super) struct Kind {
     pub(super) destination: Tree,
     /// Of a thousand rules between prefixes long enough, how many are within one site.
     pub(super) alike: u64,
+    /// Percent of the rules that are about the source and destination of another.
+    pub(super) again: u64,
     /// Source ports that stand alone.
     pub(super) sports: &'static [(u16, u32)],
     /// Ranges of source ports.
@@ -55,8 +57,10 @@ pub(super) enum Ports {
 pub(super) struct Tree {
     /// How many rules share a part of the tree of their own.
     pub(super) crowd: usize,
-    /// Up to how many known prefixes a new one may lie in.
+    /// Up to how many prefixes lie one in the other.
     pub(super) nested: usize,
+    /// Percent of the addresses that have been in another rule.
+    pub(super) again: u64,
     /// From each level on: percent of the nodes with two children, and how much lighter the lighter is, in percent.
     levels: &'static [(u8, u64, u64)],
 }
@@ -120,6 +124,8 @@ const ACL_FAR: &Lengths = &[
 const ACL_ROUGH: &Lengths = &[(7, 11), (8, 13), (21, 2), (22, 20), (23, 36), (24, 18)];
 const ACL_NEAR_ALL: &Lengths = &[(0, 35), (1, 25), (2, 17), (3, 23)];
 
+/// Hosts, and nearly as many pairs.
+const FW_HOSTS: &Lengths = &[(30, 9), (31, 43), (32, 48)];
 const FW_NETS: &Lengths = &[
     (7, 4),
     (8, 4),
@@ -161,7 +167,8 @@ const ACL_OPEN_LENGTHS: &[((&Lengths, &Lengths), u32)] = &[
     ((ACL_LOOSE, ACL_NETS), 30),
     ((ACL_SITES, ACL_FAR), 17),
     ((ACL_SITES, HOSTS), 13),
-    ((ACL_ROUGH, ACL_NEAR_ALL), 6),
+    ((ACL_ROUGH, ACL_NEAR_ALL), 4),
+    ((WIDE, ACL_FAR), 2),
 ];
 const ACL_FLAGS: &Flags = &[((0, 0), 81), ((0, 0x0200), 10), ((0x1000, 0x1000), 9)];
 
@@ -178,6 +185,7 @@ pub(super) static ACL: Kind = Kind {
     source: Tree {
         crowd: 80,
         nested: 4,
+        again: 50,
         levels: &[
             (0, 0, 0),
             (20, 20, 97),
@@ -192,7 +200,8 @@ pub(super) static ACL: Kind = Kind {
     },
     destination: Tree {
         crowd: 60,
-        nested: 5,
+        nested: 6,
+        again: 80,
         levels: &[
             (0, 60, 27),
             (7, 50, 35),
@@ -206,6 +215,7 @@ pub(super) static ACL: Kind = Kind {
         ],
     },
     alike: 60,
+    again: 25,
     sports: &[(53, 1)],
     sport_ranges: &[((1025, 65535), 1)],
     dports: &[
@@ -294,7 +304,7 @@ pub(super) static ACL: Kind = Kind {
 static FW_TO_SERVICE: Class = class(TCP, (Any, Exact), FW_FLAGS, FW_TO_LENGTHS);
 static FW_TO_SERVICE_UDP: Class = class(UDP, (Any, Exact), NO_FLAGS, FW_TO_LENGTHS);
 static FW_FROM_SERVICE: Class =
-    class(UDP, (Exact, Any), NO_FLAGS, &[((HOSTS, WIDE), 87), ((WIDE, HOSTS), 9), ((WIDE, WIDE), 4)]);
+    class(UDP, (Exact, Any), NO_FLAGS, &[((FW_HOSTS, WIDE), 87), ((WIDE, FW_HOSTS), 9), ((WIDE, WIDE), 4)]);
 static FW_OPEN: Class = class(TCP, (Any, Any), FW_FLAGS, FW_OPEN_LENGTHS);
 static FW_GRE: Class = class(GRE, (Any, Any), NO_FLAGS, FW_OPEN_LENGTHS);
 static FW_ICMP: Class = class(
@@ -319,13 +329,13 @@ static FW_BOTH: Class = class(UDP, (Exact, Exact), NO_FLAGS, FW_BOTH_LENGTHS);
 static FW_TO_HIGH: Class = class(UDP, (Exact, High), NO_FLAGS, FW_BOTH_LENGTHS);
 
 const FW_TO_LENGTHS: &[((&Lengths, &Lengths), u32)] =
-    &[((WIDE, HOSTS), 93), ((WIDE, WIDE), 4), ((HOSTS, WIDE), 2), ((HOSTS, HOSTS), 1)];
+    &[((WIDE, FW_HOSTS), 93), ((WIDE, WIDE), 4), ((FW_HOSTS, WIDE), 2), ((FW_HOSTS, FW_HOSTS), 1)];
 const FW_OPEN_LENGTHS: &[((&Lengths, &Lengths), u32)] =
     &[((FW_NETS, WIDE), 39), ((SMALL, WIDE), 34), ((SMALL, SMALL), 23), ((WIDE, WIDE), 4)];
 const FW_HIGH_LENGTHS: &[((&Lengths, &Lengths), u32)] =
-    &[((WIDE, HOSTS), 56), ((SINGLE, SINGLE), 22), ((SINGLE, FW_SITES), 22)];
+    &[((WIDE, FW_HOSTS), 56), ((SINGLE, SINGLE), 22), ((SINGLE, FW_SITES), 22)];
 const FW_BOTH_LENGTHS: &[((&Lengths, &Lengths), u32)] =
-    &[((HOSTS, WIDE), 48), ((SMALL, SMALL), 30), ((WIDE, HOSTS), 22)];
+    &[((FW_HOSTS, WIDE), 48), ((SMALL, SMALL), 30), ((WIDE, FW_HOSTS), 22)];
 const FW_FLAGS: &Flags = &[
     ((0x0200, 0x1200), 960),
     ((0, 0), 14),
@@ -355,6 +365,7 @@ pub(super) static FW: Kind = Kind {
     source: Tree {
         crowd: 8,
         nested: 4,
+        again: 25,
         levels: &[
             (0, 60, 30),
             (4, 30, 60),
@@ -368,9 +379,11 @@ pub(super) static FW: Kind = Kind {
     destination: Tree {
         crowd: 4,
         nested: 4,
+        again: 30,
         levels: &[(0, 60, 40), (6, 40, 50), (9, 5, 40), (18, 14, 60), (25, 25, 40), (29, 40, 20), (31, 8, 0)],
     },
     alike: 170,
+    again: 15,
     sports: &[
         (123, 243),
         (53, 178),
@@ -520,6 +533,7 @@ pub(super) static IPC: Kind = Kind {
     source: Tree {
         crowd: 250,
         nested: 4,
+        again: 65,
         levels: &[
             (0, 80, 30),
             (5, 20, 35),
@@ -540,7 +554,8 @@ pub(super) static IPC: Kind = Kind {
     },
     destination: Tree {
         crowd: 150,
-        nested: 5,
+        nested: 6,
+        again: 50,
         levels: &[
             (0, 80, 20),
             (5, 70, 60),
@@ -561,6 +576,7 @@ pub(super) static IPC: Kind = Kind {
         ],
     },
     alike: 40,
+    again: 10,
     sports: &[
         (161, 262),
         (53, 132),
