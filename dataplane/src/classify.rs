@@ -10,6 +10,7 @@ use wire::Family;
 
 mod choice;
 pub mod coded;
+pub mod generate;
 pub mod linear;
 mod pattern;
 mod simd_tree;
