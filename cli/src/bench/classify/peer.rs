@@ -13,7 +13,7 @@ use dataplane::classify::Header;
 use serde_json::Value;
 use wire::Family;
 
-use super::{Answers, Disagreement, Plan, median, subject};
+use super::{Answers, Disagreement, Plan, ROUNDS, median, subject};
 
 /// The environment variable with the program's path.
 pub(crate) const VARIABLE: &str = "WIRERATE_RTE_ACL";
@@ -34,7 +34,7 @@ pub(crate) struct Peer {
     pub(crate) memory: u64,
     /// What its answers come to.
     pub(crate) answers: Answers,
-    /// Millions of look-ups a second, of each round: 64 at a time and 1,024 at a time.
+    /// Millions of look-ups a second, of each round: 64 and 1,024 at a time.
     rounds: [Vec<f64>; 2],
     child: Child,
     input: ChildStdin,
@@ -57,7 +57,8 @@ pub(crate) fn start(
     let mut peers = Vec::new();
     let Some(program) = program() else {
         note(format!(
-            "rte_acl is left out: neither {VARIABLE} nor {PROGRAM} on the PATH names the program that `make -C bench/peers` builds"
+            "rte_acl is left out: neither {VARIABLE} nor {PROGRAM} on the PATH is its program, and `make -C bench/peers \
+             build/acl`, where this was built, makes none: it needs DPDK (Debian: libdpdk-dev pkg-config)"
         ));
         return Ok(peers);
     };
@@ -87,14 +88,28 @@ pub(crate) fn start(
     Ok(peers)
 }
 
-/// Where the program is.
+/// Where the program is; it is built where its source is and can be.
 fn program() -> Option<PathBuf> {
     if let Some(path) = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()) {
         return Some(path.into());
     }
-    let paths = std::env::var_os("PATH")?;
-    std::env::split_paths(&paths).map(|path| path.join(PROGRAM)).find(|path| path.is_file())
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    let installed = std::env::split_paths(&paths).map(|path| path.join(PROGRAM)).find(|path| path.is_file());
+    installed.or_else(|| {
+        let source = Path::new(SOURCE);
+        let quiet = |command: &mut Command| {
+            let done = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+            done.is_ok_and(|status| status.success())
+        };
+        (source.join("acl.c").is_file()
+            && quiet(Command::new("pkg-config").args(["--exists", "libdpdk"]))
+            && quiet(Command::new("make").arg("-C").arg(source).arg("build/acl")))
+        .then(|| source.join("build/acl"))
+    })
 }
+
+/// Where the program's source was when this was built.
+const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../bench/peers");
 
 impl Files {
     fn write(plan: &Plan<'_>) -> Result<Files, String> {
@@ -201,18 +216,25 @@ impl Peer {
     }
 
     /// Measures a round, with AVX2.
-    pub(crate) fn round(&mut self) {
-        if let Some(found) = self.ask("avx2") {
+    pub(crate) fn round(&mut self, plan: &Plan<'_>) {
+        if let Some(found) = self.ask("avx2", plan) {
             for (rounds, rate) in self.rounds.iter_mut().zip(found) {
                 rounds.push(rate);
             }
         }
     }
 
+    /// Measures a round with AVX-512; `None` where it cannot be had.
+    pub(crate) fn round_of_avx512(&mut self, plan: &Plan<'_>) -> Option<f64> {
+        let widest = self.ask("avx512x32", plan).or_else(|| self.ask("avx512x16", plan));
+        widest.map(|[small, large]| small.max(large))
+    }
+
     /// Millions of look-ups a second of one round with the implementation of that name, 64 and 1,024 at a time.
-    pub(crate) fn ask(&mut self, implementation: &str) -> Option<[f64; 2]> {
-        writeln!(self.input, "{implementation}").and_then(|()| self.input.flush()).ok()?;
-        let found = self.answer(Duration::from_secs(30))?;
+    fn ask(&mut self, implementation: &str, plan: &Plan<'_>) -> Option<[f64; 2]> {
+        let time = (plan.time / ROUNDS).as_secs_f64();
+        writeln!(self.input, "{implementation} {time}").and_then(|()| self.input.flush()).ok()?;
+        let found = self.answer(2 * plan.time + Duration::from_secs(30))?;
         Some([found["mlookups_64"].as_f64()?, found["mlookups_1024"].as_f64()?])
     }
 
