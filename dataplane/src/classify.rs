@@ -13,11 +13,14 @@ pub mod coded;
 pub mod generate;
 pub mod linear;
 mod pattern;
+mod simd_tree;
+pub mod tree;
 
 pub use choice::{Choice, choose};
 pub use coded::Coded;
 pub use linear::Linear;
 pub use pattern::{AddressSpan, Admit, Pattern, PortSpan, TypeMatch};
+pub use tree::Tree;
 
 /// What a packet shows to the rules: addresses before source and after destination translation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -140,6 +143,11 @@ pub const ALGORITHMS: &[Algorithm] = &[
         name: "coded",
         summary: "patterns translated to code, which compares only what each of them asks for",
         build: |patterns, _| Ok(Box::new(Coded::new(patterns))),
+    },
+    Algorithm {
+        name: "tree",
+        summary: "decision trees that gather bits, with leaves compared eight at a time",
+        build: |patterns, bounds| Ok(Box::new(Tree::new(patterns, bounds)?)),
     },
 ];
 
