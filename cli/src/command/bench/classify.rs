@@ -43,8 +43,8 @@ Examples:
   wirerate bench classify policies/isp-edge.toml
 
 --json prints an array with an object for each: `algorithm rules mlookups memory_bytes build_seconds \
-updates_per_second worst_ns worst_instructions worst_references gave_way`, null where there is none; that of rte_acl \
-has `setting` and `settings`, too."))]
+updates_per_second worst_ns worst_instructions worst_references gave_way picked`, null where there is none. `picked` is what \
+a policy with these rules is compiled to. rte_acl has `setting` and `settings`, too."))]
 pub(super) struct Classify {
     /// The rules: a ClassBench filter set, or a policy (TOML).
     rules: PathBuf,
@@ -109,6 +109,8 @@ struct Row {
     updates: Option<f64>,
     worst: Option<Worst>,
     gave_way: Option<String>,
+    /// What a policy with these rules is compiled to.
+    is_picked: bool,
     more: Value,
 }
 
@@ -136,6 +138,8 @@ impl Classify {
         }
         let mut rows: Vec<Row> = contenders.iter().map(|contender| row(contender, &plan)).collect();
         rows.extend(of_peers(&mut peers, &plan));
+        let picked = choose(None, &patterns, plan.bounds).algorithm.name;
+        rows.iter_mut().for_each(|row| row.is_picked = row.algorithm == picked);
         let mut out = screen::out();
         if self.json {
             let rows: Vec<Value> = rows.iter().map(|row| row.json(patterns.len())).collect();
@@ -150,7 +154,6 @@ impl Classify {
         for row in &rows {
             row.print(&mut out)?;
         }
-        let picked = choose(None, &patterns, plan.bounds).algorithm.name;
         let many = screen::count(patterns.len() as u64, "rule", "rules");
         writeln!(out, "For these {many} a policy is compiled to {picked}.")?;
         Ok(())
@@ -194,6 +197,7 @@ fn row(contender: &Contender, plan: &Plan<'_>) -> Row {
             updates: Some(1.0 / build.max(1e-9)),
             worst: contender.worst(plan),
             gave_way: None,
+            is_picked: false,
             more: json!({}),
         },
         Err(error) => Row {
@@ -204,6 +208,7 @@ fn row(contender: &Contender, plan: &Plan<'_>) -> Row {
             updates: None,
             worst: None,
             gave_way: Some(error.to_string()),
+            is_picked: false,
             more: json!({}),
         },
     }
@@ -239,6 +244,7 @@ fn of_peers(peers: &mut [Peer], plan: &Plan<'_>) -> Option<Row> {
         updates: Some(1.0 / better.build.max(1e-9)),
         worst: None,
         gave_way: None,
+        is_picked: false,
         more: json!({ "setting": better.setting, "settings": settings }),
     })
 }
@@ -256,6 +262,7 @@ impl Row {
             "worst_instructions": self.worst.map(|worst| worst.instructions),
             "worst_references": self.worst.map(|worst| worst.references),
             "gave_way": self.gave_way,
+            "picked": self.is_picked,
         });
         if let (Some(object), Some(more)) = (object.as_object_mut(), self.more.as_object()) {
             object.extend(more.clone());
