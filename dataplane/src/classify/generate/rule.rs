@@ -264,7 +264,7 @@ impl Filter {
     }
 
     /// Bits that it looks at, about: a rule that matches all that another does, and more, has fewer.
-    fn specificity(&self) -> u32 {
+    pub fn specificity(&self) -> u32 {
         let ports = |span: PortSpan| 16 - (u32::from(span.last - span.first) + 1).ilog2();
         u32::from(self.source.length)
             + u32::from(self.destination.length)
