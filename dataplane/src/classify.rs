@@ -12,11 +12,14 @@ mod choice;
 pub mod coded;
 pub mod linear;
 mod pattern;
+pub mod range_match;
+mod simd_vector;
 
 pub use choice::{Choice, choose};
 pub use coded::Coded;
 pub use linear::Linear;
 pub use pattern::{AddressSpan, Admit, Pattern, PortSpan, TypeMatch};
+pub use range_match::RangeMatch;
 
 /// What a packet shows to the rules: addresses before source and after destination translation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -139,6 +142,11 @@ pub const ALGORITHMS: &[Algorithm] = &[
         name: "coded",
         summary: "patterns translated to code, which compares only what each of them asks for",
         build: |patterns, _| Ok(Box::new(Coded::new(patterns))),
+    },
+    Algorithm {
+        name: "range_match",
+        summary: "ANDs a bit vector per field's interval, as Lakshman and Stiliadis do",
+        build: |patterns, bounds| Ok(Box::new(RangeMatch::new(patterns, bounds)?)),
     },
 ];
 
