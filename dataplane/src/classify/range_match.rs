@@ -1,25 +1,26 @@
 //! Multi-dimensional range matching: a bit vector for each interval of each field, and the first bit common to all.
 //!
 //! After Lakshman and Stiliadis (High-Speed Policy-based Packet Forwarding Using Efficient Multi-dimensional Range
-//! Matching, SIGCOMM 1998), as a DiffServ router on the IXP1200 had it (S1 of the papers that `chip` reproduces). The
-//! patterns cut each field into intervals. In an interval, bit n of the vector says whether pattern n admits it. Vectors
+//! Matching, SIGCOMM 1998), as Lin et al. had it in a DiffServ router (DiffServ over Network Processors: Implementation and
+//! Evaluation). The patterns cut each field into intervals. In an interval, bit n of the vector says whether pattern n admits it. Vectors
 //! of the intervals that a header's fields lie in are ANDed; the first bit left is the first match. Of many patterns most
 //! words are zero: then a summary, with a bit for each word that is not, is ANDed first (Baboescu and Varghese, Scalable
 //! Packet Classification, SIGCOMM 2001).
 //!
 //! Exact for every pattern: unions of ranges are just more intervals. Fields that nobody asks for are left out. Memory grows
-//! with the square of the patterns where all of them differ: past its bounds it is refused before any of it is taken.
+//! with the square of the patterns where all of them differ; vectors are counted, and refused past the bounds, before any is
+//! made.
 
 use tally::Tally;
 use wire::{Family, prefetch};
 
-use self::field::Field;
 use self::interval::{Dimension, Known, Plan};
+use super::budget::Budget;
+use super::field::Field;
 use super::simd_vector::{BLOCK_BITS, Block, First, first};
 use super::{Bounds, Classifier, Header, NO_MATCH, Pattern, Position, TooLarge};
 
 mod account;
-mod field;
 mod interval;
 
 /// Patterns as vectors.
@@ -73,32 +74,13 @@ impl Shape {
     }
 }
 
-/// Memory that is left to be taken.
-struct Budget {
-    bounds: Bounds,
-    taken: usize,
-}
-
-impl Budget {
-    fn take(&mut self, bytes: usize) -> Result<(), TooLarge> {
-        let needed = self.taken.saturating_add(bytes);
-        self.bounds.admit(needed)?;
-        self.taken = needed;
-        Ok(())
-    }
-
-    fn give_back(&mut self, bytes: usize) {
-        self.taken -= bytes;
-    }
-}
-
 impl RangeMatch {
     /// Makes the vectors of `patterns`.
     ///
     /// # Errors
     /// They would take more than `bounds` admits.
     pub fn new(patterns: &[Pattern], bounds: Bounds) -> Result<RangeMatch, TooLarge> {
-        let mut budget = Budget { bounds, taken: 0 };
+        let mut budget = Budget::new(bounds);
         let shape = Shape::new(patterns.len());
         let mut plans: Vec<Plan> = Vec::new();
         let mut known = Known::default();

@@ -2,7 +2,7 @@ use super::pattern::Admit;
 use super::*;
 
 mod every_algorithm;
-mod many;
+pub(super) mod many;
 
 fn header() -> Header {
     Header {

@@ -6,10 +6,11 @@
 
 use std::collections::HashMap;
 
+use super::super::budget::Budget;
+use super::super::field::{Field, Span};
 use super::super::simd_vector::{BLOCK_BITS, Block};
 use super::super::{Header, Pattern, Position, TooLarge};
-use super::field::{Field, Span};
-use super::{Budget, Shape};
+use super::Shape;
 
 /// A dimension: where its intervals begin, and where the vector of each does.
 #[derive(Clone, Debug)]

@@ -6,10 +6,10 @@ use wire::Family;
 use super::super::{ALGORITHMS, AddressSpan, Admit, Algorithm, Bounds, Header, NO_MATCH, Pattern, PortSpan};
 
 /// Those that are measured as they build.
-const BOUNDED: &[&str] = &["range_match"];
+const BOUNDED: &[&str] = &["range_match", "tuple"];
 
 /// SplitMix64.
-struct Random(u64);
+pub(in super::super) struct Random(pub(in super::super) u64);
 
 impl Random {
     fn next(&mut self) -> u64 {
@@ -20,7 +20,7 @@ impl Random {
         bits ^ (bits >> 31)
     }
 
-    fn below(&mut self, bound: u64) -> u64 {
+    pub(in super::super) fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
 
@@ -61,7 +61,7 @@ impl Random {
 }
 
 /// Rules as of access lists, one in sixteen of IPv6.
-pub(super) fn patterns(count: usize, seed: u64) -> Vec<Pattern> {
+pub(in super::super) fn patterns(count: usize, seed: u64) -> Vec<Pattern> {
     let mut random = Random(seed);
     let mut one = || {
         let v6 = random.below(16) == 0;
@@ -84,7 +84,7 @@ pub(super) fn patterns(count: usize, seed: u64) -> Vec<Pattern> {
 }
 
 /// Headers that match one of the patterns at least, as often as not.
-pub(super) fn headers(patterns: &[Pattern], count: usize, seed: u64) -> Vec<Header> {
+pub(in super::super) fn headers(patterns: &[Pattern], count: usize, seed: u64) -> Vec<Header> {
     let mut random = Random(seed);
     let mut one = || {
         let pattern = &patterns[random.below(patterns.len() as u64) as usize];

@@ -1,10 +1,10 @@
-//! What the dimensions are, and which of their values a pattern asks for.
+//! The fields of a header, and which of their values a pattern asks for.
 
 use wire::Family;
 
-use super::super::{AddressSpan, Admit, Header, Pattern};
+use super::{AddressSpan, Admit, Header, Pattern};
 
-/// A dimension.
+/// A field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Field {
     /// Source address of IPv4, and with it whether IPv4 is let in.
@@ -232,7 +232,7 @@ fn join(spans: &mut Vec<Span>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::{PortSpan, TypeMatch};
+    use super::super::{PortSpan, TypeMatch};
     use super::*;
 
     #[test]

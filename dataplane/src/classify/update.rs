@@ -1,0 +1,104 @@
+//! Rules that come and go while packets are searched for.
+//!
+//! An [`Updatable`] search takes patterns in, and lets them go, one by one. Positions stay what they are everywhere: places
+//! in the list as it is now. To insert at a position moves those from there on by one, as in a list.
+//!
+//! Whoever looks up holds a version, which never changes, and takes another between two batches: [`Versions`] makes them.
+//! It has two copies and changes them in turn, each once for what the other has seen before (as Left-Right does: Ramalhete
+//! and Correia, Brief Announcement: Left-Right - A Concurrency Control Technique with Wait-Free Population Oblivious
+//! Reads, 2015), so that look-ups meet no lock, and a change costs as much as there is to change.
+
+use std::sync::Arc;
+
+use super::{Classifier, Pattern, Position, TooLarge};
+
+/// A search whose patterns can come and go.
+pub trait Updatable: Classifier {
+    /// How many patterns there are.
+    fn count(&self) -> usize;
+
+    /// The pattern at a position.
+    fn pattern(&self, position: Position) -> Option<&Pattern>;
+
+    /// Inserts before what is at `position`; at the end, where nothing is.
+    ///
+    /// # Errors
+    /// There is no memory for it within the bounds of the search, which answers as before.
+    fn insert(&mut self, position: Position, pattern: &Pattern) -> Result<(), TooLarge>;
+
+    /// Removes what is at `position`, if anything.
+    fn remove(&mut self, position: Position);
+
+    /// Another one, which changes by itself.
+    fn copy(&self) -> Box<dyn Updatable>;
+}
+
+/// A change of a list of patterns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Edit {
+    /// [`Updatable::insert`].
+    Insert(Position, Pattern),
+    /// [`Updatable::remove`].
+    Remove(Position),
+}
+
+impl Edit {
+    fn apply(&self, search: &mut dyn Updatable) -> Result<(), TooLarge> {
+        match self {
+            Edit::Insert(position, pattern) => search.insert(*position, pattern),
+            Edit::Remove(position) => {
+                search.remove(*position);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Makes versions of a search, each from the one before.
+pub struct Versions {
+    current: Arc<dyn Updatable>,
+    /// The version before, until nobody holds it and it can be changed.
+    before: Option<Arc<dyn Updatable>>,
+    /// What leads from there to the current one.
+    behind: Vec<Edit>,
+}
+
+impl Versions {
+    /// Begins with this one.
+    pub fn new(search: Box<dyn Updatable>) -> Versions {
+        Versions { current: Arc::from(search), before: None, behind: Vec::new() }
+    }
+
+    /// The last version.
+    pub fn current(&self) -> Arc<dyn Updatable> {
+        self.current.clone()
+    }
+
+    /// Makes the next version. Where somebody still holds the version before the current one, all is copied.
+    ///
+    /// # Errors
+    /// There is no memory for it; the current version stays.
+    pub fn next(&mut self, edits: Vec<Edit>) -> Result<Arc<dyn Updatable>, TooLarge> {
+        let behind = std::mem::take(&mut self.behind);
+        let mut next = match self.before.take() {
+            Some(mut before) => match Arc::get_mut(&mut before) {
+                Some(search) => {
+                    behind.iter().try_for_each(|edit| edit.apply(search))?;
+                    before
+                }
+                None => Arc::from(self.current.copy()),
+            },
+            None => Arc::from(self.current.copy()),
+        };
+        // Nobody else has it yet.
+        if let Some(search) = Arc::get_mut(&mut next) {
+            edits.iter().try_for_each(|edit| edit.apply(search))?;
+        }
+        self.before = Some(std::mem::replace(&mut self.current, next));
+        self.behind = edits;
+        Ok(self.current())
+    }
+}
+
+#[cfg(test)]
+mod tests;
