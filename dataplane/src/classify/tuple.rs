@@ -24,6 +24,7 @@ use super::{AddressSpan, Bounds, Classifier, Header, NO_MATCH, Pattern, Position
 
 mod account;
 mod cover;
+mod sieve;
 mod space;
 mod table;
 
@@ -81,6 +82,8 @@ impl Tuple {
         for (position, pattern) in (0..).zip(patterns) {
             tuple.insert(position, pattern)?;
         }
+        tuple.v4.put_in_order(&mut tuple.budget);
+        tuple.v6.put_in_order(&mut tuple.budget);
         Ok(tuple)
     }
 
@@ -251,8 +254,8 @@ impl Updatable for Tuple {
         let Some(rule) = list.order.get(position as usize).map(|number| &list.rules[*number as usize]) else {
             return;
         };
-        v4.remove(rule.v4, &*list);
-        v6.remove(rule.v6, &*list);
+        v4.remove(rule.v4, &*list, budget);
+        v6.remove(rule.v6, &*list, budget);
         list.remove(position, budget);
         v4.close_place(position);
         v6.close_place(position);

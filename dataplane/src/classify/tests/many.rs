@@ -204,7 +204,8 @@ fn the_bound_on_memory_is_kept_while_building() {
                     }
                 };
             });
-            assert!(refused || memory >= whole, "{} in {memory} bytes", algorithm.name);
+            // Lists may have room to grow, which is the first to go.
+            assert!(refused || memory > whole / 2, "{} in {memory} bytes", algorithm.name);
             // A few lists of a few entries are not worth an account.
             let bound = memory as u64 + 4096;
             assert!(used.bytes_max <= bound, "{}: {} of {memory} bytes", algorithm.name, used.bytes_max);

@@ -1,7 +1,7 @@
 //! What a search costs on an engine.
 //!
 //! Tables lie in the order in which they are asked, 32 bytes each: masks, best pattern, where its slots are. Then the
-//! slots of all, 8 bytes each, and the entries. Hashing is told as such.
+//! slots of all, 8 bytes each, the entries, and the sieves' sets. Hashing is told as such.
 
 use tally::{Branch, Op, Region, Tally};
 
@@ -20,6 +20,13 @@ const SLOT: usize = 8;
 /// place, 3; its hash, and whether it is free, 2.
 const ASK: u32 = 10;
 
+/// Instructions of a sieve, but for the mask of the address: hashed with a multiplication, 2; set's place, 2; four words of
+/// it combined, 4.
+const SIEVE: u32 = 8;
+
+/// Instructions to the next table of a set: lowest bit found and cleared in its word, 4.
+const NEXT: u32 = 4;
+
 /// Instructions that compare an entry: two addresses, mask and compare, 4; ports, difference and compare, 8; protocol and
 /// flags, mask and compare, 4; bits of zones and code point, 5.
 const COMPARE: u32 = 21;
@@ -29,7 +36,7 @@ const BRANCHES: u32 = 8;
 
 /// Instructions in the store: for both families, a table's and an entry's, with reads and branches; what has no such form
 /// is compared as by the linear scan.
-pub(super) const PROGRAM: u32 = 2 * (ASK + 10 + 6 + COMPARE + 8 + BRANCHES + 4) + 35;
+pub(super) const PROGRAM: u32 = 2 * (2 * SIEVE + NEXT + ASK + 14 + 6 + COMPARE + 8 + BRANCHES + 4) + 35;
 
 impl<A: Bits> Table<A> {
     fn told_bytes(&self) -> usize {
@@ -38,7 +45,9 @@ impl<A: Bits> Table<A> {
 }
 
 pub(super) fn region_bytes<A: Bits>(space: &Space<A>) -> usize {
-    space.tables.iter().map(Table::told_bytes).sum::<usize>() + space.entries.len() * size_of::<Entry<A>>()
+    space.tables.iter().map(Table::told_bytes).sum::<usize>()
+        + space.entries.len() * size_of::<Entry<A>>()
+        + space.sieve_bytes()
 }
 
 /// [`Space::find`] of tables that begin `at`.
@@ -53,19 +62,25 @@ pub(super) fn find<A: Bits>(
     let words = u32::from(A::WIDTH) / 32;
     let slots = at + space.tables.len() * TABLE;
     let entries = slots + space.tables.iter().map(Table::slot_bytes).sum::<usize>();
+    let sieves = entries + space.entries.len() * size_of::<Entry<A>>();
     let mut best = NO_MATCH;
-    for (place, number) in space.order.iter().enumerate() {
-        let table = &space.tables[*number as usize];
-        tally.read(Region::RuleTable, at + place * TABLE, TABLE as u32);
+    space.tell_sieves(&key, |of_sieve| {
+        tally.instructions(SIEVE + words);
+        tally.read(Region::RuleTable, sieves + of_sieve, 16);
+    });
+    for number in space.candidates(&key) {
+        let Some(table) = space.tables.get(number) else { break };
+        tally.instructions(NEXT);
+        tally.read(Region::RuleTable, at + number * TABLE, TABLE as u32);
         if table.best >= best {
             tally.branch(Branch::Taken);
-            break;
+            continue;
         }
         tally.instructions(ASK + 2 * words);
         tally.execute(Op::Branch, 3);
         tally.branch(Branch::Taken);
         tally.hash(8 * words + 5);
-        let own = slots + space.tables[..*number as usize].iter().map(Table::slot_bytes).sum::<usize>();
+        let own = slots + space.tables[..number].iter().map(Table::slot_bytes).sum::<usize>();
         let first = table.first_told(key.hash(table), |slot| {
             tally.read(Region::RuleTable, own + slot * SLOT, SLOT as u32);
         });

@@ -5,13 +5,11 @@ use wire::prefetch;
 use super::super::budget::Budget;
 use super::super::{Header, NO_MATCH, Pattern, Position, TooLarge};
 use super::cover::{Cover, Lengths, Match, ports};
+use super::sieve::{Grain, MOST, Sieve, Tables};
 use super::table::{Bits, GONE, NONE, Table};
 
 /// The most entries of one hash in a table. What is more goes into a table of longer prefixes, where there can be one.
 const CHAIN: usize = 8;
-
-/// The most tables: a look-up may ask each of them. What needs another goes into one there is.
-const TABLES: usize = 128;
 
 /// Headers that are looked up side by side.
 pub(super) const GROUP: usize = 16;
@@ -19,9 +17,15 @@ pub(super) const GROUP: usize = 16;
 /// Tables and entries.
 #[derive(Clone)]
 pub(super) struct Space<A> {
+    /// At most [`MOST`], in the order of their best patterns, as far as changes have not come in between. What needs
+    /// another goes into one there is.
     pub(super) tables: Vec<Table<A>>,
-    /// Tables in the order of their best patterns.
-    pub(super) order: Vec<u32>,
+    /// Tables by source.
+    sources: Sieve,
+    /// Tables by destination.
+    destinations: Sieve,
+    /// Entries that came or went since tables were put in order.
+    changes: usize,
     pub(super) entries: Vec<Entry<A>>,
     /// What of an entry only changes need to know.
     links: Vec<Link>,
@@ -62,6 +66,31 @@ struct Link {
     lengths: Lengths,
     /// The next entry of the same pattern.
     sibling: u32,
+}
+
+/// Tables that are asked ahead of the others.
+const AHEAD: usize = 8;
+
+/// A table, and the hash by which it is asked.
+#[derive(Clone, Copy)]
+struct Probe {
+    hash: u32,
+    table: u32,
+}
+
+/// Tables to be asked, in their order.
+#[derive(Clone, Copy)]
+pub(super) struct Candidates(Tables);
+
+impl Iterator for Candidates {
+    type Item = usize;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<usize> {
+        let next = self.0.trailing_zeros() as usize;
+        self.0 &= self.0.wrapping_sub(1);
+        (next < MOST).then_some(next)
+    }
 }
 
 /// What tables look at of a header.
@@ -127,26 +156,66 @@ pub(super) trait Rules {
 
 impl<A: Bits> Space<A> {
     pub(super) fn new() -> Space<A> {
-        Space { tables: Vec::new(), order: Vec::new(), entries: Vec::new(), links: Vec::new(), free: NONE }
+        Space {
+            tables: Vec::new(),
+            sources: Sieve::OPEN,
+            destinations: Sieve::OPEN,
+            changes: 0,
+            entries: Vec::new(),
+            links: Vec::new(),
+            free: NONE,
+        }
+    }
+
+    /// The tables that may have an entry for a key.
+    #[inline(always)]
+    pub(super) fn candidates(&self, key: &Key<A>) -> Candidates {
+        Candidates(self.sources.tables(key.source) & self.destinations.tables(key.destination))
+    }
+
+    /// Where the sets lie that [`Space::candidates`] reads, both sieves' one after the other.
+    pub(super) fn tell_sieves(&self, key: &Key<A>, mut tell: impl FnMut(usize)) {
+        let sieves =
+            [(&self.sources, key.source, 0), (&self.destinations, key.destination, self.sources.bytes())];
+        for (sieve, address, begin) in sieves {
+            if let Some(at) = sieve.offset(address) {
+                tell(begin + at);
+            }
+        }
+    }
+
+    pub(super) fn sieve_bytes(&self) -> usize {
+        self.sources.bytes() + self.destinations.bytes()
     }
 
     /// The first pattern that a header matches; [`NO_MATCH`] if there is none.
     #[inline(always)]
     pub(super) fn find(&self, header: &Header, rules: &impl Rules) -> Position {
         let key = Key::new(header);
-        let mut best = NO_MATCH;
-        for table in &self.order {
-            let table = &self.tables[*table as usize];
-            if table.best >= best {
-                break;
+        self.find_in(self.candidates(&key), &key, header, NO_MATCH, rules)
+    }
+
+    /// The first pattern of some tables, unless `best` is before it.
+    #[inline(always)]
+    fn find_in(
+        &self,
+        candidates: Candidates,
+        key: &Key<A>,
+        header: &Header,
+        mut best: Position,
+        rules: &impl Rules,
+    ) -> Position {
+        for table in candidates {
+            let Some(table) = self.tables.get(table) else { break };
+            if table.best < best {
+                let first = table.first(key.hash(table));
+                best = best.min(self.first_of(first, key, header, rules));
             }
-            let hash = key.hash(table);
-            best = best.min(self.first_of(table.first(hash), &key, header, rules));
         }
         best
     }
 
-    /// [`Space::find`] for up to [`GROUP`] headers: those of `wanted`, a bit each. Their positions are [`NO_MATCH`] before.
+    /// [`Space::find`] for up to [`GROUP`] headers: those of `wanted`, a bit each.
     #[inline(always)]
     pub(super) fn find_group(
         &self,
@@ -155,30 +224,48 @@ impl<A: Bits> Space<A> {
         positions: &mut [Position],
         rules: &impl Rules,
     ) {
+        const NOBODY: Probe = Probe { hash: 0, table: 0 };
         let mut keys = [Key { source: A::of(0), destination: A::of(0), rest: 0 }; GROUP];
-        for (key, header) in keys.iter_mut().zip(headers) {
-            *key = Key::new(header);
-        }
-        let mut hashes = [0; GROUP];
-        for table in &self.order {
-            let table = &self.tables[*table as usize];
-            for (hash, key) in hashes.iter_mut().zip(&keys) {
-                *hash = key.hash(table);
-                prefetch::read(table.home(*hash));
+        let mut candidates = [Candidates(0); GROUP];
+        for (at, (key, header)) in keys.iter_mut().zip(headers).enumerate() {
+            if wanted & (1 << at) != 0 {
+                *key = Key::new(header);
+                candidates[at] = self.candidates(key);
             }
-            let mut open = false;
-            for (at, (header, position)) in headers.iter().zip(positions.iter_mut()).enumerate() {
-                if wanted & (1 << at) != 0 && table.best < *position {
-                    open = true;
-                    let first = table.first(hashes[at]);
-                    if first < GONE {
-                        *position = (*position).min(self.first_of(first, &keys[at], header, rules));
-                    }
+        }
+        // Slots of the first few tables are asked for, then what they lead to, then it is compared.
+        let mut probes = [[NOBODY; AHEAD]; GROUP];
+        let mut counts = [0; GROUP];
+        for at in 0..headers.len().min(GROUP) {
+            while counts[at] < AHEAD {
+                let Some(number) = candidates[at].next() else { break };
+                let Some(table) = self.tables.get(number) else { break };
+                let hash = keys[at].hash(table);
+                prefetch::read(table.home(hash));
+                probes[at][counts[at]] = Probe { hash, table: number as u32 };
+                counts[at] += 1;
+            }
+        }
+        for (probes, count) in probes.iter_mut().zip(counts) {
+            for probe in &mut probes[..count] {
+                // From here on it is the first entry.
+                probe.hash = self.tables[probe.table as usize].first(probe.hash);
+                if let Some(entry) = self.entries.get(probe.hash as usize) {
+                    prefetch::read(entry);
                 }
             }
-            if !open {
-                break;
+        }
+        for (at, (header, position)) in headers.iter().zip(positions.iter_mut()).enumerate() {
+            if wanted & (1 << at) == 0 {
+                continue;
             }
+            let mut best = NO_MATCH;
+            for probe in &probes[at][..counts[at]] {
+                if probe.hash < GONE && self.tables[probe.table as usize].best < best {
+                    best = best.min(self.first_of(probe.hash, &keys[at], header, rules));
+                }
+            }
+            *position = self.find_in(candidates[at], &keys[at], header, best, rules);
         }
     }
 
@@ -243,24 +330,78 @@ impl<A: Bits> Space<A> {
                 match self.insert_entry(entry, lengths, last, rules, budget) {
                     Ok(at) => last = at,
                     Err(too_large) => {
-                        self.remove(last, rules);
+                        self.remove(last, rules, budget);
                         return Err(too_large);
                     }
                 }
             }
         }
+        self.tidy(budget);
         Ok(last)
     }
 
     /// Takes a rule's entries out, from the last of them on.
-    pub(super) fn remove(&mut self, last: u32, rules: &impl Rules) {
+    pub(super) fn remove(&mut self, last: u32, rules: &impl Rules, budget: &mut Budget) {
         let mut at = last;
         while at != NONE {
             let sibling = self.links[at as usize].sibling;
             self.unlink(at, rules);
             self.entries[at as usize].next = self.free;
             self.free = at;
+            self.changes += 1;
             at = sibling;
+        }
+        self.tidy(budget);
+    }
+
+    /// Puts the tables in order, once there were as many changes as half of the entries.
+    fn tidy(&mut self, budget: &mut Budget) {
+        if self.changes > self.entries.len() / 2 + 32 {
+            self.put_in_order(budget);
+        }
+    }
+
+    /// Puts the tables in the order of their best patterns, and makes the sieves anew, as far as there is memory for them.
+    pub(super) fn put_in_order(&mut self, budget: &mut Budget) {
+        self.changes = 0;
+        let mut order: Vec<u32> = (0..self.tables.len() as u32).collect();
+        order.sort_by_key(|table| self.tables[*table as usize].best);
+        let mut place_of = [0; MOST];
+        for (place, table) in (0..).zip(&order) {
+            place_of[*table as usize] = place;
+        }
+        // What is free has a table, too, and of no consequence.
+        self.links.iter_mut().for_each(|link| link.table = place_of[link.table as usize]);
+        self.tables.sort_by_key(|table| table.best);
+        let in_use = self.tables.partition_point(|table| table.entries > 0);
+        budget.give_back(self.tables[in_use..].iter().map(Table::slot_bytes).sum());
+        self.tables.truncate(in_use);
+        let (entries, links) = (&self.entries, &self.links);
+        let count: usize = self.tables.iter().map(|table| table.entries).sum();
+        let alive = self.tables.iter().flat_map(|table| {
+            let chain = move |first| successors(entries, first);
+            table.firsts().flat_map(chain)
+        });
+        let grain = |at: u32| {
+            let (entry, link) = (&entries[at as usize], &links[at as usize]);
+            let Link { table, lengths, .. } = *link;
+            (entry, table, lengths)
+        };
+        let sources = alive.clone().map(|at| {
+            let (entry, table, lengths) = grain(at);
+            Grain { address: entry.source, length: lengths.source, table }
+        });
+        let destinations = alive.map(|at| {
+            let (entry, table, lengths) = grain(at);
+            Grain { address: entry.destination, length: lengths.destination, table }
+        });
+        for (sieve, best) in [
+            (&mut self.sources, Sieve::best(sources, count, budget)),
+            (&mut self.destinations, Sieve::best(destinations, count, budget)),
+        ] {
+            // There is always room for one that lets all through.
+            let before = std::mem::replace(sieve, best.unwrap_or(Sieve::OPEN));
+            budget.give_back(before.bytes());
         }
     }
 
@@ -324,11 +465,11 @@ impl<A: Bits> Space<A> {
                 && full.is_none_or(|full| lengths.bits() > self.tables[full as usize].lengths.bits())
         });
         let in_use = self.tables.iter().filter(|table| table.entries > 0).count();
-        if let (Some(full), true) = (full, wanted.is_none() || in_use >= TABLES) {
+        if let (Some(full), true) = (full, wanted.is_none() || in_use >= MOST) {
             return Ok(full);
         }
         // What no table admits gets one, and where there are many, one for everything.
-        let wanted = wanted.filter(|_| in_use < TABLES);
+        let wanted = wanted.filter(|_| in_use < MOST);
         let at = self.new_table(wanted.unwrap_or_default(), budget)?;
         if let Some(full) = full {
             self.split(full, at, &key, rules, budget)?;
@@ -345,11 +486,8 @@ impl<A: Bits> Space<A> {
             return Ok(at as u32);
         }
         budget.grow(&mut self.tables)?;
-        budget.grow(&mut self.order)?;
         self.tables.push(Table::new(lengths, budget)?);
-        let at = self.tables.len() as u32 - 1;
-        self.order.push(at);
-        Ok(at)
+        Ok(self.tables.len() as u32 - 1)
     }
 
     /// Moves entries with a key from one table to another that tells them apart better.
@@ -380,8 +518,7 @@ impl<A: Bits> Space<A> {
 
     /// The entries of a hash.
     fn chain(&self, first: u32) -> impl Iterator<Item = u32> + '_ {
-        let entry = |at: u32| (at < GONE).then_some(at);
-        std::iter::successors(entry(first), move |at| entry(self.entries[*at as usize].next))
+        successors(&self.entries, first)
     }
 
     /// Puts an entry into a table's chain, behind those of earlier rules.
@@ -407,10 +544,12 @@ impl<A: Bits> Space<A> {
         (link.table, link.hash) = (table, hash);
         let owner = &mut self.tables[table as usize];
         owner.entries += 1;
-        if position < owner.best {
-            owner.best = position;
-            self.sort();
-        }
+        owner.best = owner.best.min(position);
+        let Entry { source, destination, .. } = self.entries[at as usize];
+        let lengths = self.links[at as usize].lengths;
+        self.sources.add(Grain { address: source, length: lengths.source, table });
+        self.destinations.add(Grain { address: destination, length: lengths.destination, table });
+        self.changes += 1;
         Ok(())
     }
 
@@ -434,14 +573,7 @@ impl<A: Bits> Space<A> {
             // The first of each chain is its best.
             let best = owner.firsts().map(|first| rules.position(self.entries[first as usize].rule)).min();
             self.tables[table as usize].best = best.unwrap_or(Position::MAX);
-            self.sort();
         }
-    }
-
-    /// Tables in the order of their best patterns: nearly sorted already.
-    fn sort(&mut self) {
-        let tables = &self.tables;
-        self.order.sort_by_key(|table| tables[*table as usize].best);
     }
 
     /// From `position` on, all have one place more.
@@ -461,11 +593,18 @@ impl<A: Bits> Space<A> {
     /// Bytes of all its lists, with the room in them.
     pub(super) fn bytes(&self) -> usize {
         self.tables.capacity() * size_of::<Table<A>>()
-            + self.order.capacity() * size_of::<u32>()
+            + self.sources.bytes()
+            + self.destinations.bytes()
             + self.tables.iter().map(Table::slot_bytes).sum::<usize>()
             + self.entries.capacity() * size_of::<Entry<A>>()
             + self.links.capacity() * size_of::<Link>()
     }
+}
+
+/// An entry and those behind it.
+fn successors<A>(entries: &[Entry<A>], first: u32) -> impl Iterator<Item = u32> + Clone + '_ {
+    let entry = |at: u32| (at < GONE).then_some(at);
+    std::iter::successors(entry(first), move |at| entry(entries[*at as usize].next))
 }
 
 /// The lengths of a new table for an entry: fewer than its own, so that others fit in.

@@ -15,6 +15,8 @@ pub(super) trait Bits: Copy + Eq {
     fn of(bits: u128) -> Self;
     /// As many leading ones.
     fn mask(length: u8) -> Self;
+    /// Some bits that depend on the leading ones alone.
+    fn leading(self, length: u8) -> u32;
     /// Those that the mask has.
     fn and(self, mask: Self) -> Self;
     /// Two of them hashed together with other bits.
@@ -38,8 +40,14 @@ impl Bits for u32 {
     fn of(bits: u128) -> u32 {
         bits as u32
     }
+    #[inline(always)]
     fn mask(length: u8) -> u32 {
         u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0)
+    }
+    #[inline(always)]
+    fn leading(self, length: u8) -> u32 {
+        let leading = self & u32::mask(length);
+        ((u64::from(leading)).wrapping_mul(SEED[0]) >> 40) as u32
     }
     #[inline(always)]
     fn and(self, mask: u32) -> u32 {
@@ -59,8 +67,14 @@ impl Bits for u128 {
     fn of(bits: u128) -> u128 {
         bits
     }
+    #[inline(always)]
     fn mask(length: u8) -> u128 {
         u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0)
+    }
+    #[inline(always)]
+    fn leading(self, length: u8) -> u32 {
+        let leading = self & u128::mask(length);
+        (fold(leading as u64 ^ SEED[3], (leading >> 64) as u64 ^ SEED[2]) >> 40) as u32
     }
     #[inline(always)]
     fn and(self, mask: u128) -> u128 {
@@ -215,7 +229,7 @@ impl<A: Bits> Table<A> {
     }
 
     /// The first entries of all hashes.
-    pub(super) fn firsts(&self) -> impl Iterator<Item = u32> + '_ {
+    pub(super) fn firsts(&self) -> impl Iterator<Item = u32> + Clone + '_ {
         self.slots.iter().map(|slot| slot.first).filter(|first| *first < GONE)
     }
 }
