@@ -37,7 +37,7 @@ pub trait Updatable: Classifier {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Edit {
     /// [`Updatable::insert`].
-    Insert(Position, Pattern),
+    Insert(Position, Box<Pattern>),
     /// [`Updatable::remove`].
     Remove(Position),
 }

@@ -5,6 +5,7 @@
 //! Memory for all is then taken at once, and filled.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use super::super::budget::Budget;
 use super::super::field::{Field, Span};
@@ -84,21 +85,14 @@ const KNOWN_BYTES: usize = 17 * 16 / 7 * 3 / 2 + 7;
 /// A value that has edges.
 trait Value: Copy + Ord {
     const ZERO: Self;
-    fn of(value: u128) -> Self;
 }
 
 impl Value for u32 {
     const ZERO: u32 = 0;
-    fn of(value: u128) -> u32 {
-        value as u32
-    }
 }
 
 impl Value for u128 {
     const ZERO: u128 = 0;
-    fn of(value: u128) -> u128 {
-        value
-    }
 }
 
 impl Plan {
@@ -206,9 +200,9 @@ fn count<V: Value>(
     budget: &mut Budget,
 ) -> Result<(), TooLarge> {
     let mut note = |hash| {
-        if !known.contains_key(&hash) {
+        if let Entry::Vacant(place) = known.entry(hash) {
             budget.take(KNOWN_BYTES)?;
-            known.insert(hash, None);
+            place.insert(None);
         }
         Ok(())
     };

@@ -105,6 +105,34 @@ fn a_long_chain_is_searched_in_order() {
     agrees(&search, &list, &[0, 699, 700, 40_000, 40_001, 40_500, 40_999, 41_000].map(at));
 }
 
+/// As many lengths as there can be of ports, and more patterns of each than a table takes of one hash.
+#[test]
+fn there_are_no_more_tables_than_a_set_has_bits_for() {
+    let ports = |length: u32| PortSpan { first: 0, last: u16::MAX.checked_shr(length).unwrap_or(0) };
+    let of = |at: u32| Pattern {
+        sports: vec![ports(at % 17)],
+        dports: vec![ports(at / 17 % 17)],
+        tcp_mask: 0xff,
+        tcp_value: (at / 289) as u8,
+        ..Pattern::default()
+    };
+    let list: Vec<Pattern> = (0..289 * 60).rev().map(of).collect();
+    let mut search = Tuple::new(&list, Bounds::default()).unwrap();
+    assert_eq!(search.v4.tables.len(), sieve::MOST - 1);
+    let at = |dport| Header { dport, sport: 9, tcp_flags: 7, family: Family::V4, ..Header::default() };
+    agrees(&search, &list, &[0, 1, 9, 4_000, 65_535].map(at));
+    // These need one more: nothing less than for everything takes them.
+    let hosts = |at: u128| Some(vec![AddressSpan { v6: false, first: at, last: at }]);
+    for first in 0..200 {
+        search.insert(first as u32, &Pattern { destination: hosts(first), ..Pattern::default() }).unwrap();
+    }
+    for first in 0..200 {
+        let header = Header { destination: first, family: Family::V4, ..Header::default() };
+        assert_eq!(search.classify(&header), Some(first as u32));
+    }
+    assert!(search.v4.tables.len() <= sieve::MOST);
+}
+
 #[test]
 fn what_an_account_reads_is_within_the_region() {
     struct Within(u64, u32);

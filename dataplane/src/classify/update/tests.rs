@@ -47,7 +47,8 @@ fn look_ups_go_on_while_rules_come() {
     let mut list = first.to_vec();
     for (round, rules) in more.chunks(50).enumerate() {
         let at = |place: usize| (list.len() / 2 + place) as Position;
-        let edits = rules.iter().enumerate().map(|(place, rule)| Edit::Insert(at(place), rule.clone()));
+        let edits =
+            rules.iter().enumerate().map(|(place, rule)| Edit::Insert(at(place), Box::new(rule.clone())));
         let next = versions.next(edits.collect()).unwrap();
         let middle = list.len() / 2;
         list.splice(middle..middle, rules.iter().cloned());
@@ -68,12 +69,12 @@ fn two_copies_take_turns_unless_one_is_held() {
     let mut versions = Versions::new(Box::new(Tuple::new(&rules[..10], Bounds::default()).unwrap()));
     let address = |search: &Arc<dyn Updatable>| Arc::as_ptr(search).cast::<()>();
     let first = address(&versions.current());
-    let second = address(&versions.next(vec![Edit::Insert(3, rules[10].clone())]).unwrap());
+    let second = address(&versions.next(vec![Edit::Insert(3, Box::new(rules[10].clone()))]).unwrap());
     assert_ne!(first, second);
     assert_eq!(address(&versions.next(vec![Edit::Remove(0)]).unwrap()), first);
     let held = versions.current();
-    assert_eq!(address(&versions.next(vec![Edit::Insert(0, rules[11].clone())]).unwrap()), second);
-    let third = versions.next(vec![Edit::Insert(99, rules[12].clone())]).unwrap();
+    assert_eq!(address(&versions.next(vec![Edit::Insert(0, Box::new(rules[11].clone()))]).unwrap()), second);
+    let third = versions.next(vec![Edit::Insert(99, Box::new(rules[12].clone()))]).unwrap();
     assert!(![first, second].contains(&address(&third)));
     assert_eq!(held.count(), 10);
     let wanted = [11, 1, 2, 10, 3, 4, 5, 6, 7, 8, 9, 12].map(|at| Some(&rules[at]));
@@ -84,11 +85,11 @@ fn two_copies_take_turns_unless_one_is_held() {
 fn a_version_that_finds_no_memory_is_none() {
     let rules = patterns(3_000, 33);
     let mut versions = Versions::new(Box::new(Tuple::new(&rules[..10], Bounds { memory: 200_000 }).unwrap()));
-    let many = rules.iter().map(|rule| Edit::Insert(5, rule.clone())).collect();
+    let many = rules.iter().map(|rule| Edit::Insert(5, Box::new(rule.clone()))).collect();
     assert!(versions.next(many).is_err());
     assert_eq!(versions.current().count(), 10);
     for at in 10..20 {
-        versions.next(vec![Edit::Insert(at, rules[at as usize].clone())]).unwrap();
+        versions.next(vec![Edit::Insert(at, Box::new(rules[at as usize].clone()))]).unwrap();
     }
     let last = versions.current();
     assert!((0..20).all(|at| last.pattern(at) == Some(&rules[at as usize])));
