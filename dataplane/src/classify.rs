@@ -12,10 +12,13 @@ mod budget;
 mod choice;
 pub mod coded;
 mod field;
+pub mod generate;
 pub mod linear;
 mod pattern;
 pub mod range_match;
+mod simd_tree;
 mod simd_vector;
+pub mod tree;
 pub mod tuple;
 pub mod update;
 
@@ -24,6 +27,7 @@ pub use coded::Coded;
 pub use linear::Linear;
 pub use pattern::{AddressSpan, Admit, Pattern, PortSpan, TypeMatch};
 pub use range_match::RangeMatch;
+pub use tree::Tree;
 pub use tuple::Tuple;
 pub use update::Updatable;
 
@@ -163,6 +167,11 @@ pub const ALGORITHMS: &[Algorithm] = &[
         name: "tuple",
         summary: "hash tables by prefix lengths, merged as TupleMerge does; changed pattern by pattern",
         build: |patterns, bounds| Ok(Box::new(Tuple::new(patterns, bounds)?)),
+    },
+    Algorithm {
+        name: "tree",
+        summary: "decision trees that gather bits, with leaves compared eight at a time",
+        build: |patterns, bounds| Ok(Box::new(Tree::new(patterns, bounds)?)),
     },
 ];
 

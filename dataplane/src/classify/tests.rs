@@ -4,6 +4,8 @@ use super::*;
 mod every_algorithm;
 pub(super) mod many;
 
+pub(super) use every_algorithm::agrees;
+
 fn header() -> Header {
     Header {
         source: 0xc0a8_0102,
