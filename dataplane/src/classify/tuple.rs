@@ -267,6 +267,10 @@ impl Updatable for Tuple {
         copy.budget = self.budget.with(copy.bytes());
         Box::new(copy)
     }
+
+    fn into_classifier(self: Box<Self>) -> Box<dyn Classifier> {
+        self
+    }
 }
 
 #[cfg(test)]

@@ -10,7 +10,10 @@
 
 use std::sync::Arc;
 
+use self::difference::{Step, steps};
 use super::{Classifier, Pattern, Position, TooLarge};
+
+mod difference;
 
 /// A search whose patterns can come and go.
 pub trait Updatable: Classifier {
@@ -31,6 +34,9 @@ pub trait Updatable: Classifier {
 
     /// Another one, which changes by itself.
     fn copy(&self) -> Box<dyn Updatable>;
+
+    /// What it is to those that only search.
+    fn into_classifier(self: Box<Self>) -> Box<dyn Classifier>;
 }
 
 /// A change of a list of patterns.
@@ -52,6 +58,37 @@ impl Edit {
             }
         }
     }
+}
+
+/// The most edits that [`revised`] makes: comparing lists takes as many steps for each pattern.
+const MOST_EDITS: usize = 256;
+
+/// A search of `patterns`, made from one of others of which few have to come or go. `None` where that one cannot be
+/// changed, where too many would have to, or where there is no memory for it: then it has to be built.
+pub fn revised(search: &dyn Classifier, patterns: &[Pattern]) -> Option<Box<dyn Classifier>> {
+    let mut copy = search.to_updatable()?;
+    let mut position = 0;
+    for (step, pattern) in edits(&*copy, patterns)? {
+        match step {
+            Step::Keep => position += 1,
+            Step::Remove => copy.remove(position),
+            Step::Insert => {
+                copy.insert(position, pattern?).ok()?;
+                position += 1;
+            }
+        }
+    }
+    Some(copy.into_classifier())
+}
+
+/// The steps from a search's patterns to others, each with the pattern that it keeps or inserts.
+fn edits<'a>(search: &dyn Updatable, patterns: &'a [Pattern]) -> Option<Vec<(Step, Option<&'a Pattern>)>> {
+    let before: Vec<&Pattern> = (0..).map_while(|position| search.pattern(position)).collect();
+    let after: Vec<&'a Pattern> = patterns.iter().collect();
+    let steps = steps(&before, &after, MOST_EDITS)?;
+    let mut after = after.into_iter();
+    let with = |step| (step, if step == Step::Remove { None } else { after.next() });
+    Some(steps.into_iter().map(with).collect())
 }
 
 /// Makes versions of a search, each from the one before.

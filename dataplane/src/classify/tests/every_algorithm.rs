@@ -226,7 +226,7 @@ fn header(aim: &Aim, patterns: &[Pattern]) -> Header {
 /// Holds `search` to the scan of `patterns`, one by one, in bulk and tallied.
 pub(in super::super) fn agrees(
     name: &str,
-    search: &dyn Classifier,
+    search: &(impl Classifier + ?Sized),
     patterns: &[Pattern],
     headers: &[Header],
 ) -> Result<(), TestCaseError> {

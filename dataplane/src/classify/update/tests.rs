@@ -96,6 +96,29 @@ fn a_version_that_finds_no_memory_is_none() {
 }
 
 #[test]
+fn a_search_is_revised_where_little_changes() {
+    let rules = patterns(3_000, 34);
+    let headers = headers(&rules, 200, 35);
+    let tuple = Tuple::new(&rules[..2_000], Bounds::default()).unwrap();
+    let mut list = rules[..2_000].to_vec();
+    list.splice(500..520, rules[2_000..2_050].iter().cloned());
+    list.swap(0, 1_999);
+    list.push(rules[2_100].clone());
+    let next = revised(&tuple, &list).unwrap();
+    for header in &headers {
+        let wanted = list.iter().position(|pattern| pattern.matches(header)).map(|at| at as Position);
+        assert_eq!(next.classify(header), wanted);
+    }
+    // It is its own.
+    assert_eq!(tuple.count(), 2_000);
+    assert!(revised(&tuple, &rules).is_none(), "too many");
+    let linear = (ALGORITHMS[0].build)(&list, Bounds::default()).unwrap();
+    assert!(revised(&*linear, &list).is_none(), "it cannot be changed");
+    let narrow = Tuple::new(&rules[..10], Bounds { memory: 60_000 }).unwrap();
+    assert!(revised(&narrow, &rules[..200]).is_none(), "there is no memory");
+}
+
+#[test]
 fn an_algorithm_says_whether_it_can_be_changed() {
     let can = |name: &str| {
         let algorithm = ALGORITHMS.iter().find(|algorithm| algorithm.name == name).unwrap();
