@@ -13,6 +13,7 @@ use tally::{Count, Region};
 
 pub(crate) mod peer;
 pub(crate) mod subject;
+pub(crate) mod update;
 
 /// What is measured, and how.
 pub(crate) struct Plan<'a> {

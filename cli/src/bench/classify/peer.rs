@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use dataplane::classify::Header;
 use serde_json::Value;
@@ -123,12 +123,14 @@ impl Files {
                 .map_err(|unlike| format!("it is not given {unlike}, as rule {} has", position + 1))?;
         }
         let trace: String = plan.headers.iter().map(|header| subject::line(header, 0) + "\n").collect();
-        let directory = std::env::temp_dir().join(format!("wirerate-acl-{}", std::process::id()));
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
+        let directory = std::env::temp_dir().join(format!("wirerate-acl-{}-{now}", std::process::id()));
+        let failed = |error| format!("its input cannot be written: {error}");
+        // A directory of that name that is there already is somebody else's.
+        fs::create_dir(&directory).map_err(failed)?;
         let files = Files { directory };
-        let written = fs::create_dir_all(&files.directory)
-            .and_then(|()| fs::write(files.rules(), rules))
-            .and_then(|()| fs::write(files.trace(), trace));
-        written.map(|()| files).map_err(|error| format!("its input cannot be written: {error}"))
+        fs::write(files.rules(), rules).and_then(|()| fs::write(files.trace(), trace)).map_err(failed)?;
+        Ok(files)
     }
 
     fn rules(&self) -> PathBuf {

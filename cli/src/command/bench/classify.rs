@@ -10,7 +10,7 @@ use dataplane::classify::{ALGORITHMS, Algorithm, Bounds, choose};
 use serde_json::{Value, json};
 
 use crate::bench::classify::peer::{self, Peer};
-use crate::bench::classify::{Answers, Contender, Plan, ROUNDS, Worst, scan, subject};
+use crate::bench::classify::{Answers, Contender, Disagreement, Plan, ROUNDS, Worst, scan, subject, update};
 use crate::failure::Failure;
 use crate::{screen, with_exit_codes};
 
@@ -20,8 +20,9 @@ use crate::{screen, with_exit_codes};
 /// Where there are too many rules and headers for the scan, it answers a sample of them; on all headers the algorithms are
 /// held to one another. Their speed depends on the headers: to compare with another program, give both the same --trace.
 ///
-/// updates/s is how many rules a second come or go: in place, one removed and one inserted at random, where the algorithm
-/// can do that; else it is built anew for each, and it is 1 / build.
+/// updates/s is how many rules a second come or go while look-ups go on: removed and inserted at random in one version,
+/// and again in the other, which was looked up in, where the algorithm can be changed in place; any other is built anew for
+/// each, and it is 1 / build.
 ///
 /// The worst case is said twice. worst, ns: the slowest batch of 64 of the trace, per look-up, the best of three passes,
 /// so that what interrupts a pass does not count. worst instr: the most instructions that one header of the trace takes by the
@@ -136,7 +137,11 @@ impl Classify {
             contenders.iter_mut().for_each(|contender| contender.round(&plan));
             peers.iter_mut().for_each(|peer| peer.round(&plan));
         }
-        let mut rows: Vec<Row> = contenders.iter().map(|contender| row(contender, &plan)).collect();
+        let mut rows: Vec<Row> = contenders
+            .iter()
+            .map(|contender| row(contender, &plan))
+            .collect::<Result<_, _>>()
+            .map_err(Failure::Disagree)?;
         rows.extend(of_peers(&mut peers, &plan));
         let picked = choose(None, &patterns, plan.bounds).algorithm.name;
         rows.iter_mut().for_each(|row| row.is_picked = row.algorithm == picked);
@@ -185,16 +190,16 @@ impl Classify {
     }
 }
 
-fn row(contender: &Contender, plan: &Plan<'_>) -> Row {
+fn row(contender: &Contender, plan: &Plan<'_>) -> Result<Row, Disagreement> {
     let name = contender.algorithm.name.to_owned();
     let build = contender.build.as_secs_f64();
-    match &contender.search {
+    Ok(match &contender.search {
         Ok(search) => Row {
             algorithm: name,
             mlookups: contender.rate(),
             memory: Some(search.memory_bytes() as u64),
             build,
-            updates: Some(1.0 / build.max(1e-9)),
+            updates: update::rate(contender.algorithm.name, &**search, plan)?.or(Some(1.0 / build.max(1e-9))),
             worst: contender.worst(plan),
             gave_way: None,
             is_picked: false,
@@ -211,7 +216,7 @@ fn row(contender: &Contender, plan: &Plan<'_>) -> Row {
             is_picked: false,
             more: json!({}),
         },
-    }
+    })
 }
 
 /// rte_acl in its better setting.
@@ -277,7 +282,8 @@ impl Row {
         }
         let line = |name: &str, rate: f64, memory: u64, build: f64| {
             let memory = memory as f64 / f64::from(1 << 20);
-            format!("{name:<18} {rate:>12.2} {memory:>10.2} {build:>10.4}")
+            let digits = if rate < 1.0 { 4 } else { 2 };
+            format!("{name:<18} {rate:>12.digits$} {memory:>10.2} {build:>10.4}")
         };
         for setting in self.more["settings"].as_array().into_iter().flatten() {
             let number = |key: &str| setting[key].as_f64().unwrap_or(0.0);
