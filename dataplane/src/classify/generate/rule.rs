@@ -49,8 +49,8 @@ pub struct Prefix {
     pub length: u8,
 }
 
-/// `count` rules, or as many as there is room for: well over a million. Few rules more are no prefix of the others: another
-/// count is another set.
+/// `count` rules, or as many as there is room for: well over a million. Another count makes another set, not a longer
+/// one.
 pub fn rules(like: Like, count: usize, seed: u64) -> Vec<Filter> {
     let kind = match like {
         Like::Acl => &ACL,
