@@ -61,6 +61,19 @@ fn policies_are_measured_too() {
 }
 
 #[test]
+fn ipv6_sets_are_measured_too() {
+    let room = Room::new("classify-v6");
+    let line = "@2001:db8::/32\t::/0\t0 : 65535\t443 : 443\t0x06/0xFF\n";
+    let rules = room.write("v6.rules", line.repeat(2));
+    let run = bench(&[&rules, "--json"]).exits(0);
+    assert_eq!(algorithms(&run.json()).len(), ALGORITHMS.len(), "rte_acl is given IPv4 alone");
+    assert_eq!(run.json()[0]["rules"], 2);
+    // Traces are of IPv4 alone.
+    let trace = wirerate(&["generate", "trace", "--rules", &rules, "--count", "10"]).exits(0);
+    assert!(trace.err.contains("no rule is about IPv4") && trace.out.lines().count() == 10, "{}", trace.err);
+}
+
+#[test]
 fn what_needs_more_memory_gives_way() {
     let room = Room::new("classify-memory");
     let rules = room.path("fw.rules");

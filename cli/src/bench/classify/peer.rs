@@ -46,15 +46,24 @@ struct Files {
     directory: PathBuf,
 }
 
-/// Builds rte_acl in each setting that takes no longer than `patience`, and holds it to `answers`. Why one is not
+/// rte_acl in the settings that could be had.
+#[derive(Default)]
+pub(crate) struct Peers {
+    /// One for each setting.
+    pub(crate) built: Vec<Peer>,
+    /// Why it could not be built in any setting, though it was to be.
+    pub(crate) gave_way: Option<String>,
+}
+
+/// Builds rte_acl in each setting that takes no longer than `patience`, and holds it to `answers`. Why it is not
 /// there goes to `note`.
 pub(crate) fn start(
     plan: &Plan<'_>,
     answers: Option<Answers>,
     patience: Duration,
     note: &mut dyn FnMut(String),
-) -> Result<Vec<Peer>, Disagreement> {
-    let mut peers = Vec::new();
+) -> Result<Peers, Disagreement> {
+    let mut peers = Peers::default();
     let Some(program) = program() else {
         note(format!(
             "rte_acl is left out: neither {VARIABLE} nor {PROGRAM} on the PATH is its program, and `make -C bench/peers \
@@ -80,10 +89,16 @@ pub(crate) fn start(
                         wanted: None,
                     });
                 }
-                peers.push(peer);
+                peers.built.push(peer);
             }
-            Err(why) => note(format!("rte_acl, {setting} setting, is left out: {why}")),
+            Err(why) => {
+                note(format!("rte_acl, {setting} setting, is left out: {why}"));
+                peers.gave_way = Some(why);
+            }
         }
+    }
+    if !peers.built.is_empty() {
+        peers.gave_way = None;
     }
     Ok(peers)
 }
@@ -156,8 +171,16 @@ fn eal() -> Vec<String> {
     let free = fs::read_to_string("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages");
     let is_huge =
         free.ok().and_then(|text| text.trim().parse().ok()).is_some_and(|free: u64| free >= HUGE_PAGES);
-    let memory: &[&str] =
-        if is_huge { &["--in-memory"] } else { &["--no-huge", "--no-shconf", "-m", "6000"] };
+    let memory: Vec<String> = if is_huge {
+        vec!["--in-memory".to_owned()]
+    } else {
+        let mebibytes = (free_memory() >> 21).clamp(256, 6_000);
+        ["--no-huge", "--no-shconf", "-m"]
+            .map(str::to_owned)
+            .into_iter()
+            .chain([mebibytes.to_string()])
+            .collect()
+    };
     let rest = ["--no-pci", "--no-telemetry", "--log-level=error", "--force-max-simd-bitwidth=512"];
     // On the core that this program may run on, where that is one; else on the first of them.
     let core = fs::read_to_string("/proc/self/status").ok().and_then(|status| {
@@ -165,7 +188,15 @@ fn eal() -> Vec<String> {
         cores.trim().split([',', '-']).next().map(str::to_owned)
     });
     let lcores = core.map(|core| vec!["--lcores".to_owned(), format!("0@{core}")]).unwrap_or_default();
-    lcores.into_iter().chain(rest.iter().chain(memory).map(|word| (*word).to_owned())).collect()
+    lcores.into_iter().chain(rest.map(str::to_owned)).chain(memory).collect()
+}
+
+/// Bytes of memory that the machine could give; 4 GiB where it does not say.
+fn free_memory() -> u64 {
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kibibytes = line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
+    kibibytes.map_or(4 << 30, |kibibytes| kibibytes << 10)
 }
 
 impl Peer {

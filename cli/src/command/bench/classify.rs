@@ -9,7 +9,7 @@ use dataplane::classify::generate::{self, Locality};
 use dataplane::classify::{ALGORITHMS, Algorithm, Bounds, choose};
 use serde_json::{Value, json};
 
-use crate::bench::classify::peer::{self, Peer};
+use crate::bench::classify::peer::{self, Peer, Peers};
 use crate::bench::classify::{Answers, Contender, Disagreement, Plan, ROUNDS, Worst, scan, subject, update};
 use crate::failure::Failure;
 use crate::{screen, with_exit_codes};
@@ -106,7 +106,7 @@ struct Row {
     algorithm: String,
     mlookups: Option<f64>,
     memory: Option<u64>,
-    build: f64,
+    build: Option<f64>,
     updates: Option<f64>,
     worst: Option<Worst>,
     gave_way: Option<String>,
@@ -135,14 +135,15 @@ impl Classify {
         for round in 1..=ROUNDS {
             eprintln!("round {round} of {ROUNDS}");
             contenders.iter_mut().for_each(|contender| contender.round(&plan));
-            peers.iter_mut().for_each(|peer| peer.round(&plan));
+            peers.built.iter_mut().for_each(|peer| peer.round(&plan));
         }
         let mut rows: Vec<Row> = contenders
             .iter()
             .map(|contender| row(contender, &plan))
             .collect::<Result<_, _>>()
             .map_err(Failure::Disagree)?;
-        rows.extend(of_peers(&mut peers, &plan));
+        rows.extend(of_peers(&mut peers.built, &plan));
+        rows.extend(peers.gave_way.map(Row::that_gave_way));
         let picked = choose(None, &patterns, plan.bounds).algorithm.name;
         rows.iter_mut().for_each(|row| row.is_picked = row.algorithm == picked);
         let mut out = screen::out();
@@ -165,7 +166,7 @@ impl Classify {
     }
 
     /// Builds all that are to be measured, and holds them to the scan.
-    fn contenders(&self, plan: &Plan<'_>) -> Result<(Vec<Contender>, Vec<Peer>), Failure> {
+    fn contenders(&self, plan: &Plan<'_>) -> Result<(Vec<Contender>, Peers), Failure> {
         let is_asked_for = |algorithm: &&Algorithm| {
             let is_it = |named: &Named| matches!(named, Named::Ours(one) if one.name == algorithm.name);
             self.algorithm.is_empty() || self.algorithm.iter().any(is_it)
@@ -181,7 +182,14 @@ impl Classify {
         }
         let is_peer = |named: &Named| matches!(named, Named::RteAcl);
         if !(self.algorithm.is_empty() || self.algorithm.iter().any(is_peer)) {
-            return Ok((contenders, Vec::new()));
+            return Ok((contenders, Peers::default()));
+        }
+        // It has to be held to somebody, even where nobody else is asked for.
+        for algorithm in ALGORITHMS.iter().filter(|algorithm| !is_asked_for(algorithm)) {
+            if answers.is_none() {
+                let contender = Contender::new(algorithm, plan);
+                contender.check(plan, &scanned, &mut answers).map_err(Failure::Disagree)?;
+            }
         }
         eprintln!("{RTE_ACL}: building");
         let patience = Duration::from_secs_f64(self.patience);
@@ -198,7 +206,7 @@ fn row(contender: &Contender, plan: &Plan<'_>) -> Result<Row, Disagreement> {
             algorithm: name,
             mlookups: contender.rate(),
             memory: Some(search.memory_bytes() as u64),
-            build,
+            build: Some(build),
             updates: update::rate(contender.algorithm.name, &**search, plan)?.or(Some(1.0 / build.max(1e-9))),
             worst: contender.worst(plan),
             gave_way: None,
@@ -209,7 +217,7 @@ fn row(contender: &Contender, plan: &Plan<'_>) -> Result<Row, Disagreement> {
             algorithm: name,
             mlookups: None,
             memory: None,
-            build,
+            build: Some(build),
             updates: None,
             worst: None,
             gave_way: Some(error.to_string()),
@@ -245,7 +253,7 @@ fn of_peers(peers: &mut [Peer], plan: &Plan<'_>) -> Option<Row> {
         algorithm: RTE_ACL.to_owned(),
         mlookups: better.rate(),
         memory: Some(better.memory),
-        build: better.build,
+        build: Some(better.build),
         updates: Some(1.0 / better.build.max(1e-9)),
         worst: None,
         gave_way: None,
@@ -255,6 +263,21 @@ fn of_peers(peers: &mut [Peer], plan: &Plan<'_>) -> Option<Row> {
 }
 
 impl Row {
+    /// rte_acl, where it could not be built.
+    fn that_gave_way(why: String) -> Row {
+        Row {
+            algorithm: RTE_ACL.to_owned(),
+            mlookups: None,
+            memory: None,
+            build: None,
+            updates: None,
+            worst: None,
+            gave_way: Some(why),
+            is_picked: false,
+            more: json!({}),
+        }
+    }
+
     fn json(&self, rules: usize) -> Value {
         let mut object = json!({
             "algorithm": self.algorithm,
@@ -298,7 +321,7 @@ impl Row {
             writeln!(
                 out,
                 "{} {:>12.0} {:>10.0} {:>12}",
-                line(name, rate, memory, self.build),
+                line(name, rate, memory, self.build.unwrap_or(0.0)),
                 self.updates.unwrap_or(0.0),
                 worst.nanos,
                 worst.instructions,

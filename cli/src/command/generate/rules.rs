@@ -123,6 +123,9 @@ impl Trace {
         let patterns: Vec<Pattern> = patterns.into_iter().map(subject::in_v4).collect();
         let locality = Locality::new(self.locality);
         let headers = generate::trace(&patterns, self.count as usize, locality, self.seed);
+        if headers.iter().all(|aimed| aimed.position == NO_MATCH) {
+            screen::warning(&"no rule is about IPv4: the headers are drawn from everywhere");
+        }
         let number = |position| if position == NO_MATCH { 0 } else { position as usize + 1 };
         let lines = headers.iter().map(|aimed| subject::line(&aimed.header, number(aimed.position)));
         write(self.out.as_deref(), lines, ["header", "headers"])
