@@ -8,19 +8,28 @@ use std::fmt;
 use tally::Tally;
 use wire::Family;
 
+mod budget;
 mod choice;
 pub mod coded;
+mod field;
 pub mod generate;
 pub mod linear;
 mod pattern;
+pub mod range_match;
 mod simd_tree;
+mod simd_vector;
 pub mod tree;
+pub mod tuple;
+pub mod update;
 
 pub use choice::{Choice, choose};
 pub use coded::Coded;
 pub use linear::Linear;
 pub use pattern::{AddressSpan, Admit, Pattern, PortSpan, TypeMatch};
+pub use range_match::RangeMatch;
 pub use tree::Tree;
+pub use tuple::Tuple;
+pub use update::Updatable;
 
 /// What a packet shows to the rules: addresses before source and after destination translation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,6 +90,11 @@ pub trait Classifier: Send + Sync {
 
     /// Instructions that the search takes in the store of an engine.
     fn program(&self) -> u32;
+
+    /// A copy that can be changed pattern by pattern, of an algorithm that has such.
+    fn to_updatable(&self) -> Option<Box<dyn Updatable>> {
+        None
+    }
 }
 
 /// A known algorithm.
@@ -144,6 +158,16 @@ pub const ALGORITHMS: &[Algorithm] = &[
         name: "coded",
         summary: "patterns translated to code, which compares only what each of them asks for",
         build: |patterns, _| Ok(Box::new(Coded::new(patterns))),
+    },
+    Algorithm {
+        name: "range_match",
+        summary: "ANDs a bit vector per field's interval, as Lakshman and Stiliadis do",
+        build: |patterns, bounds| Ok(Box::new(RangeMatch::new(patterns, bounds)?)),
+    },
+    Algorithm {
+        name: "tuple",
+        summary: "hash tables by prefix lengths, merged as TupleMerge does; changed pattern by pattern",
+        build: |patterns, bounds| Ok(Box::new(Tuple::new(patterns, bounds)?)),
     },
     Algorithm {
         name: "tree",
