@@ -82,8 +82,8 @@ impl Tuple {
         for (position, pattern) in (0..).zip(patterns) {
             tuple.insert(position, pattern)?;
         }
-        tuple.v4.put_in_order(&mut tuple.budget);
-        tuple.v6.put_in_order(&mut tuple.budget);
+        tuple.v4.put_in_order(&tuple.list, &mut tuple.budget);
+        tuple.v6.put_in_order(&tuple.list, &mut tuple.budget);
         Ok(tuple)
     }
 

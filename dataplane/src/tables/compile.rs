@@ -11,6 +11,7 @@ use wire::vlan::{Tag, Tags};
 
 use super::{Filter, FilterRule, Hearing, Interface, LOCAL, NO_NUMBER, Neighbour, Numbers, SELF, Tables};
 use super::{nat, pattern, route};
+use crate::classify::update::revised;
 use crate::classify::{ALGORITHMS, Algorithm, Bounds, Pattern, choose};
 use crate::fib::FibError;
 
@@ -75,7 +76,7 @@ impl std::error::Error for CompileError {}
 
 impl Tables {
     /// Compiles a policy. `epoch`, 1 at least, tells this compilation from others; flows of another are judged again.
-    /// Tables that take the place of others are made with [`Tables::after`].
+    /// Tables that take the place of others are made with [`Tables::compile_after`].
     pub fn compile(policy: &Policy, epoch: u16) -> Result<Tables, CompileError> {
         Tables::compile_for(policy, epoch, &ALGORITHMS[0])
     }
@@ -85,6 +86,22 @@ impl Tables {
         policy: &Policy,
         epoch: u16,
         algorithm: &'static Algorithm,
+    ) -> Result<Tables, CompileError> {
+        Tables::compile_with(policy, epoch, algorithm, None)
+    }
+
+    /// Compiles the tables that take the place of `old` ([`Tables::after`]). The search of the rules is made from the one
+    /// before where few of them have changed, and it can be.
+    pub fn compile_after(policy: &Policy, old: &Tables) -> Result<Tables, CompileError> {
+        let tables = Tables::compile_with(policy, 0, old.filter.wanted, Some(&old.filter))?;
+        Ok(tables.after(old))
+    }
+
+    fn compile_with(
+        policy: &Policy,
+        epoch: u16,
+        algorithm: &'static Algorithm,
+        before: Option<&Filter>,
     ) -> Result<Tables, CompileError> {
         let names = Names::new(policy)?;
         let routes = route::compile(policy, &names)?;
@@ -106,7 +123,7 @@ impl Tables {
             mode: policy.mode,
             interfaces,
             itself: itself(),
-            filter: filter(policy, &names, algorithm)?,
+            filter: filter(policy, &names, algorithm, before)?,
             nat: nat::compile(policy, &names)?,
             zones: names.zones,
             fib4: routes.fib4,
@@ -292,7 +309,12 @@ fn patterns_of(policy: &Policy, names: &Names) -> Result<Vec<Pattern>, CompileEr
     met(policy).map(|(_, rule)| pattern::of_rule(rule, policy, names)).collect()
 }
 
-fn filter(policy: &Policy, names: &Names, algorithm: &'static Algorithm) -> Result<Filter, CompileError> {
+fn filter(
+    policy: &Policy,
+    names: &Names,
+    algorithm: &'static Algorithm,
+    before: Option<&Filter>,
+) -> Result<Filter, CompileError> {
     let patterns = patterns_of(policy, names)?;
     let rule_of = met(policy).map(|(place, _)| place).collect();
     let mut rules = Vec::with_capacity(policy.rules.len());
@@ -313,11 +335,19 @@ fn filter(policy: &Policy, names: &Names, algorithm: &'static Algorithm) -> Resu
             defaults.push(policy.default_action(from, to));
         }
     }
+    let revised = before
+        .filter(|before| before.wanted.name == algorithm.name)
+        .and_then(|before| revised(&*before.classifier, &patterns));
     Ok(Filter {
-        classifier: choose(Some(algorithm), &patterns, Bounds::default()).classifier,
+        classifier: revised
+            .unwrap_or_else(|| choose(Some(algorithm), &patterns, Bounds::default()).classifier),
+        wanted: algorithm,
         rule_of,
         rules,
         defaults,
         zones: names.zones.len(),
     })
 }
+
+#[cfg(test)]
+mod tests;

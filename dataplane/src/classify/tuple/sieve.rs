@@ -4,7 +4,6 @@
 //! both (pruned tuple space search, Srinivasan et al. 1999, with bits for lists). A set may have tables that have no such
 //! entry any more; it lacks none that has.
 
-use super::super::TooLarge;
 use super::super::budget::Budget;
 use super::table::Bits;
 
@@ -40,18 +39,21 @@ impl Sieve {
     /// Lets all tables through.
     pub(super) const OPEN: Sieve = Sieve { length: 0, sets: Vec::new(), all: Tables::MAX };
 
-    /// The one, of some lengths, that lets fewest through of what looks like the entries themselves.
+    /// The one, of some lengths, that lets fewest through of what looks like the entries themselves; an open one where there is
+    /// no memory for any.
     pub(super) fn best<A: Bits>(
         grains: impl Iterator<Item = Grain<A>> + Clone,
         count: usize,
         budget: &mut Budget,
-    ) -> Result<Sieve, TooLarge> {
+    ) -> Sieve {
         let sets = count.next_power_of_two().clamp(16, MOST_SETS);
         let bytes = sets * size_of::<Tables>();
         let mut best = Sieve::OPEN;
         let mut fewest = u64::MAX;
         for eighths in [2, 4, 5, 6] {
-            budget.take(bytes)?;
+            if budget.take(bytes).is_err() {
+                break;
+            }
             let mut sieve = Sieve { length: A::WIDTH / 8 * eighths, sets: vec![0; sets], all: 0 };
             grains.clone().for_each(|grain| sieve.add(grain));
             let through: u64 =
@@ -60,7 +62,7 @@ impl Sieve {
             fewest = fewest.min(through);
             budget.give_back(other.bytes());
         }
-        Ok(best)
+        best
     }
 
     /// The tables that may have an entry for an address.
@@ -106,7 +108,7 @@ mod tests {
         let host = |at: u32| Grain { address: (at % 100) << 20 | at, length: 32, table: at % 100 };
         let all = Grain { address: 0, length: 0, table: 100 };
         let grains = (0..1_000).map(host).chain([all]);
-        let mut sieve = Sieve::best(grains.clone(), 1_001, &mut budget).unwrap();
+        let mut sieve = Sieve::best(grains.clone(), 1_001, &mut budget);
         assert_eq!(budget.taken(), sieve.bytes());
         let mut through = 0;
         for grain in grains.take(1_000) {
@@ -122,6 +124,13 @@ mod tests {
     #[test]
     fn an_open_one_lets_all_through() {
         assert_eq!(Sieve::OPEN.tables(7_u32), Tables::MAX);
+        let grain = Grain { address: 7_u32, length: 32, table: 0 };
+        let mut none = Budget::new(Bounds { memory: 100 });
+        assert_eq!(Sieve::best([grain].into_iter(), 1, &mut none).tables(9_u32), Tables::MAX);
+        // There is room for one, and not for another beside it.
+        let mut little = Budget::new(Bounds { memory: 16 * 16 + 100 });
+        let sieve = Sieve::best([grain].into_iter(), 1, &mut little);
+        assert_eq!(little.taken(), sieve.bytes());
         let mut sieve = Sieve::OPEN;
         sieve.add(Grain { address: 7_u128, length: 128, table: 3 });
         assert_eq!(sieve.tables(9_u128), Tables::MAX);

@@ -64,6 +64,8 @@ struct Link {
     lengths: Lengths,
     /// The next entry of the same pattern.
     sibling: u32,
+    /// Of the first of a chain: the last one, behind which most that come have to stand.
+    last: u32,
 }
 
 /// Tables that are asked ahead of the others.

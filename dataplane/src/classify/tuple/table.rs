@@ -105,7 +105,7 @@ pub(super) struct Table<A> {
     pub(super) destination: A,
     /// Masks of ports and protocol, as [`Key`](super::space::Key) has them.
     pub(super) rest: u64,
-    /// No entry's pattern is before this.
+    /// No entry's pattern is before this; after removals it may be a later one.
     pub(super) best: Position,
     pub(super) lengths: Lengths,
     /// As many as a power of two, half of them free at least. Slots whose entries have gone stay, with their hash.

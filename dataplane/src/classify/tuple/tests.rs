@@ -102,7 +102,20 @@ fn a_long_chain_is_searched_in_order() {
         (0..1_000).map(|at| Pattern { dports: vec![ports(at)], ..Pattern::default() }).collect();
     let search = Tuple::new(&list, Bounds::default()).unwrap();
     let at = |dport| Header { dport, family: Family::V4, ..Header::default() };
-    agrees(&search, &list, &[0, 699, 700, 40_000, 40_001, 40_500, 40_999, 41_000].map(at));
+    let headers = [0, 699, 700, 40_000, 40_001, 40_500, 40_999, 41_000].map(at);
+    agrees(&search, &list, &headers);
+    // From its ends and from its middle, they go and come.
+    let (mut search, mut list) = (search, list);
+    for place in [999, 0, 0, 500, 996, 3, 994] {
+        search.remove(place as u32);
+        let gone = list.remove(place);
+        agrees(&search, &list, &headers);
+        for place in [list.len(), 0, 400] {
+            search.insert(place as u32, &gone).unwrap();
+            list.insert(place, gone.clone());
+            agrees(&search, &list, &headers);
+        }
+    }
 }
 
 /// As many lengths as there can be of ports, and more patterns of each than a table takes of one hash.

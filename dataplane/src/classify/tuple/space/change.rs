@@ -62,7 +62,7 @@ impl<A: Bits> Space<A> {
                 }
             }
         }
-        self.tidy(budget);
+        self.tidy(rules, budget);
         Ok(last)
     }
 
@@ -71,25 +71,30 @@ impl<A: Bits> Space<A> {
         let mut at = last;
         while at != NONE {
             let sibling = self.links[at as usize].sibling;
-            self.unlink(at, rules);
+            self.unlink(at);
             self.entries[at as usize].next = self.free;
             self.free = at;
             self.changes += 1;
             at = sibling;
         }
-        self.tidy(budget);
+        self.tidy(rules, budget);
     }
 
     /// Puts the tables in order, once there were as many changes as half of the entries.
-    fn tidy(&mut self, budget: &mut Budget) {
+    fn tidy(&mut self, rules: &impl Rules, budget: &mut Budget) {
         if self.changes > self.entries.len() / 2 + 32 {
-            self.put_in_order(budget);
+            self.put_in_order(rules, budget);
         }
     }
 
     /// Puts the tables in the order of their best patterns, and makes the sieves anew, as far as there is memory for them.
-    pub(in super::super) fn put_in_order(&mut self, budget: &mut Budget) {
+    pub(in super::super) fn put_in_order(&mut self, rules: &impl Rules, budget: &mut Budget) {
         self.changes = 0;
+        for table in &mut self.tables {
+            // The first of each chain is its best.
+            let best = table.firsts().map(|first| rules.position(self.entries[first as usize].rule)).min();
+            table.best = best.unwrap_or(Position::MAX);
+        }
         let mut order: Vec<u32> = (0..self.tables.len() as u32).collect();
         order.sort_by_key(|table| self.tables[*table as usize].best);
         let mut place_of = [0; MOST];
@@ -125,9 +130,7 @@ impl<A: Bits> Space<A> {
             (&mut self.sources, Sieve::best(sources, count, budget)),
             (&mut self.destinations, Sieve::best(destinations, count, budget)),
         ] {
-            // There is always room for one that lets all through.
-            let before = std::mem::replace(sieve, best.unwrap_or(Sieve::OPEN));
-            budget.give_back(before.bytes());
+            budget.give_back(std::mem::replace(sieve, best).bytes());
         }
     }
 
@@ -140,7 +143,7 @@ impl<A: Bits> Space<A> {
         budget: &mut Budget,
     ) -> Result<u32, TooLarge> {
         let table = self.table_for(&entry, lengths, rules, budget)?;
-        let link = Link { table, hash: 0, lengths, sibling };
+        let link = Link { table, hash: 0, lengths, sibling, last: NONE };
         let at = if self.free == NONE {
             budget.grow(&mut self.entries)?;
             budget.grow(&mut self.links)?;
@@ -175,7 +178,7 @@ impl<A: Bits> Space<A> {
         let key = entry.key();
         let chain = |space: &Space<A>, table: &Table<A>| {
             let hash = key.hash(table);
-            space.chain(table.first(hash)).count()
+            space.chain(table.first(hash)).take(CHAIN).count()
         };
         let admits = self.tables.iter().zip(0..).filter(|(table, _)| table.lengths.admit(lengths));
         let telling = admits.max_by_key(|(table, _)| table.lengths.bits()).map(|(_, at)| at);
@@ -232,7 +235,7 @@ impl<A: Bits> Space<A> {
         let mut chosen = [NONE; 4 * CHAIN];
         chosen.iter_mut().zip(moving).for_each(|(chosen, at)| *chosen = at);
         for at in chosen.into_iter().filter(|at| *at != NONE) {
-            self.unlink(at, rules);
+            self.unlink(at);
             if let Err(too_large) = self.link(at, to, rules, budget) {
                 // It was there before, and its slot still is.
                 self.link(at, from, rules, budget)?;
@@ -254,17 +257,23 @@ impl<A: Bits> Space<A> {
         let owner = &mut self.tables[table as usize];
         let hash = key.hash(owner);
         let first = owner.first(hash);
-        let before = |next: u32| next < GONE && rules.position(self.entries[next as usize].rule) <= position;
-        if before(first) {
-            let mut last = first;
-            while before(self.entries[last as usize].next) {
-                last = self.entries[last as usize].next;
-            }
-            self.entries[at as usize].next = self.entries[last as usize].next;
-            self.entries[last as usize].next = at;
-        } else {
+        let is_after = |other: u32| position < rules.position(self.entries[other as usize].rule);
+        if first >= GONE || is_after(first) {
             owner.set_first(hash, at, budget)?;
             self.entries[at as usize].next = if first < GONE { first } else { NONE };
+            self.links[at as usize].last = if first < GONE { self.links[first as usize].last } else { at };
+        } else {
+            let mut before = self.links[first as usize].last;
+            if is_after(before) {
+                before = first;
+                while !is_after(self.entries[before as usize].next) {
+                    before = self.entries[before as usize].next;
+                }
+            } else {
+                self.links[first as usize].last = at;
+            }
+            self.entries[at as usize].next = self.entries[before as usize].next;
+            self.entries[before as usize].next = at;
         }
         let link = &mut self.links[at as usize];
         (link.table, link.hash) = (table, hash);
@@ -280,25 +289,28 @@ impl<A: Bits> Space<A> {
     }
 
     /// Takes an entry out of its chain.
-    fn unlink(&mut self, at: u32, rules: &impl Rules) {
+    fn unlink(&mut self, at: u32) {
         let Link { table, hash, .. } = self.links[at as usize];
-        let Entry { next, rule, .. } = self.entries[at as usize];
+        let next = self.entries[at as usize].next;
         let owner = &mut self.tables[table as usize];
         let first = owner.first(hash);
         owner.entries -= 1;
+        if owner.entries == 0 {
+            owner.best = Position::MAX;
+        }
         if first == at {
             owner.replace_first(hash, next);
+            if next < GONE {
+                self.links[next as usize].last = self.links[at as usize].last;
+            }
         } else {
             let before = self.chain(first).find(|before| self.entries[*before as usize].next == at);
             if let Some(before) = before {
                 self.entries[before as usize].next = next;
+                if next == NONE {
+                    self.links[first as usize].last = before;
+                }
             }
-        }
-        let owner = &self.tables[table as usize];
-        if rules.position(rule) == owner.best {
-            // The first of each chain is its best.
-            let best = owner.firsts().map(|first| rules.position(self.entries[first as usize].rule)).min();
-            self.tables[table as usize].best = best.unwrap_or(Position::MAX);
         }
     }
 
