@@ -33,15 +33,12 @@ pub use update::Updatable;
 
 /// What a packet shows to the rules: addresses before source and after destination translation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
 pub struct Header {
     /// Source address; IPv4 in the low 32 bits.
     pub source: u128,
     /// Destination address; IPv4 in the low 32 bits.
     pub destination: u128,
-    /// Source port of TCP, UDP, SCTP or DCCP, else 0.
-    pub sport: u16,
-    /// Destination port likewise; of ICMP, type << 8 | code.
-    pub dport: u16,
     /// Transport protocol.
     pub protocol: u8,
     /// TCP flags, else 0.
@@ -50,6 +47,10 @@ pub struct Header {
     pub dscp: u8,
     /// IPv4 or IPv6.
     pub family: Family,
+    /// Source port of TCP, UDP, SCTP or DCCP, else 0.
+    pub sport: u16,
+    /// Destination port likewise; of ICMP, type << 8 | code.
+    pub dport: u16,
     /// Zone of origin, 0 to 63; 0 is the gateway itself.
     pub from: u8,
     /// Zone of destination likewise.
