@@ -135,7 +135,7 @@ impl std::error::Error for TooLarge {}
 impl Default for Bounds {
     /// 64 MiB.
     fn default() -> Bounds {
-        Bounds { memory: 64 << 20 }
+        Bounds::of(0)
     }
 }
 
