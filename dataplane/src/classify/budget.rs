@@ -14,6 +14,16 @@ impl Budget {
         Budget { bounds, taken: 0 }
     }
 
+    /// Other bounds.
+    ///
+    /// # Errors
+    /// More is taken already; the bounds stay as they are.
+    pub(super) fn keep_within(&mut self, bounds: Bounds) -> Result<(), TooLarge> {
+        bounds.admit(self.taken)?;
+        self.bounds = bounds;
+        Ok(())
+    }
+
     /// The same bounds, of which other bytes are taken.
     pub(super) fn with(self, taken: usize) -> Budget {
         Budget { taken, ..self }

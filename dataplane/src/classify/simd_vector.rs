@@ -163,4 +163,13 @@ mod tests {
             assert_eq!(first(1)(&blocks, &starts, 1, 3), *wanted, "{bits:?}");
         }
     }
+
+    #[test]
+    fn a_summary_may_be_several_blocks() {
+        let bits: &[&[u32]] = &[&[32_770, 65_000], &[7, 32_771, 65_000], &[6, 32_768 + 64, 65_000]];
+        let (blocks, starts) = rows(128, 2, bits);
+        assert_eq!(long(&blocks, &starts, 2, 128), Some(65_000));
+        assert_eq!(first(2)(&blocks, &starts, 2, 128), Some(65_000));
+        assert_eq!(long(&blocks, &starts[..1], 2, 128), Some(32_770));
+    }
 }

@@ -227,6 +227,10 @@ impl Updatable for Tuple {
         self.list.rules[number as usize].pattern.as_deref()
     }
 
+    fn keep_within(&mut self, bounds: Bounds) -> Result<(), TooLarge> {
+        self.budget.keep_within(bounds)
+    }
+
     fn insert(&mut self, position: Position, pattern: &Pattern) -> Result<(), TooLarge> {
         let Tuple { v4, v6, list, budget } = self;
         let number = list.insert(position, pattern, budget)?;

@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use self::difference::{Step, steps};
-use super::{Classifier, Pattern, Position, TooLarge};
+use super::{Bounds, Classifier, Pattern, Position, TooLarge};
 
 mod difference;
 
@@ -22,6 +22,12 @@ pub trait Updatable: Classifier {
 
     /// The pattern at a position.
     fn pattern(&self, position: Position) -> Option<&Pattern>;
+
+    /// Keeps within other bounds from now on.
+    ///
+    /// # Errors
+    /// It takes more already; the bounds stay as they are.
+    fn keep_within(&mut self, bounds: Bounds) -> Result<(), TooLarge>;
 
     /// Inserts before what is at `position`; at the end, where nothing is.
     ///
@@ -64,9 +70,10 @@ impl Edit {
 const MOST_EDITS: usize = 256;
 
 /// A search of `patterns`, made from one of others of which few have to come or go. `None` where that one cannot be
-/// changed, where too many would have to, or where there is no memory for it: then it has to be built.
-pub fn revised(search: &dyn Classifier, patterns: &[Pattern]) -> Option<Box<dyn Classifier>> {
+/// changed, where too many would have to, or where it does not keep within `bounds`: then it has to be built.
+pub fn revised(search: &dyn Classifier, patterns: &[Pattern], bounds: Bounds) -> Option<Box<dyn Classifier>> {
     let mut copy = search.to_updatable()?;
+    copy.keep_within(bounds).ok()?;
     let mut position = 0;
     for (step, pattern) in edits(&*copy, patterns)? {
         match step {

@@ -340,15 +340,14 @@ fn filter(
             defaults.push(policy.default_action(from, to));
         }
     }
+    let bounds = policy.search.memory.map(|memory| Bounds { memory: memory.0 as usize });
+    let bounds = bounds.unwrap_or(Bounds::of(patterns.len()));
     let revised = before
         .filter(|before| wanted.is_some_and(|wanted| wanted.name == before.algorithm.name))
-        .and_then(|before| Some((revised(&*before.classifier, &patterns)?, before.algorithm)));
+        .and_then(|before| Some((revised(&*before.classifier, &patterns, bounds)?, before.algorithm)));
     let choice = match revised {
         Some((classifier, algorithm)) => Choice { classifier, algorithm, gave_way: Vec::new() },
-        None => {
-            let bounds = policy.search.memory.map(|memory| Bounds { memory: memory.0 as usize });
-            choose(wanted, &patterns, bounds.unwrap_or(Bounds::of(patterns.len())))
-        }
+        None => choose(wanted, &patterns, bounds),
     };
     Ok(Filter {
         classifier: choice.classifier,

@@ -192,24 +192,30 @@ fn the_bound_on_memory_is_kept_while_building() {
     let patterns = patterns(3_000, 9);
     for algorithm in searching().filter(|algorithm| BOUNDED.contains(&algorithm.name)) {
         let build = |memory| (algorithm.build)(&patterns, Bounds { memory });
-        let whole = build(1 << 30).expect("a gigabyte will do").memory_bytes();
-        for memory in [0, 1 << 10, 1 << 16, 1 << 18, whole / 2, whole - 1, whole * 2, 1 << 30] {
-            let mut refused = false;
-            let used = allocation_counter::measure(|| {
-                match build(memory) {
-                    Ok(search) => drop(search),
-                    Err(too_large) => {
-                        refused = true;
-                        assert!(too_large.needed > memory && too_large.bound == memory, "{too_large:?}");
-                    }
-                };
+        let mut measured = |memory| {
+            let mut built = false;
+            let used = allocation_counter::measure(|| match build(memory) {
+                Ok(search) => {
+                    built = true;
+                    drop(search);
+                }
+                Err(too_large) => {
+                    assert!(too_large.needed > memory && too_large.bound == memory, "{too_large:?}");
+                }
             });
-            // Lists may have room to grow, which is the first to go.
-            assert!(refused || memory > whole / 2, "{} in {memory} bytes", algorithm.name);
             // A few lists of a few entries are not worth an account.
             let bound = memory as u64 + 4096;
             assert!(used.bytes_max <= bound, "{}: {} of {memory} bytes", algorithm.name, used.bytes_max);
+            built
+        };
+        let (mut refused, mut enough) = (0, 1 << 30);
+        assert!(measured(enough), "{}: a gigabyte will do", algorithm.name);
+        // The least that is enough, to a thousandth: there every byte has to be accounted for.
+        while enough - refused > enough / 1_000 {
+            let memory = enough.midpoint(refused);
+            if measured(memory) { enough = memory } else { refused = memory }
         }
+        assert!(enough > 100_000, "{} takes no account", algorithm.name);
         let many = self::patterns(100_000, 10);
         let search = (algorithm.build)(&many, Bounds { memory: 16 << 20 });
         assert!(search.is_err(), "{}", algorithm.name);

@@ -94,6 +94,27 @@ fn a_set_is_looked_for_at_a_bounded_number_of_places() {
     }
 }
 
+/// Which table has the better pattern may only show once others have gone.
+#[test]
+fn what_goes_brings_later_ones_forward() {
+    let to = |first, last| Pattern {
+        destination: Some(vec![AddressSpan { v6: false, first, last }]),
+        ..Pattern::default()
+    };
+    let host = |at| to(at, at);
+    // Two tables: of hosts, with the first pattern and the fifth, and of the network.
+    let (mut list, net) = (vec![host(1), host(2), host(3)], to(0x0a00_0000, 0x0aff_ffff));
+    list.extend([net, host(0x0a00_0001)]);
+    let mut search = Tuple::new(&list, Bounds::default()).unwrap();
+    let header = Header { destination: 0x0a00_0001, family: Family::V4, ..Header::default() };
+    for _ in 0..2 {
+        assert_eq!(search.v4.tables.len(), 2);
+        search.remove(1);
+        list.remove(1);
+        agrees(&search, &list, &[header]);
+    }
+}
+
 /// Patterns that hashing cannot tell apart: all of one network, of different ranges of ports.
 #[test]
 fn a_long_chain_is_searched_in_order() {

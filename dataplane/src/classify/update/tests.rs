@@ -104,18 +104,22 @@ fn a_search_is_revised_where_little_changes() {
     list.splice(500..520, rules[2_000..2_050].iter().cloned());
     list.swap(0, 1_999);
     list.push(rules[2_100].clone());
-    let next = revised(&tuple, &list).unwrap();
+    let next = revised(&tuple, &list, Bounds::default()).unwrap();
     for header in &headers {
         let wanted = list.iter().position(|pattern| pattern.matches(header)).map(|at| at as Position);
         assert_eq!(next.classify(header), wanted);
     }
     // It is its own.
     assert_eq!(tuple.count(), 2_000);
-    assert!(revised(&tuple, &rules).is_none(), "too many");
+    assert!(revised(&tuple, &rules, Bounds::default()).is_none(), "too many");
     let linear = (ALGORITHMS[0].build)(&list, Bounds::default()).unwrap();
-    assert!(revised(&*linear, &list).is_none(), "it cannot be changed");
-    let narrow = Tuple::new(&rules[..10], Bounds { memory: 60_000 }).unwrap();
-    assert!(revised(&narrow, &rules[..200]).is_none(), "there is no memory");
+    assert!(revised(&*linear, &list, Bounds::default()).is_none(), "it cannot be changed");
+    let narrow = Bounds { memory: 60_000 };
+    let few = Tuple::new(&rules[..10], narrow).unwrap();
+    assert!(revised(&few, &rules[..20], narrow).is_some());
+    assert!(revised(&few, &rules[..200], narrow).is_none(), "there is no memory");
+    assert!(revised(&few, &rules[..200], Bounds::default()).is_some(), "now there is");
+    assert!(revised(&few, &rules[..10], Bounds { memory: 100 }).is_none(), "now there is less");
 }
 
 #[test]
