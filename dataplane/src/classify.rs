@@ -10,11 +10,13 @@ use wire::Family;
 
 mod choice;
 pub mod coded;
+pub mod diagram;
 pub mod linear;
 mod pattern;
 
 pub use choice::{Choice, choose};
 pub use coded::Coded;
+pub use diagram::Diagram;
 pub use linear::Linear;
 pub use pattern::{AddressSpan, Admit, Pattern, PortSpan, TypeMatch};
 
@@ -139,6 +141,11 @@ pub const ALGORITHMS: &[Algorithm] = &[
         name: "coded",
         summary: "patterns translated to code, which compares only what each of them asks for",
         build: |patterns, _| Ok(Box::new(Coded::new(patterns))),
+    },
+    Algorithm {
+        name: "diagram",
+        summary: "a binary decision diagram: one bit of the header after the other, each once at most",
+        build: |patterns, bounds| Ok(Box::new(Diagram::new(patterns, bounds)?)),
     },
 ];
 
