@@ -271,18 +271,32 @@ fn assumed_mac(interface: PortId) -> Mac {
     Mac([0x02, 0x57, 0x52, 0x00, high, low])
 }
 
-/// Rules that can meet a packet: in a stateful policy those that list `new`, or no state at all.
-fn filter(policy: &Policy, names: &Names, algorithm: &'static Algorithm) -> Result<Filter, CompileError> {
-    let mut patterns: Vec<Pattern> = Vec::with_capacity(policy.rules.len());
-    let mut rule_of = Vec::with_capacity(policy.rules.len());
-    let mut rules = Vec::with_capacity(policy.rules.len());
+/// The patterns of a policy's rules, each with the rule's place: of those that can meet a packet, in a stateful policy those
+/// that list `new`, or no state at all.
+///
+/// # Errors
+/// The policy cannot be compiled.
+pub fn patterns(policy: &Policy) -> Result<Vec<(u32, Pattern)>, CompileError> {
+    patterns_of(policy, &Names::new(policy)?)
+}
+
+fn patterns_of(policy: &Policy, names: &Names) -> Result<Vec<(u32, Pattern)>, CompileError> {
+    let mut patterns = Vec::with_capacity(policy.rules.len());
     for (place, rule) in policy.rules.iter().enumerate() {
         let meets_first = rule.states.is_empty() || rule.states.contains(&State::New);
         if policy.mode == Mode::Stateless || meets_first {
-            patterns.push(pattern::of_rule(rule, policy, names)?);
-            rule_of.push(place as u32);
+            patterns.push((place as u32, pattern::of_rule(rule, policy, names)?));
         }
-        rules.push(FilterRule {
+    }
+    Ok(patterns)
+}
+
+fn filter(policy: &Policy, names: &Names, algorithm: &'static Algorithm) -> Result<Filter, CompileError> {
+    let (rule_of, patterns): (Vec<u32>, Vec<Pattern>) = patterns_of(policy, names)?.into_iter().unzip();
+    let rules = policy
+        .rules
+        .iter()
+        .map(|rule| FilterRule {
             name: rule.name.clone(),
             number: NO_NUMBER,
             meter: NO_NUMBER,
@@ -290,8 +304,8 @@ fn filter(policy: &Policy, names: &Names, algorithm: &'static Algorithm) -> Resu
             rate: rule.rate,
             connections: rule.connections,
             log: rule.log,
-        });
-    }
+        })
+        .collect();
     let mut defaults = Vec::with_capacity(names.zones.len() * names.zones.len());
     for from in &names.zones {
         for to in &names.zones {

@@ -93,4 +93,21 @@ impl Field {
             Field::Dscp => header.dscp.into(),
         }
     }
+
+    /// Sets it in a header; `value` is no higher than [`Field::highest`].
+    pub(crate) fn put(self, value: u128, header: &mut Header) {
+        match self {
+            Field::From => header.from = value as u8,
+            Field::To => header.to = value as u8,
+            Field::Ingress => header.ingress = value as u16,
+            Field::Egress => header.egress = value as u16,
+            Field::Source => header.source = value,
+            Field::Destination => header.destination = value,
+            Field::Sport => header.sport = value as u16,
+            Field::Dport => header.dport = value as u16,
+            Field::Protocol => header.protocol = value as u8,
+            Field::Flags => header.tcp_flags = value as u8,
+            Field::Dscp => header.dscp = value as u8,
+        }
+    }
 }

@@ -1,10 +1,10 @@
 //! A pattern as a product: for each field the values that match, whatever the others have.
 
 use super::field::{Field, ORDER, Version};
-use crate::classify::{Admit, Pattern, TypeMatch};
+use crate::classify::{Admit, Header, Pattern, TypeMatch};
 
 /// Values of a field from first to last, both included.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Span {
     pub(crate) first: u128,
     pub(crate) last: u128,
@@ -14,7 +14,7 @@ pub(crate) struct Span {
 pub(crate) type Spans = Vec<Span>;
 
 /// For each field its values, in the order of [`ORDER`]; every one where `None`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Product {
     fields: [Option<Spans>; ORDER.len()],
 }
@@ -53,8 +53,19 @@ impl Product {
     }
 
     /// Whether some field has no value left.
-    fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.fields.iter().flatten().any(Vec::is_empty)
+    }
+
+    /// Whether a header, of the version that this is for, is in it.
+    pub(crate) fn has(&self, header: &Header) -> bool {
+        ORDER.iter().zip(&self.fields).all(|(field, spans)| {
+            spans.as_ref().is_none_or(|spans| {
+                let value = field.of(header);
+                let at = spans.partition_point(|span| span.last < value);
+                spans.get(at).is_some_and(|span| span.first <= value)
+            })
+        })
     }
 
     /// Whether there is a header in both.
@@ -63,6 +74,35 @@ impl Product {
             (Some(these), Some(those)) => overlap(these, those),
             _ => true,
         })
+    }
+
+    /// What is in both; `None` if nothing is.
+    pub(crate) fn within(&self, other: &Product, version: Version) -> Option<Product> {
+        let mut product = self.clone();
+        for field in ORDER {
+            let spans = match (self.get(field), other.get(field)) {
+                (Some(these), Some(those)) => Some(both(these, those)),
+                (these, those) => these.or(those).cloned(),
+            };
+            product.limit(field, spans, version);
+        }
+        (!product.is_empty()).then_some(product)
+    }
+
+    /// Both as one, if they differ in one field only.
+    pub(crate) fn joined(&self, other: &Product, version: Version) -> Option<Product> {
+        let mut different = ORDER.into_iter().filter(|field| self.get(*field) != other.get(*field));
+        let Some(field) = different.next() else { return Some(self.clone()) };
+        if different.next().is_some() {
+            return None;
+        }
+        let mut joined = self.clone();
+        let spans = match (self.get(field), other.get(field)) {
+            (Some(these), Some(those)) => Some(these.iter().chain(those).copied().collect()),
+            _ => None,
+        };
+        joined.limit(field, spans, version);
+        Some(joined)
     }
 
     /// Whether every header of `other` is in this one.
@@ -103,8 +143,8 @@ fn overlap(these: &[Span], those: &[Span]) -> bool {
     })
 }
 
-/// Values in both; merged spans.
-fn both(these: &[Span], those: &[Span]) -> Spans {
+/// Values in both; of merged spans.
+pub(crate) fn both(these: &[Span], those: &[Span]) -> Spans {
     let within = |one: &Span| {
         let mut parts = Vec::new();
         for other in those {
