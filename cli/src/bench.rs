@@ -1,4 +1,5 @@
 //! Benchmarks: the machine's own speed, without I/O.
 
+pub(crate) mod classify;
 pub(crate) mod forward;
 pub(crate) mod routes;

@@ -18,6 +18,8 @@ use policy::LoadError;
 use policy::import::ImportError;
 use wire::capture::{CaptureError, Problem};
 
+use crate::bench::classify::Disagreement;
+use crate::bench::classify::subject::BadHeader;
 use crate::bench::forward::BenchError;
 use crate::screen;
 use crate::words::WordError;
@@ -219,6 +221,22 @@ pub(crate) enum Failure {
     Draw(String),
     /// A measurement could not be made.
     Bench(BenchError),
+    /// There are no rules to search.
+    NoRules {
+        /// Their file.
+        file: String,
+    },
+    /// Headers cannot be read.
+    Trace {
+        /// Their file.
+        path: PathBuf,
+        /// The line, from 1; 0 where it is no line.
+        line: usize,
+        /// What is wrong with it.
+        problem: BadHeader,
+    },
+    /// Two searches of the same rules answer differently: a fault of this program.
+    Disagree(Disagreement),
     /// Frames were lost or counted twice: a fault of this program.
     NotConserved,
 }
@@ -237,6 +255,7 @@ impl Failure {
             | Failure::CaptureFile { .. }
             | Failure::Write { .. }
             | Failure::Read { .. }
+            | Failure::Trace { .. }
             | Failure::Import { .. } => Exit::Unreadable,
             Failure::Wrong { .. }
             | Failure::Compile { .. }
@@ -248,6 +267,8 @@ impl Failure {
             | Failure::Reproduce(_)
             | Failure::Draw(_)
             | Failure::Bench(_)
+            | Failure::NoRules { .. }
+            | Failure::Disagree(_)
             | Failure::NotConserved => Exit::Wrong,
             Failure::Traffic(error) => match error {
                 TrafficError::Capture(_) => Exit::Unreadable,
@@ -359,6 +380,15 @@ impl Failure {
             | Failure::Stream(_)
             | Failure::NothingRan(_)
             | Failure::Draw(_) => return None,
+            Failure::NoRules { .. } => "give a ClassBench filter set or a policy that has rules; `wirerate generate rules` makes some".to_owned(),
+            Failure::Trace { .. } => {
+                "a line has source, destination, source port, destination port, protocol and flags, decimal; \
+                 `wirerate generate trace` writes such lines"
+                    .to_owned()
+            }
+            Failure::Disagree(_) => {
+                "please report it, with the rules and the trace: one of the searches is wrong".to_owned()
+            }
             Failure::Unknown { .. } => "`wirerate reasons` lists them all".to_owned(),
             Failure::NotConserved => {
                 "please report it, with the policy and the captures: no count above can be trusted".to_owned()
@@ -450,6 +480,10 @@ impl fmt::Display for Failure {
             Failure::Chip(error) => error.fmt(f),
             Failure::Draw(error) => write!(f, "the page cannot be drawn: {error}"),
             Failure::Bench(error) => error.fmt(f),
+            Failure::NoRules { file } => write!(f, "{file} has no rules to search"),
+            Failure::Trace { path, line: 0, problem } => write!(f, "{}: {problem}", path.display()),
+            Failure::Trace { path, line, problem } => write!(f, "{}:{line}: {problem}", path.display()),
+            Failure::Disagree(error) => error.fmt(f),
             Failure::NotConserved => {
                 f.write_str("frames are not conserved: those received are not those accounted for")
             }

@@ -30,8 +30,8 @@ mod words;
 
 use command::live;
 use command::{
-    capture, check, chip, completions, diff, explain, flows, generate, import, reasons, replay, reproduce, run,
-    state, test, top,
+    capture, check, chip, completions, diff, explain, flows, generate, import, reasons, replay, reproduce,
+    run, state, test, top,
 };
 
 /// What every help text ends with.

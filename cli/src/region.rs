@@ -9,10 +9,10 @@ use ipnet::{IpNet, Ipv4Subnets, Ipv6Subnets};
 use policy::Policy;
 use policy::model::{FamilyMatch, SELF_ZONE};
 use serde_json::{Map, Value, json};
+use wire::Family;
 use wire::header::Protocol;
 use wire::tcp::Flags;
 use wire::unit::Dscp;
-use wire::Family;
 
 /// How many items of a list are shown where people read it.
 const MOST_SHOWN: usize = 8;
@@ -97,13 +97,14 @@ impl Interfaces {
     fn conditions(&self, region: &Region) -> Vec<(&'static str, Vec<String>)> {
         let mut conditions = Vec::new();
         let mut add = |key, items: Option<Vec<String>>| conditions.extend(items.map(|items| (key, items)));
-        let ways = |numbers: Option<Vec<u16>>| numbers.map(|numbers| self.zones(&numbers)).unwrap_or_default();
+        let ways =
+            |numbers: Option<Vec<u16>>| numbers.map(|numbers| self.zones(&numbers)).unwrap_or_default();
         let (from, to) = (ways(region.origins()), ways(region.ends()));
         let some = |list: Vec<String>| Some(list).filter(|list| !list.is_empty());
         add("from", some(from.zones));
-        add("in-interface", some(from.interfaces));
+        add("in", some(from.interfaces));
         add("to", some(to.zones));
-        add("out-interface", some(to.interfaces));
+        add("out", some(to.interfaces));
         let addressed = region.source().or(region.destination()).is_some();
         add(
             "family",
@@ -139,7 +140,8 @@ impl Interfaces {
                 members.entry(zone).or_default().push(number as u16);
             }
         }
-        let whole = |zone: &str| members.get(zone).is_some_and(|all| all.iter().all(|one| numbers.contains(one)));
+        let whole =
+            |zone: &str| members.get(zone).is_some_and(|all| all.iter().all(|one| numbers.contains(one)));
         for number in numbers {
             if *number == LOCAL.0 {
                 ways.zones.push(SELF_ZONE.to_owned());
@@ -193,14 +195,24 @@ fn address_words(ranges: &[AddressRange]) -> Vec<String> {
 
 fn range_words(range: &AddressRange) -> Vec<String> {
     let prefixes: Vec<IpNet> = match (range.first, range.last) {
-        (IpAddr::V4(first), IpAddr::V4(last)) => Ipv4Subnets::new(first, last, 0).take(3).map(IpNet::V4).collect(),
-        (IpAddr::V6(first), IpAddr::V6(last)) => Ipv6Subnets::new(first, last, 0).take(3).map(IpNet::V6).collect(),
+        (IpAddr::V4(first), IpAddr::V4(last)) => {
+            Ipv4Subnets::new(first, last, 0).take(3).map(IpNet::V4).collect()
+        }
+        (IpAddr::V6(first), IpAddr::V6(last)) => {
+            Ipv6Subnets::new(first, last, 0).take(3).map(IpNet::V6).collect()
+        }
         _ => Vec::new(),
     };
     match prefixes.as_slice() {
         [_] | [_, _] => prefixes
             .iter()
-            .map(|net| if net.prefix_len() == net.max_prefix_len() { net.addr().to_string() } else { net.to_string() })
+            .map(|net| {
+                if net.prefix_len() == net.max_prefix_len() {
+                    net.addr().to_string()
+                } else {
+                    net.to_string()
+                }
+            })
             .collect(),
         _ => vec![format!("{}-{}", range.first, range.last)],
     }
@@ -208,7 +220,11 @@ fn range_words(range: &AddressRange) -> Vec<String> {
 
 fn port_words(ranges: &[PortRange]) -> Vec<String> {
     let word = |range: &PortRange| {
-        if range.first == range.last { range.first.to_string() } else { format!("{}-{}", range.first, range.last) }
+        if range.first == range.last {
+            range.first.to_string()
+        } else {
+            format!("{}-{}", range.first, range.last)
+        }
     };
     ranges.iter().map(word).collect()
 }
@@ -255,7 +271,8 @@ mod tests {
     #[test]
     fn what_a_prefix_says_is_no_range() {
         let words = |first: &str, last: &str| {
-            range_words(&AddressRange { first: first.parse().unwrap(), last: last.parse().unwrap() }).join(" ")
+            range_words(&AddressRange { first: first.parse().unwrap(), last: last.parse().unwrap() })
+                .join(" ")
         };
         assert_eq!(words("10.0.0.0", "10.255.255.255"), "10.0.0.0/8");
         assert_eq!(words("10.0.0.7", "10.0.0.7"), "10.0.0.7");
@@ -268,14 +285,16 @@ mod tests {
 
     #[test]
     fn flags_are_said_as_a_rule_says_them() {
-        let shown = |mask: u8, value: u8| (0..=u8::MAX).filter(|one| one & mask == value).collect::<Vec<u8>>();
+        let shown =
+            |mask: u8, value: u8| (0..=u8::MAX).filter(|one| one & mask == value).collect::<Vec<u8>>();
         assert_eq!(flag_words(&shown(0x12, 0x02)), ["syn,!ack"]);
         assert_eq!(flag_words(&[0x02, 0x11]), ["syn", "ack,fin"]);
     }
 
     #[test]
     fn most_protocols_are_told_by_what_is_missing() {
-        let all_but = |missing: &[u8]| (0..=u8::MAX).filter(|one| !missing.contains(one)).collect::<Vec<u8>>();
+        let all_but =
+            |missing: &[u8]| (0..=u8::MAX).filter(|one| !missing.contains(one)).collect::<Vec<u8>>();
         assert_eq!(protocol_words(&all_but(&[6, 17])), ["not tcp", "not udp"]);
         assert_eq!(protocol_words(&[1, 6]), ["icmp", "tcp"]);
     }

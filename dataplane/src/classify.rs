@@ -11,14 +11,18 @@ use wire::Family;
 mod choice;
 pub mod coded;
 pub mod diagram;
+pub mod generate;
 pub mod linear;
 mod pattern;
+mod simd_tree;
+pub mod tree;
 
 pub use choice::{Choice, choose};
 pub use coded::Coded;
 pub use diagram::Diagram;
 pub use linear::Linear;
 pub use pattern::{AddressSpan, Admit, Pattern, PortSpan, TypeMatch};
+pub use tree::Tree;
 
 /// What a packet shows to the rules: addresses before source and after destination translation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -146,6 +150,11 @@ pub const ALGORITHMS: &[Algorithm] = &[
         name: "diagram",
         summary: "a binary decision diagram: one bit of the header after the other, each once at most",
         build: |patterns, bounds| Ok(Box::new(Diagram::new(patterns, bounds)?)),
+    },
+    Algorithm {
+        name: "tree",
+        summary: "decision trees that gather bits, with leaves compared eight at a time",
+        build: |patterns, bounds| Ok(Box::new(Tree::new(patterns, bounds)?)),
     },
 ];
 

@@ -3,6 +3,10 @@
 //! Receives by a ring of TPACKET_V2. V3 hands over blocks of frames, and a block that is not full only after a timer,
 //! of a millisecond at least and of 4 on kernels with 250 ticks a second: each frame of a quiet line would be as late.
 //!
+//! A worker may lose its core to something else for tens of milliseconds. A ring that holds as much would be slow all the
+//! time: it is gone through slot by slot, and does not fit a core's cache. So there are two, and Linux puts frames into
+//! the larger one only while the small one is full (PACKET_FANOUT_FLAG_ROLLOVER).
+//!
 //! What the card or a virtual device left undone, a header in front of each frame says, and it is done here
 //! ([`crate::offload`]). What is longer than a slot of the ring, packets of many segments, Linux queues beside it.
 
@@ -24,19 +28,32 @@ use crate::sys::{clock, packet, socket};
 /// One worker's sockets on an interface.
 pub(crate) struct PacketLine {
     identity: Identity,
-    ring: Ring,
+    /// The usual one, and a reserve for frames that it has no room for: only where one worker has the interface, because
+    /// among several Linux would choose another's.
+    inlets: Vec<Inlet>,
     pending: Pending,
-    inlet: OwnedFd,
     outlet: OwnedFd,
     /// Calls that found nothing, since the socket was last asked for an error.
     idle: u32,
     statistics: Statistics,
 }
 
+/// A socket and its ring.
+struct Inlet {
+    socket: OwnedFd,
+    ring: Ring,
+}
+
 /// What lies in front of a frame in its slot, at most: header, address, offload header, alignment.
 const SLOT_OVERHEAD: usize = 128;
 /// Bytes of big packets that may wait beside the ring, and of frames that are being sent.
 const SOCKET_BYTES: i32 = 8 << 20;
+/// Slots of the usual ring where there is a reserve: what is touched of them fits a core's cache.
+const USUAL: usize = 1024;
+/// Slots of the reserve, as a multiple of those asked for, and its bytes, at most. Linux fills three quarters of it: one of
+/// which more is in use it takes for one that is about to be full.
+const RESERVE: usize = 4;
+const RESERVE_BYTES: usize = 32 << 20;
 /// After how many calls that found nothing the socket is asked for an error.
 const PATIENCE: u32 = 32;
 
@@ -45,39 +62,31 @@ impl PacketLine {
     pub(crate) fn open(target: &Target, mark: u32, workers: usize) -> Result<Vec<PacketLine>, Cause> {
         let mut lines = Vec::with_capacity(workers);
         for _ in 0..workers {
-            lines.push(PacketLine::open_one(target)?);
+            lines.push(PacketLine::open_one(target, workers)?);
         }
-        if lines.len() > 1 {
-            share(&lines).map_err(Cause::step("spread frames over workers"))?;
-        }
-        for line in &lines {
+        // One line has two sockets, or each of many has one.
+        let sockets = || lines.iter().flat_map(|line| &line.inlets).map(|inlet| inlet.socket.as_fd());
+        let mode = if workers == 1 { SPARE_THE_REST } else { libc::PACKET_FANOUT_HASH };
+        group(sockets(), mode).map_err(Cause::step("spread frames over sockets"))?;
+        for socket in sockets() {
             // Only now, so that no frame came to two of them before they were a group.
-            socket::filter(line.inlet.as_fd(), &mut program::keep_unmarked(mark))
+            socket::filter(socket, &mut program::keep_unmarked(mark))
                 .map_err(Cause::step("set the socket's filter"))?;
         }
         Ok(lines)
     }
 
-    fn open_one(target: &Target) -> Result<PacketLine, Cause> {
+    fn open_one(target: &Target, workers: usize) -> Result<PacketLine, Cause> {
         let step = Cause::step;
         let ifindex = target.identity.ifindex;
-        let inlet = packet::new().map_err(step("open a packet socket"))?;
-        let fd = inlet.as_fd();
-        socket::filter(fd, &mut program::keep_nothing()).map_err(step("set the socket's filter"))?;
-        for (option, value) in [
-            (libc::PACKET_VERSION, V2),
-            (libc::PACKET_VNET_HDR, 1),
-            (libc::PACKET_IGNORE_OUTGOING, 1),
-            (libc::PACKET_COPY_THRESH, 1),
-        ] {
-            socket::set(fd, libc::SOL_PACKET, option, value).map_err(step("set up the packet socket"))?;
-        }
-        socket::set(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, SOCKET_BYTES)
-            .map_err(step("set the size of the socket's queue"))?;
         let slot_bytes = (target.longest + SLOT_OVERHEAD).next_power_of_two().max(2048);
-        let ring = Ring::new(fd, target.depth as usize, slot_bytes)
-            .map_err(step("make a ring of received frames"))?;
-        packet::bind(fd, ifindex, libc::ETH_P_ALL).map_err(step("bind the packet socket"))?;
+        let slots = target.depth as usize;
+        let sizes = match workers {
+            1 => vec![slots.min(USUAL), (slots * RESERVE).min(RESERVE_BYTES / slot_bytes)],
+            _ => vec![slots],
+        };
+        let inlets = sizes.into_iter().map(|slots| Inlet::open(ifindex, slots, slot_bytes));
+        let inlets = inlets.collect::<Result<_, Cause>>()?;
 
         let outlet = packet::new().map_err(step("open a packet socket"))?;
         let fd = outlet.as_fd();
@@ -89,23 +98,31 @@ impl PacketLine {
 
         let identity = target.identity.clone();
         let (pending, idle, statistics) = (Pending::new(target.offload), 0, Statistics::default());
-        Ok(PacketLine { identity, ring, pending, inlet, outlet, idle, statistics })
+        Ok(PacketLine { identity, inlets, pending, outlet, idle, statistics })
+    }
+
+    /// The place of the inlet whose front came first, by its time, and that frame.
+    #[inline]
+    fn front(&self) -> Option<(usize, Slot)> {
+        let fronts = self.inlets.iter().enumerate();
+        let fronts = fronts.filter_map(|(place, inlet)| Some((place, inlet.ring.front()?)));
+        fronts.min_by_key(|(_, slot)| (slot.header.tp_sec, slot.header.tp_nsec))
     }
 
     /// Makes a frame of the slot in `frame`, or begins to cut it: `None` if it is neither, which has been counted.
-    fn take(&mut self, slot: &Slot, frame: &mut wire::Frame) -> Option<Begun> {
+    fn take(&mut self, place: usize, slot: &Slot, frame: &mut wire::Frame) -> Option<Begun> {
         let header = slot.header;
         let tag = tag_of(&header);
         let length = header.tp_len as usize;
         if header.tp_status & libc::TP_STATUS_COPY != 0 {
-            return self.take_queued(length, tag, frame);
+            return self.take_queued(place, length, tag, frame);
         }
         if header.tp_snaplen < header.tp_len {
             // Too long for a slot, and no room beside the ring either.
             self.statistics.lost += 1;
             return None;
         }
-        let taken = self.take_slot(slot, length, tag, frame);
+        let taken = self.take_slot(place, slot, length, tag, frame);
         if taken.is_none() {
             self.statistics.unusable += 1;
         }
@@ -114,31 +131,39 @@ impl PacketLine {
 
     fn take_slot(
         &mut self,
+        place: usize,
         slot: &Slot,
         length: usize,
         tag: Option<Tag>,
         frame: &mut wire::Frame,
     ) -> Option<Begun> {
-        let undone = self.ring.vnet_header(slot)?;
+        let ring = &self.inlets.get(place)?.ring;
+        let undone = ring.vnet_header(slot)?;
         let at = usize::from(slot.header.tp_mac);
         if undone.gso_type == 0 {
             let bytes = frame.prepare(length)?;
-            let whole =
-                self.ring.copy_to(slot, at, bytes) && finish(frame, &undone, tag, &mut self.statistics);
+            let whole = ring.copy_to(slot, at, bytes) && finish(frame, &undone, tag, &mut self.statistics);
             return whole.then_some(Begun::Frame);
         }
         let buffer = self.pending.buffer().get_mut(..length)?;
-        if !self.ring.copy_to(slot, at, buffer) {
+        if !ring.copy_to(slot, at, buffer) {
             return None;
         }
         self.pending.begin(length, &undone, tag, frame, &mut self.statistics)
     }
 
     /// Takes a packet that was too long for its slot from the socket's queue.
-    fn take_queued(&mut self, length: usize, tag: Option<Tag>, frame: &mut wire::Frame) -> Option<Begun> {
+    fn take_queued(
+        &mut self,
+        place: usize,
+        length: usize,
+        tag: Option<Tag>,
+        frame: &mut wire::Frame,
+    ) -> Option<Begun> {
         let mut undone = [0; VnetHeader::LEN];
+        let socket = self.inlets.get(place)?.socket.as_fd();
         let read = loop {
-            match socket::receive(self.inlet.as_fd(), &mut undone, self.pending.buffer()) {
+            match socket::receive(socket, &mut undone, self.pending.buffer()) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 other => break other,
             }
@@ -156,14 +181,49 @@ impl PacketLine {
         taken
     }
 
-    /// Asks the socket whether the interface went away, every so many calls.
+    /// Gives the front slot of an inlet back to Linux.
+    #[inline]
+    fn release(&mut self, place: usize) {
+        let Some(inlet) = self.inlets.get_mut(place) else { return };
+        inlet.ring.release();
+        if place > 0 && inlet.ring.front().is_none() {
+            // Linux takes a ring for full, once it was, until somebody asks for what is in it.
+            let _ = socket::is_readable(inlet.socket.as_fd());
+        }
+    }
+
+    /// Asks the sockets whether the interface went away, every so many calls.
     fn check(&mut self) -> Result<(), PortError> {
         self.idle += 1;
         if self.idle < PATIENCE {
             return Ok(());
         }
         self.idle = 0;
-        socket::take_error(self.inlet.as_fd()).map_err(|error| self.identity.failed("receive", error))
+        let errors = self.inlets.iter().map(|inlet| socket::take_error(inlet.socket.as_fd()));
+        errors.collect::<Result<(), _>>().map_err(|error| self.identity.failed("receive", error))
+    }
+}
+
+impl Inlet {
+    /// Receives nothing before it has another filter.
+    fn open(ifindex: u32, slots: usize, slot_bytes: usize) -> Result<Inlet, Cause> {
+        let step = Cause::step;
+        let socket = packet::new().map_err(step("open a packet socket"))?;
+        let fd = socket.as_fd();
+        socket::filter(fd, &mut program::keep_nothing()).map_err(step("set the socket's filter"))?;
+        for (option, value) in [
+            (libc::PACKET_VERSION, V2),
+            (libc::PACKET_VNET_HDR, 1),
+            (libc::PACKET_IGNORE_OUTGOING, 1),
+            (libc::PACKET_COPY_THRESH, 1),
+        ] {
+            socket::set(fd, libc::SOL_PACKET, option, value).map_err(step("set up the packet socket"))?;
+        }
+        socket::set(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, SOCKET_BYTES)
+            .map_err(step("set the size of the socket's queue"))?;
+        let ring = Ring::new(fd, slots, slot_bytes).map_err(step("make a ring of received frames"))?;
+        packet::bind(fd, ifindex, libc::ETH_P_ALL).map_err(step("bind the packet socket"))?;
+        Ok(Inlet { socket, ring })
     }
 }
 
@@ -173,7 +233,7 @@ impl Port for PacketLine {
     }
 
     fn receive(&mut self, batch: &mut Batch, pool: &mut Pool) -> Result<Received, PortError> {
-        if self.pending.is_empty() && self.ring.front().is_none() {
+        if self.pending.is_empty() && self.front().is_none() {
             self.check()?;
             return Ok(Received::Nothing);
         }
@@ -185,11 +245,11 @@ impl Port for PacketLine {
             if batch.is_full() || !self.pending.is_empty() {
                 break;
             }
-            let Some(slot) = self.ring.front() else { break };
+            let Some((place, slot)) = self.front() else { break };
             let Some(mut frame) = pool.take() else { break };
             frame.meta.received = now;
-            let taken = self.take(&slot, &mut frame);
-            self.ring.release();
+            let taken = self.take(place, &slot, &mut frame);
+            self.release(place);
             let back = match taken {
                 Some(Begun::Frame) => batch.push(frame).err(),
                 Some(Begun::Segments) | None => Some(frame),
@@ -233,15 +293,17 @@ impl Port for PacketLine {
 
 impl Line for PacketLine {
     fn fd(&self) -> BorrowedFd<'_> {
-        self.inlet.as_fd()
+        // The reserve gets nothing while this has room.
+        self.inlets[0].socket.as_fd()
     }
 
     fn statistics(&mut self) -> Statistics {
         // The kernel begins to count anew each time it is asked.
-        let counted =
-            socket::get::<libc::tpacket_stats>(self.inlet.as_fd(), libc::SOL_PACKET, libc::PACKET_STATISTICS);
-        if let Ok(counted) = counted {
-            self.statistics.lost += u64::from(counted.tp_drops);
+        for inlet in &self.inlets {
+            let (level, name) = (libc::SOL_PACKET, libc::PACKET_STATISTICS);
+            if let Ok(counted) = socket::get::<libc::tpacket_stats>(inlet.socket.as_fd(), level, name) {
+                self.statistics.lost += u64::from(counted.tp_drops);
+            }
         }
         self.statistics
     }
@@ -252,19 +314,22 @@ impl Line for PacketLine {
 /// `TPACKET_V2`
 const V2: i32 = 1;
 
-/// Makes the lines' sockets a group of which one gets each frame, by a hash of the flow.
-fn share(lines: &[PacketLine]) -> io::Result<()> {
+/// How a group spreads frames: by a program, which is never given, and so to the first socket; to the next one if that is
+/// full.
+const SPARE_THE_REST: u32 = libc::PACKET_FANOUT_CBPF | libc::PACKET_FANOUT_FLAG_ROLLOVER;
+
+/// Makes sockets a group, of which one gets each frame.
+fn group<'a>(sockets: impl Iterator<Item = BorrowedFd<'a>>, mode: u32) -> io::Result<()> {
     let mut group = None;
-    for line in lines {
-        let fd = line.inlet.as_fd();
+    for socket in sockets {
         let wanted = match group {
             // Linux chooses a number that no other group has.
-            None => (libc::PACKET_FANOUT_HASH | libc::PACKET_FANOUT_FLAG_UNIQUEID) << 16,
-            Some(id) => libc::PACKET_FANOUT_HASH << 16 | id,
+            None => (mode | libc::PACKET_FANOUT_FLAG_UNIQUEID) << 16,
+            Some(id) => mode << 16 | id,
         };
-        socket::set(fd, libc::SOL_PACKET, libc::PACKET_FANOUT, wanted)?;
+        socket::set(socket, libc::SOL_PACKET, libc::PACKET_FANOUT, wanted)?;
         if group.is_none() {
-            group = Some(socket::get::<u32>(fd, libc::SOL_PACKET, libc::PACKET_FANOUT)? & 0xffff);
+            group = Some(socket::get::<u32>(socket, libc::SOL_PACKET, libc::PACKET_FANOUT)? & 0xffff);
         }
     }
     Ok(())

@@ -160,6 +160,32 @@ fn many_frames_go_in_order_and_slots_come_home(wish: Wish) {
     });
 }
 
+/// A worker that is off its core for a while finds all that came meanwhile, in order, every time; what is past that is
+/// counted.
+#[test]
+fn frames_wait_while_nobody_receives() {
+    lab::run(|| {
+        let host = host("lan");
+        let mut pool = Pool::new(256, 2048).unwrap();
+        let Opened { mut lines, guard: _guard, .. } = open("lan", Wish::Packet, &pool);
+        let line = &mut *lines[0];
+        let raw = host.run(|| Raw::open("eth"));
+        let frame = |number: usize| datagram(FAR, NEAR, &[], 60, number as u16);
+        for frames in [500, 1200, 13_000, 3, 13_000] {
+            (0..frames).for_each(|number| raw.send(&frame(number)));
+            let received = receive(line, &mut pool, frames);
+            assert_eq!(received.len(), frames, "{:?}", line.statistics());
+            assert!(received.iter().enumerate().all(|(number, bytes)| *bytes == frame(number)), "{frames}");
+        }
+        assert_eq!(line.statistics().lost, 0);
+        let flood = 30_000;
+        (0..flood).for_each(|number| raw.send(&frame(number)));
+        let received = receive(line, &mut pool, flood).len();
+        assert!(received > 13_000, "{received}");
+        assert_eq!(received as u64 + line.statistics().lost, flood as u64);
+    });
+}
+
 fn streams_between_hosts_arrive_whole(wish: Wish) -> (Option<Statistics>, Option<Statistics>, usize) {
     let (tell, told) = channel();
     lab::run(move || {

@@ -5,10 +5,14 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
 
+use classify::Classify;
+
 use crate::bench::forward::{self, Extent, Outcome, Scenario};
 use crate::bench::routes;
 use crate::failure::Failure;
 use crate::with_exit_codes;
+
+mod classify;
 
 /// Measure the speed of one core, frames from memory, no I/O.
 #[derive(Args, Debug)]
@@ -23,6 +27,7 @@ enum What {
     Forward(Forward),
     /// Look-ups in routing tables like the Internet's, 64 destinations at a time.
     Routes(Routes),
+    Classify(Classify),
 }
 
 #[derive(Args, Debug)]
@@ -92,6 +97,7 @@ impl Bench {
         match self.what {
             What::Forward(forward) => forward.run().map_err(Failure::Bench),
             What::Routes(routes) => routes.run(),
+            What::Classify(classify) => classify.run(),
         }
     }
 }

@@ -99,7 +99,9 @@ impl Arguments {
         if open > 0 {
             let rules = many(open, "rule", "rules");
             let further = if self.thorough { "" } else { "; --thorough goes on for minutes" };
-            screen::note(&format_args!("what could be said of {rules} takes more work than is done{further}"));
+            screen::note(&format_args!(
+                "what could be said of {rules} takes more work than is done{further}"
+            ));
         }
         if more_overlaps {
             screen::note(&format_args!("there are more rules that overlap than these"));

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use dataplane::analysis::{Comparison, Decider, Difference, Effort, Judgement, Outcome, Places, compare};
 use policy::Policy;
-use policy::model::Mode;
+use policy::model::{Action, Logging, Mode};
 use serde_json::{Value, json};
 
 use crate::failure::{Exit, Failure};
@@ -36,8 +36,8 @@ Examples:
 
 The exit code is 0 if it is proved that no packet changes its fate, and 1 if some do, or if that is not settled.
 
---json prints one object: `outcome` (`same`, `different`, or `unsettled` where nothing is found, but the work was \
-at its end), `complete` (whether these are all), `interfaces` (those that both have), `regions`, a list of objects with \
+--json prints one object: `outcome` (`same`, `different`, `unsettled` where nothing is found, but the work was at its \
+end, or `incomparable` where no interface is in both), `complete` (whether these are all), `interfaces` (those that both have), `regions`, a list of objects with \
 `packets` (by key of a rule: what it admits), `old` and `new` (each with `action`, `log`, `rate`, `connections`, `rule` and \
 `line`, null for the default), `example` and `tried` (whether both policies did so with it, through all stages), \
 `shown` and `found` (how many regions), and `not_compared` (what else is different)."))]
@@ -79,8 +79,7 @@ impl Arguments {
                 screen::note(&format_args!("there may be more, which takes more work than is done{further}"));
             }
         }
-        let same = comparison.differences.is_empty() && comparison.outcome == Outcome::Complete;
-        Ok(if same { Exit::Done } else { Exit::Wrong })
+        Ok(if report.outcome() == "same" { Exit::Done } else { Exit::Wrong })
     }
 }
 
@@ -120,6 +119,17 @@ impl<'a> Report<'a> {
         }
     }
 
+    fn outcome(&self) -> &'static str {
+        let has_any = |loaded: &Loaded| !loaded.policy.interfaces.is_empty();
+        let nowhere = self.comparison.interfaces.is_empty() && (has_any(self.old) || has_any(self.new));
+        match (self.comparison.differences.is_empty(), self.comparison.outcome) {
+            _ if nowhere => "incomparable",
+            (false, _) => "different",
+            (true, Outcome::Complete) => "same",
+            (true, Outcome::Stopped) => "unsettled",
+        }
+    }
+
     fn print(&mut self, out: &mut impl Write, most: usize) -> io::Result<()> {
         let found = self.comparison.differences.len();
         let between = self.comparison.interfaces.join(", ");
@@ -128,13 +138,20 @@ impl<'a> Report<'a> {
             (one, 1) => format!("by {one}"),
             (all, _) => format!("between {all}"),
         };
-        match (found, self.comparison.outcome) {
-            (0, Outcome::Complete) => {
-                writeln!(out, "{GOOD}no packet changes its fate{GOOD:#}: of all that there can be {scope}")?;
+        match self.outcome() {
+            "same" => {
+                writeln!(out, "{GOOD}no packet changes its fate{GOOD:#}: of all that there can be {scope}")?
             }
-            (0, Outcome::Stopped) => writeln!(out, "{CARE}no packet is found that changes its fate{CARE:#}")?,
+            "unsettled" => writeln!(out, "{CARE}no packet is found that changes its fate{CARE:#}")?,
+            "incomparable" => {
+                writeln!(out, "{BAD}nothing is compared{BAD:#}: the policies have no interface in common")?
+            }
             _ => {
-                let many = screen::count(found as u64, "region of packets changes its", "regions of packets change their");
+                let many = screen::count(
+                    found as u64,
+                    "region of packets changes its",
+                    "regions of packets change their",
+                );
                 writeln!(out, "{BAD}{many} fate{BAD:#}, of all that there can be {scope}")?;
             }
         }
@@ -159,11 +176,6 @@ impl<'a> Report<'a> {
     }
 
     fn to_json(&mut self, most: usize) -> Value {
-        let outcome = match (self.comparison.differences.is_empty(), self.comparison.outcome) {
-            (false, _) => "different",
-            (true, Outcome::Complete) => "same",
-            (true, Outcome::Stopped) => "unsettled",
-        };
         let shown: Vec<&Difference> = self.comparison.differences.iter().take(most).collect();
         let regions: Vec<Value> = shown
             .iter()
@@ -179,7 +191,7 @@ impl<'a> Report<'a> {
             })
             .collect();
         json!({
-            "outcome": outcome,
+            "outcome": self.outcome(),
             "complete": self.comparison.outcome == Outcome::Complete,
             "interfaces": self.comparison.interfaces,
             "found": self.comparison.differences.len(),
@@ -237,15 +249,14 @@ fn told(judgement: &Judgement, loaded: &Loaded) -> String {
 
 fn judgement_json(judgement: &Judgement, loaded: &Loaded) -> Value {
     let fate = judgement.fate;
-    let action = policy::model::Action::clone(&fate.action);
     let (name, line) = named(judgement, loaded).map_or((None, None), |(name, line)| (Some(name), line));
     json!({
-        "action": match action {
-            policy::model::Action::Accept => "accept",
-            policy::model::Action::Drop => "drop",
-            policy::model::Action::Reject(_) => "reject",
+        "action": match fate.action {
+            Action::Accept => "accept",
+            Action::Drop => "drop",
+            Action::Reject(_) => "reject",
         },
-        "log": fate.log == policy::model::Logging::On,
+        "log": fate.log == Logging::On,
         "rate": fate.rate.is_some(),
         "connections": fate.connections.is_some(),
         "rule": name,

@@ -4,16 +4,16 @@ use biodivine_lib_bdd::{Bdd, BddVariableSet, op_function};
 
 use crate::classify::diagram::field::Version;
 
-/// How much work an analysis may do: nodes that operations look at or make. A million take about a tenth of a second.
+/// How much work an analysis may do: nodes that operations look at or make. Ten million take about a quarter of a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Effort(pub u64);
 
 impl Effort {
     /// For an answer that somebody waits for: a second or two.
-    pub const QUICK: Effort = Effort(10_000_000);
+    pub const QUICK: Effort = Effort(40_000_000);
 
     /// For an answer that is worth minutes.
-    pub const THOROUGH: Effort = Effort(2_000_000_000);
+    pub const THOROUGH: Effort = Effort(8_000_000_000);
 }
 
 /// There is no effort left.

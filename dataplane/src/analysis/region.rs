@@ -49,6 +49,20 @@ impl Region {
         of_family && fields.into_iter().all(within)
     }
 
+    /// One header, whatever its zones.
+    pub(super) fn of(header: &Header, version: Version) -> Region {
+        let mut product = Product::all();
+        for field in ORDER.into_iter().filter(|field| !matches!(field, Field::From | Field::To)) {
+            let value = field.of(header);
+            product.limit(field, Some(vec![Span { first: value, last: value }]), version);
+        }
+        let families = match version {
+            Version::V4 => Families::V4,
+            Version::V6 => Families::V6,
+        };
+        Region { families, product }
+    }
+
     /// Its versions of IP.
     pub fn families(&self) -> Families {
         self.families

@@ -16,6 +16,9 @@ use crate::classify::diagram::set::diagram;
 use crate::classify::{Header, Position};
 use crate::tables::CompileError;
 
+/// What is spent on a set that would only make a nicer example.
+const LITTLE: u64 = 20_000;
+
 /// What is to be looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look {
@@ -79,11 +82,14 @@ pub const MOST_OVERLAPS: usize = 200;
 /// Headers that are tried with a rule, before sets are made.
 const TRIALS: usize = 24;
 
+/// Later rules that do something else with which headers are tried.
+const MOST_TRIED: usize = 100;
+
 /// Pairs of rules are compared so many times as fast as nodes are made.
 const PAIRS_PER_NODE: u64 = 32;
 
 /// No rule takes more than this part of the effort.
-const SHARE: u64 = 8;
+const SHARE: u64 = 400;
 
 /// Looks at the rules of `policy`. Interfaces are numbered as it has them.
 ///
@@ -266,19 +272,36 @@ impl<'a> Search<'a> {
             let Some(product) = judge.product(version) else { continue };
             let earlier = self.overlapping(product, version, 0..at)?;
             let later = self.overlapping(product, version, at + 1..judges.len())?;
-            for header in self.samples(product, version) {
-                if earlier.iter().any(|one| is_in(&judges[*one], &header, version)) {
-                    continue;
-                }
-                let next = later.iter().find(|one| is_in(&judges[**one], &header, version));
-                let fate = match next {
+            let ruling = self.ruling;
+            // Whether the rule decides on it, and another would do something else.
+            let notices = |header: &Header| {
+                let next = || later.iter().find(|one| is_in(&judges[**one], header, version));
+                let fate = || match next() {
                     Some(next) => judges[*next].fate,
-                    None => self.ruling.default(header.ingress, header.egress),
+                    None => ruling.default(header.ingress, header.egress),
                 };
-                if fate != judge.fate {
+                !earlier.iter().any(|one| is_in(&judges[*one], header, version)) && fate() != judge.fate
+            };
+            if self.samples(product, version).iter().any(notices) {
+                return Ok(());
+            }
+            // Where a rule matches nearly everything, what others of its packets would meet is seldom hit by chance.
+            for other in later.iter().filter(|one| judges[**one].fate != judge.fate).take(MOST_TRIED) {
+                self.algebra.spend(earlier.len() as u64)?;
+                let shared = judges[*other].product(version).and_then(|other| other.within(product, version));
+                if shared.is_some_and(|shared| self.samples(&shared, version).iter().any(notices)) {
                     return Ok(());
                 }
             }
+        }
+        if let Some(other) = self.taken_over(at)? {
+            let packets = self.some_decided(at)?;
+            if let Some(packets) = packets {
+                self.gone[at] = Gone::Yes;
+                let instead = vec![judges[other].decider()];
+                self.found.list.push(Finding::Redundant { rule: judge.place, instead, packets });
+            }
+            return Ok(());
         }
         let mut instead = Vec::new();
         let mut packets = None;
@@ -320,6 +343,48 @@ impl<'a> Search<'a> {
             self.found.list.push(Finding::Redundant { rule: judge.place, instead, packets });
         }
         Ok(())
+    }
+
+    /// Some of the packets that a rule decides on; `None` if there is none. A part if that is little work, else a single one.
+    fn some_decided(&mut self, at: usize) -> Result<Option<Region>, Spent> {
+        let judges = self.judges;
+        let mut open = false;
+        for version in Version::BOTH {
+            let Some(product) = judges[at].product(version) else { continue };
+            let aside = self.algebra.set_aside(LITTLE);
+            let left = self.decided_by(at, product, version);
+            self.algebra.take_back(aside);
+            match left {
+                Ok(left) if left.is_false() => {}
+                Ok(left) => return Ok(Some(self.region(&left, version)?)),
+                Err(Spent) => {
+                    let earlier = self.overlapping(product, version, 0..at)?;
+                    let free =
+                        |header: &Header| !earlier.iter().any(|one| is_in(&judges[*one], header, version));
+                    if let Some(header) = self.samples(product, version).into_iter().find(free) {
+                        return Ok(Some(Region::of(&header, version)));
+                    }
+                    open = true;
+                }
+            }
+        }
+        if open { Err(Spent) } else { Ok(None) }
+    }
+
+    /// A later rule that matches all that a rule does and does the same, as do all that overlap in between: the question
+    /// whether the rule is redundant is settled without sets.
+    fn taken_over(&mut self, at: usize) -> Result<Option<usize>, Spent> {
+        let judges = self.judges;
+        let mut by = None;
+        for version in Version::BOTH {
+            let Some(product) = judges[at].product(version) else { continue };
+            let later = self.overlapping(product, version, at + 1..judges.len())?;
+            let same = later.into_iter().take_while(|one| judges[*one].fate == judges[at].fate);
+            let mut same = same.filter(|one| contains(&judges[*one], &judges[at]));
+            let Some(other) = same.next() else { return Ok(None) };
+            by = by.max(Some(other));
+        }
+        Ok(by)
     }
 
     /// Which earlier rules decide otherwise on some packets of a rule, where neither matches all that the other does.

@@ -11,7 +11,7 @@ use crate::classify::diagram::field::{Field, Version};
 use crate::classify::diagram::product::{Product, Span};
 use crate::classify::diagram::set::diagram;
 use crate::classify::{Pattern, Position};
-use crate::tables::{CompileError, LOCAL, patterns};
+use crate::tables::{CompileError, LOCAL, met, patterns};
 
 /// Interfaces by name: the numbers by which headers have them here. The gateway itself is [`LOCAL`].
 pub(super) type Names = [String];
@@ -57,8 +57,7 @@ impl Ruling {
             })
             .collect();
         let mut judges = Vec::new();
-        for (place, pattern) in patterns(policy)? {
-            let Some(rule) = policy.rules.get(place as usize) else { continue };
+        for ((place, rule), pattern) in met(policy).zip(patterns(policy)?) {
             let fate =
                 Fate { action: rule.action, log: rule.log, rate: rule.rate, connections: rule.connections };
             let admits = |zones: &[String], interfaces: &[String], name: &str, zone: &str| {

@@ -60,7 +60,7 @@ pub struct AddressSpan {
 }
 
 /// Ports from first to last, both included.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PortSpan {
     /// The lowest.
     pub first: u16,

@@ -3,6 +3,8 @@ use super::*;
 
 mod every_algorithm;
 
+pub(super) use every_algorithm::agrees;
+
 fn header() -> Header {
     Header {
         source: 0xc0a8_0102,

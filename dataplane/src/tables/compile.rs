@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use policy::Policy;
-use policy::model::{Mac, Mode, MssClamp, SELF_ZONE, SourceCheck, State};
+use policy::model::{Mac, Mode, MssClamp, Rule, SELF_ZONE, SourceCheck, State};
 use wire::PortId;
 use wire::vlan::{Tag, Tags};
 
@@ -271,32 +271,33 @@ fn assumed_mac(interface: PortId) -> Mac {
     Mac([0x02, 0x57, 0x52, 0x00, high, low])
 }
 
-/// The patterns of a policy's rules, each with the rule's place: of those that can meet a packet, in a stateful policy those
-/// that list `new`, or no state at all.
+/// Rules that can meet a packet: in a stateful policy those that list `new`, or no state at all. Each with its place
+/// among the policy's rules.
+pub fn met(policy: &Policy) -> impl Iterator<Item = (u32, &Rule)> {
+    let is_met = |rule: &Rule| {
+        policy.mode == Mode::Stateless || rule.states.is_empty() || rule.states.contains(&State::New)
+    };
+    (0..).zip(&policy.rules).filter(move |(_, rule)| is_met(rule))
+}
+
+/// What the rules that can meet a packet look for, in their order: what a classifier of the policy is built from.
 ///
 /// # Errors
-/// The policy cannot be compiled.
-pub fn patterns(policy: &Policy) -> Result<Vec<(u32, Pattern)>, CompileError> {
+/// A rule names what does not exist, or there is too much of something.
+pub fn patterns(policy: &Policy) -> Result<Vec<Pattern>, CompileError> {
     patterns_of(policy, &Names::new(policy)?)
 }
 
-fn patterns_of(policy: &Policy, names: &Names) -> Result<Vec<(u32, Pattern)>, CompileError> {
-    let mut patterns = Vec::with_capacity(policy.rules.len());
-    for (place, rule) in policy.rules.iter().enumerate() {
-        let meets_first = rule.states.is_empty() || rule.states.contains(&State::New);
-        if policy.mode == Mode::Stateless || meets_first {
-            patterns.push((place as u32, pattern::of_rule(rule, policy, names)?));
-        }
-    }
-    Ok(patterns)
+fn patterns_of(policy: &Policy, names: &Names) -> Result<Vec<Pattern>, CompileError> {
+    met(policy).map(|(_, rule)| pattern::of_rule(rule, policy, names)).collect()
 }
 
 fn filter(policy: &Policy, names: &Names, algorithm: &'static Algorithm) -> Result<Filter, CompileError> {
-    let (rule_of, patterns): (Vec<u32>, Vec<Pattern>) = patterns_of(policy, names)?.into_iter().unzip();
-    let rules = policy
-        .rules
-        .iter()
-        .map(|rule| FilterRule {
+    let patterns = patterns_of(policy, names)?;
+    let rule_of = met(policy).map(|(place, _)| place).collect();
+    let mut rules = Vec::with_capacity(policy.rules.len());
+    for rule in &policy.rules {
+        rules.push(FilterRule {
             name: rule.name.clone(),
             number: NO_NUMBER,
             meter: NO_NUMBER,
@@ -304,8 +305,8 @@ fn filter(policy: &Policy, names: &Names, algorithm: &'static Algorithm) -> Resu
             rate: rule.rate,
             connections: rule.connections,
             log: rule.log,
-        })
-        .collect();
+        });
+    }
     let mut defaults = Vec::with_capacity(names.zones.len() * names.zones.len());
     for from in &names.zones {
         for to in &names.zones {

@@ -20,9 +20,8 @@ fn line() -> (PacketLine, Mapping) {
     let file = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
     let line = PacketLine {
         identity: Identity { name: "test".to_owned(), ifindex: 0 },
-        ring: Ring::over(map, SLOTS, SLOT),
+        inlets: vec![Inlet { socket: file(), ring: Ring::over(map, SLOTS, SLOT) }],
         pending: Pending::new(Offload::Segment),
-        inlet: file(),
         outlet: file(),
         idle: 0,
         statistics: Statistics::default(),

@@ -124,6 +124,13 @@ pub(crate) fn receive(socket: BorrowedFd<'_>, head: &mut [u8], body: &mut [u8]) 
     usize::try_from(length).map_err(|_| io::Error::last_os_error())
 }
 
+/// Whether there is something to receive. Does not wait.
+pub(crate) fn is_readable(socket: BorrowedFd<'_>) -> io::Result<bool> {
+    let mut asked = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: the kernel reads and writes one live entry.
+    check(unsafe { libc::poll(&raw mut asked, 1, 0) }).map(|ready| ready > 0)
+}
+
 /// Waits for several descriptors by one.
 pub(crate) struct Waiter(OwnedFd);
 

@@ -67,14 +67,18 @@ impl Teller<'_> {
         let place = self.lines.place(Item::Rule(finding.rule() as usize));
         Some(match finding {
             Finding::Impossible { .. } => {
-                let message = format!("the rule \"{}\" never matches: no packet can show all that it asks for", rule.name);
+                let message = format!(
+                    "the rule \"{}\" never matches: no packet can show all that it asks for",
+                    rule.name
+                );
                 let hint = "zones, interfaces and protocols exclude one another: change it, or leave it out";
                 Diagnostic::new(Code::RuleNeverMatches, message).hint(hint).at(place)
             }
             Finding::Hidden { by, packets, .. } => {
                 let others = self.named(by);
                 let verb = if by.len() == 1 { "matches" } else { "together match" };
-                let message = format!("the rule \"{}\" never matches: {others} {verb} all that it does", rule.name);
+                let message =
+                    format!("the rule \"{}\" never matches: {others} {verb} all that it does", rule.name);
                 let same = by.iter().all(|one| self.rule(*one).is_some_and(|one| one.action == rule.action));
                 let hint = match (same, by.len()) {
                     (true, 1) => "it does the same: leave this one out",
@@ -84,7 +88,11 @@ impl Teller<'_> {
                 };
                 let example = self.example(packets, None);
                 let found = Diagnostic::new(Code::ShadowedRule, message).hint(with(hint, example)).at(place);
-                self.pointing(found, by, "matches some of it")
+                self.pointing(
+                    found,
+                    by,
+                    if by.len() == 1 { "matches all of it" } else { "matches some of it" },
+                )
             }
             Finding::Redundant { rule: number, instead, packets } => {
                 let rules: Vec<u32> = instead
@@ -114,7 +122,8 @@ impl Teller<'_> {
                 );
                 let hint = "if the other is to decide on them, change the order";
                 let example = self.example(packets, Some(*first));
-                let found = Diagnostic::new(Code::OverlappingRules, message).hint(with(hint, example)).at(place);
+                let found =
+                    Diagnostic::new(Code::OverlappingRules, message).hint(with(hint, example)).at(place);
                 self.pointing(found, &[*first], "decides on what both match")
             }
         })

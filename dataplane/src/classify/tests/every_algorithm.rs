@@ -224,7 +224,7 @@ fn header(aim: &Aim, patterns: &[Pattern]) -> Header {
 }
 
 /// Holds `search` to the scan of `patterns`, one by one, in bulk and tallied.
-pub(super) fn agrees(
+pub(in super::super) fn agrees(
     name: &str,
     search: &dyn Classifier,
     patterns: &[Pattern],

@@ -1,0 +1,232 @@
+//! Growing a tree: which bits a node gathers, and which cuboids are left to another tree.
+
+use std::collections::HashMap;
+
+use super::entry::{Entry, Exact, Fixed};
+use super::layout::{ASK, Branch, MISC, MORE, Node, Octet, POSITION, Shape, WIDTH, ZONES};
+use super::select::{Member, Selection, select};
+use crate::classify::{Bounds, Position, TooLarge};
+
+/// Nodes from root to leaf, at most; bits that tell cuboids apart are used up long before.
+const DEEPEST: u32 = 24;
+
+/// The trees over the patterns of one family, to be searched all.
+#[derive(Clone, Debug)]
+pub(super) struct Forest<S: Shape> {
+    /// Their roots; the one with the first position first.
+    pub roots: Vec<Root>,
+    /// Inner nodes.
+    pub nodes: Vec<Node>,
+    /// Where their bits lead.
+    pub branches: Vec<Branch>,
+    /// Blocks of leaves: for each lane that is compared two octets, then the positions.
+    pub octets: Vec<Octet>,
+    /// How many lanes are compared: the last is left out where no pattern asks for zones or interfaces.
+    pub lanes: usize,
+    shape: std::marker::PhantomData<S>,
+}
+
+/// Where a tree begins.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Root {
+    /// Its root.
+    pub branch: Branch,
+    /// The first position in it.
+    pub first: Position,
+}
+
+/// How trees are grown.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Growth {
+    /// How many of the bits that the root gathers may be open in a cuboid, before it is left to another tree.
+    pub open: u32,
+    /// How many trees there may be.
+    pub trees: usize,
+}
+
+impl<S: Shape> Forest<S> {
+    /// Grows the trees for `entries`, which are in the order of their patterns.
+    pub(super) fn grow(entries: &[Entry<S>], growth: Growth, bounds: Bounds) -> Result<Forest<S>, TooLarge> {
+        let zones = S::PORTS + ZONES;
+        let asks_zones = entries.iter().any(|entry| entry.low.as_ref()[zones] != 0);
+        let lanes = S::PORTS + MISC + 1 + usize::from(asks_zones);
+        let forest = Forest {
+            roots: Vec::new(),
+            nodes: Vec::new(),
+            branches: Vec::new(),
+            octets: Vec::new(),
+            lanes,
+            shape: std::marker::PhantomData,
+        };
+        let mut grower = Grower { entries, forest, leaves: HashMap::new(), bounds };
+        // What `Branch::NOWHERE` leads to.
+        grower.block(&[], More::No)?;
+        let mut rest: Vec<u32> = (0..entries.len() as u32).collect();
+        while !rest.is_empty() {
+            let is_last = grower.forest.roots.len() + 1 >= growth.trees;
+            let open = if is_last { u32::MAX } else { growth.open };
+            let (branch, grown, left) = grower.root(&rest, open)?;
+            let first = grown.first().map_or(Position::MAX, |at| entries[*at as usize].position);
+            grower.forest.roots.push(Root { branch, first });
+            rest = left;
+        }
+        let mut forest = grower.forest;
+        forest.roots.sort_by_key(|root| root.first);
+        Ok(forest)
+    }
+
+    /// Octets of a block.
+    pub(super) fn block_octets(&self) -> usize {
+        2 * self.lanes + 1
+    }
+
+    /// Bytes of all that is searched.
+    pub(super) fn bytes(&self) -> usize {
+        size_of_val(self.nodes.as_slice())
+            + size_of_val(self.branches.as_slice())
+            + size_of_val(self.octets.as_slice())
+    }
+}
+
+/// Whether another block follows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum More {
+    Yes,
+    No,
+}
+
+struct Grower<'a, S: Shape> {
+    entries: &'a [Entry<S>],
+    forest: Forest<S>,
+    /// Leaves that exist, by what is in them.
+    leaves: HashMap<Vec<u32>, Branch>,
+    bounds: Bounds,
+}
+
+impl<S: Shape> Grower<'_, S> {
+    /// A tree of what is not too open: its root, what is in it and what is left to others.
+    fn root(&mut self, list: &[u32], open: u32) -> Result<(Branch, Vec<u32>, Vec<u32>), TooLarge> {
+        let known = Fixed { mask: S::Key::default(), value: S::Key::default() };
+        let members = self.members(list, &known);
+        let selection = if members.len() > WIDTH { select::<S>(&members, &known, open) } else { None };
+        let Some(selection) = selection else {
+            let listed: Vec<u32> = members.iter().map(|member| member.entry).collect();
+            let branch = self.leaf(&listed)?;
+            return Ok((branch, listed, Vec::new()));
+        };
+        let (grown, left): (Vec<Member<S>>, Vec<Member<S>>) =
+            members.into_iter().partition(|member| selection.open(&member.fixed) <= open);
+        let numbers = |members: &[Member<S>]| members.iter().map(|member| member.entry).collect::<Vec<u32>>();
+        let (listed, left) = (numbers(&grown), numbers(&left));
+        let branch = self.node(&grown, &selection, &known, 0)?;
+        Ok((branch, listed, left))
+    }
+
+    /// Of listed cuboids those that have headers with the known bits, up to one that has all of them.
+    fn members(&self, list: &[u32], known: &Fixed<S::Key>) -> Vec<Member<S>> {
+        let mut members = Vec::with_capacity(list.len());
+        for number in list {
+            let entry = &self.entries[*number as usize];
+            if let Some(fixed) = entry.fixed(known) {
+                members.push(Member { entry: *number, fixed });
+                if entry.exact == Exact::Yes && entry.covers(known) {
+                    break;
+                }
+            }
+        }
+        members
+    }
+
+    fn branch(&mut self, list: &[u32], known: &Fixed<S::Key>, depth: u32) -> Result<Branch, TooLarge> {
+        let members = self.members(list, known);
+        if members.len() > WIDTH && depth < DEEPEST {
+            if let Some(selection) = select::<S>(&members, known, u32::MAX) {
+                return self.node(&members, &selection, known, depth);
+            }
+        }
+        let listed: Vec<u32> = members.iter().map(|member| member.entry).collect();
+        self.leaf(&listed)
+    }
+
+    fn node(
+        &mut self,
+        members: &[Member<S>],
+        selection: &Selection<S>,
+        known: &Fixed<S::Key>,
+        depth: u32,
+    ) -> Result<Branch, TooLarge> {
+        let cells = 1usize << selection.bits();
+        let first = self.forest.branches.len();
+        let number = self.forest.nodes.len();
+        self.forest.nodes.push(selection.node(first as u32));
+        self.forest.branches.resize(first + cells, Branch::NOWHERE);
+        let mut begins = vec![0u32; cells + 1];
+        for member in members {
+            selection.each_cell(&member.fixed, |cell| begins[cell + 1] += 1);
+        }
+        for cell in 0..cells {
+            begins[cell + 1] += begins[cell];
+        }
+        let copies = begins[cells] as usize;
+        self.bounds.admit(self.forest.bytes() + copies * size_of::<u32>())?;
+        let mut next = begins.clone();
+        let mut listed = vec![0u32; copies];
+        for member in members {
+            selection.each_cell(&member.fixed, |cell| {
+                listed[next[cell] as usize] = member.entry;
+                next[cell] += 1;
+            });
+        }
+        for cell in 0..cells {
+            let list = &listed[begins[cell] as usize..begins[cell + 1] as usize];
+            if !list.is_empty() {
+                let known = selection.within(known, cell);
+                self.forest.branches[first + cell] = self.branch(list, &known, depth + 1)?;
+            }
+        }
+        Ok(Branch::node(number as u32))
+    }
+
+    /// A leaf of these cuboids, in order.
+    fn leaf(&mut self, list: &[u32]) -> Result<Branch, TooLarge> {
+        if list.is_empty() {
+            return Ok(Branch::NOWHERE);
+        }
+        if let Some(branch) = self.leaves.get(list) {
+            return Ok(*branch);
+        }
+        let branch = Branch::leaf(self.forest.octets.len() as u32);
+        let mut blocks = list.chunks(WIDTH).peekable();
+        while let Some(block) = blocks.next() {
+            let more = if blocks.peek().is_some() { More::Yes } else { More::No };
+            self.block(block, more)?;
+        }
+        self.leaves.insert(list.to_vec(), branch);
+        Ok(branch)
+    }
+
+    fn block(&mut self, list: &[u32], more: More) -> Result<(), TooLarge> {
+        self.bounds.admit(self.forest.bytes() + self.forest.block_octets() * size_of::<Octet>())?;
+        let entry = |place: usize| list.get(place).map(|number| &self.entries[*number as usize]);
+        for lane in 0..self.forest.lanes {
+            let (mut low, mut span) = (Octet::default(), Octet::default());
+            for place in 0..WIDTH {
+                // Where there is no cuboid, no bit that is looked at has its value: nothing matches.
+                let nothing = (0, u32::from(lane == S::PORTS + MISC));
+                (low.0[place], span.0[place]) = entry(place)
+                    .map_or(nothing, |entry| (entry.low.as_ref()[lane], entry.span.as_ref()[lane]));
+            }
+            self.forest.octets.extend([low, span]);
+        }
+        let mut positions = Octet::default();
+        for place in 0..WIDTH {
+            positions.0[place] = entry(place)
+                .map_or(POSITION, |entry| entry.position | if entry.exact == Exact::Yes { 0 } else { ASK });
+        }
+        if more == More::Yes {
+            positions.0[WIDTH - 1] |= MORE;
+        }
+        self.forest.octets.push(positions);
+        Ok(())
+    }
+}

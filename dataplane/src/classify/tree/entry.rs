@@ -1,0 +1,311 @@
+//! Patterns as cuboids: what a leaf compares, and which bits of a header each of them fixes.
+
+use wire::Family;
+
+use super::layout::{Kind, MISC, Shape, ZONES};
+use crate::classify::{AddressSpan, Admit, Pattern, PortSpan, Position};
+
+/// Cuboids that a pattern may become; one that would become more is held in a wider one, and compared whole where that
+/// is met.
+const MOST: usize = 32;
+
+/// Prefixes that a range of IPv6 addresses may become.
+const PREFIXES: usize = 8;
+
+/// A part of the headers that a pattern matches, or of a few more.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry<S: Shape> {
+    /// The pattern's.
+    pub position: Position,
+    /// Whether all headers in it match, or the pattern has to be asked.
+    pub exact: Exact,
+    /// Of each lane the lowest value, or the bits looked at.
+    pub low: S::Lanes,
+    /// Of each lane what may be added to the lowest, or the value of the bits looked at.
+    pub span: S::Lanes,
+}
+
+/// Whether a cuboid says all that its pattern does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Exact {
+    /// It does.
+    Yes,
+    /// The pattern asks for more.
+    No,
+}
+
+/// Bits that all headers of a cuboid share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Fixed<K> {
+    /// Which.
+    pub mask: K,
+    /// Their values; others are 0.
+    pub value: K,
+}
+
+/// What one field may be, and whether that is all its pattern asks of it.
+struct Choices<T> {
+    list: Vec<T>,
+    exact: Exact,
+}
+
+/// From lowest to highest.
+type Range = (u128, u128);
+
+/// (mask, value).
+type Bits = (u32, u32);
+
+impl<T> Choices<T> {
+    fn exactly(list: Vec<T>) -> Choices<T> {
+        Choices { list, exact: Exact::Yes }
+    }
+
+    fn widen(&mut self, to: T) {
+        *self = Choices { list: vec![to], exact: Exact::No };
+    }
+}
+
+/// The cuboids of a pattern among headers of one family.
+pub(super) fn of_pattern<S: Shape>(pattern: &Pattern, position: Position, entries: &mut Vec<Entry<S>>) {
+    let admitted = if S::FAMILY == Family::V6 { pattern.v6 } else { pattern.v4 };
+    if admitted == Admit::No || pattern.tcp_value & !pattern.tcp_mask != 0 {
+        return;
+    }
+    let mut source = addresses::<S>(pattern.source.as_deref());
+    let mut destination = addresses::<S>(pattern.destination.as_deref());
+    let mut sports = ports(&pattern.sports);
+    let mut dports = ports_or_messages(pattern);
+    let mut misc = misc(pattern);
+    let mut zones = zones(pattern);
+    // The longest list first: that loses least.
+    loop {
+        let lengths = [
+            source.list.len(),
+            destination.list.len(),
+            sports.list.len(),
+            dports.list.len(),
+            misc.list.len(),
+            zones.list.len(),
+        ];
+        if lengths.into_iter().fold(1, usize::saturating_mul) <= MOST {
+            break;
+        }
+        let longest = (0..lengths.len()).max_by_key(|at| lengths[*at]).unwrap_or(0);
+        match longest {
+            0 => source.widen(hull::<S>(&source.list)),
+            1 => destination.widen(hull::<S>(&destination.list)),
+            2 => sports.widen(ends(&sports.list)),
+            3 => dports.widen(ends(&dports.list)),
+            4 => misc.widen(agreed(&misc.list)),
+            _ => zones.widen(agreed(&zones.list)),
+        }
+    }
+    let all = [source.exact, destination.exact, sports.exact, dports.exact, misc.exact, zones.exact];
+    // A list of interfaces to leave by is rare, and not worth a lane.
+    let exact = if all.contains(&Exact::No) || !pattern.egress.is_empty() { Exact::No } else { Exact::Yes };
+    for source in &source.list {
+        for destination in &destination.list {
+            for sports in &sports.list {
+                for dports in &dports.list {
+                    for misc in &misc.list {
+                        for zones in &zones.list {
+                            let mut low = S::Lanes::default();
+                            let mut span = S::Lanes::default();
+                            S::set_addresses(&mut low, &mut span, [*source, *destination]);
+                            let (lows, spans) = (low.as_mut(), span.as_mut());
+                            let at = S::PORTS;
+                            lows[at] = (sports.0 | dports.0 << 16) as u32;
+                            spans[at] = ((sports.1 - sports.0) | (dports.1 - dports.0) << 16) as u32;
+                            (lows[at + MISC], spans[at + MISC]) = *misc;
+                            (lows[at + ZONES], spans[at + ZONES]) = *zones;
+                            entries.push(Entry { position, exact, low, span });
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Ranges of addresses of the shape's family; prefixes only, where it compares word by word.
+fn addresses<S: Shape>(spans: Option<&[AddressSpan]>) -> Choices<Range> {
+    let Some(spans) = spans else { return Choices::exactly(vec![(0, S::HIGHEST)]) };
+    let v6 = S::FAMILY == Family::V6;
+    let own = spans.iter().filter(|span| span.v6 == v6).map(|span| (span.first, span.last));
+    if !v6 {
+        return Choices::exactly(own.collect());
+    }
+    let mut choices = Choices::exactly(Vec::new());
+    for range in own {
+        let parts = prefixes(range);
+        if parts.len() > PREFIXES {
+            choices.list.push(hull::<S>(&[range]));
+            choices.exact = Exact::No;
+        } else {
+            choices.list.extend(parts);
+        }
+    }
+    choices
+}
+
+/// The prefixes that a range is made of, one too many at most where there are more than [`PREFIXES`].
+fn prefixes((first, last): Range) -> Vec<Range> {
+    let mut parts = Vec::new();
+    let mut next = first;
+    while parts.len() <= PREFIXES {
+        // As long as the beginning allows, and the end.
+        let aligned = if next == 0 { u128::MAX } else { (next & next.wrapping_neg()) - 1 };
+        let room = last - next;
+        let mut host = aligned;
+        while host > room {
+            host >>= 1;
+        }
+        parts.push((next, next + host));
+        match (next + host).checked_add(1) {
+            Some(after) if after <= last => next = after,
+            _ => break,
+        }
+    }
+    parts
+}
+
+/// What holds all the ranges: the longest prefix, which every shape can compare.
+fn hull<S: Shape>(ranges: &[Range]) -> Range {
+    let (first, last) = ends(ranges);
+    let differ = first ^ last;
+    let host = if differ == 0 { 0 } else { u128::MAX >> differ.leading_zeros() };
+    (first & !host, (last | host) & S::HIGHEST)
+}
+
+/// From the lowest of all to the highest; the list is empty only for a pattern that matches nothing.
+fn ends(ranges: &[Range]) -> Range {
+    let first = ranges.iter().map(|range| range.0).min().unwrap_or(0);
+    (first, ranges.iter().map(|range| range.1).max().unwrap_or(0))
+}
+
+/// Bits that all look at and agree in.
+fn agreed(list: &[Bits]) -> Bits {
+    let Some(first) = list.first() else { return (0, 0) };
+    let mask = list.iter().fold(first.0, |mask, (other, value)| mask & other & !(value ^ first.1));
+    (mask, first.1 & mask)
+}
+
+fn ports(spans: &[PortSpan]) -> Choices<Range> {
+    if spans.is_empty() {
+        return Choices::exactly(vec![(0, 0xffff)]);
+    }
+    // Spans that end before they begin match nothing.
+    let spans = spans.iter().filter(|span| span.first <= span.last);
+    Choices::exactly(spans.map(|span| (span.first.into(), span.last.into())).collect())
+}
+
+/// What stands in the field that holds the destination port, or an ICMP message's type and code.
+fn ports_or_messages(pattern: &Pattern) -> Choices<Range> {
+    let ports = ports(&pattern.dports);
+    if pattern.icmp.is_empty() {
+        return ports;
+    }
+    let messages = pattern.icmp.iter().map(|item| {
+        let kind = u128::from(item.kind) << 8;
+        item.code.map_or((kind, kind | 0xff), |code| (kind | u128::from(code), kind | u128::from(code)))
+    });
+    let both = messages.flat_map(|message| {
+        let met = ports.list.iter().map(move |range| (range.0.max(message.0), range.1.min(message.1)));
+        met.filter(|range| range.0 <= range.1)
+    });
+    Choices::exactly(both.collect())
+}
+
+/// Protocol, TCP flags and code point: `protocol | flags << 8 | dscp << 16`.
+fn misc(pattern: &Pattern) -> Choices<Bits> {
+    let any = pattern.protocols.is_empty();
+    let protocols = pattern.protocols.iter().map(|protocol| (0xff, u32::from(*protocol)));
+    let protocols = if any { vec![(0, 0)] } else { protocols.collect() };
+    let flags = (u32::from(pattern.tcp_mask) << 8, u32::from(pattern.tcp_value) << 8);
+    let points = one_of(pattern.dscp, 16);
+    Choices { list: product(&product(&protocols, &[flags]), &points.list), exact: points.exact }
+}
+
+/// Zones and the interface of origin: `from | to << 8 | ingress << 16`.
+fn zones(pattern: &Pattern) -> Choices<Bits> {
+    let (from, to) = (one_of(pattern.from, 0), one_of(pattern.to, 8));
+    let any = pattern.ingress.is_empty();
+    let ingress = pattern.ingress.iter().map(|interface| (0xffff << 16, u32::from(*interface) << 16));
+    let ingress: Vec<Bits> = if any { vec![(0, 0)] } else { ingress.collect() };
+    let exact = if from.exact == Exact::Yes { to.exact } else { Exact::No };
+    Choices { list: product(&product(&from.list, &to.list), &ingress), exact }
+}
+
+/// The numbers that `mask` has a bit for, in a byte that begins at bit `shift`; any, where there are many.
+fn one_of(mask: u64, shift: u32) -> Choices<Bits> {
+    if mask == u64::MAX {
+        return Choices::exactly(vec![(0, 0)]);
+    }
+    if mask.count_ones() as usize > MOST {
+        return Choices { list: vec![(0, 0)], exact: Exact::No };
+    }
+    let numbers = (0..64).filter(|bit| mask & (1 << bit) != 0);
+    Choices::exactly(numbers.map(|bit: u32| (0xff << shift, bit << shift)).collect())
+}
+
+fn product(these: &[Bits], those: &[Bits]) -> Vec<Bits> {
+    these.iter().flat_map(|a| those.iter().map(move |b| (a.0 | b.0, a.1 | b.1))).collect()
+}
+
+impl<S: Shape> Entry<S> {
+    /// The bits that all of its headers share, of those whose `known` bits have their values; `None` where none of its
+    /// headers does, as far as the first bits of each field tell.
+    pub(super) fn fixed(&self, known: &Fixed<S::Key>) -> Option<Fixed<S::Key>> {
+        let mut fixed = Fixed { mask: S::Key::default(), value: S::Key::default() };
+        for field in S::FIELDS {
+            let (word, shift) = (field.word(), field.shift_in_word());
+            let part = |key: &S::Key| (key.as_ref()[word] >> shift) as u32 & field.highest();
+            let given = (part(&known.mask), part(&known.value));
+            let low = field.of(self.low.as_ref()[field.lane]);
+            let span = field.of(self.span.as_ref()[field.lane]);
+            let (mask, value) = match field.kind {
+                Kind::Range => shared((low, low + span), given, field.bits)?,
+                Kind::Bits => (low, span),
+            };
+            if (value ^ given.1) & mask & given.0 != 0 {
+                return None;
+            }
+            fixed.mask.as_mut()[word] |= u64::from(mask) << shift;
+            fixed.value.as_mut()[word] |= u64::from(value) << shift;
+        }
+        Some(fixed)
+    }
+
+    /// Whether all headers with these bits lie in it.
+    pub(super) fn covers(&self, known: &Fixed<S::Key>) -> bool {
+        S::FIELDS.iter().all(|field| {
+            let (word, shift) = (field.word(), field.shift_in_word());
+            let known = (known.mask.as_ref()[word] >> shift) as u32 & field.highest();
+            let low = field.of(self.low.as_ref()[field.lane]);
+            let span = field.of(self.span.as_ref()[field.lane]);
+            match field.kind {
+                // A prefix, the bits of which are known.
+                Kind::Range => {
+                    span & span.wrapping_add(1) == 0 && low & span == 0 && known | span == field.highest()
+                }
+                Kind::Bits => low & !known == 0,
+            }
+        })
+    }
+}
+
+/// The first bits that are the same in all of a range, of what begins with the known ones; `None` where nothing does.
+fn shared((low, high): (u32, u32), known: Bits, bits: u32) -> Option<Bits> {
+    let unused = 32 - bits;
+    let leading = (known.0 << unused).leading_ones();
+    let free = if leading == bits { 0 } else { u32::MAX >> unused >> leading };
+    let begin = known.1 & !free;
+    let (low, high) = (low.max(begin), high.min(begin | free));
+    if low > high {
+        return None;
+    }
+    let differ = low ^ high;
+    let open = if differ == 0 { 0 } else { u32::MAX >> differ.leading_zeros() };
+    let mask = u32::MAX >> unused & !open;
+    Some((mask, low & mask))
+}

@@ -1,0 +1,250 @@
+//! How headers, nodes and leaves lie in memory.
+//!
+//! A header is a few lanes of 32 bits, two to a word: addresses first, then ports, then the rest. Nodes gather bits of
+//! the words; leaves compare lanes, of [`WIDTH`] cuboids at a time.
+
+use std::fmt::Debug;
+
+use wire::Family;
+
+use crate::classify::Header;
+
+/// Cuboids that a block of a leaf holds.
+pub(super) const WIDTH: usize = 8;
+
+/// After the lane of the ports, that of `protocol | flags << 8 | dscp << 16`.
+pub(super) const MISC: usize = 1;
+
+/// After the lane of the ports, that of `from | to << 8 | ingress << 16`.
+pub(super) const ZONES: usize = 2;
+
+/// The lanes of one family's headers.
+pub(in crate::classify) trait Shape: Copy + Debug + Send + Sync + 'static {
+    /// A header's words; their number is a power of two.
+    type Key: Copy + Debug + Default + PartialEq + AsRef<[u64]> + AsMut<[u64]>;
+    /// Something for each lane.
+    type Lanes: Copy + Debug + Default + AsRef<[u32]> + AsMut<[u32]>;
+    /// Which family.
+    const FAMILY: Family;
+    /// Its highest address.
+    const HIGHEST: u128;
+    /// The lane of the ports, after those of the addresses.
+    const PORTS: usize;
+    /// What lies where.
+    const FIELDS: &'static [Field];
+
+    /// The words of a header.
+    fn key(header: &Header) -> Self::Key;
+
+    /// The lanes of two ranges of addresses, first and last; where an address has several lanes, they are prefixes.
+    fn set_addresses(low: &mut Self::Lanes, span: &mut Self::Lanes, ranges: [(u128, u128); 2]);
+}
+
+/// Some bits of a lane.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::classify) struct Field {
+    /// Which lane.
+    pub lane: usize,
+    /// Its lowest bit.
+    pub shift: u32,
+    /// How many bits.
+    pub bits: u32,
+    /// What a cuboid says of it.
+    pub kind: Kind,
+}
+
+/// What a cuboid says of a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::classify) enum Kind {
+    /// The lowest value, and by how much the highest is more.
+    Range,
+    /// Which bits are looked at, and their values.
+    Bits,
+}
+
+impl Field {
+    const fn range(lane: usize, shift: u32, bits: u32) -> Field {
+        Field { lane, shift, bits, kind: Kind::Range }
+    }
+
+    const fn bits(lane: usize) -> Field {
+        Field { lane, shift: 0, bits: 32, kind: Kind::Bits }
+    }
+
+    /// The highest value.
+    pub(in crate::classify) const fn highest(&self) -> u32 {
+        u32::MAX >> (32 - self.bits)
+    }
+
+    /// Of a lane's bits, this field's.
+    pub(in crate::classify) const fn of(&self, lane: u32) -> u32 {
+        lane >> self.shift & self.highest()
+    }
+
+    /// The word that it is in.
+    pub(in crate::classify) const fn word(&self) -> usize {
+        self.lane / 2
+    }
+
+    /// Its lowest bit there.
+    pub(in crate::classify) const fn shift_in_word(&self) -> u32 {
+        self.shift + 32 * (1 - self.lane as u32 % 2)
+    }
+}
+
+/// A lane of a key.
+#[inline(always)]
+pub(in crate::classify) fn lane(key: &[u64], lane: usize) -> u32 {
+    (key[lane / 2] >> (32 * (1 - lane % 2))) as u32
+}
+
+/// IPv4.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct V4;
+
+/// IPv6.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct V6;
+
+/// Ports and what follows from their word on.
+#[inline(always)]
+fn set_rest(words: &mut [u64], header: &Header) {
+    let ports = u64::from(header.sport) | u64::from(header.dport) << 16;
+    let misc = u64::from(header.protocol) | u64::from(header.tcp_flags) << 8 | u64::from(header.dscp) << 16;
+    let zones = u64::from(header.from) | u64::from(header.to) << 8 | u64::from(header.ingress) << 16;
+    words[0] = ports << 32 | misc;
+    words[1] = zones << 32;
+}
+
+impl Shape for V4 {
+    type Key = [u64; 4];
+    type Lanes = [u32; 5];
+    const FAMILY: Family = Family::V4;
+    const HIGHEST: u128 = u32::MAX as u128;
+    const PORTS: usize = 2;
+    const FIELDS: &'static [Field] = &[
+        Field::range(0, 0, 32),
+        Field::range(1, 0, 32),
+        Field::range(2, 0, 16),
+        Field::range(2, 16, 16),
+        Field::bits(3),
+        Field::bits(4),
+    ];
+
+    #[inline(always)]
+    fn key(header: &Header) -> [u64; 4] {
+        let mut words = [0; 4];
+        words[0] = u64::from(header.source as u32) << 32 | u64::from(header.destination as u32);
+        set_rest(&mut words[1..], header);
+        words
+    }
+
+    fn set_addresses(low: &mut [u32; 5], span: &mut [u32; 5], ranges: [(u128, u128); 2]) {
+        for (at, (first, last)) in ranges.into_iter().enumerate() {
+            (low[at], span[at]) = (first as u32, (last - first) as u32);
+        }
+    }
+}
+
+impl Shape for V6 {
+    type Key = [u64; 8];
+    type Lanes = [u32; 11];
+    const FAMILY: Family = Family::V6;
+    const HIGHEST: u128 = u128::MAX;
+    const PORTS: usize = 8;
+    const FIELDS: &'static [Field] = &[
+        Field::range(0, 0, 32),
+        Field::range(1, 0, 32),
+        Field::range(2, 0, 32),
+        Field::range(3, 0, 32),
+        Field::range(4, 0, 32),
+        Field::range(5, 0, 32),
+        Field::range(6, 0, 32),
+        Field::range(7, 0, 32),
+        Field::range(8, 0, 16),
+        Field::range(8, 16, 16),
+        Field::bits(9),
+        Field::bits(10),
+    ];
+
+    #[inline(always)]
+    fn key(header: &Header) -> [u64; 8] {
+        let mut words = [0; 8];
+        words[0] = (header.source >> 64) as u64;
+        words[1] = header.source as u64;
+        words[2] = (header.destination >> 64) as u64;
+        words[3] = header.destination as u64;
+        set_rest(&mut words[4..], header);
+        words
+    }
+
+    fn set_addresses(low: &mut [u32; 11], span: &mut [u32; 11], ranges: [(u128, u128); 2]) {
+        for (at, (first, last)) in ranges.into_iter().enumerate() {
+            for word in 0..4 {
+                let of = |address: u128| (address >> (96 - 32 * word)) as u32;
+                let lane = 4 * at + word;
+                (low[lane], span[lane]) = (of(first), of(last) - of(first));
+            }
+        }
+    }
+}
+
+/// Eight values of one lane.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C, align(32))]
+pub(in crate::classify) struct Octet(pub [u32; WIDTH]);
+
+/// Where a branch leads: to a node, or to the first block of a leaf.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(transparent)]
+pub(super) struct Branch(u32);
+
+impl Branch {
+    /// To no pattern at all.
+    pub(super) const NOWHERE: Branch = Branch(0);
+    const NODE: u32 = 1 << 31;
+
+    /// To the node of that number.
+    pub(super) fn node(number: u32) -> Branch {
+        Branch(Branch::NODE | number)
+    }
+
+    /// To the block of that number.
+    pub(super) fn leaf(block: u32) -> Branch {
+        Branch(block)
+    }
+
+    /// Whether it leads to a node, which then has the number.
+    #[inline(always)]
+    pub(super) fn is_node(self) -> bool {
+        self.0 & Branch::NODE != 0
+    }
+
+    /// The number of the node or block.
+    #[inline(always)]
+    pub(super) fn number(self) -> usize {
+        (self.0 & !Branch::NODE) as usize
+    }
+}
+
+/// Gathers bits of two words of a header, which make the number of a branch.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C, align(32))]
+pub(super) struct Node {
+    /// Bits of each of the two words.
+    pub masks: [u64; 2],
+    /// The first of its branches.
+    pub first: u32,
+    /// Which words.
+    pub words: [u8; 2],
+    /// How many bits are gathered from the first of them.
+    pub shift: u8,
+}
+
+/// What a block says beside the patterns' positions: in the entry of the first cuboid that matches, that its pattern is
+/// to be asked, too.
+pub(super) const ASK: u32 = 1 << 31;
+/// In the last entry, that the next block belongs to the same leaf.
+pub(super) const MORE: u32 = 1 << 30;
+/// The bits of a position.
+pub(super) const POSITION: u32 = MORE - 1;
