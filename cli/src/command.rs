@@ -5,6 +5,7 @@ pub(crate) mod capture;
 pub(crate) mod check;
 pub(crate) mod chip;
 pub(crate) mod completions;
+pub(crate) mod diff;
 pub(crate) mod explain;
 pub(crate) mod flows;
 pub(crate) mod generate;

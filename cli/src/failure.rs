@@ -30,7 +30,7 @@ use crate::words::WordError;
 pub(crate) enum Exit {
     /// Done.
     Done = 0,
-    /// The policy or a test is wrong, or an import left something untranslated.
+    /// The policy or a test is wrong, an import left something untranslated, or two policies differ.
     Wrong = 1,
     /// The command line is wrong.
     Usage = 2,

@@ -21,22 +21,24 @@ mod narration;
 mod output;
 mod policy_file;
 mod progress;
+mod region;
 mod screen;
 mod shelf;
 mod summary;
+mod trial;
 mod words;
 
 use command::live;
 use command::{
-    capture, check, chip, completions, explain, flows, generate, import, reasons, replay, reproduce, run,
-    state, test, top,
+    capture, check, chip, completions, diff, explain, flows, generate, import, reasons, replay, reproduce,
+    run, state, test, top,
 };
 
 /// What every help text ends with.
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done
-  1  the policy, a chip, a mapping or a test is wrong, or an import left something untranslated
+  1  the policy, a chip, a mapping or a test is wrong, an import left something untranslated, or two policies differ
   2  the command line is wrong
   3  an input cannot be read
   4  the live gateway could not begin, or cannot be asked";
@@ -83,6 +85,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Check(check::Arguments),
+    Diff(diff::Arguments),
     Run(run::Arguments),
     Top(top::Arguments),
     Status(live::Status),
@@ -114,6 +117,7 @@ impl Command {
     fn run(self) -> Result<Exit, Failure> {
         match self {
             Command::Check(arguments) => arguments.run(),
+            Command::Diff(arguments) => arguments.run(),
             Command::Run(arguments) => arguments.run(),
             Command::Top(arguments) => arguments.run(),
             Command::Status(arguments) => arguments.run(),

@@ -163,6 +163,7 @@ fn the_manual_of_reasons_is_the_one_in_docs() {
 fn every_command_has_a_manual_with_exit_codes() {
     for command in [
         &["check"][..],
+        &["diff"],
         &["replay"],
         &["explain"],
         &["import"],

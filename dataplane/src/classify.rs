@@ -11,6 +11,7 @@ use wire::Family;
 mod budget;
 mod choice;
 pub mod coded;
+pub mod diagram;
 mod field;
 pub mod generate;
 pub mod linear;
@@ -24,6 +25,7 @@ pub mod update;
 
 pub use choice::{Choice, choose};
 pub use coded::Coded;
+pub use diagram::Diagram;
 pub use linear::Linear;
 pub use pattern::{AddressSpan, Admit, Pattern, PortSpan, TypeMatch};
 pub use range_match::RangeMatch;
@@ -168,6 +170,11 @@ pub const ALGORITHMS: &[Algorithm] = &[
         name: "tuple",
         summary: "hash tables by prefix lengths, merged as TupleMerge does; changed pattern by pattern",
         build: |patterns, bounds| Ok(Box::new(Tuple::new(patterns, bounds)?)),
+    },
+    Algorithm {
+        name: "diagram",
+        summary: "a binary decision diagram: one bit of the header after the other, each once at most",
+        build: |patterns, bounds| Ok(Box::new(Diagram::new(patterns, bounds)?)),
     },
     Algorithm {
         name: "tree",

@@ -4,6 +4,7 @@
 //! [`Pipeline`] takes batches of frames through the stages, with both. Nothing here knows a clock, a file or an
 //! interface: hosts bring frames and time.
 
+pub mod analysis;
 pub mod change;
 pub mod classify;
 pub mod counter;

@@ -15,7 +15,7 @@ mod number;
 mod pattern;
 mod route;
 
-pub use compile::{CompileError, patterns};
+pub use compile::{CompileError, met, patterns};
 pub(crate) use nat::is_within;
 pub use nat::{DestinationAction, NatRule, NatTables, Outgoing, PoolOwner, PortShift, SourceAction};
 pub use number::{NO_NUMBER, Numbers};

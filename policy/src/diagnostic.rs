@@ -1,6 +1,6 @@
 //! What is wrong with a policy, for the operator who has to put it right: what, where, and what to do.
 //!
-//! A [`Diagnostic`] of severity [`Severity::Error`] makes the policy wrong; a warning does not. It renders with
+//! A [`Diagnostic`] of severity [`Severity::Error`] makes the policy wrong; a warning or a note does not. It renders with
 //! a snippet of the source by `miette`, and as JSON by `serde`. Other files that are written by hand have
 //! diagnostics of the same form, each with codes of their own: see [`Kind`].
 
@@ -53,6 +53,8 @@ pub enum Severity {
     Error,
     /// It does not, but something in it is without effect or unwise.
     Warning,
+    /// It does not, and may well be meant so.
+    Note,
 }
 
 /// A place in a text.
@@ -165,6 +167,7 @@ impl fmt::Display for Severity {
         f.write_str(match self {
             Severity::Error => "error",
             Severity::Warning => "warning",
+            Severity::Note => "note",
         })
     }
 }
@@ -194,6 +197,7 @@ impl<C: Kind> miette::Diagnostic for Diagnostic<C> {
         Some(match self.severity {
             Severity::Error => miette::Severity::Error,
             Severity::Warning => miette::Severity::Warning,
+            Severity::Note => miette::Severity::Advice,
         })
     }
 

@@ -103,6 +103,17 @@ pub enum SearchAlgorithm {
 }
 
 impl SearchAlgorithm {
+    /// All.
+    pub const ALL: [SearchAlgorithm; 7] = [
+        SearchAlgorithm::Auto,
+        SearchAlgorithm::Linear,
+        SearchAlgorithm::Coded,
+        SearchAlgorithm::RangeMatch,
+        SearchAlgorithm::Tuple,
+        SearchAlgorithm::Tree,
+        SearchAlgorithm::Diagram,
+    ];
+
     /// Its name in a policy, which is its name everywhere.
     pub fn name(self) -> &'static str {
         word::SEARCH_ALGORITHM.iter().find(|(_, one)| *one == self).map_or("auto", |(name, _)| name)

@@ -1,6 +1,8 @@
 //! What is different between two policies, by name: the plan that is shown before one takes the place of the other.
 
+use std::collections::{HashMap, HashSet};
 use std::fmt;
+use std::hash::Hash;
 
 use crate::model::{Policy, Route, ZoneDefault};
 
@@ -150,8 +152,9 @@ fn compare(kind: &str, order: Order, old: &[Thing], new: &[Thing], changes: &mut
             new: Vec::new(),
         });
     }
-    let stayed = staying(old, new);
-    for after in new {
+    let names = |all: &[Thing]| all.iter().map(|thing| thing.name.clone()).collect::<Vec<String>>();
+    let stayed: HashSet<usize> = staying(&names(old), &names(new)).iter().map(|pair| pair.new).collect();
+    for (place, after) in new.iter().enumerate() {
         let Some(before) = old.iter().find(|thing| thing.name == after.name) else {
             changes.push(Change {
                 kind: Kind::Added,
@@ -172,8 +175,7 @@ fn compare(kind: &str, order: Order, old: &[Thing], new: &[Thing], changes: &mut
                 new: only(&after.lines, &before.lines),
             });
         }
-        if order == Order::Counts && !stayed.contains(&after.name.as_str()) {
-            let place = position(new, &after.name).unwrap_or(0);
+        if order == Order::Counts && !stayed.contains(&place) {
             let behind = match place.checked_sub(1).and_then(|place| new.get(place)) {
                 Some(previous) => format!("now behind {}", previous.name),
                 None => "now the first".to_owned(),
@@ -188,29 +190,40 @@ fn compare(kind: &str, order: Order, old: &[Thing], new: &[Thing], changes: &mut
     }
 }
 
-/// Names that both have, in an order that both have: a longest such run, so that as few as possible have moved.
-fn staying<'a>(old: &[Thing], new: &'a [Thing]) -> Vec<&'a str> {
-    let places: std::collections::HashMap<&str, usize> =
-        old.iter().enumerate().map(|(place, thing)| (thing.name.as_str(), place)).collect();
-    // Longest ascending run of old places, by patience sorting: `tops` are the places in `new` that the piles end with.
-    let common: Vec<(usize, &str)> = new
+/// Pairs of places of what both have, in an order that both have: a longest such run, so that as few as possible have
+/// moved. What one has several times is taken once.
+pub fn staying<T: Eq + Hash>(old: &[T], new: &[T]) -> Vec<Pair> {
+    let places: HashMap<&T, usize> = old.iter().enumerate().map(|(place, thing)| (thing, place)).collect();
+    // Longest ascending run of old places, by patience sorting: `tops` are the places in `common` that the piles end with.
+    let common: Vec<Pair> = new
         .iter()
-        .filter_map(|thing| Some((*places.get(thing.name.as_str())?, thing.name.as_str())))
+        .enumerate()
+        .filter_map(|(place, thing)| Some(Pair { old: *places.get(thing)?, new: place }))
         .collect();
     let mut tops: Vec<usize> = Vec::new();
     let mut before: Vec<Option<usize>> = vec![None; common.len()];
-    for (at, (place, _)) in common.iter().enumerate() {
-        let pile = tops.partition_point(|top| common[*top].0 < *place);
+    for (at, pair) in common.iter().enumerate() {
+        let pile = tops.partition_point(|top| common[*top].old < pair.old);
         before[at] = pile.checked_sub(1).map(|pile| tops[pile]);
         if pile == tops.len() { tops.push(at) } else { tops[pile] = at }
     }
     let mut run = Vec::new();
     let mut at = tops.last().copied();
     while let Some(place) = at {
-        run.push(common[place].1);
+        run.push(common[place]);
         at = before[place];
     }
+    run.reverse();
     run
+}
+
+/// Where two lists have the same thing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pair {
+    /// The place in the old list.
+    pub old: usize,
+    /// The place in the new one.
+    pub new: usize,
 }
 
 #[cfg(test)]

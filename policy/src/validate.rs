@@ -46,7 +46,6 @@ pub fn validate(policy: &Policy, lines: &Lines) -> Vec<Diagnostic> {
     validator.routes();
     validator.defaults();
     validator.rules();
-    validator.shadowed_rules();
     validator.nats();
     validator.pools();
     validator.shadowed_nats();

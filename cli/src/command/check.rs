@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use dataplane::Tables;
+use dataplane::analysis::{Effort, Look};
 use policy::Diagnostic;
 use serde_json::json;
 
@@ -13,22 +14,35 @@ use crate::policy_file::EPOCH;
 use crate::screen::{self, GOOD};
 use crate::with_exit_codes;
 
+mod finding;
+
 /// Report everything that is wrong with a policy
 ///
 /// Shows all errors and warnings at once, each with file, line, column and a hint: unknown keys with the
-/// nearest known one, rules that can never be reached, addresses outside their zone, NAT that can never match.
-/// Warnings alone do not make a policy wrong.
+/// nearest known one, addresses outside their zone, NAT that can never match. Of a policy without errors, the rules
+/// are analysed exactly, for every packet there can be: rules that can never match, and which rules hide them; rules
+/// without which every packet would have the same fate (action, log, rate, connections). All of those can be left out
+/// at once. Warnings alone do not make a policy wrong.
 #[derive(Debug, Args)]
 #[command(after_long_help = with_exit_codes("\
 Examples:
   wirerate check policies/home-office.toml
+  wirerate check policies/isp-edge.toml --overlaps
   wirerate check policies/isp-edge.toml --json | jq '{errors, warnings}'
 
---json prints one object: `file`, `errors` and `warnings` (how many), and `diagnostics`, a list of objects \
-with `code severity message hint file line column related`."))]
+--json prints one object: `file`, `errors`, `warnings` and `notes` (how many), `diagnostics`, a list of objects \
+with `code severity message hint file line column related`, and `open`, the rules that the analysis did not settle."))]
 pub(crate) struct Arguments {
     /// The policy (TOML)
     policy: PathBuf,
+
+    /// Note rules that do different things to some packets, too, neither of which matches all that the other does
+    #[arg(long)]
+    overlaps: bool,
+
+    /// Analyse the rules for minutes, if it takes that, and not a second or two
+    #[arg(long)]
+    thorough: bool,
 
     /// Print one JSON object
     #[arg(long)]
@@ -38,9 +52,24 @@ pub(crate) struct Arguments {
 impl Arguments {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         let file = self.policy.display().to_string();
-        let checked = policy::load(&self.policy).map_err(Failure::Policy)?;
-        let (errors, warnings) = (checked.errors().count(), checked.warnings().count());
-        let uncompiled = checked.policy.as_ref().and_then(|policy| Tables::compile(policy, EPOCH).err());
+        let mut checked = policy::load(&self.policy).map_err(Failure::Policy)?;
+        let errors = checked.errors().count();
+        let mut uncompiled = checked.policy.as_ref().and_then(|policy| Tables::compile(policy, EPOCH).err());
+        let (mut open, mut more_overlaps) = (0, false);
+        if let Some(policy) = checked.policy.as_ref().filter(|_| uncompiled.is_none()) {
+            let look = if self.overlaps { Look::EffectAndOverlaps } else { Look::Effect };
+            let effort = if self.thorough { Effort::THOROUGH } else { Effort::QUICK };
+            match finding::of(policy, &checked.lines, &checked.diagnostics, look, effort) {
+                Ok(mut found) => {
+                    checked.diagnostics.append(&mut found.diagnostics);
+                    Diagnostic::sort(&mut checked.diagnostics);
+                    (open, more_overlaps) = (found.open, found.more_overlaps);
+                }
+                Err(error) => uncompiled = Some(error),
+            }
+        }
+        let warnings = checked.warnings().count();
+        let notes = checked.diagnostics.len() - errors - warnings;
         let total = errors + usize::from(uncompiled.is_some());
         if self.json {
             let mut list: Vec<_> =
@@ -52,7 +81,9 @@ impl Arguments {
                     "file": file, "line": null, "column": null, "related": [],
                 }));
             }
-            let object = json!({ "file": file, "errors": total, "warnings": warnings, "diagnostics": list });
+            let object = json!({
+                "file": file, "errors": total, "warnings": warnings, "notes": notes, "diagnostics": list, "open": open,
+            });
             writeln!(screen::out(), "{object:#}")?;
             return Ok(if total == 0 { Exit::Done } else { Exit::Wrong });
         }
@@ -65,18 +96,28 @@ impl Arguments {
         }
         let Some(policy) = checked.policy else { return Err(Failure::Wrong { file, errors: 1 }) };
         let many = |count: usize, one, more| screen::count(count as u64, one, more);
+        if open > 0 {
+            let rules = many(open, "rule", "rules");
+            let further = if self.thorough { "" } else { "; --thorough goes on for minutes" };
+            screen::note(&format_args!(
+                "what could be said of {rules} takes more work than is done{further}"
+            ));
+        }
+        if more_overlaps {
+            screen::note(&format_args!("there are more rules that overlap than these"));
+        }
+        let tail = |count: usize, one, more| {
+            if count == 0 { String::new() } else { format!("; {}", many(count, one, more)) }
+        };
         writeln!(
             screen::out(),
-            "{GOOD}{file} is sound{GOOD:#}: {}, {}, {}, {}{}",
+            "{GOOD}{file} is sound{GOOD:#}: {}, {}, {}, {}{}{}",
             many(policy.interfaces.len(), "interface", "interfaces"),
             many(policy.rules.len(), "rule", "rules"),
             many(policy.nats.len(), "translation", "translations"),
             many(policy.routes.len(), "route", "routes"),
-            if warnings == 0 {
-                String::new()
-            } else {
-                format!("; {}", many(warnings, "warning", "warnings"))
-            }
+            tail(warnings, "warning", "warnings"),
+            tail(notes, "note", "notes"),
         )?;
         Ok(Exit::Done)
     }

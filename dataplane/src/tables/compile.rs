@@ -295,7 +295,7 @@ fn assumed_mac(interface: PortId) -> Mac {
 
 /// Rules that can meet a packet: in a stateful policy those that list `new`, or no state at all. Each with its place
 /// among the policy's rules.
-fn met(policy: &Policy) -> impl Iterator<Item = (u32, &Rule)> {
+pub fn met(policy: &Policy) -> impl Iterator<Item = (u32, &Rule)> {
     let is_met = |rule: &Rule| {
         policy.mode == Mode::Stateless || rule.states.is_empty() || rule.states.contains(&State::New)
     };

@@ -105,8 +105,12 @@ pub enum Code {
     RuleWithoutEffect,
     /// A rule whose own conditions contradict one another.
     RuleNeverMatches,
-    /// A rule that an earlier one hides.
+    /// A rule that earlier ones hide. Found by the data plane's analysis, as the next two.
     ShadowedRule,
+    /// A rule without which every packet would have the same fate.
+    RedundantRule,
+    /// Two rules that do different things to packets that both match, neither of which matches all that the other does.
+    OverlappingRules,
     /// A default action for a pair of zones that no packet has.
     ImpossiblePair,
     /// An address that is not behind the zone it is looked for in.
@@ -192,6 +196,8 @@ impl Code {
         (Code::RuleWithoutEffect, "rule-without-effect", Severity::Warning),
         (Code::RuleNeverMatches, "rule-never-matches", Severity::Warning),
         (Code::ShadowedRule, "shadowed-rule", Severity::Warning),
+        (Code::RedundantRule, "redundant-rule", Severity::Warning),
+        (Code::OverlappingRules, "overlapping-rules", Severity::Note),
         (Code::ImpossiblePair, "impossible-pair", Severity::Warning),
         (Code::AddressOutsideZone, "address-outside-zone", Severity::Warning),
         (Code::NatNeverMatches, "nat-never-matches", Severity::Warning),

@@ -59,9 +59,8 @@ pub(crate) fn policy() -> impl Strategy<Value = Policy> {
 }
 
 fn search() -> impl Strategy<Value = Search> {
-    let algorithms = [SearchAlgorithm::Auto, SearchAlgorithm::Tuple, SearchAlgorithm::RangeMatch];
     let memory = option::of((1..1u64 << 20).prop_map(|mebibytes| Bytes(mebibytes << 20)));
-    (select(algorithms.to_vec()), memory).prop_map(|(algorithm, memory)| Search { algorithm, memory })
+    (select(&SearchAlgorithm::ALL[..]), memory).prop_map(|(algorithm, memory)| Search { algorithm, memory })
 }
 
 /// Any knobs of the daemon.

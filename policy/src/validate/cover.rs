@@ -1,56 +1,16 @@
-//! Which rules can never match, for one earlier rule matches all that they do.
+//! Which translations can never match, for one earlier one matches all that they do. Of rules, the data plane knows
+//! exactly (`dataplane::analysis`).
 //!
-//! Sound: what is reported is so. Not complete: a rule that several earlier ones cover only together is not
+//! Sound: what is reported is so. Not complete: what several earlier ones cover only together is not
 //! found, and past a fixed amount of work no more is looked for.
 
 use std::collections::HashMap;
 
-use super::Validator;
 use super::shape::Shape;
 use super::space::{Family, Space};
-use crate::diagnostic::{Code, Diagnostic};
-use crate::lines::Item;
-use crate::model::State;
 
 /// Comparisons and look-ups after which no more is looked for: some seconds.
 const MOST_STEPS: usize = 50_000_000;
-
-impl Validator<'_> {
-    pub(super) fn shadowed_rules(&mut self) {
-        let policy = self.policy;
-        let meets = |index: usize| {
-            let rule = &policy.rules[index];
-            !self.lines.is_broken(Item::Rule(index))
-                && (rule.states.is_empty() || rule.states.contains(&State::New))
-        };
-        let shapes: Vec<Option<Shape<'_>>> = policy
-            .rules
-            .iter()
-            .enumerate()
-            .map(|(index, rule)| meets(index).then(|| Shape::of(rule, &self.spaces)))
-            .collect();
-        for Shadow { hidden, by } in shadows(&shapes) {
-            let (rule, earlier) = (&policy.rules[hidden], &policy.rules[by]);
-            let line = self.lines.place(Item::Rule(by)).map(|place| format!(", line {}", place.line()));
-            let message = format!(
-                "the rule \"{}\" never matches: \"{}\"{} matches all that it does",
-                rule.name,
-                earlier.name,
-                line.unwrap_or_default()
-            );
-            let hint = if rule.action == earlier.action {
-                "it does the same: leave this one out"
-            } else {
-                "move it before the other, or leave it out"
-            };
-            let diagnostic = Diagnostic::new(Code::ShadowedRule, message)
-                .hint(hint)
-                .at(self.lines.place(Item::Rule(hidden)))
-                .and("matches all of it", self.lines.place(Item::Rule(by)));
-            self.report(diagnostic);
-        }
-    }
-}
 
 /// A thing that an earlier one hides, by index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,8 +2,12 @@
 
 use std::sync::Arc;
 
-use super::space::{Family, Space, Spaces};
-use crate::model::{Addresses, FamilyMatch, IcmpMatch, PortRange, Protocol, Rule, TcpFlagsMatch};
+#[cfg(test)]
+use super::space::Spaces;
+use super::space::{Family, Space};
+#[cfg(test)]
+use crate::model::{Addresses, FamilyMatch, Rule};
+use crate::model::{IcmpMatch, PortRange, Protocol, TcpFlagsMatch};
 
 /// What is matched: the product of all dimensions.
 #[derive(Clone, Debug)]
@@ -25,6 +29,8 @@ pub(super) struct Shape<'a> {
 }
 
 impl<'a> Shape<'a> {
+    /// What a rule matches: the same conditions as a translation's, and more.
+    #[cfg(test)]
     pub(super) fn of(rule: &'a Rule, spaces: &Spaces<'_>) -> Shape<'a> {
         let space = |addresses: &Addresses| {
             let space = spaces.of_addresses(addresses);

@@ -54,3 +54,16 @@ fn the_fastest_is_chosen_and_what_takes_too_much_gives_way() {
     let gave_way: Vec<&str> = narrow.gave_way.iter().map(|(algorithm, _)| algorithm.name).collect();
     assert_eq!((narrow.algorithm.name, gave_way), ("linear", vec!["tree", "tuple"]));
 }
+
+/// What a policy can name is what there is.
+#[test]
+fn every_algorithm_can_be_named() {
+    for algorithm in crate::classify::ALGORITHMS {
+        let text = format!("[classifier]\nalgorithm = \"{}\"\n", algorithm.name);
+        let parsed = policy::parse(&text, "policy");
+        let named = parsed.policy.map(|policy| policy.search.algorithm.name());
+        assert_eq!(named, Some(algorithm.name), "{:?}", parsed.diagnostics);
+    }
+    let known = crate::classify::ALGORITHMS.len();
+    assert_eq!(SearchAlgorithm::ALL.len(), known + 1, "and `auto`");
+}

@@ -1,0 +1,272 @@
+//! `wirerate diff`: which packets change their fate between two policies?
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use clap::Args;
+use dataplane::analysis::{Comparison, Decider, Difference, Effort, Judgement, Outcome, Places, compare};
+use policy::Policy;
+use policy::model::{Action, Logging, Mode};
+use serde_json::{Value, json};
+
+use crate::failure::{Exit, Failure};
+use crate::policy_file::{self, Loaded};
+use crate::region::Interfaces;
+use crate::screen::{self, BAD, CARE, DIM, GOOD, HEADING};
+use crate::trial::{self, Trial};
+use crate::with_exit_codes;
+
+/// Say which packets change their fate between two policies, or prove that none does
+///
+/// Compared is what the rules and the defaults of zones do with every packet that can come before them, between the
+/// interfaces that both policies have (by name): accept, drop or reject, and whether it is logged or bounded by `rate` or
+/// `connections`. Of a stateful policy these are the first packets of connections; those that follow share their fate.
+/// The answer is exact: regions that do not share a packet, each with what decides in either policy, and an example in the
+/// words that `explain` takes, tried on both.
+///
+/// Routes, translations, limits and all else that is not the rules' is not compared; what differs of it is named.
+/// Destinations are those after translation.
+#[derive(Debug, Args)]
+#[command(after_long_help = with_exit_codes("\
+Examples:
+  wirerate diff policies/firewall.toml new.toml
+  wirerate diff policies/firewall.toml new.toml --regions 1000 --json \\
+    | jq -r '.regions[].example'
+  wirerate diff old.toml new.toml >/dev/null && echo 'no packet notices'
+
+The exit code is 0 if it is proved that no packet changes its fate, and 1 if some do, or if that is not settled.
+
+--json prints one object: `outcome` (`same`, `different`, `unsettled` where nothing is found, but the work was at its \
+end, or `incomparable` where no interface is in both), `complete` (whether these are all), `interfaces` (those that both have), `regions`, a list of objects with \
+`packets` (by key of a rule: what it admits), `old` and `new` (each with `action`, `log`, `rate`, `connections`, `rule` and \
+`line`, null for the default), `example` and `tried` (whether both policies did so with it, through all stages), \
+`shown` and `found` (how many regions), and `not_compared` (what else is different)."))]
+pub(crate) struct Arguments {
+    /// The policy as it was (TOML)
+    old: PathBuf,
+
+    /// The policy as it is to be (TOML)
+    new: PathBuf,
+
+    /// The most regions to show
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    regions: usize,
+
+    /// Compare for minutes, if it takes that, and not a second or two
+    #[arg(long)]
+    thorough: bool,
+
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl Arguments {
+    pub(crate) fn run(self) -> Result<Exit, Failure> {
+        let old = policy_file::load(&self.old)?;
+        let new = policy_file::load(&self.new)?;
+        let effort = if self.thorough { Effort::THOROUGH } else { Effort::QUICK };
+        let comparison = compare(&old.policy, &new.policy, effort)
+            .map_err(|error| Failure::Compile { file: new.file.clone(), error })?;
+        let mut report = Report::new(&old, &new, &comparison);
+        let mut out = screen::out();
+        if self.json {
+            writeln!(out, "{:#}", report.to_json(self.regions))?;
+        } else {
+            report.print(&mut out, self.regions)?;
+            if comparison.outcome == Outcome::Stopped {
+                let further = if self.thorough { "" } else { "; --thorough goes on for minutes" };
+                screen::note(&format_args!("there may be more, which takes more work than is done{further}"));
+            }
+        }
+        Ok(if report.outcome() == "same" { Exit::Done } else { Exit::Wrong })
+    }
+}
+
+struct Report<'a> {
+    old: &'a Loaded,
+    new: &'a Loaded,
+    comparison: &'a Comparison,
+    interfaces: Interfaces,
+    places: Places,
+    trials: Option<Trials>,
+}
+
+struct Trials {
+    old: Trial,
+    new: Trial,
+}
+
+/// A packet in words.
+struct Example {
+    words: String,
+    /// Whether both policies, with their routes and translations, bring it before the rules and do with it what is said.
+    tried: bool,
+}
+
+impl<'a> Report<'a> {
+    fn new(old: &'a Loaded, new: &'a Loaded, comparison: &'a Comparison) -> Report<'a> {
+        let names = comparison.interfaces.clone();
+        Report {
+            old,
+            new,
+            comparison,
+            places: trial::places(&new.policy, &names),
+            interfaces: Interfaces::new(names, &[&old.policy, &new.policy]),
+            trials: Trial::new(&old.policy)
+                .zip(Trial::new(&new.policy))
+                .map(|(old, new)| Trials { old, new }),
+        }
+    }
+
+    fn outcome(&self) -> &'static str {
+        let has_any = |loaded: &Loaded| !loaded.policy.interfaces.is_empty();
+        let nowhere = self.comparison.interfaces.is_empty() && (has_any(self.old) || has_any(self.new));
+        match (self.comparison.differences.is_empty(), self.comparison.outcome) {
+            _ if nowhere => "incomparable",
+            (false, _) => "different",
+            (true, Outcome::Complete) => "same",
+            (true, Outcome::Stopped) => "unsettled",
+        }
+    }
+
+    fn print(&mut self, out: &mut impl Write, most: usize) -> io::Result<()> {
+        let found = self.comparison.differences.len();
+        let between = self.comparison.interfaces.join(", ");
+        let scope = match (between.as_str(), self.comparison.interfaces.len()) {
+            ("", _) => "without any interface".to_owned(),
+            (one, 1) => format!("by {one}"),
+            (all, _) => format!("between {all}"),
+        };
+        match self.outcome() {
+            "same" => {
+                writeln!(out, "{GOOD}no packet changes its fate{GOOD:#}: of all that there can be {scope}")?
+            }
+            "unsettled" => writeln!(out, "{CARE}no packet is found that changes its fate{CARE:#}")?,
+            "incomparable" => {
+                writeln!(out, "{BAD}nothing is compared{BAD:#}: the policies have no interface in common")?
+            }
+            _ => {
+                let many = screen::count(
+                    found as u64,
+                    "region of packets changes its",
+                    "regions of packets change their",
+                );
+                writeln!(out, "{BAD}{many} fate{BAD:#}, of all that there can be {scope}")?;
+            }
+        }
+        for (number, difference) in self.comparison.differences.iter().take(most).enumerate() {
+            let words = self.interfaces.words(&difference.region);
+            writeln!(out, "\n{HEADING}{}. {words}{HEADING:#}", number + 1)?;
+            writeln!(out, "   was      {}", told(&difference.old, self.old))?;
+            writeln!(out, "   becomes  {}", told(&difference.new, self.new))?;
+            if let Some(Example { words, tried }) = self.example(difference) {
+                let aside = if tried { "" } else { "  (not by these routes and translations)" };
+                writeln!(out, "   example  '{words}'{DIM}{aside}{DIM:#}")?;
+            }
+        }
+        if let Some(more @ 1..) = found.checked_sub(most) {
+            writeln!(out, "\nand {} more; --regions {found} shows all", screen::number(more as u64))?;
+        }
+        let others = self.not_compared();
+        if !others.is_empty() {
+            writeln!(out, "\n{CARE}Not compared{CARE:#}, and different: {}", others.join(", "))?;
+        }
+        Ok(())
+    }
+
+    fn to_json(&mut self, most: usize) -> Value {
+        let shown: Vec<&Difference> = self.comparison.differences.iter().take(most).collect();
+        let regions: Vec<Value> = shown
+            .iter()
+            .map(|difference| {
+                let example = self.example(difference);
+                json!({
+                    "packets": self.interfaces.to_json(&difference.region),
+                    "old": judgement_json(&difference.old, self.old),
+                    "new": judgement_json(&difference.new, self.new),
+                    "example": example.as_ref().map(|example| &example.words),
+                    "tried": example.is_some_and(|example| example.tried),
+                })
+            })
+            .collect();
+        json!({
+            "outcome": self.outcome(),
+            "complete": self.comparison.outcome == Outcome::Complete,
+            "interfaces": self.comparison.interfaces,
+            "found": self.comparison.differences.len(),
+            "shown": regions.len(),
+            "regions": regions,
+            "not_compared": self.not_compared(),
+        })
+    }
+
+    /// A packet of the region; of several, one that does in both policies what is said.
+    fn example(&mut self, difference: &Difference) -> Option<Example> {
+        let mut first = None;
+        for header in difference.region.examples(&self.places) {
+            let Some(words) = self.interfaces.packet(&header) else { continue };
+            if let Some(trials) = &mut self.trials {
+                if trials.old.decides(&words) == Some(difference.old.by)
+                    && trials.new.decides(&words) == Some(difference.new.by)
+                {
+                    return Some(Example { words, tried: true });
+                }
+            }
+            first.get_or_insert(Example { words, tried: false });
+        }
+        first
+    }
+
+    /// What is different besides rules, their sets, and defaults.
+    fn not_compared(&self) -> Vec<String> {
+        let (old, new) = (&self.old.policy, &self.new.policy);
+        let compared = |thing: &str| ["rule ", "set ", "default "].iter().any(|kind| thing.starts_with(kind));
+        let mut others: Vec<String> = policy::plan(old, new)
+            .iter()
+            .filter(|change| !compared(&change.thing))
+            .map(|change| format!("{} ({})", change.thing, change.kind.name()))
+            .collect();
+        if old.mode != new.mode {
+            let word = |policy: &Policy| match policy.mode {
+                Mode::Stateful => "stateful: first packets of connections",
+                Mode::Stateless => "stateless: every packet",
+            };
+            others.push(format!("who meets the rules (was {}, is {})", word(old), word(new)));
+        }
+        others
+    }
+}
+
+fn told(judgement: &Judgement, loaded: &Loaded) -> String {
+    let fate = judgement.fate;
+    match named(judgement, loaded) {
+        Some((name, Some(line))) => format!("{fate}: \"{name}\", {}:{line}", loaded.file),
+        Some((name, None)) => format!("{fate}: \"{name}\", {}", loaded.file),
+        None => format!("{fate}: by default"),
+    }
+}
+
+fn judgement_json(judgement: &Judgement, loaded: &Loaded) -> Value {
+    let fate = judgement.fate;
+    let (name, line) = named(judgement, loaded).map_or((None, None), |(name, line)| (Some(name), line));
+    json!({
+        "action": match fate.action {
+            Action::Accept => "accept",
+            Action::Drop => "drop",
+            Action::Reject(_) => "reject",
+        },
+        "log": fate.log == Logging::On,
+        "rate": fate.rate.is_some(),
+        "connections": fate.connections.is_some(),
+        "rule": name,
+        "line": line,
+    })
+}
+
+/// The deciding rule's name and line.
+fn named<'a>(judgement: &Judgement, loaded: &'a Loaded) -> Option<(&'a str, Option<u32>)> {
+    let Decider::Rule(place) = judgement.by else { return None };
+    let rule = loaded.policy.rules.get(place as usize)?;
+    Some((&rule.name, loaded.lines.rule(&rule.name)))
+}

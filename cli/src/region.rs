@@ -1,0 +1,301 @@
+//! Headers, and regions of them, in words.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use dataplane::analysis::{AddressRange, Example, Families, PortRange, Region};
+use dataplane::tables::LOCAL;
+use ipnet::{IpNet, Ipv4Subnets, Ipv6Subnets};
+use policy::Policy;
+use policy::model::{FamilyMatch, SELF_ZONE};
+use serde_json::{Map, Value, json};
+use wire::Family;
+use wire::header::Protocol;
+use wire::tcp::Flags;
+use wire::unit::Dscp;
+
+/// How many items of a list are shown where people read it.
+const MOST_SHOWN: usize = 8;
+
+/// The interfaces that an analysis has numbered, and their zones where all policies agree on them.
+pub(crate) struct Interfaces {
+    names: Vec<String>,
+    zones: Vec<Option<String>>,
+}
+
+impl Interfaces {
+    /// Interfaces of these names, which all `policies` have.
+    pub(crate) fn new(names: Vec<String>, policies: &[&Policy]) -> Interfaces {
+        let zone = |name: &String| {
+            let mut zones = policies.iter().map(|policy| policy.interface(name).map(|one| one.zone.clone()));
+            let first = zones.next().flatten();
+            first.filter(|first| zones.all(|zone| zone.as_ref() == Some(first)))
+        };
+        let zones = names.iter().map(zone).collect();
+        Interfaces { names, zones }
+    }
+
+    /// The packet, in the words that `explain` takes. By which interface it leaves is for the routes to say.
+    pub(crate) fn packet(&self, header: &Example) -> Option<String> {
+        let interface = self.names.get(usize::from(header.ingress))?;
+        let protocol = Protocol(header.protocol);
+        let end = |bits: u128, port: u16| {
+            let address = match header.family {
+                Family::V6 => IpAddr::from(Ipv6Addr::from_bits(bits)),
+                _ => IpAddr::from(Ipv4Addr::from_bits(bits as u32)),
+            };
+            match address {
+                _ if !protocol.has_ports() => address.to_string(),
+                IpAddr::V4(_) => format!("{address}:{port}"),
+                IpAddr::V6(_) => format!("[{address}]:{port}"),
+            }
+        };
+        let mut text = format!(
+            "{interface} {protocol} {} > {}",
+            end(header.source, header.sport),
+            end(header.destination, header.dport)
+        );
+        if protocol == Protocol::TCP {
+            text.push_str(&format!(" {}", Flags(header.tcp_flags)));
+        }
+        if protocol == message(header.family) {
+            let [kind, code] = header.dport.to_be_bytes();
+            match policy::icmp_name(kind, code, family(header.family)) {
+                Some(name) => text.push_str(&format!(" {name}")),
+                None => text.push_str(&format!(" type {kind} code {code}")),
+            }
+            if header.sport != 0 {
+                text.push_str(&format!(" id {}", header.sport));
+            }
+        }
+        if header.dscp != 0 {
+            text.push_str(&format!(" dscp {}", dscp(header.dscp)));
+        }
+        Some(text)
+    }
+
+    /// The region, as a rule would ask for it.
+    pub(crate) fn words(&self, region: &Region) -> String {
+        let mut parts: Vec<String> = Vec::new();
+        for (key, items) in self.conditions(region) {
+            let shown = items.iter().take(MOST_SHOWN).cloned().collect::<Vec<_>>().join(", ");
+            let more = items.len().saturating_sub(MOST_SHOWN);
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            parts.push(format!("{key} {shown}{more}"));
+        }
+        if parts.is_empty() { "every packet".to_owned() } else { parts.join("; ") }
+    }
+
+    /// The same as an object: for each condition the list of what it admits.
+    pub(crate) fn to_json(&self, region: &Region) -> Value {
+        let object: Map<String, Value> =
+            self.conditions(region).into_iter().map(|(key, items)| (key.to_owned(), json!(items))).collect();
+        Value::Object(object)
+    }
+
+    /// What it asks for, by the keys of a policy's rules.
+    fn conditions(&self, region: &Region) -> Vec<(&'static str, Vec<String>)> {
+        let mut conditions = Vec::new();
+        let mut add = |key, items: Option<Vec<String>>| conditions.extend(items.map(|items| (key, items)));
+        let ways =
+            |numbers: Option<Vec<u16>>| numbers.map(|numbers| self.zones(&numbers)).unwrap_or_default();
+        let (from, to) = (ways(region.origins()), ways(region.ends()));
+        let some = |list: Vec<String>| Some(list).filter(|list| !list.is_empty());
+        add("from", some(from.zones));
+        add("in", some(from.interfaces));
+        add("to", some(to.zones));
+        add("out", some(to.interfaces));
+        let addressed = region.source().or(region.destination()).is_some();
+        add(
+            "family",
+            match region.families() {
+                Families::V4 if !addressed => Some(vec!["ipv4".to_owned()]),
+                Families::V6 if !addressed => Some(vec!["ipv6".to_owned()]),
+                _ => None,
+            },
+        );
+        let protocols = region.protocols();
+        add("protocol", protocols.as_deref().map(protocol_words));
+        add("source", region.source().map(|ranges| address_words(&ranges)));
+        add("sport", region.sports().map(|ranges| port_words(&ranges)));
+        add("destination", region.destination().map(|ranges| address_words(&ranges)));
+        match protocols.as_deref() {
+            Some([one]) if [Protocol::ICMP.0, Protocol::ICMPV6.0].contains(one) => {
+                let family = if *one == Protocol::ICMP.0 { FamilyMatch::V4 } else { FamilyMatch::V6 };
+                add("icmp", region.dports().map(|ranges| message_words(&ranges, family)));
+            }
+            _ => add("dport", region.dports().map(|ranges| port_words(&ranges))),
+        }
+        add("tcp-flags", region.flags().map(|flags| flag_words(&flags)));
+        add("dscp", region.dscp().map(|points| points.into_iter().map(dscp).collect()));
+        conditions
+    }
+
+    /// Zones all of whose interfaces are listed, and the other interfaces.
+    fn zones(&self, numbers: &[u16]) -> Ways {
+        let mut ways = Ways::default();
+        let mut members: BTreeMap<&str, Vec<u16>> = BTreeMap::new();
+        for (number, zone) in self.zones.iter().enumerate() {
+            if let Some(zone) = zone {
+                members.entry(zone).or_default().push(number as u16);
+            }
+        }
+        let whole =
+            |zone: &str| members.get(zone).is_some_and(|all| all.iter().all(|one| numbers.contains(one)));
+        for number in numbers {
+            if *number == LOCAL.0 {
+                ways.zones.push(SELF_ZONE.to_owned());
+                continue;
+            }
+            match self.zones.get(usize::from(*number)).and_then(Option::as_deref) {
+                Some(zone) if whole(zone) => {
+                    if !ways.zones.iter().any(|one| one == zone) {
+                        ways.zones.push(zone.to_owned());
+                    }
+                }
+                _ => ways.interfaces.extend(self.names.get(usize::from(*number)).cloned()),
+            }
+        }
+        ways
+    }
+}
+
+#[derive(Default)]
+struct Ways {
+    zones: Vec<String>,
+    interfaces: Vec<String>,
+}
+
+fn message(family: Family) -> Protocol {
+    if family == Family::V6 { Protocol::ICMPV6 } else { Protocol::ICMP }
+}
+
+fn family(family: Family) -> FamilyMatch {
+    if family == Family::V6 { FamilyMatch::V6 } else { FamilyMatch::V4 }
+}
+
+fn dscp(point: u8) -> String {
+    let named = Dscp::new(point).and_then(policy::dscp_name);
+    named.map_or_else(|| point.to_string(), str::to_owned)
+}
+
+/// Most of all protocols are told by what is missing.
+fn protocol_words(protocols: &[u8]) -> Vec<String> {
+    if protocols.len() <= 128 {
+        return protocols.iter().map(|one| Protocol(*one).to_string()).collect();
+    }
+    let missing = (0..=u8::MAX).filter(|one| !protocols.contains(one));
+    missing.map(|one| format!("not {}", Protocol(one))).collect()
+}
+
+/// A prefix, two that make a range up, or the range.
+fn address_words(ranges: &[AddressRange]) -> Vec<String> {
+    ranges.iter().flat_map(range_words).collect()
+}
+
+fn range_words(range: &AddressRange) -> Vec<String> {
+    let prefixes: Vec<IpNet> = match (range.first, range.last) {
+        (IpAddr::V4(first), IpAddr::V4(last)) => {
+            Ipv4Subnets::new(first, last, 0).take(3).map(IpNet::V4).collect()
+        }
+        (IpAddr::V6(first), IpAddr::V6(last)) => {
+            Ipv6Subnets::new(first, last, 0).take(3).map(IpNet::V6).collect()
+        }
+        _ => Vec::new(),
+    };
+    match prefixes.as_slice() {
+        [_] | [_, _] => prefixes
+            .iter()
+            .map(|net| {
+                if net.prefix_len() == net.max_prefix_len() {
+                    net.addr().to_string()
+                } else {
+                    net.to_string()
+                }
+            })
+            .collect(),
+        _ => vec![format!("{}-{}", range.first, range.last)],
+    }
+}
+
+fn port_words(ranges: &[PortRange]) -> Vec<String> {
+    let word = |range: &PortRange| {
+        if range.first == range.last {
+            range.first.to_string()
+        } else {
+            format!("{}-{}", range.first, range.last)
+        }
+    };
+    ranges.iter().map(word).collect()
+}
+
+/// ICMP types and codes: `echo-request`, `8`, `3/4`, `9/0-12/255`.
+fn message_words(ranges: &[PortRange], family: FamilyMatch) -> Vec<String> {
+    let word = |range: &PortRange| {
+        let ([kind, code], [last_kind, last_code]) = (range.first.to_be_bytes(), range.last.to_be_bytes());
+        let name = policy::icmp_name(kind, code, family);
+        match name {
+            Some(name) if range.first == range.last => name.to_owned(),
+            _ if range.first == range.last => format!("{kind}/{code}"),
+            _ if kind == last_kind && (code, last_code) == (0, u8::MAX) => kind.to_string(),
+            _ if (code, last_code) == (0, u8::MAX) => format!("{kind}-{last_kind}"),
+            _ => format!("{kind}/{code}-{last_kind}/{last_code}"),
+        }
+    };
+    ranges.iter().map(word).collect()
+}
+
+/// Flags that must be set and, with `!`, clear, where that says it; else every combination.
+fn flag_words(combinations: &[u8]) -> Vec<String> {
+    let set = combinations.iter().fold(u8::MAX, |all, one| all & one);
+    let clear = combinations.iter().fold(0, |any, one| any | one);
+    let free = (clear & !set).count_ones();
+    if combinations.len() != 1 << free {
+        return combinations.iter().map(|one| Flags(*one).to_string()).collect();
+    }
+    let words = (0..8).filter_map(|bit| {
+        let flag = 1u8 << bit;
+        if set & flag != 0 {
+            Some(Flags(flag).to_string())
+        } else {
+            (clear & flag == 0).then(|| format!("!{}", Flags(flag)))
+        }
+    });
+    vec![words.collect::<Vec<_>>().join(",")]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_prefix_says_is_no_range() {
+        let words = |first: &str, last: &str| {
+            range_words(&AddressRange { first: first.parse().unwrap(), last: last.parse().unwrap() })
+                .join(" ")
+        };
+        assert_eq!(words("10.0.0.0", "10.255.255.255"), "10.0.0.0/8");
+        assert_eq!(words("10.0.0.7", "10.0.0.7"), "10.0.0.7");
+        assert_eq!(words("0.0.0.0", "255.255.255.255"), "0.0.0.0/0");
+        assert_eq!(words("10.0.0.0", "10.0.0.2"), "10.0.0.0/31 10.0.0.2");
+        assert_eq!(words("10.0.0.1", "10.0.0.6"), "10.0.0.1-10.0.0.6");
+        assert_eq!(words("2001:db8::", "2001:db8::ffff"), "2001:db8::/112");
+        assert_eq!(words("::", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"), "::/0");
+    }
+
+    #[test]
+    fn flags_are_said_as_a_rule_says_them() {
+        let shown =
+            |mask: u8, value: u8| (0..=u8::MAX).filter(|one| one & mask == value).collect::<Vec<u8>>();
+        assert_eq!(flag_words(&shown(0x12, 0x02)), ["syn,!ack"]);
+        assert_eq!(flag_words(&[0x02, 0x11]), ["syn", "ack,fin"]);
+    }
+
+    #[test]
+    fn most_protocols_are_told_by_what_is_missing() {
+        let all_but =
+            |missing: &[u8]| (0..=u8::MAX).filter(|one| !missing.contains(one)).collect::<Vec<u8>>();
+        assert_eq!(protocol_words(&all_but(&[6, 17])), ["not tcp", "not udp"]);
+        assert_eq!(protocol_words(&[1, 6]), ["icmp", "tcp"]);
+    }
+}

@@ -1,0 +1,60 @@
+//! Trying packets on a policy, to be sure that `explain` says what an analysis does.
+
+use dataplane::analysis::{AddressRange, Decider, Places};
+use dataplane::replay::Way;
+use dataplane::{Replay, Tables};
+use policy::Policy;
+use policy::model::FragmentLimits;
+use wire::Nanos;
+
+use crate::policy_file::EPOCH;
+use crate::words;
+
+/// A policy, ready for packets.
+pub(crate) struct Trial {
+    replay: Replay,
+    tries: u32,
+}
+
+/// When the first packet comes; the others a second apart, so that no rate keeps one from its rule.
+const MOMENT: Nanos = Nanos::from_secs(1_700_000_000);
+
+/// Flows and the like that there is memory for: a packet each.
+const FEW: u32 = 4096;
+
+impl Trial {
+    /// `None` if the policy cannot be tried here.
+    pub(crate) fn new(policy: &Policy) -> Option<Trial> {
+        let mut small = policy.clone();
+        small.limits.flows = small.limits.flows.min(FEW);
+        small.limits.queue = small.limits.queue.min(16);
+        small.limits.fragments = FragmentLimits { datagrams: 1, held: 1, ..small.limits.fragments };
+        let tables = Tables::compile(&small, EPOCH).ok()?;
+        let replay = Replay::new(tables, MOMENT, Way::Run).ok()?;
+        Some(Trial { replay, tries: 0 })
+    }
+
+    /// What decides on a packet in words, where it comes before the rules at all.
+    pub(crate) fn decides(&mut self, packet: &str) -> Option<Decider> {
+        let worded = words::read(packet, &self.replay.tables).ok()?;
+        self.tries += 1;
+        let at = Nanos::from_secs(1_700_000_000 + u64::from(self.tries));
+        let account = self.replay.explain(worded.ingress, at, self.tries, &worded.bytes, &mut ());
+        let visit = account.visits.iter().find(|visit| visit.stage == "filter")?;
+        Some(if visit.after.rule == u32::MAX { Decider::Default } else { Decider::Rule(visit.after.rule) })
+    }
+}
+
+/// Where the policy's interfaces have addresses, by their places among `names`.
+pub(crate) fn places(policy: &Policy, names: &[String]) -> Places {
+    let networks = names
+        .iter()
+        .map(|name| {
+            let interface = policy.interface(name);
+            let nets = interface.into_iter().flat_map(|interface| &interface.addresses);
+            nets.map(|net| AddressRange { first: net.network(), last: net.broadcast() }).collect()
+        })
+        .collect();
+    let all = policy.interfaces.iter().flat_map(|interface| &interface.addresses);
+    Places { networks, own: all.map(|net| AddressRange::single(net.addr())).collect() }
+}

@@ -1,0 +1,93 @@
+//! Operations on sets, and what they may cost.
+
+use biodivine_lib_bdd::{Bdd, BddVariableSet, op_function};
+
+use crate::classify::diagram::field::Version;
+
+/// How much work an analysis may do: nodes that operations look at or make. Ten million take about a quarter of a second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Effort(pub u64);
+
+impl Effort {
+    /// For an answer that somebody waits for: a second or two.
+    pub const QUICK: Effort = Effort(40_000_000);
+
+    /// For an answer that is worth minutes.
+    pub const THOROUGH: Effort = Effort(8_000_000_000);
+}
+
+/// There is no effort left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Spent;
+
+/// The most nodes of one set: 10 MB.
+const LARGEST: usize = 1 << 20;
+
+/// What an operation costs besides its nodes.
+const OPERATION: u64 = 20;
+
+/// Sets of headers, and the effort that is left.
+pub(super) struct Algebra {
+    left: u64,
+}
+
+impl Algebra {
+    pub(super) fn new(effort: Effort) -> Algebra {
+        Algebra { left: effort.0 }
+    }
+
+    /// Sets all but a part of the effort aside, until [`Algebra::take_back`]: how much that is.
+    pub(super) fn set_aside(&mut self, part: u64) -> u64 {
+        let aside = self.left.saturating_sub(part);
+        self.left -= aside;
+        aside
+    }
+
+    pub(super) fn take_back(&mut self, aside: u64) {
+        self.left += aside;
+    }
+
+    pub(super) fn nothing(version: Version) -> Bdd {
+        BddVariableSet::new_anonymous(version.bits()).mk_false()
+    }
+
+    /// Takes what work costs.
+    pub(super) fn spend(&mut self, cost: u64) -> Result<(), Spent> {
+        self.left = self.left.checked_sub(cost).ok_or_else(|| {
+            self.left = 0;
+            Spent
+        })?;
+        Ok(())
+    }
+
+    pub(super) fn both(&mut self, one: &Bdd, other: &Bdd) -> Result<Bdd, Spent> {
+        self.apply(one, other, op_function::and)
+    }
+
+    pub(super) fn either(&mut self, one: &Bdd, other: &Bdd) -> Result<Bdd, Spent> {
+        self.apply(one, other, op_function::or)
+    }
+
+    pub(super) fn without(&mut self, one: &Bdd, other: &Bdd) -> Result<Bdd, Spent> {
+        self.apply(one, other, op_function::and_not)
+    }
+
+    /// Whether there is a header in both.
+    pub(super) fn meet(&mut self, one: &Bdd, other: &Bdd) -> Result<bool, Spent> {
+        let checked = Bdd::check_binary_op(LARGEST, one, other, op_function::and);
+        let (meet, steps) = checked.ok_or(Spent)?;
+        self.spend(OPERATION + steps as u64)?;
+        Ok(meet)
+    }
+
+    fn apply(
+        &mut self,
+        one: &Bdd,
+        other: &Bdd,
+        operation: impl Fn(Option<bool>, Option<bool>) -> Option<bool>,
+    ) -> Result<Bdd, Spent> {
+        let result = Bdd::binary_op_with_limit(LARGEST, one, other, operation).ok_or(Spent)?;
+        self.spend(OPERATION + (one.size() + other.size() + result.size()) as u64)?;
+        Ok(result)
+    }
+}

@@ -1,0 +1,275 @@
+//! Which packets two policies treat differently.
+//!
+//! Rules that both policies have, in an order that both have, decide the same: where they are the first to match in both. So a
+//! packet's fate can only differ where a rule decides that the other policy does not have, or has elsewhere, or where no rule
+//! does and the default differs. Those packets are asked for, rule by rule, in both policies; the thousands of rules that
+//! stayed cost nothing unless they overlap.
+
+use std::collections::{HashMap, HashSet};
+
+use biodivine_lib_bdd::Bdd;
+use policy::Policy;
+use policy::plan::staying;
+
+use super::algebra::{Algebra, Effort, Spent};
+use super::region::{products, regions};
+use super::ruling::{Judge, Names, Ruling, decided, shapes, way, ways};
+use super::{Decider, Fate, Outcome, Region};
+use crate::classify::diagram::field::{Field, Version};
+use crate::classify::diagram::product::Product;
+use crate::classify::diagram::set::diagram;
+use crate::tables::{CompileError, LOCAL};
+
+/// What two policies decide differently.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    /// The interfaces that both have, by name: what is compared is packets between those, and to the gateway.
+    pub interfaces: Vec<String>,
+    /// Disjoint, those of one pair of deciding rules together, in the order of the old policy's rules.
+    pub differences: Vec<Difference>,
+    /// Whether there may be more.
+    pub outcome: Outcome,
+}
+
+/// Packets, and what each policy does with them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// The packets.
+    pub region: Region,
+    /// What the old policy does.
+    pub old: Judgement,
+    /// What the new one does.
+    pub new: Judgement,
+}
+
+/// What a policy does with packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Judgement {
+    /// What decides.
+    pub by: Decider,
+    /// How.
+    pub fate: Fate,
+}
+
+/// The most regions that one pair of deciding rules is taken apart into, for each version of IP.
+const MOST_REGIONS: usize = 2000;
+
+/// No rule takes more than this part of the effort.
+const SHARE: u64 = 4;
+
+/// Compares what `old` and `new` do with packets between interfaces that both have.
+///
+/// # Errors
+/// One of them cannot be compiled.
+pub fn compare(old: &Policy, new: &Policy, effort: Effort) -> Result<Comparison, CompileError> {
+    let names = old.interfaces.iter().map(|interface| interface.name.clone());
+    let names: Vec<String> = names.filter(|name| new.interface(name).is_some()).collect();
+    let (old_rules, new_rules) = (Ruling::of(old, &names)?, Ruling::of(new, &names)?);
+    let mut search = Search {
+        old: &old_rules,
+        new: &new_rules,
+        names: &names,
+        algebra: Algebra::new(effort),
+        share: effort.0 / SHARE,
+        found: Vec::new(),
+        outcome: Outcome::Complete,
+    };
+    // Policies without any interface can be compared; those that have none in common cannot.
+    if !names.is_empty() || (old.interfaces.is_empty() && new.interfaces.is_empty()) {
+        let changed = changed(&old_rules.judges, &new_rules.judges);
+        for version in Version::BOTH {
+            for place in &changed.old {
+                search.settle(|search| search.changed_rule(Side::Old, *place, version));
+            }
+            for place in &changed.new {
+                search.settle(|search| search.changed_rule(Side::New, *place, version));
+            }
+            search.settle(|search| search.changed_defaults(version));
+        }
+    }
+    let differences = search.differences();
+    let outcome = search.outcome;
+    Ok(Comparison { interfaces: names, differences, outcome })
+}
+
+/// Places of judges that are not the same in both lists, or not at the same place among those that are.
+struct Changed {
+    old: Vec<usize>,
+    new: Vec<usize>,
+}
+
+fn changed(old: &[Judge], new: &[Judge]) -> Changed {
+    // The same products and the same fate are the same number.
+    let mut known: HashMap<&[Option<Product>; 2], Vec<(Fate, usize)>> = HashMap::new();
+    let mut numbers: Vec<usize> = Vec::with_capacity(old.len() + new.len());
+    for judge in old.iter().chain(new) {
+        let same = known.entry(&judge.products).or_default();
+        let number = match same.iter().find(|(fate, _)| *fate == judge.fate) {
+            Some((_, number)) => *number,
+            None => {
+                same.push((judge.fate, numbers.len()));
+                numbers.len()
+            }
+        };
+        numbers.push(number);
+    }
+    let (before, after) = numbers.split_at(old.len());
+    let pairs = staying(before, after);
+    let stays_old: HashSet<usize> = pairs.iter().map(|pair| pair.old).collect();
+    let stays_new: HashSet<usize> = pairs.iter().map(|pair| pair.new).collect();
+    Changed {
+        old: (0..old.len()).filter(|place| !stays_old.contains(place)).collect(),
+        new: (0..new.len()).filter(|place| !stays_new.contains(place)).collect(),
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Old,
+    New,
+}
+
+/// Packets about which each policy has one judgement.
+struct Found {
+    old: Judgement,
+    new: Judgement,
+    sets: [Bdd; 2],
+}
+
+struct Search<'a> {
+    old: &'a Ruling,
+    new: &'a Ruling,
+    names: &'a Names,
+    algebra: Algebra,
+    share: u64,
+    found: Vec<Found>,
+    outcome: Outcome,
+}
+
+impl Search<'_> {
+    /// Does something with a part of the effort.
+    fn settle(&mut self, work: impl FnOnce(&mut Self) -> Result<(), Spent>) {
+        let aside = self.algebra.set_aside(self.share);
+        if work(self).is_err() {
+            self.outcome = Outcome::Stopped;
+        }
+        self.algebra.take_back(aside);
+    }
+
+    /// What a rule decides that the other policy does not have, or has elsewhere.
+    fn changed_rule(&mut self, side: Side, place: usize, version: Version) -> Result<(), Spent> {
+        let (mine, other) = match side {
+            Side::Old => (self.old, self.new),
+            Side::New => (self.new, self.old),
+        };
+        let Some((judge, earlier)) = mine.judges[..=place].split_last() else { return Ok(()) };
+        let Some(product) = judge.product(version) else { return Ok(()) };
+        let set = diagram(product, version);
+        let (_, left) = decided(earlier, version, product, &set, &mut self.algebra)?;
+        let judgement = Judgement { by: judge.decider(), fate: judge.fate };
+        for (theirs, part) in self.judged(other, version, product, &left)? {
+            let (old, new) = match side {
+                Side::Old => (judgement, theirs),
+                Side::New => (theirs, judgement),
+            };
+            self.add(old, new, &part, version)?;
+        }
+        Ok(())
+    }
+
+    /// What no rule decides in either policy, where the default differs.
+    fn changed_defaults(&mut self, version: Version) -> Result<(), Spent> {
+        let (old, new) = (self.old, self.new);
+        let ends = (0..self.names.len() as u16).chain([LOCAL.0]);
+        for ingress in 0..self.names.len().max(1) as u16 {
+            for egress in ends.clone() {
+                let (before, after) = (old.default(ingress, egress), new.default(ingress, egress));
+                if before == after {
+                    continue;
+                }
+                let product = way(ingress, egress, version);
+                let set = diagram(&product, version);
+                let (_, left) = decided(&old.judges, version, &product, &set, &mut self.algebra)?;
+                let (_, left) = decided(&new.judges, version, &product, &left, &mut self.algebra)?;
+                let by_default = |fate| Judgement { by: Decider::Default, fate };
+                self.add(by_default(before), by_default(after), &left, version)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What the rules and defaults of a policy do with packets within a product.
+    fn judged(
+        &mut self,
+        ruling: &Ruling,
+        version: Version,
+        within: &Product,
+        packets: &Bdd,
+    ) -> Result<Vec<(Judgement, Bdd)>, Spent> {
+        let (parts, left) = decided(&ruling.judges, version, within, packets, &mut self.algebra)?;
+        let by_rule =
+            |(judge, part): (&Judge, Bdd)| (Judgement { by: judge.decider(), fate: judge.fate }, part);
+        let mut judged: Vec<(Judgement, Bdd)> = parts.into_iter().map(by_rule).collect();
+        if !left.is_false() {
+            for (fate, packets) in ruling.defaults(version) {
+                let part = self.algebra.both(&left, &packets)?;
+                judged.push((Judgement { by: Decider::Default, fate }, part));
+            }
+        }
+        Ok(judged)
+    }
+
+    fn add(&mut self, old: Judgement, new: Judgement, part: &Bdd, version: Version) -> Result<(), Spent> {
+        if old.fate == new.fate || part.is_false() {
+            return Ok(());
+        }
+        let place = self.found.iter().position(|found| found.old == old && found.new == new);
+        let place = place.unwrap_or_else(|| {
+            self.found.push(Found { old, new, sets: Version::BOTH.map(Algebra::nothing) });
+            self.found.len() - 1
+        });
+        let set = &mut self.found[place].sets[version as usize];
+        *set = self.algebra.either(set, part)?;
+        Ok(())
+    }
+
+    /// What was found, as regions.
+    fn differences(&mut self) -> Vec<Difference> {
+        let mut found = std::mem::take(&mut self.found);
+        found.sort_by_key(|found| (found.old.by, found.new.by));
+        let mut differences = Vec::new();
+        for Found { old, new, sets } in found {
+            let mut lists = [Vec::new(), Vec::new()];
+            for version in Version::BOTH {
+                let set = &sets[version as usize];
+                self.settle(|search| {
+                    let list = products(set, version, MOST_REGIONS, &mut search.algebra)?;
+                    if list.len() >= MOST_REGIONS {
+                        search.outcome = Outcome::Stopped;
+                    }
+                    lists[version as usize] = list;
+                    Ok(())
+                });
+                let names = self.names;
+                let list = &mut lists[version as usize];
+                *list = list.drain(..).filter_map(|product| there_can_be(&product, names, version)).collect();
+            }
+            let [v4, v6] = lists;
+            let regions = regions(v4, v6);
+            differences.extend(regions.into_iter().map(|region| Difference { region, old, new }));
+        }
+        differences
+    }
+}
+
+/// The product, asking for interfaces only where not all will do; `None` where no packet can be in it.
+fn there_can_be(product: &Product, names: &Names, version: Version) -> Option<Product> {
+    let all = ways(names, version);
+    let mut product = product.within(&all, version)?;
+    for field in [Field::Ingress, Field::Egress] {
+        if product.get(field) == all.get(field) {
+            product.limit(field, None, version);
+        }
+    }
+    shapes(version).iter().any(|shape| product.within(shape, version).is_some()).then_some(product)
+}

@@ -1,0 +1,212 @@
+//! A policy's rules, as sets over interfaces that may be another policy's, too.
+
+use biodivine_lib_bdd::Bdd;
+use policy::Policy;
+use policy::model::SELF_ZONE;
+use wire::header::Protocol;
+
+use super::algebra::{Algebra, Spent};
+use super::{Decider, Fate};
+use crate::classify::diagram::field::{Field, Version};
+use crate::classify::diagram::product::{Product, Span};
+use crate::classify::diagram::set::diagram;
+use crate::classify::{Pattern, Position};
+use crate::tables::{CompileError, LOCAL, met, patterns};
+
+/// Interfaces by name: the numbers by which headers have them here. The gateway itself is [`LOCAL`].
+pub(super) type Names = [String];
+
+/// The rules that can meet a packet, in order.
+pub(super) struct Ruling {
+    pub(super) judges: Vec<Judge>,
+    /// By interface of origin, then of destination, the gateway itself the last.
+    defaults: Vec<Vec<Fate>>,
+}
+
+/// A rule.
+pub(super) struct Judge {
+    pub(super) place: Position,
+    pub(super) fate: Fate,
+    pub(super) products: [Option<Product>; 2],
+}
+
+impl Judge {
+    pub(super) fn product(&self, version: Version) -> Option<&Product> {
+        self.products[version as usize].as_ref()
+    }
+
+    pub(super) fn decider(&self) -> Decider {
+        Decider::Rule(self.place)
+    }
+}
+
+impl Ruling {
+    /// The rules of `policy` for packets by the interfaces of these names; it has all of them.
+    pub(super) fn of(policy: &Policy, names: &Names) -> Result<Ruling, CompileError> {
+        let zones: Vec<&str> = names
+            .iter()
+            .map(|name| policy.interface(name).map_or(SELF_ZONE, |interface| interface.zone.as_str()))
+            .collect();
+        // Where there is no interface, rules can be looked at all the same.
+        let from = if zones.is_empty() { &[SELF_ZONE][..] } else { &zones };
+        let defaults = from
+            .iter()
+            .map(|from| {
+                let to = zones.iter().copied().chain([SELF_ZONE]);
+                to.map(|to| Fate::by_default(policy.default_action(from, to))).collect()
+            })
+            .collect();
+        let mut judges = Vec::new();
+        for ((place, rule), pattern) in met(policy).zip(patterns(policy)?) {
+            let fate =
+                Fate { action: rule.action, log: rule.log, rate: rule.rate, connections: rule.connections };
+            let admits = |zones: &[String], interfaces: &[String], name: &str, zone: &str| {
+                (zones.is_empty() || zones.iter().any(|one| one == zone))
+                    && (interfaces.is_empty() || interfaces.iter().any(|one| one == name))
+            };
+            let places = |listed: &[String], interfaces: &[String]| -> Vec<Span> {
+                let own = names.iter().zip(&zones).enumerate();
+                own.filter(|(_, (name, zone))| admits(listed, interfaces, name, zone))
+                    .map(|(number, _)| Span { first: number as u128, last: number as u128 })
+                    .collect()
+            };
+            let origins = places(&rule.from, &rule.in_interfaces);
+            let mut ends = places(&rule.to, &rule.out_interfaces);
+            if admits(&rule.to, &rule.out_interfaces, SELF_ZONE, SELF_ZONE) {
+                ends.push(Span { first: LOCAL.0.into(), last: LOCAL.0.into() });
+            }
+            let everywhere = (origins.len() == names.len(), ends.len() > names.len());
+            let pattern =
+                Pattern { from: u64::MAX, to: u64::MAX, ingress: Vec::new(), egress: Vec::new(), ..pattern };
+            let products = Version::BOTH.map(|version| {
+                let mut product = Product::of(&pattern, version)?;
+                if !everywhere.0 {
+                    product.limit(Field::Ingress, Some(origins.clone()), version);
+                }
+                if !everywhere.1 {
+                    product.limit(Field::Egress, Some(ends.clone()), version);
+                }
+                (!product.is_empty()).then_some(product)
+            });
+            judges.push(Judge { place, fate, products });
+        }
+        Ok(Ruling { judges, defaults })
+    }
+
+    /// The default for packets from and to these interfaces.
+    pub(super) fn default(&self, ingress: u16, egress: u16) -> Fate {
+        let row = self.defaults.get(usize::from(ingress)).map_or(&[][..], Vec::as_slice);
+        let fate = row.get(usize::from(egress)).or(row.last());
+        fate.copied().unwrap_or(Fate::by_default(policy::model::Action::Drop))
+    }
+
+    /// The different defaults, each with the packets that have it, whatever the rules say.
+    pub(super) fn defaults(&self, version: Version) -> Vec<(Fate, Bdd)> {
+        let mut found: Vec<(Fate, Vec<Product>)> = Vec::new();
+        for (ingress, row) in self.defaults.iter().enumerate() {
+            for (egress, fate) in row.iter().enumerate() {
+                let egress = if egress + 1 == row.len() { LOCAL.0 } else { egress as u16 };
+                let product = way(ingress as u16, egress, version);
+                match found.iter_mut().find(|(known, _)| known == fate) {
+                    Some((_, products)) => products.push(product),
+                    None => found.push((*fate, vec![product])),
+                }
+            }
+        }
+        found.into_iter().map(|(fate, products)| (fate, union(&products, version))).collect()
+    }
+}
+
+/// All packets from one interface to another.
+pub(super) fn way(ingress: u16, egress: u16, version: Version) -> Product {
+    let mut product = Product::all();
+    let single = |value: u16| Some(vec![Span { first: value.into(), last: value.into() }]);
+    product.limit(Field::Ingress, single(ingress), version);
+    product.limit(Field::Egress, single(egress), version);
+    product
+}
+
+/// The union of a few products, whose number the policy bounds.
+fn union(products: &[Product], version: Version) -> Bdd {
+    match products {
+        [] => Algebra::nothing(version),
+        [product] => diagram(product, version),
+        many => {
+            let (some, others) = many.split_at(many.len() / 2);
+            union(some, version).or(&union(others, version))
+        }
+    }
+}
+
+/// All ways through the gateway.
+pub(super) fn ways(names: &Names, version: Version) -> Product {
+    let last = (names.len() as u128).saturating_sub(1);
+    let mut ways = Product::all();
+    ways.limit(Field::Ingress, Some(vec![Span { first: 0, last }]), version);
+    let itself = Span { first: LOCAL.0.into(), last: LOCAL.0.into() };
+    let interfaces = (!names.is_empty()).then_some(Span { first: 0, last });
+    ways.limit(Field::Egress, Some(interfaces.into_iter().chain([itself]).collect()), version);
+    ways
+}
+
+/// The headers that there can be: from an interface, to one or to the gateway, and with ports, ICMP types and TCP flags
+/// where the protocol has such things.
+pub(super) fn possible(names: &Names, version: Version) -> Bdd {
+    diagram(&ways(names, version), version).and(&union(&shapes(version), version))
+}
+
+/// For each kind of protocol what it can show.
+pub(super) fn shapes(version: Version) -> Vec<Product> {
+    let zero = || Some(vec![Span { first: 0, last: 0 }]);
+    let message = match version {
+        Version::V4 => Protocol::ICMP,
+        Version::V6 => Protocol::ICMPV6,
+    };
+    let all = (0..=u8::MAX).map(Protocol);
+    let (with_ports, without): (Vec<Protocol>, Vec<Protocol>) =
+        all.filter(|one| *one != Protocol::TCP && *one != message).partition(|one| one.has_ports());
+    let product = |protocols: &[Protocol], fields: &[Field]| {
+        let mut product = Product::all();
+        let single = |one: &Protocol| Span { first: one.0.into(), last: one.0.into() };
+        product.limit(Field::Protocol, Some(protocols.iter().map(single).collect()), version);
+        for field in fields {
+            product.limit(*field, zero(), version);
+        }
+        product
+    };
+    vec![
+        product(&[Protocol::TCP], &[]),
+        product(&with_ports, &[Field::Flags]),
+        // The identifier of an echo stands in the place of the source port.
+        product(&[message], &[Field::Flags]),
+        product(&without, &[Field::Flags, Field::Sport, Field::Dport]),
+    ]
+}
+
+/// The first judges in order that decide on some of `packets`, each with those packets, and what no judge decides on.
+pub(super) fn decided<'a>(
+    judges: &'a [Judge],
+    version: Version,
+    within: &Product,
+    packets: &Bdd,
+    algebra: &mut Algebra,
+) -> Result<(Vec<(&'a Judge, Bdd)>, Bdd), Spent> {
+    let mut left = packets.clone();
+    let mut parts = Vec::new();
+    for judge in judges {
+        if left.is_false() {
+            break;
+        }
+        algebra.spend(1)?;
+        let Some(product) = judge.product(version).filter(|product| product.overlaps(within)) else {
+            continue;
+        };
+        let theirs = diagram(product, version);
+        if algebra.meet(&left, &theirs)? {
+            let part = algebra.both(&left, &theirs)?;
+            left = algebra.without(&left, &theirs)?;
+            parts.push((judge, part));
+        }
+    }
+    Ok((parts, left))
+}

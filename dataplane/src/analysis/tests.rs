@@ -1,0 +1,344 @@
+//! Held to trying every kind of header there is: each field has one value of each stretch that no rule tells apart.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use policy::Policy;
+use policy::model::{
+    AddressItem, Addresses, Interface, Mode, MssClamp, PortRange, Protocol, Rule, SourceCheck, TcpFlagsMatch,
+    ZoneDefault,
+};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::{select, subsequence};
+use wire::Family;
+
+use super::*;
+use crate::classify::Header;
+use crate::tables::{LOCAL, SELF, Tables};
+
+const V4: [&str; 4] = ["10.0.0.0", "10.1.0.0", "10.1.0.9", "11.0.0.0"];
+
+fn range(first: &str, last: &str) -> AddressItem {
+    AddressItem::Range(AddressRange { first: first.parse().unwrap(), last: last.parse().unwrap() })
+}
+
+fn addresses() -> impl Strategy<Value = Addresses> {
+    let some = vec![
+        range("10.0.0.0", "10.255.255.255"),
+        range("10.1.0.0", "10.1.255.255"),
+        range("10.1.0.0", "10.1.0.9"),
+        range("10.1.0.9", "10.1.0.9"),
+        range("0.0.0.0", "255.255.255.255"),
+        range("2001:db8::", "2001:db8::ffff"),
+        range("2001:db8::7", "2001:db8::7"),
+    ];
+    let except = proptest::bool::weighted(0.1);
+    prop_oneof![
+        2 => Just(Addresses::default()),
+        3 => (subsequence(some, 1..3), except).prop_map(|(items, except)| Addresses { items, except }),
+    ]
+}
+
+fn zones(names: &[&str]) -> impl Strategy<Value = Vec<String>> + use<> {
+    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    prop_oneof![2 => Just(Vec::new()), 1 => subsequence(names, 1..=1)]
+}
+
+fn rule() -> impl Strategy<Value = Rule> {
+    let ports = prop_oneof![
+        2 => Just(Vec::new()),
+        3 => select(vec![vec![(80, 80)], vec![(1, 100)], vec![(50, 443)], vec![(80, 80), (443, 443)]]),
+    ]
+    .prop_map(|ports| ports.into_iter().map(|(first, last)| PortRange { first, last }).collect::<Vec<_>>());
+    let protocols =
+        select(vec![vec![], vec![Protocol::TCP], vec![Protocol::TCP, Protocol::UDP], vec![Protocol::ICMP]]);
+    let action = prop_oneof![3 => Just(Action::Accept), 3 => Just(Action::Drop), 1 => Just(Action::Reject(Default::default()))];
+    let log = prop_oneof![6 => Just(Logging::Off), 1 => Just(Logging::On)];
+    let flags = prop_oneof![5 => Just(None), 1 => Just(Some(TcpFlagsMatch { mask: 0x12, value: 0x02 }))];
+    (
+        (addresses(), addresses(), ports, protocols, flags),
+        (zones(&["lan", "wan"]), zones(&["lan", "wan", "self"]), action, log),
+    )
+        .prop_map(|((source, destination, dports, protocols, flags), (from, to, action, log))| {
+            let ported = protocols.first().is_some_and(|one| one.has_ports());
+            let tcp = protocols == [Protocol::TCP];
+            Rule {
+                source,
+                destination,
+                dports: if ported { dports } else { Vec::new() },
+                tcp_flags: flags.filter(|_| tcp),
+                protocols,
+                from,
+                to,
+                action,
+                log,
+                ..Rule::default()
+            }
+        })
+}
+
+fn interface(name: &str, zone: &str) -> Interface {
+    Interface {
+        name: name.to_owned(),
+        zone: zone.to_owned(),
+        addresses: Vec::new(),
+        mtu: 1500,
+        mac: None,
+        parent: None,
+        vlans: Vec::new(),
+        source_check: SourceCheck::Off,
+        mss: MssClamp::Off,
+    }
+}
+
+fn policy() -> impl Strategy<Value = Policy> {
+    let default =
+        |from: &str, to: &str| ZoneDefault { from: from.into(), to: to.into(), action: Action::Accept };
+    let defaults = subsequence(vec![default("lan", "wan"), default("any", "self")], 0..=2);
+    // An interface that moves between zones, and one that there is or not.
+    let third = prop_oneof![Just("lan"), Just("wan")];
+    (vec(rule(), 0..6), defaults, third, any::<bool>()).prop_map(|(mut rules, defaults, third, fourth)| {
+        for (place, rule) in rules.iter_mut().enumerate() {
+            rule.name = format!("r{place}");
+        }
+        let mut interfaces =
+            vec![interface("eth0", "lan"), interface("eth1", "wan"), interface("eth2", third)];
+        if fourth {
+            interfaces.insert(0, interface("eth3", "lan"));
+        }
+        Policy { mode: Mode::Stateless, interfaces, rules, defaults, ..Policy::default() }
+    })
+}
+
+/// A policy, and one that has been changed a little.
+fn pair() -> impl Strategy<Value = (Policy, Policy)> {
+    let change = (0..5u8, any::<proptest::sample::Index>(), rule(), any::<bool>());
+    (policy(), vec(change, 0..3), policy(), proptest::bool::weighted(0.2)).prop_map(
+        |(old, changes, other, unlike)| {
+            if unlike {
+                return (old, other);
+            }
+            let mut new = old.clone();
+            for (kind, index, rule, flag) in changes {
+                let many = new.rules.len();
+                match kind {
+                    0 if many > 0 => drop(new.rules.remove(index.index(many))),
+                    1 if many > 1 => new.rules.swap(0, index.index(many)),
+                    2 if many > 0 => new.rules[index.index(many)] = rule,
+                    3 if flag => new.defaults.clear(),
+                    3 => new.interfaces.retain(|one| one.name != "eth3"),
+                    _ => new.rules.insert(index.index(many + 1), rule),
+                }
+            }
+            (old, new)
+        },
+    )
+}
+
+/// One header of each kind that rules with these values can tell apart, between interfaces of these names.
+fn kinds(names: &[String]) -> Vec<Header> {
+    let bits = |text: &str| match text.parse().unwrap() {
+        IpAddr::V4(address) => u128::from(address.to_bits()),
+        IpAddr::V6(address) => address.to_bits(),
+    };
+    let v4: Vec<u128> =
+        V4.iter().map(|text| bits(text)).chain([bits("10.1.0.10"), bits("9.0.0.0")]).collect();
+    let v6: Vec<u128> = ["2001:db8::7", "2001:db8::8", "2001:db9::"].iter().map(|text| bits(text)).collect();
+    let shapes = [(6, 0x02), (6, 0x10), (17, 0), (1, 0), (47, 0)];
+    let mut headers = Vec::new();
+    for (family, addresses) in [(Family::V4, &v4), (Family::V6, &v6)] {
+        for source in addresses {
+            for destination in addresses {
+                for (protocol, tcp_flags) in shapes {
+                    // A message of ICMP has a type where ports are; the other version's ICMP has nothing.
+                    let ports: &[u16] = match (protocol, family) {
+                        (6 | 17, _) => &[1, 60, 80, 300, 443, 444],
+                        (1, Family::V4) => &[0x0800],
+                        _ => &[0],
+                    };
+                    for dport in ports {
+                        for ingress in 0..names.len() as u16 {
+                            for egress in (0..names.len() as u16).chain([LOCAL.0]) {
+                                headers.push(Header {
+                                    source: *source,
+                                    destination: *destination,
+                                    dport: *dport,
+                                    protocol,
+                                    tcp_flags,
+                                    family,
+                                    ingress,
+                                    egress,
+                                    ..Header::default()
+                                });
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+    headers
+}
+
+/// The header as a policy's tables have it: zones, and interfaces by its own numbers.
+fn seen(header: &Header, names: &[String], tables: &Tables) -> Header {
+    let own = |number: u16| {
+        names.get(usize::from(number)).and_then(|name| tables.interface_named(name)).unwrap_or(LOCAL)
+    };
+    let (ingress, egress) = (own(header.ingress), own(header.egress));
+    let zone = |id| tables.interface(id).map_or(SELF, |interface| interface.zone);
+    Header { ingress: ingress.0, egress: egress.0, from: zone(ingress), to: zone(egress), ..*header }
+}
+
+/// What the tables do with it.
+fn judged(header: &Header, names: &[String], tables: &Tables) -> Judgement {
+    let header = seen(header, names, tables);
+    match tables.filter.find(&header, &mut tally::NoTally) {
+        Some(place) => {
+            let rule = &tables.filter.rules[place as usize];
+            let fate =
+                Fate { action: rule.action, log: rule.log, rate: rule.rate, connections: rule.connections };
+            Judgement { by: Decider::Rule(place), fate }
+        }
+        None => {
+            let action = tables.filter.default_action(header.from, header.to);
+            Judgement { by: Decider::Default, fate: Fate::by_default(action) }
+        }
+    }
+}
+
+fn names_of(policy: &Policy) -> Vec<String> {
+    policy.interfaces.iter().map(|interface| interface.name.clone()).collect()
+}
+
+fn fates(policy: &Policy, headers: &[Header]) -> Vec<Fate> {
+    let names = names_of(policy);
+    let tables = Tables::compile(policy, 1).unwrap();
+    headers.iter().map(|header| judged(header, &names, &tables).fate).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// A header's fate differs exactly where one region says so, and no other.
+    #[test]
+    fn what_differs_is_in_one_region((old, new) in pair()) {
+        let comparison = compare(&old, &new, Effort::QUICK).unwrap();
+        prop_assert_eq!(comparison.outcome, Outcome::Complete);
+        let names = &comparison.interfaces;
+        let (before, after) = (Tables::compile(&old, 1).unwrap(), Tables::compile(&new, 1).unwrap());
+        for header in kinds(names) {
+            let (was, is) = (judged(&header, names, &before), judged(&header, names, &after));
+            let holding: Vec<&Difference> =
+                comparison.differences.iter().filter(|one| one.region.contains(&header)).collect();
+            if was.fate == is.fate {
+                prop_assert!(holding.is_empty(), "{header:?} is as it was, and in {holding:?}");
+            } else {
+                prop_assert_eq!(holding.len(), 1, "{:?} was {:?}, is {:?}", header, was, is);
+                prop_assert_eq!((holding[0].old, holding[0].new), (was, is));
+            }
+        }
+        for difference in &comparison.differences {
+            let examples = difference.region.examples(&Places::default());
+            prop_assert!(!examples.is_empty(), "{difference:?}");
+            for header in examples {
+                prop_assert!(difference.region.contains(&header), "{header:?} of {difference:?}");
+                prop_assert_eq!(judged(&header, names, &before), difference.old);
+                prop_assert_eq!(judged(&header, names, &after), difference.new);
+            }
+        }
+    }
+
+    #[test]
+    fn rules_without_effect_are_those_that_no_header_misses(policy in policy()) {
+        let found = findings(&policy, Look::EffectAndOverlaps, Effort::QUICK).unwrap();
+        prop_assert!(found.open.is_empty(), "{:?}", found.open);
+        let names = names_of(&policy);
+        let headers = kinds(&names);
+        let tables = Tables::compile(&policy, 1).unwrap();
+        let deciding: BTreeSet<Decider> = headers.iter().map(|header| judged(header, &names, &tables).by).collect();
+        let hidden: Vec<u32> =
+            (0..policy.rules.len() as u32).filter(|rule| !deciding.contains(&Decider::Rule(*rule))).collect();
+        let told: Vec<u32> = found
+            .list
+            .iter()
+            .filter(|one| matches!(one, Finding::Hidden { .. } | Finding::Impossible { .. }))
+            .map(Finding::rule)
+            .collect();
+        prop_assert_eq!(&told, &hidden);
+
+        // From the last one up: what can go without any header noticing.
+        let mut rest = policy.clone();
+        rest.rules.retain(|rule| !hidden.iter().any(|place| policy.rules[*place as usize].name == rule.name));
+        let wanted = fates(&rest, &headers);
+        let mut redundant = Vec::new();
+        for place in (0..rest.rules.len()).rev() {
+            let mut without = rest.clone();
+            let rule = without.rules.remove(place);
+            if fates(&without, &headers) == wanted {
+                redundant.push(policy.rules.iter().position(|one| one.name == rule.name).unwrap() as u32);
+                rest = without;
+            }
+        }
+        redundant.sort_unstable();
+        let told: Vec<u32> = found
+            .list
+            .iter()
+            .filter(|one| matches!(one, Finding::Redundant { .. }))
+            .map(Finding::rule)
+            .collect();
+        prop_assert_eq!(&told, &redundant);
+
+        for finding in &found.list {
+            match finding {
+                Finding::Hidden { rule, by, packets } => {
+                    let alone = |places: &[u32]| {
+                        let rules = places.iter().map(|place| policy.rules[*place as usize].clone()).collect();
+                        Tables::compile(&Policy { rules, ..policy.clone() }, 1).unwrap()
+                    };
+                    let (one, others) = (alone(&[*rule]), alone(by));
+                    for header in &headers {
+                        let asked = judged(header, &names, &one).by != Decider::Default;
+                        prop_assert!(!asked || judged(header, &names, &others).by != Decider::Default);
+                    }
+                    for header in packets.examples(&Places::default()) {
+                        prop_assert!(judged(&header, &names, &one).by != Decider::Default);
+                    }
+                }
+                Finding::Redundant { rule, packets, .. } => {
+                    for header in packets.examples(&Places::default()) {
+                        prop_assert_eq!(judged(&header, &names, &tables).by, Decider::Rule(*rule));
+                    }
+                }
+                Finding::Overlap { first, second, packets } => {
+                    let examples = packets.examples(&Places::default());
+                    prop_assert!(!examples.is_empty());
+                    for header in examples {
+                        prop_assert_eq!(judged(&header, &names, &tables).by, Decider::Rule(*first));
+                        let mut swapped = policy.clone();
+                        swapped.rules.truncate(*second as usize + 1);
+                        swapped.rules.drain(..*second as usize);
+                        let tables = Tables::compile(&swapped, 1).unwrap();
+                        prop_assert_eq!(judged(&header, &names, &tables).by, Decider::Rule(0));
+                    }
+                }
+                Finding::Impossible { .. } => {}
+            }
+        }
+    }
+
+    /// Whatever there is to find, the work ends, and what is told is so.
+    #[test]
+    fn a_little_effort_finds_some_of_it(policy in policy(), effort in 0..3000u64) {
+        let all = findings(&policy, Look::EffectAndOverlaps, Effort::QUICK).unwrap();
+        let some = findings(&policy, Look::EffectAndOverlaps, Effort(effort)).unwrap();
+        let hidden = |findings: &Findings| -> BTreeSet<u32> {
+            let is_hidden = |one: &&Finding| matches!(one, Finding::Hidden { .. });
+            findings.list.iter().filter(is_hidden).map(Finding::rule).collect()
+        };
+        prop_assert!(hidden(&some).is_subset(&hidden(&all)));
+        let missing = hidden(&all).difference(&hidden(&some)).all(|rule| some.open.contains(rule));
+        prop_assert!(missing, "{some:?}");
+    }
+}

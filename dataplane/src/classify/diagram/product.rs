@@ -1,0 +1,214 @@
+//! A pattern as a product: for each field the values that match, whatever the others have.
+
+use super::field::{Field, ORDER, Version};
+use crate::classify::{Admit, Header, Pattern, TypeMatch};
+
+/// Values of a field from first to last, both included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Span {
+    pub(crate) first: u128,
+    pub(crate) last: u128,
+}
+
+/// Values of a field: disjoint, ascending, not touching.
+pub(crate) type Spans = Vec<Span>;
+
+/// For each field its values, in the order of [`ORDER`]; every one where `None`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Product {
+    fields: [Option<Spans>; ORDER.len()],
+}
+
+impl Product {
+    /// Every header.
+    pub(crate) fn all() -> Product {
+        Product { fields: Default::default() }
+    }
+
+    /// What a pattern matches among the headers of a version; `None` if it is nothing.
+    pub(crate) fn of(pattern: &Pattern, version: Version) -> Option<Product> {
+        let admit = match version {
+            Version::V4 => pattern.v4,
+            Version::V6 => pattern.v6,
+        };
+        if admit == Admit::No {
+            return None;
+        }
+        let mut product = Product::all();
+        for field in ORDER {
+            product.limit(field, values(pattern, field, version), version);
+        }
+        (!product.is_empty()).then_some(product)
+    }
+
+    /// The values of a field; every one where `None`.
+    pub(crate) fn get(&self, field: Field) -> Option<&Spans> {
+        self.fields[place(field)].as_ref()
+    }
+
+    /// Sets the values of a field: spans in any order, or every value.
+    pub(crate) fn limit(&mut self, field: Field, spans: Option<Spans>, version: Version) {
+        let whole = Span { first: 0, last: field.highest(version) };
+        self.fields[place(field)] = spans.map(merged).filter(|spans| *spans != [whole]);
+    }
+
+    /// Whether some field has no value left.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.fields.iter().flatten().any(Vec::is_empty)
+    }
+
+    /// Whether a header, of the version that this is for, is in it.
+    pub(crate) fn has(&self, header: &Header) -> bool {
+        ORDER.iter().zip(&self.fields).all(|(field, spans)| {
+            spans.as_ref().is_none_or(|spans| {
+                let value = field.of(header);
+                let at = spans.partition_point(|span| span.last < value);
+                spans.get(at).is_some_and(|span| span.first <= value)
+            })
+        })
+    }
+
+    /// Whether there is a header in both.
+    pub(crate) fn overlaps(&self, other: &Product) -> bool {
+        self.fields.iter().zip(&other.fields).all(|pair| match pair {
+            (Some(these), Some(those)) => overlap(these, those),
+            _ => true,
+        })
+    }
+
+    /// What is in both; `None` if nothing is.
+    pub(crate) fn within(&self, other: &Product, version: Version) -> Option<Product> {
+        let mut product = self.clone();
+        for field in ORDER {
+            let spans = match (self.get(field), other.get(field)) {
+                (Some(these), Some(those)) => Some(both(these, those)),
+                (these, those) => these.or(those).cloned(),
+            };
+            product.limit(field, spans, version);
+        }
+        (!product.is_empty()).then_some(product)
+    }
+
+    /// Both as one, if they differ in one field only.
+    pub(crate) fn joined(&self, other: &Product, version: Version) -> Option<Product> {
+        let mut different = ORDER.into_iter().filter(|field| self.get(*field) != other.get(*field));
+        let Some(field) = different.next() else { return Some(self.clone()) };
+        if different.next().is_some() {
+            return None;
+        }
+        let mut joined = self.clone();
+        let spans = match (self.get(field), other.get(field)) {
+            (Some(these), Some(those)) => Some(these.iter().chain(those).copied().collect()),
+            _ => None,
+        };
+        joined.limit(field, spans, version);
+        Some(joined)
+    }
+
+    /// Whether every header of `other` is in this one.
+    pub(crate) fn contains(&self, other: &Product) -> bool {
+        self.fields.iter().zip(&other.fields).all(|pair| match pair {
+            (None, _) => true,
+            (Some(_), None) => false,
+            (Some(these), Some(those)) => those.iter().all(|span| {
+                let at = these.partition_point(|one| one.last < span.first);
+                these.get(at).is_some_and(|one| one.first <= span.first && span.last <= one.last)
+            }),
+        })
+    }
+}
+
+fn place(field: Field) -> usize {
+    ORDER.iter().position(|one| *one == field).unwrap_or(0)
+}
+
+/// Sorts, and joins what overlaps or touches.
+pub(crate) fn merged(mut spans: Spans) -> Spans {
+    spans.sort_unstable();
+    let mut merged: Spans = Vec::with_capacity(spans.len());
+    for span in spans {
+        match merged.last_mut() {
+            Some(last) if span.first <= last.last.saturating_add(1) => last.last = last.last.max(span.last),
+            _ => merged.push(span),
+        }
+    }
+    merged
+}
+
+fn overlap(these: &[Span], those: &[Span]) -> bool {
+    let (few, many) = if these.len() <= those.len() { (these, those) } else { (those, these) };
+    few.iter().any(|span| {
+        let at = many.partition_point(|other| other.last < span.first);
+        many.get(at).is_some_and(|other| other.first <= span.last)
+    })
+}
+
+/// Values in both; of merged spans.
+pub(crate) fn both(these: &[Span], those: &[Span]) -> Spans {
+    let within = |one: &Span| {
+        let mut parts = Vec::new();
+        for other in those {
+            let (first, last) = (one.first.max(other.first), one.last.min(other.last));
+            if first <= last {
+                parts.push(Span { first, last });
+            }
+        }
+        parts
+    };
+    these.iter().flat_map(within).collect()
+}
+
+/// The values that a pattern lists of a field.
+fn values(pattern: &Pattern, field: Field, version: Version) -> Option<Spans> {
+    let single = |value: u128| Span { first: value, last: value };
+    let of_bits = |bits: u64| {
+        (bits != u64::MAX).then(|| (0..64).filter(|bit| bits & (1 << bit) != 0).map(single).collect())
+    };
+    let of_list =
+        |list: &[u16]| (!list.is_empty()).then(|| list.iter().map(|one| single((*one).into())).collect());
+    let of_ports = |ports: &[crate::classify::PortSpan]| {
+        let span =
+            |span: &crate::classify::PortSpan| Span { first: span.first.into(), last: span.last.into() };
+        // One whose ends are the wrong way round holds for nothing.
+        let spans = ports.iter().filter(|span| span.first <= span.last).map(span).collect();
+        (!ports.is_empty()).then(|| merged(spans))
+    };
+    let of_addresses = |spans: Option<&Vec<crate::classify::AddressSpan>>| {
+        spans.map(|spans| {
+            let own = spans.iter().filter(|span| span.v6 == (version == Version::V6));
+            own.map(|span| Span { first: span.first, last: span.last }).collect()
+        })
+    };
+    match field {
+        Field::From => of_bits(pattern.from),
+        Field::To => of_bits(pattern.to),
+        Field::Dscp => of_bits(pattern.dscp),
+        Field::Ingress => of_list(&pattern.ingress),
+        Field::Egress => of_list(&pattern.egress),
+        Field::Source => of_addresses(pattern.source.as_ref()),
+        Field::Destination => of_addresses(pattern.destination.as_ref()),
+        Field::Sport => of_ports(&pattern.sports),
+        Field::Dport => match (of_ports(&pattern.dports), of_types(&pattern.icmp)) {
+            (Some(ports), Some(types)) => Some(both(&ports, &types)),
+            (ports, types) => ports.or(types),
+        },
+        Field::Protocol => (!pattern.protocols.is_empty())
+            .then(|| pattern.protocols.iter().map(|one| single((*one).into())).collect()),
+        Field::Flags => (pattern.tcp_mask != 0 || pattern.tcp_value != 0).then(|| {
+            let shown = |flags: &u8| flags & pattern.tcp_mask == pattern.tcp_value;
+            (0..=u8::MAX).filter(shown).map(|flags| single(flags.into())).collect()
+        }),
+    }
+}
+
+/// ICMP types and codes, as they stand in the place of the destination port.
+fn of_types(types: &[TypeMatch]) -> Option<Spans> {
+    let span = |item: &TypeMatch| {
+        let kind = u128::from(item.kind) << 8;
+        match item.code {
+            Some(code) => Span { first: kind | u128::from(code), last: kind | u128::from(code) },
+            None => Span { first: kind, last: kind | 0xff },
+        }
+    };
+    (!types.is_empty()).then(|| merged(types.iter().map(span).collect()))
+}
