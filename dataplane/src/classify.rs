@@ -107,8 +107,11 @@ pub struct Algorithm {
     /// What it is, in a line.
     pub summary: &'static str,
     /// Builds it.
-    pub build: fn(&[Pattern], Bounds) -> Result<Box<dyn Classifier>, TooLarge>,
+    pub build: fn(&[Pattern], Bounds) -> Built,
 }
+
+/// A search, unless it cannot keep within its bounds.
+pub type Built = Result<Box<dyn Classifier>, TooLarge>;
 
 /// What a search may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

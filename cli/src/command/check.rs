@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use dataplane::Tables;
 use dataplane::analysis::{Effort, Look};
+use dataplane::tables::Filter;
 use policy::Diagnostic;
 use serde_json::json;
 
@@ -31,7 +32,8 @@ Examples:
   wirerate check policies/isp-edge.toml --json | jq '{errors, warnings}'
 
 --json prints one object: `file`, `errors`, `warnings` and `notes` (how many), `diagnostics`, a list of objects \
-with `code severity message hint file line column related`, and `open`, the rules that the analysis did not settle."))]
+with `code severity message hint file line column related`, `open`, the rules that the analysis did not settle, `classifier`, the algorithm that searches the rules, and `gave_way`, \
+which others would have taken too much memory."))]
 pub(crate) struct Arguments {
     /// The policy (TOML)
     policy: PathBuf,
@@ -54,7 +56,12 @@ impl Arguments {
         let file = self.policy.display().to_string();
         let mut checked = policy::load(&self.policy).map_err(Failure::Policy)?;
         let errors = checked.errors().count();
-        let mut uncompiled = checked.policy.as_ref().and_then(|policy| Tables::compile(policy, EPOCH).err());
+        let compiled = checked.policy.as_ref().map(|policy| Tables::compile(policy, EPOCH));
+        let (filter, mut uncompiled) = match compiled {
+            Some(Ok(tables)) => (Some(tables.filter), None),
+            Some(Err(error)) => (None, Some(error)),
+            None => (None, None),
+        };
         let (mut open, mut more_overlaps) = (0, false);
         if let Some(policy) = checked.policy.as_ref().filter(|_| uncompiled.is_none()) {
             let look = if self.overlaps { Look::EffectAndOverlaps } else { Look::Effect };
@@ -83,6 +90,8 @@ impl Arguments {
             }
             let object = json!({
                 "file": file, "errors": total, "warnings": warnings, "notes": notes, "diagnostics": list, "open": open,
+                "classifier": filter.as_ref().map(|filter| filter.algorithm.name),
+                "gave_way": filter.map_or_else(Vec::new, gave_way),
             });
             writeln!(screen::out(), "{object:#}")?;
             return Ok(if total == 0 { Exit::Done } else { Exit::Wrong });
@@ -103,6 +112,15 @@ impl Arguments {
                 "what could be said of {rules} takes more work than is done{further}"
             ));
         }
+        if let Some(filter) = filter {
+            let (name, bytes) = (filter.algorithm.name, filter.classifier.memory_bytes() as u64);
+            for why in gave_way(filter) {
+                screen::note(&format_args!("the rules are not searched by {why}"));
+            }
+            if !policy.rules.is_empty() {
+                writeln!(screen::out(), "rules are searched by {name}, {}", screen::bytes(bytes))?;
+            }
+        }
         if more_overlaps {
             screen::note(&format_args!("there are more rules that overlap than these"));
         }
@@ -121,4 +139,9 @@ impl Arguments {
         )?;
         Ok(Exit::Done)
     }
+}
+
+/// What was to search the rules, and would take more memory than it may.
+fn gave_way(filter: Filter) -> Vec<String> {
+    filter.gave_way.iter().map(|(algorithm, why)| format!("{}: it {why}", algorithm.name)).collect()
 }

@@ -192,7 +192,7 @@ fn the_bound_on_memory_is_kept_while_building() {
     let patterns = patterns(3_000, 9);
     for algorithm in searching().filter(|algorithm| BOUNDED.contains(&algorithm.name)) {
         let build = |memory| (algorithm.build)(&patterns, Bounds { memory });
-        let mut measured = |memory| {
+        let measured = |memory| {
             let mut built = false;
             let used = allocation_counter::measure(|| match build(memory) {
                 Ok(search) => {

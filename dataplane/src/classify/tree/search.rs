@@ -65,74 +65,20 @@ impl<S: Shape> Forest<S> {
         }
         let mut found = [NO_MATCH; AT_ONCE];
         let matches = |place: usize, position| matches(&headers[place], position);
+        let search = Search::<S, K, ZONES> { forest: self, kernel, keys: &keys };
         let Some((root, others)) = self.roots.split_first() else { return found };
-        self.find_in::<K, ZONES>(kernel, root, &keys, 0..headers.len(), &mut found, matches);
+        let leaves = search.descend(root, 0..headers.len());
+        search.compare(&leaves, 0..headers.len(), &mut found, matches);
         for root in others {
             // What an earlier tree has found cannot be bettered by one that begins later.
             let mut places = Places::NONE;
-            for place in 0..headers.len() {
-                places.add_if(place, found[place] > root.first);
+            for (place, found) in found.iter().enumerate().take(headers.len()) {
+                places.add_if(place, *found > root.first);
             }
-            self.find_in::<K, ZONES>(kernel, root, &keys, places.iter(), &mut found, matches);
+            let leaves = search.descend(root, places.iter());
+            search.compare(&leaves, places.iter(), &mut found, matches);
         }
         found
-    }
-
-    /// Searches one tree for the headers at these places.
-    #[inline(always)]
-    fn find_in<K: Kernel, const ZONES: bool>(
-        &self,
-        kernel: K,
-        root: &Root,
-        keys: &[S::Key; AT_ONCE],
-        places: impl Iterator<Item = usize> + Clone,
-        found: &mut [Position; AT_ONCE],
-        matches: impl Fn(usize, Position) -> bool,
-    ) {
-        let (branches, octets) = (self.branches.entries(), self.octets.entries());
-        let mut leaves = [root.branch; AT_ONCE];
-        if root.branch.is_node() {
-            let mut chosen = [0u32; AT_ONCE];
-            let node = Node::of(&octets[root.branch.octet()]);
-            for place in places.clone() {
-                let branch = choose(kernel, &node, &keys[place]);
-                chosen[place] = branch as u32;
-                wire::prefetch::read(&branches[branch]);
-            }
-            let mut at_nodes = Places::NONE;
-            for place in places.clone() {
-                let branch = branches[chosen[place] as usize];
-                leaves[place] = branch;
-                at_nodes.add_if(place, branch.is_node());
-                prefetch::<S, ZONES>(octets, branch);
-            }
-            while at_nodes.count > 0 {
-                for place in at_nodes.iter() {
-                    let branch = choose(kernel, &Node::of(&octets[leaves[place].octet()]), &keys[place]);
-                    chosen[place] = branch as u32;
-                    wire::prefetch::read(&branches[branch]);
-                }
-                let mut left = Places::NONE;
-                for place in at_nodes.iter() {
-                    let branch = branches[chosen[place] as usize];
-                    leaves[place] = branch;
-                    left.add_if(place, branch.is_node());
-                    prefetch::<S, ZONES>(octets, branch);
-                }
-                at_nodes = left;
-            }
-        }
-        for place in places {
-            let position = find_in_leaf::<K, S, ZONES>(
-                kernel,
-                octets,
-                leaves[place],
-                &keys[place],
-                |position| matches(place, position),
-                |_, _| (),
-            );
-            found[place] = found[place].min(position);
-        }
     }
 
     /// The first match of the header of these words, or [`NO_MATCH`]. What is met on the way is told to `visit`.
@@ -167,6 +113,74 @@ impl<S: Shape> Forest<S> {
             found = found.min(position);
         }
         found
+    }
+}
+
+/// A search for many headers.
+struct Search<'a, S: Shape, K, const ZONES: bool> {
+    forest: &'a Forest<S>,
+    kernel: K,
+    keys: &'a [S::Key; AT_ONCE],
+}
+
+impl<S: Shape, K: Kernel, const ZONES: bool> Search<'_, S, K, ZONES> {
+    /// The leaves of one tree that the headers at these places come to.
+    #[inline(always)]
+    fn descend(&self, root: &Root, places: impl Iterator<Item = usize> + Clone) -> [Branch; AT_ONCE] {
+        let (branches, octets) = (self.forest.branches.entries(), self.forest.octets.entries());
+        let mut leaves = [root.branch; AT_ONCE];
+        if !root.branch.is_node() {
+            return leaves;
+        }
+        let mut chosen = [0u32; AT_ONCE];
+        let node = Node::of(&octets[root.branch.octet()]);
+        for place in places.clone() {
+            let branch = choose(self.kernel, &node, &self.keys[place]);
+            chosen[place] = branch as u32;
+            wire::prefetch::read(&branches[branch]);
+        }
+        let mut at_nodes = Places::NONE;
+        for place in places {
+            let branch = branches[chosen[place] as usize];
+            leaves[place] = branch;
+            at_nodes.add_if(place, branch.is_node());
+            prefetch::<S, ZONES>(octets, branch);
+        }
+        while at_nodes.count > 0 {
+            for place in at_nodes.iter() {
+                let branch =
+                    choose(self.kernel, &Node::of(&octets[leaves[place].octet()]), &self.keys[place]);
+                chosen[place] = branch as u32;
+                wire::prefetch::read(&branches[branch]);
+            }
+            let mut left = Places::NONE;
+            for place in at_nodes.iter() {
+                let branch = branches[chosen[place] as usize];
+                leaves[place] = branch;
+                left.add_if(place, branch.is_node());
+                prefetch::<S, ZONES>(octets, branch);
+            }
+            at_nodes = left;
+        }
+        leaves
+    }
+
+    /// Compares the headers at these places with what is in their leaves; what comes first is `found`.
+    #[inline(always)]
+    fn compare(
+        &self,
+        leaves: &[Branch; AT_ONCE],
+        places: impl Iterator<Item = usize>,
+        found: &mut [Position; AT_ONCE],
+        matches: impl Fn(usize, Position) -> bool,
+    ) {
+        let octets = self.forest.octets.entries();
+        for place in places {
+            let (leaf, key) = (leaves[place], &self.keys[place]);
+            let matches = |position| matches(place, position);
+            let position = find_in_leaf::<K, S, ZONES>(self.kernel, octets, leaf, key, matches, |_, _| ());
+            found[place] = found[place].min(position);
+        }
     }
 }
 
