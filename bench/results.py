@@ -1,16 +1,22 @@
 """What the scripts of bench/ share: building wirerate, describing the machine, sections of RESULTS.md."""
 
+import contextlib
 import datetime
 import json
 import os
 import platform
 import re
+import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 RESULTS = os.path.join(ROOT, "bench", "RESULTS.md")
+
+HUGE_PAGES = "/proc/sys/vm/nr_hugepages"
+HUGE_PAGES_NEEDED = 1024
 
 # Packets over which instructions are counted.
 PACKETS = 131_072
@@ -132,3 +138,62 @@ def table(head, rows):
     widths = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head))]
     line = lambda cells: "| " + " | ".join(cell.ljust(width) for cell, width in zip(cells, widths)) + " |"
     return "\n".join([line(head), "|" + "|".join("-" * (width + 2) for width in widths) + "|", *map(line, rows)])
+
+
+@contextlib.contextmanager
+def huge_pages():
+    """Reserves huge pages for DPDK; gives whether there are enough."""
+    try:
+        with open(HUGE_PAGES, encoding="ascii") as file:
+            before = file.read().strip()
+        with open(HUGE_PAGES, "w", encoding="ascii") as file:
+            file.write(str(max(int(before), HUGE_PAGES_NEEDED)))
+        with open(HUGE_PAGES, encoding="ascii") as file:
+            given = int(file.read())
+    except OSError as error:
+        say(f"note: no huge pages for DPDK ({error}); it runs with small ones, and is slower for it")
+        yield False
+        return
+    try:
+        yield given >= HUGE_PAGES_NEEDED
+    finally:
+        with open(HUGE_PAGES, "w", encoding="ascii") as file:
+            file.write(before)
+
+
+def ticks():
+    """Ticks of all cores: busy, all, stolen."""
+    with open("/proc/stat", encoding="ascii") as file:
+        fields = [int(field) for field in file.readline().split()[1:9]]
+    idle = fields[3] + fields[4]
+    return sum(fields) - idle, sum(fields), fields[7]
+
+
+def busy(span):
+    """The share of all cores that is busy while we do nothing."""
+    before = ticks()
+    time.sleep(span)
+    after = ticks()
+    return (after[0] - before[0]) / max(after[1] - before[1], 1)
+
+
+def steal():
+    """Seconds stolen by the host since it started."""
+    return ticks()[2] / os.sysconf("SC_CLK_TCK")
+
+
+def tell_quiet(share):
+    """Says whether others work on this machine."""
+    load = os.getloadavg()[0]
+    if share < 0.05:
+        say(f"the machine is quiet: {share:.0%} busy (load {load:.2f})")
+    else:
+        say(f"WARNING: the machine is not quiet: {share:.0%} busy (load {load:.2f}); figures will be too low")
+
+
+def spread(found):
+    """Median, lowest and highest."""
+    shown = lambda value: f"{value:.3f}" if value < 1 else f"{value:.2f}" if value < 10 else f"{value:.1f}"
+    middle = shown(statistics.median(found))
+    lowest, highest = shown(min(found)), shown(max(found))
+    return middle if lowest == highest else f"{middle} ({lowest}-{highest})"

@@ -10,8 +10,9 @@
  * what it is without one, lets it make as many tries as it likes, a large one makes fewer and larger ones.
  *
  * The first line of JSON says how it was built, what it takes, and a checksum of all answers. Each line on
- * standard input is then answered with millions of look-ups a second. It names the implementation: `avx2`, which
- * DPDK takes by default where it can, `avx512x16`, `avx512x32` or `scalar`; nothing is the default.
+ * standard input is then answered with millions of look-ups a second. It names the implementation (`avx2`, which
+ * DPDK takes by default where it can, `avx512x16`, `avx512x32` or `scalar`; nothing is the default) and how many
+ * seconds to measure each of the two sizes of batches.
  */
 #include <ctype.h>
 #include <rte_acl.h>
@@ -158,7 +159,7 @@ static size_t allocated(void)
 }
 
 /* Millions of look-ups a second, `batch` at a time. */
-static double rate(uint32_t batch)
+static double rate(uint32_t batch, double time)
 {
 	uint32_t results[LARGE];
 	size_t done = 0;
@@ -174,7 +175,7 @@ static double rate(uint32_t batch)
 			at = at + many < count ? at + many : 0;
 		}
 		now = seconds();
-	} while (now - begin < ROUND);
+	} while (now - begin < time);
 	return (double)done / (now - begin) / 1e6;
 }
 
@@ -256,12 +257,14 @@ int main(int argc, char **argv)
 	check();
 	char line[64];
 	while (fflush(stdout), fgets(line, sizeof line, stdin)) {
-		line[strcspn(line, "\n")] = '\0';
-		if (!take(*line ? line : "avx2")) {
-			printf("{\"missing\": \"%s\"}\n", line);
+		char name[32] = "avx2";
+		double time = ROUND;
+		sscanf(line, "%31s %lf", name, &time);
+		if (!take(name)) {
+			printf("{\"missing\": \"%s\"}\n", name);
 			continue;
 		}
-		double small = rate(BATCH), large = rate(LARGE);
+		double small = rate(BATCH, time), large = rate(LARGE, time);
 		printf("{\"mlookups_64\": %.3f, \"mlookups_1024\": %.3f}\n", small, large);
 	}
 	rte_acl_free(acl);

@@ -170,7 +170,10 @@ fn every_command_has_a_manual_with_exit_codes() {
         &["test"],
         &["bench", "forward"],
         &["bench", "routes"],
+        &["bench", "classify"],
         &["generate", "traffic"],
+        &["generate", "rules"],
+        &["generate", "trace"],
         &["reasons"],
         &["completions"],
     ] {

@@ -13,7 +13,7 @@ use run::{Room, root, wirerate};
 const WIDTH: usize = 80;
 
 /// Commands with examples of their own, each pasted by a test below or among [`NOT_PASTED`].
-const COMMANDS: [&[&str]; 33] = [
+const COMMANDS: [&[&str]; 36] = [
     &[],
     &["check"],
     &["run"],
@@ -35,6 +35,8 @@ const COMMANDS: [&[&str]; 33] = [
     &["explain"],
     &["import"],
     &["generate", "traffic"],
+    &["generate", "rules"],
+    &["generate", "trace"],
     &["test"],
     &["chip", "run"],
     &["chip", "cipher"],
@@ -45,6 +47,7 @@ const COMMANDS: [&[&str]; 33] = [
     &["reproduce"],
     &["bench", "forward"],
     &["bench", "routes"],
+    &["bench", "classify"],
     &["reasons"],
     &["completions"],
 ];
@@ -226,6 +229,13 @@ fn examples_of_captures() {
     pasted(&["generate", "traffic"]);
     pasted(&["replay"]);
     pasted(&["explain"]);
+}
+
+#[test]
+fn examples_of_rules() {
+    pasted(&["generate", "rules"]);
+    pasted(&["generate", "trace"]);
+    pasted(&["bench", "classify"]);
 }
 
 #[test]

@@ -8,33 +8,39 @@ use std::fmt;
 use tally::Tally;
 use wire::Family;
 
+mod budget;
 mod choice;
 pub mod coded;
 pub mod diagram;
+mod field;
 pub mod generate;
 pub mod linear;
 mod pattern;
+pub mod range_match;
 mod simd_tree;
+mod simd_vector;
 pub mod tree;
+pub mod tuple;
+pub mod update;
 
 pub use choice::{Choice, choose};
 pub use coded::Coded;
 pub use diagram::Diagram;
 pub use linear::Linear;
 pub use pattern::{AddressSpan, Admit, Pattern, PortSpan, TypeMatch};
+pub use range_match::RangeMatch;
 pub use tree::Tree;
+pub use tuple::Tuple;
+pub use update::Updatable;
 
 /// What a packet shows to the rules: addresses before source and after destination translation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
 pub struct Header {
     /// Source address; IPv4 in the low 32 bits.
     pub source: u128,
     /// Destination address; IPv4 in the low 32 bits.
     pub destination: u128,
-    /// Source port of TCP, UDP, SCTP or DCCP, else 0.
-    pub sport: u16,
-    /// Destination port likewise; of ICMP, type << 8 | code.
-    pub dport: u16,
     /// Transport protocol.
     pub protocol: u8,
     /// TCP flags, else 0.
@@ -43,6 +49,10 @@ pub struct Header {
     pub dscp: u8,
     /// IPv4 or IPv6.
     pub family: Family,
+    /// Source port of TCP, UDP, SCTP or DCCP, else 0.
+    pub sport: u16,
+    /// Destination port likewise; of ICMP, type << 8 | code.
+    pub dport: u16,
     /// Zone of origin, 0 to 63; 0 is the gateway itself.
     pub from: u8,
     /// Zone of destination likewise.
@@ -82,6 +92,11 @@ pub trait Classifier: Send + Sync {
 
     /// Instructions that the search takes in the store of an engine.
     fn program(&self) -> u32;
+
+    /// A copy that can be changed pattern by pattern, of an algorithm that has such.
+    fn to_updatable(&self) -> Option<Box<dyn Updatable>> {
+        None
+    }
 }
 
 /// A known algorithm.
@@ -122,7 +137,7 @@ impl std::error::Error for TooLarge {}
 impl Default for Bounds {
     /// 64 MiB.
     fn default() -> Bounds {
-        Bounds { memory: 64 << 20 }
+        Bounds::of(0)
     }
 }
 
@@ -150,6 +165,16 @@ pub const ALGORITHMS: &[Algorithm] = &[
         name: "diagram",
         summary: "a binary decision diagram: one bit of the header after the other, each once at most",
         build: |patterns, bounds| Ok(Box::new(Diagram::new(patterns, bounds)?)),
+    },
+    Algorithm {
+        name: "range_match",
+        summary: "ANDs a bit vector per field's interval, as Lakshman and Stiliadis do",
+        build: |patterns, bounds| Ok(Box::new(RangeMatch::new(patterns, bounds)?)),
+    },
+    Algorithm {
+        name: "tuple",
+        summary: "hash tables by prefix lengths, merged as TupleMerge does; changed pattern by pattern",
+        build: |patterns, bounds| Ok(Box::new(Tuple::new(patterns, bounds)?)),
     },
     Algorithm {
         name: "tree",

@@ -6,7 +6,7 @@ use wire::ethernet::Mac;
 use wire::vlan::Tags;
 use wire::{Family, PortId};
 
-use crate::classify::{Classifier, Header};
+use crate::classify::{Algorithm, Classifier, Header, TooLarge};
 use crate::fib::{Fib4, Fib6};
 
 mod compile;
@@ -166,6 +166,10 @@ pub struct Address {
 pub struct Filter {
     /// Finds the first pattern that matches.
     pub classifier: Box<dyn Classifier>,
+    /// What that is.
+    pub algorithm: &'static Algorithm,
+    /// Which were to be it, and would have taken more memory than they may.
+    pub gave_way: Vec<(&'static Algorithm, TooLarge)>,
     /// The rule of each pattern; patterns and rules stand in the same order.
     pub rule_of: Vec<u32>,
     /// What follows, by rule.

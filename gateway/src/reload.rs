@@ -114,7 +114,7 @@ impl Reload {
             let tables = if asked.is_none() && effective.policy == before.policy {
                 Ok(None)
             } else {
-                Tables::compile(&effective.policy, 0).map(|tables| Some(Arc::new(tables.after(&old))))
+                Tables::compile_after(&effective.policy, &old).map(|tables| Some(Arc::new(tables)))
             };
             // The supervisor has gone: so has the need.
             let _ = sender.send(Event::Built(Box::new(Built { asked, effective, tables })));

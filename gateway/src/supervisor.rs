@@ -181,6 +181,7 @@ impl Supervisor {
         let policy = Arc::new(options.policy.clone());
         let first = Arc::new(effective(&policy, &linux));
         let tables = Arc::new(Tables::compile(&first.policy, 1).map_err(StartError::Compile)?);
+        say_search(&tables);
         let metrics = policy.gateway.metrics;
         let server = Server::start(&options.socket, metrics, sender.clone()).map_err(|error| {
             StartError::System { operation: format!("take commands at {}", options.socket.display()), error }
@@ -513,6 +514,7 @@ impl Supervisor {
         let before = std::mem::replace(&mut self.reload.policy, asked.policy);
         self.reload.trial = asked.confirm.map(|time| Trial { before, until: Instant::now() + time });
         info!(epoch = self.reload.tables.epoch, "another policy is in force");
+        say_search(&self.reload.tables);
         if let Some(reply) = asked.reply {
             // Who asked may have gone.
             let _ = reply.send(Ok(crate::request::Applied { epoch: self.reload.tables.epoch }));
@@ -673,6 +675,15 @@ const MOST_QUEUED: u32 = 4_096;
 
 /// Frames for batches under way and for neighbours that are waited for.
 const SPARE_FRAMES: u32 = 1_024 + MOST_WAITING;
+
+/// Says how the rules are searched, and what was to do it and takes too much memory.
+fn say_search(tables: &Tables) {
+    for (algorithm, why) in &tables.filter.gave_way {
+        warn!("rules are not searched by {}: it {why}", algorithm.name);
+    }
+    let (algorithm, rules) = (tables.filter.algorithm.name, tables.filter.rules.len());
+    info!(algorithm, rules, bytes = tables.filter.classifier.memory_bytes(), "rules can be searched");
+}
 
 /// Bytes of a slot: the smallest that takes the longest frame.
 fn slot_bytes(tables: &Tables) -> usize {

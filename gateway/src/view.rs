@@ -22,6 +22,10 @@ pub struct Status {
     pub uptime_seconds: f64,
     /// Which tables are in force, counted from 1.
     pub epoch: u16,
+    /// The algorithm that searches the rules.
+    pub classifier: String,
+    /// Bytes that it takes.
+    pub classifier_bytes: u64,
     /// Seconds until the policy on trial goes back to the one before; none where none is on trial.
     pub trial_seconds: Option<f64>,
     /// Frames received, by ports and from Linux.
@@ -176,6 +180,8 @@ impl Overview {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             uptime_seconds: seconds(self.uptime),
             epoch: self.tables.epoch,
+            classifier: self.tables.filter.algorithm.name.to_owned(),
+            classifier_bytes: self.tables.filter.classifier.memory_bytes() as u64,
             trial_seconds: self.trial.map(seconds),
             received: sum(|counters| counters.received.frames),
             forwarded: sum(Counters::forwarded),

@@ -7,7 +7,9 @@
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use wire::Nanos;
+use wire::{Bytes, Nanos};
+
+use crate::word;
 
 #[cfg(test)]
 pub(crate) mod arbitrary;
@@ -51,6 +53,8 @@ pub struct Policy {
     pub rules: Vec<Rule>,
     /// Address translations; of each kind (source, destination) the first that matches applies.
     pub nats: Vec<Nat>,
+    /// How the rules are searched.
+    pub search: Search,
     /// Bounds on what is remembered.
     pub limits: Limits,
     /// How long it is remembered.
@@ -67,6 +71,42 @@ pub enum Mode {
     Stateful,
     /// No connections and no NAT; every packet meets the rules.
     Stateless,
+}
+
+/// How the filter rules are searched. What is found is the same by every algorithm.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Search {
+    /// By what.
+    pub algorithm: SearchAlgorithm,
+    /// Memory that it may take; by default as much as so many rules are worth. One that would take more gives way.
+    pub memory: Option<Bytes>,
+}
+
+/// An algorithm that searches rules.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SearchAlgorithm {
+    /// The fastest for these rules.
+    #[default]
+    Auto,
+    /// One rule after the other.
+    Linear,
+    /// The same, translated to code of a network processor.
+    Coded,
+    /// Intervals and bit vectors.
+    RangeMatch,
+    /// Hash tables by prefix lengths.
+    Tuple,
+    /// Decision trees.
+    Tree,
+    /// Binary decision diagrams.
+    Diagram,
+}
+
+impl SearchAlgorithm {
+    /// Its name in a policy, which is its name everywhere.
+    pub fn name(self) -> &'static str {
+        word::SEARCH_ALGORITHM.iter().find(|(_, one)| *one == self).map_or("auto", |(name, _)| name)
+    }
 }
 
 /// A named set of addresses, used as `@name`.

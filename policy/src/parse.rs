@@ -88,6 +88,12 @@ fn read(sink: &Sink, lines: &mut Lines, root: &DeTable<'_>) -> Policy {
     let mut policy = Policy::default();
     let mut top = Table::new(sink, root, 0..0, "a policy");
     policy.mode = top.take("mode", |value| value::one_of(value, word::MODE)).unwrap_or_default();
+    if let Some(mut table) = top.raw("classifier").and_then(|value| Table::of(sink, value, "[classifier]")) {
+        let algorithm = table.take("algorithm", |value| value::one_of(value, word::SEARCH_ALGORITHM));
+        policy.search.algorithm = algorithm.unwrap_or_default();
+        policy.search.memory = table.take("memory", value::mebibytes);
+        table.finish();
+    }
     for (key, value) in section(&mut top, "interface") {
         let (interface, entry) = interface::read(sink, key, value);
         lines.push(Item::Interface(0), &interface.name, entry);

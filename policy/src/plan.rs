@@ -83,7 +83,10 @@ type Things = fn(&Policy) -> Vec<Thing>;
 
 const KINDS: &[(&str, Order, Things)] = &[
     ("", Order::IsNothing, |policy| {
-        vec![thing("mode".into(), Policy { mode: policy.mode, ..Policy::default() })]
+        vec![
+            thing("mode".into(), Policy { mode: policy.mode, ..Policy::default() }),
+            thing("classifier".into(), Policy { search: policy.search, ..Policy::default() }),
+        ]
     }),
     ("interface", Order::IsNothing, |policy| {
         each(&policy.interfaces, |one| {

@@ -11,8 +11,8 @@ use wire::{Dscp, Nanos};
 use crate::model::{
     AddressItem, AddressRange, Addresses, ConnectionLimit, Driver, FamilyMatch, FragmentLimits, Gateway,
     Hairpin, IcmpMatch, Interface, Limits, Logging, Mode, MssClamp, Nat, NatAction, NextHop, Offload, Policy,
-    PortRange, PortUse, Protocol, Rate, Route, RouteTarget, Rule, Scope, SourceCheck, TcpFlagsMatch,
-    Timeouts,
+    PortRange, PortUse, Protocol, Rate, Route, RouteTarget, Rule, Scope, Search, SearchAlgorithm,
+    SourceCheck, TcpFlagsMatch, Timeouts,
 };
 use crate::parse::value::UNITS;
 use crate::word::{self, Words, word_for};
@@ -38,6 +38,7 @@ impl Printer {
         if policy.mode != Mode::Stateful {
             self.word("mode", word::MODE, policy.mode);
         }
+        self.search(&policy.search);
         policy.interfaces.iter().for_each(|interface| self.interface(interface));
         if !policy.sets.is_empty() {
             self.header("[set]");
@@ -236,6 +237,19 @@ impl Printer {
         }
         if let Some(block) = given.block {
             self.line("block", &block.to_string());
+        }
+    }
+
+    fn search(&mut self, search: &Search) {
+        if *search == Search::default() {
+            return;
+        }
+        self.header("[classifier]");
+        if search.algorithm != SearchAlgorithm::Auto {
+            self.word("algorithm", word::SEARCH_ALGORITHM, search.algorithm);
+        }
+        if let Some(memory) = search.memory {
+            self.line("memory", &(memory.0 >> 20).to_string());
         }
     }
 

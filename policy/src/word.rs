@@ -4,13 +4,23 @@ use wire::Dscp;
 
 use crate::model::{
     Action, Checksum, Driver, FamilyMatch, IcmpMatch, Mode, Offload, Pickup, Protocol, RejectWith,
-    SourceCheck, State, TcpWindow, WhenFull,
+    SearchAlgorithm, SourceCheck, State, TcpWindow, WhenFull,
 };
 
 /// Words and what they mean. Where several mean the same, the first is printed.
 pub(crate) type Words<T> = &'static [(&'static str, T)];
 
 pub(crate) const MODE: Words<Mode> = &[("stateful", Mode::Stateful), ("stateless", Mode::Stateless)];
+
+pub(crate) const SEARCH_ALGORITHM: Words<SearchAlgorithm> = &[
+    ("auto", SearchAlgorithm::Auto),
+    ("linear", SearchAlgorithm::Linear),
+    ("coded", SearchAlgorithm::Coded),
+    ("range_match", SearchAlgorithm::RangeMatch),
+    ("tuple", SearchAlgorithm::Tuple),
+    ("tree", SearchAlgorithm::Tree),
+    ("diagram", SearchAlgorithm::Diagram),
+];
 
 pub(crate) const SOURCE_CHECK: Words<SourceCheck> =
     &[("strict", SourceCheck::Strict), ("loose", SourceCheck::Loose), ("off", SourceCheck::Off)];

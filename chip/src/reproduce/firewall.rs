@@ -226,8 +226,9 @@ fn local_rules() -> Result<Vec<Outcome>, ReproduceError> {
     let chip = chip()?;
     let local = chip.engines.first().and_then(|kind| kind.local).map_or(0, |local| local.bytes.0);
     let takes = |rules| {
-        let tables = Tables::compile(&policy(rules, Judged::Each)?, 1)
-            .map_err(|error| ReproduceError::Run(RunError::Source(SourceError::Compile(error))))?;
+        let tables =
+            Tables::compile_for(&policy(rules, Judged::Each)?, 1, &dataplane::classify::ALGORITHMS[0])
+                .map_err(|error| ReproduceError::Run(RunError::Source(SourceError::Compile(error))))?;
         Ok::<_, ReproduceError>(tables.filter.classifier.region_bytes())
     };
     let mut rules = 0;

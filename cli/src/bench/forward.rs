@@ -22,6 +22,8 @@ use wire::ethernet::Mac;
 use wire::random::Random;
 use wire::{BATCH, Batch, Frame, Nanos, Pool, PoolError, PortId};
 
+mod rule;
+
 /// What is done with the packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scenario {
@@ -47,6 +49,8 @@ pub(crate) enum Extent {
 pub(crate) struct Outcome {
     /// Flows.
     pub(crate) flows: u32,
+    /// Rules beside those that the scenario has.
+    pub(crate) rules: u32,
     /// Millions of packets a second, the median of the rounds.
     pub(crate) mpps: f64,
     /// Instructions a packet, as the stages tally them.
@@ -143,16 +147,22 @@ struct Bench {
     now: Nanos,
 }
 
-/// Measures a scenario with that many flows. `progress` is told what is being done.
+/// Measures a scenario with that many flows, and that many rules of mixed shape before its own: each packet meets them in
+/// the stateless scenario, where packets are made for them; else the first of each flow. `progress` is told what is being done.
 pub(crate) fn measure(
     scenario: Scenario,
     flows: u32,
+    rules: u32,
     extent: Extent,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Outcome, BenchError> {
-    let mut bench = Bench::new(scenario, flows)?;
+    let mut bench = Bench::new(scenario, flows, rules)?;
     progress("setting flows up");
-    let firsts: Vec<Load> = (0..flows).map(|flow| first_packet(scenario, flow)).collect();
+    let mut firsts = match (scenario, rules) {
+        (Scenario::Forward, 1..) => rule::packets(rules, flows),
+        _ => Vec::new(),
+    };
+    firsts.extend((firsts.len() as u32..flows).map(|flow| first_packet(scenario, flow)));
     // Touched before the clock runs: the pages of the bench's own list are no part of setting flows up.
     let mut answers: Vec<Load> = firsts.clone();
     answers.clear();
@@ -181,6 +191,7 @@ pub(crate) fn measure(
     bench.check_all_passed()?;
     Ok(Outcome {
         flows,
+        rules,
         mpps,
         instructions: count.executed_total() as f64 / sample as f64,
         setups,
@@ -225,13 +236,16 @@ struct Load {
 }
 
 impl Bench {
-    fn new(scenario: Scenario, flows: u32) -> Result<Bench, BenchError> {
+    fn new(scenario: Scenario, flows: u32, rules: u32) -> Result<Bench, BenchError> {
         let checked = policy::check(&scenario.policy(flows), "bench");
-        let Some(policy) = &checked.policy else {
+        let Some(mut policy) = checked.policy else {
             let first = checked.diagnostics.first();
             return Err(BenchError::Policy(first.map_or_else(String::new, |found| found.message.clone())));
         };
-        let tables = Tables::compile(policy, 1).map_err(|error| BenchError::Policy(error.to_string()))?;
+        if rules > 0 {
+            rule::add(&mut policy, rules)?;
+        }
+        let tables = Tables::compile(&policy, 1).map_err(|error| BenchError::Policy(error.to_string()))?;
         let now = Nanos::from_secs(1_000);
         let setup = Setup { seed: SEED, now, resolve: Resolve::Assume, share: Share::WHOLE };
         Ok(Bench {
@@ -361,7 +375,7 @@ mod tests {
 
     #[test]
     fn exactly_the_packets_that_were_asked_for_are_taken_through() {
-        let mut bench = Bench::new(Scenario::Firewall, 10).unwrap();
+        let mut bench = Bench::new(Scenario::Firewall, 10, 0).unwrap();
         let firsts: Vec<Load> = (0..10).map(|flow| first_packet(Scenario::Firewall, flow)).collect();
         // More than the load has, so that it comes round, and no multiple of a batch.
         bench.exactly(1_003, &firsts);
@@ -372,9 +386,11 @@ mod tests {
     #[test]
     fn each_scenario_forwards_every_frame() {
         for scenario in [Scenario::Forward, Scenario::Firewall, Scenario::Napt] {
-            let outcome = measure(scenario, 100, Extent::Packets(1_000), &mut |_| ()).unwrap();
-            assert_eq!(outcome.flows, 100);
-            assert!(outcome.instructions > 0.0, "{scenario:?}");
+            for rules in [0, 300] {
+                let outcome = measure(scenario, 100, rules, Extent::Packets(1_000), &mut |_| ()).unwrap();
+                assert_eq!((outcome.flows, outcome.rules), (100, rules));
+                assert!(outcome.instructions > 0.0, "{scenario:?}");
+            }
         }
     }
 }

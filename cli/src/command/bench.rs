@@ -35,6 +35,7 @@ enum What {
 Examples:
   wirerate bench forward
   wirerate bench forward --flows 1000 --flows 1000000 --scenario firewall
+  wirerate bench forward --scenario forward --flows 100000 --rules 1000
   wirerate bench forward --flows 1000 --json | jq '.[0].mpps'"))]
 struct Forward {
     /// How many flows; may be given several times (1, 1000, 100000 and 1000000 if it is not).
@@ -43,6 +44,11 @@ struct Forward {
     /// What is done with the packets.
     #[arg(long, value_enum, default_value_t = Kind::Napt)]
     scenario: Kind,
+    /// Rules of mixed shape before those of the scenario, a third each as `wirerate generate rules` makes them.
+    ///
+    /// In the scenario `forward` every packet meets them, and packets are made for them; else the first of each flow.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=100_000))]
+    rules: u32,
     /// Measure over exactly so many packets, once: for profilers that count instructions.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     packets: Option<u64>,
@@ -114,7 +120,7 @@ impl Forward {
         let mut outcomes = Vec::with_capacity(flows.len());
         for count in flows {
             let mut progress = |doing: &str| eprintln!("{count} flows: {doing}");
-            outcomes.push(forward::measure(scenario, count, extent, &mut progress)?);
+            outcomes.push(forward::measure(scenario, count, self.rules, extent, &mut progress)?);
         }
         if self.json {
             let rows: Vec<_> = outcomes.iter().map(row).collect();
@@ -188,6 +194,7 @@ fn routes_row(outcome: &routes::Outcome) -> serde_json::Value {
 fn row(outcome: &Outcome) -> serde_json::Value {
     json!({
         "flows": outcome.flows,
+        "rules": outcome.rules,
         "mpps": outcome.mpps,
         "instructions_per_packet": outcome.instructions,
         "setups_mps": outcome.setups,

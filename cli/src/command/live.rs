@@ -86,6 +86,8 @@ impl Status {
         let mut out = screen::out();
         writeln!(out, "{HEADING}wirerate {}{HEADING:#}, up {:.0} s", status.version, status.uptime_seconds)?;
         writeln!(out, "  epoch      {}", status.epoch)?;
+        let memory = screen::bytes(status.classifier_bytes);
+        writeln!(out, "  rules      searched by {}, {memory}", status.classifier)?;
         if let Some(seconds) = status.trial_seconds {
             writeln!(
                 out,

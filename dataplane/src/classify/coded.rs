@@ -112,7 +112,7 @@ fn rest(pattern: &Pattern) -> u32 {
         pattern.v4 != Admit::Yes,
         pattern.v6 != Admit::Yes,
         !pattern.icmp.is_empty(),
-        pattern.tcp_mask != 0,
+        pattern.tcp_mask != 0 || pattern.tcp_value != 0,
         pattern.dscp != any.dscp,
     ];
     2 * asked.into_iter().filter(|asked| *asked).count() as u32
@@ -227,5 +227,13 @@ mod tests {
         // Three for the port, and one that always branches.
         assert_eq!(count.executed_total(), 4);
         assert_eq!(coded.program(), 3 + 2 + 1 + 4);
+    }
+
+    #[test]
+    fn flags_outside_their_mask_are_never_shown() {
+        let coded = Coded::new(&[Pattern { tcp_value: 1, ..Pattern::default() }]);
+        for tcp_flags in [0, 1] {
+            assert_eq!(coded.classify(&Header { tcp_flags, family: Family::V4, ..Header::default() }), None);
+        }
     }
 }

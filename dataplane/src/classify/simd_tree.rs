@@ -8,8 +8,8 @@ pub(super) trait Kernel: Copy {
     /// Gathers the bits of `word` that `mask` has into the lowest bits.
     fn gather(self, word: u64, mask: u64) -> u64;
 
-    /// Which of the cuboids of a block a header lies in, a bit each. `lanes` are compared.
-    fn hits<S: Shape>(self, block: &[Octet], key: &[u64], lanes: usize) -> u32;
+    /// Which of the cuboids of a block a header lies in, a bit each.
+    fn hits<S: Shape, const ZONES: bool>(self, block: &[Octet], key: &S::Key) -> u32;
 }
 
 /// Runs on every processor.
@@ -23,8 +23,8 @@ impl Kernel for Plain {
     }
 
     #[inline(always)]
-    fn hits<S: Shape>(self, block: &[Octet], key: &[u64], lanes: usize) -> u32 {
-        scalar_hits::<S>(block, key, lanes)
+    fn hits<S: Shape, const ZONES: bool>(self, block: &[Octet], key: &S::Key) -> u32 {
+        scalar_hits::<S, ZONES>(block, key)
     }
 }
 
@@ -39,7 +39,7 @@ mod x86 {
         _mm256_sub_epi16, _mm256_sub_epi32, _pext_u64,
     };
 
-    use super::super::tree::{Octet, Shape, lane};
+    use super::super::tree::{Octet, Shape, lane, lanes};
     use super::Kernel;
 
     /// AVX2 and BMI2. Whoever has one has found the processor to have both.
@@ -79,14 +79,14 @@ mod x86 {
         }
 
         #[inline(always)]
-        fn hits<S: Shape>(self, block: &[Octet], key: &[u64], lanes: usize) -> u32 {
-            let Some(block) = block.get(..2 * lanes) else { return 0 };
+        fn hits<S: Shape, const ZONES: bool>(self, block: &[Octet], key: &S::Key) -> u32 {
+            let (count, key) = (lanes::<S>(ZONES), key.as_ref());
             // SAFETY: the processor has AVX2.
             unsafe {
                 let all = _mm256_cmpeq_epi32(_mm256_set1_epi32(0), _mm256_set1_epi32(0));
                 let mut holds = all;
-                for (at, pair) in block.chunks_exact(2).enumerate() {
-                    let (low, span) = (load(&pair[0]), load(&pair[1]));
+                for at in 0..count {
+                    let (low, span) = (load(&block[2 * at]), load(&block[2 * at + 1]));
                     let shown = _mm256_set1_epi32(lane(key, at) as i32);
                     // At most as far above the lowest as the span says, without signs.
                     let held = if at < S::PORTS {

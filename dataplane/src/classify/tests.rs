@@ -2,6 +2,7 @@ use super::pattern::Admit;
 use super::*;
 
 mod every_algorithm;
+pub(super) mod many;
 
 pub(super) use every_algorithm::agrees;
 

@@ -5,96 +5,171 @@
 //! that leave most of the chosen bits open would be copied into most branches: they are left to another tree.
 //! A node or two and one block of comparisons are a usual search (docs/decisions/0017).
 
-use tally::{Op, Region, Tally};
+use tally::Tally;
 use wire::Family;
 
-use self::build::{Forest, Growth};
+use self::account::Account;
+use self::build::Growth;
+use self::entry::{Entry, of_pattern};
+use self::forest::Forest;
 use self::layout::{POSITION, V4, V6};
-use self::search::{AT_ONCE, Places, Visit};
+use self::search::{AT_ONCE, Visit};
 use super::simd_tree::{Kernel, Plain};
 use super::{Bounds, Classifier, Header, NO_MATCH, Pattern, Position, TooLarge};
 
+mod account;
 mod build;
 mod entry;
+mod forest;
 mod layout;
 mod search;
 mod select;
+mod weigh;
 
-pub(super) use self::layout::{Octet, Shape, lane};
+pub(super) use self::layout::{Octet, Shape, lane, lanes};
 pub(super) use self::search::hits as scalar_hits;
 
 /// Trees over patterns.
-#[derive(Clone, Debug)]
 pub struct Tree {
     v4: Forest<V4>,
     v6: Forest<V6>,
-    /// All of them: some cuboids do not say all that their patterns ask.
-    patterns: Vec<Pattern>,
+    /// Those that some cuboid does not say all of, by position.
+    asked: Vec<(Position, Pattern)>,
+    /// Bytes of these.
+    asked_bytes: usize,
 }
 
 impl Tree {
     /// # Errors
     /// No trees of these patterns keep within the bounds.
     pub fn new(patterns: &[Pattern], bounds: Bounds) -> Result<Tree, TooLarge> {
-        let own: usize = patterns.len() * size_of::<Pattern>();
-        bounds.admit(own)?;
         if patterns.len() >= POSITION as usize {
             return Err(TooLarge { needed: usize::MAX, bound: bounds.memory });
         }
-        let v4 = grow(patterns, Bounds { memory: bounds.memory - own })?;
-        let v6 = grow(patterns, Bounds { memory: bounds.memory - own - v4.bytes() })?;
-        Ok(Tree { v4, v6, patterns: patterns.to_vec() })
+        let v4 = entries::<V4>(patterns, bounds)?;
+        let v6 = entries::<V6>(patterns, bounds)?;
+        let mut asked: Vec<Position> =
+            v4.iter().filter_map(Entry::asks).chain(v6.iter().filter_map(Entry::asks)).collect();
+        asked.sort_unstable();
+        asked.dedup();
+        let asked_bytes =
+            asked.iter().filter_map(|position| patterns.get(*position as usize)).map(bytes_of).sum();
+        bounds.admit(asked_bytes)?;
+        let v4 = grow(&v4, Bounds { memory: bounds.memory - asked_bytes })?;
+        let v6 = grow(&v6, Bounds { memory: bounds.memory.saturating_sub(asked_bytes + v4.bytes()) })?;
+        let pattern = |position: Position| Some((position, patterns.get(position as usize)?.clone()));
+        Ok(Tree { v4, v6, asked: asked.into_iter().filter_map(pattern).collect(), asked_bytes })
     }
 
+    #[cold]
     fn matches(&self, header: &Header, position: Position) -> bool {
-        self.patterns.get(position as usize).is_some_and(|pattern| pattern.matches(header))
+        let found = self.asked.binary_search_by_key(&position, |(position, _)| *position);
+        found.is_ok_and(|at| self.asked[at].1.matches(header))
     }
 
     #[inline(always)]
     fn find_all<K: Kernel>(&self, kernel: K, headers: &[Header], positions: &mut [Position]) {
+        let matches = |header: &Header, position| self.matches(header, position);
         for (headers, positions) in headers.chunks(AT_ONCE).zip(positions.chunks_mut(AT_ONCE)) {
-            let (mut v4, mut v6) = (Places::NONE, Places::NONE);
-            for (place, header) in headers.iter().enumerate() {
-                v4.add_if(place, header.family == Family::V4);
-                v6.add_if(place, header.family == Family::V6);
-            }
-            let mut found = [NO_MATCH; AT_ONCE];
-            let matches = |header: &Header, position| self.matches(header, position);
-            if !v4.is_empty() {
-                self.v4.find_all(kernel, headers, &v4, &mut found, matches);
-            }
-            if !v6.is_empty() {
-                self.v6.find_all(kernel, headers, &v6, &mut found, matches);
-            }
-            for (position, found) in positions.iter_mut().zip(found) {
-                *position = found;
+            if headers.iter().all(|header| header.family == Family::V4) {
+                positions.copy_from_slice(&self.v4.find_all(kernel, headers, matches)[..headers.len()]);
+            } else {
+                positions.fill(NO_MATCH);
+                self.find_some(kernel, &self.v4, headers, positions);
+                self.find_some(kernel, &self.v6, headers, positions);
             }
         }
     }
 
+    /// Finds the first match of those headers that are of the trees' family.
     #[inline(always)]
-    fn find<K: Kernel>(&self, kernel: K, header: &Header, visit: impl FnMut(Visit<'_>)) -> Option<Position> {
+    fn find_some<K: Kernel, S: Shape>(
+        &self,
+        kernel: K,
+        forest: &Forest<S>,
+        headers: &[Header],
+        positions: &mut [Position],
+    ) {
+        let mut own = [Header::default(); AT_ONCE];
+        let mut places = [0; AT_ONCE];
+        let mut count = 0;
+        for (place, header) in headers.iter().enumerate().filter(|(_, header)| header.family == S::FAMILY) {
+            (own[count], places[count]) = (*header, place);
+            count += 1;
+        }
+        if count == 0 {
+            return;
+        }
+        let found = forest.find_all(kernel, &own[..count], |header, position| self.matches(header, position));
+        for (place, found) in places[..count].iter().zip(found) {
+            positions[*place] = found;
+        }
+    }
+
+    #[inline(always)]
+    fn find<K: Kernel>(&self, kernel: K, header: &Header, visit: impl FnMut(Visit)) -> Option<Position> {
         let matches = |position| self.matches(header, position);
         let found = match header.family {
-            Family::V4 => self.v4.find(kernel, header, matches, visit),
-            Family::V6 => self.v6.find(kernel, header, matches, visit),
+            Family::V4 => self.v4.find(kernel, &V4::key::<true>(header), matches, visit),
+            Family::V6 => self.v6.find(kernel, &V6::key::<true>(header), matches, visit),
             Family::Other => NO_MATCH,
         };
         (found != NO_MATCH).then_some(found)
     }
 }
 
-/// The trees of one family.
-fn grow<S: Shape>(patterns: &[Pattern], bounds: Bounds) -> Result<Forest<S>, TooLarge> {
+/// Bytes that a pattern takes.
+fn bytes_of(pattern: &Pattern) -> usize {
+    let spans = [&pattern.source, &pattern.destination];
+    let spans: usize = spans.into_iter().flatten().map(|spans| size_of_val(spans.as_slice())).sum();
+    size_of::<(Position, Pattern)>() + spans
+}
+
+/// The cuboids of one family.
+fn entries<S: Shape>(patterns: &[Pattern], bounds: Bounds) -> Result<Vec<Entry<S>>, TooLarge> {
     let mut entries = Vec::new();
     for (position, pattern) in patterns.iter().enumerate() {
-        entry::of_pattern::<S>(pattern, position as Position, &mut entries);
+        of_pattern::<S>(pattern, position as Position, &mut entries);
         bounds.admit(size_of_val(entries.as_slice()))?;
     }
-    let open = std::env::var("OPEN").ok().and_then(|open| open.parse().ok()).unwrap_or(6);
-    let trees = std::env::var("TREES").ok().and_then(|open| open.parse().ok()).unwrap_or(4);
-    Forest::grow(&entries, Growth { open, trees }, bounds)
+    Ok(entries)
 }
+
+/// The fastest trees of one family that keep within the bounds.
+fn grow<S: Shape>(entries: &[Entry<S>], bounds: Bounds) -> Result<Forest<S>, TooLarge> {
+    // How open a cuboid may be that stays in a tree has no value that suits all patterns: some are tried.
+    let tried: &[u32] = if entries.len() > MANY { &[4, 6, 8] } else { &[2, 4, 6, 7, 8, 10, 12] };
+    let worth = Bounds { memory: bounds.memory.min(WORTH * entries.len() + NEAR) };
+    let mut best: Option<(f32, Forest<S>)> = None;
+    let mut worse = 0;
+    for open in tried {
+        let time = build::grow(entries, Growth { open: *open, trees: TREES, lean: usize::MAX }, worth)
+            .map_or(f32::INFINITY, |forest| {
+                let time = weigh::weigh(&forest, entries);
+                if best.as_ref().is_none_or(|(least, _)| time < *least) {
+                    best = Some((time, forest));
+                }
+                time
+            });
+        worse = if best.as_ref().is_some_and(|(least, _)| time > 1.2 * least) { worse + 1 } else { 0 };
+        if worse > 1 {
+            break;
+        }
+    }
+    match best {
+        Some((_, forest)) => Ok(forest),
+        // Longer lists at the leaves take less memory.
+        None => build::grow(entries, Growth { open: 2, trees: 2 * TREES, lean: bounds.memory / 4 }, bounds),
+    }
+}
+
+/// Trees that a header is searched in, at most, as a rule.
+const TREES: usize = 4;
+/// Bytes that trees may take for each cuboid, and that they may take in any case: a core has as much in caches of its own.
+const WORTH: usize = 2048;
+const NEAR: usize = 2 << 20;
+/// Cuboids of which building takes so long that fewer ways are tried.
+const MANY: usize = 20_000;
 
 impl Classifier for Tree {
     fn classify(&self, header: &Header) -> Option<Position> {
@@ -120,19 +195,16 @@ impl Classifier for Tree {
     }
 
     fn classify_tallied(&self, header: &Header, tally: &mut dyn Tally) -> Option<Position> {
-        self.find(Plain, header, |visit| match visit {
-            Visit::Node(node, number, branch) => {
-                tally.read(Region::RuleTable, number * 32, 24);
-                let _ = (node, branch);
-                tally.instructions(10);
-                tally.execute(Op::Branch, 1);
-            }
-            Visit::Leaf(..) => tally.instructions(10),
-        })
+        let mut account = Account::new(tally);
+        match header.family {
+            Family::V4 => self.find(Plain, header, |visit| account.add(&self.v4, 0, visit)),
+            Family::V6 => self.find(Plain, header, |visit| account.add(&self.v6, self.v4.bytes(), visit)),
+            Family::Other => None,
+        }
     }
 
     fn memory_bytes(&self) -> usize {
-        self.v4.bytes() + self.v6.bytes() + size_of_val(self.patterns.as_slice())
+        self.v4.bytes() + self.v6.bytes() + self.asked_bytes
     }
 
     fn region_bytes(&self) -> u64 {
@@ -140,7 +212,7 @@ impl Classifier for Tree {
     }
 
     fn program(&self) -> u32 {
-        60
+        account::program(&self.v4) + account::program(&self.v6)
     }
 }
 
@@ -156,3 +228,6 @@ pub(super) fn gather(word: u64, mask: u64) -> u64 {
     }
     gathered
 }
+
+#[cfg(test)]
+mod tests;

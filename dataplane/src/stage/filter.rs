@@ -4,14 +4,15 @@
 //! flow comes here, and every packet where the policy is stateless. What the gateway itself sends may pass. Changes
 //! no byte.
 
-use policy::model::{Action, RejectWith, Scope};
+use arrayvec::ArrayVec;
+use policy::model::{Action, Mode, RejectWith, Scope};
 use tally::{Op, Region, Tally};
 use wire::header::Protocol;
-use wire::{Frame, Part};
+use wire::{BATCH, Frame, Part};
 
 use super::parse::flag;
 use super::{Cx, Stage, Step, header};
-use crate::classify::Header;
+use crate::classify::{Header, NO_MATCH};
 use crate::limiter;
 use crate::tables::{Address, Tables};
 use crate::verdict::Reason;
@@ -36,9 +37,41 @@ impl<T: Tally> Stage<T> for Filter {
         search(frame, cx)
     }
 
+    fn run(&mut self, frames: &mut [Frame], cx: &mut Cx<'_, T>) {
+        // The first packets of flows come one by one: what has been decided of each lies in the shard until it is written
+        // down. Without flows all are searched for together.
+        if cx.tables.mode == Mode::Stateful || cx.tables.filter.rule_of.is_empty() || cx.tally.is_kept() {
+            for frame in frames {
+                if Stage::<T>::takes(self, frame) {
+                    self.step(frame, cx).settle(frame);
+                }
+            }
+            return;
+        }
+        for frames in frames.chunks_mut(BATCH) {
+            search_together(self, frames, cx);
+        }
+    }
+
     fn program(&self, tables: &Tables) -> u32 {
         // This stage, 33; limits, 16; and the search.
         49 + tables.filter.classifier.program()
+    }
+}
+
+/// Searches the rules for up to a batch of frames at a time.
+fn search_together<T: Tally>(stage: &Filter, frames: &mut [Frame], cx: &mut Cx<'_, T>) {
+    let mut headers: ArrayVec<Header, BATCH> = ArrayVec::new();
+    for frame in frames.iter().filter(|frame| Stage::<T>::takes(stage, frame)) {
+        headers.push(header::of(frame, cx));
+    }
+    let mut positions = [NO_MATCH; BATCH];
+    cx.tables.filter.classifier.classify_bulk(&headers, &mut positions[..headers.len()]);
+    let found = headers.iter().zip(positions);
+    let taken = frames.iter_mut().filter(|frame| Stage::<T>::takes(stage, frame));
+    for (frame, (seen, position)) in taken.zip(found) {
+        let rule = cx.tables.filter.rule_of.get(position as usize).copied();
+        decide(frame, rule, seen, cx).settle(frame);
     }
 }
 

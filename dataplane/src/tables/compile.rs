@@ -11,7 +11,8 @@ use wire::vlan::{Tag, Tags};
 
 use super::{Filter, FilterRule, Hearing, Interface, LOCAL, NO_NUMBER, Neighbour, Numbers, SELF, Tables};
 use super::{nat, pattern, route};
-use crate::classify::{ALGORITHMS, Algorithm, Bounds, Pattern, choose};
+use crate::classify::update::revised;
+use crate::classify::{Algorithm, Bounds, Choice, Pattern, choose};
 use crate::fib::FibError;
 
 /// The most zones there can be, the gateway's own included: a mask of them is 64 bits.
@@ -75,16 +76,32 @@ impl std::error::Error for CompileError {}
 
 impl Tables {
     /// Compiles a policy. `epoch`, 1 at least, tells this compilation from others; flows of another are judged again.
-    /// Tables that take the place of others are made with [`Tables::after`].
+    /// Tables that take the place of others are made with [`Tables::compile_after`].
     pub fn compile(policy: &Policy, epoch: u16) -> Result<Tables, CompileError> {
-        Tables::compile_for(policy, epoch, &ALGORITHMS[0])
+        Tables::compile_with(policy, epoch, wanted(policy), None)
     }
 
-    /// The same, with rules to be searched by `algorithm`.
+    /// The same, with rules to be searched by `algorithm`, whatever the policy says.
     pub fn compile_for(
         policy: &Policy,
         epoch: u16,
         algorithm: &'static Algorithm,
+    ) -> Result<Tables, CompileError> {
+        Tables::compile_with(policy, epoch, Some(algorithm), None)
+    }
+
+    /// Compiles the tables that take the place of `old` ([`Tables::after`]). The search of the rules is made from the one
+    /// before where few of them have changed, and it can be.
+    pub fn compile_after(policy: &Policy, old: &Tables) -> Result<Tables, CompileError> {
+        let tables = Tables::compile_with(policy, 0, wanted(policy), Some(&old.filter))?;
+        Ok(tables.after(old))
+    }
+
+    fn compile_with(
+        policy: &Policy,
+        epoch: u16,
+        wanted: Option<&'static Algorithm>,
+        before: Option<&Filter>,
     ) -> Result<Tables, CompileError> {
         let names = Names::new(policy)?;
         let routes = route::compile(policy, &names)?;
@@ -106,7 +123,7 @@ impl Tables {
             mode: policy.mode,
             interfaces,
             itself: itself(),
-            filter: filter(policy, &names, algorithm)?,
+            filter: filter(policy, &names, wanted, before)?,
             nat: nat::compile(policy, &names)?,
             zones: names.zones,
             fib4: routes.fib4,
@@ -122,6 +139,11 @@ impl Tables {
         tables.number(None);
         Ok(tables)
     }
+}
+
+/// The algorithm that a policy names; `None` where the fastest is wanted.
+fn wanted(policy: &Policy) -> Option<&'static Algorithm> {
+    Algorithm::named(policy.search.algorithm.name())
 }
 
 /// Places of named things.
@@ -292,7 +314,12 @@ fn patterns_of(policy: &Policy, names: &Names) -> Result<Vec<Pattern>, CompileEr
     met(policy).map(|(_, rule)| pattern::of_rule(rule, policy, names)).collect()
 }
 
-fn filter(policy: &Policy, names: &Names, algorithm: &'static Algorithm) -> Result<Filter, CompileError> {
+fn filter(
+    policy: &Policy,
+    names: &Names,
+    wanted: Option<&'static Algorithm>,
+    before: Option<&Filter>,
+) -> Result<Filter, CompileError> {
     let patterns = patterns_of(policy, names)?;
     let rule_of = met(policy).map(|(place, _)| place).collect();
     let mut rules = Vec::with_capacity(policy.rules.len());
@@ -313,11 +340,25 @@ fn filter(policy: &Policy, names: &Names, algorithm: &'static Algorithm) -> Resu
             defaults.push(policy.default_action(from, to));
         }
     }
+    let bounds = policy.search.memory.map(|memory| Bounds { memory: memory.0 as usize });
+    let bounds = bounds.unwrap_or(Bounds::of(patterns.len()));
+    let revised = before
+        .filter(|before| wanted.is_some_and(|wanted| wanted.name == before.algorithm.name))
+        .and_then(|before| Some((revised(&*before.classifier, &patterns, bounds)?, before.algorithm)));
+    let choice = match revised {
+        Some((classifier, algorithm)) => Choice { classifier, algorithm, gave_way: Vec::new() },
+        None => choose(wanted, &patterns, bounds),
+    };
     Ok(Filter {
-        classifier: choose(Some(algorithm), &patterns, Bounds::default()).classifier,
+        classifier: choice.classifier,
+        algorithm: choice.algorithm,
+        gave_way: choice.gave_way,
         rule_of,
         rules,
         defaults,
         zones: names.zones.len(),
     })
 }
+
+#[cfg(test)]
+mod tests;

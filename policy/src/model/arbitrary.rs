@@ -13,8 +13,8 @@ use super::{
     Action, AddressItem, AddressRange, Addresses, Checksum, ConnectionLimit, Driver, FamilyMatch,
     FragmentLimits, Gateway, Hairpin, IcmpMatch, Interface, Limits, Logging, Mac, Mode, MssClamp, Nat,
     NatAction, Neighbour, NextHop, Offload, Pickup, Policy, PortDriver, PortRange, PortUse, Protocol, Rate,
-    RejectWith, Route, RouteTarget, Rule, Scope, Set, SourceCheck, State, TcpFlagsMatch, TcpWindow, Timeouts,
-    WhenFull, ZoneDefault,
+    RejectWith, Route, RouteTarget, Rule, Scope, Search, SearchAlgorithm, Set, SourceCheck, State,
+    TcpFlagsMatch, TcpWindow, Timeouts, WhenFull, ZoneDefault,
 };
 
 /// Any policy.
@@ -37,22 +37,31 @@ pub(crate) fn policy() -> impl Strategy<Value = Policy> {
         vec(rule(), 0..5),
         vec(nat(), 0..4),
     );
-    (things, limits(), timeouts(), gateway()).prop_map(|(things, limits, timeouts, gateway)| {
-        let (mode, interfaces, sets, routes, neighbours, defaults, rules, nats) = things;
-        Policy {
-            mode,
-            interfaces,
-            sets,
-            routes,
-            neighbours,
-            defaults,
-            rules,
-            nats,
-            limits,
-            timeouts,
-            gateway,
-        }
-    })
+    (things, search(), limits(), timeouts(), gateway()).prop_map(
+        |(things, search, limits, timeouts, gateway)| {
+            let (mode, interfaces, sets, routes, neighbours, defaults, rules, nats) = things;
+            Policy {
+                mode,
+                interfaces,
+                sets,
+                routes,
+                neighbours,
+                defaults,
+                rules,
+                nats,
+                search,
+                limits,
+                timeouts,
+                gateway,
+            }
+        },
+    )
+}
+
+fn search() -> impl Strategy<Value = Search> {
+    let algorithms = [SearchAlgorithm::Auto, SearchAlgorithm::Tuple, SearchAlgorithm::RangeMatch];
+    let memory = option::of((1..1u64 << 20).prop_map(|mebibytes| Bytes(mebibytes << 20)));
+    (select(algorithms.to_vec()), memory).prop_map(|(algorithm, memory)| Search { algorithm, memory })
 }
 
 /// Any knobs of the daemon.

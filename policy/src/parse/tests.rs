@@ -65,6 +65,7 @@ fn the_manual_has_every_key_and_word() {
     }
     let words = [
         words(word::MODE),
+        words(word::SEARCH_ALGORITHM),
         words(word::SOURCE_CHECK),
         words(word::FAMILY),
         words(word::STATE),

@@ -66,6 +66,11 @@ pub(super) fn bytes(value: &DeValue<'_>) -> Read<Bytes> {
     number(value, 0, u32::MAX.into()).map(Bytes)
 }
 
+/// A number of MiB, up to a TiB.
+pub(super) fn mebibytes(value: &DeValue<'_>) -> Read<Bytes> {
+    number(value, 1, 1 << 20).map(|number| Bytes(number << 20))
+}
+
 /// One of `words`.
 pub fn one_of<T: Copy>(value: &DeValue<'_>, words: &[(&str, T)]) -> Read<T> {
     let text = text(value)?;

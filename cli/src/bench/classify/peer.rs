@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use dataplane::classify::Header;
 use serde_json::Value;
 use wire::Family;
 
-use super::{Answers, Disagreement, Plan, median, subject};
+use super::{Answers, Disagreement, Plan, ROUNDS, median, subject};
 
 /// The environment variable with the program's path.
 pub(crate) const VARIABLE: &str = "WIRERATE_RTE_ACL";
@@ -34,7 +34,7 @@ pub(crate) struct Peer {
     pub(crate) memory: u64,
     /// What its answers come to.
     pub(crate) answers: Answers,
-    /// Millions of look-ups a second, of each round: 64 at a time and 1,024 at a time.
+    /// Millions of look-ups a second, of each round: 64 and 1,024 at a time.
     rounds: [Vec<f64>; 2],
     child: Child,
     input: ChildStdin,
@@ -46,18 +46,28 @@ struct Files {
     directory: PathBuf,
 }
 
-/// Builds rte_acl in each setting that takes no longer than `patience`, and holds it to `answers`. Why one is not
+/// rte_acl in the settings that could be had.
+#[derive(Default)]
+pub(crate) struct Peers {
+    /// One for each setting.
+    pub(crate) built: Vec<Peer>,
+    /// Why it could not be built in any setting, though it was to be.
+    pub(crate) gave_way: Option<String>,
+}
+
+/// Builds rte_acl in each setting that takes no longer than `patience`, and holds it to `answers`. Why it is not
 /// there goes to `note`.
 pub(crate) fn start(
     plan: &Plan<'_>,
     answers: Option<Answers>,
     patience: Duration,
     note: &mut dyn FnMut(String),
-) -> Result<Vec<Peer>, Disagreement> {
-    let mut peers = Vec::new();
+) -> Result<Peers, Disagreement> {
+    let mut peers = Peers::default();
     let Some(program) = program() else {
         note(format!(
-            "rte_acl is left out: neither {VARIABLE} nor {PROGRAM} on the PATH names the program that `make -C bench/peers` builds"
+            "rte_acl is left out: neither {VARIABLE} nor {PROGRAM} on the PATH is its program, and `make -C bench/peers \
+             build/acl`, where this was built, makes none: it needs DPDK (Debian: libdpdk-dev pkg-config)"
         ));
         return Ok(peers);
     };
@@ -79,22 +89,42 @@ pub(crate) fn start(
                         wanted: None,
                     });
                 }
-                peers.push(peer);
+                peers.built.push(peer);
             }
-            Err(why) => note(format!("rte_acl, {setting} setting, is left out: {why}")),
+            Err(why) => {
+                note(format!("rte_acl, {setting} setting, is left out: {why}"));
+                peers.gave_way = Some(why);
+            }
         }
+    }
+    if !peers.built.is_empty() {
+        peers.gave_way = None;
     }
     Ok(peers)
 }
 
-/// Where the program is.
+/// Where the program is; it is built where its source is and can be.
 fn program() -> Option<PathBuf> {
     if let Some(path) = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()) {
         return Some(path.into());
     }
-    let paths = std::env::var_os("PATH")?;
-    std::env::split_paths(&paths).map(|path| path.join(PROGRAM)).find(|path| path.is_file())
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    let installed = std::env::split_paths(&paths).map(|path| path.join(PROGRAM)).find(|path| path.is_file());
+    installed.or_else(|| {
+        let source = Path::new(SOURCE);
+        let quiet = |command: &mut Command| {
+            let done = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+            done.is_ok_and(|status| status.success())
+        };
+        (source.join("acl.c").is_file()
+            && quiet(Command::new("pkg-config").args(["--exists", "libdpdk"]))
+            && quiet(Command::new("make").arg("-C").arg(source).arg("build/acl")))
+        .then(|| source.join("build/acl"))
+    })
 }
+
+/// Where the program's source was when this was built.
+const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../bench/peers");
 
 impl Files {
     fn write(plan: &Plan<'_>) -> Result<Files, String> {
@@ -108,12 +138,14 @@ impl Files {
                 .map_err(|unlike| format!("it is not given {unlike}, as rule {} has", position + 1))?;
         }
         let trace: String = plan.headers.iter().map(|header| subject::line(header, 0) + "\n").collect();
-        let directory = std::env::temp_dir().join(format!("wirerate-acl-{}", std::process::id()));
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
+        let directory = std::env::temp_dir().join(format!("wirerate-acl-{}-{now}", std::process::id()));
+        let failed = |error| format!("its input cannot be written: {error}");
+        // A directory of that name that is there already is somebody else's.
+        fs::create_dir(&directory).map_err(failed)?;
         let files = Files { directory };
-        let written = fs::create_dir_all(&files.directory)
-            .and_then(|()| fs::write(files.rules(), rules))
-            .and_then(|()| fs::write(files.trace(), trace));
-        written.map(|()| files).map_err(|error| format!("its input cannot be written: {error}"))
+        fs::write(files.rules(), rules).and_then(|()| fs::write(files.trace(), trace)).map_err(failed)?;
+        Ok(files)
     }
 
     fn rules(&self) -> PathBuf {
@@ -139,8 +171,16 @@ fn eal() -> Vec<String> {
     let free = fs::read_to_string("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages");
     let is_huge =
         free.ok().and_then(|text| text.trim().parse().ok()).is_some_and(|free: u64| free >= HUGE_PAGES);
-    let memory: &[&str] =
-        if is_huge { &["--in-memory"] } else { &["--no-huge", "--no-shconf", "-m", "6000"] };
+    let memory: Vec<String> = if is_huge {
+        vec!["--in-memory".to_owned()]
+    } else {
+        let mebibytes = (free_memory() >> 21).clamp(256, 6_000);
+        ["--no-huge", "--no-shconf", "-m"]
+            .map(str::to_owned)
+            .into_iter()
+            .chain([mebibytes.to_string()])
+            .collect()
+    };
     let rest = ["--no-pci", "--no-telemetry", "--log-level=error", "--force-max-simd-bitwidth=512"];
     // On the core that this program may run on, where that is one; else on the first of them.
     let core = fs::read_to_string("/proc/self/status").ok().and_then(|status| {
@@ -148,7 +188,15 @@ fn eal() -> Vec<String> {
         cores.trim().split([',', '-']).next().map(str::to_owned)
     });
     let lcores = core.map(|core| vec!["--lcores".to_owned(), format!("0@{core}")]).unwrap_or_default();
-    lcores.into_iter().chain(rest.iter().chain(memory).map(|word| (*word).to_owned())).collect()
+    lcores.into_iter().chain(rest.map(str::to_owned)).chain(memory).collect()
+}
+
+/// Bytes of memory that the machine could give; 4 GiB where it does not say.
+fn free_memory() -> u64 {
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kibibytes = line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
+    kibibytes.map_or(4 << 30, |kibibytes| kibibytes << 10)
 }
 
 impl Peer {
@@ -201,18 +249,25 @@ impl Peer {
     }
 
     /// Measures a round, with AVX2.
-    pub(crate) fn round(&mut self) {
-        if let Some(found) = self.ask("avx2") {
+    pub(crate) fn round(&mut self, plan: &Plan<'_>) {
+        if let Some(found) = self.ask("avx2", plan) {
             for (rounds, rate) in self.rounds.iter_mut().zip(found) {
                 rounds.push(rate);
             }
         }
     }
 
+    /// Measures a round with AVX-512; `None` where it cannot be had.
+    pub(crate) fn round_of_avx512(&mut self, plan: &Plan<'_>) -> Option<f64> {
+        let widest = self.ask("avx512x32", plan).or_else(|| self.ask("avx512x16", plan));
+        widest.map(|[small, large]| small.max(large))
+    }
+
     /// Millions of look-ups a second of one round with the implementation of that name, 64 and 1,024 at a time.
-    pub(crate) fn ask(&mut self, implementation: &str) -> Option<[f64; 2]> {
-        writeln!(self.input, "{implementation}").and_then(|()| self.input.flush()).ok()?;
-        let found = self.answer(Duration::from_secs(30))?;
+    fn ask(&mut self, implementation: &str, plan: &Plan<'_>) -> Option<[f64; 2]> {
+        let time = (plan.time / ROUNDS).as_secs_f64();
+        writeln!(self.input, "{implementation} {time}").and_then(|()| self.input.flush()).ok()?;
+        let found = self.answer(2 * plan.time + Duration::from_secs(30))?;
         Some([found["mlookups_64"].as_f64()?, found["mlookups_1024"].as_f64()?])
     }
 

@@ -3,7 +3,7 @@
 //! A trace is text, a header a line, as ClassBench's trace generator writes it: source, destination, source port,
 //! destination port, protocol, flags, and the number of the rule that it was made for; decimal, apart by tabs or spaces.
 //! Flags are the 16 bits that the last column of a filter set looks at: TCP's flags in the upper eight, or ICMP's type
-//! and code. What comes after them is not read.
+//! and code. Lines of five or six columns have none: the sixth is then the rule. What comes after the flags is not read.
 
 use std::fmt::{self, Write};
 use std::net::Ipv4Addr;

@@ -9,26 +9,52 @@ use dataplane::classify::generate::{self, Locality};
 use dataplane::classify::{ALGORITHMS, Algorithm, Bounds, choose};
 use serde_json::{Value, json};
 
-use crate::bench::classify::peer::{self, Peer};
-use crate::bench::classify::{Answers, Contender, Plan, ROUNDS, Worst, scan, subject};
+use crate::bench::classify::peer::{self, Peer, Peers};
+use crate::bench::classify::{Answers, Contender, Disagreement, Plan, ROUNDS, Worst, scan, subject, update};
 use crate::failure::Failure;
 use crate::{screen, with_exit_codes};
 
 /// Look-ups in rules by every algorithm that there is, 64 headers at a time.
+///
+/// All are built from the same rules, held to the linear scan, and then measured by turns on the same headers, on one core.
+/// Where there are too many rules and headers for the scan, it answers a sample of them; on all headers the algorithms are
+/// held to one another. Their speed depends on the headers: to compare with another program, give both the same --trace.
+///
+/// updates/s is how many rules a second come or go while look-ups go on: removed and inserted at random in one version,
+/// and again in the other, which was looked up in, where the algorithm can be changed in place; any other is built anew for
+/// each, and it is 1 / build.
+///
+/// The worst case is said twice. worst, ns: the slowest batch of 64 of the trace, per look-up, the best of three passes,
+/// so that what interrupts a pass does not count. worst instr: the most instructions that one header of the trace takes by the
+/// account that chips are timed by, which no cache or clock touches; --json has references to memory, too.
+///
+/// An algorithm that would need more than --memory gives way, and is listed with what it would have needed.
+///
+/// DPDK's rte_acl is measured beside them, in both of its build settings (its own default, and a large max_size, which makes
+/// fewer and larger tries), with AVX2, 64 and 1,024 headers at a time; the row `rte_acl` is the best of these.
+/// It is a program of its own: WIRERATE_RTE_ACL, else wirerate-rte-acl on the PATH, else what `make -C bench/peers build/acl`
+/// builds in the source that this came from. It knows IPv4 without zones, interfaces and DSCP: rules that ask for more leave
+/// it out.
 #[derive(Args, Debug)]
 #[command(after_long_help = with_exit_codes("\
 Examples:
-  wirerate bench classify acl1.rules
-  wirerate bench classify policies/isp-edge.toml --algorithm linear"))]
+  wirerate generate rules --like acl --count 1000 --out acl.rules
+  wirerate bench classify acl.rules
+  wirerate bench classify acl.rules --algorithm linear --json
+  wirerate bench classify policies/isp-edge.toml
+
+--json prints an array with an object for each: `algorithm rules mlookups memory_bytes build_seconds \
+updates_per_second worst_ns worst_instructions worst_references gave_way picked`, null where there is none. `picked` is what \
+a policy with these rules is compiled to. rte_acl has `setting` and `settings`, too."))]
 pub(super) struct Classify {
     /// The rules: a ClassBench filter set, or a policy (TOML).
     rules: PathBuf,
     /// Headers to look up, as `wirerate generate trace` writes them.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// Only this algorithm; may be given several times.
+    /// Only this one; may be given several times. rte_acl is one, too.
     #[arg(long, value_name = "NAME", value_parser = named)]
-    algorithm: Vec<&'static Algorithm>,
+    algorithm: Vec<Named>,
     /// What the headers follow from, without --trace.
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "trace")]
     seed: u64,
@@ -37,22 +63,35 @@ pub(super) struct Classify {
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     headers: u32,
     /// How long each is measured.
-    #[arg(long, value_name = "S", default_value_t = 0.5, value_parser = seconds)]
+    #[arg(long, value_name = "S", default_value_t = 0.4, value_parser = seconds)]
     seconds: f64,
     /// The memory that each may take, while it is built, too.
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     memory: u32,
     /// How long rte_acl may take to be built in each of its settings.
-    #[arg(long, value_name = "S", default_value_t = 20.0, value_parser = seconds)]
+    #[arg(long, value_name = "S", default_value_t = 30.0, value_parser = seconds)]
     patience: f64,
     /// Print an array of `{algorithm, rules, mlookups, memory_bytes, build_seconds, updates_per_second, ...}`.
     #[arg(long)]
     json: bool,
 }
 
-fn named(name: &str) -> Result<&'static Algorithm, String> {
-    Algorithm::named(name).ok_or_else(|| {
-        let known: Vec<_> = ALGORITHMS.iter().map(|algorithm| algorithm.name).collect();
+/// Who can be measured.
+#[derive(Clone, Copy, Debug)]
+enum Named {
+    Ours(&'static Algorithm),
+    RteAcl,
+}
+
+/// What DPDK's search is called.
+const RTE_ACL: &str = "rte_acl";
+
+fn named(name: &str) -> Result<Named, String> {
+    if name == RTE_ACL {
+        return Ok(Named::RteAcl);
+    }
+    Algorithm::named(name).map(Named::Ours).ok_or_else(|| {
+        let known: Vec<_> = ALGORITHMS.iter().map(|algorithm| algorithm.name).chain([RTE_ACL]).collect();
         format!("there are {}", known.join(", "))
     })
 }
@@ -67,10 +106,12 @@ struct Row {
     algorithm: String,
     mlookups: Option<f64>,
     memory: Option<u64>,
-    build: f64,
+    build: Option<f64>,
     updates: Option<f64>,
     worst: Option<Worst>,
     gave_way: Option<String>,
+    /// What a policy with these rules is compiled to.
+    is_picked: bool,
     more: Value,
 }
 
@@ -90,110 +131,153 @@ impl Classify {
             bounds: Bounds { memory: (self.memory as usize) << 20 },
             time: Duration::from_secs_f64(self.seconds),
         };
-        let all: Vec<&'static Algorithm> =
-            if self.algorithm.is_empty() { ALGORITHMS.iter().collect() } else { self.algorithm.clone() };
-        let scanned = scan(&plan);
-        let mut answers: Option<Answers> = None;
-        let mut contenders = Vec::with_capacity(all.len());
-        for algorithm in all {
-            eprintln!("{}: building", algorithm.name);
-            let contender = Contender::new(algorithm, &plan);
-            let found = contender.check(&plan, &scanned).map_err(Failure::Disagree)?;
-            answers = answers.or(found);
-            contenders.push(contender);
-        }
-        let mut peers = Vec::new();
-        if self.algorithm.is_empty() {
-            let mut note = |what: String| screen::note(&what);
-            peers = peer::start(&plan, answers, Duration::from_secs_f64(self.patience), &mut note)
-                .map_err(Failure::Disagree)?;
-        }
+        let (mut contenders, mut peers) = self.contenders(&plan)?;
         for round in 1..=ROUNDS {
             eprintln!("round {round} of {ROUNDS}");
             contenders.iter_mut().for_each(|contender| contender.round(&plan));
-            peers.iter_mut().for_each(Peer::round);
+            peers.built.iter_mut().for_each(|peer| peer.round(&plan));
         }
-        let mut rows: Vec<Row> = contenders.iter().map(|contender| row(contender, &plan)).collect();
-        rows.extend(of_peers(&peers));
+        let mut rows: Vec<Row> = contenders
+            .iter()
+            .map(|contender| row(contender, &plan))
+            .collect::<Result<_, _>>()
+            .map_err(Failure::Disagree)?;
+        rows.extend(of_peers(&mut peers.built, &plan));
+        rows.extend(peers.gave_way.map(Row::that_gave_way));
         let picked = choose(None, &patterns, plan.bounds).algorithm.name;
+        rows.iter_mut().for_each(|row| row.is_picked = row.algorithm == picked);
+        let mut out = screen::out();
         if self.json {
             let rows: Vec<Value> = rows.iter().map(|row| row.json(patterns.len())).collect();
-            writeln!(screen::out(), "{}", Value::from(rows))?;
-        } else {
-            let mut out = screen::out();
-            writeln!(
-                out,
-                "{:<18} {:>12} {:>10} {:>10} {:>12} {:>10} {:>12}",
-                "algorithm", "M look-ups/s", "MiB", "build, s", "updates/s", "worst, ns", "worst instr"
-            )?;
-            for row in &rows {
-                row.print(&mut out)?;
-            }
-            writeln!(out, "of {} rules the policy compiler picks {picked}", patterns.len())?;
+            writeln!(out, "{}", Value::from(rows))?;
+            return Ok(());
         }
+        writeln!(
+            out,
+            "{:<18} {:>12} {:>10} {:>10} {:>12} {:>10} {:>12}",
+            "algorithm", "M look-ups/s", "MiB", "build, s", "updates/s", "worst, ns", "worst instr"
+        )?;
+        for row in &rows {
+            row.print(&mut out)?;
+        }
+        let many = screen::count(patterns.len() as u64, "rule", "rules");
+        writeln!(out, "For these {many} a policy is compiled to {picked}.")?;
         Ok(())
+    }
+
+    /// Builds all that are to be measured, and holds them to the scan.
+    fn contenders(&self, plan: &Plan<'_>) -> Result<(Vec<Contender>, Peers), Failure> {
+        let is_asked_for = |algorithm: &&Algorithm| {
+            let is_it = |named: &Named| matches!(named, Named::Ours(one) if one.name == algorithm.name);
+            self.algorithm.is_empty() || self.algorithm.iter().any(is_it)
+        };
+        let scanned = scan(plan);
+        let mut answers: Option<Answers> = None;
+        let mut contenders = Vec::new();
+        for algorithm in ALGORITHMS.iter().filter(is_asked_for) {
+            eprintln!("{}: building", algorithm.name);
+            let contender = Contender::new(algorithm, plan);
+            contender.check(plan, &scanned, &mut answers).map_err(Failure::Disagree)?;
+            contenders.push(contender);
+        }
+        let is_peer = |named: &Named| matches!(named, Named::RteAcl);
+        if !(self.algorithm.is_empty() || self.algorithm.iter().any(is_peer)) {
+            return Ok((contenders, Peers::default()));
+        }
+        // It has to be held to somebody, even where nobody else is asked for.
+        for algorithm in ALGORITHMS.iter().filter(|algorithm| !is_asked_for(algorithm)) {
+            if answers.is_none() {
+                let contender = Contender::new(algorithm, plan);
+                contender.check(plan, &scanned, &mut answers).map_err(Failure::Disagree)?;
+            }
+        }
+        eprintln!("{RTE_ACL}: building");
+        let patience = Duration::from_secs_f64(self.patience);
+        let peers = peer::start(plan, answers, patience, &mut |what| screen::note(&what));
+        Ok((contenders, peers.map_err(Failure::Disagree)?))
     }
 }
 
-fn row(contender: &Contender, plan: &Plan<'_>) -> Row {
+fn row(contender: &Contender, plan: &Plan<'_>) -> Result<Row, Disagreement> {
     let name = contender.algorithm.name.to_owned();
     let build = contender.build.as_secs_f64();
-    match &contender.search {
+    Ok(match &contender.search {
         Ok(search) => Row {
             algorithm: name,
             mlookups: contender.rate(),
             memory: Some(search.memory_bytes() as u64),
-            build,
-            updates: Some(1.0 / build.max(1e-9)),
+            build: Some(build),
+            updates: update::rate(contender.algorithm.name, &**search, plan)?.or(Some(1.0 / build.max(1e-9))),
             worst: contender.worst(plan),
             gave_way: None,
+            is_picked: false,
             more: json!({}),
         },
         Err(error) => Row {
             algorithm: name,
             mlookups: None,
             memory: None,
-            build,
+            build: Some(build),
             updates: None,
             worst: None,
             gave_way: Some(error.to_string()),
+            is_picked: false,
             more: json!({}),
         },
-    }
+    })
 }
 
 /// rte_acl in its better setting.
-fn of_peers(peers: &[Peer]) -> Option<Row> {
+fn of_peers(peers: &mut [Peer], plan: &Plan<'_>) -> Option<Row> {
+    let wide: Vec<Option<f64>> = peers.iter_mut().map(|peer| peer.round_of_avx512(plan)).collect();
     let better = peers
         .iter()
         .filter(|peer| peer.rate().is_some())
         .max_by(|one, other| one.rate().unwrap_or(0.0).total_cmp(&other.rate().unwrap_or(0.0)))?;
     let settings: Vec<Value> = peers
         .iter()
-        .map(|peer| {
+        .zip(wide)
+        .map(|(peer, wide)| {
             let [small, large] = peer.rates().unwrap_or_default();
             json!({
                 "setting": peer.setting,
                 "mlookups_64": small,
                 "mlookups_1024": large,
+                "mlookups_avx512": wide,
                 "memory_bytes": peer.memory,
                 "build_seconds": peer.build,
             })
         })
         .collect();
     Some(Row {
-        algorithm: "rte_acl".to_owned(),
+        algorithm: RTE_ACL.to_owned(),
         mlookups: better.rate(),
         memory: Some(better.memory),
-        build: better.build,
+        build: Some(better.build),
         updates: Some(1.0 / better.build.max(1e-9)),
         worst: None,
         gave_way: None,
+        is_picked: false,
         more: json!({ "setting": better.setting, "settings": settings }),
     })
 }
 
 impl Row {
+    /// rte_acl, where it could not be built.
+    fn that_gave_way(why: String) -> Row {
+        Row {
+            algorithm: RTE_ACL.to_owned(),
+            mlookups: None,
+            memory: None,
+            build: None,
+            updates: None,
+            worst: None,
+            gave_way: Some(why),
+            is_picked: false,
+            more: json!({}),
+        }
+    }
+
     fn json(&self, rules: usize) -> Value {
         let mut object = json!({
             "algorithm": self.algorithm,
@@ -206,6 +290,7 @@ impl Row {
             "worst_instructions": self.worst.map(|worst| worst.instructions),
             "worst_references": self.worst.map(|worst| worst.references),
             "gave_way": self.gave_way,
+            "picked": self.is_picked,
         });
         if let (Some(object), Some(more)) = (object.as_object_mut(), self.more.as_object()) {
             object.extend(more.clone());
@@ -214,20 +299,34 @@ impl Row {
     }
 
     fn print(&self, out: &mut impl Write) -> std::io::Result<()> {
+        let name = &self.algorithm;
         if let Some(why) = &self.gave_way {
-            return writeln!(out, "{:<18} gave way: {why}", self.algorithm);
+            return writeln!(out, "{name:<18} gave way: {why}");
         }
-        let worst = self.worst.unwrap_or_default();
-        writeln!(
-            out,
-            "{:<18} {:>12.2} {:>10.2} {:>10.4} {:>12.0} {:>10.0} {:>12}",
-            self.algorithm,
-            self.mlookups.unwrap_or(0.0),
-            self.memory.unwrap_or(0) as f64 / f64::from(1 << 20),
-            self.build,
-            self.updates.unwrap_or(0.0),
-            worst.nanos,
-            worst.instructions,
-        )
+        let line = |name: &str, rate: f64, memory: u64, build: f64| {
+            let memory = memory as f64 / f64::from(1 << 20);
+            let digits = if rate < 1.0 { 4 } else { 2 };
+            format!("{name:<18} {rate:>12.digits$} {memory:>10.2} {build:>10.4}")
+        };
+        for setting in self.more["settings"].as_array().into_iter().flatten() {
+            let number = |key: &str| setting[key].as_f64().unwrap_or(0.0);
+            let name = format!("{name}, {}", setting["setting"].as_str().unwrap_or_default());
+            let rate = number("mlookups_64").max(number("mlookups_1024"));
+            let memory = setting["memory_bytes"].as_u64().unwrap_or(0);
+            let build = number("build_seconds");
+            writeln!(out, "{} {:>12.0}", line(&name, rate, memory, build), 1.0 / build.max(1e-9))?;
+        }
+        if let Some(worst) = self.worst {
+            let (rate, memory) = (self.mlookups.unwrap_or(0.0), self.memory.unwrap_or(0));
+            writeln!(
+                out,
+                "{} {:>12.0} {:>10.0} {:>12}",
+                line(name, rate, memory, self.build.unwrap_or(0.0)),
+                self.updates.unwrap_or(0.0),
+                worst.nanos,
+                worst.instructions,
+            )?;
+        }
+        Ok(())
     }
 }

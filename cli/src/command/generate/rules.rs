@@ -5,9 +5,8 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use dataplane::classify::NO_MATCH;
-use dataplane::classify::Pattern;
 use dataplane::classify::generate::{self, Filter, Like, Locality};
+use dataplane::classify::{NO_MATCH, Pattern};
 
 use crate::bench::classify::subject;
 use crate::failure::{Exit, Failure};
@@ -56,12 +55,12 @@ Examples:
   wirerate bench classify ipc.rules --trace ipc.trace"))]
 pub(super) struct Trace {
     /// The rules: a ClassBench filter set, or a policy (TOML)
-    #[arg(long, value_name = "FILE", required_unless_present = "like", conflicts_with = "like")]
+    #[arg(long, value_name = "FILE", conflicts_with = "like")]
     rules: Option<PathBuf>,
 
-    /// Without --rules: the rules that `generate rules` makes with the same seed
-    #[arg(long, value_enum, value_name = "KIND")]
-    like: Option<Kind>,
+    /// Without --rules: those that `generate rules` makes with the same seed
+    #[arg(long, value_enum, value_name = "KIND", default_value_t)]
+    like: Kind,
 
     /// How many rules those are
     #[arg(long, value_name = "N", default_value_t = 1_000, conflicts_with = "rules",
@@ -86,9 +85,10 @@ pub(super) struct Trace {
 }
 
 /// Kinds of rule sets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum Kind {
     /// An access list of a router: hosts and networks to services of hosts
+    #[default]
     Acl,
     /// A firewall: anybody to services, services to anybody, much left open
     Fw,
@@ -116,16 +116,16 @@ impl Rules {
 
 impl Trace {
     pub(super) fn run(self) -> Result<Exit, Failure> {
-        let patterns: Vec<Pattern> = match (&self.rules, self.like) {
-            (Some(path), _) => subject::rules(path)?,
-            (None, Some(like)) => {
-                like.rules(self.rule_count, self.seed).iter().map(Filter::pattern).collect()
-            }
-            (None, None) => return Err(Failure::Clash { one: "neither --rules", other: "nor --like" }),
+        let patterns: Vec<Pattern> = match &self.rules {
+            Some(path) => subject::rules(path)?,
+            None => self.like.rules(self.rule_count, self.seed).iter().map(Filter::pattern).collect(),
         };
         let patterns: Vec<Pattern> = patterns.into_iter().map(subject::in_v4).collect();
         let locality = Locality::new(self.locality);
         let headers = generate::trace(&patterns, self.count as usize, locality, self.seed);
+        if headers.iter().all(|aimed| aimed.position == NO_MATCH) {
+            screen::warning(&"no rule is about IPv4: the headers are drawn from everywhere");
+        }
         let number = |position| if position == NO_MATCH { 0 } else { position as usize + 1 };
         let lines = headers.iter().map(|aimed| subject::line(&aimed.header, number(aimed.position)));
         write(self.out.as_deref(), lines, ["header", "headers"])

@@ -49,8 +49,8 @@ pub struct Prefix {
     pub length: u8,
 }
 
-/// `count` rules, or as many as there is room for: well over a million. Few rules more are no prefix of the others: another
-/// count is another set.
+/// `count` rules, or as many as there is room for: well over a million. Another count makes another set, not a longer
+/// one.
 pub fn rules(like: Like, count: usize, seed: u64) -> Vec<Filter> {
     let kind = match like {
         Like::Acl => &ACL,
@@ -264,7 +264,7 @@ impl Filter {
     }
 
     /// Bits that it looks at, about: a rule that matches all that another does, and more, has fewer.
-    fn specificity(&self) -> u32 {
+    pub fn specificity(&self) -> u32 {
         let ports = |span: PortSpan| 16 - (u32::from(span.last - span.first) + 1).ilog2();
         u32::from(self.source.length)
             + u32::from(self.destination.length)

@@ -226,7 +226,7 @@ fn header(aim: &Aim, patterns: &[Pattern]) -> Header {
 /// Holds `search` to the scan of `patterns`, one by one, in bulk and tallied.
 pub(in super::super) fn agrees(
     name: &str,
-    search: &dyn Classifier,
+    search: &(impl Classifier + ?Sized),
     patterns: &[Pattern],
     headers: &[Header],
 ) -> Result<(), TestCaseError> {
@@ -259,6 +259,50 @@ proptest! {
             if let Ok(search) = (algorithm.build)(&patterns, Bounds::default()) {
                 agrees(algorithm.name, &*search, &patterns, &headers)?;
             }
+        }
+    }
+}
+
+/// A place in a list, and what comes there; nothing: what is there goes.
+fn edits() -> impl Strategy<Value = Vec<(Index, Option<Pattern>)>> {
+    vec((any::<Index>(), option::weighted(0.6, pattern())), 1..60)
+}
+
+proptest! {
+    #[test]
+    fn equals_the_linear_scan_after_changes(
+        before in vec(pattern(), 0..40),
+        edits in edits(),
+        aims in vec(aim(), 1..60),
+    ) {
+        for algorithm in ALGORITHMS {
+            let Ok(search) = (algorithm.build)(&before, Bounds::default()) else { continue };
+            let Some(mut search) = search.to_updatable() else { continue };
+            let mut patterns = before.clone();
+            for (place, pattern) in &edits {
+                match pattern {
+                    Some(pattern) => {
+                        let place = place.index(patterns.len() + 1);
+                        prop_assert!(search.insert(place as u32, pattern).is_ok());
+                        patterns.insert(place, pattern.clone());
+                    }
+                    None if patterns.is_empty() => {}
+                    None => {
+                        let place = place.index(patterns.len());
+                        search.remove(place as u32);
+                        patterns.remove(place);
+                    }
+                }
+            }
+            prop_assert_eq!(search.count(), patterns.len());
+            for (position, pattern) in (0..).zip(&patterns) {
+                prop_assert_eq!(search.pattern(position), Some(pattern));
+            }
+            let headers: Vec<Header> = aims.iter().map(|aim| header(aim, &patterns)).collect();
+            agrees(algorithm.name, &*search, &patterns, &headers)?;
+            let copy = search.copy();
+            search.remove(0);
+            agrees(algorithm.name, &*copy, &patterns, &headers)?;
         }
     }
 }

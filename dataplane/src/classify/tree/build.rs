@@ -3,37 +3,13 @@
 use std::collections::HashMap;
 
 use super::entry::{Entry, Exact, Fixed};
-use super::layout::{ASK, Branch, MISC, MORE, Node, Octet, POSITION, Shape, WIDTH, ZONES};
-use super::select::{Member, Selection, select};
+use super::forest::{Forest, Root};
+use super::layout::{ASK, Branch, MISC, MORE, Octet, POSITION, Shape, WIDTH, ZONES, block_octets, lanes};
+use super::select::{Member, Scratch, Selection, select};
 use crate::classify::{Bounds, Position, TooLarge};
 
 /// Nodes from root to leaf, at most; bits that tell cuboids apart are used up long before.
 const DEEPEST: u32 = 24;
-
-/// The trees over the patterns of one family, to be searched all.
-#[derive(Clone, Debug)]
-pub(super) struct Forest<S: Shape> {
-    /// Their roots; the one with the first position first.
-    pub roots: Vec<Root>,
-    /// Inner nodes.
-    pub nodes: Vec<Node>,
-    /// Where their bits lead.
-    pub branches: Vec<Branch>,
-    /// Blocks of leaves: for each lane that is compared two octets, then the positions.
-    pub octets: Vec<Octet>,
-    /// How many lanes are compared: the last is left out where no pattern asks for zones or interfaces.
-    pub lanes: usize,
-    shape: std::marker::PhantomData<S>,
-}
-
-/// Where a tree begins.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Root {
-    /// Its root.
-    pub branch: Branch,
-    /// The first position in it.
-    pub first: Position,
-}
 
 /// How trees are grown.
 #[derive(Clone, Copy, Debug)]
@@ -42,50 +18,48 @@ pub(super) struct Growth {
     pub open: u32,
     /// How many trees there may be.
     pub trees: usize,
+    /// Bytes from which on lists are no longer divided, however long.
+    pub lean: usize,
 }
 
-impl<S: Shape> Forest<S> {
-    /// Grows the trees for `entries`, which are in the order of their patterns.
-    pub(super) fn grow(entries: &[Entry<S>], growth: Growth, bounds: Bounds) -> Result<Forest<S>, TooLarge> {
-        let zones = S::PORTS + ZONES;
-        let asks_zones = entries.iter().any(|entry| entry.low.as_ref()[zones] != 0);
-        let lanes = S::PORTS + MISC + 1 + usize::from(asks_zones);
-        let forest = Forest {
-            roots: Vec::new(),
-            nodes: Vec::new(),
-            branches: Vec::new(),
-            octets: Vec::new(),
-            lanes,
-            shape: std::marker::PhantomData,
-        };
-        let mut grower = Grower { entries, forest, leaves: HashMap::new(), bounds };
-        // What `Branch::NOWHERE` leads to.
-        grower.block(&[], More::No)?;
-        let mut rest: Vec<u32> = (0..entries.len() as u32).collect();
-        while !rest.is_empty() {
-            let is_last = grower.forest.roots.len() + 1 >= growth.trees;
-            let open = if is_last { u32::MAX } else { growth.open };
-            let (branch, grown, left) = grower.root(&rest, open)?;
-            let first = grown.first().map_or(Position::MAX, |at| entries[*at as usize].position);
-            grower.forest.roots.push(Root { branch, first });
-            rest = left;
-        }
-        let mut forest = grower.forest;
-        forest.roots.sort_by_key(|root| root.first);
-        Ok(forest)
+/// Grows the trees for `entries`, which are in the order of their patterns.
+///
+/// # Errors
+/// They do not keep within the bounds.
+pub(super) fn grow<S: Shape>(
+    entries: &[Entry<S>],
+    growth: Growth,
+    bounds: Bounds,
+) -> Result<Forest<S>, TooLarge> {
+    let zones = S::PORTS + ZONES;
+    let asks_zones = entries.iter().any(|entry| entry.low.as_ref()[zones] != 0);
+    let mut grower = Grower {
+        entries,
+        lanes: lanes::<S>(asks_zones),
+        roots: Vec::new(),
+        branches: Vec::new(),
+        octets: Vec::new(),
+        leaves: HashMap::new(),
+        scratch: Scratch::default(),
+        lean: growth.lean,
+        bounds,
+    };
+    // What `Branch::NOWHERE` leads to.
+    grower.block(&[], More::No)?;
+    let mut rest: Vec<u32> = (0..entries.len() as u32).collect();
+    while !rest.is_empty() {
+        let is_last = grower.roots.len() + 1 >= growth.trees;
+        let open = if is_last { u32::MAX } else { growth.open };
+        let (branch, grown, left) = grower.root(&rest, open)?;
+        let first = grown.first().map_or(Position::MAX, |at| entries[*at as usize].position);
+        grower.roots.push(Root { branch, first });
+        rest = left;
     }
-
-    /// Octets of a block.
-    pub(super) fn block_octets(&self) -> usize {
-        2 * self.lanes + 1
-    }
-
-    /// Bytes of all that is searched.
-    pub(super) fn bytes(&self) -> usize {
-        size_of_val(self.nodes.as_slice())
-            + size_of_val(self.branches.as_slice())
-            + size_of_val(self.octets.as_slice())
-    }
+    grower.roots.sort_by_key(|root| root.first);
+    // A node at the end is asked for as if it were a block.
+    grower.octets.resize(grower.octets.len() + block_octets::<S>(asks_zones), Octet::default());
+    Forest::new(grower.roots, &grower.branches, &grower.octets, asks_zones)
+        .map_err(|error| TooLarge { needed: error.bytes, bound: bounds.memory })
 }
 
 /// Whether another block follows.
@@ -97,9 +71,15 @@ enum More {
 
 struct Grower<'a, S: Shape> {
     entries: &'a [Entry<S>],
-    forest: Forest<S>,
+    /// How many lanes are compared.
+    lanes: usize,
+    roots: Vec<Root>,
+    branches: Vec<Branch>,
+    octets: Vec<Octet>,
     /// Leaves that exist, by what is in them.
     leaves: HashMap<Vec<u32>, Branch>,
+    scratch: Scratch,
+    lean: usize,
     bounds: Bounds,
 }
 
@@ -108,7 +88,8 @@ impl<S: Shape> Grower<'_, S> {
     fn root(&mut self, list: &[u32], open: u32) -> Result<(Branch, Vec<u32>, Vec<u32>), TooLarge> {
         let known = Fixed { mask: S::Key::default(), value: S::Key::default() };
         let members = self.members(list, &known);
-        let selection = if members.len() > WIDTH { select::<S>(&members, &known, open) } else { None };
+        let selection =
+            if members.len() > WIDTH { select::<S>(&members, &known, open, &mut self.scratch) } else { None };
         let Some(selection) = selection else {
             let listed: Vec<u32> = members.iter().map(|member| member.entry).collect();
             let branch = self.leaf(&listed)?;
@@ -139,8 +120,8 @@ impl<S: Shape> Grower<'_, S> {
 
     fn branch(&mut self, list: &[u32], known: &Fixed<S::Key>, depth: u32) -> Result<Branch, TooLarge> {
         let members = self.members(list, known);
-        if members.len() > WIDTH && depth < DEEPEST {
-            if let Some(selection) = select::<S>(&members, known, u32::MAX) {
+        if members.len() > WIDTH && depth < DEEPEST && self.bytes() < self.lean {
+            if let Some(selection) = select::<S>(&members, known, u32::MAX, &mut self.scratch) {
                 return self.node(&members, &selection, known, depth);
             }
         }
@@ -156,10 +137,10 @@ impl<S: Shape> Grower<'_, S> {
         depth: u32,
     ) -> Result<Branch, TooLarge> {
         let cells = 1usize << selection.bits();
-        let first = self.forest.branches.len();
-        let number = self.forest.nodes.len();
-        self.forest.nodes.push(selection.node(first as u32));
-        self.forest.branches.resize(first + cells, Branch::NOWHERE);
+        let first = self.branches.len();
+        let octet = self.octets.len();
+        self.octets.push(selection.node(first as u32).to_octet());
+        self.branches.resize(first + cells, Branch::NOWHERE);
         let mut begins = vec![0u32; cells + 1];
         for member in members {
             selection.each_cell(&member.fixed, |cell| begins[cell + 1] += 1);
@@ -168,7 +149,7 @@ impl<S: Shape> Grower<'_, S> {
             begins[cell + 1] += begins[cell];
         }
         let copies = begins[cells] as usize;
-        self.bounds.admit(self.forest.bytes() + copies * size_of::<u32>())?;
+        self.admit(copies * size_of::<u32>())?;
         let mut next = begins.clone();
         let mut listed = vec![0u32; copies];
         for member in members {
@@ -181,10 +162,10 @@ impl<S: Shape> Grower<'_, S> {
             let list = &listed[begins[cell] as usize..begins[cell + 1] as usize];
             if !list.is_empty() {
                 let known = selection.within(known, cell);
-                self.forest.branches[first + cell] = self.branch(list, &known, depth + 1)?;
+                self.branches[first + cell] = self.branch(list, &known, depth + 1)?;
             }
         }
-        Ok(Branch::node(number as u32))
+        Ok(Branch::node(octet as u32))
     }
 
     /// A leaf of these cuboids, in order.
@@ -195,7 +176,7 @@ impl<S: Shape> Grower<'_, S> {
         if let Some(branch) = self.leaves.get(list) {
             return Ok(*branch);
         }
-        let branch = Branch::leaf(self.forest.octets.len() as u32);
+        let branch = Branch::leaf(self.octets.len() as u32);
         let mut blocks = list.chunks(WIDTH).peekable();
         while let Some(block) = blocks.next() {
             let more = if blocks.peek().is_some() { More::Yes } else { More::No };
@@ -206,9 +187,9 @@ impl<S: Shape> Grower<'_, S> {
     }
 
     fn block(&mut self, list: &[u32], more: More) -> Result<(), TooLarge> {
-        self.bounds.admit(self.forest.bytes() + self.forest.block_octets() * size_of::<Octet>())?;
+        self.admit((2 * self.lanes + 1) * size_of::<Octet>())?;
         let entry = |place: usize| list.get(place).map(|number| &self.entries[*number as usize]);
-        for lane in 0..self.forest.lanes {
+        for lane in 0..self.lanes {
             let (mut low, mut span) = (Octet::default(), Octet::default());
             for place in 0..WIDTH {
                 // Where there is no cuboid, no bit that is looked at has its value: nothing matches.
@@ -216,7 +197,7 @@ impl<S: Shape> Grower<'_, S> {
                 (low.0[place], span.0[place]) = entry(place)
                     .map_or(nothing, |entry| (entry.low.as_ref()[lane], entry.span.as_ref()[lane]));
             }
-            self.forest.octets.extend([low, span]);
+            self.octets.extend([low, span]);
         }
         let mut positions = Octet::default();
         for place in 0..WIDTH {
@@ -226,7 +207,17 @@ impl<S: Shape> Grower<'_, S> {
         if more == More::Yes {
             positions.0[WIDTH - 1] |= MORE;
         }
-        self.forest.octets.push(positions);
+        self.octets.push(positions);
         Ok(())
+    }
+
+    /// # Errors
+    /// So many bytes more are too many.
+    fn admit(&self, more: usize) -> Result<(), TooLarge> {
+        self.bounds.admit(self.bytes() + more)
+    }
+
+    fn bytes(&self) -> usize {
+        size_of_val(self.branches.as_slice()) + size_of_val(self.octets.as_slice())
     }
 }

@@ -253,6 +253,11 @@ fn product(these: &[Bits], those: &[Bits]) -> Vec<Bits> {
 }
 
 impl<S: Shape> Entry<S> {
+    /// Its pattern's position, if that has to be asked.
+    pub(super) fn asks(&self) -> Option<Position> {
+        (self.exact == Exact::No).then_some(self.position)
+    }
+
     /// The bits that all of its headers share, of those whose `known` bits have their values; `None` where none of its
     /// headers does, as far as the first bits of each field tell.
     pub(super) fn fixed(&self, known: &Fixed<S::Key>) -> Option<Fixed<S::Key>> {

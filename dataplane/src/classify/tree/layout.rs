@@ -5,6 +5,7 @@
 
 use std::fmt::Debug;
 
+use bytemuck::{Pod, Zeroable};
 use wire::Family;
 
 use crate::classify::Header;
@@ -33,8 +34,8 @@ pub(in crate::classify) trait Shape: Copy + Debug + Send + Sync + 'static {
     /// What lies where.
     const FIELDS: &'static [Field];
 
-    /// The words of a header.
-    fn key(header: &Header) -> Self::Key;
+    /// The words of a header; without zones and interfaces, unless these are asked for.
+    fn key<const ZONES: bool>(header: &Header) -> Self::Key;
 
     /// The lanes of two ranges of addresses, first and last; where an address has several lanes, they are prefixes.
     fn set_addresses(low: &mut Self::Lanes, span: &mut Self::Lanes, ranges: [(u128, u128); 2]);
@@ -92,6 +93,18 @@ impl Field {
     }
 }
 
+/// How many lanes are compared.
+#[inline(always)]
+pub(in crate::classify) const fn lanes<S: Shape>(zones: bool) -> usize {
+    S::PORTS + MISC + 1 + zones as usize
+}
+
+/// Octets of a block: two for each lane, and one of positions.
+#[inline(always)]
+pub(in crate::classify) const fn block_octets<S: Shape>(zones: bool) -> usize {
+    2 * lanes::<S>(zones) + 1
+}
+
 /// A lane of a key.
 #[inline(always)]
 pub(in crate::classify) fn lane(key: &[u64], lane: usize) -> u32 {
@@ -108,12 +121,18 @@ pub(super) struct V6;
 
 /// Ports and what follows from their word on.
 #[inline(always)]
-fn set_rest(words: &mut [u64], header: &Header) {
-    let ports = u64::from(header.sport) | u64::from(header.dport) << 16;
-    let misc = u64::from(header.protocol) | u64::from(header.tcp_flags) << 8 | u64::from(header.dscp) << 16;
-    let zones = u64::from(header.from) | u64::from(header.to) << 8 | u64::from(header.ingress) << 16;
-    words[0] = ports << 32 | misc;
-    words[1] = zones << 32;
+fn set_rest<const ZONES: bool>(words: &mut [u64], header: &Header) {
+    // In the order in which a header has them, so that one load does it; no cuboid looks at the family.
+    words[0] = u64::from(header.protocol)
+        | u64::from(header.tcp_flags) << 8
+        | u64::from(header.dscp) << 16
+        | (header.family as u64) << 24
+        | u64::from(header.sport) << 32
+        | u64::from(header.dport) << 48;
+    if ZONES {
+        let zones = u64::from(header.from) | u64::from(header.to) << 8 | u64::from(header.ingress) << 16;
+        words[1] = zones << 32;
+    }
 }
 
 impl Shape for V4 {
@@ -132,10 +151,10 @@ impl Shape for V4 {
     ];
 
     #[inline(always)]
-    fn key(header: &Header) -> [u64; 4] {
+    fn key<const ZONES: bool>(header: &Header) -> [u64; 4] {
         let mut words = [0; 4];
         words[0] = u64::from(header.source as u32) << 32 | u64::from(header.destination as u32);
-        set_rest(&mut words[1..], header);
+        set_rest::<ZONES>(&mut words[1..], header);
         words
     }
 
@@ -168,13 +187,13 @@ impl Shape for V6 {
     ];
 
     #[inline(always)]
-    fn key(header: &Header) -> [u64; 8] {
+    fn key<const ZONES: bool>(header: &Header) -> [u64; 8] {
         let mut words = [0; 8];
         words[0] = (header.source >> 64) as u64;
         words[1] = header.source as u64;
         words[2] = (header.destination >> 64) as u64;
         words[3] = header.destination as u64;
-        set_rest(&mut words[4..], header);
+        set_rest::<ZONES>(&mut words[4..], header);
         words
     }
 
@@ -190,12 +209,12 @@ impl Shape for V6 {
 }
 
 /// Eight values of one lane.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C, align(32))]
 pub(in crate::classify) struct Octet(pub [u32; WIDTH]);
 
-/// Where a branch leads: to a node, or to the first block of a leaf.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Where a branch leads: to the octet that is a node, or to that with which a leaf begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(transparent)]
 pub(super) struct Branch(u32);
 
@@ -204,32 +223,31 @@ impl Branch {
     pub(super) const NOWHERE: Branch = Branch(0);
     const NODE: u32 = 1 << 31;
 
-    /// To the node of that number.
-    pub(super) fn node(number: u32) -> Branch {
-        Branch(Branch::NODE | number)
+    /// To a node.
+    pub(super) fn node(octet: u32) -> Branch {
+        Branch(Branch::NODE | octet)
     }
 
-    /// To the block of that number.
-    pub(super) fn leaf(block: u32) -> Branch {
-        Branch(block)
+    /// To a leaf.
+    pub(super) fn leaf(octet: u32) -> Branch {
+        Branch(octet)
     }
 
-    /// Whether it leads to a node, which then has the number.
+    /// Whether it leads to a node.
     #[inline(always)]
     pub(super) fn is_node(self) -> bool {
         self.0 & Branch::NODE != 0
     }
 
-    /// The number of the node or block.
+    /// The number of the octet.
     #[inline(always)]
-    pub(super) fn number(self) -> usize {
+    pub(super) fn octet(self) -> usize {
         (self.0 & !Branch::NODE) as usize
     }
 }
 
 /// Gathers bits of two words of a header, which make the number of a branch.
 #[derive(Clone, Copy, Debug, Default)]
-#[repr(C, align(32))]
 pub(super) struct Node {
     /// Bits of each of the two words.
     pub masks: [u64; 2],
@@ -239,6 +257,24 @@ pub(super) struct Node {
     pub words: [u8; 2],
     /// How many bits are gathered from the first of them.
     pub shift: u8,
+}
+
+impl Node {
+    /// As it lies in memory.
+    pub(super) fn to_octet(self) -> Octet {
+        let [low, high] = self.masks;
+        let rest = u32::from_le_bytes([self.words[0], self.words[1], self.shift, 0]);
+        Octet([low as u32, (low >> 32) as u32, high as u32, (high >> 32) as u32, self.first, rest, 0, 0])
+    }
+
+    /// Out of memory.
+    #[inline(always)]
+    pub(super) fn of(octet: &Octet) -> Node {
+        let [a, b, c, d, first, rest, ..] = octet.0;
+        let masks = [u64::from(a) | u64::from(b) << 32, u64::from(c) | u64::from(d) << 32];
+        let [one, other, shift, _] = rest.to_le_bytes();
+        Node { masks, first, words: [one, other], shift }
+    }
 }
 
 /// What a block says beside the patterns' positions: in the entry of the first cuboid that matches, that its pattern is

@@ -2,8 +2,8 @@
 //!
 //! Of many, each step is made for all before the next: the memory that the next step needs is asked for meanwhile.
 
-use super::build::{Forest, Root};
-use super::layout::{ASK, Branch, MORE, Node, POSITION, Shape, WIDTH, lane};
+use super::forest::{Forest, Root};
+use super::layout::{ASK, Branch, MORE, Node, Octet, POSITION, Shape, WIDTH, block_octets, lane, lanes};
 use crate::classify::simd_tree::Kernel;
 use crate::classify::{Header, NO_MATCH, Position};
 
@@ -12,183 +12,222 @@ pub(super) const AT_ONCE: usize = 32;
 
 /// Places of headers among [`AT_ONCE`].
 #[derive(Clone, Copy)]
-pub(super) struct Places {
+struct Places {
     places: [u8; AT_ONCE],
     count: usize,
 }
 
 impl Places {
-    /// None.
-    pub(super) const NONE: Places = Places { places: [0; AT_ONCE], count: 0 };
+    const NONE: Places = Places { places: [0; AT_ONCE], count: 0 };
 
     /// Adds a place, if it is wanted; without a branch, which no processor could foretell.
     #[inline(always)]
-    pub(super) fn add_if(&mut self, place: usize, wanted: bool) {
-        if let Some(next) = self.places.get_mut(self.count) {
-            *next = place as u8;
-            self.count += usize::from(wanted);
-        }
-    }
-
-    /// Whether there is none.
-    pub(super) fn is_empty(&self) -> bool {
-        self.count == 0
+    fn add_if(&mut self, place: usize, wanted: bool) {
+        self.places[self.count % AT_ONCE] = place as u8;
+        self.count += usize::from(wanted);
     }
 
     #[inline(always)]
-    pub(super) fn iter(&self) -> impl Iterator<Item = usize> {
+    fn iter(&self) -> impl Iterator<Item = usize> + Clone {
         self.places[..self.count.min(AT_ONCE)].iter().map(|place| usize::from(*place) % AT_ONCE)
     }
 }
 
 impl<S: Shape> Forest<S> {
-    /// The first match of those of `headers`, [`AT_ONCE`] at most, that `places` names; all are of the family. `matches`
-    /// says whether a header matches the pattern of a position.
+    /// The first match of each of `headers`, [`AT_ONCE`] at most, all of the family. `matches` says whether a header
+    /// matches the pattern of a position.
     #[inline(always)]
     pub(super) fn find_all<K: Kernel>(
         &self,
         kernel: K,
         headers: &[Header],
-        places: &Places,
-        positions: &mut [Position; AT_ONCE],
         matches: impl Fn(&Header, Position) -> bool + Copy,
-    ) {
+    ) -> [Position; AT_ONCE] {
+        // Known when this is compiled, the number of lanes makes straight code of the comparison.
+        if self.asks_zones() {
+            self.find_each::<K, true>(kernel, headers, matches)
+        } else {
+            self.find_each::<K, false>(kernel, headers, matches)
+        }
+    }
+
+    #[inline(always)]
+    fn find_each<K: Kernel, const ZONES: bool>(
+        &self,
+        kernel: K,
+        headers: &[Header],
+        matches: impl Fn(&Header, Position) -> bool + Copy,
+    ) -> [Position; AT_ONCE] {
+        let headers = &headers[..headers.len().min(AT_ONCE)];
         let mut keys = [S::Key::default(); AT_ONCE];
-        for place in places.iter() {
-            if let Some(header) = headers.get(place) {
-                keys[place] = S::key(header);
-            }
+        for (key, header) in keys.iter_mut().zip(headers) {
+            *key = S::key::<ZONES>(header);
         }
-        for root in &self.roots {
-            let mut branches = [root.branch; AT_ONCE];
+        let mut found = [NO_MATCH; AT_ONCE];
+        let matches = |place: usize, position| matches(&headers[place], position);
+        let Some((root, others)) = self.roots.split_first() else { return found };
+        self.find_in::<K, ZONES>(kernel, root, &keys, 0..headers.len(), &mut found, matches);
+        for root in others {
             // What an earlier tree has found cannot be bettered by one that begins later.
-            let mut searched = Places::NONE;
-            for place in places.iter() {
-                searched.add_if(place, positions[place] > root.first);
+            let mut places = Places::NONE;
+            for place in 0..headers.len() {
+                places.add_if(place, found[place] > root.first);
             }
-            if root.branch.is_node() {
-                self.descend(kernel, &keys, searched, &mut branches);
-            }
-            for place in searched.iter() {
-                let found = self.find_in_leaf(kernel, branches[place], &keys[place], |position| {
-                    headers.get(place).is_some_and(|header| matches(header, position))
-                });
-                positions[place] = positions[place].min(found);
-            }
+            self.find_in::<K, ZONES>(kernel, root, &keys, places.iter(), &mut found, matches);
         }
+        found
     }
 
-    /// Follows the branches from nodes to leaves.
+    /// Searches one tree for the headers at these places.
     #[inline(always)]
-    fn descend<K: Kernel>(
+    fn find_in<K: Kernel, const ZONES: bool>(
         &self,
         kernel: K,
+        root: &Root,
         keys: &[S::Key; AT_ONCE],
-        mut at_nodes: Places,
-        branches: &mut [Branch; AT_ONCE],
+        places: impl Iterator<Item = usize> + Clone,
+        found: &mut [Position; AT_ONCE],
+        matches: impl Fn(usize, Position) -> bool,
     ) {
-        let mut chosen = [0u32; AT_ONCE];
-        while at_nodes.count > 0 {
-            for place in at_nodes.iter() {
-                let node = &self.nodes[branches[place].number()];
-                let branch = choose(kernel, node, &keys[place]);
+        let (branches, octets) = (self.branches.entries(), self.octets.entries());
+        let mut leaves = [root.branch; AT_ONCE];
+        if root.branch.is_node() {
+            let mut chosen = [0u32; AT_ONCE];
+            let node = Node::of(&octets[root.branch.octet()]);
+            for place in places.clone() {
+                let branch = choose(kernel, &node, &keys[place]);
                 chosen[place] = branch as u32;
-                wire::prefetch::read(&self.branches[branch]);
+                wire::prefetch::read(&branches[branch]);
             }
-            let mut left = Places::NONE;
-            for place in at_nodes.iter() {
-                let branch = self.branches[chosen[place] as usize];
-                branches[place] = branch;
-                left.add_if(place, branch.is_node());
-                if branch.is_node() {
-                    wire::prefetch::read(&self.nodes[branch.number()]);
-                } else {
-                    self.prefetch_block(branch);
+            let mut at_nodes = Places::NONE;
+            for place in places.clone() {
+                let branch = branches[chosen[place] as usize];
+                leaves[place] = branch;
+                at_nodes.add_if(place, branch.is_node());
+                prefetch::<S, ZONES>(octets, branch);
+            }
+            while at_nodes.count > 0 {
+                for place in at_nodes.iter() {
+                    let branch = choose(kernel, &Node::of(&octets[leaves[place].octet()]), &keys[place]);
+                    chosen[place] = branch as u32;
+                    wire::prefetch::read(&branches[branch]);
                 }
-            }
-            at_nodes = left;
-        }
-    }
-
-    #[inline(always)]
-    fn prefetch_block(&self, leaf: Branch) {
-        let block = &self.octets[leaf.number()..];
-        for octet in block.iter().take(self.block_octets()).step_by(2) {
-            wire::prefetch::read(octet);
-        }
-    }
-
-    /// The first match in a leaf, or [`NO_MATCH`].
-    #[inline(always)]
-    fn find_in_leaf<K: Kernel>(
-        &self,
-        kernel: K,
-        leaf: Branch,
-        key: &S::Key,
-        matches: impl Fn(Position) -> bool,
-    ) -> Position {
-        let octets = self.block_octets();
-        let mut begin = leaf.number();
-        loop {
-            let Some(block) = self.octets.get(begin..begin + octets) else { return NO_MATCH };
-            let positions = &block[octets - 1].0;
-            let mut hits = kernel.hits::<S>(block, key.as_ref(), self.lanes);
-            while hits != 0 {
-                let entry = positions[hits.trailing_zeros() as usize % WIDTH];
-                let position = entry & POSITION;
-                if entry & ASK == 0 || matches(position) {
-                    return position;
+                let mut left = Places::NONE;
+                for place in at_nodes.iter() {
+                    let branch = branches[chosen[place] as usize];
+                    leaves[place] = branch;
+                    left.add_if(place, branch.is_node());
+                    prefetch::<S, ZONES>(octets, branch);
                 }
-                hits &= hits - 1;
+                at_nodes = left;
             }
-            if positions[WIDTH - 1] & MORE == 0 {
-                return NO_MATCH;
-            }
-            begin += octets;
+        }
+        for place in places {
+            let position = find_in_leaf::<K, S, ZONES>(
+                kernel,
+                octets,
+                leaves[place],
+                &keys[place],
+                |position| matches(place, position),
+                |_, _| (),
+            );
+            found[place] = found[place].min(position);
         }
     }
 
-    /// The first match of one header, or [`NO_MATCH`]. What is visited on the way is told to `visit`.
+    /// The first match of the header of these words, or [`NO_MATCH`]. What is met on the way is told to `visit`.
+    #[inline(always)]
     pub(super) fn find<K: Kernel>(
         &self,
         kernel: K,
-        header: &Header,
+        key: &S::Key,
         matches: impl Fn(Position) -> bool,
-        mut visit: impl FnMut(Visit<'_>),
+        mut visit: impl FnMut(Visit),
     ) -> Position {
-        let key = S::key(header);
-        let mut best = NO_MATCH;
+        let (branches, octets) = (self.branches.entries(), self.octets.entries());
+        let mut found = NO_MATCH;
         for Root { branch, first } in &self.roots {
-            if best <= *first {
+            if found <= *first {
                 break;
             }
+            visit(Visit::Tree);
             let mut branch = *branch;
             while branch.is_node() {
-                let node = &self.nodes[branch.number()];
-                let chosen = choose(kernel, node, &key);
-                visit(Visit::Node(node, branch.number(), chosen));
-                branch = self.branches[chosen];
+                let node = Node::of(&octets[branch.octet()]);
+                let chosen = choose(kernel, &node, key);
+                visit(Visit::Node { node, octet: branch.octet(), branch: chosen });
+                branch = branches[chosen];
             }
-            let found = self.find_in_leaf(kernel, branch, &key, &matches);
-            visit(Visit::Leaf(branch.number(), found));
-            best = best.min(found);
+            let see = |block, compared| visit(Visit::Block { block, compared });
+            let position = if self.asks_zones() {
+                find_in_leaf::<K, S, true>(kernel, octets, branch, key, &matches, see)
+            } else {
+                find_in_leaf::<K, S, false>(kernel, octets, branch, key, &matches, see)
+            };
+            found = found.min(position);
         }
-        best
+        found
     }
 }
 
 /// A step of a search.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Visit<'a> {
-    /// A node, its number, and the branch taken.
-    Node(&'a Node, usize, usize),
-    /// The leaf that begins with this octet, and what was found there.
-    Leaf(usize, Position),
+pub(super) enum Visit {
+    /// The next tree.
+    Tree,
+    /// A node, its octet, and the number of the branch taken.
+    Node { node: Node, octet: usize, branch: usize },
+    /// The block that begins with this octet, and how many of its cuboids have been compared up to the one that matches.
+    Block { block: usize, compared: usize },
+}
+
+/// Asks for the memory that a branch leads to: as if it were a block, because no processor could foretell whether it is.
+#[inline(always)]
+fn prefetch<S: Shape, const ZONES: bool>(octets: &[Octet], branch: Branch) {
+    let begin = branch.octet();
+    if let Some(block) = octets.get(begin..begin + block_octets::<S>(ZONES)) {
+        for octet in block.iter().step_by(2) {
+            wire::prefetch::read(octet);
+        }
+    }
+}
+
+/// The first match in a leaf, or [`NO_MATCH`].
+#[inline(always)]
+fn find_in_leaf<K: Kernel, S: Shape, const ZONES: bool>(
+    kernel: K,
+    octets: &[Octet],
+    leaf: Branch,
+    key: &S::Key,
+    matches: impl Fn(Position) -> bool,
+    mut see: impl FnMut(usize, usize),
+) -> Position {
+    let length = block_octets::<S>(ZONES);
+    let mut begin = leaf.octet();
+    loop {
+        let Some(block) = octets.get(begin..begin + length) else { return NO_MATCH };
+        let positions = &block[length - 1].0;
+        let mut hits = kernel.hits::<S, ZONES>(block, key);
+        while hits != 0 {
+            let place = hits.trailing_zeros() as usize % WIDTH;
+            let position = positions[place] & POSITION;
+            if positions[place] & ASK == 0 || matches(position) {
+                see(begin, place + 1);
+                return position;
+            }
+            hits &= hits - 1;
+        }
+        see(begin, WIDTH);
+        if positions[WIDTH - 1] & MORE == 0 {
+            return NO_MATCH;
+        }
+        begin += length;
+    }
 }
 
 /// The number of the branch that a node sends a header to.
 #[inline(always)]
-fn choose<K: Kernel>(kernel: K, node: &Node, key: &impl AsRef<[u64]>) -> usize {
+fn choose<K: Kernel, Key: AsRef<[u64]>>(kernel: K, node: &Node, key: &Key) -> usize {
     let words = key.as_ref();
     // A power of two of them: no word is outside.
     let word = |place: usize| words[usize::from(node.words[place]) & (words.len() - 1)];
@@ -199,10 +238,10 @@ fn choose<K: Kernel>(kernel: K, node: &Node, key: &impl AsRef<[u64]>) -> usize {
 
 /// The lanes of a header side by side with those of a block, without vectors.
 #[inline(always)]
-pub(in crate::classify) fn hits<S: Shape>(block: &[super::layout::Octet], key: &[u64], lanes: usize) -> u32 {
-    let mut hits = 0;
+pub(in crate::classify) fn hits<S: Shape, const ZONES: bool>(block: &[Octet], key: &S::Key) -> u32 {
+    let (mut hits, key) = (0, key.as_ref());
     for place in 0..WIDTH {
-        let holds = (0..lanes).all(|at| {
+        let holds = (0..lanes::<S>(ZONES)).all(|at| {
             let (shown, low, span) = (lane(key, at), block[2 * at].0[place], block[2 * at + 1].0[place]);
             if at < S::PORTS {
                 shown.wrapping_sub(low) <= span

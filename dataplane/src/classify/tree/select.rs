@@ -35,6 +35,8 @@ const LEFT: f32 = 0.02;
 const WORTH: f32 = 0.005;
 /// What a copy of each cuboid counts beside the length of a list.
 const COPIES: f32 = 0.25;
+/// A node's branches lead to so many copies of each cuboid, at most.
+const MOST_COPIES: usize = 64;
 /// Words of the largest shape, and their bits.
 const WORDS: usize = 8;
 const ALL_BITS: usize = 64 * WORDS;
@@ -59,6 +61,7 @@ pub(super) fn select<S: Shape>(
     members: &[Member<S>],
     known: &Fixed<S::Key>,
     open: u32,
+    scratch: &mut Scratch,
 ) -> Option<Selection<S>> {
     let step = members.len().div_ceil(SAMPLE);
     let sample: Vec<&Member<S>> = members.iter().step_by(step).collect();
@@ -66,118 +69,178 @@ pub(super) fn select<S: Shape>(
     let block = (WIDTH as f32 / step as f32).max(1.0);
     let most_bits = (usize::BITS - (members.len() * BRANCHES).leading_zeros()).min(MOST_BITS);
     let mut selection = Selection { words: [u8::MAX; 2], masks: [0; 2], shape: std::marker::PhantomData };
-    let mut list: Vec<u32> = (0..sample.len() as u32).collect();
-    let mut cells = vec![Cell { begin: 0, end: list.len() }];
-    let mut weights = vec![1.0 / sample.len() as f32; sample.len()];
+    let list: Vec<u32> = (0..sample.len() as u32).collect();
+    let cells = vec![Cell { begin: 0, end: list.len() }];
+    let weights = vec![1.0 / sample.len() as f32; sample.len()];
+    let mut division = Division { sample: &sample, weights, list, cells, block };
     while selection.bits() < most_bits {
-        let Some(bit) = best::<S>(&sample, known, &selection, &list, &cells, &weights, block) else { break };
+        let Some(bit) = division.best(known, &selection, scratch) else { break };
         selection.add(bit);
-        let (word, mask) = (bit / 64, 1u64 << (bit % 64));
-        let mut next = Vec::with_capacity(list.len() * 2);
-        let mut next_cells = Vec::with_capacity(cells.len() * 2);
-        for cell in &cells {
-            for wanted in [0, mask] {
-                let begin = next.len();
-                for place in &list[cell.begin..cell.end] {
-                    let fixed = &sample[*place as usize].fixed;
-                    let is_open = fixed.mask.as_ref()[word] & mask == 0;
-                    if is_open && selection.open(fixed) <= open
-                        || !is_open && fixed.value.as_ref()[word] & mask == wanted
-                    {
-                        next.push(*place);
-                    }
-                }
-                if next.len() > begin {
-                    next_cells.push(Cell { begin, end: next.len() });
-                }
-            }
-        }
-        for (place, member) in sample.iter().enumerate() {
-            if member.fixed.mask.as_ref()[word] & mask == 0 {
-                weights[place] /= 2.0;
-            }
-        }
-        (list, cells) = (next, next_cells);
-        let long = |cell: &&Cell| (cell.end - cell.begin) as f32 > block;
-        let left: f32 = cells
-            .iter()
-            .filter(long)
-            .flat_map(|cell| &list[cell.begin..cell.end])
-            .map(|p| weights[*p as usize])
-            .sum();
-        if left < LEFT {
+        division.divide(bit, &selection, open);
+        if division.left() < LEFT || division.list.len() > MOST_COPIES * sample.len() {
             break;
         }
     }
     (selection.bits() > 0).then_some(selection)
 }
 
-/// The bit that is worth most.
-fn best<S: Shape>(
-    sample: &[&Member<S>],
-    known: &Fixed<S::Key>,
-    selection: &Selection<S>,
-    list: &[u32],
-    cells: &[Cell],
-    weights: &[f32],
-    block: f32,
-) -> Option<usize> {
-    let words = S::Key::default().as_ref().len();
-    let mut usable = [0u64; WORDS];
-    for (word, usable) in usable.iter_mut().enumerate().take(words) {
-        if selection.may_use(word) {
-            *usable = !known.mask.as_ref()[word] & !selection.mask(word);
+/// What the choice of a bit counts with, kept from one to the next: most nodes are small, and making it anew would be
+/// most of the work.
+pub(super) struct Scratch {
+    /// Of a cell, by bit: those that fix it to 0 and to 1.
+    sides: Vec<[Side; 2]>,
+    /// Bits that any of a cell fixes.
+    fixed: Vec<usize>,
+    /// By bit, what it would gain and which copies it would spare.
+    gains: Vec<Gain>,
+    /// Bits that anything fixes.
+    seen: Vec<usize>,
+}
+
+/// What is said for a bit.
+#[derive(Clone, Copy, Default)]
+struct Gain {
+    /// By how much shorter the lists get that packets meet.
+    shorter: f32,
+    /// Members that need no copy, because they fix it.
+    spared: f32,
+}
+
+impl Default for Scratch {
+    fn default() -> Scratch {
+        Scratch {
+            sides: vec![Default::default(); ALL_BITS],
+            fixed: Vec::new(),
+            gains: vec![Gain::default(); ALL_BITS],
+            seen: Vec::new(),
         }
     }
-    let cost = |side: Side| side.weight * side.count.max(block);
-    let mut gain = [0f32; ALL_BITS];
-    let mut copies = [0f32; ALL_BITS];
-    let mut before = 0f32;
-    let mut sides = [[Side::default(); 2]; ALL_BITS];
-    let mut touched: Vec<usize> = Vec::new();
-    for cell in cells {
-        let mut whole = Side::default();
-        for place in &list[cell.begin..cell.end] {
-            let (fixed, weight) = (&sample[*place as usize].fixed, weights[*place as usize]);
-            whole.count += 1.0;
-            whole.weight += weight;
-            for (word, usable) in usable.iter().enumerate().take(words) {
-                let mut bits = fixed.mask.as_ref()[word] & usable;
-                let value = fixed.value.as_ref()[word];
-                while bits != 0 {
-                    let bit = bits.trailing_zeros() as usize;
-                    bits &= bits - 1;
-                    let at = 64 * word + bit;
-                    let [zero, one] = &mut sides[at];
-                    if zero.count + one.count == 0.0 {
-                        touched.push(at);
+}
+
+/// The nodes of a tree as they are divided further and further.
+struct Division<'a, S: Shape> {
+    sample: &'a [&'a Member<S>],
+    /// By member of the sample, the share of packets that a copy of it stands for.
+    weights: Vec<f32>,
+    /// Members of the cells, one cell after the other.
+    list: Vec<u32>,
+    cells: Vec<Cell>,
+    /// How many members are as long as a block.
+    block: f32,
+}
+
+impl<S: Shape> Division<'_, S> {
+    /// The bit that is worth most; of the words that `selection` may still use.
+    fn best(&self, known: &Fixed<S::Key>, selection: &Selection<S>, scratch: &mut Scratch) -> Option<usize> {
+        let words = S::Key::default().as_ref().len();
+        let mut usable = [0u64; WORDS];
+        for (word, usable) in usable.iter_mut().enumerate().take(words) {
+            if selection.may_use(word) {
+                *usable = !known.mask.as_ref()[word] & !selection.mask(word);
+            }
+        }
+        let cost = |side: Side| side.weight * side.count.max(self.block);
+        let mut before = 0f32;
+        let Scratch { sides, fixed, gains, seen } = scratch;
+        for cell in self.long() {
+            let mut whole = Side::default();
+            for place in &self.list[cell.begin..cell.end] {
+                let (member, weight) = (&self.sample[*place as usize].fixed, self.weights[*place as usize]);
+                whole.count += 1.0;
+                whole.weight += weight;
+                for (word, usable) in usable.iter().enumerate().take(words) {
+                    let mut bits = member.mask.as_ref()[word] & usable;
+                    let value = member.value.as_ref()[word];
+                    while bits != 0 {
+                        let bit = bits.trailing_zeros() as usize;
+                        bits &= bits - 1;
+                        let at = 64 * word + bit;
+                        let [zero, one] = &mut sides[at];
+                        if zero.count + one.count == 0.0 {
+                            fixed.push(at);
+                        }
+                        let side = if value >> bit & 1 == 0 { zero } else { one };
+                        side.count += 1.0;
+                        side.weight += weight;
                     }
-                    let side = if value >> bit & 1 == 0 { zero } else { one };
-                    side.count += 1.0;
-                    side.weight += weight;
+                }
+            }
+            let cost_before = cost(whole);
+            before += cost_before;
+            for at in fixed.drain(..) {
+                let [zero, one] = std::mem::take(&mut sides[at]);
+                let open = Side {
+                    count: whole.count - zero.count - one.count,
+                    weight: (whole.weight - zero.weight - one.weight) / 2.0,
+                };
+                let both = |side: Side| {
+                    cost(Side { count: side.count + open.count, weight: side.weight + open.weight })
+                };
+                if gains[at].spared == 0.0 {
+                    seen.push(at);
+                }
+                gains[at].shorter += cost_before - both(zero) - both(one);
+                gains[at].spared += zero.count + one.count;
+            }
+        }
+        let copies = self.long().map(|cell| cell.end - cell.begin).sum::<usize>() as f32;
+        let members = self.sample.len() as f32;
+        let worth = |gain: Gain| gain.shorter - COPIES * (copies - gain.spared) / members;
+        let mut best: Option<(f32, usize)> = None;
+        for at in seen.drain(..) {
+            let gain = std::mem::take(&mut gains[at]);
+            let better = best.is_none_or(|(most, place)| (worth(gain), at) > (most, place));
+            if gain.shorter > WORTH * before && better {
+                best = Some((worth(gain), at));
+            }
+        }
+        best.map(|(_, at)| at)
+    }
+
+    /// Divides all cells by one more bit; members that leave more than `open` of those of `selection` open are followed no
+    /// further.
+    fn divide(&mut self, bit: usize, selection: &Selection<S>, open: u32) {
+        let (word, mask) = (bit / 64, 1u64 << (bit % 64));
+        let mut list = Vec::with_capacity(self.list.len() * 2);
+        let mut cells = Vec::with_capacity(self.cells.len() * 2);
+        for cell in &self.cells {
+            for wanted in [0, mask] {
+                let begin = list.len();
+                for place in &self.list[cell.begin..cell.end] {
+                    let fixed = &self.sample[*place as usize].fixed;
+                    let is_open = fixed.mask.as_ref()[word] & mask == 0;
+                    let is_in = if is_open {
+                        selection.open(fixed) <= open
+                    } else {
+                        fixed.value.as_ref()[word] & mask == wanted
+                    };
+                    if is_in {
+                        list.push(*place);
+                    }
+                }
+                if list.len() > begin {
+                    cells.push(Cell { begin, end: list.len() });
                 }
             }
         }
-        let cost_before = cost(whole);
-        before += cost_before;
-        for at in touched.drain(..) {
-            let [zero, one] = std::mem::take(&mut sides[at]);
-            let open = Side {
-                count: whole.count - zero.count - one.count,
-                weight: (whole.weight - zero.weight - one.weight) / 2.0,
-            };
-            let both =
-                |side: Side| cost(Side { count: side.count + open.count, weight: side.weight + open.weight });
-            gain[at] += cost_before - both(zero) - both(one);
-            // Those that fix it are not copied.
-            copies[at] -= zero.count + one.count;
+        for (member, weight) in self.sample.iter().zip(&mut self.weights) {
+            if member.fixed.mask.as_ref()[word] & mask == 0 {
+                *weight /= 2.0;
+            }
         }
+        (self.list, self.cells) = (list, cells);
     }
-    let worth = |at: usize| gain[at] - COPIES * (copies[at] + list.len() as f32) / sample.len() as f32;
-    let best = (0..64 * words)
-        .filter(|at| gain[*at] > WORTH * before)
-        .max_by(|a, b| worth(*a).total_cmp(&worth(*b)))?;
-    Some(best)
+
+    /// Cells that do not fit a block. What is in the others is found, and of no account.
+    fn long(&self) -> impl Iterator<Item = &Cell> {
+        self.cells.iter().filter(|cell| (cell.end - cell.begin) as f32 > self.block)
+    }
+
+    /// The share of packets that meet lists longer than a block.
+    fn left(&self) -> f32 {
+        let members = self.long().flat_map(|cell| &self.list[cell.begin..cell.end]);
+        members.map(|place| self.weights[*place as usize]).sum()
+    }
 }
 
 impl<S: Shape> Selection<S> {

@@ -1,0 +1,92 @@
+//! Memory that is left to be taken.
+
+use super::{Bounds, TooLarge};
+
+/// What of the bounds is taken.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Budget {
+    bounds: Bounds,
+    taken: usize,
+}
+
+impl Budget {
+    pub(super) fn new(bounds: Bounds) -> Budget {
+        Budget { bounds, taken: 0 }
+    }
+
+    /// Other bounds.
+    ///
+    /// # Errors
+    /// More is taken already; the bounds stay as they are.
+    pub(super) fn keep_within(&mut self, bounds: Bounds) -> Result<(), TooLarge> {
+        bounds.admit(self.taken)?;
+        self.bounds = bounds;
+        Ok(())
+    }
+
+    /// The same bounds, of which other bytes are taken.
+    pub(super) fn with(self, taken: usize) -> Budget {
+        Budget { taken, ..self }
+    }
+
+    /// Bytes that are taken.
+    #[cfg(test)]
+    pub(super) fn taken(&self) -> usize {
+        self.taken
+    }
+
+    /// Takes so many bytes more.
+    ///
+    /// # Errors
+    /// They are not left; none is taken.
+    pub(super) fn take(&mut self, bytes: usize) -> Result<(), TooLarge> {
+        let needed = self.taken.saturating_add(bytes);
+        self.bounds.admit(needed)?;
+        self.taken = needed;
+        Ok(())
+    }
+
+    /// So many are free again.
+    pub(super) fn give_back(&mut self, bytes: usize) {
+        self.taken -= bytes;
+    }
+
+    /// Makes room for one item more, and, as far as there is memory, for half as many as there are.
+    ///
+    /// # Errors
+    /// There is no memory for it beside what the list has so far.
+    pub(super) fn grow<T>(&mut self, list: &mut Vec<T>) -> Result<(), TooLarge> {
+        let had = list.capacity();
+        if list.len() < had {
+            return Ok(());
+        }
+        let generous = had + had / 2 + 8;
+        let wanted = if self.take(generous * size_of::<T>()).is_ok() {
+            generous
+        } else {
+            self.take((had + had / 64 + 1) * size_of::<T>())?;
+            had + had / 64 + 1
+        };
+        list.reserve_exact(wanted - list.len());
+        self.give_back(had * size_of::<T>());
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_grows_as_far_as_there_is_memory() {
+        let mut budget = Budget::new(Bounds { memory: 1000 });
+        let mut list: Vec<u64> = Vec::new();
+        while budget.grow(&mut list).is_ok() {
+            list.push(0);
+            assert_eq!(budget.taken(), 8 * list.capacity());
+        }
+        // The next list would lie beside this one.
+        assert!(list.len() > 50 && list.len() < 125, "{}", list.len());
+        assert_eq!(budget.taken(), 8 * list.capacity());
+    }
+}

@@ -1,0 +1,86 @@
+//! What a search costs an engine, which compares one cuboid after the other.
+
+use tally::{Branch, Op, Region, Tally};
+
+use super::forest::Forest;
+use super::layout::{Node, Octet, Shape, WIDTH, lanes};
+use super::search::Visit;
+
+/// Of a tree, without branches: its first position compared with what has been found, and its root taken.
+const TREE: u32 = 3;
+
+/// Of a node, without branches and the gathering itself: two words of the header taken, 4; the two parts put together and
+/// added to the first branch, 3; the branch taken apart, 2.
+const NODE: u32 = 9;
+
+/// Of each run of bits that stand side by side in a node's mask: shifted, masked, put to the others.
+const RUN: u32 = 3;
+
+/// Of a block: its place, and whether another follows.
+const BLOCK: u32 = 4;
+
+/// Of a cuboid, of each lane with addresses: the lowest taken away and compared with the span, 2; of that with ports: both
+/// halves of three words taken out, taken away and compared, 10; of the others: masked and compared, 2; and 2 for the next.
+const fn compare<S: Shape>(zones: bool) -> u32 {
+    let others = (lanes::<S>(zones) - S::PORTS - 1) as u32;
+    2 * S::PORTS as u32 + 10 + 2 * others + 2
+}
+
+/// Bytes that are read of a node.
+const NODE_BYTES: u32 = 24;
+
+/// Tells a search to a tally.
+pub(super) struct Account<'a> {
+    tally: &'a mut dyn Tally,
+}
+
+impl<'a> Account<'a> {
+    pub(super) fn new(tally: &'a mut dyn Tally) -> Account<'a> {
+        Account { tally }
+    }
+
+    /// One step in trees that begin at this place of the region.
+    pub(super) fn add<S: Shape>(&mut self, forest: &Forest<S>, begin: usize, visit: Visit) {
+        let tally = &mut *self.tally;
+        let octet = |number: usize| begin + number * size_of::<Octet>();
+        match visit {
+            Visit::Tree => {
+                tally.instructions(TREE);
+                tally.execute(Op::Branch, 1);
+            }
+            Visit::Node { node, octet: number, branch } => {
+                tally.read(Region::RuleTable, octet(number), NODE_BYTES);
+                tally.instructions(NODE + RUN * runs(&node));
+                tally.read(Region::RuleTable, begin + forest.octets.bytes() + 4 * branch, 4);
+                tally.branch(Branch::Taken);
+            }
+            Visit::Block { block, compared } => {
+                let lanes = lanes::<S>(forest.asks_zones());
+                tally.instructions(BLOCK);
+                for place in 0..compared {
+                    // As an engine would have them, a cuboid's lanes side by side.
+                    tally.read(Region::RuleTable, octet(block) + 8 * lanes * place, 8 * lanes as u32);
+                    tally.instructions(compare::<S>(forest.asks_zones()));
+                    tally.execute(Op::Branch, lanes as u32 + 1);
+                }
+                // The position, or that there is another block.
+                tally.read(Region::RuleTable, octet(block) + 8 * lanes * WIDTH, 4);
+                tally.branch(Branch::Taken);
+            }
+        }
+    }
+}
+
+/// How many runs of ones the masks of a node have.
+fn runs(node: &Node) -> u32 {
+    node.masks.iter().map(|mask| (mask & !(mask << 1)).count_ones()).sum()
+}
+
+/// Instructions in the store of an engine; 0 where there is nothing to search.
+pub(super) fn program<S: Shape>(forest: &Forest<S>) -> u32 {
+    if forest.roots.is_empty() {
+        return 0;
+    }
+    // Runs are gathered in a loop: a word with shift and mask each, 4 with its branch; the branches of the others.
+    TREE + NODE + RUN + 4 + BLOCK + compare::<S>(forest.asks_zones()) + 8
+}

@@ -1,0 +1,53 @@
+//! Trees as they are searched.
+
+use std::marker::PhantomData;
+
+use super::layout::{Branch, Octet, Shape};
+use crate::classify::Position;
+use crate::memory::{MemoryError, Slab};
+
+/// The trees over the patterns of one family, to be searched all.
+pub(super) struct Forest<S: Shape> {
+    /// Their roots; the one with the first position first.
+    pub roots: Vec<Root>,
+    /// Where the bits that a node gathers lead.
+    pub branches: Slab<Branch>,
+    /// Nodes, each one octet, and blocks of leaves: for each lane that is compared two octets, then the positions.
+    pub octets: Slab<Octet>,
+    asks_zones: bool,
+    shape: PhantomData<S>,
+}
+
+/// Where a tree begins.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Root {
+    /// Its root.
+    pub branch: Branch,
+    /// The first position in it.
+    pub first: Position,
+}
+
+impl<S: Shape> Forest<S> {
+    /// # Errors
+    /// The system has not that much memory.
+    pub(super) fn new(
+        roots: Vec<Root>,
+        branches: &[Branch],
+        octets: &[Octet],
+        asks_zones: bool,
+    ) -> Result<Forest<S>, MemoryError> {
+        let (branches, octets) = (Slab::copy_of(branches)?, Slab::copy_of(octets)?);
+        Ok(Forest { roots, branches, octets, asks_zones, shape: PhantomData })
+    }
+
+    /// Whether any pattern asks for zones or interfaces: their lane is compared only then.
+    #[inline(always)]
+    pub(super) fn asks_zones(&self) -> bool {
+        self.asks_zones
+    }
+
+    /// Bytes of all that is searched.
+    pub(super) fn bytes(&self) -> usize {
+        self.branches.bytes() + self.octets.bytes()
+    }
+}

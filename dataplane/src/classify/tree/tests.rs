@@ -1,0 +1,112 @@
+use tally::{Count, Region};
+
+use super::*;
+use crate::classify::generate::{Like, Locality, rules, trace};
+use crate::classify::{AddressSpan, Admit, Linear, PortSpan};
+
+fn made(like: Like, count: usize) -> (Vec<Pattern>, Vec<Header>) {
+    let patterns: Vec<Pattern> = rules(like, count, 7).iter().map(|rule| rule.pattern()).collect();
+    let headers = trace(&patterns, 3000, Locality::new(0.1), 7).iter().map(|aimed| aimed.header).collect();
+    (patterns, headers)
+}
+
+/// Every way to search finds what the scan does.
+fn agrees(patterns: &[Pattern], headers: &[Header], bounds: Bounds) -> Result<Tree, TooLarge> {
+    let tree = Tree::new(patterns, bounds)?;
+    assert!(tree.memory_bytes() <= bounds.memory, "{} of {}", tree.memory_bytes(), bounds.memory);
+    let linear = Linear::new(patterns);
+    let wanted: Vec<Position> =
+        headers.iter().map(|header| linear.classify(header).unwrap_or(NO_MATCH)).collect();
+    let mut found = vec![0; headers.len()];
+    tree.classify_bulk(headers, &mut found);
+    assert_eq!(found, wanted, "in bulk");
+    tree.find_all(Plain, headers, &mut found);
+    assert_eq!(found, wanted, "in bulk, without vectors");
+    for (header, wanted) in headers.iter().zip(wanted) {
+        assert_eq!(tree.classify(header).unwrap_or(NO_MATCH), wanted);
+    }
+    Ok(tree)
+}
+
+fn ports(first: u16, last: u16) -> Pattern {
+    Pattern { dports: vec![PortSpan { first, last }], v6: Admit::No, ..Pattern::default() }
+}
+
+#[test]
+fn thousands_of_rules_are_searched_exactly() {
+    for like in [Like::Acl, Like::Fw, Like::Ipc] {
+        let (patterns, headers) = made(like, 1200);
+        agrees(&patterns, &headers, Bounds::default()).unwrap();
+    }
+}
+
+/// Families beside one another in a batch, and what is neither.
+#[test]
+fn families_are_told_apart() {
+    let (mut patterns, mut headers) = made(Like::Acl, 300);
+    let first = 0x2001_0db8 << 96;
+    for low in 0..100 {
+        let spans = vec![AddressSpan { v6: true, first: first + low, last: first + 3 * low }];
+        patterns.insert(low as usize, Pattern { source: Some(spans), ..Pattern::default() });
+    }
+    patterns.push(Pattern { v4: Admit::No, ..Pattern::default() });
+    for (place, header) in headers.iter_mut().enumerate() {
+        match place % 3 {
+            0 => *header = Header { family: Family::V6, source: first + place as u128 / 9, ..*header },
+            1 if place % 7 == 0 => header.family = Family::Other,
+            _ => {}
+        }
+    }
+    agrees(&patterns, &headers, Bounds::default()).unwrap();
+}
+
+/// Nothing but their order tells these apart, or nothing that a bit could.
+#[test]
+fn rules_that_no_bit_tells_apart_are_listed() {
+    let header = |dport| Header { dport, protocol: 6, family: Family::V4, ..Header::default() };
+    let headers: Vec<Header> = (0..3000).map(|number| header(number * 21)).collect();
+    let alike: Vec<Pattern> = (0..5000).map(|_| ports(80, 90)).collect();
+    let overlapping: Vec<Pattern> = (0..2000).map(|low| ports(low * 30, low * 30 + 5000)).collect();
+    let mut hidden = vec![Pattern::default()];
+    hidden.extend(overlapping.clone());
+    let stairs: Vec<Pattern> = (0..2000).map(|low| ports(30_000 - low, 30_000 + low)).collect();
+    for patterns in [alike, overlapping, hidden, stairs, Vec::new()] {
+        agrees(&patterns, &headers, Bounds::default()).unwrap();
+    }
+}
+
+/// A rule for everything ends every list.
+#[test]
+fn a_rule_for_everything_first_makes_a_tree_of_one_block() {
+    let mut patterns = vec![Pattern::default()];
+    patterns.extend(made(Like::Fw, 2000).0);
+    let tree = Tree::new(&patterns, Bounds::default()).unwrap();
+    assert!(tree.memory_bytes() < 4096, "{}", tree.memory_bytes());
+}
+
+#[test]
+fn bounds_are_kept() {
+    let (patterns, headers) = made(Like::Fw, 1200);
+    let mut refused = 0;
+    for kibibytes in [1, 100, 200, 400, 1000, 2000, 16_000] {
+        refused += u32::from(agrees(&patterns, &headers, Bounds { memory: kibibytes << 10 }).is_err());
+    }
+    assert!((1..6).contains(&refused), "{refused}");
+}
+
+#[test]
+fn an_account_lies_within_its_region() {
+    let (patterns, headers) = made(Like::Ipc, 1000);
+    let tree = Tree::new(&patterns, Bounds::default()).unwrap();
+    let mut instructions = 0;
+    for header in headers.iter().take(500) {
+        let mut count = Count::default();
+        assert_eq!(tree.classify_tallied(header, &mut count), tree.classify(header));
+        instructions += count.executed_total();
+        let references = count.references(Region::RuleTable);
+        assert!(references.reads > 2, "{references:?}");
+    }
+    // The scan takes 35 for each of a thousand rules.
+    assert!((50..400).contains(&(instructions / 500)), "{}", instructions / 500);
+    assert!(tree.program() > 0 && tree.region_bytes() > 0);
+}

@@ -1,0 +1,148 @@
+//! Rules that come and go while packets are searched for.
+//!
+//! An [`Updatable`] search takes patterns in, and lets them go, one by one. Positions stay what they are everywhere: places
+//! in the list as it is now. To insert at a position moves those from there on by one, as in a list.
+//!
+//! Whoever looks up holds a version, which never changes, and takes another between two batches: [`Versions`] makes them.
+//! It has two copies and changes them in turn, each once for what the other has seen before (as Left-Right does: Ramalhete
+//! and Correia, Brief Announcement: Left-Right - A Concurrency Control Technique with Wait-Free Population Oblivious
+//! Reads, 2015), so that look-ups meet no lock, and a change costs as much as there is to change.
+
+use std::sync::Arc;
+
+use self::difference::{Step, steps};
+use super::{Bounds, Classifier, Pattern, Position, TooLarge};
+
+mod difference;
+
+/// A search whose patterns can come and go.
+pub trait Updatable: Classifier {
+    /// How many patterns there are.
+    fn count(&self) -> usize;
+
+    /// The pattern at a position.
+    fn pattern(&self, position: Position) -> Option<&Pattern>;
+
+    /// Keeps within other bounds from now on.
+    ///
+    /// # Errors
+    /// It takes more already; the bounds stay as they are.
+    fn keep_within(&mut self, bounds: Bounds) -> Result<(), TooLarge>;
+
+    /// Inserts before what is at `position`; at the end, where nothing is.
+    ///
+    /// # Errors
+    /// There is no memory for it within the bounds of the search, which answers as before.
+    fn insert(&mut self, position: Position, pattern: &Pattern) -> Result<(), TooLarge>;
+
+    /// Removes what is at `position`, if anything.
+    fn remove(&mut self, position: Position);
+
+    /// Another one, which changes by itself.
+    fn copy(&self) -> Box<dyn Updatable>;
+
+    /// What it is to those that only search.
+    fn into_classifier(self: Box<Self>) -> Box<dyn Classifier>;
+}
+
+/// A change of a list of patterns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Edit {
+    /// [`Updatable::insert`].
+    Insert(Position, Box<Pattern>),
+    /// [`Updatable::remove`].
+    Remove(Position),
+}
+
+impl Edit {
+    fn apply(&self, search: &mut dyn Updatable) -> Result<(), TooLarge> {
+        match self {
+            Edit::Insert(position, pattern) => search.insert(*position, pattern),
+            Edit::Remove(position) => {
+                search.remove(*position);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The most edits that [`revised`] makes: comparing lists takes as many steps for each pattern.
+const MOST_EDITS: usize = 256;
+
+/// A search of `patterns`, made from one of others of which few have to come or go. `None` where that one cannot be
+/// changed, where too many would have to, or where it does not keep within `bounds`: then it has to be built.
+pub fn revised(search: &dyn Classifier, patterns: &[Pattern], bounds: Bounds) -> Option<Box<dyn Classifier>> {
+    let mut copy = search.to_updatable()?;
+    copy.keep_within(bounds).ok()?;
+    let mut position = 0;
+    for (step, pattern) in edits(&*copy, patterns)? {
+        match step {
+            Step::Keep => position += 1,
+            Step::Remove => copy.remove(position),
+            Step::Insert => {
+                copy.insert(position, pattern?).ok()?;
+                position += 1;
+            }
+        }
+    }
+    Some(copy.into_classifier())
+}
+
+/// The steps from a search's patterns to others, each with the pattern that it keeps or inserts.
+fn edits<'a>(search: &dyn Updatable, patterns: &'a [Pattern]) -> Option<Vec<(Step, Option<&'a Pattern>)>> {
+    let before: Vec<&Pattern> = (0..).map_while(|position| search.pattern(position)).collect();
+    let after: Vec<&'a Pattern> = patterns.iter().collect();
+    let steps = steps(&before, &after, MOST_EDITS)?;
+    let mut after = after.into_iter();
+    let with = |step| (step, if step == Step::Remove { None } else { after.next() });
+    Some(steps.into_iter().map(with).collect())
+}
+
+/// Makes versions of a search, each from the one before.
+pub struct Versions {
+    current: Arc<dyn Updatable>,
+    /// The version before, until nobody holds it and it can be changed.
+    before: Option<Arc<dyn Updatable>>,
+    /// What leads from there to the current one.
+    behind: Vec<Edit>,
+}
+
+impl Versions {
+    /// Begins with this one.
+    pub fn new(search: Box<dyn Updatable>) -> Versions {
+        Versions { current: Arc::from(search), before: None, behind: Vec::new() }
+    }
+
+    /// The last version.
+    pub fn current(&self) -> Arc<dyn Updatable> {
+        self.current.clone()
+    }
+
+    /// Makes the next version. Where somebody still holds the version before the current one, all is copied.
+    ///
+    /// # Errors
+    /// There is no memory for it; the current version stays.
+    pub fn next(&mut self, edits: Vec<Edit>) -> Result<Arc<dyn Updatable>, TooLarge> {
+        let behind = std::mem::take(&mut self.behind);
+        let mut next = match self.before.take() {
+            Some(mut before) => match Arc::get_mut(&mut before) {
+                Some(search) => {
+                    behind.iter().try_for_each(|edit| edit.apply(search))?;
+                    before
+                }
+                None => Arc::from(self.current.copy()),
+            },
+            None => Arc::from(self.current.copy()),
+        };
+        // Nobody else has it yet.
+        if let Some(search) = Arc::get_mut(&mut next) {
+            edits.iter().try_for_each(|edit| edit.apply(search))?;
+        }
+        self.before = Some(std::mem::replace(&mut self.current, next));
+        self.behind = edits;
+        Ok(self.current())
+    }
+}
+
+#[cfg(test)]
+mod tests;
