@@ -264,7 +264,7 @@ mod tests {
     /// As a sound policy is: no name twice.
     fn unique(mut policy: Policy) -> Policy {
         fn first<T>(all: &mut Vec<T>, name: impl Fn(&T) -> String) {
-            let mut seen = std::collections::HashSet::new();
+            let mut seen = HashSet::new();
             all.retain(|one| seen.insert(name(one)));
         }
         first(&mut policy.rules, |one| one.name.clone());

@@ -71,7 +71,7 @@ impl Arguments {
         let mut report = Report::new(&old, &new, &comparison);
         let mut out = screen::out();
         if self.json {
-            writeln!(out, "{:#}", report.to_json(self.regions))?;
+            writeln!(out, "{:#}", report.json(self.regions))?;
         } else {
             report.print(&mut out, self.regions)?;
             if comparison.outcome == Outcome::Stopped {
@@ -175,7 +175,7 @@ impl<'a> Report<'a> {
         Ok(())
     }
 
-    fn to_json(&mut self, most: usize) -> Value {
+    fn json(&mut self, most: usize) -> Value {
         let shown: Vec<&Difference> = self.comparison.differences.iter().take(most).collect();
         let regions: Vec<Value> = shown
             .iter()

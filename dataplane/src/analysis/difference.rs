@@ -13,7 +13,7 @@ use policy::plan::staying;
 
 use super::algebra::{Algebra, Effort, Spent};
 use super::region::{products, regions};
-use super::ruling::{Judge, Names, Ruling, decided, shapes, way, ways};
+use super::ruling::{Decided, Judge, Names, Ruling, decided, shapes, way, ways};
 use super::{Decider, Fate, Outcome, Region};
 use crate::classify::diagram::field::{Field, Version};
 use crate::classify::diagram::product::Product;
@@ -165,7 +165,7 @@ impl Search<'_> {
         let Some((judge, earlier)) = mine.judges[..=place].split_last() else { return Ok(()) };
         let Some(product) = judge.product(version) else { return Ok(()) };
         let set = diagram(product, version);
-        let (_, left) = decided(earlier, version, product, &set, &mut self.algebra)?;
+        let left = decided(earlier, version, product, &set, &mut self.algebra)?.left;
         let judgement = Judgement { by: judge.decider(), fate: judge.fate };
         for (theirs, part) in self.judged(other, version, product, &left)? {
             let (old, new) = match side {
@@ -189,8 +189,8 @@ impl Search<'_> {
                 }
                 let product = way(ingress, egress, version);
                 let set = diagram(&product, version);
-                let (_, left) = decided(&old.judges, version, &product, &set, &mut self.algebra)?;
-                let (_, left) = decided(&new.judges, version, &product, &left, &mut self.algebra)?;
+                let left = decided(&old.judges, version, &product, &set, &mut self.algebra)?.left;
+                let left = decided(&new.judges, version, &product, &left, &mut self.algebra)?.left;
                 let by_default = |fate| Judgement { by: Decider::Default, fate };
                 self.add(by_default(before), by_default(after), &left, version)?;
             }
@@ -206,7 +206,7 @@ impl Search<'_> {
         within: &Product,
         packets: &Bdd,
     ) -> Result<Vec<(Judgement, Bdd)>, Spent> {
-        let (parts, left) = decided(&ruling.judges, version, within, packets, &mut self.algebra)?;
+        let Decided { parts, left } = decided(&ruling.judges, version, within, packets, &mut self.algebra)?;
         let by_rule =
             |(judge, part): (&Judge, Bdd)| (Judgement { by: judge.decider(), fate: judge.fate }, part);
         let mut judged: Vec<(Judgement, Bdd)> = parts.into_iter().map(by_rule).collect();

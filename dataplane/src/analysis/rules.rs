@@ -429,8 +429,7 @@ impl<'a> Search<'a> {
     /// The headers of `product`, which is part of the rule's, that no earlier rule matches.
     fn decided_by(&mut self, at: usize, product: &Product, version: Version) -> Result<Bdd, Spent> {
         let set = self.set(product, version)?;
-        let (_, left) = decided(&self.judges[..at], version, product, &set, &mut self.algebra)?;
-        Ok(left)
+        Ok(decided(&self.judges[..at], version, product, &set, &mut self.algebra)?.left)
     }
 
     fn set(&mut self, product: &Product, version: Version) -> Result<Bdd, Spent> {

@@ -183,6 +183,14 @@ pub(super) fn shapes(version: Version) -> Vec<Product> {
     ]
 }
 
+/// Packets, by what decides on them.
+pub(super) struct Decided<'a> {
+    /// Judges in order, each with what it decides on.
+    pub(super) parts: Vec<(&'a Judge, Bdd)>,
+    /// What none does.
+    pub(super) left: Bdd,
+}
+
 /// The first judges in order that decide on some of `packets`, each with those packets, and what no judge decides on.
 pub(super) fn decided<'a>(
     judges: &'a [Judge],
@@ -190,7 +198,7 @@ pub(super) fn decided<'a>(
     within: &Product,
     packets: &Bdd,
     algebra: &mut Algebra,
-) -> Result<(Vec<(&'a Judge, Bdd)>, Bdd), Spent> {
+) -> Result<Decided<'a>, Spent> {
     let mut left = packets.clone();
     let mut parts = Vec::new();
     for judge in judges {
@@ -208,5 +216,5 @@ pub(super) fn decided<'a>(
             parts.push((judge, part));
         }
     }
-    Ok((parts, left))
+    Ok(Decided { parts, left })
 }
