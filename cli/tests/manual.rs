@@ -13,7 +13,7 @@ use run::{Room, root, wirerate};
 const WIDTH: usize = 80;
 
 /// Commands with examples of their own, each pasted by a test below or among [`NOT_PASTED`].
-const COMMANDS: [&[&str]; 36] = [
+const COMMANDS: [&[&str]; 37] = [
     &[],
     &["check"],
     &["run"],
@@ -50,6 +50,7 @@ const COMMANDS: [&[&str]; 36] = [
     &["bench", "classify"],
     &["reasons"],
     &["completions"],
+    &["diff"],
 ];
 
 /// Why questions to a running gateway are not pasted.
@@ -221,6 +222,7 @@ fn examples_of_all_there_is() {
 #[test]
 fn examples_of_policies() {
     pasted(&["check"]);
+    pasted(&["diff"]);
     pasted(&["import"]);
 }
 

@@ -28,7 +28,7 @@ mod finding;
 #[command(after_long_help = with_exit_codes("\
 Examples:
   wirerate check policies/home-office.toml
-  wirerate check policies/isp-edge.toml --overlaps
+  wirerate check policies/home-office.toml --overlaps
   wirerate check policies/isp-edge.toml --json | jq '{errors, warnings}'
 
 --json prints one object: `file`, `errors`, `warnings` and `notes` (how many), `diagnostics`, a list of objects \

@@ -29,10 +29,11 @@ use crate::with_exit_codes;
 #[derive(Debug, Args)]
 #[command(after_long_help = with_exit_codes("\
 Examples:
-  wirerate diff policies/firewall.toml new.toml
-  wirerate diff policies/firewall.toml new.toml --regions 1000 --json \\
+  sed 's/dport = 25$/dport = [25, 465]/' policies/home-office.toml > new.toml
+  wirerate diff policies/home-office.toml new.toml || echo 'some packets notice'
+  wirerate diff policies/home-office.toml new.toml --regions 1000 --json \\
     | jq -r '.regions[].example'
-  wirerate diff old.toml new.toml >/dev/null && echo 'no packet notices'
+  wirerate diff policies/home-office.toml policies/home-office.toml
 
 The exit code is 0 if it is proved that no packet changes its fate, and 1 if some do, or if that is not settled.
 

@@ -30,8 +30,7 @@ pub(crate) enum Version {
 /// Fields in the order in which diagrams decide on them, the highest bit of each first.
 ///
 /// What has few values and divides the list first: zones, interfaces, protocol. Then what tells most rules apart,
-/// addresses; last what repeats in many rules, so that its diagrams are shared. On ClassBench's families, the protocol
-/// behind the addresses takes up to a third more nodes, and ports before addresses many times as many.
+/// addresses; last what repeats in many rules, so that its diagrams are shared. Decision 18 has what was measured.
 pub(crate) const ORDER: [Field; 11] = [
     Field::From,
     Field::To,
