@@ -6,7 +6,7 @@
 //! bounded by the header's length. What grows is the memory, with patterns that overlap in many ways; a list whose diagram
 //! does not fit is for another algorithm.
 //!
-//! The library makes a diagram of each pattern, and the algebra of sets of headers on top ([`set`]); [`fold`] makes one
+//! The library makes a diagram of each pattern, and the algebra of sets of headers on top (`set`); `fold` makes one
 //! diagram of all, whose leaves are positions.
 
 use tally::{Branch, Op, Region, Tally};
