@@ -117,6 +117,8 @@ class Wirerate:
         self.socket = net.logs / "gateway.sock"
         self.state = net.logs / "state"
         self.process = None
+        # A command that it is run by.
+        self.under = []
 
     def start(self, *variants):
         self.launch(*variants)
@@ -128,7 +130,7 @@ class Wirerate:
         """Starts it, and does not wait."""
         self.write(*variants)
         command = [binary(), "run", self.policy, "--socket", self.socket, "--state", self.state]
-        self.process = self.host.start(*command, log="wirerate")
+        self.process = self.host.start(*self.under, *command, log="wirerate")
 
     def restored(self, interface):
         """Nothing to do: what the policy says is kept."""
