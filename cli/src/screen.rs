@@ -69,7 +69,7 @@ pub(crate) fn note(what: &dyn fmt::Display) {
 }
 
 /// Diagnostics that are shown in full: more than anybody reads at once, and drawing each takes longer the longer the text.
-const MOST_SHOWN: usize = 100;
+const MOST_SHOWN: usize = 20;
 
 /// Shows diagnostics, each with the lines of the text that it is about. Of very many, errors come before the rest.
 pub(crate) fn diagnostics<C: Kind>(diagnostics: &[Diagnostic<C>]) {

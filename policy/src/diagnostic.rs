@@ -230,13 +230,15 @@ impl SourceCode for Place {
         lines_after: usize,
     ) -> Result<Box<dyn miette::SpanContents<'a> + 'a>, miette::MietteError> {
         let found = self.source.text().read_span(span, lines_before, lines_after)?;
+        // Of a text, miette counts the lines from its beginning on, and would show all between two places.
+        let lines = found.data().iter().filter(|byte| **byte == b'\n').count();
         Ok(Box::new(miette::MietteSpanContents::new_named(
             self.file().to_owned(),
             found.data(),
             *found.span(),
             found.line(),
             found.column(),
-            found.line_count(),
+            lines,
         )))
     }
 }
