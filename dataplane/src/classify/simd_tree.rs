@@ -42,14 +42,18 @@ mod x86 {
     use super::super::tree::{Octet, Shape, lane, lanes};
     use super::Kernel;
 
-    /// AVX2 and BMI2. Whoever has one has found the processor to have both.
+    /// AVX2, BMI2 and what else comes with them. Whoever has one has found the processor to have them.
     #[derive(Clone, Copy, Debug)]
     pub(in crate::classify) struct Avx2(());
 
     impl Avx2 {
         /// If the processor has them.
         pub(in crate::classify) fn found() -> Option<Avx2> {
-            let found = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("bmi2");
+            let found = is_x86_feature_detected!("avx2")
+                && is_x86_feature_detected!("bmi1")
+                && is_x86_feature_detected!("bmi2")
+                && is_x86_feature_detected!("lzcnt")
+                && is_x86_feature_detected!("popcnt");
             found.then_some(Avx2(()))
         }
 
@@ -60,7 +64,7 @@ mod x86 {
             unsafe fn compiled<R>(kernel: Avx2, work: impl FnOnce(Avx2) -> R) -> R {
                 work(kernel)
             }
-            // SAFETY: the processor has the instructions (`found`); all that have these two have the others, too.
+            // SAFETY: the processor has the instructions: `found` has asked for each.
             unsafe { compiled(self, work) }
         }
     }
