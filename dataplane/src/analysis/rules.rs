@@ -5,6 +5,7 @@
 
 use biodivine_lib_bdd::Bdd;
 use policy::Policy;
+use wire::random::Random;
 
 use super::algebra::{Algebra, Effort, Spent};
 use super::region::{Families, products};
@@ -108,7 +109,7 @@ pub fn findings(policy: &Policy, look: Look, effort: Effort) -> Result<Findings,
         algebra: Algebra::new(effort),
         share: effort.0 / SHARE,
         found: Findings { list: Vec::new(), open: Vec::new(), more_overlaps: false },
-        random: 0x2545_f491_4f6c_dd1d,
+        random: Random::new(1),
     };
     for at in 0..search.judges.len() {
         search.settle(at, Search::hidden);
@@ -163,7 +164,8 @@ struct Search<'a> {
     algebra: Algebra,
     share: u64,
     found: Findings,
-    random: u64,
+    /// For what only has to be various.
+    random: Random,
 }
 
 /// A question about the rule at a place among the judges.
@@ -473,7 +475,7 @@ impl<'a> Search<'a> {
         let mut found = Vec::new();
         for number in 0..TRIALS {
             let Some(shape) = shapes.get(number % shapes.len().max(1)) else { break };
-            let (ingress, egress) = ways[self.next() as usize % ways.len()];
+            let (ingress, egress) = ways[self.random.next_u64() as usize % ways.len()];
             let mut header = Header {
                 family: match version {
                     Version::V4 => wire::Family::V4,
@@ -506,7 +508,7 @@ impl<'a> Search<'a> {
         };
         let origins = of(Field::Ingress, (0..many).collect());
         let ends = of(Field::Egress, (0..self.names.len() as u16).chain([itself]).collect());
-        let (first, second) = (self.next() as usize, self.next() as usize);
+        let (first, second) = (self.random.next_u64() as usize, self.random.next_u64() as usize);
         let some = |list: &[u16], from: usize| -> Vec<u16> {
             (0..list.len().min(4)).map(|step| list[(from % list.len() + step) % list.len()]).collect()
         };
@@ -518,23 +520,15 @@ impl<'a> Search<'a> {
     fn value(&mut self, spans: Option<&Vec<Span>>, field: Field, version: Version) -> u128 {
         let whole = [Span { first: 0, last: field.highest(version) }];
         let spans = spans.map_or(&whole[..], Vec::as_slice);
-        let span = spans[self.next() as usize % spans.len()];
-        match self.next() % 4 {
+        let span = spans[self.random.next_u64() as usize % spans.len()];
+        match self.random.next_u64() % 4 {
             0 => span.first,
             1 => span.last,
             _ => {
-                let wide = u128::from(self.next()) << 64 | u128::from(self.next());
+                let wide = u128::from(self.random.next_u64()) << 64 | u128::from(self.random.next_u64());
                 span.first + (span.last - span.first).checked_add(1).map_or(wide, |many| wide % many)
             }
         }
-    }
-
-    /// Marsaglia's xorshift: for what only has to be various.
-    fn next(&mut self) -> u64 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        self.random >> 8
     }
 }
 

@@ -51,14 +51,7 @@ impl Classifier for Linear {
     }
 
     fn memory_bytes(&self) -> usize {
-        let spans: usize = self
-            .patterns
-            .iter()
-            .flat_map(|pattern| [&pattern.source, &pattern.destination])
-            .flatten()
-            .map(|spans| size_of_val(spans.as_slice()))
-            .sum();
-        size_of_val(self.patterns.as_slice()) + spans
+        self.patterns.iter().map(Pattern::bytes).sum()
     }
 
     fn region_bytes(&self) -> u64 {

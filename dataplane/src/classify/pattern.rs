@@ -113,6 +113,21 @@ impl Pattern {
             && self.matches_lists(header)
     }
 
+    /// Bytes that it takes, with its lists.
+    pub fn bytes(&self) -> usize {
+        let addresses =
+            |spans: &Option<Vec<AddressSpan>>| spans.as_ref().map_or(0, |list| size_of_val(list.as_slice()));
+        size_of::<Pattern>()
+            + addresses(&self.source)
+            + addresses(&self.destination)
+            + size_of_val(self.ingress.as_slice())
+            + size_of_val(self.egress.as_slice())
+            + self.protocols.len()
+            + size_of_val(self.sports.as_slice())
+            + size_of_val(self.dports.as_slice())
+            + size_of_val(self.icmp.as_slice())
+    }
+
     /// Whether `header` shows the ports, addresses, family, ICMP types and interfaces.
     #[inline(never)]
     fn matches_lists(&self, header: &Header) -> bool {

@@ -52,13 +52,13 @@ impl Tree {
             v4.iter().filter_map(Entry::asks).chain(v6.iter().filter_map(Entry::asks)).collect();
         asked.sort_unstable();
         asked.dedup();
-        let asked_bytes =
-            asked.iter().filter_map(|position| patterns.get(*position as usize)).map(bytes_of).sum();
+        let bytes = |position: &Position| size_of::<Position>() + patterns[*position as usize].bytes();
+        let asked_bytes = asked.iter().map(bytes).sum();
         bounds.admit(asked_bytes)?;
         let v4 = grow(&v4, Bounds { memory: bounds.memory - asked_bytes })?;
         let v6 = grow(&v6, Bounds { memory: bounds.memory.saturating_sub(asked_bytes + v4.bytes()) })?;
-        let pattern = |position: Position| Some((position, patterns.get(position as usize)?.clone()));
-        Ok(Tree { v4, v6, asked: asked.into_iter().filter_map(pattern).collect(), asked_bytes })
+        let pattern = |position: Position| (position, patterns[position as usize].clone());
+        Ok(Tree { v4, v6, asked: asked.into_iter().map(pattern).collect(), asked_bytes })
     }
 
     #[cold]
@@ -116,13 +116,6 @@ impl Tree {
         };
         (found != NO_MATCH).then_some(found)
     }
-}
-
-/// Bytes that a pattern takes.
-fn bytes_of(pattern: &Pattern) -> usize {
-    let spans = [&pattern.source, &pattern.destination];
-    let spans: usize = spans.into_iter().flatten().map(|spans| size_of_val(spans.as_slice())).sum();
-    size_of::<(Position, Pattern)>() + spans
 }
 
 /// The cuboids of one family.

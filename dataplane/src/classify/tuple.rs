@@ -20,7 +20,7 @@ use self::table::NONE;
 use super::budget::Budget;
 use super::field::Field;
 use super::update::Updatable;
-use super::{AddressSpan, Bounds, Classifier, Header, NO_MATCH, Pattern, Position, TooLarge};
+use super::{Bounds, Classifier, Header, NO_MATCH, Pattern, Position, TooLarge};
 
 mod account;
 mod cover;
@@ -148,21 +148,9 @@ impl List {
     }
 }
 
-/// Bytes that a pattern takes.
+/// Bytes that a pattern takes, and the counts of who holds it.
 fn bytes(pattern: &Pattern) -> usize {
-    let addresses =
-        |spans: &Option<Vec<AddressSpan>>| spans.as_ref().map_or(0, |spans| size_of_val(spans.as_slice()));
-    // And the counts of who holds it.
-    size_of::<Pattern>()
-        + 2 * size_of::<usize>()
-        + addresses(&pattern.source)
-        + addresses(&pattern.destination)
-        + size_of_val(pattern.ingress.as_slice())
-        + size_of_val(pattern.egress.as_slice())
-        + pattern.protocols.len()
-        + size_of_val(pattern.sports.as_slice())
-        + size_of_val(pattern.dports.as_slice())
-        + size_of_val(pattern.icmp.as_slice())
+    pattern.bytes() + 2 * size_of::<usize>()
 }
 
 impl Classifier for Tuple {

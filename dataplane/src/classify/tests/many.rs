@@ -2,74 +2,58 @@
 //! memory, while it is built, too.
 
 use wire::Family;
+use wire::random::Random;
 
 use super::super::{ALGORITHMS, AddressSpan, Admit, Algorithm, Bounds, Header, NO_MATCH, Pattern, PortSpan};
 
 /// Those that are measured as they build.
 const BOUNDED: &[&str] = &["range_match", "tuple"];
 
-/// SplitMix64.
-pub(in super::super) struct Random(pub(in super::super) u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.0;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bits ^ (bits >> 31)
+fn address(random: &mut Random, v6: bool) -> u128 {
+    // Few networks, so that rules meet one another.
+    let net = random.below(200) * 0x0101;
+    let host = random.below(1 << 16);
+    if v6 {
+        (0x2001_0db8 << 96) | (u128::from(net) << 64) | u128::from(host)
+    } else {
+        u128::from(net << 16 | host)
     }
+}
 
-    pub(in super::super) fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
+fn span(random: &mut Random, v6: bool) -> Option<Vec<AddressSpan>> {
+    let bits = if v6 { 128 } else { 32 };
+    let length = match random.below(8) {
+        0 => return None,
+        1 => bits - 16,
+        2 => bits - 8,
+        3 => bits - random.below(32) as u32,
+        _ => bits,
+    };
+    let host = if length == 0 { u128::MAX } else { (1 << (bits - length)) - 1 };
+    let address = address(random, v6);
+    Some(vec![AddressSpan { v6, first: address & !host, last: address | host }])
+}
 
-    fn address(&mut self, v6: bool) -> u128 {
-        // Few networks, so that rules meet one another.
-        let net = self.below(200) * 0x0101;
-        let host = self.below(1 << 16);
-        if v6 {
-            (0x2001_0db8 << 96) | (u128::from(net) << 64) | u128::from(host)
-        } else {
-            u128::from(net << 16 | host)
-        }
-    }
-
-    fn span(&mut self, v6: bool) -> Option<Vec<AddressSpan>> {
-        let bits = if v6 { 128 } else { 32 };
-        let length = match self.below(8) {
-            0 => return None,
-            1 => bits - 16,
-            2 => bits - 8,
-            3 => bits - self.below(32) as u32,
-            _ => bits,
-        };
-        let host = if length == 0 { u128::MAX } else { (1 << (bits - length)) - 1 };
-        let address = self.address(v6);
-        Some(vec![AddressSpan { v6, first: address & !host, last: address | host }])
-    }
-
-    fn ports(&mut self) -> Vec<PortSpan> {
-        let port = self.below(100) as u16;
-        match self.below(4) {
-            0 => Vec::new(),
-            1 => vec![PortSpan { first: 1024, last: u16::MAX }],
-            2 => vec![PortSpan { first: port, last: port + self.below(100) as u16 }],
-            _ => vec![PortSpan { first: port, last: port }],
-        }
+fn ports(random: &mut Random) -> Vec<PortSpan> {
+    let port = random.below(100) as u16;
+    match random.below(4) {
+        0 => Vec::new(),
+        1 => vec![PortSpan { first: 1024, last: u16::MAX }],
+        2 => vec![PortSpan { first: port, last: port + random.below(100) as u16 }],
+        _ => vec![PortSpan { first: port, last: port }],
     }
 }
 
 /// Rules as of access lists, one in sixteen of IPv6.
 pub(in super::super) fn patterns(count: usize, seed: u64) -> Vec<Pattern> {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut one = || {
         let v6 = random.below(16) == 0;
         Pattern {
-            source: random.span(v6),
-            destination: random.span(v6),
-            sports: if random.below(4) == 0 { random.ports() } else { Vec::new() },
-            dports: random.ports(),
+            source: span(&mut random, v6),
+            destination: span(&mut random, v6),
+            sports: if random.below(4) == 0 { ports(&mut random) } else { Vec::new() },
+            dports: ports(&mut random),
             protocols: if random.below(8) == 0 {
                 Vec::new()
             } else {
@@ -85,21 +69,21 @@ pub(in super::super) fn patterns(count: usize, seed: u64) -> Vec<Pattern> {
 
 /// Headers that match one of the patterns at least, as often as not.
 pub(in super::super) fn headers(patterns: &[Pattern], count: usize, seed: u64) -> Vec<Header> {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut one = || {
         let pattern = &patterns[random.below(patterns.len() as u64) as usize];
         let v6 = pattern.v6 == Admit::Yes;
-        let mut address = |spans: &Option<Vec<AddressSpan>>| match spans {
+        let mut within = |spans: &Option<Vec<AddressSpan>>| match spans {
             Some(spans) => {
                 let AddressSpan { first, last, .. } = spans[0];
-                first + u128::from(random.next()) % (last - first + 1)
+                first + u128::from(random.next_u64()) % (last - first + 1)
             }
-            None => random.address(v6),
+            None => address(&mut random, v6),
         };
-        let (source, destination) = (address(&pattern.source), address(&pattern.destination));
+        let (source, destination) = (within(&pattern.source), within(&pattern.destination));
         let mut port = |spans: &[PortSpan]| match spans {
             [span, ..] => span.first + random.below(u64::from(span.last - span.first) + 1) as u16,
-            [] => random.next() as u16,
+            [] => random.next_u64() as u16,
         };
         Header {
             source,

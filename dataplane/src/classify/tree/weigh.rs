@@ -1,5 +1,7 @@
 //! What a search takes, estimated from what it visits.
 
+use wire::random::Random;
+
 use super::entry::Entry;
 use super::forest::Forest;
 use super::layout::{Kind, Shape};
@@ -22,7 +24,7 @@ const FAR: f32 = 0.7;
 /// forests is the fastest.
 pub(super) fn weigh<S: Shape>(forest: &Forest<S>, entries: &[Entry<S>]) -> f32 {
     let step = entries.len().div_ceil(SAMPLES).max(1);
-    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let mut random = Random::new(1);
     let (mut nodes, mut blocks, mut trees, mut searches) = (0u32, 0u32, 0u32, 0u32);
     for entry in entries.iter().step_by(step) {
         let key = inside(entry, &mut random);
@@ -51,22 +53,10 @@ fn inside<S: Shape>(entry: &Entry<S>, random: &mut Random) -> S::Key {
         let low = field.of(entry.low.as_ref()[field.lane]);
         let span = field.of(entry.span.as_ref()[field.lane]);
         let value = match field.kind {
-            Kind::Range => low + (random.next() % (u64::from(span) + 1)) as u32,
-            Kind::Bits => span | random.next() as u32 & !low & field.highest(),
+            Kind::Range => low + random.below(u64::from(span) + 1) as u32,
+            Kind::Bits => span | random.next_u64() as u32 & !low & field.highest(),
         };
         key.as_mut()[field.word()] |= u64::from(value) << field.shift_in_word();
     }
     key
-}
-
-/// Marsaglia's xorshift: the same numbers each time.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
 }

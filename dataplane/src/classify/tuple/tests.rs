@@ -1,5 +1,7 @@
-use super::super::PortSpan;
-use super::super::tests::many::{Random, headers, patterns};
+use wire::random::Random;
+
+use super::super::tests::many::{headers, patterns};
+use super::super::{AddressSpan, PortSpan};
 use super::*;
 
 fn agrees(search: &Tuple, list: &[Pattern], headers: &[Header]) {
@@ -15,7 +17,7 @@ fn thousands_come_and_go() {
     let headers = headers(&pool, 300, 21);
     let mut list: Vec<Pattern> = pool[..2_000].to_vec();
     let mut search = Tuple::new(&list, Bounds::default()).unwrap();
-    let mut random = Random(22);
+    let mut random = Random::new(22);
     for (round, pattern) in pool[2_000..].iter().enumerate() {
         let place = random.below(list.len() as u64 + 1) as usize;
         list.insert(place, pattern.clone());
