@@ -7,7 +7,6 @@ use policy::Policy;
 use policy::model::FragmentLimits;
 use wire::Nanos;
 
-use crate::policy_file::EPOCH;
 use crate::words;
 
 /// A policy, ready for packets.
@@ -23,13 +22,12 @@ const MOMENT: Nanos = Nanos::from_secs(1_700_000_000);
 const FEW: u32 = 4096;
 
 impl Trial {
-    /// `None` if the policy cannot be tried here.
-    pub(crate) fn new(policy: &Policy) -> Option<Trial> {
-        let mut small = policy.clone();
-        small.limits.flows = small.limits.flows.min(FEW);
-        small.limits.queue = small.limits.queue.min(16);
-        small.limits.fragments = FragmentLimits { datagrams: 1, held: 1, ..small.limits.fragments };
-        let tables = Tables::compile(&small, EPOCH).ok()?;
+    /// Of what a policy compiles to; `None` if it cannot be tried here.
+    pub(crate) fn new(mut tables: Tables) -> Option<Trial> {
+        let limits = &mut tables.limits;
+        limits.flows = limits.flows.min(FEW);
+        limits.queue = limits.queue.min(16);
+        limits.fragments = FragmentLimits { datagrams: 1, held: 1, ..limits.fragments };
         let replay = Replay::new(tables, MOMENT, Way::Run).ok()?;
         Some(Trial { replay, tries: 0 })
     }

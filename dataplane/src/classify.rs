@@ -16,6 +16,7 @@ mod field;
 pub mod generate;
 pub mod linear;
 mod pattern;
+mod prefix;
 pub mod range_match;
 mod simd_tree;
 mod simd_vector;
@@ -23,7 +24,7 @@ pub mod tree;
 pub mod tuple;
 pub mod update;
 
-pub use choice::{Choice, choose};
+pub use choice::{Choice, Task};
 pub use coded::Coded;
 pub use diagram::Diagram;
 pub use linear::Linear;
@@ -185,6 +186,12 @@ pub const ALGORITHMS: &[Algorithm] = &[
         build: |patterns, bounds| Ok(Box::new(Tree::new(patterns, bounds)?)),
     },
 ];
+
+impl PartialEq for Algorithm {
+    fn eq(&self, other: &Algorithm) -> bool {
+        self.name == other.name
+    }
+}
 
 impl Algorithm {
     /// The algorithm of that name.

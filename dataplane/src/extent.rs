@@ -12,7 +12,8 @@ pub fn regions(tables: &Tables, shard: &Shard) -> Vec<(Region, u64)> {
     let routes =
         tables.fib4.memory_bytes() + tables.fib6.memory_bytes() + tables.targets.len() * size_of::<Target>();
     let [index, flows, timers] = shard.flows.parts_bytes();
-    let searches = [&tables.filter.classifier, &tables.nat.destination_search, &tables.nat.source_search];
+    let searches =
+        [&tables.filter.search.classifier, &tables.nat.destination_search, &tables.nat.source_search];
     let rules: u64 = searches.into_iter().map(|search| search.region_bytes()).sum();
     [
         (Region::FlowIndex, index),

@@ -1,12 +1,14 @@
 //! What a policy and its routes compile to: immutable, swapped whole, stamped with an epoch.
 
+use std::sync::Arc;
+
 use policy::model::{Action, ConnectionLimit, Limits, Logging, Mode, Rate, SourceCheck, Timeouts};
 use tally::{Region, Tally};
 use wire::ethernet::Mac;
 use wire::vlan::Tags;
 use wire::{Family, PortId};
 
-use crate::classify::{Algorithm, Classifier, Header, TooLarge};
+use crate::classify::{Choice, Header};
 use crate::fib::{Fib4, Fib6};
 
 mod compile;
@@ -164,12 +166,8 @@ pub struct Address {
 
 /// The rules: the search, and what follows from a match.
 pub struct Filter {
-    /// Finds the first pattern that matches.
-    pub classifier: Box<dyn Classifier>,
-    /// What that is.
-    pub algorithm: &'static Algorithm,
-    /// Which were to be it, and would have taken more memory than they may.
-    pub gave_way: Vec<(&'static Algorithm, TooLarge)>,
+    /// Finds the first pattern that matches. Tables that search for the same have it in common.
+    pub search: Arc<Choice>,
     /// The rule of each pattern; patterns and rules stand in the same order.
     pub rule_of: Vec<u32>,
     /// What follows, by rule.
@@ -204,9 +202,9 @@ impl Filter {
     #[inline]
     pub fn find<T: Tally>(&self, header: &Header, tally: &mut T) -> Option<u32> {
         let position = if tally.is_kept() {
-            self.classifier.classify_tallied(header, tally)?
+            self.search.classifier.classify_tallied(header, tally)?
         } else {
-            self.classifier.classify(header)?
+            self.search.classifier.classify(header)?
         };
         self.rule_of.get(position as usize).copied()
     }

@@ -198,7 +198,7 @@ fn programs_are_as_large_as_what_they_tell() {
     let mut pipeline = Pipeline::default();
     for (stage, code) in pipeline.stages::<NoTally>() {
         let search: u32 = match stage {
-            "filter" => tables.filter.classifier.program(),
+            "filter" => tables.filter.search.classifier.program(),
             "dnat" => tables.nat.destination_search.program(),
             "snat" => tables.nat.source_search.program(),
             _ => 0,

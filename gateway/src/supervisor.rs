@@ -678,11 +678,11 @@ const SPARE_FRAMES: u32 = 1_024 + MOST_WAITING;
 
 /// Says how the rules are searched, and what was to do it and takes too much memory.
 fn say_search(tables: &Tables) {
-    for (algorithm, why) in &tables.filter.gave_way {
+    for (algorithm, why) in &tables.filter.search.gave_way {
         warn!("rules are not searched by {}: it {why}", algorithm.name);
     }
-    let (algorithm, rules) = (tables.filter.algorithm.name, tables.filter.rules.len());
-    info!(algorithm, rules, bytes = tables.filter.classifier.memory_bytes(), "rules can be searched");
+    let (algorithm, rules) = (tables.filter.search.algorithm.name, tables.filter.rules.len());
+    info!(algorithm, rules, bytes = tables.filter.search.classifier.memory_bytes(), "rules can be searched");
 }
 
 /// Bytes of a slot: the smallest that takes the longest frame.

@@ -104,15 +104,9 @@ pub enum SearchAlgorithm {
 
 impl SearchAlgorithm {
     /// All.
-    pub const ALL: [SearchAlgorithm; 7] = [
-        SearchAlgorithm::Auto,
-        SearchAlgorithm::Linear,
-        SearchAlgorithm::Coded,
-        SearchAlgorithm::RangeMatch,
-        SearchAlgorithm::Tuple,
-        SearchAlgorithm::Tree,
-        SearchAlgorithm::Diagram,
-    ];
+    pub fn all() -> impl Iterator<Item = SearchAlgorithm> {
+        word::SEARCH_ALGORITHM.iter().map(|(_, one)| *one)
+    }
 
     /// Its name in a policy, which is its name everywhere.
     pub fn name(self) -> &'static str {

@@ -229,7 +229,7 @@ fn local_rules() -> Result<Vec<Outcome>, ReproduceError> {
         let tables =
             Tables::compile_for(&policy(rules, Judged::Each)?, 1, &dataplane::classify::ALGORITHMS[0])
                 .map_err(|error| ReproduceError::Run(RunError::Source(SourceError::Compile(error))))?;
-        Ok::<_, ReproduceError>(tables.filter.classifier.region_bytes())
+        Ok::<_, ReproduceError>(tables.filter.search.classifier.region_bytes())
     };
     let mut rules = 0;
     while rules < MOST_RULES && takes(rules + 1)? <= local {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use dataplane::Tables;
 use dataplane::analysis::{Effort, Look};
-use dataplane::tables::Filter;
+use dataplane::classify::Choice;
 use policy::Diagnostic;
 use serde_json::json;
 
@@ -57,16 +57,17 @@ impl Arguments {
         let mut checked = policy::load(&self.policy).map_err(Failure::Policy)?;
         let errors = checked.errors().count();
         let compiled = checked.policy.as_ref().map(|policy| Tables::compile(policy, EPOCH));
-        let (filter, mut uncompiled) = match compiled {
-            Some(Ok(tables)) => (Some(tables.filter), None),
+        let (tables, mut uncompiled) = match compiled {
+            Some(Ok(tables)) => (Some(tables), None),
             Some(Err(error)) => (None, Some(error)),
             None => (None, None),
         };
+        let search = tables.as_ref().map(|tables| tables.filter.search.clone());
         let (mut open, mut more_overlaps) = (0, false);
-        if let Some(policy) = checked.policy.as_ref().filter(|_| uncompiled.is_none()) {
+        if let Some((policy, tables)) = checked.policy.as_ref().zip(tables) {
             let look = if self.overlaps { Look::EffectAndOverlaps } else { Look::Effect };
             let effort = if self.thorough { Effort::THOROUGH } else { Effort::QUICK };
-            match finding::of(policy, &checked.lines, &checked.diagnostics, look, effort) {
+            match finding::of(policy, tables, &checked.lines, &checked.diagnostics, look, effort) {
                 Ok(mut found) => {
                     checked.diagnostics.append(&mut found.diagnostics);
                     Diagnostic::sort(&mut checked.diagnostics);
@@ -90,8 +91,8 @@ impl Arguments {
             }
             let object = json!({
                 "file": file, "errors": total, "warnings": warnings, "notes": notes, "diagnostics": list, "open": open,
-                "classifier": filter.as_ref().map(|filter| filter.algorithm.name),
-                "gave_way": filter.map_or_else(Vec::new, gave_way),
+                "classifier": search.as_ref().map(|search| search.algorithm.name),
+                "gave_way": search.as_deref().map_or_else(Vec::new, gave_way),
             });
             writeln!(screen::out(), "{object:#}")?;
             return Ok(if total == 0 { Exit::Done } else { Exit::Wrong });
@@ -112,9 +113,9 @@ impl Arguments {
                 "what could be said of {rules} takes more work than is done{further}"
             ));
         }
-        if let Some(filter) = filter {
-            let (name, bytes) = (filter.algorithm.name, filter.classifier.memory_bytes() as u64);
-            for why in gave_way(filter) {
+        if let Some(search) = search {
+            let (name, bytes) = (search.algorithm.name, search.classifier.memory_bytes() as u64);
+            for why in gave_way(&search) {
                 screen::note(&format_args!("the rules are not searched by {why}"));
             }
             if !policy.rules.is_empty() {
@@ -142,6 +143,6 @@ impl Arguments {
 }
 
 /// What was to search the rules, and would take more memory than it may.
-fn gave_way(filter: Filter) -> Vec<String> {
-    filter.gave_way.iter().map(|(algorithm, why)| format!("{}: it {why}", algorithm.name)).collect()
+fn gave_way(search: &Choice) -> Vec<String> {
+    search.gave_way.iter().map(|(algorithm, why)| format!("{}: it {why}", algorithm.name)).collect()
 }

@@ -4,9 +4,10 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::Args;
+use dataplane::Tables;
 use dataplane::analysis::{Comparison, Decider, Difference, Effort, Judgement, Outcome, Places, compare};
-use policy::Policy;
 use policy::model::{Action, Logging, Mode};
+use policy::{Lines, Policy};
 use serde_json::{Value, json};
 
 use crate::failure::{Exit, Failure};
@@ -64,12 +65,13 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
-        let old = policy_file::load(&self.old)?;
-        let new = policy_file::load(&self.new)?;
+        let (old, old_tables) = Side::of(policy_file::load(&self.old)?);
+        let (new, new_tables) = Side::of(policy_file::load(&self.new)?);
         let effort = if self.thorough { Effort::THOROUGH } else { Effort::QUICK };
         let comparison = compare(&old.policy, &new.policy, effort)
             .map_err(|error| Failure::Compile { file: new.file.clone(), error })?;
-        let mut report = Report::new(&old, &new, &comparison);
+        let trials = Trial::new(old_tables).zip(Trial::new(new_tables));
+        let mut report = Report::new(&old, &new, &comparison, trials.map(|(old, new)| Trials { old, new }));
         let mut out = screen::out();
         if self.json {
             writeln!(out, "{:#}", report.json(self.regions))?;
@@ -84,9 +86,23 @@ impl Arguments {
     }
 }
 
+/// One of the two policies.
+struct Side {
+    file: String,
+    policy: Policy,
+    lines: Lines,
+}
+
+impl Side {
+    fn of(loaded: Loaded) -> (Side, Tables) {
+        let Loaded { file, policy, lines, tables } = loaded;
+        (Side { file, policy, lines }, tables)
+    }
+}
+
 struct Report<'a> {
-    old: &'a Loaded,
-    new: &'a Loaded,
+    old: &'a Side,
+    new: &'a Side,
     comparison: &'a Comparison,
     interfaces: Interfaces,
     places: Places,
@@ -106,7 +122,7 @@ struct Example {
 }
 
 impl<'a> Report<'a> {
-    fn new(old: &'a Loaded, new: &'a Loaded, comparison: &'a Comparison) -> Report<'a> {
+    fn new(old: &'a Side, new: &'a Side, comparison: &'a Comparison, trials: Option<Trials>) -> Report<'a> {
         let names = comparison.interfaces.clone();
         Report {
             old,
@@ -114,14 +130,12 @@ impl<'a> Report<'a> {
             comparison,
             places: trial::places(&new.policy, &names),
             interfaces: Interfaces::new(names, &[&old.policy, &new.policy]),
-            trials: Trial::new(&old.policy)
-                .zip(Trial::new(&new.policy))
-                .map(|(old, new)| Trials { old, new }),
+            trials,
         }
     }
 
     fn outcome(&self) -> &'static str {
-        let has_any = |loaded: &Loaded| !loaded.policy.interfaces.is_empty();
+        let has_any = |side: &Side| !side.policy.interfaces.is_empty();
         let nowhere = self.comparison.interfaces.is_empty() && (has_any(self.old) || has_any(self.new));
         match (self.comparison.differences.is_empty(), self.comparison.outcome) {
             _ if nowhere => "incomparable",
@@ -239,18 +253,18 @@ impl<'a> Report<'a> {
     }
 }
 
-fn told(judgement: &Judgement, loaded: &Loaded) -> String {
+fn told(judgement: &Judgement, side: &Side) -> String {
     let fate = judgement.fate;
-    match named(judgement, loaded) {
-        Some((name, Some(line))) => format!("{fate}: \"{name}\", {}:{line}", loaded.file),
-        Some((name, None)) => format!("{fate}: \"{name}\", {}", loaded.file),
+    match named(judgement, side) {
+        Some((name, Some(line))) => format!("{fate}: \"{name}\", {}:{line}", side.file),
+        Some((name, None)) => format!("{fate}: \"{name}\", {}", side.file),
         None => format!("{fate}: by default"),
     }
 }
 
-fn judgement_json(judgement: &Judgement, loaded: &Loaded) -> Value {
+fn judgement_json(judgement: &Judgement, side: &Side) -> Value {
     let fate = judgement.fate;
-    let (name, line) = named(judgement, loaded).map_or((None, None), |(name, line)| (Some(name), line));
+    let (name, line) = named(judgement, side).map_or((None, None), |(name, line)| (Some(name), line));
     json!({
         "action": match fate.action {
             Action::Accept => "accept",
@@ -266,8 +280,8 @@ fn judgement_json(judgement: &Judgement, loaded: &Loaded) -> Value {
 }
 
 /// The deciding rule's name and line.
-fn named<'a>(judgement: &Judgement, loaded: &'a Loaded) -> Option<(&'a str, Option<u32>)> {
+fn named<'a>(judgement: &Judgement, side: &'a Side) -> Option<(&'a str, Option<u32>)> {
     let Decider::Rule(place) = judgement.by else { return None };
-    let rule = loaded.policy.rules.get(place as usize)?;
-    Some((&rule.name, loaded.lines.rule(&rule.name)))
+    let rule = side.policy.rules.get(place as usize)?;
+    Some((&rule.name, side.lines.rule(&rule.name)))
 }

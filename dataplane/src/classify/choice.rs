@@ -1,5 +1,8 @@
 //! Which algorithm searches these patterns.
 
+use std::sync::Arc;
+
+use super::update::revised;
 use super::{ALGORITHMS, Algorithm, Bounds, Classifier, Linear, Pattern, TooLarge};
 
 /// A search, and how it came to be chosen.
@@ -10,6 +13,19 @@ pub struct Choice {
     pub algorithm: &'static Algorithm,
     /// Which were to be it and gave way, in the order of trial.
     pub gave_way: Vec<(&'static Algorithm, TooLarge)>,
+    /// What it was chosen for.
+    pub task: Task,
+}
+
+/// What is to be searched, and how.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Task {
+    /// The patterns, in order.
+    pub patterns: Vec<Pattern>,
+    /// By what; by the fastest, where it is `None`.
+    pub wanted: Option<&'static Algorithm>,
+    /// What it may take.
+    pub bounds: Bounds,
 }
 
 /// Algorithms to be tried in turn for many patterns.
@@ -32,19 +48,39 @@ impl Bounds {
     }
 }
 
-/// Builds a search of `patterns`: by the algorithm that is `wanted`, else by the fastest. What cannot keep within
-/// `bounds` gives way to the next; the linear scan, the last, needs no more than the patterns themselves.
-pub fn choose(wanted: Option<&'static Algorithm>, patterns: &[Pattern], bounds: Bounds) -> Choice {
-    let order = ORDER.iter().filter(|_| patterns.len() > FEW).filter_map(|name| Algorithm::named(name));
-    let mut gave_way: Vec<(&'static Algorithm, TooLarge)> = Vec::new();
-    for algorithm in wanted.into_iter().chain(order) {
-        if gave_way.iter().any(|(tried, _)| tried.name == algorithm.name) {
-            continue;
+impl Choice {
+    /// Builds a search: by the algorithm that is wanted, else by the fastest. What cannot keep within the bounds gives way
+    /// to the next; the linear scan, the last, needs no more than the patterns themselves.
+    pub fn new(task: Task) -> Choice {
+        let Task { patterns, wanted, bounds } = &task;
+        let order = ORDER.iter().filter(|_| patterns.len() > FEW).filter_map(|name| Algorithm::named(name));
+        let mut gave_way: Vec<(&'static Algorithm, TooLarge)> = Vec::new();
+        for algorithm in wanted.iter().copied().chain(order) {
+            if gave_way.iter().any(|(tried, _)| *tried == algorithm) {
+                continue;
+            }
+            match (algorithm.build)(patterns, *bounds) {
+                Ok(classifier) => return Choice { classifier, algorithm, gave_way, task },
+                Err(too_large) => gave_way.push((algorithm, too_large)),
+            }
         }
-        match (algorithm.build)(patterns, bounds) {
-            Ok(classifier) => return Choice { classifier, algorithm, gave_way },
-            Err(too_large) => gave_way.push((algorithm, too_large)),
-        }
+        let classifier = Box::new(Linear::new(patterns));
+        Choice { classifier, algorithm: &ALGORITHMS[0], gave_way, task }
     }
-    Choice { classifier: Box::new(Linear::new(patterns)), algorithm: &ALGORITHMS[0], gave_way }
+
+    /// The search that takes the place of `before`: the same one, if nothing else is asked of it; made from it, where few
+    /// patterns come or go and the algorithm can do so; else a new one.
+    pub fn after(before: &Arc<Choice>, task: Task) -> Arc<Choice> {
+        if before.task == task {
+            return before.clone();
+        }
+        let algorithm = before.algorithm;
+        let revised = (task.wanted == Some(algorithm))
+            .then(|| revised(&*before.classifier, &task.patterns, task.bounds))
+            .flatten();
+        Arc::new(match revised {
+            Some(classifier) => Choice { classifier, algorithm, gave_way: Vec::new(), task },
+            None => Choice::new(task),
+        })
+    }
 }

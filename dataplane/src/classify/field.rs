@@ -26,10 +26,10 @@ pub(super) enum Field {
 }
 
 /// Values from first to last, both included.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Span {
-    pub(super) first: u128,
-    pub(super) last: u128,
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Span {
+    pub(crate) first: u128,
+    pub(crate) last: u128,
 }
 
 impl Field {
@@ -214,7 +214,7 @@ fn any_or(mut asked: Vec<Span>) -> Vec<Span> {
 }
 
 /// Sorts, and joins what overlaps or touches. What ends before it begins is no value at all.
-fn join(spans: &mut Vec<Span>) {
+pub(super) fn join(spans: &mut Vec<Span>) {
     spans.retain(|span| span.first <= span.last);
     spans.sort_unstable();
     let mut kept = 0;

@@ -55,7 +55,7 @@ impl<T: Tally> Stage<T> for Filter {
 
     fn program(&self, tables: &Tables) -> u32 {
         // This stage, 33; limits, 16; and the search.
-        49 + tables.filter.classifier.program()
+        49 + tables.filter.search.classifier.program()
     }
 }
 
@@ -66,7 +66,7 @@ fn search_together<T: Tally>(stage: &Filter, frames: &mut [Frame], cx: &mut Cx<'
         headers.push(header::of(frame, cx));
     }
     let mut positions = [NO_MATCH; BATCH];
-    cx.tables.filter.classifier.classify_bulk(&headers, &mut positions[..headers.len()]);
+    cx.tables.filter.search.classifier.classify_bulk(&headers, &mut positions[..headers.len()]);
     let found = headers.iter().zip(positions);
     let taken = frames.iter_mut().filter(|frame| Stage::<T>::takes(stage, frame));
     for (frame, (seen, position)) in taken.zip(found) {

@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use policy::Policy;
 use policy::model::{Mac, Mode, MssClamp, Rule, SELF_ZONE, SourceCheck, State};
@@ -11,8 +12,7 @@ use wire::vlan::{Tag, Tags};
 
 use super::{Filter, FilterRule, Hearing, Interface, LOCAL, NO_NUMBER, Neighbour, Numbers, SELF, Tables};
 use super::{nat, pattern, route};
-use crate::classify::update::revised;
-use crate::classify::{Algorithm, Bounds, Choice, Pattern, choose};
+use crate::classify::{Algorithm, Bounds, Choice, Pattern, Task};
 use crate::fib::FibError;
 
 /// The most zones there can be, the gateway's own included: a mask of them is 64 bits.
@@ -342,17 +342,12 @@ fn filter(
     }
     let bounds = policy.search.memory.map(|memory| Bounds { memory: memory.0 as usize });
     let bounds = bounds.unwrap_or(Bounds::of(patterns.len()));
-    let revised = before
-        .filter(|before| wanted.is_some_and(|wanted| wanted.name == before.algorithm.name))
-        .and_then(|before| Some((revised(&*before.classifier, &patterns, bounds)?, before.algorithm)));
-    let choice = match revised {
-        Some((classifier, algorithm)) => Choice { classifier, algorithm, gave_way: Vec::new() },
-        None => choose(wanted, &patterns, bounds),
-    };
+    let task = Task { patterns, wanted, bounds };
     Ok(Filter {
-        classifier: choice.classifier,
-        algorithm: choice.algorithm,
-        gave_way: choice.gave_way,
+        search: match before {
+            Some(before) => Choice::after(&before.search, task),
+            None => Arc::new(Choice::new(task)),
+        },
         rule_of,
         rules,
         defaults,

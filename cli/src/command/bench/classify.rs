@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use dataplane::classify::generate::{self, Locality};
-use dataplane::classify::{ALGORITHMS, Algorithm, Bounds, choose};
+use dataplane::classify::{ALGORITHMS, Algorithm, Bounds, Choice, Task};
 use serde_json::{Value, json};
 
 use crate::bench::classify::peer::{self, Peer, Peers};
@@ -144,7 +144,8 @@ impl Classify {
             .map_err(Failure::Disagree)?;
         rows.extend(of_peers(&mut peers.built, &plan));
         rows.extend(peers.gave_way.map(Row::that_gave_way));
-        let picked = choose(None, &patterns, plan.bounds).algorithm.name;
+        let task = Task { patterns: patterns.clone(), wanted: None, bounds: plan.bounds };
+        let picked = Choice::new(task).algorithm.name;
         rows.iter_mut().for_each(|row| row.is_picked = row.algorithm == picked);
         let mut out = screen::out();
         if self.json {

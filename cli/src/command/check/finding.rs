@@ -1,5 +1,6 @@
 //! What the analysis of rules finds, as diagnostics.
 
+use dataplane::Tables;
 use dataplane::analysis::{Decider, Effort, Finding, Findings, Look, Places, Region, findings};
 use dataplane::tables::CompileError;
 use policy::model::Rule;
@@ -22,9 +23,10 @@ pub(super) struct Found {
     pub(super) more_overlaps: bool,
 }
 
-/// Looks at the rules of a sound policy. What `known` says already is not said again.
+/// Looks at the rules of a sound policy, which compiles to `tables`. What `known` says already is not said again.
 pub(super) fn of(
     policy: &Policy,
+    tables: Tables,
     lines: &Lines,
     known: &[Diagnostic],
     look: Look,
@@ -35,7 +37,7 @@ pub(super) fn of(
     let mut teller = Teller {
         places: trial::places(policy, &names),
         interfaces: Interfaces::new(names, &[policy]),
-        trial: if list.is_empty() { None } else { Trial::new(policy) },
+        trial: if list.is_empty() { None } else { Trial::new(tables) },
         policy,
         lines,
     };

@@ -1,8 +1,8 @@
 //! What of a header is decided on, and in which order.
 
-use crate::classify::Header;
+use crate::classify::{Header, field};
 
-/// A field of a header.
+/// A field of a header, of either version: [`field::Field`] has addresses of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Field {
     From,
@@ -55,20 +55,34 @@ impl Version {
 }
 
 impl Field {
-    /// How many bits it has.
-    pub(crate) const fn bits(self, version: Version) -> u16 {
+    /// The field of that version.
+    pub(super) fn of_version(self, version: Version) -> field::Field {
+        use field::Field as Of;
         match (self, version) {
-            (Field::From | Field::To | Field::Dscp, _) => 6,
-            (Field::Ingress | Field::Egress | Field::Sport | Field::Dport, _) => 16,
-            (Field::Source | Field::Destination, Version::V4) => 32,
-            (Field::Source | Field::Destination, Version::V6) => 128,
-            (Field::Protocol | Field::Flags, _) => 8,
+            (Field::From, _) => Of::From,
+            (Field::To, _) => Of::To,
+            (Field::Ingress, _) => Of::Ingress,
+            (Field::Egress, _) => Of::Egress,
+            (Field::Source, Version::V4) => Of::Source4,
+            (Field::Source, Version::V6) => Of::Source6,
+            (Field::Destination, Version::V4) => Of::Destination4,
+            (Field::Destination, Version::V6) => Of::Destination6,
+            (Field::Sport, _) => Of::Sport,
+            (Field::Dport, _) => Of::Dport,
+            (Field::Protocol, _) => Of::Protocol,
+            (Field::Flags, _) => Of::TcpFlags,
+            (Field::Dscp, _) => Of::Dscp,
         }
     }
 
+    /// How many bits it has.
+    pub(crate) fn bits(self, version: Version) -> u16 {
+        self.of_version(version).bits() as u16
+    }
+
     /// The highest value.
-    pub(crate) const fn highest(self, version: Version) -> u128 {
-        u128::MAX >> (128 - self.bits(version))
+    pub(crate) fn highest(self, version: Version) -> u128 {
+        self.of_version(version).highest()
     }
 
     /// The variable of its highest bit.

@@ -1,14 +1,9 @@
 //! A pattern as a product: for each field the values that match, whatever the others have.
 
 use super::field::{Field, ORDER, Version};
-use crate::classify::{Admit, Header, Pattern, TypeMatch};
-
-/// Values of a field from first to last, both included.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Span {
-    pub(crate) first: u128,
-    pub(crate) last: u128,
-}
+pub(crate) use crate::classify::field::Span;
+use crate::classify::field::join;
+use crate::classify::{Header, Pattern};
 
 /// Values of a field: disjoint, ascending, not touching.
 pub(crate) type Spans = Vec<Span>;
@@ -27,16 +22,11 @@ impl Product {
 
     /// What a pattern matches among the headers of a version; `None` if it is nothing.
     pub(crate) fn of(pattern: &Pattern, version: Version) -> Option<Product> {
-        let admit = match version {
-            Version::V4 => pattern.v4,
-            Version::V6 => pattern.v6,
-        };
-        if admit == Admit::No {
-            return None;
-        }
         let mut product = Product::all();
         for field in ORDER {
-            product.limit(field, values(pattern, field, version), version);
+            let mut spans = Spans::new();
+            field.of_version(version).spans(pattern, &mut spans);
+            product.limit(field, Some(spans), version);
         }
         (!product.is_empty()).then_some(product)
     }
@@ -124,15 +114,8 @@ fn place(field: Field) -> usize {
 
 /// Sorts, and joins what overlaps or touches.
 pub(crate) fn merged(mut spans: Spans) -> Spans {
-    spans.sort_unstable();
-    let mut merged: Spans = Vec::with_capacity(spans.len());
-    for span in spans {
-        match merged.last_mut() {
-            Some(last) if span.first <= last.last.saturating_add(1) => last.last = last.last.max(span.last),
-            _ => merged.push(span),
-        }
-    }
-    merged
+    join(&mut spans);
+    spans
 }
 
 fn overlap(these: &[Span], those: &[Span]) -> bool {
@@ -156,59 +139,4 @@ pub(crate) fn both(these: &[Span], those: &[Span]) -> Spans {
         parts
     };
     these.iter().flat_map(within).collect()
-}
-
-/// The values that a pattern lists of a field.
-fn values(pattern: &Pattern, field: Field, version: Version) -> Option<Spans> {
-    let single = |value: u128| Span { first: value, last: value };
-    let of_bits = |bits: u64| {
-        (bits != u64::MAX).then(|| (0..64).filter(|bit| bits & (1 << bit) != 0).map(single).collect())
-    };
-    let of_list =
-        |list: &[u16]| (!list.is_empty()).then(|| list.iter().map(|one| single((*one).into())).collect());
-    let of_ports = |ports: &[crate::classify::PortSpan]| {
-        let span =
-            |span: &crate::classify::PortSpan| Span { first: span.first.into(), last: span.last.into() };
-        // One whose ends are the wrong way round holds for nothing.
-        let spans = ports.iter().filter(|span| span.first <= span.last).map(span).collect();
-        (!ports.is_empty()).then(|| merged(spans))
-    };
-    let of_addresses = |spans: Option<&Vec<crate::classify::AddressSpan>>| {
-        spans.map(|spans| {
-            let own = spans.iter().filter(|span| span.v6 == (version == Version::V6));
-            own.map(|span| Span { first: span.first, last: span.last }).collect()
-        })
-    };
-    match field {
-        Field::From => of_bits(pattern.from),
-        Field::To => of_bits(pattern.to),
-        Field::Dscp => of_bits(pattern.dscp),
-        Field::Ingress => of_list(&pattern.ingress),
-        Field::Egress => of_list(&pattern.egress),
-        Field::Source => of_addresses(pattern.source.as_ref()),
-        Field::Destination => of_addresses(pattern.destination.as_ref()),
-        Field::Sport => of_ports(&pattern.sports),
-        Field::Dport => match (of_ports(&pattern.dports), of_types(&pattern.icmp)) {
-            (Some(ports), Some(types)) => Some(both(&ports, &types)),
-            (ports, types) => ports.or(types),
-        },
-        Field::Protocol => (!pattern.protocols.is_empty())
-            .then(|| pattern.protocols.iter().map(|one| single((*one).into())).collect()),
-        Field::Flags => (pattern.tcp_mask != 0 || pattern.tcp_value != 0).then(|| {
-            let shown = |flags: &u8| flags & pattern.tcp_mask == pattern.tcp_value;
-            (0..=u8::MAX).filter(shown).map(|flags| single(flags.into())).collect()
-        }),
-    }
-}
-
-/// ICMP types and codes, as they stand in the place of the destination port.
-fn of_types(types: &[TypeMatch]) -> Option<Spans> {
-    let span = |item: &TypeMatch| {
-        let kind = u128::from(item.kind) << 8;
-        match item.code {
-            Some(code) => Span { first: kind | u128::from(code), last: kind | u128::from(code) },
-            None => Span { first: kind, last: kind | 0xff },
-        }
-    };
-    (!types.is_empty()).then(|| merged(types.iter().map(span).collect()))
 }

@@ -3,7 +3,9 @@
 use wire::Family;
 
 use super::layout::{Kind, MISC, Shape, ZONES};
-use crate::classify::{AddressSpan, Admit, Pattern, PortSpan, Position};
+use crate::classify::field::{Field, Span};
+use crate::classify::prefix::{Go, each_piece};
+use crate::classify::{Admit, Pattern, Position};
 
 /// Cuboids that a pattern may become; one that would become more is held in a wider one, and compared whole where that
 /// is met.
@@ -49,9 +51,6 @@ struct Choices<T> {
     exact: Exact,
 }
 
-/// From lowest to highest.
-type Range = (u128, u128);
-
 /// (mask, value).
 type Bits = (u32, u32);
 
@@ -71,10 +70,9 @@ pub(super) fn of_pattern<S: Shape>(pattern: &Pattern, position: Position, entrie
     if admitted == Admit::No || pattern.tcp_value & !pattern.tcp_mask != 0 {
         return;
     }
-    let mut source = addresses::<S>(pattern.source.as_deref());
-    let mut destination = addresses::<S>(pattern.destination.as_deref());
-    let mut sports = ports(&pattern.sports);
-    let mut dports = ports_or_messages(pattern);
+    let [mut source, mut destination] = S::ADDRESSES.map(|field| addresses::<S>(field, pattern));
+    let [mut sports, mut dports] =
+        [Field::Sport, Field::Dport].map(|field| Choices::exactly(spans(field, pattern)));
     let mut misc = misc(pattern);
     let mut zones = zones(pattern);
     // The longest list first: that loses least.
@@ -114,8 +112,9 @@ pub(super) fn of_pattern<S: Shape>(pattern: &Pattern, position: Position, entrie
                             S::set_addresses(&mut low, &mut span, [*source, *destination]);
                             let (lows, spans) = (low.as_mut(), span.as_mut());
                             let at = S::PORTS;
-                            lows[at] = (sports.0 | dports.0 << 16) as u32;
-                            spans[at] = ((sports.1 - sports.0) | (dports.1 - dports.0) << 16) as u32;
+                            lows[at] = (sports.first | dports.first << 16) as u32;
+                            let [sports, dports] = [sports, dports].map(|span| span.last - span.first);
+                            spans[at] = (sports | dports << 16) as u32;
                             (lows[at + MISC], spans[at + MISC]) = *misc;
                             (lows[at + ZONES], spans[at + ZONES]) = *zones;
                             entries.push(Entry { position, exact, low, span });
@@ -127,19 +126,28 @@ pub(super) fn of_pattern<S: Shape>(pattern: &Pattern, position: Position, entrie
     }
 }
 
-/// Ranges of addresses of the shape's family; prefixes only, where it compares word by word.
-fn addresses<S: Shape>(spans: Option<&[AddressSpan]>) -> Choices<Range> {
-    let Some(spans) = spans else { return Choices::exactly(vec![(0, S::HIGHEST)]) };
-    let v6 = S::FAMILY == Family::V6;
-    let own = spans.iter().filter(|span| span.v6 == v6).map(|span| (span.first, span.last));
-    if !v6 {
-        return Choices::exactly(own.collect());
+/// What a pattern asks for in a field.
+fn spans(field: Field, pattern: &Pattern) -> Vec<Span> {
+    let mut spans = Vec::new();
+    field.spans(pattern, &mut spans);
+    spans
+}
+
+/// Addresses; prefixes only, where the shape compares them word by word.
+fn addresses<S: Shape>(field: Field, pattern: &Pattern) -> Choices<Span> {
+    let own = spans(field, pattern);
+    if S::FAMILY == Family::V4 {
+        return Choices::exactly(own);
     }
     let mut choices = Choices::exactly(Vec::new());
-    for range in own {
-        let parts = prefixes(range);
+    for span in own {
+        let mut parts = Vec::new();
+        each_piece(&[span], field.bits(), field.bits(), |prefix| {
+            parts.push(prefix.span(field.bits()));
+            if parts.len() > PREFIXES { Go::Back } else { Go::On }
+        });
         if parts.len() > PREFIXES {
-            choices.list.push(hull::<S>(&[range]));
+            choices.list.push(hull::<S>(&[span]));
             choices.exact = Exact::No;
         } else {
             choices.list.extend(parts);
@@ -148,39 +156,18 @@ fn addresses<S: Shape>(spans: Option<&[AddressSpan]>) -> Choices<Range> {
     choices
 }
 
-/// The prefixes that a range is made of, one too many at most where there are more than [`PREFIXES`].
-fn prefixes((first, last): Range) -> Vec<Range> {
-    let mut parts = Vec::new();
-    let mut next = first;
-    while parts.len() <= PREFIXES {
-        // As long as the beginning allows, and the end.
-        let aligned = if next == 0 { u128::MAX } else { (next & next.wrapping_neg()) - 1 };
-        let room = last - next;
-        let mut host = aligned;
-        while host > room {
-            host >>= 1;
-        }
-        parts.push((next, next + host));
-        match (next + host).checked_add(1) {
-            Some(after) if after <= last => next = after,
-            _ => break,
-        }
-    }
-    parts
-}
-
-/// What holds all the ranges: the longest prefix, which every shape can compare.
-fn hull<S: Shape>(ranges: &[Range]) -> Range {
-    let (first, last) = ends(ranges);
+/// What holds all of them: the longest prefix, which every shape can compare.
+fn hull<S: Shape>(spans: &[Span]) -> Span {
+    let Span { first, last } = ends(spans);
     let differ = first ^ last;
     let host = if differ == 0 { 0 } else { u128::MAX >> differ.leading_zeros() };
-    (first & !host, (last | host) & S::HIGHEST)
+    Span { first: first & !host, last: (last | host) & S::ADDRESSES[0].highest() }
 }
 
-/// From the lowest of all to the highest; the list is empty only for a pattern that matches nothing.
-fn ends(ranges: &[Range]) -> Range {
-    let first = ranges.iter().map(|range| range.0).min().unwrap_or(0);
-    (first, ranges.iter().map(|range| range.1).max().unwrap_or(0))
+/// From the lowest of all, which ascend, to the highest; there is none only for a pattern that matches nothing.
+fn ends(spans: &[Span]) -> Span {
+    let first = spans.first().map_or(0, |span| span.first);
+    Span { first, last: spans.last().map_or(0, |span| span.last) }
 }
 
 /// Bits that all look at and agree in.
@@ -188,32 +175,6 @@ fn agreed(list: &[Bits]) -> Bits {
     let Some(first) = list.first() else { return (0, 0) };
     let mask = list.iter().fold(first.0, |mask, (other, value)| mask & other & !(value ^ first.1));
     (mask, first.1 & mask)
-}
-
-fn ports(spans: &[PortSpan]) -> Choices<Range> {
-    if spans.is_empty() {
-        return Choices::exactly(vec![(0, 0xffff)]);
-    }
-    // Spans that end before they begin match nothing.
-    let spans = spans.iter().filter(|span| span.first <= span.last);
-    Choices::exactly(spans.map(|span| (span.first.into(), span.last.into())).collect())
-}
-
-/// What stands in the field that holds the destination port, or an ICMP message's type and code.
-fn ports_or_messages(pattern: &Pattern) -> Choices<Range> {
-    let ports = ports(&pattern.dports);
-    if pattern.icmp.is_empty() {
-        return ports;
-    }
-    let messages = pattern.icmp.iter().map(|item| {
-        let kind = u128::from(item.kind) << 8;
-        item.code.map_or((kind, kind | 0xff), |code| (kind | u128::from(code), kind | u128::from(code)))
-    });
-    let both = messages.flat_map(|message| {
-        let met = ports.list.iter().map(move |range| (range.0.max(message.0), range.1.min(message.1)));
-        met.filter(|range| range.0 <= range.1)
-    });
-    Choices::exactly(both.collect())
 }
 
 /// Protocol, TCP flags and code point: `protocol | flags << 8 | dscp << 16`.
@@ -262,14 +223,14 @@ impl<S: Shape> Entry<S> {
     /// headers does, as far as the first bits of each field tell.
     pub(super) fn fixed(&self, known: &Fixed<S::Key>) -> Option<Fixed<S::Key>> {
         let mut fixed = Fixed { mask: S::Key::default(), value: S::Key::default() };
-        for field in S::FIELDS {
-            let (word, shift) = (field.word(), field.shift_in_word());
-            let part = |key: &S::Key| (key.as_ref()[word] >> shift) as u32 & field.highest();
+        for slice in S::SLICES {
+            let (word, shift) = (slice.word(), slice.shift_in_word());
+            let part = |key: &S::Key| (key.as_ref()[word] >> shift) as u32 & slice.highest();
             let given = (part(&known.mask), part(&known.value));
-            let low = field.of(self.low.as_ref()[field.lane]);
-            let span = field.of(self.span.as_ref()[field.lane]);
-            let (mask, value) = match field.kind {
-                Kind::Range => shared((low, low + span), given, field.bits)?,
+            let low = slice.of(self.low.as_ref()[slice.lane]);
+            let span = slice.of(self.span.as_ref()[slice.lane]);
+            let (mask, value) = match slice.kind {
+                Kind::Range => shared((low, low + span), given, slice.bits)?,
                 Kind::Bits => (low, span),
             };
             if (value ^ given.1) & mask & given.0 != 0 {
@@ -283,15 +244,15 @@ impl<S: Shape> Entry<S> {
 
     /// Whether all headers with these bits lie in it.
     pub(super) fn covers(&self, known: &Fixed<S::Key>) -> bool {
-        S::FIELDS.iter().all(|field| {
-            let (word, shift) = (field.word(), field.shift_in_word());
-            let known = (known.mask.as_ref()[word] >> shift) as u32 & field.highest();
-            let low = field.of(self.low.as_ref()[field.lane]);
-            let span = field.of(self.span.as_ref()[field.lane]);
-            match field.kind {
+        S::SLICES.iter().all(|slice| {
+            let (word, shift) = (slice.word(), slice.shift_in_word());
+            let known = (known.mask.as_ref()[word] >> shift) as u32 & slice.highest();
+            let low = slice.of(self.low.as_ref()[slice.lane]);
+            let span = slice.of(self.span.as_ref()[slice.lane]);
+            match slice.kind {
                 // A prefix, the bits of which are known.
                 Kind::Range => {
-                    span & span.wrapping_add(1) == 0 && low & span == 0 && known | span == field.highest()
+                    span & span.wrapping_add(1) == 0 && low & span == 0 && known | span == slice.highest()
                 }
                 Kind::Bits => low & !known == 0,
             }

@@ -9,6 +9,7 @@ use bytemuck::{Pod, Zeroable};
 use wire::Family;
 
 use crate::classify::Header;
+use crate::classify::field::{Field, Span};
 
 /// Cuboids that a block of a leaf holds.
 pub(super) const WIDTH: usize = 8;
@@ -27,23 +28,23 @@ pub(in crate::classify) trait Shape: Copy + Debug + Send + Sync + 'static {
     type Lanes: Copy + Debug + Default + AsRef<[u32]> + AsMut<[u32]>;
     /// Which family.
     const FAMILY: Family;
-    /// Its highest address.
-    const HIGHEST: u128;
+    /// Its addresses.
+    const ADDRESSES: [Field; 2];
     /// The lane of the ports, after those of the addresses.
     const PORTS: usize;
     /// What lies where.
-    const FIELDS: &'static [Field];
+    const SLICES: &'static [Slice];
 
     /// The words of a header; without zones and interfaces, unless these are asked for.
     fn key<const ZONES: bool>(header: &Header) -> Self::Key;
 
-    /// The lanes of two ranges of addresses, first and last; where an address has several lanes, they are prefixes.
-    fn set_addresses(low: &mut Self::Lanes, span: &mut Self::Lanes, ranges: [(u128, u128); 2]);
+    /// The lanes of two ranges of addresses; where an address has several lanes, they are prefixes.
+    fn set_addresses(low: &mut Self::Lanes, span: &mut Self::Lanes, ranges: [Span; 2]);
 }
 
 /// Some bits of a lane.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::classify) struct Field {
+pub(in crate::classify) struct Slice {
     /// Which lane.
     pub lane: usize,
     /// Its lowest bit.
@@ -54,7 +55,7 @@ pub(in crate::classify) struct Field {
     pub kind: Kind,
 }
 
-/// What a cuboid says of a field.
+/// What a cuboid says of a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::classify) enum Kind {
     /// The lowest value, and by how much the highest is more.
@@ -63,13 +64,13 @@ pub(in crate::classify) enum Kind {
     Bits,
 }
 
-impl Field {
-    const fn range(lane: usize, shift: u32, bits: u32) -> Field {
-        Field { lane, shift, bits, kind: Kind::Range }
+impl Slice {
+    const fn range(lane: usize, shift: u32, bits: u32) -> Slice {
+        Slice { lane, shift, bits, kind: Kind::Range }
     }
 
-    const fn bits(lane: usize) -> Field {
-        Field { lane, shift: 0, bits: 32, kind: Kind::Bits }
+    const fn bits(lane: usize) -> Slice {
+        Slice { lane, shift: 0, bits: 32, kind: Kind::Bits }
     }
 
     /// The highest value.
@@ -139,15 +140,15 @@ impl Shape for V4 {
     type Key = [u64; 4];
     type Lanes = [u32; 5];
     const FAMILY: Family = Family::V4;
-    const HIGHEST: u128 = u32::MAX as u128;
+    const ADDRESSES: [Field; 2] = [Field::Source4, Field::Destination4];
     const PORTS: usize = 2;
-    const FIELDS: &'static [Field] = &[
-        Field::range(0, 0, 32),
-        Field::range(1, 0, 32),
-        Field::range(2, 0, 16),
-        Field::range(2, 16, 16),
-        Field::bits(3),
-        Field::bits(4),
+    const SLICES: &'static [Slice] = &[
+        Slice::range(0, 0, 32),
+        Slice::range(1, 0, 32),
+        Slice::range(2, 0, 16),
+        Slice::range(2, 16, 16),
+        Slice::bits(3),
+        Slice::bits(4),
     ];
 
     #[inline(always)]
@@ -158,8 +159,8 @@ impl Shape for V4 {
         words
     }
 
-    fn set_addresses(low: &mut [u32; 5], span: &mut [u32; 5], ranges: [(u128, u128); 2]) {
-        for (at, (first, last)) in ranges.into_iter().enumerate() {
+    fn set_addresses(low: &mut [u32; 5], span: &mut [u32; 5], ranges: [Span; 2]) {
+        for (at, Span { first, last }) in ranges.into_iter().enumerate() {
             (low[at], span[at]) = (first as u32, (last - first) as u32);
         }
     }
@@ -169,21 +170,21 @@ impl Shape for V6 {
     type Key = [u64; 8];
     type Lanes = [u32; 11];
     const FAMILY: Family = Family::V6;
-    const HIGHEST: u128 = u128::MAX;
+    const ADDRESSES: [Field; 2] = [Field::Source6, Field::Destination6];
     const PORTS: usize = 8;
-    const FIELDS: &'static [Field] = &[
-        Field::range(0, 0, 32),
-        Field::range(1, 0, 32),
-        Field::range(2, 0, 32),
-        Field::range(3, 0, 32),
-        Field::range(4, 0, 32),
-        Field::range(5, 0, 32),
-        Field::range(6, 0, 32),
-        Field::range(7, 0, 32),
-        Field::range(8, 0, 16),
-        Field::range(8, 16, 16),
-        Field::bits(9),
-        Field::bits(10),
+    const SLICES: &'static [Slice] = &[
+        Slice::range(0, 0, 32),
+        Slice::range(1, 0, 32),
+        Slice::range(2, 0, 32),
+        Slice::range(3, 0, 32),
+        Slice::range(4, 0, 32),
+        Slice::range(5, 0, 32),
+        Slice::range(6, 0, 32),
+        Slice::range(7, 0, 32),
+        Slice::range(8, 0, 16),
+        Slice::range(8, 16, 16),
+        Slice::bits(9),
+        Slice::bits(10),
     ];
 
     #[inline(always)]
@@ -197,8 +198,8 @@ impl Shape for V6 {
         words
     }
 
-    fn set_addresses(low: &mut [u32; 11], span: &mut [u32; 11], ranges: [(u128, u128); 2]) {
-        for (at, (first, last)) in ranges.into_iter().enumerate() {
+    fn set_addresses(low: &mut [u32; 11], span: &mut [u32; 11], ranges: [Span; 2]) {
+        for (at, Span { first, last }) in ranges.into_iter().enumerate() {
             for word in 0..4 {
                 let of = |address: u128| (address >> (96 - 32 * word)) as u32;
                 let lane = 4 * at + word;

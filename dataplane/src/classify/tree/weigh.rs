@@ -49,14 +49,14 @@ pub(super) fn weigh<S: Shape>(forest: &Forest<S>, entries: &[Entry<S>]) -> f32 {
 /// The words of a header that lies in a cuboid.
 fn inside<S: Shape>(entry: &Entry<S>, random: &mut Random) -> S::Key {
     let mut key = S::Key::default();
-    for field in S::FIELDS {
-        let low = field.of(entry.low.as_ref()[field.lane]);
-        let span = field.of(entry.span.as_ref()[field.lane]);
-        let value = match field.kind {
+    for slice in S::SLICES {
+        let low = slice.of(entry.low.as_ref()[slice.lane]);
+        let span = slice.of(entry.span.as_ref()[slice.lane]);
+        let value = match slice.kind {
             Kind::Range => low + random.below(u64::from(span) + 1) as u32,
-            Kind::Bits => span | random.next_u64() as u32 & !low & field.highest(),
+            Kind::Bits => span | random.next_u64() as u32 & !low & slice.highest(),
         };
-        key.as_mut()[field.word()] |= u64::from(value) << field.shift_in_word();
+        key.as_mut()[slice.word()] |= u64::from(value) << slice.shift_in_word();
     }
     key
 }

@@ -4,6 +4,7 @@
 //! cover all, and the pattern itself has the last word.
 
 use super::super::field::{Field, Span};
+use super::super::prefix::{Go, Prefix, each_piece};
 use super::super::{Header, Pattern};
 
 /// The most places that a pattern is looked for at, of one family.
@@ -46,13 +47,6 @@ pub(super) enum Match {
     Whole,
     /// The pattern must be asked.
     Part,
-}
-
-/// A prefix, of 32 or 128 bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Prefix {
-    pub(super) value: u128,
-    pub(super) length: u8,
 }
 
 /// All that a pattern asks for of one family's packets.
@@ -163,42 +157,6 @@ fn pieces(spans: &[Span], width: u32, length: u32, most: usize) -> Option<usize>
         if count > most { Go::Back } else { Go::On }
     });
     (count <= most).then_some(count)
-}
-
-/// Whether more is wanted.
-#[derive(PartialEq, Eq)]
-enum Go {
-    On,
-    Back,
-}
-
-/// Prefixes of at most `length` bits that cover ascending spans, one by one.
-fn each_piece(spans: &[Span], width: u32, length: u32, mut give: impl FnMut(Prefix) -> Go) {
-    let below = if length == width { 0 } else { (u128::MAX >> (128 - width)) >> length };
-    let mut spans = spans.iter().map(|span| Span { first: span.first & !below, last: span.last | below });
-    let mut next = spans.next();
-    while let Some(mut span) = next {
-        next = spans.next();
-        while let Some(following) = next.filter(|next| next.first <= span.last.saturating_add(1)) {
-            span.last = span.last.max(following.last);
-            next = spans.next();
-        }
-        let mut first = span.first;
-        loop {
-            // The largest block that begins here and ends in the span.
-            let aligned = first.trailing_zeros().min(width);
-            let room = (span.last - first).checked_add(1).map_or(128, |count| count.ilog2());
-            let host = aligned.min(room);
-            if give(Prefix { value: first, length: (width - host) as u8 }) == Go::Back {
-                return;
-            }
-            let last = first | (u128::MAX.checked_shr(128 - host).unwrap_or(0));
-            if last >= span.last {
-                break;
-            }
-            first = last + 1;
-        }
-    }
 }
 
 /// A header's ports in one word, source first.

@@ -34,23 +34,42 @@ fn the_next_tables_search_the_rules_of_the_next_policy() {
         let anew = Tables::compile(next, 1).unwrap();
         for dport in (0..2100).chain([7000]) {
             let header = Header { dport, protocol: 6, family: Family::V4, ..Header::default() };
-            let found = tables.filter.classifier.classify(&header);
-            assert_eq!(found, anew.filter.classifier.classify(&header), "{dport}");
+            let found = tables.filter.search.classifier.classify(&header);
+            assert_eq!(found, anew.filter.search.classifier.classify(&header), "{dport}");
         }
-        assert_eq!(tables.filter.algorithm.name, "tuple");
+        assert_eq!(tables.filter.search.algorithm.name, "tuple");
     }
     let next = Tables::compile_after(&few, &old).unwrap();
-    assert!(next.filter.classifier.to_updatable().is_some(), "it can still be changed");
+    assert!(next.filter.search.classifier.to_updatable().is_some(), "it can still be changed");
+}
+
+/// Routes come and go often; what rules there are does not change by that.
+#[test]
+fn rules_that_stay_are_searched_as_before() {
+    let policy = of_ports(1..300);
+    let old = Tables::compile(&policy, 1).unwrap();
+    let is_shared = |next: &Policy| {
+        let next = Tables::compile_after(next, &old).unwrap();
+        Arc::ptr_eq(&next.filter.search, &old.filter.search)
+    };
+    let mut other_routes = policy.clone();
+    other_routes.interfaces[0].addresses.push("10.1.0.1/24".parse().unwrap());
+    assert!(is_shared(&other_routes));
+    let mut narrower = policy.clone();
+    narrower.search.memory = Some(wire::Bytes(1 << 20));
+    assert!(!is_shared(&narrower));
+    assert!(!is_shared(&by_tuple(policy)));
+    assert!(!is_shared(&of_ports(1..301)));
 }
 
 #[test]
 fn the_fastest_is_chosen_and_what_takes_too_much_gives_way() {
     let of = |policy: Policy| Tables::compile(&policy, 1).unwrap().filter;
-    assert_eq!(of(of_ports(1..5)).algorithm.name, "linear");
-    assert_eq!(of(of_ports(1..300)).algorithm.name, "tree");
+    assert_eq!(of(of_ports(1..5)).search.algorithm.name, "linear");
+    assert_eq!(of(of_ports(1..300)).search.algorithm.name, "tree");
     let mut narrow = of_ports(1..20_000);
     narrow.search.memory = Some(wire::Bytes(1 << 20));
-    let narrow = of(narrow);
+    let narrow = of(narrow).search;
     let gave_way: Vec<&str> = narrow.gave_way.iter().map(|(algorithm, _)| algorithm.name).collect();
     assert_eq!((narrow.algorithm.name, gave_way), ("linear", vec!["tree", "tuple"]));
 }
@@ -65,5 +84,5 @@ fn every_algorithm_can_be_named() {
         assert_eq!(named, Some(algorithm.name), "{:?}", parsed.diagnostics);
     }
     let known = crate::classify::ALGORITHMS.len();
-    assert_eq!(SearchAlgorithm::ALL.len(), known + 1, "and `auto`");
+    assert_eq!(SearchAlgorithm::all().count(), known + 1, "and `auto`");
 }
