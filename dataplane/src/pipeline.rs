@@ -128,9 +128,9 @@ impl Pipeline {
             if frame.meta.fate == 0 {
                 self.route.take_prepared(place, frame, cx);
             }
-            take(&mut self.filter, frame, cx);
-            take(&mut self.classify, frame, cx);
         }
+        Stage::<T>::run(&mut self.filter, batch, cx);
+        Stage::<T>::run(&mut self.classify, batch, cx);
         for frame in batch.drain() {
             let now = frame.meta.received;
             // Fragments are held here only where the tables before these tracked connections.
