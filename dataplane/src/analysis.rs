@@ -21,6 +21,7 @@ use crate::classify::Position;
 mod algebra;
 pub mod difference;
 pub mod example;
+mod outline;
 pub mod region;
 pub mod rules;
 mod ruling;

@@ -23,6 +23,9 @@ pub(super) struct Spent;
 /// The most nodes of one set: 10 MB.
 const LARGEST: usize = 1 << 20;
 
+/// Pairs of rules are compared so many times as fast as nodes are made.
+pub(super) const PAIRS_PER_NODE: u64 = 8;
+
 /// What an operation costs besides its nodes.
 const OPERATION: u64 = 20;
 
@@ -41,6 +44,11 @@ impl Algebra {
         let aside = self.left.saturating_sub(part);
         self.left -= aside;
         aside
+    }
+
+    /// Whether there is no effort left.
+    pub(super) fn is_spent(&self) -> bool {
+        self.left == 0
     }
 
     pub(super) fn take_back(&mut self, aside: u64) {

@@ -54,8 +54,12 @@ pub struct Judgement {
 /// The most regions that one pair of deciding rules is taken apart into, for each version of IP.
 const MOST_REGIONS: usize = 2000;
 
-/// No rule takes more than this part of the effort.
+/// No rule takes more than this part of the effort; and as much is kept for taking apart what was found.
 const SHARE: u64 = 4;
+
+/// What is spent on a question at first, and how many times more on one that could not be answered for less.
+const LITTLE: u64 = 10_000;
+const DEEPER: u64 = 16;
 
 /// Compares what `old` and `new` do with packets between interfaces that both have.
 ///
@@ -77,15 +81,9 @@ pub fn compare(old: &Policy, new: &Policy, effort: Effort) -> Result<Comparison,
     // Policies without any interface can be compared; those that have none in common cannot.
     if !names.is_empty() || (old.interfaces.is_empty() && new.interfaces.is_empty()) {
         let changed = changed(&old_rules.judges, &new_rules.judges);
-        for version in Version::BOTH {
-            for place in &changed.old {
-                search.settle(|search| search.changed_rule(Side::Old, *place, version));
-            }
-            for place in &changed.new {
-                search.settle(|search| search.changed_rule(Side::New, *place, version));
-            }
-            search.settle(|search| search.changed_defaults(version));
-        }
+        let kept = search.algebra.set_aside(effort.0 - effort.0 / SHARE);
+        search.ask(questions(&changed));
+        search.algebra.take_back(kept);
     }
     let differences = search.differences();
     let outcome = search.outcome;
@@ -129,6 +127,29 @@ enum Side {
     New,
 }
 
+/// What is asked of packets of a version.
+#[derive(Clone, Copy)]
+enum Question {
+    /// What a rule decides that the other policy does not have, or has elsewhere.
+    Rule(Side, usize, Version),
+    /// What no rule decides in either policy, where the default differs.
+    Defaults(Version),
+}
+
+/// All questions, those of the two policies by turns.
+fn questions(changed: &Changed) -> Vec<Question> {
+    let mut questions = Vec::new();
+    for version in Version::BOTH {
+        for at in 0..changed.old.len().max(changed.new.len()) {
+            for (side, places) in [(Side::Old, &changed.old), (Side::New, &changed.new)] {
+                questions.extend(places.get(at).map(|place| Question::Rule(side, *place, version)));
+            }
+        }
+        questions.push(Question::Defaults(version));
+    }
+    questions
+}
+
 /// Packets about which each policy has one judgement.
 struct Found {
     old: Judgement,
@@ -147,25 +168,51 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Does something with a part of the effort.
-    fn settle(&mut self, work: impl FnOnce(&mut Self) -> Result<(), Spent>) {
-        let aside = self.algebra.set_aside(self.share);
-        if work(self).is_err() {
+    /// Answers the questions, those first that take little: of two policies that have not much in common, some could take
+    /// all the effort before anything is found.
+    fn ask(&mut self, mut questions: Vec<Question>) {
+        let most = self.share;
+        let mut share = LITTLE.min(most);
+        while !questions.is_empty() {
+            questions.retain(|question| self.with(share, |search| search.answer(*question)).is_err());
+            if share >= most || self.algebra.is_spent() {
+                break;
+            }
+            share = share.saturating_mul(DEEPER).min(most);
+        }
+        if !questions.is_empty() {
             self.outcome = Outcome::Stopped;
         }
-        self.algebra.take_back(aside);
     }
 
-    /// What a rule decides that the other policy does not have, or has elsewhere.
+    fn answer(&mut self, question: Question) -> Result<(), Spent> {
+        match question {
+            Question::Rule(side, place, version) => self.changed_rule(side, place, version),
+            Question::Defaults(version) => self.changed_defaults(version),
+        }
+    }
+
+    /// Does something with a part of the effort.
+    fn with(&mut self, part: u64, work: impl FnOnce(&mut Self) -> Result<(), Spent>) -> Result<(), Spent> {
+        let aside = self.algebra.set_aside(part);
+        let done = work(self);
+        self.algebra.take_back(aside);
+        done
+    }
+
+    /// [`Question::Rule`].
     fn changed_rule(&mut self, side: Side, place: usize, version: Version) -> Result<(), Spent> {
         let (mine, other) = match side {
             Side::Old => (self.old, self.new),
             Side::New => (self.new, self.old),
         };
-        let Some((judge, earlier)) = mine.judges[..=place].split_last() else { return Ok(()) };
+        let judge = &mine.judges[place];
         let Some(product) = judge.product(version) else { return Ok(()) };
+        if other.does_only(judge.fate, product, version, &mut self.algebra)? {
+            return Ok(());
+        }
         let set = diagram(product, version);
-        let left = decided(earlier, version, product, &set, &mut self.algebra)?.left;
+        let left = decided(mine, 0..place, version, product, &set, &mut self.algebra)?.left;
         let judgement = Judgement { by: judge.decider(), fate: judge.fate };
         for (theirs, part) in self.judged(other, version, product, &left)? {
             let (old, new) = match side {
@@ -177,7 +224,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// What no rule decides in either policy, where the default differs.
+    /// [`Question::Defaults`].
     fn changed_defaults(&mut self, version: Version) -> Result<(), Spent> {
         let (old, new) = (self.old, self.new);
         let ends = (0..self.names.len() as u16).chain([LOCAL.0]);
@@ -189,8 +236,10 @@ impl Search<'_> {
                 }
                 let product = way(ingress, egress, version);
                 let set = diagram(&product, version);
-                let left = decided(&old.judges, version, &product, &set, &mut self.algebra)?.left;
-                let left = decided(&new.judges, version, &product, &left, &mut self.algebra)?.left;
+                let left =
+                    decided(old, 0..old.judges.len(), version, &product, &set, &mut self.algebra)?.left;
+                let left =
+                    decided(new, 0..new.judges.len(), version, &product, &left, &mut self.algebra)?.left;
                 let by_default = |fate| Judgement { by: Decider::Default, fate };
                 self.add(by_default(before), by_default(after), &left, version)?;
             }
@@ -206,7 +255,8 @@ impl Search<'_> {
         within: &Product,
         packets: &Bdd,
     ) -> Result<Vec<(Judgement, Bdd)>, Spent> {
-        let Decided { parts, left } = decided(&ruling.judges, version, within, packets, &mut self.algebra)?;
+        let Decided { parts, left } =
+            decided(ruling, 0..ruling.judges.len(), version, within, packets, &mut self.algebra)?;
         let by_rule =
             |(judge, part): (&Judge, Bdd)| (Judgement { by: judge.decider(), fate: judge.fate }, part);
         let mut judged: Vec<(Judgement, Bdd)> = parts.into_iter().map(by_rule).collect();
@@ -242,7 +292,7 @@ impl Search<'_> {
             let mut lists = [Vec::new(), Vec::new()];
             for version in Version::BOTH {
                 let set = &sets[version as usize];
-                self.settle(|search| {
+                let told = self.with(self.share, |search| {
                     let list = products(set, version, MOST_REGIONS, &mut search.algebra)?;
                     if list.len() >= MOST_REGIONS {
                         search.outcome = Outcome::Stopped;
@@ -250,6 +300,9 @@ impl Search<'_> {
                     lists[version as usize] = list;
                     Ok(())
                 });
+                if told.is_err() {
+                    self.outcome = Outcome::Stopped;
+                }
                 let names = self.names;
                 let list = &mut lists[version as usize];
                 *list = list.drain(..).filter_map(|product| there_can_be(&product, names, version)).collect();

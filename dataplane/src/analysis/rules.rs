@@ -86,9 +86,6 @@ const TRIALS: usize = 24;
 /// Later rules that do something else with which headers are tried.
 const MOST_TRIED: usize = 100;
 
-/// Pairs of rules are compared so many times as fast as nodes are made.
-const PAIRS_PER_NODE: u64 = 32;
-
 /// No rule takes more than this part of the effort.
 const SHARE: u64 = 400;
 
@@ -185,7 +182,7 @@ impl<'a> Search<'a> {
     fn hidden(&mut self, at: usize) -> Result<(), Spent> {
         let judges = self.judges;
         let judge = &judges[at];
-        let mut asked: Vec<(Version, &Product)> = Vec::new();
+        let mut asked: Vec<(Version, &Product, Vec<usize>)> = Vec::new();
         for version in Version::BOTH {
             let Some(product) = judge.product(version) else { continue };
             let earlier = self.overlapping(product, version, 0..at)?;
@@ -194,17 +191,16 @@ impl<'a> Search<'a> {
             if samples.iter().any(free) {
                 return Ok(());
             }
-            asked.push((version, product));
+            asked.push((version, product, earlier));
         }
         let mut by: Vec<usize> = Vec::new();
         let mut sets: Vec<(Version, Bdd)> = Vec::new();
-        for (version, product) in asked {
+        for (version, product, earlier) in asked {
             let mut left = self.set(product, version)?;
             if left.is_false() {
                 continue;
             }
             sets.push((version, left.clone()));
-            let earlier = self.overlapping(product, version, 0..at)?;
             let whole =
                 |one: &&usize| judges[**one].product(version).is_some_and(|wide| wide.contains(product));
             if let Some(whole) = earlier.iter().find(whole) {
@@ -431,7 +427,7 @@ impl<'a> Search<'a> {
     /// The headers of `product`, which is part of the rule's, that no earlier rule matches.
     fn decided_by(&mut self, at: usize, product: &Product, version: Version) -> Result<Bdd, Spent> {
         let set = self.set(product, version)?;
-        Ok(decided(&self.judges[..at], version, product, &set, &mut self.algebra)?.left)
+        Ok(decided(self.ruling, 0..at, version, product, &set, &mut self.algebra)?.left)
     }
 
     fn set(&mut self, product: &Product, version: Version) -> Result<Bdd, Spent> {
@@ -455,13 +451,8 @@ impl<'a> Search<'a> {
         version: Version,
         places: std::ops::Range<usize>,
     ) -> Result<Vec<usize>, Spent> {
-        self.algebra.spend(places.len() as u64 / PAIRS_PER_NODE)?;
-        Ok(places
-            .filter(|place| {
-                self.gone[*place] == Gone::No
-                    && self.judges[*place].product(version).is_some_and(|other| other.overlaps(product))
-            })
-            .collect())
+        let overlapping = self.ruling.overlapping(places, product, version, &mut self.algebra)?;
+        Ok(overlapping.map(|(place, ..)| place).filter(|place| self.gone[*place] == Gone::No).collect())
     }
 
     /// Headers of a product that there can be.

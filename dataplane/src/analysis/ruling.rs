@@ -1,11 +1,14 @@
 //! A policy's rules, as sets over interfaces that may be another policy's, too.
 
+use std::ops::Range;
+
 use biodivine_lib_bdd::Bdd;
 use policy::Policy;
 use policy::model::SELF_ZONE;
 use wire::header::Protocol;
 
-use super::algebra::{Algebra, Spent};
+use super::algebra::{Algebra, PAIRS_PER_NODE, Spent};
+use super::outline::Outline;
 use super::{Decider, Fate};
 use crate::classify::diagram::field::{Field, Version};
 use crate::classify::diagram::product::{Product, Span};
@@ -19,6 +22,8 @@ pub(super) type Names = [String];
 /// The rules that can meet a packet, in order.
 pub(super) struct Ruling {
     pub(super) judges: Vec<Judge>,
+    /// By version, of each judge; of nothing, where it has no product.
+    outlines: [Vec<Outline>; 2],
     /// By interface of origin, then of destination, the gateway itself the last.
     defaults: Vec<Vec<Fate>>,
 }
@@ -90,7 +95,52 @@ impl Ruling {
             });
             judges.push(Judge { place, fate, products });
         }
-        Ok(Ruling { judges, defaults })
+        let outlines = Version::BOTH.map(|version| {
+            let of = |judge: &Judge| {
+                // It is asked for the product after all.
+                Outline::of(judge.product(version).unwrap_or(&Product::all()), version)
+            };
+            judges.iter().map(of).collect()
+        });
+        Ok(Ruling { judges, outlines, defaults })
+    }
+
+    /// The rules among those at `places` that have packets in common with a product, each with its place and product.
+    pub(super) fn overlapping<'a>(
+        &'a self,
+        places: Range<usize>,
+        product: &'a Product,
+        version: Version,
+        algebra: &mut Algebra,
+    ) -> Result<impl Iterator<Item = (usize, &'a Judge, &'a Product)> + use<'a>, Spent> {
+        algebra.spend(places.len() as u64 / PAIRS_PER_NODE)?;
+        let asked = Outline::of(product, version);
+        let outlines = &self.outlines[version as usize][places.clone()];
+        let near = places.zip(outlines).filter(move |(_, outline)| outline.meets(&asked));
+        Ok(near.filter_map(move |(place, _)| {
+            let judge = &self.judges[place];
+            let theirs = judge.product(version).filter(|theirs| theirs.overlaps(product))?;
+            Some((place, judge, theirs))
+        }))
+    }
+
+    /// Whether this is the fate of all packets of a product, as far as that is seen from the rules one by one.
+    pub(super) fn does_only(
+        &self,
+        fate: Fate,
+        product: &Product,
+        version: Version,
+        algebra: &mut Algebra,
+    ) -> Result<bool, Spent> {
+        for (_, judge, theirs) in self.overlapping(0..self.judges.len(), product, version, algebra)? {
+            if judge.fate != fate {
+                return Ok(false);
+            }
+            if theirs.contains(product) {
+                return Ok(true);
+            }
+        }
+        Ok(self.defaults.iter().flatten().all(|default| *default == fate))
     }
 
     /// The default for packets from and to these interfaces.
@@ -193,22 +243,19 @@ pub(super) struct Decided<'a> {
 
 /// The first judges in order that decide on some of `packets`, each with those packets, and what no judge decides on.
 pub(super) fn decided<'a>(
-    judges: &'a [Judge],
+    ruling: &'a Ruling,
+    judges: Range<usize>,
     version: Version,
-    within: &Product,
+    within: &'a Product,
     packets: &Bdd,
     algebra: &mut Algebra,
 ) -> Result<Decided<'a>, Spent> {
     let mut left = packets.clone();
     let mut parts = Vec::new();
-    for judge in judges {
+    for (_, judge, product) in ruling.overlapping(judges, within, version, algebra)? {
         if left.is_false() {
             break;
         }
-        algebra.spend(1)?;
-        let Some(product) = judge.product(version).filter(|product| product.overlaps(within)) else {
-            continue;
-        };
         let theirs = diagram(product, version);
         if algebra.meet(&left, &theirs)? {
             let part = algebra.both(&left, &theirs)?;

@@ -341,4 +341,40 @@ proptest! {
         let missing = hidden(&all).difference(&hidden(&some)).all(|rule| some.open.contains(rule));
         prop_assert!(missing, "{some:?}");
     }
+
+    /// What little effort tells of two policies is so, and that there may be more is said.
+    #[test]
+    fn a_little_effort_finds_some_differences((old, new) in pair(), effort in 0..30_000u64) {
+        let all = compare(&old, &new, Effort::QUICK).unwrap();
+        let some = compare(&old, &new, Effort(effort)).unwrap();
+        for difference in &some.differences {
+            for header in difference.region.examples(&Places::default()) {
+                let holding = all.differences.iter().find(|one| one.region.contains(&header));
+                let holding = holding.map(|one| (one.old, one.new));
+                prop_assert_eq!(holding, Some((difference.old, difference.new)));
+            }
+        }
+        if some.outcome == Outcome::Complete {
+            prop_assert_eq!(&some.differences, &all.differences);
+        }
+    }
+}
+
+/// Where all the effort goes into finding, some is left for telling.
+#[test]
+fn what_was_found_is_told_when_the_effort_ends() {
+    let of_ports = |ports: std::ops::Range<u16>| {
+        let rule = |port: u16| Rule {
+            name: format!("r{port}"),
+            protocols: vec![Protocol::TCP],
+            dports: vec![PortRange { first: port, last: port }],
+            action: Action::Accept,
+            ..Rule::default()
+        };
+        let interfaces = vec![interface("eth0", "lan"), interface("eth1", "wan")];
+        Policy { mode: Mode::Stateless, interfaces, rules: ports.map(rule).collect(), ..Policy::default() }
+    };
+    let comparison = compare(&of_ports(1..400), &of_ports(1000..1400), Effort(200_000)).unwrap();
+    assert_eq!(comparison.outcome, Outcome::Stopped);
+    assert!(comparison.differences.len() > 10, "{} found", comparison.differences.len());
 }

@@ -119,6 +119,9 @@ pub(crate) fn merged(mut spans: Spans) -> Spans {
 }
 
 fn overlap(these: &[Span], those: &[Span]) -> bool {
+    if let ([one], [other]) = (these, those) {
+        return one.first <= other.last && other.first <= one.last;
+    }
     let (few, many) = if these.len() <= those.len() { (these, those) } else { (those, these) };
     few.iter().any(|span| {
         let at = many.partition_point(|other| other.last < span.first);
