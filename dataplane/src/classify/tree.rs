@@ -14,6 +14,7 @@ use self::entry::{Entry, of_pattern};
 use self::forest::Forest;
 use self::layout::{POSITION, V4, V6};
 use self::search::{AT_ONCE, Visit};
+use self::select::Scratch;
 use super::simd_tree::{Kernel, Plain};
 use super::{Bounds, Classifier, Header, NO_MATCH, Pattern, Position, TooLarge};
 
@@ -133,17 +134,19 @@ fn grow<S: Shape>(entries: &[Entry<S>], bounds: Bounds) -> Result<Forest<S>, Too
     // How open a cuboid may be that stays in a tree has no value that suits all patterns: some are tried.
     let tried: &[u32] = if entries.len() > MANY { &[4, 6, 8] } else { &[2, 4, 6, 7, 8, 10, 12] };
     let worth = Bounds { memory: bounds.memory.min(WORTH * entries.len() + NEAR) };
+    let work = work(entries.len());
+    let mut scratch = Scratch::default();
     let mut best: Option<(f32, Forest<S>)> = None;
     let mut worse = 0;
     for open in tried {
-        let time = build::grow(entries, Growth { open: *open, trees: TREES, lean: usize::MAX }, worth)
-            .map_or(f32::INFINITY, |forest| {
-                let time = weigh::weigh(&forest, entries);
-                if best.as_ref().is_none_or(|(least, _)| time < *least) {
-                    best = Some((time, forest));
-                }
-                time
-            });
+        let growth = Growth { open: *open, trees: TREES, work, lean: worth.memory / 2 };
+        let time = build::grow(entries, growth, worth, &mut scratch).map_or(f32::INFINITY, |forest| {
+            let time = weigh::weigh(&forest, entries);
+            if best.as_ref().is_none_or(|(least, _)| time < *least) {
+                best = Some((time, forest));
+            }
+            time
+        });
         worse = if best.as_ref().is_some_and(|(least, _)| time > 1.2 * least) { worse + 1 } else { 0 };
         if worse > 1 {
             break;
@@ -152,8 +155,16 @@ fn grow<S: Shape>(entries: &[Entry<S>], bounds: Bounds) -> Result<Forest<S>, Too
     match best {
         Some((_, forest)) => Ok(forest),
         // Longer lists at the leaves take less memory.
-        None => build::grow(entries, Growth { open: 2, trees: 2 * TREES, lean: bounds.memory / 4 }, bounds),
+        None => {
+            let growth = Growth { open: 2, trees: 2 * TREES, work, lean: bounds.memory / 4 };
+            build::grow(entries, growth, bounds, &mut scratch)
+        }
     }
+}
+
+/// How much work it may be to grow trees of so many cuboids.
+fn work(cuboids: usize) -> usize {
+    EACH * cuboids + ANYWAY
 }
 
 /// Trees that a header is searched in, at most, as a rule.
@@ -161,6 +172,11 @@ const TREES: usize = 4;
 /// Bytes that trees may take for each cuboid, and that they may take in any case: a core has as much in caches of its own.
 const WORTH: usize = 2048;
 const NEAR: usize = 2 << 20;
+/// How often a cuboid may be looked at on the average while trees grow, and how many looks there may be in any case: a tenth of
+/// a second for ten thousand cuboids. Trees that are fast take half of that; others, in which cuboids are copied over and
+/// over, could take minutes.
+const EACH: usize = 256;
+const ANYWAY: usize = 1 << 20;
 /// Cuboids of which building takes so long that fewer ways are tried.
 const MANY: usize = 20_000;
 

@@ -18,9 +18,14 @@ pub(super) struct Growth {
     pub open: u32,
     /// How many trees there may be.
     pub trees: usize,
-    /// Bytes from which on lists are no longer divided, however long.
+    /// After how much work, in cuboids looked at, only long lists are divided; after four times as much none is.
+    pub work: usize,
+    /// From how many bytes on no list is divided.
     pub lean: usize,
 }
+
+/// Cuboids that make a list long.
+const LONG: usize = 8 * WIDTH;
 
 /// Grows the trees for `entries`, which are in the order of their patterns.
 ///
@@ -30,7 +35,9 @@ pub(super) fn grow<S: Shape>(
     entries: &[Entry<S>],
     growth: Growth,
     bounds: Bounds,
+    scratch: &mut Scratch,
 ) -> Result<Forest<S>, TooLarge> {
+    scratch.work = 0;
     let zones = S::PORTS + ZONES;
     let asks_zones = entries.iter().any(|entry| entry.low.as_ref()[zones] != 0);
     let mut grower = Grower {
@@ -40,8 +47,8 @@ pub(super) fn grow<S: Shape>(
         branches: Vec::new(),
         octets: Vec::new(),
         leaves: HashMap::new(),
-        scratch: Scratch::default(),
-        lean: growth.lean,
+        scratch,
+        growth,
         bounds,
     };
     // What `Branch::NOWHERE` leads to.
@@ -78,8 +85,8 @@ struct Grower<'a, S: Shape> {
     octets: Vec<Octet>,
     /// Leaves that exist, by what is in them.
     leaves: HashMap<Vec<u32>, Branch>,
-    scratch: Scratch,
-    lean: usize,
+    scratch: &'a mut Scratch,
+    growth: Growth,
     bounds: Bounds,
 }
 
@@ -87,9 +94,10 @@ impl<S: Shape> Grower<'_, S> {
     /// A tree of what is not too open: its root, what is in it and what is left to others.
     fn root(&mut self, list: &[u32], open: u32) -> Result<(Branch, Vec<u32>, Vec<u32>), TooLarge> {
         let known = Fixed { mask: S::Key::default(), value: S::Key::default() };
+        self.scratch.work += list.len();
         let members = self.members(list, &known);
         let selection =
-            if members.len() > WIDTH { select::<S>(&members, &known, open, &mut self.scratch) } else { None };
+            if members.len() > WIDTH { select::<S>(&members, &known, open, self.scratch) } else { None };
         let Some(selection) = selection else {
             let listed: Vec<u32> = members.iter().map(|member| member.entry).collect();
             let branch = self.leaf(&listed)?;
@@ -119,9 +127,10 @@ impl<S: Shape> Grower<'_, S> {
     }
 
     fn branch(&mut self, list: &[u32], known: &Fixed<S::Key>, depth: u32) -> Result<Branch, TooLarge> {
+        self.scratch.work += list.len();
         let members = self.members(list, known);
-        if members.len() > WIDTH && depth < DEEPEST && self.bytes() < self.lean {
-            if let Some(selection) = select::<S>(&members, known, u32::MAX, &mut self.scratch) {
+        if depth < DEEPEST && self.divides(members.len()) {
+            if let Some(selection) = select::<S>(&members, known, u32::MAX, self.scratch) {
                 return self.node(&members, &selection, known, depth);
             }
         }
@@ -209,6 +218,12 @@ impl<S: Shape> Grower<'_, S> {
         }
         self.octets.push(positions);
         Ok(())
+    }
+
+    /// Whether a list of so many cuboids is divided.
+    fn divides(&self, members: usize) -> bool {
+        let most_work = self.growth.work * if members > LONG { 4 } else { 1 };
+        members > WIDTH && self.scratch.work < most_work && self.bytes() < self.growth.lean
     }
 
     /// # Errors

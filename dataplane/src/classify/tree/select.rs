@@ -95,6 +95,8 @@ pub(super) struct Scratch {
     gains: Vec<Gain>,
     /// Bits that anything fixes.
     seen: Vec<usize>,
+    /// Cuboids that were looked at for these trees.
+    pub(super) work: usize,
 }
 
 /// What is said for a bit.
@@ -113,6 +115,7 @@ impl Default for Scratch {
             fixed: Vec::new(),
             gains: vec![Gain::default(); ALL_BITS],
             seen: Vec::new(),
+            work: 0,
         }
     }
 }
@@ -141,7 +144,7 @@ impl<S: Shape> Division<'_, S> {
         }
         let cost = |side: Side| side.weight * side.count.max(self.block);
         let mut before = 0f32;
-        let Scratch { sides, fixed, gains, seen } = scratch;
+        let Scratch { sides, fixed, gains, seen, work } = scratch;
         for cell in self.long() {
             let mut whole = Side::default();
             for place in &self.list[cell.begin..cell.end] {
@@ -183,7 +186,9 @@ impl<S: Shape> Division<'_, S> {
                 gains[at].spared += zero.count + one.count;
             }
         }
-        let copies = self.long().map(|cell| cell.end - cell.begin).sum::<usize>() as f32;
+        let copies = self.long().map(|cell| cell.end - cell.begin).sum::<usize>();
+        *work += copies;
+        let copies = copies as f32;
         let members = self.sample.len() as f32;
         let worth = |gain: Gain| gain.shorter - COPIES * (copies - gain.spared) / members;
         let mut best: Option<(f32, usize)> = None;

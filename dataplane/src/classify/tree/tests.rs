@@ -1,4 +1,5 @@
 use tally::{Count, Region};
+use wire::random::Random;
 
 use super::*;
 use crate::classify::generate::{Like, Locality, rules, trace};
@@ -92,6 +93,46 @@ fn bounds_are_kept() {
         refused += u32::from(agrees(&patterns, &headers, Bounds { memory: kibibytes << 10 }).is_err());
     }
     assert!((1..6).contains(&refused), "{refused}");
+}
+
+/// Rules that ask for some fields and leave others open, as they come: each tree would have most of them in most branches.
+#[test]
+fn rules_that_are_copied_over_and_over_take_bounded_work() {
+    let mut random = Random::new(3);
+    let mut one = || {
+        let mut range = |wild: u64| {
+            let ends = [random.below(1 << 16) as u16, random.below(1 << 16) as u16];
+            let span = PortSpan { first: ends[0].min(ends[1]), last: ends[0].max(ends[1]) };
+            if random.below(4) < wild { Vec::new() } else { vec![span] }
+        };
+        let (sports, dports) = (range(1), range(1));
+        let mut net = || {
+            let host = (1 << (8 * random.below(4))) - 1;
+            let first = u128::from(random.below(1 << 32)) & !host;
+            let spans = vec![AddressSpan { v6: false, first, last: first | host }];
+            if random.below(4) > 0 { None } else { Some(spans) }
+        };
+        let (source, destination) = (net(), net());
+        let protocols = if random.below(2) == 0 { Vec::new() } else { vec![6] };
+        Pattern { source, destination, sports, dports, protocols, v6: Admit::No, ..Pattern::default() }
+    };
+    // What asks for little would hide the rest.
+    let asks = |pattern: &Pattern| !pattern.sports.is_empty() && !pattern.dports.is_empty();
+    let patterns: Vec<Pattern> = (0..3000).map(|_| one()).filter(asks).collect();
+    let headers: Vec<Header> =
+        trace(&patterns, 3000, Locality::NONE, 7).iter().map(|aimed| aimed.header).collect();
+    let tree = agrees(&patterns, &headers, Bounds::default()).unwrap();
+    assert!(tree.memory_bytes() < 16 << 20, "{}", tree.memory_bytes());
+
+    let entries = entries::<V4>(&patterns, Bounds::default()).unwrap();
+    let mut scratch = Scratch::default();
+    let work = work(entries.len());
+    for open in [2, 6, 12] {
+        let growth = Growth { open, trees: TREES, work, lean: usize::MAX };
+        let _ = build::grow(&entries, growth, Bounds::default(), &mut scratch);
+        // The last lists are divided after it has become too much.
+        assert!(scratch.work < 8 * work, "{open}: {} of {work}", scratch.work);
+    }
 }
 
 #[test]
