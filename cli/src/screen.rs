@@ -68,6 +68,11 @@ pub(crate) fn note(what: &dyn fmt::Display) {
     let _ = writeln!(anstream::stderr().lock(), "{DIM}note{DIM:#}: {what}");
 }
 
+/// Says what is being done, where that takes long.
+pub(crate) fn doing(what: &dyn fmt::Display) {
+    let _ = writeln!(anstream::stderr().lock(), "{what}");
+}
+
 /// Diagnostics that are shown in full: more than anybody reads at once, and drawing each takes longer the longer the text.
 const MOST_SHOWN: usize = 20;
 

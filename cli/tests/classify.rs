@@ -5,6 +5,7 @@ mod run;
 
 use std::collections::HashSet;
 use std::fs;
+use std::process::{Command, Stdio};
 
 use dataplane::classify::ALGORITHMS;
 use run::{Room, home_office, root, wirerate};
@@ -18,6 +19,23 @@ fn bench(words: &[&str]) -> run::Run {
 /// Algorithms, in the order of the rows.
 fn algorithms(rows: &Value) -> Vec<&str> {
     rows.as_array().unwrap().iter().map(|row| row["algorithm"].as_str().unwrap()).collect()
+}
+
+/// As `wirerate bench … 2>&1 | head -1` does.
+#[test]
+fn nobody_has_to_read_what_is_said() {
+    for words in [
+        &["classify", "policies/home-office.toml", "--seconds", "0.01", "--headers", "100"][..],
+        &["forward", "--flows", "1", "--packets", "1000"],
+        &["routes", "--v4", "100", "--v6", "100"],
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_wirerate"));
+        command.current_dir(root()).arg("bench").args(words).stdin(Stdio::null());
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop((child.stdout.take(), child.stderr.take()));
+        let status = child.wait().unwrap();
+        assert_eq!(status.code(), Some(0), "{words:?}");
+    }
 }
 
 #[test]
@@ -207,7 +225,7 @@ fn a_peer_that_finds_something_else_is_told() {
     let liar = room.write("liar", format!("#!/bin/sh\necho 'EAL: talk'\necho '{built}'\ncat > /dev/null\n"));
     fs::set_permissions(&liar, fs::Permissions::from_mode(0o755)).unwrap();
     let run = |program: &str| {
-        std::process::Command::new(env!("CARGO_BIN_EXE_wirerate"))
+        Command::new(env!("CARGO_BIN_EXE_wirerate"))
             .args(["bench", "classify", "--seconds", "0.01", "--headers", "100", &rules])
             .env("WIRERATE_RTE_ACL", program)
             .output()

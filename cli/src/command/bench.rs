@@ -1,5 +1,6 @@
 //! `wirerate bench`: how fast is it here?
 
+use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -10,7 +11,7 @@ use classify::Classify;
 use crate::bench::forward::{self, Extent, Outcome, Scenario};
 use crate::bench::routes;
 use crate::failure::Failure;
-use crate::with_exit_codes;
+use crate::{screen, with_exit_codes};
 
 mod classify;
 
@@ -101,7 +102,7 @@ impl Bench {
     /// Runs it.
     pub(crate) fn run(self) -> Result<(), Failure> {
         match self.what {
-            What::Forward(forward) => forward.run().map_err(Failure::Bench),
+            What::Forward(forward) => forward.run(),
             What::Routes(routes) => routes.run(),
             What::Classify(classify) => classify.run(),
         }
@@ -109,7 +110,7 @@ impl Bench {
 }
 
 impl Forward {
-    fn run(self) -> Result<(), forward::BenchError> {
+    fn run(self) -> Result<(), Failure> {
         let scenario = match self.scenario {
             Kind::Forward => Scenario::Forward,
             Kind::Firewall => Scenario::Firewall,
@@ -119,26 +120,30 @@ impl Forward {
         let extent = self.packets.map_or(Extent::Rounds, Extent::Packets);
         let mut outcomes = Vec::with_capacity(flows.len());
         for count in flows {
-            let mut progress = |doing: &str| eprintln!("{count} flows: {doing}");
-            outcomes.push(forward::measure(scenario, count, self.rules, extent, &mut progress)?);
+            let mut progress = |doing: &str| screen::doing(&format_args!("{count} flows: {doing}"));
+            let outcome = forward::measure(scenario, count, self.rules, extent, &mut progress);
+            outcomes.push(outcome.map_err(Failure::Bench)?);
         }
+        let mut out = screen::out();
         if self.json {
             let rows: Vec<_> = outcomes.iter().map(row).collect();
-            println!("{}", serde_json::Value::from(rows));
+            writeln!(out, "{}", serde_json::Value::from(rows))?;
         } else {
-            println!(
+            writeln!(
+                out,
                 "{:>10} {:>8} {:>14} {:>12} {:>10}",
                 "flows", "Mpps", "instr/packet", "M setups/s", "MiB"
-            );
+            )?;
             for outcome in &outcomes {
-                println!(
+                writeln!(
+                    out,
                     "{:>10} {:>8.2} {:>14.0} {:>12.2} {:>10.1}",
                     outcome.flows,
                     outcome.mpps,
                     outcome.instructions,
                     outcome.setups,
                     outcome.memory as f64 / f64::from(1 << 20),
-                );
+                )?;
             }
         }
         Ok(())
@@ -153,28 +158,34 @@ impl Routes {
         }
         let mut outcomes = Vec::new();
         if v4 > 0 {
-            eprintln!("{v4} IPv4 prefixes: measuring");
+            screen::doing(&format_args!("{v4} IPv4 prefixes: measuring"));
             outcomes.push(routes::measure4(v4).map_err(Failure::Bench)?);
         }
         if v6 > 0 {
-            eprintln!("{v6} IPv6 prefixes: measuring");
+            screen::doing(&format_args!("{v6} IPv6 prefixes: measuring"));
             outcomes.push(routes::measure6(v6).map_err(Failure::Bench)?);
         }
+        let mut out = screen::out();
         if self.json {
             let rows: Vec<_> = outcomes.iter().map(routes_row).collect();
-            println!("{}", serde_json::Value::from(rows));
+            writeln!(out, "{}", serde_json::Value::from(rows))?;
             return Ok(());
         }
-        println!("{:>6} {:>9} {:>9} {:>12} {:>8}", "family", "prefixes", "build, s", "M look-ups/s", "MiB");
+        writeln!(
+            out,
+            "{:>6} {:>9} {:>9} {:>12} {:>8}",
+            "family", "prefixes", "build, s", "M look-ups/s", "MiB"
+        )?;
         for outcome in &outcomes {
-            println!(
+            writeln!(
+                out,
                 "{:>6} {:>9} {:>9.3} {:>12.1} {:>8.1}",
                 format!("IPv{}", outcome.family),
                 outcome.prefixes,
                 outcome.build.as_secs_f64(),
                 outcome.lookups,
                 outcome.memory as f64 / f64::from(1 << 20),
-            );
+            )?;
         }
         Ok(())
     }

@@ -133,7 +133,7 @@ impl Classify {
         };
         let (mut contenders, mut peers) = self.contenders(&plan)?;
         for round in 1..=ROUNDS {
-            eprintln!("round {round} of {ROUNDS}");
+            screen::doing(&format_args!("round {round} of {ROUNDS}"));
             contenders.iter_mut().for_each(|contender| contender.round(&plan));
             peers.built.iter_mut().for_each(|peer| peer.round(&plan));
         }
@@ -176,7 +176,7 @@ impl Classify {
         let mut answers: Option<Answers> = None;
         let mut contenders = Vec::new();
         for algorithm in ALGORITHMS.iter().filter(is_asked_for) {
-            eprintln!("{}: building", algorithm.name);
+            screen::doing(&format_args!("{}: building", algorithm.name));
             let contender = Contender::new(algorithm, plan);
             contender.check(plan, &scanned, &mut answers).map_err(Failure::Disagree)?;
             contenders.push(contender);
@@ -192,7 +192,7 @@ impl Classify {
                 contender.check(plan, &scanned, &mut answers).map_err(Failure::Disagree)?;
             }
         }
-        eprintln!("{RTE_ACL}: building");
+        screen::doing(&format_args!("{RTE_ACL}: building"));
         let patience = Duration::from_secs_f64(self.patience);
         let peers = peer::start(plan, answers, patience, &mut |what| screen::note(&what));
         Ok((contenders, peers.map_err(Failure::Disagree)?))
