@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use gateway::{Client, view};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use ratatui::crossterm::terminal;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
@@ -20,7 +21,7 @@ use crate::with_exit_codes;
 /// Watch a running gateway, second by second
 ///
 /// Shows what goes through each port, which rules and translations are busy, and what is dropped and why. `q` ends it.
-/// Where standard output is no terminal, a line is printed for each interval.
+/// Where standard output is no terminal, or one without a size, a line is printed for each interval.
 #[derive(Debug, Args)]
 #[command(after_long_help = with_exit_codes("\
 Examples:
@@ -40,6 +41,12 @@ pub(crate) struct Arguments {
     seconds: Option<u64>,
 }
 
+/// Whether there is anything to draw on. A serial line, and what plays a terminal, may have no size.
+fn has_screen() -> bool {
+    let is_large = || terminal::size().is_ok_and(|(columns, rows)| columns > 0 && rows > 0);
+    io::stdout().is_terminal() && is_large()
+}
+
 fn interval(text: &str) -> Result<Duration, String> {
     let seconds = text.parse::<f64>().ok().filter(|seconds| (0.1..=3600.0).contains(seconds));
     seconds.map(Duration::from_secs_f64).ok_or_else(|| "from 0.1 to 3600 seconds".to_owned())
@@ -51,7 +58,7 @@ impl Arguments {
         let end = self.seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
         // Before the screen is taken over: an error is then seen.
         let first = Look::take(&client)?;
-        if io::stdout().is_terminal() {
+        if has_screen() {
             let terminal = ratatui::init();
             let outcome = watch(terminal, &client, first, self.interval, end);
             ratatui::restore();
