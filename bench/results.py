@@ -191,9 +191,11 @@ def tell_quiet(share):
         say(f"WARNING: the machine is not quiet: {share:.0%} busy (load {load:.2f}); figures will be too low")
 
 
-def spread(found):
-    """Median, lowest and highest."""
-    shown = lambda value: f"{value:.3f}" if value < 1 else f"{value:.2f}" if value < 10 else f"{value:.1f}"
+def spread(found, places=None):
+    """Median, lowest and highest, to so many places, or three digits or so."""
+    def shown(value):
+        return f"{value:.{(3 if value < 1 else 2 if value < 10 else 1) if places is None else places}f}"
+
     middle = shown(statistics.median(found))
     lowest, highest = shown(min(found)), shown(max(found))
     return middle if lowest == highest else f"{middle} ({lowest}-{highest})"

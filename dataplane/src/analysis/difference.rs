@@ -236,10 +236,8 @@ impl Search<'_> {
                 }
                 let product = way(ingress, egress, version);
                 let set = diagram(&product, version);
-                let left =
-                    decided(old, 0..old.judges.len(), version, &product, &set, &mut self.algebra)?.left;
-                let left =
-                    decided(new, 0..new.judges.len(), version, &product, &left, &mut self.algebra)?.left;
+                let left = decided(old, old.places(), version, &product, &set, &mut self.algebra)?.left;
+                let left = decided(new, new.places(), version, &product, &left, &mut self.algebra)?.left;
                 let by_default = |fate| Judgement { by: Decider::Default, fate };
                 self.add(by_default(before), by_default(after), &left, version)?;
             }
@@ -256,7 +254,7 @@ impl Search<'_> {
         packets: &Bdd,
     ) -> Result<Vec<(Judgement, Bdd)>, Spent> {
         let Decided { parts, left } =
-            decided(ruling, 0..ruling.judges.len(), version, within, packets, &mut self.algebra)?;
+            decided(ruling, ruling.places(), version, within, packets, &mut self.algebra)?;
         let by_rule =
             |(judge, part): (&Judge, Bdd)| (Judgement { by: judge.decider(), fate: judge.fate }, part);
         let mut judged: Vec<(Judgement, Bdd)> = parts.into_iter().map(by_rule).collect();

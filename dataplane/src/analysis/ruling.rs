@@ -22,7 +22,7 @@ pub(super) type Names = [String];
 /// The rules that can meet a packet, in order.
 pub(super) struct Ruling {
     pub(super) judges: Vec<Judge>,
-    /// By version, of each judge; of nothing, where it has no product.
+    /// By version, of each judge; of every header, where it has no product: that is asked for next.
     outlines: [Vec<Outline>; 2],
     /// By interface of origin, then of destination, the gateway itself the last.
     defaults: Vec<Vec<Fate>>,
@@ -96,13 +96,15 @@ impl Ruling {
             judges.push(Judge { place, fate, products });
         }
         let outlines = Version::BOTH.map(|version| {
-            let of = |judge: &Judge| {
-                // It is asked for the product after all.
-                Outline::of(judge.product(version).unwrap_or(&Product::all()), version)
-            };
+            let of = |judge: &Judge| Outline::of(judge.product(version).unwrap_or(&Product::all()), version);
             judges.iter().map(of).collect()
         });
         Ok(Ruling { judges, outlines, defaults })
+    }
+
+    /// The places of all rules.
+    pub(super) fn places(&self) -> Range<usize> {
+        0..self.judges.len()
     }
 
     /// The rules among those at `places` that have packets in common with a product, each with its place and product.
@@ -132,7 +134,7 @@ impl Ruling {
         version: Version,
         algebra: &mut Algebra,
     ) -> Result<bool, Spent> {
-        for (_, judge, theirs) in self.overlapping(0..self.judges.len(), product, version, algebra)? {
+        for (_, judge, theirs) in self.overlapping(self.places(), product, version, algebra)? {
             if judge.fate != fate {
                 return Ok(false);
             }

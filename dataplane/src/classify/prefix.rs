@@ -41,10 +41,11 @@ pub(super) fn each_piece(spans: &[Span], width: u32, length: u32, mut give: impl
             let aligned = first.trailing_zeros().min(width);
             let room = (span.last - first).checked_add(1).map_or(128, |count| count.ilog2());
             let host = aligned.min(room);
-            if give(Prefix { value: first, length: (width - host) as u8 }) == Go::Back {
+            let prefix = Prefix { value: first, length: (width - host) as u8 };
+            if give(prefix) == Go::Back {
                 return;
             }
-            let last = first | (u128::MAX.checked_shr(128 - host).unwrap_or(0));
+            let last = prefix.span(width).last;
             if last >= span.last {
                 break;
             }

@@ -94,7 +94,6 @@ impl<S: Shape> Grower<'_, S> {
     /// A tree of what is not too open: its root, what is in it and what is left to others.
     fn root(&mut self, list: &[u32], open: u32) -> Result<(Branch, Vec<u32>, Vec<u32>), TooLarge> {
         let known = Fixed { mask: S::Key::default(), value: S::Key::default() };
-        self.scratch.work += list.len();
         let members = self.members(list, &known);
         let selection =
             if members.len() > WIDTH { select::<S>(&members, &known, open, self.scratch) } else { None };
@@ -112,7 +111,8 @@ impl<S: Shape> Grower<'_, S> {
     }
 
     /// Of listed cuboids those that have headers with the known bits, up to one that has all of them.
-    fn members(&self, list: &[u32], known: &Fixed<S::Key>) -> Vec<Member<S>> {
+    fn members(&mut self, list: &[u32], known: &Fixed<S::Key>) -> Vec<Member<S>> {
+        self.scratch.work += list.len();
         let mut members = Vec::with_capacity(list.len());
         for number in list {
             let entry = &self.entries[*number as usize];
@@ -127,7 +127,6 @@ impl<S: Shape> Grower<'_, S> {
     }
 
     fn branch(&mut self, list: &[u32], known: &Fixed<S::Key>, depth: u32) -> Result<Branch, TooLarge> {
-        self.scratch.work += list.len();
         let members = self.members(list, known);
         if depth < DEEPEST && self.divides(members.len()) {
             if let Some(selection) = select::<S>(&members, known, u32::MAX, self.scratch) {
