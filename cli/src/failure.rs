@@ -318,7 +318,8 @@ impl Failure {
                 }
                 StoreError::System { .. } => "check the path and that you may read it".to_owned(),
                 StoreError::NoFile => "name a file; nothing was saved".to_owned(),
-                StoreError::Foreign | StoreError::Damaged => {
+                StoreError::Ageless => "set the clock, and save a state anew; nothing has changed".to_owned(),
+                StoreError::Foreign | StoreError::Damaged | StoreError::Saved => {
                     "give what `wirerate save` wrote, or a gateway with --state; nothing has changed".to_owned()
                 }
             },

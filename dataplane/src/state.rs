@@ -38,6 +38,22 @@ pub enum Item {
     Own(OwnRecord),
 }
 
+impl Item {
+    /// The item as it is when a span of time has gone by in which no packet came.
+    #[must_use]
+    pub fn aged(self, by: Nanos) -> Item {
+        let later = |span: Nanos| Nanos(span.0.saturating_add(by.0));
+        let less = |owed: Nanos| Nanos(owed.0.saturating_sub(by.0));
+        match self {
+            Item::Flow(flow) => {
+                Item::Flow(FlowRecord { idle: later(flow.idle), age: later(flow.age), ..flow })
+            }
+            Item::Owed(record) => Item::Owed(OwedRecord { owed: less(record.owed), ..record }),
+            Item::Own(own) => Item::Own(OwnRecord { errors: less(own.errors), ..own }),
+        }
+    }
+}
+
 /// A flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlowRecord {

@@ -14,11 +14,11 @@ use dataplane::shard::Setup;
 use dataplane::state::{Cursor, Names};
 use dataplane::{Shard, Tables};
 use gateway::clock::Clock;
-use gateway::store::{Entry, Writer, check, read};
+use gateway::store::{Entry, Stamp, Writer, check, read};
 use libfuzzer_sys::fuzz_target;
 use wire::Nanos;
 
-const HEAD: &[u8] = b"wirerate state 1\n";
+const HEAD: &[u8] = b"wirerate state 2\n";
 
 static TABLES: LazyLock<Tables> = LazyLock::new(|| {
     let text = "[interface.lan]\nzone = \"a\"\naddresses = [\"192.168.1.1/24\"]\n\
@@ -62,9 +62,11 @@ fn framed(mut data: &[u8]) -> Vec<u8> {
 }
 
 fn written(entries: &[Entry]) -> Vec<u8> {
-    let mut writer = Writer::new(Vec::new()).expect("memory takes all");
+    let Some((Entry::Stamp(stamp), entries)) = entries.split_first() else { panic!("a state begins with its stamp") };
+    let mut writer = Writer::new(Vec::new(), stamp.clone()).expect("memory takes all");
     for entry in entries {
         match entry {
+            Entry::Stamp(_) => panic!("a state has one stamp"),
             Entry::Names(names) => writer.names(names.clone()).expect("memory takes all"),
             Entry::Item(item) => writer.items(vec![*item]).expect("memory takes all"),
         }
@@ -78,12 +80,13 @@ fn take_in(entries: &[Entry]) {
     let setup = Setup { seed: [1, 2], now: Clock::BEGIN, resolve: Resolve::Told, share: Share::WHOLE };
     let mut shard = Shard::new(tables, setup).expect("it is small");
     let mut places = Names::default().places_in(tables);
-    let mut taken = 0_u64;
+    let (mut taken, mut age) = (0_u64, Nanos(0));
     for entry in entries {
         match entry {
+            Entry::Stamp(stamp) => age = stamp.age(&Stamp { boot: String::new(), time_of_day: Nanos(1 << 62), ..stamp.clone() }).unwrap_or_default(),
             Entry::Names(names) => places = names.places_in(tables),
             Entry::Item(item) => {
-                taken += u64::from(shard.import(tables, &places.moved(item), Clock::BEGIN).is_ok());
+                taken += u64::from(shard.import(tables, &places.moved(item).aged(age), Clock::BEGIN).is_ok());
             }
         }
     }

@@ -1,7 +1,7 @@
 //! What flows and translations there are, in a file: for a restart that no connection notices.
 //!
 //! The file is a line that says what it is, then blocks: length, CRC-32 and as many bytes, each one as postcard writes
-//! it; the last one says how many items there were. A file is taken in only if every block is whole and the last one is
+//! it; the first one is a [`Stamp`] of when and why it was written, the last one says how many items there were. A file is taken in only if every block is whole and the last one is
 //! there: [`check`] reads it all before [`read`] gives the first item. It is written under another name, brought to the
 //! disk, and only then given its own.
 
@@ -12,14 +12,19 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use dataplane::state::{Item, Names};
+use rustix::fs::OFlags;
 use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
+use wire::Nanos;
 
+mod stamp;
 #[cfg(test)]
 mod tests;
 
+pub use stamp::{Occasion, Stamp};
+
 /// The first line. Another form of the blocks gets another number.
-const HEAD: &[u8] = b"wirerate state 1\n";
+const HEAD: &[u8] = b"wirerate state 2\n";
 
 /// The most items of a block. What is read is bounded by it: an item takes far more memory than bytes of a file.
 pub const BLOCK_ITEMS: usize = 1024;
@@ -30,6 +35,8 @@ const LONGEST: u32 = 64 << 20;
 /// A part of the file.
 #[derive(Serialize, Deserialize)]
 enum Block {
+    /// When and why the state was written: always the first block, and there only.
+    Stamp(Stamp),
     /// Names that the places in later items are of.
     Names(Names),
     /// What was remembered.
@@ -68,6 +75,8 @@ fn block_items<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Item>, D::Error
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::large_enum_variant)] // one at a time, most of them items
 pub enum Entry {
+    /// When and why the state was written; the first entry, and no other.
+    Stamp(Stamp),
     /// Names that the places in the items behind them are of.
     Names(Names),
     /// Something that was remembered.
@@ -88,8 +97,12 @@ pub enum StoreError {
     Foreign,
     /// It was not written to its end, or has been changed since.
     Damaged,
-    /// What is to be written over is a directory or a device.
+    /// What is to be read or written over is a directory, a FIFO or a device.
     NoFile,
+    /// It was saved by hand, while a gateway went on.
+    Saved,
+    /// It is older than the clocks can tell: written before another boot, at a time of day that is yet to come.
+    Ageless,
 }
 
 impl fmt::Display for StoreError {
@@ -98,7 +111,13 @@ impl fmt::Display for StoreError {
             StoreError::System { operation, error } => write!(f, "could not {operation} the state: {error}"),
             StoreError::Foreign => f.write_str("it is no state file of this version"),
             StoreError::Damaged => f.write_str("it is damaged or was not written to its end"),
-            StoreError::NoFile => f.write_str("it is no file, and is not written over"),
+            StoreError::NoFile => f.write_str("it is no regular file"),
+            StoreError::Saved => {
+                f.write_str("it is not of a gateway's clean end, but was saved while one went on; `wirerate load` takes it in")
+            }
+            StoreError::Ageless => {
+                f.write_str("its age cannot be told: it was written before the last boot, and the clock has been set back since")
+            }
         }
     }
 }
@@ -116,13 +135,15 @@ pub struct Writer<W: Write> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Begins.
+    /// Begins a state of this moment.
     ///
     /// # Errors
     /// It cannot be written.
-    pub fn new(mut out: W) -> io::Result<Writer<W>> {
+    pub fn new(mut out: W, stamp: Stamp) -> io::Result<Writer<W>> {
         out.write_all(HEAD)?;
-        Ok(Writer { out, items: 0 })
+        let mut writer = Writer { out, items: 0 };
+        writer.block(&Block::Stamp(stamp))?;
+        Ok(writer)
     }
 
     /// Says what the places in the items that follow are of.
@@ -175,10 +196,11 @@ impl Writer<Vec<u8>> {
 /// It cannot be written; what was there before is then still there.
 pub fn write_file(
     path: &Path,
+    stamp: Stamp,
     fill: impl FnOnce(&mut Writer<BufWriter<&mut File>>) -> io::Result<()>,
 ) -> Result<u64, StoreError> {
     replace(path, |file| {
-        let mut writer = Writer::new(BufWriter::new(file)).map_err(system("write"))?;
+        let mut writer = Writer::new(BufWriter::new(file), stamp).map_err(system("write"))?;
         fill(&mut writer).map_err(system("write"))?;
         let items = writer.items;
         writer.end().map_err(system("write"))?;
@@ -223,7 +245,7 @@ pub fn contents(input: impl Read) -> Result<Contents, StoreError> {
     read(input, |entry| match entry {
         Entry::Item(Item::Flow(_)) => contents.flows += 1,
         Entry::Item(Item::Owed(_)) => contents.rates += 1,
-        Entry::Item(Item::Own(_)) | Entry::Names(_) => {}
+        Entry::Item(Item::Own(_)) | Entry::Names(_) | Entry::Stamp(_) => {}
     })?;
     Ok(contents)
 }
@@ -247,9 +269,7 @@ fn replace<T, E: From<StoreError>>(
         file.sync_all().map_err(system("write"))?;
         fs::rename(&unfinished, path).map_err(system("rename"))?;
         // The name, too, is to be on the disk.
-        if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
-            File::open(directory).and_then(|opened| opened.sync_all()).map_err(system("write"))?;
-        }
+        sync_directory(path).map_err(system("write"))?;
         Ok(given)
     })();
     if outcome.is_err() {
@@ -300,6 +320,7 @@ pub fn read(mut input: impl Read, mut give: impl FnMut(Entry)) -> Result<u64, St
     }
     let mut count = 0;
     let mut bytes = Vec::new();
+    let mut is_first = true;
     loop {
         let mut word = [0; 4];
         input.read_exact(&mut word).map_err(cut)?;
@@ -315,7 +336,13 @@ pub fn read(mut input: impl Read, mut give: impl FnMut(Entry)) -> Result<u64, St
         if got != length as usize || crc32fast::hash(&bytes) != sum {
             return Err(StoreError::Damaged);
         }
-        match postcard::from_bytes(&bytes).map_err(|_| StoreError::Damaged)? {
+        let block = postcard::from_bytes(&bytes).map_err(|_| StoreError::Damaged)?;
+        if is_first != matches!(block, Block::Stamp(_)) {
+            return Err(StoreError::Damaged);
+        }
+        is_first = false;
+        match block {
+            Block::Stamp(stamp) => give(Entry::Stamp(stamp)),
             Block::Names(told) => give(Entry::Names(told)),
             Block::Items(items) => {
                 count += items.len() as u64;
@@ -334,17 +361,52 @@ fn cut(error: io::Error) -> StoreError {
     }
 }
 
-/// Opens a state file that is whole. `None` if there is none.
+/// A state file that was taken from its place, to be read once.
+#[derive(Debug)]
+pub struct Taken {
+    /// Its bytes, which are whole.
+    pub file: BufReader<File>,
+    /// Time since it was written.
+    pub age: Nanos,
+}
+
+/// Takes the state that a gateway left at its clean end, so that nobody reads it a second time: whatever ended after it was
+/// written would live again. `None` if there is none.
 ///
 /// # Errors
-/// See [`check`].
-pub fn open(path: &Path) -> Result<Option<BufReader<File>>, StoreError> {
-    let mut file = match File::open(path) {
+/// See [`check`]; it is none of a clean end ([`StoreError::Saved`]); its age cannot be told ([`StoreError::Ageless`]); it cannot
+/// be removed. The file is then where it was.
+pub fn take(path: &Path, now: &Stamp) -> Result<Option<Taken>, StoreError> {
+    // Opening a FIFO would wait for a writer, and a device is no file.
+    match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        opened => BufReader::new(opened.map_err(system("open"))?),
-    };
+        Ok(known) if !known.is_file() => return Err(StoreError::NoFile),
+        _ => {}
+    }
+    let mut options = OpenOptions::new();
+    let opened = options.read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path);
+    let mut file = BufReader::new(opened.map_err(system("open"))?);
     // The same file is read that was checked, whatever is given its name meanwhile.
-    check(&mut file)?;
+    let mut stamp = None;
+    read(&mut file, |entry| {
+        if let Entry::Stamp(found) = entry {
+            stamp = Some(found);
+        }
+    })?;
+    let stamp = stamp.ok_or(StoreError::Damaged)?;
+    if stamp.occasion != Occasion::End {
+        return Err(StoreError::Saved);
+    }
+    let age = stamp.age(now).ok_or(StoreError::Ageless)?;
+    fs::remove_file(path).and_then(|()| sync_directory(path)).map_err(system("remove"))?;
     file.rewind().map_err(system("read"))?;
-    Ok(Some(file))
+    Ok(Some(Taken { file, age }))
+}
+
+/// Brings the names in a file's directory to the disk.
+fn sync_directory(path: &Path) -> io::Result<()> {
+    match path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
+        Some(directory) => File::open(directory)?.sync_all(),
+        None => Ok(()),
+    }
 }

@@ -22,11 +22,12 @@ use hyper::body::Bytes;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
+use wire::Nanos;
 
 use super::{Answer, Desk, Trouble, trouble};
 use crate::about::About;
 use crate::request::{Basis, Request};
-use crate::store::{self, Entry, StoreError, Writer};
+use crate::store::{self, Entry, Occasion, Stamp, StoreError, Writer};
 use crate::stream::{Broken, Pieces, respond};
 use crate::supervisor::memory::worker_of;
 use crate::worker::{Exported, Imported, Mail, Post};
@@ -107,7 +108,7 @@ pub(super) async fn save(State(desk): State<Desk>, Meant(about): Meant) -> Answe
 
 async fn give(posts: &[Post], about: Option<About>, pieces: &Pieces) -> Result<(), Broken> {
     let broken = |_: io::Error| Broken;
-    let mut writer = Writer::new(Vec::new()).map_err(broken)?;
+    let mut writer = Writer::new(Vec::new(), Stamp::now(Occasion::Save)).map_err(broken)?;
     // Of the names that were told last.
     let mut told: Option<Arc<Tables>> = None;
     for post in posts {
@@ -226,6 +227,7 @@ fn take(bytes: &[Bytes], basis: Basis, posts: &[Post]) -> Result<LoadedState, Lo
     let mut taker = Taker {
         posts,
         directory,
+        age: Nanos(0),
         places: Names::default().places_in(&tables),
         names: Names::default(),
         tables,
@@ -239,6 +241,10 @@ fn take(bytes: &[Bytes], basis: Basis, posts: &[Post]) -> Result<LoadedState, Lo
             return;
         }
         match entry {
+            Entry::Stamp(stamp) => match stamp.age(&Stamp::now(Occasion::Save)) {
+                Some(age) => taker.age = age,
+                None => taker.failed = Some(LoadError::Store(StoreError::Ageless)),
+            },
             Entry::Names(names) => {
                 taker.flush();
                 taker.places = names.places_in(&taker.tables);
@@ -246,7 +252,7 @@ fn take(bytes: &[Bytes], basis: Basis, posts: &[Post]) -> Result<LoadedState, Lo
             }
             // The gateway goes on with its own.
             Entry::Item(Item::Own(_)) => {}
-            Entry::Item(item) => taker.waiting.push(item),
+            Entry::Item(item) => taker.waiting.push(item.aged(taker.age)),
         }
         if taker.waiting.len() >= TAKEN_AT_ONCE {
             taker.flush();
@@ -268,6 +274,8 @@ struct Taker<'a> {
     directory: Option<Arc<Directory>>,
     /// What the workers go by.
     tables: Arc<Tables>,
+    /// Time since the state was written.
+    age: Nanos,
     /// What places in items are of.
     names: Names,
     places: dataplane::state::Places,

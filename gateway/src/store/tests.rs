@@ -73,6 +73,25 @@ fn items(count: u16) -> Vec<Item> {
     [own, owed].into_iter().chain((0..count).map(flow)).collect()
 }
 
+fn stamp(occasion: Occasion) -> Stamp {
+    Stamp {
+        occasion,
+        boot: "a boot".to_owned(),
+        uptime: Nanos::from_secs(9),
+        time_of_day: Nanos::from_secs(1 << 30),
+    }
+}
+
+/// Four seconds later in the same boot, whatever the time of day.
+fn later() -> Stamp {
+    Stamp { uptime: Nanos::from_secs(13), time_of_day: Nanos(0), ..stamp(Occasion::End) }
+}
+
+/// A state that is taken in.
+fn taken(path: &Path) -> BufReader<File> {
+    take(path, &later()).unwrap().unwrap().file
+}
+
 fn names() -> Names {
     Names { interfaces: vec!["lan".to_owned(), "wan".to_owned()], ..Names::default() }
 }
@@ -83,7 +102,7 @@ fn fill<W: Write>(writer: &mut Writer<W>, items: &[Item]) -> io::Result<()> {
 }
 
 fn bytes(items: &[Item]) -> Vec<u8> {
-    let mut writer = Writer::new(Vec::new()).unwrap();
+    let mut writer = Writer::new(Vec::new(), stamp(Occasion::End)).unwrap();
     fill(&mut writer, items).unwrap();
     writer.end().unwrap()
 }
@@ -97,13 +116,19 @@ fn all(bytes: &[u8]) -> Result<Vec<Entry>, StoreError> {
 }
 
 fn entries(items: &[Item]) -> Vec<Entry> {
-    std::iter::once(Entry::Names(names())).chain(items.iter().copied().map(Entry::Item)).collect()
+    let head = [Entry::Stamp(stamp(Occasion::End)), Entry::Names(names())];
+    head.into_iter().chain(items.iter().copied().map(Entry::Item)).collect()
 }
 
 /// A block as it would have been written.
 fn framed(bytes: &[u8]) -> Vec<u8> {
     let length = u32::try_from(bytes.len()).unwrap().to_le_bytes();
     [&length, &crc32fast::hash(bytes).to_le_bytes(), bytes].concat()
+}
+
+/// The first block.
+fn first() -> Vec<u8> {
+    framed(&postcard::to_stdvec(&Block::Stamp(stamp(Occasion::End))).unwrap())
 }
 
 #[test]
@@ -149,6 +174,7 @@ proptest! {
         prop_assert!(all(&[HEAD, &bytes].concat()).is_err());
         // A block that means anything at all is one among very many.
         let _ = all(&[HEAD, &framed(&bytes)].concat());
+        let _ = all(&[HEAD, &first(), &framed(&bytes)].concat());
     }
 
     #[test]
@@ -177,12 +203,40 @@ fn a_block_has_no_more_items_than_it_may() {
     for (count, is_well) in [(BLOCK_ITEMS, true), (BLOCK_ITEMS + 1, false), (1 << 20, false)] {
         let block = postcard::to_stdvec(&Block::Items(vec![own; count])).unwrap();
         let end = postcard::to_stdvec(&Block::End(count as u64)).unwrap();
-        let outcome = check(&*[HEAD, &framed(&block), &framed(&end)].concat());
+        let outcome = check(&*[HEAD, &first(), &framed(&block), &framed(&end)].concat());
         assert_eq!(outcome.is_ok(), is_well, "{count}");
     }
     // More of them than there are bytes.
-    let block = [&[1][..], &[0xff, 0xff, 0xff, 0xff, 0x0f]].concat();
-    assert!(matches!(all(&[HEAD, &framed(&block)].concat()), Err(StoreError::Damaged)));
+    let block = [&[2][..], &[0xff, 0xff, 0xff, 0xff, 0x0f]].concat();
+    assert!(matches!(all(&[HEAD, &first(), &framed(&block)].concat()), Err(StoreError::Damaged)));
+}
+
+#[test]
+fn a_stamp_is_first_and_only_there() {
+    let end = postcard::to_stdvec(&Block::End(0)).unwrap();
+    let names = postcard::to_stdvec(&Block::Names(names())).unwrap();
+    let whole = |blocks: &[Vec<u8>]| check(&*[HEAD, &blocks.concat()].concat()).is_ok();
+    assert!(whole(&[first(), framed(&names), framed(&end)]));
+    assert!(!whole(&[framed(&names), framed(&end)]));
+    assert!(!whole(&[framed(&names), first(), framed(&end)]));
+    assert!(!whole(&[first(), first(), framed(&end)]));
+}
+
+#[test]
+fn only_the_state_of_a_clean_end_is_taken() {
+    let place = Place::new("clean");
+    write_file(&place.state(), stamp(Occasion::Save), |writer| fill(writer, &items(3))).unwrap();
+    assert!(matches!(take(&place.state(), &later()), Err(StoreError::Saved)));
+    write_file(&place.state(), stamp(Occasion::End), |writer| fill(writer, &items(3))).unwrap();
+    let another_boot = |time_of_day| Stamp { boot: "another".to_owned(), time_of_day, ..later() };
+    let before = another_boot(Nanos::from_secs((1 << 30) - 1));
+    assert!(matches!(take(&place.state(), &before), Err(StoreError::Ageless)));
+    assert_eq!(place.names(), ["state"], "it is left aside");
+    let after = another_boot(Nanos::from_secs((1 << 30) + 70));
+    assert_eq!(take(&place.state(), &after).unwrap().unwrap().age, Nanos::from_secs(70));
+    write_file(&place.state(), stamp(Occasion::End), |writer| fill(writer, &items(3))).unwrap();
+    assert_eq!(take(&place.state(), &later()).unwrap().unwrap().age, Nanos::from_secs(4));
+    assert!(place.names().is_empty());
 }
 
 #[test]
@@ -190,48 +244,51 @@ fn a_wrong_count_is_an_error() {
     let block = postcard::to_stdvec(&Block::Items(items(1))).unwrap();
     for count in [0, 2, 4, u64::MAX] {
         let end = postcard::to_stdvec(&Block::End(count)).unwrap();
-        assert!(check(&*[HEAD, &framed(&block), &framed(&end)].concat()).is_err());
+        assert!(check(&*[HEAD, &first(), &framed(&block), &framed(&end)].concat()).is_err());
     }
 }
 
 #[test]
 fn a_file_is_there_as_a_whole_and_for_its_owner_alone() {
     let place = Place::new("file");
-    assert!(open(&place.state()).unwrap().is_none());
+    assert!(take(&place.state(), &later()).unwrap().is_none());
     for count in [5, 3] {
         assert_eq!(
-            write_file(&place.state(), |writer| fill(writer, &items(count))).unwrap(),
+            write_file(&place.state(), stamp(Occasion::End), |writer| fill(writer, &items(count))).unwrap(),
             2 + u64::from(count)
         );
         let mut got = Vec::new();
-        read(open(&place.state()).unwrap().unwrap(), |entry| got.push(entry)).unwrap();
-        assert_eq!(got, entries(&items(count)));
         assert_eq!(fs::metadata(place.state()).unwrap().permissions().mode() & 0o7777, 0o600);
         assert_eq!(place.names(), ["state"]);
+        read(taken(&place.state()), |entry| got.push(entry)).unwrap();
+        assert_eq!(got, entries(&items(count)));
     }
 }
 
 #[test]
 fn a_file_that_cannot_be_written_leaves_the_one_before() {
     let place = Place::new("failing");
-    write_file(&place.state(), |writer| fill(writer, &items(3))).unwrap();
-    let outcome = write_file(&place.state(), |writer| {
+    write_file(&place.state(), stamp(Occasion::End), |writer| fill(writer, &items(3))).unwrap();
+    let outcome = write_file(&place.state(), stamp(Occasion::End), |writer| {
         fill(writer, &items(100))?;
         Err(io::Error::from(io::ErrorKind::StorageFull))
     });
     assert!(matches!(outcome, Err(StoreError::System { .. })));
-    assert_eq!(check(open(&place.state()).unwrap().unwrap()).unwrap(), 5);
     assert_eq!(place.names(), ["state"]);
     // A directory that is not there, and one that is a file.
     for path in [place.0.join("nowhere/state"), place.state().join("state")] {
-        assert!(matches!(write_file(&path, |_| Ok(())), Err(StoreError::System { .. })));
+        assert!(matches!(
+            write_file(&path, stamp(Occasion::End), |_| Ok(())),
+            Err(StoreError::System { .. })
+        ));
     }
+    assert_eq!(check(taken(&place.state())).unwrap(), 5);
 }
 
 #[test]
 fn a_disk_that_is_full_is_told() {
     let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let mut writer = Writer::new(BufWriter::new(full)).unwrap();
+    let mut writer = Writer::new(BufWriter::new(full), stamp(Occasion::End)).unwrap();
     let outcome = fill(&mut writer, &items(3)).and_then(|()| writer.end().map(drop));
     assert_eq!(outcome.unwrap_err().kind(), io::ErrorKind::StorageFull);
 }
@@ -239,11 +296,11 @@ fn a_disk_that_is_full_is_told() {
 #[test]
 fn what_a_killed_process_left_is_no_harm() {
     let place = Place::new("left");
-    write_file(&place.state(), |writer| fill(writer, &items(3))).unwrap();
+    write_file(&place.state(), stamp(Occasion::End), |writer| fill(writer, &items(3))).unwrap();
     let left = unfinished(&place.state());
     fs::write(&left, &bytes(&items(50))[..100]).unwrap();
-    assert_eq!(check(open(&place.state()).unwrap().unwrap()).unwrap(), 5, "it is not what is read");
-    write_file(&place.state(), |writer| fill(writer, &items(4))).unwrap();
+    assert_eq!(check(taken(&place.state())).unwrap(), 5, "it is not what is read");
+    write_file(&place.state(), stamp(Occasion::End), |writer| fill(writer, &items(4))).unwrap();
     assert_eq!(place.names(), ["state"]);
     fs::write(&left, "half").unwrap();
     discard_unfinished(&place.state()).unwrap();
@@ -257,7 +314,7 @@ fn a_link_in_the_way_is_not_followed() {
     let precious = place.0.join("precious");
     fs::write(&precious, "data").unwrap();
     symlink(&precious, unfinished(&place.state())).unwrap();
-    write_file(&place.state(), |writer| fill(writer, &items(3))).unwrap();
+    write_file(&place.state(), stamp(Occasion::End), |writer| fill(writer, &items(3))).unwrap();
     assert_eq!(fs::read_to_string(&precious).unwrap(), "data");
     assert_eq!(place.names(), ["precious", "state"]);
 }
@@ -265,24 +322,30 @@ fn a_link_in_the_way_is_not_followed() {
 #[test]
 fn what_is_no_state_is_told_apart_from_what_cannot_be_read() {
     let place = Place::new("foreign");
-    for content in [&b""[..], b"wirerate", b"wirerate state 2\n", b"\x7fELF and much that comes behind it"] {
+    for content in [&b""[..], b"wirerate", b"wirerate state 1\n", b"\x7fELF and much that comes behind it"] {
         fs::write(place.state(), content).unwrap();
-        assert!(matches!(open(&place.state()), Err(StoreError::Foreign)));
+        assert!(matches!(take(&place.state(), &later()), Err(StoreError::Foreign)));
     }
-    assert!(matches!(open(&place.0), Err(StoreError::System { .. })), "a directory");
+    assert_eq!(place.names(), ["state"], "it is left aside");
+    assert!(matches!(take(&place.0, &later()), Err(StoreError::NoFile)), "a directory");
+    assert!(matches!(take(Path::new("/dev/zero"), &later()), Err(StoreError::NoFile)), "a device");
+    let fifo = place.0.join("fifo");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::RUSR).unwrap();
+    assert!(matches!(take(&fifo, &later()), Err(StoreError::NoFile)), "nobody writes into it");
 }
 
 #[test]
 fn the_file_that_was_checked_is_the_one_that_is_read() {
     let place = Place::new("same");
-    write_file(&place.state(), |writer| fill(writer, &items(3))).unwrap();
-    let opened = open(&place.state()).unwrap().unwrap();
-    write_file(&place.state(), |writer| fill(writer, &items(4))).unwrap();
+    write_file(&place.state(), stamp(Occasion::End), |writer| fill(writer, &items(3))).unwrap();
+    let opened = taken(&place.state());
+    assert!(place.names().is_empty(), "a state is taken once");
+    write_file(&place.state(), stamp(Occasion::End), |writer| fill(writer, &items(4))).unwrap();
     assert_eq!(check(opened).unwrap(), 5);
 }
 
 fn state(names: usize) -> Vec<u8> {
-    let mut writer = Writer::new(Vec::new()).unwrap();
+    let mut writer = Writer::new(Vec::new(), stamp(Occasion::End)).unwrap();
     for _ in 0..names {
         writer.names(Names { interfaces: vec!["lan".to_owned()], ..Names::default() }).unwrap();
         writer.items(vec![Item::Own(OwnRecord::default())]).unwrap();
@@ -310,7 +373,7 @@ fn what_comes_from_elsewhere_is_whole_or_not_there() {
 
 #[test]
 fn what_is_taken_piece_by_piece_is_the_same() {
-    let mut writer = Writer::new(Vec::new()).unwrap();
+    let mut writer = Writer::new(Vec::new(), stamp(Occasion::End)).unwrap();
     let mut pieces = writer.take();
     for _ in 0..3 {
         writer.names(Names { interfaces: vec!["lan".to_owned()], ..Names::default() }).unwrap();
@@ -324,7 +387,7 @@ fn what_is_taken_piece_by_piece_is_the_same() {
 #[test]
 fn only_files_are_written_over() {
     for path in ["/dev/null", "/"] {
-        let written = write_file(Path::new(path), |_| Ok(()));
+        let written = write_file(Path::new(path), stamp(Occasion::End), |_| Ok(()));
         assert!(matches!(written, Err(StoreError::NoFile)), "{path}");
     }
 }

@@ -10,8 +10,9 @@ use dataplane::flow::Directory;
 use dataplane::nat::Share;
 use dataplane::state::{Cursor, Item, Names};
 use tracing::{info, warn};
+use wire::Nanos;
 
-use crate::store::{self, BLOCK_ITEMS, Entry, StoreError};
+use crate::store::{self, BLOCK_ITEMS, Entry, Occasion, Stamp, StoreError, Taken};
 use crate::worker::{Memory, Worker};
 
 /// Gives the workers what is in the file, each what it can be. Whatever is wrong with it, the gateway begins.
@@ -26,9 +27,21 @@ pub(super) fn recall(
     }
     match read(path, tables, workers, directory) {
         Ok(None) => {}
-        Ok(Some([taken, refused])) => info!(taken, refused, "flows of before the restart taken over"),
-        Err(error) => warn!("{}: {error}; beginning without flows", path.display()),
+        Ok(Some(Recalled { taken, refused, age })) => {
+            info!(taken, refused, age_seconds = age.as_secs_f64(), "flows of before the restart taken over");
+        }
+        Err(error) => warn!("{}: {error}; left aside, beginning without flows", path.display()),
     }
+}
+
+/// What came of a state file.
+struct Recalled {
+    /// Items that were taken in.
+    taken: u64,
+    /// Items that could not be.
+    refused: u64,
+    /// Time since it was written.
+    age: Nanos,
 }
 
 fn read(
@@ -36,14 +49,15 @@ fn read(
     tables: &dataplane::Tables,
     workers: &mut [Worker],
     directory: Option<&Directory>,
-) -> Result<Option<[u64; 2]>, StoreError> {
-    let Some(file) = store::open(path)? else { return Ok(None) };
+) -> Result<Option<Recalled>, StoreError> {
+    let Some(Taken { file, age }) = store::take(path, &Stamp::now(Occasion::End))? else { return Ok(None) };
     let mut places = Names::default().places_in(tables);
     let mut counts = [0, 0];
     store::read(file, |entry| match entry {
+        Entry::Stamp(_) => {}
         Entry::Names(names) => places = names.places_in(tables),
         Entry::Item(item) => {
-            let item = places.moved(&item);
+            let item = places.moved(&item).aged(age);
             let is_taken = match worker_of(&item, workers.len(), directory) {
                 Some(own) => workers.get_mut(own).is_some_and(|worker| worker.remember(&item).is_ok()),
                 None => workers.iter_mut().filter_map(|worker| worker.remember(&item).ok()).count() > 0,
@@ -51,7 +65,8 @@ fn read(
             counts[usize::from(!is_taken)] += 1;
         }
     })?;
-    Ok(Some(counts))
+    let [taken, refused] = counts;
+    Ok(Some(Recalled { taken, refused, age }))
 }
 
 /// The worker that goes on with an item; `None` where all of them do. A flow whose translation has a port is the
@@ -76,8 +91,9 @@ pub(super) fn keep(path: &Path, memories: &[Memory]) {
         // Where it cannot be made, writing says so.
         let _ = fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
     }
+    let stamp = Stamp::now(Occasion::End);
     let written =
-        store::write_file(path, |writer| memories.iter().try_for_each(|memory| write(writer, memory)));
+        store::write_file(path, stamp, |writer| memories.iter().try_for_each(|memory| write(writer, memory)));
     match written {
         Ok(items) => info!(items, "flows kept in {}", path.display()),
         Err(error) => warn!("{}: {error}; flows are lost", path.display()),

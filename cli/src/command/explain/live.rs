@@ -98,6 +98,8 @@ impl Live {
         let mut places = Names::default().places_in(tables);
         let mut items = Vec::new();
         store::read(bytes.as_slice(), |entry| match entry {
+            // It is of this moment.
+            Entry::Stamp(_) => {}
             Entry::Names(names) => places = names.places_in(tables),
             // Whether it has been judged there is worth telling; here it is judged in any case.
             Entry::Item(Item::Flow(flow)) => {
