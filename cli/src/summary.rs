@@ -1,5 +1,6 @@
 //! What became of the packets of a replay: one object for scripts, tables for people.
 
+use std::collections::HashMap;
 use std::io::{self, Write};
 use std::time::Duration;
 
@@ -336,16 +337,19 @@ impl Input {
 /// Traffic of each translation, in the order of the policy.
 fn nats(replay: &Replay, policy: &Policy) -> Vec<(String, Traffic)> {
     let tables = &replay.tables.nat;
-    let sum = |name: &str| {
-        let mut sum = Traffic::default();
-        for (pair, traffic) in replay.shard.counters.nats.iter().enumerate() {
+    let mut sums: HashMap<&str, Traffic> = HashMap::new();
+    let pairs = (0..=u16::MAX).zip(&replay.shard.counters.nats);
+    for (pair, traffic) in pairs.filter(|(_, traffic)| traffic.frames > 0) {
+        let names: Vec<&str> = tables.names(pair).collect();
+        for (place, name) in names.iter().enumerate() {
             // A one-to-one translation turned back on itself is in a pair twice, and translates once.
-            if tables.names(pair as u16).any(|of_pair| of_pair == name) {
+            if !names[..place].contains(name) {
+                let sum = sums.entry(name).or_default();
                 sum.frames += traffic.frames;
                 sum.bytes += traffic.bytes;
             }
         }
-        sum
-    };
+    }
+    let sum = |name: &str| sums.get(name).copied().unwrap_or_default();
     policy.nats.iter().map(|nat| (nat.name.clone(), sum(&nat.name))).collect()
 }

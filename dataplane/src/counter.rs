@@ -254,28 +254,29 @@ impl Counters {
         self.received.frames + self.taken == ended + self.held + self.given
     }
 
-    /// Traffic of a source or destination translation, by its place in the list.
-    pub fn nat(&self, tables: &Tables, place: usize, side: NatSide) -> Traffic {
-        let mut sum = Traffic::default();
-        for (pair, traffic) in self.nats.iter().enumerate() {
-            let (destination, source) = tables.nat.places(pair as u16);
-            let chosen = match side {
-                NatSide::Destination => destination,
-                NatSide::Source => source,
-            };
-            if chosen == Some(place) {
-                sum.add(traffic);
+    /// Traffic of each translation.
+    pub fn nats(&self, tables: &Tables) -> NatTraffic {
+        let mut sums = NatTraffic {
+            destinations: vec![Traffic::default(); tables.nat.destinations.len()],
+            sources: vec![Traffic::default(); tables.nat.sources.len()],
+        };
+        for (pair, traffic) in (0..=u16::MAX).zip(&self.nats).filter(|(_, traffic)| traffic.frames > 0) {
+            let (destination, source) = tables.nat.places(pair);
+            for (sums, place) in [(&mut sums.destinations, destination), (&mut sums.sources, source)] {
+                if let Some(sum) = place.and_then(|place| sums.get_mut(place)) {
+                    sum.add(traffic);
+                }
             }
         }
-        sum
+        sums
     }
 }
 
-/// Which list a translation is in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NatSide {
-    /// Destination translations.
-    Destination,
-    /// Source translations.
-    Source,
+/// Traffic of each translation, by its place in its list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NatTraffic {
+    /// Of destination translations.
+    pub destinations: Vec<Traffic>,
+    /// Of source translations.
+    pub sources: Vec<Traffic>,
 }

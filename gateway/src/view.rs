@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use dataplane::Reason;
-use dataplane::counter::{Counters, NatSide, Traffic};
+use dataplane::counter::{Counters, NatTraffic, Traffic};
 use serde::{Deserialize, Serialize};
 
 use crate::request::Overview;
@@ -228,16 +228,23 @@ impl Overview {
     /// The translations: of destinations, then of sources, in their order.
     pub fn nats(&self) -> Vec<NatView> {
         let nat = &self.tables.nat;
+        let each: Vec<NatTraffic> =
+            self.reports.iter().map(|report| report.counters.nats(&self.tables)).collect();
+        let sum = |of: &dyn Fn(&NatTraffic) -> Option<Traffic>| {
+            let mut sum = Traffic::default();
+            each.iter().filter_map(of).for_each(|traffic| sum.add(&traffic));
+            Count { packets: sum.frames, bytes: sum.bytes }
+        };
         let destinations = nat.destinations.iter().enumerate().map(|(place, rule)| NatView {
             name: rule.name.clone(),
             side: "destination".to_owned(),
-            count: self.sum(|counters| counters.nat(&self.tables, place, NatSide::Destination)),
+            count: sum(&|traffic| traffic.destinations.get(place).copied()),
             refused: 0,
         });
         let sources = nat.sources.iter().enumerate().map(|(place, rule)| NatView {
             name: rule.name.clone(),
             side: "source".to_owned(),
-            count: self.sum(|counters| counters.nat(&self.tables, place, NatSide::Source)),
+            count: sum(&|traffic| traffic.sources.get(place).copied()),
             refused: self.reports.iter().filter_map(|report| report.counters.nat_refused.get(place)).sum(),
         });
         destinations.chain(sources).collect()

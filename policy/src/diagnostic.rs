@@ -211,12 +211,11 @@ impl<C: Kind> miette::Diagnostic for Diagnostic<C> {
 
     fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
         let place = self.place.as_ref()?;
-        let here = LabeledSpan::new_primary_with_span(Some("here".to_owned()), place.span());
-        let others = self
-            .related
-            .iter()
-            .filter(|related| Arc::ptr_eq(&related.place.source, &place.source))
-            .map(|related| LabeledSpan::new_with_span(Some(related.label.clone()), related.place.span()));
+        let here = LabeledSpan::new_primary_with_span(Some("here".to_owned()), place.shown());
+        let others =
+            self.related.iter().filter(|related| Arc::ptr_eq(&related.place.source, &place.source)).map(
+                |related| LabeledSpan::new_with_span(Some(related.label.clone()), related.place.shown()),
+            );
         Some(Box::new(std::iter::once(here).chain(others)))
     }
 }
@@ -229,18 +228,58 @@ impl SourceCode for Place {
         lines_before: usize,
         lines_after: usize,
     ) -> Result<Box<dyn miette::SpanContents<'a> + 'a>, miette::MietteError> {
-        let found = self.source.text().read_span(span, lines_before, lines_after)?;
+        let text = self.source.text();
+        let found = text.read_span(span, lines_before, lines_after)?;
+        let mut shown = found.span().offset()..found.span().offset() + found.data().len();
+        let (mut line, mut column) = (found.line(), found.column());
+        if found.data().split(|byte| *byte == b'\n').any(|line| line.len() > LONG_LINE) {
+            // The drawing takes a width of 65,535 columns at the most, and nobody reads a line of that length.
+            let before = if lines_before == 0 { 0 } else { BESIDE };
+            let own = self.source.line(span.offset());
+            let start = self.source.span_of_line(own).map_or(span.offset(), |own| own.start);
+            shown.start = boundary(text, span.offset().saturating_sub(before)).max(start);
+            // To the end of a line, or into it.
+            let end = boundary(text, span.offset() + span.len() + BESIDE);
+            let rest = text.get(span.offset() + span.len()..end).unwrap_or_default();
+            shown.end = rest.find('\n').map_or(end, |at| span.offset() + span.len() + at);
+            line = own as usize - 1;
+            column = text.get(start..shown.start).map_or(0, |before| before.chars().count());
+        }
+        let data = text.get(shown.clone()).unwrap_or_default().as_bytes();
         // Of a text, miette counts the lines from its beginning on, and would show all between two places.
-        let lines = found.data().iter().filter(|byte| **byte == b'\n').count();
+        let lines = data.iter().filter(|byte| **byte == b'\n').count();
         Ok(Box::new(miette::MietteSpanContents::new_named(
             self.file().to_owned(),
-            found.data(),
-            *found.span(),
-            found.line(),
-            found.column(),
+            data,
+            shown.into(),
+            line,
+            column,
             lines,
         )))
     }
+}
+
+/// Bytes of a line that is shown as a whole.
+const LONG_LINE: usize = 1000;
+
+/// Bytes of a longer line that are shown before and behind a place in it.
+const BESIDE: usize = 60;
+
+/// Bytes of a place that are marked.
+const MOST_MARKED: usize = 200;
+
+impl Place {
+    /// The bytes of the text that are marked where it is shown: not all of a long place.
+    fn shown(&self) -> Range<usize> {
+        let end = self.span.end.min(boundary(self.source.text(), self.span.start + MOST_MARKED));
+        self.span.start..end.max(self.span.start)
+    }
+}
+
+/// The nearest end of a character at `at` or before.
+fn boundary(text: &str, at: usize) -> usize {
+    let at = at.min(text.len());
+    (0..=at).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }
 
 impl<C: Kind> Serialize for Diagnostic<C> {

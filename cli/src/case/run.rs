@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use dataplane::counter::NatSide;
 use dataplane::replay::ReplayError;
 use dataplane::tables::{CompileError, LOCAL};
 use dataplane::verdict::Reason;
@@ -452,10 +451,10 @@ fn value(name: &str, tables: &Tables, shard: &Shard) -> Option<u64> {
                 return counters.nat_refused.get(source?).copied();
             }
             source.or(destination)?;
-            let of = |place: Option<usize>, side| {
-                place.map(|place| counters.nat(tables, place, side)).unwrap_or_default()
-            };
-            let (out, inward) = (of(source, NatSide::Source), of(destination, NatSide::Destination));
+            let each = counters.nats(tables);
+            let out = source.and_then(|place| each.sources.get(place).copied()).unwrap_or_default();
+            let inward =
+                destination.and_then(|place| each.destinations.get(place).copied()).unwrap_or_default();
             measured(unit, out.frames + inward.frames, out.bytes + inward.bytes)
         }
         _ => None,

@@ -49,3 +49,29 @@ fn miette_finds_the_source_line() {
     assert_eq!(found.name(), Some("p.toml"));
     assert_eq!(diagnostic.code().unwrap().to_string(), "unknown-key");
 }
+
+/// A drawing of all lines would be wider than what can be drawn (65,535 columns).
+#[test]
+fn a_long_line_is_shown_around_the_place() {
+    let many = "\u{e9}".repeat(70_000);
+    for (text, what) in [
+        (format!("{}b = 2", " ".repeat(70_000)), "b"),
+        (format!("a = \"{many}\" b = 2"), "b = 2"),
+        (format!("x = 1\na = \"{many}\"\nb = 2"), "\u{e9}\"\nb"),
+        (format!("# {many}\nb = 2\n# {many}"), "b = 2"),
+        (format!("a = [\"{many}\"]"), many.as_str()),
+        (format!("a = 1, {many}, b = 2"), "b"),
+    ] {
+        let of = place(&text, what);
+        let (line, column) = (of.line(), of.column());
+        let diagnostic = Diagnostic::new(Code::UnknownKey, "unknown key")
+            .at(Some(of))
+            .and("the first", Some(place(&text, &text[..1])));
+        let mut drawn = String::new();
+        let handler = miette::GraphicalReportHandler::new_themed(miette::GraphicalTheme::unicode_nocolor());
+        handler.render_report(&mut drawn, &diagnostic).unwrap();
+        assert!(drawn.len() < 5_000, "{} bytes", drawn.len());
+        assert!(drawn.contains("here"), "{drawn}");
+        assert!(drawn.contains(&format!("p.toml:{line}:{column}]")), "{line}:{column} in {drawn}");
+    }
+}
