@@ -246,7 +246,9 @@ impl Failure {
     pub(crate) fn exit(&self) -> Exit {
         match self {
             Failure::Start(_)
-            | Failure::Gateway(ClientError::Unreachable { .. } | ClientError::Garbled(_)) => Exit::NoGateway,
+            | Failure::Gateway(
+                ClientError::Unreachable { .. } | ClientError::Silent { .. } | ClientError::Garbled(_),
+            ) => Exit::NoGateway,
             Failure::Gateway(ClientError::Refused(_)) => Exit::Wrong,
             Failure::Output(_)
             | Failure::Policy(_)
@@ -310,6 +312,9 @@ impl Failure {
             }
             Failure::Gateway(ClientError::Unreachable { .. }) => {
                 "start one with `wirerate run POLICY`, name its --socket, and ask as the user that runs it".to_owned()
+            }
+            Failure::Gateway(ClientError::Silent { .. }) => {
+                "look whether it is stopped or stuck, and at its log; what was asked for may still be done".to_owned()
             }
             Failure::Gateway(ClientError::Garbled(_)) => "use the same version of wirerate for both".to_owned(),
             Failure::Store { error, .. } => match error {

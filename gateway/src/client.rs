@@ -25,6 +25,7 @@ use crate::stream::{Broken, stream};
 #[derive(Clone, Debug)]
 pub struct Client {
     socket: PathBuf,
+    patience: Duration,
 }
 
 /// Why a question was not answered.
@@ -36,6 +37,13 @@ pub enum ClientError {
         socket: PathBuf,
         /// What the system says.
         error: io::Error,
+    },
+    /// Somebody listens, but nothing came back in time.
+    Silent {
+        /// The socket.
+        socket: PathBuf,
+        /// Time that was waited.
+        waited: Duration,
     },
     /// The conversation broke off, or the other side does not speak as a gateway does.
     Garbled(String),
@@ -49,6 +57,10 @@ impl fmt::Display for ClientError {
             ClientError::Unreachable { socket, error } => {
                 write!(f, "no gateway can be asked at {}: {error}", socket.display())
             }
+            ClientError::Silent { socket, waited } => {
+                let seconds = waited.as_secs_f64();
+                write!(f, "the gateway at {} has not answered within {seconds} seconds", socket.display())
+            }
             ClientError::Garbled(what) => write!(f, "the gateway's answer cannot be understood: {what}"),
             ClientError::Refused(trouble) => f.write_str(&trouble.error),
         }
@@ -58,9 +70,18 @@ impl fmt::Display for ClientError {
 impl std::error::Error for ClientError {}
 
 impl Client {
+    /// Time in which an answer must begin and go on, unless [`Client::patient`] says otherwise.
+    pub const PATIENCE: Duration = Duration::from_secs(60);
+
     /// The gateway at that socket; nothing is asked yet.
     pub fn at(socket: &Path) -> Client {
-        Client { socket: socket.to_owned() }
+        Client { socket: socket.to_owned(), patience: Client::PATIENCE }
+    }
+
+    /// The same, with another time to wait for an answer's beginning and for each further piece.
+    #[must_use]
+    pub fn patient(self, patience: Duration) -> Client {
+        Client { patience, ..self }
     }
 
     /// Asks, and reads the answer as JSON.
@@ -181,7 +202,7 @@ impl Client {
         });
         let answer = self.runtime()?.block_on(async {
             let body = self.converse(Method::POST, what, body).await?;
-            whole(body).await
+            self.whole(body).await
         });
         // It has ended, since nobody takes its pieces any more; and it cannot panic.
         let _ = reader.join();
@@ -191,7 +212,7 @@ impl Client {
     fn ask(&self, method: Method, path: &str, body: String) -> Result<Bytes, ClientError> {
         self.runtime()?.block_on(async {
             let body = self.converse(method, path, Full::new(Bytes::from(body))).await?;
-            whole(body).await
+            self.whole(body).await
         })
     }
 
@@ -207,7 +228,8 @@ impl Client {
         B::Error: std::error::Error + Send + Sync,
     {
         let unreachable = |error| ClientError::Unreachable { socket: self.socket.clone(), error };
-        let stream = UnixStream::connect(&self.socket).await.map_err(unreachable)?;
+        let connected = timeout(self.patience, UnixStream::connect(&self.socket)).await;
+        let stream = connected.map_err(|_| self.silent())?.map_err(unreachable)?;
         let (mut sender, connection) =
             handshake(TokioIo::new(stream)).await.map_err(|error| garbled(&error))?;
         tokio::spawn(connection);
@@ -217,24 +239,36 @@ impl Client {
             .header("host", "gateway")
             .body(body)
             .map_err(|error| garbled(&error))?;
-        let response = sender.send_request(request).await.map_err(|error| garbled(&error))?;
+        let response = timeout(self.patience, sender.send_request(request)).await;
+        let response = response.map_err(|_| self.silent())?.map_err(|error| garbled(&error))?;
         let status = response.status();
         if status == StatusCode::OK {
             return Ok(response.into_body());
         }
-        match serde_json::from_slice(&whole(response.into_body()).await?) {
+        match serde_json::from_slice(&self.whole(response.into_body()).await?) {
             Ok(trouble) => Err(ClientError::Refused(trouble)),
             Err(_) => Err(ClientError::Garbled(format!("{status} for {path}"))),
         }
+    }
+
+    /// A body as it came, however long that takes as long as something comes.
+    async fn whole(&self, mut body: Incoming) -> Result<Bytes, ClientError> {
+        let mut bytes = Vec::new();
+        while let Some(frame) = timeout(self.patience, body.frame()).await.map_err(|_| self.silent())? {
+            if let Some(piece) = frame.map_err(|error| garbled(&error))?.data_ref() {
+                bytes.extend_from_slice(piece);
+            }
+        }
+        Ok(Bytes::from(bytes))
+    }
+
+    fn silent(&self) -> ClientError {
+        ClientError::Silent { socket: self.socket.clone(), waited: self.patience }
     }
 }
 
 /// Bytes that are sent at once.
 const PIECE: usize = 1 << 16;
-
-async fn whole(body: Incoming) -> Result<Bytes, ClientError> {
-    Ok(body.collect().await.map_err(|error| garbled(&error))?.to_bytes())
-}
 
 fn garbled(error: &dyn fmt::Display) -> ClientError {
     ClientError::Garbled(error.to_string())

@@ -3,6 +3,7 @@
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use gateway::api::InForce;
@@ -303,10 +304,13 @@ pub(crate) struct Apply {
     ask: Ask,
 }
 
+/// Time that a policy of 64 MiB may take until it is in force.
+const PATIENCE: Duration = Duration::from_secs(600);
+
 impl Apply {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         let loaded = crate::policy_file::load(&self.policy)?;
-        let client = Client::at(&self.ask.socket);
+        let client = Client::at(&self.ask.socket).patient(PATIENCE);
         let text = client.get_text("/policy").map_err(Failure::Gateway)?;
         let garbled = || Failure::Gateway(ClientError::Garbled("its policy cannot be read".to_owned()));
         let now = policy::check(&text, "the policy in force").policy.ok_or_else(garbled)?;

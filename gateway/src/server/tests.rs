@@ -3,7 +3,7 @@
 
 use std::io::{Read, Write};
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -399,5 +399,37 @@ fn an_ended_connection_is_forgotten() {
     let client = Client::at(&place.socket());
     for _ in 0..100 {
         works(&client);
+    }
+}
+
+/// As a gateway that is stopped, or stuck: it takes connections, and says what it is told to, but no more.
+fn silent(place: &Place, says: &'static [u8]) -> UnixListener {
+    let listener = UnixListener::bind(place.socket()).unwrap();
+    let own = listener.try_clone().unwrap();
+    std::thread::spawn(move || {
+        let mut open = Vec::new();
+        for stream in own.incoming() {
+            let mut stream = stream.unwrap();
+            let _ = stream.write_all(says);
+            open.push(stream);
+        }
+    });
+    listener
+}
+
+#[test]
+fn a_gateway_that_says_nothing_is_not_waited_for_for_ever() {
+    for (name, says) in [
+        ("mute", &b""[..]),
+        ("half", b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf"),
+        ("drip", b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 10\r\n\r\n"),
+    ] {
+        let place = Place::new(name);
+        let _listener = silent(&place, says);
+        let client = Client::at(&place.socket()).patient(Duration::from_millis(50));
+        let outcome = client.get_text("/status");
+        assert!(matches!(outcome, Err(ClientError::Silent { .. })), "{name}: {outcome:?}");
+        let sent = client.send::<u32>("/state", std::io::repeat(1).take(1 << 24));
+        assert!(matches!(sent, Err(ClientError::Silent { .. })), "{name}: {sent:?}");
     }
 }
