@@ -36,3 +36,12 @@ pub(crate) fn keep_only_what_is_needed() -> io::Result<()> {
     set_no_new_privs(true)?;
     Ok(())
 }
+
+/// Whether interfaces can be opened at all: every driver, and the way to Linux's stack, needs CAP_NET_ADMIN.
+///
+/// # Errors
+/// The system does not say.
+pub(crate) fn can_open_interfaces() -> io::Result<bool> {
+    caps::has_cap(None, CapSet::Effective, Capability::CAP_NET_ADMIN)
+        .map_err(|error| io::Error::other(error.to_string()))
+}

@@ -146,6 +146,10 @@ pub enum StartError {
     Directory(DirectoryError),
     /// A frame pool could not be made.
     Pool(PoolError),
+    /// The process may not do what every driver needs, CAP_NET_ADMIN.
+    Privilege,
+    /// None of these interfaces could be opened, and there is no other.
+    NoPort(Vec<String>),
 }
 
 impl fmt::Display for StartError {
@@ -157,6 +161,12 @@ impl fmt::Display for StartError {
             StartError::Shard(error) => error.fmt(f),
             StartError::Directory(error) => error.fmt(f),
             StartError::Pool(error) => error.fmt(f),
+            StartError::Privilege => {
+                f.write_str("it has no CAP_NET_ADMIN, without which no interface can be opened")
+            }
+            StartError::NoPort(names) => {
+                write!(f, "none of its interfaces could be opened ({})", names.join(", "))
+            }
         }
     }
 }
@@ -171,6 +181,9 @@ impl Supervisor {
     /// come later.
     pub fn start(options: Options) -> Result<Supervisor, StartError> {
         privilege::keep_only_what_is_needed().map_err(|error| system("give up privileges", error))?;
+        if !privilege::can_open_interfaces().map_err(|error| system("ask for privileges", error))? {
+            return Err(StartError::Privilege);
+        }
         let left = service::left_behind();
         let clock = Clock::start();
         let (sender, events) = channel();
@@ -213,6 +226,12 @@ impl Supervisor {
         supervisor.hire(&sender)?;
         supervisor.neighbours_of_state();
         supervisor.attach_all();
+        // What could not be opened may be later, where Linux has it not yet, or another port of it works. Where all fail there is
+        // nothing to be a gateway of, and another one may have them all.
+        if let Some(failed) = supervisor.all_failed() {
+            supervisor.stop();
+            return Err(StartError::NoPort(failed));
+        }
         supervisor.unbolt(&left);
         supervisor.ensure();
         Ok(supervisor)

@@ -180,6 +180,17 @@ impl Supervisor {
         }
     }
 
+    /// The interfaces that frames come by, if none of them could be opened for another reason than that Linux does not have it,
+    /// or has it switched off. A VLAN's come by its parent's.
+    pub(super) fn all_failed(&self) -> Option<Vec<String>> {
+        let interfaces = self.reload.effective.policy.interfaces.iter();
+        let roots = interfaces.filter(|interface| interface.parent.is_none());
+        let names: Vec<String> = roots.map(|interface| interface.name.clone()).collect();
+        let failed =
+            |name: &String| self.attached.get(name).is_some_and(|port| port.state.state == Presence::Failed);
+        (!names.is_empty() && names.iter().all(failed)).then_some(names)
+    }
+
     fn attach(&mut self, interface: &Interface) {
         let name = &interface.name;
         let is_vlan = interface.parent.is_some();
