@@ -62,6 +62,8 @@ pub struct Tables {
     pub timeouts: Timeouts,
     /// Numbers by which names are known from one compilation to the next.
     pub numbers: Numbers,
+    /// A bit for each of the gateway's own addresses, by [`Address::own_bit`]; others may share it.
+    pub own_bits: u64,
 }
 
 /// An interface, compiled.
@@ -233,6 +235,18 @@ impl Tables {
         u16::try_from(place).ok().map(PortId)
     }
 
+    /// Whether an address is one of the gateway's own. Looks through all of them where it may be.
+    #[inline]
+    pub fn is_own(&self, address: Address) -> bool {
+        self.own_bits >> address.own_bit() & 1 != 0 && self.has_address(address)
+    }
+
+    #[cold]
+    fn has_address(&self, address: Address) -> bool {
+        let mut networks = self.interfaces.iter().flat_map(|interface| &interface.networks);
+        networks.any(|network| Address::from(network.addr()) == address)
+    }
+
     /// Where the best route to `address` leads.
     #[inline]
     pub fn route<T: Tally>(&self, address: Address, tally: &mut T) -> Option<Target> {
@@ -278,6 +292,13 @@ impl Address {
     /// An IPv6 address.
     pub const fn v6(bits: u128) -> Address {
         Address { bits, v6: true }
+    }
+
+    /// Its bit in [`Tables::own_bits`].
+    #[inline(always)]
+    pub(crate) const fn own_bit(self) -> u32 {
+        let low = self.bits as u32;
+        (low ^ low >> 8 ^ low >> 16) & 63
     }
 
     /// IPv4 or IPv6.

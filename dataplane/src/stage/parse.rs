@@ -13,7 +13,7 @@ use wire::header::{Fragment, Protocol};
 use wire::vlan::Tags;
 use wire::{Family, Frame, Meta, Part, PortId, icmpv4, icmpv6, ipv4, ipv6, tcp, udp};
 
-use super::{Cx, Stage, Step};
+use super::{Cx, Stage, Step, option};
 use crate::hop::LINK_HOP;
 use crate::tables::{Hearing, Interface, LOCAL, Tables};
 use crate::verdict::Reason;
@@ -299,8 +299,8 @@ fn v4(bytes: &[u8], meta: &mut Meta) -> Result<Carried, Reason> {
     if header.dont_fragment() {
         meta.flags |= flag::DONT_FRAGMENT;
     }
-    if !packet.options.is_empty() && source_routed(&packet) {
-        return Err(Reason::Ipv4SourceRoute);
+    if !packet.options.is_empty() {
+        option::check(packet.options)?;
     }
     let dport = udp::Header::of(packet.payload).map_or(0, udp::Header::dport);
     addresses4(header.src_bits(), header.dst_bits(), header.protocol().0, dport, meta)?;
@@ -309,13 +309,6 @@ fn v4(bytes: &[u8], meta: &mut Meta) -> Result<Carried, Reason> {
     }
     transport(packet.payload, meta)?;
     Ok(Carried::Packet)
-}
-
-/// Whether the options ask for a route of the sender's choice.
-#[cold]
-fn source_routed(packet: &ipv4::Packet<'_>) -> bool {
-    use ipv4::option::{LOOSE_SOURCE_ROUTE, STRICT_SOURCE_ROUTE};
-    packet.options().flatten().any(|option| matches!(option.kind, LOOSE_SOURCE_ROUTE | STRICT_SOURCE_ROUTE))
 }
 
 /// Refuses addresses that no packet on a link can have (RFC 1812, section 5.3.7; RFC 6890).
@@ -402,13 +395,19 @@ fn addresses6(source: u128, destination: u128, protocol: Protocol, meta: &mut Me
     let group = |address: u128| address >> 120 == 0xff;
     // A host that has no address yet asks neighbours whether it may have one (RFC 4862, section 5.4).
     let asks = source == 0 && group(destination) && protocol == Protocol::ICMPV6;
-    if (source <= 1 && !asks) || group(source) {
+    // ::ffff:0:0/96, IPv4 addresses within a host: on a link they would pass for what they say (RFC 4942, section 2.2).
+    let mapped = |address: u128| address >> 32 == 0xffff;
+    if (source <= 1 && !asks) || group(source) || mapped(source) {
         return Err(Reason::SourceMartian);
     }
-    if destination <= 1 {
+    if destination <= 1 || mapped(destination) {
         return Err(Reason::DestinationMartian);
     }
     if group(destination) {
+        // Scope 0 is reserved, and scope 1 leaves no host (RFC 4291, section 2.7).
+        if destination >> 112 & 0xf <= 1 {
+            return Err(Reason::DestinationMartian);
+        }
         meta.flags |= flag::TO_GROUP;
     } else if meta.flags & flag::GROUP != 0 {
         return Err(Reason::LinkBroadcast);

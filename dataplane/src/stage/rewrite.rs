@@ -13,13 +13,13 @@ use wire::tcp::Flags;
 use wire::{Family, Frame, Part, ipv4, ipv6, tcp};
 
 use super::parse::flag;
-use super::{Cx, Stage, Step};
+use super::{Cx, Stage, Step, option};
 use crate::cut::cut;
 use crate::flow::{Direction, FlowId, Key};
 use crate::hop::{leaves, waits};
 use crate::nat::Endpoint;
 use crate::nat::rewrite::{self as nat, EndsV4, EndsV6, Transport};
-use crate::tables::Tables;
+use crate::tables::{Address, Tables};
 use crate::verdict::Reason;
 
 /// The stage.
@@ -45,6 +45,10 @@ impl<T: Tally> Stage<T> for Rewrite {
         }
         if frame.meta.flags & flag::OWN == 0 {
             lower_ttl(frame);
+            let is_optioned = frame.meta.transport.wrapping_sub(frame.meta.network) != 20;
+            if frame.meta.family == Family::V4 && is_optioned {
+                record(frame, cx);
+            }
         }
         // Flags, family, 4; time to live with its checksum, 8; the hop's place and bound, 3; its header's three words
         // beside the type, 7; lengths, 6.
@@ -146,6 +150,21 @@ fn lower_ttl(frame: &mut Frame) {
         }
     } else if let Some(mut header) = ipv6::HeaderMut::of(packet) {
         header.decrement_hop_limit();
+    }
+}
+
+/// Writes into options what their sender asks routers for.
+#[cold]
+#[inline(never)]
+fn record<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) {
+    // Two walks over forty bytes at most.
+    cx.tally.instructions(80);
+    let own = |of: &crate::tables::Interface| of.address4;
+    let out = cx.tables.interface(frame.meta.egress).and_then(own);
+    let Some(own) = out.or_else(|| cx.tables.interfaces.iter().find_map(own)) else { return };
+    let (now, network) = (frame.meta.received, usize::from(frame.meta.network));
+    if let Some(packet) = frame.bytes_mut().get_mut(network..) {
+        option::record(packet, own, now, |address| cx.tables.is_own(Address::v4(address)));
     }
 }
 

@@ -323,7 +323,9 @@ pub(super) fn check_source<T: Tally>(
 ) -> Result<(), Step> {
     let Some(interface) = cx.tables.interface(ingress) else { return Ok(()) };
     if interface.source_check == SourceCheck::Off {
-        return Ok(());
+        // Its own addresses nobody else has, wherever others are at home.
+        let is_forged = ingress != LOCAL && cx.tables.is_own(source);
+        return if is_forged { Err(Step::Drop(Reason::SourceMartian)) } else { Ok(()) };
     }
     look_back(ingress, source, interface.source_check, cx)
 }

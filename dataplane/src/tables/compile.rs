@@ -135,10 +135,17 @@ impl Tables {
             limits: policy.limits,
             timeouts: policy.timeouts,
             numbers: Numbers::default(),
+            own_bits: own_bits(policy),
         };
         tables.number(None);
         Ok(tables)
     }
+}
+
+/// A bit for each of the gateway's own addresses.
+fn own_bits(policy: &Policy) -> u64 {
+    let networks = policy.interfaces.iter().flat_map(|interface| &interface.addresses);
+    networks.fold(0, |bits, network| bits | 1 << super::Address::from(network.addr()).own_bit())
 }
 
 /// The algorithm that a policy names; `None` where the fastest is wanted.

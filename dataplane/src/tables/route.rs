@@ -47,6 +47,12 @@ pub(super) fn compile(policy: &Policy, names: &Names) -> Result<Routes, CompileE
                 IpNet::V4(net) if net.prefix_len() < 31 => {
                     builder.add(IpAddr::V4(net.broadcast()).into(), Target::Broadcast(id));
                 }
+                // RFC 4291, section 2.6.1: every router is the subnet-router anycast address; on a link between two
+                // routers there is none (RFC 6164, section 5.1). The lowest address of an IPv4 network is a host's, as in
+                // Linux since 5.14.
+                IpNet::V6(net) if net.prefix_len() < 127 => {
+                    builder.add(IpAddr::V6(net.network()).into(), Target::Local);
+                }
                 _ => {}
             }
             builder.add(address.addr().into(), Target::Local);
