@@ -6,6 +6,10 @@
 //! Where several workers share the work, each lets pass its share of what is bounded as a whole, rounded up. A source is
 //! one worker's, which knows all of it.
 //!
+//! Answers (ICMP errors and resets) are bounded by receiver, in buckets found by the hash of its address. Two receivers may
+//! share one; memory is fixed, and who shares with whom nobody can tell without the seed of the hash. Each kind of
+//! answer has its own buckets, and its own bound in all.
+//!
 //! Tables of other rules may take the place of those that it was made for: what counts for a rule stays with its name,
 //! what is owed under a rate with name and rate. Flows say where they count by places that stay.
 
@@ -33,13 +37,18 @@ impl Bucket {
     /// is none.
     #[inline]
     pub fn take(&mut self, now: Nanos, interval: Nanos, burst: u32) -> bool {
-        let depth = Nanos(interval.0.saturating_mul(u64::from(burst.max(1)) - 1));
-        let owed = self.full_at.since(now);
-        if owed > depth {
-            return false;
+        let has = self.has(now, interval, burst);
+        if has {
+            self.full_at = Nanos(now.0.saturating_add(self.full_at.since(now).0)) + interval;
         }
-        self.full_at = Nanos(now.0.saturating_add(owed.0)) + interval;
-        true
+        has
+    }
+
+    /// Whether there is a token to take.
+    #[inline]
+    fn has(self, now: Nanos, interval: Nanos, burst: u32) -> bool {
+        let depth = Nanos(interval.0.saturating_mul(u64::from(burst.max(1)) - 1));
+        self.full_at.since(now) <= depth
     }
 
     /// Whether it is full, and so holds nothing worth remembering.
@@ -64,10 +73,40 @@ pub struct Limiter {
     places: Vec<u32>,
     rates_by_source: Sets<Bucket>,
     counts_by_source: Sets<u32>,
-    errors: Bucket,
+    /// Answers in all, by [`ErrorKind`].
+    errors: [Bucket; ErrorKind::COUNT],
+    /// Answers to receivers: a run of [`RECEIVERS`] for each kind.
+    errors_to: Vec<Bucket>,
     /// The part of what is bounded as a whole that this shard may let pass.
     share: Share,
 }
+
+/// What kind of answer: none uses up another's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// That a packet is too big, without which path MTU discovery fails (RFC 4443, section 2.4 f).
+    TooBig,
+    /// That a packet has no way, or not the time for it.
+    Routing,
+    /// That the rules refuse a packet.
+    Refusal,
+}
+
+impl ErrorKind {
+    const COUNT: usize = 3;
+}
+
+/// The most answers of a kind a second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ErrorBounds {
+    /// To one receiver.
+    pub receiver: u32,
+    /// To all together.
+    pub all: u32,
+}
+
+/// Buckets of receivers, for each kind of answer: 32 KiB.
+const RECEIVERS: usize = 4_096;
 
 /// Where a connection is counted: a place in one of the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,7 +145,8 @@ impl Limiter {
             } else {
                 0
             }),
-            errors: Bucket::default(),
+            errors: [Bucket::default(); ErrorKind::COUNT],
+            errors_to: vec![Bucket::default(); RECEIVERS * ErrorKind::COUNT],
             share,
         }
     }
@@ -162,14 +202,22 @@ impl Limiter {
         }
     }
 
-    /// Whether one more ICMP error or reset may be sent.
-    pub fn admits_error(&mut self, per_second: u32, now: Nanos) -> bool {
-        if per_second == 0 {
+    /// Whether one more answer of a kind may be sent to the receiver whose [`subject`] has this hash. A receiver that has had
+    /// its share takes nothing from the others'.
+    pub fn admits_error(&mut self, kind: ErrorKind, hash: u64, bounds: ErrorBounds, now: Nanos) -> bool {
+        let interval = |per_second: u32| Nanos((1_000_000_000 / u64::from(per_second)).max(1));
+        let (receiver, all) = (bounds.receiver, self.share.of_bound(bounds.all));
+        if receiver == 0 || bounds.all == 0 {
             return false;
         }
-        let per_second = self.share.of_bound(per_second);
-        let interval = Nanos((1_000_000_000 / u64::from(per_second)).max(1));
-        self.errors.take(now, interval, per_second)
+        // The upper bits: the lower ones choose the worker.
+        let place = kind as usize * RECEIVERS + (hash >> 32) as usize % RECEIVERS;
+        let whole = &mut self.errors[kind as usize];
+        let is_left = whole.has(now, interval(all), all);
+        let bucket = self.errors_to.get_mut(place);
+        is_left
+            && bucket.is_some_and(|bucket| bucket.take(now, interval(receiver), receiver))
+            && whole.take(now, interval(all), all)
     }
 
     /// How many times connections are counted now, by rules and by sources.
@@ -179,7 +227,8 @@ impl Limiter {
 
     /// Bytes of memory.
     pub fn memory_bytes(&self) -> usize {
-        self.rates_by_source.memory_bytes() + self.counts_by_source.memory_bytes()
+        let errors = size_of_val(self.errors_to.as_slice());
+        self.rates_by_source.memory_bytes() + self.counts_by_source.memory_bytes() + errors
     }
 }
 
@@ -283,8 +332,30 @@ mod tests {
             assert_eq!(admitted, passed, "{workers} workers");
             let one = |limiter: &mut Limiter| limiter.count(0, Scope::Rule, 7, &subject, 0).is_some();
             assert_eq!((0..20).filter(|_| one(&mut limiter)).count(), counted, "{workers} workers");
-            let errors = (0..100).filter(|_| limiter.admits_error(30, start)).count();
+            // Each to another receiver.
+            let bounds = ErrorBounds { receiver: 30, all: 30 };
+            let mut admits = |n: u64| limiter.admits_error(ErrorKind::Refusal, n << 32, bounds, start);
+            let errors = (0..100).filter(|n| admits(*n)).count();
             assert_eq!(errors, 30usize.div_ceil(usize::from(workers)));
+        }
+    }
+
+    #[test]
+    fn a_receiver_and_a_kind_take_nothing_from_others() {
+        let text = "[interface.lan]\nzone = \"lan\"\naddresses = [\"192.168.1.1/24\"]\n";
+        let tables = Tables::compile(&policy::check(text, "one.toml").policy.unwrap(), 1).unwrap();
+        let mut limiter = Limiter::new(&tables, Share::new(0, 1).unwrap());
+        let (start, bounds) = (Nanos::from_secs(100), ErrorBounds { receiver: 10, all: 50 });
+        let mut sent = |kind, receiver: u64, tries| {
+            (0..tries).filter(|_| limiter.admits_error(kind, receiver << 32, bounds, start)).count()
+        };
+        // Whoever floods gets its share; what it is refused is not taken from the bound in all.
+        assert_eq!(sent(ErrorKind::Routing, 1, 1_000), 10);
+        assert_eq!(sent(ErrorKind::Routing, 2, 10), 10);
+        // From many sources the bound in all holds, for that kind alone.
+        assert_eq!((3..100).map(|receiver| sent(ErrorKind::Routing, receiver, 5)).sum::<usize>(), 30);
+        for kind in [ErrorKind::TooBig, ErrorKind::Refusal] {
+            assert_eq!(sent(kind, 1, 1_000), 10);
         }
     }
 

@@ -265,6 +265,7 @@ impl Printer {
                 self.line("flows-per-source", &most.to_string());
             }
             self.unless_default("errors-per-second", limits.errors_per_second, default.errors_per_second);
+            self.unless_default("errors-in-all", limits.errors_in_all, default.errors_in_all);
             self.unless_default("queue", limits.queue, default.queue);
             if limits.tcp_window != default.tcp_window {
                 self.word("tcp-window", word::TCP_WINDOW, limits.tcp_window);

@@ -31,14 +31,16 @@ impl Limiter {
         Some(OwedRecord { rule, source: Some(key.source()), owed })
     }
 
-    /// What is owed for errors and resets.
+    /// What is owed for errors and resets in all: of their kinds the most. Receivers begin anew elsewhere.
     pub(crate) fn errors_owed(&self, now: Nanos) -> Nanos {
-        self.errors.full_at.since(now)
+        self.errors.iter().map(|bucket| bucket.full_at.since(now)).max().unwrap_or(Nanos(0))
     }
 
-    /// Notes that so much is owed for errors and resets.
+    /// Notes that so much is owed for errors and resets, of each kind.
     pub(crate) fn owe_errors(&mut self, owed: Nanos, now: Nanos) {
-        self.errors.full_at = later(now, owed);
+        for bucket in &mut self.errors {
+            bucket.full_at = later(now, owed);
+        }
     }
 
     /// Notes what is owed under the rate of a rule, which is the one that the record names.

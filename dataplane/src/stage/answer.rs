@@ -3,8 +3,9 @@
 //! Turns the frame, in its slot, into the ICMP error (RFC 792, RFC 4443) or TCP reset (RFC 9293, section
 //! 3.10.7.1) that answers it, and sends it back the way routing leads. Nothing is answered that must not be:
 //! errors, groups, later fragments, resets (RFC 1122, section 3.2.2; RFC 1812, section 4.3.2.7). What is not
-//! answered, or more than the limit a second, is dropped for the same reason. The answer to a packet of the gateway itself
-//! is for the gateway itself, and no limit holds it back.
+//! answered, or more than the limits a second, is dropped for the same reason. Limits hold by receiver, and for each kind
+//! of answer apart, so that neither a host that floods nor what the rules refuse uses up what others need. The answer to a
+//! packet of the gateway itself is for the gateway itself, and no limit holds it back.
 
 use arrayvec::ArrayVec;
 use policy::model::{Action, RejectWith};
@@ -21,6 +22,7 @@ use super::queue::ANSWERED;
 use super::route::back;
 use super::{Cx, Stage, Step, header, rewrite};
 use crate::hop::{LOCAL_HOP, Wanted};
+use crate::limiter::{self, ErrorBounds, ErrorKind};
 use crate::tables::{Address, LOCAL, SELF, Tables};
 use crate::verdict::{Reason, Verdict};
 
@@ -78,11 +80,13 @@ fn build<T: Tally>(frame: &mut Frame, reason: Reason, cx: &mut Cx<'_, T>) -> Opt
     if frame.meta.flags & flag::OWN != 0 {
         return to_itself(frame, tell);
     }
-    let per_second = cx.tables.limits.errors_per_second;
-    if !cx.shard.limiter.admits_error(per_second, frame.meta.received) {
+    let (sender, meant) = header::addresses(frame);
+    let limits = &cx.tables.limits;
+    let bounds = ErrorBounds { receiver: limits.errors_per_second, all: limits.errors_in_all };
+    let hash = cx.shard.flows.hash(&limiter::subject(sender, 0), cx.tally);
+    if !cx.shard.limiter.admits_error(kind_of(reason), hash, bounds, frame.meta.received) {
         return None;
     }
-    let (sender, meant) = header::addresses(frame);
     let hop = back(frame, sender, 0, cx).ok().filter(|hop| *hop != LOCAL_HOP)?;
     let Some(interface) = cx.shard.hops.get(hop).filter(|hop| hop.is_known()).map(|hop| hop.interface) else {
         // Nor does an answer wait; but the next one shall find its way.
@@ -94,7 +98,7 @@ fn build<T: Tally>(frame: &mut Frame, reason: Reason, cx: &mut Cx<'_, T>) -> Opt
     match tell {
         Tell::Reset => reset(frame, sender, meant)?,
         Tell::Icmp { kind, code, mtu } => {
-            let own = own_address(frame, interface, cx)?;
+            let own = own_address(interface, sender, meant, cx)?;
             let id = cx.shard.next_id;
             cx.shard.next_id = id.wrapping_add(1);
             icmp(frame, own, sender, [kind, code], mtu, id)?;
@@ -103,6 +107,17 @@ fn build<T: Tally>(frame: &mut Frame, reason: Reason, cx: &mut Cx<'_, T>) -> Opt
     frame.meta.hop = hop;
     frame.meta.egress = interface;
     rewrite::link(frame, cx).then_some(())
+}
+
+/// Which of the answers' buckets one is taken from.
+fn kind_of(reason: Reason) -> ErrorKind {
+    match reason {
+        Reason::PacketTooBig => ErrorKind::TooBig,
+        Reason::TtlExpired | Reason::RouteMissing | Reason::RouteUnreachable | Reason::NeighbourUnknown => {
+            ErrorKind::Routing
+        }
+        _ => ErrorKind::Refusal,
+    }
 }
 
 /// Answers the gateway itself, as whoever it has called would. An address of its own could not stand as source: no host
@@ -188,11 +203,26 @@ fn reject_with<T: Tally>(frame: &Frame, cx: &Cx<'_, T>) -> RejectWith {
     }
 }
 
-/// An address of the gateway: of the interface that the answer leaves by, else of any.
-fn own_address<T: Tally>(frame: &Frame, out: wire::PortId, cx: &Cx<'_, T>) -> Option<Address> {
-    let v4 = frame.meta.family == Family::V4;
+/// The address of the gateway that the answer comes from: the one that the packet was sent to (RFC 4443, section 2.2 a; RFC
+/// 1122, section 3.2.1.3). Else one of the interface that the answer leaves by (RFC 1812, section 4.3.2.4), on the network
+/// of the receiver if there is one; else any.
+fn own_address<T: Tally>(
+    out: wire::PortId,
+    receiver: Address,
+    meant: Address,
+    cx: &Cx<'_, T>,
+) -> Option<Address> {
+    if cx.tables.is_own(meant) {
+        return Some(meant);
+    }
     let of = |interface: &crate::tables::Interface| {
-        if v4 { interface.address4.map(Address::v4) } else { interface.address6.map(Address::v6) }
+        let first = if receiver.v6 {
+            interface.address6.map(Address::v6)
+        } else {
+            interface.address4.map(Address::v4)
+        };
+        let near = interface.networks.iter().find(|network| network.contains(&receiver.to_ip()));
+        near.map(|network| network.addr().into()).or(first)
     };
     cx.tables.interface(out).and_then(of).or_else(|| cx.tables.interfaces.iter().find_map(of))
 }

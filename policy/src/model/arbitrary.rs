@@ -179,7 +179,7 @@ fn port_use() -> impl Strategy<Value = PortUse> {
 
 fn limits() -> impl Strategy<Value = Limits> {
     let given =
-        (any::<u32>(), any::<bool>(), option::of(any::<u32>()), any::<[u32; 4]>(), any::<[bool; 3]>());
+        (any::<u32>(), any::<bool>(), option::of(any::<u32>()), any::<[u32; 5]>(), any::<[bool; 3]>());
     let given = given.prop_map(|(flows, evict, flows_per_source, numbers, words)| Limits {
         flows,
         when_full: if evict { WhenFull::EvictIdle } else { WhenFull::Refuse },
@@ -190,6 +190,7 @@ fn limits() -> impl Strategy<Value = Limits> {
             datagram: Bytes(numbers[2].into()),
         },
         errors_per_second: numbers[3],
+        errors_in_all: numbers[4],
         queue: numbers[0] ^ numbers[3],
         tcp_window: if words[0] { TcpWindow::Off } else { TcpWindow::Strict },
         checksum: if words[2] { Checksum::Ignore } else { Checksum::Verify },

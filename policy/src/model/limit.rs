@@ -15,8 +15,11 @@ pub struct Limits {
     pub flows_per_source: Option<u32>,
     /// Fragments.
     pub fragments: FragmentLimits,
-    /// ICMP errors and resets that the gateway sends, a second (RFC 1812, section 4.3.2.8; RFC 4443, 2.4 f).
+    /// ICMP errors and resets that the gateway sends to one receiver, a second (RFC 1812, section 4.3.2.8; RFC 4443,
+    /// 2.4 f): of each kind (packet too big; no way; refused) so many.
     pub errors_per_second: u32,
+    /// Those that it sends to all receivers together, a second, of each kind.
+    pub errors_in_all: u32,
     /// Frames that wait for an interface; those past it are dropped from the tail.
     pub queue: u32,
     /// Whether TCP sequence numbers must lie in the window.
@@ -106,7 +109,8 @@ impl Default for Limits {
             when_full: WhenFull::Refuse,
             flows_per_source: None,
             fragments: FragmentLimits::default(),
-            errors_per_second: 1_000,
+            errors_per_second: 100,
+            errors_in_all: 10_000,
             queue: 1_024,
             tcp_window: TcpWindow::Strict,
             pickup: Pickup::Refuse,

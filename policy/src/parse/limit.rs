@@ -13,6 +13,7 @@ pub(super) fn read(mut table: Table<'_, '_, '_>) -> (Limits, Entry) {
     set(&mut limits.when_full, table.take("when-full", |value| value::one_of(value, word::WHEN_FULL)));
     limits.flows_per_source = table.take("flows-per-source", value::number32);
     set(&mut limits.errors_per_second, table.take("errors-per-second", value::number32));
+    set(&mut limits.errors_in_all, table.take("errors-in-all", value::number32));
     set(&mut limits.queue, table.take("queue", value::number32));
     set(&mut limits.tcp_window, table.take("tcp-window", |value| value::one_of(value, word::TCP_WINDOW)));
     set(&mut limits.pickup, table.take("pickup", |value| value::one_of(value, word::PICKUP)));

@@ -24,6 +24,7 @@ impl Validator<'_> {
         let mut bounds = vec![
             ("flows", u64::from(limits.flows), 1, 16_777_216),
             ("errors-per-second", limits.errors_per_second.into(), 0, 1_000_000),
+            ("errors-in-all", limits.errors_in_all.into(), 0, 10_000_000),
             ("queue", limits.queue.into(), 1, 1_000_000),
             ("datagrams", fragments.datagrams.into(), 1, 1_000_000),
             ("held", fragments.held.into(), 0, 1_000_000),
