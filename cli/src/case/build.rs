@@ -227,17 +227,21 @@ pub(crate) fn transport(fields: &Fields, payload: &[u8]) -> Vec<u8> {
         }
     };
     bytes.extend(payload);
+    // A UDP length that fits says what the checksum covers; the rest of the packet is not the datagram's.
+    let said_len = number(fields, Field::UdpLength).filter(|_| protocol == Protocol::UDP);
+    let covered = said_len.map_or(bytes.len(), |len| len as usize);
+    let covered = if (8..=bytes.len()).contains(&covered) { covered } else { bytes.len() };
     let sum = match (protocol, fields.get(&Field::Source), fields.get(&Field::Destination)) {
         (Protocol::ICMP, ..) => Sum::ZERO,
         (_, Some(Value::Address(IpAddr::V4(from))), Some(Value::Address(IpAddr::V4(to)))) => {
-            Sum::pseudo_v4(*from, *to, protocol, bytes.len() as u16)
+            Sum::pseudo_v4(*from, *to, protocol, covered as u16)
         }
         (_, Some(Value::Address(IpAddr::V6(from))), Some(Value::Address(IpAddr::V6(to)))) => {
-            Sum::pseudo_v6(*from, *to, protocol, bytes.len() as u32)
+            Sum::pseudo_v6(*from, *to, protocol, covered as u32)
         }
         _ => Sum::ZERO,
     };
-    let sum = sum.and(&bytes);
+    let sum = sum.and(&bytes[..covered]);
     let right = if protocol == Protocol::UDP { sum.udp_checksum() } else { sum.checksum() };
     bytes[at..at + 2].copy_from_slice(&said(fields, Field::Checksum, right).to_be_bytes());
     bytes

@@ -94,6 +94,9 @@ fn derive(wanted: &mut Fields, quotes: bool) {
             for field in [Field::Sport, Field::Dport, Field::Flags, Field::Type, Field::Code] {
                 wanted.remove(&field);
             }
+            for field in [Field::Checksum, Field::UdpLength, Field::DataOffset] {
+                wanted.remove(&field);
+            }
             for field in [Field::Seq, Field::Ack, Field::IcmpId, Field::IcmpSeq, Field::Window] {
                 wanted.remove(&field);
             }

@@ -121,12 +121,8 @@ fn v4(bytes: &[u8], found: &mut Dissected, extent: Extent) -> usize {
     let is_whole = offset == 0 && !more && total <= bytes.len();
     let payload = bytes.get(header_len..total.min(bytes.len())).unwrap_or(&[]);
     let protocol = header.protocol();
-    let pseudo = if protocol == Protocol::ICMP {
-        Sum::ZERO
-    } else {
-        Sum::pseudo_v4(header.src(), header.dst(), protocol, payload.len() as u16)
-    };
-    transport(found, payload, Transport { protocol, pseudo, v6: false, is_whole, is_later: offset > 0 });
+    let ends = (header.src().into(), header.dst().into());
+    transport(found, payload, Transport { protocol, ends, v6: false, is_whole, is_later: offset > 0 });
     total
 }
 
@@ -161,18 +157,30 @@ fn v6(bytes: &[u8], found: &mut Dissected, extent: Extent) -> usize {
     found.bit(Field::More, more);
     let is_whole = offset == 0 && !more && total <= bytes.len();
     let payload = packet.payload;
-    let pseudo = Sum::pseudo_v6(header.src(), header.dst(), protocol, payload.len() as u32);
-    transport(found, payload, Transport { protocol, pseudo, v6: true, is_whole, is_later: offset > 0 });
+    let ends = (header.src().into(), header.dst().into());
+    transport(found, payload, Transport { protocol, ends, v6: true, is_whole, is_later: offset > 0 });
     total
 }
 
 /// What the network layer says of the transport layer's bytes.
 struct Transport {
     protocol: Protocol,
-    pseudo: Sum,
+    ends: (IpAddr, IpAddr),
     v6: bool,
     is_whole: bool,
     is_later: bool,
+}
+
+impl Transport {
+    /// The sum of the pseudo header for so many bytes.
+    fn pseudo(&self, len: usize) -> Sum {
+        match self.ends {
+            _ if self.protocol == Protocol::ICMP => Sum::ZERO,
+            (IpAddr::V4(from), IpAddr::V4(to)) => Sum::pseudo_v4(from, to, self.protocol, len as u16),
+            (IpAddr::V6(from), IpAddr::V6(to)) => Sum::pseudo_v6(from, to, self.protocol, len as u32),
+            _ => Sum::ZERO,
+        }
+    }
 }
 
 fn transport(found: &mut Dissected, bytes: &[u8], about: Transport) {
@@ -197,7 +205,7 @@ fn header(found: &mut Dissected, bytes: &[u8], about: &Transport) -> usize {
             }
         }
     }
-    let sum = about.pseudo.and(bytes);
+    let sum = about.pseudo(bytes.len()).and(bytes);
     let mut checksum = None;
     let len = match about.protocol {
         Protocol::TCP => {
@@ -225,10 +233,13 @@ fn header(found: &mut Dissected, bytes: &[u8], about: &Transport) -> usize {
         Protocol::UDP => {
             if let Some(length) = word(4) {
                 found.number(Field::UdpLength, length);
-                if about.is_whole && usize::from(length) != bytes.len() {
+                // It may be less than there is (RFC 768).
+                if about.is_whole && !(8..=bytes.len()).contains(&usize::from(length)) {
                     found.faults.push("the UDP length is not the packet's");
                 }
             }
+            let covered = usize::from(word(4).unwrap_or(0)).min(bytes.len());
+            let sum = about.pseudo(covered).and(&bytes[..covered]);
             checksum = word(6).map(|written| match written {
                 0 => "none",
                 _ if sum.verifies() => "right",
@@ -258,7 +269,8 @@ fn header(found: &mut Dissected, bytes: &[u8], about: &Transport) -> usize {
         protocol if protocol.has_ports() => 4,
         _ => 0,
     };
-    if let Some(word) = checksum.filter(|_| about.is_whole) {
+    // That there is none a first fragment says by itself.
+    if let Some(word) = checksum.filter(|word| about.is_whole || *word == "none") {
         found.set(Field::Checksum, Value::Word(word));
     }
     len

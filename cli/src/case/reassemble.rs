@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use wire::checksum::Sum;
 use wire::ethernet::EtherType;
 use wire::header::{Fragment, Protocol};
-use wire::{ethernet, ipv4, ipv6};
+use wire::{ethernet, ipv4, ipv6, udp};
 
 /// Datagrams of which some fragments came out.
 #[derive(Debug, Default)]
@@ -50,8 +50,13 @@ impl Reassembly {
         let key = (ends.0, ends.1, fragment.id, protocol.0);
         let whole = self.datagrams.entry(key).or_default().with(fragment, payload)?;
         self.datagrams.remove(&key);
-        let (length, udp_without) =
-            (whole.len(), protocol == Protocol::UDP && whole.get(6..8) == Some(&[0, 0]));
+        let mut whole = whole;
+        let udp = udp::Header::of(&whole).filter(|_| protocol == Protocol::UDP);
+        let udp_without = udp.is_some_and(|header| header.checksum() == 0);
+        // What follows a datagram that ends before its packet is not covered (RFC 768).
+        let covered = udp.map_or(whole.len(), |header| usize::from(header.length()));
+        whole.truncate(covered);
+        let length = whole.len();
         let pseudo = match (ends, protocol) {
             ((IpAddr::V4(_), _), Protocol::ICMP) => Sum::ZERO,
             ((IpAddr::V4(from), IpAddr::V4(to)), Protocol::TCP | Protocol::UDP) => {

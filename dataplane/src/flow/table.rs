@@ -354,7 +354,9 @@ impl FlowTable {
         let before = flow.state();
         let state = tcp::track(flow, hit.direction, segment, settings)?;
         if state == before {
-            flow.seen = now.0;
+            if tcp::renews(before, state, segment.flags) {
+                flow.seen = now.0;
+            }
             tally.write(Region::FlowTable, id.0 as usize * size_of::<Flow>() + 104, 24);
         } else {
             self.set_state(id, state, now, tally);

@@ -10,8 +10,10 @@
 //! - IV: `ack` is not further behind what R has sent than S's largest window.
 //!
 //! A reset counts only at the exact number that its receiver waits for, as in RFC 5961: one elsewhere in the window
-//! passes, for the receiver to challenge, but changes nothing here. Nor does a SYN within a connection that is
-//! open; its answer tells whether the other side still knows the connection.
+//! passes, for the receiver to challenge, but changes nothing here. Nor does a SYN of either side within a connection
+//! that is open: a host that has restarted sends one, and the other side's challenge makes it reset what is left of the
+//! old connection. A SYN-ACK to an older SYN passes likewise, for its receiver to reset. A SYN in a connection that is
+//! over ([`reopens`]) belongs to another connection, which the rules decide on: the caller ends the flow first.
 //!
 //! Promises: pure functions of flow and segment, no panic on any numbers. What is not checked: SACK blocks and
 //! timestamps. A connection that is picked up in its middle may use any window scale, so its windows are wide;
@@ -118,6 +120,23 @@ pub(super) const MAX_WINDOW: u32 = 1 << 30;
 /// An acknowledgement may be this much behind, however small the window: as in Linux, a little over 64 KiB.
 const MIN_ACK_RANGE: u32 = 66_000;
 
+/// Whether a segment with these flags, of either side, opens another connection in the place of one that is in `state`:
+/// a SYN after both sides have closed, or one has reset (RFC 9293, section 3.6.1; as in Linux, either side may).
+#[inline]
+pub const fn reopens(state: State, flags: Flags) -> bool {
+    let is_syn = flags.0 & (Flags::SYN.0 | Flags::ACK.0 | Flags::RST.0 | Flags::FIN.0) == Flags::SYN.0;
+    is_syn && matches!(state, State::LastAck | State::TimeWait | State::Reset)
+}
+
+/// Whether a segment that passed, and led from one state to the other, renews the flow's timer. One that waits for its
+/// first answer is not renewed by trying again, or whoever keeps trying would keep the flow, and its translation, for
+/// ever. Nor do a SYN and a reset that change nothing: they need not be of this connection.
+#[inline(always)]
+pub const fn renews(before: State, after: State, flags: Flags) -> bool {
+    let is_doubtful = flags.0 & (Flags::SYN.0 | Flags::RST.0) != 0 || matches!(after, State::SynSent);
+    before as u8 != after as u8 || !is_doubtful
+}
+
 /// Follows a connection by one more segment. The state in which it then is (the same one, mostly) is for the
 /// caller to [set](super::FlowTable::set_state); windows and scales of `flow` are updated here.
 ///
@@ -169,6 +188,19 @@ pub fn track(
     Ok(next(flow, direction, segment, state))
 }
 
+/// Whether an ICMP error may quote a segment with this sequence number, sent in `direction` (RFC 5927, section 4.1): it has
+/// been sent, and may not have been acknowledged yet. Who does not see the connection has to guess it.
+pub fn may_be_quoted(flow: &Flow, direction: Direction, seq: u32, settings: Settings) -> bool {
+    let (side, other) = (flow.side(direction), flow.side(direction.turned()));
+    // A side of which nothing has been seen bounds nothing.
+    if settings.window == WindowCheck::Off || flow.state() == State::Opening || side.max_window == 0 {
+        return true;
+    }
+    let sent = if flow.is_picked_up() { later(side.end, side.max_end) } else { side.end };
+    let range = other.max_window.max(MIN_ACK_RANGE);
+    !is_after(seq, sent) && !is_after(sent.wrapping_sub(range), seq)
+}
+
 /// Where a connection stands after a segment that belongs to it, neither SYN nor reset.
 #[inline]
 fn next(flow: &Flow, direction: Direction, segment: &Segment, state: State) -> State {
@@ -199,10 +231,7 @@ fn synchronise(
     let strict = settings.window == WindowCheck::Strict;
     if !segment.flags.intersects(Flags::ACK) {
         return match (state, direction) {
-            // A connection that both sides have closed, or one has reset, is opened only from where it was before:
-            // the rules have let pass that way, not the other.
-            (State::Opening, _)
-            | (State::SynSent | State::LastAck | State::TimeWait | State::Reset, Direction::Original) => {
+            (State::Opening, _) | (State::SynSent, Direction::Original) => {
                 flow.scales = 0xff;
                 flow.sides = [Side::default(); 2];
                 flow.begin(direction, segment);
@@ -213,10 +242,7 @@ fn synchronise(
                 Ok(State::SynBoth)
             }
             (State::SynBoth, _) if segment.end() == flow.side(direction).end => Ok(state),
-            (
-                State::SynReceived | State::Established | State::FinOriginal | State::FinReply,
-                Direction::Original,
-            ) => Ok(state),
+            (State::SynReceived | State::Established | State::FinOriginal | State::FinReply, _) => Ok(state),
             _ => Err(Fault::State),
         };
     }
@@ -225,7 +251,8 @@ fn synchronise(
         (State::SynSent, Direction::Reply) => {
             // Data in a SYN (RFC 7413) may be acknowledged or not; `max_end` is the end of the SYN alone.
             if strict && !acknowledges(segment, other.max_end, other.end) {
-                return Err(Fault::Window);
+                // The answer to an older SYN (RFC 9293, section 3.5, figure 8): whoever sent that resets it.
+                return Ok(state);
             }
             flow.accept(direction, segment);
             Ok(State::SynReceived)

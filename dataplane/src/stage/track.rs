@@ -63,6 +63,10 @@ impl<T: Tally> Stage<T> for Track {
         let hash = cx.shard.flows.hash(&key, cx.tally);
         match live(&key, hash, frame, cx) {
             Ok(Some(hit)) if frame.meta.flags & flag::WAITED != 0 => go_on(frame, hit, hash, cx),
+            Ok(Some(hit)) if is_another(frame, hit, cx) => {
+                cx.shard.end_flow(hit.id, cx.tally);
+                open(frame, key, hash, cx)
+            }
             Ok(Some(hit)) => follow(frame, hit, hash, cx),
             Ok(None) => open(frame, key, hash, cx),
             Err(step) => step,
@@ -123,6 +127,7 @@ impl Track {
         let special = flag::ERROR | flag::GROUP | flag::TO_GROUP;
         if frame.meta.part != Part::Whole
             || frame.meta.flags & special != 0
+            || frame.meta.tcp_flags & Flags::SYN.0 != 0
             || cx.shard.flows.is_due(now)
             || cx.shard.fragments.is_due(now)
         {
@@ -203,6 +208,17 @@ fn live<T: Tally>(key: &Key, hash: u64, frame: &mut Frame, cx: &mut Cx<'_, T>) -
     Ok(Some(hit))
 }
 
+/// Whether a packet opens another connection in the place of the one that it was found to be of: the rules decide anew.
+#[inline(always)]
+fn is_another<T: Tally>(frame: &Frame, hit: Hit, cx: &mut Cx<'_, T>) -> bool {
+    let flags = Flags(frame.meta.tcp_flags);
+    let is_syn = flags.contains(Flags::SYN) && frame.meta.protocol == Protocol::TCP.0;
+    is_syn
+        && frame.meta.part != Part::Later
+        && cx.shard.flows.flow(hit.id).is_some_and(|flow| crate::flow::tcp::reopens(flow.state(), flags))
+        && checksum_is_right(frame, cx)
+}
+
 /// Goes on with a flow that has been decided.
 #[inline(always)]
 fn follow<T: Tally>(frame: &mut Frame, hit: Hit, hash: u64, cx: &mut Cx<'_, T>) -> Step {
@@ -216,6 +232,7 @@ fn follow<T: Tally>(frame: &mut Frame, hit: Hit, hash: u64, cx: &mut Cx<'_, T>) 
     let settings = settings(cx);
     let Some(flow) = cx.shard.flows.flow_mut(id) else { return Step::Drop(Reason::FlowNotOpen) };
     let before = flow.state();
+    let mut renewed = true;
     let state = if is_tcp {
         let range = usize::from(frame.meta.transport)..usize::from(frame.meta.end);
         let Ok(segment) = tcp::parse(frame.bytes().get(range).unwrap_or(&[])) else {
@@ -234,8 +251,12 @@ fn follow<T: Tally>(frame: &mut Frame, hit: Hit, hash: u64, cx: &mut Cx<'_, T>) 
             cx.tally.read(Region::FlowTable, id.0 as usize * 128 + 104, 24);
         }
         cx.tally.write(Region::FlowTable, id.0 as usize * 128 + 104, 24);
-        match crate::flow::tcp::track(flow, direction, &Segment::of(&segment), settings) {
-            Ok(state) => state,
+        let segment = Segment::of(&segment);
+        match crate::flow::tcp::track(flow, direction, &segment, settings) {
+            Ok(state) => {
+                renewed = crate::flow::tcp::renews(before, state, segment.flags);
+                state
+            }
             Err(fault) => return Step::Drop(reason_of(fault)),
         }
     } else {
@@ -245,7 +266,9 @@ fn follow<T: Tally>(frame: &mut Frame, hit: Hit, hash: u64, cx: &mut Cx<'_, T>) 
             (state, _) => state,
         }
     };
-    flow.seen = tick.0;
+    if renewed {
+        flow.seen = tick.0;
+    }
     carry(frame, id, direction, flow);
     // Ticks, 4; protocol and its change of state, 5; the flow's place and bound, 3; six fields taken out of their words
     // and put into the frame's, 15; two flags, 3; hop and when it was seen, 3.
@@ -421,7 +444,7 @@ fn find_related<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
     let message =
         frame.bytes().get(usize::from(frame.meta.transport)..usize::from(frame.meta.end)).unwrap_or(&[]);
     let quoted = message.get(8..).unwrap_or(&[]);
-    let Some(quote) = quoted_key(quoted, frame.meta.family) else {
+    let Some((quote, seq)) = quoted_key(quoted, frame.meta.family) else {
         return Step::Drop(Reason::IcmpUnrelated);
     };
     let key = quote.reversed().in_realm(realm(frame.meta.ingress, cx));
@@ -438,14 +461,27 @@ fn find_related<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
     if destination != key.destination().into() {
         return Step::Drop(Reason::IcmpUnrelated);
     }
+    let settings = settings(cx);
     let Some(flow) = cx.shard.flows.flow(hit.id) else { return Step::Drop(Reason::IcmpUnrelated) };
+    // What the gateway itself says of its own connections its own TCP knows better.
+    let is_own = frame.meta.flags & flag::OWN != 0;
+    if let Some(seq) = seq.filter(|_| !is_own) {
+        if !crate::flow::tcp::may_be_quoted(flow, hit.direction.turned(), seq, settings) {
+            return Step::Drop(Reason::IcmpWindow);
+        }
+    }
     frame.meta.flags |= flag::RELATED;
     carry(frame, hit.id, hit.direction, flow);
     if frame.meta.hop == NO_HOP { come_back(frame, hit, hash, cx) } else { Step::Next }
 }
 
-/// The key of a packet quoted in an ICMP error: its header, and at least the first eight bytes behind it.
-fn quoted_key(quoted: &[u8], family: Family) -> Option<Key> {
+/// The key of a packet quoted in an ICMP error: its header, and at least the first eight bytes behind it. Of TCP, its
+/// sequence number.
+fn quoted_key(quoted: &[u8], family: Family) -> Option<(Key, Option<u32>)> {
+    let seq = |protocol, payload: &[u8]| {
+        let bytes = payload.get(4..8).filter(|_| protocol == Protocol::TCP)?.first_chunk()?;
+        Some(u32::from_be_bytes(*bytes))
+    };
     if family == Family::V4 {
         let packet = ipv4::parse_prefix(quoted).ok()?;
         let protocol = packet.header.protocol();
@@ -453,7 +489,8 @@ fn quoted_key(quoted: &[u8], family: Family) -> Option<Key> {
             return None;
         }
         let (sport, dport) = ends(protocol, packet.payload, Family::V4)?;
-        Some(Key::v4(packet.header.src_bits(), packet.header.dst_bits(), sport, dport, protocol.0))
+        let key = Key::v4(packet.header.src_bits(), packet.header.dst_bits(), sport, dport, protocol.0);
+        Some((key, seq(protocol, packet.payload)))
     } else {
         let packet = ipv6::parse_prefix(quoted).ok()?;
         let protocol = packet.protocol();
@@ -461,7 +498,8 @@ fn quoted_key(quoted: &[u8], family: Family) -> Option<Key> {
             return None;
         }
         let (sport, dport) = ends(protocol, packet.payload, Family::V6)?;
-        Some(Key::v6(packet.header.src_bits(), packet.header.dst_bits(), sport, dport, protocol.0))
+        let key = Key::v6(packet.header.src_bits(), packet.header.dst_bits(), sport, dport, protocol.0);
+        Some((key, seq(protocol, packet.payload)))
     }
 }
 
@@ -615,12 +653,17 @@ fn checksum_is_right<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> bool {
     cx.tally.read(Region::Frame, usize::from(meta.transport), payload.len() as u32);
     let packet = frame.bytes().get(usize::from(meta.network)..).unwrap_or(&[]);
     let protocol = Protocol(meta.protocol);
+    // A UDP datagram may end before its packet does (RFC 768; RFC 9868 has options there): what is behind it is not covered.
+    let covered = match udp::Header::of(payload) {
+        Some(header) if protocol == Protocol::UDP => header.length(),
+        _ => payload.len() as u16,
+    };
     let pseudo = if meta.family == Family::V4 {
         let Some(ip) = ipv4::Header::of(packet) else { return false };
-        Sum::pseudo_v4(ip.src(), ip.dst(), protocol, payload.len() as u16)
+        Sum::pseudo_v4(ip.src(), ip.dst(), protocol, covered)
     } else {
         let Some(ip) = ipv6::Header::of(packet) else { return false };
-        Sum::pseudo_v6(ip.src(), ip.dst(), protocol, payload.len() as u32)
+        Sum::pseudo_v6(ip.src(), ip.dst(), protocol, covered.into())
     };
     match protocol {
         Protocol::TCP => pseudo.and(payload).verifies(),

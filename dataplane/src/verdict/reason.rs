@@ -44,9 +44,10 @@ pub enum Reason {
     TransportLength,
     /// The TCP, UDP or ICMP checksum of a packet that would open or close a connection is wrong.
     TransportChecksum,
-    /// The source is an address that no host can have: unspecified, loopback, multicast, broadcast or reserved.
+    /// The source is an address that no host can have: unspecified, loopback, multicast, broadcast, reserved, mapped, or
+    /// the gateway's own.
     SourceMartian,
-    /// The destination is an address that is never routed: unspecified, loopback or reserved.
+    /// The destination is an address that is never routed: unspecified, loopback, reserved or mapped.
     DestinationMartian,
     /// The source address is not at home behind the interface that the packet came in by.
     SourceSpoofed,
@@ -82,6 +83,8 @@ pub enum Reason {
     TcpState,
     /// An ICMP error quotes a packet of no connection, or an ICMP reply answers nothing.
     IcmpUnrelated,
+    /// An ICMP error quotes a segment that its TCP connection has not under way.
+    IcmpWindow,
     /// The translation has no free port left.
     NatPorts,
     /// The inside address holds as many ports of the translation as it may.
@@ -152,7 +155,7 @@ pub struct Entry {
 
 impl Reason {
     /// Every reason with its name, cause and remedy, in the order of the enum.
-    pub const ALL: [Entry; 64] = [
+    pub const ALL: [Entry; 65] = [
         Entry {
             reason: Reason::LinkTruncated,
             name: "link-truncated",
@@ -270,13 +273,13 @@ impl Reason {
         Entry {
             reason: Reason::SourceMartian,
             name: "source-martian",
-            cause: "The source is an address that no host can have: unspecified, loopback, multicast, broadcast or reserved.",
+            cause: "The source is an address that no host can have: unspecified, loopback, multicast, broadcast, reserved, mapped (::ffff:0:0/96), or the gateway's own.",
             remedy: "Find the sender behind that interface; it is misconfigured or forging.",
         },
         Entry {
             reason: Reason::DestinationMartian,
             name: "destination-martian",
-            cause: "The destination is an address that is never routed: unspecified, loopback or reserved.",
+            cause: "The destination is an address that is never routed: unspecified, loopback, reserved, mapped (::ffff:0:0/96), or a group within a host.",
             remedy: "Find the sender behind that interface; it is misconfigured.",
         },
         Entry {
@@ -380,6 +383,12 @@ impl Reason {
             name: "icmp-unrelated",
             cause: "An ICMP error quotes a packet of no connection, or an ICMP reply answers nothing.",
             remedy: "None needed; late errors are common after a connection has ended.",
+        },
+        Entry {
+            reason: Reason::IcmpWindow,
+            name: "icmp-window",
+            cause: "An ICMP error quotes a segment that its TCP connection has not under way.",
+            remedy: "None if rare; many of these are an attack on connections by somebody who does not see them (RFC 5927).",
         },
         Entry {
             reason: Reason::NatPorts,

@@ -4,7 +4,7 @@ use bytemuck::Zeroable;
 use proptest::prelude::{Just, Strategy, any, prop, prop_oneof, proptest};
 use wire::tcp::Flags;
 
-use super::{Fault, Midstream, Segment, Settings, WindowCheck, track};
+use super::{Fault, Midstream, Segment, Settings, WindowCheck, renews, reopens, track};
 use crate::flow::Direction::{Original, Reply};
 use crate::flow::{Direction, Flow, State};
 
@@ -105,8 +105,9 @@ fn the_handshake_is_by_number() {
     assert_eq!(connection.send(Original, SYN, A, 0, 0), Ok(State::SynSent));
     assert_eq!(connection.send(Original, ACK, A + 1, B, 0), Err(Fault::State));
     assert_eq!(connection.send(Original, SYN_ACK, A, B, 0), Err(Fault::State));
-    assert_eq!(connection.send(Reply, SYN_ACK, B, A, 0), Err(Fault::Window));
-    assert_eq!(connection.send(Reply, SYN_ACK, B, A + 2, 0), Err(Fault::Window));
+    // The answer to another SYN passes, for its receiver to reset, and is not learnt from.
+    assert_eq!(connection.send(Reply, SYN_ACK, 77, A, 0), Ok(State::SynSent));
+    assert_eq!(connection.send(Reply, SYN_ACK, 77, A + 2, 0), Ok(State::SynSent));
     assert_eq!(connection.send(Reply, FIN, B, A + 1, 0), Err(Fault::State));
     assert_eq!(connection.send(Reply, SYN_ACK, B, A + 1, 0), Ok(State::SynReceived));
     assert_eq!(connection.send(Original, ACK, A + 1, B.wrapping_add(2), 0), Err(Fault::Window));
@@ -139,11 +140,11 @@ fn a_port_that_is_closed_answers_with_a_reset() {
     assert_eq!(connection.send(Reply, RST, 0, 0, 0), Err(Fault::Window));
     assert_eq!(connection.send(Reply, RST.and(ACK), 0, A, 0), Err(Fault::Window));
     assert_eq!(connection.send(Reply, RST.and(ACK), 0, A + 1, 0), Ok(State::Reset));
-    assert_eq!(connection.send(Original, SYN, A, 0, 0), Ok(State::SynSent));
+    assert!(reopens(connection.state(), SYN));
 }
 
 #[test]
-fn a_reset_closes_and_only_a_syn_opens_again() {
+fn a_reset_closes_and_only_the_syn_of_another_connection_passes() {
     for direction in [Original, Reply] {
         let mut connection = Connection::open(STRICT);
         let b = B.wrapping_add(1);
@@ -154,11 +155,12 @@ fn a_reset_closes_and_only_a_syn_opens_again() {
         assert_eq!(connection.send(Original, FIN, A + 1, b, 0), Err(Fault::State));
         assert_eq!(connection.send(Reply, SYN_ACK, b, A + 1, 0), Err(Fault::State));
         assert_eq!(connection.state(), State::Reset);
+        for (flags, opens) in [(SYN, true), (SYN_ACK, false), (ACK, false), (FIN, false), (RST, false)] {
+            assert_eq!(reopens(connection.state(), flags), opens);
+        }
+        // Of this connection it is not, whoever sends it.
         assert_eq!(connection.send(Reply, SYN, 5, 0, 0), Err(Fault::State));
-        assert_eq!(connection.send(Original, SYN, 77, 0, 0), Ok(State::SynSent));
-        assert_eq!(connection.send(Original, ACK, 78, b, 100), Err(Fault::State));
-        assert_eq!(connection.send(Reply, SYN_ACK, 5, 78, 0), Ok(State::SynReceived));
-        assert_eq!(connection.send(Original, ACK, 78, 6, 100), Ok(State::Established));
+        assert_eq!(connection.send(Original, SYN, 77, 0, 0), Err(Fault::State));
     }
 }
 
@@ -189,17 +191,36 @@ fn a_closed_connection_lets_pass_what_is_sent_again_and_nothing_new() {
 }
 
 #[test]
-fn a_syn_from_one_side_alone_does_not_revive_a_closed_connection() {
+fn only_a_connection_that_is_over_gives_way_to_another() {
+    let over = [State::LastAck, State::TimeWait, State::Reset];
+    for state in State::ALL {
+        assert_eq!(reopens(state, SYN), over.contains(&state), "{state:?}");
+        assert!(!reopens(state, SYN_ACK));
+    }
     let mut connection = Connection::open(STRICT);
     connection.close();
-    assert_eq!(connection.send(Reply, SYN, 5, 0, 0), Err(Fault::State));
-    for _ in 0..3 {
-        assert_eq!(connection.send(Original, SYN, 90_000, 0, 0), Ok(State::SynSent));
+    assert!(reopens(connection.state(), SYN));
+    for direction in [Original, Reply] {
+        assert_eq!(connection.send(direction, SYN, 90_000, 0, 0), Err(Fault::State));
     }
-    assert!(!connection.state().is_established());
-    assert_eq!(connection.send(Reply, SYN_ACK, 70_000, 90_001, 0), Ok(State::SynReceived));
-    assert_eq!(connection.send(Original, ACK, 90_001, 70_001, 0), Ok(State::Established));
-    assert_eq!(connection.send(Reply, ACK, 70_001, 90_001, 1_000), Ok(State::Established));
+}
+
+#[test]
+fn what_need_not_be_of_the_connection_does_not_renew_it() {
+    for (before, after, flags, renewed) in [
+        (State::Opening, State::SynSent, SYN, true),
+        (State::SynSent, State::SynSent, SYN, false),
+        (State::SynSent, State::SynSent, SYN_ACK, false),
+        (State::SynSent, State::SynSent, ACK, false),
+        (State::SynSent, State::SynReceived, SYN_ACK, true),
+        (State::Established, State::Established, ACK, true),
+        (State::Established, State::Established, SYN, false),
+        (State::Established, State::Established, RST, false),
+        (State::Established, State::Reset, RST, true),
+        (State::Established, State::FinReply, FIN, true),
+    ] {
+        assert_eq!(renews(before, after, flags), renewed, "{before:?} {after:?} {flags:?}");
+    }
 }
 
 #[test]
@@ -329,7 +350,12 @@ fn a_host_that_restarted_opens_again_by_way_of_a_challenge() {
     assert_eq!(connection.send(Original, SYN, 400_000, 0, 0), Ok(State::Established));
     assert_eq!(connection.send(Reply, ACK, b, A + 1, 0), Ok(State::Established));
     assert_eq!(connection.send(Original, RST, A + 1, 0, 0), Ok(State::Reset));
-    assert_eq!(connection.send(Original, SYN, 400_000, 0, 0), Ok(State::SynSent));
+    assert!(reopens(connection.state(), SYN));
+    // Likewise the other side.
+    let mut connection = Connection::open(STRICT);
+    assert_eq!(connection.send(Reply, SYN, 400_000, 0, 0), Ok(State::Established));
+    assert_eq!(connection.send(Original, ACK, A + 1, b, 0), Ok(State::Established));
+    assert_eq!(connection.send(Reply, RST, b, 0, 0), Ok(State::Reset));
 }
 
 /// One side of a TCP that follows the rules: sends within the window it was given, acknowledges what it has.
@@ -539,7 +565,7 @@ proptest! {
             && (near(ack, theirs, 67_000) || flags.intersects(RST));
         let result = connection.send(direction, flags, seq, ack, data);
         if !by_chance {
-            let challenged = flags == SYN && !reply;
+            let challenged = flags == SYN;
             assert_eq!(result.is_ok(), challenged, "{result:?}");
             assert_eq!(connection.state(), State::Established);
         }
