@@ -15,6 +15,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+use wire::header::{Ports, Protocol};
 use wire::{Nanos, PortId};
 
 use crate::flow::{FlowId, Key, State, Windows};
@@ -106,6 +107,15 @@ pub struct Ends {
     pub dport: u16,
     /// Transport protocol, as in the IP header.
     pub protocol: u8,
+}
+
+/// What an ICMP query asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IcmpQuery {
+    /// Type of the request.
+    pub kind: u8,
+    /// Its identifier.
+    pub id: u16,
 }
 
 /// Whether tables have judged a flow.
@@ -347,6 +357,24 @@ impl Ends {
         }
     }
 
+    /// The protocol.
+    fn kind(&self) -> Protocol {
+        Protocol(self.protocol)
+    }
+
+    /// Both ports; `None` for protocols that have none.
+    pub fn ports(&self) -> Option<Ports> {
+        let Ends { sport, dport, .. } = *self;
+        self.kind().has_ports().then_some(Ports { sport, dport })
+    }
+
+    /// What is asked by ICMP queries of this direction; `None` for other packets. Only of the direction that asks.
+    pub fn query(&self) -> Option<IcmpQuery> {
+        let icmp = if self.source.is_ipv4() { Protocol::ICMP } else { Protocol::ICMPV6 };
+        let is_query = self.kind() == icmp;
+        is_query.then_some(IcmpQuery { kind: self.dport as u8, id: self.sport })
+    }
+
     /// The key, in no realm; `None` where the families differ.
     pub fn to_key(self) -> Option<Key> {
         let Ends { sport, dport, protocol, .. } = self;
@@ -369,6 +397,8 @@ pub struct FlowFilter {
     pub host: Option<IpNet>,
     /// A port of either direction is it.
     pub port: Option<u16>,
+    /// The identifier of ICMP queries, before or after translation, is it.
+    pub icmp_id: Option<u16>,
     /// The transport protocol.
     pub protocol: Option<u8>,
     /// The interface that it began at.
@@ -391,9 +421,16 @@ impl FlowFilter {
         let all = [flow.original, flow.reply];
         let host =
             |net: IpNet| all.iter().any(|ends| net.contains(&ends.source) || net.contains(&ends.destination));
-        let port = |port| all.iter().any(|ends| ends.sport == port || ends.dport == port);
+        let port = |port| {
+            let mut ports = all.iter().filter_map(Ends::ports);
+            ports.any(|ports| ports.sport == port || ports.dport == port)
+        };
+        // The far end answers to what it sees.
+        let icmp_id =
+            |id| flow.original.query().is_some_and(|asked| asked.id == id || flow.reply.dport == id);
         self.host.is_none_or(host)
             && self.port.is_none_or(port)
+            && self.icmp_id.is_none_or(icmp_id)
             && self.protocol.is_none_or(|protocol| flow.original.protocol == protocol)
             && self.ingress.is_none_or(|ingress| flow.ingress == Some(ingress))
             && self.rule.is_none_or(|rule| flow.rule == Some(rule))

@@ -249,7 +249,7 @@ impl Filter {
         let port = |port: u16| {
             let seen = look.and_then(|look| look.ports);
             seen.is_some_and(|seen| seen.sport == port || seen.dport == port)
-                || ends().any(|ends| ends.sport == port || ends.dport == port)
+                || ends().filter_map(|ends| ends.ports()).any(|own| own.sport == port || own.dport == port)
         };
         let nat = |(destination, source): (Option<usize>, Option<usize>)| {
             let applies = tables.nat.places(meta.nat);

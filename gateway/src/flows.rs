@@ -18,6 +18,8 @@ pub struct FlowQuery {
     pub host: Option<String>,
     /// A port of either end, before or after translation.
     pub port: Option<u16>,
+    /// The identifier of ICMP queries, before or after translation.
+    pub icmp_id: Option<u16>,
     /// `tcp`, `udp`, `icmp`, `icmpv6` or a number.
     pub protocol: Option<String>,
     /// The interface by which it began.
@@ -61,20 +63,27 @@ pub struct FlowView {
     pub interface: Option<String>,
     /// Who began it.
     pub source: IpAddr,
-    /// Its port, or the identifier of an ICMP query.
-    pub sport: u16,
+    /// Its port; none where the protocol has no ports.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sport: Option<u16>,
     /// Whom it called.
     pub destination: IpAddr,
     /// The port that it called.
-    pub dport: u16,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dport: Option<u16>,
     /// Whom it reaches, after translation.
     pub reached: IpAddr,
     /// The port that it reaches.
-    pub reached_port: u16,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reached_port: Option<u16>,
     /// Who it seems to be, after translation.
     pub seen_as: IpAddr,
     /// The port that it seems to come from.
-    pub seen_port: u16,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seen_port: Option<u16>,
+    /// What it asks, where it is of ICMP queries.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub icmp: Option<QueryView>,
     /// The rule that let it in; none where a default did, or where it has yet to be judged by the policy in force.
     pub rule: Option<String>,
     /// Its translations.
@@ -87,13 +96,27 @@ pub struct FlowView {
     pub judged: bool,
 }
 
+/// ICMP queries and their answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueryView {
+    /// Type of the request.
+    #[serde(rename = "type")]
+    pub kind: u8,
+    /// What it is called, `echo-request` for one; its number where it has no name.
+    pub name: String,
+    /// Identifier that the one who asks sends.
+    pub id: u16,
+    /// Identifier that the one who answers sees, after translation.
+    pub seen_id: u16,
+}
+
 impl FlowQuery {
     /// The same in the places of `tables`. `None` if nothing can be meant: the tables do not have the rule, say, any more.
     ///
     /// # Errors
     /// A word means nothing.
     pub fn filter(&self, tables: &Tables) -> Result<FlowFilter, NotKnown> {
-        let mut filter = FlowFilter { port: self.port, ..FlowFilter::default() };
+        let mut filter = FlowFilter { port: self.port, icmp_id: self.icmp_id, ..FlowFilter::default() };
         if let Some(word) = &self.host {
             filter.host = Some(NotKnown::or("address or prefix", word, net_of(word))?);
         }
@@ -123,7 +146,14 @@ impl FlowQuery {
 impl FlowView {
     /// A flow of a worker that goes by `tables`.
     pub fn of(worker: usize, flow: &FlowRecord, tables: &Tables) -> FlowView {
-        let Ends { source, destination, sport, dport, protocol } = flow.original;
+        let Ends { source, destination, protocol, .. } = flow.original;
+        let (ports, answered) = (flow.original.ports(), flow.reply.ports());
+        let icmp = flow.original.query().map(|asked| QueryView {
+            kind: asked.kind,
+            name: query_name(protocol, asked.kind),
+            id: asked.id,
+            seen_id: flow.reply.dport,
+        });
         let interface = flow.ingress.and_then(|id| tables.interface(id)).map(|own| own.name.clone());
         let nat = |through, names: &mut dyn Iterator<Item = &str>| match through {
             Through::Nat(place) => names.nth(usize::from(place)).map(str::to_owned),
@@ -139,13 +169,14 @@ impl FlowView {
             state: state_name(flow.state).to_owned(),
             interface,
             source,
-            sport,
+            sport: ports.map(|ports| ports.sport),
             destination,
-            dport,
+            dport: ports.map(|ports| ports.dport),
             reached: flow.reply.source,
-            reached_port: flow.reply.sport,
+            reached_port: answered.map(|ports| ports.sport),
             seen_as: flow.reply.destination,
-            seen_port: flow.reply.dport,
+            seen_port: answered.map(|ports| ports.dport),
+            icmp,
             rule: rule.map(|rule| rule.name.clone()),
             nat: destination_nat.into_iter().chain(source_nat).collect(),
             idle_seconds: flow.idle.as_secs_f64(),
@@ -187,6 +218,20 @@ pub(crate) fn protocol_number(word: &str) -> Option<u8> {
 pub(crate) fn protocol_name(number: u8) -> String {
     let known = PROTOCOLS.iter().find(|(_, known)| *known == number);
     known.map_or_else(|| number.to_string(), |(name, _)| (*name).to_owned())
+}
+
+/// The names of ICMP requests, as rules have them.
+const QUERIES: [(u8, u8, &str); 5] = [
+    (1, 8, "echo-request"),
+    (1, 13, "timestamp-request"),
+    (1, 15, "information-request"),
+    (1, 17, "address-mask-request"),
+    (58, 128, "echo-request"),
+];
+
+pub(crate) fn query_name(protocol: u8, kind: u8) -> String {
+    let known = QUERIES.iter().find(|(of, known, _)| (*of, *known) == (protocol, kind));
+    known.map_or_else(|| kind.to_string(), |(.., name)| (*name).to_owned())
 }
 
 /// The names of states, as operators of other firewalls know them.

@@ -1,6 +1,7 @@
 """Ping, and errors that come back to whom they concern."""
 
 import errno
+import json
 import re
 import socket
 import struct
@@ -10,6 +11,7 @@ import wait
 from packet import ICMP, Packet, checksum, drain
 from topology import (
     CLIENT,
+    CLIENT6,
     FAR,
     FAR6,
     GATEWAY,
@@ -179,3 +181,29 @@ def test_traceroute_from_outside_to_a_forwarded_port(net):
 def test_traceroute_from_outside_by_ipv6(net):
     found = hops(net.remote, ["-T", "-p", "443"], SERVER6)
     assert found == ["2001:db8:aaaa::1", "2001:db8:ffff::2", SERVER6]
+
+
+@pytest.mark.without("nftables", why="a question to wirerate")
+@pytest.mark.parametrize("to, protocol", [(REMOTE, "icmp"), (REMOTE6, "icmpv6")])
+def test_flows_of_pings_have_a_type_and_an_identifier(net, to, protocol):
+    assert net.client.ping(to, "-e", 4711)
+
+    def flows(*options):
+        listed = net.office.ask("flows", "--protocol", protocol, "--host", to, *options, "--json").stdout
+        return json.loads(listed)["flows"]
+
+    (flow,) = flows("--icmp-id", 4711)
+    asked = flow["icmp"]
+    assert (asked["type"], asked["name"], asked["id"]) == (8 if protocol == "icmp" else 128, "echo-request", 4711)
+    assert not {"sport", "dport", "seen_port", "reached_port"} & set(flow), flow
+    # What the far end sees, which it can be found by, too; IPv6 is not translated.
+    assert asked in [found["icmp"] for found in flows("--icmp-id", asked["seen_id"])]
+    assert protocol == "icmp" or asked["seen_id"] == 4711
+    # An identifier is no port.
+    assert not flows("--port", 4711)
+    text = net.office.ask("flows", "--protocol", protocol, "--host", to, "--icmp-id", 4711).stdout
+    source = CLIENT if protocol == "icmp" else CLIENT6
+    row = re.split(r"\s{2,}", text.splitlines()[1].strip())
+    assert row[:3] == [protocol, f"{source} id 4711", f"{to} echo-request"], text
+    if protocol == "icmp":
+        assert f"from {OUTSIDE} id {asked['seen_id']} (house)" in text

@@ -1,6 +1,7 @@
 //! `wirerate flows`: what a running gateway remembers of connections, and how to end some.
 
 use std::io::Write;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
@@ -68,6 +69,10 @@ struct Which {
     #[command(flatten)]
     ends: Ends,
 
+    /// The identifier of ICMP queries, before or after translation
+    #[arg(long, value_name = "ID")]
+    icmp_id: Option<u16>,
+
     /// The interface by which it began; `self` for the gateway itself
     #[arg(long, value_name = "NAME")]
     interface: Option<String>,
@@ -90,6 +95,7 @@ impl Which {
         FlowQuery {
             host: self.ends.host.clone(),
             port: self.ends.port,
+            icmp_id: self.icmp_id,
             protocol: self.ends.protocol.clone(),
             interface: self.interface.clone(),
             rule: self.rule.clone(),
@@ -122,8 +128,8 @@ impl Arguments {
         for flow in &listed.flows {
             table.row([
                 flow.protocol.clone(),
-                end(flow.source.to_string(), flow.sport),
-                end(flow.destination.to_string(), flow.dport),
+                source(flow),
+                destination(flow),
                 if flow.judged { flow.state.clone() } else { format!("{}, to be judged", flow.state) },
                 format!("{:.0} s", flow.idle_seconds),
                 flow.rule.clone().unwrap_or_else(|| "-".to_owned()),
@@ -153,18 +159,39 @@ fn kill(which: &Which, all: bool) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-fn end(address: String, port: u16) -> String {
-    if address.contains(':') { format!("[{address}]:{port}") } else { format!("{address}:{port}") }
+fn end(address: IpAddr, port: Option<u16>) -> String {
+    match (address, port) {
+        (address, None) => address.to_string(),
+        (address, Some(port)) => SocketAddr::new(address, port).to_string(),
+    }
+}
+
+/// `192.168.1.10:40000`, or `192.168.1.10 id 7` of who asks by ICMP.
+fn source(flow: &FlowView) -> String {
+    match &flow.icmp {
+        Some(asked) => format!("{} id {}", flow.source, asked.id),
+        None => end(flow.source, flow.sport),
+    }
+}
+
+/// `198.51.100.7:443`, or `198.51.100.7 echo-request` of who is asked by ICMP.
+fn destination(flow: &FlowView) -> String {
+    match &flow.icmp {
+        Some(asked) => format!("{} {}", flow.destination, asked.name),
+        None => end(flow.destination, flow.dport),
+    }
 }
 
 /// What the far ends see in the place of the ends, where that is something else.
 fn translated(flow: &FlowView) -> String {
     let mut told = Vec::new();
-    if (flow.seen_as, flow.seen_port) != (flow.source, flow.sport) {
-        told.push(format!("from {}", end(flow.seen_as.to_string(), flow.seen_port)));
+    let (id, seen_id) = flow.icmp.as_ref().map(|asked| (asked.id, asked.seen_id)).unzip();
+    if (flow.seen_as, flow.seen_port, seen_id) != (flow.source, flow.sport, id) {
+        let seen_as = end(flow.seen_as, flow.seen_port);
+        told.push(seen_id.map_or_else(|| format!("from {seen_as}"), |id| format!("from {seen_as} id {id}")));
     }
     if (flow.reached, flow.reached_port) != (flow.destination, flow.dport) {
-        told.push(format!("to {}", end(flow.reached.to_string(), flow.reached_port)));
+        told.push(format!("to {}", end(flow.reached, flow.reached_port)));
     }
     if told.is_empty() {
         return "-".to_owned();

@@ -20,7 +20,7 @@ use wire::capture::{CaptureError, PcapngWriter, Record};
 use wire::header::Protocol;
 
 use super::{Account, CaptureQuery, Chunk, MOST_CHUNKS, Point, Seen, Tap, stages};
-use crate::flows::{protocol_name, state_name};
+use crate::flows::{protocol_name, query_name, state_name};
 use crate::stream::{Broken, Pieces};
 
 /// How long copies wait before one looks whether anybody still reads.
@@ -195,14 +195,19 @@ fn comment(seen: &Seen, tables: &Tables) -> String {
     for nat in tables.nat.names(seen.nat) {
         let _ = write!(text, ", translation \"{nat}\"");
     }
-    if let Some((Ends { source, destination, sport, dport, protocol }, state)) = seen.flow {
+    if let Some((ends, state)) = seen.flow {
+        let Ends { source, destination, sport, dport, protocol } = ends;
         let end = |address: std::net::IpAddr, port| match address {
             _ if !Protocol(protocol).has_ports() => address.to_string(),
             std::net::IpAddr::V4(v4) => format!("{v4}:{port}"),
             std::net::IpAddr::V6(v6) => format!("[{v6}]:{port}"),
         };
         let (from, to) = (end(source, sport), end(destination, dport));
-        let _ = write!(text, ", flow {} {from} > {to} {}", protocol_name(protocol), state_name(state));
+        let _ = write!(text, ", flow {} {from} > {to}", protocol_name(protocol));
+        if let Some(asked) = ends.query() {
+            let _ = write!(text, " {} id {}", query_name(protocol, asked.kind), asked.id);
+        }
+        let _ = write!(text, " {}", state_name(state));
     }
     text
 }
