@@ -15,7 +15,7 @@ use policy::Policy;
 use policy::model::{Interface, NextHop, RouteTarget};
 
 use crate::linux::route::{Hop, Object, Route, Target};
-use crate::linux::state::{Condition, Link};
+use crate::linux::state::{Condition, Link, LinkdownKey};
 use crate::linux::{LinkIndex, OURS, State};
 
 /// A policy and what Linux has put in.
@@ -160,7 +160,9 @@ pub fn effective(policy: &Policy, state: &State) -> Effective {
         }
     }
     carry(made);
-    let mut routes = Routing { policy, state, names, left_out: BTreeMap::new() };
+    leave_routes(made, places, state);
+    leave_networks(made, places, state);
+    let mut routes = Routing { state, names, left_out: BTreeMap::new() };
     routes.add_to(made);
     let left_out = routes.left_out.into_iter();
     notes.extend(left_out.map(|(why, (count, example))| Note::Routes { why, count, example }));
@@ -224,9 +226,57 @@ fn address(interface: &mut Interface, index: LinkIndex, state: &State) {
     }
 }
 
+/// Leaves only its addresses to an interface without a carrier where Linux does not use routes by it, such as to their
+/// networks (`ignore_routes_with_linkdown`).
+fn leave_networks(made: &mut Policy, places: &[Place], state: &State) {
+    for (interface, place) in made.interfaces.iter_mut().zip(places) {
+        for net in &mut interface.addresses {
+            if is_left(place, net.addr().is_ipv6(), state) {
+                *net = IpNet::from(net.addr());
+            }
+        }
+    }
+}
+
+/// Leaves out those of the policy's own next hops that Linux would not use for want of a carrier, and routes that have no
+/// other. What is switched off stays: nothing leaves by it.
+fn leave_routes(made: &mut Policy, places: &[Place], state: &State) {
+    let Policy { interfaces, routes, .. } = made;
+    let is_dead = |hop: &NextHop, v6: bool| {
+        let found = interfaces.iter().zip(places).find(|(interface, _)| match (&hop.interface, hop.via) {
+            (Some(name), _) => interface.name == *name,
+            (None, Some(via)) => interface.addresses.iter().any(|net| net.contains(&via)),
+            (None, None) => false,
+        });
+        found.is_some_and(|(_, place)| is_left(place, v6, state))
+    };
+    routes.retain_mut(|route| {
+        let v6 = route.destination.addr().is_ipv6();
+        let RouteTarget::Via(hops) = &mut route.target else { return true };
+        hops.retain(|hop| !is_dead(hop, v6));
+        !hops.is_empty()
+    });
+}
+
+/// Whether routes of an IP version do not lead by an interface, as it has no carrier.
+fn is_left(place: &Place, v6: bool, state: &State) -> bool {
+    let Place::Link(index) = place else { return false };
+    let has_no_carrier = state.links.get(index).is_some_and(|link| link.condition == Condition::NoCarrier);
+    has_no_carrier && condition(state, *index, v6) == Condition::Down
+}
+
+/// Whether an interface is up, as routes of an IP version see it: one without a carrier is down to them where Linux was told
+/// so.
+fn condition(state: &State, index: LinkIndex, v6: bool) -> Condition {
+    let condition = state.links.get(&index).map_or(Condition::Down, |link| link.condition);
+    if condition == Condition::NoCarrier && state.linkdown.contains(&LinkdownKey { link: index, v6 }) {
+        return Condition::Down;
+    }
+    condition
+}
+
 /// Linux's routes on their way into a policy.
 struct Routing<'a> {
-    policy: &'a Policy,
     state: &'a State,
     /// The policy's interfaces that Linux has.
     names: HashMap<LinkIndex, &'a str>,
@@ -242,7 +292,7 @@ enum Way {
 
 impl Routing<'_> {
     fn add_to(&mut self, made: &mut Policy) {
-        let own: HashSet<IpNet> = self.policy.routes.iter().map(|route| route.destination.trunc()).collect();
+        let own: HashSet<IpNet> = made.routes.iter().map(|route| route.destination.trunc()).collect();
         let networks: HashSet<IpNet> = made
             .interfaces
             .iter()
@@ -324,12 +374,10 @@ impl Routing<'_> {
 
     /// By those of the next hops that can be taken.
     fn by(&self, destination: IpNet, hops: &[Hop]) -> Result<Way, Why> {
-        let condition = |hop: &Hop| {
-            hop.link
-                .and_then(|link| self.state.links.get(&link))
-                .map_or(Condition::Down, |link| link.condition)
-        };
-        // Linux takes no way by an interface that is switched off. One without a carrier it may; here, others go first.
+        let v6 = destination.addr().is_ipv6();
+        let condition = |hop: &Hop| hop.link.map_or(Condition::Down, |link| condition(self.state, link, v6));
+        // Linux takes no way by an interface that is switched off. One without a carrier it may, unless it was told not to;
+        // here, others go first.
         let best = if hops.iter().any(|hop| condition(hop) == Condition::Running) {
             |condition| condition == Condition::Running
         } else {

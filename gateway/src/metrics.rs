@@ -10,7 +10,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
 use crate::request::Overview;
-use crate::supervisor::Presence;
+use crate::supervisor::{Carrier, Presence};
 use crate::view::Count;
 
 /// What the text is.
@@ -141,6 +141,15 @@ impl Collected {
         let names = || ports.iter().map(|view| view.port.interface.as_str());
         let up = ports.iter().map(|view| i64::from(view.port.state == Presence::Up));
         port("port_up", "Whether frames come and go.").gauges(encoder, names().zip(up))?;
+        let linked = ports.iter().filter(|view| view.port.carrier != Carrier::Unknown);
+        let linked =
+            linked.map(|view| (view.port.interface.as_str(), i64::from(view.port.carrier == Carrier::Up)));
+        port("port_carrier", "Whether somebody is at the other end of the link.").gauges(encoder, linked)?;
+        let bytes = |name, help| Family { name, help, unit: Some(Unit::Bytes), label: "port" };
+        let received = ports.iter().map(|view| view.received_bytes);
+        bytes("port_received", "Bytes of frames received.").counters(encoder, names().zip(received))?;
+        let sent = ports.iter().map(|view| view.sent_bytes);
+        bytes("port_sent", "Bytes of frames sent.").counters(encoder, names().zip(sent))?;
         let received = ports.iter().map(|view| view.received);
         port("port_received_packets", "Frames received.").counters(encoder, names().zip(received))?;
         let sent = ports.iter().map(|view| view.sent);

@@ -40,7 +40,7 @@ mod answer;
 mod attach;
 pub(crate) mod memory;
 
-pub use attach::{PortState, Presence};
+pub use attach::{Carrier, PortState, Presence};
 
 use attach::Attached;
 

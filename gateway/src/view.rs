@@ -10,7 +10,7 @@ use dataplane::counter::{Counters, NatTraffic, Traffic};
 use serde::{Deserialize, Serialize};
 
 use crate::request::Overview;
-use crate::supervisor::{PortState, Presence};
+use crate::supervisor::{Carrier, PortState, Presence};
 use crate::worker::Report;
 
 /// The gateway as a whole.
@@ -58,6 +58,9 @@ pub struct Status {
     pub worker_failures: u64,
     /// Interfaces that are not up.
     pub ports_not_up: Vec<String>,
+    /// Ports at the other end of whose link nobody is.
+    #[serde(default)]
+    pub ports_without_carrier: Vec<String>,
     /// What Linux says that could not be taken over.
     pub notes: Vec<String>,
 }
@@ -126,9 +129,9 @@ pub struct PortView {
     pub received: u64,
     /// Frames sent.
     pub sent: u64,
-    /// Bytes of frames received since the port was opened.
+    /// Bytes of frames received.
     pub received_bytes: u64,
-    /// Bytes of frames sent since then.
+    /// Bytes of frames sent.
     pub sent_bytes: u64,
     /// Frames that the system lost before the gateway saw them, for want of room.
     pub missed: u64,
@@ -203,6 +206,12 @@ impl Overview {
                 .filter(|port| port.state != Presence::Up)
                 .map(|port| port.interface.clone())
                 .collect(),
+            ports_without_carrier: self
+                .ports
+                .iter()
+                .filter(|port| port.carrier == Carrier::Down)
+                .map(|port| port.interface.clone())
+                .collect(),
             notes: self.notes.clone(),
         }
     }
@@ -267,11 +276,8 @@ impl Overview {
                         .filter_map(|link| link.driver)
                         .map(|driver| driver.lost + driver.unusable)
                         .sum(),
-                    received_bytes: links()
-                        .filter_map(|link| link.driver)
-                        .map(|own| own.received_bytes)
-                        .sum(),
-                    sent_bytes: links().filter_map(|link| link.driver).map(|own| own.sent_bytes).sum(),
+                    received_bytes: links().map(|link| link.counts.received_bytes).sum(),
+                    sent_bytes: links().map(|link| link.counts.sent_bytes).sum(),
                     unsent: links().map(|link| link.counts.unsent).sum(),
                     delivered: links().map(|link| link.counts.delivered).sum(),
                     undelivered: links().map(|link| link.counts.undelivered).sum(),

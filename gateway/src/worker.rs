@@ -145,10 +145,13 @@ impl Worker {
             shard.join(Member { directory, worker: setup.share.worker() });
             exchange
         });
+        let mut links: Vec<Link> =
+            tables.interfaces.iter().map(|interface| Link::new(&interface.name)).collect();
+        carry(&mut links, &tables);
         Ok(Worker {
             number,
             shard,
-            links: tables.interfaces.iter().map(|interface| Link::new(&interface.name)).collect(),
+            links,
             tables,
             setup,
             pipeline: Pipeline::default(),
@@ -442,6 +445,7 @@ impl Worker {
                 place.map_or_else(|| Link::new(&interface.name), |place| links.swap_remove(place))
             })
             .collect();
+        carry(&mut self.links, &self.tables);
         for link in &mut links {
             link.attach(Attachment::default(), &mut self.pool);
         }
@@ -485,6 +489,13 @@ impl Worker {
         }
         self.pipeline = Pipeline::default();
         Ok(())
+    }
+}
+
+/// Tells ports which VLANs they carry.
+fn carry(links: &mut [Link], tables: &Tables) {
+    for (place, link) in links.iter_mut().enumerate() {
+        link.carry(tables, place);
     }
 }
 

@@ -1,5 +1,6 @@
 """Guests on VLAN 20 of the office's cable."""
 
+import json
 import struct
 
 import pytest
@@ -105,3 +106,19 @@ def test_the_vlan_and_the_office_at_once(net):
                         here.sendall(b"%d" % number)
                         assert there.recv(100) == b"%d" % number
     wait.until(lambda: net.client.ping(GATEWAY) and net.guest.ping(GUEST_GATEWAY), "both reach the gateway")
+
+
+@pytest.mark.without("nftables", why="a question to wirerate")
+def test_frames_of_the_vlan_are_counted_for_it(net):
+    def guest():
+        ports = json.loads(net.office.ask("ports", "--json").stdout)
+        return next(port for port in ports if port["interface"] == "guest")
+
+    before = guest()
+    assert net.guest.ping(GUEST_GATEWAY, "-s", 1000, count=4)
+    after = guest()
+    frame = 14 + 4 + 20 + 8 + 1000
+    for side in ["received", "sent"]:
+        assert after[side] >= before[side] + 4, (before, after)
+        assert after[f"{side}_bytes"] >= before[f"{side}_bytes"] + 4 * frame, (before, after)
+        assert after[side] < before[side] + 100, "those of the whole port"

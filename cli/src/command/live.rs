@@ -114,6 +114,9 @@ impl Status {
         for port in &status.ports_not_up {
             writeln!(out, "  {BAD}{port} is not up{BAD:#}; `wirerate ports` says more")?;
         }
+        for port in &status.ports_without_carrier {
+            writeln!(out, "  {BAD}{port} has no carrier{BAD:#}: nobody is at the other end of its link")?;
+        }
         for note in &status.notes {
             writeln!(out, "  note: {note}")?;
         }
@@ -141,6 +144,7 @@ impl Ports {
         let mut table = Table::new([
             "port",
             "state",
+            "carrier",
             "driver",
             "received",
             "sent",
@@ -153,6 +157,7 @@ impl Ports {
             table.row([
                 view.port.interface.clone(),
                 view.port.state.to_string(),
+                view.port.carrier.to_string(),
                 view.port.driver.clone(),
                 view.received.to_string(),
                 view.sent.to_string(),

@@ -215,7 +215,7 @@ fn network(
 
 /// The interface of a frame's VLAN. A tag with the identifier 0 says a priority and no VLAN (IEEE 802.1Q, table 9-2): a frame
 /// that bears no other is the port's own.
-fn vlan(port: PortId, vlans: &[(u16, u16, PortId)], tags: &Tags) -> Option<PortId> {
+pub fn vlan(port: PortId, vlans: &[(u16, u16, PortId)], tags: &Tags) -> Option<PortId> {
     let mut ids = tags.as_slice().iter().map(|tag| tag.id()).filter(|id| *id != 0);
     let Some(outer) = ids.next() else { return Some(port) };
     let inner = ids.next().unwrap_or(0);

@@ -7,7 +7,7 @@ use super::*;
 use crate::linux::desired::{Desired, Device, Step};
 use crate::linux::message::Event;
 use crate::linux::route::{Member, Placing};
-use crate::linux::state::{Address, AddressKey};
+use crate::linux::state::{Address, AddressKey, Linkdown};
 
 /// Interfaces of the scene; the policy names all but `mgmt`, and `gone` besides.
 const LAN: LinkIndex = LinkIndex(2);
@@ -386,6 +386,65 @@ fn what_linux_lacks_of_the_policy_is_added_and_nothing_else() {
         desired.plan(&scene.0),
         [Step::RemoveRoute(net("10.67.0.0/16"), former), Step::RemoveAddress(device(WAN, "wan"), left_over)]
     );
+}
+
+/// Linux's word on routes by an interface without a carrier.
+fn linkdown(link: LinkIndex, v6: bool, linkdown: Linkdown) -> Event {
+    Event::Linkdown(LinkdownKey { link, v6 }, linkdown)
+}
+
+#[test]
+fn routes_by_dead_links_are_ignored_where_linux_ignores_them() {
+    let mut scene = Scene::new();
+    let lan = ("lan", Some("192.168.1.9"), 1);
+    scene.route("10.3.0.0/16", route(5, BIRD, Target::One(hop(WAN, Some("192.0.2.1")))));
+    scene.route("10.3.0.0/16", route(6, BIRD, Target::One(hop(LAN, Some("192.168.1.9")))));
+    scene.route("10.4.0.0/16", route(5, BIRD, Target::One(hop(WAN, Some("192.0.2.1")))));
+    scene.tell(linkdown(WAN, false, Linkdown::Ignored));
+    // While there is a carrier, all is as ever.
+    let wan = via(&[("wan", Some("192.0.2.1"), 1)]);
+    assert_eq!(scene.target("10.3.0.0/16"), wan);
+    let networks = |scene: &Scene| scene.effective().policy.interfaces[1].addresses.clone();
+    assert_eq!(networks(&scene), [net("192.0.2.2/30")]);
+
+    scene.tell(Event::Link(WAN, link("wan", 1500, Condition::NoCarrier)));
+    assert_eq!(scene.target("10.3.0.0/16"), via(&[lan]));
+    assert_eq!(scene.target("10.4.0.0/16"), None);
+    // The policy's own, and that to the interface's network, too; its address stays.
+    assert_eq!(scene.target("0.0.0.0/0"), None);
+    assert_eq!(scene.target("10.66.0.0/16"), Some(RouteTarget::Blackhole));
+    assert_eq!(networks(&scene), [net("192.0.2.2/32")]);
+
+    scene.tell(linkdown(WAN, false, Linkdown::Used));
+    assert_eq!(scene.target("10.3.0.0/16"), wan);
+    assert_eq!(scene.target("0.0.0.0/0"), Some(default_route()));
+    assert_eq!(networks(&scene), [net("192.0.2.2/30")]);
+    // The other IP version's word is not about this one.
+    scene.tell(linkdown(WAN, true, Linkdown::Ignored));
+    assert_eq!(scene.target("10.3.0.0/16"), wan);
+    // An interface that is made anew begins anew.
+    scene.tell(linkdown(WAN, false, Linkdown::Ignored));
+    scene.tell(Event::LinkGone(WAN));
+    assert!(scene.0.linkdown.is_empty());
+}
+
+/// The policy's.
+fn default_route() -> RouteTarget {
+    let mut routes = policy().routes.into_iter();
+    routes.find(|route| route.destination == net("0.0.0.0/0")).expect("a default route").target
+}
+
+#[test]
+fn a_route_out_of_a_dead_link_leaves_others_their_share() {
+    let mut scene = Scene::new();
+    let both = Target::of(vec![hop(LAN, Some("192.168.1.9")), hop(WAN, Some("192.0.2.1"))]);
+    scene.route("10.1.0.0/16", route(0, BIRD, both.expect("two hops")));
+    scene.tell(linkdown(WAN, false, Linkdown::Ignored));
+    scene.tell(linkdown(LAN, false, Linkdown::Ignored));
+    scene.tell(Event::Link(WAN, link("wan", 1500, Condition::NoCarrier)));
+    assert_eq!(scene.target("10.1.0.0/16"), via(&[("lan", Some("192.168.1.9"), 1)]));
+    scene.tell(Event::Link(LAN, link("lan", 1500, Condition::NoCarrier)));
+    assert_eq!(scene.target("10.1.0.0/16"), None);
 }
 
 #[test]

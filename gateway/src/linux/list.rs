@@ -1,18 +1,19 @@
 //! Everything that Linux has, asked for at once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::cow::Map;
 use super::message::{AF_INET, AF_INET6, Event, MAIN};
 use super::route::{Object, Routes};
 use super::socket::{Error, Operation, Request, Socket};
-use super::state::{Link, LinkIndex, Neighbour, NeighbourChange, NeighbourKey, State};
+use super::state::{Link, LinkIndex, Linkdown, LinkdownKey, Neighbour, NeighbourChange, NeighbourKey, State};
 
 const RTM_GETLINK: u16 = 18;
 const RTM_GETADDR: u16 = 22;
 const RTM_GETROUTE: u16 = 26;
 const RTM_GETNEIGH: u16 = 30;
+const RTM_GETNETCONF: u16 = 82;
 const RTM_GETNEXTHOP: u16 = 106;
 
 /// Lists everything.
@@ -32,12 +33,18 @@ pub(super) fn state(socket: &mut Socket) -> Result<State, Error> {
         let of_version = self::routes(socket, v6)?;
         routes.replace_version(v6, &of_version);
     }
+    let mut linkdown = BTreeSet::new();
+    for family in [AF_INET, AF_INET6] {
+        let list = self::linkdown(socket, family)?;
+        linkdown.extend(list);
+    }
     let neighbours = neighbours(socket)?;
     Ok(State {
         links: Arc::new(links),
         addresses: Arc::new(addresses),
         objects: Arc::new(objects),
         routes,
+        linkdown: Arc::new(linkdown),
         neighbours,
     })
 }
@@ -53,6 +60,17 @@ fn links(socket: &mut Socket) -> Result<BTreeMap<LinkIndex, Link>, Error> {
     socket.list(request, |list: &mut BTreeMap<_, _>, event| {
         if let Event::Link(index, link) = event {
             list.insert(index, link);
+        }
+    })
+}
+
+/// Lists interfaces that routes of an IP version do not lead by while they have no carrier.
+fn linkdown(socket: &mut Socket, family: u8) -> Result<BTreeSet<LinkdownKey>, Error> {
+    let operation = Operation::ListSettings;
+    let request = Request { operation, kind: RTM_GETNETCONF, body: &[family, 0, 0, 0] };
+    socket.list(request, |list: &mut BTreeSet<_>, event| {
+        if let Event::Linkdown(key, Linkdown::Ignored) = event {
+            list.insert(key);
         }
     })
 }

@@ -14,7 +14,8 @@ use wire::ethernet::Mac;
 
 use super::route::{Hop, Member, Object, Placing, Route, Target};
 use super::state::{
-    Address, AddressKey, Condition, Link, LinkIndex, Neighbour, NeighbourChange, NeighbourKey, Reachability,
+    Address, AddressKey, Condition, Link, LinkIndex, Linkdown, LinkdownKey, Neighbour, NeighbourChange,
+    NeighbourKey, Reachability,
 };
 
 /// What Linux tells.
@@ -24,6 +25,8 @@ pub enum Event {
     Link(LinkIndex, Link),
     /// An interface is gone.
     LinkGone(LinkIndex),
+    /// Whether routes lead by an interface without a carrier.
+    Linkdown(LinkdownKey, Linkdown),
     /// An address is there, or has changed.
     Address(AddressKey, Address),
     /// An address is gone.
@@ -83,6 +86,8 @@ pub(super) const RTM_NEWROUTE: u16 = 24;
 pub(super) const RTM_DELROUTE: u16 = 25;
 pub(super) const RTM_NEWNEIGH: u16 = 28;
 const RTM_DELNEIGH: u16 = 29;
+const RTM_NEWNETCONF: u16 = 80;
+const RTM_DELNETCONF: u16 = 81;
 const RTM_NEWNEXTHOP: u16 = 104;
 const RTM_DELNEXTHOP: u16 = 105;
 
@@ -144,6 +149,7 @@ fn read(kind: u16, flags: u16, body: &[u8]) -> Body {
         RTM_NEWADDR | RTM_DELADDR => address(kind, body),
         RTM_NEWROUTE | RTM_DELROUTE => route(kind, flags, body),
         RTM_NEWNEIGH | RTM_DELNEIGH => neighbour(kind, body),
+        RTM_NEWNETCONF | RTM_DELNETCONF => configuration(kind, body),
         RTM_NEWNEXTHOP | RTM_DELNEXTHOP => object(kind, body),
         _ => Ok(None),
     };
@@ -236,6 +242,35 @@ fn link(kind: u16, body: &[u8]) -> Read {
         link.parent = None;
     }
     Ok(Some(Event::Link(index, link)))
+}
+
+/// Settings of an interface below /proc/sys/net: the one that bears on routes.
+fn configuration(kind: u16, body: &[u8]) -> Read {
+    const NETCONFA_IFINDEX: u16 = 1;
+    const NETCONFA_IGNORE_ROUTES_WITH_LINKDOWN: u16 = 6;
+
+    let header = Header::<4>::of(body)?;
+    let family = header.byte(0);
+    let (mut link, mut ignored) = (0, None);
+    for attribute in header.attributes() {
+        let Attribute { kind, value } = attribute?;
+        match kind {
+            NETCONFA_IFINDEX => link = word(value)?,
+            NETCONFA_IGNORE_ROUTES_WITH_LINKDOWN => ignored = Some(word(value)? != 0),
+            _ => {}
+        }
+    }
+    // Those of all interfaces, and of new ones, have negative numbers.
+    if (family != AF_INET && family != AF_INET6) || link == 0 || link > i32::MAX as u32 {
+        return Ok(None);
+    }
+    let key = LinkdownKey { link: LinkIndex(link), v6: family == AF_INET6 };
+    Ok(match ignored {
+        _ if kind == RTM_DELNETCONF => Some(Event::Linkdown(key, Linkdown::Used)),
+        Some(true) => Some(Event::Linkdown(key, Linkdown::Ignored)),
+        Some(false) => Some(Event::Linkdown(key, Linkdown::Used)),
+        None => None,
+    })
 }
 
 fn address(kind: u16, body: &[u8]) -> Read {

@@ -38,6 +38,8 @@ pub enum Operation {
     ListAddresses,
     /// Listing next-hop objects.
     ListObjects,
+    /// Listing settings of interfaces.
+    ListSettings,
     /// Listing routes.
     ListRoutes,
     /// Listing neighbours.
@@ -72,6 +74,7 @@ impl fmt::Display for Operation {
             Operation::ListLinks => "listing interfaces",
             Operation::ListAddresses => "listing addresses",
             Operation::ListObjects => "listing next-hop objects",
+            Operation::ListSettings => "listing settings of interfaces",
             Operation::ListRoutes => "listing routes",
             Operation::ListNeighbours => "listing neighbours",
             Operation::Receive => "receiving from Linux",

@@ -1,6 +1,6 @@
 //! What Linux has, as far as packets are concerned: interfaces, addresses, routes of the main table, neighbours.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -30,6 +30,8 @@ pub struct State {
     pub objects: Arc<BTreeMap<u32, Object>>,
     /// Routes of the main table.
     pub routes: Routes,
+    /// Interfaces that routes do not lead by while they have no carrier (`ignore_routes_with_linkdown`).
+    pub linkdown: Arc<BTreeSet<LinkdownKey>>,
     /// Neighbours: who is behind which address on a link.
     pub neighbours: Map<NeighbourKey, Neighbour>,
 }
@@ -75,6 +77,24 @@ pub struct AddressKey {
     pub net: IpNet,
     /// The other end of a point-to-point link; the prefix is then around that.
     pub peer: Option<IpAddr>,
+}
+
+/// Routes of an IP version by an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LinkdownKey {
+    /// The interface.
+    pub link: LinkIndex,
+    /// IPv6; else IPv4.
+    pub v6: bool,
+}
+
+/// Whether routes lead by an interface without a carrier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Linkdown {
+    /// They do.
+    Used,
+    /// They do not.
+    Ignored,
 }
 
 /// What is known of an address.
@@ -183,6 +203,16 @@ impl State {
         self.links.iter().find(|(_, link)| link.name == name).map(|(index, link)| (*index, link))
     }
 
+    /// Says whether that is other than before.
+    fn set_linkdown(&mut self, key: LinkdownKey, linkdown: Linkdown) -> bool {
+        let ignored = linkdown == Linkdown::Ignored;
+        if self.linkdown.contains(&key) == ignored {
+            return false;
+        }
+        let all = Arc::make_mut(&mut self.linkdown);
+        if ignored { all.insert(key) } else { all.remove(&key) }
+    }
+
     /// Applies what Linux told.
     pub fn apply(&mut self, event: Event) -> Effect {
         let tables = |changed: bool, doubt| Effect {
@@ -202,12 +232,16 @@ impl State {
                 tables(changed, doubt)
             }
             Event::LinkGone(index) => {
+                for v6 in [false, true] {
+                    self.set_linkdown(LinkdownKey { link: index, v6 }, Linkdown::Used);
+                }
                 let changed = self.links.contains_key(&index);
                 if changed {
                     Arc::make_mut(&mut self.links).remove(&index);
                 }
                 tables(changed, Doubt::Routes)
             }
+            Event::Linkdown(key, linkdown) => tables(self.set_linkdown(key, linkdown), Doubt::None),
             Event::Address(key, address) => {
                 let changed = self.addresses.get(&key) != Some(&address);
                 if changed {

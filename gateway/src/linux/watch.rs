@@ -119,8 +119,8 @@ impl Drop for Watch {
     }
 }
 
-/// `RTNLGRP_*`: links, neighbours, addresses and routes of both versions, next-hop objects.
-const GROUPS: [u32; 7] = [1, 3, 5, 7, 9, 11, 32];
+/// `RTNLGRP_*`: links, neighbours, addresses, routes and settings of both versions, next-hop objects.
+const GROUPS: [u32; 9] = [1, 3, 5, 7, 9, 11, 24, 25, 32];
 
 /// Datagrams read before anything else is looked at.
 const AT_ONCE: usize = 256;
@@ -330,6 +330,7 @@ impl Watcher {
         let same = state.links == self.state.links
             && state.addresses == self.state.addresses
             && state.objects == self.state.objects
+            && state.linkdown == self.state.linkdown
             && state.routes == self.state.routes;
         if !same || !told {
             self.untold = Untold::State;

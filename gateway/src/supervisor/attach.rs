@@ -57,10 +57,36 @@ pub struct PortState {
     pub interface: String,
     /// Whether it is there.
     pub state: Presence,
+    /// Whether somebody is at the other end of its link.
+    #[serde(default)]
+    pub carrier: Carrier,
     /// How frames come and go.
     pub driver: String,
     /// Drivers that were tried and did not work, and why.
     pub refused: Vec<String>,
+}
+
+/// Whether somebody is at the other end of a link, as Linux says it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Carrier {
+    /// Somebody is.
+    Up,
+    /// Nobody is.
+    Down,
+    /// Linux does not have the interface, or it is switched off.
+    #[default]
+    Unknown,
+}
+
+impl fmt::Display for Carrier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Carrier::Up => "up",
+            Carrier::Down => "down",
+            Carrier::Unknown => "-",
+        })
+    }
 }
 
 /// Whether a port is there.
@@ -211,12 +237,14 @@ impl Supervisor {
                 for reason in &refused {
                     info!(interface = name, "not by {reason}");
                 }
-                (PortState { interface: name.clone(), state: Presence::Up, driver, refused }, guards, ends)
+                let (state, carrier) = (Presence::Up, Carrier::Unknown);
+                (PortState { interface: name.clone(), state, carrier, driver, refused }, guards, ends)
             }
             Err(error) => {
                 let refused: Vec<String> = error.refused.iter().map(ToString::to_string).collect();
                 let driver = String::new();
-                let state = PortState { interface: name.clone(), state: Presence::Failed, driver, refused };
+                let (state, carrier) = (Presence::Failed, Carrier::Unknown);
+                let state = PortState { interface: name.clone(), state, carrier, driver, refused };
                 // What is tried again and again is told once.
                 if !self.told.contains(&state) {
                     warn!("{error}");
@@ -313,13 +341,20 @@ impl Supervisor {
     pub(super) fn port_states(&self) -> Vec<PortState> {
         let interfaces = self.reload.effective.policy.interfaces.iter();
         interfaces
-            .map(|interface| match self.attached.get(&interface.name) {
-                Some(port) => port.state.clone(),
-                None => {
-                    let there = self.linux.link_named(&interface.name).is_some();
-                    let state = if there { Presence::Down } else { Presence::Absent };
-                    let (driver, refused) = (String::new(), Vec::new());
-                    PortState { interface: interface.name.clone(), state, driver, refused }
+            .map(|interface| {
+                let condition = self.linux.link_named(&interface.name).map(|(_, link)| link.condition);
+                let carrier = match condition {
+                    Some(Condition::Running) => Carrier::Up,
+                    Some(Condition::NoCarrier) => Carrier::Down,
+                    Some(Condition::Down) | None => Carrier::Unknown,
+                };
+                match self.attached.get(&interface.name) {
+                    Some(port) => PortState { carrier, ..port.state.clone() },
+                    None => {
+                        let state = if condition.is_some() { Presence::Down } else { Presence::Absent };
+                        let (driver, refused) = (String::new(), Vec::new());
+                        PortState { interface: interface.name.clone(), state, carrier, driver, refused }
+                    }
                 }
             })
             .collect()

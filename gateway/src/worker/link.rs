@@ -1,10 +1,12 @@
 //! What hangs on one interface: the port's queue of this worker, and the way to Linux's own stack.
 
 use dataplane::shard::Fifo;
+use dataplane::stage::parse::vlan;
+use dataplane::tables::{LOCAL, Tables};
 use ports::{Line, Statistics};
 use serde::Serialize;
 use wire::vlan::Tags;
-use wire::{Batch, Frame, Pool, PortError, Received};
+use wire::{BATCH, Batch, Frame, Pool, PortError, PortId, Received, ethernet};
 
 /// The live ends of an interface, for one worker.
 #[derive(Default)]
@@ -24,7 +26,18 @@ pub(super) struct Link {
     /// Frames that Linux did not take yet.
     in_: Batch,
     counts: LinkCounts,
+    vlans: Vlans,
     failed: Option<PortError>,
+}
+
+/// What a port has carried of its VLANs, whose frames have no port of their own.
+#[derive(Default)]
+struct Vlans {
+    /// Outer and inner identifier, and the place in `counts`.
+    ids: Vec<(u16, u16, PortId)>,
+    counts: Vec<(String, LinkCounts)>,
+    /// Places in `counts` and bytes of the frames that are being sent.
+    sending: Vec<(Option<usize>, usize)>,
 }
 
 /// What one worker has seen of an interface.
@@ -32,8 +45,12 @@ pub(super) struct Link {
 pub struct LinkCounts {
     /// Frames received by the port.
     pub received: u64,
+    /// Bytes of these.
+    pub received_bytes: u64,
     /// Frames sent by the port.
     pub sent: u64,
+    /// Bytes of these.
+    pub sent_bytes: u64,
     /// Frames that were to be sent while there was no port.
     pub unsent: u64,
     /// Frames given to Linux.
@@ -63,13 +80,38 @@ impl Link {
             out: Batch::new(),
             in_: Batch::new(),
             counts: LinkCounts::default(),
+            vlans: Vlans::default(),
             failed: None,
         }
     }
 
     pub(super) fn report(&mut self) -> LinkReport {
         let driver = self.ends.line.as_mut().map(|line| line.statistics());
-        LinkReport { name: self.name.clone(), counts: self.counts, driver }
+        let mut counts = self.counts;
+        if let Some(driver) = &driver {
+            counts.received_bytes += driver.received_bytes;
+            counts.sent_bytes += driver.sent_bytes;
+        }
+        LinkReport { name: self.name.clone(), counts, driver }
+    }
+
+    /// What the port has carried of its VLANs, by their names.
+    pub(super) fn vlans(&self) -> &[(String, LinkCounts)] {
+        &self.vlans.counts
+    }
+
+    /// Goes on with other tables, in which this is the interface at `place`: counts of VLANs stay with their names.
+    pub(super) fn carry(&mut self, tables: &Tables, place: usize) {
+        let before = std::mem::take(&mut self.vlans.counts);
+        let vlans = tables.interfaces.get(place).map_or(&[][..], |port| &port.vlans);
+        self.vlans.ids.clear();
+        self.vlans.sending.reserve(BATCH);
+        for (outer, inner, id) in vlans {
+            let Some(interface) = tables.interface(*id) else { continue };
+            let counts = before.iter().find(|(name, _)| *name == interface.name).map(|(_, counts)| *counts);
+            self.vlans.ids.push((*outer, *inner, PortId(self.vlans.counts.len() as u16)));
+            self.vlans.counts.push((interface.name.clone(), counts.unwrap_or_default()));
+        }
     }
 
     /// Receives by the port, and says how many frames came.
@@ -78,6 +120,9 @@ impl Link {
         match line.receive(batch, pool) {
             Ok(Received::Frames(count)) => {
                 self.counts.received += count as u64;
+                if !self.vlans.ids.is_empty() {
+                    self.vlans.receive(batch);
+                }
                 count
             }
             Ok(Received::Nothing | Received::End) => 0,
@@ -191,6 +236,9 @@ impl Link {
             return 0;
         }
         let waiting = self.out.len();
+        if !self.vlans.ids.is_empty() {
+            self.vlans.note(&self.out);
+        }
         let failed = match &mut self.ends.line {
             Some(line) => line.transmit(&mut self.out, pool).err(),
             None => {
@@ -200,6 +248,7 @@ impl Link {
         };
         let sent = waiting - self.out.len();
         self.counts.sent += sent as u64;
+        self.vlans.send(sent);
         if let Some(error) = failed {
             self.lose(error, pool);
         }
@@ -208,21 +257,71 @@ impl Link {
 
     /// The port is gone.
     fn lose(&mut self, error: PortError, pool: &mut Pool) {
-        self.ends.line = None;
+        self.close();
         self.failed = Some(error);
         self.discard(pool);
     }
 
     /// Hangs other ends there. What the old ones did not take is gone.
     pub(super) fn attach(&mut self, ends: Attachment, pool: &mut Pool) {
+        self.close();
         self.ends = ends;
         self.discard(pool);
+    }
+
+    /// Keeps what the driver has counted of the line that ends.
+    fn close(&mut self) {
+        if let Some(mut line) = self.ends.line.take() {
+            let counted = line.statistics();
+            self.counts.received_bytes += counted.received_bytes;
+            self.counts.sent_bytes += counted.sent_bytes;
+        }
     }
 
     fn discard(&mut self, pool: &mut Pool) {
         self.counts.unsent += self.out.len() as u64;
         while let Some(frame) = self.out.pop() {
             pool.put(frame);
+        }
+    }
+}
+
+impl Vlans {
+    /// The VLAN of a frame, as a place in the counts.
+    fn of(&self, frame: &Frame) -> Option<usize> {
+        let tags = ethernet::parse(frame.bytes()).ok()?.tags;
+        if tags.as_slice().is_empty() {
+            return None;
+        }
+        vlan(LOCAL, &self.ids, &tags).filter(|id| *id != LOCAL).map(|id| usize::from(id.0))
+    }
+
+    /// Notes frames that are about to be sent.
+    fn note(&mut self, frames: &[Frame]) {
+        self.sending.clear();
+        for frame in frames {
+            let noted = (self.of(frame), frame.len());
+            self.sending.push(noted);
+        }
+    }
+
+    /// Counts frames received.
+    fn receive(&mut self, frames: &[Frame]) {
+        for frame in frames {
+            if let Some((_, counts)) = self.of(frame).and_then(|place| self.counts.get_mut(place)) {
+                counts.received += 1;
+                counts.received_bytes += frame.len() as u64;
+            }
+        }
+    }
+
+    /// Counts the first `sent` of the frames that were noted.
+    fn send(&mut self, sent: usize) {
+        for (place, bytes) in self.sending.drain(..).take(sent) {
+            if let Some((_, counts)) = place.and_then(|place| self.counts.get_mut(place)) {
+                counts.sent += 1;
+                counts.sent_bytes += bytes as u64;
+            }
         }
     }
 }

@@ -4,7 +4,7 @@ use dataplane::counter::Counters;
 use wire::Nanos;
 
 use super::Worker;
-use super::link::LinkReport;
+use super::link::{Link, LinkReport};
 
 /// What a worker has counted so far.
 #[derive(Clone, Debug)]
@@ -37,10 +37,19 @@ pub struct Report {
 
 impl Worker {
     pub(super) fn report(&mut self) -> Report {
+        let mut links: Vec<LinkReport> = self.links.iter_mut().map(Link::report).collect();
+        for (name, counts) in self.links.iter().flat_map(Link::vlans) {
+            if let Some(link) = links.iter_mut().find(|link| link.name == *name) {
+                link.counts.received += counts.received;
+                link.counts.received_bytes += counts.received_bytes;
+                link.counts.sent += counts.sent;
+                link.counts.sent_bytes += counts.sent_bytes;
+            }
+        }
         Report {
             worker: self.number,
             counters: self.shard.counters.clone(),
-            links: self.links.iter_mut().map(|link| link.report()).collect(),
+            links,
             queued: self.shard.queues.iter().map(|queue| queue.len()).collect(),
             flows: self.shard.flows.len(),
             flow_capacity: self.shard.flows.capacity(),

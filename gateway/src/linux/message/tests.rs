@@ -71,6 +71,39 @@ fn links() {
     assert_eq!(told("ip link set far nomaster"), Body::Other);
 }
 
+/// What Linux says of the settings of an interface: attributes by number.
+fn settings(kind: u16, family: u8, attributes: &[(u16, i32)]) -> Body {
+    let mut bytes = vec![family, 0, 0, 0];
+    for (number, value) in attributes {
+        bytes.extend(8_u16.to_ne_bytes());
+        bytes.extend(number.to_ne_bytes());
+        bytes.extend(value.to_ne_bytes());
+    }
+    let mut message = ((16 + bytes.len()) as u32).to_ne_bytes().to_vec();
+    message.extend(kind.to_ne_bytes());
+    message.extend([0; 10]);
+    message.extend(bytes);
+    parse(&message).next().expect("a message").body
+}
+
+#[test]
+fn settings_of_interfaces() {
+    let body = |v6, linkdown| {
+        let key = LinkdownKey { link: EAST, v6 };
+        Body::Event(Event::Linkdown(key, linkdown))
+    };
+    // Interface 3: forwarding, then what becomes of routes without a carrier.
+    assert_eq!(settings(80, 2, &[(1, 3), (2, 1), (6, 1)]), body(false, Linkdown::Ignored));
+    assert_eq!(settings(80, 10, &[(6, 1), (1, 3)]), body(true, Linkdown::Ignored));
+    assert_eq!(settings(80, 2, &[(1, 3), (6, 0)]), body(false, Linkdown::Used));
+    assert_eq!(settings(81, 2, &[(1, 3)]), body(false, Linkdown::Used));
+    // Another setting; those of all interfaces and of new ones; other protocols (MPLS).
+    assert_eq!(settings(80, 2, &[(1, 3), (2, 1)]), Body::Other);
+    assert_eq!(settings(80, 2, &[(1, -1), (6, 1)]), Body::Other);
+    assert_eq!(settings(80, 2, &[(1, -2), (6, 1)]), Body::Other);
+    assert_eq!(settings(80, 28, &[(1, 3), (6, 1)]), Body::Other);
+}
+
 #[test]
 fn addresses() {
     let address = Address { protocol: 0, scope: 0, flags: 0x80 };
