@@ -113,12 +113,13 @@ impl Outputs {
         };
         let mut sent = Vec::with_capacity(paths.len());
         for (path, interface) in paths.iter().zip(&tables.interfaces) {
+            // Of all kinds of links, as if of Ethernet: libpcap reads no file with two kinds.
             dropped.interface(&interface.name)?;
             if let Some(logged) = &mut logged {
                 logged.interface(&interface.name)?;
             }
             let mut writer = PcapngWriter::create(path)?;
-            writer.interface(&interface.name)?;
+            writer.interface_of(&interface.name, interface.link)?;
             sent.push(Sent { writer, last: Nanos::default() });
         }
         Ok(Outputs {

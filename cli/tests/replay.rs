@@ -10,6 +10,7 @@ use std::process::Command;
 
 use run::{Room, home_office, wirerate};
 use serde_json::Value;
+use wire::capture::link::LinkType;
 use wire::capture::{PcapngWriter, Reader, Record};
 use wire::ethernet::Mac;
 use wire::tcp::Flags;
@@ -91,6 +92,43 @@ fn records(path: &str) -> Vec<(Nanos, Vec<u8>, Option<String>)> {
         records.push((record.at, record.bytes.to_vec(), record.comment.map(|text| text.into_owned())));
     }
     records
+}
+
+/// An interface without Ethernet in the place of the outer one: captures of raw IP, out and in again.
+#[test]
+fn links_without_ethernet_have_captures_of_raw_ip() {
+    let room = Room::new("bare");
+    let text = POLICY.replace("zone = \"wan\"\n", "zone = \"wan\"\nlink = \"ip\"\n");
+    let policy = room.write("policy.toml", &text);
+    let lan = format!("lan={}", capture(&room, "a.pcapng", "eth0", &outgoing()));
+    let out = room.path("out");
+    let json = wirerate(&["replay", &policy, &lan, "--out", &out, "--json"]).exits(0).json();
+    assert_conserved(&json);
+    assert_eq!(count_of(&json, "/frames/forwarded"), 2);
+    let file = format!("{out}/wan.pcapng");
+    let mut reader = Reader::open(&file).expect("what left by wan");
+    let mut sent = 0;
+    while let Some(record) = reader.next().expect("a sound capture") {
+        assert_eq!((record.link, record.bytes[0], record.bytes.len()), (LinkType::RAW, 0x45, 40));
+        assert_eq!(record.original_len, 40);
+        sent += 1;
+    }
+    assert_eq!(sent, 2);
+    // Of several interfaces, the dropped are of one kind: libpcap reads no other.
+    let mut reader = Reader::open(format!("{out}/dropped.pcapng")).expect("what was dropped");
+    assert_eq!(reader.next().expect("a sound capture").expect("one").link, LinkType::ETHERNET);
+    // What left comes in elsewhere: all there is of it is the packet.
+    let json = wirerate(&["replay", &policy, &format!("wan={file}"), "--json"]).exits(0).json();
+    assert_eq!(json["reasons"], serde_json::json!({ "source-spoofed": 2 }));
+    // With another kind of link in between, the same packets leave by Ethernet.
+    let plain = room.write("plain.toml", POLICY);
+    let other = room.path("other");
+    wirerate(&["replay", &plain, &lan, "--out", &other]).exits(0);
+    let (bare, framed) = (records(&file), records(&format!("{other}/wan.pcapng")));
+    assert_eq!(bare.len(), framed.len());
+    for ((at, packet, _), (then, frame, _)) in bare.iter().zip(&framed) {
+        assert_eq!((at, &packet[..]), (then, &frame[14..]));
+    }
 }
 
 #[test]

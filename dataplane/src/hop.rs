@@ -5,6 +5,8 @@
 //! always make the same bytes. With a live host packets wait for those that it has not told of ([`Resolve::Told`];
 //! `neighbour.rs` has what it tells).
 //!
+//! A link without Ethernet has one hop for all of its packets, which is always known: they need no link-layer address.
+//!
 //! Flows keep numbers of hops. A number means the same neighbour as long as the tables are the same: a neighbour that
 //! is not known any more keeps its number, until so many have come and gone that numbers run out; then no flow has the
 //! numbers that are given again.
@@ -13,7 +15,8 @@ use std::collections::HashMap;
 use std::fmt;
 
 use wire::ethernet::{EtherType, Mac};
-use wire::{Meta, PortId};
+use wire::link_kind::FAR;
+use wire::{LinkKind, Meta, PortId};
 
 use crate::flow::FlowTable;
 use crate::memory::MemoryError;
@@ -182,15 +185,17 @@ impl Hops {
         self.index.clear();
         self.free.clear();
         self.forgotten = 0;
-        let most = tables.gateways.len() + tables.neighbours.len() + self.capacity;
+        let bare = || (0..tables.interfaces.len() as u16).map(PortId).filter(|id| is_bare(tables, *id));
+        let most = tables.gateways.len() + tables.neighbours.len() + bare().count() + self.capacity;
         self.most = most;
         self.entries.reserve(most);
         self.owners.reserve(most);
         self.index.reserve(most);
         self.free.reserve(most);
         for gateway in &tables.gateways {
-            let mac = self.assumed(gateway.address);
             let wanted = Wanted { interface: gateway.interface, address: gateway.address };
+            let mac =
+                if is_bare(tables, gateway.interface) { Some(FAR) } else { self.assumed(gateway.address) };
             self.add(wanted, made(tables, gateway.interface, mac));
         }
         for neighbour in &tables.neighbours {
@@ -202,6 +207,9 @@ impl Hops {
                     self.add(wanted, hop);
                 }
             }
+        }
+        for interface in bare() {
+            self.add(everybody(interface), made(tables, interface, Some(FAR)));
         }
         self.own = self.entries.len();
     }
@@ -225,7 +233,8 @@ impl Hops {
     /// The hop of a neighbour on an interface's link: [`ASKED_HOP`] if it is not known but can be asked for, `None` if
     /// there is no room for it.
     pub fn neighbour(&mut self, tables: &Tables, interface: PortId, address: Address) -> Option<u32> {
-        let wanted = Wanted { interface, address };
+        let wanted =
+            if is_bare(tables, interface) { everybody(interface) } else { Wanted { interface, address } };
         if let Some(hop) = self.index.get(&wanted) {
             return Some(*hop);
         }
@@ -247,9 +256,10 @@ impl Hops {
     }
 
     /// Notes the link-layer address of a neighbour. That of one which the policy names stays as the policy has it; on an
-    /// interface that is not there is none.
+    /// interface that is not there, or has no Ethernet, is none.
     pub(crate) fn learn(&mut self, tables: &Tables, wanted: Wanted, mac: Mac) -> Result<(), TooMany> {
-        if is_named(tables, wanted) || tables.interfaces.get(usize::from(wanted.interface.0)).is_none() {
+        let is_there = tables.interfaces.get(usize::from(wanted.interface.0)).is_some();
+        if !is_there || is_fixed(tables, wanted) {
             return Ok(());
         }
         let hop = made(tables, wanted.interface, Some(mac));
@@ -265,7 +275,7 @@ impl Hops {
 
     /// Makes a neighbour unknown, unless the policy names it or its address is assumed.
     pub(crate) fn forget(&mut self, tables: &Tables, wanted: Wanted) {
-        if self.resolve == Resolve::Assume || is_named(tables, wanted) {
+        if self.resolve == Resolve::Assume || is_fixed(tables, wanted) {
             return;
         }
         let Some(place) = self.index.get(&wanted).map(|place| *place as usize) else { return };
@@ -327,9 +337,23 @@ impl Hops {
     }
 }
 
-/// Whether the policy names the neighbour.
-fn is_named(tables: &Tables, wanted: Wanted) -> bool {
+/// Whether packets on an interface's link have no link-layer header.
+#[inline(always)]
+fn is_bare(tables: &Tables, interface: PortId) -> bool {
+    tables.interface(interface).is_some_and(|own| own.link == LinkKind::Ip)
+}
+
+/// The one hop of a link without Ethernet.
+fn everybody(interface: PortId) -> Wanted {
+    Wanted { interface, address: Address::default() }
+}
+
+/// Whether nothing that is told of the neighbour counts: the policy names it, or its link has no neighbours.
+fn is_fixed(tables: &Tables, wanted: Wanted) -> bool {
     let Wanted { interface, address } = wanted;
+    if is_bare(tables, interface) {
+        return true;
+    }
     tables.neighbours.iter().any(|named| named.interface == interface && named.address == address)
 }
 

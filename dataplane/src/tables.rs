@@ -6,7 +6,7 @@ use policy::model::{Action, ConnectionLimit, Limits, Logging, Mode, Rate, Source
 use tally::{Region, Tally};
 use wire::ethernet::Mac;
 use wire::vlan::Tags;
-use wire::{Family, PortId};
+use wire::{Family, LinkKind, PortId};
 
 use crate::classify::{Choice, Header};
 use crate::fib::{Fib4, Fib6};
@@ -81,6 +81,8 @@ pub struct Interface {
     pub tags: Tags,
     /// VLANs that its own port carries: outer and inner identifier (0: none), and whose they are.
     pub vlans: Vec<(u16, u16, PortId)>,
+    /// What its packets begin with on the link. In the pipeline, all have an Ethernet header ([`wire::link_kind`]).
+    pub link: LinkKind,
     /// Its link-layer address.
     pub mac: Mac,
     /// The same as a number of 48 bits.

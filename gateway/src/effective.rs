@@ -1,6 +1,6 @@
 //! What the gateway acts by: the policy, with what Linux has put in.
 //!
-//! Interfaces get Linux's MAC address and MTU, its addresses beside the policy's own, and its routes of the main table. To
+//! Interfaces get Linux's kind of link, MAC address and MTU, its addresses beside the policy's own, and its routes of the main table. To
 //! the same destination, the policy's route wins. What Linux says is never refused: what cannot be carried out is left out,
 //! with a [`Note`]. Everything else is the policy's, word for word.
 //!
@@ -12,7 +12,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use policy::Policy;
-use policy::model::{Interface, NextHop, RouteTarget};
+use policy::model::{Interface, LinkKind, NextHop, RouteTarget};
 
 use crate::linux::route::{Hop, Object, Route, Target};
 use crate::linux::state::{Condition, Link, LinkdownKey};
@@ -61,6 +61,13 @@ pub enum Note {
     Mac {
         /// The interface.
         interface: String,
+    },
+    /// Linux has another kind of link than the policy says; Linux's counts.
+    Link {
+        /// The interface.
+        interface: String,
+        /// What counts.
+        counts: LinkKind,
     },
     /// Routes that were left out.
     Routes {
@@ -118,6 +125,13 @@ impl fmt::Display for Note {
             }
             Note::Mac { interface } => {
                 write!(f, "the MAC address of \"{interface}\" is Linux's, not the policy's")
+            }
+            Note::Link { interface, counts } => {
+                let what = match counts {
+                    LinkKind::Ethernet => "is an Ethernet interface",
+                    LinkKind::Ip => "carries bare IP packets",
+                };
+                write!(f, "\"{interface}\" {what}, not what the policy says")
             }
             Note::Routes { why, count: 1, example } => {
                 write!(f, "1 route of Linux left out {why}: {example}")
@@ -181,6 +195,17 @@ fn equip(interface: &mut Interface, link: &Link, notes: &mut Vec<Note>) {
         notes.push(Note::Mtu { interface: interface.name.clone(), policy: interface.mtu, counts: mtu });
     }
     interface.mtu = mtu;
+    if let Some(kind) = ports::kind_of(link.hardware) {
+        // A policy that says nothing of it is not contradicted.
+        let said = interface.link == LinkKind::Ip || interface.mac.is_some();
+        if kind != interface.link && said {
+            notes.push(Note::Link { interface: interface.name.clone(), counts: kind });
+        }
+        interface.link = kind;
+        if kind == LinkKind::Ip {
+            interface.mac = None;
+        }
+    }
     let Some(mac) = link.mac else { return };
     if interface.mac.is_some_and(|given| given != mac) {
         notes.push(Note::Mac { interface: interface.name.clone() });

@@ -20,7 +20,7 @@ mod nat;
 mod rule;
 
 pub use gateway::{Driver, Gateway, Offload, PortDriver};
-pub use interface::{Interface, Mac, MssClamp, SourceCheck};
+pub use interface::{Interface, LinkKind, Mac, MssClamp, SourceCheck};
 pub use limit::{Checksum, FragmentLimits, Limits, Pickup, TcpWindow, Timeouts, WhenFull};
 pub use nat::{Hairpin, Nat, NatAction, PortUse};
 pub use rule::{

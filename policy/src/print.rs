@@ -10,9 +10,9 @@ use wire::{Dscp, Nanos};
 
 use crate::model::{
     AddressItem, AddressRange, Addresses, ConnectionLimit, Driver, FamilyMatch, FragmentLimits, Gateway,
-    Hairpin, IcmpMatch, Interface, Limits, Logging, Mode, MssClamp, Nat, NatAction, NextHop, Offload, Policy,
-    PortRange, PortUse, Protocol, Rate, Route, RouteTarget, Rule, Scope, Search, SearchAlgorithm,
-    SourceCheck, TcpFlagsMatch, Timeouts,
+    Hairpin, IcmpMatch, Interface, Limits, LinkKind, Logging, Mode, MssClamp, Nat, NatAction, NextHop,
+    Offload, Policy, PortRange, PortUse, Protocol, Rate, Route, RouteTarget, Rule, Scope, Search,
+    SearchAlgorithm, SourceCheck, TcpFlagsMatch, Timeouts,
 };
 use crate::parse::value::UNITS;
 use crate::word::{self, Words, word_for};
@@ -104,6 +104,9 @@ impl Printer {
             let addresses: Vec<String> =
                 interface.addresses.iter().map(|address| quoted(&address.to_string())).collect();
             self.list("addresses", &addresses);
+        }
+        if interface.link != LinkKind::default() {
+            self.word("link", word::LINK, interface.link);
         }
         if interface.mtu != 1500 {
             self.line("mtu", &interface.mtu.to_string());

@@ -3,7 +3,7 @@
 use wire::Dscp;
 
 use crate::model::{
-    Action, Checksum, Driver, FamilyMatch, IcmpMatch, Mode, Offload, Pickup, Protocol, RejectWith,
+    Action, Checksum, Driver, FamilyMatch, IcmpMatch, LinkKind, Mode, Offload, Pickup, Protocol, RejectWith,
     SearchAlgorithm, SourceCheck, State, TcpWindow, WhenFull,
 };
 
@@ -21,6 +21,8 @@ pub(crate) const SEARCH_ALGORITHM: Words<SearchAlgorithm> = &[
     ("tree", SearchAlgorithm::Tree),
     ("diagram", SearchAlgorithm::Diagram),
 ];
+
+pub(crate) const LINK: Words<LinkKind> = &[("ethernet", LinkKind::Ethernet), ("ip", LinkKind::Ip)];
 
 pub(crate) const SOURCE_CHECK: Words<SourceCheck> =
     &[("strict", SourceCheck::Strict), ("loose", SourceCheck::Loose), ("off", SourceCheck::Off)];

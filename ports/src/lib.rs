@@ -21,7 +21,7 @@ mod tap;
 mod xdp;
 
 pub use line::{Gone, Line, Statistics};
-pub use open::{Copying, Driver, Guard, MARK, Offload, Opened, Spec, Tagged, Wish, open, unbolt};
+pub use open::{Copying, Driver, Guard, MARK, Offload, Opened, Spec, Tagged, Wish, kind_of, open, unbolt};
 pub use punt::{Punt, PuntGuard};
 pub use refusal::{Cause, OpenError, Refusal};
 pub use tap::{Tap, TapLine};

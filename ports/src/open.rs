@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 
 use wire::ethernet::{self, Mac};
 use wire::vlan::TAG_LEN;
-use wire::{HEADROOM, PoolMemory};
+use wire::{HEADROOM, LinkKind, PoolMemory};
 
 use crate::line::{Identity, Line};
 use crate::packet::PacketLine;
@@ -23,7 +23,7 @@ use crate::xdp::Xdp;
 pub enum Driver {
     /// AF_XDP: the card's queue, past Linux.
     Xdp,
-    /// AF_PACKET: any Ethernet interface.
+    /// AF_PACKET: any interface of Ethernet or of bare IP packets.
     Packet,
     /// A TAP device that is made here.
     Tap,
@@ -216,6 +216,8 @@ fn has_no_hardware(name: &str) -> bool {
 /// An interface, and what all drivers want to know.
 pub(crate) struct Target {
     pub(crate) identity: Identity,
+    /// What its packets begin with.
+    pub(crate) kind: LinkKind,
     /// Bytes of its longest frame.
     pub(crate) longest: usize,
     /// Frames that may wait for a worker: a power of two.
@@ -236,7 +238,8 @@ fn open_as(driver: Driver, spec: &Spec, memories: &[PoolMemory]) -> Result<Opene
         }
     }
     if driver == Driver::Tap {
-        let change = Change { mtu: spec.mtu.into(), mac: spec.mac, stack: Stack::Used };
+        let kind = LinkKind::Ethernet;
+        let change = Change { mtu: spec.mtu.into(), mac: spec.mac, kind, stack: Stack::Used };
         let Tap { ifindex, lines } = Tap::make(&spec.name, change, memories.len(), spec.offload)?;
         return Ok(opened(
             driver,
@@ -246,10 +249,14 @@ fn open_as(driver: Driver, spec: &Spec, memories: &[PoolMemory]) -> Result<Opene
         ));
     }
     let asker = Asker::new().map_err(Cause::step("ask about interfaces"))?;
-    let identity = ethernet_interface(&spec.name, &asker)?;
-    let ifindex = identity.ifindex;
+    let ifindex = interface::index(&spec.name).map_err(Cause::step("find the interface"))?;
+    let identity = Identity { name: spec.name.clone(), ifindex };
+    let kind = link_kind(&spec.name, &asker)?;
+    if kind == LinkKind::Ip && driver != Driver::Packet {
+        return Err(Cause::WithoutEthernet);
+    }
     let depth = spec.depth.clamp(DEPTHS.0, DEPTHS.1).next_power_of_two();
-    let target = Target { identity, longest, depth, offload: spec.offload };
+    let target = Target { identity, kind, longest, depth, offload: spec.offload };
     let bolt = || {
         bpf::attach(Hook::TcxIngress, ifindex, &program::only_marked(spec.mark))
             .map_err(Cause::step(ATTACH_TCX))
@@ -276,12 +283,31 @@ fn boxed<L: Line + 'static>(lines: Vec<L>) -> Vec<Box<dyn Line>> {
     lines.into_iter().map(|line| Box::new(line) as Box<dyn Line>).collect()
 }
 
-/// An interface that must be Ethernet.
-fn ethernet_interface(name: &str, asker: &Asker) -> Result<Identity, Cause> {
-    let ifindex = interface::index(name).map_err(Cause::step("find the interface"))?;
+/// What packets of an interface begin with, which must be Ethernet or IP.
+pub(crate) fn link_kind(name: &str, asker: &Asker) -> Result<LinkKind, Cause> {
     let hardware = asker.hardware(name).map_err(Cause::step("ask what kind of interface it is"))?;
-    if hardware != libc::ARPHRD_ETHER {
-        return Err(Cause::NotEthernet(hardware));
+    kind_of(hardware).ok_or(Cause::UnknownLink(hardware))
+}
+
+/// What packets of an interface of that hardware type (`ARPHRD_*`) begin with; `None` where that is neither Ethernet nor IP.
+pub fn kind_of(hardware: u16) -> Option<LinkKind> {
+    /// Interfaces from which and to which Linux redirects packets without a link-layer header
+    /// (`dev_is_mac_header_xmit` in linux/if_arp.h).
+    const BARE: [u16; 8] = [
+        libc::ARPHRD_NONE,
+        libc::ARPHRD_PPP,
+        ARPHRD_RAWIP,
+        libc::ARPHRD_TUNNEL,
+        libc::ARPHRD_TUNNEL6,
+        libc::ARPHRD_SIT,
+        libc::ARPHRD_IPGRE,
+        ARPHRD_IP6GRE,
+    ];
+    const ARPHRD_RAWIP: u16 = 519;
+    const ARPHRD_IP6GRE: u16 = 823;
+    match hardware {
+        libc::ARPHRD_ETHER => Some(LinkKind::Ethernet),
+        _ if BARE.contains(&hardware) => Some(LinkKind::Ip),
+        _ => None,
     }
-    Ok(Identity { name: name.to_owned(), ifindex })
 }

@@ -9,13 +9,18 @@
 //!
 //! What the card or a virtual device left undone, a header in front of each frame says, and it is done here
 //! ([`crate::offload`]). What is longer than a slot of the ring, packets of many segments, Linux queues beside it.
+//!
+//! Packets of an interface without a link-layer header come as they are, and are given one that stands in for it
+//! ([`wire::link_kind`]). They are sent by a socket of another type, as one for frames would take their first bytes for a
+//! header of the device's own where the driver puts one in front (PPP).
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use wire::ethernet::EtherType;
+use wire::link_kind::{self, STAND_IN};
 use wire::vlan::Tag;
-use wire::{Batch, Pool, Port, PortError, Received};
+use wire::{Batch, LinkKind, Pool, Port, PortError, Received};
 
 use crate::line::{Identity, Line, Statistics, is_busy};
 use crate::open::Target;
@@ -32,10 +37,18 @@ pub(crate) struct PacketLine {
     /// among several Linux would choose another's.
     inlets: Vec<Inlet>,
     pending: Pending,
-    outlet: OwnedFd,
+    outlet: Outlet,
     /// Calls that found nothing, since the socket was last asked for an error.
     idle: u32,
     statistics: Statistics,
+}
+
+/// What packets are sent by.
+struct Outlet {
+    socket: OwnedFd,
+    kind: LinkKind,
+    /// Where packets without a link-layer header go, by IP version.
+    to: [libc::sockaddr_ll; 2],
 }
 
 /// A socket and its ring.
@@ -88,8 +101,8 @@ impl PacketLine {
         let inlets = sizes.into_iter().map(|slots| Inlet::open(ifindex, slots, slot_bytes));
         let inlets = inlets.collect::<Result<_, Cause>>()?;
 
-        let outlet = packet::new().map_err(step("open a packet socket"))?;
-        let fd = outlet.as_fd();
+        let outlet = Outlet::new(target).map_err(step("open a packet socket"))?;
+        let fd = outlet.socket.as_fd();
         socket::set(fd, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1)
             .map_err(step("send past the queueing discipline"))?;
         socket::set(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, SOCKET_BYTES)
@@ -138,18 +151,21 @@ impl PacketLine {
         frame: &mut wire::Frame,
     ) -> Option<Begun> {
         let ring = &self.inlets.get(place)?.ring;
-        let undone = ring.vnet_header(slot)?;
+        let before = self.outlet.before();
+        let undone = ring.vnet_header(slot)?.behind(before);
         let at = usize::from(slot.header.tp_mac);
         if undone.gso_type == 0 {
-            let bytes = frame.prepare(length)?;
-            let whole = ring.copy_to(slot, at, bytes) && finish(frame, &undone, tag, &mut self.statistics);
+            let bytes = frame.prepare(before + length)?;
+            let whole = ring.copy_to(slot, at, bytes.get_mut(before..)?)
+                && stand_in(bytes, before)
+                && finish(frame, &undone, tag, &mut self.statistics);
             return whole.then_some(Begun::Frame);
         }
-        let buffer = self.pending.buffer().get_mut(..length)?;
-        if !ring.copy_to(slot, at, buffer) {
+        let buffer = self.pending.buffer().get_mut(..before + length)?;
+        if !ring.copy_to(slot, at, buffer.get_mut(before..)?) || !stand_in(buffer, before) {
             return None;
         }
-        self.pending.begin(length, &undone, tag, frame, &mut self.statistics)
+        self.pending.begin(before + length, &undone, tag, frame, &mut self.statistics)
     }
 
     /// Takes a packet that was too long for its slot from the socket's queue.
@@ -161,17 +177,18 @@ impl PacketLine {
         frame: &mut wire::Frame,
     ) -> Option<Begun> {
         let mut undone = [0; VnetHeader::LEN];
+        let before = self.outlet.before();
         let socket = self.inlets.get(place)?.socket.as_fd();
         let read = loop {
-            match socket::receive(socket, &mut undone, self.pending.buffer()) {
+            match socket::receive(socket, &mut undone, &mut self.pending.buffer()[before..]) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 other => break other,
             }
         };
         let taken = match read {
-            Ok(read) if read == VnetHeader::LEN + length => {
-                let header = VnetHeader::from_bytes(undone);
-                self.pending.begin(length, &header, tag, frame, &mut self.statistics)
+            Ok(read) if read == VnetHeader::LEN + length && stand_in(self.pending.buffer(), before) => {
+                let header = VnetHeader::from_bytes(undone).behind(before);
+                self.pending.begin(before + length, &header, tag, frame, &mut self.statistics)
             }
             _ => None,
         };
@@ -201,6 +218,49 @@ impl PacketLine {
         self.idle = 0;
         let errors = self.inlets.iter().map(|inlet| socket::take_error(inlet.socket.as_fd()));
         errors.collect::<Result<(), _>>().map_err(|error| self.identity.failed("receive", error))
+    }
+}
+
+impl Outlet {
+    fn new(target: &Target) -> io::Result<Outlet> {
+        let socket = match target.kind {
+            LinkKind::Ethernet => packet::new()?,
+            LinkKind::Ip => packet::new_bare()?,
+        };
+        let to =
+            [EtherType::IPV4, EtherType::IPV6].map(|kind| packet::address(target.identity.ifindex, kind.0));
+        Ok(Outlet { socket, kind: target.kind, to })
+    }
+
+    /// Bytes that a frame has in front of what the link carries.
+    #[inline]
+    fn before(&self) -> usize {
+        match self.kind {
+            LinkKind::Ethernet => 0,
+            LinkKind::Ip => STAND_IN,
+        }
+    }
+
+    /// Sends the first of some frames: how many, at least one, or why the first could not be.
+    fn send(&self, batch: &Batch) -> io::Result<usize> {
+        let socket = self.socket.as_fd();
+        match self.kind {
+            LinkKind::Ethernet => socket::send_many(socket, batch.iter().map(wire::Frame::bytes)),
+            LinkKind::Ip => {
+                let bare = batch.iter().map_while(|frame| link_kind::bare(frame.bytes()));
+                let mut bare = bare
+                    .map(|bare| {
+                        let version = usize::from(bare.ethertype == EtherType::IPV6);
+                        (bare.packet, Some(&self.to[version]))
+                    })
+                    .peekable();
+                if bare.peek().is_none() {
+                    // No IP packet: as if it were too short.
+                    return Err(io::Error::from_raw_os_error(libc::EINVAL));
+                }
+                socket::send_many_to(socket, bare)
+            }
+        }
     }
 }
 
@@ -267,7 +327,7 @@ impl Port for PacketLine {
 
     fn transmit(&mut self, batch: &mut Batch, pool: &mut Pool) -> Result<(), PortError> {
         while !batch.is_empty() {
-            match socket::send_many(self.outlet.as_fd(), batch.iter().map(wire::Frame::bytes)) {
+            match self.outlet.send(batch) {
                 Ok(sent) => {
                     self.statistics.sent += sent as u64;
                     for frame in batch.drain_front(sent) {
@@ -333,6 +393,22 @@ fn group<'a>(sockets: impl Iterator<Item = BorrowedFd<'a>>, mode: u32) -> io::Re
         }
     }
     Ok(())
+}
+
+/// Puts what stands in for a link-layer header in front of a received packet, which lies behind `before` bytes. `false` where
+/// the link has none and it is no IP packet.
+#[inline]
+#[must_use]
+fn stand_in(bytes: &mut [u8], before: usize) -> bool {
+    if before == 0 {
+        return true;
+    }
+    let Some((front, packet)) = bytes.split_at_mut_checked(before) else { return false };
+    let header = link_kind::received(packet);
+    header.is_some_and(|header| {
+        front.copy_from_slice(&header);
+        true
+    })
 }
 
 /// The tag that Linux took out of the frame.

@@ -1,12 +1,13 @@
 //! The way between us and Linux's own stack behind a real interface.
 //!
-//! It is a TAP device that nobody but us uses, `wr` and the interface's index. What we write into it, a program on its
+//! It is a TAP device that nobody but us uses, `wr` and the interface's index; a TUN device where the interface has no
+//! Ethernet, as Linux redirects packets only between devices that both have a link-layer header or both none. What we write into it, a program on its
 //! ingress passes on to the interface, as if it had been received there. What Linux sends by the interface, a program on
 //! the interface's egress passes on to the device, where we read it. Our own sending does not come by there.
 
 use std::os::fd::OwnedFd;
 
-use crate::open::Offload;
+use crate::open::{Offload, link_kind};
 use crate::program;
 use crate::refusal::{Cause, OpenError};
 use crate::sys::bpf::{self, Hook};
@@ -41,11 +42,16 @@ impl Punt {
 
     fn make(interface: &str, mark: u32, workers: usize) -> Result<Punt, Cause> {
         let ifindex = interface::index(interface).map_err(Cause::step("find the interface"))?;
-        let mtu =
-            Asker::new().and_then(|asker| asker.mtu(interface)).map_err(Cause::step("ask for its MTU"))?;
+        let asker = Asker::new().map_err(Cause::step("ask about interfaces"))?;
+        let mtu = asker.mtu(interface).map_err(Cause::step("ask for its MTU"))?;
+        let kind = link_kind(interface, &asker)?;
         let name = format!("wr{ifindex}");
-        let Tap { ifindex: tap, lines } =
-            Tap::make(&name, Change { mtu, mac: None, stack: Stack::Bypassed }, workers, Offload::Segment)?;
+        let Tap { ifindex: tap, lines } = Tap::make(
+            &name,
+            Change { mtu, mac: None, kind, stack: Stack::Bypassed },
+            workers,
+            Offload::Segment,
+        )?;
         let deliver = bpf::attach(Hook::TcxIngress, tap, &program::deliver(mark, ifindex))
             .map_err(Cause::step("attach the program that delivers to Linux"))?;
         let divert = bpf::attach(Hook::TcxEgress, ifindex, &program::divert(tap))

@@ -58,8 +58,11 @@ pub enum Cause {
         /// What it said.
         error: io::Error,
     },
-    /// The interface is not Ethernet but what Linux has this number for (`ARPHRD_...`).
-    NotEthernet(u16),
+    /// Packets of the interface begin neither with an Ethernet nor with an IP header; Linux's number for what it is
+    /// (`ARPHRD_...`).
+    UnknownLink(u16),
+    /// Its packets have no Ethernet header.
+    WithoutEthernet,
     /// It has fewer queues than there are workers, and each worker needs one.
     TooFewQueues {
         /// Queues that receive.
@@ -109,8 +112,11 @@ impl fmt::Display for Cause {
             Cause::SlowerHere => {
                 f.write_str("on an interface without hardware AF_PACKET is faster; `driver = \"xdp\"` has it all the same")
             }
-            Cause::NotEthernet(kind) => {
-                write!(f, "it is no Ethernet interface (Linux's hardware type {kind})")
+            Cause::UnknownLink(kind) => {
+                write!(f, "it carries neither Ethernet nor bare IP packets (Linux's hardware type {kind})")
+            }
+            Cause::WithoutEthernet => {
+                f.write_str("its packets have no Ethernet header, and come and go by AF_PACKET alone")
             }
             Cause::TooFewQueues { queues, workers } => write!(
                 f,

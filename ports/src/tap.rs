@@ -1,14 +1,16 @@
 //! TAP devices: interfaces of Linux whose other end is ours.
 //!
-//! What Linux sends by one is received here, and what is sent here Linux receives. The device goes when the last of its
+//! What Linux sends by one is received here, and what is sent here Linux receives. A TUN device is the same for bare IP
+//! packets, which have a header that stands in for Ethernet's here ([`wire::link_kind`]). The device goes when the last of its
 //! queues is closed, so that nothing of it is left when the process ends, however it ends.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use wire::ethernet::{self, Mac};
+use wire::link_kind::{self, STAND_IN};
 use wire::vlan::TAG_LEN;
-use wire::{Batch, Frame, HEADROOM, Pool, Port, PortError, Received};
+use wire::{Batch, Frame, HEADROOM, LinkKind, Pool, Port, PortError, Received};
 
 use crate::line::{Identity, Line, Statistics, is_busy};
 use crate::open::Offload;
@@ -35,8 +37,8 @@ impl Tap {
     /// Where there is a device of that name already, or where it cannot be made.
     pub fn open(name: &str, mtu: u16, mac: Option<Mac>, workers: usize) -> Result<Tap, OpenError> {
         // What Linux sends is cut, whatever else may come large: it would not send smaller ones instead.
-        Tap::make(name, Change { mtu: mtu.into(), mac, stack: Stack::Used }, workers, Offload::Segment)
-            .map_err(|cause| OpenError::of_tap(name, cause))
+        let change = Change { mtu: mtu.into(), mac, kind: LinkKind::Ethernet, stack: Stack::Used };
+        Tap::make(name, change, workers, Offload::Segment).map_err(|cause| OpenError::of_tap(name, cause))
     }
 
     pub(crate) fn make(name: &str, change: Change, workers: usize, offload: Offload) -> Result<Tap, Cause> {
@@ -45,7 +47,7 @@ impl Tap {
         let mut identity = Identity { name: name.to_owned(), ifindex: 0 };
         for _ in 0..workers {
             let first = lines.is_empty();
-            let fd = match tun::open(name, workers > 1, first) {
+            let fd = match tun::open(name, change.kind, workers > 1, first) {
                 Err(error) if first && error.raw_os_error() == Some(libc::EBUSY) => {
                     return Err(Cause::NameTaken);
                 }
@@ -59,6 +61,7 @@ impl Tap {
                 identity: identity.clone(),
                 device: first.then_some(identity.ifindex),
                 fd,
+                kind: change.kind,
                 pending: Pending::new(offload),
                 longest,
                 statistics: Statistics::default(),
@@ -73,6 +76,8 @@ impl Tap {
 pub struct TapLine {
     identity: Identity,
     fd: OwnedFd,
+    /// What packets on the device begin with.
+    kind: LinkKind,
     pending: Pending,
     /// The device, at the one queue that tells what the device as a whole has lost.
     device: Option<u32>,
@@ -99,9 +104,22 @@ impl TapLine {
         let buffer = self.pending.buffer();
         // What does not fit the frame goes to where it is wanted in the buffer.
         let rest = &mut buffer[room..];
-        let read = tun::read(self.fd.as_fd(), [&mut header, bytes, rest])?;
-        let length = read.saturating_sub(VnetHeader::LEN);
-        let header = VnetHeader::from_bytes(header);
+        let before = match self.kind {
+            LinkKind::Ethernet => 0,
+            LinkKind::Ip => STAND_IN,
+        };
+        let (front, packet) = bytes.split_at_mut_checked(before).unwrap_or_default();
+        let read = tun::read(self.fd.as_fd(), [&mut header, packet, rest])?;
+        let length = before + read.saturating_sub(VnetHeader::LEN);
+        let header = VnetHeader::from_bytes(header).behind(before);
+        if self.kind == LinkKind::Ip {
+            let read = packet.get(..length - before).unwrap_or(packet);
+            let Some(stand_in) = link_kind::originated(read) else {
+                self.statistics.unusable += 1;
+                return Ok(None);
+            };
+            front.copy_from_slice(&stand_in);
+        }
         let begun = if header.gso_type == 0 && length <= room {
             frame.truncate(length);
             finish(frame, &header, None, &mut self.statistics).then_some(Begun::Frame)
@@ -166,7 +184,16 @@ impl Port for TapLine {
                 done += 1;
                 continue;
             }
-            match tun::write(self.fd.as_fd(), [&[0; VnetHeader::LEN], frame.bytes()]) {
+            let bytes = match self.kind {
+                LinkKind::Ethernet => Some(frame.bytes()),
+                LinkKind::Ip => link_kind::bare(frame.bytes()).map(|bare| bare.packet),
+            };
+            let Some(bytes) = bytes else {
+                self.statistics.unsendable += 1;
+                done += 1;
+                continue;
+            };
+            match tun::write(self.fd.as_fd(), [&[0; VnetHeader::LEN], bytes]) {
                 Ok(_) => {
                     self.statistics.sent += 1;
                     self.statistics.sent_bytes += frame.len() as u64;

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 
 use policy::Policy;
 use policy::model::{
-    AddressItem, Addresses, Interface, Mode, MssClamp, PortRange, Protocol, Rule, SourceCheck, TcpFlagsMatch,
-    ZoneDefault,
+    AddressItem, Addresses, Interface, LinkKind, Mode, MssClamp, PortRange, Protocol, Rule, SourceCheck,
+    TcpFlagsMatch, ZoneDefault,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -83,6 +83,7 @@ fn interface(name: &str, zone: &str) -> Interface {
         name: name.to_owned(),
         zone: zone.to_owned(),
         addresses: Vec::new(),
+        link: LinkKind::Ethernet,
         mtu: 1500,
         mac: None,
         parent: None,

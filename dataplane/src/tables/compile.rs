@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use policy::Policy;
 use policy::model::{Mac, Mode, MssClamp, Rule, SELF_ZONE, SourceCheck, State};
-use wire::PortId;
+use wire::link_kind::NEAR;
 use wire::vlan::{Tag, Tags};
+use wire::{LinkKind, PortId};
 
 use super::{Filter, FilterRule, Hearing, Interface, LOCAL, NO_NUMBER, Neighbour, Numbers, SELF, Tables};
 use super::{nat, pattern, route};
@@ -228,8 +229,11 @@ fn interfaces(policy: &Policy, names: &Names, realms: &[u16]) -> Result<Vec<Inte
             MssClamp::Bytes(bytes) => bytes,
         };
         let parent_mac = policy.interfaces.get(usize::from(root.0)).and_then(|parent| parent.mac);
-        let given = interface.mac.or(parent_mac);
-        let mac = given.unwrap_or_else(|| assumed_mac(root));
+        let given = interface.mac.or(parent_mac).filter(|_| interface.link == LinkKind::Ethernet);
+        let mac = match interface.link {
+            LinkKind::Ethernet => given.unwrap_or_else(|| assumed_mac(root)),
+            LinkKind::Ip => NEAR,
+        };
         interfaces.push(Interface {
             name: interface.name.clone(),
             number: NO_NUMBER,
@@ -237,6 +241,7 @@ fn interfaces(policy: &Policy, names: &Names, realms: &[u16]) -> Result<Vec<Inte
             root,
             tags,
             vlans: Vec::new(),
+            link: interface.link,
             mac,
             mac_bits: mac.to_bits(),
             hearing: if given.is_some() { Hearing::Own } else { Hearing::All },
@@ -280,6 +285,7 @@ fn itself() -> Interface {
         root: LOCAL,
         tags: Tags::NONE,
         vlans: Vec::new(),
+        link: LinkKind::Ethernet,
         mac: Mac::ZERO,
         mac_bits: 0,
         hearing: Hearing::All,

@@ -448,6 +448,28 @@ fn a_route_out_of_a_dead_link_leaves_others_their_share() {
 }
 
 #[test]
+fn linux_says_what_kind_of_link_an_interface_is_on() {
+    let mut scene = Scene::new();
+    let tun = |hardware| Link { mac: None, hardware, ..link("wan", 1400, Condition::Running) };
+    for (hardware, kind) in
+        [(1, LinkKind::Ethernet), (65_534, LinkKind::Ip), (512, LinkKind::Ip), (776, LinkKind::Ip)]
+    {
+        scene.tell(Event::Link(WAN, tun(hardware)));
+        let Effective { policy, notes, .. } = scene.effective();
+        assert_eq!(policy.interfaces[1].link, kind);
+        // The policy gives it an Ethernet address, which it cannot have there.
+        let note = Note::Link { interface: "wan".into(), counts: LinkKind::Ip };
+        assert_eq!(notes.contains(&note), kind == LinkKind::Ip, "{notes:?}");
+        assert_eq!(policy.interfaces[1].mac.is_some(), kind == LinkKind::Ethernet);
+        let tables = dataplane::tables::Tables::compile(&policy, 1).expect("it compiles");
+        assert_eq!(tables.interfaces[1].link, kind);
+    }
+    // What is neither stays what the policy says: it cannot be opened.
+    scene.tell(Event::Link(WAN, tun(801)));
+    assert_eq!(scene.effective().policy.interfaces[1].link, LinkKind::Ethernet);
+}
+
+#[test]
 fn what_waits_for_an_interface_is_not_asked_for() {
     let desired = Desired::of(&policy());
     let mut scene = Scene::new();

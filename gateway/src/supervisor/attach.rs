@@ -6,7 +6,7 @@ use std::fmt;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 
-use policy::model::{Driver, Interface, Offload};
+use policy::model::{Driver, Interface, LinkKind, Offload};
 use ports::{Copying, Guard, OpenError, Opened, Punt, PuntGuard, Spec, Tagged, Tap, Wish};
 use serde::{Deserialize, Serialize};
 use tracing::{debug, info, warn};
@@ -164,7 +164,11 @@ impl Supervisor {
     /// How the policy wants the port of an interface opened.
     fn asked_for(&self, name: &str) -> (Driver, Offload) {
         let gateway = &self.reload.policy.gateway;
-        (gateway.driver_of(name), gateway.offload)
+        let is_named = gateway.drivers.iter().any(|own| own.interface == name);
+        let bare = self.reload.effective.policy.interface(name).is_some_and(|own| own.link == LinkKind::Ip);
+        // What is said of all interfaces is meant of those that can have it.
+        let driver = if bare && !is_named { Driver::Packet } else { gateway.driver_of(name) };
+        (driver, gateway.offload)
     }
 
     /// Whether what a port was opened on is still there, and as it was.

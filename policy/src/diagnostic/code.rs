@@ -81,6 +81,8 @@ pub enum Code {
     BadMss,
     /// A next hop that is on no interface's link.
     NextHopOffLink,
+    /// Something of Ethernet on a link that carries bare IP packets.
+    NeedsEthernet,
     /// A neighbour that is not on its interface's link.
     NeighbourOffLink,
     /// Two neighbours with one address.
@@ -184,6 +186,7 @@ impl Code {
         (Code::ParentCycle, "parent-cycle", Severity::Error),
         (Code::BadMss, "bad-mss", Severity::Error),
         (Code::NextHopOffLink, "next-hop-off-link", Severity::Error),
+        (Code::NeedsEthernet, "needs-ethernet", Severity::Error),
         (Code::NeighbourOffLink, "neighbour-off-link", Severity::Error),
         (Code::DuplicateNeighbour, "duplicate-neighbour", Severity::Error),
         (Code::DuplicateRoute, "duplicate-route", Severity::Error),

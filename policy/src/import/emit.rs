@@ -8,8 +8,8 @@ use super::cond::{Cond, ESTABLISHED, INVALID, NEW, Place, RELATED, STATES};
 use super::note::{Note, NoteKind, Why};
 use super::{Count, Import, MOST_RULES, Untranslated};
 use crate::model::{
-    Action, AddressItem, Addresses, FamilyMatch, IcmpMatch, Interface, Logging, Mode, MssClamp, PortRange,
-    Protocol, Rule, SELF_ZONE, Set, SourceCheck, State, ZoneDefault,
+    Action, AddressItem, Addresses, FamilyMatch, IcmpMatch, Interface, LinkKind, Logging, Mode, MssClamp,
+    PortRange, Protocol, Rule, SELF_ZONE, Set, SourceCheck, State, ZoneDefault,
 };
 
 mod nat;
@@ -431,6 +431,7 @@ impl Emit {
                 name: name.clone(),
                 zone: name.clone(),
                 addresses: Vec::new(),
+                link: LinkKind::Ethernet,
                 mtu: 1500,
                 mac: None,
                 parent: None,

@@ -11,9 +11,9 @@ use wire::{Bytes, Dscp, Nanos};
 
 use super::{
     Action, AddressItem, AddressRange, Addresses, Checksum, ConnectionLimit, Driver, FamilyMatch,
-    FragmentLimits, Gateway, Hairpin, IcmpMatch, Interface, Limits, Logging, Mac, Mode, MssClamp, Nat,
-    NatAction, Neighbour, NextHop, Offload, Pickup, Policy, PortDriver, PortRange, PortUse, Protocol, Rate,
-    RejectWith, Route, RouteTarget, Rule, Scope, Search, SearchAlgorithm, Set, SourceCheck, State,
+    FragmentLimits, Gateway, Hairpin, IcmpMatch, Interface, Limits, LinkKind, Logging, Mac, Mode, MssClamp,
+    Nat, NatAction, Neighbour, NextHop, Offload, Pickup, Policy, PortDriver, PortRange, PortUse, Protocol,
+    Rate, RejectWith, Route, RouteTarget, Rule, Scope, Search, SearchAlgorithm, Set, SourceCheck, State,
     TcpFlagsMatch, TcpWindow, Timeouts, WhenFull, ZoneDefault,
 };
 
@@ -82,10 +82,22 @@ pub(crate) fn interface() -> impl Strategy<Value = Interface> {
     let mss = prop_oneof![Just(MssClamp::Off), Just(MssClamp::Mtu), any::<u16>().prop_map(MssClamp::Bytes)];
     let check = select(&[SourceCheck::Strict, SourceCheck::Loose, SourceCheck::Off][..]);
     let first = (name(), name(), addresses, any::<u16>(), option::of(mac()));
-    let second = (option::of(name()), vec(any::<u16>(), 0..3), check, mss);
-    (first, second).prop_map(|((name, zone, addresses, mtu, mac), (parent, vlans, source_check, mss))| {
-        Interface { name, zone, addresses, mtu, mac, parent, vlans, source_check, mss }
-    })
+    let link = select(&[LinkKind::Ethernet, LinkKind::Ip][..]);
+    let second = (option::of(name()), vec(any::<u16>(), 0..3), check, mss, link);
+    (first, second).prop_map(
+        |((name, zone, addresses, mtu, mac), (parent, vlans, source_check, mss, link))| Interface {
+            name,
+            zone,
+            addresses,
+            link,
+            mtu,
+            mac,
+            parent,
+            vlans,
+            source_check,
+            mss,
+        },
+    )
 }
 
 /// Any rule.

@@ -2,6 +2,7 @@
 
 use ipnet::IpNet;
 
+pub use wire::LinkKind;
 pub use wire::ethernet::Mac;
 
 /// An interface of the gateway.
@@ -13,6 +14,8 @@ pub struct Interface {
     pub zone: String,
     /// The gateway's own addresses on it, each with the length of its network's prefix.
     pub addresses: Vec<IpNet>,
+    /// What its packets begin with. A link without Ethernet has no link-layer addresses, neighbours or VLANs.
+    pub link: LinkKind,
     /// Largest IP packet it carries, 68 to 16000 bytes (1280 at least where it has IPv6).
     pub mtu: u16,
     /// Its link-layer address. Where it is given, unicast frames for others are dropped; where not, all are

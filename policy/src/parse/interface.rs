@@ -8,7 +8,7 @@ use toml::de::DeValue;
 use super::reader::{Sink, Table};
 use super::value;
 use crate::lines::{Entry, Part};
-use crate::model::{Interface, MssClamp, Set, SourceCheck};
+use crate::model::{Interface, LinkKind, MssClamp, Set, SourceCheck};
 use crate::word;
 
 /// Reads `[interface.NAME]`.
@@ -21,6 +21,7 @@ pub(super) fn read(
         name: key.get_ref().clone().into_owned(),
         zone: String::new(),
         addresses: Vec::new(),
+        link: LinkKind::Ethernet,
         mtu: 1500,
         mac: None,
         parent: None,
@@ -35,6 +36,7 @@ pub(super) fn read(
         interface.zone = zone;
     }
     interface.addresses = table.items("addresses", value::interface_address);
+    interface.link = table.take("link", |value| value::one_of(value, word::LINK)).unwrap_or_default();
     if let Some(mtu) = table.take("mtu", value::number16) {
         interface.mtu = mtu;
     }

@@ -3,6 +3,7 @@
 use super::{In, Validator};
 use crate::diagnostic::Code;
 use crate::lines::Item;
+use crate::model::Driver;
 
 impl Validator<'_> {
     pub(super) fn gateway(&mut self) {
@@ -26,6 +27,11 @@ impl Validator<'_> {
                 let message = format!("\"{}\" has no driver of its own", own.interface);
                 let hint = format!("its frames come and go by \"{parent}\": name that");
                 self.wrong_in(Code::DriverOfVlan, at, message, hint);
+            }
+            if matches!(own.driver, Driver::Xdp | Driver::Tap) && self.is_bare(&own.interface) {
+                let message = format!("\"{}\" cannot have this driver", own.interface);
+                let hint = "packets without an Ethernet header come and go by \"packet\" alone";
+                self.wrong_in(Code::NeedsEthernet, at, message, hint);
             }
         }
     }

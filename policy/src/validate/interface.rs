@@ -9,7 +9,7 @@ use super::space::interval;
 use super::{In, Validator};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::lines::Item;
-use crate::model::{Interface, MssClamp};
+use crate::model::{Interface, LinkKind, MssClamp};
 
 impl Validator<'_> {
     pub(super) fn interfaces(&mut self) {
@@ -19,6 +19,7 @@ impl Validator<'_> {
             self.addresses(item, interface);
             self.sizes(item, interface);
             self.vlans(item, interface);
+            self.link(item, interface);
             if interface.mac.is_some_and(|mac| !mac.is_unicast()) {
                 let message = "a group's Ethernet address is no interface's".to_owned();
                 self.wrong(
@@ -68,6 +69,29 @@ impl Validator<'_> {
                 self.wrong(Code::BadMss, item, "mss", message, "from 536 to 15960, or \"mtu\" for what fits");
             }
         }
+    }
+
+    /// Reports what only Ethernet has on a link without it.
+    fn link(&mut self, item: Item, interface: &Interface) {
+        if interface.link == LinkKind::Ip {
+            if interface.mac.is_some() {
+                let message = format!("\"{}\" has no link-layer address", interface.name);
+                self.wrong(Code::NeedsEthernet, item, "mac", message, WITHOUT_ETHERNET);
+            }
+            if interface.parent.is_some() {
+                let message = format!("\"{}\" cannot be a VLAN", interface.name);
+                self.wrong(Code::NeedsEthernet, item, "parent", message, WITHOUT_ETHERNET);
+            }
+        } else if let Some(parent) = interface.parent.as_deref().filter(|parent| self.is_bare(parent)) {
+            let message = format!("\"{parent}\" carries no VLANs");
+            let hint = "its packets have no Ethernet header: name another parent";
+            self.wrong(Code::NeedsEthernet, item, "parent", message, hint);
+        }
+    }
+
+    /// Whether packets of an interface have no Ethernet header.
+    pub(super) fn is_bare(&self, name: &str) -> bool {
+        self.policy.interface(name).is_some_and(|interface| interface.link == LinkKind::Ip)
     }
 
     fn vlans(&mut self, item: Item, interface: &Interface) {
@@ -189,6 +213,9 @@ impl Validator<'_> {
         }
     }
 }
+
+/// What to do about something of Ethernet where there is none.
+const WITHOUT_ETHERNET: &str = "its packets have no Ethernet header: leave the key out, or `link = \"ip\"`";
 
 /// Why no host can have the address, if none can.
 pub(super) fn unusable(net: IpNet) -> Option<&'static str> {

@@ -120,6 +120,12 @@ impl Validator<'_> {
             if !self.known_interface(at, &neighbour.interface) {
                 continue;
             }
+            if self.is_bare(&neighbour.interface) {
+                let message = format!("\"{}\" has no neighbours", neighbour.interface);
+                let hint = "its packets have no Ethernet header, and need no link-layer address: leave the neighbour out";
+                self.wrong_in(Code::NeedsEthernet, at, message, hint);
+                continue;
+            }
             let address = neighbour.address;
             if self.own.contains(address) {
                 let message = format!("the neighbour {address} is the gateway itself");

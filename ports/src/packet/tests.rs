@@ -16,13 +16,17 @@ const AT: usize = 96;
 
 /// A line over a ring that the test fills in the kernel's place. Its sockets are none.
 fn line() -> (PacketLine, Mapping) {
+    line_of(LinkKind::Ethernet)
+}
+
+fn line_of(kind: LinkKind) -> (PacketLine, Mapping) {
     let [map, kernel] = Mapping::twice(SLOT * SLOTS);
     let file = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
     let line = PacketLine {
         identity: Identity { name: "test".to_owned(), ifindex: 0 },
         inlets: vec![Inlet { socket: file(), ring: Ring::over(map, SLOTS, SLOT) }],
         pending: Pending::new(Offload::Segment),
-        outlet: file(),
+        outlet: Outlet { socket: file(), kind, to: [packet::address(0, 0); 2] },
         idle: 0,
         statistics: Statistics::default(),
     };
@@ -50,6 +54,32 @@ fn whole(frame: &[u8]) -> libc::tpacket2_hdr {
     header.tp_snaplen = frame.len() as u32;
     header.tp_mac = AT as u16;
     header
+}
+
+#[test]
+fn a_bare_packet_gets_a_stand_in_and_its_checksum_from_where_it_lies() {
+    let (mut line, kernel) = line_of(LinkKind::Ip);
+    let frame = wire::build::ethernet(ethernet::Mac([2; 6]), ethernet::Mac([4; 6]))
+        .ipv4([192, 0, 2, 1].into(), [192, 0, 2, 2].into())
+        .udp(1, 2)
+        .payload(b"bare")
+        .to_vec();
+    let packet = &frame[14..];
+    // The pseudo header's sum in the place of the checksum, as Linux leaves it.
+    let mut left = packet.to_vec();
+    let pseudo = wire::ipv4::parse(packet).unwrap().pseudo_header();
+    let bare = pseudo.fold();
+    left[26..28].copy_from_slice(&bare.to_be_bytes());
+    let undone = VnetHeader { flags: 1, csum_start: 20, csum_offset: 6, ..VnetHeader::default() };
+    put(&kernel, 0, whole(&left), undone, &left);
+    // What is no IP packet is counted, and goes no further.
+    put(&kernel, 1, whole(&[0; 40]), VnetHeader::default(), &[0; 40]);
+    let mut pool = Pool::new(8, 2048).unwrap();
+    let mut batch = Batch::new();
+    line.receive(&mut batch, &mut pool).unwrap();
+    assert_eq!((batch.len(), line.statistics.unusable, line.statistics.completed), (1, 1, 1));
+    let expected = [&link_kind::received(packet).unwrap()[..], packet].concat();
+    assert_eq!(batch[0].bytes(), expected);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::AsFd;
 
+use wire::LinkKind;
 use wire::ethernet::Mac;
 
 use super::socket;
@@ -14,6 +15,8 @@ pub(crate) struct Change {
     pub(crate) mtu: u32,
     /// The address, where it is to be another.
     pub(crate) mac: Option<Mac>,
+    /// What its packets begin with.
+    pub(crate) kind: LinkKind,
     /// Whether Linux's own stack is to use the device, or nobody: then no ARP, and no IPv6 addresses of its own.
     pub(crate) stack: Stack,
 }

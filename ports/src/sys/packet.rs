@@ -33,6 +33,12 @@ pub(crate) struct VnetHeader {
 }
 
 impl VnetHeader {
+    /// The same of a packet that has `bytes` more in front.
+    pub(crate) fn behind(self, bytes: usize) -> VnetHeader {
+        let further = |at: u16| at.saturating_add(bytes as u16);
+        VnetHeader { hdr_len: further(self.hdr_len), csum_start: further(self.csum_start), ..self }
+    }
+
     /// Its bytes on the way from and to the kernel.
     pub(crate) const LEN: usize = size_of::<VnetHeader>();
 
@@ -55,13 +61,23 @@ pub(crate) fn new() -> io::Result<std::os::fd::OwnedFd> {
     socket::new(libc::AF_PACKET, libc::SOCK_RAW, 0)
 }
 
-/// Binds to an interface; `protocol` 0 is for sending only.
-pub(crate) fn bind(fd: BorrowedFd<'_>, ifindex: u32, protocol: c_int) -> io::Result<()> {
+/// The same, of which packets are sent without a link-layer header: the driver puts one in front where the link has any.
+pub(crate) fn new_bare() -> io::Result<std::os::fd::OwnedFd> {
+    socket::new(libc::AF_PACKET, libc::SOCK_DGRAM, 0)
+}
+
+/// Where a packet of that protocol (an Ethernet type) is sent by an interface without link-layer addresses.
+pub(crate) fn address(ifindex: u32, protocol: u16) -> sockaddr_ll {
     let mut address = sockaddr_ll::zeroed();
     address.sll_family = libc::AF_PACKET as u16;
-    address.sll_protocol = (protocol as u16).to_be();
+    address.sll_protocol = protocol.to_be();
     address.sll_ifindex = ifindex as i32;
-    socket::bind(fd, &address)
+    address
+}
+
+/// Binds to an interface; `protocol` 0 is for sending only.
+pub(crate) fn bind(fd: BorrowedFd<'_>, ifindex: u32, protocol: c_int) -> io::Result<()> {
+    socket::bind(fd, &address(ifindex, protocol as u16))
 }
 
 /// A ring of received frames, TPACKET_V2: slots of one size, each with a word that says whose it is.

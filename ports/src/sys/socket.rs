@@ -82,20 +82,32 @@ pub(crate) fn send_many<'a>(
     socket: BorrowedFd<'_>,
     packets: impl Iterator<Item = &'a [u8]>,
 ) -> io::Result<usize> {
+    send_many_to(socket, packets.map(|packet| (packet, None::<&c_int>)))
+}
+
+/// The same, each to the address beside it where there is one.
+pub(crate) fn send_many_to<'a, A: Plain + 'a>(
+    socket: BorrowedFd<'_>,
+    packets: impl Iterator<Item = (&'a [u8], Option<&'a A>)>,
+) -> io::Result<usize> {
     let mut parts = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; wire::BATCH];
-    let mut count = 0;
-    for (part, packet) in parts.iter_mut().zip(packets) {
-        *part = libc::iovec { iov_base: packet.as_ptr().cast_mut().cast(), iov_len: packet.len() };
-        count += 1;
-    }
     // SAFETY: all zeros is a message header without parts, address or control data.
     let mut messages: [libc::mmsghdr; wire::BATCH] = unsafe { std::mem::zeroed() };
+    let mut count = 0;
+    for ((part, message), (packet, address)) in parts.iter_mut().zip(&mut messages).zip(packets) {
+        *part = libc::iovec { iov_base: packet.as_ptr().cast_mut().cast(), iov_len: packet.len() };
+        if let Some(address) = address {
+            message.msg_hdr.msg_name = (&raw const *address).cast_mut().cast();
+            message.msg_hdr.msg_namelen = size_of::<A>() as socklen_t;
+        }
+        count += 1;
+    }
     for (message, part) in messages.iter_mut().zip(&mut parts[..count]) {
         message.msg_hdr.msg_iov = part;
         message.msg_hdr.msg_iovlen = 1;
     }
-    // SAFETY: the first `count` messages point at live parts, which point at packets that outlive the call (`'a`); the
-    // kernel only reads them.
+    // SAFETY: the first `count` messages point at live parts, which point at packets that outlive the call (`'a`), as their
+    // addresses do; the kernel only reads them.
     let sent = check(unsafe {
         libc::sendmmsg(socket.as_raw_fd(), messages.as_mut_ptr(), count as u32, libc::MSG_DONTWAIT)
     })?;

@@ -1,4 +1,4 @@
-//! TAP devices: `/dev/net/tun`.
+//! TAP and TUN devices: `/dev/net/tun`.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -7,19 +7,25 @@ use std::os::unix::fs::OpenOptionsExt;
 
 use libc::c_int;
 
+use wire::LinkKind;
+
 use super::check;
 use super::interface::request;
 
-/// Opens a queue of the TAP device `name`: the first makes the device, and fails with `EBUSY` where there is one. Frames
-/// on it have an offload header in front.
-pub(crate) fn open(name: &str, many: bool, first: bool) -> io::Result<OwnedFd> {
+/// Opens a queue of the device `name`, TAP for Ethernet and TUN for bare IP packets: the first makes the device, and fails
+/// with `EBUSY` where there is one. Frames on it have an offload header in front.
+pub(crate) fn open(name: &str, kind: LinkKind, many: bool, first: bool) -> io::Result<OwnedFd> {
     let file = OpenOptions::new()
         .read(true)
         .write(true)
         .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
         .open("/dev/net/tun")?;
     let fd = OwnedFd::from(file);
-    let mut flags = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
+    let device = match kind {
+        LinkKind::Ethernet => libc::IFF_TAP,
+        LinkKind::Ip => libc::IFF_TUN,
+    };
+    let mut flags = device | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
     if many {
         flags |= libc::IFF_MULTI_QUEUE;
     }

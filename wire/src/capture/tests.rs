@@ -8,6 +8,7 @@ use proptest::prelude::{Just, Strategy, any, prop, prop_assert, prop_assert_eq, 
 use super::*;
 use crate::batch::Batch;
 use crate::ethernet::Mac;
+use crate::link_kind::LinkKind;
 use crate::pool::Pool;
 use crate::port::{Port, Received};
 
@@ -405,6 +406,38 @@ fn the_writer_is_deterministic_and_exact() {
         order.enhanced(0, 0x0102_0304_0506_0708, b"12345", 5, &[order.option(1, b"why"), order.u32(0)]),
     ];
     assert_eq!(writer.finish().unwrap(), expected.concat());
+}
+
+#[test]
+fn packets_of_a_link_without_ethernet_are_written_bare() {
+    let packet = [0x45, 0, 0, 20, 1, 2, 3, 4];
+    let stand_in = crate::link_kind::received(&packet).unwrap();
+    let mut writer = PcapngWriter::over("out", Vec::new()).unwrap();
+    let lan = writer.interface("lan").unwrap();
+    let tun = writer.interface_of("tun", LinkKind::Ip).unwrap();
+    let frame = [&stand_in[..], &packet].concat();
+    for interface in [lan, tun] {
+        let record = Record { interface, original_len: 34, ..Record::new(Nanos(1), &frame) };
+        writer.write(&record).unwrap();
+    }
+    // Too short to have a packet, and with a tag.
+    writer.write(&Record { interface: tun, ..Record::new(Nanos(2), &frame[..9]) }).unwrap();
+    let tagged = [&frame[..12], &[0x81, 0, 0, 20, 0x08, 0], &packet].concat();
+    writer.write(&Record { interface: tun, ..Record::new(Nanos(3), &tagged) }).unwrap();
+    let file = writer.finish().unwrap();
+    let mut reader = Reader::over("in", &file[..]).unwrap();
+    let mut next = || {
+        let record = reader.next().unwrap().unwrap();
+        (record.link, record.bytes.to_vec(), record.original_len)
+    };
+    assert_eq!(next(), (LinkType::ETHERNET, frame.clone(), 34));
+    assert_eq!(next(), (LinkType::RAW, packet.to_vec(), 20));
+    assert_eq!(next(), (LinkType::RAW, Vec::new(), 0));
+    assert_eq!(next(), (LinkType::RAW, packet.to_vec(), packet.len() as u32));
+    // What is read again is what was written.
+    let bare = Record { link: LinkType::RAW, ..Record::new(Nanos(1), &packet) };
+    let mut scratch = Vec::new();
+    assert_eq!(link::to_ethernet(bare, crate::link_kind::NEAR, &mut scratch).bytes, frame);
 }
 
 #[test]

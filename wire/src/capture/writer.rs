@@ -1,4 +1,4 @@
-//! Writes pcapng: one section, Ethernet interfaces, nanoseconds, comments.
+//! Writes pcapng: one section, interfaces of Ethernet or of bare IP packets, nanoseconds, comments.
 //!
 //! The same calls give the same bytes: no clock, host name or operating system gets into the file.
 
@@ -6,10 +6,12 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
+use super::link::LinkType;
 use super::pcapng::{
     BYTE_ORDER, ENHANCED_PACKET, INTERFACE_DESCRIPTION, INTERFACE_STATISTICS, SECTION_HEADER,
 };
 use super::{CaptureError, MAX_CAPTURED, Problem, Record};
+use crate::link_kind::{LinkKind, header_len};
 use crate::unit::Nanos;
 
 /// What the section header names as the program that wrote the file.
@@ -28,7 +30,8 @@ pub struct PcapngWriter<W: Write = File> {
     file: String,
     /// One block, before it is written.
     block: Vec<u8>,
-    interfaces: u32,
+    /// What packets of each interface begin with.
+    interfaces: Vec<LinkKind>,
     written: u64,
 }
 
@@ -51,7 +54,7 @@ impl<W: Write> PcapngWriter<W> {
             out: BufWriter::with_capacity(1 << 16, out),
             file: name.into(),
             block: Vec::new(),
-            interfaces: 0,
+            interfaces: Vec::new(),
             written: 0,
         };
         writer.begin(SECTION_HEADER);
@@ -67,36 +70,51 @@ impl<W: Write> PcapngWriter<W> {
 
     /// Describes an Ethernet interface; returns its index, for [`Record::interface`].
     pub fn interface(&mut self, name: &str) -> Result<usize, CaptureError> {
+        self.interface_of(name, LinkKind::Ethernet)
+    }
+
+    /// Describes an interface of a link of that kind; returns its index. Packets of one without Ethernet are written as
+    /// raw IP, without the header that stands in for the one they do not have.
+    pub fn interface_of(&mut self, name: &str, kind: LinkKind) -> Result<usize, CaptureError> {
+        let LinkType(link) = match kind {
+            LinkKind::Ethernet => LinkType::ETHERNET,
+            LinkKind::Ip => LinkType::RAW,
+        };
         self.begin(INTERFACE_DESCRIPTION);
-        // Ethernet, reserved, no snap length.
-        self.block.extend_from_slice(&[1, 0, 0, 0]);
+        // Link type, reserved, no snap length.
+        self.u32(link.into());
         self.u32(0);
         self.option(IF_NAME, cut_text(name));
         self.option(IF_TSRESOL, &[9]);
         self.end_of_options();
         self.end()?;
-        self.interfaces += 1;
-        Ok(self.interfaces as usize - 1)
+        self.interfaces.push(kind);
+        Ok(self.interfaces.len() - 1)
     }
 
     /// Writes a packet, an Ethernet frame. The record's number and link type are not looked at; a comment
     /// is cut to 65,535 bytes, which is all that the format holds.
     pub fn write(&mut self, record: &Record<'_>) -> Result<(), CaptureError> {
         let interface = u32::try_from(record.interface).unwrap_or(u32::MAX);
-        if interface >= self.interfaces {
+        let Some(kind) = self.interfaces.get(record.interface) else {
             return Err(self.error(Problem::NoInterface(interface)));
-        }
-        if record.bytes.len() > MAX_CAPTURED {
-            let (length, limit) = (record.bytes.len() as u64, MAX_CAPTURED as u64);
+        };
+        let left_out = match kind {
+            LinkKind::Ethernet => 0,
+            LinkKind::Ip => header_len(record.bytes),
+        };
+        let bytes = record.bytes.get(left_out..).unwrap_or_default();
+        if bytes.len() > MAX_CAPTURED {
+            let (length, limit) = (bytes.len() as u64, MAX_CAPTURED as u64);
             return Err(self.error(Problem::Oversize { length, limit }));
         }
         self.begin(ENHANCED_PACKET);
         self.u32(interface);
         self.u32((record.at.0 >> 32) as u32);
         self.u32(record.at.0 as u32);
-        self.u32(record.bytes.len() as u32);
-        self.u32(record.original_len);
-        self.block.extend_from_slice(record.bytes);
+        self.u32(bytes.len() as u32);
+        self.u32(record.original_len.saturating_sub(left_out as u32));
+        self.block.extend_from_slice(bytes);
         self.pad();
         if let Some(comment) = &record.comment {
             self.option(COMMENT, cut_text(comment));
@@ -113,12 +131,12 @@ impl<W: Write> PcapngWriter<W> {
         lost: u64,
         comment: &str,
     ) -> Result<(), CaptureError> {
-        let interface = u32::try_from(interface).unwrap_or(u32::MAX);
-        if interface >= self.interfaces {
-            return Err(self.error(Problem::NoInterface(interface)));
+        let number = u32::try_from(interface).unwrap_or(u32::MAX);
+        if interface >= self.interfaces.len() {
+            return Err(self.error(Problem::NoInterface(number)));
         }
         self.begin(INTERFACE_STATISTICS);
-        self.u32(interface);
+        self.u32(number);
         self.u32((at.0 >> 32) as u32);
         self.u32(at.0 as u32);
         self.option(COMMENT, cut_text(comment));

@@ -13,7 +13,7 @@ use policy::model::{AddressItem, Interface, NatAction, Protocol};
 use wire::capture::{PcapngWriter, Record};
 use wire::ethernet::Mac;
 use wire::traffic::{Host, Link, Office, Settings, Side};
-use wire::{Frame, Nanos, PortId};
+use wire::{Frame, LinkKind, Nanos, PortId};
 
 use crate::failure::{Exit, Failure};
 use crate::input::default_route;
@@ -83,7 +83,8 @@ impl Traffic {
         let name = |port: PortId| tables.interface(port).map_or("", |interface| &interface.name);
         let create = |port: PortId| -> Result<PcapngWriter, Failure> {
             let mut writer = PcapngWriter::create(self.out.join(file_name(name(port))))?;
-            writer.interface(name(port))?;
+            let kind = tables.interface(port).map_or(LinkKind::Ethernet, |interface| interface.link);
+            writer.interface_of(name(port), kind)?;
             Ok(writer)
         };
         let (mut lan, mut wan) = (create(sides.lan)?, create(sides.wan)?);
