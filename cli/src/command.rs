@@ -11,6 +11,7 @@ pub(crate) mod flows;
 pub(crate) mod generate;
 pub(crate) mod import;
 pub(crate) mod live;
+pub(crate) mod policies;
 pub(crate) mod reasons;
 pub(crate) mod replay;
 pub(crate) mod reproduce;

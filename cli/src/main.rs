@@ -30,8 +30,8 @@ mod words;
 
 use command::live;
 use command::{
-    capture, check, chip, completions, diff, explain, flows, generate, import, reasons, replay, reproduce,
-    run, state, test, top,
+    capture, check, chip, completions, diff, explain, flows, generate, import, policies, reasons, replay,
+    reproduce, run, state, test, top,
 };
 
 /// What every help text ends with.
@@ -98,6 +98,7 @@ enum Command {
     Apply(live::Apply),
     Confirm(live::Confirm),
     Rollback(live::Rollback),
+    Policy(policies::Arguments),
     Capture(capture::Arguments),
     Save(state::Save),
     Load(state::Load),
@@ -130,6 +131,7 @@ impl Command {
             Command::Apply(arguments) => arguments.run(),
             Command::Confirm(arguments) => arguments.run(),
             Command::Rollback(arguments) => arguments.run(),
+            Command::Policy(arguments) => arguments.run(),
             Command::Capture(arguments) => arguments.run(),
             Command::Save(arguments) => arguments.run(),
             Command::Load(arguments) => arguments.run(),

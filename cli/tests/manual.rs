@@ -13,7 +13,7 @@ use run::{Room, root, wirerate};
 const WIDTH: usize = 80;
 
 /// Commands with examples of their own, each pasted by a test below or among [`NOT_PASTED`].
-const COMMANDS: [&[&str]; 37] = [
+const COMMANDS: [&[&str]; 40] = [
     &[],
     &["check"],
     &["run"],
@@ -28,6 +28,9 @@ const COMMANDS: [&[&str]; 37] = [
     &["apply"],
     &["confirm"],
     &["rollback"],
+    &["policy", "show"],
+    &["policy", "history"],
+    &["policy", "save"],
     &["capture"],
     &["save"],
     &["load"],
@@ -57,7 +60,7 @@ const COMMANDS: [&[&str]; 37] = [
 const LIVE: &str = "it needs a gateway that runs: tests/netns asks those";
 
 /// Examples that are not pasted: how they begin, and why.
-const NOT_PASTED: [(&str, &str); 31] = [
+const NOT_PASTED: [(&str, &str); 32] = [
     ("wirerate run ", "it needs root, and interfaces of its own"),
     ("wirerate top", LIVE),
     ("wirerate top ", LIVE),
@@ -78,6 +81,7 @@ const NOT_PASTED: [(&str, &str); 31] = [
     ("wirerate apply ", LIVE),
     ("wirerate confirm", LIVE),
     ("wirerate rollback", LIVE),
+    ("wirerate policy ", LIVE),
     ("wirerate explain --live ", LIVE),
     ("wirerate capture ", LIVE),
     ("wirerate save ", LIVE),

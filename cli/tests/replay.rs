@@ -198,7 +198,12 @@ fn what_rules_say_to_log_is_written_with_its_fate() {
     let logging = POLICY.replace("action = \"drop\"", "action = \"drop\"\nlog = true");
     let policy = room.write("policy.toml", logging);
     let lan = format!("lan={}", capture(&room, "a.pcapng", "eth0", &outgoing()));
-    wirerate(&["replay", &policy, &lan, "--out", &room.path("out")]).exits(0);
+    let log = room.path("log.json");
+    wirerate(&["replay", &policy, &lan, "--out", &room.path("out"), "--log", &log]).exits(0);
+    let lines = fs::read_to_string(&log).unwrap();
+    let [line] = lines.lines().collect::<Vec<_>>()[..] else { panic!("one record, not {lines}") };
+    let record: Value = serde_json::from_str(line).unwrap();
+    assert_eq!((&record["rule"], &record["reason"]), (&"no-telnet".into(), &"rule-drop".into()));
     let logged = records(&room.path("out/logged.pcapng"));
     let [(_, bytes, comment)] = &logged[..] else { panic!("{} packets were logged", logged.len()) };
     assert_eq!(bytes, &outgoing()[1], "as it was captured");

@@ -17,6 +17,7 @@ pub mod fragment;
 pub mod hand;
 pub mod hop;
 pub mod limiter;
+pub mod log;
 pub mod memory;
 pub mod nat;
 pub mod neighbour;

@@ -14,6 +14,7 @@ use crate::flow::{Cold, FlowId, FlowTable, Key, Life, Member, Timeouts};
 use crate::fragment::Fragments;
 use crate::hop::{Hops, MOST_WAITING, Resolve};
 use crate::limiter::{self, CountId, Limiter};
+use crate::log::{Cause, Log};
 use crate::memory::MemoryError;
 use crate::nat::{Capacity, ConfigError, MappingId, Mappings, Share};
 use crate::stage::rewrite::MOST_PARTS;
@@ -39,6 +40,8 @@ pub struct Shard {
     pub queues: Vec<Fifo>,
     /// What was counted.
     pub counters: Counters,
+    /// Records for a host that writes a log.
+    pub log: Log,
     /// What came of items that were taken in.
     pub imports: Imports,
     /// The flow that the frame under way opens.
@@ -139,6 +142,7 @@ impl Shard {
                 .map_err(ShardError::Memory)?,
             queues,
             counters: Counters::new(tables),
+            log: Log::default(),
             imports: Imports::default(),
             pending: Pending::default(),
             released: VecDeque::with_capacity((tables.limits.fragments.held + MOST_WAITING) as usize + 1),
@@ -161,10 +165,16 @@ impl Shard {
             + self.fragments.bytes()
     }
 
-    /// Ends a flow at once: its mappings and counts are given back.
+    /// Ends a flow at once, one that was idle for its timeout: its mappings and counts are given back.
     pub fn end_flow<T: Tally>(&mut self, id: FlowId, tally: &mut T) {
-        if let Some(cold) = self.flows.cold(id) {
-            give_back(&mut self.mappings, &mut self.limiter, cold);
+        self.end_flow_for(id, Cause::Timeout, tally);
+    }
+
+    /// Ends a flow at once, for another reason.
+    pub(crate) fn end_flow_for<T: Tally>(&mut self, id: FlowId, cause: Cause, tally: &mut T) {
+        if let (Some(flow), Some(cold)) = (self.flows.flow(id), self.flows.cold(id)) {
+            self.log.note_closed(flow, cold, cause, self.flows.start());
+            give_back(&mut self.mappings, &mut self.limiter, &mut self.log, cold);
         }
         self.flows.remove(id, tally);
     }
@@ -172,8 +182,12 @@ impl Shard {
     /// Ends flows that have been idle for too long, up to a bounded number at once, and gives up neighbours that have been
     /// asked for too long.
     pub fn expire<T: Tally>(&mut self, now: Nanos, tally: &mut T) {
-        let Shard { flows, mappings, limiter, .. } = self;
-        flows.advance(now, EXPIRED_AT_ONCE, tally, |_, _, cold| give_back(mappings, limiter, cold));
+        let Shard { flows, mappings, limiter, log, .. } = self;
+        let start = flows.start();
+        flows.advance(now, EXPIRED_AT_ONCE, tally, |_, flow, cold| {
+            log.note_closed(flow, cold, Cause::Timeout, start);
+            give_back(mappings, limiter, log, cold);
+        });
         self.give_up_overdue(now);
     }
 
@@ -181,7 +195,7 @@ impl Shard {
     pub fn clear_flows(&mut self) {
         let all: Vec<FlowId> = self.flows.iter().map(|(id, _)| id).collect();
         for id in all {
-            self.end_flow(id, &mut NoTally);
+            self.end_flow_for(id, Cause::Revoked, &mut NoTally);
         }
     }
 
@@ -218,6 +232,7 @@ impl Shard {
     pub(crate) fn abandon(&mut self) {
         let pending = std::mem::take(&mut self.pending);
         for mapping in [pending.mapping, pending.inward].into_iter().flatten() {
+            self.log.note_released(&self.mappings, mapping);
             self.mappings.release(mapping, &mut NoTally);
         }
         for count in [pending.count, pending.source_count].into_iter().flatten() {
@@ -264,9 +279,10 @@ const EXPIRED_AT_ONCE: u32 = 256;
 /// Nothing, where a flow keeps the number of something.
 pub(crate) const NOTHING: u32 = u32::MAX;
 
-fn give_back(mappings: &mut Mappings, limiter: &mut Limiter, cold: &Cold) {
+fn give_back(mappings: &mut Mappings, limiter: &mut Limiter, log: &mut Log, cold: &Cold) {
     for mapping in [cold.mapping, cold.inward] {
         if mapping != NOTHING {
+            log.note_released(mappings, MappingId(mapping));
             // Not tallied: whoever ended the flow has been charged for that.
             mappings.release(MappingId(mapping), &mut NoTally);
         }

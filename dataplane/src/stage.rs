@@ -14,6 +14,7 @@ pub mod filter;
 mod hand;
 mod header;
 mod judge;
+mod log;
 mod option;
 pub mod parse;
 pub mod queue;

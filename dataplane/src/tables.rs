@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use policy::model::{Action, ConnectionLimit, Limits, Logging, Mode, Rate, SourceCheck, Timeouts};
+use policy::model::{Action, ConnectionLimit, Limits, Log, Logging, Mode, Rate, SourceCheck, Timeouts};
 use tally::{Region, Tally};
 use wire::ethernet::Mac;
 use wire::vlan::Tags;
@@ -60,6 +60,8 @@ pub struct Tables {
     pub limits: Limits,
     /// How long is remembered what.
     pub timeouts: Timeouts,
+    /// Which log records are made.
+    pub log: Log,
     /// Numbers by which names are known from one compilation to the next.
     pub numbers: Numbers,
     /// A bit for each of the gateway's own addresses, by [`Address::own_bit`]; others may share it.

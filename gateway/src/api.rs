@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
+use axum::Extension;
 use axum::Json;
 use axum::Router;
 use axum::body::Body;
@@ -24,6 +25,7 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 
 use crate::flows::{FlowQuery, FlowView, NotKnown};
+use crate::history::By;
 use crate::request::{NoTrial, Overview, Refusal, Reply, Request};
 use crate::supervisor::Event;
 use crate::worker::{FoundFlows as Found, Mail, Post};
@@ -31,11 +33,15 @@ use crate::{metrics, view};
 
 mod basis;
 mod capture;
+mod history;
 mod state;
+mod token;
 mod trouble;
 
 pub use basis::{BasisView, NeighbourView};
+pub use history::{Caller, KeptQuery};
 pub use state::{LoadedState, RefusedItems};
+pub use token::Token;
 pub use trouble::{Answer, Trouble, forbidden, trouble};
 
 /// The way to the supervisor.
@@ -64,6 +70,8 @@ pub struct InForce {
 pub struct ApplyQuery {
     /// Seconds in which it must be confirmed; it stays without where absent.
     pub confirm: Option<u64>,
+    /// What is said about it.
+    pub comment: Option<String>,
 }
 
 /// Flows that were asked for.
@@ -94,6 +102,8 @@ pub fn control(sender: Sender<Event>) -> Router {
         .route("/flows", get(flows))
         .route("/flows/kill", post(kill))
         .route("/policy", get(policy))
+        .route("/policy/history", get(history::history))
+        .route("/policy/kept", get(history::kept))
         .route("/basis", get(basis::basis))
         .route("/capture", get(capture::capture))
         .route("/state", get(state::save).post(state::load))
@@ -107,9 +117,13 @@ pub fn control(sender: Sender<Event>) -> Router {
         .with_state(Desk::new(sender))
 }
 
-/// What loopback is told.
-pub fn public(sender: Sender<Event>) -> Router {
-    Router::new().route("/metrics", get(all_metrics)).with_state(Desk::new(sender))
+/// What is told by TCP: to this machine, or to those who show the token.
+pub fn public(sender: Sender<Event>, token: Option<Token>) -> Router {
+    let router = Router::new().route("/metrics", get(all_metrics)).with_state(Desk::new(sender));
+    match token {
+        Some(token) => token::wanted(router, token),
+        None => router,
+    }
 }
 
 impl Desk {
@@ -248,8 +262,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 async fn apply(
     State(desk): State<Desk>,
     Query(query): Query<ApplyQuery>,
+    caller: Option<Extension<Caller>>,
     body: Body,
 ) -> Answer<Json<InForce>> {
+    let uid = caller.and_then(|Extension(caller)| caller.uid);
     if query.confirm.is_some_and(|seconds| !(1..=LONGEST_TRIAL).contains(&seconds)) {
         let error = format!("a trial takes from 1 to {LONGEST_TRIAL} seconds");
         return Err(trouble(StatusCode::UNPROCESSABLE_ENTITY, error, "name another time"));
@@ -259,7 +275,7 @@ async fn apply(
     // Once it is there it is carried out, whether or not who asked is still there, and only then is it another's turn.
     let done = tokio::spawn(async move {
         let _turn = turn;
-        put_in_force(&desk, query, text).await
+        put_in_force(&desk, query, uid, text).await
     });
     done.await.map_err(|_| failed("the policy could not be put in force"))?
 }
@@ -310,7 +326,12 @@ pub(crate) fn in_short(checked: &Checked) -> String {
     }
 }
 
-async fn put_in_force(desk: &Desk, query: ApplyQuery, text: String) -> Answer<Json<InForce>> {
+async fn put_in_force(
+    desk: &Desk,
+    query: ApplyQuery,
+    uid: Option<u32>,
+    text: String,
+) -> Answer<Json<InForce>> {
     let checked = tokio::task::spawn_blocking(move || policy::check(&text, "policy")).await;
     let checked = checked.map_err(|_| failed("the policy could not be read"))?;
     let Some(policy) = checked.policy else {
@@ -318,7 +339,8 @@ async fn put_in_force(desk: &Desk, query: ApplyQuery, text: String) -> Answer<Js
         return Err(trouble(StatusCode::UNPROCESSABLE_ENTITY, error, "`wirerate check FILE` shows all"));
     };
     let (policy, confirm) = (Box::new(policy), query.confirm.map(Duration::from_secs));
-    let applied = desk.ask(|reply| Request::Apply { policy, confirm, reply }).await?;
+    let by = By { uid, comment: query.comment };
+    let applied = desk.ask(|reply| Request::Apply { policy, confirm, by, reply }).await?;
     match applied {
         Ok(applied) => Ok(Json(InForce { epoch: applied.epoch, confirm_seconds: query.confirm })),
         Err(refusal) => {

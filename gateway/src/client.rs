@@ -116,6 +116,19 @@ impl Client {
         json(&self.ask(Method::POST, &with(what, query)?, String::new())?)
     }
 
+    /// Tells with words of a query and a body, and reads the answer as JSON.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn post_body_with<T: DeserializeOwned>(
+        &self,
+        what: &str,
+        query: &impl Serialize,
+        body: String,
+    ) -> Result<T, ClientError> {
+        json(&self.ask(Method::POST, &with(what, query)?, body)?)
+    }
+
     /// Asks, and gives the answer as it is.
     ///
     /// # Errors

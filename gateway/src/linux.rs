@@ -4,6 +4,7 @@
 //! [`watch`](watch()) tells of every change of interfaces, addresses, routes and neighbours; [`Writer`] asks Linux to
 //! change something; [`Desired`] says what, and [`Probe`] which neighbours are to be asked for. Whatever Linux says, nothing here panics; what was not understood or not heard is asked for again.
 
+pub(crate) mod beside;
 pub mod cow;
 pub mod desired;
 mod list;

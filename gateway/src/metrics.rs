@@ -95,6 +95,10 @@ impl Collector for Collected {
         counter(encoder, "flows_begun", "Flows begun.", status.flows_begun)?;
         counter(encoder, "flows_ended", "Flows ended.", status.flows_ended)?;
         counter(encoder, "worker_failures", "Workers that failed and began anew.", status.worker_failures)?;
+        let log = status.log;
+        let help = "Log records, by what became of them.";
+        let log = [("written", log.written), ("left_out", log.left_out), ("not_written", log.not_written)];
+        Family { name: "log_records", help, unit: None, label: "fate" }.counters(encoder, log.into_iter())?;
         let memory = status.memory_bytes as f64;
         gauge(encoder, "state_memory", "Memory of flows and translations.", Some(Unit::Bytes), memory)?;
         self.reasons(encoder)?;

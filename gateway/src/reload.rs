@@ -11,6 +11,7 @@ use dataplane::tables::CompileError;
 use policy::Policy;
 
 use crate::effective::{Effective, effective};
+use crate::history::By;
 use crate::linux::State;
 use crate::request::{Applied, Refusal, Reply};
 use crate::supervisor::Event;
@@ -38,6 +39,19 @@ pub struct Trial {
     pub before: Arc<Policy>,
     /// When.
     pub until: Instant,
+    /// How it is kept once it is confirmed.
+    pub keep: Keep,
+}
+
+/// How a policy is kept over a restart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// Not: it was in force before, and is kept already.
+    No,
+    /// As read from the policy file.
+    Reread,
+    /// As applied.
+    Applied(By),
 }
 
 /// Somebody asked for another policy.
@@ -46,6 +60,8 @@ pub struct Asked {
     pub policy: Arc<Policy>,
     /// Time in which it must be confirmed.
     pub confirm: Option<Duration>,
+    /// How it is kept over a restart.
+    pub keep: Keep,
     /// Who asked; nobody for one that goes back.
     pub reply: Option<Reply<Result<Applied, Refusal>>>,
 }

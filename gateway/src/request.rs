@@ -9,6 +9,8 @@ use policy::Policy;
 use tokio::sync::oneshot;
 
 use crate::effective::Effective;
+use crate::history::{By, HistoryView};
+use crate::log::LogCounts;
 use crate::supervisor::PortState;
 use crate::worker::{Known, Post, Report};
 
@@ -25,6 +27,8 @@ pub enum Request {
         policy: Box<Policy>,
         /// Goes back to what was before unless it is confirmed within this time.
         confirm: Option<Duration>,
+        /// Who asks.
+        by: By,
         /// Is told when all workers go by it.
         reply: Reply<Result<Applied, Refusal>>,
     },
@@ -32,6 +36,15 @@ pub enum Request {
     Confirm(Reply<Result<(), NoTrial>>),
     /// The policy on trial is to go.
     Rollback(Reply<Result<(), NoTrial>>),
+    /// Policies that were put in force; none where they are not kept.
+    History(Reply<Option<HistoryView>>),
+    /// The text of one of them.
+    Kept {
+        /// Its number.
+        number: u64,
+        /// Is told, if there is such.
+        reply: Reply<Option<String>>,
+    },
     /// A way to the workers themselves.
     Workers(Reply<Vec<Post>>),
     /// The policy in force, as it was asked for.
@@ -90,6 +103,8 @@ pub struct Overview {
     pub uptime: Duration,
     /// Workers that panicked and began anew, in all.
     pub panics: u64,
+    /// Log records written and left out.
+    pub log: LogCounts,
     /// What Linux says that could not be taken over.
     pub notes: Vec<String>,
     /// Time until the policy on trial goes back.

@@ -5,7 +5,7 @@
 
 use std::fs::{self, DirBuilder, Metadata};
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixListener;
@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender;
 use std::thread;
 
+use axum::Extension;
 use rustix::fs::{Mode, fchmod};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -29,6 +30,7 @@ use crate::supervisor::Event;
 pub mod connection;
 #[cfg(test)]
 mod tests;
+mod tls;
 
 use connection::{Bounds, serve};
 
@@ -49,7 +51,13 @@ impl Server {
     /// # Errors
     /// Another gateway listens there, or something stands there that is no socket; the directory cannot be written; the
     /// TCP port is taken.
-    pub fn start(path: &Path, metrics: Option<SocketAddr>, events: Sender<Event>) -> io::Result<Server> {
+    pub fn start(path: &Path, gateway: &policy::model::Gateway, events: Sender<Event>) -> io::Result<Server> {
+        let (metrics, access) = (gateway.metrics, &gateway.metrics_access);
+        let token = access.token.as_deref().map(api::Token::read).transpose()?;
+        let acceptor = match (&access.certificate, &access.key) {
+            (Some(certificate), Some(key)) => Some(tls::acceptor(certificate, key)?),
+            _ => None,
+        };
         let loopback = metrics.map(TcpListener::bind).transpose()?;
         if let Some(loopback) = &loopback {
             loopback.set_nonblocking(true)?;
@@ -63,8 +71,16 @@ impl Server {
                 if let Some(loopback) = loopback {
                     match tokio::net::TcpListener::from_std(loopback) {
                         Ok(listener) => {
-                            let public = api::public(events.clone());
-                            tokio::spawn(serve(listener, Bounds::PUBLIC, move |_| public.clone()));
+                            let public = api::public(events.clone(), token);
+                            match acceptor {
+                                Some(acceptor) => {
+                                    let listener = tls::TlsListener { listener, acceptor };
+                                    tokio::spawn(serve(listener, Bounds::PUBLIC, move |_| public.clone()));
+                                }
+                                None => {
+                                    tokio::spawn(serve(listener, Bounds::PUBLIC, move |_| public.clone()));
+                                }
+                            }
                         }
                         Err(error) => error!("metrics cannot be given: {error}"),
                     }
@@ -73,7 +89,7 @@ impl Server {
                     Ok(listener) => {
                         let control = api::control(events);
                         let may_ask = move |stream: &UnixStream| match stranger(stream) {
-                            None => control.clone(),
+                            None => control.clone().layer(Extension(caller(stream))),
                             Some(who) => api::forbidden(who),
                         };
                         tokio::select! {
@@ -100,6 +116,11 @@ impl Drop for Server {
 
 fn identity(of: &Metadata) -> (u64, u64) {
     (of.dev(), of.ino())
+}
+
+/// The user who asks.
+fn caller(stream: &UnixStream) -> api::Caller {
+    api::Caller { uid: stream.peer_cred().ok().map(|peer| peer.uid()) }
 }
 
 /// The user who asks, if it is one that may not: neither root nor the gateway's own.

@@ -27,9 +27,11 @@ use wire::{HEADROOM, Pool, PoolError, PoolMemory};
 use crate::api;
 use crate::clock::Clock;
 use crate::effective::effective;
+use crate::history::History;
 use crate::linux::state::Reachability;
 use crate::linux::{self, Desired, LinkIndex, NeighbourKey, News, Probe, State};
-use crate::reload::{Asked, Built, Reload, Trial};
+use crate::log;
+use crate::reload::{Asked, Built, Keep, Reload, Trial};
 use crate::request::{Refusal, Request};
 use crate::server::Server;
 use crate::worker::hand::{self, Exchange};
@@ -38,6 +40,7 @@ use crate::{privilege, service, signal};
 
 mod answer;
 mod attach;
+mod beside;
 pub(crate) mod memory;
 
 pub use attach::{Carrier, PortState, Presence};
@@ -64,6 +67,8 @@ pub struct Options {
     pub socket: PathBuf,
     /// Where flows are kept over a restart; not at all where absent.
     pub state: Option<PathBuf>,
+    /// Where policies that were put in force are kept over a restart; not at all where absent.
+    pub history: Option<PathBuf>,
 }
 
 /// What comes to the supervisor.
@@ -109,6 +114,12 @@ pub struct Supervisor {
     neighbours: BTreeMap<(String, Address), Found>,
     panics: u64,
     watchdog: Option<Watchdog>,
+    /// Notes on Linux that have been logged.
+    noted: Vec<String>,
+    /// Policies that were put in force.
+    history: Option<History>,
+    /// Writes what workers log.
+    log: log::Writer,
     _server: Server,
 }
 
@@ -179,7 +190,7 @@ impl Supervisor {
     /// # Errors
     /// What a gateway cannot do without is missing: [`StartError`]. Ports that cannot be opened are no error: they may
     /// come later.
-    pub fn start(options: Options) -> Result<Supervisor, StartError> {
+    pub fn start(mut options: Options) -> Result<Supervisor, StartError> {
         privilege::keep_only_what_is_needed().map_err(|error| system("give up privileges", error))?;
         if !privilege::can_open_interfaces().map_err(|error| system("ask for privileges", error))? {
             return Err(StartError::Privilege);
@@ -191,12 +202,18 @@ impl Supervisor {
         let watch = linux::watch(linux::Options::default(), news).map_err(StartError::Linux)?;
         let linux = first_state(&heard)?;
         forward(heard, sender.clone(), Event::Linux).map_err(|error| system("start a thread", error))?;
+        let mut history = None;
+        if let Some(directory) = &options.history {
+            let (kept, policy) = History::begin(directory, &options.file, options.policy);
+            (history, options.policy) = (Some(kept), policy);
+        }
         let policy = Arc::new(options.policy.clone());
         let first = Arc::new(effective(&policy, &linux));
         let tables = Arc::new(Tables::compile(&first.policy, 1).map_err(StartError::Compile)?);
         say_search(&tables);
-        let metrics = policy.gateway.metrics;
-        let server = Server::start(&options.socket, metrics, sender.clone()).map_err(|error| {
+        let log = log::Writer::start(&policy.gateway.log, clock)
+            .map_err(|error| system("start a thread", error))?;
+        let server = Server::start(&options.socket, &policy.gateway, sender.clone()).map_err(|error| {
             StartError::System { operation: format!("take commands at {}", options.socket.display()), error }
         })?;
         let mut supervisor = Supervisor {
@@ -218,6 +235,9 @@ impl Supervisor {
             neighbours: BTreeMap::new(),
             panics: 0,
             watchdog: service::watchdog().map(|interval| Watchdog { interval, next: Instant::now() }),
+            noted: Vec::new(),
+            history,
+            log,
             _server: server,
             options,
         };
@@ -234,6 +254,10 @@ impl Supervisor {
         }
         supervisor.unbolt(&left);
         supervisor.ensure();
+        supervisor.notes_beside();
+        if let Some(history) = &mut supervisor.history {
+            history.begun();
+        }
         Ok(supervisor)
     }
 
@@ -312,6 +336,7 @@ impl Supervisor {
                 bell,
                 notices: Box::new(move |notice| notices.send(Event::Worker(notice)).is_ok()),
                 shared: self.directory.clone().map(|directory| Shared { directory, exchange }),
+                log: Some(self.log.feed()),
             })
             .map_err(StartError::Shard)?;
             workers.push(worker);
@@ -530,13 +555,31 @@ impl Supervisor {
 
     /// A policy that was asked for is in force.
     fn in_force(&mut self, asked: Asked) {
-        let before = std::mem::replace(&mut self.reload.policy, asked.policy);
-        self.reload.trial = asked.confirm.map(|time| Trial { before, until: Instant::now() + time });
+        let Asked { policy, confirm, keep, reply } = asked;
+        let before = std::mem::replace(&mut self.reload.policy, policy);
+        self.log.change(&self.reload.policy.gateway.log);
+        self.reload.trial = match confirm {
+            Some(time) => Some(Trial { before, until: Instant::now() + time, keep }),
+            None => {
+                self.keep(keep);
+                None
+            }
+        };
         info!(epoch = self.reload.tables.epoch, "another policy is in force");
         say_search(&self.reload.tables);
-        if let Some(reply) = asked.reply {
+        if let Some(reply) = reply {
             // Who asked may have gone.
             let _ = reply.send(Ok(crate::request::Applied { epoch: self.reload.tables.epoch }));
+        }
+    }
+
+    /// Keeps the policy in force over a restart, where that is asked for.
+    fn keep(&mut self, keep: Keep) {
+        let Some(history) = &mut self.history else { return };
+        match keep {
+            Keep::No => {}
+            Keep::Reread => history.keep_reread(&self.reload.policy),
+            Keep::Applied(by) => history.keep_applied(&self.reload.policy, by),
         }
     }
 
@@ -579,7 +622,7 @@ impl Supervisor {
 
     fn roll_back(&mut self) {
         if let Some(trial) = self.reload.trial.take() {
-            let asked = Asked { policy: trial.before, confirm: None, reply: None };
+            let asked = Asked { policy: trial.before, confirm: None, keep: Keep::No, reply: None };
             self.reload.ask(asked, &self.linux);
         }
     }
@@ -587,6 +630,7 @@ impl Supervisor {
     /// Goes on with what the policy file has now.
     fn reread(&mut self, found: Result<Checked, LoadError>) {
         service::reloading();
+        self.log.reopen();
         let file = &self.options.file;
         let checked = match found {
             Ok(checked) => checked,
@@ -602,7 +646,8 @@ impl Supervisor {
         };
         match checked.policy {
             Some(policy) if wrong.is_empty() => {
-                let asked = Asked { policy: Arc::new(policy), confirm: None, reply: None };
+                let asked =
+                    Asked { policy: Arc::new(policy), confirm: None, keep: Keep::Reread, reply: None };
                 self.reload.ask(asked, &self.linux);
             }
             _ => error!("{} {wrong}; the policy in force stays", file.display()),
@@ -622,6 +667,7 @@ impl Supervisor {
             }
         }
         drop(self.attached);
+        self.log.finish();
         if let Some(path) = &self.options.state {
             memory::keep(path, &memories);
         }

@@ -9,6 +9,7 @@ use dataplane::Reason;
 use dataplane::counter::{Counters, NatTraffic, Traffic};
 use serde::{Deserialize, Serialize};
 
+use crate::log::LogCounts;
 use crate::request::Overview;
 use crate::supervisor::{Carrier, PortState, Presence};
 use crate::worker::Report;
@@ -56,6 +57,8 @@ pub struct Status {
     pub workers: Vec<WorkerStatus>,
     /// Workers that failed and began anew.
     pub worker_failures: u64,
+    /// Log records written and left out.
+    pub log: LogCounts,
     /// Interfaces that are not up.
     pub ports_not_up: Vec<String>,
     /// Ports at the other end of whose link nobody is.
@@ -200,6 +203,7 @@ impl Overview {
             memory_bytes: add(|report| report.memory_bytes as u64),
             workers: self.reports.iter().map(WorkerStatus::of).collect(),
             worker_failures: self.panics,
+            log: self.log,
             ports_not_up: self
                 .ports
                 .iter()

@@ -23,11 +23,13 @@ use tally::NoTally;
 use wire::{BATCH, Batch, Frame, Nanos, Pool, PortId};
 
 use crate::clock::Clock;
+use crate::log::Feed;
 
 mod capture;
 mod core;
 pub(crate) mod hand;
 mod link;
+mod log;
 mod mail;
 mod report;
 mod sleep;
@@ -43,6 +45,7 @@ pub use state::{Exported, Imported};
 use capture::Captures;
 use hand::Exchange;
 use link::Link;
+use log::LogFeed;
 use sleep::Sleep;
 
 /// How often flows and waiting frames are looked after while no frame comes.
@@ -80,6 +83,8 @@ pub struct Worker {
     sleep: Sleep,
     /// The way to and from other workers; none where there are none.
     exchange: Option<Exchange>,
+    /// Where log records go; nowhere where absent.
+    log: Option<LogFeed>,
     clock: Clock,
     tended: Nanos,
     /// When Linux was last asked for what it sends.
@@ -109,6 +114,8 @@ pub struct Parts {
     pub notices: Box<dyn Fn(Notice) -> bool + Send>,
     /// What it shares with other workers; nothing where there are none.
     pub shared: Option<Shared>,
+    /// Where its log records go; it makes none where absent.
+    pub(crate) log: Option<Feed>,
 }
 
 /// What workers share.
@@ -139,8 +146,12 @@ enum Then {
 impl Worker {
     /// A worker without ports.
     pub fn new(parts: Parts) -> Result<Worker, ShardError> {
-        let Parts { number, tables, setup, pool, clock, mail, bell, notices, shared } = parts;
+        let Parts { number, tables, setup, pool, clock, mail, bell, notices, shared, log } = parts;
         let mut shard = Shard::new(&tables, setup)?;
+        if log.is_some() {
+            shard.log.keep(log::ROOM, &tables);
+        }
+        let workers = setup.share.workers().into();
         let exchange = shared.map(|Shared { directory, exchange }| {
             shard.join(Member { directory, worker: setup.share.worker() });
             exchange
@@ -150,6 +161,7 @@ impl Worker {
         carry(&mut links, &tables);
         Ok(Worker {
             number,
+            log: log.map(|feed| LogFeed::new(feed, workers, &tables)),
             shard,
             links,
             tables,
@@ -204,7 +216,8 @@ impl Worker {
     }
 
     /// Lets go of the ports, and keeps what is remembered.
-    fn memory(self) -> Memory {
+    fn memory(mut self) -> Memory {
+        self.finish_log();
         Memory { tables: self.tables, shard: self.shard, now: self.clock.now() }
     }
 
@@ -350,6 +363,7 @@ impl Worker {
     /// Gives what ended to Linux, to the worker whose it is, or back to the pool. What Linux sent and concerns a link alone
     /// goes out as it is by the interface by which Linux sent it.
     fn settle(&mut self) {
+        self.send_records();
         for mut frame in self.ended.drain(..) {
             if let Some(worker) = receiver(&frame.meta) {
                 let refused = match &mut self.exchange {
@@ -405,6 +419,7 @@ impl Worker {
     /// Looks after what time alone changes, and what neighbours that were told of let come free.
     fn tend(&mut self, now: Nanos) {
         self.tended = now;
+        self.tell_left_out(now);
         self.captures.begin(&self.tables, &self.shard.queues);
         let mut cx =
             Cx { tables: &self.tables, shard: &mut self.shard, pool: &mut self.pool, tally: &mut NoTally };
@@ -426,12 +441,16 @@ impl Worker {
     fn swap(&mut self, swap: Swap) -> Spent {
         let now = self.clock.now();
         let Swap { tables, change, directory } = swap;
+        self.tell_left_out_at_once();
         let applied = self.shard.apply(change, &tables, now, &mut self.ended);
         if applied.is_err() {
             self.tell(Notice::Panicked { worker: self.number, message: "tables out of turn".to_owned() });
             return Spent { _tables: tables, _applied: None };
         }
+        // What has ended by it is known to the tables of before.
+        self.send_records();
         let old = std::mem::replace(&mut self.tables, tables);
+        self.follow_log();
         if let Some(directory) = directory {
             self.shard.join(Member { directory, worker: self.setup.share.worker() });
         }
@@ -484,6 +503,9 @@ impl Worker {
         self.ended.drain(..).for_each(drop);
         let member = self.shard.flows.member().cloned();
         self.shard = Shard::new(&self.tables, self.setup)?;
+        if self.log.is_some() {
+            self.shard.log.keep(log::ROOM, &self.tables);
+        }
         if let Some(member) = member {
             self.shard.join(member);
         }

@@ -16,12 +16,16 @@ pub(crate) mod arbitrary;
 mod gateway;
 mod interface;
 mod limit;
+mod log;
+mod metrics;
 mod nat;
 mod rule;
 
 pub use gateway::{Driver, Gateway, Offload, PortDriver};
 pub use interface::{Interface, LinkKind, Mac, MssClamp, SourceCheck};
 pub use limit::{Checksum, FragmentLimits, Limits, Pickup, TcpWindow, Timeouts, WhenFull};
+pub use log::{Log, LogEvent, LogOutput, SyslogAddress};
+pub use metrics::MetricsAccess;
 pub use nat::{Hairpin, Nat, NatAction, PortUse};
 pub use rule::{
     Action, AddressItem, AddressRange, Addresses, ConnectionLimit, FamilyMatch, IcmpMatch, Logging,

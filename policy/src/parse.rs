@@ -20,6 +20,7 @@ use reader::{Complaint, Sink, Table, section, tables};
 mod gateway;
 mod interface;
 mod limit;
+mod log;
 mod nat;
 pub mod reader;
 mod route;

@@ -85,6 +85,28 @@ impl Printer {
         if let Some(metrics) = gateway.metrics {
             self.string("metrics", &metrics.to_string());
         }
+        let access = &gateway.metrics_access;
+        for (key, path) in [
+            ("metrics-certificate", &access.certificate),
+            ("metrics-key", &access.key),
+            ("metrics-token", &access.token),
+        ] {
+            if let Some(path) = path {
+                self.string(key, &path.to_string_lossy());
+            }
+        }
+        let log = &gateway.log;
+        self.one_or_list("log", log.outputs.iter().map(|output| quoted(&output.to_string())));
+        if let Some(events) = &log.events {
+            let words: Vec<String> =
+                events.iter().map(|event| quoted(word_or_empty(word::LOG_EVENT, *event))).collect();
+            self.list("log-events", &words);
+        }
+        for (key, rate) in [("log-rate", log.rate), ("log-rate-total", log.total)] {
+            if let Some(rate) = rate {
+                self.string(key, &rate_text(rate));
+            }
+        }
         if !gateway.drivers.is_empty() {
             self.header("[gateway.drivers]");
             for own in &gateway.drivers {

@@ -3,8 +3,8 @@
 use wire::Dscp;
 
 use crate::model::{
-    Action, Checksum, Driver, FamilyMatch, IcmpMatch, LinkKind, Mode, Offload, Pickup, Protocol, RejectWith,
-    SearchAlgorithm, SourceCheck, State, TcpWindow, WhenFull,
+    Action, Checksum, Driver, FamilyMatch, IcmpMatch, LinkKind, LogEvent, Mode, Offload, Pickup, Protocol,
+    RejectWith, SearchAlgorithm, SourceCheck, State, TcpWindow, WhenFull,
 };
 
 /// Words and what they mean. Where several mean the same, the first is printed.
@@ -57,6 +57,9 @@ pub(crate) const CHECKSUM: Words<Checksum> = &[("verify", Checksum::Verify), ("i
 
 pub(crate) const DRIVER: Words<Driver> =
     &[("auto", Driver::Auto), ("xdp", Driver::Xdp), ("packet", Driver::Packet), ("tap", Driver::Tap)];
+
+pub(crate) const LOG_EVENT: Words<LogEvent> =
+    &[("rule", LogEvent::Rule), ("connection", LogEvent::Connection), ("nat", LogEvent::Nat)];
 
 pub(crate) const OFFLOAD: Words<Offload> = &[("segment", Offload::Segment), ("refuse", Offload::Refuse)];
 

@@ -30,6 +30,7 @@ TOOLS = {
     "bird": "bird2",
     "birdc": "bird2",
     "ethtool": "ethtool",
+    "openssl": "openssl",
 }
 """What the hosts run, each with its Debian package."""
 

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use gateway::api::InForce;
+use gateway::api::{ApplyQuery, InForce};
+use gateway::log::LogCounts;
 use gateway::view;
 use gateway::{Client, ClientError};
 use serde::Serialize;
@@ -110,6 +111,15 @@ impl Status {
                 write!(out, "; handed over {}, took {}", worker.given, worker.taken)?;
             }
             writeln!(out)?;
+        }
+        let log = status.log;
+        if log != LogCounts::default() {
+            let (written, left_out) = (log.written, log.left_out);
+            write!(out, "  log        {written} records written, {left_out} left out")?;
+            match log.not_written {
+                0 => writeln!(out)?,
+                lost => writeln!(out, ", {BAD}{lost} could not be written{BAD:#}")?,
+            }
         }
         for port in &status.ports_not_up {
             writeln!(out, "  {BAD}{port} is not up{BAD:#}; `wirerate ports` says more")?;
@@ -305,6 +315,10 @@ pub(crate) struct Apply {
     #[arg(long, value_name = "TIME", value_parser = seconds, conflicts_with = "plan")]
     confirm: Option<u64>,
 
+    /// What `wirerate policy history` is to say about it
+    #[arg(long, value_name = "TEXT", conflicts_with = "plan")]
+    comment: Option<String>,
+
     #[command(flatten)]
     ask: Ask,
 }
@@ -340,11 +354,9 @@ impl Apply {
             self.ask.as_json(&serde_json::json!({ "changes": changes }))?;
             return Ok(Exit::Done);
         }
-        let path = match self.confirm {
-            Some(seconds) => format!("/apply?confirm={seconds}"),
-            None => "/apply".to_owned(),
-        };
-        let done: InForce = client.post(&path, loaded.policy.to_string()).map_err(Failure::Gateway)?;
+        let query = ApplyQuery { confirm: self.confirm, comment: self.comment };
+        let text = loaded.policy.to_string();
+        let done: InForce = client.post_body_with("/apply", &query, text).map_err(Failure::Gateway)?;
         let answer = serde_json::json!({ "changes": changes, "epoch": done.epoch, "confirm_seconds": done.confirm_seconds });
         if self.ask.as_json(&answer)? {
             return Ok(Exit::Done);

@@ -1,12 +1,15 @@
 //! `wirerate replay`: what would this policy do to this traffic?
 
-use std::io::Write;
-use std::path::PathBuf;
-use std::time::Instant;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
 
 use clap::Args;
 use dataplane::Replay;
 use dataplane::replay::{Readdressed, Way};
+use gateway::log::line::Line;
+use wire::Nanos;
 
 use crate::failure::{Exit, Failure};
 use crate::input::{Captures, Named, Readdress};
@@ -78,6 +81,12 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 
+    /// Write log records into this file, as the live gateway would: a JSON object a line
+    ///
+    /// Of rules with `log = true`, and what `[gateway] log-events` names; all of them, whatever `log-rate` says.
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
+
     /// Print one JSON object instead of the summary
     #[arg(long)]
     json: bool,
@@ -103,6 +112,10 @@ impl Arguments {
         let mut outputs = Optional(outputs);
         let mut replay = Replay::new(tables, captures.start(), Way::Run)
             .map_err(|error| Failure::Setup { file, error })?;
+        let mut log = match &self.log {
+            Some(path) => Some(RecordFile::create(path, &self.captures, &mut replay)?),
+            None => None,
+        };
         let begun = Instant::now();
         let mut progress = Progress::new("replay", Unit::Packet, captures.size());
         let mut number: u32 = 0;
@@ -112,7 +125,13 @@ impl Arguments {
                 outputs.keep(number, &packet.came());
             }
             let (bytes, answered) = packet.as_sent(&mut replay, &mut outputs, &mut answer);
-            replay.receive(packet.ingress, packet.at, number, bytes, &mut outputs);
+            let at = packet.at;
+            replay.receive(packet.ingress, at, number, bytes, &mut outputs);
+            if let Some(log) = &mut log {
+                // One by one, so that each record has the time of its packet.
+                replay.flush(&mut outputs);
+                log.write(&mut replay, at)?;
+            }
             if answered == Readdressed::Yes {
                 captures.count_answer();
             }
@@ -124,6 +143,9 @@ impl Arguments {
         progress.finish();
         if let Some(outputs) = outputs.0 {
             outputs.finish()?;
+        }
+        if let Some(log) = log {
+            log.finish()?;
         }
         let summary = Summary::new(&replay, &policy, &captures, elapsed);
         let mut out = screen::out();
@@ -154,5 +176,44 @@ impl Arguments {
             }
         }
         exit
+    }
+}
+
+/// The file of log records.
+struct RecordFile {
+    path: PathBuf,
+    file: BufWriter<File>,
+}
+
+/// Records of one packet, and of all that ends or comes free with it.
+const RECORDS: usize = 65_536;
+
+impl RecordFile {
+    fn create(path: &Path, captures: &[Named], replay: &mut Replay) -> Result<RecordFile, Failure> {
+        let real = |path: &Path| path.canonicalize().ok();
+        if captures.iter().any(|named| real(&named.path).is_some_and(|input| Some(input) == real(path))) {
+            return Err(Failure::Overwrites { path: path.to_owned() });
+        }
+        let failed = |error| Failure::Write { path: path.to_owned(), error };
+        let file = BufWriter::new(File::create(path).map_err(failed)?);
+        replay.shard.log.keep(RECORDS, &replay.tables);
+        Ok(RecordFile { path: path.to_owned(), file })
+    }
+
+    fn write(&mut self, replay: &mut Replay, at: Nanos) -> Result<(), Failure> {
+        let time = SystemTime::UNIX_EPOCH + Duration::from_nanos(at.0);
+        let RecordFile { path, file } = self;
+        for record in replay.shard.log.records() {
+            let line = Line::of(record, &replay.tables, time, at);
+            writeln!(file, "{}", line.json())
+                .map_err(|error| Failure::Write { path: path.clone(), error })?;
+        }
+        replay.shard.log.clear();
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<(), Failure> {
+        let RecordFile { path, file } = &mut self;
+        file.flush().map_err(|error| Failure::Write { path: path.clone(), error })
     }
 }

@@ -35,7 +35,11 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE", default_value = STATE, env = "WIRERATE_STATE")]
     state: PathBuf,
 
-    /// Begin without flows, and keep none when it ends
+    /// Where policies that were applied are kept over a restart; `policy` beside the state where it is not said
+    #[arg(long, value_name = "DIR", env = "WIRERATE_POLICY_DIR")]
+    policy_dir: Option<PathBuf>,
+
+    /// Begin without flows, and keep none when it ends; keep no policies either, unless --policy-dir says where
     #[arg(long)]
     no_state: bool,
 
@@ -61,8 +65,11 @@ impl Arguments {
             Log::Text => gateway::log::Format::Text,
             Log::Json => gateway::log::Format::Json,
         });
+        let beside = (!self.no_state).then(|| self.state.with_file_name("policy"));
+        let history = self.policy_dir.or(beside);
         let state = (!self.no_state).then_some(self.state);
-        let options = Options { policy: loaded.policy, file: self.policy, socket: self.socket, state };
+        let options =
+            Options { policy: loaded.policy, file: self.policy, socket: self.socket, state, history };
         Supervisor::start(options).map_err(Failure::Start)?.run();
         Ok(Exit::Done)
     }

@@ -377,6 +377,11 @@ impl FlowTable {
         Tick::within(now.since(self.start))
     }
 
+    /// Moment of tick 0.
+    pub fn start(&self) -> Nanos {
+        self.start
+    }
+
     /// Whether [`FlowTable::advance`] has something to do. Cheap enough to ask for every batch.
     #[inline(always)]
     pub fn is_due(&self, now: Nanos) -> bool {

@@ -10,6 +10,7 @@ use tally::{Op, Region, Tally};
 use wire::header::Protocol;
 use wire::{BATCH, Frame, Part};
 
+use super::log::note_hit;
 use super::parse::flag;
 use super::{Cx, Stage, Step, header};
 use crate::classify::{Header, NO_MATCH};
@@ -71,7 +72,9 @@ fn search_together<T: Tally>(stage: &Filter, frames: &mut [Frame], cx: &mut Cx<'
     let taken = frames.iter_mut().filter(|frame| Stage::<T>::takes(stage, frame));
     for (frame, (seen, position)) in taken.zip(found) {
         let rule = cx.tables.filter.rule_of.get(position as usize).copied();
-        decide(frame, rule, seen, cx).settle(frame);
+        let step = decide(frame, rule, seen, cx);
+        note_hit(rule, seen, step, frame, cx);
+        step.settle(frame);
     }
 }
 
@@ -82,7 +85,9 @@ fn search<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
     cx.tally.instructions(25);
     cx.tally.execute(Op::Branch, 6);
     let place = cx.tables.filter.find(&seen, cx.tally);
-    decide(frame, place, &seen, cx)
+    let step = decide(frame, place, &seen, cx);
+    note_hit(place, &seen, step, frame, cx);
+    step
 }
 
 /// What follows from the rule that was found, or from there being none.

@@ -17,12 +17,14 @@ use tally::{Op, Region, Tally};
 use wire::header::Protocol;
 use wire::{Dscp, Family, Frame, PortId};
 
+use super::log::note_hit;
 use super::parse::flag;
 use super::route::{check_source, is_link_local, realm};
 use super::{Cx, Step, dnat, filter, track};
 use crate::classify::Header;
 use crate::flow::{Cold, Direction, Flow, FlowId, Hit, Key};
 use crate::hop::{ASKED_HOP, LINK_HOP, LOCAL_HOP, NO_HOP};
+use crate::log::Cause;
 use crate::nat::{MappingId, PoolId};
 use crate::shard::NOTHING;
 use crate::tables::{Address, LOCAL, NO_NUMBER, SELF, SourceAction, Tables, Target, is_within};
@@ -232,6 +234,8 @@ struct Refusal {
     /// By this rule, or by default.
     rule: Option<u32>,
     action: Action,
+    /// What the rule saw.
+    seen: Header,
 }
 
 /// The rule that lets a flow in; `None` where the default does, or nobody asks.
@@ -251,7 +255,7 @@ fn rule<T: Tally>(
         Some(rule) => rule.action,
         None => cx.tables.filter.default_action(seen.from, seen.to),
     };
-    if action == Action::Accept { Ok(rule) } else { Err(Refusal { rule, action }) }
+    if action == Action::Accept { Ok(rule) } else { Err(Refusal { rule, action, seen }) }
 }
 
 /// What the rules would see of the flow's first packet.
@@ -287,14 +291,16 @@ fn refuse<T: Tally>(hit: Hit, refusal: Refusal, way: Way, frame: &mut Frame, cx:
     if let Some(place) = refusal.rule {
         cx.tally.atomic(Region::Counter, place as usize * 16, 16);
     }
-    Outcome::Refused(match refusal.action {
+    let step = match refusal.action {
         Action::Reject(with) if hit.direction == Direction::Original => {
             // By which the answer knows what the default of the zones asks for.
             frame.meta.egress = way.egress;
             filter::reject(frame, with, Reason::FlowRevoked)
         }
         _ => Step::Drop(Reason::FlowRevoked),
-    })
+    };
+    note_hit(refusal.rule, &refusal.seen, step, frame, cx);
+    Outcome::Refused(step)
 }
 
 /// Ends a flow that cannot go on as it was. Its packet may be the first of another.
@@ -308,7 +314,7 @@ fn over<T: Tally>(id: FlowId, reason: Reason, frame: &Frame, cx: &mut Cx<'_, T>)
 }
 
 fn end<T: Tally>(id: FlowId, cx: &mut Cx<'_, T>) {
-    cx.shard.end_flow(id, cx.tally);
+    cx.shard.end_flow_for(id, Cause::Revoked, cx.tally);
     cx.shard.counters.revoked += 1;
 }
 

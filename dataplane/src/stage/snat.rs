@@ -9,6 +9,7 @@ use tally::{Op, Region, Tally};
 use wire::header::Protocol;
 use wire::{Frame, Part, tcp};
 
+use super::log::note_opened;
 use super::parse::flag;
 use super::route::realm;
 use super::track::{is_icmp, reason_of, settings};
@@ -16,6 +17,7 @@ use super::{Cx, Stage, Step, filter, header};
 use crate::flow::tcp::{Midstream, Segment};
 use crate::flow::{Direction, FlowId, Key, Refusal};
 use crate::hop::{LOCAL_HOP, NO_HOP, waits};
+use crate::log::Cause;
 use crate::nat::{self, Endpoint};
 use crate::shard::{NOTHING, Pending};
 use crate::tables::{Address, NO_NUMBER, SourceAction, Tables};
@@ -125,6 +127,7 @@ fn choose<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
         }
         match mapped {
             Ok(mapped) => {
+                cx.shard.log.note_mapped(&cx.shard.mappings, mapped.id);
                 let pending = &mut cx.shard.pending;
                 pending.mapping = Some(mapped.id);
                 pending.source = Address { bits: mapped.outside.address, v6: source.v6 };
@@ -205,6 +208,9 @@ fn enter<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
         cold.limit = pending.count.map_or(NOTHING, |count| count.0);
         cold.source = pending.source_count.map_or(NOTHING, |count| count.0);
     }
+    if cx.shard.log.wants_connections() {
+        note_opened(id, frame, cx);
+    }
     frame.meta.flow = id.0;
     frame.meta.nat = pair;
     if translated {
@@ -259,7 +265,7 @@ fn make_room<T: Tally>(cx: &mut Cx<'_, T>) -> bool {
         return false;
     }
     let Some(idlest) = cx.shard.flows.idlest(CANDIDATES) else { return false };
-    cx.shard.end_flow(idlest, cx.tally);
+    cx.shard.end_flow_for(idlest, Cause::Evicted, cx.tally);
     cx.shard.counters.evicted += 1;
     true
 }

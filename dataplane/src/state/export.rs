@@ -7,6 +7,7 @@ use wire::Nanos;
 
 use super::{Ends, FlowFilter, FlowRecord, Item, MappingRecord, OwnRecord, Standing, Through};
 use crate::flow::{FlowId, Tick};
+use crate::log::Cause;
 use crate::nat::MappingId;
 use crate::shard::{NOTHING, Shard};
 use crate::tables::{NO_NUMBER, Tables};
@@ -137,7 +138,7 @@ impl Shard {
     pub fn end_flow_of(&mut self, id: FlowId, original: &Ends) -> Ended {
         let is_it = self.flows.flow(id).is_some_and(|flow| Ends::of(flow.original()) == *original);
         if is_it {
-            self.end_flow(id, &mut NoTally);
+            self.end_flow_for(id, Cause::Killed, &mut NoTally);
         }
         if is_it { Ended::Now } else { Ended::Before }
     }

@@ -134,6 +134,7 @@ impl Tables {
             gateways: routes.gateways,
             neighbours,
             limits: policy.limits,
+            log: policy.gateway.log.clone(),
             timeouts: policy.timeouts,
             numbers: Numbers::default(),
             own_bits: own_bits(policy),

@@ -5,7 +5,7 @@ use std::sync::mpsc::channel;
 use std::time::Instant;
 
 use super::{PATIENCE, Supervisor};
-use crate::reload::Asked;
+use crate::reload::{Asked, Keep};
 use crate::request::{Basis, NoTrial, Overview, Refusal, Request};
 use crate::worker::{Mail, Report};
 
@@ -22,7 +22,7 @@ impl Supervisor {
             Request::Overview(reply) => {
                 let _ = reply.send(self.overview());
             }
-            Request::Apply { policy, confirm, reply } => {
+            Request::Apply { policy, confirm, by, reply } => {
                 if self.reload.trial.is_some() {
                     let _ = reply.send(Err(Refusal::OnTrial));
                     return;
@@ -35,16 +35,25 @@ impl Supervisor {
                     let _ = reply.send(Err(Refusal::Restart(what)));
                     return;
                 }
-                let asked = Asked { policy: Arc::new(*policy), confirm, reply: Some(reply) };
+                let asked =
+                    Asked { policy: Arc::new(*policy), confirm, keep: Keep::Applied(by), reply: Some(reply) };
                 self.reload.ask(asked, &self.linux);
             }
             Request::Confirm(reply) => {
-                let _ = reply.send(self.reload.trial.take().map(|_| ()).ok_or(NoTrial));
+                let confirmed = self.reload.trial.take().map(|trial| self.keep(trial.keep));
+                let _ = reply.send(confirmed.ok_or(NoTrial));
             }
             Request::Rollback(reply) => {
                 let outcome = if self.reload.trial.is_some() { Ok(()) } else { Err(NoTrial) };
                 self.roll_back();
                 let _ = reply.send(outcome);
+            }
+            Request::History(reply) => {
+                let on_trial = self.reload.trial.is_some();
+                let _ = reply.send(self.history.as_ref().map(|history| history.view(on_trial)));
+            }
+            Request::Kept { number, reply } => {
+                let _ = reply.send(self.history.as_ref().and_then(|history| history.text(number)));
             }
             Request::Workers(reply) => {
                 let _ = reply.send(self.hands.iter().map(|hand| hand.post.clone()).collect());
@@ -69,17 +78,22 @@ impl Supervisor {
         if old.workers.unwrap_or(1) != new.workers.unwrap_or(1) {
             return Some("the number of workers".to_owned());
         }
-        (old.metrics != new.metrics).then(|| "where metrics are given".to_owned())
+        ((old.metrics, &old.metrics_access) != (new.metrics, &new.metrics_access))
+            .then(|| "where metrics are given".to_owned())
     }
 
-    fn overview(&self) -> Overview {
+    fn overview(&mut self) -> Overview {
+        let beside = self.notes_beside();
+        let notes = self.reload.effective.notes.iter().map(ToString::to_string);
+        let notes = notes.chain(beside).collect();
         Overview {
             tables: self.reload.tables.clone(),
             reports: self.reports(),
             ports: self.port_states(),
             uptime: self.started.elapsed(),
             panics: self.panics,
-            notes: self.reload.effective.notes.iter().map(ToString::to_string).collect(),
+            log: self.log.counts(),
+            notes,
             trial: self
                 .reload
                 .trial

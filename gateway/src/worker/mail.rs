@@ -313,7 +313,11 @@ impl Worker {
         });
         for (id, original) in &found {
             self.shard.end_flow_of(*id, original);
+            if self.shard.log.is_half_full() {
+                self.send_records();
+            }
         }
+        self.send_records();
         Ok((found.len() as u64, next))
     }
 }

@@ -83,7 +83,8 @@ fn hire(number: usize, faults: usize, notices: Sender<Notice>) -> Hand {
     let notices = Box::new(move |notice| notices.send(notice).is_ok());
     let shared = None;
     let worker =
-        Worker::new(Parts { number, tables, setup, pool, clock, mail, bell, notices, shared }).unwrap();
+        Worker::new(Parts { number, tables, setup, pool, clock, mail, bell, notices, shared, log: None })
+            .unwrap();
     let thread = thread::spawn(move || worker.work());
     let faults = Arc::new(AtomicUsize::new(faults));
     let line: Box<dyn Line> = Box::new(Faulty { faults: faults.clone(), fd: Bell::new().unwrap() });

@@ -137,6 +137,8 @@ pub enum Code {
 
     /// A bound out of its range.
     BadLimit,
+    /// A place that no log can go to.
+    BadLogOutput,
     /// An address that other machines can reach, where only this one is to.
     NotLoopback,
     /// A driver for a VLAN, whose frames are its parent's.
@@ -212,6 +214,7 @@ impl Code {
         (Code::BlockMisfit, "block-misfit", Severity::Error),
         (Code::TargetUnreachable, "target-unreachable", Severity::Warning),
         (Code::BadLimit, "bad-limit", Severity::Error),
+        (Code::BadLogOutput, "bad-log-output", Severity::Error),
         (Code::NotLoopback, "not-loopback", Severity::Error),
         (Code::DriverOfVlan, "driver-of-vlan", Severity::Error),
         (Code::ZeroTimeout, "zero-timeout", Severity::Error),

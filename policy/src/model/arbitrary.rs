@@ -1,6 +1,7 @@
 //! Policies at random, for property tests: each can be written in the policy file. They need not make sense.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use proptest::collection::vec;
@@ -11,10 +12,11 @@ use wire::{Bytes, Dscp, Nanos};
 
 use super::{
     Action, AddressItem, AddressRange, Addresses, Checksum, ConnectionLimit, Driver, FamilyMatch,
-    FragmentLimits, Gateway, Hairpin, IcmpMatch, Interface, Limits, LinkKind, Logging, Mac, Mode, MssClamp,
-    Nat, NatAction, Neighbour, NextHop, Offload, Pickup, Policy, PortDriver, PortRange, PortUse, Protocol,
-    Rate, RejectWith, Route, RouteTarget, Rule, Scope, Search, SearchAlgorithm, Set, SourceCheck, State,
-    TcpFlagsMatch, TcpWindow, Timeouts, WhenFull, ZoneDefault,
+    FragmentLimits, Gateway, Hairpin, IcmpMatch, Interface, Limits, LinkKind, Log, LogEvent, LogOutput,
+    Logging, Mac, MetricsAccess, Mode, MssClamp, Nat, NatAction, Neighbour, NextHop, Offload, Pickup, Policy,
+    PortDriver, PortRange, PortUse, Protocol, Rate, RejectWith, Route, RouteTarget, Rule, Scope, Search,
+    SearchAlgorithm, Set, SourceCheck, State, SyslogAddress, TcpFlagsMatch, TcpWindow, Timeouts, WhenFull,
+    ZoneDefault,
 };
 
 /// Any policy.
@@ -71,9 +73,48 @@ pub(crate) fn gateway() -> impl Strategy<Value = Gateway> {
     let drivers = vec(own, 0..3).prop_map(|all| unique(all, |own| &own.interface));
     let offload = select(&[Offload::Segment, Offload::Refuse][..]);
     let metrics = option::of((any::<IpAddr>(), any::<u16>()).prop_map(SocketAddr::from));
-    (option::of(any::<u16>()), driver(), drivers, offload, metrics).prop_map(
-        |(workers, driver, drivers, offload, metrics)| Gateway { workers, driver, drivers, offload, metrics },
+    let path = || option::of(name().prop_map(PathBuf::from));
+    let access = (path(), path(), path()).prop_map(|(certificate, key, token)| MetricsAccess {
+        certificate,
+        key,
+        token,
+    });
+    (option::of(any::<u16>()), driver(), drivers, offload, metrics, access, log()).prop_map(
+        |(workers, driver, drivers, offload, metrics, metrics_access, log)| Gateway {
+            workers,
+            driver,
+            drivers,
+            offload,
+            metrics,
+            metrics_access,
+            log,
+        },
     )
+}
+
+/// Any log.
+fn log() -> impl Strategy<Value = Log> {
+    let path = || name().prop_map(|name| PathBuf::from(format!("/{name}")));
+    let at = || (any::<IpAddr>(), any::<u16>()).prop_map(SocketAddr::from);
+    let output = prop_oneof![
+        Just(LogOutput::Stderr),
+        option::of(path()).prop_map(LogOutput::Journald),
+        option::of(path()).prop_map(SyslogAddress::Unix).prop_map(LogOutput::Syslog),
+        at().prop_map(SyslogAddress::Udp).prop_map(LogOutput::Syslog),
+        at().prop_map(SyslogAddress::Tcp).prop_map(LogOutput::Syslog),
+        path().prop_map(LogOutput::File),
+    ];
+    let event = select(&[LogEvent::Rule, LogEvent::Connection, LogEvent::Nat][..]);
+    let rate = || {
+        (1..u32::MAX, 1..u64::MAX, 1..u32::MAX, scope()).prop_map(|(count, per, burst, scope)| Rate {
+            count,
+            per: Nanos(per),
+            burst,
+            scope,
+        })
+    };
+    (vec(output, 0..3), option::of(vec(event, 0..3)), option::of(rate()), option::of(rate()))
+        .prop_map(|(outputs, events, rate, total)| Log { outputs, events, rate, total })
 }
 
 /// Any interface.

@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 
+use super::{Log, MetricsAccess};
+
 /// Knobs of the live daemon; replay and chip ignore them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Gateway {
@@ -13,8 +15,12 @@ pub struct Gateway {
     pub drivers: Vec<PortDriver>,
     /// What becomes of frames that were put together, or left uncut, to spare work.
     pub offload: Offload,
-    /// Where metrics can be fetched: an address and TCP port of this machine alone. Nowhere where absent.
+    /// Where metrics can be fetched: an address and TCP port. Nowhere where absent.
     pub metrics: Option<SocketAddr>,
+    /// Who may fetch them.
+    pub metrics_access: MetricsAccess,
+    /// What is logged of packets, and where to.
+    pub log: Log,
 }
 
 /// The driver of one interface.

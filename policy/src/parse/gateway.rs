@@ -1,9 +1,12 @@
 //! Knobs of the live daemon.
 
+use std::path::PathBuf;
+
+use super::log;
 use super::reader::{Table, in_order, wrong_type};
 use super::value;
 use crate::lines::{Entry, Part};
-use crate::model::{Gateway, PortDriver};
+use crate::model::{Gateway, MetricsAccess, PortDriver};
 use crate::word;
 
 /// Reads `[gateway]`.
@@ -14,6 +17,12 @@ pub(super) fn read(mut table: Table<'_, '_, '_>) -> (Gateway, Entry) {
         drivers: Vec::new(),
         offload: table.take("offload", |value| value::one_of(value, word::OFFLOAD)).unwrap_or_default(),
         metrics: table.take("metrics", value::socket_address),
+        metrics_access: MetricsAccess {
+            certificate: table.take("metrics-certificate", value::name).map(PathBuf::from),
+            key: table.take("metrics-key", value::name).map(PathBuf::from),
+            token: table.take("metrics-token", value::name).map(PathBuf::from),
+        },
+        log: log::read(&mut table),
     };
     let mut parts = Vec::new();
     if let Some(drivers) = table.raw("drivers") {

@@ -3,7 +3,7 @@
 use super::{In, Validator};
 use crate::diagnostic::Code;
 use crate::lines::Item;
-use crate::model::Driver;
+use crate::model::{Driver, MetricsAccess, Scope};
 
 impl Validator<'_> {
     pub(super) fn gateway(&mut self) {
@@ -12,10 +12,12 @@ impl Validator<'_> {
             let message = format!("`workers` = {workers} is out of range");
             self.wrong(Code::BadLimit, Item::Top, "workers", message, "from 1 to 1024");
         }
-        if let Some(metrics) = gateway.metrics.filter(|metrics| !metrics.ip().is_loopback()) {
-            let message = format!("{metrics} can be reached from other machines");
-            let hint = "metrics are given to this machine alone: write 127.0.0.1:9478 or [::1]:9478";
-            self.wrong(Code::NotLoopback, Item::Top, "metrics", message, hint);
+        self.metrics();
+        for (key, rate) in [("log-rate", gateway.log.rate), ("log-rate-total", gateway.log.total)] {
+            if rate.is_some_and(|rate| rate.scope == Scope::Source) {
+                let message = format!("`{key}` has no sources to tell apart");
+                self.wrong(Code::BadRate, Item::Top, key, message, "leave `per source` out");
+            }
         }
         for (index, own) in gateway.drivers.iter().enumerate() {
             let at = In { item: Item::Top, key: "drivers", index };
@@ -33,6 +35,38 @@ impl Validator<'_> {
                 let hint = "packets without an Ethernet header come and go by \"packet\" alone";
                 self.wrong_in(Code::NeedsEthernet, at, message, hint);
             }
+        }
+    }
+
+    fn metrics(&mut self) {
+        let gateway = &self.policy.gateway;
+        let MetricsAccess { certificate, key, token } = &gateway.metrics_access;
+        for (present, absent, here, lacking) in [
+            ("metrics-certificate", "metrics-key", certificate, key),
+            ("metrics-key", "metrics-certificate", key, certificate),
+        ] {
+            if here.is_some() && lacking.is_none() {
+                let message = format!("`{present}` is of no use without `{absent}`");
+                self.wrong(Code::MissingKey, Item::Top, present, message, format!("name `{absent}`, too"));
+            }
+        }
+        let Some(metrics) = gateway.metrics else {
+            for (name, path) in
+                [("metrics-certificate", certificate), ("metrics-key", key), ("metrics-token", token)]
+            {
+                if path.is_some() {
+                    let message = format!("`{name}` has no meaning without `metrics`");
+                    let hint = "say where metrics are given: metrics = \"127.0.0.1:9478\"";
+                    self.wrong(Code::MisplacedKey, Item::Top, name, message, hint);
+                }
+            }
+            return;
+        };
+        if !metrics.ip().is_loopback() && certificate.is_none() && token.is_none() {
+            let message = format!("{metrics} can be reached from other machines");
+            let hint = "for this machine alone write 127.0.0.1:9478 or [::1]:9478; for others, say who may ask: \
+                        `metrics-token`, or `metrics-certificate` and `metrics-key`";
+            self.wrong(Code::NotLoopback, Item::Top, "metrics", message, hint);
         }
     }
 }

@@ -235,7 +235,8 @@ fn workers_go_on_handing_over_after_one_has_failed() {
         let (notices, tables) = (notices.clone(), tables.clone());
         let shared = Some(Shared { directory: directory.clone(), exchange });
         let notices = Box::new(move |notice: Notice| notices.send(notice).is_ok());
-        let parts = Parts { number, tables, setup, pool: pool(), clock, mail, bell, notices, shared };
+        let parts =
+            Parts { number, tables, setup, pool: pool(), clock, mail, bell, notices, shared, log: None };
         let worker = Worker::new(parts).unwrap();
         let (comes, coming) = channel();
         let (leaves, left) = channel();

@@ -1,0 +1,233 @@
+//! The thread that writes log records, and the channel by which workers send them.
+//!
+//! The channel is bounded, and nobody waits at it: what it does not take stays counted with the worker, which says later how
+//! much was left out. What an output does not take is counted here.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, SystemTime};
+
+use dataplane::log::Record;
+use dataplane::tables::Tables;
+use policy::model::{Log, LogOutput};
+use serde::{Deserialize, Serialize};
+use tracing::{info, warn};
+use wire::Nanos;
+
+use super::line::Line;
+use super::output::{Failed, Output};
+use super::{Format, LeftOut};
+use crate::clock::Clock;
+
+/// Parcels that may wait for the writer.
+const DEPTH: usize = 256;
+
+/// How often the writer looks for what it is told, while no record comes.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Records of a worker on their way to the writer.
+pub(crate) struct Parcel {
+    pub(crate) worker: usize,
+    /// What places and numbers in the records are of.
+    pub(crate) tables: Arc<Tables>,
+    /// When they were made.
+    pub(crate) at: Nanos,
+    pub(crate) records: Vec<Record>,
+    pub(crate) left_out: Vec<LeftOut>,
+}
+
+/// A worker's end of the channel.
+#[derive(Clone)]
+pub(crate) struct Feed {
+    sender: SyncSender<Parcel>,
+    told: Arc<Told>,
+}
+
+/// The writer, as the supervisor has it in hand.
+pub(crate) struct Writer {
+    feed: Feed,
+    thread: JoinHandle<()>,
+}
+
+/// What the writer is told, and what it has counted.
+#[derive(Default)]
+struct Told {
+    outputs: Mutex<Option<Vec<LogOutput>>>,
+    is_told: AtomicBool,
+    reopen: AtomicBool,
+    written: AtomicU64,
+    left_out: AtomicU64,
+    not_written: AtomicU64,
+}
+
+/// Log records so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogCounts {
+    /// Records that outputs took, each output by itself.
+    pub written: u64,
+    /// Records that were made and not written, by rate or for want of room.
+    pub left_out: u64,
+    /// Records that an output did not take.
+    pub not_written: u64,
+}
+
+impl Feed {
+    /// Sends a parcel.
+    ///
+    /// # Errors
+    /// There is no room: here it is again.
+    pub(crate) fn send(&self, parcel: Parcel) -> Result<(), Parcel> {
+        use std::sync::mpsc::TrySendError;
+        self.sender.try_send(parcel).map_err(|refused| match refused {
+            TrySendError::Full(parcel) | TrySendError::Disconnected(parcel) => parcel,
+        })
+    }
+
+    /// Counts records that are not written.
+    pub(crate) fn count_left_out(&self, records: u64) {
+        self.told.left_out.fetch_add(records, Ordering::Relaxed);
+    }
+}
+
+impl Writer {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// The system refuses a thread.
+    pub(crate) fn start(log: &Log, clock: Clock) -> io::Result<Writer> {
+        let (sender, receiver) = sync_channel(DEPTH);
+        let told = Arc::new(Told::default());
+        let feed = Feed { sender, told: told.clone() };
+        let outputs = log.outputs.clone();
+        let thread = thread::Builder::new().name("log".to_owned()).spawn(move || {
+            let mut writing = Writing { outputs: Vec::new(), fallback: None, told, clock };
+            writing.begin(&outputs);
+            writing.work(&receiver);
+        })?;
+        Ok(Writer { feed, thread })
+    }
+
+    /// An end of the channel, for a worker.
+    pub(crate) fn feed(&self) -> Feed {
+        self.feed.clone()
+    }
+
+    /// Has records go elsewhere from now on.
+    pub(crate) fn change(&self, log: &Log) {
+        let told = &self.feed.told;
+        // A thread that panicked while it held the lock has done no harm to the list.
+        let mut outputs = told.outputs.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        *outputs = Some(log.outputs.clone());
+        told.is_told.store(true, Ordering::Release);
+    }
+
+    /// Has files opened again.
+    pub(crate) fn reopen(&self) {
+        self.feed.told.reopen.store(true, Ordering::Release);
+    }
+
+    /// What became of records so far.
+    pub(crate) fn counts(&self) -> LogCounts {
+        let told = &self.feed.told;
+        LogCounts {
+            written: told.written.load(Ordering::Relaxed),
+            left_out: told.left_out.load(Ordering::Relaxed),
+            not_written: told.not_written.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Waits until all is written that workers have sent; they have ended.
+    pub(crate) fn finish(self) {
+        drop(self.feed);
+        if self.thread.join().is_err() {
+            warn!("the log's last records could not be written");
+        }
+    }
+}
+
+/// The thread's own.
+struct Writing {
+    outputs: Vec<Output>,
+    /// Standard error, where the journal is away and has no other output beside it.
+    fallback: Option<Output>,
+    told: Arc<Told>,
+    clock: Clock,
+}
+
+impl Writing {
+    fn work(&mut self, receiver: &Receiver<Parcel>) {
+        loop {
+            let parcel = receiver.recv_timeout(LOOK);
+            self.hear();
+            match parcel {
+                Ok(parcel) => self.write_all(&parcel),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    fn begin(&mut self, outputs: &[LogOutput]) {
+        let format = Format::current();
+        let outputs = if outputs.is_empty() { &[LogOutput::Stderr] } else { outputs };
+        self.outputs = outputs.iter().map(|what| Output::new(what, format)).collect();
+        let falls_back = outputs.iter().any(|what| matches!(what, LogOutput::Journald(_)))
+            && !outputs.contains(&LogOutput::Stderr);
+        self.fallback = falls_back.then(|| Output::new(&LogOutput::Stderr, format));
+    }
+
+    /// Does what it was told.
+    fn hear(&mut self) {
+        if self.told.is_told.swap(false, Ordering::Acquire) {
+            let outputs = self.told.outputs.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+            if let Some(outputs) = outputs {
+                self.begin(&outputs);
+            }
+        }
+        if self.told.reopen.swap(false, Ordering::Acquire) {
+            self.outputs.iter_mut().for_each(Output::reopen);
+        }
+    }
+
+    fn write_all(&mut self, parcel: &Parcel) {
+        let Parcel { worker, tables, at, records, left_out } = parcel;
+        let (worker, now) = (*worker, SystemTime::now());
+        let then = now.checked_sub(Duration::from_nanos(self.clock.now().since(*at).0)).unwrap_or(now);
+        for record in records {
+            self.write(&Line::of(record, tables, then, *at).with("worker", worker));
+        }
+        for left_out in left_out {
+            self.write(&Line::left_out(left_out, tables, then).with("worker", worker));
+        }
+    }
+
+    fn write(&mut self, line: &Line) {
+        let Writing { outputs, fallback, told, .. } = self;
+        for output in outputs {
+            let before = output.failed;
+            let error = match output.write(line) {
+                Ok(()) => {
+                    if before == Failed::Yes {
+                        info!(output = %output.what, "log records are written again");
+                    }
+                    told.written.fetch_add(1, Ordering::Relaxed);
+                    continue;
+                }
+                Err(error) => error,
+            };
+            if before == Failed::No {
+                warn!(output = %output.what, "log records cannot be written, and are counted: {error}");
+            }
+            let stands_in = fallback.as_mut().filter(|_| matches!(output.what, LogOutput::Journald(_)));
+            match stands_in.map(|stands_in| stands_in.write(line)) {
+                Some(Ok(())) => &told.written,
+                Some(Err(_)) | None => &told.not_written,
+            }
+            .fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
