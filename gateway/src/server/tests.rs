@@ -408,7 +408,7 @@ fn an_ended_connection_is_forgotten() {
 fn silent(place: &Place, says: &'static [u8]) -> UnixListener {
     let listener = UnixListener::bind(place.socket()).unwrap();
     let own = listener.try_clone().unwrap();
-    std::thread::spawn(move || {
+    thread::spawn(move || {
         let mut open = Vec::new();
         for stream in own.incoming() {
             let mut stream = stream.unwrap();
@@ -431,7 +431,7 @@ fn a_gateway_that_says_nothing_is_not_waited_for_for_ever() {
         let client = Client::at(&place.socket()).patient(Duration::from_millis(50));
         let outcome = client.get_text("/status");
         assert!(matches!(outcome, Err(ClientError::Silent { .. })), "{name}: {outcome:?}");
-        let sent = client.send::<u32>("/state", std::io::repeat(1).take(1 << 24));
+        let sent = client.send::<u32>("/state", io::repeat(1).take(1 << 24));
         assert!(matches!(sent, Err(ClientError::Silent { .. })), "{name}: {sent:?}");
     }
 }
