@@ -18,6 +18,7 @@ mod cond;
 mod emit;
 mod interface;
 mod iptables;
+mod name;
 mod nftables;
 mod note;
 mod range;
@@ -26,7 +27,7 @@ mod word;
 #[cfg(test)]
 mod tests;
 
-pub use note::{Note, NoteKind, Why};
+pub use note::{Note, NoteKind, Origin, Why};
 
 /// The largest input that an importer reads, in bytes.
 pub const MOST_BYTES: usize = 32 << 20;
@@ -64,12 +65,21 @@ impl Importer {
 }
 
 /// The IP version that a source is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum IpVersion {
     /// IPv4.
     V4,
     /// IPv6.
     V6,
+}
+
+impl fmt::Display for IpVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            IpVersion::V4 => "IPv4",
+            IpVersion::V6 => "IPv6",
+        })
+    }
 }
 
 /// What became of a rule set.
@@ -101,8 +111,8 @@ pub struct Count {
 /// A rule of the source that is missing in the policy, or a part of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Untranslated {
-    /// Where it stands: the line of the source, or the rule's handle (nftables).
-    pub line: u32,
+    /// Where it stands.
+    pub origin: Origin,
     /// The rule as the source has it.
     pub text: String,
     /// What stood in the way.
@@ -113,7 +123,7 @@ pub struct Untranslated {
 
 impl fmt::Display for Untranslated {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}: {}", self.line, self.why, self.text)
+        write!(f, "{}: {}: {}", self.origin, self.why, self.text)
     }
 }
 

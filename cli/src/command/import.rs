@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use policy::import::{self, IpVersion};
+use policy::import::{self, IpVersion, Origin};
 
 use crate::failure::{Exit, Failure};
 use crate::{file, screen, with_exit_codes};
@@ -91,7 +91,13 @@ impl Arguments {
         write!(screen::out(), "{}", imported.policy)?;
         let name = self.file.display();
         for missing in &imported.untranslated {
-            screen::error(&format_args!("{name}:{missing}"), None);
+            // Editors go to `file:line`; a handle is no place in the file.
+            match missing.origin {
+                Origin::Line(line) => {
+                    screen::error(&format_args!("{name}:{line}: {}: {}", missing.why, missing.text), None)
+                }
+                Origin::Handle(_) => screen::error(&format_args!("{name}: {missing}"), None),
+            }
         }
         for note in &imported.notes {
             screen::note(&format_args!("{name}: {note}"));

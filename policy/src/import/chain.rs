@@ -4,11 +4,11 @@
 //! what would come next is written out for such packets at that place, so no condition is ever negated. An
 //! accept in a chain that others of the same hook follow leads to those. Steps and depth are bounded.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
-use super::MOST_RULES;
-use super::cond::Cond;
-use super::note::Why;
+use super::cond::{Cond, Place};
+use super::note::{Origin, Why};
+use super::{IpVersion, MOST_RULES};
 use crate::model::{ConnectionLimit, NatAction, Rate, RejectWith};
 
 /// The deepest that jumps may nest; the kernel allows 16.
@@ -30,8 +30,7 @@ pub(super) struct Program {
 /// A rule as the source has it.
 #[derive(Debug)]
 pub(super) struct SourceRule {
-    /// Line or handle.
-    pub(super) line: u32,
+    pub(super) origin: Origin,
     pub(super) text: String,
     /// What to name it by: its comment, or chain and number.
     pub(super) label: String,
@@ -82,8 +81,17 @@ pub(super) enum Verdict {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Base {
     pub(super) chain: usize,
+    /// The IP version whose packets it sees; none for both. Each version has chains and policies of its own.
+    pub(super) version: Option<IpVersion>,
     /// Whether what comes to its end is dropped.
     pub(super) drops: bool,
+}
+
+impl Base {
+    /// Whether packets of `version` come by it.
+    fn sees(&self, version: IpVersion) -> bool {
+        self.version.is_none_or(|only| only == version)
+    }
 }
 
 /// One line of the list.
@@ -93,6 +101,8 @@ pub(super) struct Entry {
     pub(super) what: What,
     pub(super) limit: Option<Limit>,
     pub(super) log: bool,
+    /// Whether it decides packets of established connections, as happens here without a rule.
+    pub(super) settled: bool,
     /// The rule it comes from; none where it is a chain's policy.
     pub(super) rule: Option<usize>,
 }
@@ -118,17 +128,105 @@ pub(super) struct Listing {
 }
 
 /// Writes out the chains of a hook, in the order in which it calls them.
-pub(super) fn write_out(program: &Program, bases: &[Base]) -> Listing {
+///
+/// Where IPv4 and IPv6 come by different chains, each version is written out by itself, and rules that both
+/// come by are joined again. The packets of `silent`, a version that the source says nothing of, are dropped.
+pub(super) fn write_out(program: &Program, bases: &[Base], silent: Option<IpVersion>) -> Listing {
+    if silent.is_none() && bases.iter().all(|base| base.version.is_none()) {
+        return walk(program, bases, &Cond::default());
+    }
+    let [v4, v6] = [IpVersion::V4, IpVersion::V6].map(|version| {
+        if silent == Some(version) {
+            return Listing { drops: true, ..Listing::default() };
+        }
+        let seen: Vec<Base> = bases.iter().filter(|base| base.sees(version)).copied().collect();
+        walk(program, &seen, &Cond::of(version))
+    });
+    join(v4, v6)
+}
+
+fn walk(program: &Program, bases: &[Base], cond: &Cond) -> Listing {
     let mut walk = Walk { program, bases, listing: Listing::default(), steps: 0, weight: 0 };
     for (index, base) in bases.iter().enumerate() {
-        let ending =
-            walk.chain(At { chain: base.chain, from: 0, base: index, depth: 0 }, &Cond::default(), None);
+        let ending = walk.chain(At { chain: base.chain, from: 0, base: index, depth: 0 }, cond, None);
         walk.listing.drops = ending == Ending::Decided || base.drops;
         if walk.listing.drops {
             break;
         }
     }
     walk.listing
+}
+
+/// One list for both IP versions, in an order that keeps that of each. Entries of one rule that differ in the
+/// version alone become one.
+fn join(v4: Listing, v6: Listing) -> Listing {
+    let mut joined = Listing {
+        entries: Vec::with_capacity(v4.entries.len() + v6.entries.len()),
+        drops: v4.drops || v6.drops,
+        leads: v4.leads.union(&v6.leads).copied().collect(),
+        cut: v4.cut || v6.cut,
+    };
+    let mut places: HashMap<usize, VecDeque<usize>> = HashMap::new();
+    for (at, entry) in v6.entries.iter().enumerate() {
+        if let Some(rule) = entry.rule {
+            places.entry(rule).or_default().push_back(at);
+        }
+    }
+    let mut next = 0;
+    for entry in v4.entries {
+        let twin = entry.rule.and_then(|rule| {
+            let list = places.get_mut(&rule)?;
+            while list.front().is_some_and(|&at| at < next) {
+                list.pop_front();
+            }
+            let at = *list.front()?;
+            Some((at, entry.twin(&v6.entries[at])?))
+        });
+        match twin {
+            Some((at, twin)) => {
+                joined.entries.extend_from_slice(&v6.entries[next..at]);
+                joined.entries.push(twin);
+                next = at + 1;
+            }
+            None => joined.entries.push(entry),
+        }
+    }
+    joined.entries.extend_from_slice(&v6.entries[next..]);
+    if v4.drops != v6.drops {
+        // What one version accepts at its end stands as an entry of its own; the other's drop is the default.
+        let version = if v4.drops { IpVersion::V6 } else { IpVersion::V4 };
+        let what = What::Do(Verdict::Accept);
+        joined.entries.push(Entry {
+            cond: Cond::of(version),
+            what,
+            limit: None,
+            log: false,
+            settled: false,
+            rule: None,
+        });
+    }
+    joined
+}
+
+impl Entry {
+    /// The entry that stands for this one, of IPv4, and `other`, of IPv6, where they differ in the version alone.
+    fn twin(&self, other: &Entry) -> Option<Entry> {
+        let same = self.what == other.what
+            && self.limit == other.limit
+            && self.log == other.log
+            && self.rule == other.rule;
+        let place = |v4: &Place, v6: &Place| Place {
+            v4: v4.v4.clone(),
+            v6: v6.v6.clone(),
+            name: v4.name.clone().filter(|_| v4.name == v6.name),
+        };
+        let (mine, theirs) = (&self.cond, &other.cond);
+        let (source, destination) =
+            (place(&mine.source, &theirs.source), place(&mine.destination, &theirs.destination));
+        let erased =
+            |cond: &Cond| Cond { source: source.clone(), destination: destination.clone(), ..cond.clone() };
+        (same && erased(mine) == erased(theirs)).then(|| Entry { cond: erased(mine), ..self.clone() })
+    }
 }
 
 struct Walk<'a> {
@@ -295,7 +393,14 @@ impl Walk<'_> {
             Verdict::Accept
         };
         let what = What::Do(verdict);
-        self.listing.entries.push(Entry { cond: cond.clone(), what, limit: None, log: false, rule: None });
+        self.listing.entries.push(Entry {
+            cond: cond.clone(),
+            what,
+            limit: None,
+            log: false,
+            settled: false,
+            rule: None,
+        });
     }
 
     fn entry(&mut self, cond: &Cond, verdict: &Verdict, step: &Step<'_>) {
@@ -305,13 +410,20 @@ impl Walk<'_> {
             what: What::Do(verdict.clone()),
             limit: step.body.limit,
             log: step.body.log,
+            settled: false,
             rule: Some(step.rule),
         });
     }
 
     fn hole(&mut self, rule: usize, why: Why) {
-        let entry =
-            Entry { cond: Cond::default(), what: What::Hole(why), limit: None, log: false, rule: Some(rule) };
+        let entry = Entry {
+            cond: Cond::default(),
+            what: What::Hole(why),
+            limit: None,
+            log: false,
+            settled: false,
+            rule: Some(rule),
+        };
         self.listing.entries.push(entry);
     }
 }

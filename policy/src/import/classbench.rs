@@ -5,7 +5,7 @@
 //! bits of the transport header: in every published set its high byte fits TCP's flags (`0x0200/0x1200`
 //! is SYN without ACK) and the ICMP type (`0x0800/0xff00` is echo request), and so it is read.
 
-use super::note::{Note, NoteKind, Why};
+use super::note::{Note, NoteKind, Origin, Why};
 use super::{Count, Import, ImportError, Importer, IpVersion, MOST_RULES, Untranslated, word};
 use crate::model::{
     Action, AddressItem, Addresses, FamilyMatch, IcmpMatch, Mode, PortRange, Protocol, Rule, TcpFlagsMatch,
@@ -33,7 +33,7 @@ fn read(source: &[u8], _: Option<IpVersion>) -> Result<Import, ImportError> {
                 import.policy.rules.push(rule);
             }
             Err(why) => import.untranslated.push(Untranslated {
-                line: u32::try_from(index + 1).unwrap_or(u32::MAX),
+                origin: Origin::Line(u32::try_from(index + 1).unwrap_or(u32::MAX)),
                 text: line_text.to_owned(),
                 why,
                 // The number of rules before it, until the names are known.
@@ -52,7 +52,7 @@ fn read(source: &[u8], _: Option<IpVersion>) -> Result<Import, ImportError> {
         missing.before = rules.get(next).map(|rule| rule.name.clone());
     }
     import.count = Count { translated, untranslated, ..import.count };
-    let mut note = |kind| import.notes.push(Note { line: None, kind });
+    let mut note = |kind| import.notes.push(Note { origin: None, kind });
     if untranslated > 0 {
         note(NoteKind::NotEquivalent { missing: untranslated });
     }
@@ -98,9 +98,12 @@ fn filter(line: &str) -> Result<Rule, Why> {
         (protocol @ 0..=0xff, 0xff) => vec![Protocol(protocol as u8)],
         _ => return Err(Why::Value(format!("{protocol:#04x}/{protocol_mask:#04x}"))),
     };
-    let ported = protocols.iter().all(|protocol| protocol.has_ports());
+    let ported = !protocols.is_empty() && protocols.iter().all(|protocol| protocol.has_ports());
     if !(ported || sports.is_empty() && dports.is_empty()) {
-        return Err(Why::Feature("ports of a protocol without ports".to_owned()));
+        return Err(Why::Feature("ports of any protocol".to_owned()));
+    }
+    if protocols == [if v4 { Protocol::ICMPV6 } else { Protocol::ICMP }] {
+        return Err(Why::Value("the other IP version's ICMP".to_owned()));
     }
     let mut rule = Rule {
         family: if pinned { FamilyMatch::Both } else { family },

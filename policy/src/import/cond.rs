@@ -6,6 +6,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
+use super::IpVersion;
 use super::range::{ByteSet, Ranges};
 use crate::model::{AddressRange, TcpFlagsMatch};
 
@@ -61,6 +62,15 @@ impl Default for Cond {
 }
 
 impl Cond {
+    /// All packets of an IP version.
+    pub(super) fn of(version: IpVersion) -> Cond {
+        let place = match version {
+            IpVersion::V4 => Place::v4(),
+            IpVersion::V6 => Place::v6(),
+        };
+        Cond { source: place.clone(), destination: place, ..Cond::default() }
+    }
+
     /// The packets that match both, or `None` if there can be none.
     pub(super) fn and(&self, other: &Cond) -> Option<Cond> {
         let flags = match (self.flags, other.flags) {
@@ -112,6 +122,13 @@ impl Cond {
             && self.states & !other.states == 0
     }
 
+    /// Whether it asks for nothing but a state of the connection and an IP version.
+    pub(super) fn is_wide(&self) -> bool {
+        let Cond { source, destination, .. } = Cond::default();
+        let rest = Cond { source, destination, states: STATES, ..self.clone() };
+        self.source.is_whole() && self.destination.is_whole() && rest == Cond::default()
+    }
+
     /// Whether some packet may match both. May say yes where the answer is no.
     pub(super) fn meets(&self, other: &Cond) -> bool {
         self.and(other).is_some()
@@ -130,7 +147,7 @@ impl Cond {
             || self.dports.is_empty()
             || self.icmp_types.is_empty()
             || self.icmp_codes.is_empty()
-            || self.dscp.is_empty()
+            || self.dscp.and(ByteSet::CODE_POINTS).is_empty()
             || self.states == 0
     }
 

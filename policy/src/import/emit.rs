@@ -5,13 +5,16 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::chain::{Base, Bound, Entry, Listing, Program, Verdict, What, write_out};
 use super::cond::{Cond, ESTABLISHED, INVALID, NEW, Place, RELATED, STATES};
-use super::note::{Note, NoteKind, Why};
-use super::{Count, Import, MOST_RULES, Untranslated};
+use super::name::{Unique, valid};
+use super::note::{Note, NoteKind, Origin, Why};
+use super::range::ByteSet;
+use super::{Count, Import, IpVersion, MOST_RULES, Untranslated};
 use crate::model::{
-    Action, AddressItem, Addresses, FamilyMatch, IcmpMatch, Interface, LinkKind, Logging, Mode, MssClamp,
+    Action, AddressItem, Addresses, FamilyMatch, IcmpMatch, Interface, LinkKind, Logging, Mode, MssClamp, ANY_ZONE,
     PortRange, Protocol, Rule, SELF_ZONE, Set, SourceCheck, State, ZoneDefault,
 };
 
+mod hook;
 mod nat;
 
 /// What an importer found, before anything is written out.
@@ -25,19 +28,36 @@ pub(super) struct Found {
     pub(super) forward: Vec<Base>,
     pub(super) prerouting: Vec<Base>,
     pub(super) postrouting: Vec<Base>,
+    /// Chains that filter before routing, and whether they see destinations before their translation.
+    pub(super) early: Vec<(Base, Translation)>,
+    /// Chains that filter after routing, before source translation.
+    pub(super) late: Vec<Base>,
+    /// Hooks of the gateway's own packets.
+    pub(super) own: Vec<(String, Vec<Base>)>,
     /// Hooks that have no counterpart, with their names.
     pub(super) foreign: Vec<(String, Vec<Base>)>,
     pub(super) notes: BTreeSet<Note>,
     /// Whether any rule looks at the state of connections.
     pub(super) stateful: bool,
+    /// The IP version that the source says nothing of.
+    pub(super) silent: Option<IpVersion>,
+}
+
+/// Whether a chain sees packets before or after the translation of their destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Translation {
+    Before,
+    After,
 }
 
 /// Makes the policy.
 pub(super) fn emit(found: Found) -> Import {
     let mut emit = Emit::new(found);
+    emit.around();
     emit.filter();
     emit.translations();
     emit.foreign();
+    emit.own();
     emit.close()
 }
 
@@ -47,7 +67,7 @@ struct Emit {
     /// What became of each rule.
     fates: Vec<Fate>,
     missing: BTreeSet<(usize, Why)>,
-    names: HashMap<String, usize>,
+    names: Unique,
     /// How many comparisons of rules are left.
     patience: usize,
     /// Whether a listing was cut short.
@@ -61,10 +81,20 @@ struct Fate {
 }
 
 impl Emit {
-    fn new(found: Found) -> Emit {
+    fn new(mut found: Found) -> Emit {
+        let mut interfaces = Unique::default();
+        for name in &mut found.interfaces {
+            let valid = valid(name).unwrap_or_else(|| "interface".to_owned());
+            let given = interfaces.name(&valid);
+            if given != *name {
+                let (interface, name) = (given.clone(), name.clone());
+                found.notes.insert(Note { origin: None, kind: NoteKind::Renamed { name, interface } });
+            }
+            *name = given;
+        }
         let fates = vec![Fate::default(); found.program.rules.len()];
         let patience = 64 * MOST_RULES;
-        let names = HashMap::new();
+        let names = Unique::default();
         Emit {
             found,
             import: Import::default(),
@@ -77,8 +107,12 @@ impl Emit {
     }
 
     fn filter(&mut self) {
-        let input = write_out(&self.found.program, &self.found.input);
-        let forward = write_out(&self.found.program, &self.found.forward);
+        let silent = self.found.silent;
+        let input = write_out(&self.found.program, &self.found.input, silent);
+        let forward = write_out(&self.found.program, &self.found.forward, silent);
+        if let Some(version) = silent {
+            self.note(None, NoteKind::Silent { version });
+        }
         let nats = !self.found.prerouting.is_empty() || !self.found.postrouting.is_empty();
         let limits = input.entries.iter().chain(&forward.entries);
         let connections =
@@ -86,6 +120,11 @@ impl Emit {
         if !self.found.stateful && !nats && !connections {
             self.import.policy.mode = Mode::Stateless;
             self.note(None, NoteKind::Stateless);
+        } else if !self.found.stateful && nats {
+            self.note(None, NoteKind::StatefulByNat);
+        } else if self.found.stateful {
+            self.established(&input);
+            self.established(&forward);
         }
         let drops = |listing: &Listing| if listing.drops { Action::Drop } else { Action::Accept };
         let (inside, through) = (drops(&input), drops(&forward));
@@ -93,8 +132,10 @@ impl Emit {
         self.lead(&input);
         self.lead(&forward);
         self.rules(&input, true);
-        if !self.import.policy.rules.is_empty() || (!forward.entries.is_empty() && inside != through) {
-            let name = self.name("input-policy");
+        // A forward rule for all interfaces would be for the gateway itself, too.
+        let wide = |entry: &Entry| entry.cond.outward.is_none();
+        if !self.import.policy.rules.is_empty() || forward.entries.iter().any(wide) {
+            let name = self.names.name("input-policy");
             let to = vec![SELF_ZONE.to_owned()];
             self.import.policy.rules.push(Rule { name, to, action: inside, ..Rule::default() });
             self.note(None, NoteKind::InputFirst);
@@ -108,6 +149,32 @@ impl Emit {
     fn lead(&mut self, listing: &Listing) {
         for &rule in &listing.leads {
             self.fates[rule].translated = true;
+        }
+    }
+
+    /// Packets of established connections meet no rule here: notes which of them the source does not let pass.
+    fn established(&mut self, listing: &Listing) {
+        let mut open = [IpVersion::V4, IpVersion::V6].map(|version| self.found.silent != Some(version));
+        for entry in &listing.entries {
+            let What::Do(verdict) = &entry.what else { continue };
+            let (v4, v6) = entry.cond.families();
+            let meets = open[0] && v4 || open[1] && v6;
+            if entry.cond.states & ESTABLISHED == 0 || !meets {
+                continue;
+            }
+            let drops = matches!(verdict, Verdict::Drop | Verdict::Reject(_));
+            let wide = entry.limit.is_none() && entry.cond.is_wide();
+            // A drop of established packets only is missing, and listed as such.
+            if drops && entry.cond.states & NEW != 0 {
+                let kind = if wide { NoteKind::EstablishedPass } else { NoteKind::BeforeEstablished };
+                self.note(self.origin(entry).filter(|_| !wide), kind);
+            }
+            if wide && (drops || *verdict == Verdict::Accept) {
+                open = [open[0] && !v4, open[1] && !v6];
+            }
+        }
+        if listing.drops && open != [false, false] {
+            self.note(None, NoteKind::EstablishedPass);
         }
     }
 
@@ -140,9 +207,14 @@ impl Emit {
     /// Takes out what the tracking of connections does by itself.
     fn settle_states(&mut self, entries: &mut Vec<Entry>) {
         let mut implied = false;
-        for entry in entries.iter_mut() {
+        for index in 0..entries.len() {
+            self.undecided(entries, index);
+            let entry = &mut entries[index];
             let What::Do(verdict) = &entry.what else { continue };
             let states = entry.cond.states;
+            if states == 0 {
+                continue;
+            }
             if states & NEW != 0 {
                 entry.cond.states = STATES;
                 continue;
@@ -154,16 +226,40 @@ impl Emit {
                 _ => false,
             };
             implied = true;
+            entry.settled = as_here && *verdict != Verdict::Continue && *verdict != Verdict::Clamp;
             entry.what = if as_here && entry.limit.is_none() {
                 What::Do(Verdict::Continue)
             } else {
                 What::Hole(Why::State)
             };
+        }
+        for entry in entries.iter_mut().filter(|entry| entry.cond.states & NEW == 0) {
             entry.cond.states = 0;
         }
         entries.retain(|entry| entry.cond.states != 0 || matches!(entry.what, What::Hole(_)));
         if implied {
             self.note(None, NoteKind::StateImplied);
+        }
+    }
+
+    /// Takes from an entry that is for no new packets the states that earlier entries have decided: one base chain
+    /// that lets established packets through to the next leaves its further rules to none.
+    fn undecided(&mut self, entries: &mut [Entry], index: usize) {
+        let (before, rest) = entries.split_at_mut(index);
+        let Some(entry) = rest.first_mut().filter(|entry| entry.cond.states & NEW == 0) else { return };
+        for earlier in before.iter() {
+            let decides =
+                matches!(earlier.what, What::Do(Verdict::Accept | Verdict::Drop | Verdict::Reject(_)))
+                    || earlier.settled;
+            let overlap = entry.cond.states & earlier.cond.states;
+            if !decides || overlap == 0 || earlier.limit.is_some() || self.patience == 0 {
+                continue;
+            }
+            self.tire(&earlier.cond);
+            let part = Cond { states: overlap, ..entry.cond.clone() };
+            if part.is_within(&earlier.cond) {
+                entry.cond.states &= !overlap;
+            }
         }
     }
 
@@ -176,16 +272,30 @@ impl Emit {
         for index in 0..entries.len() {
             let Some(limit) = entries[index].limit else { continue };
             if matches!(entries[index].what, What::Do(Verdict::Continue)) {
-                let line = entries[index].rule.map(|rule| self.found.program.rules[rule].line);
-                self.note(line, NoteKind::LogUnlimited);
+                if entries[index].log {
+                    self.note(self.origin(&entries[index]), NoteKind::LogUnlimited);
+                }
                 entries[index].limit = None;
                 continue;
             }
             let alone = entries[index].rule.is_some_and(|rule| uses.get(&rule) == Some(&1));
             let sound = match &entries[index].what {
                 _ if !alone => false,
+                What::Do(Verdict::Accept) if !limit.over && self.excess_passes(entries, index, drops) => {
+                    entries[index].limit = None;
+                    true
+                }
                 What::Do(Verdict::Accept) if !limit.over => self.excess_drops(entries, index, drops),
                 What::Do(Verdict::Drop) if limit.over && !entries[index].log => {
+                    self.hand_on(entries, index, drops)
+                }
+                // The excess is refused in silence here.
+                What::Do(Verdict::Reject(_)) if limit.over && !entries[index].log => {
+                    entries[index].what = What::Do(Verdict::Drop);
+                    self.note(
+                        self.origin(&entries[index]),
+                        NoteKind::NearestReject { kind: "reject".to_owned() },
+                    );
                     self.hand_on(entries, index, drops)
                 }
                 _ => false,
@@ -193,7 +303,7 @@ impl Emit {
             if !sound {
                 entries[index].what = What::Hole(Why::Limit);
                 entries[index].limit = None;
-            } else if self.import.policy.mode == Mode::Stateful {
+            } else if entries[index].limit.is_some() && self.import.policy.mode == Mode::Stateful {
                 self.note(None, NoteKind::LimitCountsConnections);
             }
         }
@@ -202,6 +312,31 @@ impl Emit {
     /// A comparison costs by the size of what is compared.
     fn tire(&mut self, cond: &Cond) {
         self.patience = self.patience.saturating_sub(1 + cond.weight());
+    }
+
+    /// Whether what exceeds the limit of an accepting rule is accepted further on all the same.
+    fn excess_passes(&mut self, entries: &[Entry], index: usize, drops: bool) -> bool {
+        let cond = &entries[index].cond;
+        for later in &entries[index + 1..] {
+            if self.patience == 0 {
+                return false;
+            }
+            self.tire(&later.cond);
+            match &later.what {
+                What::Hole(Why::Log) | What::Do(Verdict::Continue | Verdict::Clamp) => {}
+                What::Hole(_) => return false,
+                What::Do(verdict) if cond.meets(&later.cond) => {
+                    if *verdict != Verdict::Accept || later.limit.is_some() || later.log {
+                        return false;
+                    }
+                    if cond.is_within(&later.cond) {
+                        return true;
+                    }
+                }
+                What::Do(_) => {}
+            }
+        }
+        !drops
     }
 
     /// Whether what exceeds the limit of an accepting rule is dropped further on.
@@ -229,8 +364,8 @@ impl Emit {
         drops
     }
 
-    /// A rule that drops what exceeds a limit hands the limit on to the rule that accepts the rest, where
-    /// that one is for the very same packets.
+    /// A rule that drops what exceeds a limit becomes one that accepts the rest, where the rule that decides on
+    /// that accepts all of it.
     fn hand_on(&mut self, entries: &mut [Entry], index: usize, drops: bool) -> bool {
         let limit = entries[index].limit;
         let cond = entries[index].cond.clone();
@@ -243,24 +378,32 @@ impl Emit {
             match &entries[later].what {
                 What::Hole(Why::Log) | What::Do(Verdict::Continue | Verdict::Clamp) => {}
                 What::Do(verdict) if cond.meets(&entries[later].cond) => {
-                    let same = *verdict == Verdict::Accept
-                        && entries[later].limit.is_none()
-                        && cond == entries[later].cond;
-                    if same {
-                        entries[index].what = What::Do(Verdict::Accept);
-                        entries[index].limit = bound;
+                    if entries[later].limit.is_some() || !cond.is_within(&entries[later].cond) {
+                        return false;
                     }
-                    return same;
+                    match verdict {
+                        Verdict::Accept => {
+                            entries[index].what = What::Do(Verdict::Accept);
+                            entries[index].limit = bound;
+                            entries[index].log = entries[later].log;
+                        }
+                        // What does not exceed the limit is dropped, too: the limit is of no account.
+                        Verdict::Drop => entries[index].limit = None,
+                        _ => return false,
+                    }
+                    return true;
                 }
                 What::Hole(_) => return false,
                 What::Do(_) => {}
             }
         }
-        if !drops {
+        if drops {
+            entries[index].limit = None;
+        } else {
             entries[index].what = What::Do(Verdict::Accept);
             entries[index].limit = bound;
         }
-        !drops
+        true
     }
 
     /// Rules that only log become part of the rule that decides the same packets.
@@ -308,6 +451,9 @@ impl Emit {
     }
 
     fn rule(&mut self, entry: &Entry, action: Action, to_self: bool) {
+        if let Err(why) = sound(&entry.cond) {
+            return self.miss(entry.rule, why);
+        }
         if self.import.policy.rules.len() >= MOST_RULES {
             return self.miss(entry.rule, Why::TooMany);
         }
@@ -320,7 +466,7 @@ impl Emit {
         if to_self && cond.outward.is_some() {
             return;
         }
-        let (v4, v6) = cond.families();
+        let (v4, v6) = families(cond);
         let source = self.addresses(&cond.source, v4, v6);
         let destination = self.addresses(&cond.destination, v4, v6);
         let pinned = !source.items.is_empty() || !destination.items.is_empty();
@@ -335,7 +481,7 @@ impl Emit {
             None => (None, None),
         };
         let rule = Rule {
-            name: self.name(&name),
+            name: self.names.name(&name),
             from: self.zones(&cond.inward),
             to,
             in_interfaces: Vec::new(),
@@ -347,8 +493,8 @@ impl Emit {
             sports: port_ranges(&cond.sports),
             dports: port_ranges(&cond.dports),
             icmp: icmp(cond),
-            tcp_flags: cond.flags,
-            dscp: if cond.dscp.is_all() {
+            tcp_flags: cond.flags.filter(|flags| flags.mask != 0),
+            dscp: if ByteSet::CODE_POINTS.is_within(cond.dscp) {
                 Vec::new()
             } else {
                 cond.dscp.iter().filter_map(wire::Dscp::new).collect()
@@ -400,12 +546,14 @@ impl Emit {
 
     fn zones(&self, interfaces: &Option<Vec<u16>>) -> Vec<String> {
         let names = interfaces.iter().flatten();
-        names.filter_map(|&index| self.found.interfaces.get(usize::from(index))).cloned().collect()
+        names
+            .filter_map(|&index| self.found.interfaces.get(usize::from(index)))
+            .map(|name| zone(name))
+            .collect()
     }
 
     fn clamp(&mut self, entry: &Entry) {
-        let line = entry.rule.map(|rule| self.found.program.rules[rule].line);
-        self.note(line, NoteKind::ClampWidened);
+        self.note(self.origin(entry), NoteKind::ClampWidened);
         if let Some(fate) = entry.rule.and_then(|rule| self.fates.get_mut(rule)) {
             fate.translated = true;
         }
@@ -429,7 +577,7 @@ impl Emit {
         for name in &self.found.interfaces {
             self.import.policy.interfaces.push(Interface {
                 name: name.clone(),
-                zone: name.clone(),
+                zone: zone(name),
                 addresses: Vec::new(),
                 link: LinkKind::Ethernet,
                 mtu: 1500,
@@ -445,7 +593,7 @@ impl Emit {
     /// Hooks without a counterpart are of no account where all they do is accept.
     fn foreign(&mut self) {
         for (hook, bases) in std::mem::take(&mut self.found.foreign) {
-            let listing = write_out(&self.found.program, &bases);
+            let listing = write_out(&self.found.program, &bases, None);
             self.cut |= listing.cut;
             let idle = |entry: &Entry| entry.what == What::Do(Verdict::Accept);
             if listing.drops && bases.iter().any(|base| base.drops) {
@@ -519,7 +667,7 @@ impl Emit {
                 untranslated.before = place.and_then(|at| rules.get(at)).map(|rule| rule.name.clone());
             }
         }
-        self.import.untranslated.sort_by_key(|untranslated| untranslated.line);
+        self.import.untranslated.sort_by_key(|untranslated| untranslated.origin);
         self.import.notes = std::mem::take(&mut self.found.notes).into_iter().collect();
         self.import
     }
@@ -532,33 +680,58 @@ impl Emit {
         }
         let source = &self.found.program.rules[rule];
         self.import.untranslated.push(Untranslated {
-            line: source.line,
+            origin: source.origin,
             text: source.text.clone(),
             why,
             before: Some(self.import.policy.rules.len().to_string()),
         });
     }
 
-    fn note(&mut self, line: Option<u32>, kind: NoteKind) {
-        self.found.notes.insert(Note { line, kind });
+    fn note(&mut self, origin: Option<Origin>, kind: NoteKind) {
+        self.found.notes.insert(Note { origin, kind });
     }
 
-    /// `wanted`, or with a number where that is taken.
-    fn name(&mut self, wanted: &str) -> String {
-        let count = self.names.entry(wanted.to_owned()).or_default();
-        *count += 1;
-        if *count == 1 {
-            return wanted.to_owned();
-        }
-        let name = format!("{wanted}-{count}");
-        // A label may look like a numbered one.
-        if self.names.contains_key(&name) { self.name(&name) } else { self.take(name) }
+    /// Where the rule of an entry stands.
+    fn origin(&self, entry: &Entry) -> Option<Origin> {
+        entry.rule.map(|rule| self.found.program.rules[rule].origin)
     }
+}
 
-    fn take(&mut self, name: String) -> String {
-        self.names.insert(name.clone(), 1);
-        name
+/// The IP versions whose addresses a rule names: those of its packets, and of ICMP its own where it names any.
+fn families(cond: &Cond) -> (bool, bool) {
+    let (v4, v6) = cond.families();
+    let named = !cond.source.is_whole() || !cond.destination.is_whole();
+    let only = |protocol: Protocol| cond.protocols == ByteSet::one(protocol.0);
+    (v4 && !(named && only(Protocol::ICMPV6)), v6 && !(named && only(Protocol::ICMP)))
+}
+
+/// The zone of an interface: its name, unless that means something else.
+fn zone(interface: &str) -> String {
+    match interface {
+        SELF_ZONE | ANY_ZONE => format!("{interface}-zone"),
+        name => name.to_owned(),
     }
+}
+
+/// Whether a policy can say the condition: ports, ICMP types and TCP flags only of protocols that have them.
+fn sound(cond: &Cond) -> Result<(), Why> {
+    let only = |protocol: Protocol| cond.protocols == ByteSet::one(protocol.0);
+    let (v4, v6) = cond.families();
+    let ported = cond.protocols.iter().all(|protocol| Protocol(protocol).has_ports());
+    if !ported && !(cond.sports.is_all() && cond.dports.is_all()) {
+        return Err(Why::Feature("ports of any protocol".to_owned()));
+    }
+    let kinds = !cond.icmp_types.is_all() || !cond.icmp_codes.is_all();
+    if kinds && !only(Protocol::ICMP) && !only(Protocol::ICMPV6) {
+        return Err(Why::Feature("ICMP types of any protocol".to_owned()));
+    }
+    if cond.flags.is_some_and(|flags| flags.mask != 0) && !only(Protocol::TCP) {
+        return Err(Why::Feature("TCP flags of any protocol".to_owned()));
+    }
+    if only(Protocol::ICMP) && !v4 || only(Protocol::ICMPV6) && !v6 {
+        return Err(Why::Value("the other IP version's ICMP".to_owned()));
+    }
+    Ok(())
 }
 
 fn protocols(cond: &Cond) -> Vec<Protocol> {

@@ -11,7 +11,7 @@ use super::note::{Note, NoteKind, Why};
 const LOOPBACK: &str = "lo";
 
 /// The most interfaces that one import may name.
-const MOST: usize = 4096;
+const MOST: usize = 4095;
 
 /// The interfaces of an import.
 #[derive(Debug, Default)]
@@ -40,7 +40,7 @@ impl Names {
         while self.seen.contains(&name) {
             name.push('-');
         }
-        notes.insert(Note { line: None, kind: NoteKind::OtherInterface { interface: name.clone() } });
+        notes.insert(Note { origin: None, kind: NoteKind::OtherInterface { interface: name.clone() } });
         self.list.push(name);
     }
 
@@ -56,7 +56,7 @@ impl Names {
             match pattern(word) {
                 Some("") => return Ok(if negated { Some(Vec::new()) } else { None }),
                 Some(prefix) => {
-                    notes.insert(Note { line: None, kind: NoteKind::Pattern { pattern: word.to_owned() } });
+                    notes.insert(Note { origin: None, kind: NoteKind::Pattern { pattern: word.to_owned() } });
                     let before = chosen.len();
                     chosen.extend((0..self.list.len()).filter(|&at| self.list[at].starts_with(prefix)));
                     if chosen.len() == before {
@@ -64,7 +64,7 @@ impl Names {
                     }
                 }
                 None if word == LOOPBACK => {
-                    notes.insert(Note { line: None, kind: NoteKind::Loopback });
+                    notes.insert(Note { origin: None, kind: NoteKind::Loopback });
                 }
                 None => {
                     let at = self.list.iter().position(|name| name == word);

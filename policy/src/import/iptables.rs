@@ -1,15 +1,16 @@
 //! What `iptables-save` and `ip6tables-save` print.
 //!
-//! `filter`, `nat` and `mangle` (for clamping the MSS) are translated; rules of `raw` and `security`, and
-//! those for the gateway's own packets, are listed unless all they do is accept. Byte and packet counters,
+//! `filter`, `nat`, `mangle`, `raw` and `security` are translated as far as what they do has a counterpart;
+//! those for the gateway's own packets are counted unless all they do is accept. Byte and packet counters,
 //! before a rule or in a chain's line, are behaviour of nobody and are skipped.
 
 use std::collections::{BTreeSet, HashMap};
 
 use super::chain::{Base, SourceRule};
-use super::emit::{Found, emit};
+use super::emit::{Found, Translation, emit};
 use super::interface::Names;
-use super::note::Why;
+use super::name;
+use super::note::{Origin, Why};
 use super::{Import, ImportError, Importer, IpVersion};
 
 mod rule;
@@ -110,7 +111,9 @@ impl Save {
         if understood {
             let at = self.chain(table, &words[1]);
             self.chains[at].lines += 1;
-            label = format!("{}-{}", words[1].to_ascii_lowercase(), self.chains[at].lines);
+            let chain_name =
+                name::valid(&words[1].to_ascii_lowercase()).unwrap_or_else(|| "chain".to_owned());
+            label = format!("{chain_name}-{}", self.chains[at].lines);
             chain = Some(at);
             words.drain(..2);
         }
@@ -124,12 +127,22 @@ impl Save {
         for line in &self.lines {
             for (at, pair) in line.words.windows(2).enumerate() {
                 if matches!(pair[0].as_str(), "-i" | "-o" | "--in-interface" | "--out-interface") {
-                    names.gather(&pair[1], at > 0 && line.words[at - 1] == "!");
+                    // Old rules have the `!` after the option.
+                    let after = pair[1] == "!";
+                    let negated = after || at > 0 && line.words[at - 1] == "!";
+                    let named = if after { line.words.get(at + 2) } else { Some(&pair[1]) };
+                    if let Some(name) = named {
+                        names.gather(name, negated);
+                    }
                 }
             }
         }
         names.close(&mut notes);
-        let mut found = Found { notes, ..Found::default() };
+        let silent = match version {
+            IpVersion::V4 => IpVersion::V6,
+            IpVersion::V6 => IpVersion::V4,
+        };
+        let mut found = Found { notes, silent: Some(silent), ..Found::default() };
         found.program.chains = vec![Vec::new(); self.chains.len()];
         for line in &self.lines {
             let index = found.program.rules.len();
@@ -140,35 +153,40 @@ impl Save {
                     found.program.chains[chain].push(index);
                     let table = &self.chains[chain].table;
                     let input = table != "nat" && self.chains[chain].name == "INPUT";
-                    let mut reader = rule::Reader::new(version, &names, line.number, &mut found.notes);
+                    let mut reader =
+                        rule::Reader::new(version, &names, Origin::Line(line.number), &mut found.notes);
                     reader.input = input;
                     let body = reader.read(&line.words, |target| {
                         self.index.get(&(table.clone(), target.to_owned())).copied()
                     });
                     found.stateful |= reader.stateful;
-                    if let Some(comment) = reader.comment {
+                    if let Some(comment) = reader.comment.as_deref().and_then(name::valid) {
                         label = comment;
                     }
                     body
                 }
             };
-            found.program.rules.push(SourceRule { line: line.number, text: line.text.clone(), label, body });
+            let origin = Origin::Line(line.number);
+            found.program.rules.push(SourceRule { origin, text: line.text.clone(), label, body });
         }
         for (hook, tables) in HOOKS {
             let bases: Vec<Base> = tables
                 .iter()
                 .filter_map(|table| self.index.get(&((*table).to_owned(), (*hook).to_owned())))
-                .map(|&chain| Base { chain, drops: self.chains[chain].drops })
+                .map(|&chain| Base { chain, version: Some(version), drops: self.chains[chain].drops })
                 .collect();
             match (*hook, *tables) {
-                ("INPUT", ["mangle", "filter"]) => found.input = bases,
-                ("FORWARD", ["mangle", "filter"]) => found.forward = bases,
+                ("INPUT", ["mangle", ..]) => found.input = bases,
+                ("FORWARD", ["mangle", ..]) => found.forward = bases,
+                ("PREROUTING", ["raw", ..]) => {
+                    found.early = bases.into_iter().map(|base| (base, Translation::Before)).collect();
+                }
+                ("POSTROUTING", ["mangle"]) => found.late = bases,
+                ("OUTPUT", _) => found.own.push((hook.to_string(), bases)),
                 ("PREROUTING", ["nat"]) => found.prerouting = bases,
                 ("POSTROUTING", ["nat"]) => found.postrouting = bases,
                 (hook, tables) => {
-                    let hook = format!("{} {}", tables.join(" "), hook);
-                    let hook = if hook == "mangle POSTROUTING" { "postrouting".to_owned() } else { hook };
-                    found.foreign.push((hook, bases));
+                    found.foreign.push((format!("{} {hook}", tables.join(" ")), bases));
                 }
             }
         }
@@ -179,21 +197,14 @@ impl Save {
 
 /// Hooks and the tables that they call, in order, as far as one list can stand for them.
 const HOOKS: &[(&str, &[&str])] = &[
-    ("INPUT", &["mangle", "filter"]),
-    ("FORWARD", &["mangle", "filter"]),
+    ("INPUT", &["mangle", "filter", "security"]),
+    ("FORWARD", &["mangle", "filter", "security"]),
     ("PREROUTING", &["nat"]),
     ("POSTROUTING", &["nat"]),
-    ("PREROUTING", &["raw"]),
-    ("PREROUTING", &["mangle"]),
+    ("PREROUTING", &["raw", "mangle"]),
     ("POSTROUTING", &["mangle"]),
-    ("OUTPUT", &["raw"]),
-    ("OUTPUT", &["mangle"]),
-    ("OUTPUT", &["filter"]),
-    ("OUTPUT", &["nat"]),
+    ("OUTPUT", &["raw", "mangle", "nat", "filter", "security"]),
     ("INPUT", &["nat"]),
-    ("INPUT", &["security"]),
-    ("FORWARD", &["security"]),
-    ("OUTPUT", &["security"]),
 ];
 
 /// The words of a line, with double quotes and backslashes as iptables writes them.

@@ -9,14 +9,19 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use serde_json::Value;
 
 use super::chain::{Base, SourceRule};
-use super::emit::{Found, emit};
+use super::emit::{Found, Translation, emit};
 use super::interface::Names;
-use super::note::{Note, NoteKind, Why};
+use super::name;
+use super::note::{Note, NoteKind, Origin, Why};
 use super::{Import, ImportError, Importer, IpVersion};
 use crate::model::Set;
 
 mod expression;
 mod statement;
+
+/// The priorities at which destinations and sources are translated.
+const DESTINATION_NAT: i64 = -100;
+const SOURCE_NAT: i64 = 100;
 
 /// `nft -j list ruleset`.
 pub(super) const IMPORTER: Importer =
@@ -68,14 +73,14 @@ impl<'a> Ruleset<'a> {
     fn found(&self) -> Found {
         let mut notes = BTreeSet::new();
         if self.flowtables {
-            notes.insert(Note { line: None, kind: NoteKind::FastPath });
+            notes.insert(Note { origin: None, kind: NoteKind::FastPath });
         }
         let mut names = Names::default();
         for (key, rule) in &self.rules {
             expression::gather_interfaces(rule, &mut names, &|name| self.elements(key, name));
         }
         names.close(&mut notes);
-        let mut found = Found { notes, ..Found::default() };
+        let mut found = Found { notes, silent: self.silent(), ..Found::default() };
         let mut index: HashMap<&Key, usize> = HashMap::new();
         for (at, (key, _)) in self.chains.iter().enumerate() {
             index.insert(key, at);
@@ -86,17 +91,17 @@ impl<'a> Ruleset<'a> {
         for (key, rule) in &self.rules {
             let at = found.program.rules.len();
             let chain = index.get(key).copied();
-            let mut label = format!("{}-{}", key.2.to_lowercase(), at + 1);
+            let chain_name = name::valid(&key.2.to_lowercase()).unwrap_or_else(|| "chain".to_owned());
+            let mut label = format!("{chain_name}-{}", at + 1);
             if let Some(rules) = chain.and_then(|chain| found.program.chains.get_mut(chain)) {
                 rules.push(at);
-                label = format!("{}-{}", key.2.to_lowercase(), rules.len());
+                label = format!("{chain_name}-{}", rules.len());
             }
-            let comment = rule.get("comment").and_then(Value::as_str).map(str::trim);
-            if let Some(comment) = comment.filter(|comment| !comment.is_empty()) {
-                label = comment.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+            if let Some(comment) = rule.get("comment").and_then(Value::as_str).and_then(name::valid) {
+                label = comment;
             }
-            let line = rule.get("handle").and_then(Value::as_u64).unwrap_or(at as u64 + 1);
-            let line = u32::try_from(line).unwrap_or(u32::MAX);
+            let handle = rule.get("handle").and_then(Value::as_u64).unwrap_or(at as u64 + 1);
+            let origin = Origin::Handle(u32::try_from(handle).unwrap_or(u32::MAX));
             let body = if !matches!(key.0.as_str(), "ip" | "ip6" | "inet") {
                 Err(Why::Family(key.0.clone()))
             } else if chain.is_none() {
@@ -104,7 +109,7 @@ impl<'a> Ruleset<'a> {
             } else {
                 let mut context = statement::Context {
                     family: &key.0,
-                    line,
+                    origin,
                     names: &names,
                     notes: &mut found.notes,
                     stateful: &mut found.stateful,
@@ -117,12 +122,25 @@ impl<'a> Ruleset<'a> {
             };
             let expr = rule.get("expr").map_or_else(String::new, Value::to_string);
             let text = format!("{} {} {} {expr}", key.0, key.1, key.2);
-            found.program.rules.push(SourceRule { line, text, label, body });
+            found.program.rules.push(SourceRule { origin, text, label, body });
         }
         self.hooks(&mut found);
         found.sets = sets.into_values().collect();
         found.interfaces = names.into_list();
         found
+    }
+
+    /// The IP version that no table is of, where there is one of the other.
+    fn silent(&self) -> Option<IpVersion> {
+        let families = self.chains.iter().map(|(key, _)| key.0.as_str());
+        let (v4, v6) = families.fold((false, false), |(v4, v6), family| {
+            (v4 || matches!(family, "ip" | "inet"), v6 || matches!(family, "ip6" | "inet"))
+        });
+        match (v4, v6) {
+            (true, false) => Some(IpVersion::V6),
+            (false, true) => Some(IpVersion::V4),
+            _ => None,
+        }
     }
 
     /// The object of a named set or map, of the table of `key`.
@@ -146,14 +164,26 @@ impl<'a> Ruleset<'a> {
             let word = |name: &str| body.get(name).and_then(Value::as_str);
             let Some(hook) = word("hook") else { continue };
             let priority = body.get("prio").and_then(Value::as_i64).unwrap_or(0);
-            let base = Base { chain, drops: word("policy") == Some("drop") };
+            let version = match key.0.as_str() {
+                "ip" => Some(IpVersion::V4),
+                "ip6" => Some(IpVersion::V6),
+                _ => None,
+            };
+            let base = Base { chain, version, drops: word("policy") == Some("drop") };
             bases.push((priority, hook, word("type").unwrap_or("filter"), base, &key.0));
         }
         bases.sort_by_key(|base| base.0);
-        for (_, hook, kind, base, family) in bases {
+        for (priority, hook, kind, base, family) in bases {
             let translated = matches!(family, "ip" | "ip6" | "inet");
             match (hook, kind) {
                 _ if !translated => found.foreign.push((format!("{family} {hook}"), vec![base])),
+                ("prerouting", "filter") => {
+                    let before = priority <= DESTINATION_NAT;
+                    let translation = if before { Translation::Before } else { Translation::After };
+                    found.early.push((base, translation));
+                }
+                ("postrouting", "filter") if priority < SOURCE_NAT => found.late.push(base),
+                ("output", _) => found.own.push((hook.to_owned(), vec![base])),
                 ("input", "filter") => found.input.push(base),
                 ("forward", "filter") => found.forward.push(base),
                 ("prerouting", "nat") => found.prerouting.push(base),

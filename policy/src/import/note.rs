@@ -2,6 +2,35 @@
 
 use std::fmt;
 
+use super::IpVersion;
+
+/// Where a rule stands in its source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Origin {
+    /// A line, from 1.
+    Line(u32),
+    /// A handle of nftables, which `nft -a list ruleset` shows.
+    Handle(u32),
+}
+
+impl Origin {
+    /// The number of the line or the handle.
+    pub fn number(self) -> u32 {
+        match self {
+            Origin::Line(number) | Origin::Handle(number) => number,
+        }
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Line(line) => write!(f, "line {line}"),
+            Origin::Handle(handle) => write!(f, "handle {handle}"),
+        }
+    }
+}
+
 /// What stood in the way of a rule.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Why {
@@ -17,6 +46,8 @@ pub enum Why {
     DynamicSet(String),
     /// A hook that has no counterpart here: before routing, after it, or the gateway's own packets.
     Hook(String),
+    /// The gateway's own packets meet no rules here.
+    OwnPackets,
     /// A family of tables other than ip, ip6 and inet.
     Family(String),
     /// A limit whose excess is not dropped, or that several rules would have to share.
@@ -48,6 +79,7 @@ impl fmt::Display for Why {
             Why::Missing(what) => write!(f, "`{what}` is not in the source"),
             Why::DynamicSet(name) => write!(f, "the set `{name}` changes as packets pass or time goes by"),
             Why::Hook(hook) => write!(f, "there are no rules at `{hook}` here"),
+            Why::OwnPackets => f.write_str("rules for the gateway's own packets are not a router's"),
             Why::Family(family) => write!(f, "tables of family `{family}` have no counterpart here"),
             Why::Limit => {
                 f.write_str("a limit here drops what exceeds it, and this one does not just do that")
@@ -71,8 +103,8 @@ impl fmt::Display for Why {
 /// Something to know about an import.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Note {
-    /// The line (nftables: handle) of the rule that it is about, where it is about one.
-    pub line: Option<u32>,
+    /// The rule that it is about, where it is about one.
+    pub origin: Option<Origin>,
     /// What there is to know.
     pub kind: NoteKind,
 }
@@ -99,6 +131,13 @@ pub enum NoteKind {
         /// Its name.
         interface: String,
     },
+    /// An interface has another name here, for its own cannot stand in a policy.
+    Renamed {
+        /// Its name in the source.
+        name: String,
+        /// Its name here.
+        interface: String,
+    },
     /// Interfaces of a pattern are those that rules name.
     Pattern {
         /// The pattern.
@@ -108,6 +147,21 @@ pub enum NoteKind {
     InputFirst,
     /// No rule looks at the state of connections: imported as stateless.
     Stateless,
+    /// No rule looks at the state of connections, but a translation does: imported as stateful.
+    StatefulByNat,
+    /// Before a reset nft's listing leaves out the IP version that a rule is of.
+    ResetVersion,
+    /// Connections that the source leaves untracked are tracked here.
+    Tracked,
+    /// The source says nothing of an IP version, whose packets are dropped here.
+    Silent {
+        /// The version.
+        version: IpVersion,
+    },
+    /// A rule that drops or rejects sees packets of established connections there, and only the first here.
+    BeforeEstablished,
+    /// The source does not accept all packets of established connections; here they pass.
+    EstablishedPass,
     /// Answers pass, and what fits no connection is dropped, without a rule.
     StateImplied,
     /// Rules about the loopback interface; no packet of the gateway to itself is filtered here.
@@ -142,8 +196,8 @@ pub enum NoteKind {
 
 impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(line) = self.line {
-            write!(f, "{line}: ")?;
+        if let Some(origin) = self.origin {
+            write!(f, "{origin}: ")?;
         }
         self.kind.fmt(f)
     }
@@ -161,6 +215,9 @@ impl fmt::Display for NoteKind {
             NoteKind::OtherInterface { interface } => {
                 write!(f, "interface `{interface}` stands for all that no rule names; rename it")
             }
+            NoteKind::Renamed { name, interface } => {
+                write!(f, "interface `{name}` became `{interface}`, for a policy has no such name")
+            }
             NoteKind::Pattern { pattern } => {
                 write!(f, "`{pattern}` was taken for the interfaces of that pattern that rules name")
             }
@@ -168,10 +225,34 @@ impl fmt::Display for NoteKind {
                 f.write_str("rules for the gateway itself come first, and `input-policy` ends them")
             }
             NoteKind::Stateless => {
-                f.write_str("no rule looks at the state of connections or translates: imported as stateless")
+                f.write_str(
+                "no rule looks at the state of connections or translates: imported as stateless; \
+                 fragments meet the rules with the ports of their first",
+            )
             }
+            NoteKind::StatefulByNat => f.write_str(
+                "no rule looks at the state of connections, but there are translations: imported as stateful, \
+                 so the rules see the first packet of a connection only, and its answers pass",
+            ),
+            NoteKind::ResetVersion => f.write_str(
+                "`nft list` leaves out `meta nfproto` before `reject with tcp reset`: such rules were taken for both IP versions",
+            ),
+            NoteKind::Tracked => f.write_str(
+                "what the source leaves untracked is tracked here, and no rule for untracked packets is needed or taken over",
+            ),
+            NoteKind::Silent { version } => {
+                write!(f, "the source says nothing of {version}, which is dropped here; Linux lets pass what no rule is for")
+            }
+            NoteKind::BeforeEstablished => f.write_str(
+                "the rule stands before established connections are accepted: there it drops any packet, here the \
+                 first of a connection only, so answers to connections that are let in pass",
+            ),
+            NoteKind::EstablishedPass => f.write_str(
+                "the source does not accept all packets of established connections; here they pass",
+            ),
             NoteKind::StateImplied => f.write_str(
-                "packets of accepted connections pass, and those that fit none are dropped, without a rule",
+                "packets of accepted connections pass, and those that fit none are dropped, without a rule: \
+                 rules see the first packet of a connection only",
             ),
             NoteKind::Loopback => f.write_str("rules about the loopback interface need no counterpart"),
             NoteKind::OwnPackets { hook } => {

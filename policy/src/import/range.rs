@@ -102,6 +102,8 @@ pub(super) struct ByteSet([u128; 2]);
 impl ByteSet {
     pub(super) const ALL: ByteSet = ByteSet([u128::MAX; 2]);
     pub(super) const NONE: ByteSet = ByteSet([0; 2]);
+    /// All DiffServ code points.
+    pub(super) const CODE_POINTS: ByteSet = ByteSet([u64::MAX as u128, 0]);
 
     /// Only `value`.
     pub(super) fn one(value: u8) -> ByteSet {

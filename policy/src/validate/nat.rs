@@ -113,6 +113,10 @@ impl<'a> Validator<'a> {
         }
         let leaves_by = |zone: &String| nat.to.is_empty() || nat.to.contains(zone);
         let interfaces = self.policy.interfaces.iter().filter(|interface| leaves_by(&interface.zone));
+        // An interface without addresses gets them from Linux.
+        if interfaces.clone().any(|interface| interface.addresses.is_empty()) {
+            return;
+        }
         let addresses: Vec<IpAddr> =
             interfaces.flat_map(|interface| &interface.addresses).map(|net| net.addr()).collect();
         let outside = Space::of_ranges(addresses.into_iter().map(crate::model::AddressRange::single));
@@ -158,6 +162,7 @@ impl<'a> Validator<'a> {
             }
         }
         let own = Arc::clone(&self.own);
+        let dynamic = self.policy.interfaces.iter().any(|interface| interface.addresses.is_empty());
         match outside {
             Some(outside) if outside.is_ipv4() != target.is_ipv4() => {
                 let message = format!("{outside} cannot be forwarded to {target}, of the other IP version");
@@ -169,7 +174,7 @@ impl<'a> Validator<'a> {
                 let hint = "give one of an interface's addresses, or leave `outside` out for all of them";
                 self.wrong(Code::OutsideNotOwn, item, "outside", message, hint);
             }
-            None if self.reach.is_some() && !own.has(Family::of(*target)) => {
+            None if self.reach.is_some() && !dynamic && !own.has(Family::of(*target)) => {
                 let message =
                     format!("the gateway has no {} address to forward from", Family::of(*target).name());
                 self.wrong(Code::FamilyMismatch, item, "target", message, "add one to an interface");

@@ -11,8 +11,8 @@ const MOST_PORTS: usize = 256;
 
 impl Emit {
     pub(super) fn translations(&mut self) {
-        let post = write_out(&self.found.program, &self.found.postrouting);
-        let pre = write_out(&self.found.program, &self.found.prerouting);
+        let post = write_out(&self.found.program, &self.found.postrouting, None);
+        let pre = write_out(&self.found.program, &self.found.prerouting, None);
         self.cut |= post.cut || pre.cut;
         self.lead(&post);
         self.lead(&pre);
@@ -46,6 +46,7 @@ impl Emit {
             What::Do(_) if entry.log => return Err(Why::Log),
             What::Do(_) => return Err(Why::Feature("drop in a nat chain".to_owned())),
         };
+        super::sound(&entry.cond)?;
         let NatAction::Forward { target, target_port, ports: ref inside, .. } = *action else {
             return Err(Why::Hook("prerouting".to_owned()));
         };
@@ -76,8 +77,7 @@ impl Emit {
             if !(cond.destination.is_whole() && outside_in) {
                 return Err(Why::NatDestination);
             }
-            let line = entry.rule.map(|rule| self.found.program.rules[rule].line);
-            self.note(line, NoteKind::OutsideAssumed);
+            self.note(self.origin(entry), NoteKind::OutsideAssumed);
         }
         let ports = super::port_ranges(&cond.dports);
         let hairpin = if cond.inward.is_some() { Hairpin::Off } else { Hairpin::On };
@@ -173,7 +173,7 @@ impl Emit {
             source.items = all.ranges().into_iter().map(AddressItem::Range).collect();
         }
         let nat = Nat {
-            name: self.name(&label),
+            name: self.names.name(&label),
             from: self.zones(&cond.inward),
             to: self.zones(&cond.outward),
             source,

@@ -7,7 +7,7 @@ use crate::import::IpVersion;
 use crate::import::chain::{Body, Bound, Limit, Verdict};
 use crate::import::cond::{Cond, ESTABLISHED, INVALID, NEW, Place, RELATED, STATES, all_ports, ports};
 use crate::import::interface::Names;
-use crate::import::note::{Note, NoteKind, Why};
+use crate::import::note::{Note, NoteKind, Origin, Why};
 use crate::import::range::{ByteSet, Ranges};
 use crate::import::word;
 use crate::model::{ConnectionLimit, Rate, Scope, TcpFlagsMatch};
@@ -37,7 +37,7 @@ const MODULES: &[&str] = &[
 pub(super) struct Reader<'a> {
     pub(super) version: IpVersion,
     names: &'a Names,
-    line: u32,
+    origin: Origin,
     notes: &'a mut BTreeSet<Note>,
     /// Whether the rule stands where all packets are for the gateway.
     pub(super) input: bool,
@@ -46,8 +46,8 @@ pub(super) struct Reader<'a> {
     ways: Vec<Cond>,
     rate: Option<Rate>,
     over: bool,
-    per_source: bool,
-    hashed: bool,
+    /// What `hashlimit` has a bucket for each of.
+    hashed: Option<String>,
     connections: Option<ConnectionLimit>,
     target: target::Target,
 }
@@ -56,7 +56,7 @@ impl<'a> Reader<'a> {
     pub(super) fn new(
         version: IpVersion,
         names: &'a Names,
-        line: u32,
+        origin: Origin,
         notes: &'a mut BTreeSet<Note>,
     ) -> Reader<'a> {
         let all = match version {
@@ -67,7 +67,7 @@ impl<'a> Reader<'a> {
         Reader {
             version,
             names,
-            line,
+            origin,
             notes,
             input: false,
             stateful: false,
@@ -75,8 +75,7 @@ impl<'a> Reader<'a> {
             ways: vec![cond],
             rate: None,
             over: false,
-            per_source: false,
-            hashed: false,
+            hashed: None,
             connections: None,
             target: target::Target::default(),
         }
@@ -94,6 +93,10 @@ impl<'a> Reader<'a> {
         while let Some(word) = words.next() {
             let negated = word == "!";
             let option = if negated { words.next().unwrap_or_default() } else { word };
+            // Old rules have the `!` after the option: `-d ! 10.0.0.0/8`.
+            let mut rest = words.clone();
+            let after = rest.next() == Some("!") && rest.next().is_some_and(|word| !word.starts_with('-'));
+            let negated = negated ^ (after && words.next().is_some());
             let mut arguments = Vec::new();
             if matches!(option, "--comment" | "--log-prefix" | "--nflog-prefix") {
                 // Free text, which may begin like an option.
@@ -112,7 +115,7 @@ impl<'a> Reader<'a> {
         let limit = self.limit()?;
         let v6 = self.version == IpVersion::V6;
         let (verdict, log) = self.target.verdict(v6, &mut |kind| {
-            self.notes.insert(Note { line: Some(self.line), kind });
+            self.notes.insert(Note { origin: Some(self.origin), kind });
         })?;
         if verdict == Verdict::Clamp && self.ways.iter().any(|way| !way.protocols.contains(6)) {
             return Err(Why::Feature("TCPMSS".to_owned()));
@@ -126,10 +129,11 @@ impl<'a> Reader<'a> {
             (None, None) => return Ok(None),
             (Some(_), Some(_)) => return Err(Why::Limit),
             (Some(rate), None) => {
-                if self.hashed && !self.per_source {
-                    return Err(Why::Feature("--hashlimit-mode".to_owned()));
+                if let Some(mode) = self.hashed.as_deref() {
+                    self.hash_mode(mode)?;
                 }
-                let scope = if self.per_source { Scope::Source } else { Scope::Rule };
+                let per_source = self.hashed.iter().any(|mode| mode.split(',').any(|word| word == "srcip"));
+                let scope = if per_source { Scope::Source } else { Scope::Rule };
                 Bound::Rate(Rate { scope, ..rate })
             }
             (None, Some(most)) => Bound::Connections(most),
@@ -226,14 +230,13 @@ impl<'a> Reader<'a> {
                 let burst = self.rate.map_or(5, |rate| rate.burst);
                 self.rate = Some(Rate { count, per, burst, scope: Scope::Rule });
                 self.over = (option == "--hashlimit-above") != negated;
-                self.hashed = option != "--limit";
             }
             "--limit-burst" | "--hashlimit-burst" => {
                 let burst = one()?.parse().ok().filter(|&burst| burst > 0).ok_or_else(bad)?;
                 let rate = self.rate.as_mut().ok_or_else(|| Why::Feature(option.to_owned()))?;
                 rate.burst = burst;
             }
-            "--hashlimit-mode" => self.per_source = one()? == "srcip",
+            "--hashlimit-mode" => self.hashed = Some(one()?.to_owned()),
             "--hashlimit-srcmask" => self.whole_mask(one()?)?,
             "--hashlimit-name"
             | "--hashlimit-htable-expire"
@@ -254,11 +257,9 @@ impl<'a> Reader<'a> {
                 }
             }
             "--connlimit-saddr" => {}
-            "--comment" => {
-                let comment: String = one()?.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-                let comment = comment.trim();
-                self.comment = (!comment.is_empty()).then(|| comment.to_owned());
-            }
+            // Of `CT` and `NOTRACK`, which leave connections untracked.
+            "--notrack" => {}
+            "--comment" => self.comment = Some(one()?.to_owned()),
             "-j" | "--jump" | "-g" | "--goto" => {
                 let goto = matches!(option, "-g" | "--goto");
                 self.target.set(one()?, goto, chain(one()?));
@@ -267,6 +268,27 @@ impl<'a> Reader<'a> {
             _ => return self.target.option(option, arguments),
         }
         Ok(())
+    }
+
+    /// Whether buckets for each of `mode` are buckets for each source, or one: a destination or port that the
+    /// rule fixes makes no difference.
+    fn hash_mode(&self, mode: &str) -> Result<(), Why> {
+        let one = |ranges: &Ranges| matches!(ranges.list(), [(first, last)] if first == last);
+        let fixed = |word: &str| match word {
+            "srcip" => true,
+            "dstport" => self.ways.iter().all(|way| one(&way.dports)),
+            "srcport" => self.ways.iter().all(|way| one(&way.sports)),
+            "dstip" => self.ways.iter().all(|way| match self.version {
+                IpVersion::V4 => one(&way.destination.v4),
+                IpVersion::V6 => one(&way.destination.v6),
+            }),
+            _ => false,
+        };
+        if mode.split(',').all(fixed) {
+            Ok(())
+        } else {
+            Err(Why::Feature(format!("--hashlimit-mode {mode}")))
+        }
     }
 
     fn each(&mut self, change: impl Fn(&mut Cond)) {

@@ -55,6 +55,10 @@ impl Target {
             "ACCEPT" => Verdict::Accept,
             "DROP" => Verdict::Drop,
             "RETURN" => Verdict::Return,
+            "NOTRACK" | "CT" => {
+                note(NoteKind::Tracked);
+                Verdict::Continue
+            }
             "LOG" | "NFLOG" => return Ok((Verdict::Continue, true)),
             "REJECT" => {
                 Verdict::Reject(reject(self.reject.as_deref().unwrap_or("icmp-port-unreachable"), note)?)

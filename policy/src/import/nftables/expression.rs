@@ -36,6 +36,10 @@ pub(super) enum Field {
     HeaderProtocol {
         v6: bool,
     },
+    /// The version field of a header.
+    Version {
+        v6: bool,
+    },
     Nfproto,
     EtherType,
     Inward,
@@ -57,15 +61,18 @@ pub(super) fn field(left: &Value) -> Result<Field, Why> {
             "udp" => Some(17),
             "sctp" => Some(132),
             "dccp" => Some(33),
+            "udplite" => Some(136),
             _ => None,
         };
         return Ok(match (protocol.as_str(), name.as_str()) {
             ("ip" | "ip6", "saddr") => Field::Source { v6 },
             ("ip" | "ip6", "daddr") => Field::Destination { v6 },
             ("ip" | "ip6", "dscp") => Field::Dscp { v6 },
+            ("ip" | "ip6", "version") => Field::Version { v6 },
+            ("ether", "type") => Field::EtherType,
             ("ip", "protocol") | ("ip6", "nexthdr") => Field::HeaderProtocol { v6 },
-            ("tcp" | "udp" | "sctp" | "dccp" | "th", "sport") => Field::Sport(transport),
-            ("tcp" | "udp" | "sctp" | "dccp" | "th", "dport") => Field::Dport(transport),
+            ("tcp" | "udp" | "udplite" | "sctp" | "dccp" | "th", "sport") => Field::Sport(transport),
+            ("tcp" | "udp" | "udplite" | "sctp" | "dccp" | "th", "dport") => Field::Dport(transport),
             ("tcp", "flags") => Field::TcpFlags,
             ("icmp" | "icmpv6", "type") => Field::IcmpType { v6 },
             ("icmp" | "icmpv6", "code") => Field::IcmpCode { v6 },

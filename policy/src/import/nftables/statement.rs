@@ -7,11 +7,13 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::expression::{Field, address, bare, constant, ends, field, items};
+use crate::import::IpVersion;
 use crate::import::chain::{Body, Bound, Limit, Verdict};
 use crate::import::cond::{Cond, ESTABLISHED, INVALID, NEW, Named, Place, RELATED, STATES, ports};
 use crate::import::interface::Names;
 use crate::import::iptables::{flag_ways, forward, reject};
-use crate::import::note::{Note, NoteKind, Why};
+use crate::import::name;
+use crate::import::note::{Note, NoteKind, Origin, Why};
 use crate::import::range::ByteSet;
 use crate::import::word;
 use crate::model::{
@@ -24,7 +26,7 @@ const MOST_WAYS: usize = 4096;
 /// What the reading of a rule needs to know, and what it finds.
 pub(super) struct Context<'a> {
     pub(super) family: &'a str,
-    pub(super) line: u32,
+    pub(super) origin: Origin,
     pub(super) names: &'a Names,
     pub(super) notes: &'a mut BTreeSet<Note>,
     pub(super) stateful: &'a mut bool,
@@ -51,7 +53,8 @@ impl Context<'_> {
             let Some((kind, body)) = statement.as_object().and_then(|map| map.iter().next()) else {
                 return Err(Why::Value(statement.to_string()));
             };
-            if ways.iter().any(|(_, verdict)| *verdict != Verdict::Continue) && kind != "counter" {
+            let decided = ways.iter().any(|(_, verdict)| *verdict != Verdict::Continue);
+            if decided && kind != "counter" {
                 return Err(Why::Feature(format!("{kind} after a verdict")));
             }
             if log && matches!(kind.as_str(), "match" | "vmap") {
@@ -61,7 +64,7 @@ impl Context<'_> {
             let verdict = match kind.as_str() {
                 "counter" => continue,
                 // A limit counts what comes as far as it, so nothing may narrow the rule after it.
-                "match" | "vmap" if limit.is_some() => return Err(Why::Limit),
+                "match" | "vmap" | "dnat" | "snat" if limit.is_some() => return Err(Why::Limit),
                 "log" => {
                     log = true;
                     continue;
@@ -86,26 +89,35 @@ impl Context<'_> {
                     continue;
                 }
                 "ct count" => {
-                    let most =
-                        body.get("val").and_then(Value::as_u64).and_then(|most| u32::try_from(most).ok());
-                    let most = most.filter(|&most| most > 0).ok_or_else(|| Why::Value(body.to_string()))?;
-                    let over = body.get("inv").and_then(Value::as_bool).unwrap_or(false);
-                    limit = Some(Limit {
-                        bound: Bound::Connections(ConnectionLimit { most, scope: Scope::Rule }),
-                        over,
-                    });
+                    limit = Some(connections(body)?);
+                    continue;
+                }
+                "notrack" => {
+                    self.note_all(NoteKind::Tracked);
+                    continue;
+                }
+                "meter" | "set" if limit.is_some() => return Err(Why::Limit),
+                "meter" | "set" => {
+                    if log {
+                        return Err(Why::Limit);
+                    }
+                    limit = Some(per_source(kind, body)?);
                     continue;
                 }
                 "flow" => {
                     self.note(NoteKind::FastPath);
                     continue;
                 }
+                "dnat" | "snat" if body.get("addr").is_some_and(|addr| addr.get("map").is_some()) => {
+                    let list = self.mapped(kind, body)?;
+                    ways = narrow(&ways, &list)?;
+                    continue;
+                }
                 "mangle" if clamps(body) => Verdict::Clamp,
                 _ => self.verdict(kind, body)?,
             };
-            for way in &mut ways {
-                way.1 = verdict.clone();
-            }
+            // nft leaves out a match that the verdict implies.
+            ways = narrow(&ways, &[(implied(kind, body), verdict)])?;
         }
         for (cond, _) in &ways {
             let ported = cond.protocols.iter().all(|protocol| Protocol(protocol).has_ports());
@@ -156,16 +168,23 @@ impl Context<'_> {
         })
     }
 
+    fn note_all(&mut self, kind: NoteKind) {
+        self.notes.insert(Note { origin: None, kind });
+    }
+
     fn reject(&mut self, body: &Value) -> Result<RejectWith, Why> {
         let word = |name| body.get(name).and_then(Value::as_str);
+        if self.family == "inet" && word("type") == Some("tcp reset") {
+            self.note_all(NoteKind::ResetVersion);
+        }
         let kind = match (word("type"), word("expr")) {
             (Some("tcp reset"), _) => "tcp-reset",
             (_, Some(kind)) => kind,
             (_, None) => "port-unreachable",
         };
-        let (line, notes) = (self.line, &mut *self.notes);
+        let (origin, notes) = (self.origin, &mut *self.notes);
         reject(kind, &mut |kind| {
-            notes.insert(Note { line: Some(line), kind });
+            notes.insert(Note { origin: Some(origin), kind });
         })
     }
 
@@ -176,7 +195,7 @@ impl Context<'_> {
     }
 
     fn note(&mut self, kind: NoteKind) {
-        self.notes.insert(Note { line: Some(self.line), kind });
+        self.notes.insert(Note { origin: Some(self.origin), kind });
     }
 
     /// The ways in which a match holds.
@@ -194,16 +213,11 @@ impl Context<'_> {
             let ways = set.into_iter().map(|item| self.tuple(&fields, item));
             return Ok(ways.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().map(go_on).collect());
         }
-        if let Some([masked, mask]) = left.get("&").and_then(Value::as_array).map(Vec::as_slice) {
-            if field(masked)? != Field::TcpFlags || !matches!(op, "==" | "!=") {
-                return Err(Why::Feature(left.to_string()));
-            }
-            let flags = TcpFlagsMatch { mask: flag_bits(mask)?, value: flag_bits(right)? };
-            return Ok(tcp_ways(flag_ways(flags, op == "!=")));
+        if let Some(mask) = flag_mask(left)? {
+            return self.tcp_flags(mask, op, right);
         }
         let field = field(left)?;
         match (field, op) {
-            (Field::TcpFlags, _) => self.tcp_flags(op, right),
             (Field::Sport(_) | Field::Dport(_), "<" | ">" | "<=" | ">=") => {
                 let port: u16 = constant(right)?.parse().map_err(|_| Why::Value(right.to_string()))?;
                 let (first, last) = match op {
@@ -259,9 +273,10 @@ impl Context<'_> {
             _ => return Ok(()),
         };
         let found = list.iter().map(|item| address(item)).collect::<Result<Vec<_>, _>>()?;
-        let set = Set { name: name.to_owned(), items: found };
+        let Some(name) = name::valid(name) else { return Ok(()) };
+        let set = Set { name: name.clone(), items: found };
         // Tables may have sets of the same name; only the first keeps it.
-        if !set.items.is_empty() && *self.sets.entry(name.to_owned()).or_insert_with(|| set.clone()) == set {
+        if !set.items.is_empty() && *self.sets.entry(name.clone()).or_insert_with(|| set.clone()) == set {
             place.name = Some(Named { set: Arc::from(name), except });
         }
         Ok(())
@@ -271,6 +286,9 @@ impl Context<'_> {
     fn map(&mut self, body: &Value) -> Result<Vec<(Cond, Verdict)>, Why> {
         let null = Value::Null;
         let (key, data) = (body.get("key").unwrap_or(&null), body.get("data").unwrap_or(&null));
+        if let Some(mask) = flag_mask(key)? {
+            return self.flag_map(mask, data);
+        }
         let fields = match key.get("concat").and_then(Value::as_array) {
             Some(parts) => parts.iter().map(field).collect::<Result<Vec<_>, _>>()?,
             None => vec![field(key)?],
@@ -278,13 +296,7 @@ impl Context<'_> {
         let list = self.named_items(data)?.map_or_else(|| items(data), |(_, list)| list);
         let mut ways = Vec::new();
         for item in list {
-            let Some([key, verdict]) = item.as_array().map(Vec::as_slice) else {
-                return Err(Why::Value(item.to_string()));
-            };
-            let Some((kind, body)) = verdict.as_object().and_then(|map| map.iter().next()) else {
-                return Err(Why::Value(verdict.to_string()));
-            };
-            let verdict = self.verdict(kind, body)?;
+            let (key, verdict) = self.pair(item)?;
             ways.extend(self.tuple(&fields, key)?.map(|cond| (cond, verdict)));
         }
         Ok(ways)
@@ -356,6 +368,14 @@ impl Context<'_> {
                 cond.protocols = bytes(list, negated, word::protocol)?;
                 cond.source = if v6 { Place::v6() } else { Place::v4() };
             }
+            Field::Version { v6 } => {
+                let version = if v6 { "6" } else { "4" };
+                let all = list.len() == 1 && constant(list[0])? == version;
+                if !all || negated {
+                    return Err(Why::Value(list.first().map_or_else(String::new, |item| item.to_string())));
+                }
+                cond.source = if v6 { Place::v6() } else { Place::v4() };
+            }
             Field::Nfproto | Field::EtherType => {
                 let words = list.iter().map(|item| constant(item)).collect::<Result<Vec<_>, _>>()?;
                 let has = |names: &[&str]| words.iter().any(|word| names.contains(&word.as_str())) != negated;
@@ -408,20 +428,143 @@ impl Context<'_> {
         Ok(cond)
     }
 
-    fn tcp_flags(&mut self, op: &str, right: &Value) -> Result<Vec<(Cond, Verdict)>, Why> {
-        let bits = flag_bits(right)?;
-        let each = |value_of: fn(u8) -> u8| {
-            let single = (0..8).map(|bit| 1u8 << bit).filter(|bit| bits & bit != 0);
-            single.map(|bit| TcpFlagsMatch { mask: bit, value: value_of(bit) }).collect::<Vec<_>>()
+    /// The ways in which flags compare with `right`: an item is a value that all of `mask` must have.
+    fn tcp_flags(&mut self, mask: u8, op: &str, right: &Value) -> Result<Vec<(Cond, Verdict)>, Why> {
+        let listed = self.named_items(right)?.map(|(_, list)| list);
+        let set = listed.or_else(|| right.get("set").map(|_| items(right)));
+        let values = match &set {
+            Some(list) => list.iter().map(|item| flag_bits(bare(item))).collect::<Result<Vec<_>, _>>()?,
+            None => vec![flag_bits(right)?],
         };
+        let exact = |value: u8| TcpFlagsMatch { mask, value };
         Ok(tcp_ways(match op {
-            // Any of them set.
-            "in" => each(|bit| bit),
+            // Any of them set. A set holds values, and is compared as such.
+            "in" if set.is_none() => {
+                let bits = values[0] & mask;
+                let single = (0..8).map(|bit| 1u8 << bit).filter(|bit| bits & bit != 0);
+                single.map(|bit| TcpFlagsMatch { mask: bit, value: bit }).collect()
+            }
             // None of them set.
-            "!" => vec![TcpFlagsMatch { mask: bits, value: 0 }],
-            "==" | "!=" => flag_ways(TcpFlagsMatch { mask: 0xff, value: bits }, op == "!="),
+            "!" if set.is_none() => vec![TcpFlagsMatch { mask: values[0] & mask, value: 0 }],
+            "==" | "in" => values.into_iter().flat_map(|value| flag_ways(exact(value), false)).collect(),
+            // Different from each of them.
+            "!=" => {
+                values.into_iter().try_fold(vec![TcpFlagsMatch { mask: 0, value: 0 }], |ways, value| {
+                    let others = flag_ways(exact(value), true);
+                    if ways.len() * others.len() > MOST_WAYS {
+                        return Err(Why::TooMany);
+                    }
+                    let both = |a: &TcpFlagsMatch, b: &TcpFlagsMatch| TcpFlagsMatch {
+                        mask: a.mask | b.mask,
+                        value: a.value | b.value,
+                    };
+                    let agree =
+                        |a: &TcpFlagsMatch, b: &TcpFlagsMatch| (a.value ^ b.value) & a.mask & b.mask == 0;
+                    let mut next: Vec<TcpFlagsMatch> = Vec::new();
+                    for way in &ways {
+                        for other in others.iter().filter(|other| agree(way, other)) {
+                            let way = both(way, other);
+                            if !next.contains(&way) {
+                                next.push(way);
+                            }
+                        }
+                    }
+                    Ok(next)
+                })?
+            }
             _ => return Err(Why::Feature(op.to_owned())),
         }))
+    }
+
+    /// The ways of a verdict map whose key is flags.
+    fn flag_map(&mut self, mask: u8, data: &Value) -> Result<Vec<(Cond, Verdict)>, Why> {
+        let list = self.named_items(data)?.map_or_else(|| items(data), |(_, list)| list);
+        let mut ways = Vec::new();
+        for item in list {
+            let (key, verdict) = self.pair(item)?;
+            let flags = flag_ways(TcpFlagsMatch { mask, value: flag_bits(bare(key))? }, false);
+            ways.extend(tcp_ways(flags).into_iter().map(|(cond, _)| (cond, verdict.clone())));
+        }
+        Ok(ways)
+    }
+
+    /// Key and verdict of an item of a verdict map.
+    fn pair<'v>(&mut self, item: &'v Value) -> Result<(&'v Value, Verdict), Why> {
+        let Some([key, verdict]) = item.as_array().map(Vec::as_slice) else {
+            return Err(Why::Value(item.to_string()));
+        };
+        let Some((kind, body)) = verdict.as_object().and_then(|map| map.iter().next()) else {
+            return Err(Why::Value(verdict.to_string()));
+        };
+        Ok((key, self.verdict(kind, body)?))
+    }
+
+    /// The ways of a translation whose address, or address and port, a map gives.
+    fn mapped(&mut self, kind: &str, body: &Value) -> Result<Vec<(Cond, Verdict)>, Why> {
+        self.flags(body);
+        let map = body.get("addr").and_then(|addr| addr.get("map")).ok_or(Why::NatTarget)?;
+        let null = Value::Null;
+        let (key, data) = (map.get("key").unwrap_or(&null), map.get("data").unwrap_or(&null));
+        // What spreads connections over several (numgen, jhash) is no field of the packet.
+        let fields = match key.get("concat").and_then(Value::as_array) {
+            Some(parts) => parts.iter().map(field).collect::<Result<Vec<_>, _>>(),
+            None => field(key).map(|field| vec![field]),
+        };
+        let fields = fields.map_err(|_| Why::NatTarget)?;
+        let list = self.named_items(data)?.map_or_else(|| items(data), |(_, list)| list);
+        let mut ways = Vec::new();
+        for item in list {
+            let Some([key, to]) = item.as_array().map(Vec::as_slice) else {
+                return Err(Why::Value(item.to_string()));
+            };
+            let mut plain = body.as_object().cloned().unwrap_or_default();
+            match to.get("concat").and_then(Value::as_array).map(Vec::as_slice) {
+                Some([to, port]) => {
+                    plain.insert("addr".to_owned(), to.clone());
+                    plain.insert("port".to_owned(), port.clone());
+                    plain.remove("type_flags");
+                }
+                _ => {
+                    plain.insert("addr".to_owned(), to.clone());
+                }
+            }
+            let plain = Value::Object(plain);
+            let verdict = self.verdict(kind, &plain)?;
+            let cond = self.tuple(&fields, key)?.and_then(|cond| cond.and(&implied(kind, &plain)));
+            ways.extend(cond.map(|cond| (cond, verdict)));
+        }
+        Ok(ways)
+    }
+}
+
+/// The packets that a verdict is for by itself: those of its answer's IP version, of the address that it puts
+/// in, or of TCP for a reset.
+fn implied(kind: &str, body: &Value) -> Cond {
+    let word = |name| body.get(name).and_then(Value::as_str);
+    let version = match (kind, word("type")) {
+        ("reject", Some("icmp")) => Some(IpVersion::V4),
+        ("reject", Some("icmpv6")) => Some(IpVersion::V6),
+        ("reject", Some("tcp reset")) => {
+            return Cond { protocols: ByteSet::one(Protocol::TCP.0), ..Cond::default() };
+        }
+        ("dnat" | "snat", _) => match body.get("addr").map(address) {
+            Some(Ok(range)) if range.first.is_ipv4() => Some(IpVersion::V4),
+            Some(Ok(_)) => Some(IpVersion::V6),
+            _ => None,
+        },
+        _ => None,
+    };
+    version.map_or_else(Cond::default, Cond::of)
+}
+
+/// The flags that `left` looks at, where it looks at TCP's flags: all of them, or those of a mask.
+fn flag_mask(left: &Value) -> Result<Option<u8>, Why> {
+    match left.get("&").and_then(Value::as_array).map(Vec::as_slice) {
+        Some([masked, mask]) if field(masked).is_ok_and(|field| field == Field::TcpFlags) => {
+            flag_bits(mask).map(Some)
+        }
+        Some(_) => Err(Why::Feature(left.to_string())),
+        None => Ok(field(left).is_ok_and(|field| field == Field::TcpFlags).then_some(0xff)),
     }
 }
 
@@ -487,6 +630,40 @@ fn rate(body: &Value) -> Result<Limit, Why> {
     let burst = number("burst").filter(|&burst| burst > 0).unwrap_or(5);
     let over = body.get("inv").and_then(Value::as_bool).unwrap_or(false);
     Ok(Limit { bound: Bound::Rate(Rate { count, per, burst, scope: Scope::Rule }), over })
+}
+
+/// A bound on connections.
+fn connections(body: &Value) -> Result<Limit, Why> {
+    let most = body.get("val").and_then(Value::as_u64).and_then(|most| u32::try_from(most).ok());
+    let most = most.filter(|&most| most > 0).ok_or_else(|| Why::Value(body.to_string()))?;
+    let over = body.get("inv").and_then(Value::as_bool).unwrap_or(false);
+    Ok(Limit { bound: Bound::Connections(ConnectionLimit { most, scope: Scope::Rule }), over })
+}
+
+/// A limit for each source: a meter, or a set that packets add their source to.
+fn per_source(kind: &str, body: &Value) -> Result<Limit, Why> {
+    let unknown = || Why::Feature(kind.to_owned());
+    let key = body.get(if kind == "meter" { "key" } else { "elem" }).ok_or_else(unknown)?;
+    let key = bare(key);
+    let by_source = field(key).is_ok_and(|field| matches!(field, Field::Source { .. }));
+    let statement = match body.get("stmt") {
+        Some(Value::Array(list)) if list.len() == 1 => &list[0],
+        Some(one @ Value::Object(_)) => one,
+        _ => return Err(unknown()),
+    };
+    if !by_source {
+        return Err(unknown());
+    }
+    let mut limit = match statement.as_object().and_then(|map| map.iter().next()) {
+        Some((name, body)) if name == "limit" => rate(body)?,
+        Some((name, body)) if name == "ct count" => connections(body)?,
+        _ => return Err(unknown()),
+    };
+    match &mut limit.bound {
+        Bound::Rate(rate) => rate.scope = Scope::Source,
+        Bound::Connections(most) => most.scope = Scope::Source,
+    }
+    Ok(limit)
 }
 
 /// Whether a mangle is the clamping of the MSS to the route's MTU.

@@ -1,0 +1,114 @@
+//! Hooks beside the three that a policy knows: filters before and after routing, and the gateway's own packets.
+
+use std::collections::BTreeSet;
+
+use super::{Emit, Translation};
+use crate::import::chain::{Base, Entry, Listing, Verdict, What, write_out};
+use crate::import::cond::Cond;
+use crate::import::note::{NoteKind, Why};
+use crate::import::{IpVersion, Untranslated};
+
+impl Emit {
+    /// Puts filters before routing in front of those of input and forward, and filters after it behind the latter.
+    /// Where all they do is accept they are of no account.
+    pub(super) fn around(&mut self) {
+        let early: Vec<(Base, Translation)> = std::mem::take(&mut self.found.early);
+        let bases: Vec<Base> = early.iter().map(|&(base, _)| base).collect();
+        if !is_idle(&write_out(&self.found.program, &bases, None)) {
+            for &(base, translation) in &early {
+                self.guard(base, translation);
+            }
+            self.found.input.splice(0..0, bases.clone());
+            self.found.forward.splice(0..0, bases);
+        }
+        let late: Vec<Base> = std::mem::take(&mut self.found.late);
+        let listing = write_out(&self.found.program, &late, None);
+        if !is_idle(&listing) {
+            if listing.entries.iter().any(|entry| entry.what != What::Do(Verdict::Clamp)) {
+                self.note(None, NoteKind::OwnPackets { hook: "postrouting".to_owned() });
+            }
+            self.found.forward.extend(late);
+        }
+    }
+
+    /// Takes out what a rule before routing cannot say here: limits, which two lists would have to share, and
+    /// destinations that are translated afterwards.
+    fn guard(&mut self, base: Base, translation: Translation) {
+        let translates = translation == Translation::Before && !self.found.prerouting.is_empty();
+        for rule in self.reached(base.chain) {
+            let source = &mut self.found.program.rules[rule];
+            let Ok(body) = &source.body else { continue };
+            let aimed = body
+                .ways
+                .iter()
+                .any(|(cond, _)| cond.to_gateway || !cond.destination.is_whole() || !cond.dports.is_all());
+            let logs = body.ways.iter().all(|(_, verdict)| *verdict == Verdict::Continue);
+            if body.limit.is_some() && !logs {
+                source.body = Err(Why::Limit);
+            } else if aimed && translates {
+                source.body = Err(Why::Hook("prerouting".to_owned()));
+            }
+        }
+    }
+
+    /// The rules of a chain, and of those that it leads to.
+    fn reached(&self, chain: usize) -> BTreeSet<usize> {
+        let program = &self.found.program;
+        let (mut chains, mut rules) = (BTreeSet::from([chain]), BTreeSet::new());
+        let mut open = vec![chain];
+        while let Some(chain) = open.pop() {
+            for &rule in program.chains.get(chain).into_iter().flatten() {
+                rules.insert(rule);
+                let ways = program.rules[rule].body.iter().flat_map(|body| &body.ways);
+                for (_, verdict) in ways {
+                    if let Verdict::Jump(next) | Verdict::Goto(next) = *verdict {
+                        if chains.insert(next) {
+                            open.push(next);
+                        }
+                    }
+                }
+            }
+        }
+        rules
+    }
+
+    /// The gateway's own packets meet no rule here: where the source refuses or changes any, one line says so
+    /// for all rules of the hook.
+    pub(super) fn own(&mut self) {
+        for (hook, bases) in std::mem::take(&mut self.found.own) {
+            let listing = write_out(&self.found.program, &bases, None);
+            self.cut |= listing.cut;
+            let rules: BTreeSet<usize> = bases.iter().flat_map(|base| self.reached(base.chain)).collect();
+            let rules: Vec<usize> = rules.into_iter().filter(|&rule| !self.fates[rule].translated).collect();
+            if bases.iter().any(|base| base.drops) {
+                self.note(None, NoteKind::OwnPackets { hook: hook.clone() });
+            }
+            let Some(&first) = rules.first().filter(|_| !is_idle(&listing)) else { continue };
+            for &rule in &rules {
+                self.fates[rule].missing = true;
+            }
+            self.import.untranslated.push(Untranslated {
+                origin: self.found.program.rules[first].origin,
+                text: format!("{} at `{hook}`", counted(rules.len())),
+                why: Why::OwnPackets,
+                before: None,
+            });
+        }
+    }
+}
+
+/// Whether all that a hook does is accept.
+fn is_idle(listing: &Listing) -> bool {
+    let idle = |what: &What| matches!(what, What::Do(Verdict::Accept | Verdict::Continue));
+    // A list that decides every packet by accepting it ends in a drop that none comes to.
+    let accepted = |version: IpVersion| {
+        let accepts = |entry: &Entry| entry.what == What::Do(Verdict::Accept) && entry.limit.is_none();
+        listing.entries.iter().any(|entry| accepts(entry) && Cond::of(version).is_within(&entry.cond))
+    };
+    let falls = listing.drops && !(accepted(IpVersion::V4) && accepted(IpVersion::V6));
+    listing.entries.iter().all(|entry| idle(&entry.what) && !entry.log) && !falls
+}
+
+fn counted(rules: usize) -> String {
+    if rules == 1 { "1 rule".to_owned() } else { format!("{rules} rules") }
+}
