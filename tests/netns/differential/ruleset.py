@@ -1,0 +1,342 @@
+"""Random rulesets of nftables, made from a seed, as lists of rules that can be taken away one by one."""
+
+import random
+import re
+from dataclasses import dataclass, field
+
+from differential.world import HOSTS, INTERFACES, POOL, own
+
+NETS = {
+    4: ["192.168.1.0/24", "192.168.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "10.0.0.0/8"],
+    6: ["2001:db8:1::/64", "2001:db8:2::/64", "2001:db8:beef::/48", "2001:db8:ffff::/64"],
+}
+PORTS = [22, 53, 80, 443, 2222, 8080]
+IP = {4: "ip", 6: "ip6"}
+
+
+@dataclass
+class Chain:
+    name: str
+    head: str = ""
+    rules: list = field(default_factory=list)
+
+
+@dataclass
+class Table:
+    family: str
+    name: str
+    objects: list = field(default_factory=list)
+    chains: list = field(default_factory=list)
+
+    def text(self):
+        lines = [f"table {self.family} {self.name} {{"]
+        lines += [f"  {each}" for each in self.objects]
+        for chain in self.chains:
+            lines.append(f"  chain {chain.name} {{")
+            lines += [f"    {line}" for line in [chain.head, *chain.rules] if line]
+            lines.append("  }")
+        return "\n".join([*lines, "}"]) + "\n"
+
+
+@dataclass
+class Ruleset:
+    seed: int
+    stateful: bool
+    tables: list
+
+    def text(self):
+        return "".join(table.text() for table in self.tables)
+
+    def without(self, said):
+        """Takes out the rules that nft refuses, by what it said; whether there were any."""
+        lines = self.text().splitlines()
+        wrong = {lines[int(number) - 2].strip() for number in re.findall(r"/dev/stdin:(\d+):", said)}
+        before = len(self.rules())
+        for table in self.tables:
+            for chain in table.chains:
+                chain.rules = [rule for rule in chain.rules if rule not in wrong]
+        return len(self.rules()) < before
+
+    def rules(self):
+        """Where each rule is."""
+        return [(chain, at) for table in self.tables for chain in table.chains for at in range(len(chain.rules))]
+
+
+def make(seed):
+    return Maker(seed).ruleset()
+
+
+class Maker:
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+        self.seed = seed
+        self.stateful = self.random.random() < 0.8
+
+    def often(self, share):
+        return self.random.random() < share
+
+    def one(self, choices):
+        return self.random.choice(choices)
+
+    def some(self, choices, least=2, most=4):
+        return self.random.sample(choices, min(len(choices), self.random.randint(least, most)))
+
+    def ruleset(self):
+        layout = self.one(["inet", "inet", "split", "split", "both"])
+        families = {"inet": ["inet"], "split": ["ip", "ip6"], "both": ["inet", self.one(["ip", "ip6"])]}[layout]
+        tables = [self.filter(family, place) for place, family in enumerate(families)]
+        if self.stateful and self.often(0.6):
+            tables += [self.nat(family) for family in self.one([["ip"], ["ip", "ip6"], ["inet"]])]
+        return Ruleset(self.seed, self.stateful, tables)
+
+    # ---- Tables
+
+    def filter(self, family, place):
+        self.family = family
+        self.versions = {"ip": [4], "ip6": [6], "inet": [4, 6]}[family]
+        table = Table(family, f"filter{place}")
+        self.sets(table)
+        self.others = [f"c{index}" for index in range(self.random.randint(0, 3))]
+        hooks = [hook for hook, share in [("input", 0.8), ("forward", 0.95)] if self.often(share)]
+        if self.often(0.25):
+            hooks.append("prerouting")
+        if self.often(0.2):
+            hooks.append("postrouting")
+        if self.often(0.3):
+            hooks.append("output")
+        for hook in hooks:
+            table.chains.append(self.base(hook, place))
+        for index, name in enumerate(self.others):
+            chain = Chain(name)
+            # Chains lead to later ones only, so that no circle arises.
+            chain.rules = [
+                self.rule(self.others[index + 1 :], ("input",)) for _ in range(self.random.randint(1, 4))
+            ]
+            table.chains.append(chain)
+        return table
+
+    def base(self, hook, place):
+        priority = {"prerouting": -150, "postrouting": 50}.get(hook, 0) + place
+        drops = hook in ("input", "forward") and self.often(0.6)
+        chain = Chain(hook, f"type filter hook {hook} priority {priority}; policy {'drop' if drops else 'accept'};")
+        if hook == "output":
+            chain.rules = ["ct state established accept"] if self.stateful and self.often(0.5) else ["accept"]
+            return chain
+        if self.stateful:
+            chain.rules += self.one(
+                [
+                    ["ct state established,related accept", "ct state invalid drop"],
+                    ["ct state invalid drop", "ct state { established, related } accept"],
+                    ["ct state vmap { established : accept, related : accept, invalid : drop }"],
+                    ["ct state established,related accept"],
+                ]
+            )
+        for _ in range(self.random.randint(1, 7)):
+            chain.rules.append(self.rule(self.others, (hook,)))
+        return chain
+
+    def sets(self, table):
+        """Named sets and maps, for rules to use."""
+        self.named = {4: [], 6: [], "ports": [], "verdicts": []}
+        for version in self.versions:
+            if self.often(0.5):
+                name = f"hosts{version}"
+                kind = "ipv4_addr" if version == 4 else "ipv6_addr"
+                items = self.some([host for side in HOSTS.values() for host in side[version]] + NETS[version][:3])
+                items = apart(items)
+                table.objects.append(
+                    f"set {name} {{ type {kind}; flags interval; elements = {{ {', '.join(items)} }}; }}"
+                )
+                self.named[version].append(name)
+        if self.often(0.4):
+            items = ", ".join(str(port) for port in sorted(self.some(PORTS)))
+            table.objects.append(f"set ports {{ type inet_service; elements = {{ {items} }}; }}")
+            self.named["ports"].append("ports")
+        if self.often(0.3):
+            items = ", ".join(
+                f"{port} : {self.one(['accept', 'drop'])}" for port in sorted(self.some(PORTS))
+            )
+            table.objects.append(f"map verdicts {{ type inet_service : verdict; elements = {{ {items} }}; }}")
+            self.named["verdicts"].append("verdicts")
+
+    def nat(self, family):
+        self.family = family
+        self.versions = {"ip": [4], "ip6": [6], "inet": [4, 6]}[family]
+        table = Table(family, "nat")
+        if self.often(0.7):
+            chain = Chain("pre", "type nat hook prerouting priority -100; policy accept;")
+            chain.rules = [self.forward() for _ in range(self.random.randint(1, 3))]
+            table.chains.append(chain)
+        if self.often(0.8) or not table.chains:
+            chain = Chain("post", "type nat hook postrouting priority 100; policy accept;")
+            chain.rules = [self.source() for _ in range(self.random.randint(1, 2))]
+            table.chains.append(chain)
+        return table
+
+    # ---- Rules
+
+    def forward(self):
+        version = self.one(self.versions)
+        ip, to = IP[version], self.one(HOSTS["dmz"][version])
+        dnat = f"dnat {ip} to" if self.family == "inet" else "dnat to"
+        where = f'iifname "wan" {ip} daddr {own("wan", version)}'
+        bracketed = f"[{to}]" if version == 6 else to
+        return self.one(
+            [
+                f"{where} tcp dport 8080 {dnat} {bracketed}:80",
+                f"{where} udp dport 53 {dnat} {to}",
+                f"{where} tcp dport {{ 2222, 443 }} {dnat} {to}",
+                f"{where} {dnat} tcp dport map {{ 22 : {to}, 80 : {HOSTS['dmz'][version][0]} }}",
+                f"{where} tcp dport vmap {{ 8080 : accept }}" if self.often(0.2) else f"{where} tcp dport 80 {dnat} {to}",
+            ]
+        )
+
+    def source(self):
+        version = self.one(self.versions)
+        ip = IP[version]
+        snat = f"snat {ip} to" if self.family == "inet" else "snat to"
+        net = self.one(NETS[version][:2])
+        return self.one(
+            [
+                'oifname "wan" masquerade',
+                f'iifname "lan" oifname "wan" {ip} saddr {net} masquerade',
+                f'{ip} saddr {net} oifname "wan" {snat} {POOL[version]}',
+                f'{ip} saddr {net} {ip} daddr {self.one(NETS[version])} accept',
+            ]
+        )
+
+    def rule(self, chains, hooks):
+        # All of one IP version and protocol, or nft refuses the rule.
+        self.version = self.one(self.versions)
+        self.protocol = self.one(["tcp", "tcp", "udp", "icmp", "l4"])
+        matches = [self.match(hooks) for _ in range(self.random.choice([0, 1, 1, 1, 2, 2, 3]))]
+        # Two of a kind often contradict each other, or nft refuses them.
+        kinds, kept = set(), []
+        for kind, text in matches:
+            if kind not in kinds:
+                kinds.add(kind)
+                kept.append(text)
+        kept.sort(key=lambda text: " vmap " in text)
+        words = [*kept]
+        if self.often(0.15):
+            words.append("counter")
+        if "vmap" in kinds:
+            return " ".join(words)
+        if not kept and self.often(0.9):
+            words.append(self.match(hooks, simple=True)[1])
+        return " ".join([*words, self.verdict(chains, hooks, kinds)])
+
+    def verdict(self, chains, hooks, kinds):
+        roll = self.random.random()
+        if roll < 0.40:
+            return "accept"
+        if roll < 0.62:
+            return "drop"
+        if roll < 0.76 and hooks[0] in ("input", "forward"):
+            choices = ["reject"]
+            pinned = kinds & {"address", "dscp", "vmap", "concat", "icmp", "meta"}
+            if self.family != "ip6" and (not pinned or self.version == 4 and "meta" not in kinds):
+                choices.append(f"reject with icmp type {self.one(['port-unreachable', 'admin-prohibited', 'host-unreachable'])}")
+            if self.family != "ip" and (not pinned or self.version == 6 and "meta" not in kinds):
+                choices.append(f"reject with icmpv6 type {self.one(['port-unreachable', 'admin-prohibited', 'addr-unreachable'])}")
+            if self.family == "inet":
+                choices.append(f"reject with icmpx type {self.one(['port-unreachable', 'admin-prohibited'])}")
+                if not pinned:
+                    choices.append(self.one(["meta nfproto ipv6 reject", "meta nfproto ipv4 reject"]))
+            if "tcp" in kinds:
+                # nft leaves `meta nfproto` out of its listing before a reset, and the import notes it.
+                choices = ["drop"] if "meta" in kinds else ["reject with tcp reset"]
+            return self.one(choices)
+        if roll < 0.88 and chains:
+            return f"{self.one(['jump', 'jump', 'goto'])} {self.one(chains)}"
+        if roll < 0.92:
+            return "return"
+        if roll < 0.96 and self.often(0.7):
+            return f"limit rate {self.random.randint(1, 9)}/day burst {self.random.randint(1, 6)} packets accept"
+        return "accept"
+
+    def match(self, hooks, simple=False):
+        version = self.version
+        ip = IP[version]
+        addresses = [host for side in HOSTS.values() for host in side[version]]
+        kinds = ["inward", "source", "destination"]
+        kinds += {"tcp": ["tcp", "tcp"], "udp": ["l4", "l4"], "icmp": ["icmp"], "l4": ["l4b"]}[self.protocol]
+        if not simple:
+            kinds += ["meta", "vmap", "dscp"]
+            kinds += ["flags", "flags", "concat"] if self.protocol == "tcp" else []
+        if hooks[0] in ("forward", "postrouting"):
+            kinds += ["outward", "outward"]
+        kind = self.one(kinds)
+        no = self.one(["", "", "", "!= "])
+        if kind in ("inward", "outward"):
+            word = "iifname" if kind == "inward" else "oifname"
+            several = '{ "lan", "dmz" }'
+            return kind, f"{word} {no}{self.one([*[chr(34) + name + chr(34) for name in INTERFACES], several])}"
+        if kind in ("source", "destination"):
+            word = "saddr" if kind == "source" else "daddr"
+            choices = [self.one(addresses), self.one(NETS[version]), "{ " + ", ".join(apart(self.some(addresses))) + " }"]
+            choices += [f"@{name}" for name in self.named[version]] * 2
+            return "address", f"{ip} {word} {no}{self.one(choices)}"
+        if kind == "tcp":
+            choices = [self.one(PORTS), "{ " + ", ".join(str(port) for port in sorted(self.some(PORTS))) + " }", "1-1023"]
+            choices += [f"@{name}" for name in self.named["ports"]]
+            side = self.one(["dport", "dport", "dport", "sport"])
+            return "tcp", f"tcp {side} {no}{self.one(choices)}"
+        if kind == "l4":
+            return "l4", f"udp dport {no}{self.one([53, '{ 53, 80 }', '1024-65535'])}"
+        if kind == "l4b":
+            return "l4", self.one(
+                ["meta l4proto { tcp, udp }", "meta l4proto { tcp, udp } th dport { 53, 80 }", "meta l4proto gre"]
+                + [f"meta l4proto {'icmp' if version == 4 else 'ipv6-icmp'}"]
+            )
+        if kind == "icmp":
+            names = ["echo-request", "echo-reply", "destination-unreachable"]
+            word = "icmp" if version == 4 else "icmpv6"
+            choices = [f"type {no}{self.one(names)}", "type { echo-request, echo-reply }"]
+            return "icmp", f"{word} {self.one(choices)}"
+        if kind == "flags":
+            return "tcp", self.one(
+                [
+                    "tcp flags syn",
+                    "tcp flags == syn",
+                    "tcp flags != syn",
+                    "tcp flags { syn, syn | ack }",
+                    "tcp flags != { syn, syn | ack }",
+                    "tcp flags & (fin|syn|rst|ack) == syn",
+                    "tcp flags & (fin|syn|rst|ack) != syn",
+                    "tcp flags & (fin|syn) != 0",
+                    "tcp flags & (syn|ack) == 0",
+                    "tcp flags ! fin,rst",
+                    "tcp flags & (fin|syn|rst|ack) { syn, ack, rst }",
+                    "tcp flags syn / syn,ack",
+                ]
+            )
+        if kind == "meta":
+            if len(self.versions) == 1:
+                return "meta", f"{ip} dscp != cs1"
+            return "meta", self.one(
+                ["meta nfproto ipv4", "meta nfproto ipv6", "meta protocol ip", "meta protocol ip6", "meta protocol { ip, ip6 }"]
+            )
+        if kind == "vmap":
+            choices = [f"{ip} saddr vmap {{ {addresses[0]} : accept, {addresses[4]} : drop }}"]
+            choices += ['iifname vmap { "lan" : accept, "wan" : drop }']
+            if self.protocol == "tcp":
+                choices += [f"tcp dport vmap @{name}" for name in self.named["verdicts"]] * 2
+                choices += ["tcp flags vmap { syn : accept, fin : drop, syn | ack : drop }"]
+                choices += ["tcp dport vmap { 22 : drop, 80 : accept, 443 : accept }"]
+            return "vmap", self.one(choices)
+        if kind == "concat":
+            return "tcp", f"{ip} daddr . tcp dport {{ {addresses[2]} . 80, {addresses[4]} . 22 }}"
+        return "dscp", f"{ip} dscp {self.one(['cs0', 'cs1', 'af11'])}"
+
+
+def apart(items):
+    """Those of the items that do not overlap an earlier one: nft refuses such sets."""
+    import ipaddress
+
+    kept = []
+    for item in items:
+        net = ipaddress.ip_network(item)
+        if not any(net.overlaps(other) for _, other in kept):
+            kept.append((item, net))
+    return [item for item, _ in kept]
