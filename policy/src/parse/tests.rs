@@ -3,8 +3,8 @@ use wire::Nanos;
 use super::parse;
 use crate::diagnostic::Code;
 use crate::model::{
-    Action, AddressItem, Checksum, FamilyMatch, Hairpin, IcmpMatch, MssClamp, NatAction, PortRange, Protocol,
-    Rate, RouteTarget, Scope, State, TcpFlagsMatch,
+    Action, AddressItem, Checksum, FamilyMatch, Hairpin, IcmpMatch, LinkKind, MssClamp, NatAction, PortRange,
+    Protocol, Rate, RouteTarget, Scope, State, TcpFlagsMatch,
 };
 use crate::word;
 
@@ -20,7 +20,9 @@ fn every_key_of_the_format_is_read() {
     assert_eq!(lan.addresses.len(), 2);
     assert_eq!(lan.mss, MssClamp::Bytes(1452));
     assert_eq!(policy.interface("cpe").unwrap().vlans, [100, 20]);
-    assert_eq!(policy.interfaces.iter().map(|i| i.name.as_str()).collect::<Vec<_>>(), ["wan", "lan", "cpe"]);
+    assert_eq!(policy.interface("tun").unwrap().link, LinkKind::Ip);
+    let names: Vec<&str> = policy.interfaces.iter().map(|interface| interface.name.as_str()).collect();
+    assert_eq!(names, ["wan", "lan", "tun", "cpe"]);
     assert_eq!(policy.set("servers").unwrap().items.len(), 3);
     assert_eq!(policy.default_action("lan", "wan"), Action::Accept);
     let RouteTarget::Via(hops) = &policy.routes[1].target else { panic!("{:?}", policy.routes[1]) };
