@@ -25,7 +25,7 @@ mod share;
 pub use mapping::{Capacity, ConfigError, Mapping, Mappings, PoolUse, Restore};
 pub(crate) use mapping::{MappingsChange, Spent};
 pub use pool::{
-    AddressRange, Block, MAX_ADDRESSES, PoolConfig, PoolCounters, PoolProblem, PortRange, Reserved,
+    AddressRange, Block, Hold, MAX_ADDRESSES, PoolConfig, PoolCounters, PoolProblem, PortRange, Reserved,
 };
 
 /// A pool by its place in the list that [`Mappings::new`] was given: one per source translation.

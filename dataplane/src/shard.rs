@@ -16,7 +16,7 @@ use crate::hop::{Hops, MOST_WAITING, Resolve};
 use crate::limiter::{self, CountId, Limiter};
 use crate::log::{Cause, Log};
 use crate::memory::MemoryError;
-use crate::nat::{Capacity, ConfigError, MappingId, Mappings, Share};
+use crate::nat::{Capacity, ConfigError, MappingId, Mappings, PoolId, Share};
 use crate::stage::rewrite::MOST_PARTS;
 use crate::state::Imports;
 use crate::tables::{Address, LOCAL, Tables};
@@ -96,6 +96,8 @@ pub struct Pending {
     pub snat: u16,
     /// The mapping that translates the source.
     pub mapping: Option<MappingId>,
+    /// The pool that such mappings are of, where ports are translated, and the port of the inside endpoint.
+    pub pool: Option<(PoolId, u16)>,
 }
 
 /// Why a shard could not be made.

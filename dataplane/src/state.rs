@@ -20,7 +20,7 @@ use wire::{Nanos, PortId};
 
 use crate::flow::{FlowId, Key, State, Windows};
 use crate::nat::{Endpoint, Restore};
-use crate::tables::{LOCAL, Tables};
+use crate::tables::{LOCAL, OWN_ACCORD, Tables};
 
 mod export;
 mod import;
@@ -141,7 +141,8 @@ pub enum Through {
 /// A mapping of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MappingRecord {
-    /// The source translation whose pool it is from, by place from 0; `None` if that, or its outside address, is gone.
+    /// The source translation whose pool it is from, by place from 0, or [`OWN_ACCORD`]; `None` if that, or its outside
+    /// address, is gone.
     pub nat: Option<u16>,
     /// The inside end.
     pub inside: Endpoint,
@@ -327,7 +328,10 @@ impl Places {
             other => other,
         };
         let mapping = |mapping: MappingRecord| MappingRecord {
-            nat: mapping.nat.and_then(|nat| place(&self.sources, nat)),
+            nat: mapping.nat.and_then(|nat| match nat {
+                OWN_ACCORD => Some(OWN_ACCORD),
+                nat => place(&self.sources, nat),
+            }),
             ..mapping
         };
         let interface =

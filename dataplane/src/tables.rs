@@ -19,7 +19,10 @@ mod route;
 
 pub use compile::{CompileError, met, patterns};
 pub(crate) use nat::is_within;
-pub use nat::{DestinationAction, NatRule, NatTables, Outgoing, PoolOwner, PortShift, SourceAction};
+pub use nat::{
+    DestinationAction, Home, NatRule, NatTables, OWN_ACCORD, Outgoing, OwnAddress, PoolOwner, PortShift,
+    Returning, SourceAction,
+};
 pub use number::{NO_NUMBER, Numbers};
 
 /// The zone of the gateway itself.

@@ -8,6 +8,7 @@ pub(crate) mod beside;
 pub mod cow;
 pub mod desired;
 mod list;
+pub mod listener;
 pub mod message;
 pub mod probe;
 pub mod route;

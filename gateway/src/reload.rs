@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use dataplane::Tables;
 use dataplane::tables::CompileError;
 use policy::Policy;
+use policy::model::Listener;
 
 use crate::effective::{Effective, effective};
 use crate::history::By;
@@ -30,6 +31,8 @@ pub struct Reload {
     /// Linux has changed since the tables that are in force or being made.
     dirty: bool,
     building: bool,
+    /// What sockets of the machine listen on.
+    listeners: Arc<[Listener]>,
     sender: Sender<Event>,
 }
 
@@ -92,7 +95,17 @@ impl Reload {
             asked: VecDeque::new(),
             dirty: false,
             building: false,
+            listeners: Arc::new([]),
             sender,
+        }
+    }
+
+    /// Sockets of the machine listen on these endpoints.
+    pub fn sockets_listen(&mut self, listeners: Vec<Listener>, linux: &Arc<State>) {
+        if *self.listeners != *listeners {
+            self.listeners = listeners.into();
+            self.dirty = true;
+            self.next(linux);
         }
     }
 
@@ -124,9 +137,14 @@ impl Reload {
         let asked = self.asked.pop_front();
         let policy = asked.as_ref().map_or(&self.policy, |asked| &asked.policy).clone();
         let (before, old) = (self.effective.clone(), self.tables.clone());
-        let (linux, sender) = (linux.clone(), self.sender.clone());
+        let (linux, sender, listeners) = (linux.clone(), self.sender.clone(), self.listeners.clone());
         thread::spawn(move || {
-            let effective = Arc::new(effective(&policy, &linux));
+            let mut effective = effective(&policy, &linux);
+            // Only translations ask.
+            if !effective.policy.nats.is_empty() {
+                effective.policy.listeners = listeners.to_vec();
+            }
+            let effective = Arc::new(effective);
             let tables = if asked.is_none() && effective.policy == before.policy {
                 Ok(None)
             } else {

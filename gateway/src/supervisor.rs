@@ -20,6 +20,7 @@ use dataplane::hop::{MOST_WAITING, Resolve};
 use dataplane::nat::Share;
 use dataplane::shard::{Setup, ShardError};
 use dataplane::tables::{Address, CompileError, Neighbour};
+use policy::model::Listener;
 use policy::{Checked, LoadError, Policy};
 use tracing::{debug, error, info, warn};
 use wire::{HEADROOM, Pool, PoolError, PoolMemory};
@@ -75,6 +76,8 @@ pub struct Options {
 pub enum Event {
     /// Linux has changed, or tells of a neighbour.
     Linux(News),
+    /// Sockets of the machine listen on these endpoints.
+    Listeners(Vec<Listener>),
     /// A worker tells something.
     Worker(Notice),
     /// Somebody wants something.
@@ -241,6 +244,7 @@ impl Supervisor {
             _server: server,
             options,
         };
+        list_listeners(sender.clone()).map_err(|error| system("start a thread", error))?;
         signal::forward(sender.clone(), supervisor.options.file.clone())
             .map_err(|error| system("hear signals", error))?;
         supervisor.hire(&sender)?;
@@ -295,6 +299,7 @@ impl Supervisor {
     fn take(&mut self, event: Event) {
         match event {
             Event::Linux(event) => self.linux_says(event),
+            Event::Listeners(listeners) => self.reload.sockets_listen(listeners, &self.linux),
             Event::Worker(notice) => self.worker_says(notice),
             Event::Request(request) => self.answer(request),
             Event::Built(built) => self.built(*built),
@@ -689,6 +694,31 @@ fn forward<T: Send + 'static>(
         }
     })?;
     Ok(())
+}
+
+/// Tells, from time to time, which endpoints sockets of the machine listen on.
+fn list_listeners(to: Sender<Event>) -> io::Result<()> {
+    let list = move || {
+        let mut listeners = linux::listener::Listeners::default();
+        let mut is_told = false;
+        loop {
+            match listeners.list() {
+                Ok(listeners) => {
+                    // The supervisor has gone: so has the need.
+                    if to.send(Event::Listeners(listeners)).is_err() {
+                        return;
+                    }
+                }
+                Err(error) if !is_told => {
+                    warn!("{error}; ports of services are known by the policy's rules alone");
+                    is_told = true;
+                }
+                Err(_) => {}
+            }
+            thread::sleep(linux::listener::PAUSE);
+        }
+    };
+    thread::Builder::new().name("sockets".to_owned()).spawn(list).map(|_| ())
 }
 
 /// Waits for the first state of Linux.

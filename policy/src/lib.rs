@@ -8,6 +8,7 @@ pub mod diagnostic;
 pub mod import;
 pub mod lines;
 pub mod model;
+pub mod nat;
 pub mod parse;
 pub mod plan;
 mod print;

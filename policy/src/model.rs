@@ -26,7 +26,7 @@ pub use interface::{Interface, LinkKind, Mac, MssClamp, SourceCheck};
 pub use limit::{Checksum, FragmentLimits, Limits, Pickup, TcpWindow, Timeouts, WhenFull};
 pub use log::{Log, LogEvent, LogOutput, SyslogAddress};
 pub use metrics::MetricsAccess;
-pub use nat::{Hairpin, Nat, NatAction, PortUse};
+pub use nat::{Hairpin, Nat, NatAction, PortChoice, PortUse};
 pub use rule::{
     Action, AddressItem, AddressRange, Addresses, ConnectionLimit, FamilyMatch, IcmpMatch, Logging,
     PortRange, Protocol, Rate, RejectWith, Rule, Scope, State, TcpFlagsMatch,
@@ -57,6 +57,9 @@ pub struct Policy {
     pub rules: Vec<Rule>,
     /// Address translations; of each kind (source, destination) the first that matches applies.
     pub nats: Vec<Nat>,
+    /// Endpoints that sockets of the machine itself listen on: no key of a file, but what a live host finds. Their ports
+    /// are handed out by no translation while others are free.
+    pub listeners: Vec<Listener>,
     /// How the rules are searched.
     pub search: Search,
     /// Bounds on what is remembered.
@@ -180,6 +183,17 @@ pub struct ZoneDefault {
     pub to: String,
     /// What happens.
     pub action: Action,
+}
+
+/// An endpoint that a socket of the machine itself listens on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Listener {
+    /// Transport protocol.
+    pub protocol: Protocol,
+    /// The address that it is bound to; `None` for every address of the machine.
+    pub address: Option<IpAddr>,
+    /// The port.
+    pub port: u16,
 }
 
 impl Policy {

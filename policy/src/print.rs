@@ -11,7 +11,7 @@ use wire::{Dscp, Nanos};
 use crate::model::{
     AddressItem, AddressRange, Addresses, ConnectionLimit, Driver, FamilyMatch, FragmentLimits, Gateway,
     Hairpin, IcmpMatch, Interface, Limits, LinkKind, Logging, Mode, MssClamp, Nat, NatAction, NextHop,
-    Offload, Policy, PortRange, PortUse, Protocol, Rate, Route, RouteTarget, Rule, Scope, Search,
+    Offload, Policy, PortChoice, PortRange, PortUse, Protocol, Rate, Route, RouteTarget, Rule, Scope, Search,
     SearchAlgorithm, SourceCheck, TcpFlagsMatch, Timeouts,
 };
 use crate::parse::value::UNITS;
@@ -219,6 +219,8 @@ impl Printer {
         self.addresses("source", &nat.source);
         self.addresses("destination", &nat.destination);
         self.one_or_list("protocol", nat.protocols.iter().map(|protocol| protocol_text(*protocol)));
+        self.one_or_list("sport", nat.sports.iter().map(|range| ports(*range)));
+        self.one_or_list("dport", nat.dports.iter().map(|range| ports(*range)));
         match &nat.action {
             NatAction::Masquerade { ports } => self.port_use(ports),
             NatAction::Source { pool, ports } => {
@@ -254,8 +256,11 @@ impl Printer {
     }
 
     fn port_use(&mut self, given: &PortUse) {
-        if given.range != PortUse::default().range {
-            self.line("ports", &ports(given.range));
+        if given.ranges != PortUse::default().ranges {
+            self.one_or_list("ports", given.ranges.iter().map(|range| ports(*range)));
+        }
+        if given.choice == PortChoice::Random {
+            self.line("random", "true");
         }
         if let Some(quota) = given.quota {
             self.line("quota", &quota.to_string());

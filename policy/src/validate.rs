@@ -11,6 +11,7 @@ use crate::lines::{Item, Lines};
 use crate::model::{Mode, Policy};
 
 use reach::Reach;
+pub use reach::interface_of;
 use space::{Space, Spaces};
 
 mod cover;

@@ -1,6 +1,7 @@
 //! Who is who, by name, in tables that follow one another.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::IpAddr;
 
 use wire::{Meta, PortId};
 
@@ -91,15 +92,14 @@ impl Passage {
     }
 }
 
-/// What tells pools apart: translation, interface, family.
-fn pools(tables: &Tables) -> Vec<(u32, u32, bool)> {
+/// What tells pools apart: translation, interface, and which of its addresses.
+fn pools(tables: &Tables) -> Vec<(u32, u32, Option<IpAddr>)> {
     let nat = &tables.nat;
     let key = |(owner, config): (&crate::tables::PoolOwner, &crate::nat::PoolConfig)| {
         let source = nat.sources.get(usize::from(owner.source)).map_or(NO_NUMBER, |nat| nat.number);
         let interface = owner.interface.and_then(|id| tables.interface(id));
-        let is_v6 = config.addresses.first().is_some_and(|range| range.first.is_ipv6());
-        // A pool that is no interface's may have both families.
-        (source, interface.map_or(NO_NUMBER, |of| of.number), interface.is_some() && is_v6)
+        let address = config.addresses.first().filter(|_| interface.is_some()).map(|range| range.first);
+        (source, interface.map_or(NO_NUMBER, |of| of.number), address)
     };
     nat.owners.iter().zip(&nat.pools).map(key).collect()
 }

@@ -12,13 +12,14 @@ use std::collections::HashMap;
 use std::fmt;
 
 use bytemuck::{Pod, Zeroable};
+use policy::model::PortChoice;
 use tally::{NoTally, Region, Tally};
 use wire::Family;
 
 use super::host::{Hosts, NONE};
 use super::index::Index;
-use super::pool::{Compiled, Outside, Pool, PoolConfig, PoolProblem, PortRange};
-use super::port::{BYTES_OF_ADDRESS, Chunk, Ports, Random, next_with_free};
+use super::pool::{Compiled, Outside, Pool, PoolConfig, PoolProblem, PortRange, side_of};
+use super::port::{BYTES_OF_ADDRESS, Chunk, Home, Ports, Random, Wanted, Wish, next_with_free};
 use super::{Endpoint, Mapped, MappingId, PoolId, PortSpace, Refusal, Share};
 use crate::flow::Key;
 use crate::flow::hash::Hasher;
@@ -110,6 +111,8 @@ pub struct Mappings {
     by_outside: Index,
     hosts: Hosts,
     ports: Ports,
+    /// Ports of the gateway's own services, for when no other is left: bitmaps of the addresses that have such.
+    services: Ports,
     /// Outside addresses, those included that no pool has any more while mappings use them; others, without either, are
     /// free places.
     outside: Vec<Outside>,
@@ -178,6 +181,15 @@ impl Mappings {
         for address in 0..outside.len() as u32 {
             ports.settle(address, home, address);
         }
+        let (chunk, places) = lent(&outside, share)?;
+        let mut services = Ports::new(share, base + ports.bytes());
+        let home = services.add(chunk);
+        for (address, place) in (0..).zip(&places) {
+            if let Some(place) = place {
+                services.settle(address, home, *place);
+            }
+        }
+        drop(services.unused());
         Ok(Mappings {
             entries,
             free: 0,
@@ -186,6 +198,7 @@ impl Mappings {
             by_outside,
             hosts,
             ports,
+            services,
             known: outside.iter().zip(0..).map(|(at, place)| ((at.address, at.family), place)).collect(),
             outside,
             vacant: Vec::new(),
@@ -215,7 +228,28 @@ impl Mappings {
         tally: &mut T,
     ) -> Result<Mapped, Refusal> {
         let Some(place) = self.places.get(usize::from(pool.0)).copied() else { return Err(Refusal::NoPool) };
-        let mapped = self.find_or_create(PoolId(place), inside, tally);
+        let mapped = self.find_or_create(PoolId(place), inside, Find::Known, tally);
+        self.count(place, mapped)
+    }
+
+    /// One more mapping of an inside endpoint that may have some, with another outside port: where the flow of another has
+    /// the same ends outside. Takes a reference to it.
+    ///
+    /// # Errors
+    /// It cannot be made; the refusal is counted.
+    pub fn map_another<T: Tally>(
+        &mut self,
+        pool: PoolId,
+        inside: Endpoint,
+        tally: &mut T,
+    ) -> Result<Mapped, Refusal> {
+        let Some(place) = self.places.get(usize::from(pool.0)).copied() else { return Err(Refusal::NoPool) };
+        let mapped = self.find_or_create(PoolId(place), inside, Find::Nothing, tally);
+        self.count(place, mapped)
+    }
+
+    /// Counts a refusal by the pool in a place.
+    fn count(&mut self, place: u16, mapped: Result<Mapped, Refusal>) -> Result<Mapped, Refusal> {
         let counters = &mut self.pools[usize::from(place)].counters;
         match mapped {
             Ok(_) => {}
@@ -234,6 +268,7 @@ impl Mappings {
         &mut self,
         pool: PoolId,
         inside: Endpoint,
+        find: Find,
         tally: &mut T,
     ) -> Result<Mapped, Refusal> {
         let space = PortSpace::of(inside.protocol).ok_or(Refusal::NoPorts)?;
@@ -244,7 +279,8 @@ impl Mappings {
         if self.any_left {
             host = host.filter(|host| self.stays(*host, pool));
         }
-        if let Some(place) = host.and_then(|host| self.find_inside(host, inside, tally)) {
+        let known = host.filter(|_| find == Find::Known);
+        if let Some(place) = known.and_then(|host| self.find_inside(host, inside, tally)) {
             return Ok(self.hold(place, tally));
         }
         let held = host.map_or(0, |host| self.hosts.get(host).held[space as usize]);
@@ -290,29 +326,35 @@ impl Mappings {
         tally: &mut T,
     ) -> Result<(u32, u16), Refusal> {
         // The marks of full addresses lie behind all else in the region.
-        let (marks, share) = (self.memory_bytes(), self.ports.share());
-        let (number, pool) = (pool.0, &mut self.pools[usize::from(pool.0)]);
+        let marks = self.memory_bytes();
+        let Mappings { ports, services, random, pools, outside: addresses, pairing, .. } = self;
+        let mut take = |outside, ranges: &[PortRange], choice, tally: &mut T| {
+            let wish = if choice == PortChoice::Random { Wish::Any } else { Wish::Port(inside.port) };
+            let own = ports.take(outside, space, Wanted { ranges, wish }, random, tally);
+            let last = Wanted { ranges, wish: Wish::Any };
+            own.or_else(|| services.take(outside, space, last, random, tally))
+        };
+        let (number, pool) = (pool.0, &mut pools[usize::from(pool.0)]);
         if pool.block.is_some() {
             let (place, range) = pool.owned(inside.address, inside.family).ok_or(Refusal::NoAddress)?;
             // Search of the range, division, remainder (30 each), three adds.
             tally.instructions(80);
             let outside = *pool.side(inside.family).outside.get(place).ok_or(Refusal::NoAddress)?;
-            let start = self.random.port(range, share, tally).ok_or(Refusal::PortsExhausted)?;
-            let port = self.ports.take(outside, space, range, start, tally);
+            let port = take(outside, &[range], pool.choice, tally);
             return port.map(|port| (outside, port)).ok_or(Refusal::PortsExhausted);
         }
-        let range = pool.ports;
-        let side = pool.side_mut(inside.family);
+        let Pool { ports: ranges, choice, sides, .. } = pool;
+        let side = &mut sides[side_of(inside.family)];
         let count = side.outside.len();
         let (mut from, last) = match keeps_to {
             // The only address that will do.
             Some(outside) => {
-                let users = &self.outside[outside as usize].users;
+                let users = &addresses[outside as usize].users;
                 let user = users.iter().find(|(user, _)| *user == number);
                 user.map(|(_, place)| (usize::from(*place), usize::from(*place))).ok_or(Refusal::NoAddress)?
             }
             None if count == 0 => return Err(Refusal::NoAddress),
-            None => (preferred(&self.pairing, inside, count, tally), count - 1),
+            None => (preferred(pairing, inside, count, tally), count - 1),
         };
         let mut to_wrap = if keeps_to.is_none() { from } else { 0 };
         let mut last = last;
@@ -328,8 +370,7 @@ impl Mappings {
                 continue;
             };
             let outside = side.outside[place];
-            let start = self.random.port(range, share, tally).ok_or(Refusal::PortsExhausted)?;
-            if let Some(port) = self.ports.take(outside, space, range, start, tally) {
+            if let Some(port) = take(outside, ranges, *choice, tally) {
                 return Ok((outside, port));
             }
             full[place / 64] |= 1 << (place % 64);
@@ -428,16 +469,19 @@ impl Mappings {
         pool.held[space as usize] -= 1;
         let at = &mut self.outside[address as usize];
         at.held -= 1;
-        if at.reserves(space, outside.port) {
+        if at.serves(space, outside.port) {
+            self.services.give_back(address, space, outside.port, tally);
+        } else if at.reserves(space, outside.port) {
             // It was set aside while it was in use.
             return;
+        } else {
+            self.ports.give_back(address, space, outside.port, tally);
         }
-        self.ports.give_back(address, space, outside.port, tally);
         for (user, place) in &at.users {
             let user = &mut self.pools[usize::from(*user)];
             // Range compared (4), bit cleared (5).
             tally.instructions(9);
-            if user.ports.first <= outside.port && outside.port <= user.ports.last {
+            if user.ports.iter().any(|range| range.has(outside.port)) {
                 let full = &mut user.side_mut(outside.family).full[space as usize];
                 full[usize::from(*place) / 64] &= !(1 << (place % 64));
             }
@@ -457,6 +501,14 @@ impl Mappings {
                 && self.outside_end(place) == *outside
         })?;
         Some((MappingId(place), self.inside_end(place)))
+    }
+
+    /// Whether the outside port of a mapping is of a service of the gateway itself, to which goes whatever is of no flow.
+    pub fn is_service(&self, id: MappingId) -> bool {
+        let end = self.outside_end(id.0);
+        let host = self.entry(id).map(|entry| *self.hosts.get(entry.host));
+        host.zip(PortSpace::of(end.protocol))
+            .is_some_and(|(host, space)| self.outside[host.outside as usize].serves(space, end.port))
     }
 
     /// The outside address for a protocol without ports: the one that the host keeps to, or would get. Port and
@@ -521,6 +573,7 @@ impl Mappings {
             + self.by_outside.bytes()
             + self.hosts.bytes()
             + self.ports.bytes()
+            + self.services.bytes()
     }
 
     /// Bytes of bitmaps that an outside address takes.
@@ -589,6 +642,39 @@ impl Mappings {
     pub(super) fn is_blank(&self) -> bool {
         self.by_inside.is_blank() && self.by_outside.is_blank() && self.hosts.is_blank() && self.live == 0
     }
+}
+
+/// Which mapping of an inside endpoint will do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Find {
+    /// One that exists.
+    Known,
+    /// None of those.
+    Nothing,
+}
+
+/// Bitmaps of ports that are handed out last, and which place of them each address has.
+fn lent(outside: &[Outside], share: Share) -> Result<(Chunk, Vec<Option<u32>>), MemoryError> {
+    let mut count = 0;
+    let places: Vec<Option<u32>> = outside
+        .iter()
+        .map(|at| {
+            at.has_services().then(|| {
+                count += 1;
+                count - 1
+            })
+        })
+        .collect();
+    let mut chunk = Chunk::full(count as usize)?;
+    for (at, place) in outside.iter().zip(&places) {
+        let Some(place) = place else { continue };
+        for space in PortSpace::ALL {
+            for ports in &at.services[space as usize] {
+                chunk.offer(*place as usize, space, *ports, share);
+            }
+        }
+    }
+    Ok((chunk, places))
 }
 
 /// Sets aside the ports of an address, whose bitmaps are at that place of a chunk.

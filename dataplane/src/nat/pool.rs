@@ -3,13 +3,14 @@
 //!
 //! The inside addresses of a deterministic pool are numbered in the order of its ranges, outside addresses in the
 //! order of theirs, each family by itself. With b blocks in the range of ports, inside address i owns block
-//! i mod b of outside address i div b (RFC 7422, section 2.2, sequential). Ports past the last whole block are
-//! not handed out.
+//! i mod b of outside address i div b (RFC 7422, section 2.2, sequential). Of several ranges of ports each has blocks of its
+//! own, one range after the other. Ports past the last whole block of a range are not handed out.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
 
+use policy::model::PortChoice;
 use wire::Family;
 
 use super::{ConfigError, PoolId, PortSpace, bits_of};
@@ -35,6 +36,24 @@ pub struct AddressRange {
     pub last: IpAddr,
 }
 
+impl PortRange {
+    /// Whether a port is in it.
+    #[inline]
+    pub const fn has(self, port: u16) -> bool {
+        self.first <= port && port <= self.last
+    }
+
+    /// The part of it that another range has, too.
+    pub(super) fn within(self, other: PortRange) -> Option<PortRange> {
+        let both = PortRange { first: self.first.max(other.first), last: self.last.min(other.last) };
+        (both.first <= both.last).then_some(both)
+    }
+
+    const fn len(self) -> u32 {
+        self.last as u32 - self.first as u32 + 1
+    }
+}
+
 impl AddressRange {
     /// One address.
     pub const fn one(address: IpAddr) -> AddressRange {
@@ -47,8 +66,10 @@ impl AddressRange {
 pub struct PoolConfig {
     /// Outside addresses; each inside host uses those of its own family. Pools may share addresses.
     pub addresses: Vec<AddressRange>,
-    /// Ports handed out. Port 0 never is.
-    pub ports: PortRange,
+    /// Ports handed out: disjoint, ascending. Port 0 never is.
+    pub ports: Vec<PortRange>,
+    /// Which of the free ports an inside endpoint gets.
+    pub choice: PortChoice,
     /// The most ports that one inside address may hold at one time, for each protocol.
     pub quota: Option<u32>,
     /// Deterministic NAT.
@@ -59,6 +80,11 @@ pub struct PoolConfig {
 }
 
 impl PoolConfig {
+    /// Whether it may hand out a port.
+    pub fn has_port(&self, port: u16) -> bool {
+        self.ports.iter().any(|range| range.has(port))
+    }
+
     /// Whether it has an outside address.
     pub fn has(&self, address: IpAddr) -> bool {
         self.addresses.iter().any(|range| range.first <= address && address <= range.last)
@@ -74,7 +100,16 @@ pub struct Block {
     pub inside: Vec<AddressRange>,
 }
 
-/// Ports that are not handed out.
+/// How firmly ports are set aside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// They are never handed out.
+    Always,
+    /// They are handed out when nothing else is left: services of the gateway itself, to which goes whatever is of no flow.
+    WhileOthersAreFree,
+}
+
+/// Ports that are set aside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reserved {
     /// Transport protocol, as in the IP header; every one where absent.
@@ -83,6 +118,8 @@ pub struct Reserved {
     pub address: IpAddr,
     /// Ports.
     pub ports: PortRange,
+    /// How firmly.
+    pub hold: Hold,
 }
 
 /// What is wrong with a pool.
@@ -198,11 +235,12 @@ pub(super) struct Pool {
     pub(super) id: Option<PoolId>,
     /// Mappings by port space.
     pub(super) held: [u32; PortSpace::COUNT],
-    pub(super) ports: PortRange,
+    pub(super) ports: Vec<PortRange>,
+    pub(super) choice: PortChoice,
     pub(super) quota: u32,
     /// Ports of a block, and blocks of an outside address.
     pub(super) block: Option<(u16, u32)>,
-    sides: [Side; 2],
+    pub(super) sides: [Side; 2],
     pub(super) counters: PoolCounters,
 }
 
@@ -214,6 +252,8 @@ pub(super) struct Outside {
     pub(super) users: Vec<(u16, u16)>,
     /// Ports that are set aside, by port space: disjoint, ascending.
     pub(super) reserved: [Vec<PortRange>; PortSpace::COUNT],
+    /// Those of them that are handed out when nothing else is left.
+    pub(super) services: [Vec<PortRange>; PortSpace::COUNT],
     /// Mappings.
     pub(super) held: u32,
 }
@@ -226,10 +266,24 @@ impl Outside {
 
     /// Whether a port is set aside.
     pub(super) fn reserves(&self, space: PortSpace, port: u16) -> bool {
-        let ranges = &self.reserved[space as usize];
-        let after = ranges.partition_point(|range| range.first <= port);
-        ranges[..after].last().is_some_and(|range| port <= range.last)
+        is_in(&self.reserved[space as usize], port)
     }
+
+    /// Whether a port is of a service of the gateway itself.
+    pub(super) fn serves(&self, space: PortSpace, port: u16) -> bool {
+        is_in(&self.services[space as usize], port)
+    }
+
+    /// Whether the gateway itself has services on it.
+    pub(super) fn has_services(&self) -> bool {
+        self.services.iter().any(|ranges| !ranges.is_empty())
+    }
+}
+
+/// Whether disjoint, ascending ranges have a port.
+fn is_in(ranges: &[PortRange], port: u16) -> bool {
+    let after = ranges.partition_point(|range| range.first <= port);
+    ranges[..after].last().is_some_and(|range| port <= range.last)
 }
 
 /// Pools, checked and compiled, with their outside addresses.
@@ -259,16 +313,30 @@ impl Compiled {
         for reserved in configs.iter().flat_map(|config| &config.reserved) {
             let Some(place) = known.get(&bits_of(reserved.address)) else { continue };
             let ports = PortRange { first: reserved.ports.first.max(1), ..reserved.ports };
+            let outside = &mut compiled.outside[*place as usize];
             for space in PortSpace::ALL {
                 if reserved.protocol.is_none_or(|protocol| PortSpace::of(protocol) == Some(space)) {
-                    compiled.outside[*place as usize].reserved[space as usize].push(ports);
+                    outside.reserved[space as usize].push(ports);
+                    if reserved.hold == Hold::WhileOthersAreFree {
+                        outside.services[space as usize].push(ports);
+                    }
+                }
+            }
+        }
+        // What is set aside always, nothing else can lend.
+        for reserved in configs.iter().flat_map(|config| &config.reserved) {
+            let Some(place) = known.get(&bits_of(reserved.address)) else { continue };
+            if reserved.hold == Hold::Always {
+                let outside = &mut compiled.outside[*place as usize];
+                for space in PortSpace::ALL {
+                    if reserved.protocol.is_none_or(|protocol| PortSpace::of(protocol) == Some(space)) {
+                        cut_out(&mut outside.services[space as usize], reserved.ports);
+                    }
                 }
             }
         }
         for outside in &mut compiled.outside {
-            for ranges in &mut outside.reserved {
-                merge(ranges);
-            }
+            outside.reserved.iter_mut().chain(&mut outside.services).for_each(merge);
         }
         if errors.is_empty() { Ok(compiled) } else { Err(errors) }
     }
@@ -280,8 +348,20 @@ struct Addresses<'a> {
     known: &'a mut HashMap<(u128, Family), u32>,
 }
 
+/// Leaves a range out of others.
+fn cut_out(ranges: &mut Vec<PortRange>, hole: PortRange) {
+    let parts = ranges.iter().flat_map(|range| {
+        let before = (range.first < hole.first)
+            .then(|| PortRange { first: range.first, last: range.last.min(hole.first - 1) });
+        let behind = (range.last > hole.last)
+            .then(|| PortRange { first: range.first.max(hole.last + 1), last: range.last });
+        before.into_iter().chain(behind)
+    });
+    *ranges = parts.collect();
+}
+
 /// Sorts ranges, and joins what overlaps or touches.
-fn merge(ranges: &mut Vec<PortRange>) {
+pub(super) fn merge(ranges: &mut Vec<PortRange>) {
     ranges.retain(|range| range.first <= range.last);
     ranges.sort_unstable_by_key(|range| range.first);
     ranges.dedup_by(|next, before| {
@@ -301,13 +381,21 @@ impl Pool {
         outside: &mut Addresses<'_>,
         problems: &mut Vec<PoolProblem>,
     ) -> Pool {
-        let ports = PortRange { first: config.ports.first.max(1), last: config.ports.last };
-        if ports.first > ports.last {
-            problems.push(PoolProblem::BadPorts(config.ports));
+        let mut ports = Vec::with_capacity(config.ports.len());
+        for given in &config.ports {
+            let range = PortRange { first: given.first.max(1), ..*given };
+            if range.first > range.last {
+                problems.push(PoolProblem::BadPorts(*given));
+            }
+            ports.push(range);
         }
-        let size = u32::from(ports.last.saturating_sub(ports.first)) + 1;
+        merge(&mut ports);
+        if config.ports.is_empty() {
+            problems.push(PoolProblem::BadPorts(PortRange { first: 0, last: 0 }));
+        }
         let block = config.block.as_ref().map(|block| {
-            let blocks = size.checked_div(u32::from(block.ports)).unwrap_or(0);
+            let blocks_of = |range: &PortRange| range.len().checked_div(u32::from(block.ports)).unwrap_or(0);
+            let blocks: u32 = ports.iter().map(blocks_of).sum();
             if blocks == 0 {
                 problems.push(PoolProblem::BadBlock { ports: block.ports });
             }
@@ -318,6 +406,7 @@ impl Pool {
             id: Some(PoolId(number)),
             held: [0; PortSpace::COUNT],
             ports,
+            choice: config.choice,
             quota,
             block,
             sides: Default::default(),
@@ -357,8 +446,15 @@ impl Pool {
         for (first, last, family) in spans {
             for address in first..=last {
                 let place = *outside.known.entry((address, family)).or_insert_with(|| {
-                    let reserved = Default::default();
-                    outside.list.push(Outside { address, family, users: Vec::new(), reserved, held: 0 });
+                    let (reserved, services) = Default::default();
+                    outside.list.push(Outside {
+                        address,
+                        family,
+                        users: Vec::new(),
+                        reserved,
+                        services,
+                        held: 0,
+                    });
                     (outside.list.len() - 1) as u32 // at most 2^16 pools of 2^12
                 });
                 let users = &mut outside.list[place as usize].users;
@@ -430,19 +526,30 @@ impl Pool {
         let span = inside[..after].last().filter(|span| address <= span.last)?;
         let number = span.number + (address - span.first) as u64;
         let place = number / u64::from(blocks);
-        // Block times size is below 65536, as the blocks fit the range.
-        let first = self.ports.first + ((number % u64::from(blocks)) * u64::from(size)) as u16;
-        Some((place as usize, PortRange { first, last: first + (size - 1) }))
+        let mut block = (number % u64::from(blocks)) as u32;
+        for range in &self.ports {
+            let here = range.len() / u32::from(size);
+            if block < here {
+                // Block times size is below 65536, as the blocks fit the range.
+                let first = range.first + (block * u32::from(size)) as u16;
+                return Some((place as usize, PortRange { first, last: first + (size - 1) }));
+            }
+            block -= here;
+        }
+        None
     }
 
     /// The inside address that owns a port, by its outside address's place.
     pub(super) fn owner(&self, place: usize, family: Family, port: u16) -> Option<u128> {
         let (size, blocks) = self.block?;
-        let number = port.checked_sub(self.ports.first)? / size;
-        if u32::from(number) >= blocks {
-            return None;
-        }
-        let number = place as u64 * u64::from(blocks) + u64::from(number);
+        let mut before = 0;
+        let found = self.ports.iter().find_map(|range| {
+            let here = range.len() / u32::from(size);
+            let block = u32::from(port.checked_sub(range.first)? / size);
+            before += if range.last < port { here } else { 0 };
+            (range.has(port) && block < here).then_some(block)
+        })?;
+        let number = place as u64 * u64::from(blocks) + u64::from(before + found);
         self.side(family).inside.iter().find_map(|span| {
             let offset = u128::from(number.checked_sub(span.number)?);
             let address = span.first.checked_add(offset)?;
@@ -451,7 +558,7 @@ impl Pool {
     }
 }
 
-fn side_of(family: Family) -> usize {
+pub(super) fn side_of(family: Family) -> usize {
     usize::from(family == Family::V6)
 }
 

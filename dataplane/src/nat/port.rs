@@ -5,10 +5,14 @@
 //! of the range, 17 of the second level and one more: the same few, whether ports are plenty or gone. Bitmaps
 //! belong to the address, not to the pool: pools that share an address cannot hand out one port twice.
 //!
-//! The choice is random (RFC 6056, section 3.3.1, algorithm 1: a random port, and the next free one from there),
-//! so that an off-path attacker has to guess. The inside port is not preferred, though RFC 4787, section 4.2.1
-//! permits it: preservation would tell the attacker the port whenever he knows the host's own, and tempt
-//! applications to depend on it.
+//! The inside port is preserved where it is free (RFC 4787, section 4.2.1): as hard to guess as the host has made it. Else
+//! the choice is random (RFC 6056, section 3.3.1, algorithm 1: a random port, and the next free one from there), among
+//! ports of the same parity and the same side of 1024 first (RFC 4787, REQ-3 and REQ-4); of the search for parity a few
+//! words are read, then any port is good. A pool may ask for the random choice always: then an off-path attacker has to
+//! guess even where the inside host's own port is known.
+//!
+//! Ports of services of the gateway itself are kept in a second bitmap of their address, in which all others are taken:
+//! what is found in neither of both is exhausted.
 //!
 //! Where workers share the ports, those of others are taken from the start, so that no search finds them; the random port
 //! is one of the worker's own. Addresses come and go with policies: their bitmaps lie in chunks, one for all that come
@@ -74,6 +78,21 @@ impl Chunk {
             }
         }
         Ok(Chunk { words, live: 0 })
+    }
+
+    /// Bitmaps for `addresses` addresses in which nothing is free.
+    pub(super) fn full(addresses: usize) -> Result<Chunk, MemoryError> {
+        let mut words = Slab::new(addresses * PortSpace::COUNT * MAP)?;
+        words.entries_mut().fill(u64::MAX);
+        Ok(Chunk { words, live: 0 })
+    }
+
+    /// Makes ports of the address at a place, as far as they are the share's, free to be chosen.
+    pub(super) fn offer(&mut self, place: usize, space: PortSpace, ports: PortRange, share: Share) {
+        let map = map_mut(&mut self.words, place as u32, space);
+        for port in (ports.first..=ports.last).filter(|port| *port != 0 && share.owns(*port)) {
+            clear(map, port);
+        }
     }
 
     /// Takes ports of the address at a place out of the choice.
@@ -167,27 +186,45 @@ impl Ports {
         set(self.map_mut(address, space), port);
     }
 
-    /// Takes the first free port from `start` up to the range's end, and from its beginning up to `start`.
+    /// Takes a wanted port, if one is free.
     pub(super) fn take<T: Tally>(
+        &mut self,
+        address: u32,
+        space: PortSpace,
+        Wanted { ranges, wish }: Wanted<'_>,
+        random: &mut Random,
+        tally: &mut T,
+    ) -> Option<u16> {
+        if !self.has_maps(address) {
+            return None;
+        }
+        let base = self.base + place(address, space) * 8;
+        let share = self.share;
+        let words = self.map_mut(address, space);
+        let map = Map { words, base };
+        let port = match wish {
+            Wish::Any => any(map, ranges, share, random, tally),
+            Wish::Port(port) => preserve(map, ranges, share, port, random, tally),
+        }?;
+        set(words, port);
+        // Set a bit: address (3), shift, or; test for all ones, branch.
+        tally.instructions(7);
+        tally.write(Region::NatTable, base + usize::from(port) / 64 * 8, 8);
+        Some(port)
+    }
+
+    /// The next free port of a range, from one of it on.
+    #[cfg(test)]
+    pub(super) fn next(
         &mut self,
         address: u32,
         space: PortSpace,
         range: PortRange,
         start: u16,
-        tally: &mut T,
     ) -> Option<u16> {
-        let base = self.base + place(address, space) * 8;
-        let map = self.map_mut(address, space);
-        let mut found = next_free(map, start, range.last, base, tally);
-        if found.is_none() && start > range.first {
-            found = next_free(map, range.first, start - 1, base, tally);
-        }
-        let port = found?;
-        set(map, port);
-        // Set a bit: address (3), shift, or; test for all ones, branch.
-        tally.instructions(7);
-        tally.write(Region::NatTable, base + usize::from(port) / 64 * 8, 8);
-        Some(port)
+        let map = Map { words: self.map_mut(address, space), base: 0 };
+        let next = |first, last, tally: &mut tally::NoTally| next_free(map, first, last, tally);
+        around(&[range], EVERY, 0, start, next, &mut tally::NoTally)
     }
 
     /// Gives a port back.
@@ -203,6 +240,11 @@ impl Ports {
 
     pub(super) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Whether the address of that number has bitmaps.
+    fn has_maps(&self, address: u32) -> bool {
+        self.homes.get(address as usize).is_some_and(|home| home.chunk != NOWHERE.chunk)
     }
 
     fn map_mut(&mut self, address: u32, space: PortSpace) -> &mut [u64] {
@@ -240,8 +282,137 @@ fn clear(map: &mut [u64], port: u16) {
     map[WORDS + word / 64] &= !(1 << (word % 64));
 }
 
+/// Ports that will do.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted<'a> {
+    /// One of these: disjoint, ascending.
+    pub(super) ranges: &'a [PortRange],
+    /// Which of them, if it can be had.
+    pub(super) wish: Wish,
+}
+
+/// A bitmap, and where it lies in [`Region::NatTable`].
+#[derive(Clone, Copy)]
+struct Map<'a> {
+    words: &'a [u64],
+    base: usize,
+}
+
+/// Which port is wished for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wish {
+    /// Whichever is free.
+    Any,
+    /// This one, or the likest that is free.
+    Port(u16),
+}
+
+/// The range of well-known ports, and that of all others (RFC 4787, REQ-3).
+const CLASSES: [PortRange; 2] =
+    [PortRange { first: 0, last: 1023 }, PortRange { first: 1024, last: u16::MAX }];
+
+/// Every port.
+const EVERY: PortRange = PortRange { first: 0, last: u16::MAX };
+
+/// That port, else one of its class and parity, else one of its class, else any.
+fn preserve<T: Tally>(
+    map: Map<'_>,
+    ranges: &[PortRange],
+    share: Share,
+    port: u16,
+    random: &mut Random,
+    tally: &mut T,
+) -> Option<u16> {
+    // Each range compared (4); address (2), load two words, shift, and, compare, branch.
+    tally.instructions(8 + 4 * ranges.len() as u32);
+    tally.read(Region::NatTable, map.base + usize::from(port) / 64 * 8, 8);
+    if ranges.iter().any(|range| range.has(port)) && is_free(map.words, port) {
+        return Some(port);
+    }
+    let class = CLASSES[usize::from(port >= 1024)];
+    let (place, start) = random.port(ranges, class, share, tally).unzip();
+    if let (Some(place), Some(start)) = (place, start) {
+        let even = 0x5555_5555_5555_5555_u64;
+        let mask = if port % 2 == 0 { even } else { !even };
+        let like = |first, last, tally: &mut T| next_of(map, mask, first, last, tally);
+        if let Some(found) = around(ranges, class, place, start, like, tally) {
+            return Some(found);
+        }
+        let next = |first, last, tally: &mut T| next_free(map, first, last, tally);
+        if let Some(found) = around(ranges, class, place, start, next, tally) {
+            return Some(found);
+        }
+    }
+    any(map, ranges, share, random, tally)
+}
+
+/// A random port, or the next free one from there.
+fn any<T: Tally>(
+    map: Map<'_>,
+    ranges: &[PortRange],
+    share: Share,
+    random: &mut Random,
+    tally: &mut T,
+) -> Option<u16> {
+    let (place, start) = random.port(ranges, EVERY, share, tally)?;
+    around(ranges, EVERY, place, start, |first, last, tally| next_free(map, first, last, tally), tally)
+}
+
+/// Looks from `start`, in the range at a place, through all ranges and back to it, as far as they are in `class`.
+fn around<T: Tally>(
+    ranges: &[PortRange],
+    class: PortRange,
+    place: usize,
+    start: u16,
+    mut look: impl FnMut(u16, u16, &mut T) -> Option<u16>,
+    tally: &mut T,
+) -> Option<u16> {
+    let part = |at: usize| ranges.get(at).and_then(|range| range.within(class));
+    let own = part(place)?;
+    if let Some(port) = look(start, own.last, tally) {
+        return Some(port);
+    }
+    for at in (place + 1..ranges.len()).chain(0..place) {
+        if let Some(port) = part(at).and_then(|range| look(range.first, range.last, tally)) {
+            return Some(port);
+        }
+    }
+    if start > own.first { look(own.first, start - 1, tally) } else { None }
+}
+
+fn is_free(map: &[u64], port: u16) -> bool {
+    map[usize::from(port) / 64] >> (port % 64) & 1 == 0
+}
+
+/// Words that are looked at for a port of one parity: with as many, one of a hundred ports free is enough.
+const PARITY_WORDS: usize = 16;
+
+/// A free port from `first` to `last` whose bit of a word is in the mask, if one is found soon.
+fn next_of<T: Tally>(map: Map<'_>, mask: u64, first: u16, last: u16, tally: &mut T) -> Option<u16> {
+    let from = usize::from(first) / 64;
+    let (parity, mut mask) = (mask, mask & (u64::MAX << (first % 64)));
+    let words = map.words.iter().enumerate().take(usize::from(last) / 64 + 1).skip(from).take(PARITY_WORDS);
+    for (at, word) in words {
+        // Load two words, complement, mask, compare, branch, advance, find first set (2).
+        tally.instructions(9);
+        tally.read(Region::NatTable, map.base + at * 8, 8);
+        let free = !word & mask;
+        if free != 0 {
+            let port = (at * 64) as u32 + free.trailing_zeros();
+            return u16::try_from(port).ok().filter(|port| *port <= last);
+        }
+        mask = parity;
+    }
+    None
+}
+
 /// The first free port from `first` to `last`.
-fn next_free<T: Tally>(map: &[u64], first: u16, last: u16, base: usize, tally: &mut T) -> Option<u16> {
+fn next_free<T: Tally>(
+    Map { words: map, base }: Map<'_>,
+    first: u16,
+    last: u16,
+    tally: &mut T,
+) -> Option<u16> {
     let word = usize::from(first) / 64;
     // Address (2), load two words, mask, complement, and, find first set (2), compare, branch.
     tally.instructions(12);
@@ -298,8 +469,20 @@ impl Random {
         Random { key, block: [0; 16], counter: 0, turn: 0, used: 16 }
     }
 
-    /// A port of the range that is the share's, if there is one; each is as likely as any other, to within 1 in 65536.
-    pub(super) fn port<T: Tally>(&mut self, range: PortRange, share: Share, tally: &mut T) -> Option<u16> {
+    /// A port of the share in the ranges, as far as they are in `class`, with the place of its range; each port is as
+    /// likely as any other, to within 1 in 65536. `None` where there is none.
+    fn port<T: Tally>(
+        &mut self,
+        ranges: &[PortRange],
+        class: PortRange,
+        share: Share,
+        tally: &mut T,
+    ) -> Option<(usize, u16)> {
+        let parts = || ranges.iter().enumerate().filter_map(|(at, range)| Some((at, range.within(class)?)));
+        let size: u32 = parts().map(|(_, range)| share.within(range)).sum();
+        if size == 0 {
+            return None;
+        }
         if self.used == self.block.len() {
             // The nonce differs from that of the hash's secret numbers, which come from the same seed.
             self.block = chacha20_block(&self.key, self.counter, &[1, self.turn, 0]);
@@ -316,10 +499,16 @@ impl Random {
         }
         let number = self.block[self.used];
         self.used += 1;
-        let (first, size) = share.within(range)?;
         // Load, advance, compare, branch, multiply, shift, add.
         tally.instructions(7);
-        let turn = ((u64::from(number) * u64::from(size)) >> 32) as u16;
-        Some(first + turn * share.workers())
+        let mut turn = ((u64::from(number) * u64::from(size)) >> 32) as u32;
+        for (at, range) in parts() {
+            let here = share.within(range);
+            if turn < here {
+                return Some((at, share.nth(range, turn)));
+            }
+            turn -= here;
+        }
+        None
     }
 }

@@ -1,6 +1,7 @@
 //! Which ports of outside addresses are whose, where several workers hand them out.
 //!
-//! Worker i of n has the ports whose number divided by n leaves i, of every pool alike: so no two hand out the same one,
+//! Ports belong together in pairs, an even one and the odd one behind it, so that each worker has ports of both parities.
+//! Worker i of n has the pairs whose number divided by n leaves i, of every pool alike: so no two hand out the same port,
 //! though pools share addresses, and whoever must find the worker of a port divides. Blocks of deterministic NAT
 //! (RFC 7422) are shared likewise, port by port: that a block is one inside address's is as true as with one worker, and
 //! whichever worker has a flow finds ports for it. A range of fewer ports than workers leaves some of them none.
@@ -25,7 +26,7 @@ impl Share {
 
     /// The worker that a port belongs to, of as many as there are; of none, the first.
     pub const fn owner(port: u16, workers: u16) -> u16 {
-        if workers == 0 { 0 } else { port % workers }
+        if workers == 0 { 0 } else { (port / 2) % workers }
     }
 
     /// Which worker it is, from 0.
@@ -40,18 +41,25 @@ impl Share {
 
     /// Whether a port is in it.
     pub const fn owns(self, port: u16) -> bool {
-        self.workers == 1 || port % self.workers == self.worker
+        self.workers == 1 || (port / 2) % self.workers == self.worker
     }
 
-    /// The first of its ports within a range, and how many there are; none where that is 0.
-    pub(super) fn within(self, range: PortRange) -> Option<(u16, u32)> {
-        let (first, last) = (u32::from(range.first), u32::from(range.last));
-        if self.workers == 1 {
-            return Some((range.first, last - first + 1));
-        }
-        let workers = u32::from(self.workers);
-        let first = first + (u32::from(self.worker) + workers - first % workers) % workers;
-        (first <= last).then(|| (first as u16, (last - first) / workers + 1))
+    /// Number of its ports within a range.
+    pub(super) fn within(self, range: PortRange) -> u32 {
+        self.below(u32::from(range.last) + 1) - self.below(u32::from(range.first))
+    }
+
+    /// That of its ports within a range which has so many of them before it.
+    pub(super) fn nth(self, range: PortRange, place: u32) -> u16 {
+        let number = self.below(u32::from(range.first)) + place;
+        let (workers, worker) = (u32::from(self.workers), u32::from(self.worker));
+        (number / 2 * 2 * workers + 2 * worker + number % 2) as u16
+    }
+
+    /// Number of its ports below `end`.
+    fn below(self, end: u32) -> u32 {
+        let (turn, own) = (2 * u32::from(self.workers), 2 * u32::from(self.worker));
+        end / turn * 2 + (end % turn).saturating_sub(own).min(2)
     }
 
     /// Its part of a bound that holds for all workers together: rounded up, so that it is never nothing.
@@ -86,9 +94,15 @@ mod tests {
             for workers in [1, 2, 3, 5, 64, 4_001] {
                 for worker in (0..workers).step_by(usize::from(workers / 7 + 1)) {
                     let share = Share::new(worker, workers).unwrap();
-                    let mut own = (first..=last).filter(|port| share.owns(*port));
-                    let found = own.next().map(|lowest| (lowest, 1 + own.count() as u32));
-                    assert_eq!(share.within(range), found, "{share:?} of {range:?}");
+                    let own: Vec<u16> = (first..=last).filter(|port| share.owns(*port)).collect();
+                    assert_eq!(share.within(range), own.len() as u32, "{share:?} of {range:?}");
+                    for (place, port) in own.iter().enumerate().step_by(own.len() / 9 + 1) {
+                        assert_eq!(
+                            share.nth(range, place as u32),
+                            *port,
+                            "{place} of {share:?} in {range:?}"
+                        );
+                    }
                 }
             }
         }

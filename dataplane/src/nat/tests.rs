@@ -1,6 +1,7 @@
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
+use policy::model::PortChoice;
 use proptest::prelude::{Strategy, any, prop, prop_oneof, proptest};
 use proptest::{prop_assert, prop_assert_eq};
 use tally::{Count, NoTally, Region};
@@ -19,7 +20,8 @@ fn ip(text: &str) -> IpAddr {
 fn pool(first: &str, last: &str, ports: [u16; 2]) -> PoolConfig {
     PoolConfig {
         addresses: vec![AddressRange { first: ip(first), last: ip(last) }],
-        ports: PortRange { first: ports[0], last: ports[1] },
+        ports: vec![PortRange { first: ports[0], last: ports[1] }],
+        choice: PortChoice::Random,
         quota: None,
         block: None,
         reserved: Vec::new(),
@@ -193,6 +195,7 @@ fn reserved_ports_are_never_handed_out() {
         protocol,
         address: ip("192.0.2.1"),
         ports: PortRange { first, last },
+        hold: Hold::Always,
     };
     let mut config = pool("192.0.2.1", "192.0.2.2", [10, 13]);
     config.reserved = vec![reserved(Some(TCP), 0, 11), reserved(None, 12, 12)];
@@ -375,7 +378,7 @@ proptest! {
                     let held: Vec<_> = model.iter()
                         .filter(|((p, e), _)| *p == pool && (e.address, e.family) == (end.address, end.family))
                         .map(|((_, e), (mapped, _))| (e.protocol, mapped.outside)).collect();
-                    let ports = pools[usize::from(pool)].ports;
+                    let ports = pools[usize::from(pool)].ports[0];
                     let free_of = |address: u128| (ports.first..=ports.last).any(|port| {
                         let outside = Endpoint { address, port, ..end };
                         !model.values().any(|(mapped, _)| mapped.outside == outside)
@@ -475,9 +478,9 @@ proptest! {
         }
         let start = range.first + start.index(usize::from(range.last - range.first) + 1) as u16;
         let expected = (start..=range.last).chain(range.first..start).find(|port| !taken.contains(port));
-        prop_assert_eq!(ports.take(1, PortSpace::Udp, range, start, &mut NoTally), expected);
+        prop_assert_eq!(ports.next(1, PortSpace::Udp, range, start), expected);
         // The neighbours are other maps.
-        prop_assert_eq!(ports.take(1, PortSpace::Tcp, range, start, &mut NoTally), Some(start));
-        prop_assert_eq!(ports.take(0, PortSpace::Icmp, range, start, &mut NoTally), Some(start));
+        prop_assert_eq!(ports.next(1, PortSpace::Tcp, range, start), Some(start));
+        prop_assert_eq!(ports.next(0, PortSpace::Icmp, range, start), Some(start));
     }
 }

@@ -165,6 +165,8 @@ fn tell<T: Tally>(frame: &Frame, reason: Reason, cx: &Cx<'_, T>) -> Option<Tell>
             let (kind, code) = if v4 { four } else { (icmpv6::Type::PACKET_TOO_BIG.0, 0) };
             Some(Tell::Icmp { kind, code, mtu })
         }
+        // Its connection has ended: no other answer fits what is in the middle of one.
+        Reason::FlowTranslation => (frame.meta.protocol == Protocol::TCP.0).then_some(Tell::Reset),
         Reason::RouteMissing => unreachable(unreachable4::NET, unreachable6::NO_ROUTE),
         Reason::RouteUnreachable => unreachable(unreachable4::HOST, unreachable6::REJECT_ROUTE),
         Reason::NeighbourUnknown => unreachable(unreachable4::HOST, unreachable6::ADDRESS),

@@ -12,7 +12,7 @@ use wire::{Frame, PortId};
 use super::parse::flag;
 use super::{Cx, Stage, Step, header};
 use crate::nat::Endpoint;
-use crate::tables::{Address, LOCAL, Tables};
+use crate::tables::{Address, Tables};
 
 /// The stage.
 #[derive(Clone, Copy, Debug, Default)]
@@ -37,17 +37,10 @@ impl<T: Tally> Stage<T> for Dnat {
         let pending = &mut cx.shard.pending;
         if let Some((place, rule)) = tables.nat.destination(&seen, cx.tally) {
             cx.tally.read(Region::RuleTable, usize::from(place) * 32, 32);
-            let action = &rule.action;
-            let offset = action.first.map_or(0, |first| seen.destination.wrapping_sub(first));
-            pending.destination =
-                Address { bits: action.target.bits.wrapping_add(offset), v6: action.target.v6 };
-            if let Some(shift) = action.port {
-                pending.dport = shift.inside.wrapping_add(seen.dport.wrapping_sub(shift.outside));
-            }
+            let outside = pending.destination;
+            (pending.destination, pending.dport) = rule.action.inside(outside, pending.dport);
             pending.dnat = place;
-            if action.outside_zones & (1 << seen.from) == 0 && action.outside != LOCAL {
-                pending.turned = Some(action.outside);
-            }
+            pending.turned = rule.action.turned(outside, seen.from);
             return Step::Next;
         }
         let v6 = pending.destination.v6;
@@ -58,7 +51,11 @@ impl<T: Tally> Stage<T> for Dnat {
         let port = if frame.meta.flags & flag::QUERY != 0 { seen.sport } else { seen.dport };
         let endpoint =
             Endpoint { address: outside.bits, port, protocol: seen.protocol, family: outside.family() };
-        if let Some((mapping, inside)) = cx.shard.mappings.inside_of(&endpoint, cx.tally) {
+        let mappings = &cx.shard.mappings;
+        // A port that was lent is the gateway's own for all that is of no flow.
+        let found =
+            mappings.inside_of(&endpoint, cx.tally).filter(|(mapping, _)| !mappings.is_service(*mapping));
+        if let Some((mapping, inside)) = found {
             pending.destination = Address { bits: inside.address, v6 };
             if frame.meta.flags & flag::QUERY != 0 {
                 pending.sport = inside.port;
@@ -89,12 +86,16 @@ pub(super) fn has_port(frame: &Frame) -> bool {
     }
 }
 
-/// The interface on whose network an outside address is.
+/// The interface on whose network an outside address is: of several, that with the longest prefix.
 pub(super) fn home_of(tables: &Tables, address: Address) -> Option<PortId> {
     let ip = address.to_ip();
-    let place = tables
-        .interfaces
-        .iter()
-        .position(|interface| interface.networks.iter().any(|network| network.contains(&ip)))?;
-    u16::try_from(place).ok().map(PortId)
+    let mut found: Option<(u8, PortId)> = None;
+    for (place, interface) in (0..).map(PortId).zip(&tables.interfaces) {
+        for network in interface.networks.iter().filter(|network| network.contains(&ip)) {
+            if found.is_none_or(|(length, _)| length < network.prefix_len()) {
+                found = Some((network.prefix_len(), place));
+            }
+        }
+    }
+    found.map(|(_, place)| place)
 }

@@ -71,11 +71,7 @@ fn mapped_port<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> Option<u16> {
     }
     let port = if frame.meta.flags & flag::QUERY != 0 { frame.meta.sport } else { frame.meta.dport };
     let ip = destination.to_ip();
-    let may_be_mapped = tables
-        .nat
-        .pools
-        .iter()
-        .any(|pool| (pool.ports.first..=pool.ports.last).contains(&port) && pool.has(ip));
+    let may_be_mapped = tables.nat.pools.iter().any(|pool| pool.has_port(port) && pool.has(ip));
     // What is forwarded needs no mapping, and is spread over all workers.
     if !may_be_mapped || tables.nat.destination(&header::of(frame, cx), cx.tally).is_some() {
         return None;

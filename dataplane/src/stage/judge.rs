@@ -5,14 +5,17 @@
 //! interface where it began to where routes now lead. A flow that is let in keeps its translation, state and windows; its
 //! hop, rule and class are chosen anew, and it counts for the rule that now lets it in, whatever that bounds: bounds and
 //! rates are for those that come. A flow that is not let in ends. So does one of whose translation the name or the
-//! outside address is gone, and one that is masqueraded and now leaves by another interface, as in netfilter. Without a
-//! route it goes on waiting for one.
+//! outside address is gone, and one that is masqueraded and now leaves by another interface, as in netfilter: an inside host
+//! is told by a reset, where that is TCP. Without a route it goes on waiting for one.
+//!
+//! A flow that nobody has answered has no translation to lose: where other ones would now be chosen for it, it ends, and its
+//! packet opens another. One that has been answered keeps what it has, or has not, as in netfilter.
 //!
 //! Until then nobody knows in which realm the flow's packets now arrive, so it is looked for in all; it is found by packets
 //! of the right one only.
 
 use arrayvec::ArrayVec;
-use policy::model::Action;
+use policy::model::{Action, RejectWith};
 use tally::{Op, Region, Tally};
 use wire::header::Protocol;
 use wire::{Dscp, Family, Frame, PortId};
@@ -22,12 +25,12 @@ use super::parse::flag;
 use super::route::{check_source, is_link_local, realm};
 use super::{Cx, Step, dnat, filter, track};
 use crate::classify::Header;
-use crate::flow::{Cold, Direction, Flow, FlowId, Hit, Key};
+use crate::flow::{Cold, Direction, Flow, FlowId, Hit, Key, State};
 use crate::hop::{ASKED_HOP, LINK_HOP, LOCAL_HOP, NO_HOP};
 use crate::log::Cause;
-use crate::nat::{MappingId, PoolId};
+use crate::nat::{MappingId, PoolConfig, PoolId};
 use crate::shard::NOTHING;
-use crate::tables::{Address, LOCAL, NO_NUMBER, SELF, SourceAction, Tables, Target, is_within};
+use crate::tables::{Address, LOCAL, NO_NUMBER, OWN_ACCORD, SELF, SourceAction, Tables, Target, is_within};
 use crate::verdict::Reason;
 
 /// Flows that may turn out not to be a packet's, one after the other: as many as there are realms in which the same
@@ -113,8 +116,18 @@ fn judge<T: Tally>(hit: Hit, flow: &Flow, cold: &Cold, frame: &mut Frame, cx: &m
         return Outcome::Stranger;
     }
     let Some(pair) = translations(flow, cold, ingress, way, cx) else {
-        return over(hit.id, Reason::FlowTranslation, frame, cx);
+        let is_inside = hit.direction == Direction::Original && cold.snat != NO_NUMBER;
+        return match over(hit.id, Reason::FlowTranslation, frame, cx) {
+            Outcome::Refused(Step::Drop(reason)) if is_inside => {
+                Outcome::Refused(filter::reject(frame, RejectWith::TcpReset, reason))
+            }
+            outcome => outcome,
+        };
     };
+    let is_first = hit.direction == Direction::Original && frame.meta.flags & flag::ERROR == 0;
+    if is_first && is_unanswered(flow) && is_translated_otherwise(flow, cold, ingress, way, cx) {
+        return over(hit.id, Reason::FlowTranslation, frame, cx);
+    }
     let rule = match rule(flow, cold, ingress, way, cx) {
         Ok(rule) => rule,
         Err(refusal) => return refuse(hit, refusal, way, frame, cx),
@@ -194,9 +207,7 @@ fn translations<T: Tally>(
             return None;
         }
         pair[0] = place + 1;
-        if action.outside_zones & (1 << zone(ingress, cx.tables)) == 0 && action.outside != LOCAL {
-            turned = Some(action.outside);
-        }
+        turned = action.turned(outside, zone(ingress, cx.tables));
     }
     if cold.inward != NOTHING {
         cx.shard.mappings.pool_of(MappingId(cold.inward))?;
@@ -212,12 +223,14 @@ fn translations<T: Tally>(
                 shown.v6 == outside.v6 && (outside.bits..=last.bits).contains(&shown.bits)
             }
             action => {
-                let pool = action.pool(turned.unwrap_or(way.egress), shown.v6)?;
-                let config = nat.pools.get(usize::from(pool))?;
+                let out = turned.unwrap_or(way.egress);
                 if cold.mapping != NOTHING {
-                    cx.shard.mappings.pool_of(MappingId(cold.mapping)) == Some(PoolId(pool))
+                    let PoolId(pool) = cx.shard.mappings.pool_of(MappingId(cold.mapping))?;
+                    action.has_pool(out, shown.v6, pool)
                 } else {
-                    config.has(shown.to_ip())
+                    let has = |pool: &PoolConfig| pool.has(shown.to_ip());
+                    let mut pools = (0..).zip(&nat.pools).filter(|(_, config)| has(config));
+                    pools.any(|(pool, _)| action.has_pool(out, shown.v6, pool))
                 }
             }
         };
@@ -225,8 +238,76 @@ fn translations<T: Tally>(
             return None;
         }
         pair[1] = place + 1;
+    } else if cold.mapping != NOTHING {
+        let PoolId(pool) = cx.shard.mappings.pool_of(MappingId(cold.mapping))?;
+        let owner = nat.owners.get(usize::from(pool))?;
+        if owner.source != OWN_ACCORD || way.hop == LOCAL_HOP {
+            return None;
+        }
+    } else if flow.reply().destination() != flow.original().source() {
+        nat.accord_of(flow.reply().destination().into())?;
     }
     Some(nat.pair(pair[0], pair[1]))
+}
+
+/// Whether nothing has come back yet, as far as is known. Of an ICMP query: since the last tables.
+fn is_unanswered(flow: &Flow) -> bool {
+    match flow.state() {
+        State::Opening | State::SynSent | State::Udp | State::Other => true,
+        State::Icmp => flow.hops[Direction::Reply as usize] == NO_HOP,
+        _ => false,
+    }
+}
+
+/// Whether a flow would be given other translations than it has, were it to begin now.
+fn is_translated_otherwise<T: Tally>(
+    flow: &Flow,
+    cold: &Cold,
+    ingress: PortId,
+    way: Way,
+    cx: &mut Cx<'_, T>,
+) -> bool {
+    if ingress == LOCAL {
+        return false;
+    }
+    let nat = &cx.tables.nat;
+    let (outside, inside): (Address, Address) =
+        (flow.original().destination().into(), flow.reply().source().into());
+    let seen = header(flow, cold, ingress, way, cx.tables);
+    let is_icmp = matches!(Protocol(seen.protocol), Protocol::ICMP | Protocol::ICMPV6);
+    let arrived = Header {
+        destination: outside.bits,
+        dport: if is_icmp { seen.dport } else { flow.original().dport() },
+        ..seen
+    };
+    let destination = nat.destination(&arrived, cx.tally);
+    if destination.map_or(NO_NUMBER, |(_, rule)| rule.number) != cold.dnat {
+        return true;
+    }
+    let mut turned = None;
+    if let Some((_, rule)) = destination {
+        if rule.action.inside(outside, flow.original().dport()) != (inside, flow.reply().sport()) {
+            return true;
+        }
+        turned = rule.action.turned(outside, seen.from);
+    } else if cold.inward != NOTHING {
+        turned = dnat::home_of(cx.tables, outside).filter(|home| *home != ingress);
+    }
+    if way.hop == LOCAL_HOP {
+        return false;
+    }
+    let out = turned.unwrap_or(way.egress);
+    let leaves = Header { to: zone(out, cx.tables), egress: out.0, ..seen };
+    let Some((_, rule)) = nat.source(&leaves, cx.tally) else { return cold.snat != NO_NUMBER };
+    match rule.action {
+        SourceAction::Exempt => cold.snat != NO_NUMBER,
+        SourceAction::OneToOne { inside, outside, .. } => {
+            let source: Address = flow.original().source().into();
+            let bits = outside.bits.wrapping_add(source.bits.wrapping_sub(inside));
+            rule.number != cold.snat || Address::from(flow.reply().destination()).bits != bits
+        }
+        _ => rule.number != cold.snat,
+    }
 }
 
 /// A flow is not let in.

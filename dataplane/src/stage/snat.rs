@@ -4,10 +4,11 @@
 //! the flow with all that was decided. If the table is full, or no port is free, the packet is dropped and
 //! nothing remains of it; no other flow is touched. Changes no byte: `rewrite` carries it out.
 
+use arrayvec::ArrayVec;
 use policy::model::WhenFull;
 use tally::{Op, Region, Tally};
 use wire::header::Protocol;
-use wire::{Frame, Part, tcp};
+use wire::{Frame, Part, PortId, tcp};
 
 use super::log::note_opened;
 use super::parse::flag;
@@ -20,7 +21,7 @@ use crate::hop::{LOCAL_HOP, NO_HOP, waits};
 use crate::log::Cause;
 use crate::nat::{self, Endpoint};
 use crate::shard::{NOTHING, Pending};
-use crate::tables::{Address, NO_NUMBER, SourceAction, Tables};
+use crate::tables::{Address, NO_NUMBER, SELF, SourceAction, Tables};
 use crate::verdict::Reason;
 
 /// The stage.
@@ -69,8 +70,11 @@ impl<T: Tally> Stage<T> for Snat {
 fn choose<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
     let tables = cx.tables;
     let is_own = frame.meta.flags & flag::OWN != 0;
-    if frame.meta.hop == LOCAL_HOP || is_own || tables.nat.sources.is_empty() {
+    if frame.meta.hop == LOCAL_HOP || is_own {
         return Ok(());
+    }
+    if tables.nat.sources.is_empty() {
+        return turn_back(frame, cx);
     }
     let mut seen = header::of(frame, cx);
     let turned = cx.shard.pending.turned;
@@ -82,39 +86,117 @@ fn choose<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
     // The header's fourteen fields, 20; zones, pool and endpoint, 20.
     cx.tally.instructions(40);
     cx.tally.execute(Op::Branch, 10);
-    let Some((place, rule)) = tables.nat.source(&seen, cx.tally) else { return Ok(()) };
+    let Some((place, rule)) = tables.nat.source(&seen, cx.tally) else { return turn_back(frame, cx) };
     cx.tally.read(Region::RuleTable, usize::from(place) * 32, 32);
     let source = cx.shard.pending.source;
     let pool = match &rule.action {
-        SourceAction::Exempt => return Ok(()),
+        SourceAction::Exempt => return turn_back(frame, cx),
         SourceAction::OneToOne { inside, outside, .. } => {
             let offset = source.bits.wrapping_sub(*inside);
             cx.shard.pending.source = Address { bits: outside.bits.wrapping_add(offset), v6: outside.v6 };
             cx.shard.pending.snat = place;
             return Ok(());
         }
-        action => action.pool(out, source.v6),
-    };
-    let Some(pool) = pool else { return Ok(()) };
-    let inside = Endpoint {
-        address: source.bits,
-        port: cx.shard.pending.sport,
-        protocol: seen.protocol,
-        family: source.family(),
-    };
-    let has_port = super::dnat::has_port(frame);
-    let refused = |cx: &mut Cx<'_, T>, refusal: nat::Refusal| {
-        if let Some(count) = cx.shard.counters.nat_refused.get_mut(usize::from(place) - 1) {
-            *count += 1;
+        action => {
+            let (next, destination) = towards(frame, cx);
+            let Some(pool) = action.pool(out, next, destination) else {
+                count_refused(place, cx);
+                return Err(Step::Drop(Reason::NatNoAddress));
+            };
+            if come_from_forward(frame, &rule.action, out, cx) {
+                cx.shard.pending.snat = place;
+                return Ok(());
+            }
+            pool
         }
-        Step::Drop(match refusal {
-            nat::Refusal::PortsExhausted => Reason::NatPorts,
-            nat::Refusal::QuotaReached => Reason::NatQuota,
-            nat::Refusal::TableFull => Reason::NatTableFull,
-            // Pools are asked only for the families and hosts that they are for; all the same:
-            nat::Refusal::NoAddress | nat::Refusal::NoPorts | nat::Refusal::NoPool => Reason::NatPorts,
-        })
     };
+    map(frame, pool, place, cx)?;
+    cx.shard.pending.snat = place;
+    Ok(())
+}
+
+/// Where a packet goes next on its way out, and where in the end; of one that is turned back, the outside address that it was
+/// sent to.
+fn towards<T: Tally>(frame: &Frame, cx: &Cx<'_, T>) -> (Address, Address) {
+    let pending = &cx.shard.pending;
+    if pending.turned.is_some() {
+        let outside = pending.key.destination().into();
+        return (outside, outside);
+    }
+    let next = cx.shard.hops.owner(frame.meta.hop).map(|owner| owner.address);
+    (next.unwrap_or(pending.destination), pending.destination)
+}
+
+/// Lets what the target of a port forward sends from there have the outside port as its source, where one of that address
+/// would be chosen; says whether it does. The port is set aside for the forward, so that no mapping has it.
+fn come_from_forward<T: Tally>(
+    frame: &Frame,
+    action: &SourceAction,
+    out: PortId,
+    cx: &mut Cx<'_, T>,
+) -> bool {
+    let (tables, pending) = (cx.tables, &cx.shard.pending);
+    if tables.nat.returning.is_empty() || frame.meta.flags & flag::QUERY != 0 {
+        return false;
+    }
+    let (source, sport) = (pending.source, pending.sport);
+    let zone = tables.interface(out).map_or(SELF, |interface| interface.zone);
+    let (next, destination) = towards(frame, cx);
+    let shown = action.pool(out, next, destination);
+    // That which would be chosen anyway before others.
+    let rank = |address: Address| {
+        let ip = address.to_ip();
+        let has = |pool: u16| tables.nat.pools.get(usize::from(pool)).is_some_and(|pool| pool.has(ip));
+        if shown.is_some_and(has) {
+            return Some(0);
+        }
+        action.own(out, source.v6).iter().any(|own| own.net.addr() == ip).then_some(1)
+    };
+    let mut best: Option<(u8, Address, u16)> = None;
+    for forward in tables.nat.returning(source, sport, frame.meta.protocol) {
+        let port = forward.outside_port.wrapping_add(sport - forward.ports.first);
+        for home in forward.homes.iter().filter(|home| home.zones & (1 << zone) != 0) {
+            let address = Address { bits: home.addresses.first, v6: home.addresses.v6 };
+            if let Some(rank) = rank(address).filter(|rank| best.is_none_or(|(known, ..)| *rank < known)) {
+                best = Some((rank, address, port));
+            }
+        }
+    }
+    let Some((_, address, port)) = best else { return false };
+    cx.shard.pending.pool = shown.map(|pool| (nat::PoolId(pool), sport));
+    (cx.shard.pending.source, cx.shard.pending.sport) = (address, port);
+    true
+}
+
+/// Translates, of the gateway's own accord, the source of what is turned back to the link that it came from: a server would
+/// answer its neighbour directly, past the gateway, from an address that the client does not know (RFC 4787, REQ-9).
+fn turn_back<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
+    let (tables, pending) = (cx.tables, &cx.shard.pending);
+    if pending.dnat == 0 && pending.inward.is_none() || frame.meta.ingress != frame.meta.egress {
+        return Ok(());
+    }
+    let ends = [pending.source.to_ip(), pending.destination.to_ip()];
+    let link = tables.interface(frame.meta.egress);
+    let are_neighbours = link
+        .is_some_and(|link| link.networks.iter().any(|network| ends.iter().all(|end| network.contains(end))));
+    if !are_neighbours {
+        return Ok(());
+    }
+    // As who the client has called, else as the gateway is known where that is.
+    let (nat, outside) = (&tables.nat, pending.key.destination().into());
+    let home = pending.turned.or_else(|| super::dnat::home_of(tables, outside));
+    let pool = nat
+        .accord_of(outside)
+        .or_else(|| nat.accord_on(home?, outside))
+        .or_else(|| nat.accord_on(frame.meta.egress, pending.destination));
+    pool.map_or(Ok(()), |pool| map(frame, pool, 0, cx))
+}
+
+/// Translates the source by a pool; `place` is that of the source translation, counted from 1.
+fn map<T: Tally>(frame: &Frame, pool: u16, place: u16, cx: &mut Cx<'_, T>) -> Result<(), Step> {
+    let inside = inside(frame, cx.shard.pending.sport, cx);
+    let source = cx.shard.pending.source;
+    let has_port = super::dnat::has_port(frame);
     if has_port {
         let mut mapped = cx.shard.mappings.map(nat::PoolId(pool), inside, cx.tally);
         if matches!(mapped, Err(nat::Refusal::TableFull)) {
@@ -127,22 +209,83 @@ fn choose<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
         }
         match mapped {
             Ok(mapped) => {
-                cx.shard.log.note_mapped(&cx.shard.mappings, mapped.id);
-                let pending = &mut cx.shard.pending;
-                pending.mapping = Some(mapped.id);
-                pending.source = Address { bits: mapped.outside.address, v6: source.v6 };
-                pending.sport = mapped.outside.port;
+                cx.shard.pending.pool = Some((nat::PoolId(pool), inside.port));
+                take(mapped, cx);
             }
-            Err(refusal) => return Err(refused(cx, refusal)),
+            Err(refusal) => return Err(refused(place, refusal, cx)),
         }
     } else {
         match cx.shard.mappings.map_address(nat::PoolId(pool), inside, cx.tally) {
             Ok(outside) => cx.shard.pending.source = Address { bits: outside.address, v6: source.v6 },
-            Err(refusal) => return Err(refused(cx, refusal)),
+            Err(refusal) => return Err(refused(place, refusal, cx)),
         }
     }
-    cx.shard.pending.snat = place;
     Ok(())
+}
+
+/// The inside endpoint of the flow that is opened.
+fn inside<T: Tally>(frame: &Frame, port: u16, cx: &Cx<'_, T>) -> Endpoint {
+    let source = Address::from(cx.shard.pending.key.source());
+    Endpoint { address: source.bits, port, protocol: frame.meta.protocol, family: source.family() }
+}
+
+/// The flow shows this mapping's outside end.
+fn take<T: Tally>(mapped: nat::Mapped, cx: &mut Cx<'_, T>) {
+    cx.shard.log.note_mapped(&cx.shard.mappings, mapped.id);
+    let pending = &mut cx.shard.pending;
+    pending.mapping = Some(mapped.id);
+    pending.source = Address { bits: mapped.outside.address, v6: pending.source.v6 };
+    pending.sport = mapped.outside.port;
+}
+
+fn count_refused<T: Tally>(place: u16, cx: &mut Cx<'_, T>) {
+    if let Some(count) = cx.shard.counters.nat_refused.get_mut(usize::from(place).wrapping_sub(1)) {
+        *count += 1;
+    }
+}
+
+fn refused<T: Tally>(place: u16, refusal: nat::Refusal, cx: &mut Cx<'_, T>) -> Step {
+    count_refused(place, cx);
+    Step::Drop(match refusal {
+        nat::Refusal::PortsExhausted => Reason::NatPorts,
+        nat::Refusal::QuotaReached => Reason::NatQuota,
+        nat::Refusal::TableFull => Reason::NatTableFull,
+        // Pools are asked only for the families and hosts that they are for; all the same:
+        nat::Refusal::NoAddress | nat::Refusal::NoPorts | nat::Refusal::NoPool => Reason::NatPorts,
+    })
+}
+
+/// How many other mappings are tried where another flow has the same ends outside.
+const MOST_TRIES: usize = 8;
+
+/// Enters the key of a reply with another outside port, because another flow has the same ends outside: of a pool, a further
+/// mapping's; what the gateway itself sends, which is not translated otherwise, is so then, as in netfilter. `None` where there
+/// is no such port.
+#[cold]
+fn settle_otherwise<T: Tally>(id: FlowId, frame: &Frame, cx: &mut Cx<'_, T>) -> Option<Key> {
+    if !super::dnat::has_port(frame) {
+        return None;
+    }
+    let is_own = frame.meta.flags & flag::OWN != 0;
+    let own = cx.tables.nat.accord_of(cx.shard.pending.source).filter(|_| is_own);
+    let own = own.map(|pool| (nat::PoolId(pool), cx.shard.pending.sport));
+    let (pool, port) = cx.shard.pending.pool.or(own)?;
+    let inside = inside(frame, port, cx);
+    // What has been tried is held meanwhile, or it would be chosen again.
+    let mut tried: ArrayVec<nat::MappingId, { MOST_TRIES + 1 }> = ArrayVec::new();
+    let mut settled = None;
+    while settled.is_none() && !tried.is_full() {
+        tried.extend(cx.shard.pending.mapping.take());
+        let Ok(mapped) = cx.shard.mappings.map_another(pool, inside, cx.tally) else { break };
+        take(mapped, cx);
+        let reply = reply_key(frame, cx);
+        let hash = cx.shard.flows.hash(&reply, cx.tally);
+        settled = set_reply(id, &reply, hash, frame, cx).is_ok().then_some(reply);
+    }
+    for mapping in tried {
+        cx.shard.mappings.release(mapping, cx.tally);
+    }
+    settled
 }
 
 /// Writes the flow down.
@@ -156,10 +299,19 @@ fn enter<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
     // Its bucket comes while the flow is written.
     cx.shard.flows.prefetch_bucket(reply_hash);
     let id = insert(&pending.key, pending.hash, frame, cx)?;
-    if let Err(step) = set_reply(id, &reply, reply_hash, frame, cx) {
-        cx.shard.flows.remove(id, cx.tally);
-        return Err(step);
-    }
+    let settled = match set_reply(id, &reply, reply_hash, frame, cx) {
+        Ok(()) => Ok(reply),
+        Err(step) => settle_otherwise(id, frame, cx).ok_or(step),
+    };
+    let reply = match settled {
+        Ok(reply) => reply,
+        Err(step) => {
+            cx.shard.flows.remove(id, cx.tally);
+            return Err(step);
+        }
+    };
+    // Another port may have been chosen.
+    let pending = cx.shard.pending;
     if frame.meta.protocol == Protocol::TCP.0 && frame.meta.part != Part::Later {
         let mut settings = settings(cx);
         if frame.meta.flags & flag::OWN != 0 {

@@ -10,7 +10,7 @@ use super::{FlowRecord, Item, MappingRecord, Refused, Through};
 use crate::flow::{Former, Key, Life, Refusal, State, Tick};
 use crate::nat::{Endpoint, MappingId, PoolId, Restore};
 use crate::shard::{NOTHING, Shard};
-use crate::tables::{Address, LOCAL, NO_NUMBER, Tables, Target};
+use crate::tables::{Address, LOCAL, NO_NUMBER, OWN_ACCORD, Tables, Target};
 
 impl Shard {
     /// Takes in what another shard, or this one at another time, has given. Places in it are those of `tables`
@@ -147,7 +147,7 @@ fn fits(record: &FlowRecord, original: &Key, reply: &Key) -> bool {
     };
     let family = original.family() == reply.family() && protocol == reply.protocol();
     // The flow shows the source that the mapping says, and the destination that the other one says.
-    let mapping = record.mapping.is_none_or(|MappingRecord { inside, outside, .. }| {
+    let mapping = record.mapping.is_none_or(|MappingRecord { nat, inside, outside }| {
         let shown = [
             (inside, record.original.source, original.sport()),
             (outside, record.reply.destination, reply.dport()),
@@ -155,7 +155,7 @@ fn fits(record: &FlowRecord, original: &Key, reply: &Key) -> bool {
         let is_shown = |(end, ip, port): &(Endpoint, IpAddr, u16)| {
             end.ip() == *ip && end.port == *port && end.protocol == protocol
         };
-        record.source != Through::None && shown.iter().all(is_shown)
+        (record.source != Through::None || nat == Some(OWN_ACCORD)) && shown.iter().all(is_shown)
     });
     let inward = record.inward.is_none_or(|MappingRecord { inside, outside, .. }| {
         outside.ip() == record.original.destination && inside.ip() == record.reply.source

@@ -125,7 +125,7 @@ impl Tables {
             interfaces,
             itself: itself(),
             filter: filter(policy, &names, wanted, before)?,
-            nat: nat::compile(policy, &names)?,
+            nat: nat::compile(policy, &names, &routes)?,
             zones: names.zones,
             fib4: routes.fib4,
             fib6: routes.fib6,

@@ -127,10 +127,7 @@ impl Builder {
             let interface = match &hop.interface {
                 Some(name) => names.interface(name)?,
                 None => {
-                    let place = policy
-                        .interfaces
-                        .iter()
-                        .position(|interface| interface.addresses.iter().any(|net| net.contains(&address)))
+                    let place = policy::nat::interface_of(policy, address)
                         .ok_or(CompileError::NextHopOffLink(address))?;
                     PortId(place as u16)
                 }

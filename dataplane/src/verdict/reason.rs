@@ -93,6 +93,8 @@ pub enum Reason {
     NatTableFull,
     /// The translated packet could not be told from another connection's.
     NatClash,
+    /// The interface that the packet would leave by has no address to masquerade it with.
+    NatNoAddress,
     /// The policy that now holds does not let in the flow that an earlier one did, and has ended it.
     FlowRevoked,
     /// The translation of the flow, or the address that it gave, is gone from the policy, which has ended the flow.
@@ -413,6 +415,12 @@ impl Reason {
             name: "nat-clash",
             cause: "The translated packet could not be told from another connection's.",
             remedy: "None; for protocols without ports, two inside hosts cannot share an outside address towards one peer.",
+        },
+        Entry {
+            reason: Reason::NatNoAddress,
+            name: "nat-no-address",
+            cause: "The interface that the packet would leave by has no address to masquerade it with.",
+            remedy: "Give the interface an address of that IP version, or see to it that Linux gets one (DHCP, PPP): `wirerate ports` shows those that there are.",
         },
         Entry {
             reason: Reason::FlowRevoked,

@@ -44,6 +44,8 @@ pub enum Operation {
     ListRoutes,
     /// Listing neighbours.
     ListNeighbours,
+    /// Listing sockets that listen.
+    ListSockets,
     /// Waiting for news.
     Receive,
     /// Asking for a neighbour.
@@ -77,6 +79,7 @@ impl fmt::Display for Operation {
             Operation::ListSettings => "listing settings of interfaces",
             Operation::ListRoutes => "listing routes",
             Operation::ListNeighbours => "listing neighbours",
+            Operation::ListSockets => "listing sockets",
             Operation::Receive => "receiving from Linux",
             Operation::Resolve => "asking for a neighbour",
             Operation::AddAddress => "adding an address",

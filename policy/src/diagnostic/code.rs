@@ -124,6 +124,8 @@ pub enum Code {
     ShadowedNat,
     /// A forward from an address that is not the gateway's.
     OutsideNotOwn,
+    /// A masquerade whose interface has no address of the family as yet.
+    NoOutsideAddress,
     /// A pool that shares addresses with something else.
     PoolOverlap,
     /// Inside and outside of a one-to-one translation differ in size.
@@ -208,6 +210,7 @@ impl Code {
         (Code::NatNeverMatches, "nat-never-matches", Severity::Warning),
         (Code::ShadowedNat, "shadowed-nat", Severity::Warning),
         (Code::OutsideNotOwn, "outside-not-own", Severity::Warning),
+        (Code::NoOutsideAddress, "no-outside-address", Severity::Warning),
         (Code::PoolOverlap, "pool-overlap", Severity::Warning),
         (Code::UnequalPrefixes, "unequal-prefixes", Severity::Error),
         (Code::PortOverflow, "port-overflow", Severity::Error),

@@ -10,8 +10,8 @@ use super::note::{Note, NoteKind, Origin, Why};
 use super::range::ByteSet;
 use super::{Count, Import, IpVersion, MOST_RULES, Untranslated};
 use crate::model::{
-    Action, AddressItem, Addresses, FamilyMatch, IcmpMatch, Interface, LinkKind, Logging, Mode, MssClamp, ANY_ZONE,
-    PortRange, Protocol, Rule, SELF_ZONE, Set, SourceCheck, State, ZoneDefault,
+    ANY_ZONE, Action, AddressItem, Addresses, FamilyMatch, IcmpMatch, Interface, LinkKind, Logging, Mode,
+    MssClamp, PortRange, Protocol, Rule, SELF_ZONE, Set, SourceCheck, State, ZoneDefault,
 };
 
 mod hook;

@@ -14,9 +14,9 @@ use super::{
     Action, AddressItem, AddressRange, Addresses, Checksum, ConnectionLimit, Driver, FamilyMatch,
     FragmentLimits, Gateway, Hairpin, IcmpMatch, Interface, Limits, LinkKind, Log, LogEvent, LogOutput,
     Logging, Mac, MetricsAccess, Mode, MssClamp, Nat, NatAction, Neighbour, NextHop, Offload, Pickup, Policy,
-    PortDriver, PortRange, PortUse, Protocol, Rate, RejectWith, Route, RouteTarget, Rule, Scope, Search,
-    SearchAlgorithm, Set, SourceCheck, State, SyslogAddress, TcpFlagsMatch, TcpWindow, Timeouts, WhenFull,
-    ZoneDefault,
+    PortChoice, PortDriver, PortRange, PortUse, Protocol, Rate, RejectWith, Route, RouteTarget, Rule, Scope,
+    Search, SearchAlgorithm, Set, SourceCheck, State, SyslogAddress, TcpFlagsMatch, TcpWindow, Timeouts,
+    WhenFull, ZoneDefault,
 };
 
 /// Any policy.
@@ -51,6 +51,7 @@ pub(crate) fn policy() -> impl Strategy<Value = Policy> {
                 defaults,
                 rules,
                 nats,
+                listeners: Vec::new(),
                 search,
                 limits,
                 timeouts,
@@ -214,19 +215,23 @@ pub(crate) fn nat() -> impl Strategy<Value = Nat> {
         one_to_one.prop_map(|(outside, inside, hairpin)| NatAction::OneToOne { outside, inside, hairpin }),
     ];
     let who = (name(), names(), names(), addresses(), addresses(), protocols());
-    (who, kind).prop_map(|((name, from, to, source, destination, protocols), action)| {
+    let ends = (vec(ports(), 0..3), vec(ports(), 0..3));
+    (who, ends, kind).prop_map(|((name, from, to, source, destination, protocols), ends, action)| {
         let source_side =
             matches!(action, NatAction::Masquerade { .. } | NatAction::Source { .. } | NatAction::Exempt);
-        let to = if source_side { to } else { Vec::new() };
-        Nat { name, from, to, source, destination, protocols, action }
+        let (to, (sports, dports)) = if source_side { (to, ends) } else { Default::default() };
+        Nat { name, from, to, source, destination, protocols, sports, dports, action }
     })
 }
 
 fn port_use() -> impl Strategy<Value = PortUse> {
-    (ports(), option::of(any::<u32>()), option::of(any::<u16>())).prop_map(|(range, quota, block)| PortUse {
-        range,
+    let numbers = (option::of(any::<u32>()), option::of(any::<u16>()));
+    let choice = select(&[PortChoice::Preserve, PortChoice::Random][..]);
+    (vec(ports(), 1..3), numbers, choice).prop_map(|(ranges, (quota, block), choice)| PortUse {
+        ranges,
         quota,
         block,
+        choice,
     })
 }
 

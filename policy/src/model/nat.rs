@@ -21,6 +21,10 @@ pub struct Nat {
     pub destination: Addresses,
     /// Transport protocols.
     pub protocols: Vec<Protocol>,
+    /// Source ports, before translation; only for source translations (masquerade, source, exempt).
+    pub sports: Vec<PortRange>,
+    /// Destination ports, after destination translation; only for source translations (masquerade, source, exempt).
+    pub dports: Vec<PortRange>,
     /// What is done.
     pub action: NatAction,
 }
@@ -77,19 +81,37 @@ pub enum Hairpin {
 }
 
 /// How the ports of outside addresses are handed out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortUse {
-    /// Ports (ICMP identifiers) that may be handed out.
-    pub range: PortRange,
+    /// Ports (ICMP identifiers) that may be handed out; never empty.
+    pub ranges: Vec<PortRange>,
     /// The most ports that one inside address may hold at one time, for each protocol.
     pub quota: Option<u32>,
     /// Deterministic NAT (RFC 7422): every inside address of the translation's `source` owns a block of this
     /// many ports, computed, not remembered.
     pub block: Option<u16>,
+    /// Which of the free ports an inside endpoint gets.
+    pub choice: PortChoice,
+}
+
+/// Selection of an outside port among those that are free.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PortChoice {
+    /// The inside port where it is free, else one of the same parity where there is one (RFC 4787, sections 4.2.1 and
+    /// 4.2.2).
+    #[default]
+    Preserve,
+    /// A random one (RFC 6056).
+    Random,
 }
 
 impl Default for PortUse {
     fn default() -> PortUse {
-        PortUse { range: PortRange { first: 1024, last: 65535 }, quota: None, block: None }
+        PortUse {
+            ranges: vec![PortRange { first: 1024, last: 65535 }],
+            quota: None,
+            block: None,
+            choice: PortChoice::Preserve,
+        }
     }
 }

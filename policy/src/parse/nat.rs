@@ -4,7 +4,7 @@ use super::reader::Table;
 use super::rule::read_addresses;
 use super::value;
 use crate::lines::Entry;
-use crate::model::{Hairpin, Nat, NatAction, PortUse};
+use crate::model::{Hairpin, Nat, NatAction, PortChoice, PortUse};
 use crate::word::{Words, word_for};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -25,9 +25,12 @@ const KINDS: Words<Kind> = &[
 ];
 
 /// Keys that only some kinds have.
-const SPECIAL: [(&str, &[Kind]); 10] = [
+const SPECIAL: [(&str, &[Kind]); 13] = [
     ("to", &[Kind::Masquerade, Kind::Source, Kind::Exempt]),
+    ("sport", &[Kind::Masquerade, Kind::Source, Kind::Exempt]),
+    ("dport", &[Kind::Masquerade, Kind::Source, Kind::Exempt]),
     ("ports", &[Kind::Masquerade, Kind::Source]),
+    ("random", &[Kind::Masquerade, Kind::Source]),
     ("quota", &[Kind::Masquerade, Kind::Source]),
     ("block", &[Kind::Masquerade, Kind::Source]),
     ("pool", &[Kind::Source]),
@@ -54,9 +57,13 @@ pub(super) fn read(mut table: Table<'_, '_, '_>) -> Option<(Nat, Entry)> {
         table.finish();
         return None;
     };
-    let to = match kind {
-        Kind::Masquerade | Kind::Source | Kind::Exempt => table.list("to", value::name),
-        Kind::Forward | Kind::OneToOne => Vec::new(),
+    let (to, sports, dports) = match kind {
+        Kind::Masquerade | Kind::Source | Kind::Exempt => (
+            table.list("to", value::name),
+            table.list("sport", value::ports),
+            table.list("dport", value::ports),
+        ),
+        Kind::Forward | Kind::OneToOne => Default::default(),
     };
     let action = read_action(&mut table, kind);
     for (key, kinds) in SPECIAL {
@@ -66,7 +73,8 @@ pub(super) fn read(mut table: Table<'_, '_, '_>) -> Option<(Nat, Entry)> {
         }
     }
     let entry = table.finish();
-    Some((Nat { name, from, to, source, destination, protocols, action: action? }, entry))
+    let action = action?;
+    Some((Nat { name, from, to, source, destination, protocols, sports, dports, action }, entry))
 }
 
 fn read_action(table: &mut Table<'_, '_, '_>, kind: Kind) -> Option<NatAction> {
@@ -101,10 +109,12 @@ fn read_hairpin(table: &mut Table<'_, '_, '_>) -> Hairpin {
 }
 
 fn read_port_use(table: &mut Table<'_, '_, '_>) -> PortUse {
-    let default = PortUse::default();
+    let given = table.list("ports", value::ports);
+    let choice = table.take("random", |value| value::flag(value, PortChoice::Random, PortChoice::Preserve));
     PortUse {
-        range: table.take("ports", value::ports).unwrap_or(default.range),
+        ranges: if given.is_empty() { PortUse::default().ranges } else { given },
         quota: table.take("quota", value::number32),
         block: table.take("block", value::number16),
+        choice: choice.unwrap_or_default(),
     }
 }

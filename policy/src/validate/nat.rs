@@ -40,6 +40,11 @@ impl<'a> Validator<'a> {
             self.same_family(item, FamilyMatch::Both, &nat.source, &nat.destination);
             self.gateway_itself(item, nat);
             self.outside_zone(item, nat);
+            for (key, ports) in [("sport", &nat.sports), ("dport", &nat.dports)] {
+                if !ports.is_empty() {
+                    self.ports_have_protocol(item, key, &nat.protocols);
+                }
+            }
             match &nat.action {
                 NatAction::Masquerade { .. } => self.masquerade(item, nat),
                 NatAction::Source { pool, .. } => {
@@ -85,7 +90,11 @@ impl<'a> Validator<'a> {
             ("destination", &nat.destination, to, &nat.to, "to"),
         ];
         for (key, addresses, spaces, zones, zone_key) in sides {
-            let known = !zones.is_empty() && zones.iter().all(|zone| self.is_zone(zone));
+            let is_dynamic = |zone: &String| {
+                let mut of_zone = self.policy.interfaces.iter().filter(|interface| interface.zone == *zone);
+                of_zone.any(|interface| interface.addresses.is_empty())
+            };
+            let known = !zones.is_empty() && zones.iter().all(|zone| self.is_zone(zone) && !is_dynamic(zone));
             let space = self.spaces.of_addresses(addresses);
             if !known || space.is_empty() || spaces.iter().any(|zone| zone.overlaps(&space)) {
                 continue;
@@ -112,17 +121,26 @@ impl<'a> Validator<'a> {
             return;
         }
         let leaves_by = |zone: &String| nat.to.is_empty() || nat.to.contains(zone);
-        let interfaces = self.policy.interfaces.iter().filter(|interface| leaves_by(&interface.zone));
-        // An interface without addresses gets them from Linux.
-        if interfaces.clone().any(|interface| interface.addresses.is_empty()) {
+        let interfaces = || self.policy.interfaces.iter().filter(|interface| leaves_by(&interface.zone));
+        // Where the policy gives an interface no address, Linux does.
+        let is_dynamic = interfaces().any(|interface| interface.addresses.is_empty());
+        if is_dynamic || !nat.to.iter().all(|zone| self.is_zone(zone)) {
             return;
         }
-        let addresses: Vec<IpAddr> =
-            interfaces.flat_map(|interface| &interface.addresses).map(|net| net.addr()).collect();
-        let outside = Space::of_ranges(addresses.into_iter().map(crate::model::AddressRange::single));
-        if nat.to.iter().all(|zone| self.is_zone(zone)) {
-            self.outside_family(item, nat, &outside, "the interface that packets leave by");
+        let addresses = interfaces().flat_map(|interface| &interface.addresses).map(|net| net.addr());
+        let outside = Space::of_ranges(addresses.map(crate::model::AddressRange::single));
+        let source = self.spaces.of_addresses(&nat.source);
+        if source.is_empty() || outside.families().any(|family| source.has(family)) {
+            return;
         }
+        let family = source.families().next().map_or("", Family::name);
+        let message = format!(
+            "\"{}\" has no outside address as yet: the interface that packets leave by has none of {family}",
+            nat.name
+        );
+        let key = if nat.source.items.is_empty() { "name" } else { "source" };
+        let hint = "packets are dropped until Linux gives the interface one: add it to `addresses`, or see to it that Linux does";
+        self.wrong(Code::NoOutsideAddress, item, key, message, hint);
     }
 
     /// Reports a source of a family of which there is no outside address.
@@ -162,19 +180,24 @@ impl<'a> Validator<'a> {
             }
         }
         let own = Arc::clone(&self.own);
-        let dynamic = self.policy.interfaces.iter().any(|interface| interface.addresses.is_empty());
         match outside {
             Some(outside) if outside.is_ipv4() != target.is_ipv4() => {
                 let message = format!("{outside} cannot be forwarded to {target}, of the other IP version");
                 self.wrong(Code::FamilyMismatch, item, "target", message, "give both of one version");
                 return;
             }
-            Some(outside) if self.reach.is_some() && !own.contains(*outside) => {
-                let message = format!("{outside} is not an address of the gateway");
-                let hint = "give one of an interface's addresses, or leave `outside` out for all of them";
+            // The gateway answers for an address on the network of one of its interfaces.
+            Some(outside)
+                if self.reach.is_some() && !own.contains(*outside) && !self.is_on_network(*outside) =>
+            {
+                let message = format!(
+                    "{outside} is not an address of the gateway, nor on the network of one of its interfaces"
+                );
+                let hint = "give one of an interface's addresses, or leave `outside` out for all of them; where others route \
+                            the address here, a one-to-one translation takes it";
                 self.wrong(Code::OutsideNotOwn, item, "outside", message, hint);
             }
-            None if self.reach.is_some() && !dynamic && !own.has(Family::of(*target)) => {
+            None if self.reach.is_some() && !own.has(Family::of(*target)) && !self.has_dynamic() => {
                 let message =
                     format!("the gateway has no {} address to forward from", Family::of(*target).name());
                 self.wrong(Code::FamilyMismatch, item, "target", message, "add one to an interface");
@@ -182,6 +205,16 @@ impl<'a> Validator<'a> {
             _ => {}
         }
         self.target(item, "target", *target);
+    }
+
+    /// Whether an address is on the network of an interface.
+    fn is_on_network(&self, address: IpAddr) -> bool {
+        super::reach::interface_of(self.policy, address).is_some()
+    }
+
+    /// Whether an interface has no address of the policy: Linux gives it some.
+    fn has_dynamic(&self) -> bool {
+        self.policy.interfaces.iter().any(|interface| interface.addresses.is_empty())
     }
 
     /// Reports a target that no route leads to.
@@ -250,8 +283,8 @@ impl<'a> Validator<'a> {
             source: self.spaces.of_addresses(&nat.source),
             destination,
             protocols: &nat.protocols,
-            sports: Vec::new(),
-            dports: merged(ports),
+            sports: merged(&nat.sports),
+            dports: if side == Side::Source { merged(&nat.dports) } else { merged(ports) },
             icmp: &[],
             tcp_flags: None,
             dscp: u64::MAX,

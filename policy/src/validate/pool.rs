@@ -1,6 +1,7 @@
 //! Pools of outside addresses and their ports: whether they suffice, and are nobody else's.
 
 use super::Validator;
+use super::shape::merged;
 use super::space::{Family, Space};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::lines::Item;
@@ -38,7 +39,7 @@ impl Validator<'_> {
     }
 
     fn port_use(&mut self, item: Item, ports: &PortUse) {
-        if ports.range.first == 0 {
+        if ports.ranges.iter().any(|range| range.first == 0) {
             let message = "port 0 cannot be handed out".to_owned();
             self.wrong(Code::PortOverflow, item, "ports", message, "begin at 1, or at 1024 as by default");
         }
@@ -51,9 +52,13 @@ impl Validator<'_> {
     /// Whether each source has a block of ports of its own (RFC 7422, section 2).
     fn blocks(&mut self, item: Item, nat: &Nat, ports: &PortUse, outside: &Space, whose: &str) {
         let Some(block) = ports.block else { return };
-        let per_address = u128::from(size(ports.range).checked_div(block.into()).unwrap_or(0));
+        // A block lies within one range.
+        let ranges = merged(&ports.ranges);
+        let blocks_of = |range: &PortRange| size(*range).checked_div(block.into()).unwrap_or(0);
+        let per_address: u128 = ranges.iter().map(|range| u128::from(blocks_of(range))).sum();
+        let all: u32 = ranges.iter().map(|range| size(*range)).sum();
         if per_address == 0 {
-            let message = format!("a block of {block} ports does not fit in {} ports", size(ports.range));
+            let message = format!("a block of {block} ports does not fit in {all} ports");
             self.wrong(Code::BlockMisfit, item, "block", message, "from 1 to the number of `ports`");
             return;
         }
@@ -77,7 +82,7 @@ impl Validator<'_> {
                 let hint = format!(
                     "{whose}: addresses {addresses} x ({} ports / {block} = {per_address} blocks) = {blocks} blocks; \
                      {} addresses are needed, or smaller blocks",
-                    size(ports.range),
+                    all,
                     inside.div_ceil(per_address)
                 );
                 self.wrong(Code::BlockMisfit, item, "block", message, hint);
@@ -98,20 +103,12 @@ impl Validator<'_> {
         }
         if space.overlaps(&self.own) {
             found.push(("the gateway's own addresses".to_owned(), None));
-        } else {
-            for (at, interface) in policy.interfaces.iter().enumerate() {
-                let nets = Space::of_ranges(interface.addresses.iter().map(|net| net.trunc().into()));
-                if space.overlaps(&nets) {
-                    let message = format!("the network of \"{}\", where hosts may have them", interface.name);
-                    found.push((message, Some(Item::Interface(at))));
-                }
-            }
         }
         for (at, other) in policy.nats.iter().enumerate().filter(|(at, _)| *at != index) {
             let (theirs, their_ports) = match &other.action {
                 // Of two pools, the later one is reported.
                 NatAction::Source { pool, ports } if at < index => {
-                    (Space::of_ranges(pool.iter().copied()), vec![ports.range])
+                    (Space::of_ranges(pool.iter().copied()), ports.ranges.clone())
                 }
                 NatAction::Forward { outside: Some(outside), ports, .. } => {
                     (Space::of(*outside), ports.clone())
@@ -119,8 +116,8 @@ impl Validator<'_> {
                 NatAction::OneToOne { outside, .. } => (Space::of_net(*outside), Vec::new()),
                 _ => continue,
             };
-            let shares_ports =
-                their_ports.is_empty() || their_ports.iter().any(|range| meet(*range, ports.range));
+            let shares_ports = their_ports.is_empty()
+                || their_ports.iter().any(|range| ports.ranges.iter().any(|own| meet(*range, *own)));
             if shares_ports && space.overlaps(&theirs) {
                 found.push((format!("the translation \"{}\"", other.name), Some(Item::Nat(at))));
             }

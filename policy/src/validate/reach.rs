@@ -100,7 +100,7 @@ fn hop_interface(policy: &Policy, hop: &NextHop) -> Option<usize> {
 }
 
 /// The interface on whose link `address` is: of several, the one with the longest prefix.
-pub(super) fn interface_of(policy: &Policy, address: IpAddr) -> Option<usize> {
+pub fn interface_of(policy: &Policy, address: IpAddr) -> Option<usize> {
     let mut found: Option<(u8, usize)> = None;
     for (index, interface) in policy.interfaces.iter().enumerate() {
         for net in interface.addresses.iter().filter(|net| net.contains(&address)) {

@@ -9,6 +9,7 @@ use dataplane::explain::Account;
 use dataplane::nat::Endpoint;
 use dataplane::replay::{Way, answered_ends};
 use dataplane::state::{Ends, FlowRecord, Item, Names, Standing};
+use dataplane::tables::OWN_ACCORD;
 use dataplane::{Replay, Tables};
 use gateway::about::About;
 use gateway::api::BasisView;
@@ -136,7 +137,7 @@ impl Live {
         if mappings().any(|known| known.outside == outside) {
             return None;
         }
-        let place = tables.nat.places(visit.after.nat).1? as u16;
+        let place = tables.nat.places(visit.after.nat).1.map_or(OWN_ACCORD, |place| place as u16);
         let own = tables.nat.pools.iter().zip(&tables.nat.owners);
         let mut pools =
             own.filter(|(pool, owner)| owner.source == place && pool.has(outside.ip())).map(|(pool, _)| pool);

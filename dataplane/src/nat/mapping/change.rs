@@ -13,7 +13,8 @@
 use super::super::pool::Side;
 use super::super::{Endpoint, PoolConfig};
 use super::{
-    Chunk, Compiled, ConfigError, Mappings, NoTally, Outside, Pool, PortRange, PortSpace, Share, reserve,
+    Chunk, Compiled, ConfigError, Home, Mappings, NoTally, Outside, Pool, PortRange, PortSpace, Share, lent,
+    reserve,
 };
 
 /// Pools that will take the place of others.
@@ -25,6 +26,10 @@ pub(crate) struct MappingsChange {
     chunk: Chunk,
     /// For each address, its place among those.
     fresh: Vec<Option<u32>>,
+    /// Bitmaps of ports that are handed out last, for all addresses that have such.
+    lent: Chunk,
+    /// For each address, its place among those.
+    lent_places: Vec<Option<u32>>,
 }
 
 /// What is no longer needed.
@@ -64,6 +69,8 @@ impl MappingsChange {
                 reserve(&mut chunk, *place as usize, outside);
             }
         }
+        let (lent, lent_places) =
+            lent(&compiled.outside, share).map_err(|error| vec![ConfigError::Memory(error)])?;
         // Blocks are owned by arithmetic: where that has changed, what was mapped by it must not stay.
         let same = |new: &PoolConfig, old: &PoolConfig| {
             let same_blocks = new.ports == old.ports && new.addresses == old.addresses;
@@ -73,7 +80,7 @@ impl MappingsChange {
             .into_iter()
             .zip(new)
             .map(|(was, new)| was.filter(|was| old.get(usize::from(*was)).is_some_and(|old| same(new, old))));
-        Ok(MappingsChange { was: was.collect(), compiled, chunk, fresh })
+        Ok(MappingsChange { was: was.collect(), compiled, chunk, fresh, lent, lent_places })
     }
 }
 
@@ -86,22 +93,37 @@ impl Mappings {
 
     /// Puts the pools in place, for which [there are places](Mappings::has_places_for).
     pub(crate) fn change(&mut self, change: MappingsChange) -> Spent {
-        let MappingsChange { compiled: Compiled { mut pools, outside }, was, chunk, fresh } = change;
+        let MappingsChange {
+            compiled: Compiled { mut pools, outside },
+            was,
+            chunk,
+            fresh,
+            lent,
+            lent_places,
+        } = change;
         let home = self.ports.add(chunk);
+        let lent_home = self.services.add(lent);
         for at in &mut self.outside {
             at.users.clear();
         }
         let mut addresses = Vec::with_capacity(outside.len());
-        for (new, fresh) in outside.into_iter().zip(fresh) {
+        for ((new, fresh), lent_place) in outside.into_iter().zip(fresh).zip(lent_places) {
             let place = match self.known.get(&(new.address, new.family)) {
                 Some(place) => {
                     let place = *place;
                     self.reserve_anew(place, new.reserved);
+                    if self.outside[place as usize].services != new.services {
+                        self.outside[place as usize].services = new.services;
+                        self.lend_anew(place, lent_place.map(|further| (lent_home, further)));
+                    }
                     place
                 }
                 None => {
                     let place = self.take_outside(new);
                     self.ports.settle(place, home, fresh.unwrap_or(0));
+                    if let Some(further) = lent_place {
+                        self.services.settle(place, lent_home, further);
+                    }
                     place
                 }
             };
@@ -145,6 +167,7 @@ impl Mappings {
         self.any_left = self.live > 0;
         self.forget_unused();
         spent._chunks = self.ports.unused();
+        spent._chunks.extend(self.services.unused());
         spent
     }
 
@@ -190,6 +213,7 @@ impl Mappings {
                 self.known.remove(&key);
                 self.vacant.push(place as u32);
                 self.ports.leave(place as u32);
+                self.services.leave(place as u32);
             }
         }
     }
@@ -209,6 +233,21 @@ impl Mappings {
             for port in old.iter().flat_map(|range| range.first..=range.last) {
                 if !self.outside[place as usize].reserves(space, port) && !self.is_held(place, space, port) {
                     self.ports.free(place, space, port);
+                }
+            }
+        }
+    }
+
+    /// Gives an address other bitmaps of the ports that are handed out last, if it has such; those of mappings are taken.
+    fn lend_anew(&mut self, place: u32, home: Option<(Home, u32)>) {
+        self.services.leave(place);
+        let Some((home, further)) = home else { return };
+        self.services.settle(place, home, further);
+        for space in PortSpace::ALL {
+            let ranges = self.outside[place as usize].services[space as usize].clone();
+            for port in ranges.iter().flat_map(|range| range.first..=range.last) {
+                if self.is_held(place, space, port) {
+                    self.services.claim(place, space, port);
                 }
             }
         }

@@ -72,7 +72,8 @@ impl Mappings {
     /// How much of a pool is in use.
     pub fn usage(&self, pool: PoolId) -> Option<PoolUse> {
         let pool = &self.pools[usize::from(*self.places.get(usize::from(pool.0))?)];
-        let own = self.ports.share().within(pool.ports).map_or(0, |(_, count)| count);
+        let share = self.ports.share();
+        let own: u32 = pool.ports.iter().map(|range| share.within(*range)).sum();
         let addresses = pool.addresses();
         Some(PoolUse {
             addresses,

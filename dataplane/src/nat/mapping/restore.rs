@@ -85,7 +85,11 @@ impl Mappings {
             }
         };
         self.hosts.get_mut(host).held[space as usize] += 1;
-        self.ports.claim(address, space, outside.port);
+        if self.outside[address as usize].serves(space, outside.port) {
+            self.services.claim(address, space, outside.port);
+        } else {
+            self.ports.claim(address, space, outside.port);
+        }
         Ok(self.insert(host, &inside, outside.port, tally).id)
     }
 

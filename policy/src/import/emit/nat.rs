@@ -179,6 +179,8 @@ impl Emit {
             source,
             destination,
             protocols: super::protocols(cond),
+            sports: Vec::new(),
+            dports: Vec::new(),
             action,
         };
         self.import.policy.nats.push(nat);

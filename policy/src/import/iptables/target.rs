@@ -103,7 +103,7 @@ impl Target {
     fn port_use(&self, ports: Option<&str>) -> Result<PortUse, Why> {
         match ports {
             None => Ok(PortUse::default()),
-            Some(ports) => Ok(PortUse { range: port_range(ports)?, ..PortUse::default() }),
+            Some(ports) => Ok(PortUse { ranges: vec![port_range(ports)?], ..PortUse::default() }),
         }
     }
 }

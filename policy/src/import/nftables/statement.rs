@@ -687,5 +687,6 @@ fn port_range(body: &Value) -> Result<Option<PortRange>, Why> {
 }
 
 fn port_use(body: &Value) -> Result<PortUse, Why> {
-    Ok(port_range(body)?.map_or_else(PortUse::default, |range| PortUse { range, ..PortUse::default() }))
+    let given = |range| PortUse { ranges: vec![range], ..PortUse::default() };
+    Ok(port_range(body)?.map_or_else(PortUse::default, given))
 }

@@ -3,12 +3,13 @@
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr};
 
+use policy::model::PortChoice;
 use proptest::prelude::{Just, Strategy, any, prop, prop_oneof, proptest};
 use tally::NoTally;
 
 use super::super::super::{
-    AddressRange, Block, Capacity, Endpoint, MappingId, Mappings, PoolConfig, PoolId, PortRange, Refusal,
-    Reserved, Restore, Share,
+    AddressRange, Block, Capacity, Endpoint, Hold, MappingId, Mappings, PoolConfig, PoolId, PortRange,
+    Refusal, Reserved, Restore, Share,
 };
 use super::MappingsChange;
 
@@ -33,18 +34,21 @@ fn inside(host: u8, port: u16) -> Endpoint {
 fn named() -> impl Strategy<Value = Named> {
     let ranges = prop_oneof![Just((4000, 4003)), Just((4002, 4009)), Just((1, 65_535))];
     let blocks = prop_oneof![4 => Just(None), 1 => Just(Some(1_u16)), 1 => Just(Some(2))];
-    let reserved = prop::collection::vec((0u8..4, 3998u16..4006, 0u16..4), 0..3);
-    (0u8..3, 0u8..3, 1u8..3, ranges, blocks, reserved).prop_map(
-        |(name, first, count, (low, high), block, reserved)| {
+    let reserved = prop::collection::vec((0u8..4, 3998u16..4006, 0u16..4, any::<bool>()), 0..3);
+    let choice = prop_oneof![Just(PortChoice::Preserve), Just(PortChoice::Random)];
+    (0u8..3, 0u8..3, 1u8..3, ranges, blocks, reserved, choice).prop_map(
+        |(name, first, count, (low, high), block, reserved, choice)| {
             let hosts = AddressRange { first: inside(0, 0).ip(), last: inside(1, 0).ip() };
-            let reserved = reserved.into_iter().map(|(last, first, more)| Reserved {
+            let reserved = reserved.into_iter().map(|(last, first, more, always)| Reserved {
                 protocol: (more != 3).then_some(UDP),
                 address: address(last),
                 ports: PortRange { first, last: first + more },
+                hold: if always { Hold::Always } else { Hold::WhileOthersAreFree },
             });
             let config = PoolConfig {
                 addresses: vec![AddressRange { first: address(first), last: address(first + count - 1) }],
-                ports: PortRange { first: low, last: high },
+                ports: vec![PortRange { first: low, last: high }],
+                choice,
                 quota: None,
                 block: block.map(|ports| Block { ports, inside: vec![hosts] }),
                 reserved: reserved.collect(),
@@ -88,10 +92,12 @@ fn configs(pools: &[Named]) -> Vec<PoolConfig> {
     pools.iter().map(|pool| pool.config.clone()).collect()
 }
 
-fn is_reserved(pools: &[Named], end: &Endpoint) -> bool {
-    pools.iter().flat_map(|pool| &pool.config.reserved).any(|reserved| {
-        reserved.address == end.ip() && (reserved.ports.first..=reserved.ports.last).contains(&end.port)
-    })
+fn is_reserved(pools: &[Named], end: &Endpoint, hold: Hold) -> bool {
+    pools.iter().flat_map(|pool| &pool.config.reserved).filter(|reserved| reserved.hold == hold).any(
+        |reserved| {
+            reserved.address == end.ip() && (reserved.ports.first..=reserved.ports.last).contains(&end.port)
+        },
+    )
 }
 
 /// What is held of one mapping.
@@ -165,9 +171,21 @@ proptest! {
                         }
                         (Ok(mapped), None) => {
                             let end = mapped.outside;
-                            let PortRange { first, last } = pool.config.ports;
+                            let PortRange { first, last } = pool.config.ports[0];
                             assert!(pool.config.has(end.ip()) && (first.max(1)..=last).contains(&end.port));
-                            assert!(share.owns(end.port) && !is_reserved(&pools, &end), "{end}");
+                            assert!(share.owns(end.port) && !is_reserved(&pools, &end, Hold::Always), "{end}");
+                            let is_lent = is_reserved(&pools, &end, Hold::WhileOthersAreFree);
+                            assert_eq!(table.is_service(mapped.id), is_lent, "{end}");
+                            if is_lent && pool.config.block.is_none() {
+                                let is_left = |port: &u16| {
+                                    let other = Endpoint { port: *port, ..end };
+                                    let aside = [Hold::Always, Hold::WhileOthersAreFree];
+                                    share.owns(*port)
+                                        && !aside.iter().any(|hold| is_reserved(&pools, &other, *hold))
+                                        && held.iter().all(|held| held.outside != other)
+                                };
+                                assert_eq!((first.max(1)..=last).find(is_left), None, "{end} while others are free");
+                            }
                             assert!(held.iter().all(|held| held.outside != end), "{end} twice");
                             if pool.config.block.is_some() {
                                 let owner = table.owner_of(end.ip(), end.port);
@@ -222,7 +240,7 @@ proptest! {
         // Every port is free again: as many can be had as the pools have.
         let single = vec![Named { name: 9, config: PoolConfig {
             addresses: vec![AddressRange { first: address(0), last: address(4) }],
-            ports: PortRange { first: 4000, last: 4009 }, quota: None, block: None, reserved: Vec::new(),
+            ports: vec![PortRange { first: 4000, last: 4009 }], choice: PortChoice::Preserve, quota: None, block: None, reserved: Vec::new(),
         } }];
         change(&mut table, &pools, &single);
         let all: HashSet<Endpoint> = (0..100)
@@ -244,7 +262,8 @@ impl std::fmt::Debug for Held {
 fn pool(first: u8, last: u8, ports: [u16; 2]) -> PoolConfig {
     PoolConfig {
         addresses: vec![AddressRange { first: address(first), last: address(last) }],
-        ports: PortRange { first: ports[0], last: ports[1] },
+        ports: vec![PortRange { first: ports[0], last: ports[1] }],
+        choice: PortChoice::Random,
         quota: None,
         block: None,
         reserved: Vec::new(),
@@ -288,7 +307,7 @@ fn a_mapping_made_again_elsewhere_keeps_its_outside_port_or_says_why_not() {
     // Other shares, other blocks.
     let mut second = new(pool(1, 2, [4000, 4001]), Share::new(1, 2).unwrap());
     assert_eq!(second.restore(pool_id, inside(1, 1), outside(2, 5000)), Err(Restore::NotOurs));
-    assert!(second.restore(pool_id, inside(1, 1), outside(2, 5001)).is_ok());
+    assert!(second.restore(pool_id, inside(1, 1), outside(2, 5003)).is_ok());
     let hosts = AddressRange { first: inside(0, 0).ip(), last: inside(3, 0).ip() };
     let block = Some(Block { ports: 2, inside: vec![hosts] });
     let mut blocks = new(PoolConfig { block, ..pool(1, 1, [4000, 4007]) }, Share::WHOLE);

@@ -1,0 +1,470 @@
+//! From a policy's translations to [`NatTables`].
+//!
+//! The order of interfaces, and of rules and translations that have nothing to do with one another, decides nothing.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use policy::Policy;
+use policy::model::{Action, FamilyMatch, Hairpin, Nat, NatAction, PortUse, Protocol, Rule, SELF_ZONE};
+use tally::NoTally;
+use wire::PortId;
+
+use super::{
+    DestinationAction, Home, NatRule, NatTables, OWN_ACCORD, Outgoing, OwnAddress, PoolOwner, PortShift,
+    Returning, SourceAction,
+};
+use crate::classify::{AddressSpan, Admit, Linear, Pattern};
+use crate::nat::{AddressRange, Block, Hold, PoolConfig, PortRange, Reserved};
+use crate::tables::compile::{CompileError, Names, met};
+use crate::tables::route::Routes;
+use crate::tables::{Address, LOCAL, NO_NUMBER, Target, is_within, pattern};
+
+/// The most ports of one range that are taken for those of a service: what is wider lets in whatever there is.
+const MOST_SERVED: usize = 1024;
+
+/// Compiles the translations.
+pub(in crate::tables) fn compile(
+    policy: &Policy,
+    names: &Names,
+    routes: &Routes,
+) -> Result<NatTables, CompileError> {
+    let mut builder = Builder {
+        policy,
+        names,
+        routes,
+        destination_patterns: Vec::new(),
+        destination_of: Vec::new(),
+        destinations: Vec::new(),
+        source_patterns: Vec::new(),
+        sources: Vec::new(),
+        pools: Vec::new(),
+        owners: Vec::new(),
+        reserved: Vec::new(),
+        returning: Vec::new(),
+        outside: Vec::new(),
+    };
+    for nat in &policy.nats {
+        builder.add(nat)?;
+    }
+    builder.finish()
+}
+
+struct Builder<'a> {
+    policy: &'a Policy,
+    names: &'a Names,
+    routes: &'a Routes,
+    destination_patterns: Vec<Pattern>,
+    destination_of: Vec<u16>,
+    destinations: Vec<NatRule<DestinationAction>>,
+    source_patterns: Vec<Pattern>,
+    sources: Vec<NatRule<SourceAction>>,
+    pools: Vec<PoolConfig>,
+    owners: Vec<PoolOwner>,
+    reserved: Vec<Reserved>,
+    returning: Vec<Returning>,
+    outside: Vec<AddressSpan>,
+}
+
+/// A port forward of a policy.
+struct Forward<'a> {
+    outside: Option<IpAddr>,
+    ports: &'a [policy::model::PortRange],
+    target: Address,
+    target_port: Option<u16>,
+    hairpin: Hairpin,
+}
+
+impl Builder<'_> {
+    fn add(&mut self, nat: &Nat) -> Result<(), CompileError> {
+        let base = Pattern {
+            from: self.names.zone_mask(&nat.from)?,
+            to: self.names.zone_mask(&nat.to)?,
+            source: pattern::spans(&nat.source, self.policy)?,
+            destination: pattern::spans(&nat.destination, self.policy)?,
+            protocols: nat.protocols.iter().map(|protocol| protocol.0).collect(),
+            sports: pattern::ports(&nat.sports),
+            dports: pattern::ports(&nat.dports),
+            ..Pattern::default()
+        };
+        match &nat.action {
+            NatAction::Exempt => self.source(nat, base, SourceAction::Exempt),
+            NatAction::Masquerade { ports } => self.masquerade(nat, base, ports),
+            NatAction::Source { pool, ports } => {
+                let addresses: Vec<AddressSpan> =
+                    pool.iter().map(|range| pattern::span(range.first.into(), range.last.into())).collect();
+                let mut base = base;
+                base.v4 = admit(addresses.iter().any(|span| !span.v6));
+                base.v6 = admit(addresses.iter().any(|span| span.v6));
+                let owner = PoolOwner { source: self.sources.len() as u16, interface: None };
+                let place = self.pool(pattern::merge(addresses), ports, &base, owner);
+                self.source(nat, base, SourceAction::Pool(place));
+            }
+            NatAction::Forward { outside, ports, target, target_port, hairpin } => {
+                let forward = Forward {
+                    outside: *outside,
+                    ports,
+                    target: (*target).into(),
+                    target_port: *target_port,
+                    hairpin: *hairpin,
+                };
+                self.forward(nat, base, &forward);
+            }
+            NatAction::OneToOne { outside, inside, hairpin } => {
+                self.one_to_one(nat, base, *outside, *inside, *hairpin);
+            }
+        }
+        Ok(())
+    }
+
+    /// Without an outside address, packets of the zones of origin are forwarded whichever of the gateway's own addresses they
+    /// are for; those of others, by hairpin, where they are for an address on the zones of origin: their own router they
+    /// reach as ever.
+    fn forward(&mut self, nat: &Nat, base: Pattern, forward: &Forward<'_>) {
+        let zones_of = |home: PortId| if nat.from.is_empty() { self.home_mask(home) } else { base.from };
+        let home_of = |address: Address, interface: PortId| Home {
+            addresses: pattern::span(address, address),
+            interface,
+            zones: zones_of(interface),
+        };
+        let homes: Vec<Home> = match forward.outside {
+            Some(outside) => {
+                let outside = Address::from(outside);
+                vec![home_of(outside, self.home(outside, base.from))]
+            }
+            None => {
+                let own = self.own_addresses().into_iter();
+                let own = own.map(|(net, interface)| (Address::from(net.addr()), interface));
+                own.filter(|(own, _)| own.v6 == forward.target.v6)
+                    .map(|(own, interface)| home_of(own, interface))
+                    .collect()
+            }
+        };
+        let is_abroad = |home: &&Home| {
+            forward.outside.is_some()
+                || home.interface != LOCAL
+                    && base.from & (1 << self.names.zone_of(usize::from(home.interface.0))) != 0
+        };
+        let spans_of = |homes: &mut dyn Iterator<Item = &Home>| {
+            pattern::merge(homes.map(|home| home.addresses).collect())
+        };
+        let (all, abroad) = (spans_of(&mut homes.iter()), spans_of(&mut homes.iter().filter(is_abroad)));
+        for span in &all {
+            self.reserve(*span, forward.ports, &nat.protocols);
+        }
+        let mut next = forward.target_port;
+        let mut shifts = Vec::new();
+        for range in forward.ports {
+            let outside = PortRange { first: range.first, last: range.last };
+            let inside = next.unwrap_or(range.first);
+            let last = inside.saturating_add(outside.last - outside.first);
+            self.returning.push(Returning {
+                target: forward.target,
+                ports: PortRange { first: inside, last },
+                outside_port: outside.first,
+                protocols: nat.protocols.iter().map(|protocol| protocol.0).collect(),
+                homes: homes.clone(),
+            });
+            if let Some(inside) = next {
+                shifts.push(PortShift { outside, inside });
+                next = Some(last.saturating_add(1));
+            }
+        }
+        let action = DestinationAction {
+            addresses: all.clone(),
+            target: forward.target,
+            first: None,
+            ports: shifts,
+            homes,
+        };
+        let place = self.destinations.len() as u16;
+        let mut meets = |from: u64, destination: Vec<AddressSpan>| {
+            self.destination_patterns.push(Pattern {
+                from,
+                to: u64::MAX,
+                destination: Some(destination),
+                dports: pattern::ports(forward.ports),
+                ..base.clone()
+            });
+            self.destination_of.push(place);
+        };
+        match forward.hairpin {
+            Hairpin::On if all == abroad => meets(ABROAD, all),
+            Hairpin::On => {
+                meets(base.from & ABROAD, all);
+                meets(ABROAD & !base.from, abroad);
+            }
+            Hairpin::Off => meets(base.from, all),
+        }
+        self.destinations.push(NatRule { name: nat.name.clone(), number: NO_NUMBER, action });
+    }
+
+    /// Without zones of origin, outside is the zone on whose network the outside addresses are; where they are on none, and
+    /// routed here, every zone but that of the inside.
+    fn one_to_one(&mut self, nat: &Nat, base: Pattern, outside: IpNet, inside: IpNet, hairpin: Hairpin) {
+        let span_of = |net: IpNet| pattern::span(net.network().into(), net.broadcast().into());
+        let outside_first = Address::from(outside.network());
+        let home = self.home(outside_first, base.from);
+        let to = if !nat.from.is_empty() {
+            base.from
+        } else if let Some(link) = self.on_link(outside_first) {
+            self.home_mask(link)
+        } else {
+            let inner = self.towards(Address::from(inside.network()));
+            ABROAD & !inner.map_or(0, |interface| 1 << self.names.zone_of(usize::from(interface.0)))
+        };
+        let action = DestinationAction {
+            addresses: vec![span_of(outside)],
+            target: inside.network().into(),
+            first: Some(outside_first.bits),
+            ports: Vec::new(),
+            homes: vec![Home { addresses: span_of(outside), interface: home, zones: to }],
+        };
+        let from = if hairpin == Hairpin::On { ABROAD } else { base.from };
+        self.destination_of.push(self.destinations.len() as u16);
+        self.destination_patterns.push(Pattern {
+            from,
+            to: u64::MAX,
+            destination: Some(vec![span_of(outside)]),
+            ..base.clone()
+        });
+        self.destinations.push(NatRule { name: nat.name.clone(), number: NO_NUMBER, action });
+        let outward =
+            Pattern { from: u64::MAX, to, source: Some(vec![span_of(inside)]), destination: None, ..base };
+        let inside = Address::from(inside.network()).bits;
+        let last = outside.broadcast().into();
+        self.source(nat, outward, SourceAction::OneToOne { inside, outside: outside_first, last });
+    }
+
+    /// A masquerade has a pool for every address of the interfaces that it may leave by. Without IPv6 sources named it is
+    /// for IPv4 alone: nobody wants to translate IPv6 by accident.
+    fn masquerade(&mut self, nat: &Nat, mut base: Pattern, ports: &PortUse) {
+        let named6 = base.source.as_ref().is_some_and(|spans| spans.iter().any(|span| span.v6));
+        base.v6 = admit(named6);
+        let mut outgoing = vec![Outgoing::default(); self.policy.interfaces.len()];
+        for (net, id) in self.own_addresses() {
+            let place = usize::from(id.0);
+            let leaves_by = base.to & (1 << self.names.zone_of(place)) != 0;
+            if !leaves_by || net.addr().is_ipv6() && !named6 {
+                continue;
+            }
+            let address = Address::from(net.addr());
+            let owner = PoolOwner { source: self.sources.len() as u16, interface: Some(id) };
+            let pool = self.pool(vec![pattern::span(address, address)], ports, &base, owner);
+            let own = &mut outgoing[place];
+            (if address.v6 { &mut own.v6 } else { &mut own.v4 }).push(OwnAddress { net, pool });
+        }
+        self.source(nat, base, SourceAction::Masquerade(outgoing));
+    }
+
+    fn source(&mut self, nat: &Nat, pattern: Pattern, action: SourceAction) {
+        self.source_patterns.push(pattern);
+        self.sources.push(NatRule { name: nat.name.clone(), number: NO_NUMBER, action });
+    }
+
+    fn pool(
+        &mut self,
+        addresses: Vec<AddressSpan>,
+        ports: &PortUse,
+        pattern: &Pattern,
+        owner: PoolOwner,
+    ) -> u16 {
+        let range = |span: &AddressSpan| AddressRange {
+            first: Address { bits: span.first, v6: span.v6 }.to_ip(),
+            last: Address { bits: span.last, v6: span.v6 }.to_ip(),
+        };
+        let inside = || pattern.source.iter().flatten().map(range).collect();
+        self.outside.extend(&addresses);
+        self.owners.push(owner);
+        self.pools.push(PoolConfig {
+            addresses: addresses.iter().map(range).collect(),
+            ports: ports
+                .ranges
+                .iter()
+                .map(|range| PortRange { first: range.first, last: range.last })
+                .collect(),
+            choice: ports.choice,
+            quota: ports.quota,
+            block: ports.block.map(|ports| Block { ports, inside: inside() }),
+            reserved: Vec::new(),
+        });
+        (self.pools.len() - 1) as u16
+    }
+
+    /// Sets outside ports aside for a port forward.
+    fn reserve(&mut self, span: AddressSpan, ports: &[policy::model::PortRange], protocols: &[Protocol]) {
+        for bits in span.first..=span.last {
+            let address = Address { bits, v6: span.v6 }.to_ip();
+            for range in ports {
+                let ports = PortRange { first: range.first, last: range.last };
+                let of = |protocol| Reserved { protocol, address, ports, hold: Hold::Always };
+                if protocols.is_empty() {
+                    self.reserved.push(of(None));
+                }
+                self.reserved.extend(protocols.iter().map(|protocol| of(Some(protocol.0))));
+            }
+        }
+    }
+
+    /// The gateway's own addresses, each with its network and interface.
+    fn own_addresses(&self) -> Vec<(IpNet, PortId)> {
+        let interfaces = (0..).map(PortId).zip(&self.policy.interfaces);
+        interfaces.flat_map(|(id, interface)| interface.addresses.iter().map(move |net| (*net, id))).collect()
+    }
+
+    /// The interface on whose network an address is: of several, that with the longest prefix.
+    fn on_link(&self, address: Address) -> Option<PortId> {
+        let ip = address.to_ip();
+        let mut found: Option<(u8, PortId)> = None;
+        for (net, id) in self.own_addresses() {
+            if net.contains(&ip) && found.is_none_or(|(length, _)| length < net.prefix_len()) {
+                found = Some((net.prefix_len(), id));
+            }
+        }
+        found.map(|(_, id)| id)
+    }
+
+    /// The interface by which packets to an address leave: that of its network, else of the first router of its route.
+    fn towards(&self, address: Address) -> Option<PortId> {
+        if let Some(link) = self.on_link(address) {
+            return Some(link);
+        }
+        let value = match address.v6 {
+            true => self.routes.fib6.lookup(address.bits, &mut NoTally),
+            false => self.routes.fib4.lookup(address.bits as u32, &mut NoTally),
+        }?;
+        match *self.routes.targets.get(value as usize)? {
+            Target::Link(link) | Target::Broadcast(link) => Some(link),
+            Target::Gateways { first, .. } => {
+                let gateway = *self.routes.ways.get(first as usize)?;
+                self.routes.gateways.get(gateway as usize).map(|gateway| gateway.interface)
+            }
+            Target::Local | Target::Blackhole | Target::Unreachable => None,
+        }
+    }
+
+    /// The interface that an outside address is at home on: where packets to it would leave by, if it is in the outside
+    /// zones; else of those zones the one whose name comes first.
+    fn home(&self, address: Address, zones: u64) -> PortId {
+        if let Some(link) = self.on_link(address) {
+            return link;
+        }
+        let is_outside = |place: &usize| zones & (1 << self.names.zone_of(*place)) != 0;
+        let routed = self.towards(address).filter(|id| is_outside(&usize::from(id.0)));
+        let interfaces = &self.policy.interfaces;
+        let named = || (0..interfaces.len()).filter(is_outside).min_by_key(|place| &interfaces[*place].name);
+        routed.or_else(|| named().map(|place| PortId(place as u16))).unwrap_or(LOCAL)
+    }
+
+    /// The zone of an interface, as a mask; all but the gateway's own where there is none.
+    fn home_mask(&self, home: PortId) -> u64 {
+        if home == LOCAL { ABROAD } else { 1 << self.names.zone_of(usize::from(home.0)) }
+    }
+
+    /// Pools for what the gateway translates of its own accord: of addresses where packets are turned back, and of those
+    /// whose ports others are given.
+    fn accord(&mut self) -> Vec<Outgoing> {
+        let homes: Vec<Home> = self.destinations.iter().flat_map(|nat| nat.action.homes.clone()).collect();
+        let outside = pattern::merge(self.outside.clone());
+        if homes.is_empty() && outside.is_empty() {
+            return Vec::new();
+        }
+        let mut accord = vec![Outgoing::default(); self.policy.interfaces.len()];
+        for (net, id) in self.own_addresses() {
+            let address = Address::from(net.addr());
+            let is_home =
+                |home: &Home| home.addresses.v6 == address.v6 && home.interface == id || home.has(address);
+            if !is_within(&outside, address) && !homes.iter().any(is_home) {
+                continue;
+            }
+            let owner = PoolOwner { source: OWN_ACCORD, interface: Some(id) };
+            let span = pattern::span(address, address);
+            let pool = self.pool(vec![span], &PortUse::default(), &Pattern::default(), owner);
+            let own = &mut accord[usize::from(id.0)];
+            (if address.v6 { &mut own.v6 } else { &mut own.v4 }).push(OwnAddress { net, pool });
+        }
+        accord
+    }
+
+    /// Ports of the gateway's own services: those that rules to it let in, and those that its sockets listen on.
+    fn services(&self) -> Result<Vec<Reserved>, CompileError> {
+        let hold = Hold::WhileOthersAreFree;
+        let own: Vec<IpAddr> = self.own_addresses().into_iter().map(|(net, _)| net.addr()).collect();
+        let mut services = Vec::new();
+        let serves = |rule: &&Rule| {
+            rule.action == Action::Accept
+                && rule.to.iter().any(|zone| zone == SELF_ZONE)
+                && !rule.dports.is_empty()
+        };
+        for rule in met(self.policy).map(|(_, rule)| rule).filter(serves) {
+            let destination = pattern::spans(&rule.destination, self.policy)?;
+            let own = own.iter().filter(|own| {
+                let family = if own.is_ipv4() { FamilyMatch::V4 } else { FamilyMatch::V6 };
+                (rule.family == FamilyMatch::Both || rule.family == family)
+                    && destination.as_ref().is_none_or(|spans| is_within(spans, Address::from(**own)))
+            });
+            for address in own {
+                let narrow =
+                    rule.dports.iter().filter(|range| (range.first..=range.last).len() <= MOST_SERVED);
+                for range in narrow {
+                    let ports = PortRange { first: range.first, last: range.last };
+                    let of = |protocol| Reserved { protocol, address: *address, ports, hold };
+                    services.extend(rule.protocols.iter().map(|protocol| of(Some(protocol.0))));
+                }
+            }
+        }
+        for listener in &self.policy.listeners {
+            let ports = PortRange { first: listener.port, last: listener.port };
+            let bound = own.iter().filter(|own| listener.address.is_none_or(|address| address == **own));
+            services.extend(bound.map(|address| Reserved {
+                protocol: Some(listener.protocol.0),
+                address: *address,
+                ports,
+                hold,
+            }));
+        }
+        Ok(services)
+    }
+
+    fn finish(mut self) -> Result<NatTables, CompileError> {
+        if (self.destinations.len() + 1) * (self.sources.len() + 1) > 1 << 16 {
+            return Err(CompileError::TooManyNats {
+                destinations: self.destinations.len(),
+                sources: self.sources.len(),
+            });
+        }
+        let accord = self.accord();
+        if !self.pools.is_empty() {
+            let services = self.services()?;
+            self.reserved.extend(services);
+        }
+        // What is set aside holds for all pools that have the address: it is enough that one says so.
+        let mut pool_of = std::collections::HashMap::new();
+        for reserved in &self.reserved {
+            let first = || self.pools.iter().position(|pool| pool.has(reserved.address));
+            if let Some(place) = *pool_of.entry(reserved.address).or_insert_with(first) {
+                self.pools[place].reserved.push(*reserved);
+            }
+        }
+        self.returning.sort_by_key(|forward| forward.target);
+        Ok(NatTables {
+            destination_search: Box::new(Linear::new(&self.destination_patterns)),
+            destination_of: self.destination_of,
+            source_search: Box::new(Linear::new(&self.source_patterns)),
+            destinations: self.destinations,
+            sources: self.sources,
+            pools: self.pools,
+            owners: self.owners,
+            accord,
+            returning: self.returning,
+            outside: pattern::merge(self.outside),
+        })
+    }
+}
+
+/// Every zone but the gateway's own, [`SELF`](crate::tables::SELF).
+const ABROAD: u64 = !1;
+
+fn admit(admitted: bool) -> Admit {
+    if admitted { Admit::Yes } else { Admit::No }
+}
