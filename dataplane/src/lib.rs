@@ -7,6 +7,7 @@
 pub mod analysis;
 pub mod change;
 pub mod classify;
+pub mod client;
 pub mod counter;
 pub mod cut;
 pub mod explain;

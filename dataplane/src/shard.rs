@@ -4,11 +4,13 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::Arc;
 
 use policy::model::{Mode, Scope};
 use tally::{NoTally, Tally};
 use wire::{Frame, Nanos, PortId};
 
+use crate::client::Clients;
 use crate::counter::Counters;
 use crate::flow::{Cold, FlowId, FlowTable, Key, Life, Member, Timeouts};
 use crate::fragment::Fragments;
@@ -36,6 +38,8 @@ pub struct Shard {
     pub limiter: Limiter,
     /// Fragments of datagrams that are not complete.
     pub fragments: Fragments,
+    /// DHCP clients on the gateway itself; workers share it.
+    pub clients: Arc<Clients>,
     /// A queue for each port, by place of its interface.
     pub queues: Vec<Fifo>,
     /// What was counted.
@@ -142,6 +146,7 @@ impl Shard {
             limiter: Limiter::new(tables, setup.share),
             fragments: Fragments::new(&tables.limits.fragments, tables.timeouts.fragment, setup.seed)
                 .map_err(ShardError::Memory)?,
+            clients: Arc::default(),
             queues,
             counters: Counters::new(tables),
             log: Log::default(),

@@ -151,6 +151,78 @@ fn what_concerns_a_link_stays_on_it() {
     assert_eq!(pair.run().shard.flows.len(), 1, "of these, that of one host");
 }
 
+/// What has been asked for by a DHCP client is let in, by whatever address it is sent to, and for a while; and nothing else.
+#[test]
+fn answers_to_its_dhcp_clients_are_delivered() {
+    const SERVER: [u8; 4] = [203, 0, 113, 1];
+    const OFFERED: [u8; 4] = [203, 0, 113, 50];
+    let mut pair = Pair::assumed(POLICY);
+    let wan = pair.run().tables.interfaces[usize::from(WAN.0)].number;
+    let everybody = || build::ethernet(Mac([2, 0, 0, 0, 0, 1]), Mac::BROADCAST);
+    let answers = [
+        v4(SERVER, OFFERED).udp(67, 68),
+        everybody().ipv4(SERVER.into(), [255; 4].into()).udp(67, 68),
+        v4(FAR, OWN).udp(67, 68),
+        everybody().ipv4(SERVER.into(), [255; 4].into()).udp(67, 68).payload(&[7; 600]),
+    ];
+    let others = [
+        v4(SERVER, OFFERED).udp(66, 68),
+        v4(SERVER, OFFERED).udp(67, 69),
+        v4(SERVER, OFFERED).udp(68, 67),
+        tcp(v4(SERVER, OFFERED), [67, 68], 7, 0, Flags::SYN),
+        v6("fe80::b", "fe80::a").udp(547, 546),
+        v6("fe80::b", "fe80::a").udp(67, 68),
+    ];
+    let refused = Verdict::Dropped(Reason::DefaultDrop);
+    for packet in answers.iter().chain(&others) {
+        assert_eq!(pair.fate(WAN, packet), refused, "nobody has asked: {packet:?}");
+    }
+    let requests = [
+        everybody().ipv4([0; 4].into(), [255; 4].into()).udp(68, 67),
+        everybody().ipv4(OWN.into(), [255; 4].into()).udp(68, 67),
+        v4(OWN, FAR).udp(68, 67),
+    ];
+    for request in requests {
+        pair.originate(wan, &request);
+        for packet in &answers {
+            let out = pair.receive(WAN, packet);
+            let [local] = out.local.as_slice() else { panic!("{packet:?}: {out:?}") };
+            assert_eq!((local.verdict, local.delivery), (Verdict::Delivered, Delivery::Itself), "{packet:?}");
+            assert_eq!(local.bytes, packet.to_vec());
+        }
+        for packet in &others {
+            assert_eq!(pair.fate(WAN, packet), refused, "{packet:?}");
+        }
+        let elsewhere = everybody().ipv4([192, 168, 1, 9].into(), [255; 4].into()).udp(67, 68);
+        assert_eq!(pair.fate(LAN, &elsewhere), refused, "asked by another interface");
+        pair.now += 31_000;
+        // The request to one server has begun a flow, which lives longer.
+        for packet in answers.iter().filter(|packet| packet.to_vec() != answers[2].to_vec()) {
+            assert_eq!(pair.fate(WAN, packet), refused, "asked long ago: {packet:?}");
+        }
+    }
+    assert!(pair.run().shard.flows.len() <= 1, "answers open none");
+}
+
+#[test]
+fn answers_to_its_dhcp6_clients_are_delivered() {
+    let mut pair = Pair::assumed(POLICY);
+    let wan = pair.run().tables.interfaces[usize::from(WAN.0)].number;
+    let group = build::ethernet(Mac([2, 0, 0, 0, 0, 1]), Mac([0x33, 0x33, 0, 1, 0, 2]));
+    let solicit = group.ipv6("fe80::a".parse().unwrap(), "ff02::1:2".parse().unwrap()).udp(546, 547);
+    let advertise = v6("fe80::b", "fe80::a").udp(547, 546);
+    let refused = Verdict::Dropped(Reason::DefaultDrop);
+    assert_eq!(pair.fate(WAN, &advertise), refused);
+    pair.originate(wan, &solicit);
+    assert_eq!(pair.fate(WAN, &advertise), Verdict::Delivered);
+    let global = v6("2001:db8:ffff::1", "2001:db8:ffff::2").udp(547, 546);
+    assert_eq!(pair.fate(WAN, &global), Verdict::Delivered);
+    assert_eq!(pair.fate(LAN, &advertise), refused);
+    assert_eq!(pair.fate(WAN, &v4([203, 0, 113, 1], OWN).udp(67, 68)), refused, "of the other family");
+    pair.now += 31_000;
+    assert_eq!(pair.fate(WAN, &advertise), refused);
+}
+
 /// A link-local peer answers, and it does so by the link where the gateway itself would send.
 #[test]
 fn link_local_peers_are_answered() {

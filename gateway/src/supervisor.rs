@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use dataplane::Tables;
 use dataplane::change::{Change, ChangeError};
+use dataplane::client::Clients;
 use dataplane::flow::{Directory, DirectoryError};
 use dataplane::hop::{MOST_WAITING, Resolve};
 use dataplane::nat::Share;
@@ -323,6 +324,7 @@ impl Supervisor {
         let mut workers = Vec::with_capacity(count);
         let mut hands = Vec::with_capacity(count);
         let tables = &self.reload.tables;
+        let clients = Arc::<Clients>::default();
         for ((number, (post, mail, bell)), exchange) in
             posts.into_iter().enumerate().zip(Exchange::between(&bells))
         {
@@ -340,7 +342,11 @@ impl Supervisor {
                 mail,
                 bell,
                 notices: Box::new(move |notice| notices.send(Event::Worker(notice)).is_ok()),
-                shared: self.directory.clone().map(|directory| Shared { directory, exchange }),
+                shared: self.directory.clone().map(|directory| Shared {
+                    directory,
+                    clients: clients.clone(),
+                    exchange,
+                }),
                 log: Some(self.log.feed()),
             })
             .map_err(StartError::Shard)?;

@@ -10,6 +10,7 @@ use std::sync::mpsc::Receiver;
 use std::thread;
 use std::time::Duration;
 
+use dataplane::client::Clients;
 use dataplane::flow::{Directory, Member};
 use dataplane::hand::receiver;
 use dataplane::hop::Wanted;
@@ -122,6 +123,8 @@ pub struct Parts {
 pub struct Shared {
     /// Which worker has which flow.
     pub directory: Arc<Directory>,
+    /// DHCP clients on the gateway itself.
+    pub clients: Arc<Clients>,
     /// This worker's ways to and from the others.
     pub exchange: Exchange,
 }
@@ -152,7 +155,8 @@ impl Worker {
             shard.log.keep(log::ROOM, &tables);
         }
         let workers = setup.share.workers().into();
-        let exchange = shared.map(|Shared { directory, exchange }| {
+        let exchange = shared.map(|Shared { directory, clients, exchange }| {
+            shard.clients = clients;
             shard.join(Member { directory, worker: setup.share.worker() });
             exchange
         });
@@ -501,8 +505,9 @@ impl Worker {
             self.pool.put(frame);
         }
         self.ended.drain(..).for_each(drop);
-        let member = self.shard.flows.member().cloned();
+        let (member, clients) = (self.shard.flows.member().cloned(), self.shard.clients.clone());
         self.shard = Shard::new(&self.tables, self.setup)?;
+        self.shard.clients = clients;
         if self.log.is_some() {
             self.shard.log.keep(log::ROOM, &self.tables);
         }

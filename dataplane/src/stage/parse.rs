@@ -14,6 +14,7 @@ use wire::vlan::Tags;
 use wire::{Family, Frame, Meta, Part, PortId, icmpv4, icmpv6, ipv4, ipv6, tcp, udp};
 
 use super::{Cx, Stage, Step, option};
+use crate::client;
 use crate::hop::LINK_HOP;
 use crate::tables::{Hearing, Interface, LOCAL, Tables};
 use crate::verdict::Reason;
@@ -66,7 +67,12 @@ impl<T: Tally> Stage<T> for Parse {
         tell(meta, cx.tally);
         match found {
             Ok(Carried::Packet) => Step::Next,
-            Ok(Carried::LinkControl) => Step::Deliver,
+            Ok(Carried::LinkControl) => {
+                if frame.meta.flags & flag::OWN != 0 {
+                    note_request(frame, cx);
+                }
+                Step::Deliver
+            }
             Err(reason) => Step::Drop(reason),
         }
     }
@@ -74,6 +80,14 @@ impl<T: Tally> Stage<T> for Parse {
     fn program(&self, _: &Tables) -> u32 {
         // What is told, 225; tags, 19; extension headers, 30; options, 16.
         290
+    }
+}
+
+/// Takes note where a DHCP client on the gateway itself asks everybody on its link.
+#[cold]
+fn note_request<T: Tally>(frame: &Frame, cx: &Cx<'_, T>) {
+    if let Some(family) = client::request_to_group(frame) {
+        cx.shard.clients.ask(family, frame.meta.number, frame.meta.received);
     }
 }
 

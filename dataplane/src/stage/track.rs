@@ -17,6 +17,7 @@ use wire::{BATCH, Family, Frame, Part, icmpv4, ipv4, ipv6, tcp, udp};
 use super::parse::flag;
 use super::route::{back, is_link_local, realm};
 use super::{Cx, Stage, Step, hand, header, judge};
+use crate::client;
 use crate::flow::tcp::{Fault, Midstream, Segment, Settings, WindowCheck};
 use crate::flow::{Direction, Flow, FlowId, Hit, Key, State};
 use crate::fragment::{DatagramKey, Kept, Later, Span};
@@ -348,6 +349,9 @@ fn open<T: Tally>(frame: &mut Frame, key: Key, hash: u64, cx: &mut Cx<'_, T>) ->
     if let Some(step) = if is_shared { hand::to_flow(frame, hash, cx) } else { None } {
         return step;
     }
+    if let Some(step) = with_client(frame, cx) {
+        return step;
+    }
     if let Err(reason) = may_open(frame, cx.tables) {
         return Step::Drop(reason);
     }
@@ -378,6 +382,25 @@ fn open<T: Tally>(frame: &mut Frame, key: Key, hash: u64, cx: &mut Cx<'_, T>) ->
     }
     frame.meta.flags |= flag::OPENS;
     Step::Next
+}
+
+/// Of DHCP clients on the gateway itself: takes note of a request to one server, and lets an answer in where there was a
+/// request by its interface, whoever it comes from and to whatever address it goes. It opens no flow.
+#[inline(always)]
+fn with_client<T: Tally>(frame: &mut Frame, cx: &Cx<'_, T>) -> Option<Step> {
+    let meta = &frame.meta;
+    let (family, protocol, is_own) = (meta.family, meta.protocol, meta.flags & flag::OWN != 0);
+    if is_own && client::is_request(family, protocol, meta.sport, meta.dport) {
+        cx.shard.clients.ask(family, meta.number, meta.received);
+    } else if !is_own && client::is_answer(family, protocol, meta.sport, meta.dport) {
+        let interface = cx.tables.interface(meta.ingress)?.number;
+        if cx.shard.clients.have_asked(family, interface, meta.received) {
+            frame.meta.hop = LOCAL_HOP;
+            frame.meta.egress = LOCAL;
+            return Some(Step::Deliver);
+        }
+    }
+    None
 }
 
 /// Whether a packet of its kind may open a flow.

@@ -2,6 +2,7 @@
 
 use dataplane::hop::Wanted;
 use dataplane::replay::Way;
+use dataplane::tables::LOCAL;
 use dataplane::{Shard, Verdict};
 use wire::build::{self, Packet, Tcp};
 use wire::ethernet::Mac;
@@ -106,6 +107,12 @@ impl Pair {
         let out = self.receive(port, packet);
         let [(_, fate)] = out.ended.as_slice() else { panic!("{out:?}") };
         *fate
+    }
+
+    /// What comes of a packet that the gateway itself sends by the interface of that number.
+    pub fn originate(&mut self, interface: u32, packet: &Packet<'_>) -> Out {
+        self.number = interface - 1;
+        self.receive(LOCAL, packet)
     }
 
     /// Receives a packet that has to wait.

@@ -233,7 +233,7 @@ fn workers_go_on_handing_over_after_one_has_failed() {
         let clock = Clock::start();
         let setup = Setup { seed: [1, 2], now: clock.now(), resolve: Resolve::Assume, share };
         let (notices, tables) = (notices.clone(), tables.clone());
-        let shared = Some(Shared { directory: directory.clone(), exchange });
+        let shared = Some(Shared { directory: directory.clone(), clients: Arc::default(), exchange });
         let notices = Box::new(move |notice: Notice| notices.send(notice).is_ok());
         let parts =
             Parts { number, tables, setup, pool: pool(), clock, mail, bell, notices, shared, log: None };
