@@ -17,6 +17,7 @@ mod judge;
 mod log;
 mod option;
 pub mod parse;
+pub mod proxy;
 pub mod queue;
 pub mod rewrite;
 pub mod route;

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use policy::model::{Action, ConnectionLimit, Limits, Log, Logging, Mode, Rate, SourceCheck, Timeouts};
+use policy::model::{
+    Action, AddressRange, ConnectionLimit, Limits, Log, Logging, Mode, Rate, SourceCheck, Timeouts,
+};
 use tally::{Region, Tally};
 use wire::ethernet::Mac;
 use wire::vlan::Tags;
@@ -111,6 +113,18 @@ pub struct Interface {
     pub address4: Option<u32>,
     /// Its first IPv6 address.
     pub address6: Option<u128>,
+    /// Outside addresses of translations on its link, for which the gateway answers as if they were its own: ordered,
+    /// disjoint.
+    pub answered: Vec<AddressRange>,
+}
+
+impl Interface {
+    /// Whether the gateway answers for an address on this interface's link that Linux does not know.
+    pub fn answers_for(&self, address: Address) -> bool {
+        let address = address.to_ip();
+        let place = self.answered.partition_point(|range| range.last < address);
+        self.answered.get(place).is_some_and(|range| range.first <= address)
+    }
 }
 
 /// Which unicast frames an interface takes.

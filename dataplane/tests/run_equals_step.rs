@@ -150,13 +150,14 @@ fn scenes_reach_the_corners() {
         *met.entry("held".to_owned()).or_default() += u64::from(shard.fragments.held());
         *met.entry("waits".to_owned()).or_default() += u64::from(shard.hops.held());
     }
-    // Slots are enough, also for what waits, nothing waits for ever, in small tables flows are full first, and tables are
-    // not swapped here (`reload.rs`).
+    // Slots are enough, also for what waits, nothing waits for ever, in small tables flows are full first, tables are not
+    // swapped here (`reload.rs`), and nobody asks for outside addresses (`tests/cases/nat/on-link.case`).
     let unmet = [
         Reason::SlotTooSmall,
         Reason::FragmentWaits,
         Reason::NeighbourWaits,
         Reason::NeighbourQueueFull,
+        Reason::NeighbourProxied,
         Reason::HandedOver,
         Reason::HandOverFull,
         Reason::NatTableFull,

@@ -40,6 +40,7 @@ use crate::worker::hand::{self, Exchange};
 use crate::worker::{Bell, Found, Known, Mail, Memory, Notice, Parts, Post, Shared, Swap, Worker, post};
 use crate::{privilege, service, signal};
 
+mod announce;
 mod answer;
 mod attach;
 mod beside;
@@ -116,6 +117,8 @@ pub struct Supervisor {
     /// Failures to open ports that have been told already.
     told: Vec<PortState>,
     neighbours: BTreeMap<(String, Address), Found>,
+    /// Addresses that neighbours have been told of.
+    announced: announce::Announced,
     panics: u64,
     watchdog: Option<Watchdog>,
     /// Notes on Linux that have been logged.
@@ -237,6 +240,7 @@ impl Supervisor {
             shut_later: BTreeMap::new(),
             told: Vec::new(),
             neighbours: BTreeMap::new(),
+            announced: announce::Announced::new(),
             panics: 0,
             watchdog: service::watchdog().map(|interval| Watchdog { interval, next: Instant::now() }),
             noted: Vec::new(),
@@ -263,6 +267,7 @@ impl Supervisor {
         if let Some(history) = &mut supervisor.history {
             history.begun();
         }
+        supervisor.announce();
         Ok(supervisor)
     }
 
@@ -372,6 +377,7 @@ impl Supervisor {
                 self.linux = newest.take();
                 self.attach_all();
                 self.ensure();
+                self.announce();
                 self.reload.linux_changed(&self.linux);
             }
             News::Neighbour(change) => {
@@ -488,6 +494,7 @@ impl Supervisor {
                     }
                     self.attach_all();
                     self.ensure();
+                    self.announce();
                 }
                 Err(error) => {
                     error!("the new tables cannot be taken over, those in force stay: {error}");

@@ -16,8 +16,9 @@ use dataplane::hand::receiver;
 use dataplane::hop::Wanted;
 use dataplane::shard::{Setup, ShardError};
 use dataplane::stage::Cx;
+use dataplane::stage::proxy::announcement;
 use dataplane::state::{Item, Refused};
-use dataplane::tables::{LOCAL, NO_NUMBER, Tables};
+use dataplane::tables::{Address, LOCAL, NO_NUMBER, Tables};
 use dataplane::verdict::{Delivery, Verdict};
 use dataplane::{Pipeline, Shard};
 use tally::NoTally;
@@ -491,6 +492,21 @@ impl Worker {
         }
         // What has waited goes on at once.
         self.tended = Nanos(0);
+    }
+
+    /// Tells everybody on the link of an interface that addresses are the gateway's. What there is no frame for stays untold.
+    fn announce(&mut self, interface: &str, addresses: &[Address]) {
+        let found = self.tables.interface_named(interface).and_then(|id| self.tables.interface(id));
+        let Some(interface) = found else { return };
+        let root = usize::from(interface.root.0);
+        for address in addresses {
+            let Some(mut frame) = self.pool.take() else { return };
+            if frame.fill(&announcement(*address, interface.mac)) {
+                self.links[root].send_as_is(frame, &interface.tags, &mut self.pool);
+            } else {
+                self.pool.put(frame);
+            }
+        }
     }
 
     fn tell(&self, notice: Notice) {

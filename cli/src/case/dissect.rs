@@ -7,7 +7,7 @@ use wire::checksum::Sum;
 use wire::ethernet::EtherType;
 use wire::header::Protocol;
 use wire::tcp::TcpOption;
-use wire::{ethernet, ipv4, ipv6, tcp};
+use wire::{arp, ethernet, ipv4, ipv6, tcp};
 
 use super::build::quotes;
 use super::field::{Field, Fields, Value};
@@ -42,6 +42,11 @@ pub(crate) fn frame(bytes: &[u8]) -> Dissected {
             }
         }
         EtherType(other) => {
+            if let (EtherType::ARP, Ok(packet)) = (layer.ethertype, arp::parse(layer.payload)) {
+                found.set(Field::Source, Value::Address(packet.sender_ip().into()));
+                found.set(Field::Destination, Value::Address(packet.target_ip().into()));
+                found.number(Field::Type, packet.operation().0);
+            }
             found.number(Field::Ethertype, other);
             found.set(Field::Length, Value::Number(layer.payload.len() as u64));
             found.set(Field::Data, Value::Bytes(layer.payload.to_vec()));

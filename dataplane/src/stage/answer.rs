@@ -20,7 +20,7 @@ use wire::{Family, Frame, Part, icmpv4, icmpv6, ipv4, ipv6, tcp};
 use super::parse::flag;
 use super::queue::ANSWERED;
 use super::route::back;
-use super::{Cx, Stage, Step, header, rewrite};
+use super::{Cx, Stage, Step, header, proxy, rewrite};
 use crate::hop::{LOCAL_HOP, Wanted};
 use crate::limiter::{self, ErrorBounds, ErrorKind};
 use crate::tables::{Address, LOCAL, SELF, Tables};
@@ -38,7 +38,7 @@ const LARGEST6: usize = 1280;
 const CONTROL: u8 = 0xc0;
 
 /// Bytes of an Ethernet header with two VLAN tags: `parse` reads no more.
-const MOST_LINK: usize = 22;
+pub(super) const MOST_LINK: usize = 22;
 
 /// Time to live of what the gateway itself sends.
 const TTL: u8 = 64;
@@ -73,6 +73,9 @@ enum Tell {
 }
 
 fn build<T: Tally>(frame: &mut Frame, reason: Reason, cx: &mut Cx<'_, T>) -> Option<()> {
+    if reason == Reason::NeighbourProxied {
+        return proxy::answer(frame, cx);
+    }
     if !may_be_answered(frame) {
         return None;
     }

@@ -13,7 +13,7 @@ use wire::header::{Fragment, Protocol};
 use wire::vlan::Tags;
 use wire::{Family, Frame, Meta, Part, PortId, icmpv4, icmpv6, ipv4, ipv6, tcp, udp};
 
-use super::{Cx, Stage, Step, option};
+use super::{Cx, Stage, Step, option, proxy};
 use crate::client;
 use crate::hop::LINK_HOP;
 use crate::tables::{Hearing, Interface, LOCAL, Tables};
@@ -70,6 +70,8 @@ impl<T: Tally> Stage<T> for Parse {
             Ok(Carried::LinkControl) => {
                 if frame.meta.flags & flag::OWN != 0 {
                     note_request(frame, cx);
+                } else if proxy::is_asked(frame, cx.tables) {
+                    return Step::Answer(Reason::NeighbourProxied);
                 }
                 Step::Deliver
             }

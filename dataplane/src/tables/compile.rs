@@ -260,6 +260,7 @@ fn interfaces(policy: &Policy, names: &Names, realms: &[u16]) -> Result<Vec<Inte
                 IpAddr::V6(v6) => Some(v6.to_bits()),
                 IpAddr::V4(_) => None,
             }),
+            answered: Vec::new(),
         });
     }
     for (place, interface) in policy.interfaces.iter().enumerate() {
@@ -271,6 +272,11 @@ fn interfaces(policy: &Policy, names: &Names, realms: &[u16]) -> Result<Vec<Inte
             if let Some(carrier) = interfaces.get_mut(usize::from(root.0)) {
                 carrier.vlans.push((outer, inner, id));
             }
+        }
+    }
+    for on_link in policy::nat::on_link_addresses(policy) {
+        if let Some(interface) = interfaces.get_mut(on_link.interface) {
+            interface.answered.push(on_link.addresses);
         }
     }
     Ok(interfaces)
@@ -298,6 +304,7 @@ fn itself() -> Interface {
         networks: Vec::new(),
         address4: None,
         address6: None,
+        answered: Vec::new(),
     }
 }
 

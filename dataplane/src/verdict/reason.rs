@@ -113,6 +113,8 @@ pub enum Reason {
     NeighbourWaits,
     /// More packets wait for link-layer addresses of next hops, or of this one, than may.
     NeighbourQueueFull,
+    /// A host on the link asks for an outside address of a translation, for which the gateway answers.
+    NeighbourProxied,
     /// The packet belongs to a flow of another worker, and is on its way there.
     HandedOver,
     /// The packet belongs to a flow of another worker, which is behind with what is handed over to it.
@@ -157,7 +159,7 @@ pub struct Entry {
 
 impl Reason {
     /// Every reason with its name, cause and remedy, in the order of the enum.
-    pub const ALL: [Entry; 65] = [
+    pub const ALL: [Entry; 66] = [
         Entry {
             reason: Reason::LinkTruncated,
             name: "link-truncated",
@@ -475,6 +477,12 @@ impl Reason {
             name: "neighbour-queue-full",
             cause: "More packets wait for the link-layer address of the next hop (101), or of all next hops (1024), than may.",
             remedy: "Check that the next hop answers. If many hosts that are not there are called, somebody scans the network.",
+        },
+        Entry {
+            reason: Reason::NeighbourProxied,
+            name: "neighbour-proxied",
+            cause: "A host on the link asks, by ARP or neighbour discovery, for an outside address of a translation that no interface has: it is told the gateway's link-layer address.",
+            remedy: "None needed.",
         },
         Entry {
             reason: Reason::HandedOver,

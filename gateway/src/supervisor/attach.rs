@@ -30,6 +30,11 @@ pub(super) struct Attached {
 }
 
 impl Attached {
+    /// Whether frames come and go.
+    pub(super) fn is_up(&self) -> bool {
+        self.state.state == Presence::Up
+    }
+
     fn bolt(&self) -> Option<BorrowedFd<'_>> {
         self.guards.port.as_ref()?.bolt()
     }

@@ -43,6 +43,13 @@ pub enum Mail {
     },
     /// A neighbour's link-layer address, or that it is not known any more.
     Neighbour(Known),
+    /// Tells everybody on the link of an interface that these addresses are the gateway's.
+    Announce {
+        /// The interface.
+        interface: String,
+        /// The addresses.
+        addresses: Vec<Address>,
+    },
     /// All neighbours that are known.
     Neighbours(Arc<[Known]>),
     /// Asks for flows, from a place on.
@@ -261,6 +268,7 @@ impl Worker {
                     let _ = done.send(spent);
                 }
                 Mail::Neighbour(known) => self.meet(&known),
+                Mail::Announce { interface, addresses } => self.announce(&interface, &addresses),
                 Mail::Neighbours(all) => all.iter().for_each(|known| self.meet(known)),
                 Mail::Flows { query, first, most, reply } => {
                     let _ = reply.send(self.flows(&query, first, most));

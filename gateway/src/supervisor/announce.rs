@@ -1,0 +1,90 @@
+//! Telling neighbours of the outside addresses of translations that the gateway answers for on a link: when its port is
+//! opened, and when there are others. So routers that knew them elsewhere, at the gateway that had them before, send here.
+
+use std::collections::BTreeMap;
+
+use dataplane::tables::Address;
+use ipnet::{IpAdd, IpSub};
+use policy::model::AddressRange;
+use wire::ethernet::Mac;
+
+use super::Supervisor;
+use crate::worker::Mail;
+
+/// Addresses of an interface that are told of at once, the lowest: each is a frame to everybody on the link. Of the others
+/// neighbours learn when they ask.
+const MOST: usize = 1_024;
+
+/// What has been told on which interface.
+pub(super) type Announced = BTreeMap<String, (Mac, Vec<AddressRange>)>;
+
+impl Supervisor {
+    /// Tells of what has not been told of yet, where there is a port.
+    pub(super) fn announce(&mut self) {
+        let tables = self.reload.tables.clone();
+        let mut announced = Announced::new();
+        for interface in tables.interfaces.iter().filter(|interface| !interface.answered.is_empty()) {
+            let name = &interface.name;
+            if self.attached.get(name).is_none_or(|port| !port.is_up()) {
+                continue;
+            }
+            let now = (interface.mac, interface.answered.clone());
+            if self.announced.get(name) != Some(&now) {
+                let known = self.announced.get(name).filter(|known| known.0 == now.0);
+                let known = known.map_or(&[][..], |known| &known.1);
+                let addresses: Vec<Address> = fresh(&now.1, known).take(MOST).map(Address::from).collect();
+                if let Some(hand) = self.hands.first() {
+                    hand.post.send(Mail::Announce { interface: name.clone(), addresses });
+                }
+            }
+            announced.insert(name.clone(), now);
+        }
+        self.announced = announced;
+    }
+}
+
+/// The addresses of ranges that are in none of the ranges known.
+fn fresh<'a>(
+    ranges: &'a [AddressRange],
+    known: &'a [AddressRange],
+) -> impl Iterator<Item = std::net::IpAddr> + 'a {
+    let is_known =
+        |address: std::net::IpAddr| known.iter().any(|range| range.first <= address && address <= range.last);
+    // An IPv6 prefix has more than anybody could count through.
+    ranges.iter().flat_map(first_of).filter(move |address| !is_known(*address))
+}
+
+/// The lowest addresses of a range.
+fn first_of(range: &AddressRange) -> Vec<std::net::IpAddr> {
+    use std::net::IpAddr;
+    match (range.first, range.last) {
+        (IpAddr::V4(first), IpAddr::V4(last)) => {
+            let count = (last.saturating_sub(first) as usize).min(MOST - 1);
+            (0..=count as u32).map(|offset| first.saturating_add(offset).into()).collect()
+        }
+        (IpAddr::V6(first), IpAddr::V6(last)) => {
+            let count = last.saturating_sub(first).min(MOST as u128 - 1);
+            (0..=count).map(|offset| first.saturating_add(offset).into()).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(first: &str, last: &str) -> AddressRange {
+        AddressRange { first: first.parse().unwrap(), last: last.parse().unwrap() }
+    }
+
+    #[test]
+    fn what_is_new_is_told_of_and_no_more_than_so_much() {
+        let ranges = [range("203.0.113.8", "203.0.113.11"), range("2001:db8::", "2001:db8::ffff:ffff")];
+        let known = [range("203.0.113.7", "203.0.113.9")];
+        let found: Vec<String> = fresh(&ranges, &known).take(3).map(|address| address.to_string()).collect();
+        assert_eq!(found, ["203.0.113.10", "203.0.113.11", "2001:db8::"]);
+        assert_eq!(fresh(&ranges[1..], &[]).count(), MOST);
+        assert_eq!(fresh(&ranges[..1], &ranges).count(), 0);
+    }
+}
