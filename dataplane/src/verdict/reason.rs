@@ -159,7 +159,7 @@ pub struct Entry {
 
 impl Reason {
     /// Every reason with its name, cause and remedy, in the order of the enum.
-    pub const ALL: [Entry; 66] = [
+    pub const ALL: [Entry; 67] = [
         Entry {
             reason: Reason::LinkTruncated,
             name: "link-truncated",
