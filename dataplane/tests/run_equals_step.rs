@@ -158,6 +158,7 @@ fn scenes_reach_the_corners() {
         Reason::NeighbourWaits,
         Reason::NeighbourQueueFull,
         Reason::NeighbourProxied,
+        Reason::NatNoAddress,
         Reason::HandedOver,
         Reason::HandOverFull,
         Reason::NatTableFull,

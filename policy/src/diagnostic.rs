@@ -231,7 +231,6 @@ impl SourceCode for Place {
         let text = self.source.text();
         let found = text.read_span(span, lines_before, lines_after)?;
         let mut shown = found.span().offset()..found.span().offset() + found.data().len();
-        let (mut line, mut column) = (found.line(), found.column());
         if found.data().split(|byte| *byte == b'\n').any(|line| line.len() > LONG_LINE) {
             // The drawing takes a width of 65,535 columns at the most, and nobody reads a line of that length.
             let before = if lines_before == 0 { 0 } else { BESIDE };
@@ -242,9 +241,9 @@ impl SourceCode for Place {
             let end = boundary(text, span.offset() + span.len() + BESIDE);
             let rest = text.get(span.offset() + span.len()..end).unwrap_or_default();
             shown.end = rest.find('\n').map_or(end, |at| span.offset() + span.len() + at);
-            line = own as usize - 1;
-            column = text.get(start..shown.start).map_or(0, |before| before.chars().count());
         }
+        // In characters, as elsewhere: miette's own count is of bytes.
+        let (line, column) = (self.source.line(shown.start) as usize - 1, self.source.column(shown.start) as usize - 1);
         let data = text.get(shown.clone()).unwrap_or_default().as_bytes();
         // Of a text, miette counts the lines from its beginning on, and would show all between two places.
         let lines = data.iter().filter(|byte| **byte == b'\n').count();

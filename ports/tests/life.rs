@@ -336,7 +336,7 @@ fn what_cannot_be_opened_says_why_and_auto_takes_the_next() {
         );
         assert_eq!(
             why(&spec("lo", Wish::Packet), one),
-            "lo: cannot be opened: AF_PACKET: it is no Ethernet interface (Linux's hardware type 772)"
+            "lo: cannot be opened: AF_PACKET: it carries neither Ethernet nor bare IP packets (Linux's hardware type 772)"
         );
         assert_eq!(
             why(&Spec { mtu: 1800, ..spec("lan", Wish::Packet) }, one),
