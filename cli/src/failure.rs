@@ -13,6 +13,7 @@ use chip::traffic::{BadStream, TrafficError};
 use dataplane::replay::ReplayError;
 use dataplane::tables::CompileError;
 use gateway::ClientError;
+use gateway::guard::ReleaseError;
 use gateway::store::StoreError;
 use policy::LoadError;
 use policy::import::ImportError;
@@ -49,6 +50,8 @@ pub(crate) enum Failure {
     Start(gateway::supervisor::StartError),
     /// A running gateway did not answer, or said no.
     Gateway(ClientError),
+    /// Guards were not taken off.
+    Release(ReleaseError),
     /// What a gateway remembers cannot be written to a file, or read from it.
     Store {
         /// The file.
@@ -250,6 +253,8 @@ impl Failure {
                 ClientError::Unreachable { .. } | ClientError::Silent { .. } | ClientError::Garbled(_),
             ) => Exit::NoGateway,
             Failure::Gateway(ClientError::Refused(_)) => Exit::Wrong,
+            Failure::Release(ReleaseError::Unpinned(_) | ReleaseError::Kernel(_)) => Exit::NoGateway,
+            Failure::Release(_) => Exit::Wrong,
             Failure::Output(_)
             | Failure::Policy(_)
             | Failure::Capture(_)
@@ -305,6 +310,10 @@ impl Failure {
                 "run it as root, or with CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF, on Linux 6.6 or newer".to_owned()
             }
             Failure::Gateway(ClientError::Refused(trouble)) => trouble.hint.clone(),
+            Failure::Release(ReleaseError::Unpinned(_) | ReleaseError::Kernel(_)) => {
+                "run it as root, and name the directory of the gateway's --guards".to_owned()
+            }
+            Failure::Release(_) => "`wirerate release` without a name takes off all there are".to_owned(),
             Failure::Gateway(ClientError::Unreachable { error, .. })
                 if error.kind() == io::ErrorKind::PermissionDenied =>
             {
@@ -430,6 +439,7 @@ impl fmt::Display for Failure {
             Failure::Output(error) => write!(f, "cannot write to standard output: {error}"),
             Failure::Start(error) => write!(f, "the gateway cannot begin: {error}"),
             Failure::Gateway(error) => error.fmt(f),
+            Failure::Release(error) => error.fmt(f),
             Failure::Store { path, error } => write!(f, "{}: {error}", path.display()),
             Failure::CaptureFile { path, packets, error } => {
                 let packets = screen::count(*packets, "packet", "packets");

@@ -13,7 +13,7 @@ use run::{Room, root, wirerate};
 const WIDTH: usize = 80;
 
 /// Commands with examples of their own, each pasted by a test below or among [`NOT_PASTED`].
-const COMMANDS: [&[&str]; 40] = [
+const COMMANDS: [&[&str]; 41] = [
     &[],
     &["check"],
     &["run"],
@@ -31,6 +31,7 @@ const COMMANDS: [&[&str]; 40] = [
     &["policy", "show"],
     &["policy", "history"],
     &["policy", "save"],
+    &["release"],
     &["capture"],
     &["save"],
     &["load"],
@@ -60,7 +61,7 @@ const COMMANDS: [&[&str]; 40] = [
 const LIVE: &str = "it needs a gateway that runs: tests/netns asks those";
 
 /// Examples that are not pasted: how they begin, and why.
-const NOT_PASTED: [(&str, &str); 32] = [
+const NOT_PASTED: [(&str, &str); 34] = [
     ("wirerate run ", "it needs root, and interfaces of its own"),
     ("wirerate top", LIVE),
     ("wirerate top ", LIVE),
@@ -82,6 +83,8 @@ const NOT_PASTED: [(&str, &str); 32] = [
     ("wirerate confirm", LIVE),
     ("wirerate rollback", LIVE),
     ("wirerate policy ", LIVE),
+    ("wirerate release", LIVE),
+    ("wirerate release ", LIVE),
     ("wirerate explain --live ", LIVE),
     ("wirerate capture ", LIVE),
     ("wirerate save ", LIVE),

@@ -67,6 +67,8 @@ pub struct Tables {
     pub timeouts: Timeouts,
     /// Which log records are made.
     pub log: Log,
+    /// What becomes of packets that Linux forwards from interfaces that are not the policy's.
+    pub other: Action,
     /// Numbers by which names are known from one compilation to the next.
     pub numbers: Numbers,
     /// A bit for each of the gateway's own addresses, by [`Address::own_bit`]; others may share it.

@@ -65,6 +65,13 @@ pub struct InForce {
     pub confirm_seconds: Option<u64>,
 }
 
+/// Guards that were taken off.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Released {
+    /// Interfaces that are Linux's now.
+    pub interfaces: Vec<String>,
+}
+
 /// How a policy is put in force.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApplyQuery {
@@ -110,6 +117,7 @@ pub fn control(sender: Sender<Event>) -> Router {
         .route("/apply", post(apply))
         .route("/confirm", post(confirm))
         .route("/rollback", post(rollback))
+        .route("/release", post(release))
         .route("/metrics", get(all_metrics))
         .fallback(trouble::unknown)
         .method_not_allowed_fallback(trouble::other_method)
@@ -370,6 +378,15 @@ async fn confirm(State(desk): State<Desk>) -> Answer<()> {
 
 async fn rollback(State(desk): State<Desk>) -> Answer<()> {
     desk.ask(Request::Rollback).await?.map_err(no_trial)
+}
+
+/// Takes guards off the interfaces that the body names, one a line; off all that are left where it names none.
+async fn release(State(desk): State<Desk>, body: Body) -> Answer<Json<Released>> {
+    let interfaces = text_of(body).await?.lines().map(str::to_owned).collect();
+    let released = desk.ask(|reply| Request::Release { interfaces, reply }).await?;
+    released
+        .map(|interfaces| Json(Released { interfaces }))
+        .map_err(|error| trouble(StatusCode::CONFLICT, error, "`wirerate status` shows all guards"))
 }
 
 fn no_trial(_: NoTrial) -> (StatusCode, Json<Trouble>) {

@@ -11,6 +11,7 @@ pub mod client;
 pub mod clock;
 pub mod effective;
 pub mod flows;
+pub mod guard;
 pub mod history;
 pub mod linux;
 pub mod log;

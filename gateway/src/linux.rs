@@ -7,6 +7,7 @@
 pub(crate) mod beside;
 pub mod cow;
 pub mod desired;
+pub mod link;
 mod list;
 pub mod listener;
 pub mod message;

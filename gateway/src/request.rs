@@ -9,6 +9,7 @@ use policy::Policy;
 use tokio::sync::oneshot;
 
 use crate::effective::Effective;
+use crate::guard::GuardState;
 use crate::history::{By, HistoryView};
 use crate::log::LogCounts;
 use crate::supervisor::PortState;
@@ -44,6 +45,13 @@ pub enum Request {
         number: u64,
         /// Is told, if there is such.
         reply: Reply<Option<String>>,
+    },
+    /// Guards are to be taken off interfaces that the policy does not name: these, or all where none is named.
+    Release {
+        /// The interfaces.
+        interfaces: Vec<String>,
+        /// Is told off which they were taken.
+        reply: Reply<Result<Vec<String>, String>>,
     },
     /// A way to the workers themselves.
     Workers(Reply<Vec<Post>>),
@@ -99,6 +107,8 @@ pub struct Overview {
     pub reports: Vec<Report>,
     /// Ports, in the order of the policy's interfaces.
     pub ports: Vec<PortState>,
+    /// What keeps Linux off interfaces.
+    pub guards: Vec<GuardState>,
     /// Time since the start.
     pub uptime: Duration,
     /// Workers that panicked and began anew, in all.

@@ -1,8 +1,6 @@
-//! What systemd is told, where it is systemd that runs the gateway: that it is ready, that it lives, that it reloads; and what
-//! it keeps for the next gateway, so that between two of them Linux does not answer for either.
+//! What systemd is told, where it is systemd that runs the gateway: that it is ready, that it lives, that it reloads.
 
 use std::env;
-use std::os::fd::{BorrowedFd, RawFd};
 use std::time::Duration;
 
 use sd_notify::NotifyState;
@@ -36,38 +34,6 @@ pub(crate) fn reloading() {
 pub(crate) fn stopping() {
     tell(&[NotifyState::Stopping]);
 }
-
-/// Has systemd hold these, and nothing else, until the next gateway has taken over or the service ends for good.
-pub(crate) fn keep(bolts: &[BorrowedFd<'_>]) {
-    if env::var_os("NOTIFY_SOCKET").is_none() {
-        return;
-    }
-    let named = || NotifyState::FdName(BOLT);
-    let kept = sd_notify::notify(&[NotifyState::FdStoreRemove, named()]).and_then(|()| {
-        if bolts.is_empty() {
-            Ok(())
-        } else {
-            sd_notify::notify_with_fds(&[NotifyState::FdStore, named()], bolts)
-        }
-    });
-    if let Err(error) = kept {
-        warn!("systemd cannot keep interfaces shut while the gateway restarts: {error}");
-    }
-}
-
-/// What the gateway before this one has left with systemd. To be asked for once.
-pub(crate) fn left_behind() -> Vec<RawFd> {
-    match sd_notify::listen_fds() {
-        Ok(descriptors) => descriptors.collect(),
-        Err(error) => {
-            warn!("what systemd has kept cannot be taken over: {error}");
-            Vec::new()
-        }
-    }
-}
-
-/// The name under which systemd keeps what shuts interfaces.
-const BOLT: &str = "bolt";
 
 fn tell(state: &[NotifyState<'_>]) {
     // Without systemd there is nobody to tell.

@@ -21,7 +21,7 @@ use dataplane::hop::{MOST_WAITING, Resolve};
 use dataplane::nat::Share;
 use dataplane::shard::{Setup, ShardError};
 use dataplane::tables::{Address, CompileError, Neighbour};
-use policy::model::Listener;
+use policy::model::{Listener, OnExit};
 use policy::{Checked, LoadError, Policy};
 use tracing::{debug, error, info, warn};
 use wire::{HEADROOM, Pool, PoolError, PoolMemory};
@@ -29,9 +29,11 @@ use wire::{HEADROOM, Pool, PoolError, PoolMemory};
 use crate::api;
 use crate::clock::Clock;
 use crate::effective::effective;
+use crate::guard::Guards;
+use crate::guard::alone::{self, Terms};
 use crate::history::History;
 use crate::linux::state::Reachability;
-use crate::linux::{self, Desired, LinkIndex, NeighbourKey, News, Probe, State};
+use crate::linux::{self, Desired, NeighbourKey, News, Probe, State};
 use crate::log;
 use crate::reload::{Asked, Built, Keep, Reload, Trial};
 use crate::request::{Refusal, Request};
@@ -72,6 +74,8 @@ pub struct Options {
     pub state: Option<PathBuf>,
     /// Where policies that were put in force are kept over a restart; not at all where absent.
     pub history: Option<PathBuf>,
+    /// Where guards of interfaces are pinned: a directory of a BPF file system.
+    pub pins: PathBuf,
 }
 
 /// What comes to the supervisor.
@@ -112,8 +116,8 @@ pub struct Supervisor {
     /// Which worker has which flow; none where there is one worker.
     directory: Option<Arc<Directory>>,
     attached: BTreeMap<String, Attached>,
-    /// Interfaces that systemd keeps shut between this gateway and the next, as they are in Linux.
-    shut_later: BTreeMap<String, LinkIndex>,
+    /// What keeps Linux off the interfaces of the policy.
+    guards: Guards,
     /// Failures to open ports that have been told already.
     told: Vec<PortState>,
     neighbours: BTreeMap<(String, Address), Found>,
@@ -167,7 +171,12 @@ pub enum StartError {
     /// The process may not do what every driver needs, CAP_NET_ADMIN.
     Privilege,
     /// None of these interfaces could be opened, and there is no other.
-    NoPort(Vec<String>),
+    NoPort {
+        /// The interfaces.
+        names: Vec<String>,
+        /// Whether another gateway has them, or one of them.
+        taken: bool,
+    },
 }
 
 impl fmt::Display for StartError {
@@ -182,8 +191,9 @@ impl fmt::Display for StartError {
             StartError::Privilege => {
                 f.write_str("it has no CAP_NET_ADMIN, without which no interface can be opened")
             }
-            StartError::NoPort(names) => {
-                write!(f, "none of its interfaces could be opened ({})", names.join(", "))
+            StartError::NoPort { names, taken } => {
+                write!(f, "none of its interfaces could be opened ({})", names.join(", "))?;
+                if *taken { f.write_str(": another gateway has them") } else { Ok(()) }
             }
         }
     }
@@ -202,19 +212,21 @@ impl Supervisor {
         if !privilege::can_open_interfaces().map_err(|error| system("ask for privileges", error))? {
             return Err(StartError::Privilege);
         }
-        let left = service::left_behind();
-        let clock = Clock::start();
-        let (sender, events) = channel();
-        let (news, heard) = channel();
-        let watch = linux::watch(linux::Options::default(), news).map_err(StartError::Linux)?;
-        let linux = first_state(&heard)?;
-        forward(heard, sender.clone(), Event::Linux).map_err(|error| system("start a thread", error))?;
         let mut history = None;
         if let Some(directory) = &options.history {
             let (kept, policy) = History::begin(directory, &options.file, options.policy);
             (history, options.policy) = (Some(kept), policy);
         }
         let policy = Arc::new(options.policy.clone());
+        // Before anything else that takes time, or may fail.
+        let guards =
+            Guards::start(&options.pins, terms(&policy, &State::default())).map_err(StartError::Linux)?;
+        let clock = Clock::start();
+        let (sender, events) = channel();
+        let (news, heard) = channel();
+        let watch = linux::watch(linux::Options::default(), news).map_err(StartError::Linux)?;
+        let linux = first_state(&heard)?;
+        forward(heard, sender.clone(), Event::Linux).map_err(|error| system("start a thread", error))?;
         let first = Arc::new(effective(&policy, &linux));
         let tables = Arc::new(Tables::compile(&first.policy, 1).map_err(StartError::Compile)?);
         say_search(&tables);
@@ -237,7 +249,7 @@ impl Supervisor {
             hands: Vec::new(),
             directory: None,
             attached: BTreeMap::new(),
-            shut_later: BTreeMap::new(),
+            guards,
             told: Vec::new(),
             neighbours: BTreeMap::new(),
             announced: announce::Announced::new(),
@@ -254,14 +266,15 @@ impl Supervisor {
             .map_err(|error| system("hear signals", error))?;
         supervisor.hire(&sender)?;
         supervisor.neighbours_of_state();
+        supervisor.guards.name(terms(&supervisor.reload.policy, &supervisor.linux));
         supervisor.attach_all();
         // What could not be opened may be later, where Linux has it not yet, or another port of it works. Where all fail there is
         // nothing to be a gateway of, and another one may have them all.
-        if let Some(failed) = supervisor.all_failed() {
+        if let Some(names) = supervisor.all_failed() {
+            let taken = supervisor.guards.is_taken();
             supervisor.stop();
-            return Err(StartError::NoPort(failed));
+            return Err(StartError::NoPort { names, taken });
         }
-        supervisor.unbolt(&left);
         supervisor.ensure();
         supervisor.notes_beside();
         if let Some(history) = &mut supervisor.history {
@@ -374,7 +387,10 @@ impl Supervisor {
     fn linux_says(&mut self, news: News) {
         match news {
             News::State(newest) => {
-                self.linux = newest.take();
+                let before = std::mem::replace(&mut self.linux, newest.take());
+                if before.addresses != self.linux.addresses || before.links != self.linux.links {
+                    self.guards.name(terms(&self.reload.policy, &self.linux));
+                }
                 self.attach_all();
                 self.ensure();
                 self.announce();
@@ -490,6 +506,7 @@ impl Supervisor {
                     self.reload.tables = tables;
                     self.reload.effective = effective;
                     if let Some(asked) = asked {
+                        self.guards.name(terms(&asked.policy, &self.linux));
                         self.in_force(asked);
                     }
                     self.attach_all();
@@ -686,11 +703,21 @@ impl Supervisor {
         }
         drop(self.attached);
         self.log.finish();
+        if self.reload.policy.gateway.on_exit == OnExit::Open {
+            info!("the policy leaves its interfaces to Linux, unfiltered");
+            self.guards.end_open();
+        }
         if let Some(path) = &self.options.state {
             memory::keep(path, &memories);
         }
         info!("ended");
     }
+}
+
+/// What guards of a policy's interfaces let through while no gateway runs.
+fn terms(policy: &Policy, linux: &State) -> BTreeMap<String, Terms> {
+    let interfaces = policy.interfaces.iter();
+    interfaces.map(|interface| (interface.name.clone(), alone::terms(policy, interface, linux))).collect()
 }
 
 /// What is to be sent on, on a thread of its own.

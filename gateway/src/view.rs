@@ -9,6 +9,7 @@ use dataplane::Reason;
 use dataplane::counter::{Counters, NatTraffic, Traffic};
 use serde::{Deserialize, Serialize};
 
+use crate::guard::GuardState;
 use crate::log::LogCounts;
 use crate::request::Overview;
 use crate::supervisor::{Carrier, PortState, Presence};
@@ -64,6 +65,8 @@ pub struct Status {
     /// Ports at the other end of whose link nobody is.
     #[serde(default)]
     pub ports_without_carrier: Vec<String>,
+    /// What keeps Linux off interfaces.
+    pub guards: Vec<GuardState>,
     /// What Linux says that could not be taken over.
     pub notes: Vec<String>,
 }
@@ -216,6 +219,7 @@ impl Overview {
                 .filter(|port| port.carrier == Carrier::Down)
                 .map(|port| port.interface.clone())
                 .collect(),
+            guards: self.guards.clone(),
             notes: self.notes.clone(),
         }
     }

@@ -399,6 +399,9 @@ impl Worker {
             match Delivery::of(&frame.meta) {
                 Delivery::Itself => self.links[place].punt(frame, &interface.tags, &mut self.pool),
                 Delivery::Link => {
+                    if frame.meta.ingress == LOCAL {
+                        unmark(&mut frame);
+                    }
                     let root = usize::from(interface.root.0);
                     self.links[root].send_as_is(frame, &interface.tags, &mut self.pool);
                 }
@@ -539,6 +542,13 @@ impl Worker {
 fn carry(links: &mut [Link], tables: &Tables) {
     for (place, link) in links.iter_mut().enumerate() {
         link.carry(tables, place);
+    }
+}
+
+/// Takes the mark off a frame that Linux forwards: the group bit of its link-layer source.
+fn unmark(frame: &mut Frame) {
+    if let Some(byte) = frame.bytes_mut().get_mut(6) {
+        *byte &= !1;
     }
 }
 

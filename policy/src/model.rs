@@ -21,7 +21,7 @@ mod metrics;
 mod nat;
 mod rule;
 
-pub use gateway::{Driver, Gateway, Offload, PortDriver};
+pub use gateway::{Driver, Gateway, Offload, OnExit, PortDriver};
 pub use interface::{Interface, LinkKind, Mac, MssClamp, SourceCheck};
 pub use limit::{Checksum, FragmentLimits, Limits, Pickup, TcpWindow, Timeouts, WhenFull};
 pub use log::{Log, LogEvent, LogOutput, SyslogAddress};
@@ -34,6 +34,10 @@ pub use rule::{
 
 /// The zone of the gateway itself: traffic to its own addresses goes to this zone.
 pub const SELF_ZONE: &str = "self";
+
+/// The zone of what Linux forwards from interfaces that the policy does not name. Only `"other > any"` may be given, as a default;
+/// without it all of that is dropped.
+pub const OTHER_ZONE: &str = "other";
 
 /// The word that stands for every zone in a default action.
 pub const ANY_ZONE: &str = "any";
@@ -216,6 +220,13 @@ impl Policy {
             }
         }
         zones
+    }
+
+    /// What happens to a packet that Linux forwards from an interface that the policy does not name. `"any > any"` does not speak of
+    /// it.
+    pub fn other_action(&self) -> Action {
+        let other = self.defaults.iter().find(|default| default.from == OTHER_ZONE && default.to == ANY_ZONE);
+        other.map_or(Action::Drop, |default| default.action)
     }
 
     /// What happens to a new connection between two zones that no rule decides.

@@ -11,8 +11,8 @@ use wire::{Dscp, Nanos};
 use crate::model::{
     AddressItem, AddressRange, Addresses, ConnectionLimit, Driver, FamilyMatch, FragmentLimits, Gateway,
     Hairpin, IcmpMatch, Interface, Limits, LinkKind, Logging, Mode, MssClamp, Nat, NatAction, NextHop,
-    Offload, Policy, PortChoice, PortRange, PortUse, Protocol, Rate, Route, RouteTarget, Rule, Scope, Search,
-    SearchAlgorithm, SourceCheck, TcpFlagsMatch, Timeouts,
+    Offload, OnExit, Policy, PortChoice, PortRange, PortUse, Protocol, Rate, Route, RouteTarget, Rule, Scope,
+    Search, SearchAlgorithm, SourceCheck, TcpFlagsMatch, Timeouts,
 };
 use crate::parse::value::UNITS;
 use crate::word::{self, Words, word_for};
@@ -106,6 +106,9 @@ impl Printer {
             if let Some(rate) = rate {
                 self.string(key, &rate_text(rate));
             }
+        }
+        if gateway.on_exit != OnExit::default() {
+            self.word("on-exit", word::ON_EXIT, gateway.on_exit);
         }
         if !gateway.drivers.is_empty() {
             self.header("[gateway.drivers]");

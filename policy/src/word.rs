@@ -3,8 +3,8 @@
 use wire::Dscp;
 
 use crate::model::{
-    Action, Checksum, Driver, FamilyMatch, IcmpMatch, LinkKind, LogEvent, Mode, Offload, Pickup, Protocol,
-    RejectWith, SearchAlgorithm, SourceCheck, State, TcpWindow, WhenFull,
+    Action, Checksum, Driver, FamilyMatch, IcmpMatch, LinkKind, LogEvent, Mode, Offload, OnExit, Pickup,
+    Protocol, RejectWith, SearchAlgorithm, SourceCheck, State, TcpWindow, WhenFull,
 };
 
 /// Words and what they mean. Where several mean the same, the first is printed.
@@ -62,6 +62,8 @@ pub(crate) const LOG_EVENT: Words<LogEvent> =
     &[("rule", LogEvent::Rule), ("connection", LogEvent::Connection), ("nat", LogEvent::Nat)];
 
 pub(crate) const OFFLOAD: Words<Offload> = &[("segment", Offload::Segment), ("refuse", Offload::Refuse)];
+
+pub(crate) const ON_EXIT: Words<OnExit> = &[("closed", OnExit::Closed), ("open", OnExit::Open)];
 
 /// TCP's flags, from the lowest bit.
 pub(crate) const TCP_FLAG: Words<u8> = &[

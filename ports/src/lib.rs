@@ -4,10 +4,11 @@
 //! to Linux's own stack behind it, [`Tap`] an interface of Linux whose other end is ours. Opening is for any thread,
 //! a line for the one that has the pool whose memory it was opened with.
 //!
-//! Nothing of ours stays in the kernel when the process ends, however it ends: programs are held by open links, devices
-//! by open queues; a copy of a [bolt](Guard::bolt) that another process holds stays as long as that. An interface that goes down or away shows as an error that says so ([`Gone`]).
+//! A [`Guard`] keeps an interface shut wherever no port of ours answers for it, and is the one thing that stays in the kernel
+//! when the process ends, however it ends: other programs are held by open links, devices by open queues. An interface that goes down or away shows as an error that says so ([`Gone`]).
 
 mod crc32c;
+mod guard;
 mod line;
 mod offload;
 mod open;
@@ -20,8 +21,11 @@ mod sys;
 mod tap;
 mod xdp;
 
+pub use guard::{Guard, GuardError, GuardLock, GuardSet, Shut, Unpinned};
 pub use line::{Gone, Line, Statistics};
-pub use open::{Copying, Driver, Guard, MARK, Offload, Opened, Spec, Tagged, Wish, kind_of, open, unbolt};
-pub use punt::{Punt, PuntGuard};
+pub use open::{Copying, Driver, Held, MARK, Offload, Opened, Spec, Tagged, Wish, kind_of, open};
+pub use program::alone::{ANSWER_SECONDS, Alone, Fate, Pace, Scope, SelfRule, Version};
+pub use punt::{Punt, PuntHeld};
 pub use refusal::{Cause, OpenError, Refusal};
-pub use tap::{Tap, TapLine};
+pub use sys::interface::{index as interface_index, name as interface_name};
+pub use tap::{Tap, TapHeld, TapLine};

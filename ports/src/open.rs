@@ -1,8 +1,7 @@
 //! Opens ports: the fastest driver that works, and why the faster ones did not.
 
 use std::fmt;
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::OwnedFd;
 
 use wire::ethernet::{self, Mac};
 use wire::vlan::TAG_LEN;
@@ -10,9 +9,7 @@ use wire::{HEADROOM, LinkKind, PoolMemory};
 
 use crate::line::{Identity, Line};
 use crate::packet::PacketLine;
-use crate::program;
-use crate::refusal::{ATTACH_TCX, Cause, OpenError, Refusal};
-use crate::sys::bpf::{self, Hook};
+use crate::refusal::{Cause, OpenError, Refusal};
 use crate::sys::interface::{self, Asker, Offloads, offload};
 use crate::sys::link::{Change, Stack};
 use crate::tap::Tap;
@@ -128,9 +125,8 @@ pub struct Opened {
     pub lines: Vec<Box<dyn Line>>,
     /// Drivers that would be faster, and why they did not work.
     pub refused: Vec<Refusal>,
-    /// What keeps Linux from taking the frames. Keep it for as long as the lines; they work without it, but what comes
-    /// in then goes to Linux.
-    pub guard: Guard,
+    /// What the port has changed of the interface. Keep it for as long as the lines.
+    pub held: Held,
 }
 
 impl fmt::Debug for Opened {
@@ -154,31 +150,13 @@ pub enum Copying {
     Copy,
 }
 
-/// Holds programs to their interface, which they leave when this is dropped, or the process ends. Offloads of the card
-/// that were switched off are switched on again when this is dropped.
+/// Holds the program of AF_XDP to its interface, which it leaves when this is dropped, or the process ends. Offloads of the
+/// card that were switched off are switched on again when this is dropped. What keeps Linux from taking the frames is the
+/// interface's [guard](crate::Guard), not the port's.
 #[derive(Debug)]
-pub struct Guard {
+pub struct Held {
     _links: Vec<OwnedFd>,
-    /// Has Linux get only what the punt marked.
-    bolt: Option<OwnedFd>,
     _offloads: Option<Offloads>,
-}
-
-impl Guard {
-    /// What keeps Linux from taking frames that were not delivered to it; none for a TAP device, which goes with its
-    /// lines. Whoever has a copy of it open keeps the interface shut after the port is gone, so that packets of others
-    /// are lost for a moment, not answered.
-    pub fn bolt(&self) -> Option<BorrowedFd<'_>> {
-        self.bolt.as_ref().map(|bolt| bolt.as_fd())
-    }
-}
-
-/// Takes a bolt off its interface that is open under this number: one that an earlier process has left to this one.
-///
-/// # Errors
-/// There is no such thing under this number, or its interface is gone.
-pub fn unbolt(bolt: RawFd) -> io::Result<()> {
-    bpf::detach(bolt)
 }
 
 /// Opens a port with a line for each of `memories`, which are those of the workers' pools. Call it on any thread of the
@@ -240,13 +218,8 @@ fn open_as(driver: Driver, spec: &Spec, memories: &[PoolMemory]) -> Result<Opene
     if driver == Driver::Tap {
         let kind = LinkKind::Ethernet;
         let change = Change { mtu: spec.mtu.into(), mac: spec.mac, kind, stack: Stack::Used };
-        let Tap { ifindex, lines } = Tap::make(&spec.name, change, memories.len(), spec.offload)?;
-        return Ok(opened(
-            driver,
-            ifindex,
-            boxed(lines),
-            Guard { _links: Vec::new(), bolt: None, _offloads: None },
-        ));
+        let Tap { ifindex, lines, .. } = Tap::make(&spec.name, change, memories.len(), spec.offload)?;
+        return Ok(opened(driver, ifindex, boxed(lines), Held { _links: Vec::new(), _offloads: None }));
     }
     let asker = Asker::new().map_err(Cause::step("ask about interfaces"))?;
     let ifindex = interface::index(&spec.name).map_err(Cause::step("find the interface"))?;
@@ -257,26 +230,21 @@ fn open_as(driver: Driver, spec: &Spec, memories: &[PoolMemory]) -> Result<Opene
     }
     let depth = spec.depth.clamp(DEPTHS.0, DEPTHS.1).next_power_of_two();
     let target = Target { identity, kind, longest, depth, offload: spec.offload };
-    let bolt = || {
-        bpf::attach(Hook::TcxIngress, ifindex, &program::only_marked(spec.mark))
-            .map_err(Cause::step(ATTACH_TCX))
-    };
     if driver == Driver::Packet {
         let offloads = Offloads::off(&asker, &spec.name, offload::LRO, spec.offload);
         let lines = PacketLine::open(&target, spec.mark, memories.len())?;
-        let guard = Guard { _links: Vec::new(), bolt: Some(bolt()?), _offloads: offloads };
-        return Ok(opened(driver, ifindex, boxed(lines), guard));
+        let held = Held { _links: Vec::new(), _offloads: offloads };
+        return Ok(opened(driver, ifindex, boxed(lines), held));
     }
     let offloads = Offloads::off(&asker, &spec.name, offload::LRO | offload::VLAN_RECEIVE, spec.offload);
     let Xdp { lines, links, zero_copy } = Xdp::open(&target, spec.tagged, &asker, memories)?;
-    // Linux gets no frame past the sockets. This one is for the time in which nobody has them.
-    let guard = Guard { _links: links, bolt: Some(bolt()?), _offloads: offloads };
+    let held = Held { _links: links, _offloads: offloads };
     let copying = if zero_copy { Copying::ZeroCopy } else { Copying::Copy };
-    Ok(Opened { copying, ..opened(driver, ifindex, boxed(lines), guard) })
+    Ok(Opened { copying, ..opened(driver, ifindex, boxed(lines), held) })
 }
 
-fn opened(driver: Driver, ifindex: u32, lines: Vec<Box<dyn Line>>, guard: Guard) -> Opened {
-    Opened { driver, copying: Copying::Copy, ifindex, lines, refused: Vec::new(), guard }
+fn opened(driver: Driver, ifindex: u32, lines: Vec<Box<dyn Line>>, held: Held) -> Opened {
+    Opened { driver, copying: Copying::Copy, ifindex, lines, refused: Vec::new(), held }
 }
 
 fn boxed<L: Line + 'static>(lines: Vec<L>) -> Vec<Box<dyn Line>> {

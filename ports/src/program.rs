@@ -3,6 +3,12 @@
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
+pub(crate) mod alone;
+mod assembler;
+
+use assembler::{Assembler, If, Width};
+use wire::LinkKind;
+
 /// One instruction of eight bytes, as the kernel has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
@@ -14,7 +20,7 @@ pub(crate) struct Instruction {
     immediate: i32,
 }
 
-/// TCX ingress of a port that AF_PACKET receives from: Linux gets only what the punt marked, with the mark taken off.
+/// TCX ingress of a guarded interface, its port open or not: Linux gets only what the punt marked, with the mark taken off.
 pub(crate) fn only_marked(mark: u32) -> Vec<Instruction> {
     vec![
         load_word(R2, R1, SKB_MARK),
@@ -40,9 +46,64 @@ pub(crate) fn deliver(mark: u32, ifindex: u32) -> Vec<Instruction> {
     ]
 }
 
-/// TCX egress of a port: what Linux sends goes to the punt.
-pub(crate) fn divert(ifindex: u32) -> Vec<Instruction> {
-    vec![set(R1, ifindex as i32), set(R2, 0), call(BPF_REDIRECT), exit()]
+/// TCX egress of an interface whose port is not open: Linux sends nothing.
+pub(crate) fn nothing() -> Vec<Instruction> {
+    vec![set(R0, TCX_DROP), exit()]
+}
+
+/// TCX egress of a port: what Linux sends goes to the punt. What Linux forwards is marked by the group bit of its link-layer
+/// source; of a packet without Ethernet by the first bit, 1 in no version of IP there is.
+pub(crate) fn divert(ifindex: u32, kind: LinkKind) -> Vec<Instruction> {
+    let mut program = mark_forwarded(kind);
+    program.extend([set(R1, ifindex as i32), set(R2, 0), call(BPF_REDIRECT), exit()]);
+    program
+}
+
+/// TCX egress of an interface that we have made for Linux: the same, without a punt.
+pub(crate) fn mark() -> Vec<Instruction> {
+    let mut program = mark_forwarded(LinkKind::Ethernet);
+    program.extend([set(R0, TCX_NEXT), exit()]);
+    program
+}
+
+/// Bit of the first byte of a packet without Ethernet by which it is marked that Linux forwards it.
+pub(crate) const FORWARDED_BARE: u8 = 0x80;
+
+/// Marks what came in by another interface before. What cannot be marked is dropped.
+fn mark_forwarded(kind: LinkKind) -> Vec<Instruction> {
+    let (place, bit) = match kind {
+        LinkKind::Ethernet => (6, 1),
+        LinkKind::Ip => (0, FORWARDED_BARE.into()),
+    };
+    let mut a = Assembler::default();
+    let (own, failed) = (a.label(), a.label());
+    let marked = a.label();
+    a.copy(R6, R1);
+    a.load(Width::Word, R2, R1, SKB_INGRESS);
+    a.jump_if(R2, If::Equal, 0, own);
+    // Onto the stack, with the bit, and back; both functions say 0 when it is done.
+    a.number(R2, 0);
+    a.store(Width::Double, -8, R2);
+    a.number(R2, place);
+    a.stack(R3, -8);
+    a.number(R4, 1);
+    a.all(&[call(BPF_SKB_LOAD_BYTES)]);
+    a.jump_if(R0, If::Unequal, 0, failed);
+    a.load(Width::Byte, R2, R10, -8);
+    a.or(R2, bit);
+    a.store(Width::Byte, -8, R2);
+    a.copy(R1, R6);
+    a.number(R2, place);
+    a.stack(R3, -8);
+    a.number(R4, 1);
+    a.number(R5, 0);
+    a.all(&[call(BPF_SKB_STORE_BYTES)]);
+    a.jump_if(R0, If::Equal, 0, marked);
+    a.place(failed);
+    a.end(TCX_DROP);
+    a.place(own);
+    a.place(marked);
+    a.finish().unwrap_or_default()
 }
 
 /// XDP: each frame goes to the socket of its queue, or nowhere: a frame that we do not see must not go by us to Linux.
@@ -78,13 +139,30 @@ const R0: u8 = 0;
 const R1: u8 = 1;
 const R2: u8 = 2;
 const R3: u8 = 3;
+const R4: u8 = 4;
+const R5: u8 = 5;
+const R6: u8 = 6;
+const R7: u8 = 7;
+const R8: u8 = 8;
+const R9: u8 = 9;
+/// The end of the stack.
+const R10: u8 = 10;
 
+// Offsets of fields of `struct __sk_buff`, the last of them the interface that a forwarded packet came in by, else 0.
+const SKB_PROTOCOL: i16 = 16;
+const SKB_VLAN_PRESENT: i16 = 20;
+const SKB_VLAN_TCI: i16 = 24;
+const SKB_INGRESS: i16 = 36;
 /// Offset of `mark` in `struct __sk_buff`.
 const SKB_MARK: i16 = 8;
 /// Offset of `rx_queue_index` in `struct xdp_md`.
 const XDP_QUEUE: i16 = 16;
 const XDP_DROP: i32 = 1;
 const BPF_REDIRECT_MAP: i32 = 51;
+const BPF_SKB_STORE_BYTES: i32 = 9;
+const BPF_SKB_LOAD_BYTES: i32 = 26;
+const BPF_TAIL_CALL: i32 = 12;
+const BPF_EXIT: u8 = 0x95;
 const TCX_NEXT: i32 = -1;
 const TCX_DROP: i32 = 2;
 const BPF_F_INGRESS: i32 = 1;
@@ -124,5 +202,5 @@ fn call(function: i32) -> Instruction {
 }
 
 fn exit() -> Instruction {
-    Instruction { code: 0x95, registers: 0, offset: 0, immediate: 0 }
+    Instruction { code: BPF_EXIT, registers: 0, offset: 0, immediate: 0 }
 }

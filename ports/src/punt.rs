@@ -2,8 +2,8 @@
 //!
 //! It is a TAP device that nobody but us uses, `wr` and the interface's index; a TUN device where the interface has no
 //! Ethernet, as Linux redirects packets only between devices that both have a link-layer header or both none. What we write into it, a program on its
-//! ingress passes on to the interface, as if it had been received there. What Linux sends by the interface, a program on
-//! the interface's egress passes on to the device, where we read it. Our own sending does not come by there.
+//! ingress passes on to the interface, as if it had been received there. What Linux sends by the interface, its
+//! [guard](crate::Guard) passes on to the device, where we read it. Our own sending does not come by there.
 
 use std::os::fd::OwnedFd;
 
@@ -15,19 +15,22 @@ use crate::sys::interface::{self, Asker};
 use crate::sys::link::{Change, Stack};
 use crate::tap::{Tap, TapLine};
 
-/// An open punt: it ends, and Linux sends by the interface again, when this or all of its lines are dropped.
+/// An open punt: it ends when this or all of its lines are dropped. Linux sends by it once the interface's guard is
+/// [open](crate::Guard::open) to it.
 #[derive(Debug)]
 pub struct Punt {
     /// A queue for each worker: what is received is what Linux sends, what is sent is delivered to Linux.
     pub lines: Vec<TapLine>,
-    /// Holds the programs. Keep it for as long as the lines.
-    pub guard: PuntGuard,
+    /// Its device in Linux.
+    pub ifindex: u32,
+    /// Holds the program. Keep it for as long as the lines.
+    pub held: PuntHeld,
 }
 
-/// Holds a punt's programs to their places.
+/// Holds a punt's program to its place.
 #[derive(Debug)]
-pub struct PuntGuard {
-    _links: [OwnedFd; 2],
+pub struct PuntHeld {
+    _link: OwnedFd,
 }
 
 impl Punt {
@@ -46,7 +49,7 @@ impl Punt {
         let mtu = asker.mtu(interface).map_err(Cause::step("ask for its MTU"))?;
         let kind = link_kind(interface, &asker)?;
         let name = format!("wr{ifindex}");
-        let Tap { ifindex: tap, lines } = Tap::make(
+        let Tap { ifindex: tap, lines, .. } = Tap::make(
             &name,
             Change { mtu, mac: None, kind, stack: Stack::Bypassed },
             workers,
@@ -54,8 +57,6 @@ impl Punt {
         )?;
         let deliver = bpf::attach(Hook::TcxIngress, tap, &program::deliver(mark, ifindex))
             .map_err(Cause::step("attach the program that delivers to Linux"))?;
-        let divert = bpf::attach(Hook::TcxEgress, ifindex, &program::divert(tap))
-            .map_err(Cause::step("attach the program that diverts what Linux sends"))?;
-        Ok(Punt { lines, guard: PuntGuard { _links: [deliver, divert] } })
+        Ok(Punt { lines, ifindex: tap, held: PuntHeld { _link: deliver } })
     }
 }

@@ -144,7 +144,6 @@ impl fmt::Display for Cause {
 
 /// Operations by which errors are told apart.
 pub(crate) const ATTACH_XDP: &str = "attach the XDP program to its driver";
-pub(crate) const ATTACH_TCX: &str = "attach the program that keeps frames from Linux";
 
 /// What an error of the kernel usually means here.
 fn hint(operation: &str, error: &io::Error) -> Option<&'static str> {
@@ -153,7 +152,6 @@ fn hint(operation: &str, error: &io::Error) -> Option<&'static str> {
         libc::EOPNOTSUPP if operation == ATTACH_XDP => "its driver has no XDP",
         libc::EBUSY if operation == ATTACH_XDP => "another program is there already",
         libc::ERANGE if operation == ATTACH_XDP => "its MTU, or that of its peer, is too large for XDP",
-        libc::EINVAL if operation == ATTACH_TCX => "needs Linux 6.6 or newer",
         libc::EBUSY => "another process has it",
         _ => return None,
     })

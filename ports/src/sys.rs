@@ -10,6 +10,7 @@ pub(crate) mod bpf;
 pub(crate) mod clock;
 pub(crate) mod interface;
 pub(crate) mod link;
+pub(crate) mod lock;
 pub(crate) mod mapping;
 pub(crate) mod packet;
 mod ring;

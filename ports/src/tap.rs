@@ -15,7 +15,9 @@ use wire::{Batch, Frame, HEADROOM, LinkKind, Pool, Port, PortError, Received};
 use crate::line::{Identity, Line, Statistics, is_busy};
 use crate::open::Offload;
 use crate::pending::{Begun, Pending, finish};
+use crate::program::{self, FORWARDED_BARE};
 use crate::refusal::{Cause, OpenError};
+use crate::sys::bpf::{self, Hook};
 use crate::sys::link::{Change, Stack};
 use crate::sys::packet::VnetHeader;
 use crate::sys::{clock, interface, link, tun};
@@ -27,6 +29,14 @@ pub struct Tap {
     pub ifindex: u32,
     /// A queue for each worker.
     pub lines: Vec<TapLine>,
+    /// Holds what marks packets that Linux forwards by the device; none where nobody asked for that.
+    pub held: Option<TapHeld>,
+}
+
+/// Holds the program of a TAP device to its place.
+#[derive(Debug)]
+pub struct TapHeld {
+    _link: OwnedFd,
 }
 
 impl Tap {
@@ -38,7 +48,12 @@ impl Tap {
     pub fn open(name: &str, mtu: u16, mac: Option<Mac>, workers: usize) -> Result<Tap, OpenError> {
         // What Linux sends is cut, whatever else may come large: it would not send smaller ones instead.
         let change = Change { mtu: mtu.into(), mac, kind: LinkKind::Ethernet, stack: Stack::Used };
-        Tap::make(name, change, workers, Offload::Segment).map_err(|cause| OpenError::of_tap(name, cause))
+        let opened = Tap::make(name, change, workers, Offload::Segment).and_then(|tap| {
+            let link = bpf::attach(Hook::TcxEgress, tap.ifindex, &program::mark())
+                .map_err(Cause::step("attach the program that marks what Linux forwards"))?;
+            Ok(Tap { held: Some(TapHeld { _link: link }), ..tap })
+        });
+        opened.map_err(|cause| OpenError::of_tap(name, cause))
     }
 
     pub(crate) fn make(name: &str, change: Change, workers: usize, offload: Offload) -> Result<Tap, Cause> {
@@ -68,7 +83,7 @@ impl Tap {
             });
         }
         link::change(identity.ifindex, change).map_err(Cause::step("bring the TAP device up"))?;
-        Ok(Tap { ifindex: identity.ifindex, lines })
+        Ok(Tap { ifindex: identity.ifindex, lines, held: None })
     }
 }
 
@@ -113,11 +128,18 @@ impl TapLine {
         let length = before + read.saturating_sub(VnetHeader::LEN);
         let header = VnetHeader::from_bytes(header).behind(before);
         if self.kind == LinkKind::Ip {
-            let read = packet.get(..length - before).unwrap_or(packet);
-            let Some(stand_in) = link_kind::originated(read) else {
+            let within = packet.len().min(length - before);
+            let read = &mut packet[..within];
+            let forwarded = read.first().is_some_and(|first| first & FORWARDED_BARE != 0);
+            if let Some(first) = read.first_mut() {
+                *first &= !FORWARDED_BARE;
+            }
+            let Some(mut stand_in) = link_kind::originated(read) else {
                 self.statistics.unusable += 1;
                 return Ok(None);
             };
+            // As the guard of an Ethernet interface marks it.
+            stand_in[6] |= u8::from(forwarded);
             front.copy_from_slice(&stand_in);
         }
         let begun = if header.gso_type == 0 && length <= room {

@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use lab::line::{FAR, NEAR, Wire, at_home, datagram, host, lend, open, receive, spec, transmit};
+use lab::line::{FAR, NEAR, Wire, at_home, datagram, guarded, host, lend, open, receive, spec, transmit};
 use lab::{Host, Raw, command, converse, echo, ip, pings, wait};
 use ports::{Copying, Driver, Gone, Line, MARK, Opened, Punt, Spec, Tagged, Tap, Wish};
 use wire::{Batch, Frame, Pool, PoolMemory, PortError, Received};
@@ -105,7 +105,8 @@ fn one_that_is_killed() {
     for (name, wish) in [("fast", Wish::Xdp), ("slow", Wish::Packet)] {
         let opened = open(name, wish, &pool);
         lines.extend(opened.lines);
-        guards.push((opened.guard, Punt::open(name, MARK, 1).unwrap()));
+        let punt = Punt::open(name, MARK, 1).unwrap();
+        guards.push((opened.held, guarded(name, &punt), punt));
     }
     let _tap = Tap::open("soft", 1500, None, 2).unwrap();
     lend(&mut *lines[0], &mut pool);
@@ -163,7 +164,7 @@ fn workers_share_a_port_and_each_frame_is_one_s() {
             host.connect("lan", "eth", queues);
             let mut pools: Vec<Pool> = (0..workers).map(|_| Pool::new(4096, 2048).unwrap()).collect();
             let memories: Vec<PoolMemory> = pools.iter().map(Pool::memory).collect();
-            let Opened { mut lines, guard: _guard, .. } =
+            let Opened { mut lines, held: _held, .. } =
                 ports::open(&spec("lan", wish), &memories).unwrap_or_else(|error| panic!("{error}"));
             assert_eq!(lines.len(), workers);
             for (line, pool) in lines.iter_mut().zip(&mut pools) {

@@ -8,7 +8,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use lab::line::{FAR, NEAR, Wire, at_home, datagram, host, lend, open, receive, transmit};
+use lab::line::{FAR, NEAR, Wire, at_home, datagram, guarded, host, lend, open, receive, transmit};
 use lab::{Raw, converse, echo, ip, pattern, pings, segment_udp};
 use ports::{MARK, Opened, Punt, Statistics, Wish};
 use wire::ethernet::EtherType;
@@ -73,7 +73,7 @@ fn frames_of_all_sizes_go_both_ways(wish: Wish) {
     lab::run(move || {
         let host = host("lan");
         let mut pool = Pool::new(1024, 2048).unwrap();
-        let Opened { mut lines, guard: _guard, .. } = open("lan", wish, &pool);
+        let Opened { mut lines, held: _held, .. } = open("lan", wish, &pool);
         let line = &mut *lines[0];
         lend(line, &mut pool);
         let raw = host.run(|| Raw::open("eth"));
@@ -131,7 +131,7 @@ fn many_frames_go_in_order_and_slots_come_home(wish: Wish) {
     lab::run(move || {
         let host = host("lan");
         let mut pool = Pool::new(256, 2048).unwrap();
-        let Opened { mut lines, guard: _guard, .. } = open("lan", wish, &pool);
+        let Opened { mut lines, held: _held, .. } = open("lan", wish, &pool);
         let line = &mut *lines[0];
         lend(line, &mut pool);
         let raw = host.run(|| Raw::open("eth"));
@@ -167,7 +167,7 @@ fn frames_wait_while_nobody_receives() {
     lab::run(|| {
         let host = host("lan");
         let mut pool = Pool::new(256, 2048).unwrap();
-        let Opened { mut lines, guard: _guard, .. } = open("lan", Wish::Packet, &pool);
+        let Opened { mut lines, held: _held, .. } = open("lan", Wish::Packet, &pool);
         let line = &mut *lines[0];
         let raw = host.run(|| Raw::open("eth"));
         let frame = |number: usize| datagram(FAR, NEAR, &[], 60, number as u16);
@@ -245,6 +245,7 @@ fn linux_is_reached_through_its_punt_and_not_beside_it(wish: Wish) {
         let pool = Pool::new(4096, 2048).unwrap();
         let mut opened = open("lan", wish, &pool);
         let mut punt = Punt::open("lan", MARK, 1).unwrap();
+        let guard = guarded("lan", &punt);
         assert!(!host.run(|| pings("10.0.0.1")), "Linux answered what nobody delivered to it");
 
         let wire = Wire::new(opened.lines.remove(0), Box::new(punt.lines.remove(0)), pool);
@@ -266,6 +267,8 @@ fn linux_is_reached_through_its_punt_and_not_beside_it(wish: Wish) {
         assert_eq!((port.unusable, punted.unusable), (0, 0));
 
         drop((opened, punt));
+        assert!(!host.run(|| pings("10.0.0.1")), "the guard stays");
+        drop(guard);
         assert!(host.run(|| pings("10.0.0.1")), "Linux has its interface back");
     });
 }

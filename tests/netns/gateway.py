@@ -13,6 +13,7 @@ from pathlib import Path
 
 import wait
 from host import Failed, stop
+from isolation import inside
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
@@ -183,6 +184,12 @@ class Wirerate:
         if self.process:
             told.append(f"-- the end of {self.process.log}\n{tail(self.process.log)}")
         return "\n".join(told)
+
+    def pins(self):
+        """What keeps guards on the interfaces of this host: a file for each program."""
+        with inside(self.host.namespace):
+            own = Path(os.environ["WIRERATE_GUARDS"]) / f"net-{os.stat('/proc/thread-self/ns/net').st_ino}"
+        return sorted(own.iterdir()) if own.exists() else []
 
     def kill(self):
         """As a crash would have it."""

@@ -9,6 +9,7 @@ import ctypes
 import os
 import signal
 import subprocess
+import tempfile
 from contextlib import contextmanager
 
 CLONE_NEWNS = 0x00020000
@@ -34,6 +35,10 @@ def isolate():
         "ip link set lo up",
     ]:
         subprocess.run(command.split(), check=True)
+    # In /sys each program would see another one: `ip netns exec` mounts it anew.
+    pins = tempfile.mkdtemp(prefix="netns-pins-")
+    subprocess.run(["mount", "-t", "bpf", "bpf", pins], check=True)
+    os.environ["WIRERATE_GUARDS"] = os.path.join(pins, "wirerate")
 
 
 @contextmanager

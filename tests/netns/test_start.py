@@ -28,9 +28,16 @@ def test_a_second_gateway_on_the_same_interfaces_ends(net):
     assert ended.returncode == NO_GATEWAY, ended.stdout
     assert "none of its interfaces could be opened" in ended.stdout, ended.stdout
     assert "lan" in ended.stdout and "wan" in ended.stdout
+    assert "another gateway has them" in ended.stdout, ended.stdout
     assert net.office.alive()
     net.client.reaches(GATEWAY)
     assert not (net.logs / "second.sock").exists()
+    # The guards are still the first one's: it opens and closes them, and by them it is reached.
+    told = json.loads(net.office.ask("status", "--json").stdout)["guards"]
+    states = {guard["interface"]: guard["state"] for guard in told}
+    assert (states["lan"], states["wan"]) == ("open", "open"), told
+    net.gateway.ip("link set lan down", "link set lan up")
+    net.client.reaches(GATEWAY)
 
 
 def test_without_privileges_it_ends(net):

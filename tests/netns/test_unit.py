@@ -4,6 +4,7 @@ import importlib.util
 import os
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 from gateway import HERE
@@ -31,6 +32,7 @@ def packaged(net):
     own.mkdir(exist_ok=True)
     os.chown(own, NOBODY, NOBODY)
     net.logs.chmod(0o711)
+    guards_of(NOBODY)
     office.socket, office.state = own / "gateway.sock", own / "state"
     office.under = ["/usr/bin/python3", HERE / "unit.py"]
     office.start()
@@ -38,9 +40,19 @@ def packaged(net):
     yield office
     office.stop()
     office.under = []
+    # A gateway of root has given up what passes by permissions.
+    guards_of(0)
     office.socket, office.state = before
     office.start()
     net.client.reaches(GATEWAY)
+
+
+def guards_of(user):
+    """What the unit's ExecStartPre= do."""
+    guards = Path(os.environ["WIRERATE_GUARDS"])
+    guards.parent.chmod(0o711)
+    guards.mkdir(0o700, exist_ok=True)
+    subprocess.run(["chown", "-R", f"{user}:{user}", guards], check=True)
 
 
 def test_it_does_all_that_it_is_for(net, packaged):

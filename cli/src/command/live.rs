@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use gateway::api::{ApplyQuery, InForce};
+use gateway::api::{ApplyQuery, InForce, Released};
 use gateway::log::LogCounts;
 use gateway::view;
 use gateway::{Client, ClientError};
@@ -19,6 +19,9 @@ use crate::with_exit_codes;
 
 /// Where a gateway takes commands unless it is told otherwise.
 pub(crate) const SOCKET: &str = "/run/wirerate/control.sock";
+
+/// Where guards are pinned unless somebody says otherwise.
+pub(crate) const PINS: &str = "/sys/fs/bpf/wirerate";
 
 /// Which gateway, and how its answer looks.
 #[derive(Debug, Args)]
@@ -126,6 +129,19 @@ impl Status {
         }
         for port in &status.ports_without_carrier {
             writeln!(out, "  {BAD}{port} has no carrier{BAD:#}: nobody is at the other end of its link")?;
+        }
+        for guard in &status.guards {
+            write!(out, "  guard      {}: {}", guard.interface, guard.state)?;
+            match (&guard.pin, &guard.trouble) {
+                (_, Some(trouble)) => write!(out, "; {BAD}{trouble}{BAD:#}")?,
+                (Some(pin), None) => write!(out, "; pinned at {pin}")?,
+                (None, None) => write!(out, "; {BAD}not pinned{BAD:#}, ends with the gateway")?,
+            }
+            writeln!(out)?;
+            if !guard.left_out.is_empty() {
+                let rules = guard.left_out.join(", ");
+                writeln!(out, "             lets in nothing by these rules while no gateway runs: {rules}")?;
+            }
         }
         for note in &status.notes {
             writeln!(out, "  note: {note}")?;
@@ -335,9 +351,17 @@ impl Apply {
         let now = policy::check(&text, "the policy in force").policy.ok_or_else(garbled)?;
         let plan = policy::plan(&now, &loaded.policy);
         let mut out = screen::out();
+        let unnamed = now.interfaces.iter().filter(|old| loaded.policy.interface(&old.name).is_none());
+        let closed: Vec<&str> = unnamed.map(|interface| interface.name.as_str()).collect();
         if !self.ask.json {
             for change in &plan {
                 writeln!(out, "{change}")?;
+            }
+            for interface in &closed {
+                writeln!(
+                    out,
+                    "{BAD}{interface} is closed{BAD:#} then, until `wirerate release {interface}`"
+                )?;
             }
             if plan.is_empty() {
                 writeln!(out, "nothing changes")?;
@@ -351,22 +375,81 @@ impl Apply {
             })
             .collect();
         if self.plan {
-            self.ask.as_json(&serde_json::json!({ "changes": changes }))?;
+            self.ask.as_json(&serde_json::json!({ "changes": changes, "closed": closed }))?;
             return Ok(Exit::Done);
         }
         let query = ApplyQuery { confirm: self.confirm, comment: self.comment };
         let text = loaded.policy.to_string();
         let done: InForce = client.post_body_with("/apply", &query, text).map_err(Failure::Gateway)?;
-        let answer = serde_json::json!({ "changes": changes, "epoch": done.epoch, "confirm_seconds": done.confirm_seconds });
+        let answer = serde_json::json!({ "changes": changes, "closed": closed, "epoch": done.epoch, "confirm_seconds": done.confirm_seconds });
         if self.ask.as_json(&answer)? {
             return Ok(Exit::Done);
         }
         writeln!(out, "{GOOD}in force{GOOD:#}, epoch {}", done.epoch)?;
+        for interface in &closed {
+            writeln!(
+                out,
+                "{BAD}{interface} is closed{BAD:#}: `wirerate release {interface}` gives it to Linux"
+            )?;
+        }
         if let Some(seconds) = self.confirm {
             writeln!(out, "goes back in {seconds} s unless you say `wirerate confirm`")?;
         }
         Ok(Exit::Done)
     }
+}
+
+/// Take guards off interfaces: they are Linux's from then on, unfiltered
+///
+/// A guard is on each interface of a policy, and stays when the gateway ends or another policy no longer names the
+/// interface. While a gateway runs, those that its policy names are kept. Without a name, all that may be released are.
+#[derive(Debug, Args)]
+#[command(after_long_help = with_exit_codes("\
+Examples:
+  wirerate release wan
+  wirerate release"))]
+pub(crate) struct Release {
+    /// The interfaces
+    #[arg(value_name = "INTERFACE")]
+    interfaces: Vec<String>,
+
+    /// Where guards are pinned, in a BPF file system
+    #[arg(long, value_name = "DIRECTORY", default_value = PINS, env = "WIRERATE_GUARDS")]
+    guards: PathBuf,
+
+    #[command(flatten)]
+    ask: Ask,
+}
+
+impl Release {
+    pub(crate) fn run(self) -> Result<Exit, Failure> {
+        let asked = self.ask.client().post("/release", self.interfaces.join("\n"));
+        let released: Released = match asked {
+            Ok(released) => released,
+            // Nobody governs them.
+            Err(ClientError::Unreachable { error, .. }) if is_nobody(&error) => {
+                let interfaces = gateway::guard::release(&self.guards, &self.interfaces);
+                Released { interfaces: interfaces.map_err(Failure::Release)? }
+            }
+            Err(error) => return Err(Failure::Gateway(error)),
+        };
+        if self.ask.as_json(&released)? {
+            return Ok(Exit::Done);
+        }
+        let mut out = screen::out();
+        if released.interfaces.is_empty() {
+            writeln!(out, "no guard is left to release")?;
+        }
+        for interface in &released.interfaces {
+            writeln!(out, "{interface} is Linux's, unfiltered")?;
+        }
+        Ok(Exit::Done)
+    }
+}
+
+/// Whether nobody listens at a socket, which is no gateway's then.
+fn is_nobody(error: &std::io::Error) -> bool {
+    matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused)
 }
 
 /// Keep the policy that is on trial in a running gateway

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use gateway::{Options, Supervisor};
 
-use super::live::SOCKET;
+use super::live::{PINS, SOCKET};
 use crate::failure::{Exit, Failure};
 use crate::policy_file;
 use crate::with_exit_codes;
@@ -43,6 +43,10 @@ pub(crate) struct Arguments {
     #[arg(long)]
     no_state: bool,
 
+    /// Where guards of interfaces are pinned, in a BPF file system
+    #[arg(long, value_name = "DIRECTORY", default_value = PINS, env = "WIRERATE_GUARDS")]
+    guards: PathBuf,
+
     /// How log lines look
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     log: Log,
@@ -68,8 +72,14 @@ impl Arguments {
         let beside = (!self.no_state).then(|| self.state.with_file_name("policy"));
         let history = self.policy_dir.or(beside);
         let state = (!self.no_state).then_some(self.state);
-        let options =
-            Options { policy: loaded.policy, file: self.policy, socket: self.socket, state, history };
+        let options = Options {
+            policy: loaded.policy,
+            file: self.policy,
+            socket: self.socket,
+            state,
+            history,
+            pins: self.guards,
+        };
         Supervisor::start(options).map_err(Failure::Start)?.run();
         Ok(Exit::Done)
     }

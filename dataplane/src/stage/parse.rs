@@ -7,6 +7,7 @@
 //! byte. Takes frames fresh from their pool: what their metadata do not say yet stays unsaid where a packet has none of
 //! it.
 
+use policy::model::Action;
 use tally::{Branch, Op, Region, Tally};
 use wire::ethernet::EtherType;
 use wire::header::{Fragment, Protocol};
@@ -173,6 +174,9 @@ fn own(bytes: &[u8], meta: &mut Meta, tables: &Tables) -> Result<Carried, Reason
     if meta.ingress != LOCAL {
         return Err(Reason::VlanUnknown);
     }
+    if bytes.get(FORWARDED.0).is_some_and(|byte| byte & FORWARDED.1 != 0) && tables.other != Action::Accept {
+        return Err(Reason::OtherDrop);
+    }
     meta.flags |= flag::OWN;
     let layer = wire::ethernet::parse(bytes).map_err(|_| Reason::LinkTruncated)?;
     let header = bytes.first_chunk::<14>().ok_or(Reason::LinkTruncated)?;
@@ -187,6 +191,10 @@ fn own(bytes: &[u8], meta: &mut Meta, tables: &Tables) -> Result<Carried, Reason
     meta.hop = LINK_HOP;
     Ok(Carried::LinkControl)
 }
+
+/// Place and bit of a frame that Linux sends by which it is marked that Linux forwards it, and has not made it: the group bit of
+/// its link-layer source, which no address of a card has (IEEE 802, 8.2.2). Whoever diverts the frame sets it.
+const FORWARDED: (usize, u8) = (6, 1);
 
 /// Finds the interface of a frame with VLAN tags, and goes on.
 #[inline(never)]

@@ -133,6 +133,7 @@ impl Tables {
             ways: routes.ways,
             gateways: routes.gateways,
             neighbours,
+            other: policy.other_action(),
             limits: policy.limits,
             log: policy.gateway.log.clone(),
             timeouts: policy.timeouts,

@@ -14,6 +14,8 @@ pub enum Reason {
     VlanUnknown,
     /// The frame's link-layer destination is another machine.
     OtherHost,
+    /// Linux forwards the packet from an interface that the policy does not name.
+    OtherDrop,
     /// A packet for one host came in a link-layer broadcast or multicast.
     LinkBroadcast,
     /// The frame ends within the IPv4 header.
@@ -159,7 +161,7 @@ pub struct Entry {
 
 impl Reason {
     /// Every reason with its name, cause and remedy, in the order of the enum.
-    pub const ALL: [Entry; 67] = [
+    pub const ALL: [Entry; 68] = [
         Entry {
             reason: Reason::LinkTruncated,
             name: "link-truncated",
@@ -183,6 +185,12 @@ impl Reason {
             name: "other-host",
             cause: "The frame's link-layer destination is another machine.",
             remedy: "None needed on a shared link; otherwise check the interface's `mac` in the policy.",
+        },
+        Entry {
+            reason: Reason::OtherDrop,
+            name: "other-drop",
+            cause: "Linux forwards the packet from an interface that the policy does not name (zone `other`) out by one that it names.",
+            remedy: "Name that interface in the policy, so that rules count for it; or `\"other > any\" = \"accept\"` under [default]; or keep Linux from forwarding (net.ipv4.ip_forward=0).",
         },
         Entry {
             reason: Reason::LinkBroadcast,

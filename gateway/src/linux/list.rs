@@ -49,7 +49,8 @@ pub(super) fn state(socket: &mut Socket) -> Result<State, Error> {
     })
 }
 
-fn links(socket: &mut Socket) -> Result<BTreeMap<LinkIndex, Link>, Error> {
+/// Lists interfaces.
+pub(super) fn links(socket: &mut Socket) -> Result<BTreeMap<LinkIndex, Link>, Error> {
     const IFLA_EXT_MASK: u16 = 29;
     const SKIP_STATISTICS: u32 = 1 << 3;
     let mut body = vec![0; 16];

@@ -91,6 +91,7 @@ fn answer(request: Request, worker: &Post, policy: &Arc<policy::Policy>, tables:
                 uptime: Duration::ZERO,
                 panics: 0,
                 log: Default::default(),
+                guards: Vec::new(),
                 notes: Vec::new(),
                 trial: None,
             });
@@ -99,6 +100,7 @@ fn answer(request: Request, worker: &Post, policy: &Arc<policy::Policy>, tables:
             let is_empty = policy.interfaces.is_empty();
             let _ = reply.send(if is_empty { Err(Refusal::Empty) } else { Ok(Applied { epoch: 2 }) });
         }
+        Request::Release { reply, .. } => drop(reply.send(Ok(Vec::new()))),
         Request::Rollback(reply) => drop(reply.send(Err(NoTrial))),
         Request::Workers(reply) => drop(reply.send(vec![worker.clone()])),
         Request::Policy(reply) => drop(reply.send(policy.clone())),

@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Instant;
 
+use policy::model::Action;
+
 use super::{PATIENCE, Supervisor};
+use crate::linux::State;
 use crate::reload::{Asked, Keep};
 use crate::request::{Basis, NoTrial, Overview, Refusal, Request};
 use crate::worker::{Mail, Report};
@@ -13,6 +16,33 @@ use crate::worker::{Mail, Report};
 /// runs.
 pub(super) fn is_empty(policy: &policy::Policy) -> bool {
     policy.interfaces.is_empty()
+}
+
+/// A note for operators where Linux forwards, and has interfaces that the policy does not name.
+pub(super) fn forwarding(policy: &policy::Policy, linux: &State) -> Option<String> {
+    let is_on = |path: &str| std::fs::read_to_string(path).is_ok_and(|value| value.trim() != "0");
+    let settings = [
+        ("net.ipv4.ip_forward", "/proc/sys/net/ipv4/ip_forward"),
+        ("net.ipv6.conf.all.forwarding", "/proc/sys/net/ipv6/conf/all/forwarding"),
+    ];
+    let on: Vec<&str> = settings.iter().filter(|(_, path)| is_on(path)).map(|(name, _)| *name).collect();
+    let punts: Vec<String> = linux.links.keys().map(|index| format!("wr{}", index.0)).collect();
+    let mut outside = linux.links.values().map(|link| link.name.as_str()).filter(|name| {
+        *name != "lo" && policy.interface(name).is_none() && !punts.iter().any(|punt| punt == name)
+    });
+    let first = outside.next().filter(|_| !on.is_empty())?;
+    let more = match outside.count() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let fate = match policy.other_action() {
+        Action::Accept => "passes unjudged, as \"other > any\" accepts",
+        _ => "is dropped (other-drop) where it would leave by an interface of the policy",
+    };
+    let on = on.join(", ");
+    Some(format!(
+        "Linux forwards ({on}), also from {first}{more}, not of the policy: what comes from there {fate}"
+    ))
 }
 
 impl Supervisor {
@@ -55,6 +85,9 @@ impl Supervisor {
             Request::Kept { number, reply } => {
                 let _ = reply.send(self.history.as_ref().and_then(|history| history.text(number)));
             }
+            Request::Release { interfaces, reply } => {
+                let _ = reply.send(self.guards.release(&interfaces).map_err(|error| error.to_string()));
+            }
             Request::Workers(reply) => {
                 let _ = reply.send(self.hands.iter().map(|hand| hand.post.clone()).collect());
             }
@@ -90,6 +123,7 @@ impl Supervisor {
             tables: self.reload.tables.clone(),
             reports: self.reports(),
             ports: self.port_states(),
+            guards: self.guards.states(),
             uptime: self.started.elapsed(),
             panics: self.panics,
             log: self.log.counts(),

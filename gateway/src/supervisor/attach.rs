@@ -1,21 +1,18 @@
 //! Which ports hang on which interfaces, and how they come there: a port whose interface appears is opened and
 //! given to all workers; one whose interface goes is taken away.
 
-use std::collections::BTreeMap;
 use std::fmt;
-use std::os::fd::{BorrowedFd, RawFd};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 
 use policy::model::{Driver, Interface, LinkKind, Offload};
-use ports::{Copying, Guard, OpenError, Opened, Punt, PuntGuard, Spec, Tagged, Tap, Wish};
+use ports::{Copying, Held, OpenError, Opened, Punt, PuntHeld, Spec, Tagged, Tap, TapHeld, Wish};
 use serde::{Deserialize, Serialize};
-use tracing::{debug, info, warn};
+use tracing::{info, warn};
 use wire::PoolMemory;
 
 use super::{PATIENCE, Supervisor};
 use crate::linux::LinkIndex;
 use crate::linux::state::{Condition, Link};
-use crate::service;
 use crate::worker::{Attachment, Mail};
 
 /// A port that was opened, or could not be.
@@ -26,7 +23,7 @@ pub(super) struct Attached {
     state: PortState,
     /// What the policy asked for when it was opened.
     asked: (Driver, Offload),
-    guards: Guards,
+    _kept: Kept,
 }
 
 impl Attached {
@@ -34,17 +31,14 @@ impl Attached {
     pub(super) fn is_up(&self) -> bool {
         self.state.state == Presence::Up
     }
-
-    fn bolt(&self) -> Option<BorrowedFd<'_>> {
-        self.guards.port.as_ref()?.bolt()
-    }
 }
 
 /// What lives in the kernel as long as the port.
 #[derive(Default)]
-struct Guards {
-    port: Option<Guard>,
-    _punt: Option<PuntGuard>,
+struct Kept {
+    _port: Option<Held>,
+    _punt: Option<PuntHeld>,
+    _made: Option<TapHeld>,
 }
 
 /// What was opened for an interface: its ends for each worker, and how.
@@ -52,7 +46,9 @@ struct Ends {
     ends: Vec<Attachment>,
     driver: String,
     refused: Vec<String>,
-    guards: Guards,
+    kept: Kept,
+    /// Device of the punt that Linux's sending by the interface is diverted to; none where the gateway has made the interface.
+    punt: Option<u32>,
 }
 
 /// A port, as operators see it.
@@ -140,30 +136,6 @@ impl Supervisor {
                 self.attach(interface);
             }
         }
-        self.keep_shut();
-    }
-
-    /// Has interfaces that are open now be shut, not Linux's, when the gateway ends and another begins.
-    fn keep_shut(&mut self) {
-        let open: BTreeMap<String, LinkIndex> = self
-            .attached
-            .iter()
-            .filter(|(_, port)| port.bolt().is_some())
-            .filter_map(|(name, port)| Some((name.clone(), port.on?.0)))
-            .collect();
-        if open != self.shut_later {
-            service::keep(&self.attached.values().filter_map(Attached::bolt).collect::<Vec<_>>());
-            self.shut_later = open;
-        }
-    }
-
-    /// Takes off what the gateway before this one has shut interfaces with: those that are open have it of their own.
-    pub(super) fn unbolt(&self, left: &[RawFd]) {
-        for bolt in left {
-            if let Err(error) = ports::unbolt(*bolt) {
-                debug!("what was left to shut an interface: {error}");
-            }
-        }
     }
 
     /// How the policy wants the port of an interface opened.
@@ -186,8 +158,9 @@ impl Supervisor {
 
     /// Takes a port away from the workers, and closes it.
     pub(super) fn detach(&mut self, name: &str) {
-        if self.attached.remove(name).is_none() {
-            return;
+        let Some(port) = self.attached.remove(name) else { return };
+        if let Some((index, _)) = port.on {
+            self.guards.close(index);
         }
         info!(interface = name, "port closed");
         let (done, closed) = channel();
@@ -200,6 +173,7 @@ impl Supervisor {
         if closed.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
             warn!(interface = name, "a worker does not let go of the port");
         }
+        self.guards.unmake(name);
     }
 
     /// Tries again to open what could not be opened.
@@ -233,21 +207,40 @@ impl Supervisor {
         let (wish, _) = asked;
         let link = self.linux.link_named(name).map(|(index, link)| (index, link.mtu, link.condition));
         let opened = match link {
-            None if is_vlan => self.soft(interface),
-            None if wish == Driver::Tap => self.cable(interface),
+            None if is_vlan || wish == Driver::Tap => {
+                self.guards.make(name);
+                let made = if is_vlan { self.soft(interface) } else { self.cable(interface) };
+                match made {
+                    Ok(_) => self.guards.made(name),
+                    Err(_) => self.guards.unmake(name),
+                }
+                made
+            }
             None | Some((_, _, Condition::Down)) => return,
             Some(_) if is_vlan => self.punt(name),
             Some((_, mtu, _)) => self.port(name, mtu, wish),
         };
         let on = link.map(|(index, mtu, _)| (index, mtu));
-        let (state, guards, ends) = match opened {
-            Ok(Ends { ends, driver, refused, guards }) => {
+        let opened = opened.and_then(|ends| match (on, ends.punt) {
+            (Some((index, _)), Some(punt)) => {
+                self.guards.open(index, name, punt).map(|()| ends).map_err(|error| {
+                    let cause = ports::Cause::Kernel { operation: error.operation, error: error.error };
+                    OpenError {
+                        interface: name.clone(),
+                        refused: vec![ports::Refusal { driver: ports::Driver::Tap, cause }],
+                    }
+                })
+            }
+            _ => Ok(ends),
+        });
+        let (state, kept, ends) = match opened {
+            Ok(Ends { ends, driver, refused, kept, .. }) => {
                 info!(interface = name, driver, "port open");
                 for reason in &refused {
                     info!(interface = name, "not by {reason}");
                 }
                 let (state, carrier) = (Presence::Up, Carrier::Unknown);
-                (PortState { interface: name.clone(), state, carrier, driver, refused }, guards, ends)
+                (PortState { interface: name.clone(), state, carrier, driver, refused }, kept, ends)
             }
             Err(error) => {
                 let refused: Vec<String> = error.refused.iter().map(ToString::to_string).collect();
@@ -258,13 +251,13 @@ impl Supervisor {
                 if !self.told.contains(&state) {
                     warn!("{error}");
                 }
-                (state, Guards::default(), Vec::new())
+                (state, Kept::default(), Vec::new())
             }
         };
         for (hand, ends) in self.hands.iter().zip(ends) {
             hand.post.send(Mail::Attach { interface: name.clone(), ends, done: None });
         }
-        self.attached.insert(name.clone(), Attached { on, state, asked, guards });
+        self.attached.insert(name.clone(), Attached { on, state, asked, _kept: kept });
     }
 
     /// A port of Linux, and the way to Linux behind it.
@@ -283,7 +276,7 @@ impl Supervisor {
         let spec = Spec { name: name.to_owned(), mtu, wish, tagged, offload, ..Spec::default() };
         // First the way to Linux: what the port takes must not be lost to it meanwhile.
         let punt = Punt::open(name, ports::MARK, self.hands.len())?;
-        let Opened { driver, copying, lines, refused, guard, .. } = ports::open(&spec, &self.memories())?;
+        let Opened { driver, copying, lines, refused, held, .. } = ports::open(&spec, &self.memories())?;
         let driver = match (driver, copying) {
             (ports::Driver::Xdp, Copying::ZeroCopy) => format!("{driver}, zero-copy"),
             (ports::Driver::Xdp, Copying::Copy) => format!("{driver}, copy"),
@@ -297,15 +290,16 @@ impl Supervisor {
             ends: ends.collect(),
             driver,
             refused: refused.iter().map(ToString::to_string).collect(),
-            guards: Guards { port: Some(guard), _punt: Some(punt.guard) },
+            kept: Kept { _port: Some(held), _punt: Some(punt.held), _made: None },
+            punt: Some(punt.ifindex),
         })
     }
 
     /// The way to Linux behind one of its VLAN interfaces, whose frames come by its parent's port.
     fn punt(&self, name: &str) -> Result<Ends, OpenError> {
         let punt = Punt::open(name, ports::MARK, self.hands.len())?;
-        let guards = Guards { port: None, _punt: Some(punt.guard) };
-        Ok(Ends { guards, ..alone(punt.lines, "Linux's VLAN interface") })
+        let kept = Kept { _port: None, _punt: Some(punt.held), _made: None };
+        Ok(Ends { kept, punt: Some(punt.ifindex), ..alone(punt.lines, "Linux's VLAN interface") })
     }
 
     /// An interface for Linux, of a VLAN that it has none for.
@@ -314,7 +308,8 @@ impl Supervisor {
         let parent = interface.parent.as_deref().and_then(|parent| self.linux.link_named(parent));
         let mac = interface.mac.or(parent.and_then(|(_, link)| link.mac));
         let tap = Tap::open(&interface.name, interface.mtu, mac, self.hands.len())?;
-        Ok(alone(tap.lines, "VLAN"))
+        let kept = Kept { _made: tap.held, ..Kept::default() };
+        Ok(Ends { kept, ..alone(tap.lines, "VLAN") })
     }
 
     /// An interface for Linux, and a cable whose other end is another one, for a bridge, a guest or a namespace.
@@ -328,7 +323,8 @@ impl Supervisor {
             ..Spec::default()
         };
         let far = ports::open(&far, &self.memories())?;
-        let mut ends = alone(near.lines, "TAP");
+        let kept = Kept { _made: near.held, ..Kept::default() };
+        let mut ends = Ends { kept, ..alone(near.lines, "TAP") };
         for (ends, line) in ends.ends.iter_mut().zip(far.lines) {
             ends.line = Some(line);
         }
@@ -376,5 +372,6 @@ const FAR: &str = "-far";
 /// Ways to Linux without a port of their own.
 fn alone(lines: Vec<ports::TapLine>, driver: &str) -> Ends {
     let ends = lines.into_iter().map(|line| Attachment { line: None, punt: Some(Box::new(line)) });
-    Ends { ends: ends.collect(), driver: driver.to_owned(), refused: Vec::new(), guards: Guards::default() }
+    let (kept, punt) = (Kept::default(), None);
+    Ends { ends: ends.collect(), driver: driver.to_owned(), refused: Vec::new(), kept, punt }
 }

@@ -37,6 +37,7 @@ impl Supervisor {
             })),
             Err(error) => debug!("routing rules cannot be listed: {error}"),
         }
+        notes.extend(super::answer::forwarding(&self.reload.policy, &self.linux));
         for note in &notes {
             if !self.noted.contains(note) {
                 warn!("{note}");

@@ -13,10 +13,10 @@ use wire::{Bytes, Dscp, Nanos};
 use super::{
     Action, AddressItem, AddressRange, Addresses, Checksum, ConnectionLimit, Driver, FamilyMatch,
     FragmentLimits, Gateway, Hairpin, IcmpMatch, Interface, Limits, LinkKind, Log, LogEvent, LogOutput,
-    Logging, Mac, MetricsAccess, Mode, MssClamp, Nat, NatAction, Neighbour, NextHop, Offload, Pickup, Policy,
-    PortChoice, PortDriver, PortRange, PortUse, Protocol, Rate, RejectWith, Route, RouteTarget, Rule, Scope,
-    Search, SearchAlgorithm, Set, SourceCheck, State, SyslogAddress, TcpFlagsMatch, TcpWindow, Timeouts,
-    WhenFull, ZoneDefault,
+    Logging, Mac, MetricsAccess, Mode, MssClamp, Nat, NatAction, Neighbour, NextHop, Offload, OnExit, Pickup,
+    Policy, PortChoice, PortDriver, PortRange, PortUse, Protocol, Rate, RejectWith, Route, RouteTarget, Rule,
+    Scope, Search, SearchAlgorithm, Set, SourceCheck, State, SyslogAddress, TcpFlagsMatch, TcpWindow,
+    Timeouts, WhenFull, ZoneDefault,
 };
 
 /// Any policy.
@@ -80,8 +80,9 @@ pub(crate) fn gateway() -> impl Strategy<Value = Gateway> {
         key,
         token,
     });
-    (option::of(any::<u16>()), driver(), drivers, offload, metrics, access, log()).prop_map(
-        |(workers, driver, drivers, offload, metrics, metrics_access, log)| Gateway {
+    let on_exit = select(&[OnExit::Closed, OnExit::Open][..]);
+    (option::of(any::<u16>()), driver(), drivers, offload, metrics, access, log(), on_exit).prop_map(
+        |(workers, driver, drivers, offload, metrics, metrics_access, log, on_exit)| Gateway {
             workers,
             driver,
             drivers,
@@ -89,6 +90,7 @@ pub(crate) fn gateway() -> impl Strategy<Value = Gateway> {
             metrics,
             metrics_access,
             log,
+            on_exit,
         },
     )
 }

@@ -21,6 +21,8 @@ pub struct Gateway {
     pub metrics_access: MetricsAccess,
     /// What is logged of packets, and where to.
     pub log: Log,
+    /// What becomes of interfaces when the gateway ends.
+    pub on_exit: OnExit,
 }
 
 /// The driver of one interface.
@@ -55,6 +57,16 @@ pub enum Offload {
     Segment,
     /// Putting together is switched off, and what comes nevertheless is dropped.
     Refuse,
+}
+
+/// What becomes of the policy's interfaces when the gateway has ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnExit {
+    /// Linux forwards nothing by them, and receives what rules to `self` let in, and answers.
+    #[default]
+    Closed,
+    /// After an end in good order they are Linux's, unfiltered.
+    Open,
 }
 
 impl Gateway {

@@ -23,6 +23,7 @@ pub(super) fn read(mut table: Table<'_, '_, '_>) -> (Gateway, Entry) {
             token: table.take("metrics-token", value::name).map(PathBuf::from),
         },
         log: log::read(&mut table),
+        on_exit: table.take("on-exit", |value| value::one_of(value, word::ON_EXIT)).unwrap_or_default(),
     };
     let mut parts = Vec::new();
     if let Some(drivers) = table.raw("drivers") {

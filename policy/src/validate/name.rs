@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::{In, Validator};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::lines::Item;
-use crate::model::{ANY_ZONE, AddressItem, Addresses, SELF_ZONE};
+use crate::model::{ANY_ZONE, AddressItem, Addresses, OTHER_ZONE, SELF_ZONE};
 use crate::word;
 
 /// The longest name, in characters.
@@ -52,9 +52,9 @@ impl<'a> Validator<'a> {
         );
         for (index, interface) in policy.interfaces.iter().enumerate() {
             let item = Item::Interface(index);
-            if interface.zone == SELF_ZONE || interface.zone == ANY_ZONE {
+            if [SELF_ZONE, ANY_ZONE, OTHER_ZONE].contains(&interface.zone.as_str()) {
                 let message = format!("no zone can be named \"{}\"", interface.zone);
-                let hint = "\"self\" is the gateway itself, and \"any\" every zone: choose another name";
+                let hint = "\"self\" is the gateway itself, \"any\" every zone, and \"other\" what the policy does not name: choose another name";
                 self.wrong(Code::ReservedName, item, "zone", message, hint);
             } else if !interface.zone.is_empty() || !self.lines.is_broken(item) {
                 self.form("zone", &interface.zone, self.lines.place_of(item, "zone"));

@@ -10,7 +10,7 @@ use super::reach::interface_of;
 use super::{In, Validator};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::lines::Item;
-use crate::model::{ANY_ZONE, NextHop, Route, RouteTarget, SELF_ZONE};
+use crate::model::{ANY_ZONE, Action, NextHop, OTHER_ZONE, Route, RouteTarget, SELF_ZONE};
 
 /// The most next hops of one route.
 const MOST_HOPS: usize = 64;
@@ -178,8 +178,18 @@ impl Validator<'_> {
         let mut seen: HashMap<(&str, &str), Item> = HashMap::new();
         for (index, default) in self.policy.defaults.iter().enumerate() {
             let item = Item::Default(index);
+            let is_other = default.from == OTHER_ZONE;
+            if is_other && (default.to != ANY_ZONE || matches!(default.action, Action::Reject(_))) {
+                let message =
+                    "of the zone \"other\" only \"other > any\" is judged, accept or drop".to_owned();
+                let hint = "it is what Linux forwards from interfaces that the policy does not name: \
+                            name the interface, and rules count for it";
+                self.report(
+                    Diagnostic::new(Code::ImpossiblePair, message).hint(hint).at(self.lines.place(item)),
+                );
+            }
             for zone in [&default.from, &default.to] {
-                if zone != ANY_ZONE && zone != SELF_ZONE && !self.is_zone(zone) {
+                if zone != ANY_ZONE && zone != SELF_ZONE && !is_other && !self.is_zone(zone) {
                     let message = format!("no interface is in the zone \"{zone}\"");
                     let hint = self.zone_hint(zone);
                     self.report(

@@ -1,8 +1,10 @@
 //! The system call bpf(2): programs, maps, and links that hold a program to an interface for as long as they are open.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use crate::program::Instruction;
 
@@ -46,7 +48,11 @@ impl Hook {
 
 /// Loads `program` and attaches it to an interface. It stays for as long as what is returned.
 pub(crate) fn attach(hook: Hook, ifindex: u32, program: &[Instruction]) -> io::Result<OwnedFd> {
-    let program = load(hook, program)?;
+    attach_loaded(hook, ifindex, load(hook, program)?.as_fd())
+}
+
+/// Attaches a program that was loaded for this hook.
+pub(crate) fn attach_loaded(hook: Hook, ifindex: u32, program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let mut attributes = Attributes::default();
     attributes.word(0, program.as_raw_fd() as u32);
     attributes.word(4, ifindex);
@@ -56,15 +62,86 @@ pub(crate) fn attach(hook: Hook, ifindex: u32, program: &[Instruction]) -> io::R
     unsafe { attributes.call(BPF_LINK_CREATE) }
 }
 
-/// Takes the program of the link that is open under this number off its interface. The link stays open, for nothing.
-pub(crate) fn detach(link: RawFd) -> io::Result<()> {
+/// Takes the program of a link off its interface, before this returns. The link stays open, for nothing.
+pub(crate) fn detach(link: BorrowedFd<'_>) -> io::Result<()> {
     let mut attributes = Attributes::default();
-    attributes.word(0, u32::try_from(link).map_err(|_| io::ErrorKind::InvalidInput)?);
+    attributes.word(0, link.as_raw_fd() as u32);
     // SAFETY: this command's attributes have no pointers.
     unsafe { attributes.command(BPF_LINK_DETACH) }.map(drop)
 }
 
-fn load(hook: Hook, program: &[Instruction]) -> io::Result<OwnedFd> {
+/// Puts another program in the place of the one that a link holds: each packet meets one or the other.
+pub(crate) fn update(link: BorrowedFd<'_>, hook: Hook, program: &[Instruction]) -> io::Result<()> {
+    let program = load(hook, program)?;
+    let mut attributes = Attributes::default();
+    attributes.word(0, link.as_raw_fd() as u32);
+    attributes.word(4, program.as_raw_fd() as u32);
+    // SAFETY: this command's attributes have no pointers.
+    unsafe { attributes.command(BPF_LINK_UPDATE) }.map(drop)
+}
+
+/// Interface that a TCX link holds its program to; `None` where that interface is gone, or it is no such link.
+pub(crate) fn interface_of(link: BorrowedFd<'_>) -> io::Result<Option<u32>> {
+    // struct bpf_link_info: type, id, program, padding, then ifindex.
+    let mut info = [0_u32; 16];
+    let mut attributes = Attributes::default();
+    attributes.word(0, link.as_raw_fd() as u32);
+    attributes.word(4, size_of_val(&info) as u32);
+    attributes.long(8, info.as_mut_ptr() as u64);
+    // SAFETY: the pointer is that of a live array of the length given.
+    unsafe { attributes.command(BPF_OBJ_GET_INFO_BY_FD) }?;
+    Ok(Some(info[4]).filter(|ifindex| info[0] == BPF_LINK_TYPE_TCX && *ifindex != 0))
+}
+
+/// Gives a link a name in a BPF file system, under which it outlives every process.
+pub(crate) fn pin(link: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    let mut attributes = Attributes::default();
+    attributes.long(0, path.as_ptr() as u64);
+    attributes.word(8, link.as_raw_fd() as u32);
+    // SAFETY: the pointer is that of a live string that ends with a zero; the kernel only reads it.
+    unsafe { attributes.command(BPF_OBJ_PIN) }.map(drop)
+}
+
+/// Opens what is pinned at a path.
+pub(crate) fn pinned(path: &Path) -> io::Result<OwnedFd> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    let mut attributes = Attributes::default();
+    attributes.long(0, path.as_ptr() as u64);
+    // SAFETY: the pointer is that of a live string that ends with a zero; the kernel only reads it.
+    unsafe { attributes.call(BPF_OBJ_GET) }
+}
+
+/// Whether a path lies in a BPF file system.
+pub(crate) fn is_bpf_file_system(path: &Path) -> io::Result<bool> {
+    const BPF_FS_MAGIC: u64 = 0xcafe_4a11;
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: integers, for which zero is a value.
+    let mut found: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: a string that ends with a zero, and a live structure that the kernel fills in.
+    super::check(unsafe { libc::statfs(path.as_ptr(), &raw mut found) })?;
+    Ok(found.f_type as u64 & 0xffff_ffff == BPF_FS_MAGIC)
+}
+
+/// An array of one program, to be called from another by its number 0. The kernel empties it when the last process that has it
+/// open ends, however that ends, also where a program still refers to it.
+pub(crate) fn program_array() -> io::Result<OwnedFd> {
+    map(BPF_MAP_TYPE_PROG_ARRAY, 4, 4, 1)
+}
+
+/// Puts a program into an array of programs, in the place of the one before.
+pub(crate) fn enter_program(array: BorrowedFd<'_>, hook: Hook, program: &[Instruction]) -> io::Result<()> {
+    let program = load(hook, program)?;
+    enter(array, 0, program.as_raw_fd())
+}
+
+/// A hash table with keys of `key` bytes and values of eight, of which the least recently used entry gives way.
+pub(crate) fn recent_map(key: u32, entries: u32) -> io::Result<OwnedFd> {
+    map(BPF_MAP_TYPE_LRU_HASH, key, 8, entries)
+}
+
+/// Loads a program, to be attached later.
+pub(crate) fn load(hook: Hook, program: &[Instruction]) -> io::Result<OwnedFd> {
     const LICENCE: &CStr = c"Apache-2.0";
     let mut attributes = Attributes::default();
     attributes.word(0, hook.program_type());
@@ -80,8 +157,12 @@ fn load(hook: Hook, program: &[Instruction]) -> io::Result<OwnedFd> {
 
 /// A map from queue to socket of AF_XDP.
 pub(crate) fn socket_map(entries: u32) -> io::Result<OwnedFd> {
+    map(BPF_MAP_TYPE_XSKMAP, 4, 4, entries)
+}
+
+fn map(kind: u32, key: u32, value: u32, entries: u32) -> io::Result<OwnedFd> {
     let mut attributes = Attributes::default();
-    for (at, value) in [(0, BPF_MAP_TYPE_XSKMAP), (4, 4), (8, 4), (12, entries)] {
+    for (at, value) in [(0, kind), (4, key), (8, value), (12, entries)] {
         attributes.word(at, value);
     }
     attributes.bytes(28, b"wirerate");
@@ -91,22 +172,33 @@ pub(crate) fn socket_map(entries: u32) -> io::Result<OwnedFd> {
 
 /// Enters a socket for a queue.
 pub(crate) fn map_socket(map: BorrowedFd<'_>, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
-    let value: RawFd = socket.as_raw_fd();
+    enter(map, queue, socket.as_raw_fd())
+}
+
+/// Enters what is open under a number into a map of such.
+fn enter(map: BorrowedFd<'_>, key: u32, value: RawFd) -> io::Result<()> {
     let mut attributes = Attributes::default();
     attributes.word(0, map.as_raw_fd() as u32);
-    attributes.long(8, &raw const queue as u64);
+    attributes.long(8, &raw const key as u64);
     attributes.long(16, &raw const value as u64);
     // SAFETY: key and value are live and of four bytes each, as the map was made for; the kernel only reads them.
     unsafe { attributes.command(BPF_MAP_UPDATE_ELEM) }.map(drop)
 }
 
-// enum bpf_cmd, enum bpf_map_type
+// enum bpf_cmd, enum bpf_map_type, enum bpf_link_type
 const BPF_MAP_CREATE: libc::c_int = 0;
 const BPF_MAP_UPDATE_ELEM: libc::c_int = 2;
 const BPF_PROG_LOAD: libc::c_int = 5;
+const BPF_OBJ_PIN: libc::c_int = 6;
+const BPF_OBJ_GET: libc::c_int = 7;
+const BPF_OBJ_GET_INFO_BY_FD: libc::c_int = 15;
 const BPF_LINK_CREATE: libc::c_int = 28;
+const BPF_LINK_UPDATE: libc::c_int = 29;
 const BPF_LINK_DETACH: libc::c_int = 34;
+const BPF_MAP_TYPE_PROG_ARRAY: u32 = 3;
+const BPF_MAP_TYPE_LRU_HASH: u32 = 9;
 const BPF_MAP_TYPE_XSKMAP: u32 = 17;
+const BPF_LINK_TYPE_TCX: u32 = 11;
 
 /// The beginning of `union bpf_attr`; fields are at the offsets of linux/bpf.h.
 #[derive(Default)]
@@ -145,16 +237,24 @@ impl Attributes {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::program;
 
     const BPF_PROG_TEST_RUN: libc::c_int = 10;
 
-    /// What the kernel made of a frame with this mark: what the program returned, and the mark.
     fn run(hook: Hook, program: &[Instruction], mark: u32) -> io::Result<(i32, u32)> {
+        run_on(&[0; 64], hook, program, mark)
+    }
+
+    /// What the kernel made of a frame with this mark: what the program returned, and the mark.
+    pub(crate) fn run_on(
+        frame: &[u8],
+        hook: Hook,
+        program: &[Instruction],
+        mark: u32,
+    ) -> io::Result<(i32, u32)> {
         let program = load(hook, program)?;
-        let frame = [0u8; 64];
         // struct __sk_buff, as far as its mark; XDP's context is left as it is.
         let (mut context, mut out) = ([0u8; 12], [0u8; 192]);
         context[8..].copy_from_slice(&mark.to_ne_bytes());

@@ -7,8 +7,11 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use super::{Plain, check, socket};
 use crate::open::Offload;
 
-/// The index of the interface called `name`.
-pub(crate) fn index(name: &str) -> io::Result<u32> {
+/// The index of the interface called `name`, in this thread's network namespace.
+///
+/// # Errors
+/// There is none.
+pub fn index(name: &str) -> io::Result<u32> {
     let name = CString::new(name).map_err(|_| io::ErrorKind::InvalidInput)?;
     // SAFETY: a string that ends with a zero.
     match unsafe { libc::if_nametoindex(name.as_ptr()) } {
@@ -19,10 +22,16 @@ pub(crate) fn index(name: &str) -> io::Result<u32> {
 
 /// Whether there is an interface of that index in this thread's network namespace.
 pub(crate) fn exists(index: u32) -> bool {
-    let mut name = [0; libc::IF_NAMESIZE];
+    name(index).is_some()
+}
+
+/// The name of the interface of that index, in this thread's network namespace.
+pub fn name(index: u32) -> Option<String> {
+    let mut name = [0_u8; libc::IF_NAMESIZE];
     // SAFETY: writes a name of at most `IF_NAMESIZE` bytes, its zero included.
-    let name = unsafe { libc::if_indextoname(index, name.as_mut_ptr()) };
-    !name.is_null()
+    let found = unsafe { libc::if_indextoname(index, name.as_mut_ptr().cast()) };
+    let length = name.iter().position(|byte| *byte == 0)?;
+    (!found.is_null()).then(|| String::from_utf8_lossy(&name[..length]).into_owned())
 }
 
 /// An `ifreq` for the interface called `name`, all else zero.

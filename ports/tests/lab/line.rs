@@ -1,16 +1,17 @@
 //! Ports in tests: opened, filled, carried between, emptied.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ports::{Line, Opened, Spec, Statistics, Wish};
+use ports::{Alone, Guard, GuardSet, Line, MARK, Opened, Punt, Spec, Statistics, Wish};
 use wire::ethernet::Mac;
 use wire::vlan::Tag;
 use wire::{Batch, Frame, Pool, build};
 
-use super::{Host, pattern};
+use super::{Host, command, pattern};
 
 pub(crate) const NEAR: Mac = Mac([2, 0, 0, 0, 0, 1]);
 pub(crate) const FAR: Mac = Mac([2, 0, 0, 0, 0, 2]);
@@ -21,6 +22,17 @@ pub(crate) fn spec(name: &str, wish: Wish) -> Spec {
 
 pub(crate) fn open(name: &str, wish: Wish, pool: &Pool) -> Opened {
     ports::open(&spec(name, wish), &[pool.memory()]).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// The guard of an interface, open to its punt; it goes with what is returned.
+pub(crate) fn guarded(name: &str, punt: &Punt) -> Guard {
+    let (guards, unpinned) = GuardSet::open(Path::new("/proc/self"), MARK);
+    assert!(unpinned.is_some());
+    let ifindex = command("cat", &format!("/proc/self/net/dev_snmp6/{name}"));
+    let ifindex = ifindex.split_whitespace().nth(1).and_then(|number| number.parse().ok()).unwrap();
+    let guard = guards.put(ifindex, &Alone::default(), None).unwrap_or_else(|error| panic!("{error}"));
+    guard.open(punt.ifindex).unwrap_or_else(|error| panic!("{error}"));
+    guard
 }
 
 pub(crate) fn host(near: &str) -> Host {

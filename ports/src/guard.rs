@@ -1,0 +1,414 @@
+//! Guards: programs at both TCX hooks of an interface that keep Linux from receiving and sending by it but through us.
+//!
+//! A guard is a thing of the interface, not of a port: it is put on before a port opens and stays when the port closes. What
+//! it lets through while the process lives is in an array of programs that only this process has open
+//! ([`Guard::open`], [`Guard::close`]), so that the kernel itself takes it back when the process ends, however that ends.
+//! Beyond that it lets the machine alone with what [`Alone`] says. Its links are pinned in a BPF file system, so that the guard outlives the process, until it is [released](Guard::release)
+//! or the next process takes it over, which no packet notices. An interface that is removed takes its guard with it.
+
+use std::fmt;
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::open::link_kind;
+use crate::program;
+use crate::program::alone::{self, Alone};
+use crate::sys::bpf::{self, Hook};
+use crate::sys::interface::{self, Asker};
+use crate::sys::lock;
+
+/// Where guards of this network namespace are pinned.
+#[derive(Debug)]
+pub struct GuardSet {
+    /// None where nothing can be pinned.
+    directory: Option<PathBuf>,
+    /// Where the interfaces that a process has are locked; none where nothing can be pinned.
+    locks: Option<PathBuf>,
+    mark: u32,
+    /// What the machine has sent while it was alone; all guards share it. None where the kernel refuses it.
+    answers: Option<OwnedFd>,
+    /// Loaded beforehand, so that an interface that appears is shut at once: what drops everything at ingress and egress.
+    shutters: Option<[OwnedFd; 2]>,
+}
+
+/// An interface that is shut until its guard is [put](GuardSet::put) on, or this is dropped.
+#[derive(Debug)]
+pub struct Shut([OwnedFd; 2]);
+
+/// An interface that this process has, and no other can have at the same time. The kernel takes it back when the process ends.
+#[derive(Clone, Debug)]
+pub struct GuardLock {
+    _file: Arc<OwnedFd>,
+}
+
+/// Why guards cannot be pinned, so that they end with the process.
+#[derive(Debug)]
+pub enum Unpinned {
+    /// The directory does not lie in a BPF file system.
+    NotMounted(PathBuf),
+    /// It cannot be made or read.
+    System(PathBuf, io::Error),
+}
+
+impl fmt::Display for Unpinned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unpinned::NotMounted(path) => {
+                write!(f, "{} is not in a BPF file system (mount -t bpf bpf /sys/fs/bpf)", path.display())
+            }
+            Unpinned::System(path, error) => write!(f, "{} cannot be used: {error}", path.display()),
+        }
+    }
+}
+
+/// What could not be done with a guard.
+#[derive(Debug)]
+pub struct GuardError {
+    /// What, as in "could not {operation}".
+    pub operation: &'static str,
+    /// What the kernel said.
+    pub error: io::Error,
+}
+
+impl GuardError {
+    /// Another process has the interface.
+    pub fn taken() -> GuardError {
+        let error = io::Error::new(io::ErrorKind::ResourceBusy, "another gateway has the interface");
+        GuardError { operation: "put on a guard", error }
+    }
+
+    /// Whether another process has the interface.
+    pub fn is_taken(&self) -> bool {
+        self.error.kind() == io::ErrorKind::ResourceBusy
+    }
+}
+
+impl fmt::Display for GuardError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "could not {}: {}", self.operation, self.error)
+    }
+}
+
+impl std::error::Error for GuardError {}
+
+/// A guard that this process governs.
+#[derive(Debug)]
+pub struct Guard {
+    ifindex: u32,
+    ingress: Side,
+    egress: Side,
+    lock: Option<GuardLock>,
+}
+
+/// One of its two programs.
+#[derive(Debug)]
+struct Side {
+    hook: Hook,
+    link: OwnedFd,
+    /// What decides while the process lives and governs it.
+    array: Option<OwnedFd>,
+    pin: Option<PathBuf>,
+}
+
+/// Entries of the table of what the machine has sent.
+const ANSWERS: u32 = 16_384;
+
+const SIDES: [(Hook, &str); 2] = [(Hook::TcxIngress, "ingress"), (Hook::TcxEgress, "egress")];
+
+impl GuardSet {
+    /// The guards that are pinned below `directory`, which is made where it is missing. Where nothing can be pinned there, why:
+    /// guards then end with the process. What bears `mark` is delivered to Linux.
+    pub fn open(directory: &Path, mark: u32) -> (GuardSet, Option<Unpinned>) {
+        let answers = bpf::recent_map(alone::ANSWER_KEY, ANSWERS).ok();
+        let [ingress, egress] = SIDES.map(|(hook, _)| bpf::load(hook, &program::nothing()).ok());
+        let shutters = ingress.zip(egress).map(|(ingress, egress)| [ingress, egress]);
+        match own_directory(directory) {
+            Ok([own, locks]) => {
+                (GuardSet { directory: Some(own), locks: Some(locks), mark, answers, shutters }, None)
+            }
+            Err(unpinned) => {
+                (GuardSet { directory: None, locks: None, mark, answers, shutters }, Some(unpinned))
+            }
+        }
+    }
+
+    /// Where the guards of an interface are pinned: at this path, with `-ingress` and `-egress` behind it.
+    pub fn pin_of(&self, ifindex: u32) -> Option<PathBuf> {
+        Some(self.directory.as_ref()?.join(ifindex.to_string()))
+    }
+
+    /// Interfaces that have a pinned guard, by their indices. Pins of interfaces that are gone are removed.
+    pub fn pinned(&self) -> Vec<u32> {
+        let Some(directory) = &self.directory else { return Vec::new() };
+        let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
+        let mut found = Vec::new();
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            let Some((ifindex, _)) = name.to_str().and_then(|name| name.split_once('-')) else { continue };
+            let Ok(ifindex) = ifindex.parse::<u32>() else { continue };
+            match bpf::pinned(&entry.path()).and_then(|link| bpf::interface_of(link.as_fd())) {
+                Ok(None) => {
+                    // It is for nothing; that it cannot be removed does no harm.
+                    let _ = fs::remove_file(entry.path());
+                }
+                Ok(Some(on)) if on == ifindex && !found.contains(&ifindex) => found.push(ifindex),
+                Ok(Some(_)) | Err(_) => {}
+            }
+        }
+        found.sort_unstable();
+        found
+    }
+
+    /// Takes an interface for this process, before anything is put on it. `None` where nothing can be pinned, so that there is
+    /// nothing to take over either.
+    ///
+    /// # Errors
+    /// [Another process has it](GuardError::is_taken), or the kernel refuses.
+    pub fn lock(&self, ifindex: u32) -> Result<Option<GuardLock>, GuardError> {
+        let Some(locks) = &self.locks else { return Ok(None) };
+        let path = locks.join(ifindex.to_string());
+        // A directory, as there are no plain files in a BPF file system.
+        make_directory(&path).map_err(step("make the lock of an interface"))?;
+        match lock::exclusive(&path) {
+            Ok(file) => Ok(Some(GuardLock { _file: Arc::new(file) })),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(GuardError::taken()),
+            Err(error) => Err(step("lock an interface")(error)),
+        }
+    }
+
+    /// Forgets an interface that is gone.
+    pub fn forget(&self, ifindex: u32) {
+        if let Some(locks) = &self.locks {
+            // There need not be a lock, and one that stays does no harm.
+            let _ = fs::remove_dir(locks.join(ifindex.to_string()));
+        }
+    }
+
+    /// Shuts an interface at once: nothing is loaded for that, two system calls do it. `None` where the kernel refuses; then
+    /// [`GuardSet::put`] says why.
+    pub fn shut(&self, ifindex: u32) -> Option<Shut> {
+        let [ingress, egress] = self.shutters.as_ref()?;
+        // First what keeps Linux from receiving by it.
+        let ingress = bpf::attach_loaded(Hook::TcxIngress, ifindex, ingress.as_fd()).ok()?;
+        let egress = bpf::attach_loaded(Hook::TcxEgress, ifindex, egress.as_fd()).ok()?;
+        Some(Shut([ingress, egress]))
+    }
+
+    /// Puts a guard on an interface, closed; or takes over the one that an earlier process has left there. Beyond this process it
+    /// lets through what `alone` says. An interface that was shut before goes on without a gap. `lock` is what this process has
+    /// locked the interface by already.
+    ///
+    /// # Errors
+    /// [Another process has the interface](GuardError::is_taken), there is no such interface, the kernel lacks what is needed (Linux 6.6), or privileges are missing.
+    pub fn put(
+        &self,
+        ifindex: u32,
+        alone: &Alone,
+        shut: Option<Shut>,
+        lock: Option<GuardLock>,
+    ) -> Result<Guard, GuardError> {
+        let lock = match lock {
+            Some(lock) => Some(lock),
+            None => self.lock(ifindex)?,
+        };
+        let [first, second] = match shut {
+            Some(Shut(links)) => links.map(Some),
+            None => [None, None],
+        };
+        let ingress = self.side(ifindex, SIDES[0], alone, first)?;
+        let egress = self.side(ifindex, SIDES[1], alone, second)?;
+        Ok(Guard { ifindex, ingress, egress, lock })
+    }
+
+    /// Changes what a guard lets through beyond this process.
+    ///
+    /// # Errors
+    /// Where the kernel refuses; then nothing has changed.
+    pub fn change(&self, guard: &Guard, alone: &Alone) -> Result<(), GuardError> {
+        let Some(array) = &guard.ingress.array else { return Ok(()) };
+        let program = self.program(Hook::TcxIngress, array.as_fd(), alone)?;
+        bpf::update(guard.ingress.link.as_fd(), Hook::TcxIngress, &program).map_err(step("change a guard"))
+    }
+
+    /// Whether so many rules fit a guard. Where they do not, none of them counts, and only answers come in beyond this process.
+    pub fn fits(alone: &Alone) -> bool {
+        // The numbers of maps do not matter here.
+        let none = io::stdin();
+        alone::ingress(none.as_fd(), none.as_fd(), alone).is_some()
+    }
+
+    fn program(
+        &self,
+        hook: Hook,
+        array: BorrowedFd<'_>,
+        alone: &Alone,
+    ) -> Result<Vec<program::Instruction>, GuardError> {
+        let answers = match &self.answers {
+            Some(answers) => answers.as_fd(),
+            None => {
+                return Err(step("make a table of what the machine sends")(
+                    io::ErrorKind::PermissionDenied.into(),
+                ));
+            }
+        };
+        let program = match hook {
+            Hook::TcxIngress => alone::ingress(array, answers, alone).or_else(|| {
+                let (own, vlans) = (alone.own.clone(), alone.vlans.clone());
+                alone::ingress(array, answers, &Alone { own, vlans, rules: Vec::new() })
+            }),
+            Hook::TcxEgress | Hook::Xdp => alone::egress(array, answers),
+        };
+        program.ok_or_else(|| step("assemble a guard")(io::ErrorKind::InvalidInput.into()))
+    }
+
+    fn side(
+        &self,
+        ifindex: u32,
+        (hook, name): (Hook, &str),
+        alone: &Alone,
+        shut: Option<OwnedFd>,
+    ) -> Result<Side, GuardError> {
+        let array = bpf::program_array().map_err(step("make an array of programs"))?;
+        let alive = match hook {
+            Hook::TcxIngress => program::only_marked(self.mark),
+            Hook::TcxEgress | Hook::Xdp => program::nothing(),
+        };
+        bpf::enter_program(array.as_fd(), hook, &alive).map_err(step("load what a guard lets through"))?;
+        let program = self.program(hook, array.as_fd(), alone)?;
+        let pin = self.directory.as_ref().map(|directory| directory.join(format!("{ifindex}-{name}")));
+        if let Some(link) = pin.as_ref().and_then(|pin| bpf::pinned(pin).ok()) {
+            if bpf::interface_of(link.as_fd()).is_ok_and(|on| on == Some(ifindex)) {
+                bpf::update(link.as_fd(), hook, &program).map_err(step("take over a guard"))?;
+                return Ok(Side { hook, link, array: Some(array), pin });
+            }
+        }
+        let link = match shut {
+            Some(link) => {
+                bpf::update(link.as_fd(), hook, &program).map_err(step("put on a guard"))?;
+                link
+            }
+            None => {
+                bpf::attach(hook, ifindex, &program).map_err(step("attach a guard (Linux 6.6 or newer)"))?
+            }
+        };
+        // It guards without a pin, too; that it has none, `is_pinned` says.
+        let pin = pin.filter(|pin| {
+            // Of an interface that is gone, whose number this one has.
+            let _ = fs::remove_file(pin);
+            bpf::pin(link.as_fd(), pin).is_ok()
+        });
+        Ok(Side { hook, link, array: Some(array), pin })
+    }
+
+    /// Takes the guard off an interface that no process governs. Says whether there was one.
+    ///
+    /// # Errors
+    /// Where the kernel refuses.
+    pub fn release(&self, ifindex: u32) -> Result<bool, GuardError> {
+        let Some(directory) = &self.directory else { return Ok(false) };
+        let mut found = false;
+        for (_, name) in SIDES {
+            let pin = directory.join(format!("{ifindex}-{name}"));
+            let link = match bpf::pinned(&pin) {
+                Ok(link) => link,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(step("open a pinned guard")(error)),
+            };
+            fs::remove_file(&pin).map_err(step("remove the pin of a guard"))?;
+            let _ = bpf::detach(link.as_fd());
+            found = true;
+        }
+        Ok(found)
+    }
+}
+
+impl Guard {
+    /// Interface that it is on.
+    pub fn ifindex(&self) -> u32 {
+        self.ifindex
+    }
+
+    /// Whether it outlives the process.
+    pub fn is_pinned(&self) -> bool {
+        self.ingress.pin.is_some() && self.egress.pin.is_some()
+    }
+
+    /// What this process has locked the interface by.
+    pub fn lock(&self) -> Option<GuardLock> {
+        self.lock.clone()
+    }
+
+    /// Has what Linux sends by the interface go to the punt whose device is `punt`.
+    ///
+    /// # Errors
+    /// Where the kernel refuses; then nothing has changed.
+    pub fn open(&self, punt: u32) -> Result<(), GuardError> {
+        let kind = interface::name(self.ifindex)
+            .ok_or_else(|| io::ErrorKind::NotFound.into())
+            .and_then(|name| Asker::new().map(|asker| (name, asker)))
+            .and_then(|(name, asker)| {
+                link_kind(&name, &asker).map_err(|cause| io::Error::other(cause.to_string()))
+            })
+            .map_err(step("ask what kind of interface it is"))?;
+        self.egress.enter(&program::divert(punt, kind)).map_err(step("divert what Linux sends"))
+    }
+
+    /// Has nothing leave that Linux sends by the interface.
+    ///
+    /// # Errors
+    /// Where the kernel refuses. What Linux sends then goes to a punt that is no more, and is lost there.
+    pub fn close(&self) -> Result<(), GuardError> {
+        self.egress.enter(&program::nothing()).map_err(step("close a guard"))
+    }
+
+    /// Governs it no more: from now on it lets through what it does when no process lives.
+    pub fn leave(&mut self) {
+        self.ingress.array = None;
+        self.egress.array = None;
+    }
+
+    /// Takes it off its interface, which is Linux's from then on.
+    pub fn release(self) {
+        for side in [self.ingress, self.egress] {
+            if let Some(pin) = &side.pin {
+                let _ = fs::remove_file(pin);
+            }
+            // It went with its interface where it cannot be detached.
+            let _ = bpf::detach(side.link.as_fd());
+        }
+    }
+}
+
+impl Side {
+    fn enter(&self, program: &[program::Instruction]) -> io::Result<()> {
+        match &self.array {
+            Some(array) => bpf::enter_program(array.as_fd(), self.hook, program),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Directories for pins and locks of the network namespace of this thread: names and numbers of interfaces are its own.
+fn own_directory(directory: &Path) -> Result<[PathBuf; 2], Unpinned> {
+    let failed = |error| Unpinned::System(directory.to_owned(), error);
+    let namespace = fs::metadata("/proc/thread-self/ns/net").map_err(failed)?.ino();
+    let above = directory.ancestors().find(|path| path.exists()).unwrap_or(Path::new("/"));
+    if !bpf::is_bpf_file_system(above).map_err(failed)? {
+        return Err(Unpinned::NotMounted(directory.to_owned()));
+    }
+    let own = ["net", "locks"].map(|kind| directory.join(format!("{kind}-{namespace}")));
+    own.iter().try_for_each(|path| make_directory(path)).map_err(failed)?;
+    Ok(own)
+}
+
+fn make_directory(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+fn step(operation: &'static str) -> impl Fn(io::Error) -> GuardError {
+    move |error| GuardError { operation, error }
+}

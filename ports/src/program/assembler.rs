@@ -1,0 +1,176 @@
+//! Instructions in a row, with jumps to places that are known only later.
+
+use super::{BPF_EXIT, Instruction, R10};
+
+/// A program while it is written.
+#[derive(Debug, Default)]
+pub(crate) struct Assembler {
+    code: Vec<Instruction>,
+    /// Jumps, and the labels that they lead to.
+    jumps: Vec<(usize, Label)>,
+    /// Place of each label, once it is known.
+    places: Vec<Option<usize>>,
+}
+
+/// A place to jump to, forwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Label(usize);
+
+/// When to jump: comparisons of the lower 32 bits of a register, without sign.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum If {
+    Equal,
+    Unequal,
+    Above,
+    Below,
+    /// A bit of the value is set.
+    Has,
+}
+
+/// Bytes that are loaded or stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Width {
+    Byte,
+    Half,
+    Word,
+    Double,
+}
+
+impl Width {
+    fn code(self) -> u8 {
+        match self {
+            Width::Word => 0x00,
+            Width::Half => 0x08,
+            Width::Byte => 0x10,
+            Width::Double => 0x18,
+        }
+    }
+}
+
+impl Assembler {
+    /// Instructions so far.
+    pub(crate) fn len(&self) -> usize {
+        self.code.len()
+    }
+
+    /// Instructions as they are.
+    pub(crate) fn all(&mut self, instructions: &[Instruction]) {
+        self.code.extend_from_slice(instructions);
+    }
+
+    fn one(&mut self, code: u8, registers: u8, offset: i16, immediate: i32) {
+        self.code.push(Instruction { code, registers, offset, immediate });
+    }
+
+    /// A label that is placed later.
+    pub(crate) fn label(&mut self) -> Label {
+        self.places.push(None);
+        Label(self.places.len() - 1)
+    }
+
+    /// Puts a label here.
+    pub(crate) fn place(&mut self, label: Label) {
+        self.places[label.0] = Some(self.code.len());
+    }
+
+    /// Jumps if a register compares so with a number.
+    pub(crate) fn jump_if(&mut self, register: u8, how: If, value: u32, to: Label) {
+        self.jumps.push((self.code.len(), to));
+        let code = match how {
+            If::Equal => 0x16,
+            If::Unequal => 0x56,
+            If::Above => 0x26,
+            If::Below => 0xa6,
+            If::Has => 0x46,
+        };
+        self.one(code, register, 0, value as i32);
+    }
+
+    /// Jumps if all of a register is zero, as a pointer is that leads nowhere.
+    pub(crate) fn jump_if_null(&mut self, register: u8, to: Label) {
+        self.jumps.push((self.code.len(), to));
+        self.one(0x15, register, 0, 0);
+    }
+
+    /// Jumps.
+    pub(crate) fn jump(&mut self, to: Label) {
+        self.jumps.push((self.code.len(), to));
+        self.one(0x05, 0, 0, 0);
+    }
+
+    /// `target = *(source + offset)`
+    pub(crate) fn load(&mut self, width: Width, target: u8, source: u8, offset: i16) {
+        self.one(0x61 | width.code(), target | source << 4, offset, 0);
+    }
+
+    /// `target = *(stack + offset)`, in the order of the network, as a number.
+    pub(crate) fn load_network(&mut self, width: Width, target: u8, offset: i16) {
+        self.load(width, target, R10, offset);
+        match width {
+            Width::Half => self.one(0xdc, target, 0, 16),
+            Width::Word => self.one(0xdc, target, 0, 32),
+            Width::Byte | Width::Double => {}
+        }
+    }
+
+    /// `*(stack + offset) = source`
+    pub(crate) fn store(&mut self, width: Width, offset: i16, source: u8) {
+        self.one(0x63 | width.code(), R10 | source << 4, offset, 0);
+    }
+
+    /// `target = source`, in 64 bits.
+    pub(crate) fn copy(&mut self, target: u8, source: u8) {
+        self.one(0xbf, target | source << 4, 0, 0);
+    }
+
+    /// `target = value`, in 64 bits, with its sign.
+    pub(crate) fn number(&mut self, target: u8, value: i32) {
+        self.one(0xb7, target, 0, value);
+    }
+
+    /// `target = stack + offset`
+    pub(crate) fn stack(&mut self, target: u8, offset: i16) {
+        self.copy(target, R10);
+        self.one(0x07, target, 0, offset.into());
+    }
+
+    /// `target &= value`
+    pub(crate) fn and(&mut self, target: u8, value: i32) {
+        self.one(0x57, target, 0, value);
+    }
+
+    /// `target |= value`
+    pub(crate) fn or(&mut self, target: u8, value: i32) {
+        self.one(0x47, target, 0, value);
+    }
+
+    /// `target <<= bits`
+    pub(crate) fn shift(&mut self, target: u8, bits: i32) {
+        self.one(0x67, target, 0, bits);
+    }
+
+    /// `target -= source`
+    pub(crate) fn subtract(&mut self, target: u8, source: u8) {
+        self.one(0x1f, target | source << 4, 0, 0);
+    }
+
+    /// `target >>= bits`
+    pub(crate) fn shift_down(&mut self, target: u8, bits: i32) {
+        self.one(0x77, target, 0, bits);
+    }
+
+    /// Ends with a verdict.
+    pub(crate) fn end(&mut self, verdict: i32) {
+        self.one(0xb4, 0, 0, verdict);
+        self.one(BPF_EXIT, 0, 0, 0);
+    }
+
+    /// The program; none where a jump is too long for the kernel.
+    pub(crate) fn finish(mut self) -> Option<Vec<Instruction>> {
+        for (at, label) in self.jumps {
+            let place = self.places[label.0]?;
+            self.code[at].offset = i16::try_from(place as i64 - at as i64 - 1).ok()?;
+        }
+        Some(self.code)
+    }
+}
