@@ -5,7 +5,6 @@
 //! an [`Event`], one after the other, so that nothing here is shared or locked.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,12 +18,12 @@ use dataplane::client::Clients;
 use dataplane::flow::{Directory, DirectoryError};
 use dataplane::hop::{MOST_WAITING, Resolve};
 use dataplane::nat::Share;
-use dataplane::shard::{Setup, ShardError};
-use dataplane::tables::{Address, CompileError, Neighbour};
+use dataplane::shard::Setup;
+use dataplane::tables::{Address, Neighbour};
 use policy::model::{Listener, OnExit};
 use policy::{Checked, LoadError, Policy};
 use tracing::{debug, error, info, warn};
-use wire::{HEADROOM, Pool, PoolError, PoolMemory};
+use wire::{HEADROOM, Pool, PoolMemory};
 
 use crate::api;
 use crate::clock::Clock;
@@ -47,8 +46,10 @@ mod answer;
 mod attach;
 mod beside;
 pub(crate) mod memory;
+mod start_error;
 
 pub use attach::{Carrier, PortState, Presence};
+pub use start_error::StartError;
 
 use attach::Attached;
 
@@ -147,59 +148,6 @@ struct Hand {
     setup: Setup,
     thread: JoinHandle<Memory>,
 }
-
-/// Why a gateway could not begin.
-#[derive(Debug)]
-pub enum StartError {
-    /// The system refused something.
-    System {
-        /// What was being done.
-        operation: String,
-        /// What it said.
-        error: io::Error,
-    },
-    /// Linux did not tell its state.
-    Linux(linux::Error),
-    /// The policy does not compile.
-    Compile(CompileError),
-    /// A shard could not be made.
-    Shard(ShardError),
-    /// Workers could not be made to share their flows.
-    Directory(DirectoryError),
-    /// A frame pool could not be made.
-    Pool(PoolError),
-    /// The process may not do what every driver needs, CAP_NET_ADMIN.
-    Privilege,
-    /// None of these interfaces could be opened, and there is no other.
-    NoPort {
-        /// The interfaces.
-        names: Vec<String>,
-        /// Whether another gateway has them, or one of them.
-        taken: bool,
-    },
-}
-
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            StartError::System { operation, error } => write!(f, "could not {operation}: {error}"),
-            StartError::Linux(error) => error.fmt(f),
-            StartError::Compile(error) => error.fmt(f),
-            StartError::Shard(error) => error.fmt(f),
-            StartError::Directory(error) => error.fmt(f),
-            StartError::Pool(error) => error.fmt(f),
-            StartError::Privilege => {
-                f.write_str("it has no CAP_NET_ADMIN, without which no interface can be opened")
-            }
-            StartError::NoPort { names, taken } => {
-                write!(f, "none of its interfaces could be opened ({})", names.join(", "))?;
-                if *taken { f.write_str(": another gateway has them") } else { Ok(()) }
-            }
-        }
-    }
-}
-
-impl std::error::Error for StartError {}
 
 impl Supervisor {
     /// Starts everything: Linux is asked, tables are made, workers begin, ports are opened.

@@ -243,7 +243,8 @@ impl SourceCode for Place {
             shown.end = rest.find('\n').map_or(end, |at| span.offset() + span.len() + at);
         }
         // In characters, as elsewhere: miette's own count is of bytes.
-        let (line, column) = (self.source.line(shown.start) as usize - 1, self.source.column(shown.start) as usize - 1);
+        let (line, column) =
+            (self.source.line(shown.start) as usize - 1, self.source.column(shown.start) as usize - 1);
         let data = text.get(shown.clone()).unwrap_or_default().as_bytes();
         // Of a text, miette counts the lines from its beginning on, and would show all between two places.
         let lines = data.iter().filter(|byte| **byte == b'\n').count();

@@ -91,10 +91,13 @@ fn a_start_with_the_same_file_adds_nothing() {
     }
 }
 
+/// The name of a damage, and what does it to a file.
+type Harm = (&'static str, fn(&Path));
+
 /// Every way in which the newest entry can be of no use: the file's policy counts, and what was there is not lost.
 #[test]
 fn a_damaged_entry_is_no_reason_not_to_start() {
-    let damages: [(&str, fn(&Path)); 5] = [
+    let damages: [Harm; 5] = [
         ("empty", |path| fs::write(path, "").unwrap()),
         ("garbled", |path| fs::write(path, b"\xff\xfe\0garbage").unwrap()),
         ("short", |path| {

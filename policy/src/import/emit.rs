@@ -718,7 +718,7 @@ fn sound(cond: &Cond) -> Result<(), Why> {
     let only = |protocol: Protocol| cond.protocols == ByteSet::one(protocol.0);
     let (v4, v6) = cond.families();
     let ported = cond.protocols.iter().all(|protocol| Protocol(protocol).has_ports());
-    if !ported && !(cond.sports.is_all() && cond.dports.is_all()) {
+    if !(ported || cond.sports.is_all() && cond.dports.is_all()) {
         return Err(Why::Feature("ports of any protocol".to_owned()));
     }
     let kinds = !cond.icmp_types.is_all() || !cond.icmp_codes.is_all();

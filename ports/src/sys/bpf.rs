@@ -299,7 +299,8 @@ pub(crate) mod tests {
 
     #[test]
     fn delivering_marks_and_redirects_and_diverting_redirects() {
-        let (deliver, divert) = (program::deliver(0x8000_0001, 1), program::divert(1));
+        let (deliver, divert) =
+            (program::deliver(0x8000_0001, 1), program::divert(1, wire::LinkKind::Ethernet));
         let runs = [(Hook::TcxIngress, &deliver[..], 0), (Hook::TcxEgress, &divert[..], 5)];
         if let Some(results) = results(&runs) {
             assert_eq!(results, [(7, 0x8000_0001), (7, 5)]);

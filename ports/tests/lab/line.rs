@@ -30,7 +30,7 @@ pub(crate) fn guarded(name: &str, punt: &Punt) -> Guard {
     assert!(unpinned.is_some());
     let ifindex = command("cat", &format!("/proc/self/net/dev_snmp6/{name}"));
     let ifindex = ifindex.split_whitespace().nth(1).and_then(|number| number.parse().ok()).unwrap();
-    let guard = guards.put(ifindex, &Alone::default(), None).unwrap_or_else(|error| panic!("{error}"));
+    let guard = guards.put(ifindex, &Alone::default(), None, None).unwrap_or_else(|error| panic!("{error}"));
     guard.open(punt.ifindex).unwrap_or_else(|error| panic!("{error}"));
     guard
 }
