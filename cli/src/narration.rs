@@ -332,6 +332,10 @@ impl Narrator<'_> {
     }
 
     fn timeout(&self, flow: &Flow) -> Nanos {
+        let rule = self.tables.filter.rules.get(flow.rule as usize).filter(|_| flow.state().is_running());
+        if let Some(timeout) = rule.and_then(|rule| rule.timeout) {
+            return timeout;
+        }
         let spans = &self.tables.timeouts;
         match flow.state().life() {
             Life::TcpHalfOpen => spans.tcp_half_open,
@@ -339,6 +343,7 @@ impl Narrator<'_> {
             Life::TcpClosing => spans.tcp_closing,
             Life::TcpReset => spans.tcp_reset,
             Life::Udp => spans.udp,
+            Life::UdpUnanswered => spans.udp_unanswered.min(spans.udp),
             Life::Icmp => spans.icmp,
             Life::Other => spans.other,
         }
@@ -461,6 +466,6 @@ pub(crate) fn state(flow: &Flow) -> &'static str {
         State::Udp | State::Other => "not answered yet",
         State::UdpAnswered | State::OtherAnswered => "answered",
         State::Icmp => "a query",
-        State::Spare => "unknown",
+        State::UdpConfirmed => "answered, and gone on",
     }
 }

@@ -43,6 +43,8 @@ pub struct Fate {
     pub rate: Option<Rate>,
     /// A bound on how many connections there are.
     pub connections: Option<ConnectionLimit>,
+    /// How long a connection may be idle.
+    pub timeout: Option<wire::Nanos>,
 }
 
 /// What decides on a packet.
@@ -66,7 +68,7 @@ pub enum Outcome {
 impl Fate {
     /// The default action, which logs and counts nothing.
     fn by_default(action: Action) -> Fate {
-        Fate { action, log: Logging::Off, rate: None, connections: None }
+        Fate { action, log: Logging::Off, rate: None, connections: None, timeout: None }
     }
 
     /// Whether it depends on packets before.
@@ -90,6 +92,9 @@ impl fmt::Display for Fate {
         }
         if self.connections.is_some() {
             f.write_str(", a limited number")?;
+        }
+        if self.timeout.is_some() {
+            f.write_str(", with a timeout")?;
         }
         Ok(())
     }

@@ -76,8 +76,8 @@ pub struct Flow {
     state: u8,
     /// TCP window scales: the original side's in the low four bits, the reply side's in the high four.
     scales: u8,
-    /// Bits of the stages' own.
-    pub flags: u8,
+    /// Whether anything is translated, in the lowest bit; above it, which timeout of its own it has ([`FlowTable::set_idle`]).
+    flags: u8,
     /// The traffic class: `classify` writes it.
     pub class: u8,
     reply: Key,
@@ -89,6 +89,19 @@ const _: () = assert!(size_of::<Flow>() == 128);
 
 /// The epoch of flows that none of the last tables has decided: none has it.
 pub const STALE: u16 = 0;
+
+/// In [`Flow::flags`].
+const TRANSLATED: u8 = 1;
+
+/// Whether a flow's packets are translated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Translated {
+    /// They go on as they are.
+    No = 0,
+    /// They are.
+    Yes = TRANSLATED,
+}
 
 /// What one side of a TCP connection has sent and may send.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
@@ -128,6 +141,23 @@ impl Flow {
     #[inline(always)]
     pub fn state(&self) -> State {
         State::ALL[usize::from(self.state) % State::ALL.len()]
+    }
+
+    /// Whether its packets are translated.
+    #[inline(always)]
+    pub fn is_translated(&self) -> bool {
+        self.flags & TRANSLATED != 0
+    }
+
+    /// Notes whether its packets are translated.
+    pub fn set_translated(&mut self, translated: Translated) {
+        self.flags = self.flags & !TRANSLATED | translated as u8;
+    }
+
+    /// Which timeout of its own it has, 0 for none.
+    #[inline(always)]
+    fn idle_number(&self) -> u8 {
+        self.flags >> 1
     }
 }
 
@@ -193,7 +223,7 @@ pub enum State {
     Reset,
     /// UDP: nothing has come back.
     Udp,
-    /// UDP: something has come back.
+    /// UDP: something has come back, for which a source that is forged has not asked.
     UdpAnswered,
     /// ICMP query.
     Icmp,
@@ -201,8 +231,8 @@ pub enum State {
     Other,
     /// Another protocol: something has come back.
     OtherAnswered,
-    /// Not used; it makes the number of states a power of two.
-    Spare,
+    /// UDP: something has come back, and whoever began has gone on.
+    UdpConfirmed,
 }
 
 impl State {
@@ -223,7 +253,7 @@ impl State {
         State::Icmp,
         State::Other,
         State::OtherAnswered,
-        State::Spare,
+        State::UdpConfirmed,
     ];
 
     /// The state in which a flow of this transport protocol begins.
@@ -243,16 +273,25 @@ impl State {
             State::Established => Life::TcpEstablished,
             State::FinOriginal | State::FinReply | State::LastAck | State::TimeWait => Life::TcpClosing,
             State::Reset => Life::TcpReset,
-            State::Udp | State::UdpAnswered => Life::Udp,
+            State::Udp => Life::UdpUnanswered,
+            State::UdpAnswered | State::UdpConfirmed => Life::Udp,
             State::Icmp => Life::Icmp,
-            State::Other | State::OtherAnswered | State::Spare => Life::Other,
+            State::Other | State::OtherAnswered => Life::Other,
         }
     }
 
-    /// Whether both sides have taken part and may go on to send. Such a flow never makes room for another.
+    /// Whether both sides have taken part, the one that began after it was answered, and may go on to send. Such a flow never
+    /// makes room for another. An answer alone does not count: it goes to whoever a forged source names.
     pub const fn is_established(self) -> bool {
-        use State::{Established, FinOriginal, FinReply, OtherAnswered, UdpAnswered};
-        matches!(self, Established | FinOriginal | FinReply | UdpAnswered | OtherAnswered)
+        use State::{Established, FinOriginal, FinReply, OtherAnswered, UdpConfirmed};
+        matches!(self, Established | FinOriginal | FinReply | UdpConfirmed | OtherAnswered)
+    }
+
+    /// Whether the timeout of the rule that accepted the flow holds: TCP is neither opening nor closing.
+    #[inline(always)]
+    pub const fn is_running(self) -> bool {
+        use State::{Established, Icmp, Other, OtherAnswered, Udp, UdpAnswered, UdpConfirmed};
+        matches!(self, Established | Udp | UdpAnswered | UdpConfirmed | Icmp | Other | OtherAnswered)
     }
 }
 
@@ -267,8 +306,10 @@ pub enum Life {
     TcpClosing,
     /// TCP, reset.
     TcpReset,
-    /// UDP.
+    /// UDP that has been answered.
     Udp,
+    /// UDP that has not.
+    UdpUnanswered,
     /// ICMP queries.
     Icmp,
     /// All other protocols.
@@ -279,17 +320,38 @@ pub enum Life {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
     ticks: [u32; State::ALL.len()],
+    /// Those that rules say, by number; 0 where there is none.
+    own: [u32; MOST_OWN + 1],
 }
+
+/// How many different timeouts rules can have: a flow keeps the number of its own in seven bits.
+pub(crate) const MOST_OWN: usize = 127;
 
 impl Timeouts {
     /// Takes the spans that `span` gives. They are rounded down to whole ticks, of which there is one at least.
     pub fn new(span: impl Fn(Life) -> Nanos) -> Timeouts {
-        Timeouts { ticks: State::ALL.map(|state| Tick::within(span(state.life())).0.max(1)) }
+        let ticks = State::ALL.map(|state| Tick::within(span(state.life())).0.max(1));
+        Timeouts { ticks, own: [0; MOST_OWN + 1] }
+    }
+
+    /// The same, with those that rules say, by number from 1.
+    pub fn with_own(mut self, spans: &[Nanos]) -> Timeouts {
+        for (own, span) in self.own[1..].iter_mut().zip(spans) {
+            *own = Tick::within(*span).0.max(1);
+        }
+        self
     }
 
     /// The longest of all.
     fn longest(&self) -> u32 {
-        self.ticks.into_iter().max().unwrap_or(0)
+        self.ticks.into_iter().chain(self.own).max().unwrap_or(0)
+    }
+
+    /// The timeout of a flow.
+    #[inline(always)]
+    fn of_flow(&self, flow: &Flow) -> u32 {
+        let own = self.own[usize::from(flow.idle_number())];
+        if own != 0 && flow.state().is_running() { own } else { self.of(flow.state()) }
     }
 
     /// The timeout of a state.

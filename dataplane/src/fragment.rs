@@ -8,6 +8,8 @@
 //! came first has gone on. A datagram is forgotten when it is complete, or when its time is over, counted from
 //! the fragment that came first.
 //!
+//! Nobody has all of the memory: each source and each side has its share ([`share`]).
+//!
 //! What it promises: all memory is taken at start; nobody can aim datagrams at one place of the table without
 //! knowing the seed; the work per call is bounded; no fragment passes before its first, and no byte of a datagram
 //! passes twice. Time may go backwards: a datagram then waits longer, at most twice its time.
@@ -21,6 +23,7 @@ mod change;
 mod hash;
 pub(crate) mod held;
 mod range;
+mod share;
 mod table;
 
 use policy::model::FragmentLimits;
@@ -32,6 +35,7 @@ use crate::verdict::Reason;
 pub(crate) use change::{FragmentsChange, Moved};
 use held::{Held, List};
 use range::Added;
+use share::Shares;
 use table::{Datagram, Stage, Table, UNKNOWN};
 
 /// How many fragments of one datagram may wait for its first: as many as the largest makes on Ethernet, and some.
@@ -106,6 +110,7 @@ pub enum Later {
 pub struct Fragments {
     table: Table,
     held: Held,
+    shares: Shares,
     timeout: Nanos,
     /// Bytes of the largest datagram.
     largest: u32,
@@ -121,6 +126,7 @@ impl Fragments {
         Ok(Fragments {
             table: Table::new(limits.datagrams.clamp(1, MOST), seed)?,
             held: Held::new(limits.held.min(MOST))?,
+            shares: Shares::new(limits),
             timeout,
             largest: largest(limits),
         })
@@ -177,10 +183,12 @@ impl Fragments {
             Some(at) => at,
             // It would have to wait: better not begin what cannot be gone on with.
             None if self.held.is_full() => return Err(Reason::FragmentTableFull),
+            None if !self.shares.may_wait(self.owner(key)) => return Err(Reason::FragmentTableFull),
             None => self.make(key, now, tally)?,
         };
         let datagram = self.table.get(at);
-        let no_room = self.held.is_full() || datagram.waiting == WAITING;
+        let is_spent = self.held.is_full() || !self.shares.may_wait(datagram.owner);
+        let no_room = is_spent || datagram.waiting == WAITING;
         if datagram.stage == Stage::Waits && no_room {
             return Err(Reason::FragmentTableFull);
         }
@@ -205,6 +213,7 @@ impl Fragments {
         }
         self.held.push(&mut datagram.held, frame)?;
         datagram.waiting += 1;
+        self.shares.wait(datagram.owner);
         // Take a place off the free list, fill it, append it.
         tally.instructions(12);
         tally.write(Region::FragmentTable, self.table.place(at), 12);
@@ -220,6 +229,7 @@ impl Fragments {
         }
         let frame = self.held.pop(&mut datagram.held)?;
         datagram.waiting -= 1;
+        self.shares.go_on(datagram.owner, 1);
         // Take a place off the list, empty it, free it.
         tally.instructions(12);
         tally.write(Region::FragmentTable, self.table.place(at), 12);
@@ -255,7 +265,7 @@ impl Fragments {
 
     /// Bytes of memory, which never change.
     pub fn bytes(&self) -> usize {
-        self.table.bytes() + self.held.bytes()
+        self.table.bytes() + self.held.bytes() + self.shares.bytes()
     }
 
     /// What is wrong with a fragment whatever others there are.
@@ -306,7 +316,7 @@ impl Fragments {
             Added::Full => Err(Reason::FragmentTableFull),
             Added::Overlap => {
                 datagram.stage = Stage::Refused;
-                datagram.waiting = 0;
+                self.shares.go_on(datagram.owner, std::mem::take(&mut datagram.waiting));
                 self.held.doom(&mut datagram.held, Reason::FragmentOverlap);
                 Err(Reason::FragmentOverlap)
             }
@@ -329,7 +339,20 @@ impl Fragments {
         if let Some(at) = self.over(now).filter(|_| self.table.is_full()) {
             self.forget(at, tally);
         }
-        self.table.make(key, now + self.timeout, tally).ok_or(Reason::FragmentTableFull)
+        let owner = self.owner(key);
+        if !self.shares.has_room(owner) {
+            return Err(Reason::FragmentTableFull);
+        }
+        let at = self.table.make(key, now + self.timeout, tally).ok_or(Reason::FragmentTableFull)?;
+        self.table.get_mut(at).owner = owner;
+        self.shares.begin(owner);
+        Ok(at)
+    }
+
+    /// Whose a datagram is.
+    fn owner(&self, key: &DatagramKey) -> share::Owner {
+        let source = DatagramKey { destination: 0, id: 0, protocol: 0, realm: 0, ..*key };
+        Shares::owner(self.table.hash(&source), key.realm)
     }
 
     /// Forgets a datagram that is complete and for which no frame waits.
@@ -342,7 +365,10 @@ impl Fragments {
 
     /// Forgets a datagram; frames that wait for it are to be given back.
     fn forget<T: Tally>(&mut self, at: u32, tally: &mut T) {
-        self.held.doom(&mut self.table.get_mut(at).held, Reason::FragmentTimeout);
+        let datagram = self.table.get_mut(at);
+        self.held.doom(&mut datagram.held, Reason::FragmentTimeout);
+        self.shares.go_on(datagram.owner, datagram.waiting);
+        self.shares.end(datagram.owner);
         self.table.forget(at, tally);
     }
 

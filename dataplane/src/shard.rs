@@ -257,9 +257,12 @@ pub(crate) fn timeouts(tables: &Tables) -> Timeouts {
         Life::TcpClosing => spans.tcp_closing,
         Life::TcpReset => spans.tcp_reset,
         Life::Udp => spans.udp,
+        // Never longer than where there is an answer.
+        Life::UdpUnanswered => spans.udp_unanswered.min(spans.udp),
         Life::Icmp => spans.icmp,
         Life::Other => spans.other,
     })
+    .with_own(&tables.idle)
 }
 
 /// For how many flows memory is taken.

@@ -69,6 +69,9 @@ pub struct Tables {
     pub log: Log,
     /// What becomes of packets that Linux forwards from interfaces that are not the policy's.
     pub other: Action,
+    /// Timeouts that rules say, by number from 1 ([`FilterRule::idle`]). A number stays with its timeout while tables follow
+    /// one another, as long as there are numbers.
+    pub idle: Vec<wire::Nanos>,
     /// Numbers by which names are known from one compilation to the next.
     pub numbers: Numbers,
     /// A bit for each of the gateway's own addresses, by [`Address::own_bit`]; others may share it.
@@ -218,6 +221,10 @@ pub struct FilterRule {
     pub rate: Option<Rate>,
     /// Bound on how many at one time.
     pub connections: Option<ConnectionLimit>,
+    /// How long a connection that it accepts may be idle, where it says so.
+    pub timeout: Option<wire::Nanos>,
+    /// The number of that timeout; 0 for none.
+    pub idle: u8,
     /// Whether it is logged.
     pub log: Logging,
 }

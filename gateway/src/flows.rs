@@ -250,6 +250,6 @@ pub(crate) fn state_name(state: State) -> &'static str {
         State::Udp | State::Other => "unanswered",
         State::UdpAnswered | State::OtherAnswered => "answered",
         State::Icmp => "query",
-        State::Spare => "spare",
+        State::UdpConfirmed => "confirmed",
     }
 }

@@ -200,6 +200,9 @@ impl Printer {
                 Scope::Source => self.string("connections", &format!("{most} per source")),
             }
         }
+        if let Some(timeout) = rule.timeout {
+            self.string("timeout", &duration(timeout));
+        }
         if rule.log == Logging::On {
             self.line("log", "true");
         }
@@ -331,6 +334,7 @@ impl Printer {
             ("tcp-closing", timeouts.tcp_closing, default.tcp_closing),
             ("tcp-reset", timeouts.tcp_reset, default.tcp_reset),
             ("udp", timeouts.udp, default.udp),
+            ("udp-unanswered", timeouts.udp_unanswered, default.udp_unanswered),
             ("icmp", timeouts.icmp, default.icmp),
             ("other", timeouts.other, default.other),
             ("fragment", timeouts.fragment, default.fragment),

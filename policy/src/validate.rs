@@ -52,6 +52,7 @@ pub fn validate(policy: &Policy, lines: &Lines) -> Vec<Diagnostic> {
     validator.shadowed_nats();
     validator.limits();
     validator.timeouts();
+    validator.rule_timeouts();
     validator.gateway();
     validator.diagnostics
 }

@@ -40,7 +40,7 @@ The exit code is 0 if it is proved that no packet changes its fate, and 1 if som
 
 --json prints one object: `outcome` (`same`, `different`, `unsettled` where nothing is found, but the work was at its \
 end, or `incomparable` where no interface is in both), `complete` (whether these are all), `interfaces` (those that both have), `regions`, a list of objects with \
-`packets` (by key of a rule: what it admits), `old` and `new` (each with `action`, `log`, `rate`, `connections`, `rule` and \
+`packets` (by key of a rule: what it admits), `old` and `new` (each with `action`, `log`, `rate`, `connections`, `timeout`, `rule` and \
 `line`, null for the default), `example` and `tried` (whether both policies did so with it, through all stages), \
 `shown` and `found` (how many regions), and `not_compared` (what else is different)."))]
 pub(crate) struct Arguments {
@@ -274,6 +274,7 @@ fn judgement_json(judgement: &Judgement, side: &Side) -> Value {
         "log": fate.log == Logging::On,
         "rate": fate.rate.is_some(),
         "connections": fate.connections.is_some(),
+        "timeout": fate.timeout.is_some(),
         "rule": name,
         "line": line,
     })

@@ -198,8 +198,13 @@ fn judged(header: &Header, names: &[String], tables: &Tables) -> Judgement {
     match tables.filter.find(&header, &mut tally::NoTally) {
         Some(place) => {
             let rule = &tables.filter.rules[place as usize];
-            let fate =
-                Fate { action: rule.action, log: rule.log, rate: rule.rate, connections: rule.connections };
+            let fate = Fate {
+                action: rule.action,
+                log: rule.log,
+                rate: rule.rate,
+                connections: rule.connections,
+                timeout: rule.timeout,
+            };
             Judgement { by: Decider::Rule(place), fate }
         }
         None => {

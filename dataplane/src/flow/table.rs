@@ -312,10 +312,14 @@ impl FlowTable {
 
     /// Moves a flow to another state, from which its timeout follows. Notes that it was seen at `now`.
     pub fn set_state<T: Tally>(&mut self, id: FlowId, state: State, now: Tick, tally: &mut T) {
-        let Some(flow) = self.flow_mut(id) else { return };
-        let before = flow.state();
+        let FlowTable { flows, timeouts, .. } = self;
+        let Some(flow) = flows.entries_mut().get_mut(id.0 as usize).filter(|flow| flow.is_live()) else {
+            return;
+        };
+        let (before, was) = (flow.state(), timeouts.of_flow(flow));
         flow.state = state as u8;
         flow.seen = now.0;
+        let timeout = timeouts.of_flow(flow);
         tally.write(Region::FlowTable, id.0 as usize * size_of::<Flow>() + 48, 16);
         if before == state {
             return;
@@ -327,9 +331,29 @@ impl FlowTable {
             _ => {}
         }
         // A longer timeout can wait until the wheel comes by; a shorter one cannot.
-        if self.timeouts.of(state) < self.timeouts.of(before) {
+        if timeout < was {
             self.wheel.unlink(cold, id.0);
-            self.wheel.link(cold, id.0, Tick(now.0.saturating_add(self.timeouts.of(state))));
+            self.wheel.link(cold, id.0, Tick(now.0.saturating_add(timeout)));
+            tally.atomic(Region::Timer, id.0 as usize * size_of::<Cold>(), 32);
+        }
+    }
+
+    /// Gives a flow a timeout of its own, by its number among those that rules say ([`Timeouts::with_own`]); 0 for none.
+    pub fn set_idle<T: Tally>(&mut self, id: FlowId, number: u8, tally: &mut T) {
+        let FlowTable { flows, timeouts, .. } = self;
+        let Some(flow) = flows.entries_mut().get_mut(id.0 as usize).filter(|flow| flow.is_live()) else {
+            return;
+        };
+        if flow.idle_number() == number {
+            return;
+        }
+        let before = timeouts.of_flow(flow);
+        flow.flags = flow.flags & super::TRANSLATED | number << 1;
+        let (after, seen) = (timeouts.of_flow(flow), flow.seen);
+        if after < before {
+            let cold = self.cold.entries_mut();
+            self.wheel.unlink(cold, id.0);
+            self.wheel.link(cold, id.0, Tick(seen.saturating_add(after)));
             tally.atomic(Region::Timer, id.0 as usize * size_of::<Cold>(), 32);
         }
     }
@@ -368,7 +392,7 @@ impl FlowTable {
     /// [`FlowTable::advance`] has come by or not: whoever finds it removes it.
     #[inline(always)]
     pub fn is_expired(&self, flow: &Flow, now: Tick) -> bool {
-        now.since(Tick(flow.seen)) >= self.timeouts.of(flow.state())
+        now.since(Tick(flow.seen)) >= self.timeouts.of_flow(flow)
     }
 
     /// The tick of a moment; 0 before the table was made.
@@ -411,7 +435,7 @@ impl FlowTable {
                 ended(FlowId(place), flow, &self.cold.entries()[place as usize]);
                 self.remove(FlowId(place), tally);
             } else {
-                let deadline = Tick(flow.seen.saturating_add(self.timeouts.of(flow.state())));
+                let deadline = Tick(flow.seen.saturating_add(self.timeouts.of_flow(flow)));
                 self.age(place);
                 let cold = self.cold.entries_mut();
                 self.wheel.unlink(cold, place);

@@ -17,6 +17,7 @@ fn timeouts() -> Timeouts {
         Life::TcpClosing => Nanos::from_secs(60),
         Life::TcpReset => Nanos::from_secs(10),
         Life::Udp => Nanos::from_secs(300),
+        Life::UdpUnanswered => Nanos::from_secs(30),
         Life::Icmp => Nanos::from_secs(1),
         Life::Other => Nanos::from_secs(600),
     })

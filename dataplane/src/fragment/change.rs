@@ -6,6 +6,8 @@
 use tally::NoTally;
 use wire::{Frame, Nanos};
 
+use policy::model::FragmentLimits;
+
 use super::{Fragments, Held, List, MOST, Stage, Table, largest};
 use crate::memory::MemoryError;
 use crate::tables::Tables;
@@ -14,7 +16,7 @@ use crate::verdict::Reason;
 /// Limits that will take the place of others.
 pub(crate) struct FragmentsChange {
     timeout: Nanos,
-    largest: u32,
+    limits: FragmentLimits,
     /// Memory for datagrams and frames, where as much as there is will not do, or realms are others.
     renewed: Option<Renewed>,
 }
@@ -42,7 +44,7 @@ impl FragmentsChange {
                 held: Held::new(limits.held.min(MOST))?,
             })
         };
-        Ok(FragmentsChange { timeout: new.timeouts.fragment, largest: largest(limits), renewed })
+        Ok(FragmentsChange { timeout: new.timeouts.fragment, limits: *limits, renewed })
     }
 }
 
@@ -68,9 +70,11 @@ impl Fragments {
         while let Some((frame, reason)) = self.held.give() {
             give(frame, reason);
         }
-        (self.timeout, self.largest) = (change.timeout, change.largest);
+        (self.timeout, self.largest) = (change.timeout, largest(&change.limits));
+        self.shares.set(&change.limits);
         let Some(Renewed { table, held }) = &mut change.renewed else {
             self.sift(&mut keep, &mut give);
+            self.recount();
             return change;
         };
         std::mem::swap(&mut self.table, table);
@@ -105,7 +109,21 @@ impl Fragments {
                 }
             }
         }
+        self.recount();
         change
+    }
+
+    /// Counts anew what everybody has: all of it, even where that is more than a share.
+    fn recount(&mut self) {
+        self.shares.clear();
+        let places: Vec<u32> = self.table.places().collect();
+        for at in places {
+            let owner = self.owner(&self.table.key(at));
+            let datagram = self.table.get_mut(at);
+            datagram.owner = owner;
+            self.shares.begin(owner);
+            (0..datagram.waiting).for_each(|_| self.shares.wait(owner));
+        }
     }
 
     /// Takes out frames that cannot go on.

@@ -6,6 +6,7 @@ use wire::{Family, Nanos};
 use super::hash::Hasher;
 use super::held::List;
 use super::range::Ranges;
+use super::share::Owner;
 use super::{DatagramKey, Kept, NONE};
 use crate::memory::MemoryError;
 
@@ -44,6 +45,8 @@ pub(super) struct Datagram {
     younger: u32,
     /// Frames that wait for the first fragment.
     pub(super) held: List,
+    /// Where it is counted.
+    pub(super) owner: Owner,
 }
 
 /// What is to become of a datagram's later fragments.
@@ -192,8 +195,13 @@ impl Table {
         size_of_val(&*self.heads) + size_of_val(&*self.datagrams)
     }
 
+    /// The keyed hash of a datagram.
+    pub(super) fn hash(&self, key: &DatagramKey) -> u32 {
+        self.hasher.hash(key)
+    }
+
     fn head(&self, key: &DatagramKey) -> usize {
-        self.hasher.hash(key) as usize & (self.heads.len() - 1)
+        self.hash(key) as usize & (self.heads.len() - 1)
     }
 }
 
@@ -219,6 +227,7 @@ impl Datagram {
             older: NONE,
             younger: NONE,
             held: List::EMPTY,
+            owner: Owner::default(),
         }
     }
 

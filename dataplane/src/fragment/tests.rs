@@ -18,7 +18,9 @@ fn limits(datagrams: u32, held: u32) -> FragmentLimits {
 }
 
 fn table(datagrams: u32, held: u32) -> Fragments {
-    Fragments::new(&limits(datagrams, held), TIMEOUT, [3, 5]).unwrap()
+    let mut table = Fragments::new(&limits(datagrams, held), TIMEOUT, [3, 5]).unwrap();
+    table.shares.lift();
+    table
 }
 
 fn key(id: u32) -> DatagramKey {
@@ -599,4 +601,52 @@ impl Over for HashMap<u32, Model> {
         });
         frames
     }
+}
+
+fn key_of(source: u128, realm: u16, id: u32) -> DatagramKey {
+    DatagramKey { source, realm, ..key(id) }
+}
+
+#[test]
+fn one_source_and_one_side_have_no_more_than_their_share() {
+    let mut table = Fragments::new(&limits(1_024, 256), TIMEOUT, [3, 5]).unwrap();
+    let begin = |table: &mut Fragments, source, realm, id| {
+        table.first(&key_of(source, realm, id), span(0, 8, true), kept(1), NOW, &mut NoTally)
+    };
+    let taken = (0..1_000).filter(|id| begin(&mut table, 1, 1, *id).is_ok()).count();
+    assert_eq!(taken, 64, "of one source");
+    // From many sources of one side; all that is left is another's.
+    let taken = (0..10_000).filter(|id| begin(&mut table, u128::from(*id) + 100, 1, *id).is_ok()).count();
+    assert_eq!(taken, 768 - 64, "of one side");
+    let taken = (0..10_000).filter(|id| begin(&mut table, u128::from(*id) + 100, 2, *id).is_ok()).count();
+    assert_eq!(taken, 256);
+    // Time gives it back.
+    let later_on = NOW + TIMEOUT;
+    while table.is_due(later_on) {
+        table.expire(later_on, &mut NoTally, |_, _| panic!("nothing waits"));
+    }
+    assert!(table.shares.is_blank());
+}
+
+#[test]
+fn frames_that_wait_are_shared_out_and_given_back() {
+    let mut pool = Pool::new(300, 2_048).unwrap();
+    let mut table = Fragments::new(&limits(1_024, 256), TIMEOUT, [3, 5]).unwrap();
+    let mut waiting = 0;
+    for id in 0..200 {
+        let key = key_of(1, 1, id);
+        match table.later(&key, span(8, 8, true), NOW, &mut NoTally) {
+            Later::Wait => {
+                let frame = frame(&mut pool, id);
+                assert!(table.hold(&key, frame, &mut NoTally).is_ok());
+                waiting += 1;
+            }
+            other => assert_eq!(other, Later::Refuse(Reason::FragmentTableFull)),
+        }
+    }
+    assert_eq!(waiting, 64);
+    // Another host's may.
+    assert_eq!(table.later(&key_of(2, 1, 1), span(8, 8, true), NOW, &mut NoTally), Later::Wait);
+    assert_eq!(expire(&mut table, &mut pool, NOW + TIMEOUT).len(), 64);
+    assert!(table.shares.is_blank());
 }

@@ -138,6 +138,8 @@ fn judge<T: Tally>(hit: Hit, flow: &Flow, cold: &Cold, frame: &mut Frame, cx: &m
         return Outcome::Refused(Step::Drop(Reason::NatClash));
     }
     recount(hit.id, flow, cold, ingress, rule, cx);
+    let idle = rule.and_then(|place| cx.tables.filter.rules.get(place as usize)).map_or(0, |rule| rule.idle);
+    cx.shard.flows.set_idle(hit.id, idle, cx.tally);
     if let Some(flow) = cx.shard.flows.flow_mut(hit.id) {
         // A neighbour that has to be asked for is looked up again when it is known.
         let onward = if way.hop == ASKED_HOP { NO_HOP } else { way.hop };

@@ -16,7 +16,7 @@ use super::route::realm;
 use super::track::{is_icmp, reason_of, settings};
 use super::{Cx, Stage, Step, filter, header};
 use crate::flow::tcp::{Midstream, Segment};
-use crate::flow::{Direction, FlowId, Key, Refusal};
+use crate::flow::{Direction, FlowId, Key, Refusal, Translated};
 use crate::hop::{LOCAL_HOP, NO_HOP, waits};
 use crate::log::Cause;
 use crate::nat::{self, Endpoint};
@@ -343,9 +343,13 @@ fn enter<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
         flow.hops = [onward, if is_own { LOCAL_HOP } else { NO_HOP }];
         flow.rule = frame.meta.rule;
         flow.nat = pair;
-        flow.flags = u8::from(translated);
+        flow.set_translated(if translated { Translated::Yes } else { Translated::No });
         flow.epoch = cx.tables.epoch;
         flow.class = frame.meta.class as u8;
+    }
+    let idle = cx.tables.filter.rules.get(frame.meta.rule as usize).map_or(0, |rule| rule.idle);
+    if idle != 0 {
+        cx.shard.flows.set_idle(id, idle, cx.tally);
     }
     let number = |id| cx.tables.interface(id).map_or(NO_NUMBER, |interface| interface.number);
     let (ingress, is_icmp) = (number(frame.meta.ingress), is_icmp(frame));

@@ -263,6 +263,7 @@ fn follow<T: Tally>(frame: &mut Frame, hit: Hit, hash: u64, cx: &mut Cx<'_, T>) 
     } else {
         match (before, direction) {
             (State::Udp, Direction::Reply) => State::UdpAnswered,
+            (State::UdpAnswered, Direction::Original) => State::UdpConfirmed,
             (State::Other, Direction::Reply) => State::OtherAnswered,
             (state, _) => state,
         }
@@ -304,7 +305,7 @@ fn carry(frame: &mut Frame, id: FlowId, direction: Direction, flow: &Flow) {
     meta.rule = flow.rule;
     meta.nat = flow.nat;
     meta.class = u16::from(flow.class);
-    meta.flags |= flag::HIT | if flow.flags != 0 { flag::TRANSLATED } else { 0 };
+    meta.flags |= flag::HIT | if flow.is_translated() { flag::TRANSLATED } else { 0 };
     if direction == Direction::Reply {
         meta.flags |= flag::REPLY;
     }

@@ -7,7 +7,7 @@ use wire::Nanos;
 use wire::header::Protocol;
 
 use super::{FlowRecord, Item, MappingRecord, Refused, Through};
-use crate::flow::{Former, Key, Life, Refusal, State, Tick};
+use crate::flow::{Former, Key, Life, Refusal, State, Tick, Translated};
 use crate::nat::{Endpoint, MappingId, PoolId, Restore};
 use crate::shard::{NOTHING, Shard};
 use crate::tables::{Address, LOCAL, NO_NUMBER, OWN_ACCORD, Tables, Target};
@@ -99,8 +99,10 @@ impl Shard {
         }
         if let Some(flow) = self.flows.flow_mut(id) {
             let [a, b] = [flow.original(), flow.reply()].map(|key| key.in_realm(0));
-            flow.flags = u8::from(b != a.reversed());
+            flow.set_translated(if b == a.reversed() { Translated::No } else { Translated::Yes });
         }
+        let rule = record.rule.and_then(|place| tables.filter.rules.get(place as usize));
+        self.flows.set_idle(id, rule.map_or(0, |rule| rule.idle), &mut tally::NoTally);
         Ok(())
     }
 
@@ -143,7 +145,8 @@ fn fits(record: &FlowRecord, original: &Key, reply: &Key) -> bool {
     };
     let state = match Protocol(protocol) {
         Protocol::TCP => tcp(record.state),
-        _ => record.state.life() == State::first(protocol).life() && record.state != State::Spare,
+        Protocol::UDP => matches!(record.state.life(), Life::Udp | Life::UdpUnanswered),
+        _ => record.state.life() == State::first(protocol).life(),
     };
     let family = original.family() == reply.family() && protocol == reply.protocol();
     // The flow shows the source that the mapping says, and the destination that the other one says.

@@ -137,6 +137,7 @@ impl Tables {
             limits: policy.limits,
             log: policy.gateway.log.clone(),
             timeouts: policy.timeouts,
+            idle: Vec::new(),
             numbers: Numbers::default(),
             own_bits: own_bits(policy),
         };
@@ -353,6 +354,8 @@ fn filter(
             action: rule.action,
             rate: rule.rate,
             connections: rule.connections,
+            timeout: rule.timeout,
+            idle: 0,
             log: rule.log,
         });
     }

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use wire::PortId;
 
 use super::{LOCAL, Tables};
+use crate::flow::MOST_OWN;
 
 /// The number of the gateway itself as an interface; in place of any other number, none.
 pub const NO_NUMBER: u32 = 0;
@@ -97,6 +98,7 @@ impl Tables {
             let metered = before.filter(|before| before.rate == rule.rate);
             rule.meter = metered.map_or_else(&mut fresh, |before| before.meter);
         }
+        self.number_timeouts(old);
         let known =
             by_name(old.map(|old| old.nat.destinations.iter().map(|nat| (nat.name.as_str(), nat.number))));
         for nat in &mut self.nat.destinations {
@@ -114,6 +116,29 @@ impl Tables {
             sources: sorted(self.nat.sources.iter().map(|nat| nat.number)),
             meters: sorted(self.filter.rules.iter().map(|rule| rule.meter)),
         };
+    }
+
+    /// Gives numbers to the timeouts of rules. One that is gone leaves its number to another only where they run out: what was
+    /// accepted with it then has the other's until its next packet.
+    fn number_timeouts(&mut self, old: Option<&Tables>) {
+        let wanted: BTreeSet<_> = self.filter.rules.iter().filter_map(|rule| rule.timeout).collect();
+        let mut idle = old.map_or_else(Vec::new, |old| old.idle.clone());
+        for timeout in &wanted {
+            if idle.contains(timeout) {
+                continue;
+            }
+            if idle.len() < MOST_OWN {
+                idle.push(*timeout);
+            } else if let Some(gone) = idle.iter_mut().find(|timeout| !wanted.contains(timeout)) {
+                *gone = *timeout;
+            }
+        }
+        for rule in &mut self.filter.rules {
+            let place = rule.timeout.and_then(|timeout| idle.iter().position(|known| *known == timeout));
+            // At most 127.
+            rule.idle = place.map_or(0, |place| place as u8 + 1);
+        }
+        self.idle = idle;
     }
 
     /// Gives interfaces that share a realm the one that the same interfaces had before. Those who share realm 0 do so

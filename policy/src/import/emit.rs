@@ -502,6 +502,7 @@ impl Emit {
             states: Vec::<State>::new(),
             rate,
             connections,
+            timeout: None,
             log: if entry.log { Logging::On } else { Logging::Off },
             action,
         };

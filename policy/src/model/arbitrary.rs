@@ -169,7 +169,8 @@ pub(crate) fn rule() -> impl Strategy<Value = Rule> {
     );
     let then =
         (option::of(rate), option::of(connections), select(&[Logging::Off, Logging::On][..]), action());
-    (who, what, then).prop_map(|(who, what, (rate, connections, log, action))| {
+    let then = (then, option::of(any::<u64>().prop_map(Nanos)));
+    (who, what, then).prop_map(|(who, what, ((rate, connections, log, action), timeout))| {
         let (name, from, to, in_interfaces, out_interfaces, source, destination) = who;
         let (family, protocols, sports, dports, icmp, tcp_flags, dscp, states) = what;
         let dscp = dscp.into_iter().filter_map(Dscp::new).collect();
@@ -191,6 +192,7 @@ pub(crate) fn rule() -> impl Strategy<Value = Rule> {
             states,
             rate,
             connections,
+            timeout,
             log,
             action,
         }
@@ -264,12 +266,13 @@ fn limits() -> impl Strategy<Value = Limits> {
 }
 
 fn timeouts() -> impl Strategy<Value = Timeouts> {
-    let given = any::<[u64; 8]>().prop_map(|nanos| Timeouts {
+    let given = any::<[u64; 9]>().prop_map(|nanos| Timeouts {
         tcp_half_open: Nanos(nanos[0]),
         tcp_established: Nanos(nanos[1] % 1_000_000 * 1_000_000_000),
         tcp_closing: Nanos(nanos[2] % 1_000),
         tcp_reset: Nanos(nanos[3]),
         udp: Nanos(nanos[4] % 10_000 * 1_000_000),
+        udp_unanswered: Nanos(nanos[8]),
         icmp: Nanos(nanos[5]),
         other: Nanos(nanos[6]),
         fragment: Nanos(nanos[7] % 2),

@@ -45,9 +45,10 @@ pub struct FragmentLimits {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenFull {
     /// The new flow is refused; those that exist are unharmed.
-    #[default]
     Refuse,
-    /// The flow that has been idle longest makes room if it is not established; else the new one is refused.
+    /// A flow that both sides have not confirmed makes room, of the oldest of these the one that has been idle longest; the
+    /// new one is refused where there is none. So those who send from addresses that are not theirs crowd out one another.
+    #[default]
     EvictIdle,
 }
 
@@ -92,8 +93,10 @@ pub struct Timeouts {
     pub tcp_closing: Nanos,
     /// TCP, reset.
     pub tcp_reset: Nanos,
-    /// UDP, answered or not (RFC 4787, REQ-5: 2 minutes at least, 5 recommended).
+    /// UDP that has been answered (RFC 4787, REQ-5: 2 minutes at least, 5 recommended).
     pub udp: Nanos,
+    /// UDP that nobody has answered: 30 seconds, as in Linux. [`Timeouts::udp`] holds where that is shorter.
+    pub udp_unanswered: Nanos,
     /// ICMP echo (RFC 5508, REQ-2: 60 seconds at least).
     pub icmp: Nanos,
     /// All other protocols.
@@ -106,7 +109,7 @@ impl Default for Limits {
     fn default() -> Limits {
         Limits {
             flows: 65_536,
-            when_full: WhenFull::Refuse,
+            when_full: WhenFull::EvictIdle,
             flows_per_source: None,
             fragments: FragmentLimits::default(),
             errors_per_second: 100,
@@ -133,6 +136,7 @@ impl Default for Timeouts {
             tcp_closing: seconds(240),
             tcp_reset: seconds(10),
             udp: seconds(300),
+            udp_unanswered: seconds(30),
             icmp: seconds(60),
             other: seconds(600),
             fragment: seconds(30),

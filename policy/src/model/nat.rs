@@ -85,7 +85,8 @@ pub enum Hairpin {
 pub struct PortUse {
     /// Ports (ICMP identifiers) that may be handed out; never empty.
     pub ranges: Vec<PortRange>,
-    /// The most ports that one inside address may hold at one time, for each protocol.
+    /// The most ports that one inside address may hold at one time, for each protocol;
+    /// [`PortUse::quota_in_force`] where absent.
     pub quota: Option<u32>,
     /// Deterministic NAT (RFC 7422): every inside address of the translation's `source` owns a block of this
     /// many ports, computed, not remembered.
@@ -103,6 +104,19 @@ pub enum PortChoice {
     Preserve,
     /// A random one (RFC 6056).
     Random,
+}
+
+/// The least that one inside address may hold where no quota is given.
+const LEAST_QUOTA: u32 = 4_096;
+
+impl PortUse {
+    /// The quota that holds. Where none is given it is a quarter of the ports of one outside address, 4,096 at least, so that
+    /// no host takes them all; where inside addresses own blocks, these are the quota.
+    pub fn quota_in_force(&self) -> Option<u32> {
+        let size = |range: &PortRange| u32::from(range.last).saturating_sub(range.first.into()) + 1;
+        let ports: u32 = self.ranges.iter().map(size).sum();
+        self.quota.or_else(|| self.block.is_none().then(|| (ports / 4).max(LEAST_QUOTA)))
+    }
 }
 
 impl Default for PortUse {

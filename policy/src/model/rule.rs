@@ -45,6 +45,9 @@ pub struct Rule {
     pub rate: Option<Rate>,
     /// The most connections at one time; those past it are dropped. Only with [`Action::Accept`].
     pub connections: Option<ConnectionLimit>,
+    /// How long a connection that it accepts may be idle, TCP once it is established; as `[timeout]` says where absent. Only
+    /// with [`Action::Accept`].
+    pub timeout: Option<Nanos>,
     /// Whether a match is logged.
     pub log: Logging,
     /// What happens.

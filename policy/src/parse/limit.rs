@@ -41,6 +41,7 @@ pub(super) fn read_timeouts(mut table: Table<'_, '_, '_>) -> (Timeouts, Entry) {
     set(&mut timeouts.tcp_closing, table.take("tcp-closing", value::duration));
     set(&mut timeouts.tcp_reset, table.take("tcp-reset", value::duration));
     set(&mut timeouts.udp, table.take("udp", value::duration));
+    set(&mut timeouts.udp_unanswered, table.take("udp-unanswered", value::duration));
     set(&mut timeouts.icmp, table.take("icmp", value::duration));
     set(&mut timeouts.other, table.take("other", value::duration));
     set(&mut timeouts.fragment, table.take("fragment", value::duration));

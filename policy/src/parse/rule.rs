@@ -32,6 +32,7 @@ pub(super) fn read(mut table: Table<'_, '_, '_>) -> (Rule, Entry) {
     rule.states = table.list("state", |value| value::one_of(value, word::STATE));
     rule.rate = table.take("rate", value::rate);
     rule.connections = table.take("connections", value::connections);
+    rule.timeout = table.take("timeout", value::duration);
     rule.log =
         table.take("log", |value| value::flag(value, Logging::On, Logging::Off)).unwrap_or(Logging::Off);
     rule.action =

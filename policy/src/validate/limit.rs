@@ -49,6 +49,7 @@ impl Validator<'_> {
             ("tcp-closing", timeouts.tcp_closing),
             ("tcp-reset", timeouts.tcp_reset),
             ("udp", timeouts.udp),
+            ("udp-unanswered", timeouts.udp_unanswered),
             ("icmp", timeouts.icmp),
             ("other", timeouts.other),
             ("fragment", timeouts.fragment),

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use wire::Nanos;
+
 use super::space::{Family, Space};
 use super::{In, Validator};
 use crate::diagnostic::{Code, Diagnostic};
@@ -9,6 +11,9 @@ use crate::lines::Item;
 use crate::model::{
     Action, AddressItem, Addresses, FamilyMatch, NatAction, Protocol, Rule, SELF_ZONE, State,
 };
+
+/// How many different timeouts rules can have.
+const MOST_TIMEOUTS: usize = 127;
 
 impl Validator<'_> {
     pub(super) fn rules(&mut self) {
@@ -95,6 +100,40 @@ impl Validator<'_> {
                 message,
                 "write mode = \"stateful\", or use `rate`",
             );
+        }
+        let Some(timeout) = rule.timeout else { return };
+        if rule.action != Action::Accept {
+            let message = "`timeout` is only for rules that accept".to_owned();
+            self.wrong(Code::LimitWithoutAccept, item, "timeout", message, "leave it out");
+        }
+        if self.is_stateless() {
+            let message = "a stateless policy remembers no connections".to_owned();
+            let hint = "write mode = \"stateful\", or leave `timeout` out";
+            self.wrong(Code::NeedsStateful, item, "timeout", message, hint);
+        }
+        if timeout == Nanos(0) {
+            let message = "with `timeout` = 0 nothing would be remembered".to_owned();
+            self.wrong(Code::ZeroTimeout, item, "timeout", message, "leave the key out for the default");
+        }
+    }
+
+    /// Reports rules past so many different timeouts: a flow keeps the number of its own in seven bits.
+    pub(super) fn rule_timeouts(&mut self) {
+        let mut known = std::collections::BTreeSet::new();
+        for (place, rule) in self.policy.rules.iter().enumerate() {
+            let Some(timeout) = rule.timeout else { continue };
+            known.insert(timeout);
+            if known.len() > MOST_TIMEOUTS {
+                let message = format!("more than {MOST_TIMEOUTS} different timeouts");
+                self.wrong(
+                    Code::BadLimit,
+                    Item::Rule(place),
+                    "timeout",
+                    message,
+                    "give several rules the same",
+                );
+                return;
+            }
         }
     }
 

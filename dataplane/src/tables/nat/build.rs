@@ -284,7 +284,7 @@ impl Builder<'_> {
                 .map(|range| PortRange { first: range.first, last: range.last })
                 .collect(),
             choice: ports.choice,
-            quota: ports.quota,
+            quota: ports.quota_in_force(),
             block: ports.block.map(|ports| Block { ports, inside: inside() }),
             reserved: Vec::new(),
         });

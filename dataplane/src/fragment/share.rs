@@ -1,0 +1,128 @@
+//! Shares of the memory for fragments, so that nobody has all of it.
+//!
+//! One source may have a sixteenth of the datagrams under way and a quarter of the frames that wait; what comes in by one
+//! interface, or by such as may stand in for one another, three quarters of each. Sources are counted by the hash of their
+//! address, in a fixed number of places: two may share one, and nobody can tell which without the seed. Tables of few
+//! entries are shared by all.
+
+use policy::model::FragmentLimits;
+
+/// Places for the counts of sources.
+const SOURCES: usize = 1 << 12;
+/// Places for those of realms; further ones share with others.
+const REALMS: usize = 64;
+/// So many everybody may have.
+const LEAST: u32 = 16;
+
+/// What one source or realm has.
+#[derive(Clone, Copy, Default)]
+struct Count {
+    datagrams: u32,
+    held: u32,
+}
+
+/// Whose a datagram is, as it is counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Owner {
+    source: u16,
+    realm: u8,
+}
+
+/// What everybody has, and may have.
+pub(super) struct Shares {
+    sources: Vec<Count>,
+    realms: Vec<Count>,
+    of_source: Count,
+    of_realm: Count,
+}
+
+impl Shares {
+    pub(super) fn new(limits: &FragmentLimits) -> Shares {
+        let mut shares = Shares {
+            sources: vec![Count::default(); SOURCES],
+            realms: vec![Count::default(); REALMS],
+            of_source: Count::default(),
+            of_realm: Count::default(),
+        };
+        shares.set(limits);
+        shares
+    }
+
+    /// Goes by other limits.
+    pub(super) fn set(&mut self, limits: &FragmentLimits) {
+        let (datagrams, held) = (limits.datagrams, limits.held);
+        let most = |share: u32| share.max(LEAST);
+        self.of_source = Count { datagrams: most(datagrams / 16), held: most(held / 4) };
+        self.of_realm = Count { datagrams: most(datagrams - datagrams / 4), held: most(held - held / 4) };
+    }
+
+    /// Lets anybody have all, as for tests of what else there is.
+    #[cfg(test)]
+    pub(super) fn lift(&mut self) {
+        (self.of_source, self.of_realm) =
+            (Count { datagrams: u32::MAX, held: u32::MAX }, Count { datagrams: u32::MAX, held: u32::MAX });
+    }
+
+    /// Where a datagram is counted, by the hash of its source.
+    pub(super) fn owner(hash: u32, realm: u16) -> Owner {
+        Owner { source: (hash as usize % SOURCES) as u16, realm: (usize::from(realm) % REALMS) as u8 }
+    }
+
+    /// Whether the owner may have one more datagram.
+    pub(super) fn has_room(&self, owner: Owner) -> bool {
+        let (source, realm) = self.counts(owner);
+        source.datagrams < self.of_source.datagrams && realm.datagrams < self.of_realm.datagrams
+    }
+
+    /// Whether one more frame of the owner may wait.
+    pub(super) fn may_wait(&self, owner: Owner) -> bool {
+        let (source, realm) = self.counts(owner);
+        source.held < self.of_source.held && realm.held < self.of_realm.held
+    }
+
+    /// Counts a datagram that has begun.
+    pub(super) fn begin(&mut self, owner: Owner) {
+        self.change(owner, |count| count.datagrams += 1);
+    }
+
+    /// A datagram is forgotten.
+    pub(super) fn end(&mut self, owner: Owner) {
+        self.change(owner, |count| count.datagrams = count.datagrams.saturating_sub(1));
+    }
+
+    /// Counts a frame that waits.
+    pub(super) fn wait(&mut self, owner: Owner) {
+        self.change(owner, |count| count.held += 1);
+    }
+
+    /// So many frames do not wait any more.
+    pub(super) fn go_on(&mut self, owner: Owner, frames: u8) {
+        self.change(owner, |count| count.held = count.held.saturating_sub(frames.into()));
+    }
+
+    /// Begins to count anew.
+    pub(super) fn clear(&mut self) {
+        self.sources.fill(Count::default());
+        self.realms.fill(Count::default());
+    }
+
+    /// Whether nothing is counted.
+    #[cfg(test)]
+    pub(super) fn is_blank(&self) -> bool {
+        self.sources.iter().chain(&self.realms).all(|count| count.datagrams == 0 && count.held == 0)
+    }
+
+    /// Bytes of memory.
+    pub(super) fn bytes(&self) -> usize {
+        size_of_val(&*self.sources) + size_of_val(&*self.realms)
+    }
+
+    fn counts(&self, owner: Owner) -> (Count, Count) {
+        (self.sources[usize::from(owner.source)], self.realms[usize::from(owner.realm)])
+    }
+
+    fn change(&mut self, owner: Owner, change: impl Fn(&mut Count)) {
+        change(&mut self.sources[usize::from(owner.source)]);
+        change(&mut self.realms[usize::from(owner.realm)]);
+    }
+}
