@@ -14,7 +14,7 @@ const POLICY: &str = r#"
 [interface.a]
 zone = "inside"
 addresses = ["192.168.1.1/24", "2001:db8:1::1/64"]
-mac = "02:00:00:00:00:01"
+mac = "02:00:00:00:00:02"
 [interface.b]
 zone = "servers"
 addresses = ["192.168.2.1/24", "2001:db8:2::1/64"]
@@ -22,11 +22,11 @@ mac = "02:00:00:00:00:02"
 [interface.c]
 zone = "outside"
 addresses = ["203.0.113.2/24", "2001:db8:ff::2/64"]
-mac = "02:00:00:00:00:03"
+mac = "02:00:00:00:00:02"
 [interface.d]
 zone = "second"
 addresses = ["198.18.0.2/24", "203.0.113.130/28"]
-mac = "02:00:00:00:00:04"
+mac = "02:00:00:00:00:02"
 [default]
 "any > any" = "accept"
 [[route]]

@@ -16,7 +16,7 @@ use crate::flow::Member;
 use crate::fragment::DatagramKey;
 use crate::hand::{MOST, address, times};
 use crate::nat::Share;
-use crate::tables::Address;
+use crate::tables::{Address, OWN_ACCORD};
 use crate::verdict::Reason;
 
 /// To the worker that puts the fragments of this datagram in order, unless that is this one.
@@ -71,7 +71,9 @@ fn mapped_port<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> Option<u16> {
     }
     let port = if frame.meta.flags & flag::QUERY != 0 { frame.meta.sport } else { frame.meta.dport };
     let ip = destination.to_ip();
-    let may_be_mapped = tables.nat.pools.iter().any(|pool| pool.has_port(port) && pool.has(ip));
+    // Nobody is let in from outside by what the gateway maps of its own accord.
+    let mut pools = tables.nat.pools.iter().zip(&tables.nat.owners).filter(|(_, of)| of.source != OWN_ACCORD);
+    let may_be_mapped = pools.any(|(pool, _)| pool.has_port(port) && pool.has(ip));
     // What is forwarded needs no mapping, and is spread over all workers.
     if !may_be_mapped || tables.nat.destination(&header::of(frame, cx), cx.tally).is_some() {
         return None;

@@ -1,7 +1,7 @@
 //! The interfaces that rules name, by index.
 //!
 //! All names are gathered before any rule is read, so that "all but" and patterns have a meaning. An
-//! interface of the name `other` then stands for those that no rule names.
+//! interface of the name `elsewhere` then stands for those that no rule names.
 
 use std::collections::BTreeSet;
 
@@ -36,7 +36,7 @@ impl Names {
         if !self.negated {
             return;
         }
-        let mut name = "other".to_owned();
+        let mut name = "elsewhere".to_owned();
         while self.seen.contains(&name) {
             name.push('-');
         }

@@ -122,10 +122,13 @@ fn containers() {
     let import = import("iptables", DOCKER);
     assert_eq!(why(&import), [(8, Why::OwnPackets)]);
     let outward = rule(&import, "forward-5");
-    assert_eq!((outward.from.clone(), outward.to.clone()), (vec!["docker0".into()], vec!["other".into()]));
+    assert_eq!(
+        (outward.from.clone(), outward.to.clone()),
+        (vec!["docker0".into()], vec!["elsewhere".into()])
+    );
     assert!(import.policy.rules.iter().all(|rule| !rule.name.starts_with("docker-isolation")));
     let forward = &import.policy.nats[0];
-    assert_eq!(forward.from, ["other"]);
+    assert_eq!(forward.from, ["elsewhere"]);
     assert!(matches!(&forward.action, NatAction::Forward { outside: None, target_port: Some(80), ports, .. }
         if *ports == [PortRange::single(8080)]));
 }

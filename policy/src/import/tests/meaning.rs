@@ -39,7 +39,7 @@ fn a_forward_rule_for_all_interfaces_does_not_open_the_gateway() {
     for import in [nft, iptables] {
         assert_eq!(why(&import), []);
         assert_eq!(action(&import, "lan", "self", false, 22), Action::Drop, "{:?}", names(&import));
-        assert_eq!(action(&import, "lan", "other", false, 22), Action::Accept);
+        assert_eq!(action(&import, "lan", "elsewhere", false, 22), Action::Accept);
     }
 }
 
