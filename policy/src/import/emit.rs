@@ -11,7 +11,7 @@ use super::range::ByteSet;
 use super::{Count, Import, IpVersion, MOST_RULES, Untranslated};
 use crate::model::{
     ANY_ZONE, Action, AddressItem, Addresses, FamilyMatch, IcmpMatch, Interface, LinkKind, Logging, Mode,
-    MssClamp, PortRange, Protocol, Rule, SELF_ZONE, Set, SourceCheck, State, ZoneDefault,
+    MssClamp, OTHER_ZONE, PortRange, Protocol, Rule, SELF_ZONE, Set, SourceCheck, State, ZoneDefault,
 };
 
 mod hook;
@@ -709,7 +709,7 @@ fn families(cond: &Cond) -> (bool, bool) {
 /// The zone of an interface: its name, unless that means something else.
 fn zone(interface: &str) -> String {
     match interface {
-        SELF_ZONE | ANY_ZONE => format!("{interface}-zone"),
+        SELF_ZONE | ANY_ZONE | OTHER_ZONE => format!("{interface}-zone"),
         name => name.to_owned(),
     }
 }

@@ -150,10 +150,20 @@ pub(crate) fn load(hook: Hook, program: &[Instruction]) -> io::Result<OwnedFd> {
     attributes.long(16, LICENCE.as_ptr() as u64);
     attributes.bytes(48, b"wirerate");
     attributes.word(68, hook.attach_type());
-    // SAFETY: the pointers are those of a live slice of instructions, of the length given, and of a string that ends
-    // with a zero; the kernel only reads them.
-    unsafe { attributes.call(BPF_PROG_LOAD) }
+    let mut tries = 0;
+    loop {
+        // SAFETY: the pointers are those of a live slice of instructions, of the length given, and of a string that ends
+        // with a zero; the kernel only reads them.
+        match unsafe { attributes.call(BPF_PROG_LOAD) } {
+            // The verifier gives up where a signal comes in meanwhile, as when the process is asked to end.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && tries < MOST_TRIES => tries += 1,
+            outcome => return outcome,
+        }
+    }
 }
+
+/// Times that a program is given to the verifier again.
+const MOST_TRIES: u32 = 10;
 
 /// A map from queue to socket of AF_XDP.
 pub(crate) fn socket_map(entries: u32) -> io::Result<OwnedFd> {
