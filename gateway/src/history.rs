@@ -315,16 +315,23 @@ fn numbers_in(directory: &Path) -> Vec<u64> {
     numbers
 }
 
-/// Writes an entry: beside its place, to the disk, and then into its place.
+/// Writes an entry: beside its place, to the disk, and then into its place. An entry that could not be written leaves
+/// nothing behind.
 fn write(directory: &Path, path: &Path, entry: &Entry, text: &str) -> io::Result<()> {
     let beside = path.with_extension("new");
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
+    write_beside(&beside, entry, text).and_then(|()| fs::rename(&beside, path)).inspect_err(|_| {
+        // Not there at all is as well.
+        let _ = fs::remove_file(&beside);
+    })?;
+    File::open(directory)?.sync_all()
+}
+
+fn write_beside(beside: &Path, entry: &Entry, text: &str) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(beside)?;
     let head = serde_json::to_string(entry).map_err(io::Error::other)?;
     file.write_all(format!("{HEAD}{head}\n").as_bytes())?;
     file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&beside, path)?;
-    File::open(directory)?.sync_all()
+    file.sync_all()
 }
 
 fn hash_of(bytes: &[u8]) -> String {

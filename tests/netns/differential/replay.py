@@ -41,13 +41,14 @@ class Imported:
 
 def filled(text):
     """The policy with the world's addresses, MTUs and routes. The source check is Linux's, which is off there."""
-    others = '[interface.other]\nzone = "other"\n'
+    stand_in = '[interface.elsewhere]\nzone = "elsewhere"\n'
     unnamed = [interface for interface in INTERFACES if f"[interface.{interface}]\n" not in text]
-    if others in text and unnamed:
-        text = text.replace(others, "")
+    stands = stand_in in text
+    if unnamed:
+        text = text.replace(stand_in, "")
     for interface in INTERFACES:
         # The import has an interface that stands for all that no rule names.
-        zone = "other" if interface in unnamed and '"other"' in text else interface
+        zone = "elsewhere" if interface in unnamed and stands else interface
         lines = [
             f'zone = "{zone}"',
             f'addresses = ["{OWN[interface][4]}", "{OWN[interface][6]}"]',
