@@ -21,7 +21,7 @@ use crate::memory::MemoryError;
 use crate::nat::{Capacity, ConfigError, MappingId, Mappings, PoolId, Share};
 use crate::stage::rewrite::MOST_PARTS;
 use crate::state::Imports;
-use crate::tables::{Address, LOCAL, Tables};
+use crate::tables::{Address, Tables, is_linux};
 
 /// Neighbours on links, beyond those that the policy names.
 pub(crate) const NEIGHBOURS: usize = 65_536;
@@ -230,7 +230,7 @@ impl Shard {
         let found = rule.and_then(|place| Some((place, tables.filter.rules.get(place as usize)?)));
         let limit = found.and_then(|(place, rule)| Some((place, rule.number, rule.connections?.scope)));
         let by_rule = limit.map_or(NOTHING, |(place, number, scope)| count(number, place, scope));
-        let is_bounded = tables.limits.flows_per_source.is_some() && ingress != LOCAL;
+        let is_bounded = tables.limits.flows_per_source.is_some() && !is_linux(ingress);
         let all = limiter::ALL_RULES;
         [by_rule, if is_bounded { count(all, all, Scope::Source) } else { NOTHING }]
     }

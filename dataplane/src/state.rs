@@ -20,7 +20,7 @@ use wire::{Nanos, PortId};
 
 use crate::flow::{FlowId, Key, State, Windows};
 use crate::nat::{Endpoint, Restore};
-use crate::tables::{LOCAL, OWN_ACCORD, Tables};
+use crate::tables::{OWN_ACCORD, Tables, is_linux};
 
 mod export;
 mod import;
@@ -64,7 +64,8 @@ pub struct FlowRecord {
     pub original: Ends,
     /// Packets that come back, as they arrive.
     pub reply: Ends,
-    /// The interface that its first packet came in by, [`LOCAL`] for the gateway itself; `None` if it is gone.
+    /// The interface that its first packet came in by, [`LOCAL`](crate::tables::LOCAL) for the gateway itself,
+    /// [`OTHER`](crate::tables::OTHER) where Linux forwards it; `None` if it is gone.
     pub ingress: Option<PortId>,
     /// Where the connection stands.
     pub state: State,
@@ -335,7 +336,7 @@ impl Places {
             ..mapping
         };
         let interface =
-            |id: PortId| if id == LOCAL { Some(id) } else { place(&self.interfaces, id.0).map(PortId) };
+            |id: PortId| if is_linux(id) { Some(id) } else { place(&self.interfaces, id.0).map(PortId) };
         FlowRecord {
             ingress: flow.ingress.and_then(interface),
             standing: Standing::Waits,

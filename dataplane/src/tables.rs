@@ -33,6 +33,16 @@ pub const SELF: u8 = 0;
 /// The gateway itself in the place of a port: the egress of what is for it, the ingress of what it sends.
 pub const LOCAL: PortId = PortId(u16::MAX);
 
+/// The interface of what Linux forwards from interfaces that the policy does not name: it comes as what the gateway itself sends,
+/// but meets the rules.
+pub const OTHER: PortId = PortId(u16::MAX - 1);
+
+/// Whether what comes by it is sent by Linux: by the gateway itself, or forwarded from an interface that is not the policy's.
+#[inline(always)]
+pub fn is_linux(id: PortId) -> bool {
+    id.0 >= OTHER.0
+}
+
 /// What a policy compiles to.
 pub struct Tables {
     /// Which compilation this is, 1 at least; flows of another one are judged again.
@@ -67,8 +77,11 @@ pub struct Tables {
     pub timeouts: Timeouts,
     /// Which log records are made.
     pub log: Log,
-    /// What becomes of packets that Linux forwards from interfaces that are not the policy's.
-    pub other: Action,
+    /// What stands for interfaces that are not the policy's, at [`OTHER`], where an interface is asked for. None where no rule or
+    /// default names their zone: then all that Linux forwards from there is dropped.
+    pub other: Option<Interface>,
+    /// What becomes of packets that Linux forwards from there and that no rule can decide on: those to groups.
+    pub other_groups: Action,
     /// Timeouts that rules say, by number from 1 ([`FilterRule::idle`]). A number stays with its timeout while tables follow
     /// one another, as long as there are numbers.
     pub idle: Vec<wire::Nanos>,
@@ -255,6 +268,7 @@ impl Tables {
     pub fn interface(&self, id: PortId) -> Option<&Interface> {
         match self.interfaces.get(usize::from(id.0)) {
             None if id == LOCAL => Some(&self.itself),
+            None if id == OTHER => self.other.as_ref(),
             found => found,
         }
     }

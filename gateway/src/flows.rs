@@ -5,9 +5,9 @@ use std::net::IpAddr;
 use dataplane::Tables;
 use dataplane::flow::State;
 use dataplane::state::{Ends, FlowFilter, FlowRecord, Standing, Through};
-use dataplane::tables::LOCAL;
+use dataplane::tables::{LOCAL, OTHER};
 use ipnet::IpNet;
-use policy::model::SELF_ZONE;
+use policy::model::{OTHER_ZONE, SELF_ZONE};
 use serde::{Deserialize, Serialize};
 use wire::PortId;
 
@@ -191,9 +191,13 @@ pub(crate) fn net_of(word: &str) -> Option<IpNet> {
     word.parse().ok().or_else(|| word.parse::<IpAddr>().ok().map(IpNet::from))
 }
 
-/// An interface by its name; `self` is the gateway itself.
+/// An interface by its name; `self` is the gateway itself, `other` what Linux forwards.
 pub(crate) fn interface_of(word: &str, tables: &Tables) -> Option<PortId> {
-    if word == SELF_ZONE { Some(LOCAL) } else { tables.interface_named(word) }
+    match word {
+        SELF_ZONE => Some(LOCAL),
+        OTHER_ZONE => Some(OTHER),
+        _ => tables.interface_named(word),
+    }
 }
 
 /// The place of a rule.

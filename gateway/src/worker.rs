@@ -18,7 +18,7 @@ use dataplane::shard::{Setup, ShardError};
 use dataplane::stage::Cx;
 use dataplane::stage::proxy::announcement;
 use dataplane::state::{Item, Refused};
-use dataplane::tables::{Address, LOCAL, NO_NUMBER, Tables};
+use dataplane::tables::{Address, LOCAL, NO_NUMBER, OTHER, Tables, is_linux};
 use dataplane::verdict::{Delivery, Verdict};
 use dataplane::{Pipeline, Shard};
 use tally::NoTally;
@@ -334,7 +334,7 @@ impl Worker {
         }
         let number = self.tables.interfaces.get(place).map_or(NO_NUMBER, |interface| interface.number);
         for frame in self.batch.iter_mut() {
-            frame.meta.ingress = LOCAL;
+            frame.meta.ingress = if unmark(frame) { OTHER } else { LOCAL };
             // By which it is found again, after other frames, in other tables, by other workers.
             frame.meta.number = number;
             frame.meta.received = now;
@@ -386,7 +386,7 @@ impl Worker {
                 _ => false,
             };
             let ingress = usize::from(frame.meta.ingress.0);
-            let place = if frame.meta.ingress == LOCAL {
+            let place = if is_linux(frame.meta.ingress) {
                 self.tables.interface_numbered(frame.meta.number).map(|id| usize::from(id.0))
             } else {
                 Some(ingress)
@@ -399,9 +399,6 @@ impl Worker {
             match Delivery::of(&frame.meta) {
                 Delivery::Itself => self.links[place].punt(frame, &interface.tags, &mut self.pool),
                 Delivery::Link => {
-                    if frame.meta.ingress == LOCAL {
-                        unmark(&mut frame);
-                    }
                     let root = usize::from(interface.root.0);
                     self.links[root].send_as_is(frame, &interface.tags, &mut self.pool);
                 }
@@ -545,11 +542,13 @@ fn carry(links: &mut [Link], tables: &Tables) {
     }
 }
 
-/// Takes the mark off a frame that Linux forwards: the group bit of its link-layer source.
-fn unmark(frame: &mut Frame) {
-    if let Some(byte) = frame.bytes_mut().get_mut(6) {
-        *byte &= !1;
-    }
+/// Takes the mark off a frame that Linux sends, by which it says that Linux forwards it and has not made it: the group bit of its
+/// link-layer source, which no address of a card has (IEEE 802, 8.2.2). Says whether the mark was there.
+fn unmark(frame: &mut Frame) -> bool {
+    let Some(byte) = frame.bytes_mut().get_mut(6) else { return false };
+    let is_marked = *byte & 1 != 0;
+    *byte &= !1;
+    is_marked
 }
 
 fn message_of(panic: &(dyn std::any::Any + Send)) -> String {

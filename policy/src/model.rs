@@ -35,8 +35,8 @@ pub use rule::{
 /// The zone of the gateway itself: traffic to its own addresses goes to this zone.
 pub const SELF_ZONE: &str = "self";
 
-/// The zone of what Linux forwards from interfaces that the policy does not name. Only `"other > any"` may be given, as a default;
-/// without it all of that is dropped.
+/// The zone of what Linux forwards from interfaces that the policy does not name, out by one that it names. Rules and defaults
+/// that name it as the origin decide on it; where none does, it is dropped.
 pub const OTHER_ZONE: &str = "other";
 
 /// The word that stands for every zone in a default action.
@@ -222,14 +222,15 @@ impl Policy {
         zones
     }
 
-    /// What happens to a packet that Linux forwards from an interface that the policy does not name. `"any > any"` does not speak of
-    /// it.
-    pub fn other_action(&self) -> Action {
-        let other = self.defaults.iter().find(|default| default.from == OTHER_ZONE && default.to == ANY_ZONE);
-        other.map_or(Action::Drop, |default| default.action)
+    /// Whether a rule or a default names [`OTHER_ZONE`]: without, all of it is dropped.
+    pub fn admits_other(&self) -> bool {
+        let mut rules = self.rules.iter().flat_map(|rule| &rule.from);
+        let mut defaults = self.defaults.iter().map(|default| &default.from);
+        rules.any(|zone| zone == OTHER_ZONE) || defaults.any(|zone| zone == OTHER_ZONE)
     }
 
-    /// What happens to a new connection between two zones that no rule decides.
+    /// What happens to a new connection between two zones that no rule decides. Defaults from every zone do not speak of
+    /// [`OTHER_ZONE`].
     pub fn default_action(&self, from: &str, to: &str) -> Action {
         let given = |a: &str, b: &str| {
             self.defaults
@@ -237,11 +238,11 @@ impl Policy {
                 .find(|default| default.from == a && default.to == b)
                 .map(|default| default.action)
         };
-        given(from, to)
-            .or_else(|| given(from, ANY_ZONE))
-            .or_else(|| given(ANY_ZONE, to))
-            .or_else(|| given(ANY_ZONE, ANY_ZONE))
-            .unwrap_or(Action::Drop)
+        let named = given(from, to).or_else(|| given(from, ANY_ZONE));
+        if from == OTHER_ZONE {
+            return named.unwrap_or(Action::Drop);
+        }
+        named.or_else(|| given(ANY_ZONE, to)).or_else(|| given(ANY_ZONE, ANY_ZONE)).unwrap_or(Action::Drop)
     }
 }
 

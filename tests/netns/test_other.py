@@ -57,11 +57,31 @@ def test_it_is_dropped_and_counted(net, container):
     assert "forwards" in status and "docker0" in status
 
 
-def test_it_passes_where_the_policy_says_so(net, container):
+RULE = """
+[[rule]]
+name = "containers"
+from = "other"
+to = "wan"
+protocol = "tcp"
+dport = 80
+action = "accept"
+"""
+
+WAYS = {
+    "default": lambda text: text.replace("[default]\n", '[default]\n"other > wan" = "accept"\n'),
+    "rule": lambda text: text + RULE,
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_it_passes_where_the_policy_says_so(net, container, way):
     policy = net.office.policy
     text = policy.read_text()
-    policy.write_text(text.replace("[default]\n", '[default]\n"other > any" = "accept"\n'))
+    policy.write_text(WAYS[way](text))
     net.office.ask("apply", policy)
+    if way == "rule":
+        with net.remote.listen(81), pytest.raises(TimeoutError):
+            container.connect(REMOTE, 81, timeout=0.5)
     with net.remote.listen(80) as listener:
         with container.connect(REMOTE, 80) as client:
             server, _ = listener.accept()

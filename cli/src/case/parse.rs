@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use dataplane::{Reason, Verdict};
-use policy::model::SELF_ZONE;
+use policy::model::{OTHER_ZONE, SELF_ZONE};
 use policy::{Diagnostic, Policy};
 use wire::Nanos;
 
@@ -206,7 +206,7 @@ impl Reader<'_> {
     }
 
     fn input(&mut self, times: u64, every: Nanos, words: &mut Words, line: usize) -> Result<(), What> {
-        let itself = words.next_if(|word| word == SELF_ZONE);
+        let itself = words.next_if(|word| word == SELF_ZONE || word == OTHER_ZONE);
         let interface = itself.map_or_else(|| self.interface(words), Ok)?;
         let packet = packet::read(words)?;
         words.next_if(|word| word == "=>").ok_or(What::Missing("`=>` and what becomes of the packet"))?;

@@ -3,11 +3,11 @@
 use std::fmt;
 
 use dataplane::replay::ReplayError;
-use dataplane::tables::{CompileError, LOCAL};
+use dataplane::tables::{CompileError, LOCAL, OTHER, is_linux};
 use dataplane::verdict::Reason;
 use dataplane::{Shard, Tables, Verdict};
 use policy::Policy;
-use policy::model::SELF_ZONE;
+use policy::model::{OTHER_ZONE, SELF_ZONE};
 use wire::ethernet::Mac;
 use wire::vlan::Tags;
 use wire::{Nanos, PortId};
@@ -190,11 +190,16 @@ impl<'a> Play<'a> {
 
     fn receive(&mut self, input: &'a In) {
         let tables = self.player.tables();
-        let id =
-            if input.interface == SELF_ZONE { Some(LOCAL) } else { tables.interface_named(&input.interface) };
+        let named = tables.interface_named(&input.interface);
+        let id = match input.interface.as_str() {
+            SELF_ZONE => Some(LOCAL),
+            OTHER_ZONE => named.or(Some(OTHER)),
+            _ => named,
+        };
         let Some(id) = id else { return };
-        let Some(interface) = tables.interface(id) else { return };
-        let (port, tags) = (interface.root, interface.tags);
+        let interface = if is_linux(id) { Some(&tables.itself) } else { tables.interface(id) };
+        let Some(interface) = interface else { return };
+        let (port, tags) = (if is_linux(id) { id } else { interface.root }, interface.tags);
         let link = Link { source: SENDER, destination: interface.mac, tags };
         for turn in 0..input.times {
             if turn > 0 {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use dataplane::Tables;
 use dataplane::analysis::{Comparison, Decider, Difference, Effort, Judgement, Outcome, Places, compare};
-use policy::model::{Action, Logging, Mode};
+use policy::model::{Action, Logging, Mode, OTHER_ZONE, Rule, ZoneDefault};
 use policy::{Lines, Policy};
 use serde_json::{Value, json};
 
@@ -242,6 +242,16 @@ impl<'a> Report<'a> {
             .filter(|change| !compared(&change.thing))
             .map(|change| format!("{} ({})", change.thing, change.kind.name()))
             .collect();
+        let of_other = |policy: &Policy| -> Vec<Rule> {
+            let rules = policy.rules.iter().filter(|rule| rule.from.iter().any(|zone| zone == OTHER_ZONE));
+            rules.cloned().collect()
+        };
+        let defaults = |policy: &Policy| -> Vec<ZoneDefault> {
+            policy.defaults.iter().filter(|default| default.from == OTHER_ZONE).cloned().collect()
+        };
+        if of_other(old) != of_other(new) || defaults(old) != defaults(new) {
+            others.push("what Linux forwards from other interfaces (zone `other`)".to_owned());
+        }
         if old.mode != new.mode {
             let word = |policy: &Policy| match policy.mode {
                 Mode::Stateful => "stateful: first packets of connections",

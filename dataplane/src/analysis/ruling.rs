@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use biodivine_lib_bdd::Bdd;
 use policy::Policy;
-use policy::model::SELF_ZONE;
+use policy::model::{OTHER_ZONE, SELF_ZONE};
 use wire::header::Protocol;
 
 use super::algebra::{Algebra, PAIRS_PER_NODE, Spent};
@@ -84,6 +84,10 @@ impl Ruling {
             let mut ends = places(&rule.to, &rule.out_interfaces);
             if admits(&rule.to, &rule.out_interfaces, SELF_ZONE, SELF_ZONE) {
                 ends.push(Span { first: LOCAL.0.into(), last: LOCAL.0.into() });
+            }
+            // Of what Linux forwards from interfaces that are not the policy's alone: of no packet that is looked at here.
+            if rule.from.iter().all(|zone| zone == OTHER_ZONE) && !rule.from.is_empty() {
+                continue;
             }
             let everywhere = (origins.len() == names.len(), ends.len() > names.len());
             let pattern =

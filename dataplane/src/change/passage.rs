@@ -5,11 +5,11 @@ use std::net::IpAddr;
 
 use wire::{Meta, PortId};
 
-use crate::tables::{LOCAL, NO_NUMBER, Tables};
+use crate::tables::{NO_NUMBER, Tables, is_linux};
 use crate::verdict::Reason;
 
 /// No interface.
-const NOWHERE: PortId = PortId(u16::MAX - 1);
+const NOWHERE: PortId = PortId(u16::MAX - 2);
 
 /// From places in the old tables to places in the new ones, and back.
 pub(crate) struct Passage {
@@ -60,8 +60,8 @@ impl Passage {
 
     /// What an interface is now.
     fn interface(&self, id: PortId) -> Option<PortId> {
-        if id == LOCAL {
-            return Some(LOCAL);
+        if is_linux(id) {
+            return Some(id);
         }
         self.interfaces_become.get(usize::from(id.0)).copied().flatten().map(PortId)
     }
@@ -72,8 +72,8 @@ impl Passage {
     /// [`Reason::InterfaceGone`]
     pub(crate) fn carry(&self, meta: &mut Meta) -> Result<(), Reason> {
         let ingress = self.interface(meta.ingress);
-        // What the gateway itself sends says which way it is to go.
-        let egress = if meta.ingress == LOCAL { self.interface(meta.egress) } else { Some(meta.egress) };
+        // What Linux sends says which way it is to go.
+        let egress = if is_linux(meta.ingress) { self.interface(meta.egress) } else { Some(meta.egress) };
         (meta.ingress, meta.egress) = (ingress.unwrap_or(NOWHERE), egress.unwrap_or(NOWHERE));
         ingress.and(egress).map(|_| ()).ok_or(Reason::InterfaceGone)
     }

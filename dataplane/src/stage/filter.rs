@@ -1,8 +1,8 @@
 //! `filter`: may it pass?
 //!
 //! The first rule that matches decides, else the default action of the zone pair. Only the first packet of a
-//! flow comes here, and every packet where the policy is stateless. What the gateway itself sends may pass. Changes
-//! no byte.
+//! flow comes here, and every packet where the policy is stateless. What the gateway itself sends may pass; what Linux forwards
+//! from interfaces that are not the policy's meets the rules that name its zone. Changes no byte.
 
 use arrayvec::ArrayVec;
 use policy::model::{Action, Mode, RejectWith, Scope};
@@ -15,7 +15,7 @@ use super::parse::flag;
 use super::{Cx, Stage, Step, header};
 use crate::classify::{Header, NO_MATCH};
 use crate::limiter;
-use crate::tables::{Address, Tables};
+use crate::tables::{Address, OTHER, Tables};
 use crate::verdict::Reason;
 
 /// The stage.
@@ -25,7 +25,8 @@ pub struct Filter;
 impl<T: Tally> Stage<T> for Filter {
     #[inline(always)]
     fn takes(&self, frame: &Frame) -> bool {
-        frame.meta.fate == 0 && frame.meta.flags & (flag::HIT | flag::OWN) == 0
+        let decided = frame.meta.flags & (flag::HIT | flag::OWN);
+        frame.meta.fate == 0 && (decided == 0 || decided == flag::OWN && frame.meta.ingress == OTHER)
     }
 
     #[inline(always)]
@@ -141,6 +142,7 @@ fn by_default<T: Tally>(frame: &Frame, from: u8, to: u8, cx: &Cx<'_, T>) -> Step
     }
     match action {
         Action::Accept => Step::Next,
+        Action::Drop if frame.meta.ingress == OTHER => Step::Drop(Reason::OtherDrop),
         Action::Drop => Step::Drop(Reason::DefaultDrop),
         Action::Reject(with) => reject(frame, with, Reason::DefaultReject),
     }

@@ -30,7 +30,9 @@ use crate::hop::{ASKED_HOP, LINK_HOP, LOCAL_HOP, NO_HOP};
 use crate::log::Cause;
 use crate::nat::{MappingId, PoolConfig, PoolId};
 use crate::shard::NOTHING;
-use crate::tables::{Address, LOCAL, NO_NUMBER, OWN_ACCORD, SELF, SourceAction, Tables, Target, is_within};
+use crate::tables::{
+    Address, LOCAL, NO_NUMBER, OWN_ACCORD, SELF, SourceAction, Tables, Target, is_linux, is_within,
+};
 use crate::verdict::Reason;
 
 /// Flows that may turn out not to be a packet's, one after the other: as many as there are realms in which the same
@@ -143,7 +145,7 @@ fn judge<T: Tally>(hit: Hit, flow: &Flow, cold: &Cold, frame: &mut Frame, cx: &m
     if let Some(flow) = cx.shard.flows.flow_mut(hit.id) {
         // A neighbour that has to be asked for is looked up again when it is known.
         let onward = if way.hop == ASKED_HOP { NO_HOP } else { way.hop };
-        flow.hops = [onward, if ingress == LOCAL { LOCAL_HOP } else { NO_HOP }];
+        flow.hops = [onward, if is_linux(ingress) { LOCAL_HOP } else { NO_HOP }];
         flow.rule = rule.unwrap_or(u32::MAX);
         flow.nat = pair;
         flow.class = cold.ds_field >> 5;
@@ -156,7 +158,7 @@ fn judge<T: Tally>(hit: Hit, flow: &Flow, cold: &Cold, frame: &mut Frame, cx: &m
 /// Where routes now lead the packets that go as the first one did.
 fn way<T: Tally>(flow: &Flow, ingress: PortId, cx: &mut Cx<'_, T>) -> Result<Way, Step> {
     let (source, destination) = (flow.original().source().into(), flow.reply().source().into());
-    let is_own = ingress == LOCAL;
+    let is_own = is_linux(ingress);
     check_source(ingress, source, cx)?;
     if is_link_local(destination) {
         // No route says on which link: the one that it was on.
@@ -269,7 +271,7 @@ fn is_translated_otherwise<T: Tally>(
     way: Way,
     cx: &mut Cx<'_, T>,
 ) -> bool {
-    if ingress == LOCAL {
+    if is_linux(ingress) {
         return false;
     }
     let nat = &cx.tables.nat;

@@ -17,7 +17,7 @@ use wire::{Family, Frame, Meta, Part, PortId, icmpv4, icmpv6, ipv4, ipv6, tcp, u
 use super::{Cx, Stage, Step, option, proxy};
 use crate::client;
 use crate::hop::LINK_HOP;
-use crate::tables::{Hearing, Interface, LOCAL, Tables};
+use crate::tables::{Hearing, Interface, LOCAL, OTHER, Tables};
 use crate::verdict::Reason;
 
 /// The stage.
@@ -50,7 +50,7 @@ pub mod flag {
     pub const ERROR: u16 = 1 << 10;
     /// A fragment that waited for its first one, which has come.
     pub const RESUMED: u16 = 1 << 11;
-    /// The gateway itself sends it.
+    /// Linux sends it: the gateway itself, or an interface that is not the policy's ([`OTHER`]), whose packets meet the rules.
     pub const OWN: u16 = 1 << 12;
     /// It has waited for a neighbour, and goes through once more.
     pub const WAITED: u16 = 1 << 13;
@@ -167,14 +167,15 @@ fn link(bytes: &[u8], meta: &mut Meta, tables: &Tables) -> Result<Carried, Reaso
     network(header, ethertype, payload, port, meta)
 }
 
-/// Reads a frame that the gateway itself sends, in whatever VLAN. What is not for one host beyond its link (groups, neighbour
+/// Reads a frame that Linux sends, in whatever VLAN. What is not for one host beyond its link (groups, neighbour
 /// discovery, other protocols than IP) is not looked at.
 #[cold]
 fn own(bytes: &[u8], meta: &mut Meta, tables: &Tables) -> Result<Carried, Reason> {
-    if meta.ingress != LOCAL {
+    let is_judged = meta.ingress == OTHER;
+    if !is_judged && meta.ingress != LOCAL {
         return Err(Reason::VlanUnknown);
     }
-    if bytes.get(FORWARDED.0).is_some_and(|byte| byte & FORWARDED.1 != 0) && tables.other != Action::Accept {
+    if is_judged && tables.other.is_none() {
         return Err(Reason::OtherDrop);
     }
     meta.flags |= flag::OWN;
@@ -188,13 +189,13 @@ fn own(bytes: &[u8], meta: &mut Meta, tables: &Tables) -> Result<Carried, Reason
             return Ok(carried);
         }
     }
+    // Groups that Linux forwards to have no rules here.
+    if is_judged && tables.other_groups != Action::Accept {
+        return Err(Reason::OtherDrop);
+    }
     meta.hop = LINK_HOP;
     Ok(Carried::LinkControl)
 }
-
-/// Place and bit of a frame that Linux sends by which it is marked that Linux forwards it, and has not made it: the group bit of
-/// its link-layer source, which no address of a card has (IEEE 802, 8.2.2). Whoever diverts the frame sets it.
-const FORWARDED: (usize, u8) = (6, 1);
 
 /// Finds the interface of a frame with VLAN tags, and goes on.
 #[inline(never)]

@@ -12,7 +12,7 @@ use super::parse::flag;
 use super::{Cx, Stage, Step, header};
 use crate::flow::{Direction, FlowId};
 use crate::hop::{LINK_HOP, LOCAL_HOP, NO_HOP, WAITING, Wanted, leaves, waits};
-use crate::tables::{Address, LOCAL, Tables, Target};
+use crate::tables::{Address, LOCAL, Tables, Target, is_linux};
 use crate::verdict::Reason;
 
 /// The stage, and what it has looked up for a batch.
@@ -324,7 +324,7 @@ pub(super) fn check_source<T: Tally>(
     let Some(interface) = cx.tables.interface(ingress) else { return Ok(()) };
     if interface.source_check == SourceCheck::Off {
         // Its own addresses nobody else has, wherever others are at home.
-        let is_forged = ingress != LOCAL && cx.tables.is_own(source);
+        let is_forged = !is_linux(ingress) && cx.tables.is_own(source);
         return if is_forged { Err(Step::Drop(Reason::SourceMartian)) } else { Ok(()) };
     }
     look_back(ingress, source, interface.source_check, cx)

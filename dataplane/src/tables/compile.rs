@@ -6,12 +6,15 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use policy::Policy;
-use policy::model::{Mac, Mode, MssClamp, Rule, SELF_ZONE, SourceCheck, State};
+use policy::model::{ANY_ZONE, Mac, Mode, MssClamp, OTHER_ZONE, Rule, SELF_ZONE, SourceCheck, State};
 use wire::link_kind::NEAR;
 use wire::vlan::{Tag, Tags};
 use wire::{LinkKind, PortId};
 
-use super::{Filter, FilterRule, Hearing, Interface, LOCAL, NO_NUMBER, Neighbour, Numbers, SELF, Tables};
+use super::number::OTHER_NUMBER;
+use super::{
+    Filter, FilterRule, Hearing, Interface, LOCAL, NO_NUMBER, Neighbour, Numbers, OTHER, SELF, Tables,
+};
 use super::{nat, pattern, route};
 use crate::classify::{Algorithm, Bounds, Choice, Pattern, Task};
 use crate::fib::FibError;
@@ -34,7 +37,7 @@ pub enum CompileError {
     NextHopOffLink(IpAddr),
     /// More zones than 64, the gateway's own included.
     TooManyZones(usize),
-    /// More interfaces than 65,535.
+    /// More interfaces than 65,534.
     TooManyInterfaces(usize),
     /// (destination translations + 1) × (source translations + 1) is more than 65,536.
     TooManyNats {
@@ -61,7 +64,7 @@ impl fmt::Display for CompileError {
                 write!(f, "{zones} zones, with `self`; there can be {MAX_ZONES}")
             }
             CompileError::TooManyInterfaces(interfaces) => {
-                write!(f, "{interfaces} interfaces; there can be 65535")
+                write!(f, "{interfaces} interfaces; there can be 65534")
             }
             CompileError::TooManyNats { destinations, sources } => write!(
                 f,
@@ -133,7 +136,8 @@ impl Tables {
             ways: routes.ways,
             gateways: routes.gateways,
             neighbours,
-            other: policy.other_action(),
+            other: names.other.map(other),
+            other_groups: policy.default_action(OTHER_ZONE, ANY_ZONE),
             limits: policy.limits,
             log: policy.gateway.log.clone(),
             timeouts: policy.timeouts,
@@ -162,22 +166,28 @@ pub(super) struct Names {
     zones: Vec<String>,
     interfaces: Vec<String>,
     zone_of: Vec<u8>,
+    /// The place of the zone of interfaces that are not the policy's, where it is named.
+    other: Option<u8>,
 }
 
 impl Names {
     fn new(policy: &Policy) -> Result<Names, CompileError> {
-        if policy.interfaces.len() >= usize::from(u16::MAX) {
+        if policy.interfaces.len() >= usize::from(OTHER.0) {
             return Err(CompileError::TooManyInterfaces(policy.interfaces.len()));
         }
         let mut zones = vec![SELF_ZONE.to_owned()];
         zones.extend(policy.zones().into_iter().filter(|zone| *zone != SELF_ZONE).map(str::to_owned));
+        let other = policy.admits_other().then(|| {
+            zones.push(OTHER_ZONE.to_owned());
+            (zones.len() - 1) as u8
+        });
         if zones.len() > MAX_ZONES {
             return Err(CompileError::TooManyZones(zones.len()));
         }
         let place = |name: &str| zones.iter().position(|zone| zone == name).unwrap_or(0) as u8;
         let zone_of = policy.interfaces.iter().map(|interface| place(&interface.zone)).collect();
         let interfaces = policy.interfaces.iter().map(|interface| interface.name.clone()).collect();
-        Ok(Names { zones, interfaces, zone_of })
+        Ok(Names { zones, interfaces, zone_of, other })
     }
 
     /// The zone of the interface at a place.
@@ -193,6 +203,15 @@ impl Names {
         zones.iter().try_fold(0, |mask, name| {
             let place = self.zones.iter().position(|zone| zone == name);
             Ok(mask | 1 << place.ok_or_else(|| CompileError::UnknownZone(name.clone()))?)
+        })
+    }
+
+    /// A bit for each zone of origin. An empty list does not mean what Linux forwards from interfaces that are not the policy's.
+    pub(super) fn origin_mask(&self, zones: &[String]) -> Result<u64, CompileError> {
+        let mask = self.zone_mask(zones)?;
+        Ok(match self.other {
+            Some(other) if zones.is_empty() => mask & !(1 << other),
+            _ => mask,
         })
     }
 
@@ -308,6 +327,11 @@ fn itself() -> Interface {
         address6: None,
         answered: Vec::new(),
     }
+}
+
+/// Interfaces that are not the policy's, as if they were one: what Linux sends, but of another zone.
+fn other(zone: u8) -> Interface {
+    Interface { name: OTHER_ZONE.to_owned(), number: OTHER_NUMBER, zone, root: OTHER, ..itself() }
 }
 
 /// A locally administered address for an interface whose own is not known.

@@ -11,11 +11,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use wire::PortId;
 
-use super::{LOCAL, Tables};
+use super::{LOCAL, OTHER, Tables};
 use crate::flow::MOST_OWN;
 
 /// The number of the gateway itself as an interface; in place of any other number, none.
 pub const NO_NUMBER: u32 = 0;
+
+/// The number of [`OTHER`] as an interface.
+pub(crate) const OTHER_NUMBER: u32 = u32::MAX;
 
 /// Who has which number.
 #[derive(Clone, Debug, Default)]
@@ -60,7 +63,18 @@ impl Tables {
         if number == NO_NUMBER {
             return Some(LOCAL);
         }
+        if number == OTHER_NUMBER {
+            return self.other.as_ref().map(|_| OTHER);
+        }
         place(&self.numbers.interfaces, number).map(PortId)
+    }
+
+    /// The number of the interface at a place; [`NO_NUMBER`] for the gateway itself.
+    pub fn number_of(&self, id: PortId) -> u32 {
+        if id == OTHER {
+            return OTHER_NUMBER;
+        }
+        self.interface(id).map_or(NO_NUMBER, |interface| interface.number)
     }
 
     /// The place, from 0, of the destination translation of that number.
@@ -83,7 +97,7 @@ impl Tables {
         let mut next = old.map_or(NO_NUMBER + 1, |old| old.numbers.next);
         let mut fresh = || {
             let number = next;
-            next = next.wrapping_add(1).max(NO_NUMBER + 1);
+            next = if next + 1 == OTHER_NUMBER { NO_NUMBER + 1 } else { next + 1 };
             number
         };
         let known = by_name(old.map(|old| old.interfaces.iter().map(|of| (of.name.as_str(), of.number))));

@@ -9,7 +9,7 @@ use crate::tables::Address;
 /// The pattern of a filter rule.
 pub(super) fn of_rule(rule: &Rule, policy: &Policy, names: &Names) -> Result<Pattern, CompileError> {
     Ok(Pattern {
-        from: names.zone_mask(&rule.from)?,
+        from: names.origin_mask(&rule.from)?,
         to: names.zone_mask(&rule.to)?,
         ingress: names.interfaces(&rule.in_interfaces)?,
         egress: names.interfaces(&rule.out_interfaces)?,

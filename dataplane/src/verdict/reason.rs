@@ -190,7 +190,7 @@ impl Reason {
             reason: Reason::OtherDrop,
             name: "other-drop",
             cause: "Linux forwards the packet from an interface that the policy does not name (zone `other`) out by one that it names.",
-            remedy: "Name that interface in the policy, so that rules count for it; or `\"other > any\" = \"accept\"` under [default]; or keep Linux from forwarding (net.ipv4.ip_forward=0).",
+            remedy: "Accept it by a rule with `from = \"other\"`, or `\"other > wan\" = \"accept\"` under [default]; or name that interface in the policy; or keep Linux from forwarding (net.ipv4.ip_forward=0).",
         },
         Entry {
             reason: Reason::LinkBroadcast,

@@ -8,7 +8,7 @@ use wire::header::Protocol;
 use wire::{ethernet, icmpv4, ipv4, ipv6, tcp, udp};
 
 use super::policy::{LAN, Scene, Translation, WAN, WAN2};
-use dataplane::tables::LOCAL;
+use dataplane::tables::{LOCAL, is_linux};
 
 use super::{Arrival, Gateway, Local, Out, Sent};
 
@@ -68,14 +68,14 @@ pub fn sent(scene: &Scene, arrivals: &HashMap<u32, Arrival>, sent: &Sent) {
     match sent.verdict {
         Some(Verdict::Answered(_)) => {
             assert!(
-                arrival.is_none_or(|arrival| arrival.port != LOCAL),
+                arrival.is_none_or(|arrival| !is_linux(arrival.port)),
                 "an answer to the gateway itself leaves"
             );
             assert!(out.transport_is_right != Some(false), "an answer with a wrong checksum: {out:?}");
         }
         Some(Verdict::Forwarded) => {
             let arrived = arrived.expect("what is forwarded came in as a packet");
-            let is_own = arrival.is_some_and(|arrival| arrival.port == LOCAL);
+            let is_own = arrival.is_some_and(|arrival| is_linux(arrival.port));
             assert_eq!(out.ttl + u8::from(!is_own), arrived.ttl, "time to live");
             if arrived.transport_is_right == Some(true) && out.is_whole {
                 assert_eq!(out.transport_is_right, Some(true), "checksum of {out:?} from {arrived:?}");
@@ -95,7 +95,7 @@ pub fn sent(scene: &Scene, arrivals: &HashMap<u32, Arrival>, sent: &Sent) {
         // Whoever was let in to an inside address from outside knows it, and is answered from there.
         let is_known = |inside| {
             let from_outside =
-                arrivals.values().filter(|arrival| arrival.port.0 != LAN && arrival.port != LOCAL);
+                arrivals.values().filter(|arrival| arrival.port.0 != LAN && !is_linux(arrival.port));
             from_outside.filter_map(|arrival| Seen::of(&arrival.bytes)).any(|seen| seen.destination == inside)
         };
         if is_known(out.source) || out.quoted.is_some_and(|(_, to)| is_known(to)) {
@@ -142,10 +142,10 @@ pub fn ended(arrivals: &HashMap<u32, Arrival>, out: &Out) {
 /// What is for the gateway itself, or a link as it is.
 fn to_itself(local: &Local, arrival: &Arrival) {
     if local.delivery == Delivery::Link {
-        assert!(arrival.port == LOCAL && local.bytes == arrival.bytes, "it is changed: {local:?}");
+        assert!(is_linux(arrival.port) && local.bytes == arrival.bytes, "it is changed: {local:?}");
     }
     if let Verdict::Answered(_) = local.verdict {
-        assert_eq!(arrival.port, LOCAL, "an answer that stays here: {local:?}");
+        assert!(is_linux(arrival.port), "an answer that stays here: {local:?}");
         let seen = Seen::of(&local.bytes).expect("an answer is a packet");
         let arrived = Seen::of(&arrival.bytes).expect("a packet is answered");
         assert_eq!((seen.source, seen.destination), (arrived.destination, arrived.source), "{local:?}");

@@ -21,7 +21,7 @@ use dataplane::nat::Share;
 use dataplane::replay::Way;
 use dataplane::shard::Setup;
 use dataplane::stage::Cx;
-use dataplane::tables::LOCAL;
+use dataplane::tables::is_linux;
 use dataplane::{Delivery, Pipeline, Shard, Tables, Verdict};
 use tally::NoTally;
 use wire::ethernet::Mac;
@@ -183,7 +183,7 @@ impl Gateway {
             frame.meta.ingress = arrival.port;
             frame.meta.received = arrival.at;
             frame.meta.number = arrival.number;
-            if arrival.port == LOCAL {
+            if is_linux(arrival.port) {
                 frame.meta.egress = PortId(policy::WAN);
             }
             if let Err(frame) = self.batch.push(frame) {

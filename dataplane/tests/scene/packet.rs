@@ -10,7 +10,7 @@ use wire::tcp::Flags;
 use wire::vlan::Tag;
 use wire::{Nanos, PortId, ethernet, icmpv4, icmpv6, ipv4, ipv6, tcp, udp};
 
-use dataplane::tables::LOCAL;
+use dataplane::tables::{LOCAL, OTHER};
 
 use super::policy::{LAN, WAN, WAN2};
 use super::{Arrival, Out, START};
@@ -169,7 +169,7 @@ fn fresh(bytes: &[u8; BYTES]) -> (PortId, Vec<u8>) {
     let link = link(hops);
     let is_own = how & 3 == 2 && from & 0xc0 == 0xc0;
     let port = if is_own {
-        LOCAL.0
+        if hops & 64 == 0 { LOCAL.0 } else { OTHER.0 }
     } else if !goes_in {
         LAN
     } else if from & 128 != 0 {

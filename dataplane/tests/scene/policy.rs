@@ -56,9 +56,11 @@ pub fn of(bytes: &[u8; BYTES]) -> Scene {
          mtu = {mtu}\nsource-check = \"{check}\"\n{mss}\
          [interface.wan2]\nzone = \"wan\"\naddresses = [\"198.51.100.2/24\"]\nsource-check = \"off\"\n\
          [default]\n\"lan > wan\" = \"accept\"\n\"lan > self\" = \"accept\"\n\"guest > wan\" = \"{}\"\n\
-         \"wan > lan\" = \"{}\"\n\"wan > self\" = \"reject\"\n",
+         \"wan > lan\" = \"{}\"\n\"wan > self\" = \"reject\"\n{}",
         ["accept", "reject"][usize::from(rules & 1)],
         ["drop", "accept", "reject tcp-reset", "reject host-unreachable"][usize::from(rules >> 1 & 3)],
+        ["", "\"other > wan\" = \"accept\"\n", "\"other > any\" = \"reject\"\n", ""]
+            [usize::from(limits >> 6)],
     );
     let via = if ecmp & 1 == 0 {
         "\"203.0.113.1\"".to_owned()
@@ -73,6 +75,9 @@ pub fn of(bytes: &[u8; BYTES]) -> Scene {
     );
     nats(&mut text, translation, nat);
     rule_list(&mut text, rules, is_stateful);
+    if limits >> 6 > 1 {
+        text.push_str("[[rule]]\nname = \"containers\"\nfrom = \"other\"\nprotocol = [\"tcp\", \"icmp\"]\naction = \"accept\"\n");
+    }
     let full = ["refuse", "evict-idle"][usize::from(flows & 1)];
     let count = [2, 3, 4, 8, 16, 64, 1024, 5][usize::from(flows >> 1 & 7)];
     let queue_len = [1024, 1, 2, 5, 20][usize::from(queue % 5)];

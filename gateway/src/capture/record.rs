@@ -10,10 +10,10 @@ use std::thread;
 use std::time::Duration;
 
 use dataplane::state::Ends;
-use dataplane::tables::LOCAL;
+use dataplane::tables::{LOCAL, OTHER};
 use dataplane::{Tables, Verdict};
 use hyper::body::Bytes;
-use policy::model::SELF_ZONE;
+use policy::model::{OTHER_ZONE, SELF_ZONE};
 use wire::Nanos;
 use wire::PortId;
 use wire::capture::{CaptureError, PcapngWriter, Record};
@@ -150,10 +150,11 @@ impl Recorder {
 }
 
 fn name(tables: &Tables, id: PortId) -> &str {
-    if id == LOCAL {
-        return SELF_ZONE;
+    match id {
+        LOCAL => SELF_ZONE,
+        OTHER => OTHER_ZONE,
+        _ => tables.interface(id).map_or("?", |interface| &interface.name),
     }
-    tables.interface(id).map_or("?", |interface| &interface.name)
 }
 
 /// What stands beside a packet: `dropped: rule-drop by rule "no-mail", in by lan`.

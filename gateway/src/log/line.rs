@@ -5,8 +5,9 @@ use std::time::{Duration, SystemTime};
 
 use dataplane::log::{Cause, Connection, Mapped, Record, RuleHit};
 use dataplane::state::Ends;
-use dataplane::tables::{LOCAL, NO_NUMBER, Tables};
+use dataplane::tables::{LOCAL, NO_NUMBER, OTHER, Tables};
 use dataplane::verdict::Verdict;
+use policy::model::{OTHER_ZONE, SELF_ZONE};
 use serde_json::{Map, Value, json};
 use wire::{Nanos, PortId};
 
@@ -195,8 +196,11 @@ impl Fields {
     }
 
     fn interface(&mut self, key: &'static str, id: Option<PortId>, tables: &Tables) {
-        let name =
-            |id| if id == LOCAL { Some("self") } else { tables.interface(id).map(|own| own.name.as_str()) };
+        let name = |id| match id {
+            LOCAL => Some(SELF_ZONE),
+            OTHER => Some(OTHER_ZONE),
+            _ => tables.interface(id).map(|own| own.name.as_str()),
+        };
         self.some(key, id.and_then(name));
     }
 

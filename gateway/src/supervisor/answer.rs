@@ -4,8 +4,6 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Instant;
 
-use policy::model::Action;
-
 use super::{PATIENCE, Supervisor};
 use crate::linux::State;
 use crate::reload::{Asked, Keep};
@@ -35,9 +33,10 @@ pub(super) fn forwarding(policy: &policy::Policy, linux: &State) -> Option<Strin
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    let fate = match policy.other_action() {
-        Action::Accept => "passes unjudged, as \"other > any\" accepts",
-        _ => "is dropped (other-drop) where it would leave by an interface of the policy",
+    let fate = if policy.admits_other() {
+        "meets the rules of the zone \"other\" where it would leave by an interface of the policy"
+    } else {
+        "is dropped (other-drop) where it would leave by an interface of the policy"
     };
     let on = on.join(", ");
     Some(format!(

@@ -14,7 +14,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 
 use dataplane::counter::Counters;
 use dataplane::hand::arrived;
-use dataplane::tables::{NO_NUMBER, Tables};
+use dataplane::tables::Tables;
 use dataplane::verdict::Reason;
 use wire::{Batch, Frame, Nanos, Pool};
 
@@ -106,7 +106,7 @@ impl Exchange {
         let Some(other) = self.others.iter_mut().find(|other| other.worker == worker) else {
             return Err(frame);
         };
-        let ingress = tables.interface(frame.meta.ingress).map_or(NO_NUMBER, |interface| interface.number);
+        let ingress = tables.number_of(frame.meta.ingress);
         match other.given.try_send(Parcel { frame, ingress }) {
             Ok(()) => {
                 other.rings = true;

@@ -98,7 +98,8 @@ impl<'a> Validator<'a> {
     /// Reports those of the zones listed that no interface is in.
     pub(super) fn known_zones(&mut self, item: Item, key: &str, zones: &[String]) {
         for (index, zone) in zones.iter().enumerate() {
-            if zone != SELF_ZONE && !self.is_zone(zone) {
+            let is_origin = key == "from" && matches!(item, Item::Rule(_));
+            if zone != SELF_ZONE && !self.is_zone(zone) && !(zone == OTHER_ZONE && is_origin) {
                 let hint = self.zone_hint(zone);
                 let message = format!("no interface is in the zone \"{zone}\"");
                 self.wrong_in(Code::UnknownZone, In { item, key, index }, message, hint);
@@ -114,6 +115,11 @@ impl<'a> Validator<'a> {
     pub(super) fn zone_hint(&self, zone: &str) -> String {
         if zone == ANY_ZONE {
             return "leave the key out where every zone is meant".to_owned();
+        }
+        if zone == OTHER_ZONE {
+            return "\"other\" is what Linux forwards from interfaces that the policy does not name: only `from` of a rule and \
+                    the first zone of a default can name it"
+                .to_owned();
         }
         let zones = self.policy.zones();
         match word::nearest(zone, zones.iter().copied().chain([SELF_ZONE])) {

@@ -10,7 +10,7 @@ use super::reach::interface_of;
 use super::{In, Validator};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::lines::Item;
-use crate::model::{ANY_ZONE, Action, NextHop, OTHER_ZONE, Route, RouteTarget, SELF_ZONE};
+use crate::model::{ANY_ZONE, NextHop, OTHER_ZONE, Route, RouteTarget, SELF_ZONE};
 
 /// The most next hops of one route.
 const MOST_HOPS: usize = 64;
@@ -179,17 +179,18 @@ impl Validator<'_> {
         for (index, default) in self.policy.defaults.iter().enumerate() {
             let item = Item::Default(index);
             let is_other = default.from == OTHER_ZONE;
-            if is_other && (default.to != ANY_ZONE || matches!(default.action, Action::Reject(_))) {
+            if is_other && default.to == SELF_ZONE {
                 let message =
-                    "of the zone \"other\" only \"other > any\" is judged, accept or drop".to_owned();
-                let hint = "it is what Linux forwards from interfaces that the policy does not name: \
-                            name the interface, and rules count for it";
+                    "no packet is judged that goes from the zone \"other\" to the gateway itself".to_owned();
+                let hint =
+                    "Linux receives it by an interface that the policy does not name: leave the line out";
                 self.report(
                     Diagnostic::new(Code::ImpossiblePair, message).hint(hint).at(self.lines.place(item)),
                 );
             }
-            for zone in [&default.from, &default.to] {
-                if zone != ANY_ZONE && zone != SELF_ZONE && !is_other && !self.is_zone(zone) {
+            let ends = [&default.from, &default.to];
+            for zone in ends.into_iter().skip(usize::from(is_other)) {
+                if zone != ANY_ZONE && zone != SELF_ZONE && !self.is_zone(zone) {
                     let message = format!("no interface is in the zone \"{zone}\"");
                     let hint = self.zone_hint(zone);
                     self.report(

@@ -9,7 +9,7 @@ use super::{In, Validator};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::lines::Item;
 use crate::model::{
-    Action, AddressItem, Addresses, FamilyMatch, NatAction, Protocol, Rule, SELF_ZONE, State,
+    Action, AddressItem, Addresses, FamilyMatch, NatAction, OTHER_ZONE, Protocol, Rule, SELF_ZONE, State,
 };
 
 /// How many different timeouts rules can have.
@@ -159,6 +159,12 @@ impl Validator<'_> {
             let message = "no packet is judged that comes from the gateway itself".to_owned();
             let hint = "what the gateway sends passes: leave \"self\" out";
             self.wrong_in(Code::RuleWithoutEffect, In { item, key: "from", index }, message, hint);
+        }
+        let is = |zones: &[String], zone| zones.len() == 1 && zones[0] == zone;
+        if is(&rule.from, OTHER_ZONE) && is(&rule.to, SELF_ZONE) {
+            let message = "no packet goes from the zone \"other\" to the gateway itself".to_owned();
+            let hint = "Linux receives it by an interface that the policy does not name: leave the rule out";
+            self.wrong(Code::RuleWithoutEffect, item, "from", message, hint);
         }
     }
 
