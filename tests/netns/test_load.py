@@ -188,3 +188,64 @@ def test_a_good_flow_beside_a_flood_of_syns(net, rate):
     assert net.client.ping(REMOTE), "others go on, too"
     with net.remote.listen(80) as server, net.client.connect(REMOTE, 80):
         server.accept()[0].close()
+
+
+@pytest.mark.without("nftables", why="its table of connections is the machine's")
+@pytest.mark.parametrize("rate", [50_000])
+def test_new_connections_during_a_flood_of_syns(net, rate):
+    """With the default table of flows, which the flood fills in a second: who comes anew gets in at once, either way."""
+    net.unwatch()
+    policy = net.office.policy
+    text = policy.read_text()
+    policy.write_text(text.replace("flows = 262144\n", ""))
+    net.office.ask("apply", policy)
+    took = []
+    try:
+        with net.remote.listen(80) as street, net.server.listen(443) as web, net.client.connect(REMOTE, 80) as client:
+            there, _ = street.accept()
+            with there:
+                flood = net.router.start(
+                    "/usr/bin/python3",
+                    Path(__file__).with_name("flood.py"),
+                    "wan",
+                    net.gateway.mac("wan"),
+                    OUTSIDE,
+                    443,
+                    rate,
+                    6,
+                )
+                begun = received(net.server)
+                wait.until(lambda: received(net.server) - begun > 1000, "the flood comes through")
+                while flood.poll() is None:
+                    client.sendall(b"on")
+                    assert there.recv(100) == b"on"
+                    for caller, address, port, listener in [
+                        (net.client, REMOTE, 80, street),
+                        (net.stranger, OUTSIDE, 443, web),
+                    ]:
+                        begin = time.monotonic()
+                        with caller.connect(address, port, timeout=20) as one:
+                            one.sendall(b"new")
+                            answered(listener, one)
+                            took.append(time.monotonic() - begin)
+                assert flood.returncode == 0, flood.log.read_text()
+                sent = int(flood.log.read_text().split()[-1])
+                assert sent >= rate, f"the flood was no flood: {sent} SYNs"
+                client.sendall(b"still")
+                assert there.recv(100) == b"still"
+    finally:
+        policy.write_text(text)
+        net.office.ask("apply", policy)
+    took.sort()
+    print(f"{sent} SYNs, {len(took)} connections: median {took[len(took) // 2]:.3f} s, longest {took[-1]:.3f} s")
+
+
+def answered(listener, one):
+    """Takes the connection that the other end has opened, among those of the flood that were never confirmed."""
+    listener.settimeout(20)
+    taken, _ = listener.accept()
+    with taken:
+        taken.settimeout(20)
+        assert taken.recv(100) == b"new"
+        taken.sendall(b"there")
+        assert one.recv(100) == b"there"
