@@ -8,11 +8,13 @@
 //! came first has gone on. A datagram is forgotten when it is complete, or when its time is over, counted from
 //! the fragment that came first.
 //!
-//! Nobody has all of the memory: each source and each side has its share ([`share`]).
+//! Nobody has all of the memory: each source and each side has its share ([`share`]). Where there is no room, or a side has its
+//! share, the datagram that began first makes it: honest ones are complete within moments, and those of a flood from made-up
+//! sources never are.
 //!
 //! What it promises: all memory is taken at start; nobody can aim datagrams at one place of the table without
 //! knowing the seed; the work per call is bounded; no fragment passes before its first, and no byte of a datagram
-//! passes twice. Time may go backwards: a datagram then waits longer, at most twice its time.
+//! passes twice while the datagram is remembered. Time may go backwards: a datagram then waits longer, at most twice its time.
 //!
 //! What it leaves to the caller: whether the first fragment has the whole transport header
 //! ([`Reason::FragmentTiny`] otherwise; RFC 1858), and to call [`Fragments::expire`] as long as
@@ -244,7 +246,7 @@ impl Fragments {
     }
 
     /// Forgets datagrams whose time is over, and gives back frames that waited in vain, with the reason for which
-    /// they are dropped: [`Reason::FragmentTimeout`] or [`Reason::FragmentOverlap`]. Does a bounded part of the
+    /// they are dropped: [`Reason::FragmentTimeout`], [`Reason::FragmentOverlap`] or [`Reason::FragmentTableFull`]. Does a bounded part of the
     /// work; call it as long as [`Fragments::is_due`].
     pub fn expire<T: Tally>(&mut self, now: Nanos, tally: &mut T, mut give: impl FnMut(Frame, Reason)) {
         for _ in 0..STEPS {
@@ -333,18 +335,24 @@ impl Fragments {
         Some(at)
     }
 
-    /// Begins a datagram, of which the caller knows that it is not there. Where there is no room the oldest makes
-    /// it, if its time is over.
+    /// Begins a datagram, of which the caller knows that it is not there. Where there is no room the oldest makes it, of the
+    /// same side where that has its share; a source that has its own gets no more.
     fn make<T: Tally>(&mut self, key: &DatagramKey, now: Nanos, tally: &mut T) -> Result<u32, Reason> {
         if let Some(at) = self.over(now).filter(|_| self.table.is_full()) {
             self.forget(at, tally);
         }
         let owner = self.owner(key);
-        if !self.shares.has_room(owner) {
+        if !self.shares.has_source_room(owner) {
             return Err(Reason::FragmentTableFull);
         }
-        let at = self.table.make(key, now + self.timeout, tally).ok_or(Reason::FragmentTableFull)?;
-        self.table.get_mut(at).owner = owner;
+        if !self.shares.has_realm_room(owner) {
+            let oldest = self.table.oldest_of(owner).ok_or(Reason::FragmentTableFull)?;
+            self.evict(oldest, tally);
+        } else if self.table.is_full() {
+            let (oldest, _) = self.table.oldest().ok_or(Reason::FragmentTableFull)?;
+            self.evict(oldest, tally);
+        }
+        let at = self.table.make(key, owner, now + self.timeout, tally).ok_or(Reason::FragmentTableFull)?;
         self.shares.begin(owner);
         Ok(at)
     }
@@ -363,10 +371,20 @@ impl Fragments {
         }
     }
 
-    /// Forgets a datagram; frames that wait for it are to be given back.
+    /// Forgets a datagram whose time is over; frames that wait for it are to be given back.
     fn forget<T: Tally>(&mut self, at: u32, tally: &mut T) {
+        self.remove(at, Reason::FragmentTimeout, tally);
+    }
+
+    /// Forgets a datagram in favour of another.
+    #[cold]
+    fn evict<T: Tally>(&mut self, at: u32, tally: &mut T) {
+        self.remove(at, Reason::FragmentTableFull, tally);
+    }
+
+    fn remove<T: Tally>(&mut self, at: u32, reason: Reason, tally: &mut T) {
         let datagram = self.table.get_mut(at);
-        self.held.doom(&mut datagram.held, Reason::FragmentTimeout);
+        self.held.doom(&mut datagram.held, reason);
         self.shares.go_on(datagram.owner, datagram.waiting);
         self.shares.end(datagram.owner);
         self.table.forget(at, tally);

@@ -88,7 +88,8 @@ impl Fragments {
                 key.realm = realm;
                 // Two may have become one: the older goes on.
                 let is_new = self.table.search(&key, &mut NoTally).is_none();
-                is_new.then(|| self.table.make(&key, before.deadline, &mut NoTally)).flatten()
+                let owner = self.owner(&key);
+                is_new.then(|| self.table.make(&key, owner, before.deadline, &mut NoTally)).flatten()
             });
             if let Some(to) = to {
                 self.table.get_mut(to).go_on_as(before);
@@ -118,11 +119,9 @@ impl Fragments {
         self.shares.clear();
         let places: Vec<u32> = self.table.places().collect();
         for at in places {
-            let owner = self.owner(&self.table.key(at));
-            let datagram = self.table.get_mut(at);
-            datagram.owner = owner;
-            self.shares.begin(owner);
-            (0..datagram.waiting).for_each(|_| self.shares.wait(owner));
+            let datagram = self.table.get(at);
+            self.shares.begin(datagram.owner);
+            (0..datagram.waiting).for_each(|_| self.shares.wait(datagram.owner));
         }
     }
 

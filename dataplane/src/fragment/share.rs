@@ -10,7 +10,7 @@ use policy::model::FragmentLimits;
 /// Places for the counts of sources.
 const SOURCES: usize = 1 << 12;
 /// Places for those of realms; further ones share with others.
-const REALMS: usize = 64;
+pub(super) const REALMS: usize = 64;
 /// So many everybody may have.
 const LEAST: u32 = 16;
 
@@ -26,6 +26,13 @@ struct Count {
 pub(super) struct Owner {
     source: u16,
     realm: u8,
+}
+
+impl Owner {
+    /// The place of its realm, below [`REALMS`].
+    pub(super) fn realm(self) -> usize {
+        usize::from(self.realm)
+    }
 }
 
 /// What everybody has, and may have.
@@ -68,10 +75,14 @@ impl Shares {
         Owner { source: (hash as usize % SOURCES) as u16, realm: (usize::from(realm) % REALMS) as u8 }
     }
 
-    /// Whether the owner may have one more datagram.
-    pub(super) fn has_room(&self, owner: Owner) -> bool {
-        let (source, realm) = self.counts(owner);
-        source.datagrams < self.of_source.datagrams && realm.datagrams < self.of_realm.datagrams
+    /// Whether the owner's source may have one more datagram.
+    pub(super) fn has_source_room(&self, owner: Owner) -> bool {
+        self.counts(owner).0.datagrams < self.of_source.datagrams
+    }
+
+    /// Whether the owner's realm may have one more datagram.
+    pub(super) fn has_realm_room(&self, owner: Owner) -> bool {
+        self.counts(owner).1.datagrams < self.of_realm.datagrams
     }
 
     /// Whether one more frame of the owner may wait.

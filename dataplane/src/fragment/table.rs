@@ -6,7 +6,7 @@ use wire::{Family, Nanos};
 use super::hash::Hasher;
 use super::held::List;
 use super::range::Ranges;
-use super::share::Owner;
+use super::share::{Owner, REALMS};
 use super::{DatagramKey, Kept, NONE};
 use crate::memory::MemoryError;
 
@@ -21,8 +21,48 @@ pub(super) struct Table {
     datagrams: Vec<Datagram>,
     /// First of the datagrams that are not used, through `next`.
     free: u32,
+    ages: Queue,
+    /// The same of each realm by itself.
+    realms: Vec<Queue>,
+}
+
+/// Datagrams in the order in which they began, linked through their [`Links`].
+#[derive(Clone, Copy)]
+struct Queue {
     oldest: u32,
     youngest: u32,
+}
+
+/// Neighbours in a queue.
+#[derive(Clone, Copy)]
+struct Links {
+    older: u32,
+    younger: u32,
+}
+
+impl Queue {
+    const EMPTY: Queue = Queue { oldest: NONE, youngest: NONE };
+
+    fn push(&mut self, at: u32, datagrams: &mut [Datagram], links: fn(&mut Datagram) -> &mut Links) {
+        *links(&mut datagrams[at as usize]) = Links { older: self.youngest, younger: NONE };
+        match datagrams.get_mut(self.youngest as usize) {
+            Some(youngest) => links(youngest).younger = at,
+            None => self.oldest = at,
+        }
+        self.youngest = at;
+    }
+
+    fn remove(&mut self, at: u32, datagrams: &mut [Datagram], links: fn(&mut Datagram) -> &mut Links) {
+        let Links { older, younger } = *links(&mut datagrams[at as usize]);
+        match datagrams.get_mut(older as usize) {
+            Some(older) => links(older).younger = younger,
+            None => self.oldest = younger,
+        }
+        match datagrams.get_mut(younger as usize) {
+            Some(younger) => links(younger).older = older,
+            None => self.youngest = older,
+        }
+    }
 }
 
 /// A datagram of which some fragment has come, or a free place for one.
@@ -41,8 +81,8 @@ pub(super) struct Datagram {
     pub(super) total: u32,
     /// The chain.
     next: u32,
-    older: u32,
-    younger: u32,
+    age: Links,
+    realm: Links,
     /// Frames that wait for the first fragment.
     pub(super) held: List,
     /// Where it is counted.
@@ -67,8 +107,8 @@ impl Table {
             heads: filled((2 * count).next_power_of_two(), |_| NONE)?,
             datagrams: filled(count, Datagram::free)?,
             free: if count == 0 { NONE } else { 0 },
-            oldest: NONE,
-            youngest: NONE,
+            ages: Queue::EMPTY,
+            realms: vec![Queue::EMPTY; REALMS],
         })
     }
 
@@ -94,6 +134,7 @@ impl Table {
     pub(super) fn make<T: Tally>(
         &mut self,
         key: &DatagramKey,
+        owner: Owner,
         deadline: Nanos,
         tally: &mut T,
     ) -> Option<u32> {
@@ -104,17 +145,14 @@ impl Table {
         *datagram = Datagram {
             key: *key,
             deadline,
-            older: self.youngest,
+            owner,
             next: std::mem::replace(&mut self.heads[head], at),
             ..Datagram::free(NONE)
         };
-        match self.datagrams.get_mut(self.youngest as usize) {
-            Some(youngest) => youngest.younger = at,
-            None => self.oldest = at,
-        }
-        self.youngest = at;
-        // Ten words of key, eight of state, six of links.
-        tally.instructions(30);
+        self.ages.push(at, &mut self.datagrams, |datagram| &mut datagram.age);
+        self.realms[owner.realm()].push(at, &mut self.datagrams, |datagram| &mut datagram.realm);
+        // Ten words of key, eight of state, six of links, and six of the realm's.
+        tally.instructions(36);
         tally.write(Region::FragmentTable, self.place(at), 96);
         tally.write(Region::FragmentTable, head * 4, 4);
         Some(at)
@@ -122,15 +160,9 @@ impl Table {
 
     /// Takes a datagram out; the caller has seen to the frames that it holds.
     pub(super) fn forget<T: Tally>(&mut self, at: u32, tally: &mut T) {
-        let Datagram { key, next, older, younger, .. } = self.datagrams[at as usize];
-        match self.datagrams.get_mut(older as usize) {
-            Some(older) => older.younger = younger,
-            None => self.oldest = younger,
-        }
-        match self.datagrams.get_mut(younger as usize) {
-            Some(younger) => younger.older = older,
-            None => self.youngest = older,
-        }
+        let Datagram { key, next, owner, .. } = self.datagrams[at as usize];
+        self.ages.remove(at, &mut self.datagrams, |datagram| &mut datagram.age);
+        self.realms[owner.realm()].remove(at, &mut self.datagrams, |datagram| &mut datagram.realm);
         let head = self.head(&key);
         if self.heads[head] == at {
             self.heads[head] = next;
@@ -146,8 +178,8 @@ impl Table {
         }
         self.datagrams[at as usize] = Datagram::free(self.free);
         self.free = at;
-        // Three links to mend, each load, compare and store; the chain is one long, as a rule.
-        tally.instructions(24);
+        // Five links to mend, each load, compare and store; the chain is one long, as a rule.
+        tally.instructions(36);
         tally.hash(if key.family == Family::V4 { 16 } else { 40 });
         tally.write(Region::FragmentTable, self.place(at), 16);
         tally.write(Region::FragmentTable, head * 4, 4);
@@ -156,8 +188,13 @@ impl Table {
     /// All datagrams, those that began first first.
     pub(super) fn places(&self) -> impl Iterator<Item = u32> + '_ {
         let there = |at: &u32| self.datagrams.get(*at as usize).is_some();
-        let first = Some(self.oldest).filter(there);
-        std::iter::successors(first, move |at| Some(self.datagrams[*at as usize].younger).filter(there))
+        let first = Some(self.ages.oldest).filter(there);
+        std::iter::successors(first, move |at| Some(self.datagrams[*at as usize].age.younger).filter(there))
+    }
+
+    /// The datagram of a realm that began first.
+    pub(super) fn oldest_of(&self, owner: Owner) -> Option<u32> {
+        Some(self.realms[owner.realm()].oldest).filter(|at| *at != NONE)
     }
 
     /// Whose fragments those of a datagram are.
@@ -167,7 +204,7 @@ impl Table {
 
     /// The datagram that began first.
     pub(super) fn oldest(&self) -> Option<(u32, &Datagram)> {
-        self.datagrams.get(self.oldest as usize).map(|datagram| (self.oldest, datagram))
+        self.datagrams.get(self.ages.oldest as usize).map(|datagram| (self.ages.oldest, datagram))
     }
 
     /// A datagram that was found or made.
@@ -192,7 +229,7 @@ impl Table {
 
     /// Bytes of memory.
     pub(super) fn bytes(&self) -> usize {
-        size_of_val(&*self.heads) + size_of_val(&*self.datagrams)
+        size_of_val(&*self.heads) + size_of_val(&*self.datagrams) + size_of_val(&*self.realms)
     }
 
     /// The keyed hash of a datagram.
@@ -224,8 +261,8 @@ impl Datagram {
             deadline: Nanos(0),
             total: UNKNOWN,
             next,
-            older: NONE,
-            younger: NONE,
+            age: Links { older: NONE, younger: NONE },
+            realm: Links { older: NONE, younger: NONE },
             held: List::EMPTY,
             owner: Owner::default(),
         }

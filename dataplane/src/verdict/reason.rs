@@ -345,7 +345,7 @@ impl Reason {
         Entry {
             reason: Reason::FragmentTableFull,
             name: "fragment-table-full",
-            cause: "More datagrams are in fragments, or more fragments wait, than memory was set aside for, or than the share of one source or side.",
+            cause: "More fragments wait than memory was set aside for, a source has its share of datagrams, or the datagram made room for newer ones before its first fragment came.",
             remedy: "If that is legitimate traffic, raise `datagrams` or `held` under [limit.fragments].",
         },
         Entry {
