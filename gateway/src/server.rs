@@ -5,7 +5,7 @@
 
 use std::fs::{self, DirBuilder, Metadata};
 use std::io;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixListener;
@@ -28,11 +28,14 @@ use crate::api;
 use crate::supervisor::Event;
 
 pub mod connection;
+mod error;
 #[cfg(test)]
 mod tests;
 mod tls;
 
 use connection::{Bounds, serve};
+
+pub use error::ServerError;
 
 /// Connections that wait to be taken; the kernel may know better.
 const BACKLOG: i32 = 1024;
@@ -49,24 +52,33 @@ impl Server {
     /// Begins to listen, on a thread of its own.
     ///
     /// # Errors
-    /// Another gateway listens there, or something stands there that is no socket; the directory cannot be written; the
-    /// TCP port is taken.
-    pub fn start(path: &Path, gateway: &policy::model::Gateway, events: Sender<Event>) -> io::Result<Server> {
-        let (metrics, access) = (gateway.metrics, &gateway.metrics_access);
-        let token = access.token.as_deref().map(api::Token::read).transpose()?;
+    /// [`ServerError`] says which of the control socket, the metrics' address and the files of the metrics' token, certificate
+    /// and key is at fault.
+    pub fn start(
+        path: &Path,
+        gateway: &policy::model::Gateway,
+        events: Sender<Event>,
+    ) -> Result<Server, ServerError> {
+        let access = &gateway.metrics_access;
+        let token = match &access.token {
+            Some(path) => {
+                let wrong = |error| ServerError::Token { path: path.clone(), error };
+                Some(api::Token::read(path).map_err(wrong)?)
+            }
+            None => None,
+        };
         let acceptor = match (&access.certificate, &access.key) {
             (Some(certificate), Some(key)) => Some(tls::acceptor(certificate, key)?),
             _ => None,
         };
-        let loopback = metrics.map(TcpListener::bind).transpose()?;
-        if let Some(loopback) = &loopback {
-            loopback.set_nonblocking(true)?;
-        }
+        let loopback = gateway.metrics.map(listen_for_metrics).transpose()?;
         let control = listen(path)?;
-        let own = identity(&fs::symlink_metadata(path)?);
+        let socket = |error| ServerError::Socket { path: path.to_owned(), error };
+        let own = identity(&fs::symlink_metadata(path).map_err(socket)?);
         let (stop, stopped) = oneshot::channel();
-        let runtime = Builder::new_current_thread().enable_all().build()?;
-        thread::Builder::new().name("api".to_owned()).spawn(move || {
+        let thread = |error| ServerError::Thread { error };
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(thread)?;
+        let answer = move || {
             runtime.block_on(async move {
                 if let Some(loopback) = loopback {
                     match tokio::net::TcpListener::from_std(loopback) {
@@ -100,7 +112,8 @@ impl Server {
                     Err(error) => error!("commands cannot be taken: {error}"),
                 }
             });
-        })?;
+        };
+        thread::Builder::new().name("api".to_owned()).spawn(answer).map_err(thread)?;
         Ok(Server { path: path.to_owned(), own, _stop: stop })
     }
 }
@@ -132,38 +145,48 @@ fn stranger(stream: &UnixStream) -> Option<String> {
     }
 }
 
+/// A socket at an address for metrics.
+fn listen_for_metrics(address: SocketAddr) -> Result<TcpListener, ServerError> {
+    let listener =
+        TcpListener::bind(address).and_then(|listener| listener.set_nonblocking(true).map(|()| listener));
+    listener.map_err(|error| ServerError::Metrics { address, error })
+}
+
 /// A socket at `path`, for its owner alone. One that a killed gateway left behind is replaced, nothing else.
-fn listen(path: &Path) -> io::Result<UnixListener> {
+fn listen(path: &Path) -> Result<UnixListener, ServerError> {
     if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
         // Who may write to it could put a socket of their own there.
-        DirBuilder::new().recursive(true).mode(0o755).create(directory)?;
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o755)
+            .create(directory)
+            .map_err(|error| ServerError::Directory { path: directory.to_owned(), error })?;
     }
-    let address = SocketAddrUnix::new(path)?;
+    let failed = |error: io::Error| ServerError::Socket { path: path.to_owned(), error };
+    let address = SocketAddrUnix::new(path).map_err(|error| failed(error.into()))?;
     match fs::symlink_metadata(path) {
         Ok(there) if there.file_type().is_socket() => {
+            let tried = socket().map_err(|error| failed(error.into()))?;
             // Where nobody listens any more it refuses; anything else is a living one's, even too busy.
-            match connect(&socket()?, &address) {
-                Err(Errno::CONNREFUSED) => fs::remove_file(path)?,
-                Ok(()) | Err(Errno::AGAIN) => {
-                    let message = "another gateway takes commands there";
-                    return Err(io::Error::new(io::ErrorKind::AddrInUse, message));
-                }
-                Err(error) => return Err(error.into()),
+            match connect(&tried, &address) {
+                Err(Errno::CONNREFUSED) => fs::remove_file(path).map_err(failed)?,
+                Ok(()) | Err(Errno::AGAIN) => return Err(ServerError::Taken { path: path.to_owned() }),
+                Err(error) => return Err(failed(error.into())),
             }
         }
-        Ok(_) => {
-            let message = "something is there that is no socket, and is left alone";
-            return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
-        }
+        Ok(_) => return Err(ServerError::Occupied { path: path.to_owned() }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error),
+        Err(error) => return Err(failed(error)),
     }
-    let socket = socket()?;
-    // Linux gives the name in the file system the mode that the socket has at that moment: nobody can come in between.
-    fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
-    bind(&socket, &address)?;
-    accept_at(&socket, BACKLOG)?;
-    Ok(UnixListener::from(socket))
+    let made = (|| {
+        let socket = socket()?;
+        // Linux gives the name in the file system the mode that the socket has at that moment: nobody can come in between.
+        fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+        bind(&socket, &address)?;
+        accept_at(&socket, BACKLOG)?;
+        Ok(socket)
+    })();
+    made.map(UnixListener::from).map_err(|error: Errno| failed(error.into()))
 }
 
 fn socket() -> rustix::io::Result<OwnedFd> {

@@ -180,9 +180,8 @@ impl Supervisor {
         say_search(&tables);
         let log = log::Writer::start(&policy.gateway.log, clock)
             .map_err(|error| system("start a thread", error))?;
-        let server = Server::start(&options.socket, &policy.gateway, sender.clone()).map_err(|error| {
-            StartError::System { operation: format!("take commands at {}", options.socket.display()), error }
-        })?;
+        let server =
+            Server::start(&options.socket, &policy.gateway, sender.clone()).map_err(StartError::Server)?;
         let mut supervisor = Supervisor {
             clock,
             started: Instant::now(),

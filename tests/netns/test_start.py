@@ -2,10 +2,12 @@
 
 import json
 import signal
+import socket
 
 import pytest
 import wait
 from gateway import binary
+from isolation import inside
 from topology import GATEWAY
 
 pytestmark = [
@@ -73,3 +75,72 @@ def test_an_interface_that_is_not_there_yet_is_waited_for(net):
         process.send_signal(signal.SIGTERM)
         process.wait(10)
         net.gateway.run("ip", "link", "del", "absent", check=False)
+
+
+METRICS = "127.0.0.1:9470"
+
+
+@pytest.fixture
+def policy(net):
+    """Writes the policy of an interface that is not there yet, with lines of `[gateway]`."""
+
+    def write(*lines):
+        path = net.logs / "fault.toml"
+        gateway = "\n".join(["[gateway]", *lines])
+        path.write_text(f'{gateway}\n[interface.absent]\nzone = "a"\naddresses = ["192.0.2.1/24"]\n')
+        return path
+
+    return write
+
+
+def faulty(net, policy, *names):
+    """Begins a gateway that cannot; says why it could not, in which these names come, and the control socket does not."""
+    ended = begin(net, policy, name="faulty")
+    assert ended.returncode == NO_GATEWAY, ended.stdout
+    why = ended.stdout.splitlines()[-1]
+    for name in names:
+        assert str(name) in ended.stdout, ended.stdout
+    assert "faulty.sock" not in ended.stdout and "control socket" not in ended.stdout, why
+    assert not (net.logs / "faulty.sock").exists()
+
+
+def test_an_occupied_address_of_metrics_is_named(net, policy):
+    with inside(net.gateway.namespace), socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind(("127.0.0.1", 9470))
+        other.listen()
+        faulty(net, policy(f'metrics = "{METRICS}"'), METRICS, "in use")
+
+
+def test_an_address_of_metrics_that_is_not_this_machines_is_named(net, policy):
+    token = net.logs / "token"
+    token.write_text("a token of some length")
+    elsewhere = "192.0.2.200:9470"
+    faulty(net, policy(f'metrics = "{elsewhere}"', f'metrics-token = "{token}"'), elsewhere, "no address of this machine")
+
+
+def test_a_file_of_metrics_that_cannot_be_used_is_named(net, policy):
+    absent = net.logs / "absent-file"
+    faulty(net, policy(f'metrics = "{METRICS}"', f'metrics-token = "{absent}"'), absent, "metrics-token")
+    own = ["-subj", "/CN=metrics", "-keyout", net.logs / "own.key", "-out", net.logs / "own.crt"]
+    other = ["-subj", "/CN=other", "-keyout", net.logs / "other.key", "-out", net.logs / "other.crt"]
+    for names in [own, other]:
+        curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+        net.gateway.run("openssl", "req", "-x509", *curve, *names)
+
+    def access(certificate, key):
+        files = f'metrics-certificate = "{net.logs / certificate}"', f'metrics-key = "{net.logs / key}"'
+        return policy(f'metrics = "{METRICS}"', *files)
+
+    faulty(net, access("absent-file", "own.key"), absent, "metrics-certificate")
+    faulty(net, access("own.crt", "absent-file"), absent, "metrics-key")
+    faulty(net, access("own.crt", "other.key"), "other.key", "metrics-key")
+    faulty(net, access("own.key", "own.key"), "own.key", "metrics-certificate")
+
+
+def test_a_place_for_the_control_socket_that_cannot_be_had_is_named(net, policy):
+    net.logs.joinpath("plain").write_text("no directory")
+    place = net.logs / "plain" / "control.sock"
+    ended = net.gateway.run(binary(), "run", policy(), "--socket", place, "--no-state", check=False, timeout=20)
+    assert ended.returncode == NO_GATEWAY, ended.stdout
+    assert f"the directory of the control socket, {place.parent}" in ended.stdout, ended.stdout

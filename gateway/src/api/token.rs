@@ -27,10 +27,9 @@ impl Token {
     /// # Errors
     /// The file cannot be read, or has no token, or one of fewer than 16 characters.
     pub fn read(path: &Path) -> io::Result<Token> {
-        let told = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-        let text = fs::read_to_string(path).map_err(|error| io::Error::new(error.kind(), told(&error)))?;
+        let text = fs::read_to_string(path)?;
         if text.trim().len() < LEAST {
-            let error = told(&format_args!("a token has {LEAST} characters or more"));
+            let error = format!("a token has {LEAST} characters or more");
             return Err(io::Error::new(io::ErrorKind::InvalidData, error));
         }
         Ok(Token::of(text.trim().as_bytes()))

@@ -362,11 +362,11 @@ fn what_stands_in_the_way_is_left_alone() {
     let other = place.0.join("precious");
     fs::write(&other, "data").unwrap();
     let error = Server::start(&other, &policy::model::Gateway::default(), desk()).err().unwrap();
-    assert_eq!(error.kind(), io::ErrorKind::AlreadyExists, "{error}");
+    assert!(matches!(&error, ServerError::Occupied { path } if *path == other), "{error}");
     let link = place.0.join("link");
     symlink(&other, &link).unwrap();
     let error = Server::start(&link, &policy::model::Gateway::default(), desk()).err().unwrap();
-    assert_eq!(error.kind(), io::ErrorKind::AlreadyExists, "{error}");
+    assert!(matches!(&error, ServerError::Occupied { path } if *path == link), "{error}");
     assert_eq!(fs::read_to_string(&other).unwrap(), "data");
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
     // A link to nowhere would have a socket made where it leads.
@@ -383,7 +383,7 @@ fn a_dead_socket_is_replaced_and_a_living_one_is_not() {
     assert!(place.socket().exists());
     let server = Server::start(&place.socket(), &policy::model::Gateway::default(), desk()).unwrap();
     let error = Server::start(&place.socket(), &policy::model::Gateway::default(), desk()).err().unwrap();
-    assert_eq!(error.kind(), io::ErrorKind::AddrInUse, "{error}");
+    assert!(matches!(&error, ServerError::Taken { path } if *path == place.socket()), "{error}");
     works(&Client::at(&place.socket()));
     drop(server);
     assert!(!place.socket().exists());

@@ -11,32 +11,48 @@ use std::task::{Context, Poll, ready};
 use axum::serve::Listener;
 use rustls::ServerConfig;
 use rustls::crypto::ring;
-use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::{Accept, TlsAcceptor};
 
+use super::ServerError;
+
 /// Reads a certificate, with those that lead to its issuer, and its key: PEM files.
 ///
 /// # Errors
 /// A file cannot be read, or is none of that kind; the key is another certificate's.
-pub(super) fn acceptor(certificate: &Path, key: &Path) -> io::Result<TlsAcceptor> {
-    let wrong = |path: &Path, error: &dyn std::fmt::Display| {
-        io::Error::new(io::ErrorKind::InvalidData, format!("{}: {error}", path.display()))
-    };
-    let chain: Result<Vec<_>, _> =
-        CertificateDer::pem_file_iter(certificate).map_err(|error| wrong(certificate, &error))?.collect();
-    let chain = chain.map_err(|error| wrong(certificate, &error))?;
-    let private = PrivateKeyDer::from_pem_file(key).map_err(|error| wrong(key, &error))?;
+pub(super) fn acceptor(certificate: &Path, key: &Path) -> Result<TlsAcceptor, ServerError> {
+    let of_certificate = |error| ServerError::Certificate { path: certificate.to_owned(), error };
+    let of_key = |error| ServerError::Key { path: key.to_owned(), error };
+    let chain = CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let chain = chain.map_err(|error| of_certificate(read(error)))?;
+    if chain.is_empty() {
+        return Err(of_certificate(read(pem::Error::NoItemsFound)));
+    }
+    let private = PrivateKeyDer::from_pem_file(key).map_err(|error| of_key(read(error)))?;
     let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
-        .map_err(io::Error::other)?
+        .expect("ring has cipher suites of TLS 1.2 and 1.3")
         .with_no_client_auth()
         .with_single_cert(chain, private)
-        .map_err(|error| wrong(certificate, &error))?;
+        .map_err(|error| {
+            // Else it is a key of no known kind, or another certificate's.
+            let is_certificate = matches!(error, rustls::Error::InvalidCertificate(_));
+            let error = io::Error::new(io::ErrorKind::InvalidData, error);
+            if is_certificate { of_certificate(error) } else { of_key(error) }
+        })?;
     Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+/// What is wrong with a file, with the kind of what the system said.
+fn read(error: pem::Error) -> io::Error {
+    match error {
+        pem::Error::Io(error) => error,
+        other => io::Error::new(io::ErrorKind::InvalidData, other.to_string()),
+    }
 }
 
 /// Takes connections, each of which begins with a handshake.

@@ -9,6 +9,7 @@ use dataplane::tables::CompileError;
 use wire::PoolError;
 
 use crate::linux;
+use crate::server::ServerError;
 
 /// Why a gateway could not begin.
 #[derive(Debug)]
@@ -30,6 +31,8 @@ pub enum StartError {
     Directory(DirectoryError),
     /// A frame pool could not be made.
     Pool(PoolError),
+    /// Questions cannot be taken.
+    Server(ServerError),
     /// The process may not do what every driver needs, CAP_NET_ADMIN.
     Privilege,
     /// None of these interfaces could be opened, and there is no other.
@@ -50,6 +53,7 @@ impl fmt::Display for StartError {
             StartError::Shard(error) => error.fmt(f),
             StartError::Directory(error) => error.fmt(f),
             StartError::Pool(error) => error.fmt(f),
+            StartError::Server(error) => error.fmt(f),
             StartError::Privilege => {
                 f.write_str("it has no CAP_NET_ADMIN, without which no interface can be opened")
             }
