@@ -19,6 +19,7 @@ use sha2::{Digest, Sha256};
 use tracing::{error, info, warn};
 
 use crate::log::line::time_text;
+use crate::privilege;
 
 /// Entries that are kept, at most.
 const MOST: usize = 50;
@@ -228,7 +229,7 @@ impl History {
             number: self.next,
             time: time_text(SystemTime::now()),
             origin,
-            user: by.uid.map(user_name),
+            user: by.uid.map(privilege::name_of),
             comment: by.comment,
             hash: hash_of(text.as_bytes()),
             file: self.file.clone(),
@@ -346,17 +347,6 @@ fn hash_of_file(path: &Path) -> Option<String> {
     let mut bytes = Vec::new();
     File::open(path).ok()?.take(MOST_BYTES as u64 + 1).read_to_end(&mut bytes).ok()?;
     Some(hash_of(&bytes))
-}
-
-/// The name of a user of this machine; the number where it has none.
-fn user_name(uid: u32) -> String {
-    let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
-    let name = users.lines().find_map(|line| {
-        let mut fields = line.split(':');
-        let (name, number) = (fields.next()?, fields.nth(1)?);
-        (number.parse() == Ok(uid)).then(|| name.to_owned())
-    });
-    name.unwrap_or_else(|| uid.to_string())
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ pub mod history;
 pub mod linux;
 pub mod log;
 pub mod metrics;
-mod privilege;
+pub mod privilege;
 pub mod reload;
 pub mod request;
 pub mod server;

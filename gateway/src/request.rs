@@ -12,6 +12,7 @@ use crate::effective::Effective;
 use crate::guard::GuardState;
 use crate::history::{By, HistoryView};
 use crate::log::LogCounts;
+use crate::privilege::Confinement;
 use crate::supervisor::PortState;
 use crate::worker::{Known, Post, Report};
 
@@ -115,6 +116,8 @@ pub struct Overview {
     pub panics: u64,
     /// Log records written and left out.
     pub log: LogCounts,
+    /// What the process may do.
+    pub confinement: Confinement,
     /// What Linux says that could not be taken over.
     pub notes: Vec<String>,
     /// Time until the policy on trial goes back.

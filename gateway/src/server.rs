@@ -22,6 +22,7 @@ use rustix::process::geteuid;
 use tokio::net::UnixStream;
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
+use tokio_rustls::TlsAcceptor;
 use tracing::error;
 
 use crate::api;
@@ -40,25 +41,19 @@ pub use error::ServerError;
 /// Connections that wait to be taken; the kernel may know better.
 const BACKLOG: i32 = 1024;
 
-/// Answers until it is dropped.
-pub struct Server {
-    path: PathBuf,
-    /// The socket's device and inode.
-    own: (u64, u64),
-    _stop: oneshot::Sender<()>,
+/// Where metrics are given and to whom: opened while privileges are there that it may take.
+pub struct Public {
+    token: Option<api::Token>,
+    acceptor: Option<TlsAcceptor>,
+    listener: Option<TcpListener>,
 }
 
-impl Server {
-    /// Begins to listen, on a thread of its own.
+impl Public {
+    /// Reads the files of the metrics' access, and takes their address.
     ///
     /// # Errors
-    /// [`ServerError`] says which of the control socket, the metrics' address and the files of the metrics' token, certificate
-    /// and key is at fault.
-    pub fn start(
-        path: &Path,
-        gateway: &policy::model::Gateway,
-        events: Sender<Event>,
-    ) -> Result<Server, ServerError> {
+    /// [`ServerError`] says which of the address and the files of token, certificate and key is at fault.
+    pub fn open(gateway: &policy::model::Gateway) -> Result<Public, ServerError> {
         let access = &gateway.metrics_access;
         let token = match &access.token {
             Some(path) => {
@@ -71,7 +66,26 @@ impl Server {
             (Some(certificate), Some(key)) => Some(tls::acceptor(certificate, key)?),
             _ => None,
         };
-        let loopback = gateway.metrics.map(listen_for_metrics).transpose()?;
+        let listener = gateway.metrics.map(listen_for_metrics).transpose()?;
+        Ok(Public { token, acceptor, listener })
+    }
+}
+
+/// Answers until it is dropped.
+pub struct Server {
+    path: PathBuf,
+    /// The socket's device and inode.
+    own: (u64, u64),
+    _stop: oneshot::Sender<()>,
+}
+
+impl Server {
+    /// Begins to listen, on a thread of its own.
+    ///
+    /// # Errors
+    /// [`ServerError`] says what is wrong with the control socket.
+    pub fn start(path: &Path, public: Public, events: Sender<Event>) -> Result<Server, ServerError> {
+        let Public { token, acceptor, listener: loopback } = public;
         let control = listen(path)?;
         let socket = |error| ServerError::Socket { path: path.to_owned(), error };
         let own = identity(&fs::symlink_metadata(path).map_err(socket)?);

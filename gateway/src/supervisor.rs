@@ -34,12 +34,13 @@ use crate::history::History;
 use crate::linux::state::Reachability;
 use crate::linux::{self, Desired, NeighbourKey, News, Probe, State};
 use crate::log;
+use crate::privilege::{self, Confinement, Held, Places, Restriction};
 use crate::reload::{Asked, Built, Keep, Reload, Trial};
 use crate::request::{Refusal, Request};
-use crate::server::Server;
+use crate::server::{Public, Server};
 use crate::worker::hand::{self, Exchange};
 use crate::worker::{Bell, Found, Known, Mail, Memory, Notice, Parts, Post, Shared, Swap, Worker, post};
-use crate::{privilege, service, signal};
+use crate::{service, signal};
 
 mod announce;
 mod answer;
@@ -77,6 +78,8 @@ pub struct Options {
     pub history: Option<PathBuf>,
     /// Where guards of interfaces are pinned: a directory of a BPF file system.
     pub pins: PathBuf,
+    /// How far the process restricts itself.
+    pub restriction: Restriction,
 }
 
 /// What comes to the supervisor.
@@ -132,6 +135,11 @@ pub struct Supervisor {
     history: Option<History>,
     /// Writes what workers log.
     log: log::Writer,
+    /// Files that the process keeps, as it was restricted to them.
+    places: Places,
+    /// What the process may do.
+    confinement: Confinement,
+    _held: Held,
     _server: Server,
 }
 
@@ -156,15 +164,22 @@ impl Supervisor {
     /// What a gateway cannot do without is missing: [`StartError`]. Ports that cannot be opened are no error: they may
     /// come later.
     pub fn start(mut options: Options) -> Result<Supervisor, StartError> {
-        privilege::keep_only_what_is_needed().map_err(|error| system("give up privileges", error))?;
         if !privilege::can_open_interfaces().map_err(|error| system("ask for privileges", error))? {
             return Err(StartError::Privilege);
         }
+        let (path, state, directory) =
+            (&options.socket, options.state.as_deref(), options.history.as_deref());
+        let mut places = Places::make(&options.file, path, state, directory, &options.pins);
+        // While it can: the key of metrics need not be its user's.
+        let public = Public::open(&options.policy.gateway);
         let mut history = None;
         if let Some(directory) = &options.history {
             let (kept, policy) = History::begin(directory, &options.file, options.policy);
             (history, options.policy) = (Some(kept), policy);
         }
+        places.log(&options.policy.gateway);
+        let (confinement, held) =
+            privilege::confine(&places, &options.restriction).map_err(StartError::Privileges)?;
         let policy = Arc::new(options.policy.clone());
         // Before anything else that takes time, or may fail.
         let guards =
@@ -180,8 +195,10 @@ impl Supervisor {
         say_search(&tables);
         let log = log::Writer::start(&policy.gateway.log, clock)
             .map_err(|error| system("start a thread", error))?;
-        let server =
-            Server::start(&options.socket, &policy.gateway, sender.clone()).map_err(StartError::Server)?;
+        // Not before there are guards: a gateway that cannot begin leaves its interfaces closed.
+        let server = public
+            .and_then(|public| Server::start(&options.socket, public, sender.clone()))
+            .map_err(StartError::Server)?;
         let mut supervisor = Supervisor {
             clock,
             started: Instant::now(),
@@ -205,6 +222,9 @@ impl Supervisor {
             noted: Vec::new(),
             history,
             log,
+            places,
+            confinement,
+            _held: held,
             _server: server,
             options,
         };

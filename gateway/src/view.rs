@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::guard::GuardState;
 use crate::log::LogCounts;
+use crate::privilege::Confinement;
 use crate::request::Overview;
 use crate::supervisor::{Carrier, PortState, Presence};
 use crate::worker::Report;
@@ -67,6 +68,9 @@ pub struct Status {
     pub ports_without_carrier: Vec<String>,
     /// What keeps Linux off interfaces.
     pub guards: Vec<GuardState>,
+    /// What the process may do.
+    #[serde(default)]
+    pub confinement: Confinement,
     /// What Linux says that could not be taken over.
     pub notes: Vec<String>,
 }
@@ -220,6 +224,7 @@ impl Overview {
                 .map(|port| port.interface.clone())
                 .collect(),
             guards: self.guards.clone(),
+            confinement: self.confinement.clone(),
             notes: self.notes.clone(),
         }
     }

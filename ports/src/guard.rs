@@ -136,6 +136,23 @@ impl GuardSet {
         }
     }
 
+    /// Directories for pins and for locks of this network namespace, which are made where they are missing.
+    ///
+    /// # Errors
+    /// Nothing can be pinned there.
+    pub fn directories(directory: &Path) -> Result<[PathBuf; 2], Unpinned> {
+        own_directory(directory)
+    }
+
+    /// Whether a process has an interface of this network namespace.
+    pub fn is_in_use(directory: &Path) -> bool {
+        let Ok([_, locks]) = own_directory(directory) else { return false };
+        let Ok(entries) = fs::read_dir(locks) else { return false };
+        let is_taken =
+            |path: &Path| lock::exclusive(path).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock);
+        entries.flatten().any(|entry| is_taken(&entry.path()))
+    }
+
     /// Where the guards of an interface are pinned: at this path, with `-ingress` and `-egress` behind it.
     pub fn pin_of(&self, ifindex: u32) -> Option<PathBuf> {
         Some(self.directory.as_ref()?.join(ifindex.to_string()))

@@ -1,6 +1,7 @@
 """The gateway as the packaged unit has systemd run it: its user, capabilities, system calls and address families."""
 
 import importlib.util
+import json
 import os
 import shutil
 import subprocess
@@ -40,11 +41,12 @@ def packaged(net):
     yield office
     office.stop()
     office.under = []
-    # A gateway of root has given up what passes by permissions.
-    guards_of(0)
+    # A gateway of root takes over what is another user's before it gives up what passes by permissions.
     office.socket, office.state = before
     office.start()
     net.client.reaches(GATEWAY)
+    told = json.loads(office.ask("status", "--json").stdout)["guards"]
+    assert all(guard["pin"] for guard in told), told
 
 
 def guards_of(user):
@@ -87,6 +89,8 @@ def test_its_system_calls_are_few(net, packaged):
         assert told["Seccomp"].strip() == "2"
         assert told["NoNewPrivs"].strip() == "1"
         assert told["Uid"].split() == [str(NOBODY)] * 4
+    confinement = json.loads(packaged.ask("status", "--json").stdout)["confinement"]
+    assert confinement["landlock"] and confinement["seccomp"], confinement
 
 
 def test_systemd_understands_the_unit(tmp_path):

@@ -143,7 +143,9 @@ impl Status {
                 writeln!(out, "             lets in nothing by these rules while no gateway runs: {rules}")?;
             }
         }
-        for note in &status.notes {
+        let confinement = &status.confinement;
+        writeln!(out, "  confined   {confinement}")?;
+        for note in confinement.notes.iter().chain(&status.notes) {
             writeln!(out, "  note: {note}")?;
         }
         Ok(Exit::Done)

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use gateway::privilege::{Confine, Restriction};
 use gateway::{Options, Supervisor};
 
 use super::live::{PINS, SOCKET};
@@ -47,6 +48,14 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DIRECTORY", default_value = PINS, env = "WIRERATE_GUARDS")]
     guards: PathBuf,
 
+    /// The user that a gateway of root runs as; `wirerate` where that is a user of the machine, else root
+    #[arg(long, value_name = "NAME", env = "WIRERATE_USER")]
+    user: Option<String>,
+
+    /// Files and system calls that the process leaves itself, by Landlock and seccomp; `off` is for debugging
+    #[arg(long, value_enum, default_value_t, value_name = "SWITCH", env = "WIRERATE_CONFINEMENT")]
+    confinement: Confinement,
+
     /// How log lines look
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     log: Log,
@@ -60,6 +69,16 @@ enum Log {
     Text,
     /// A JSON object a line
     Json,
+}
+
+/// Files and system calls that the process leaves itself.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum Confinement {
+    /// Those that a gateway needs
+    #[default]
+    On,
+    /// All that its user and capabilities leave it
+    Off,
 }
 
 impl Arguments {
@@ -79,6 +98,13 @@ impl Arguments {
             state,
             history,
             pins: self.guards,
+            restriction: Restriction {
+                user: self.user,
+                confine: match self.confinement {
+                    Confinement::On => Confine::On,
+                    Confinement::Off => Confine::Off,
+                },
+            },
         };
         Supervisor::start(options).map_err(Failure::Start)?.run();
         Ok(Exit::Done)

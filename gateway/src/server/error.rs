@@ -140,7 +140,7 @@ mod tests {
 
     use policy::model::{Gateway, MetricsAccess};
 
-    use super::super::Server;
+    use super::super::{Public, Server};
 
     /// A directory of its own, gone with it.
     struct Place(PathBuf);
@@ -159,7 +159,8 @@ mod tests {
 
     fn fault(socket: &Path, gateway: &Gateway) -> String {
         let (events, _heard) = channel();
-        let fault = Server::start(socket, gateway, events).err().unwrap();
+        let started = Public::open(gateway).and_then(|public| Server::start(socket, public, events));
+        let fault = started.err().unwrap();
         fault.to_string()
     }
 

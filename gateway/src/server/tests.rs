@@ -19,6 +19,7 @@ use super::*;
 use crate::api::{InForce, Killed, Listed};
 use crate::client::{Client, ClientError};
 use crate::clock::Clock;
+use crate::privilege::Confinement;
 use crate::request::{Applied, NoTrial, Overview, Refusal, Request};
 use crate::view::Status;
 use crate::worker::{Mail, Parts, Post, Worker, post};
@@ -45,6 +46,10 @@ impl Drop for Place {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
+}
+
+fn nothing_public() -> Public {
+    Public::open(&policy::model::Gateway::default()).unwrap()
 }
 
 /// Answers as a supervisor would.
@@ -92,6 +97,7 @@ fn answer(request: Request, worker: &Post, policy: &Arc<policy::Policy>, tables:
                 panics: 0,
                 log: Default::default(),
                 guards: Vec::new(),
+                confinement: Confinement::default(),
                 notes: Vec::new(),
                 trial: None,
             });
@@ -126,7 +132,7 @@ fn works(client: &Client) {
 #[test]
 fn what_is_asked_in_order_is_answered() {
     let place = Place::new("order");
-    let _server = Server::start(&place.socket(), &policy::model::Gateway::default(), desk()).unwrap();
+    let _server = Server::start(&place.socket(), nothing_public(), desk()).unwrap();
     let client = Client::at(&place.socket());
     works(&client);
     assert_eq!(client.get_text("/policy").unwrap(), policy::parse(POLICY, "").policy.unwrap().to_string());
@@ -140,7 +146,7 @@ fn what_is_asked_in_order_is_answered() {
 #[test]
 fn what_nobody_can_answer_is_refused_in_words() {
     let place = Place::new("words");
-    let _server = Server::start(&place.socket(), &policy::model::Gateway::default(), desk()).unwrap();
+    let _server = Server::start(&place.socket(), nothing_public(), desk()).unwrap();
     let client = Client::at(&place.socket());
     let of = |question: &str| refused(client.get_text(question));
     assert_eq!(of("/nothing/here?at=all"), "the gateway has no /nothing/here");
@@ -162,7 +168,7 @@ fn what_nobody_can_answer_is_refused_in_words() {
 #[test]
 fn a_policy_that_cannot_be_is_refused_in_words() {
     let place = Place::new("apply");
-    let _server = Server::start(&place.socket(), &policy::model::Gateway::default(), desk()).unwrap();
+    let _server = Server::start(&place.socket(), nothing_public(), desk()).unwrap();
     let client = Client::at(&place.socket());
     let of = |path: &str, body: &str| refused(client.post::<InForce>(path, body.to_owned()));
     let told = of("/apply", "[interface.east]\n");
@@ -183,7 +189,7 @@ fn a_policy_that_cannot_be_is_refused_in_words() {
 #[test]
 fn a_policy_that_is_no_text_is_refused_in_words() {
     let place = Place::new("bytes");
-    let _server = Server::start(&place.socket(), &policy::model::Gateway::default(), desk()).unwrap();
+    let _server = Server::start(&place.socket(), nothing_public(), desk()).unwrap();
     let answer = said(&place, b"POST /apply HTTP/1.1\r\nhost: g\r\ncontent-length: 4\r\n\r\n# \xff\xfe");
     assert!(answer.starts_with("HTTP/1.1 422 "), "{answer}");
     assert!(answer.contains(r#""error":"the policy is not UTF-8: byte 2""#), "{answer}");
@@ -202,7 +208,7 @@ fn said(place: &Place, bytes: &[u8]) -> String {
 #[test]
 fn what_is_no_question_is_no_harm() {
     let place = Place::new("noise");
-    let _server = Server::start(&place.socket(), &policy::model::Gateway::default(), desk()).unwrap();
+    let _server = Server::start(&place.socket(), nothing_public(), desk()).unwrap();
     let long = format!("GET /{} HTTP/1.1\r\n\r\n", "a".repeat(1 << 20));
     let headers = format!("GET /status HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(10_000));
     let bad: [&[u8]; 6] = [
@@ -258,7 +264,7 @@ fn who_never_finishes_a_question_is_given_up() {
 #[test]
 fn a_thousand_silent_connections_keep_nobody_from_asking() {
     let place = Place::new("thousand");
-    let _server = Server::start(&place.socket(), &policy::model::Gateway::default(), desk()).unwrap();
+    let _server = Server::start(&place.socket(), nothing_public(), desk()).unwrap();
     let client = Client::at(&place.socket());
     let mut open = Vec::new();
     for number in 0..1000 {
@@ -315,7 +321,7 @@ fn a_policy_under_way_keeps_nobody_from_asking() {
             }
         }
     });
-    let _server = Server::start(&place.socket(), &policy::model::Gateway::default(), sender).unwrap();
+    let _server = Server::start(&place.socket(), nothing_public(), sender).unwrap();
     let client = Client::at(&place.socket());
     let first = client.clone();
     let first = thread::spawn(move || first.post::<InForce>("/apply", POLICY.to_owned()));
@@ -348,7 +354,7 @@ fn the_socket_is_its_owners_whatever_the_umask() {
     let place = Place::new("mode");
     let path = place.0.join("new/control.sock");
     let before = rustix::process::umask(Mode::empty());
-    let server = Server::start(&path, &policy::model::Gateway::default(), desk());
+    let server = Server::start(&path, nothing_public(), desk());
     rustix::process::umask(before);
     let _server = server.unwrap();
     assert_eq!(fs::symlink_metadata(&path).unwrap().permissions().mode() & 0o7777, 0o600);
@@ -361,18 +367,18 @@ fn what_stands_in_the_way_is_left_alone() {
     let place = Place::new("way");
     let other = place.0.join("precious");
     fs::write(&other, "data").unwrap();
-    let error = Server::start(&other, &policy::model::Gateway::default(), desk()).err().unwrap();
+    let error = Server::start(&other, nothing_public(), desk()).err().unwrap();
     assert!(matches!(&error, ServerError::Occupied { path } if *path == other), "{error}");
     let link = place.0.join("link");
     symlink(&other, &link).unwrap();
-    let error = Server::start(&link, &policy::model::Gateway::default(), desk()).err().unwrap();
+    let error = Server::start(&link, nothing_public(), desk()).err().unwrap();
     assert!(matches!(&error, ServerError::Occupied { path } if *path == link), "{error}");
     assert_eq!(fs::read_to_string(&other).unwrap(), "data");
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
     // A link to nowhere would have a socket made where it leads.
     let link = place.0.join("dangling");
     symlink(place.0.join("elsewhere"), &link).unwrap();
-    assert!(Server::start(&link, &policy::model::Gateway::default(), desk()).is_err());
+    assert!(Server::start(&link, nothing_public(), desk()).is_err());
     assert!(!place.0.join("elsewhere").exists());
 }
 
@@ -381,14 +387,14 @@ fn a_dead_socket_is_replaced_and_a_living_one_is_not() {
     let place = Place::new("dead");
     drop(UnixListener::bind(place.socket()).unwrap());
     assert!(place.socket().exists());
-    let server = Server::start(&place.socket(), &policy::model::Gateway::default(), desk()).unwrap();
-    let error = Server::start(&place.socket(), &policy::model::Gateway::default(), desk()).err().unwrap();
+    let server = Server::start(&place.socket(), nothing_public(), desk()).unwrap();
+    let error = Server::start(&place.socket(), nothing_public(), desk()).err().unwrap();
     assert!(matches!(&error, ServerError::Taken { path } if *path == place.socket()), "{error}");
     works(&Client::at(&place.socket()));
     drop(server);
     assert!(!place.socket().exists());
     // Another's that has taken its place stays.
-    let server = Server::start(&place.socket(), &policy::model::Gateway::default(), desk()).unwrap();
+    let server = Server::start(&place.socket(), nothing_public(), desk()).unwrap();
     fs::remove_file(place.socket()).unwrap();
     let _other = UnixListener::bind(place.socket()).unwrap();
     drop(server);

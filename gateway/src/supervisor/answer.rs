@@ -110,8 +110,11 @@ impl Supervisor {
         if old.workers.unwrap_or(1) != new.workers.unwrap_or(1) {
             return Some("the number of workers".to_owned());
         }
-        ((old.metrics, &old.metrics_access) != (new.metrics, &new.metrics_access))
-            .then(|| "where metrics are given".to_owned())
+        if (old.metrics, &old.metrics_access) != (new.metrics, &new.metrics_access) {
+            return Some("where metrics are given".to_owned());
+        }
+        let elsewhere = self.places.out_of_reach(new).filter(|_| self.confinement.landlock.is_some())?;
+        Some(format!("the directory of log files to that of {}", elsewhere.display()))
     }
 
     fn overview(&mut self) -> Overview {
@@ -126,6 +129,7 @@ impl Supervisor {
             uptime: self.started.elapsed(),
             panics: self.panics,
             log: self.log.counts(),
+            confinement: self.confinement.clone(),
             notes,
             trial: self
                 .reload

@@ -9,6 +9,7 @@ use dataplane::tables::CompileError;
 use wire::PoolError;
 
 use crate::linux;
+use crate::privilege::PrivilegeError;
 use crate::server::ServerError;
 
 /// Why a gateway could not begin.
@@ -31,6 +32,8 @@ pub enum StartError {
     Directory(DirectoryError),
     /// A frame pool could not be made.
     Pool(PoolError),
+    /// Privileges could not be given up.
+    Privileges(PrivilegeError),
     /// Questions cannot be taken.
     Server(ServerError),
     /// The process may not do what every driver needs, CAP_NET_ADMIN.
@@ -53,6 +56,7 @@ impl fmt::Display for StartError {
             StartError::Shard(error) => error.fmt(f),
             StartError::Directory(error) => error.fmt(f),
             StartError::Pool(error) => error.fmt(f),
+            StartError::Privileges(error) => error.fmt(f),
             StartError::Server(error) => error.fmt(f),
             StartError::Privilege => {
                 f.write_str("it has no CAP_NET_ADMIN, without which no interface can be opened")

@@ -1,0 +1,333 @@
+//! The files and directories of a gateway: made before privileges are given up, given to the user that it runs as, and named for
+//! Landlock.
+//!
+//! Only a directory *of its own* changes its owner, with the files in it: one that the gateway makes, or one that is called
+//! `wirerate` or lies in such a one. Of others the log says where they cannot be used.
+
+use std::fs::{self, DirBuilder, Metadata, Permissions};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use policy::model::{Gateway, LogOutput};
+use ports::GuardSet;
+use rustix::fs::{Access, AtFlags, CWD, FileType, Gid, Mode, OFlags, Uid, access, chownat, fstat, openat};
+use rustix::process::{getegid, geteuid};
+use tracing::warn;
+
+use super::USER;
+use super::ruleset::Right;
+use super::user::User;
+
+/// Where log files are under the packaged unit; a later policy may name one there.
+const LOGS: &str = "/var/log/wirerate";
+
+/// By which the gateway makes TAP devices, as the way to Linux behind each port.
+const TUN: &str = "/dev/net/tun";
+
+/// Files and directories of a gateway.
+#[derive(Debug, Default)]
+pub(crate) struct Places {
+    /// The policy file, which SIGHUP reads again.
+    policy: PathBuf,
+    /// Directories that files are made in.
+    kept: Vec<Kept>,
+    /// Log files.
+    logs: Vec<PathBuf>,
+    /// Where guards are pinned, with the directories of this network namespace.
+    guards: (PathBuf, Option<[PathBuf; 2]>),
+    /// Where commands are taken.
+    socket: PathBuf,
+}
+
+/// A directory that files are made in.
+#[derive(Debug)]
+struct Kept {
+    path: PathBuf,
+    is_own: bool,
+}
+
+impl Places {
+    /// Makes what directories are missing.
+    pub(crate) fn make(
+        policy: &Path,
+        socket: &Path,
+        state: Option<&Path>,
+        history: Option<&Path>,
+        guards: &Path,
+    ) -> Places {
+        let mut places = Places { policy: policy.to_owned(), socket: socket.to_owned(), ..Places::default() };
+        places.keep(&directory_of(socket), 0o755);
+        if let Some(state) = state {
+            places.keep(&directory_of(state), 0o700);
+        }
+        if let Some(history) = history {
+            places.keep(history, 0o700);
+        }
+        places.guards = (guards.to_owned(), GuardSet::directories(guards).ok());
+        places
+    }
+
+    /// Notes the log files of a policy.
+    pub(crate) fn log(&mut self, gateway: &Gateway) {
+        for output in &gateway.log.outputs {
+            if let LogOutput::File(path) = output {
+                self.logs.push(path.clone());
+            }
+        }
+    }
+
+    /// Makes a directory where it is missing. That it cannot be made is said by whoever needs it.
+    fn keep(&mut self, path: &Path, mode: u32) {
+        let is_new = !path.exists();
+        let made = DirBuilder::new().recursive(true).mode(mode).create(path).is_ok();
+        let named = |path: Option<&Path>| path.and_then(Path::file_name).is_some_and(|name| name == USER);
+        let is_own = (is_new && made) || named(Some(path)) || named(path.parent());
+        self.kept.push(Kept { path: path.to_owned(), is_own });
+    }
+
+    /// What a user could not do with these places, if there is anything.
+    pub(super) fn hindrance(&self, user: &User) -> Option<String> {
+        if !may(Path::new(TUN), user, 0o6) {
+            return Some(format!("cannot open {TUN}"));
+        }
+        let foreign = self.kept.iter().find(|kept| !kept.is_own && !may(&kept.path, user, 0o3))?;
+        Some(format!("cannot make files in {}", foreign.path.display()))
+    }
+
+    /// Gives what is the gateway's own to the user that it becomes, or to the one that it is: an earlier gateway may have been
+    /// another's. Nothing of a gateway that lives is touched.
+    pub(super) fn give(&self, user: Option<&User>) {
+        if !geteuid().is_root() {
+            return;
+        }
+        let (uid, gid) = user.map_or((geteuid(), getegid()), |user| (user.uid, user.gid));
+        let asked = UnixStream::connect(&self.socket);
+        if asked.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
+            // Of a gateway that was killed, and another user's: nobody could find out once privileges are given up.
+            let _ = fs::remove_file(&self.socket);
+        }
+        if asked.is_err() {
+            for kept in self.kept.iter().filter(|kept| kept.is_own) {
+                give_all(&kept.path, uid, gid);
+            }
+        }
+        for log in &self.logs {
+            if directory_of(log).ends_with(USER) {
+                give_all(&directory_of(log), uid, gid);
+            }
+        }
+        if let (above, Some(own)) = &self.guards {
+            if !GuardSet::is_in_use(above) {
+                own.iter().for_each(|own| give_all(own, uid, gid));
+            }
+            let_through(&own[0], uid);
+        }
+    }
+
+    /// Says which places the gateway's user cannot use, once it is that.
+    pub(super) fn say_unusable(&self, user: &str) {
+        let must = |path: &Path, access_wanted, what| {
+            if path.exists() && access(path, access_wanted).is_err() {
+                warn!("{}: user {user} cannot {what}", path.display());
+            }
+        };
+        for kept in &self.kept {
+            must(&kept.path, Access::WRITE_OK | Access::EXEC_OK, "make files there; `chown` it");
+        }
+        must(&self.policy, Access::READ_OK, "read it again when SIGHUP comes");
+        must(Path::new(TUN), Access::READ_OK | Access::WRITE_OK, "open it, so that no port opens");
+        for log in &self.logs {
+            must(log, Access::WRITE_OK, "write records there");
+        }
+    }
+
+    /// A log file of a policy that the gateway may not write, by its [rights](Places::rights), if there is one.
+    pub(crate) fn out_of_reach<'a>(&self, gateway: &'a Gateway) -> Option<&'a Path> {
+        let files = gateway.log.outputs.iter().filter_map(|output| match output {
+            LogOutput::File(path) => Some(path.as_path()),
+            _ => None,
+        });
+        let mut known: Vec<PathBuf> = self.kept.iter().map(|kept| kept.path.clone()).collect();
+        known.extend(self.logs.iter().map(|log| directory_of(log)));
+        known.push(LOGS.into());
+        known.extend(known.clone().iter().filter_map(|known| fs::canonicalize(known).ok()));
+        files.into_iter().find(|file| {
+            let directory = directory_of(file);
+            let real = fs::canonicalize(&directory);
+            let is_below = |directory: &Path| known.iter().any(|known| directory.starts_with(known));
+            !is_below(&directory) && !real.is_ok_and(|real| is_below(&real))
+        })
+    }
+
+    /// Files that the gateway needs once it runs, and what for.
+    pub(super) fn rights(&self) -> Vec<(PathBuf, Right)> {
+        let mut rights: Vec<(PathBuf, Right)> = vec![
+            (TUN.into(), Right::Device),
+            // Its own, and what backtraces read.
+            ("/proc/self".into(), Right::Read),
+            // Whether Linux forwards, its usual queueing discipline, the name of the machine, when it was booted.
+            ("/proc/sys".into(), Right::Read),
+            // `promote_secondaries`.
+            ("/proc/sys/net/ipv4/conf".into(), Right::Write),
+            // How many cores there are: the C library's allocator.
+            ("/sys/devices/system/cpu".into(), Right::Read),
+            // Names of users, for the history of policies.
+            ("/etc/passwd".into(), Right::Read),
+            (LOGS.into(), Right::Keep),
+            (self.guards.0.clone(), Right::Keep),
+        ];
+        rights.extend(self.kept.iter().map(|kept| (kept.path.clone(), Right::Keep)));
+        rights.extend(self.logs.iter().map(|log| (directory_of(log), Right::Keep)));
+        // Editors put another file in its place; a link to it is followed.
+        rights.push((directory_of(&self.policy), Right::Read));
+        rights.extend(fs::canonicalize(&self.policy).map(|path| (directory_of(&path), Right::Read)));
+        rights.extend(std::env::current_exe().map(|path| (path, Right::Read)));
+        rights
+    }
+}
+
+fn directory_of(file: &Path) -> PathBuf {
+    match file.parent() {
+        Some(directory) if !directory.as_os_str().is_empty() => directory.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}
+
+/// Whether the mode of a file or directory lets a user do this with it: 4 to read, 2 to write, 1 to go through.
+fn may(path: &Path, user: &User, wanted: u32) -> bool {
+    let Ok(found) = fs::metadata(path) else { return false };
+    let shift = match (found.uid() == user.uid.as_raw(), found.gid() == user.gid.as_raw()) {
+        (true, _) => 6,
+        (false, true) => 3,
+        (false, false) => 0,
+    };
+    (found.mode() >> shift) & wanted == wanted
+}
+
+/// Gives a directory to a user, and the files and directories that lie in it.
+fn give_all(directory: &Path, uid: Uid, gid: Gid) {
+    // A link that systemd made to where the directory lies.
+    let Ok(directory) = fs::canonicalize(directory) else { return };
+    let given = give(&directory, uid, gid).and_then(|()| {
+        for entry in fs::read_dir(&directory)?.flatten() {
+            give(&entry.path(), uid, gid)?;
+        }
+        Ok(())
+    });
+    if let Err(error) = given {
+        warn!("{}: it cannot be given to user {}: {error}", directory.display(), uid.as_raw());
+    }
+}
+
+/// Gives one file or directory to a user. A link is left alone, and so is a file that has another name elsewhere: whoever could
+/// write to the directory may have made it, to be given what is not theirs.
+fn give(path: &Path, uid: Uid, gid: Gid) -> io::Result<()> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file: OwnedFd = openat(CWD, path, flags, Mode::empty())?;
+    let found = fstat(&file)?;
+    let is_plain = match FileType::from_raw_mode(found.st_mode) {
+        FileType::Directory => true,
+        FileType::RegularFile => found.st_nlink == 1,
+        _ => false,
+    };
+    if is_plain && (found.st_uid, found.st_gid) != (uid.as_raw(), gid.as_raw()) {
+        chownat(&file, "", Some(uid), Some(gid), AtFlags::EMPTY_PATH)?;
+    }
+    Ok(())
+}
+
+/// Lets a user through to a directory of the BPF file system, which is mounted for root alone. What lies beside the directory
+/// cannot be listed for that.
+fn let_through(own: &Path, uid: Uid) {
+    let Ok(device) = fs::metadata(own).map(|found| found.dev()) else { return };
+    let in_it = |found: &Metadata| found.dev() == device;
+    for above in own.ancestors().skip(1) {
+        let Some(found) = fs::metadata(above).ok().filter(in_it) else { return };
+        let mode = found.permissions().mode();
+        if mode & 0o001 == 0 && found.uid() != uid.as_raw() {
+            let opened = fs::set_permissions(above, Permissions::from_mode((mode & 0o7777) | 0o111));
+            if let Err(error) = opened {
+                warn!("{}: guards cannot be pinned there by user {}: {error}", above.display(), uid.as_raw());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use policy::model::Log;
+
+    use super::*;
+
+    fn logging_to(path: &Path) -> Gateway {
+        let log =
+            Log { outputs: vec![LogOutput::Stderr, LogOutput::File(path.to_owned())], ..Log::default() };
+        Gateway { log, ..Gateway::default() }
+    }
+
+    #[test]
+    fn places_are_made_and_log_files_elsewhere_are_out_of_reach() {
+        let place = std::env::temp_dir().join(format!("wirerate-place-{}", std::process::id()));
+        let [run, lib] = ["run", "lib"].map(|name| place.join(name));
+        let (socket, state) = (run.join("control.sock"), lib.join("state"));
+        let mut places =
+            Places::make(Path::new("policy.toml"), &socket, Some(&state), Some(&lib.join("policy")), &place);
+        assert_eq!(fs::metadata(&run).unwrap().permissions().mode() & 0o777, 0o755);
+        assert_eq!(fs::metadata(lib.join("policy")).unwrap().permissions().mode() & 0o777, 0o700);
+        let elsewhere = place.join("elsewhere/records.json");
+        assert_eq!(places.out_of_reach(&logging_to(&elsewhere)), Some(elsewhere.as_path()));
+        assert_eq!(places.out_of_reach(&logging_to(&lib.join("records.json"))), None);
+        assert_eq!(places.out_of_reach(&logging_to(Path::new("/var/log/wirerate/records"))), None);
+        places.log(&logging_to(&elsewhere));
+        assert_eq!(places.out_of_reach(&logging_to(&place.join("elsewhere/others"))), None);
+        fs::remove_dir_all(&place).unwrap();
+    }
+
+    #[test]
+    fn a_directory_of_somebody_else_keeps_it_from_becoming_a_user() {
+        let place = std::env::temp_dir().join(format!("wirerate-other-{}", std::process::id()));
+        let user = User { uid: Uid::from_raw(4711), gid: Gid::from_raw(4712) };
+        fs::create_dir_all(place.join("other")).unwrap();
+        assert!(!may(&place.join("other"), &user, 0o3));
+        assert!(may(&place.join("other"), &user, 0o5));
+        let made = |state: &Path| {
+            Places::make(Path::new("policy.toml"), &place.join("wirerate/socket"), Some(state), None, &place)
+        };
+        let (other, own) = (place.join("other/state"), place.join("wirerate/state"));
+        let told = |state: &Path| made(state).hindrance(&user).unwrap_or_default();
+        if may(Path::new(TUN), &user, 0o6) {
+            assert!(told(&other).contains("other"), "{}", told(&other));
+            assert_eq!(told(&own), "");
+        } else {
+            assert!(told(&own).contains(TUN), "{}", told(&own));
+        }
+        fs::remove_dir_all(&place).unwrap();
+    }
+
+    /// A link, or a second name, of somebody else's file would give that away.
+    #[test]
+    fn only_plain_files_are_given() {
+        if !geteuid().is_root() {
+            eprintln!("SKIPPED: only root can give files away");
+            return;
+        }
+        let place = std::env::temp_dir().join(format!("wirerate-given-{}", std::process::id()));
+        let own = place.join("own");
+        fs::create_dir_all(&own).unwrap();
+        for name in ["linked", "twice"] {
+            fs::write(place.join(name), "secret").unwrap();
+        }
+        fs::write(own.join("state"), "flows").unwrap();
+        std::os::unix::fs::symlink(place.join("linked"), own.join("link")).unwrap();
+        fs::hard_link(place.join("twice"), own.join("twice")).unwrap();
+        give_all(&own, Uid::from_raw(1), Gid::from_raw(1));
+        let owner = |path: &Path| fs::symlink_metadata(path).unwrap().uid();
+        assert_eq!((owner(&own), owner(&own.join("state"))), (1, 1));
+        assert_eq!((owner(&place.join("linked")), owner(&place.join("twice"))), (0, 0));
+        assert_eq!(owner(&own.join("link")), 0);
+        fs::remove_dir_all(&place).unwrap();
+    }
+}
