@@ -179,15 +179,11 @@ fn listen(path: &Path) -> Result<UnixListener, ServerError> {
     let failed = |error: io::Error| ServerError::Socket { path: path.to_owned(), error };
     let address = SocketAddrUnix::new(path).map_err(|error| failed(error.into()))?;
     match fs::symlink_metadata(path) {
-        Ok(there) if there.file_type().is_socket() => {
-            let tried = socket().map_err(|error| failed(error.into()))?;
-            // Where nobody listens any more it refuses; anything else is a living one's, even too busy.
-            match connect(&tried, &address) {
-                Err(Errno::CONNREFUSED) => fs::remove_file(path).map_err(failed)?,
-                Ok(()) | Err(Errno::AGAIN) => return Err(ServerError::Taken { path: path.to_owned() }),
-                Err(error) => return Err(failed(error.into())),
-            }
-        }
+        Ok(there) if there.file_type().is_socket() => match knock(path) {
+            Ok(Listening::Nobody) => fs::remove_file(path).map_err(failed)?,
+            Ok(Listening::Somebody) => return Err(ServerError::Taken { path: path.to_owned() }),
+            Err(error) => return Err(failed(error)),
+        },
         Ok(_) => return Err(ServerError::Occupied { path: path.to_owned() }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(failed(error)),
@@ -201,6 +197,26 @@ fn listen(path: &Path) -> Result<UnixListener, ServerError> {
         Ok(socket)
     })();
     made.map(UnixListener::from).map_err(|error: Errno| failed(error.into()))
+}
+
+/// Whether somebody listens at a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Listening {
+    Somebody,
+    Nobody,
+}
+
+/// Asks whether somebody listens at a socket, without waiting.
+///
+/// # Errors
+/// There is no socket, or it may not be asked.
+pub(crate) fn knock(path: &Path) -> io::Result<Listening> {
+    // Where nobody listens any more it refuses; anything else is a living one's, even too busy.
+    match connect(&socket()?, &SocketAddrUnix::new(path)?) {
+        Err(Errno::CONNREFUSED) => Ok(Listening::Nobody),
+        Ok(()) | Err(Errno::AGAIN) => Ok(Listening::Somebody),
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn socket() -> rustix::io::Result<OwnedFd> {

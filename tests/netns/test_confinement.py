@@ -7,6 +7,7 @@ import signal
 import subprocess
 
 import pytest
+import user
 import wait
 from gateway import HERE, binary
 from test_interface import works
@@ -54,13 +55,23 @@ def guards(office):
 @pytest.fixture
 def as_user(net):
     """The gateway begun as root, with a user to become, and directories called `wirerate`; then as it was."""
+    yield from begun(net, f"WIRERATE_USER={USER.pw_name}")
+
+
+@pytest.fixture
+def as_system_user(net):
+    """The same, on a machine that has a user `wirerate`, and nobody said which user to become."""
+    yield from begun(net, "--system-user", "wirerate")
+
+
+def begun(net, *how):
     office = net.office
     office.stop()
     before = office.socket, office.state
     net.logs.chmod(0o711)
     own = net.logs / "wirerate"
     office.socket, office.state = own / "gateway.sock", own / "state"
-    office.under = ["/usr/bin/python3", HERE / "user.py", f"WIRERATE_USER={USER.pw_name}"]
+    office.under = ["/usr/bin/python3", HERE / "user.py", *how]
     office.start()
     net.client.reaches(GATEWAY)
     yield office
@@ -99,6 +110,25 @@ def test_it_becomes_a_user_of_its_own(net, as_user):
     assert refused.returncode != 0, refused.stdout
     for kept in guards(as_user).values():
         assert kept["pin"] and os.stat(f"{kept['pin']}-ingress").st_uid == USER.pw_uid, kept
+
+
+def test_it_becomes_the_user_that_is_made_for_it(net, as_system_user):
+    """Where that is in nobody's way: a directory that is not the gateway's own would be."""
+    office = as_system_user
+    assert {thread["Uid"] for thread in threads(office.process)} == {"\t".join([str(user.UID)] * 4)}
+    assert confinement(office)["user"] == "wirerate" and confinement(office)["notes"] == []
+    office.stop()
+    own, office.state = office.state, net.logs / "state"
+    office.start()
+    net.client.reaches(GATEWAY)
+    told = confinement(office)
+    assert told["user"] == "root", told
+    assert any(f"cannot make files in {net.logs}" in note for note in told["notes"]), told
+    office.stop()
+    office.state = own
+    office.start()
+    net.client.reaches(GATEWAY)
+    assert confinement(office)["user"] == "wirerate"
 
 
 def test_it_does_all_that_it_is_for(net, as_user):
@@ -156,7 +186,7 @@ def test_root_goes_on_with_what_a_user_left(net, as_user):
         there, _ = listener.accept()
         with there:
             as_user.stop()
-            user, as_user.under = as_user.under, []
+            become, as_user.under = as_user.under, []
             as_user.start()
             net.client.reaches(GATEWAY)
             assert confinement(as_user)["user"] == "root"
@@ -165,7 +195,7 @@ def test_root_goes_on_with_what_a_user_left(net, as_user):
             for kept in guards(as_user).values():
                 assert kept["pin"] and os.stat(f"{kept['pin']}-ingress").st_uid == 0, kept
             as_user.apply()
-            as_user.under = user
+            as_user.under = become
             as_user.stop()
             # And back.
             as_user.start()
@@ -177,7 +207,7 @@ def test_root_goes_on_with_what_a_user_left(net, as_user):
     as_user.start()
     net.client.reaches(GATEWAY)
     as_user.kill()
-    as_user.under = user
+    as_user.under = become
     as_user.start()
     net.client.reaches(GATEWAY)
 

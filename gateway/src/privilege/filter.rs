@@ -174,8 +174,7 @@ const FAMILIES: [libc::c_int; 6] =
 const BPF_COMMANDS: [u64; 9] = [0, 2, 5, 6, 7, 15, 28, 29, 34];
 
 /// Of `prctl`: names of threads and of memory, and what the kernel told the process at its start (PR_GET_AUXV).
-const PRCTL_OPTIONS: [libc::c_int; 4] =
-    [libc::PR_SET_NAME, libc::PR_GET_NAME, libc::PR_SET_VMA, 0x4155_5856];
+const PRCTL_OPTIONS: [libc::c_int; 4] = [libc::PR_SET_NAME, libc::PR_GET_NAME, libc::PR_SET_VMA, 0x4155_5856];
 
 /// Flags of `clone` that make a thread of this process.
 const THREAD: u64 = (libc::CLONE_THREAD | libc::CLONE_VM | libc::CLONE_SIGHAND) as u64;

@@ -8,7 +8,6 @@ use std::fs::{self, DirBuilder, Metadata, Permissions};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use policy::model::{Gateway, LogOutput};
@@ -20,6 +19,7 @@ use tracing::warn;
 use super::USER;
 use super::ruleset::Right;
 use super::user::User;
+use crate::server::{Listening, knock};
 
 /// Where log files are under the packaged unit; a later policy may name one there.
 const LOGS: &str = "/var/log/wirerate";
@@ -104,12 +104,12 @@ impl Places {
             return;
         }
         let (uid, gid) = user.map_or((geteuid(), getegid()), |user| (user.uid, user.gid));
-        let asked = UnixStream::connect(&self.socket);
-        if asked.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
+        let asked = knock(&self.socket);
+        if matches!(asked, Ok(Listening::Nobody)) {
             // Of a gateway that was killed, and another user's: nobody could find out once privileges are given up.
             let _ = fs::remove_file(&self.socket);
         }
-        if asked.is_err() {
+        if !matches!(asked, Ok(Listening::Somebody)) {
             for kept in self.kept.iter().filter(|kept| kept.is_own) {
                 give_all(&kept.path, uid, gid);
             }
