@@ -16,14 +16,14 @@ use dataplane::Tables;
 use dataplane::change::{Change, ChangeError};
 use dataplane::client::Clients;
 use dataplane::flow::{Directory, DirectoryError};
-use dataplane::hop::{MOST_WAITING, Resolve};
+use dataplane::hop::Resolve;
 use dataplane::nat::Share;
 use dataplane::shard::Setup;
 use dataplane::tables::{Address, Neighbour};
 use policy::model::{Listener, OnExit};
 use policy::{Checked, LoadError, Policy};
 use tracing::{debug, error, info, warn};
-use wire::{HEADROOM, Pool, PoolMemory};
+use wire::{Pool, PoolMemory};
 
 use crate::api;
 use crate::clock::Clock;
@@ -38,7 +38,7 @@ use crate::privilege::{self, Confinement, Held, Places, Restriction};
 use crate::reload::{Asked, Built, Keep, Reload, Trial};
 use crate::request::{Refusal, Request};
 use crate::server::{Public, Server};
-use crate::worker::hand::{self, Exchange};
+use crate::worker::hand::Exchange;
 use crate::worker::{Bell, Found, Known, Mail, Memory, Notice, Parts, Post, Shared, Swap, Worker, post};
 use crate::{service, signal};
 
@@ -47,12 +47,14 @@ mod answer;
 mod attach;
 mod beside;
 pub(crate) mod memory;
+mod pool;
 mod start_error;
 
 pub use attach::{Carrier, PortState, Presence};
 pub use start_error::StartError;
 
 use attach::Attached;
+use pool::{slot_bytes, slots};
 
 /// How long a worker may take to do what it is asked between two turns, before it counts as stuck.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -759,25 +761,6 @@ fn directory(workers: usize, tables: &Tables) -> Result<Option<Arc<Directory>>, 
     Ok(Some(Arc::new(Directory::new(workers, tables.limits.flows)?)))
 }
 
-/// Frames of a worker's pool: what rings and queues of its interfaces can hold, what can wait, and what can be on its way to
-/// other workers and back.
-fn slots(tables: &Tables, workers: usize) -> u32 {
-    let ports = tables.interfaces.iter().enumerate().filter(|(place, own)| usize::from(own.root.0) == *place);
-    let rings = ports.count() as u32 * RING_FRAMES;
-    let queues = tables.interfaces.len() as u32 * tables.limits.queue.min(MOST_QUEUED);
-    let handed = (workers - 1) * hand::depth(workers);
-    rings + queues + tables.limits.fragments.held + SPARE_FRAMES + handed as u32
-}
-
-/// Frames that a port's rings can hold.
-const RING_FRAMES: u32 = 8_192;
-
-/// Frames of a queue that the pool is made for; longer queues share what there is.
-const MOST_QUEUED: u32 = 4_096;
-
-/// Frames for batches under way and for neighbours that are waited for.
-const SPARE_FRAMES: u32 = 1_024 + MOST_WAITING;
-
 /// Says how the rules are searched, and what was to do it and takes too much memory.
 fn say_search(tables: &Tables) {
     for (algorithm, why) in &tables.filter.search.gave_way {
@@ -786,13 +769,3 @@ fn say_search(tables: &Tables) {
     let (algorithm, rules) = (tables.filter.search.algorithm.name, tables.filter.rules.len());
     info!(algorithm, rules, bytes = tables.filter.search.classifier.memory_bytes(), "rules can be searched");
 }
-
-/// Bytes of a slot: the smallest that takes the longest frame.
-fn slot_bytes(tables: &Tables) -> usize {
-    let longest = tables.interfaces.iter().map(|interface| usize::from(interface.mtu)).max().unwrap_or(1500);
-    let needed = longest + LINK_BYTES + HEADROOM;
-    [2048, 4096, 8192].into_iter().find(|slot| needed <= *slot).unwrap_or(16_384)
-}
-
-/// Ethernet, and two VLAN tags.
-const LINK_BYTES: usize = 22;
