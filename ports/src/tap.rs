@@ -29,7 +29,8 @@ pub struct Tap {
     pub ifindex: u32,
     /// A queue for each worker.
     pub lines: Vec<TapLine>,
-    /// Holds what marks packets that Linux forwards by the device; none where nobody asked for that.
+    /// Holds what marks packets that Linux forwards by the device; none where nobody asked for that, or the process may not load
+    /// programs.
     pub held: Option<TapHeld>,
 }
 
@@ -41,7 +42,8 @@ pub struct TapHeld {
 
 impl Tap {
     /// Makes the device `name`, brings it up, and opens a queue for each of `workers`. Linux's stack uses it as any
-    /// other interface; its addresses are not set here. `mtu` is in bytes of an IP packet; without `mac` Linux draws one.
+    /// other interface; its addresses are not set here. `mtu` is in bytes of an IP packet; without `mac` Linux draws one. In a
+    /// user namespace, where nobody may load programs, what Linux forwards by the device is not marked.
     ///
     /// # Errors
     /// Where there is a device of that name already, or where it cannot be made.
@@ -49,9 +51,11 @@ impl Tap {
         // What Linux sends is cut, whatever else may come large: it would not send smaller ones instead.
         let change = Change { mtu: mtu.into(), mac, kind: LinkKind::Ethernet, stack: Stack::Used };
         let opened = Tap::make(name, change, workers, Offload::Segment).and_then(|tap| {
-            let link = bpf::attach(Hook::TcxEgress, tap.ifindex, &program::mark())
-                .map_err(Cause::step("attach the program that marks what Linux forwards"))?;
-            Ok(Tap { held: Some(TapHeld { _link: link }), ..tap })
+            match bpf::attach(Hook::TcxEgress, tap.ifindex, &program::mark()) {
+                Ok(link) => Ok(Tap { held: Some(TapHeld { _link: link }), ..tap }),
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(tap),
+                Err(error) => Err(Cause::step("attach the program that marks what Linux forwards")(error)),
+            }
         });
         opened.map_err(|cause| OpenError::of_tap(name, cause))
     }

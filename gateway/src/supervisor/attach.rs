@@ -308,6 +308,7 @@ impl Supervisor {
         let parent = interface.parent.as_deref().and_then(|parent| self.linux.link_named(parent));
         let mac = interface.mac.or(parent.and_then(|(_, link)| link.mac));
         let tap = Tap::open(&interface.name, interface.mtu, mac, self.hands.len())?;
+        warn_unmarked(&interface.name, &tap);
         let kept = Kept { _made: tap.held, ..Kept::default() };
         Ok(Ends { kept, ..alone(tap.lines, "VLAN") })
     }
@@ -315,6 +316,7 @@ impl Supervisor {
     /// An interface for Linux, and a cable whose other end is another one, for a bridge, a guest or a namespace.
     fn cable(&self, interface: &Interface) -> Result<Ends, OpenError> {
         let near = Tap::open(&interface.name, interface.mtu, interface.mac, self.hands.len())?;
+        warn_unmarked(&interface.name, &near);
         let far = Spec {
             name: format!("{}{FAR}", interface.name),
             mtu: interface.mtu,
@@ -374,4 +376,15 @@ fn alone(lines: Vec<ports::TapLine>, driver: &str) -> Ends {
     let ends = lines.into_iter().map(|line| Attachment { line: None, punt: Some(Box::new(line)) });
     let (kept, punt) = (Kept::default(), None);
     Ends { ends: ends.collect(), driver: driver.to_owned(), refused: Vec::new(), kept, punt }
+}
+
+/// Tells operators where what Linux forwards cannot be told from what it sends.
+fn warn_unmarked(name: &str, tap: &Tap) {
+    if tap.held.is_none() {
+        warn!(
+            interface = name,
+            "no BPF program can be loaded: what Linux forwards from interfaces outside the policy passes as its own; keep \
+             net.ipv4.ip_forward off"
+        );
+    }
 }
