@@ -308,7 +308,14 @@ impl Walk<'_> {
         let jumps = matches!(verdict, Verdict::Jump(_) | Verdict::Goto(_) | Verdict::Return);
         let passes_on = *verdict == Verdict::Accept && at.base + 1 < self.bases.len();
         if body.limit.is_some() && (jumps || passes_on) {
-            self.hole(rule, Why::Limit);
+            let refusal = match *verdict {
+                Verdict::Jump(chain) | Verdict::Goto(chain) => self.refusal(chain, cond),
+                _ => None,
+            };
+            match refusal {
+                Some(refusal) => self.entry(cond, &refusal, step),
+                None => self.hole(rule, Why::Limit),
+            }
             return After::On;
         }
         if jumps || passes_on {
@@ -351,6 +358,31 @@ impl Walk<'_> {
                 After::Decided
             }
         }
+    }
+
+    /// The refusal that a chain is for packets of `cond`, whatever it logs before.
+    fn refusal(&mut self, chain: usize, cond: &Cond) -> Option<Verdict> {
+        let program = self.program;
+        let mut logs = Vec::new();
+        for &rule in program.chains.get(chain)? {
+            let body = program.rules[rule].body.as_ref().ok()?;
+            if body.ways.iter().all(|(_, verdict)| *verdict == Verdict::Continue) {
+                logs.extend(body.log.then_some(rule));
+                continue;
+            }
+            let [(way, verdict @ (Verdict::Drop | Verdict::Reject(_)))] = body.ways.as_slice() else {
+                return None;
+            };
+            if body.limit.is_some() || body.log || !cond.is_within(way) {
+                return None;
+            }
+            self.listing.leads.insert(rule);
+            for rule in logs {
+                self.hole(rule, Why::Log);
+            }
+            return Some(verdict.clone());
+        }
+        None
     }
 
     /// Packets that leave the chain here: where others stay, what comes next is written out for these.

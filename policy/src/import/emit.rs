@@ -14,8 +14,11 @@ use crate::model::{
     MssClamp, OTHER_ZONE, PortRange, Protocol, Rule, SELF_ZONE, Set, SourceCheck, State, ZoneDefault,
 };
 
+mod answer;
 mod hook;
 mod nat;
+
+use answer::Way;
 
 /// What an importer found, before anything is written out.
 #[derive(Debug, Default)]
@@ -68,6 +71,8 @@ struct Emit {
     fates: Vec<Fate>,
     missing: BTreeSet<(usize, Why)>,
     names: Unique,
+    /// Rules that filter before routing.
+    early: BTreeSet<usize>,
     /// How many comparisons of rules are left.
     patience: usize,
     /// Whether a listing was cut short.
@@ -101,6 +106,7 @@ impl Emit {
             fates,
             missing: BTreeSet::new(),
             names,
+            early: BTreeSet::new(),
             patience,
             cut: false,
         }
@@ -108,8 +114,11 @@ impl Emit {
 
     fn filter(&mut self) {
         let silent = self.found.silent;
-        let input = write_out(&self.found.program, &self.found.input, silent);
-        let forward = write_out(&self.found.program, &self.found.forward, silent);
+        let mut input = write_out(&self.found.program, &self.found.input, silent);
+        let mut forward = write_out(&self.found.program, &self.found.forward, silent);
+        // Here all packets are for the gateway, and there none.
+        input.entries.iter_mut().for_each(|entry| entry.cond.to_gateway = false);
+        forward.entries.retain(|entry| !entry.cond.to_gateway);
         if let Some(version) = silent {
             self.note(None, NoteKind::Silent { version });
         }
@@ -122,59 +131,40 @@ impl Emit {
             self.note(None, NoteKind::Stateless);
         } else if !self.found.stateful && nats {
             self.note(None, NoteKind::StatefulByNat);
-        } else if self.found.stateful {
-            self.established(&input);
-            self.established(&forward);
+        }
+        let mut answers = Vec::new();
+        if self.found.stateful || nats {
+            self.established(&input, Way::Inside);
+            answers = self.established(&forward, Way::Through);
         }
         let drops = |listing: &Listing| if listing.drops { Action::Drop } else { Action::Accept };
-        let (inside, through) = (drops(&input), drops(&forward));
+        let (inside, passing) = (drops(&input), drops(&forward));
         self.cut |= input.cut || forward.cut;
         self.lead(&input);
         self.lead(&forward);
         self.rules(&input, true);
         // A forward rule for all interfaces would be for the gateway itself, too.
         let wide = |entry: &Entry| entry.cond.outward.is_none();
-        if !self.import.policy.rules.is_empty() || forward.entries.iter().any(wide) {
+        let mut through = forward.entries.iter().chain(&answers);
+        if !self.import.policy.rules.is_empty() || through.any(wide) {
             let name = self.names.name("input-policy");
             let to = vec![SELF_ZONE.to_owned()];
             self.import.policy.rules.push(Rule { name, to, action: inside, ..Rule::default() });
             self.note(None, NoteKind::InputFirst);
         }
+        for entry in &answers {
+            let label = format!("{}-answers", self.label(entry, false));
+            self.named_rule(entry, Action::Drop, false, &label);
+        }
         self.rules(&forward, false);
         let default = |to: &str, action| ZoneDefault { from: "any".to_owned(), to: to.to_owned(), action };
-        self.import.policy.defaults = vec![default("any", through), default(SELF_ZONE, inside)];
+        self.import.policy.defaults = vec![default("any", passing), default(SELF_ZONE, inside)];
     }
 
     /// Jumps whose chains are written out are in the policy.
     fn lead(&mut self, listing: &Listing) {
         for &rule in &listing.leads {
             self.fates[rule].translated = true;
-        }
-    }
-
-    /// Packets of established connections meet no rule here: notes which of them the source does not let pass.
-    fn established(&mut self, listing: &Listing) {
-        let mut open = [IpVersion::V4, IpVersion::V6].map(|version| self.found.silent != Some(version));
-        for entry in &listing.entries {
-            let What::Do(verdict) = &entry.what else { continue };
-            let (v4, v6) = entry.cond.families();
-            let meets = open[0] && v4 || open[1] && v6;
-            if entry.cond.states & ESTABLISHED == 0 || !meets {
-                continue;
-            }
-            let drops = matches!(verdict, Verdict::Drop | Verdict::Reject(_));
-            let wide = entry.limit.is_none() && entry.cond.is_wide();
-            // A drop of established packets only is missing, and listed as such.
-            if drops && entry.cond.states & NEW != 0 {
-                let kind = if wide { NoteKind::EstablishedPass } else { NoteKind::BeforeEstablished };
-                self.note(self.origin(entry).filter(|_| !wide), kind);
-            }
-            if wide && (drops || *verdict == Verdict::Accept) {
-                open = [open[0] && !v4, open[1] && !v6];
-            }
-        }
-        if listing.drops && open != [false, false] {
-            self.note(None, NoteKind::EstablishedPass);
         }
     }
 
@@ -351,8 +341,14 @@ impl Emit {
                 What::Hole(Why::Log) | What::Do(Verdict::Continue | Verdict::Clamp) => {}
                 What::Hole(_) => return false,
                 What::Do(verdict) if cond.meets(&later.cond) => {
-                    if *verdict != Verdict::Drop || later.limit.is_some() {
+                    let rejects = matches!(verdict, Verdict::Reject(_));
+                    if !rejects && *verdict != Verdict::Drop || later.limit.is_some() {
                         return false;
+                    }
+                    if rejects {
+                        // The excess is refused in silence here.
+                        let kind = NoteKind::NearestReject { kind: "reject".to_owned() };
+                        self.note(self.origin(&entries[index]), kind);
                     }
                     if cond.is_within(&later.cond) {
                         return true;
@@ -451,6 +447,19 @@ impl Emit {
     }
 
     fn rule(&mut self, entry: &Entry, action: Action, to_self: bool) {
+        let label = self.label(entry, to_self);
+        self.named_rule(entry, action, to_self, &label);
+    }
+
+    /// What to name a rule by.
+    fn label(&self, entry: &Entry, to_self: bool) -> String {
+        match entry.rule {
+            Some(rule) => self.found.program.rules[rule].label.clone(),
+            None => if to_self { "input-policy" } else { "forward-policy" }.to_owned(),
+        }
+    }
+
+    fn named_rule(&mut self, entry: &Entry, action: Action, to_self: bool, label: &str) {
         if let Err(why) = sound(&entry.cond) {
             return self.miss(entry.rule, why);
         }
@@ -458,10 +467,6 @@ impl Emit {
             return self.miss(entry.rule, Why::TooMany);
         }
         let cond = &entry.cond;
-        let name = match entry.rule {
-            Some(rule) => self.found.program.rules[rule].label.clone(),
-            None => if to_self { "input-policy" } else { "forward-policy" }.to_owned(),
-        };
         let to = if to_self { vec![SELF_ZONE.to_owned()] } else { self.zones(&cond.outward) };
         if to_self && cond.outward.is_some() {
             return;
@@ -481,7 +486,7 @@ impl Emit {
             None => (None, None),
         };
         let rule = Rule {
-            name: self.names.name(&name),
+            name: self.names.name(label),
             from: self.zones(&cond.inward),
             to,
             in_interfaces: Vec::new(),

@@ -1,7 +1,8 @@
 //! The interfaces that rules name, by index.
 //!
 //! All names are gathered before any rule is read, so that "all but" and patterns have a meaning. An
-//! interface of the name `elsewhere` then stands for those that no rule names.
+//! interface of the name `elsewhere` then stands for those that no rule names, and `ppp0` for those of a pattern
+//! `ppp+` that fits none.
 
 use std::collections::BTreeSet;
 
@@ -18,6 +19,9 @@ const MOST: usize = 4095;
 pub(super) struct Names {
     list: Vec<String>,
     seen: BTreeSet<String>,
+    patterns: BTreeSet<String>,
+    /// Patterns that an interface of our own stands for.
+    stood: BTreeSet<String>,
     negated: bool,
 }
 
@@ -25,6 +29,9 @@ impl Names {
     /// Takes note of a name or a pattern that a rule has.
     pub(super) fn gather(&mut self, word: &str, negated: bool) {
         self.negated |= negated && word != LOOPBACK;
+        if pattern(word).is_some_and(|prefix| !prefix.is_empty()) && self.patterns.len() < MOST {
+            self.patterns.insert(word.to_owned());
+        }
         let named = pattern(word).is_none() && word != LOOPBACK && !word.is_empty();
         if named && self.list.len() < MOST && self.seen.insert(word.to_owned()) {
             self.list.push(word.to_owned());
@@ -33,6 +40,18 @@ impl Names {
 
     /// Call when all are gathered.
     pub(super) fn close(&mut self, notes: &mut BTreeSet<Note>) {
+        for word in std::mem::take(&mut self.patterns) {
+            let Some(prefix) = pattern(&word) else { continue };
+            if self.list.iter().any(|name| name.starts_with(prefix)) || self.list.len() >= MOST {
+                continue;
+            }
+            let interface = format!("{prefix}0");
+            self.seen.insert(interface.clone());
+            self.list.push(interface.clone());
+            self.stood.insert(word.clone());
+            let kind = NoteKind::PatternInterface { pattern: word, interface };
+            notes.insert(Note { origin: None, kind });
+        }
         if !self.negated {
             return;
         }
@@ -56,7 +75,10 @@ impl Names {
             match pattern(word) {
                 Some("") => return Ok(if negated { Some(Vec::new()) } else { None }),
                 Some(prefix) => {
-                    notes.insert(Note { origin: None, kind: NoteKind::Pattern { pattern: word.to_owned() } });
+                    if !self.stood.contains(word) {
+                        let kind = NoteKind::Pattern { pattern: word.to_owned() };
+                        notes.insert(Note { origin: None, kind });
+                    }
                     let before = chosen.len();
                     chosen.extend((0..self.list.len()).filter(|&at| self.list[at].starts_with(prefix)));
                     if chosen.len() == before {

@@ -13,6 +13,7 @@ use super::name;
 use super::note::{Origin, Why};
 use super::{Import, ImportError, Importer, IpVersion};
 
+mod recent;
 mod rule;
 mod target;
 
@@ -142,6 +143,13 @@ impl Save {
             IpVersion::V4 => IpVersion::V6,
             IpVersion::V6 => IpVersion::V4,
         };
+        let recent = recent::find(&self.lines);
+        let mut shared: HashMap<&str, usize> = HashMap::new();
+        for pair in self.lines.iter().flat_map(|line| line.words.windows(2)) {
+            if pair[0] == "--hashlimit-name" {
+                *shared.entry(pair[1].as_str()).or_default() += 1;
+            }
+        }
         let mut found = Found { notes, silent: Some(silent), ..Found::default() };
         found.program.chains = vec![Vec::new(); self.chains.len()];
         for line in &self.lines {
@@ -153,9 +161,15 @@ impl Save {
                     found.program.chains[chain].push(index);
                     let table = &self.chains[chain].table;
                     let input = table != "nat" && self.chains[chain].name == "INPUT";
-                    let mut reader =
-                        rule::Reader::new(version, &names, Origin::Line(line.number), &mut found.notes);
+                    let mut reader = rule::Reader::new(
+                        version,
+                        &names,
+                        Origin::Line(line.number),
+                        &mut found.notes,
+                        &shared,
+                    );
                     reader.input = input;
+                    reader.recent = recent.get(&index).copied();
                     let body = reader.read(&line.words, |target| {
                         self.index.get(&(table.clone(), target.to_owned())).copied()
                     });

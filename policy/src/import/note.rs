@@ -143,6 +143,15 @@ pub enum NoteKind {
         /// The pattern.
         pattern: String,
     },
+    /// An interface that stands for all of a pattern, because rules name none of it.
+    PatternInterface {
+        /// The pattern.
+        pattern: String,
+        /// The interface's name.
+        interface: String,
+    },
+    /// A list of recent sources became a rate.
+    RecentRate,
     /// Rules for the gateway itself come first, and a last one repeats the chain's policy.
     InputFirst,
     /// No rule looks at the state of connections: imported as stateless.
@@ -160,6 +169,8 @@ pub enum NoteKind {
     },
     /// A rule that drops or rejects sees packets of established connections there, and only the first here.
     BeforeEstablished,
+    /// A rule sees answers there; here connections whose answers it drops are not let begin.
+    AnswersRefused,
     /// The source does not accept all packets of established connections; here they pass.
     EstablishedPass,
     /// Answers pass, and what fits no connection is dropped, without a rule.
@@ -221,13 +232,20 @@ impl fmt::Display for NoteKind {
             NoteKind::Pattern { pattern } => {
                 write!(f, "`{pattern}` was taken for the interfaces of that pattern that rules name")
             }
+            NoteKind::PatternInterface { pattern, interface } => {
+                write!(f, "interface `{interface}` stands for all of `{pattern}`; rename it, or add the others beside it")
+            }
+            NoteKind::RecentRate => f.write_str(
+                "`recent` became a rate for each source: in the seconds given as many pass as there; who goes on trying \
+                 is let in again at that rate here, and there only after so long a silence",
+            ),
             NoteKind::InputFirst => {
                 f.write_str("rules for the gateway itself come first, and `input-policy` ends them")
             }
             NoteKind::Stateless => {
                 f.write_str(
                 "no rule looks at the state of connections or translates: imported as stateless; \
-                 fragments meet the rules with the ports of their first",
+                 later fragments of a datagram have no ports (Linux takes their data for them)",
             )
             }
             NoteKind::StatefulByNat => f.write_str(
@@ -245,7 +263,11 @@ impl fmt::Display for NoteKind {
             }
             NoteKind::BeforeEstablished => f.write_str(
                 "the rule stands before established connections are accepted: there it drops any packet, here the \
-                 first of a connection only, so answers to connections that are let in pass",
+                 first of a connection only, so answers to connections of the gateway itself pass",
+            ),
+            NoteKind::AnswersRefused => f.write_str(
+                "the rule stands before established connections are accepted: connections whose answers it would drop \
+                 are not let begin (errors about others pass)",
             ),
             NoteKind::EstablishedPass => f.write_str(
                 "the source does not accept all packets of established connections; here they pass",

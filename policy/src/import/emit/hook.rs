@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use super::{Emit, Translation};
 use crate::import::chain::{Base, Entry, Listing, Verdict, What, write_out};
-use crate::import::cond::Cond;
+use crate::import::cond::{Cond, Place, ports};
 use crate::import::note::{NoteKind, Why};
 use crate::import::{IpVersion, Untranslated};
+use crate::model::{AddressRange, NatAction};
 
 impl Emit {
     /// Puts filters before routing in front of those of input and forward, and filters after it behind the latter.
@@ -15,8 +16,12 @@ impl Emit {
         let early: Vec<(Base, Translation)> = std::mem::take(&mut self.found.early);
         let bases: Vec<Base> = early.iter().map(|&(base, _)| base).collect();
         if !is_idle(&write_out(&self.found.program, &bases, None)) {
+            let translations = write_out(&self.found.program, &self.found.prerouting, None).entries;
             for &(base, translation) in &early {
-                self.guard(base, translation);
+                let later = if translation == Translation::Before { &translations[..] } else { &[] };
+                self.guard(base, later);
+                let reached = self.reached(base.chain);
+                self.early.extend(reached);
             }
             self.found.input.splice(0..0, bases.clone());
             self.found.forward.splice(0..0, bases);
@@ -32,20 +37,19 @@ impl Emit {
     }
 
     /// Takes out what a rule before routing cannot say here: limits, which two lists would have to share, and
-    /// destinations that are translated afterwards.
-    fn guard(&mut self, base: Base, translation: Translation) {
-        let translates = translation == Translation::Before && !self.found.prerouting.is_empty();
+    /// destinations that one of `translations` changes afterwards.
+    fn guard(&mut self, base: Base, translations: &[Entry]) {
         for rule in self.reached(base.chain) {
             let source = &mut self.found.program.rules[rule];
             let Ok(body) = &source.body else { continue };
-            let aimed = body
-                .ways
-                .iter()
-                .any(|(cond, _)| cond.to_gateway || !cond.destination.is_whole() || !cond.dports.is_all());
+            let moved = body.ways.iter().any(|(cond, _)| {
+                let aimed = cond.to_gateway || !cond.destination.is_whole() || !cond.dports.is_all();
+                aimed && translations.iter().any(|entry| is_moved(cond, entry))
+            });
             let logs = body.ways.iter().all(|(_, verdict)| *verdict == Verdict::Continue);
             if body.limit.is_some() && !logs {
                 source.body = Err(Why::Limit);
-            } else if aimed && translates {
+            } else if moved && (body.log || !logs) {
                 source.body = Err(Why::Hook("prerouting".to_owned()));
             }
         }
@@ -94,6 +98,25 @@ impl Emit {
                 before: None,
             });
         }
+    }
+}
+
+/// Whether a translation may take packets out of a condition's destinations, or into them.
+fn is_moved(cond: &Cond, entry: &Entry) -> bool {
+    match &entry.what {
+        // What is missing translates nothing here.
+        What::Hole(_) => false,
+        What::Do(Verdict::Translate(NatAction::Forward { target, target_port, ports: inside, .. })) => {
+            let dports = match target_port {
+                Some(_) if !inside.is_empty() => ports(inside.iter().map(|range| (range.first, range.last))),
+                Some(port) => ports([(*port, *port)]),
+                None => entry.cond.dports.clone(),
+            };
+            let target = Place::of(&[AddressRange { first: *target, last: *target }]);
+            let after = Cond { destination: target, dports, to_gateway: false, ..entry.cond.clone() };
+            cond.meets(&entry.cond) || cond.meets(&after)
+        }
+        What::Do(verdict) => matches!(verdict, Verdict::Translate(_)),
     }
 }
 

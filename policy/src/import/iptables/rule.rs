@@ -1,7 +1,8 @@
 //! One rule's words.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
+use super::recent::Recent;
 use super::target;
 use crate::import::IpVersion;
 use crate::import::chain::{Body, Bound, Limit, Verdict};
@@ -33,6 +34,31 @@ const MODULES: &[&str] = &[
     "addrtype",
 ];
 
+/// Options that narrow a rule at their place among its matches, unlike addresses, interfaces and protocol.
+const NARROWING: &[&str] = &[
+    "--src-range",
+    "--dst-range",
+    "--sport",
+    "--source-port",
+    "--sports",
+    "--source-ports",
+    "--dport",
+    "--destination-port",
+    "--dports",
+    "--destination-ports",
+    "--ports",
+    "--syn",
+    "--tcp-flags",
+    "--icmp-type",
+    "--icmpv6-type",
+    "--state",
+    "--ctstate",
+    "--ctproto",
+    "--dscp",
+    "--dscp-class",
+    "--dst-type",
+];
+
 /// Reads one rule.
 pub(super) struct Reader<'a> {
     pub(super) version: IpVersion,
@@ -48,6 +74,12 @@ pub(super) struct Reader<'a> {
     over: bool,
     /// What `hashlimit` has a bucket for each of.
     hashed: Option<String>,
+    /// What its list of recent sources comes to.
+    pub(super) recent: Option<Recent>,
+    /// How many rules have each table of `hashlimit`.
+    shared: &'a HashMap<&'a str, usize>,
+    /// Whether it asks for more after its limit, which has then counted other packets, too.
+    late: bool,
     connections: Option<ConnectionLimit>,
     target: target::Target,
 }
@@ -58,6 +90,7 @@ impl<'a> Reader<'a> {
         names: &'a Names,
         origin: Origin,
         notes: &'a mut BTreeSet<Note>,
+        shared: &'a HashMap<&'a str, usize>,
     ) -> Reader<'a> {
         let all = match version {
             IpVersion::V4 => Place::v4(),
@@ -76,6 +109,9 @@ impl<'a> Reader<'a> {
             rate: None,
             over: false,
             hashed: None,
+            recent: None,
+            shared,
+            late: false,
             connections: None,
             target: target::Target::default(),
         }
@@ -113,6 +149,10 @@ impl<'a> Reader<'a> {
             return Err(why);
         }
         let limit = self.limit()?;
+        let logs = matches!(self.target.name(), None | Some("LOG" | "NFLOG"));
+        if self.late && limit.is_some() && !logs {
+            return Err(Why::Limit);
+        }
         let v6 = self.version == IpVersion::V6;
         let (verdict, log) = self.target.verdict(v6, &mut |kind| {
             self.notes.insert(Note { origin: Some(self.origin), kind });
@@ -153,10 +193,12 @@ impl<'a> Reader<'a> {
             _ => Err(Why::Value(arguments.join(" "))),
         };
         let bad = || Why::Value(arguments.join(" "));
+        self.late |= NARROWING.contains(&option) && (self.rate.is_some() || self.connections.is_some());
         match option {
             "-m" | "--match" => {
                 let module = one()?;
-                if !MODULES.contains(&module) {
+                let known = MODULES.contains(&module) || module == "recent" && self.recent.is_some();
+                if !known {
                     return Err(Why::Feature(format!("-m {module}")));
                 }
             }
@@ -237,6 +279,20 @@ impl<'a> Reader<'a> {
                 rate.burst = burst;
             }
             "--hashlimit-mode" => self.hashed = Some(one()?.to_owned()),
+            "--set" | "--update" | "--rcheck" | "--rsource" | "--reap" | "--seconds" | "--hitcount"
+            | "--name" | "--mask"
+                if self.recent.is_some() =>
+            {
+                if let Some(Recent::Rate(rate)) = self.recent.filter(|_| option != "--set") {
+                    self.rate = Some(rate);
+                    self.hashed = Some("srcip".to_owned());
+                    self.over = true;
+                    self.notes.insert(Note { origin: Some(self.origin), kind: NoteKind::RecentRate });
+                }
+            }
+            "--hashlimit-name" if self.shared.get(one()?).is_some_and(|&uses| uses > 1) => {
+                return Err(Why::Limit);
+            }
             "--hashlimit-srcmask" => self.whole_mask(one()?)?,
             "--hashlimit-name"
             | "--hashlimit-htable-expire"

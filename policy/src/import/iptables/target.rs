@@ -28,6 +28,11 @@ impl Target {
         self.chain = chain;
     }
 
+    /// The target's name.
+    pub(super) fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
     /// An option that no match has.
     pub(super) fn option(&mut self, option: &str, arguments: &[&str]) -> Result<(), Why> {
         let argument = arguments.first().map(|word| (*word).to_owned());
@@ -40,9 +45,15 @@ impl Target {
             "--log-prefix" | "--log-level" | "--log-tcp-sequence" | "--log-tcp-options"
             | "--log-ip-options" | "--log-uid" | "--log-macdecode" | "--nflog-group" | "--nflog-prefix"
             | "--nflog-threshold" | "--nflog-size" => {}
+            _ if self.is_foreign() => {}
             _ => return Err(Why::Feature(option.to_owned())),
         }
         Ok(())
+    }
+
+    /// Whether it is a target that has no counterpart, which is what to say of it whatever its options are.
+    fn is_foreign(&self) -> bool {
+        matches!(self.name(), Some("SYNPROXY" | "CLASSIFY" | "TPROXY" | "NFQUEUE" | "SET" | "TEE" | "HMARK"))
     }
 
     /// What the rule does, and whether it logs.

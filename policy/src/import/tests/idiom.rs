@@ -54,6 +54,192 @@ fn a_filter_before_a_translation_is_not_one_after_it() {
     assert_eq!(why(&raw(nat)), [(3, Why::Hook("prerouting".to_owned()))]);
 }
 
+/// A drop before routing of what no translation touches is a drop here.
+#[test]
+fn a_filter_before_routing_beside_a_translation_stays() {
+    let rules = "-A PREROUTING -s 10.9.0.0/16 -j DROP\n-A PREROUTING -p tcp -m tcp --dport 23 -j DROP\n\
+                 -A PREROUTING -d 10.0.0.1/32 -p tcp -j DROP";
+    let nat = "-A PREROUTING -d 192.0.2.1/32 -p tcp -m tcp --dport 80 -j DNAT --to-destination 10.0.0.1:8080\n\
+               -A POSTROUTING -o wan -j MASQUERADE";
+    let text = format!(
+        "*raw\n:PREROUTING ACCEPT [0:0]\n{rules}\nCOMMIT\n*nat\n:PREROUTING ACCEPT [0:0]\n\
+         :POSTROUTING ACCEPT [0:0]\n{nat}\nCOMMIT\n*filter\n:FORWARD ACCEPT [0:0]\nCOMMIT\n"
+    );
+    let import = import("iptables", &text);
+    // The second sees answers before their ports are put back; the third would drop what is forwarded.
+    assert_eq!(why(&import), [(4, Why::State), (5, Why::Hook("prerouting".to_owned()))]);
+    let names: Vec<&str> = import.policy.rules.iter().map(|rule| rule.name.as_str()).collect();
+    for name in ["prerouting-1", "prerouting-1-2", "prerouting-2", "prerouting-2-2", "prerouting-1-answers"] {
+        assert!(names.contains(&name), "{name}: {names:?}");
+    }
+    let answers = rule(&import, "prerouting-1-answers");
+    assert_eq!((answers.source.items.len(), answers.destination.items.len()), (0, 1));
+    assert_eq!(names.iter().position(|name| *name == "prerouting-1-answers"), Some(4), "{names:?}");
+}
+
+/// What is sent to the gateway's own addresses is never forwarded.
+#[test]
+fn a_rule_for_own_addresses_is_none_for_others() {
+    let own = "-A PREROUTING -p tcp -m addrtype --dst-type LOCAL -m tcp --dport 22 -j DROP";
+    let import = import(
+        "iptables",
+        &format!(
+            "*mangle\n:PREROUTING ACCEPT [0:0]\n{own}\nCOMMIT\n*filter\n:FORWARD ACCEPT [0:0]\nCOMMIT\n"
+        ),
+    );
+    assert_eq!(why(&import), []);
+    let drops: Vec<&str> = import
+        .policy
+        .rules
+        .iter()
+        .filter(|rule| rule.dports.iter().any(|ports| ports.first == 22))
+        .map(|rule| rule.to[0].as_str())
+        .collect();
+    assert_eq!(drops, ["self"]);
+}
+
+/// Answers that the source drops before it looks at connections make no connection.
+#[test]
+fn answers_that_are_dropped_make_no_connection() {
+    let before = |drop: &str| {
+        iptables(&format!(
+            "-A FORWARD {drop}\n-A FORWARD -m state --state RELATED,ESTABLISHED -j ACCEPT\n-A FORWARD -j ACCEPT"
+        ))
+    };
+    let import = before("-s 10.0.0.0/8 -i wan -p udp -m udp --sport 53 -j DROP");
+    assert_eq!(why(&import), []);
+    let turned = rule(&import, "forward-1-answers");
+    assert_eq!((turned.to.as_slice(), turned.action), (&["wan".to_owned()][..], Action::Drop));
+    assert_eq!((turned.dports.len(), turned.sports.len(), turned.destination.items.len()), (1, 0, 1));
+    let echo = before("-p icmp -m icmp --icmp-type 0 -j DROP");
+    assert_eq!(rule(&echo, "forward-1-answers").icmp[0].kind, 8);
+    // Flags that no later segment has say nothing of connections; those that one has would be missed.
+    assert_eq!(why(&before("-p tcp -m tcp --tcp-flags FIN,SYN FIN,SYN -j DROP")), []);
+    assert_eq!(why(&before("-p tcp -m tcp --tcp-flags FIN,ACK FIN,ACK -j DROP")), [(4, Why::State)]);
+    assert_eq!(why(&before("-m dscp --dscp 0x08 -j DROP")), [(4, Why::State)]);
+    // Some of the answers pass before.
+    let part = iptables(
+        "-A FORWARD -s 10.0.0.1/32 -j ACCEPT\n-A FORWARD -s 10.0.0.0/8 -j DROP\n\
+         -A FORWARD -m state --state ESTABLISHED -j ACCEPT",
+    );
+    assert_eq!(why(&part), [(5, Why::State)]);
+}
+
+#[test]
+fn a_pattern_that_fits_no_interface_is_one() {
+    let import = iptables(
+        "-A FORWARD -i ppp+ -j DROP\n-A FORWARD -i eth0 -o ppp+ -j ACCEPT\n-A FORWARD -i eth+ -j DROP",
+    );
+    assert_eq!(why(&import), []);
+    assert_eq!(rule(&import, "forward-1").from, ["ppp0"]);
+    assert_eq!(rule(&import, "forward-3").from, ["eth0"]);
+    let kind = NoteKind::PatternInterface { pattern: "ppp+".to_owned(), interface: "ppp0".to_owned() };
+    assert!(import.notes.iter().any(|note| note.kind == kind), "{:#?}", import.notes);
+}
+
+/// The guides' way to stop guessers of passwords.
+#[test]
+fn recent_sources_become_a_rate() {
+    let ssh = "-A INPUT -p tcp -m tcp --dport 22 -m state --state NEW -m recent";
+    let set = format!("{ssh} --set --name SSH --mask 255.255.255.255 --rsource");
+    let check = format!(
+        "{ssh} --update --seconds 60 --hitcount 4 --name SSH --mask 255.255.255.255 --rsource -j DROP"
+    );
+    let accept = "-A INPUT -p tcp -m tcp --dport 22 -j ACCEPT";
+    let import = iptables(&format!("{set}\n{check}\n{accept}"));
+    assert_eq!(why(&import), []);
+    let rate = rule(&import, "input-2").rate.unwrap();
+    assert_eq!(
+        (rate.count, rate.per, rate.burst, rate.scope),
+        (1, wire::Nanos::from_secs(60), 3, Scope::Source)
+    );
+    assert!(import.notes.iter().any(|note| note.kind == NoteKind::RecentRate));
+    // Checked before it is set: as many as are counted pass. A tenth of an hour is a rate of ten an hour.
+    let before = format!("{ssh} --rcheck --seconds 360 --hitcount 4 --name SSH --rsource -j DROP");
+    let import = iptables(&format!("{before}\n{ssh} --set --name SSH --rsource -j ACCEPT"));
+    assert_eq!(why(&import), []);
+    let rate = rule(&import, "input-1").rate.unwrap();
+    assert_eq!((rate.count, rate.per, rate.burst), (10, wire::Nanos::from_secs(3600), 4));
+    // A rule in between takes some of what is counted; a list that another rule has is no rate; nor is one of all time.
+    let between = format!("{set}\n{accept}\n{check}\n{accept}");
+    let knock = format!(
+        "{set}\n{check}\n-A INPUT -m recent --rcheck --seconds 5 --name SSH --rsource -j ACCEPT\n{accept}"
+    );
+    let ever = format!("{set}\n{ssh} --update --hitcount 4 --name SSH --rsource -j DROP\n{accept}");
+    for text in [between, knock, ever] {
+        let import = iptables(&text);
+        assert!(!why(&import).is_empty(), "{text}");
+        assert!(
+            why(&import).iter().all(|(_, why)| *why == Why::Feature("-m recent".to_owned())),
+            "{:?}",
+            why(&import)
+        );
+    }
+}
+
+#[test]
+fn limits_that_count_other_packets_are_none_of_a_rule() {
+    // The kernel asks in the order of the matches.
+    let late = "-A INPUT -p tcp -m limit --limit 3/min -m tcp --dport 22 -j ACCEPT\n-A INPUT -j DROP";
+    assert_eq!(why(&iptables(late)), [(4, Why::Limit)]);
+    let shared = "-m hashlimit --hashlimit-upto 3/min --hashlimit-mode srcip --hashlimit-name one -j ACCEPT";
+    let rules = format!(
+        "-A INPUT -p tcp -m tcp --dport 22 {shared}\n-A INPUT -p tcp -m tcp --dport 23 {shared}\n-A INPUT -j DROP"
+    );
+    assert_eq!(why(&iptables(&rules)), [(4, Why::Limit), (5, Why::Limit)]);
+}
+
+#[test]
+fn a_target_without_a_counterpart_is_called_by_its_name() {
+    let proxy = "-A INPUT -p tcp -m tcp --syn -j SYNPROXY --sack-perm --timestamp --wscale 7 --mss 1460";
+    assert_eq!(why(&iptables(proxy)), [(4, Why::Feature("SYNPROXY".to_owned()))]);
+}
+
+/// As ufw has it: what exceeds a limit goes to a chain that logs and refuses.
+#[test]
+fn a_limit_may_lead_to_a_refusal() {
+    let import = import("iptables", include_str!("../../../tests/import/ufw.v4"));
+    assert_eq!(why(&import), [(48, Why::Log)]);
+    let rate = rule(&import, "ufw-user-input-2").rate.unwrap();
+    assert_eq!((rate.count, rate.burst, rate.scope), (2, 5, Scope::Source));
+}
+
+/// As OpenWrt has it: what exceeds a limit is rejected; here it is dropped.
+#[test]
+fn what_exceeds_a_limit_may_be_rejected_there() {
+    let import = iptables("-A INPUT -p icmp -m limit --limit 3/min -j ACCEPT\n-A INPUT -j REJECT");
+    assert_eq!(why(&import), []);
+    assert!(rule(&import, "input-1").rate.is_some());
+    assert!(import.notes.iter().any(|note| matches!(note.kind, NoteKind::NearestReject { .. })));
+}
+
+/// Rule sets in the style of real ones: what comes out has no errors, whatever is missing.
+#[test]
+fn samples_of_real_files_are_sound() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/import");
+    let mut read = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let importer = match path.extension().and_then(|word| word.to_str()) {
+            Some("json") => "nft",
+            Some("v4" | "v6") => "iptables",
+            _ => continue,
+        };
+        let import = import(importer, &std::fs::read_to_string(&path).unwrap());
+        assert!(import.count.translated > 0, "{}", path.display());
+        read += 1;
+    }
+    assert!(read >= 13, "{read}");
+}
+
+#[test]
+fn codes_of_icmp_have_names() {
+    let import = iptables("-A INPUT -p icmp -m icmp --icmp-type communication-prohibited -j ACCEPT");
+    assert_eq!(why(&import), []);
+    let only = &rule(&import, "input-1").icmp[0];
+    assert_eq!((only.kind, only.code), (3, Some(13)));
+}
+
 #[test]
 fn own_packets_are_one_line() {
     let rules = "-A OUTPUT -o lo -j ACCEPT\n-A OUTPUT -m owner --uid-owner 33 -j DROP\n-A OUTPUT -p udp -j own\n\

@@ -170,7 +170,9 @@ fn what_established_connections_meet_is_said() {
     let accept = "-A FORWARD -i lan -j ACCEPT\n";
     let after = kinds(&format!("{established}{drop}{accept}"));
     assert!(!after.contains(&NoteKind::BeforeEstablished) && !after.contains(&NoteKind::EstablishedPass));
-    assert!(kinds(&format!("{drop}{established}{accept}")).contains(&NoteKind::BeforeEstablished));
+    assert!(kinds(&format!("{drop}{established}{accept}")).contains(&NoteKind::AnswersRefused));
+    let input = "-A INPUT -s 10.0.0.0/8 -j DROP\n-A INPUT -m state --state ESTABLISHED -j ACCEPT\n";
+    assert!(kinds(input).contains(&NoteKind::BeforeEstablished));
     assert!(
         kinds("-A FORWARD -i lan -m conntrack --ctstate NEW -j ACCEPT\n")
             .contains(&NoteKind::EstablishedPass)

@@ -1,0 +1,173 @@
+//! Answers: packets of connections that have begun, which meet no rule here.
+//!
+//! Where the source drops packets before it lets those of established connections pass, it drops the answers among
+//! them, too, and such a connection never comes to anything. Here it is not let begin: the rule stands once more in front
+//! of the others, turned round. What cannot be turned is listed as incomplete.
+
+use super::Emit;
+use crate::import::IpVersion;
+use crate::import::chain::{Entry, Listing, Verdict, What};
+use crate::import::cond::{Cond, ESTABLISHED, NEW, STATES};
+use crate::import::note::{NoteKind, Why};
+use crate::import::range::ByteSet;
+use crate::model::TcpFlagsMatch;
+
+/// Where packets of a listing go.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// To the gateway, whose answers meet other hooks.
+    Inside,
+    /// Through it, as their answers do.
+    Through,
+}
+
+/// What a rule that drops packets of established connections comes to.
+enum Turned {
+    /// Connections whose answers match.
+    To(Box<Cond>),
+    /// It matches the first packet of a connection, or none that a connection has.
+    Needless,
+    /// Packets that are seen here no more.
+    Lost,
+}
+
+impl Emit {
+    /// Notes which packets of established connections the source does not let pass, and gives the rules for
+    /// connections whose answers it drops.
+    pub(super) fn established(&mut self, listing: &Listing, way: Way) -> Vec<Entry> {
+        let mut open = [IpVersion::V4, IpVersion::V6].map(|version| self.found.silent != Some(version));
+        let mut passed: Vec<&Cond> = Vec::new();
+        let mut turned = Vec::new();
+        for entry in &listing.entries {
+            let What::Do(verdict) = &entry.what else { continue };
+            let (v4, v6) = entry.cond.families();
+            let meets = open[0] && v4 || open[1] && v6;
+            if entry.cond.states & ESTABLISHED == 0 || !meets {
+                continue;
+            }
+            let drops = matches!(verdict, Verdict::Drop | Verdict::Reject(_));
+            let wide = entry.limit.is_none() && entry.cond.is_wide();
+            // A drop of established packets only is missing, and listed as such.
+            if drops && entry.cond.states & NEW != 0 {
+                if wide {
+                    self.note(None, NoteKind::EstablishedPass);
+                } else if entry.limit.is_none() {
+                    turned.extend(self.before_established(entry, &passed, way));
+                }
+            }
+            if *verdict == Verdict::Accept && !wide {
+                passed.push(&entry.cond);
+            }
+            if wide && (drops || *verdict == Verdict::Accept) {
+                open = [open[0] && !v4, open[1] && !v6];
+            }
+        }
+        if listing.drops && open != [false, false] {
+            self.note(None, NoteKind::EstablishedPass);
+        }
+        turned
+    }
+
+    /// The rule for connections whose answers a rule drops.
+    fn before_established(&mut self, entry: &Entry, passed: &[&Cond], way: Way) -> Option<Entry> {
+        let of = match turn(&entry.cond, way) {
+            // What is for the gateway before its translation is known by another address.
+            Turned::To(_) if way == Way::Through && self.is_hidden(entry) => Turned::Lost,
+            Turned::To(cond) if way == Way::Through => {
+                // Some of the answers are let through before.
+                let pass = passed.iter().any(|other| {
+                    self.tire(other);
+                    self.patience == 0 || other.meets(&entry.cond)
+                });
+                if pass { Turned::Lost } else { Turned::To(cond) }
+            }
+            other => other,
+        };
+        match of {
+            Turned::To(_) if way == Way::Inside => {
+                self.note(self.origin(entry), NoteKind::BeforeEstablished);
+                None
+            }
+            Turned::To(cond) => {
+                self.note(self.origin(entry), NoteKind::AnswersRefused);
+                let what = What::Do(Verdict::Drop);
+                Some(Entry { cond: *cond, what, log: false, ..entry.clone() })
+            }
+            Turned::Needless => None,
+            Turned::Lost => {
+                self.miss(entry.rule, Why::State);
+                None
+            }
+        }
+    }
+
+    /// Whether a rule sees answers before their destination is put back.
+    fn is_hidden(&self, entry: &Entry) -> bool {
+        let early = entry.rule.is_some_and(|rule| self.early.contains(&rule));
+        let aimed = !entry.cond.destination.is_whole() || !entry.cond.dports.is_all();
+        early && aimed && !self.found.postrouting.is_empty()
+    }
+}
+
+/// The connections whose answers match a condition.
+fn turn(cond: &Cond, way: Way) -> Turned {
+    let flagged = cond.flags.filter(|flags| flags.mask != 0);
+    match flagged {
+        Some(flags) if is_later(flags) => return Turned::Lost,
+        // What tracking drops whatever the rules say, or what opens a connection.
+        Some(_) => return Turned::Needless,
+        None if !ByteSet::CODE_POINTS.is_within(cond.dscp) => return Turned::Lost,
+        None => {}
+    }
+    let mut icmp_types = cond.icmp_types;
+    if !icmp_types.is_all() {
+        icmp_types = ByteSet::NONE;
+        let v6 = cond.protocols.contains(58);
+        let pairs: &[(u8, u8)] = if v6 { &[(128, 129)] } else { &[(8, 0), (13, 14), (15, 16), (17, 18)] };
+        for &(query, answer) in pairs {
+            if cond.icmp_types.contains(answer) {
+                icmp_types.insert(query);
+            }
+        }
+        if icmp_types.is_empty() {
+            // Queries begin connections; errors belong to others.
+            return if way == Way::Through && has_errors(cond, v6) { Turned::Lost } else { Turned::Needless };
+        }
+    }
+    Turned::To(Box::new(Cond {
+        inward: cond.outward.clone(),
+        outward: cond.inward.clone(),
+        source: cond.destination.clone(),
+        destination: cond.source.clone(),
+        to_gateway: false,
+        protocols: cond.protocols,
+        sports: cond.dports.clone(),
+        dports: cond.sports.clone(),
+        icmp_types,
+        icmp_codes: ByteSet::ALL,
+        flags: None,
+        dscp: cond.dscp,
+        states: STATES,
+    }))
+}
+
+fn has_errors(cond: &Cond, v6: bool) -> bool {
+    let errors: &[u8] = if v6 { &[1, 2, 3, 4] } else { &[3, 4, 11, 12] };
+    errors.iter().any(|&kind| cond.icmp_types.contains(kind))
+}
+
+/// Whether a later segment of a connection may have such flags.
+fn is_later(flags: TcpFlagsMatch) -> bool {
+    const FIN: u8 = 1;
+    const SYN: u8 = 2;
+    const RST: u8 = 4;
+    const ACK: u8 = 16;
+    (0..=u8::MAX).any(|found| {
+        let sound = match found & (SYN | RST | FIN) {
+            0 | SYN | FIN => found & ACK != 0,
+            RST => true,
+            _ => false,
+        };
+        sound && found & flags.mask == flags.value
+    })
+}

@@ -1,0 +1,132 @@
+//! Lists of recent sources (`-m recent`), as far as a rate for each source can stand for them.
+//!
+//! The idiom of all guides: one rule puts the source of each new connection on a list (`--set`), and the next drops it
+//! where so many of its connections came in so many seconds (`--update` or `--rcheck`). A bucket of as many tokens, one
+//! of which comes back after the seconds, lets no more pass in any such time. Lists that are used in other ways
+//! (knocking, bans set elsewhere, destinations) have no counterpart.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::Line;
+use crate::import::word;
+use crate::model::{Rate, Scope};
+
+/// What the use of a list comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Recent {
+    /// The source is put on the list: nothing to do here.
+    Set,
+    /// What exceeds the rate matches.
+    Rate(Rate),
+}
+
+/// A rule's use of a list.
+struct Use<'a> {
+    /// Its place among all rules, and in which chain.
+    at: usize,
+    chain: Option<usize>,
+    kind: Kind,
+    /// Conditions of the rule beside the list.
+    rest: Vec<&'a str>,
+    target: &'a [String],
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Set,
+    Check { seconds: u32, hits: u32 },
+    Other,
+}
+
+/// Rules whose lists a rate can stand for, by their places among all.
+pub(super) fn find(lines: &[Line]) -> HashMap<usize, Recent> {
+    let mut lists: BTreeMap<&str, Vec<Use<'_>>> = BTreeMap::new();
+    for (at, line) in lines.iter().enumerate() {
+        if line.words.windows(2).any(|pair| pair[0] == "-m" && pair[1] == "recent") {
+            let (name, of) = read(at, line);
+            lists.entry(name).or_default().push(of);
+        }
+    }
+    let mut found = HashMap::new();
+    for uses in lists.values() {
+        found.extend(rates(uses, lines).into_iter().flatten());
+    }
+    found
+}
+
+/// The rule's list and use of it.
+fn read(at: usize, line: &Line) -> (&str, Use<'_>) {
+    let words = &line.words;
+    let target = words.iter().position(|word| matches!(word.as_str(), "-j" | "-g" | "--jump" | "--goto"));
+    let (matches, target) = words.split_at(target.unwrap_or(words.len()));
+    let mut of = Use { at, chain: line.chain, kind: Kind::Other, rest: Vec::new(), target };
+    let (mut name, mut checks, mut sets, mut odd) = ("DEFAULT", false, false, false);
+    let (mut seconds, mut hits) = (None, 1);
+    let mut matches = matches.iter().map(String::as_str).peekable();
+    while let Some(word) = matches.next() {
+        match word {
+            "-m" if matches.peek() == Some(&"recent") => {
+                matches.next();
+            }
+            "!" if matches.peek().is_some_and(|next| OWN.contains(next)) => odd = true,
+            "--set" => sets = true,
+            "--update" | "--rcheck" => checks = true,
+            "--rsource" | "--reap" => {}
+            "--name" => name = matches.next().unwrap_or_default(),
+            "--seconds" => seconds = matches.next().and_then(|word| word.parse().ok()),
+            "--hitcount" => match matches.next().and_then(|word| word.parse().ok()) {
+                Some(count) => hits = count,
+                None => odd = true,
+            },
+            "--mask" => {
+                let mask = matches.next();
+                odd |= !matches!(mask, Some("255.255.255.255" | "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"));
+            }
+            word if OWN.contains(&word) => odd = true,
+            word => of.rest.push(word),
+        }
+    }
+    of.kind = match (odd, sets, checks, seconds) {
+        (false, true, false, None) => Kind::Set,
+        (false, false, true, Some(seconds)) => Kind::Check { seconds, hits },
+        _ => Kind::Other,
+    };
+    (name, of)
+}
+
+/// Options of the match.
+const OWN: &[&str] = &["--set", "--update", "--rcheck", "--remove", "--rdest", "--rsource", "--rttl"];
+
+/// What the uses of one list come to, each with the place of its rule.
+fn rates(uses: &[Use<'_>], lines: &[Line]) -> Option<Vec<(usize, Recent)>> {
+    let (first, last) = (uses.first()?, uses.last()?);
+    let sets_first = first.kind == Kind::Set && first.target.is_empty();
+    let set = if sets_first { first } else { last };
+    if set.kind != Kind::Set || uses.len() < 2 {
+        return None;
+    }
+    let mut found = Vec::new();
+    for of in uses {
+        // Other rules in between would take packets that are counted, or count for others.
+        let between = lines[first.at..of.at].iter().filter(|line| line.chain == first.chain).count();
+        if of.chain != first.chain || of.rest != first.rest || found.len() != between {
+            return None;
+        }
+        if of.at == set.at {
+            found.push((of.at, Recent::Set));
+            continue;
+        }
+        let Kind::Check { seconds, hits } = of.kind else { return None };
+        // A connection that is set before counts itself.
+        let most = hits.checked_sub(u32::from(sets_first)).filter(|&most| most > 0)?;
+        found.push((of.at, Recent::Rate(rate(seconds, most)?)));
+    }
+    Some(found)
+}
+
+/// A rate of `most` at once, and another one after so many seconds or some more.
+fn rate(seconds: u32, most: u32) -> Option<Rate> {
+    let units = [("second", 1), ("minute", 60), ("hour", 3_600), ("day", 86_400)];
+    let (unit, length) = units.into_iter().find(|&(_, length)| seconds > 0 && seconds <= length)?;
+    Some(Rate { count: length / seconds, per: word::unit(unit)?, burst: most, scope: Scope::Source })
+}
