@@ -2,7 +2,7 @@
 
 Twenty rulesets, or 2,000 with WIRERATE_LONG=1; `SEED` begins elsewhere. By hand, with what each frame became:
 
-    /usr/bin/python3 tests/netns/test_differential.py SEED [HOW-MANY]
+    /usr/bin/python3 tests/netns/test_differential.py [iptables] SEED [HOW-MANY]
 """
 
 import collections
@@ -14,7 +14,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 import pytest  # noqa: E402
-from differential import compare, replay, ruleset, traffic  # noqa: E402
+from differential import compare, replay, ruleset, saved, traffic  # noqa: E402
 from differential.kernel import Kernel  # noqa: E402
 
 LONG = os.environ.get("WIRERATE_LONG") == "1"
@@ -27,15 +27,15 @@ class Tried:
 
     def __init__(self, kernel, rules, directory):
         self.rules = rules
-        self.refused = kernel.load(rules.text())
+        self.refused = rules.load(kernel)
         while self.refused and rules.without(self.refused):
-            self.refused = kernel.load(rules.text())
+            self.refused = rules.load(kernel)
         self.imported, self.found, self.plan = None, [], None
         if self.refused:
             return
-        self.plan = traffic.Plan(rules.seed)
+        self.plan = traffic.Plan(rules.seed, rules.versions)
         here = kernel.play(self.plan)
-        self.imported = replay.Imported(kernel.listing(), directory)
+        self.imported = replay.Imported(rules.importer, rules.listing(kernel), directory)
         if self.imported.untranslated:
             return
         self.found = compare.differences(here, replay.play(self.imported, self.plan, directory))
@@ -69,9 +69,9 @@ def told(tried, kernel, directory):
     return "\n".join(lines)
 
 
-def trial(kernel, seed, directory):
-    tried = Tried(kernel, ruleset.make(seed), directory)
-    assert not tried.refused, f"seed {seed}: nft refuses its own:\n{tried.refused}\n{tried.rules.text()}"
+def trial(kernel, maker, seed, directory):
+    tried = Tried(kernel, maker.make(seed), directory)
+    assert not tried.refused, f"seed {seed}: the kernel refuses its own:\n{tried.refused}\n{tried.rules.text()}"
     faults = tried.imported.faults()
     assert not faults, f"seed {seed}: check refuses what import wrote:\n{faults}\n{tried.imported.text}"
     return tried
@@ -87,10 +87,11 @@ def kernel(request):
 
 
 @pytest.mark.longest(7_200 if LONG else 300)
-def test_imports_do_what_the_kernel_did(kernel, tmp_path):
+@pytest.mark.parametrize("maker", [ruleset, saved], ids=["nft", "iptables"])
+def test_imports_do_what_the_kernel_did(kernel, maker, tmp_path):
     compared = frames = 0
     for seed in range(BEGIN, BEGIN + COUNT):
-        tried = trial(kernel, seed, tmp_path)
+        tried = trial(kernel, maker, seed, tmp_path)
         if tried.wrong():
             pytest.fail(f"seed {seed}: {told(tried, kernel, tmp_path)}")
         compared += not tried.imported.untranslated
@@ -104,7 +105,9 @@ def main():
     from isolation import isolate
 
     isolate()
-    first, count = int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 1
+    maker = saved if "iptables" in sys.argv else ruleset
+    numbers = [int(word) for word in sys.argv[1:] if word.isdigit()]
+    first, count = numbers[0], numbers[1] if len(numbers) > 1 else 1
     directory = Path(tempfile.mkdtemp())
     kernel = Kernel()
     tally = collections.Counter()
@@ -112,15 +115,15 @@ def main():
     documented = collections.Counter()
     for seed in range(first, first + count):
         try:
-            tried = trial(kernel, seed, directory)
+            tried = trial(kernel, maker, seed, directory)
         except AssertionError as error:
             tally["broken"] += 1
-            print(f"== seed {seed}: {error}")
+            print(f"== seed {seed}: {str(error)[:2_000]}")
             continue
         if tried.imported.untranslated:
             tally["untranslated"] += 1
             for line in tried.imported.untranslated:
-                kinds[line.split(": ")[3][:60]] += 1
+                kinds[line.split(": ")[2 if maker is saved else 3][:60]] += 1
                 if count == 1:
                     print(line)
             continue

@@ -12,11 +12,13 @@ DOCUMENTED = json.loads(Path(__file__).with_name("documented.json").read_text())
 class Difference:
     """A frame of which the kernel and wirerate did not make the same."""
 
-    def __init__(self, step, packet, kernel, wirerate, what):
+    def __init__(self, step, packet, kernel, wirerate, first, what):
         self.step = step
         self.packet = packet
         self.kernel, self.wirerate = kernel, wirerate
         self.reason = wirerate.reason
+        # Of a later fragment, what became of its datagram's first.
+        self.first = first
         self.what = what
 
     @property
@@ -36,6 +38,10 @@ class Difference:
             forms.append([(interface, blank(data), note) for interface, data, note in sent])
         return forms[0] == forms[1]
 
+    def is_of_one_first(self):
+        """Whether it is a later fragment, of whose datagram's first both made the same."""
+        return self.first is not None and self.first[0].kind == self.first[1].kind
+
     def documented(self, notes):
         """Why it is meant, if it is."""
         for entry in DOCUMENTED:
@@ -46,6 +52,7 @@ class Difference:
                 and re.search(entry.get("frame", ""), self.step.name)
                 and re.search(entry.get("note", ""), notes)
                 and ("source" not in entry or self.same_but_source())
+                and ("datagram" not in entry or self.is_of_one_first())
             )
             if fits:
                 return entry["why"]
@@ -67,8 +74,22 @@ def differences(kernel, wirerate):
             if mine != theirs:
                 what = f"{here.kind} by both, but\n  kernel   {shown(mine)}\n  wirerate {shown(theirs)}"
         if what:
-            found.append(Difference(step, kernel.packets[step.name], here, there, what))
+            first = first_of(step, kernel, wirerate)
+            found.append(Difference(step, kernel.packets[step.name], here, there, first, what))
     return found
+
+
+def first_of(step, kernel, wirerate):
+    """What both made of the first fragment of a later one's datagram."""
+    tag = getattr(step, "shares", None)
+    if tag is None or kernel.packets[step.name].first:
+        return None
+    for other in kernel.plan.steps:
+        sent = kernel.packets.get(other.name)
+        same = getattr(other, "shares", None) == tag and sent and sent.version == kernel.packets[step.name].version
+        if same and sent.first:
+            return kernel.fates[other.name], wirerate.fates[other.name]
+    return None
 
 
 def form(fate, original):

@@ -130,23 +130,43 @@ class Kernel:
 
     def load(self, text):
         """Loads a ruleset and forgets all connections; what nft has to say against it, if it does not take it."""
+        # The tables come first, for the connections that a flush leaves behind meet none.
+        done = self.run("nft", "-f", "-", input="flush ruleset\n" + text + ORACLE)
+        if done.returncode != 0:
+            return done.stderr
+        self.forget()
+        return None
+
+    def restore(self, tool, text):
+        """The same for what iptables-save or ip6tables-save prints."""
+        self.run("nft", "flush ruleset")
+        done = self.run(f"{tool}-nft-restore", input=text)
+        if done.returncode != 0:
+            return done.stderr
+        done = self.run("nft", "-f", "-", input=ORACLE)
+        assert done.returncode == 0, done.stderr
+        self.forget()
+        return None
+
+    def forget(self):
+        """Forgets all connections."""
         with inside(self.name):
             flush = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_NETFILTER)
-            # The tables come first, for the connections that a flush leaves behind meet none.
-            done = self.run("nft", "-f", "-", input="flush ruleset\n" + text + ORACLE)
-            if done.returncode != 0:
-                return done.stderr
             # In namespaces without rules for connections they are not tracked; this wakes the tracking.
             settings({"net/netfilter/nf_conntrack_tcp_loose": 0})
             flush.sendto(message(CONNTRACK << 8 | 2, 5, 0, b""), (0, 0))
             flush.recv(65_536)
             flush.close()
-        return None
 
     def listing(self):
         """The ruleset as `nft -j list ruleset` prints it, without the oracle's own table."""
         self.run("nft", "delete table inet oracle")
         return self.run("nft", "-j", "list", "ruleset").stdout
+
+    def save(self, tool):
+        """The rules as the tool's `-save` prints them."""
+        self.run("nft", "delete table inet oracle")
+        return self.run(f"{tool}-nft-save").stdout
 
     def play(self, plan):
         """Sends all frames; what became of each."""

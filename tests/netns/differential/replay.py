@@ -18,11 +18,11 @@ APART = 1_000_000
 class Imported:
     """A policy, and what the import said."""
 
-    def __init__(self, listing, directory):
-        source = directory / "rules.json"
+    def __init__(self, importer, listing, directory):
+        source = directory / "rules"
         source.write_text(listing)
         done = subprocess.run(
-            [gateways.binary(), "import", "nft", str(source)], capture_output=True, text=True, check=False
+            [gateways.binary(), "import", importer, str(source)], capture_output=True, text=True, check=False
         )
         self.code = done.returncode
         self.notes = done.stderr
@@ -44,11 +44,16 @@ def filled(text):
     stand_in = '[interface.elsewhere]\nzone = "elsewhere"\n'
     unnamed = [interface for interface in INTERFACES if f"[interface.{interface}]\n" not in text]
     stands = stand_in in text
-    if unnamed:
+    # The import has an interface that stands for those of a pattern, and one for all that no rule names.
+    zones = {}
+    for interface in unnamed:
+        patterns = [beginning for beginning in re.findall(r"\[interface\.(\w+)0\]", text) if interface.startswith(beginning)]
+        zones[interface] = f"{patterns[0]}0" if patterns else "elsewhere" if stands else interface
+    if "elsewhere" in zones.values():
         text = text.replace(stand_in, "")
+    text = re.sub(r"\[interface\.\w+0\]\nzone = .*\n", "", text)
     for interface in INTERFACES:
-        # The import has an interface that stands for all that no rule names.
-        zone = "elsewhere" if interface in unnamed and stands else interface
+        zone = zones.get(interface, interface)
         lines = [
             f'zone = "{zone}"',
             f'addresses = ["{OWN[interface][4]}", "{OWN[interface][6]}"]',

@@ -43,6 +43,14 @@ class Ruleset:
     seed: int
     stateful: bool
     tables: list
+    importer: str = "nft"
+    versions: tuple = (4, 6)
+
+    def load(self, kernel):
+        return kernel.load(self.text())
+
+    def listing(self, kernel):
+        return kernel.listing()
 
     def text(self):
         return "".join(table.text() for table in self.tables)
