@@ -40,7 +40,10 @@ class Difference:
 
     def is_of_one_first(self):
         """Whether it is a later fragment, of whose datagram's first both made the same."""
-        return self.first is not None and self.first[0].kind == self.first[1].kind
+        if self.first is None:
+            return False
+        here, there = ("refused" if fate.kind in ("dropped", "answered") else fate.kind for fate in self.first)
+        return here == there
 
     def documented(self, notes):
         """Why it is meant, if it is."""
