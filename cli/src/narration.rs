@@ -189,6 +189,15 @@ impl Narrator<'_> {
                 decided.push_str(&format!(", {}", self.nat(name)));
             }
             says.push(decided);
+            if flow.is_proxied() {
+                let made = "the gateway has made the handshake with the client; sequence numbers of the server are translated";
+                says.push(made.to_owned());
+            }
+        } else if after.flags & flag::OPENS != 0 && visit.pending.cookie.is_some() {
+            says.push(
+                "no flow has this packet; it acknowledges a cookie, and becomes the SYN of its client"
+                    .to_owned(),
+            );
         } else if after.flags & flag::OPENS != 0 {
             says.push("no flow has this packet; it may open one".to_owned());
         } else if after.fate == 0 {
@@ -272,6 +281,10 @@ impl Narrator<'_> {
         if let Some(rule) = self.rule(after.rule) {
             let action = self.tables.filter.rules.get(after.rule as usize).map(|rule| action(rule.action));
             says.push(format!("{rule} is the first that matches: {}", action.unwrap_or("drop")));
+            if after.fate == Verdict::Answered(Reason::SynProxied).to_fate() {
+                let answered = "the gateway answers the SYN for the server, with a cookie; no flow is written down until that is acknowledged";
+                says.push(answered.to_owned());
+            }
         } else {
             let default = self.policy.default_action(from, to);
             says.push(format!("no rule matches; the default for \"{from} > {to}\" is {}", action(default)));

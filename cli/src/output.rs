@@ -263,7 +263,13 @@ impl Names {
         let reason = verdict.reason().map_or("", Reason::name);
         let mut text = format!("{}: {reason}", verdict.name());
         match verdict.reason() {
-            Some(Reason::RuleDrop | Reason::RuleReject | Reason::RateLimit | Reason::ConnectionLimit) => {
+            Some(
+                Reason::RuleDrop
+                | Reason::RuleReject
+                | Reason::SynProxied
+                | Reason::RateLimit
+                | Reason::ConnectionLimit,
+            ) => {
                 if let Some(rule) = self.rules.get(frame.meta.rule as usize) {
                     text.push_str(&format!(" by rule \"{rule}\""));
                 }

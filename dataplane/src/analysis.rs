@@ -14,7 +14,7 @@
 
 use std::fmt;
 
-use policy::model::{Action, ConnectionLimit, Logging, Rate};
+use policy::model::{Action, ConnectionLimit, Logging, Rate, SynAnswer};
 
 use crate::classify::Position;
 
@@ -45,6 +45,8 @@ pub struct Fate {
     pub connections: Option<ConnectionLimit>,
     /// How long a connection may be idle.
     pub timeout: Option<wire::Nanos>,
+    /// Who answers SYNs.
+    pub syn: SynAnswer,
 }
 
 /// What decides on a packet.
@@ -68,7 +70,8 @@ pub enum Outcome {
 impl Fate {
     /// The default action, which logs and counts nothing.
     fn by_default(action: Action) -> Fate {
-        Fate { action, log: Logging::Off, rate: None, connections: None, timeout: None }
+        let syn = SynAnswer::Forward;
+        Fate { action, log: Logging::Off, rate: None, connections: None, timeout: None, syn }
     }
 
     /// Whether it depends on packets before.
@@ -95,6 +98,9 @@ impl fmt::Display for Fate {
         }
         if self.timeout.is_some() {
             f.write_str(", with a timeout")?;
+        }
+        if self.syn == SynAnswer::Proxy {
+            f.write_str(", by SYN proxy")?;
         }
         Ok(())
     }

@@ -33,7 +33,7 @@ use std::fmt;
 use wire::{Frame, Nanos, PortId};
 
 use crate::counter::CountersChange;
-use crate::flow::Timeouts;
+use crate::flow::{Numbers, Timeouts, numbers};
 use crate::fragment::{FragmentsChange, Moved};
 use crate::hop::{Hops, MOST_WAITING, TooMany, Wanted};
 use crate::limiter::LimiterChange;
@@ -59,6 +59,8 @@ pub struct Change {
     mappings: MappingsChange,
     /// Memory for mappings, where none was needed so far.
     newly_mapped: Option<Box<Mappings>>,
+    /// Memory for handshakes, where the gateway has made none so far.
+    newly_proxied: Option<Numbers>,
     fragments: FragmentsChange,
     queues: Vec<Fifo>,
     /// Where flows need other memory: all of it.
@@ -80,6 +82,7 @@ struct Leftover {
     _counters: CountersChange,
     _mappings: Spent,
     _newly_mapped: Option<Box<Mappings>>,
+    _newly_proxied: Option<Numbers>,
     _fragments: FragmentsChange,
     _queues: Vec<Fifo>,
     _renewed: Option<Box<Shard>>,
@@ -150,6 +153,9 @@ impl Change {
         let renewed =
             if most_flows(old) == most_flows(new) { None } else { Some(Box::new(Shard::new(new, setup)?)) };
         let memory = |error| ChangeError::Shard(ShardError::Memory(error));
+        // Whether connections have handshakes from tables before the old ones is not known here.
+        let may_need = renewed.is_some() || !old.filter.has_syn_proxy && new.filter.has_syn_proxy;
+        let newly_proxied = if may_need { Some(numbers(most_flows(new)).map_err(memory)?) } else { None };
         let moved = if passage.realms.is_empty() { Moved::None } else { Moved::Some };
         let length = new.limits.queue as usize;
         Ok(Change {
@@ -166,6 +172,7 @@ impl Change {
                 share,
             )?,
             newly_mapped,
+            newly_proxied,
             fragments: FragmentsChange::prepare(old, new, setup.seed, moved).map_err(memory)?,
             queues: new.interfaces.iter().map(|_| Fifo::new(length)).collect(),
             renewed,
@@ -201,11 +208,19 @@ impl Shard {
         if change.from != self.flows.epoch() || change.to != tables.epoch {
             return Err(OutOfTurn);
         }
-        let Change { passage, mut hops, mut newly_mapped, mut renewed, .. } = change;
+        let Change { passage, mut hops, mut newly_mapped, mut newly_proxied, mut renewed, .. } = change;
         if let Some(fresh) = newly_mapped.as_deref_mut() {
             if self.mappings.is_empty() && self.mappings.capacity() < fresh.capacity() {
                 std::mem::swap(&mut self.mappings, fresh);
             }
+        }
+        // What is to be moved needs a place for its handshakes, whatever the new tables ask for.
+        let flows = match renewed.as_deref_mut() {
+            Some(fresh) => self.flows.remembers_handshakes().then_some(&mut fresh.flows),
+            None => Some(&mut self.flows),
+        };
+        if let Some(flows) = flows {
+            newly_proxied = newly_proxied.and_then(|numbers| flows.remember_handshakes(numbers));
         }
         if !self.mappings.has_places_for(&change.mappings) {
             self.clear_flows();
@@ -231,6 +246,7 @@ impl Shard {
                 _counters: counters,
                 _mappings: mappings,
                 _newly_mapped: newly_mapped,
+                _newly_proxied: newly_proxied,
                 _fragments: fragments,
                 _queues: queues,
                 _renewed: renewed,

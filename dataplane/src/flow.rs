@@ -12,6 +12,7 @@
 
 mod directory;
 mod evictable;
+mod handshake;
 pub(crate) mod hash;
 mod index;
 mod key;
@@ -24,6 +25,8 @@ use serde::{Deserialize, Serialize};
 use wire::Nanos;
 
 pub use directory::{Directory, DirectoryError};
+pub use handshake::Handshake;
+pub(crate) use handshake::{Numbers, numbers};
 pub use key::Key;
 pub use table::{FlowTable, Former, Hit, Member, Refusal, Windows};
 use wheel::NONE;
@@ -73,6 +76,7 @@ pub struct Flow {
     pub nat: u16,
     /// The epoch of the tables that `hops`, `rule`, `nat` and `class` come from; [`STALE`] where those are long gone.
     pub epoch: u16,
+    /// The [`State`] in the low four bits; above it, who has made the handshake ([`Flow::handshake`]).
     state: u8,
     /// TCP window scales: the original side's in the low four bits, the reply side's in the high four.
     scales: u8,
@@ -92,6 +96,11 @@ pub const STALE: u16 = 0;
 
 /// In [`Flow::flags`].
 const TRANSLATED: u8 = 1;
+
+/// In [`Flow::state`]: the gateway has answered the SYN, and opens the connection to the server.
+const PROXIED: u8 = 0x80;
+/// In [`Flow::state`]: so it has, and knows by how much the server's sequence numbers differ from those that the client sees.
+const SPLICED: u8 = 0x40;
 
 /// Whether a flow's packets are translated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,6 +150,17 @@ impl Flow {
     #[inline(always)]
     pub fn state(&self) -> State {
         State::ALL[usize::from(self.state) % State::ALL.len()]
+    }
+
+    /// Whether the gateway has made the handshake with the client.
+    #[inline(always)]
+    pub fn is_proxied(&self) -> bool {
+        self.state & PROXIED != 0
+    }
+
+    /// Window scales of the original side and of the other, where they have any.
+    pub(crate) fn scales(&self) -> [Option<u8>; 2] {
+        [self.scales & 15, self.scales >> 4].map(|scale| (scale != tcp::NO_SCALE).then_some(scale))
     }
 
     /// Whether its packets are translated.

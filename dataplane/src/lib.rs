@@ -8,6 +8,7 @@ pub mod analysis;
 pub mod change;
 pub mod classify;
 pub mod client;
+mod cookie;
 pub mod counter;
 pub mod cut;
 pub mod explain;

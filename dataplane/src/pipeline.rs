@@ -358,14 +358,16 @@ fn lead<T: Tally>(frame: Frame, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
         None => return ended.push(frame),
     }
     for _ in 0..further {
-        send_part(place, cx);
+        send_part(cx);
     }
 }
 
-/// Sends a further part of the packet that has just been sent.
-fn send_part<T: Tally>(place: usize, cx: &mut Cx<'_, T>) {
+/// Sends a further part of the packet that has just been sent, or what goes to the other side with it.
+fn send_part<T: Tally>(cx: &mut Cx<'_, T>) {
     let Some(part) = cx.shard.parts.pop_front() else { return };
-    let queue = &mut cx.shard.queues[place];
+    let Some(queue) = cx.shard.queues.get_mut(usize::from(part.meta.egress.0)) else {
+        return cx.pool.put(part);
+    };
     if queue.is_full() {
         cx.pool.put(part);
         cx.shard.counters.parts_lost += 1;

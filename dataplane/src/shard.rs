@@ -11,8 +11,9 @@ use tally::{NoTally, Tally};
 use wire::{Frame, Nanos, PortId};
 
 use crate::client::Clients;
+use crate::cookie::Cookies;
 use crate::counter::Counters;
-use crate::flow::{Cold, FlowId, FlowTable, Key, Life, Member, Timeouts};
+use crate::flow::{self, Cold, FlowId, FlowTable, Key, Life, Member, Timeouts};
 use crate::fragment::Fragments;
 use crate::hop::{Hops, MOST_WAITING, Resolve};
 use crate::limiter::{self, CountId, Limiter};
@@ -38,6 +39,8 @@ pub struct Shard {
     pub limiter: Limiter,
     /// Fragments of datagrams that are not complete.
     pub fragments: Fragments,
+    /// Makes and opens cookies of SYNs that the gateway answers: the same for all workers.
+    pub(crate) cookies: Cookies,
     /// DHCP clients on the gateway itself; workers share it.
     pub clients: Arc<Clients>,
     /// A queue for each port, by place of its interface.
@@ -100,6 +103,8 @@ pub struct Pending {
     pub snat: u16,
     /// The mapping that translates the source.
     pub mapping: Option<MappingId>,
+    /// The cookie that the client has acknowledged, where the gateway has answered its SYN.
+    pub cookie: Option<u32>,
     /// The pool that such mappings are of, where ports are translated, and the port of the inside endpoint.
     pub pool: Option<(PoolId, u16)>,
 }
@@ -137,6 +142,10 @@ impl Shard {
         let mut flows = FlowTable::new(most_flows(tables), setup.seed, timeouts, setup.now)
             .map_err(ShardError::Memory)?;
         flows.begin_epoch(tables.epoch, timeouts);
+        if tables.filter.has_syn_proxy {
+            let numbers = flow::numbers(most_flows(tables)).map_err(ShardError::Memory)?;
+            flows.remember_handshakes(numbers);
+        }
         let queues = tables.interfaces.iter().map(|_| Fifo::new(tables.limits.queue as usize)).collect();
         Ok(Shard {
             flows,
@@ -146,6 +155,7 @@ impl Shard {
             limiter: Limiter::new(tables, setup.share),
             fragments: Fragments::new(&tables.limits.fragments, tables.timeouts.fragment, setup.seed)
                 .map_err(ShardError::Memory)?,
+            cookies: Cookies::new(setup.seed),
             clients: Arc::default(),
             queues,
             counters: Counters::new(tables),

@@ -12,6 +12,7 @@ pub mod classify;
 pub mod dnat;
 pub mod filter;
 mod hand;
+mod handshake;
 mod header;
 mod judge;
 mod log;

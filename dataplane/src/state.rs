@@ -18,7 +18,7 @@ use ipnet::IpNet;
 use wire::header::{Ports, Protocol};
 use wire::{Nanos, PortId};
 
-use crate::flow::{FlowId, Key, State, Windows};
+use crate::flow::{FlowId, Handshake, Key, State, Windows};
 use crate::nat::{Endpoint, Restore};
 use crate::tables::{OWN_ACCORD, Tables, is_linux};
 
@@ -93,6 +93,8 @@ pub struct FlowRecord {
     pub ds_field: u8,
     /// Its TCP flags.
     pub tcp_flags: u8,
+    /// Who has made the handshake.
+    pub handshake: Handshake,
 }
 
 /// Addresses and ports of packets of one direction.

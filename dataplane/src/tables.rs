@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use policy::model::{
-    Action, AddressRange, ConnectionLimit, Limits, Log, Logging, Mode, Rate, SourceCheck, Timeouts,
+    Action, AddressRange, ConnectionLimit, Limits, Log, Logging, Mode, Rate, SourceCheck, SynAnswer, Timeouts,
 };
 use tally::{Region, Tally};
 use wire::ethernet::Mac;
@@ -217,6 +217,8 @@ pub struct Filter {
     pub defaults: Vec<Action>,
     /// How many zones there are.
     pub zones: usize,
+    /// Whether the gateway answers SYNs of any rule.
+    pub(crate) has_syn_proxy: bool,
 }
 
 /// What follows from a rule's match.
@@ -238,6 +240,8 @@ pub struct FilterRule {
     pub timeout: Option<wire::Nanos>,
     /// The number of that timeout; 0 for none.
     pub idle: u8,
+    /// Who answers SYNs that it accepts.
+    pub syn: SynAnswer,
     /// Whether it is logged.
     pub log: Logging,
 }

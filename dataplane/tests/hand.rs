@@ -419,3 +419,76 @@ fn mappings_are_endpoint_independent_whoever_has_them() {
         assert!(crew.is_conserved());
     }
 }
+
+const PROXY: &str = r#"
+[interface.lan]
+zone = "lan"
+addresses = ["192.168.1.1/24"]
+[interface.wan]
+zone = "wan"
+addresses = ["203.0.113.2/24"]
+[[route]]
+to = "0.0.0.0/0"
+via = "203.0.113.1"
+[[rule]]
+name = "web"
+from = "wan"
+to = "lan"
+protocol = "tcp"
+syn = "proxy"
+action = "accept"
+"#;
+
+#[test]
+fn every_worker_takes_the_cookies_of_all() {
+    let server: End = ([192, 168, 1, 10], 80);
+    for workers in 2..=4 {
+        let mut crew = Crew::new(PROXY, workers);
+        let (mut number, mut at) = (0, START);
+        let mut play = |crew: &mut Crew, from: End, to: End, seq, ack, flags| {
+            let link = build::ethernet(Mac([2, 0, 0, 0, 0, 9]), Mac([2, 0, 0, 0, 0, 10]));
+            let segment = Tcp { sport: from.1, dport: to.1, seq, ack, flags, ..Tcp::default() };
+            let bytes = link.ipv4(from.0.into(), to.0.into()).tcp(segment).to_vec();
+            number += 1;
+            at += Nanos(1_000);
+            // Each packet to the next worker, whoever has the flow.
+            let port = PortId(u16::from(from.0[0] != 192));
+            let out =
+                crew.receive(number as usize % crew.workers.len(), &Arrival { port, at, number, bytes });
+            let mut sent: Vec<_> = out
+                .sent
+                .iter()
+                .map(|sent| {
+                    let packet = ipv4::parse(&sent.bytes[14..]).unwrap();
+                    let header = wire::tcp::parse(packet.payload).unwrap().header;
+                    (sent.port, header.flags(), header.seq(), header.ack())
+                })
+                .collect();
+            sent.sort_by_key(|sent| sent.0);
+            sent
+        };
+        for client in 0..20 {
+            let client: End = ([198, 51, 100, client], 40_000);
+            let [(1, Flags::SYN_ACK, cookie, 101)] = play(&mut crew, client, server, 100, 0, Flags::SYN)[..]
+            else {
+                panic!("no SYN-ACK")
+            };
+            let shown = cookie.wrapping_add(1);
+            let syn = play(&mut crew, client, server, 101, shown, Flags::ACK);
+            assert_eq!(syn, [(0, Flags::SYN, 100, 0)]);
+            let both = play(&mut crew, server, client, 7_000, 101, Flags::SYN_ACK);
+            assert_eq!(both, [(0, Flags::ACK, 101, 7_001), (1, Flags::ACK, shown, 101)]);
+            assert_eq!(
+                play(&mut crew, client, server, 101, shown, Flags::ACK),
+                [(0, Flags::ACK, 101, 7_001)]
+            );
+            assert_eq!(
+                play(&mut crew, server, client, 7_001, 101, Flags::ACK),
+                [(1, Flags::ACK, shown, 101)]
+            );
+        }
+        assert!(crew.carried > 0 && crew.is_conserved());
+        let flows: u32 = crew.workers.iter().map(|worker| worker.shard.flows.len()).sum();
+        assert_eq!(flows, 20);
+    }
+}

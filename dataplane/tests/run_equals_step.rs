@@ -151,7 +151,8 @@ fn scenes_reach_the_corners() {
         *met.entry("waits".to_owned()).or_default() += u64::from(shard.hops.held());
     }
     // Slots are enough, also for what waits, nothing waits for ever, in small tables flows are full first, tables are not
-    // swapped here (`reload.rs`), and nobody asks for outside addresses (`tests/cases/nat/on-link.case`).
+    // swapped here (`reload.rs`), nobody asks for outside addresses (`tests/cases/nat/on-link.case`), and no rule has the
+    // gateway answer SYNs (`syn_proxy.rs`, `tests/cases/syn-proxy`).
     let unmet = [
         Reason::SlotTooSmall,
         Reason::FragmentWaits,
@@ -162,6 +163,7 @@ fn scenes_reach_the_corners() {
         Reason::HandedOver,
         Reason::HandOverFull,
         Reason::NatTableFull,
+        Reason::SynProxied,
         Reason::FlowRevoked,
         Reason::FlowTranslation,
         Reason::InterfaceGone,

@@ -102,6 +102,7 @@ mod tests {
             kind: 0,
             ds_field: 0,
             tcp_flags: 0,
+            handshake: dataplane::flow::Handshake::Direct,
         }
     }
 

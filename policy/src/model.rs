@@ -29,7 +29,7 @@ pub use metrics::MetricsAccess;
 pub use nat::{Hairpin, Nat, NatAction, PortChoice, PortUse};
 pub use rule::{
     Action, AddressItem, AddressRange, Addresses, ConnectionLimit, FamilyMatch, IcmpMatch, Logging,
-    PortRange, Protocol, Rate, RejectWith, Rule, Scope, State, TcpFlagsMatch,
+    PortRange, Protocol, Rate, RejectWith, Rule, Scope, State, SynAnswer, TcpFlagsMatch,
 };
 
 /// The zone of the gateway itself: traffic to its own addresses goes to this zone.

@@ -12,7 +12,7 @@ use crate::model::{
     AddressItem, AddressRange, Addresses, ConnectionLimit, Driver, FamilyMatch, FragmentLimits, Gateway,
     Hairpin, IcmpMatch, Interface, Limits, LinkKind, Logging, Mode, MssClamp, Nat, NatAction, NextHop,
     Offload, OnExit, Policy, PortChoice, PortRange, PortUse, Protocol, Rate, Route, RouteTarget, Rule, Scope,
-    Search, SearchAlgorithm, SourceCheck, TcpFlagsMatch, Timeouts,
+    Search, SearchAlgorithm, SourceCheck, SynAnswer, TcpFlagsMatch, Timeouts,
 };
 use crate::parse::value::UNITS;
 use crate::word::{self, Words, word_for};
@@ -202,6 +202,9 @@ impl Printer {
         }
         if let Some(timeout) = rule.timeout {
             self.string("timeout", &duration(timeout));
+        }
+        if rule.syn != SynAnswer::Forward {
+            self.word("syn", word::SYN, rule.syn);
         }
         if rule.log == Logging::On {
             self.line("log", "true");

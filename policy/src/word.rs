@@ -4,7 +4,7 @@ use wire::Dscp;
 
 use crate::model::{
     Action, Checksum, Driver, FamilyMatch, IcmpMatch, LinkKind, LogEvent, Mode, Offload, OnExit, Pickup,
-    Protocol, RejectWith, SearchAlgorithm, SourceCheck, State, TcpWindow, WhenFull,
+    Protocol, RejectWith, SearchAlgorithm, SourceCheck, State, SynAnswer, TcpWindow, WhenFull,
 };
 
 /// Words and what they mean. Where several mean the same, the first is printed.
@@ -45,6 +45,8 @@ pub(crate) const ACTION: Words<Action> = &[
     ("reject host-unreachable", Action::Reject(RejectWith::HostUnreachable)),
     ("reject admin-prohibited", Action::Reject(RejectWith::AdminProhibited)),
 ];
+
+pub(crate) const SYN: Words<SynAnswer> = &[("forward", SynAnswer::Forward), ("proxy", SynAnswer::Proxy)];
 
 pub(crate) const WHEN_FULL: Words<WhenFull> =
     &[("refuse", WhenFull::Refuse), ("evict-idle", WhenFull::EvictIdle)];

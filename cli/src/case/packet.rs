@@ -24,6 +24,8 @@ pub(crate) enum Slot {
     Is(Value),
     /// The one that a variable stands for.
     Variable(String),
+    /// That, and so many more.
+    After(String, u64),
     /// This one, and one more for each repetition.
     Counts(Value),
     /// Whatever it is.
@@ -56,6 +58,7 @@ impl Packet {
                 Slot::Is(value) => value.clone(),
                 Slot::Counts(value) => counted(value, turn),
                 Slot::Variable(name) => variables.get(name).cloned().ok_or_else(|| name.clone())?,
+                Slot::After(name, by) => after(variables.get(name).ok_or_else(|| name.clone())?, *by),
                 Slot::Any => continue,
             };
             fields.insert(*field, value);
@@ -85,6 +88,14 @@ impl Packet {
             None => Ok(()),
             Some(_) => Err(What::Twice(field.word().to_owned())),
         }
+    }
+}
+
+/// A value so many further on; numbers of 32 bits begin anew.
+fn after(value: &Value, by: u64) -> Value {
+    match value {
+        Value::Number(number) => Value::Number(number.wrapping_add(by) & 0xffff_ffff),
+        other => counted(other, by),
     }
 }
 
@@ -323,7 +334,9 @@ fn slot(word: &str, read: impl Fn(&str) -> Option<Value>, wanted: &'static str) 
         return Ok(Slot::Any);
     }
     if let Some(name) = word.strip_prefix('$') {
-        return Ok(Slot::Variable(name.to_owned()));
+        let Some((name, by)) = name.split_once('+') else { return Ok(Slot::Variable(name.to_owned())) };
+        let by = by.parse::<u32>().map_err(|_| What::Value { word: word.to_owned(), wanted })?;
+        return Ok(Slot::After(name.to_owned(), by.into()));
     }
     let wrong = || What::Value { word: word.to_owned(), wanted };
     match word.strip_suffix("++") {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use dataplane::Tables;
 use dataplane::analysis::{Comparison, Decider, Difference, Effort, Judgement, Outcome, Places, compare};
-use policy::model::{Action, Logging, Mode, OTHER_ZONE, Rule, ZoneDefault};
+use policy::model::{Action, Logging, Mode, OTHER_ZONE, Rule, SynAnswer, ZoneDefault};
 use policy::{Lines, Policy};
 use serde_json::{Value, json};
 
@@ -40,7 +40,7 @@ The exit code is 0 if it is proved that no packet changes its fate, and 1 if som
 
 --json prints one object: `outcome` (`same`, `different`, `unsettled` where nothing is found, but the work was at its \
 end, or `incomparable` where no interface is in both), `complete` (whether these are all), `interfaces` (those that both have), `regions`, a list of objects with \
-`packets` (by key of a rule: what it admits), `old` and `new` (each with `action`, `log`, `rate`, `connections`, `timeout`, `rule` and \
+`packets` (by key of a rule: what it admits), `old` and `new` (each with `action`, `log`, `rate`, `connections`, `timeout`, `syn`, `rule` and \
 `line`, null for the default), `example` and `tried` (whether both policies did so with it, through all stages), \
 `shown` and `found` (how many regions), and `not_compared` (what else is different)."))]
 pub(crate) struct Arguments {
@@ -285,6 +285,7 @@ fn judgement_json(judgement: &Judgement, side: &Side) -> Value {
         "rate": fate.rate.is_some(),
         "connections": fate.connections.is_some(),
         "timeout": fate.timeout.is_some(),
+        "syn": if fate.syn == SynAnswer::Proxy { "proxy" } else { "forward" },
         "rule": name,
         "line": line,
     })

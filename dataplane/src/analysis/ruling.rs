@@ -69,6 +69,7 @@ impl Ruling {
                 rate: rule.rate,
                 connections: rule.connections,
                 timeout: rule.timeout,
+                syn: rule.syn,
             };
             let admits = |zones: &[String], interfaces: &[String], name: &str, zone: &str| {
                 (zones.is_empty() || zones.iter().any(|one| one == zone))

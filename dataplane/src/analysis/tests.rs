@@ -204,6 +204,7 @@ fn judged(header: &Header, names: &[String], tables: &Tables) -> Judgement {
                 rate: rule.rate,
                 connections: rule.connections,
                 timeout: rule.timeout,
+                syn: rule.syn,
             };
             Judgement { by: Decider::Rule(place), fate }
         }

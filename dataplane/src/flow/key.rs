@@ -159,7 +159,7 @@ impl Key {
     /// The words that the hash takes: addresses, then ports, protocol and family. Not the realm: keys that differ in
     /// nothing else are found together, where realms have changed.
     #[inline(always)]
-    pub(super) fn words(&self) -> (&[u64; 4], u64) {
+    pub(crate) fn words(&self) -> (&[u64; 4], u64) {
         (&self.addresses, self.ends & !0xffff)
     }
 }

@@ -10,7 +10,7 @@ use super::evictable::Queue;
 use super::hash::Hasher;
 use super::index::Index;
 use super::wheel::Wheel;
-use super::{Cold, Direction, Flow, FlowId, Key, NONE, State, Tick, Timeouts, tcp};
+use super::{Cold, Direction, Flow, FlowId, Key, NONE, PROXIED, SPLICED, State, Tick, Timeouts, tcp};
 use crate::hop::NO_HOP;
 use crate::memory::{MemoryError, Slab};
 
@@ -27,6 +27,9 @@ pub struct FlowTable {
     index: Index,
     flows: Slab<Flow>,
     cold: Slab<Cold>,
+    /// Of flows whose handshake the gateway has made, the number in [`Handshake`](super::Handshake). Taken only for a policy that
+    /// has it make some.
+    pub(super) numbers: Option<Slab<u32>>,
     timeouts: Timeouts,
     wheel: Wheel,
     evictable: Queue,
@@ -92,6 +95,7 @@ impl FlowTable {
         let before = Tick::within(now).0.min(timeouts.longest().max(YEAR));
         let start = Nanos(now.0 - u64::from(before) * Tick::LENGTH.0);
         Ok(FlowTable {
+            numbers: None,
             hasher: Hasher::new(seed),
             index: Index::new(2 * capacity as usize)?,
             flows: Slab::new(capacity as usize)?,
@@ -317,7 +321,7 @@ impl FlowTable {
             return;
         };
         let (before, was) = (flow.state(), timeouts.of_flow(flow));
-        flow.state = state as u8;
+        flow.state = flow.state & (PROXIED | SPLICED) | state as u8;
         flow.seen = now.0;
         let timeout = timeouts.of_flow(flow);
         tally.write(Region::FlowTable, id.0 as usize * size_of::<Flow>() + 48, 16);
@@ -517,12 +521,14 @@ impl FlowTable {
 
     /// Bytes of memory that the table takes, all of them since it was made.
     pub fn memory_bytes(&self) -> usize {
-        self.index.bytes() + self.flows.bytes() + self.cold.bytes() + self.wheel.bytes()
+        let numbers = self.numbers.as_ref().map_or(0, Slab::bytes);
+        self.index.bytes() + self.flows.bytes() + self.cold.bytes() + self.wheel.bytes() + numbers
     }
 
     /// The same by parts: the index, the flows, and what timers need of them.
     pub fn parts_bytes(&self) -> [usize; 3] {
-        [self.index.bytes(), self.flows.bytes(), self.cold.bytes() + self.wheel.bytes()]
+        let numbers = self.numbers.as_ref().map_or(0, Slab::bytes);
+        [self.index.bytes(), self.flows.bytes(), self.cold.bytes() + self.wheel.bytes() + numbers]
     }
 
     fn take_place(&mut self) -> Option<u32> {

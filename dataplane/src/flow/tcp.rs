@@ -111,7 +111,7 @@ pub enum Fault {
 /// The highest window scale (RFC 7323, section 2.3).
 const MAX_SCALE: u8 = 14;
 /// In place of a window scale: the side has sent no such option.
-const NO_SCALE: u8 = 15;
+pub(super) const NO_SCALE: u8 = 15;
 /// The scales of a connection that was picked up: the largest, as they are not known. That a handshake agrees on
 /// just these is possible; such a connection is followed as loosely.
 const PICKED_UP: u8 = (MAX_SCALE << 4) | MAX_SCALE;

@@ -20,7 +20,7 @@ use wire::{Family, Frame, Part, icmpv4, icmpv6, ipv4, ipv6, tcp};
 use super::parse::flag;
 use super::queue::ANSWERED;
 use super::route::back;
-use super::{Cx, Stage, Step, header, proxy, rewrite};
+use super::{Cx, Stage, Step, handshake, header, proxy, rewrite};
 use crate::hop::{LOCAL_HOP, Wanted};
 use crate::limiter::{self, ErrorBounds, ErrorKind};
 use crate::tables::{Address, LOCAL, SELF, Tables};
@@ -68,8 +68,14 @@ impl<T: Tally> Stage<T> for Answer {
 
 /// What the sender is told.
 enum Tell {
+    /// A SYN-ACK with a cookie.
+    Cookie,
     Reset,
-    Icmp { kind: u8, code: u8, mtu: u32 },
+    Icmp {
+        kind: u8,
+        code: u8,
+        mtu: u32,
+    },
 }
 
 fn build<T: Tally>(frame: &mut Frame, reason: Reason, cx: &mut Cx<'_, T>) -> Option<()> {
@@ -87,7 +93,9 @@ fn build<T: Tally>(frame: &mut Frame, reason: Reason, cx: &mut Cx<'_, T>) -> Opt
     let limits = &cx.tables.limits;
     let bounds = ErrorBounds { receiver: limits.errors_per_second, all: limits.errors_in_all };
     let hash = cx.shard.flows.hash(&limiter::subject(sender, 0), cx.tally);
-    if !cx.shard.limiter.admits_error(kind_of(reason), hash, bounds, frame.meta.received) {
+    // A cookie is no error, and no larger than what it answers by much: whoever asks gets one.
+    let is_bounded = !matches!(tell, Tell::Cookie);
+    if is_bounded && !cx.shard.limiter.admits_error(kind_of(reason), hash, bounds, frame.meta.received) {
         return None;
     }
     let hop = back(frame, sender, 0, cx).ok().filter(|hop| *hop != LOCAL_HOP)?;
@@ -99,6 +107,7 @@ fn build<T: Tally>(frame: &mut Frame, reason: Reason, cx: &mut Cx<'_, T>) -> Opt
         return None;
     };
     match tell {
+        Tell::Cookie => handshake::answer(frame, cx)?,
         Tell::Reset => reset(frame, sender, meant)?,
         Tell::Icmp { kind, code, mtu } => {
             let own = own_address(interface, sender, meant, cx)?;
@@ -130,6 +139,8 @@ fn to_itself(frame: &mut Frame, tell: Tell) -> Option<()> {
     link.try_extend_from_slice(frame.bytes().get(..usize::from(frame.meta.network))?).ok()?;
     let (sender, meant) = header::addresses(frame);
     match tell {
+        // Nobody answers the gateway's own SYNs but those whom it calls.
+        Tell::Cookie => return None,
         Tell::Reset => reset(frame, sender, meant)?,
         Tell::Icmp { kind, code, mtu } => icmp(frame, meant, sender, [kind, code], mtu, 0)?,
     }
@@ -170,6 +181,12 @@ fn tell<T: Tally>(frame: &Frame, reason: Reason, cx: &Cx<'_, T>) -> Option<Tell>
         }
         // Its connection has ended: no other answer fits what is in the middle of one.
         Reason::FlowTranslation => (frame.meta.protocol == Protocol::TCP.0).then_some(Tell::Reset),
+        // A server that answers something else than the SYN which it was sent still has an older connection: it is told that
+        // this is over, as by the client.
+        Reason::SynProxied => {
+            let is_syn = frame.meta.tcp_flags & Flags::SYN_ACK.0 == Flags::SYN.0;
+            Some(if is_syn { Tell::Cookie } else { Tell::Reset })
+        }
         Reason::RouteMissing => unreachable(unreachable4::NET, unreachable6::NO_ROUTE),
         Reason::RouteUnreachable => unreachable(unreachable4::HOST, unreachable6::REJECT_ROUTE),
         Reason::NeighbourUnknown => unreachable(unreachable4::HOST, unreachable6::ADDRESS),
@@ -305,18 +322,18 @@ fn reset(frame: &mut Frame, sender: Address, meant: Address) -> Option<()> {
 }
 
 /// The IP header of what the gateway itself sends.
-struct IpHeader {
-    from: Address,
-    to: Address,
-    protocol: Protocol,
-    payload_len: usize,
-    ds_field: u8,
-    id: u16,
+pub(super) struct IpHeader {
+    pub(super) from: Address,
+    pub(super) to: Address,
+    pub(super) protocol: Protocol,
+    pub(super) payload_len: usize,
+    pub(super) ds_field: u8,
+    pub(super) id: u16,
 }
 
 impl IpHeader {
     /// Writes 20 or 40 bytes over zeroed ones.
-    fn write(&self, bytes: &mut [u8]) -> Option<()> {
+    pub(super) fn write(&self, bytes: &mut [u8]) -> Option<()> {
         if self.from.v6 {
             let mut header = ipv6::HeaderMut::of(bytes)?;
             header.set_first_word(self.ds_field, 0);
@@ -342,7 +359,7 @@ impl IpHeader {
     }
 }
 
-fn pseudo(from: Address, to: Address, protocol: Protocol, len: usize) -> Sum {
+pub(super) fn pseudo(from: Address, to: Address, protocol: Protocol, len: usize) -> Sum {
     if from.v6 {
         Sum::pseudo_v6(from.bits.into(), to.bits.into(), protocol, len as u32)
     } else {
@@ -351,7 +368,7 @@ fn pseudo(from: Address, to: Address, protocol: Protocol, len: usize) -> Sum {
 }
 
 /// The packet begins with the frame now.
-fn note(frame: &mut Frame, header_len: usize) {
+pub(super) fn note(frame: &mut Frame, header_len: usize) {
     frame.meta.network = 0;
     frame.meta.transport = header_len as u16;
     frame.meta.end = frame.len() as u16;

@@ -5,15 +5,17 @@
 //! from interfaces that are not the policy's meets the rules that name its zone. Changes no byte.
 
 use arrayvec::ArrayVec;
-use policy::model::{Action, Mode, RejectWith, Scope};
+use policy::model::{Action, Mode, RejectWith, Scope, SynAnswer};
 use tally::{Op, Region, Tally};
 use wire::header::Protocol;
+use wire::tcp::Flags;
 use wire::{BATCH, Frame, Part};
 
 use super::log::note_hit;
 use super::parse::flag;
 use super::{Cx, Stage, Step, header};
 use crate::classify::{Header, NO_MATCH};
+use crate::hop::LOCAL_HOP;
 use crate::limiter;
 use crate::tables::{Address, OTHER, Tables};
 use crate::verdict::Reason;
@@ -104,6 +106,11 @@ fn decide<T: Tally>(frame: &mut Frame, place: Option<u32>, seen: &Header, cx: &m
         Action::Drop => return Step::Drop(Reason::RuleDrop),
         Action::Reject(with) => return reject(frame, with, Reason::RuleReject),
     }
+    if rule.syn == SynAnswer::Proxy {
+        if let Some(step) = by_proxy(frame, cx) {
+            return step;
+        }
+    }
     if rule.rate.is_none() && rule.connections.is_none() {
         return Step::Next;
     }
@@ -130,6 +137,24 @@ fn decide<T: Tally>(frame: &mut Frame, place: Option<u32>, seen: &Header, cx: &m
         }
     }
     Step::Next
+}
+
+/// Where the gateway answers SYNs: what becomes of a first packet that has shown no cookie. What is for the gateway itself its
+/// own TCP answers; who comes by Linux is not answered.
+#[cold]
+fn by_proxy<T>(frame: &Frame, cx: &Cx<'_, T>) -> Option<Step> {
+    let is_tcp = frame.meta.protocol == Protocol::TCP.0;
+    let opens = frame.meta.flags & (flag::OPENS | flag::OWN) == flag::OPENS;
+    if !is_tcp || !opens || frame.meta.hop == LOCAL_HOP {
+        return None;
+    }
+    if cx.shard.pending.cookie.is_some() {
+        return None;
+    }
+    let is_syn = Flags(frame.meta.tcp_flags).masked(Flags::SYN_ACK) == Flags::SYN;
+    // One in fragments, of which no host's TCP makes any, has no options that could be relied on.
+    let is_whole = frame.meta.part == Part::Whole;
+    Some(if is_syn && is_whole { Step::Answer(Reason::SynProxied) } else { Step::Drop(Reason::FlowNotOpen) })
 }
 
 /// The default action of the zone pair.

@@ -13,7 +13,7 @@ use wire::tcp::Flags;
 use wire::{Family, Frame, Part, ipv4, ipv6, tcp};
 
 use super::parse::flag;
-use super::{Cx, Stage, Step, option};
+use super::{Cx, Stage, Step, handshake, option};
 use crate::cut::cut;
 use crate::flow::{Direction, FlowId, Key};
 use crate::hop::{leaves, waits};
@@ -99,6 +99,7 @@ fn translate<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) {
         part: frame.meta.part,
     };
     let is_related = frame.meta.flags & flag::RELATED != 0;
+    let is_proxied = flow.is_proxied();
     let range = usize::from(frame.meta.network)..usize::from(frame.meta.end);
     let Some(packet) = frame.bytes_mut().get_mut(range) else { return };
     let ports = Ports { sport: other.dport(), dport: other.sport() };
@@ -110,6 +111,9 @@ fn translate<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) {
     } else {
         let ends = EndsV6 { source: other.destination_v6(), destination: other.source_v6(), ports };
         nat::apply_v6(packet, transport, &ends);
+    }
+    if is_proxied {
+        handshake::splice(frame, direction, cx);
     }
 }
 

@@ -16,7 +16,7 @@ use super::route::realm;
 use super::track::{is_icmp, reason_of, settings};
 use super::{Cx, Stage, Step, filter, header};
 use crate::flow::tcp::{Midstream, Segment};
-use crate::flow::{Direction, FlowId, Key, Refusal, Translated};
+use crate::flow::{Direction, FlowId, Handshake, Key, Refusal, Translated};
 use crate::hop::{LOCAL_HOP, NO_HOP, waits};
 use crate::log::Cause;
 use crate::nat::{self, Endpoint};
@@ -293,6 +293,10 @@ fn enter<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
     // The reply's key from six fields, the entry's twelve.
     cx.tally.instructions(40);
     let pending = cx.shard.pending;
+    // The gateway has answered for a server that it is itself by now.
+    if pending.cookie.is_some() && frame.meta.hop == LOCAL_HOP {
+        return Err(Step::Drop(Reason::FlowNotOpen));
+    }
     let tick = cx.shard.flows.tick(frame.meta.received);
     let reply = reply_key(frame, cx);
     let reply_hash = cx.shard.flows.hash(&reply, cx.tally);
@@ -343,13 +347,20 @@ fn enter<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
         flow.hops = [onward, if is_own { LOCAL_HOP } else { NO_HOP }];
         flow.rule = frame.meta.rule;
         flow.nat = pair;
-        flow.set_translated(if translated { Translated::Yes } else { Translated::No });
+        let changes = translated || pending.cookie.is_some();
+        flow.set_translated(if changes { Translated::Yes } else { Translated::No });
         flow.epoch = cx.tables.epoch;
         flow.class = frame.meta.class as u8;
     }
     let idle = cx.tables.filter.rules.get(frame.meta.rule as usize).map_or(0, |rule| rule.idle);
     if idle != 0 {
         cx.shard.flows.set_idle(id, idle, cx.tally);
+    }
+    if let Some(cookie) = pending.cookie {
+        if cx.shard.flows.set_handshake(id, Handshake::Shown(cookie)).is_err() {
+            cx.shard.flows.remove(id, cx.tally);
+            return Err(Step::Drop(Reason::FlowTableFull));
+        }
     }
     let number = |id| cx.tables.interface(id).map_or(NO_NUMBER, |interface| interface.number);
     let (ingress, is_icmp) = (number(frame.meta.ingress), is_icmp(frame));

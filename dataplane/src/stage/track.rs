@@ -16,7 +16,7 @@ use wire::{BATCH, Family, Frame, Part, icmpv4, ipv4, ipv6, tcp, udp};
 
 use super::parse::flag;
 use super::route::{back, is_link_local, realm};
-use super::{Cx, Stage, Step, hand, header, judge};
+use super::{Cx, Stage, Step, hand, handshake, header, judge};
 use crate::client;
 use crate::flow::tcp::{Fault, Midstream, Segment, Settings, WindowCheck};
 use crate::flow::{Direction, Flow, FlowId, Hit, Key, State};
@@ -128,7 +128,7 @@ impl Track {
         let special = flag::ERROR | flag::GROUP | flag::TO_GROUP;
         if frame.meta.part != Part::Whole
             || frame.meta.flags & special != 0
-            || frame.meta.tcp_flags & Flags::SYN.0 != 0
+            || frame.meta.tcp_flags & (Flags::SYN.0 | Flags::RST.0) != 0
             || cx.shard.flows.is_due(now)
             || cx.shard.fragments.is_due(now)
         {
@@ -231,7 +231,7 @@ fn follow<T: Tally>(frame: &mut Frame, hit: Hit, hash: u64, cx: &mut Cx<'_, T>) 
         return Step::Drop(Reason::TransportChecksum);
     }
     let settings = settings(cx);
-    let Some(flow) = cx.shard.flows.flow_mut(id) else { return Step::Drop(Reason::FlowNotOpen) };
+    let Some(mut flow) = cx.shard.flows.flow_mut(id) else { return Step::Drop(Reason::FlowNotOpen) };
     let before = flow.state();
     let mut renewed = true;
     let state = if is_tcp {
@@ -252,8 +252,21 @@ fn follow<T: Tally>(frame: &mut Frame, hit: Hit, hash: u64, cx: &mut Cx<'_, T>) 
             cx.tally.read(Region::FlowTable, id.0 as usize * 128 + 104, 24);
         }
         cx.tally.write(Region::FlowTable, id.0 as usize * 128 + 104, 24);
-        let segment = Segment::of(&segment);
+        let mut segment = Segment::of(&segment);
+        let is_proxied = flow.is_proxied();
+        if is_proxied {
+            segment = match handshake::join(frame, hit, segment, cx) {
+                Ok(segment) => segment,
+                Err(step) => return step,
+            };
+            match cx.shard.flows.flow_mut(id) {
+                Some(same) => flow = same,
+                None => return Step::Drop(Reason::FlowNotOpen),
+            }
+        }
         match crate::flow::tcp::track(flow, direction, &segment, settings) {
+            // The gateway acknowledges it for the client.
+            Ok(State::SynReceived) if is_proxied => State::Established,
             Ok(state) => {
                 renewed = crate::flow::tcp::renews(before, state, segment.flags);
                 state
@@ -353,7 +366,8 @@ fn open<T: Tally>(frame: &mut Frame, key: Key, hash: u64, cx: &mut Cx<'_, T>) ->
     if let Some(step) = with_client(frame, cx) {
         return step;
     }
-    if let Err(reason) = may_open(frame, cx.tables) {
+    let shown = if cx.tables.filter.has_syn_proxy { handshake::shown(frame, &key, cx) } else { None };
+    if let (None, Err(reason)) = (shown, may_open(frame, cx.tables)) {
         return Step::Drop(reason);
     }
     if let Some(step) = if is_shared { hand::to_home(frame, cx) } else { None } {
@@ -362,8 +376,14 @@ fn open<T: Tally>(frame: &mut Frame, key: Key, hash: u64, cx: &mut Cx<'_, T>) ->
     if whole && !checksum_is_right(frame, cx) {
         return Step::Drop(Reason::TransportChecksum);
     }
+    if let Some(shown) = shown {
+        if handshake::begin(frame, &shown).is_none() {
+            return Step::Drop(Reason::SlotTooSmall);
+        }
+    }
     let (source, destination) = header::addresses(frame);
     cx.shard.pending = Pending {
+        cookie: shown.map(|shown| shown.cookie),
         key,
         hash,
         source,
@@ -486,9 +506,11 @@ fn find_related<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
         return Step::Drop(Reason::IcmpUnrelated);
     }
     let settings = settings(cx);
-    let Some(flow) = cx.shard.flows.flow(hit.id) else { return Step::Drop(Reason::IcmpUnrelated) };
     // What the gateway itself says of its own connections its own TCP knows better.
     let is_own = frame.meta.flags & flag::OWN != 0;
+    let shift = handshake::quoted_shift(hit, cx);
+    let seq = seq.map(|seq| seq.wrapping_add(shift));
+    let Some(flow) = cx.shard.flows.flow(hit.id) else { return Step::Drop(Reason::IcmpUnrelated) };
     if let Some(seq) = seq.filter(|_| !is_own) {
         if !crate::flow::tcp::may_be_quoted(flow, hit.direction.turned(), seq, settings) {
             return Step::Drop(Reason::IcmpWindow);

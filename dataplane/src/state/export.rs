@@ -121,6 +121,7 @@ impl Shard {
             kind: cold.kind,
             ds_field: cold.ds_field,
             tcp_flags: cold.tcp_flags,
+            handshake: self.flows.handshake(id),
         })
     }
 

@@ -7,7 +7,7 @@ use wire::Nanos;
 use wire::header::Protocol;
 
 use super::{FlowRecord, Item, MappingRecord, Refused, Through};
-use crate::flow::{Former, Key, Life, Refusal, State, Tick, Translated};
+use crate::flow::{Former, Handshake, Key, Life, Refusal, State, Tick, Translated};
 use crate::nat::{Endpoint, MappingId, PoolId, Restore};
 use crate::shard::{NOTHING, Shard};
 use crate::tables::{Address, LOCAL, NO_NUMBER, OWN_ACCORD, Tables, Target};
@@ -99,7 +99,12 @@ impl Shard {
         }
         if let Some(flow) = self.flows.flow_mut(id) {
             let [a, b] = [flow.original(), flow.reply()].map(|key| key.in_realm(0));
-            flow.set_translated(if b == a.reversed() { Translated::No } else { Translated::Yes });
+            let is_plain = b == a.reversed() && record.handshake == Handshake::Direct;
+            flow.set_translated(if is_plain { Translated::No } else { Translated::Yes });
+        }
+        if self.flows.set_handshake(id, record.handshake).is_err() {
+            self.end_flow(id, &mut tally::NoTally);
+            return Err(Refused::NameGone);
         }
         let rule = record.rule.and_then(|place| tables.filter.rules.get(place as usize));
         self.flows.set_idle(id, rule.map_or(0, |rule| rule.idle), &mut tally::NoTally);
@@ -163,7 +168,8 @@ fn fits(record: &FlowRecord, original: &Key, reply: &Key) -> bool {
     let inward = record.inward.is_none_or(|MappingRecord { inside, outside, .. }| {
         outside.ip() == record.original.destination && inside.ip() == record.reply.source
     });
-    state && family && mapping && inward
+    let handshake = protocol == Protocol::TCP.0 || record.handshake == Handshake::Direct;
+    state && family && mapping && inward && handshake
 }
 
 /// The realm of the interface by which packets to an address leave.

@@ -6,7 +6,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use policy::Policy;
-use policy::model::{ANY_ZONE, Mac, Mode, MssClamp, OTHER_ZONE, Rule, SELF_ZONE, SourceCheck, State};
+use policy::model::{
+    ANY_ZONE, Mac, Mode, MssClamp, OTHER_ZONE, Rule, SELF_ZONE, SourceCheck, State, SynAnswer,
+};
 use wire::link_kind::NEAR;
 use wire::vlan::{Tag, Tags};
 use wire::{LinkKind, PortId};
@@ -380,6 +382,7 @@ fn filter(
             connections: rule.connections,
             timeout: rule.timeout,
             idle: 0,
+            syn: rule.syn,
             log: rule.log,
         });
     }
@@ -398,6 +401,7 @@ fn filter(
             None => Arc::new(Choice::new(task)),
         },
         rule_of,
+        has_syn_proxy: rules.iter().any(|rule| rule.syn == SynAnswer::Proxy),
         rules,
         defaults,
         zones: names.zones.len(),

@@ -132,6 +132,8 @@ pub enum Reason {
     RuleDrop,
     /// A rule says reject.
     RuleReject,
+    /// A rule says that the gateway answers SYNs, and opens connections to servers itself.
+    SynProxied,
     /// No rule decided, and the default of the zone pair is drop.
     DefaultDrop,
     /// No rule decided, and the default of the zone pair is reject.
@@ -161,7 +163,7 @@ pub struct Entry {
 
 impl Reason {
     /// Every reason with its name, cause and remedy, in the order of the enum.
-    pub const ALL: [Entry; 68] = [
+    pub const ALL: [Entry; 69] = [
         Entry {
             reason: Reason::LinkTruncated,
             name: "link-truncated",
@@ -533,6 +535,12 @@ impl Reason {
             name: "rule-reject",
             cause: "A rule says reject.",
             remedy: "See the rule's name beside the packet; put a rule that accepts before it.",
+        },
+        Entry {
+            reason: Reason::SynProxied,
+            name: "syn-proxied",
+            cause: "A rule says `syn = \"proxy\"`: the gateway answers the SYN with a cookie, and no connection is remembered until that is acknowledged. Or the server still has an older connection with the same ports, which the gateway resets.",
+            remedy: "None needed. Many such answers without new connections are a flood of SYNs.",
         },
         Entry {
             reason: Reason::DefaultDrop,

@@ -100,6 +100,8 @@ pub enum Code {
     TcpFlagsWithoutTcp,
     /// A rate or a bound on connections at an action other than accept.
     LimitWithoutAccept,
+    /// A SYN proxy where there is no SYN, or for the gateway's own services.
+    SynProxy,
     /// What only a stateful policy can do, in a stateless one.
     NeedsStateful,
 
@@ -199,6 +201,7 @@ impl Code {
         (Code::IcmpWithoutProtocol, "icmp-without-protocol", Severity::Error),
         (Code::TcpFlagsWithoutTcp, "tcp-flags-without-tcp", Severity::Error),
         (Code::LimitWithoutAccept, "limit-without-accept", Severity::Error),
+        (Code::SynProxy, "syn-proxy", Severity::Error),
         (Code::NeedsStateful, "needs-stateful", Severity::Error),
         (Code::RuleWithoutEffect, "rule-without-effect", Severity::Warning),
         (Code::RuleNeverMatches, "rule-never-matches", Severity::Warning),

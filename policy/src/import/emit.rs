@@ -11,7 +11,8 @@ use super::range::ByteSet;
 use super::{Count, Import, IpVersion, MOST_RULES, Untranslated};
 use crate::model::{
     ANY_ZONE, Action, AddressItem, Addresses, FamilyMatch, IcmpMatch, Interface, LinkKind, Logging, Mode,
-    MssClamp, OTHER_ZONE, PortRange, Protocol, Rule, SELF_ZONE, Set, SourceCheck, State, ZoneDefault,
+    MssClamp, OTHER_ZONE, PortRange, Protocol, Rule, SELF_ZONE, Set, SourceCheck, State, SynAnswer,
+    ZoneDefault,
 };
 
 mod answer;
@@ -508,6 +509,7 @@ impl Emit {
             rate,
             connections,
             timeout: None,
+            syn: SynAnswer::Forward,
             log: if entry.log { Logging::On } else { Logging::Off },
             action,
         };

@@ -15,8 +15,8 @@ use super::{
     FragmentLimits, Gateway, Hairpin, IcmpMatch, Interface, Limits, LinkKind, Log, LogEvent, LogOutput,
     Logging, Mac, MetricsAccess, Mode, MssClamp, Nat, NatAction, Neighbour, NextHop, Offload, OnExit, Pickup,
     Policy, PortChoice, PortDriver, PortRange, PortUse, Protocol, Rate, RejectWith, Route, RouteTarget, Rule,
-    Scope, Search, SearchAlgorithm, Set, SourceCheck, State, SyslogAddress, TcpFlagsMatch, TcpWindow,
-    Timeouts, WhenFull, ZoneDefault,
+    Scope, Search, SearchAlgorithm, Set, SourceCheck, State, SynAnswer, SyslogAddress, TcpFlagsMatch,
+    TcpWindow, Timeouts, WhenFull, ZoneDefault,
 };
 
 /// Any policy.
@@ -169,8 +169,9 @@ pub(crate) fn rule() -> impl Strategy<Value = Rule> {
     );
     let then =
         (option::of(rate), option::of(connections), select(&[Logging::Off, Logging::On][..]), action());
-    let then = (then, option::of(any::<u64>().prop_map(Nanos)));
-    (who, what, then).prop_map(|(who, what, ((rate, connections, log, action), timeout))| {
+    let syn = select(&[SynAnswer::Forward, SynAnswer::Proxy][..]);
+    let then = (then, option::of(any::<u64>().prop_map(Nanos)), syn);
+    (who, what, then).prop_map(|(who, what, ((rate, connections, log, action), timeout, syn))| {
         let (name, from, to, in_interfaces, out_interfaces, source, destination) = who;
         let (family, protocols, sports, dports, icmp, tcp_flags, dscp, states) = what;
         let dscp = dscp.into_iter().filter_map(Dscp::new).collect();
@@ -193,6 +194,7 @@ pub(crate) fn rule() -> impl Strategy<Value = Rule> {
             rate,
             connections,
             timeout,
+            syn,
             log,
             action,
         }

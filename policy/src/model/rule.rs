@@ -48,6 +48,8 @@ pub struct Rule {
     /// How long a connection that it accepts may be idle, TCP once it is established; as `[timeout]` says where absent. Only
     /// with [`Action::Accept`].
     pub timeout: Option<Nanos>,
+    /// Who answers the SYN of a TCP connection that it accepts. Only with [`Action::Accept`].
+    pub syn: SynAnswer,
     /// Whether a match is logged.
     pub log: Logging,
     /// What happens.
@@ -80,6 +82,16 @@ pub enum RejectWith {
     HostUnreachable,
     /// ICMP communication administratively prohibited.
     AdminProhibited,
+}
+
+/// Who answers the SYN of a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SynAnswer {
+    /// The server.
+    #[default]
+    Forward,
+    /// The gateway, with a cookie: the server hears of the connection when the client has acknowledged that (SYN proxy).
+    Proxy,
 }
 
 /// Addresses that match.

@@ -33,6 +33,7 @@ pub(super) fn read(mut table: Table<'_, '_, '_>) -> (Rule, Entry) {
     rule.rate = table.take("rate", value::rate);
     rule.connections = table.take("connections", value::connections);
     rule.timeout = table.take("timeout", value::duration);
+    rule.syn = table.take("syn", |value| value::one_of(value, word::SYN)).unwrap_or_default();
     rule.log =
         table.take("log", |value| value::flag(value, Logging::On, Logging::Off)).unwrap_or(Logging::Off);
     rule.action =

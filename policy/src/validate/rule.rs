@@ -10,7 +10,11 @@ use crate::diagnostic::{Code, Diagnostic};
 use crate::lines::Item;
 use crate::model::{
     Action, AddressItem, Addresses, FamilyMatch, NatAction, OTHER_ZONE, Protocol, Rule, SELF_ZONE, State,
+    SynAnswer,
 };
+
+/// The flag of TCP.
+const SYN: u8 = 0x02;
 
 /// How many different timeouts rules can have.
 const MOST_TIMEOUTS: usize = 127;
@@ -31,6 +35,7 @@ impl Validator<'_> {
             }
             self.transport(item, rule);
             self.limited(item, rule);
+            self.syn_proxy(item, rule);
             self.states(item, rule);
             self.origin(item, rule);
             self.families(item, rule);
@@ -114,6 +119,41 @@ impl Validator<'_> {
         if timeout == Nanos(0) {
             let message = "with `timeout` = 0 nothing would be remembered".to_owned();
             self.wrong(Code::ZeroTimeout, item, "timeout", message, "leave the key out for the default");
+        }
+    }
+
+    /// Reports a SYN proxy where there is no connection to answer for, or where it is the gateway's own.
+    fn syn_proxy(&mut self, item: Item, rule: &Rule) {
+        if rule.syn == SynAnswer::Forward {
+            return;
+        }
+        if rule.action != Action::Accept {
+            let message = "`syn = \"proxy\"` is only for rules that accept".to_owned();
+            self.wrong(Code::LimitWithoutAccept, item, "syn", message, "leave it out");
+        }
+        if self.is_stateless() {
+            let message =
+                "a stateless policy remembers no connections to translate sequence numbers of".to_owned();
+            let hint = "write mode = \"stateful\", or leave `syn` out";
+            self.wrong(Code::NeedsStateful, item, "syn", message, hint);
+        }
+        if !rule.protocols.is_empty() && !rule.protocols.contains(&Protocol::TCP) {
+            let message = "`syn = \"proxy\"` needs a rule that TCP can match".to_owned();
+            self.wrong(Code::SynProxy, item, "syn", message, "write protocol = \"tcp\", or leave `syn` out");
+        }
+        if rule.tcp_flags.is_some_and(|flags| flags.value & flags.mask & SYN == 0 && flags.mask & SYN != 0) {
+            let message = "`syn = \"proxy\"` where `tcp-flags` let no SYN match".to_owned();
+            self.wrong(Code::SynProxy, item, "syn", message, "write tcp-flags = \"syn\", or leave `syn` out");
+        }
+        if rule.from.iter().any(|zone| zone == OTHER_ZONE) {
+            let message = "the gateway does not answer what Linux forwards (zone `other`)".to_owned();
+            self.wrong(Code::SynProxy, item, "syn", message, "leave `syn` out, or \"other\" out of `from`");
+        }
+        if rule.to.iter().any(|zone| zone == SELF_ZONE) {
+            let message = "the gateway does not answer for its own services".to_owned();
+            let hint =
+                "leave `syn` out: Linux's own SYN cookies (net.ipv4.tcp_syncookies) do that for zone `self`";
+            self.wrong(Code::SynProxy, item, "syn", message, hint);
         }
     }
 
