@@ -412,7 +412,7 @@ fn an_ended_connection_is_forgotten() {
     }
 }
 
-/// As a gateway that is stopped, or stuck: it takes connections, and says what it is told to, but no more.
+/// As a gateway that is stopped, or stuck: it takes connections, and says what it is told to once it is asked, but no more.
 fn silent(place: &Place, says: &'static [u8]) -> UnixListener {
     let listener = UnixListener::bind(place.socket()).unwrap();
     let own = listener.try_clone().unwrap();
@@ -420,6 +420,8 @@ fn silent(place: &Place, says: &'static [u8]) -> UnixListener {
         let mut open = Vec::new();
         for stream in own.incoming() {
             let mut stream = stream.unwrap();
+            // An answer before the question is none.
+            let _ = stream.read(&mut [0]);
             let _ = stream.write_all(says);
             open.push(stream);
         }
