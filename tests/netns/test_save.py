@@ -130,7 +130,9 @@ def damaged(data):
     yield "a bit", data[:half] + bytes([data[half] ^ 1]) + data[half + 1 :]
     yield "no end", data[:-9]
     yield "nothing", b""
-    yield "another version", data.replace(b"state 2", b"state 9", 1)
+    begin, version, rest = data[:15], data[15:16], data[16:]
+    assert begin == b"wirerate state " and rest.startswith(b"\n")
+    yield "another version", begin + bytes([version[0] ^ 8]) + rest
     yield "something else", b"[interface.lan]\n" * 100
     yield "a length past all bounds", data[:17] + b"\xff" * 8 + data[25:]
 
