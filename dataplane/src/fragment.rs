@@ -8,7 +8,7 @@
 //! came first has gone on. A datagram is forgotten when it is complete, or when its time is over, counted from
 //! the fragment that came first.
 //!
-//! Nobody has all of the memory: each source and each side has its share ([`share`]). Where there is no room, or a side has its
+//! Nobody has all of the memory: each source and each side has its share. Where there is no room, or a side has its
 //! share, the datagram that began first makes it: honest ones are complete within moments, and those of a flood from made-up
 //! sources never are.
 //!

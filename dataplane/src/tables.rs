@@ -87,7 +87,7 @@ pub struct Tables {
     pub idle: Vec<wire::Nanos>,
     /// Numbers by which names are known from one compilation to the next.
     pub numbers: Numbers,
-    /// A bit for each of the gateway's own addresses, by [`Address::own_bit`]; others may share it.
+    /// A bit for each of the gateway's own addresses, by a hash of it; others may share it.
     pub own_bits: u64,
 }
 

@@ -1,7 +1,7 @@
 //! What the process may do: it gives up all that it does not need, before its first thread begins, as each thread has its own.
 //!
-//! In this order: directories are [made](place) and given to the user that the gateway runs as; the process becomes that
-//! [user](user), with three capabilities; [Landlock](ruleset) leaves it the files that it needs, and a [seccomp filter](filter)
+//! In this order: directories are made and given to the user that the gateway runs as; the process becomes that
+//! user, with three capabilities; Landlock leaves it the files that it needs, and a seccomp filter
 //! the system calls. What the kernel lacks is noted, and the gateway goes on without it.
 
 use std::fmt;
