@@ -18,6 +18,8 @@ use dataplane::nat::Share;
 use dataplane::shard::Setup;
 use gateway::api::{self, Trouble};
 use gateway::clock::Clock;
+use gateway::log::LogCounts;
+use gateway::privilege::Confinement;
 use gateway::request::{Applied, NoTrial, Overview, Refusal, Request};
 use gateway::server::connection::{Bounds, converse};
 use gateway::supervisor::Event;
@@ -106,6 +108,7 @@ fn desk() -> Sender<Event> {
         bell,
         notices: Box::new(|_| true),
         shared: None,
+        log: None,
     };
     let work = Worker::new(parts).expect("memory");
     thread::spawn(move || work.work());
@@ -129,8 +132,11 @@ fn answer(request: Request, worker: &Post, policy: &Arc<Policy>, tables: &Arc<Ta
                 tables: tables.clone(),
                 reports: told.iter().collect(),
                 ports: Vec::new(),
+                guards: Vec::new(),
                 uptime: Duration::ZERO,
                 panics: 0,
+                log: LogCounts::default(),
+                confinement: Confinement::default(),
                 notes: Vec::new(),
                 trial: None,
             });

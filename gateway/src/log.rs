@@ -15,8 +15,8 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-pub use writer::LogCounts;
-pub(crate) use writer::{Feed, Parcel, Writer};
+pub use writer::{Feed, LogCounts};
+pub(crate) use writer::{Parcel, Writer};
 
 /// How log lines look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

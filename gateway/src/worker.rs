@@ -117,7 +117,7 @@ pub struct Parts {
     /// What it shares with other workers; nothing where there are none.
     pub shared: Option<Shared>,
     /// Where its log records go; it makes none where absent.
-    pub(crate) log: Option<Feed>,
+    pub log: Option<Feed>,
 }
 
 /// What workers share.

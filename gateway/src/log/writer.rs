@@ -40,9 +40,9 @@ pub(crate) struct Parcel {
     pub(crate) left_out: Vec<LeftOut>,
 }
 
-/// A worker's end of the channel.
+/// A worker's end of the channel, by which it hands log records to the writer.
 #[derive(Clone)]
-pub(crate) struct Feed {
+pub struct Feed {
     sender: SyncSender<Parcel>,
     told: Arc<Told>,
 }
