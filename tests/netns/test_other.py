@@ -95,3 +95,32 @@ def test_it_passes_where_the_policy_says_so(net, container, way):
             client.sendall(b"no more")
             wait.until(lambda: drops(net) > before, "what was let in is dropped again")
     net.client.reaches(GATEWAY)
+
+
+def test_what_linux_does_not_translate_is_answered_too(net, container):
+    """As of a VPN of Linux's that routers on the street know: answers are for no address of the gateway's own."""
+    policy = net.office.policy
+    text = policy.read_text()
+    net.gateway.run("nft", "flush", "table", "ip", "container")
+    net.router.ip("route replace 172.17.0.0/24 via 203.0.113.2")
+    try:
+        with net.remote.listen(80) as listener:
+            with pytest.raises(TimeoutError):
+                container.connect(REMOTE, 80, timeout=0.5)
+            policy.write_text(text + RULE)
+            net.office.ask("apply", policy)
+            with container.connect(REMOTE, 80) as client:
+                server, (peer, _) = listener.accept()
+                with server:
+                    assert peer == CONTAINER
+                    for one, other in [(client, server), (server, client)]:
+                        one.sendall(b"word")
+                        assert other.recv(100) == b"word"
+        # Nobody on the street begins a connection to it.
+        with container.listen(80), pytest.raises((TimeoutError, OSError)):
+            net.remote.connect(CONTAINER, 80, timeout=0.5)
+    finally:
+        net.router.ip("route del 172.17.0.0/24")
+        net.gateway.run("nft", "-f", "-", input=MASQUERADE)
+        policy.write_text(text)
+        net.office.ask("apply", policy)
