@@ -61,8 +61,9 @@ impl<T: Tally> Stage<T> for Answer {
         }
     }
 
-    fn program(&self, _: &Tables) -> u32 {
-        182
+    fn program(&self, tables: &Tables) -> u32 {
+        // The SYN-ACK with its options, 32; `track` has the cookie.
+        182 + if tables.filter.has_syn_proxy { 32 } else { 0 }
     }
 }
 

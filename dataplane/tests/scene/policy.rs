@@ -74,7 +74,7 @@ pub fn of(bytes: &[u8; BYTES]) -> Scene {
         if ecmp & 6 == 6 { "" } else { "[[route]]\nto = \"::/0\"\nvia = \"2001:db8:ffff::1\"\n" },
     );
     nats(&mut text, translation, nat);
-    rule_list(&mut text, rules, is_stateful);
+    rule_list(&mut text, rules, is_stateful, times & 6 == 6);
     if limits >> 6 > 1 {
         text.push_str("[[rule]]\nname = \"containers\"\nfrom = \"other\"\nprotocol = [\"tcp\", \"icmp\"]\naction = \"accept\"\n");
     }
@@ -142,7 +142,8 @@ fn nats(text: &mut String, translation: Translation, nat: u8) {
     );
 }
 
-fn rule_list(text: &mut String, rules: u8, is_stateful: bool) {
+fn rule_list(text: &mut String, rules: u8, is_stateful: bool, is_proxied: bool) {
+    let syn = if is_stateful && is_proxied { "syn = \"proxy\"\n" } else { "" };
     let limit = match rules >> 5 & 3 {
         _ if !is_stateful => "",
         1 => "connections = \"2 per source\"\n",
@@ -153,11 +154,11 @@ fn rule_list(text: &mut String, rules: u8, is_stateful: bool) {
     let _ = write!(
         text,
         "[[rule]]\nname = \"web-in\"\nfrom = [\"wan\", \"lan\"]\nto = \"lan\"\nprotocol = [\"tcp\", \"udp\"]\n\
-         dport = [8080, 443]\n{limit}{rate}action = \"accept\"\n\
+         dport = [8080, 443]\n{limit}{rate}{syn}action = \"accept\"\n\
          [[rule]]\nname = \"guest-udp\"\nfrom = \"guest\"\nprotocol = \"udp\"\ndport = \"1-999\"\n{rate}\
          action = \"accept\"\n\
          [[rule]]\nname = \"web-out\"\nfrom = [\"lan\", \"guest\"]\nto = \"wan\"\nprotocol = [\"tcp\", \"udp\"]\n\
-         dport = [80, 443]\n{limit}{rate}action = \"accept\"\n\
+         dport = [80, 443]\n{limit}{rate}{syn}action = \"accept\"\n\
          [[rule]]\nname = \"no-gre\"\nprotocol = 47\ndscp = 0\naction = \"drop\"\n\
          [[rule]]\nname = \"no-mail\"\nfrom = \"lan\"\nprotocol = \"tcp\"\ndport = 25\naction = \"reject\"\n"
     );
