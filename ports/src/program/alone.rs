@@ -193,17 +193,22 @@ pub(crate) fn egress(array: BorrowedFd<'_>, answers: BorrowedFd<'_>) -> Option<V
     a.jump_if(R8, If::Equal, TCP, pass);
     a.all(&[call(NANOSECONDS)]);
     a.store(Width::Double, MOMENT, R0);
-    a.all(&set_map(R1, answers));
-    a.stack(R2, KEY);
-    a.stack(R3, MOMENT);
-    a.number(R4, 0);
-    a.all(&[call(MAP_UPDATE)]);
+    note_moment(&mut a, answers, KEY);
     a.jump(pass);
     a.place(drop);
     a.end(TCX_DROP);
     a.place(pass);
     a.end(TCX_NEXT);
     a.finish()
+}
+
+/// Notes the moment that is on the stack under the key there.
+fn note_moment(a: &mut Assembler, answers: BorrowedFd<'_>, key: i16) {
+    a.all(&set_map(R1, answers));
+    a.stack(R2, key);
+    a.stack(R3, MOMENT);
+    a.number(R4, 0);
+    a.all(&[call(MAP_UPDATE)]);
 }
 
 /// Calls the program of the array, which does not come back. From there on R6 is the packet, and the stack is zero.
@@ -536,11 +541,7 @@ fn decide(a: &mut Assembler, answers: BorrowedFd<'_>, number: i32, rule: &SelfRu
         a.jump_if(R2, If::Above, u32::try_from(pace.interval >> 20).unwrap_or(u32::MAX), due);
         a.jump(late);
         a.place(due);
-        a.all(&set_map(R1, answers));
-        a.stack(R2, PACE_KEY);
-        a.stack(R3, MOMENT);
-        a.number(R4, 0);
-        a.all(&[call(MAP_UPDATE)]);
+        note_moment(a, answers, PACE_KEY);
         a.end(TCX_NEXT);
         a.place(late);
         a.end(TCX_DROP);
