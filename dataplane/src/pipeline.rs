@@ -365,14 +365,15 @@ fn lead<T: Tally>(frame: Frame, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
 /// Sends a further part of the packet that has just been sent, or what goes to the other side with it.
 fn send_part<T: Tally>(cx: &mut Cx<'_, T>) {
     let Some(part) = cx.shard.parts.pop_front() else { return };
-    let Some(queue) = cx.shard.queues.get_mut(usize::from(part.meta.egress.0)) else {
-        return cx.pool.put(part);
-    };
-    if queue.is_full() {
-        cx.pool.put(part);
-        cx.shard.counters.parts_lost += 1;
-    } else {
-        queue.push(part);
-        cx.shard.counters.parts_sent += 1;
+    let queue = cx.shard.queues.get_mut(usize::from(part.meta.egress.0));
+    match queue.filter(|queue| !queue.is_full()) {
+        Some(queue) => {
+            queue.push(part);
+            cx.shard.counters.parts_sent += 1;
+        }
+        None => {
+            cx.pool.put(part);
+            cx.shard.counters.parts_lost += 1;
+        }
     }
 }
