@@ -14,7 +14,7 @@
 
 use std::fmt;
 
-use policy::model::{Action, ConnectionLimit, Logging, Rate, SynAnswer};
+use policy::model::{Action, ConnectionLimit, Logging, Rate, Rule, SynAnswer};
 
 use crate::classify::Position;
 
@@ -68,6 +68,12 @@ pub enum Outcome {
 }
 
 impl Fate {
+    /// What a rule does.
+    fn by_rule(rule: &Rule) -> Fate {
+        let Rule { action, log, rate, connections, timeout, syn, .. } = *rule;
+        Fate { action, log, rate, connections, timeout, syn }
+    }
+
     /// The default action, which logs and counts nothing.
     fn by_default(action: Action) -> Fate {
         let syn = SynAnswer::Forward;

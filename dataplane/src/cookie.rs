@@ -13,18 +13,18 @@ use wire::Nanos;
 
 use crate::flow::Key;
 
-/// What a client's SYN offers, as far as a cookie keeps it.
+/// Offer of a client's SYN, as far as a cookie keeps it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Offer {
     /// The largest segment that the client takes; of a cookie, one of four sizes that is no larger.
     pub(crate) mss: u16,
     /// The client's window scale.
     pub(crate) scale: Option<u8>,
-    /// Whether selective acknowledgements are permitted.
+    /// Permission of selective acknowledgements.
     pub(crate) sack: Sack,
 }
 
-/// Whether selective acknowledgements are permitted.
+/// Permission of selective acknowledgements (RFC 2018, section 2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sack {
     /// The client says so.

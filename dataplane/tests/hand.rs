@@ -420,30 +420,11 @@ fn mappings_are_endpoint_independent_whoever_has_them() {
     }
 }
 
-const PROXY: &str = r#"
-[interface.lan]
-zone = "lan"
-addresses = ["192.168.1.1/24"]
-[interface.wan]
-zone = "wan"
-addresses = ["203.0.113.2/24"]
-[[route]]
-to = "0.0.0.0/0"
-via = "203.0.113.1"
-[[rule]]
-name = "web"
-from = "wan"
-to = "lan"
-protocol = "tcp"
-syn = "proxy"
-action = "accept"
-"#;
-
 #[test]
 fn every_worker_takes_the_cookies_of_all() {
     let server: End = ([192, 168, 1, 10], 80);
     for workers in 2..=4 {
-        let mut crew = Crew::new(PROXY, workers);
+        let mut crew = Crew::new(&policy::web("syn = \"proxy\""), workers);
         let (mut number, mut at) = (0, START);
         let mut play = |crew: &mut Crew, from: End, to: End, seq, ack, flags| {
             let link = build::ethernet(Mac([2, 0, 0, 0, 0, 9]), Mac([2, 0, 0, 0, 0, 10]));

@@ -12,6 +12,7 @@ use dataplane::shard::Setup;
 use dataplane::state::{Cursor, Item, Refused};
 use dataplane::{Reason, Shard};
 use scene::pair::{Pair, tcp, v4};
+use scene::policy::web as policy;
 use scene::{Gateway, tables};
 use wire::tcp::Flags;
 use wire::{PortId, ipv4};
@@ -20,29 +21,6 @@ const LAN: PortId = PortId(0);
 const WAN: PortId = PortId(1);
 const SERVER: [u8; 4] = [192, 168, 1, 10];
 const CLIENT: [u8; 4] = [198, 51, 100, 7];
-
-const POLICY: &str = r#"
-[interface.lan]
-zone = "lan"
-addresses = ["192.168.1.1/24"]
-[interface.wan]
-zone = "wan"
-addresses = ["203.0.113.2/24"]
-[[route]]
-to = "0.0.0.0/0"
-via = "203.0.113.1"
-[[rule]]
-name = "web"
-from = "wan"
-to = "lan"
-protocol = "tcp"
-SYN
-action = "accept"
-"#;
-
-fn policy(syn: &str) -> String {
-    POLICY.replace("SYN", syn)
-}
 
 /// What left: flags, sequence and acknowledgement number.
 fn seen(bytes: &[u8]) -> (Flags, u32, u32) {

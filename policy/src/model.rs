@@ -224,9 +224,8 @@ impl Policy {
 
     /// Whether a rule or a default names [`OTHER_ZONE`]: without, all of it is dropped.
     pub fn admits_other(&self) -> bool {
-        let mut rules = self.rules.iter().flat_map(|rule| &rule.from);
-        let mut defaults = self.defaults.iter().map(|default| &default.from);
-        rules.any(|zone| zone == OTHER_ZONE) || defaults.any(|zone| zone == OTHER_ZONE)
+        self.rules.iter().any(Rule::names_other)
+            || self.defaults.iter().any(|default| default.from == OTHER_ZONE)
     }
 
     /// What happens to a new connection between two zones that no rule decides. Defaults from every zone do not speak of

@@ -243,8 +243,7 @@ impl<'a> Report<'a> {
             .map(|change| format!("{} ({})", change.thing, change.kind.name()))
             .collect();
         let of_other = |policy: &Policy| -> Vec<Rule> {
-            let rules = policy.rules.iter().filter(|rule| rule.from.iter().any(|zone| zone == OTHER_ZONE));
-            rules.cloned().collect()
+            policy.rules.iter().filter(|rule| rule.names_other()).cloned().collect()
         };
         let defaults = |policy: &Policy| -> Vec<ZoneDefault> {
             policy.defaults.iter().filter(|default| default.from == OTHER_ZONE).cloned().collect()

@@ -5,7 +5,6 @@
 
 use biodivine_lib_bdd::Bdd;
 use policy::Policy;
-use policy::model::OTHER_ZONE;
 use wire::random::Random;
 
 use super::algebra::{Algebra, Effort, Spent};
@@ -127,9 +126,8 @@ pub fn findings(policy: &Policy, look: Look, effort: Effort) -> Result<Findings,
     }
     let mut found = search.found;
     // What rules do with what Linux forwards is not looked at, so none that also decides on that is without effect.
-    let is_looked_at = |place: Position| {
-        policy.rules.get(place as usize).is_none_or(|rule| !rule.from.iter().any(|zone| zone == OTHER_ZONE))
-    };
+    let is_looked_at =
+        |place: Position| policy.rules.get(place as usize).is_none_or(|rule| !rule.names_other());
     found.list.retain(|finding| matches!(finding, Finding::Overlap { .. }) || is_looked_at(finding.rule()));
     found.list.sort_by_key(Finding::rule);
     found.open.sort_unstable();

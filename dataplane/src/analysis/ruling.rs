@@ -63,14 +63,7 @@ impl Ruling {
             .collect();
         let mut judges = Vec::new();
         for ((place, rule), pattern) in met(policy).zip(patterns(policy)?) {
-            let fate = Fate {
-                action: rule.action,
-                log: rule.log,
-                rate: rule.rate,
-                connections: rule.connections,
-                timeout: rule.timeout,
-                syn: rule.syn,
-            };
+            let fate = Fate::by_rule(rule);
             let admits = |zones: &[String], interfaces: &[String], name: &str, zone: &str| {
                 (zones.is_empty() || zones.iter().any(|one| one == zone))
                     && (interfaces.is_empty() || interfaces.iter().any(|one| one == name))

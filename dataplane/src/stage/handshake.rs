@@ -213,8 +213,13 @@ pub(super) fn splice<T: Tally>(frame: &mut Frame, direction: Direction, cx: &mut
                 move_quoted(message, shift);
             }
         }
-    } else if frame.meta.part == Part::Later {
-    } else if direction == Direction::Reply && frame.meta.tcp_flags & Flags::SYN.0 != 0 {
+        return;
+    }
+    // A later fragment has no header.
+    if frame.meta.part == Part::Later {
+        return;
+    }
+    if direction == Direction::Reply && frame.meta.tcp_flags & Flags::SYN.0 != 0 {
         let _ = complete(frame, shift, scales, onward, cx);
     } else if let Some(segment) = frame.bytes_mut().get_mut(range) {
         let _ = move_numbers(segment, direction, shift, scales);

@@ -50,7 +50,8 @@ pub mod flag {
     pub const ERROR: u16 = 1 << 10;
     /// A fragment that waited for its first one, which has come.
     pub const RESUMED: u16 = 1 << 11;
-    /// Linux sends it: the gateway itself, or an interface that is not the policy's ([`OTHER`](crate::tables::OTHER)), whose packets meet the rules.
+    /// Linux sends it: the gateway itself, or an interface that is not the policy's ([`OTHER`](crate::tables::OTHER)), whose
+    /// packets meet the rules.
     pub const OWN: u16 = 1 << 12;
     /// It has waited for a neighbour, and goes through once more.
     pub const WAITED: u16 = 1 << 13;

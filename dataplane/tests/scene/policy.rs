@@ -166,3 +166,27 @@ fn rule_list(text: &mut String, rules: u8, is_stateful: bool, is_proxied: bool) 
         text.push_str("[[rule]]\nname = \"ping-in\"\nfrom = \"wan\"\nprotocol = [\"icmp\", \"icmpv6\"]\naction = \"accept\"\n");
     }
 }
+
+/// A policy that lets TCP in from outside by one rule, with this line in it.
+pub fn web(line: &str) -> String {
+    format!(
+        r#"
+[interface.lan]
+zone = "lan"
+addresses = ["192.168.1.1/24"]
+[interface.wan]
+zone = "wan"
+addresses = ["203.0.113.2/24"]
+[[route]]
+to = "0.0.0.0/0"
+via = "203.0.113.1"
+[[rule]]
+name = "web"
+from = "wan"
+to = "lan"
+protocol = "tcp"
+{line}
+action = "accept"
+"#
+    )
+}

@@ -56,6 +56,13 @@ pub struct Rule {
     pub action: Action,
 }
 
+impl Rule {
+    /// Whether the rule names [`OTHER_ZONE`](super::OTHER_ZONE) as an origin.
+    pub fn names_other(&self) -> bool {
+        self.from.iter().any(|zone| zone == super::OTHER_ZONE)
+    }
+}
+
 /// What happens to a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Action {
