@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use dataplane::analysis::{AddressRange, Example, Families, PortRange, Region};
-use dataplane::tables::LOCAL;
+use dataplane::classify::ClassSpan;
+use dataplane::tables::{LOCAL, NO_MAC, SourceMacs};
 use ipnet::{IpNet, Ipv4Subnets, Ipv6Subnets};
 use policy::Policy;
 use policy::model::{FamilyMatch, SELF_ZONE};
 use serde_json::{Map, Value, json};
 use wire::Family;
+use wire::capture::link::NOBODY;
 use wire::header::Protocol;
 use wire::tcp::Flags;
 use wire::unit::Dscp;
@@ -17,22 +19,23 @@ use wire::unit::Dscp;
 /// How many items of a list are shown where people read it.
 const MOST_SHOWN: usize = 8;
 
-/// The interfaces that an analysis has numbered, and their zones where all policies agree on them.
-pub(crate) struct Interfaces {
+/// What an analysis has numbered: interfaces, with their zones where all policies agree on them, and source MAC addresses.
+pub(crate) struct Numbered {
     names: Vec<String>,
     zones: Vec<Option<String>>,
+    macs: Option<SourceMacs>,
 }
 
-impl Interfaces {
+impl Numbered {
     /// Interfaces of these names, which all `policies` have.
-    pub(crate) fn new(names: Vec<String>, policies: &[&Policy]) -> Interfaces {
+    pub(crate) fn new(names: Vec<String>, macs: Option<SourceMacs>, policies: &[&Policy]) -> Numbered {
         let zone = |name: &String| {
             let mut zones = policies.iter().map(|policy| policy.interface(name).map(|one| one.zone.clone()));
             let first = zones.next().flatten();
             first.filter(|first| zones.all(|zone| zone.as_ref() == Some(first)))
         };
         let zones = names.iter().map(zone).collect();
-        Interfaces { names, zones }
+        Numbered { names, zones, macs }
     }
 
     /// The packet, in the words that `explain` takes. By which interface it leaves is for the routes to say.
@@ -70,6 +73,11 @@ impl Interfaces {
         }
         if header.dscp != 0 {
             text.push_str(&format!(" dscp {}", dscp(header.dscp)));
+        }
+        // Said where it is not that of all packets in words.
+        let macs = self.macs.as_ref().filter(|macs| macs.class(NOBODY.to_bits()) != header.source_mac);
+        if let Some(mac) = macs.and_then(|macs| macs.example(header.source_mac)) {
+            text.push_str(&format!(" from {mac}"));
         }
         Some(text)
     }
@@ -114,6 +122,7 @@ impl Interfaces {
                 _ => None,
             },
         );
+        add("source-mac", region.source_macs().and_then(|spans| self.mac_words(&spans)));
         let protocols = region.protocols();
         add("protocol", protocols.as_deref().map(protocol_words));
         add("source", region.source().map(|ranges| address_words(&ranges)));
@@ -129,6 +138,20 @@ impl Interfaces {
         add("tcp-flags", region.flags().map(|flags| flag_words(&flags)));
         add("dscp", region.dscp().map(|points| points.into_iter().map(dscp).collect()));
         conditions
+    }
+
+    /// Addresses of classes, `none` for packets without one; `None` where all will do.
+    fn mac_words(&self, spans: &[ClassSpan]) -> Option<Vec<String>> {
+        let macs = self.macs.as_ref()?;
+        if spans.iter().any(|span| span.first <= 1 && span.last == macs.highest()) {
+            return None;
+        }
+        let without = spans.iter().any(|span| span.first == NO_MAC).then(|| "none".to_owned());
+        let ranges = spans.iter().filter_map(|span| {
+            let (first, last) = (macs.range(span.first.max(1))?.first, macs.range(span.last)?.last);
+            Some(if first == last { first.to_string() } else { format!("{first}-{last}") })
+        });
+        Some(without.into_iter().chain(ranges).collect())
     }
 
     /// Zones all of whose interfaces are listed, and the other interfaces.

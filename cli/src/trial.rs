@@ -2,10 +2,12 @@
 
 use dataplane::analysis::{AddressRange, Decider, Places};
 use dataplane::replay::Way;
+use dataplane::tables::{NO_MAC, SourceMacs};
 use dataplane::{Replay, Tables};
 use policy::Policy;
 use policy::model::FragmentLimits;
-use wire::Nanos;
+use wire::capture::link::NOBODY;
+use wire::{LinkKind, Nanos};
 
 use crate::words;
 
@@ -44,7 +46,8 @@ impl Trial {
 }
 
 /// Where the policy's interfaces have addresses, by their places among `names`.
-pub(crate) fn places(policy: &Policy, names: &[String]) -> Places {
+/// Packets of an interface with Ethernet come from an address that nobody has, as those in words do.
+pub(crate) fn places(policy: &Policy, names: &[String], macs: Option<&SourceMacs>) -> Places {
     let networks = names
         .iter()
         .map(|name| {
@@ -54,5 +57,10 @@ pub(crate) fn places(policy: &Policy, names: &[String]) -> Places {
         })
         .collect();
     let all = policy.interfaces.iter().flat_map(|interface| &interface.addresses);
-    Places { networks, own: all.map(|net| AddressRange::single(net.addr())).collect() }
+    let own = all.map(|net| AddressRange::single(net.addr())).collect();
+    let sender = |name: &String| match (macs, policy.interface(name)) {
+        (Some(macs), Some(interface)) if interface.link == LinkKind::Ethernet => macs.class(NOBODY.to_bits()),
+        _ => NO_MAC,
+    };
+    Places { networks, own, senders: names.iter().map(sender).collect() }
 }

@@ -33,7 +33,7 @@ use std::fmt;
 use wire::{Frame, Nanos, PortId};
 
 use crate::counter::CountersChange;
-use crate::flow::{Numbers, Timeouts, numbers};
+use crate::flow::{Numbers, Senders, Timeouts, numbers, senders};
 use crate::fragment::{FragmentsChange, Moved};
 use crate::hop::{Hops, MOST_WAITING, TooMany, Wanted};
 use crate::limiter::LimiterChange;
@@ -61,6 +61,8 @@ pub struct Change {
     newly_mapped: Option<Box<Mappings>>,
     /// Memory for handshakes, where the gateway has made none so far.
     newly_proxied: Option<Numbers>,
+    /// Memory for MAC addresses of flows, where no rule has asked for any so far.
+    newly_asked: Option<Senders>,
     fragments: FragmentsChange,
     queues: Vec<Fifo>,
     /// Where flows need other memory: all of it.
@@ -83,6 +85,7 @@ struct Leftover {
     _mappings: Spent,
     _newly_mapped: Option<Box<Mappings>>,
     _newly_proxied: Option<Numbers>,
+    _newly_asked: Option<Senders>,
     _fragments: FragmentsChange,
     _queues: Vec<Fifo>,
     _renewed: Option<Box<Shard>>,
@@ -156,6 +159,8 @@ impl Change {
         // Whether connections have handshakes from tables before the old ones is not known here.
         let may_need = renewed.is_some() || !old.filter.has_syn_proxy && new.filter.has_syn_proxy;
         let newly_proxied = if may_need { Some(numbers(most_flows(new)).map_err(memory)?) } else { None };
+        let may_ask = renewed.is_some() || old.source_macs.is_none() && new.source_macs.is_some();
+        let newly_asked = if may_ask { Some(senders(most_flows(new)).map_err(memory)?) } else { None };
         let moved = if passage.realms.is_empty() { Moved::None } else { Moved::Some };
         let length = new.limits.queue as usize;
         Ok(Change {
@@ -173,6 +178,7 @@ impl Change {
             )?,
             newly_mapped,
             newly_proxied,
+            newly_asked,
             fragments: FragmentsChange::prepare(old, new, setup.seed, moved).map_err(memory)?,
             queues: new.interfaces.iter().map(|_| Fifo::new(length)).collect(),
             renewed,
@@ -208,19 +214,34 @@ impl Shard {
         if change.from != self.flows.epoch() || change.to != tables.epoch {
             return Err(OutOfTurn);
         }
-        let Change { passage, mut hops, mut newly_mapped, mut newly_proxied, mut renewed, .. } = change;
+        let Change {
+            passage,
+            mut hops,
+            mut newly_mapped,
+            mut newly_proxied,
+            mut newly_asked,
+            mut renewed,
+            ..
+        } = change;
         if let Some(fresh) = newly_mapped.as_deref_mut() {
             if self.mappings.is_empty() && self.mappings.capacity() < fresh.capacity() {
                 std::mem::swap(&mut self.mappings, fresh);
             }
         }
-        // What is to be moved needs a place for its handshakes, whatever the new tables ask for.
+        // What is to be moved needs a place for its handshakes and MAC addresses, whatever the new tables ask for.
         let flows = match renewed.as_deref_mut() {
             Some(fresh) => self.flows.remembers_handshakes().then_some(&mut fresh.flows),
             None => Some(&mut self.flows),
         };
         if let Some(flows) = flows {
             newly_proxied = newly_proxied.and_then(|numbers| flows.remember_handshakes(numbers));
+        }
+        let flows = match renewed.as_deref_mut() {
+            Some(fresh) => self.flows.remembers_senders().then_some(&mut fresh.flows),
+            None => Some(&mut self.flows),
+        };
+        if let Some(flows) = flows {
+            newly_asked = newly_asked.and_then(|senders| flows.remember_senders(senders));
         }
         if !self.mappings.has_places_for(&change.mappings) {
             self.clear_flows();
@@ -247,6 +268,7 @@ impl Shard {
                 _mappings: mappings,
                 _newly_mapped: newly_mapped,
                 _newly_proxied: newly_proxied,
+                _newly_asked: newly_asked,
                 _fragments: fragments,
                 _queues: queues,
                 _renewed: renewed,

@@ -28,7 +28,7 @@ pub use choice::{Choice, Task};
 pub use coded::Coded;
 pub use diagram::Diagram;
 pub use linear::Linear;
-pub use pattern::{AddressSpan, Admit, Pattern, PortSpan, TypeMatch};
+pub use pattern::{AddressSpan, Admit, ClassSpan, Pattern, PortSpan, TypeMatch};
 pub use range_match::RangeMatch;
 pub use tree::Tree;
 pub use tuple::Tuple;
@@ -62,6 +62,9 @@ pub struct Header {
     pub ingress: u16,
     /// Interface of destination; `u16::MAX` for the gateway itself.
     pub egress: u16,
+    /// Class of the source MAC address, as the tables have them ([`SourceMacs`](crate::tables::SourceMacs)); 0 where there is no
+    /// such address, or no rule asks for any.
+    pub source_mac: u16,
 }
 
 /// The position in the list of patterns, from 0.

@@ -146,6 +146,9 @@ impl Shard {
             let numbers = flow::numbers(most_flows(tables)).map_err(ShardError::Memory)?;
             flows.remember_handshakes(numbers);
         }
+        if tables.source_macs.is_some() {
+            flows.remember_senders(flow::senders(most_flows(tables)).map_err(ShardError::Memory)?);
+        }
         let queues = tables.interfaces.iter().map(|_| Fifo::new(tables.limits.queue as usize)).collect();
         Ok(Shard {
             flows,

@@ -93,6 +93,8 @@ pub struct FlowRecord {
     pub ds_field: u8,
     /// Its TCP flags.
     pub tcp_flags: u8,
+    /// The source address of its Ethernet frame, where rules have asked for such.
+    pub mac: Option<[u8; 6]>,
     /// Who has made the handshake.
     pub handshake: Handshake,
 }

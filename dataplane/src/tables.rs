@@ -14,12 +14,15 @@ use crate::classify::{Choice, Header};
 use crate::fib::{Fib4, Fib6};
 
 mod compile;
+mod mac;
 mod nat;
 mod number;
 mod pattern;
 mod route;
 
+pub(crate) use compile::patterns_by;
 pub use compile::{CompileError, met, patterns};
+pub use mac::{NO_MAC, SourceMacs};
 pub(crate) use nat::is_within;
 pub use nat::{
     DestinationAction, Home, NatRule, NatTables, OWN_ACCORD, Outgoing, OwnAddress, PoolOwner, PortShift,
@@ -69,6 +72,8 @@ pub struct Tables {
     pub neighbours: Vec<Neighbour>,
     /// The search through the rules.
     pub filter: Filter,
+    /// Classes of source MAC addresses, which headers have; `None` where no rule asks for any.
+    pub source_macs: Option<SourceMacs>,
     /// Address translations.
     pub nat: NatTables,
     /// Bounds on memory and rates.

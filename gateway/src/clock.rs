@@ -68,6 +68,7 @@ mod tests {
             kind: 0,
             ds_field: 0,
             tcp_flags: 0,
+            mac: None,
             handshake: dataplane::flow::Handshake::Direct,
         };
         shard.import(&tables, &Item::Flow(before), Clock::BEGIN).unwrap();

@@ -24,7 +24,7 @@ mod tests;
 pub use stamp::{Occasion, Stamp};
 
 /// The first line. Another form of the blocks gets another number.
-const HEAD: &[u8] = b"wirerate state 3\n";
+const HEAD: &[u8] = b"wirerate state 4\n";
 
 /// The most items of a block. What is read is bounded by it: an item takes far more memory than bytes of a file.
 pub const BLOCK_ITEMS: usize = 1024;

@@ -28,8 +28,8 @@ pub use log::{Log, LogEvent, LogOutput, SyslogAddress};
 pub use metrics::MetricsAccess;
 pub use nat::{Hairpin, Nat, NatAction, PortChoice, PortUse};
 pub use rule::{
-    Action, AddressItem, AddressRange, Addresses, ConnectionLimit, FamilyMatch, IcmpMatch, Logging,
-    PortRange, Protocol, Rate, RejectWith, Rule, Scope, State, SynAnswer, TcpFlagsMatch,
+    Action, AddressItem, AddressRange, Addresses, ConnectionLimit, FamilyMatch, IcmpMatch, Logging, MacRange,
+    Macs, PortRange, Protocol, Rate, RejectWith, Rule, Scope, State, SynAnswer, TcpFlagsMatch,
 };
 
 /// The zone of the gateway itself: traffic to its own addresses goes to this zone.

@@ -10,9 +10,9 @@ use wire::{Dscp, Nanos};
 
 use crate::model::{
     AddressItem, AddressRange, Addresses, ConnectionLimit, Driver, FamilyMatch, FragmentLimits, Gateway,
-    Hairpin, IcmpMatch, Interface, Limits, LinkKind, Logging, Mode, MssClamp, Nat, NatAction, NextHop,
-    Offload, OnExit, Policy, PortChoice, PortRange, PortUse, Protocol, Rate, Route, RouteTarget, Rule, Scope,
-    Search, SearchAlgorithm, SourceCheck, SynAnswer, TcpFlagsMatch, Timeouts,
+    Hairpin, IcmpMatch, Interface, Limits, LinkKind, Logging, MacRange, Macs, Mode, MssClamp, Nat, NatAction,
+    NextHop, Offload, OnExit, Policy, PortChoice, PortRange, PortUse, Protocol, Rate, Route, RouteTarget,
+    Rule, Scope, Search, SearchAlgorithm, SourceCheck, SynAnswer, TcpFlagsMatch, Timeouts,
 };
 use crate::parse::value::UNITS;
 use crate::word::{self, Words, word_for};
@@ -179,6 +179,7 @@ impl Printer {
         if rule.family != FamilyMatch::Both {
             self.word("family", word::FAMILY, rule.family);
         }
+        self.macs("source-mac", &rule.source_macs);
         self.addresses("source", &rule.source);
         self.addresses("destination", &rule.destination);
         self.one_or_list("protocol", rule.protocols.iter().map(|protocol| protocol_text(*protocol)));
@@ -349,18 +350,23 @@ impl Printer {
     }
 
     fn addresses(&mut self, key: &str, addresses: &Addresses) {
-        if addresses.items.is_empty() {
-            return;
-        }
         let items = addresses.items.iter().map(|item| match item {
             AddressItem::Range(item) => quoted(&range(*item)),
             AddressItem::Set(set) => quoted(&format!("@{set}")),
         });
-        if addresses.except {
-            let items: Vec<String> = items.collect();
+        self.items(key, items.collect(), addresses.except);
+    }
+
+    fn macs(&mut self, key: &str, macs: &Macs) {
+        self.items(key, macs.items.iter().map(|item| quoted(&mac_range(*item))).collect(), macs.except);
+    }
+
+    /// Those that match, or that do not; nothing where there are none.
+    fn items(&mut self, key: &str, items: Vec<String>, except: bool) {
+        if except && !items.is_empty() {
             self.line(key, &format!("{{ except = [{}] }}", items.join(", ")));
         } else {
-            self.one_or_list(key, items);
+            self.one_or_list(key, items.into_iter());
         }
     }
 
@@ -506,6 +512,11 @@ fn tcp_flags(flags: TcpFlagsMatch) -> String {
         .map(|(word, bit)| if flags.value & bit != 0 { (*word).to_owned() } else { format!("!{word}") })
         .collect();
     words.join(",")
+}
+
+fn mac_range(range: MacRange) -> String {
+    let MacRange { first, last } = range;
+    if first == last { first.to_string() } else { format!("{first}-{last}") }
 }
 
 fn dscp_text(dscp: Dscp) -> String {

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::failure::{Exit, Failure};
 use crate::policy_file::{self, Loaded};
-use crate::region::Interfaces;
+use crate::region::Numbered;
 use crate::screen::{self, BAD, CARE, DIM, GOOD, HEADING};
 use crate::trial::{self, Trial};
 use crate::with_exit_codes;
@@ -104,7 +104,7 @@ struct Report<'a> {
     old: &'a Side,
     new: &'a Side,
     comparison: &'a Comparison,
-    interfaces: Interfaces,
+    numbered: Numbered,
     places: Places,
     trials: Option<Trials>,
 }
@@ -128,8 +128,8 @@ impl<'a> Report<'a> {
             old,
             new,
             comparison,
-            places: trial::places(&new.policy, &names),
-            interfaces: Interfaces::new(names, &[&old.policy, &new.policy]),
+            places: trial::places(&new.policy, &names, comparison.macs.as_ref()),
+            numbered: Numbered::new(names, comparison.macs.clone(), &[&old.policy, &new.policy]),
             trials,
         }
     }
@@ -171,7 +171,7 @@ impl<'a> Report<'a> {
             }
         }
         for (number, difference) in self.comparison.differences.iter().take(most).enumerate() {
-            let words = self.interfaces.words(&difference.region);
+            let words = self.numbered.words(&difference.region);
             writeln!(out, "\n{HEADING}{}. {words}{HEADING:#}", number + 1)?;
             writeln!(out, "   was      {}", told(&difference.old, self.old))?;
             writeln!(out, "   becomes  {}", told(&difference.new, self.new))?;
@@ -197,7 +197,7 @@ impl<'a> Report<'a> {
             .map(|difference| {
                 let example = self.example(difference);
                 json!({
-                    "packets": self.interfaces.to_json(&difference.region),
+                    "packets": self.numbered.to_json(&difference.region),
                     "old": judgement_json(&difference.old, self.old),
                     "new": judgement_json(&difference.new, self.new),
                     "example": example.as_ref().map(|example| &example.words),
@@ -220,7 +220,7 @@ impl<'a> Report<'a> {
     fn example(&mut self, difference: &Difference) -> Option<Example> {
         let mut first = None;
         for header in difference.region.examples(&self.places) {
-            let Some(words) = self.interfaces.packet(&header) else { continue };
+            let Some(words) = self.numbered.packet(&header) else { continue };
             if let Some(trials) = &mut self.trials {
                 if trials.old.decides(&words) == Some(difference.old.by)
                     && trials.new.decides(&words) == Some(difference.new.by)

@@ -12,19 +12,21 @@ use policy::Policy;
 use policy::plan::staying;
 
 use super::algebra::{Algebra, Effort, Spent};
-use super::region::{products, regions};
-use super::ruling::{Decided, Judge, Names, Ruling, decided, shapes, way, ways};
+use super::region::{fewer, products, regions};
+use super::ruling::{Decided, Judge, Ruling, Space, decided, shapes, way, ways};
 use super::{Decider, Fate, Outcome, Region};
 use crate::classify::diagram::field::{Field, Version};
-use crate::classify::diagram::product::Product;
+use crate::classify::diagram::product::{Product, Span, merged};
 use crate::classify::diagram::set::diagram;
-use crate::tables::{CompileError, LOCAL};
+use crate::tables::{CompileError, LOCAL, SourceMacs};
 
 /// What two policies decide differently.
 #[derive(Clone, Debug)]
 pub struct Comparison {
     /// The interfaces that both have, by name: what is compared is packets between those, and to the gateway.
     pub interfaces: Vec<String>,
+    /// Classes of source MAC addresses, by which regions have them; `None` where no rule asks for any.
+    pub macs: Option<SourceMacs>,
     /// Disjoint, those of one pair of deciding rules together, in the order of the old policy's rules.
     pub differences: Vec<Difference>,
     /// Whether there may be more.
@@ -68,18 +70,19 @@ const DEEPER: u64 = 16;
 pub fn compare(old: &Policy, new: &Policy, effort: Effort) -> Result<Comparison, CompileError> {
     let names = old.interfaces.iter().map(|interface| interface.name.clone());
     let names: Vec<String> = names.filter(|name| new.interface(name).is_some()).collect();
-    let (old_rules, new_rules) = (Ruling::of(old, &names)?, Ruling::of(new, &names)?);
+    let space = Space::of(names, &[old, new])?;
+    let (old_rules, new_rules) = (Ruling::of(old, &space)?, Ruling::of(new, &space)?);
     let mut search = Search {
         old: &old_rules,
         new: &new_rules,
-        names: &names,
+        space: &space,
         algebra: Algebra::new(effort),
         share: effort.0 / SHARE,
         found: Vec::new(),
         outcome: Outcome::Complete,
     };
     // Policies without any interface can be compared; those that have none in common cannot.
-    if !names.is_empty() || (old.interfaces.is_empty() && new.interfaces.is_empty()) {
+    if !space.names.is_empty() || (old.interfaces.is_empty() && new.interfaces.is_empty()) {
         let changed = changed(&old_rules.judges, &new_rules.judges);
         let kept = search.algebra.set_aside(effort.0 - effort.0 / SHARE);
         search.ask(questions(&changed));
@@ -87,7 +90,8 @@ pub fn compare(old: &Policy, new: &Policy, effort: Effort) -> Result<Comparison,
     }
     let differences = search.differences();
     let outcome = search.outcome;
-    Ok(Comparison { interfaces: names, differences, outcome })
+    let Space { names, macs, .. } = space;
+    Ok(Comparison { interfaces: names, macs, differences, outcome })
 }
 
 /// Places of judges that are not the same in both lists, or not at the same place among those that are.
@@ -160,7 +164,7 @@ struct Found {
 struct Search<'a> {
     old: &'a Ruling,
     new: &'a Ruling,
-    names: &'a Names,
+    space: &'a Space,
     algebra: Algebra,
     share: u64,
     found: Vec<Found>,
@@ -227,8 +231,8 @@ impl Search<'_> {
     /// [`Question::Defaults`].
     fn changed_defaults(&mut self, version: Version) -> Result<(), Spent> {
         let (old, new) = (self.old, self.new);
-        let ends = (0..self.names.len() as u16).chain([LOCAL.0]);
-        for ingress in 0..self.names.len().max(1) as u16 {
+        let ends = (0..self.space.names.len() as u16).chain([LOCAL.0]);
+        for ingress in 0..self.space.names.len().max(1) as u16 {
             for egress in ends.clone() {
                 let (before, after) = (old.default(ingress, egress), new.default(ingress, egress));
                 if before == after {
@@ -301,9 +305,8 @@ impl Search<'_> {
                 if told.is_err() {
                     self.outcome = Outcome::Stopped;
                 }
-                let names = self.names;
                 let list = &mut lists[version as usize];
-                *list = list.drain(..).filter_map(|product| there_can_be(&product, names, version)).collect();
+                *list = there_can_be(list, self.space, version);
             }
             let [v4, v6] = lists;
             let regions = regions(v4, v6);
@@ -313,14 +316,34 @@ impl Search<'_> {
     }
 }
 
-/// The product, asking for interfaces only where not all will do; `None` where no packet can be in it.
-fn there_can_be(product: &Product, names: &Names, version: Version) -> Option<Product> {
-    let all = ways(names, version);
-    let mut product = product.within(&all, version)?;
-    for field in [Field::Ingress, Field::Egress] {
-        if product.get(field) == all.get(field) {
-            product.limit(field, None, version);
+/// The part of products that packets can be in, asking for interfaces and MAC addresses only where not all will do.
+fn there_can_be(products: &[Product], space: &Space, version: Version) -> Vec<Product> {
+    let mut found = Vec::new();
+    for way in ways(space, version) {
+        for product in products {
+            let Some(mut product) = product.within(&way, version) else { continue };
+            if product.get(Field::SourceMac) == way.get(Field::SourceMac) {
+                product.limit(Field::SourceMac, None, version);
+            }
+            if shapes(version).iter().any(|shape| product.within(shape, version).is_some()) {
+                found.push(product);
+            }
         }
     }
-    shapes(version).iter().any(|shape| product.within(shape, version).is_some()).then_some(product)
+    // What is the same by all kinds of links is one again.
+    let mut found = fewer(found, version);
+    let spans = |numbers: &mut dyn Iterator<Item = u16>| {
+        merged(numbers.map(|number| Span { first: number.into(), last: number.into() }).collect())
+    };
+    let many = space.names.len() as u16;
+    let origins = spans(&mut (0..many.max(1)));
+    let ends = spans(&mut (0..many).chain([LOCAL.0]));
+    for product in &mut found {
+        for (field, all) in [(Field::Ingress, &origins), (Field::Egress, &ends)] {
+            if product.get(field) == Some(all) {
+                product.limit(field, None, version);
+            }
+        }
+    }
+    found
 }

@@ -11,6 +11,7 @@ use super::ruling::shapes;
 use crate::classify::Header;
 use crate::classify::diagram::field::{Field, Version};
 use crate::classify::diagram::product::{Product, Span, both};
+use crate::tables::NO_MAC;
 
 /// A header, with interfaces by the numbers that the analysis has for them; its zones mean nothing.
 pub type Example = Header;
@@ -22,6 +23,8 @@ pub struct Places {
     pub networks: Vec<Vec<AddressRange>>,
     /// The gateway's own addresses.
     pub own: Vec<AddressRange>,
+    /// By number of the interface, the class of the source MAC address that its frames are likely to have; 0 past the end.
+    pub senders: Vec<u16>,
 }
 
 /// How many examples are thought of for a region.
@@ -111,6 +114,7 @@ fn by(product: &Product, version: Version, places: &Places, ingress: u16, egress
         .iter()
         .map(|flags| u128::from(flags.0))
         .collect();
+    let sender = places.senders.get(usize::from(ingress)).copied().unwrap_or(NO_MAC);
     let port = |field: Field, wanted: &[u128]| first(field, wanted).unwrap_or(0) as u16;
     let (sport, dport) = if protocol == message {
         (port(Field::Sport, &[1]), port(Field::Dport, &[echo]))
@@ -131,6 +135,7 @@ fn by(product: &Product, version: Version, places: &Places, ingress: u16, egress
         },
         ingress,
         egress,
+        source_mac: first(Field::SourceMac, &[sender.into()]).unwrap_or(0) as u16,
         ..Header::default()
     };
     let mut found = Vec::new();

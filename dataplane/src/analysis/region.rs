@@ -9,9 +9,9 @@ use wire::Family;
 pub use policy::model::{AddressRange, PortRange};
 
 use super::algebra::{Algebra, Spent};
-use crate::classify::Header;
 use crate::classify::diagram::field::{Field, ORDER, Version};
 use crate::classify::diagram::product::{Product, Span, Spans, merged};
+use crate::classify::{ClassSpan, Header};
 
 /// Headers that have in each field one of some values, whatever they have in the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,6 +76,14 @@ impl Region {
     /// Interfaces of destination likewise, [`LOCAL`](crate::tables::LOCAL) for the gateway itself.
     pub fn ends(&self) -> Option<Vec<u16>> {
         self.values(Field::Egress)
+    }
+
+    /// Classes of source MAC addresses, as spans in order.
+    pub fn source_macs(&self) -> Option<Vec<ClassSpan>> {
+        let spans = self.product.get(Field::SourceMac)?;
+        Some(
+            spans.iter().map(|span| ClassSpan { first: span.first as u16, last: span.last as u16 }).collect(),
+        )
     }
 
     /// Transport protocols.

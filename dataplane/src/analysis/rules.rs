@@ -9,13 +9,13 @@ use wire::random::Random;
 
 use super::algebra::{Algebra, Effort, Spent};
 use super::region::{Families, products};
-use super::ruling::{Judge, Names, Ruling, decided, possible, shapes};
+use super::ruling::{Judge, Ruling, Space, decided, possible, shapes};
 use super::{Decider, Fate, Region};
 use crate::classify::diagram::field::{Field, ORDER, Version};
-use crate::classify::diagram::product::{Product, Span};
+use crate::classify::diagram::product::{Product, Span, both};
 use crate::classify::diagram::set::diagram;
 use crate::classify::{Header, Position};
-use crate::tables::CompileError;
+use crate::tables::{CompileError, SourceMacs};
 
 /// What is spent on a set that would only make a nicer example.
 const LITTLE: u64 = 20_000;
@@ -75,6 +75,8 @@ pub struct Findings {
     pub open: Vec<Position>,
     /// Conflicts past [`MOST_OVERLAPS`] are not looked for.
     pub more_overlaps: bool,
+    /// Classes of source MAC addresses, by which regions have them; `None` where no rule asks for any.
+    pub macs: Option<SourceMacs>,
 }
 
 /// The most conflicts that are reported.
@@ -95,17 +97,18 @@ const SHARE: u64 = 400;
 /// The policy cannot be compiled.
 pub fn findings(policy: &Policy, look: Look, effort: Effort) -> Result<Findings, CompileError> {
     let names: Vec<String> = policy.interfaces.iter().map(|interface| interface.name.clone()).collect();
-    let ruling = Ruling::of(policy, &names)?;
+    let space = Space::of(names, &[policy])?;
+    let ruling = Ruling::of(policy, &space)?;
     let mut search = Search {
         judges: &ruling.judges,
         defaults: Version::BOTH.map(|version| ruling.defaults(version)),
-        possible: Version::BOTH.map(|version| possible(&names, version)),
+        possible: Version::BOTH.map(|version| possible(&space, version)),
         ruling: &ruling,
-        names: &names,
+        space: &space,
         gone: vec![Gone::No; ruling.judges.len()],
         algebra: Algebra::new(effort),
         share: effort.0 / SHARE,
-        found: Findings { list: Vec::new(), open: Vec::new(), more_overlaps: false },
+        found: Findings { list: Vec::new(), open: Vec::new(), more_overlaps: false, macs: None },
         random: Random::new(1),
     };
     for at in 0..search.judges.len() {
@@ -132,6 +135,7 @@ pub fn findings(policy: &Policy, look: Look, effort: Effort) -> Result<Findings,
     found.list.sort_by_key(Finding::rule);
     found.open.sort_unstable();
     found.open.dedup();
+    found.macs = space.macs;
     Ok(found)
 }
 
@@ -158,7 +162,7 @@ enum Gone {
 struct Search<'a> {
     judges: &'a [Judge],
     ruling: &'a Ruling,
-    names: &'a Names,
+    space: &'a Space,
     defaults: [Vec<(Fate, Bdd)>; 2],
     possible: [Bdd; 2],
     gone: Vec<Gone>,
@@ -478,8 +482,21 @@ impl<'a> Search<'a> {
                 },
                 ..Header::default()
             };
+            // Of the addresses that come by that interface, those that the product asks for.
+            let asked = shape.get(Field::SourceMac);
+            let macs = self.space.classes(ingress).map(|classes| match asked {
+                Some(asked) => both(asked, &[classes]),
+                None => vec![classes],
+            });
+            if macs.as_ref().is_some_and(Vec::is_empty) {
+                continue;
+            }
             for field in ORDER {
-                let value = self.value(shape.get(field), field, version);
+                let spans = match field {
+                    Field::SourceMac => macs.as_ref(),
+                    _ => shape.get(field),
+                };
+                let value = self.value(spans, field, version);
                 field.put(value, &mut header);
             }
             found.push(Header { ingress, egress, ..header });
@@ -489,7 +506,7 @@ impl<'a> Search<'a> {
 
     /// Ways through the gateway that a product has, of a few interfaces each.
     fn ways(&mut self, product: &Product) -> Vec<(u16, u16)> {
-        let many = self.names.len().max(1) as u16;
+        let many = self.space.names.len().max(1) as u16;
         let itself = crate::tables::LOCAL.0;
         let of = |field: Field, all: Vec<u16>| -> Vec<u16> {
             let inside = |number: &u16| {
@@ -502,7 +519,7 @@ impl<'a> Search<'a> {
             all.into_iter().filter(inside).collect()
         };
         let origins = of(Field::Ingress, (0..many).collect());
-        let ends = of(Field::Egress, (0..self.names.len() as u16).chain([itself]).collect());
+        let ends = of(Field::Egress, (0..self.space.names.len() as u16).chain([itself]).collect());
         let (first, second) = (self.random.next_u64() as usize, self.random.next_u64() as usize);
         let some = |list: &[u16], from: usize| -> Vec<u16> {
             (0..list.len().min(4)).map(|step| list[(from % list.len() + step) % list.len()]).collect()

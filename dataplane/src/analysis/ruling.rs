@@ -1,10 +1,11 @@
-//! A policy's rules, as sets over interfaces that may be another policy's, too.
+//! A policy's rules, as sets over interfaces and MAC addresses that may be another policy's, too.
 
 use std::ops::Range;
 
 use biodivine_lib_bdd::Bdd;
 use policy::Policy;
 use policy::model::{OTHER_ZONE, SELF_ZONE};
+use wire::LinkKind;
 use wire::header::Protocol;
 
 use super::algebra::{Algebra, PAIRS_PER_NODE, Spent};
@@ -14,10 +15,43 @@ use crate::classify::diagram::field::{Field, Version};
 use crate::classify::diagram::product::{Product, Span};
 use crate::classify::diagram::set::diagram;
 use crate::classify::{Pattern, Position};
-use crate::tables::{CompileError, LOCAL, met, patterns};
+use crate::tables::{CompileError, LOCAL, NO_MAC, SourceMacs, met, patterns_by};
 
-/// Interfaces by name: the numbers by which headers have them here. The gateway itself is [`LOCAL`].
-pub(super) type Names = [String];
+/// What the numbers in headers stand for here.
+#[derive(Clone, Debug)]
+pub(super) struct Space {
+    /// Interfaces by name. The gateway itself is [`LOCAL`].
+    pub(super) names: Vec<String>,
+    /// Of each, whether its frames have an Ethernet header.
+    links: Vec<LinkKind>,
+    /// Classes of source MAC addresses; `None` where no rule asks for any.
+    pub(super) macs: Option<SourceMacs>,
+}
+
+impl Space {
+    /// Interfaces of these names and the addresses that rules of these policies ask for. Of an interface that they have as
+    /// different links it is the last one's.
+    pub(super) fn of(names: Vec<String>, policies: &[&Policy]) -> Result<Space, CompileError> {
+        let link = |name: &String| {
+            policies
+                .iter()
+                .rev()
+                .find_map(|policy| policy.interface(name))
+                .map_or(LinkKind::Ethernet, |of| of.link)
+        };
+        let links = names.iter().map(link).collect();
+        Ok(Space { names, links, macs: SourceMacs::of(policies.iter().copied())? })
+    }
+
+    /// The classes that packets by an interface can have; every one where no rule asks.
+    pub(super) fn classes(&self, ingress: u16) -> Option<Span> {
+        let highest = self.macs.as_ref()?.highest();
+        Some(match self.links.get(usize::from(ingress)) {
+            Some(LinkKind::Ip) => Span { first: NO_MAC.into(), last: NO_MAC.into() },
+            Some(LinkKind::Ethernet) | None => Span { first: 1, last: highest.into() },
+        })
+    }
+}
 
 /// The rules that can meet a packet, in order.
 pub(super) struct Ruling {
@@ -46,8 +80,9 @@ impl Judge {
 }
 
 impl Ruling {
-    /// The rules of `policy` for packets by the interfaces of these names; it has all of them.
-    pub(super) fn of(policy: &Policy, names: &Names) -> Result<Ruling, CompileError> {
+    /// The rules of `policy` for packets by the interfaces of a space; it has all of them.
+    pub(super) fn of(policy: &Policy, space: &Space) -> Result<Ruling, CompileError> {
+        let Space { names, macs, .. } = space;
         let zones: Vec<&str> = names
             .iter()
             .map(|name| policy.interface(name).map_or(SELF_ZONE, |interface| interface.zone.as_str()))
@@ -62,7 +97,7 @@ impl Ruling {
             })
             .collect();
         let mut judges = Vec::new();
-        for ((place, rule), pattern) in met(policy).zip(patterns(policy)?) {
+        for ((place, rule), pattern) in met(policy).zip(patterns_by(policy, macs.as_ref())?) {
             let fate = Fate::by_rule(rule);
             let admits = |zones: &[String], interfaces: &[String], name: &str, zone: &str| {
                 (zones.is_empty() || zones.iter().any(|one| one == zone))
@@ -193,21 +228,33 @@ fn union(products: &[Product], version: Version) -> Bdd {
     }
 }
 
-/// All ways through the gateway.
-pub(super) fn ways(names: &Names, version: Version) -> Product {
-    let last = (names.len() as u128).saturating_sub(1);
-    let mut ways = Product::all();
-    ways.limit(Field::Ingress, Some(vec![Span { first: 0, last }]), version);
-    let itself = Span { first: LOCAL.0.into(), last: LOCAL.0.into() };
-    let interfaces = (!names.is_empty()).then_some(Span { first: 0, last });
-    ways.limit(Field::Egress, Some(interfaces.into_iter().chain([itself]).collect()), version);
-    ways
+/// All ways through the gateway: one for each kind of link.
+pub(super) fn ways(space: &Space, version: Version) -> Vec<Product> {
+    let many = space.names.len() as u16;
+    let single = |number: u16| Span { first: number.into(), last: number.into() };
+    let ends: Vec<Span> = (0..many).chain([LOCAL.0]).map(single).collect();
+    let mut found: Vec<(Option<Span>, Vec<Span>)> = Vec::new();
+    for ingress in 0..many.max(1) {
+        let classes = space.classes(ingress);
+        match found.iter_mut().find(|(known, _)| *known == classes) {
+            Some((_, origins)) => origins.push(single(ingress)),
+            None => found.push((classes, vec![single(ingress)])),
+        }
+    }
+    let product = |(classes, origins): (Option<Span>, Vec<Span>)| {
+        let mut way = Product::all();
+        way.limit(Field::Ingress, Some(origins), version);
+        way.limit(Field::Egress, Some(ends.clone()), version);
+        way.limit(Field::SourceMac, classes.map(|classes| vec![classes]), version);
+        way
+    };
+    found.into_iter().map(product).collect()
 }
 
 /// The headers that there can be: from an interface, to one or to the gateway, and with ports, ICMP types and TCP flags
 /// where the protocol has such things.
-pub(super) fn possible(names: &Names, version: Version) -> Bdd {
-    diagram(&ways(names, version), version).and(&union(&shapes(version), version))
+pub(super) fn possible(space: &Space, version: Version) -> Bdd {
+    union(&ways(space, version), version).and(&union(&shapes(version), version))
 }
 
 /// For each kind of protocol what it can show.

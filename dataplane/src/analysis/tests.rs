@@ -5,8 +5,8 @@ use std::net::IpAddr;
 
 use policy::Policy;
 use policy::model::{
-    AddressItem, Addresses, Interface, LinkKind, Mode, MssClamp, PortRange, Protocol, Rule, SourceCheck,
-    TcpFlagsMatch, ZoneDefault,
+    AddressItem, Addresses, Interface, LinkKind, Mac, MacRange, Macs, Mode, MssClamp, PortRange, Protocol,
+    Rule, SourceCheck, TcpFlagsMatch, ZoneDefault,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -15,7 +15,7 @@ use wire::Family;
 
 use super::*;
 use crate::classify::Header;
-use crate::tables::{LOCAL, SELF, Tables};
+use crate::tables::{LOCAL, NO_MAC, SELF, SourceMacs, Tables};
 
 const V4: [&str; 4] = ["10.0.0.0", "10.1.0.0", "10.1.0.9", "11.0.0.0"];
 
@@ -40,6 +40,21 @@ fn addresses() -> impl Strategy<Value = Addresses> {
     ]
 }
 
+/// Seldom any, so that most policies are tried with few headers.
+fn macs() -> impl Strategy<Value = Macs> {
+    let mac = |last| Mac([2, 0, 0, 0, 0, last]);
+    let some = vec![
+        MacRange::single(mac(1)),
+        MacRange { first: mac(1), last: mac(4) },
+        MacRange { first: Mac::ZERO, last: Mac::BROADCAST },
+    ];
+    let except = proptest::bool::weighted(0.3);
+    prop_oneof![
+        6 => Just(Macs::default()),
+        1 => (subsequence(some, 1..3), except).prop_map(|(items, except)| Macs { items, except }),
+    ]
+}
+
 fn zones(names: &[&str]) -> impl Strategy<Value = Vec<String>> + use<> {
     let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     prop_oneof![2 => Just(Vec::new()), 1 => subsequence(names, 1..=1)]
@@ -57,25 +72,28 @@ fn rule() -> impl Strategy<Value = Rule> {
     let log = prop_oneof![6 => Just(Logging::Off), 1 => Just(Logging::On)];
     let flags = prop_oneof![5 => Just(None), 1 => Just(Some(TcpFlagsMatch { mask: 0x12, value: 0x02 }))];
     (
-        (addresses(), addresses(), ports, protocols, flags),
+        (addresses(), addresses(), ports, protocols, flags, macs()),
         (zones(&["lan", "wan"]), zones(&["lan", "wan", "self"]), action, log),
     )
-        .prop_map(|((source, destination, dports, protocols, flags), (from, to, action, log))| {
-            let ported = protocols.first().is_some_and(|one| one.has_ports());
-            let tcp = protocols == [Protocol::TCP];
-            Rule {
-                source,
-                destination,
-                dports: if ported { dports } else { Vec::new() },
-                tcp_flags: flags.filter(|_| tcp),
-                protocols,
-                from,
-                to,
-                action,
-                log,
-                ..Rule::default()
-            }
-        })
+        .prop_map(
+            |((source, destination, dports, protocols, flags, source_macs), (from, to, action, log))| {
+                let ported = protocols.first().is_some_and(|one| one.has_ports());
+                let tcp = protocols == [Protocol::TCP];
+                Rule {
+                    source_macs,
+                    source,
+                    destination,
+                    dports: if ported { dports } else { Vec::new() },
+                    tcp_flags: flags.filter(|_| tcp),
+                    protocols,
+                    from,
+                    to,
+                    action,
+                    log,
+                    ..Rule::default()
+                }
+            },
+        )
 }
 
 fn interface(name: &str, zone: &str) -> Interface {
@@ -99,12 +117,17 @@ fn policy() -> impl Strategy<Value = Policy> {
     let defaults = subsequence(vec![default("lan", "wan"), default("any", "self")], 0..=2);
     // An interface that moves between zones, and one that there is or not.
     let third = prop_oneof![Just("lan"), Just("wan")];
-    (vec(rule(), 0..6), defaults, third, any::<bool>()).prop_map(|(mut rules, defaults, third, fourth)| {
+    let links = select(&[LinkKind::Ethernet, LinkKind::Ethernet, LinkKind::Ip][..]);
+    let beside = (any::<bool>(), links);
+    (vec(rule(), 0..6), defaults, third, beside).prop_map(|(mut rules, defaults, third, (fourth, link))| {
         for (place, rule) in rules.iter_mut().enumerate() {
             rule.name = format!("r{place}");
         }
-        let mut interfaces =
-            vec![interface("eth0", "lan"), interface("eth1", "wan"), interface("eth2", third)];
+        let mut interfaces = vec![
+            interface("eth0", "lan"),
+            interface("eth1", "wan"),
+            Interface { link, ..interface("eth2", third) },
+        ];
         if fourth {
             interfaces.insert(0, interface("eth3", "lan"));
         }
@@ -137,8 +160,13 @@ fn pair() -> impl Strategy<Value = (Policy, Policy)> {
     )
 }
 
-/// One header of each kind that rules with these values can tell apart, between interfaces of these names.
-fn kinds(names: &[String]) -> Vec<Header> {
+/// One header of each kind that rules with these values can tell apart, between interfaces of these names, which are as
+/// `policy` has them.
+fn kinds(names: &[String], macs: Option<&SourceMacs>, policy: &Policy) -> Vec<Header> {
+    let classes = |ingress: usize| match (macs, policy.interface(&names[ingress]).unwrap().link) {
+        (Some(macs), LinkKind::Ethernet) => 1..=macs.highest(),
+        _ => NO_MAC..=NO_MAC,
+    };
     let bits = |text: &str| match text.parse().unwrap() {
         IpAddr::V4(address) => u128::from(address.to_bits()),
         IpAddr::V6(address) => address.to_bits(),
@@ -161,7 +189,7 @@ fn kinds(names: &[String]) -> Vec<Header> {
                     for dport in ports {
                         for ingress in 0..names.len() as u16 {
                             for egress in (0..names.len() as u16).chain([LOCAL.0]) {
-                                headers.push(Header {
+                                headers.extend(classes(ingress.into()).map(|source_mac| Header {
                                     source: *source,
                                     destination: *destination,
                                     dport: *dport,
@@ -170,8 +198,9 @@ fn kinds(names: &[String]) -> Vec<Header> {
                                     family,
                                     ingress,
                                     egress,
+                                    source_mac,
                                     ..Header::default()
-                                });
+                                }));
                             }
                         }
                     }
@@ -182,19 +211,29 @@ fn kinds(names: &[String]) -> Vec<Header> {
     headers
 }
 
-/// The header as a policy's tables have it: zones, and interfaces by its own numbers.
-fn seen(header: &Header, names: &[String], tables: &Tables) -> Header {
+/// The header as a policy's tables have it: zones, and interfaces and MAC addresses by its own numbers.
+fn seen(header: &Header, names: &[String], macs: Option<&SourceMacs>, tables: &Tables) -> Header {
+    let range = macs.and_then(|macs| macs.range(header.source_mac));
+    let class = |range: MacRange| Some(tables.source_macs.as_ref()?.class(range.first.to_bits()));
+    let source_mac = range.and_then(class).unwrap_or(NO_MAC);
     let own = |number: u16| {
         names.get(usize::from(number)).and_then(|name| tables.interface_named(name)).unwrap_or(LOCAL)
     };
     let (ingress, egress) = (own(header.ingress), own(header.egress));
     let zone = |id| tables.interface(id).map_or(SELF, |interface| interface.zone);
-    Header { ingress: ingress.0, egress: egress.0, from: zone(ingress), to: zone(egress), ..*header }
+    Header {
+        ingress: ingress.0,
+        egress: egress.0,
+        from: zone(ingress),
+        to: zone(egress),
+        source_mac,
+        ..*header
+    }
 }
 
 /// What the tables do with it.
-fn judged(header: &Header, names: &[String], tables: &Tables) -> Judgement {
-    let header = seen(header, names, tables);
+fn judged(header: &Header, names: &[String], macs: Option<&SourceMacs>, tables: &Tables) -> Judgement {
+    let header = seen(header, names, macs, tables);
     match tables.filter.find(&header, &mut tally::NoTally) {
         Some(place) => {
             let rule = &tables.filter.rules[place as usize];
@@ -215,14 +254,23 @@ fn judged(header: &Header, names: &[String], tables: &Tables) -> Judgement {
     }
 }
 
+/// An address that every Ethernet interface may hear.
+fn places(names: &[String], macs: Option<&SourceMacs>, policy: &Policy) -> Places {
+    let sender = |name: &String| match (macs, policy.interface(name).unwrap().link) {
+        (Some(macs), LinkKind::Ethernet) => macs.class(Mac([2, 0, 0, 0, 0, 9]).to_bits()),
+        _ => NO_MAC,
+    };
+    Places { senders: names.iter().map(sender).collect(), ..Places::default() }
+}
+
 fn names_of(policy: &Policy) -> Vec<String> {
     policy.interfaces.iter().map(|interface| interface.name.clone()).collect()
 }
 
-fn fates(policy: &Policy, headers: &[Header]) -> Vec<Fate> {
+fn fates(policy: &Policy, macs: Option<&SourceMacs>, headers: &[Header]) -> Vec<Fate> {
     let names = names_of(policy);
     let tables = Tables::compile(policy, 1).unwrap();
-    headers.iter().map(|header| judged(header, &names, &tables).fate).collect()
+    headers.iter().map(|header| judged(header, &names, macs, &tables).fate).collect()
 }
 
 proptest! {
@@ -235,8 +283,9 @@ proptest! {
         prop_assert_eq!(comparison.outcome, Outcome::Complete);
         let names = &comparison.interfaces;
         let (before, after) = (Tables::compile(&old, 1).unwrap(), Tables::compile(&new, 1).unwrap());
-        for header in kinds(names) {
-            let (was, is) = (judged(&header, names, &before), judged(&header, names, &after));
+        let macs = comparison.macs.as_ref();
+        for header in kinds(names, macs, &new) {
+            let (was, is) = (judged(&header, names, macs, &before), judged(&header, names, macs, &after));
             let holding: Vec<&Difference> =
                 comparison.differences.iter().filter(|one| one.region.contains(&header)).collect();
             if was.fate == is.fate {
@@ -246,13 +295,14 @@ proptest! {
                 prop_assert_eq!((holding[0].old, holding[0].new), (was, is));
             }
         }
+        let places = places(names, macs, &new);
         for difference in &comparison.differences {
-            let examples = difference.region.examples(&Places::default());
+            let examples = difference.region.examples(&places);
             prop_assert!(!examples.is_empty(), "{difference:?}");
             for header in examples {
                 prop_assert!(difference.region.contains(&header), "{header:?} of {difference:?}");
-                prop_assert_eq!(judged(&header, names, &before), difference.old);
-                prop_assert_eq!(judged(&header, names, &after), difference.new);
+                prop_assert_eq!(judged(&header, names, macs, &before), difference.old);
+                prop_assert_eq!(judged(&header, names, macs, &after), difference.new);
             }
         }
     }
@@ -262,9 +312,10 @@ proptest! {
         let found = findings(&policy, Look::EffectAndOverlaps, Effort::QUICK).unwrap();
         prop_assert!(found.open.is_empty(), "{:?}", found.open);
         let names = names_of(&policy);
-        let headers = kinds(&names);
+        let macs = found.macs.as_ref();
+        let headers = kinds(&names, macs, &policy);
         let tables = Tables::compile(&policy, 1).unwrap();
-        let deciding: BTreeSet<Decider> = headers.iter().map(|header| judged(header, &names, &tables).by).collect();
+        let deciding: BTreeSet<Decider> = headers.iter().map(|header| judged(header, &names, macs, &tables).by).collect();
         let hidden: Vec<u32> =
             (0..policy.rules.len() as u32).filter(|rule| !deciding.contains(&Decider::Rule(*rule))).collect();
         let told: Vec<u32> = found
@@ -278,12 +329,12 @@ proptest! {
         // From the last one up: what can go without any header noticing.
         let mut rest = policy.clone();
         rest.rules.retain(|rule| !hidden.iter().any(|place| policy.rules[*place as usize].name == rule.name));
-        let wanted = fates(&rest, &headers);
+        let wanted = fates(&rest, macs, &headers);
         let mut redundant = Vec::new();
         for place in (0..rest.rules.len()).rev() {
             let mut without = rest.clone();
             let rule = without.rules.remove(place);
-            if fates(&without, &headers) == wanted {
+            if fates(&without, macs, &headers) == wanted {
                 redundant.push(policy.rules.iter().position(|one| one.name == rule.name).unwrap() as u32);
                 rest = without;
             }
@@ -297,6 +348,7 @@ proptest! {
             .collect();
         prop_assert_eq!(&told, &redundant);
 
+        let places = places(&names, macs, &policy);
         for finding in &found.list {
             match finding {
                 Finding::Hidden { rule, by, packets } => {
@@ -306,28 +358,28 @@ proptest! {
                     };
                     let (one, others) = (alone(&[*rule]), alone(by));
                     for header in &headers {
-                        let asked = judged(header, &names, &one).by != Decider::Default;
-                        prop_assert!(!asked || judged(header, &names, &others).by != Decider::Default);
+                        let asked = judged(header, &names, macs, &one).by != Decider::Default;
+                        prop_assert!(!asked || judged(header, &names, macs, &others).by != Decider::Default);
                     }
-                    for header in packets.examples(&Places::default()) {
-                        prop_assert!(judged(&header, &names, &one).by != Decider::Default);
+                    for header in packets.examples(&places) {
+                        prop_assert!(judged(&header, &names, macs, &one).by != Decider::Default);
                     }
                 }
                 Finding::Redundant { rule, packets, .. } => {
-                    for header in packets.examples(&Places::default()) {
-                        prop_assert_eq!(judged(&header, &names, &tables).by, Decider::Rule(*rule));
+                    for header in packets.examples(&places) {
+                        prop_assert_eq!(judged(&header, &names, macs, &tables).by, Decider::Rule(*rule));
                     }
                 }
                 Finding::Overlap { first, second, packets } => {
-                    let examples = packets.examples(&Places::default());
+                    let examples = packets.examples(&places);
                     prop_assert!(!examples.is_empty());
                     for header in examples {
-                        prop_assert_eq!(judged(&header, &names, &tables).by, Decider::Rule(*first));
+                        prop_assert_eq!(judged(&header, &names, macs, &tables).by, Decider::Rule(*first));
                         let mut swapped = policy.clone();
                         swapped.rules.truncate(*second as usize + 1);
                         swapped.rules.drain(..*second as usize);
                         let tables = Tables::compile(&swapped, 1).unwrap();
-                        prop_assert_eq!(judged(&header, &names, &tables).by, Decider::Rule(0));
+                        prop_assert_eq!(judged(&header, &names, macs, &tables).by, Decider::Rule(0));
                     }
                 }
                 Finding::Impossible { .. } => {}
@@ -354,8 +406,9 @@ proptest! {
     fn a_little_effort_finds_some_differences((old, new) in pair(), effort in 0..30_000u64) {
         let all = compare(&old, &new, Effort::QUICK).unwrap();
         let some = compare(&old, &new, Effort(effort)).unwrap();
+        let places = places(&all.interfaces, all.macs.as_ref(), &new);
         for difference in &some.differences {
-            for header in difference.region.examples(&Places::default()) {
+            for header in difference.region.examples(&places) {
                 let holding = all.differences.iter().find(|one| one.region.contains(&header));
                 let holding = holding.map(|one| (one.old, one.new));
                 prop_assert_eq!(holding, Some((difference.old, difference.new)));

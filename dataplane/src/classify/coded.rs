@@ -109,6 +109,7 @@ fn rest(pattern: &Pattern) -> u32 {
         pattern.to != any.to,
         !pattern.ingress.is_empty(),
         !pattern.egress.is_empty(),
+        pattern.source_macs.is_some(),
         pattern.v4 != Admit::Yes,
         pattern.v6 != Admit::Yes,
         !pattern.icmp.is_empty(),

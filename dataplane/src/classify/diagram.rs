@@ -139,6 +139,7 @@ fn key_bits(version: Version) -> Vec<u32> {
             Field::Dscp => (3, 16),
             Field::From => (3, 24),
             Field::To => (3, 32),
+            Field::SourceMac => (3, 40),
         };
         for bit in (0..u32::from(field.bits(version))).rev() {
             // The high half of an address is four words on.
@@ -157,7 +158,8 @@ fn key(header: &Header) -> Key {
         | u64::from(header.tcp_flags) << 8
         | u64::from(header.dscp) << 16
         | u64::from(header.from) << 24
-        | u64::from(header.to) << 32;
+        | u64::from(header.to) << 32
+        | u64::from(header.source_mac) << 40;
     let (source, destination) = (header.source, header.destination);
     [source as u64, destination as u64, ports, rest, (source >> 64) as u64, (destination >> 64) as u64]
 }

@@ -23,6 +23,8 @@ pub(super) enum Field {
     To,
     Ingress,
     Egress,
+    /// Its class.
+    SourceMac,
 }
 
 /// Values from first to last, both included.
@@ -34,7 +36,7 @@ pub(crate) struct Span {
 
 impl Field {
     /// All: those of IPv4, of both families, of IPv6; the most telling at the ends.
-    pub(super) const ALL: [Field; 13] = [
+    pub(super) const ALL: [Field; 14] = [
         Field::Source4,
         Field::Destination4,
         Field::Dport,
@@ -46,6 +48,7 @@ impl Field {
         Field::To,
         Field::Ingress,
         Field::Egress,
+        Field::SourceMac,
         Field::Source6,
         Field::Destination6,
     ];
@@ -55,7 +58,7 @@ impl Field {
         match self {
             Field::Source6 | Field::Destination6 => 128,
             Field::Source4 | Field::Destination4 => 32,
-            Field::Sport | Field::Dport | Field::Ingress | Field::Egress => 16,
+            Field::Sport | Field::Dport | Field::Ingress | Field::Egress | Field::SourceMac => 16,
             Field::Protocol | Field::TcpFlags => 8,
             Field::Dscp | Field::From | Field::To => 6,
         }
@@ -85,6 +88,7 @@ impl Field {
             Field::Dport => 2 * (pattern.dports.len() + pattern.icmp.len()),
             Field::Ingress => pattern.ingress.len(),
             Field::Egress => pattern.egress.len(),
+            Field::SourceMac => pattern.source_macs.as_ref().map_or(1, Vec::len),
             Field::Protocol | Field::TcpFlags | Field::Dscp | Field::From | Field::To => 256,
         };
         patterns.iter().map(of).max().unwrap_or(0)
@@ -106,6 +110,7 @@ impl Field {
             Field::To => header.to.into(),
             Field::Ingress => header.ingress.into(),
             Field::Egress => header.egress.into(),
+            Field::SourceMac => header.source_mac.into(),
         }
     }
 
@@ -130,6 +135,7 @@ impl Field {
             Field::To => pattern.to != u64::MAX,
             Field::Ingress => !pattern.ingress.is_empty(),
             Field::Egress => !pattern.egress.is_empty(),
+            Field::SourceMac => pattern.source_macs.is_some(),
         }
     }
 
@@ -149,7 +155,7 @@ impl Field {
             Field::Destination4 | Field::Destination6 => {
                 self.addresses(pattern.destination.as_deref(), spans);
             }
-            Field::Sport => spans.extend(pattern.sports.iter().map(|span| of_ports(span.first, span.last))),
+            Field::Sport => spans.extend(pattern.sports.iter().map(|span| span_of(span.first, span.last))),
             Field::Dport => return dports(pattern, spans),
             Field::Protocol => {
                 spans.extend(pattern.protocols.iter().map(|protocol| one(u16::from(*protocol))));
@@ -163,6 +169,10 @@ impl Field {
             Field::To => bits(pattern.to, spans),
             Field::Ingress => list(&pattern.ingress, spans),
             Field::Egress => list(&pattern.egress, spans),
+            Field::SourceMac => {
+                let asked = pattern.source_macs.iter().flatten();
+                spans.extend(asked.map(|span| span_of(span.first, span.last)));
+            }
         }
         join(spans);
     }
@@ -177,10 +187,10 @@ impl Field {
 }
 
 fn one(value: u16) -> Span {
-    of_ports(value, value)
+    span_of(value, value)
 }
 
-fn of_ports(first: u16, last: u16) -> Span {
+fn span_of(first: u16, last: u16) -> Span {
     Span { first: first.into(), last: last.into() }
 }
 
@@ -192,10 +202,10 @@ fn bits(mask: u64, spans: &mut Vec<Span>) {
 fn dports(pattern: &Pattern, spans: &mut Vec<Span>) {
     let types = pattern.icmp.iter().map(|item| {
         let of = |code| u16::from_be_bytes([item.kind, code]);
-        item.code.map_or(of_ports(of(0), of(u8::MAX)), |code| one(of(code)))
+        item.code.map_or(span_of(of(0), of(u8::MAX)), |code| one(of(code)))
     });
     let types = any_or(types.collect());
-    let ports = any_or(pattern.dports.iter().map(|span| of_ports(span.first, span.last)).collect());
+    let ports = any_or(pattern.dports.iter().map(|span| span_of(span.first, span.last)).collect());
     let both = |ports: &Span, types: &Span| Span {
         first: ports.first.max(types.first),
         last: ports.last.min(types.last),
@@ -207,7 +217,7 @@ fn dports(pattern: &Pattern, spans: &mut Vec<Span>) {
 /// What is asked for; all where it is nothing.
 fn any_or(mut asked: Vec<Span>) -> Vec<Span> {
     if asked.is_empty() {
-        asked.push(of_ports(0, u16::MAX));
+        asked.push(span_of(0, u16::MAX));
     }
     join(&mut asked);
     asked
@@ -240,10 +250,10 @@ mod tests {
         let mut spans = Vec::new();
         let mut pattern = Pattern { icmp: vec![TypeMatch { kind: 8, code: None }], ..Pattern::default() };
         Field::Dport.spans(&pattern, &mut spans);
-        assert_eq!(spans, [of_ports(0x800, 0x8ff)]);
+        assert_eq!(spans, [span_of(0x800, 0x8ff)]);
         pattern.dports = vec![PortSpan { first: 0x8f0, last: 0x900 }, PortSpan { first: 0, last: 0x803 }];
         Field::Dport.spans(&pattern, &mut spans);
-        assert_eq!(spans, [of_ports(0x800, 0x803), of_ports(0x8f0, 0x8ff)]);
+        assert_eq!(spans, [span_of(0x800, 0x803), span_of(0x8f0, 0x8ff)]);
         pattern.dports = vec![PortSpan { first: 1, last: 2 }];
         Field::Dport.spans(&pattern, &mut spans);
         assert_eq!(spans, []);
@@ -258,9 +268,9 @@ mod tests {
 
     #[test]
     fn what_overlaps_or_touches_is_one_span() {
-        let mut spans = vec![of_ports(9, 9), of_ports(0, 3), of_ports(2, 5), of_ports(6, 7)];
+        let mut spans = vec![span_of(9, 9), span_of(0, 3), span_of(2, 5), span_of(6, 7)];
         join(&mut spans);
-        assert_eq!(spans, [of_ports(0, 7), of_ports(9, 9)]);
+        assert_eq!(spans, [span_of(0, 7), span_of(9, 9)]);
     }
 
     #[test]

@@ -15,6 +15,8 @@ pub struct Pattern {
     pub ingress: Vec<u16>,
     /// Interfaces of destination.
     pub egress: Vec<u16>,
+    /// Classes of source MAC addresses: disjoint, ascending. `None` is every class, and none; an empty list is no class at all.
+    pub source_macs: Option<Vec<ClassSpan>>,
     /// Source addresses: disjoint, ascending. `None` is every address; an empty list is no address at all.
     pub source: Option<Vec<AddressSpan>>,
     /// Destination addresses, likewise.
@@ -59,6 +61,15 @@ pub struct AddressSpan {
     pub last: u128,
 }
 
+/// Classes of source MAC addresses ([`SourceMacs`](crate::tables::SourceMacs)) from first to last, both included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClassSpan {
+    /// The lowest.
+    pub first: u16,
+    /// The highest.
+    pub last: u16,
+}
+
 /// Ports from first to last, both included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PortSpan {
@@ -85,6 +96,7 @@ impl Default for Pattern {
             to: u64::MAX,
             ingress: Vec::new(),
             egress: Vec::new(),
+            source_macs: None,
             source: None,
             destination: None,
             v4: Admit::Yes,
@@ -122,6 +134,7 @@ impl Pattern {
             + addresses(&self.destination)
             + size_of_val(self.ingress.as_slice())
             + size_of_val(self.egress.as_slice())
+            + self.source_macs.as_ref().map_or(0, |list| size_of_val(list.as_slice()))
             + self.protocols.len()
             + size_of_val(self.sports.as_slice())
             + size_of_val(self.dports.as_slice())
@@ -143,6 +156,7 @@ impl Pattern {
             && (self.icmp.is_empty() || self.icmp_in(header.dport))
             && (self.ingress.is_empty() || self.ingress.contains(&header.ingress))
             && (self.egress.is_empty() || self.egress.contains(&header.egress))
+            && class_in(self.source_macs.as_deref(), header.source_mac)
     }
 
     /// Whether `message`, an ICMP type << 8 | code, is listed.
@@ -162,6 +176,13 @@ fn protocol_in(protocols: &[u8], protocol: u8) -> bool {
 #[inline]
 fn port_in(spans: &[PortSpan], port: u16) -> bool {
     spans.is_empty() || spans.iter().any(|span| span.first <= port && port <= span.last)
+}
+
+#[inline]
+fn class_in(spans: Option<&[ClassSpan]>, class: u16) -> bool {
+    let Some(spans) = spans else { return true };
+    let after = spans.partition_point(|span| span.first <= class);
+    after > 0 && class <= spans[after - 1].last
 }
 
 /// Binary search: sets can be long, and the spans are disjoint and ascending.

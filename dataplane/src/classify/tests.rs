@@ -20,6 +20,7 @@ fn header() -> Header {
         to: 2,
         ingress: 0,
         egress: 1,
+        source_mac: 3,
     }
 }
 

@@ -30,6 +30,8 @@ pub struct FlowTable {
     /// Of flows whose handshake the gateway has made, the number in [`Handshake`](super::Handshake). Taken only for a policy that
     /// has it make some.
     pub(super) numbers: Option<Slab<u32>>,
+    /// Where flows came from on their link, where rules ask for that.
+    pub(super) senders: Option<Slab<[u8; 6]>>,
     timeouts: Timeouts,
     wheel: Wheel,
     evictable: Queue,
@@ -96,6 +98,7 @@ impl FlowTable {
         let start = Nanos(now.0 - u64::from(before) * Tick::LENGTH.0);
         Ok(FlowTable {
             numbers: None,
+            senders: None,
             hasher: Hasher::new(seed),
             index: Index::new(2 * capacity as usize)?,
             flows: Slab::new(capacity as usize)?,
@@ -521,14 +524,14 @@ impl FlowTable {
 
     /// Bytes of memory that the table takes, all of them since it was made.
     pub fn memory_bytes(&self) -> usize {
-        let numbers = self.numbers.as_ref().map_or(0, Slab::bytes);
-        self.index.bytes() + self.flows.bytes() + self.cold.bytes() + self.wheel.bytes() + numbers
+        self.parts_bytes().into_iter().sum()
     }
 
     /// The same by parts: the index, the flows, and what timers need of them.
     pub fn parts_bytes(&self) -> [usize; 3] {
         let numbers = self.numbers.as_ref().map_or(0, Slab::bytes);
-        [self.index.bytes(), self.flows.bytes(), self.cold.bytes() + self.wheel.bytes() + numbers]
+        let senders = self.senders.as_ref().map_or(0, Slab::bytes);
+        [self.index.bytes(), self.flows.bytes(), self.cold.bytes() + self.wheel.bytes() + numbers + senders]
     }
 
     fn take_place(&mut self) -> Option<u32> {

@@ -58,8 +58,9 @@ impl<T: Tally> Stage<T> for Filter {
     }
 
     fn program(&self, tables: &Tables) -> u32 {
-        // This stage, 33; limits, 16; and the search.
-        49 + tables.filter.search.classifier.program()
+        // This stage, 33; limits, 16; the class of a MAC address, a loop, 20; and the search.
+        let class = if tables.source_macs.is_some() { 20 } else { 0 };
+        49 + class + tables.filter.search.classifier.program()
     }
 }
 
@@ -87,6 +88,9 @@ fn search<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
     // The header's fourteen fields, 20; the choice by action or zones, 5.
     cx.tally.instructions(25);
     cx.tally.execute(Op::Branch, 6);
+    if let Some(macs) = &cx.tables.source_macs {
+        header::tell_class(macs, cx.tally);
+    }
     let place = cx.tables.filter.find(&seen, cx.tally);
     let step = decide(frame, place, &seen, cx);
     note_hit(place, &seen, step, frame, cx);

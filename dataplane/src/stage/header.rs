@@ -1,14 +1,15 @@
 //! What a packet shows to rules and translations.
 
-use tally::Tally;
+use tally::{Op, Region, Tally};
+use wire::ethernet::{self, Mac};
 use wire::header::Protocol;
-use wire::{Dscp, Family, Frame, ipv4, ipv6};
+use wire::{Dscp, Family, Frame, LinkKind, PortId, ipv4, ipv6};
 
 use super::Cx;
 use super::parse::flag;
 use crate::classify::Header;
 use crate::hop::LOCAL_HOP;
-use crate::tables::{Address, SELF};
+use crate::tables::{Address, NO_MAC, SELF, SourceMacs, Tables, is_linux};
 
 /// Source and destination address of the packet, as its bytes have them now.
 #[inline(always)]
@@ -54,6 +55,7 @@ pub(super) fn of<T: Tally>(frame: &Frame, cx: &Cx<'_, T>) -> Header {
         to,
         ingress: meta.ingress.0,
         egress: meta.egress.0,
+        source_mac: source_mac(frame, cx),
     };
     if meta.flags & flag::OPENS != 0 {
         let pending = &cx.shard.pending;
@@ -63,4 +65,38 @@ pub(super) fn of<T: Tally>(frame: &Frame, cx: &Cx<'_, T>) -> Header {
         }
     }
     header
+}
+
+/// The class of the address that the frame came from.
+#[inline]
+fn source_mac<T: Tally>(frame: &Frame, cx: &Cx<'_, T>) -> u16 {
+    if cx.tables.source_macs.is_none() {
+        NO_MAC
+    } else {
+        class_of(cx.tables, frame.meta.ingress, sender(frame))
+    }
+}
+
+/// The class of the address `mac` by which a packet came in.
+pub(super) fn class_of(tables: &Tables, ingress: PortId, mac: Mac) -> u16 {
+    let Some(macs) = &tables.source_macs else { return NO_MAC };
+    // Of what Linux sends the header is the pipeline's own, as is that of a link without Ethernet.
+    let is_known = !is_linux(ingress)
+        && tables.interface(ingress).is_some_and(|interface| interface.link == LinkKind::Ethernet);
+    if is_known { macs.class(mac.to_bits()) } else { NO_MAC }
+}
+
+/// Tells what the class of an address took: for each step a half, the address there, its two words compared, the choice.
+pub(super) fn tell_class<T: Tally>(macs: &SourceMacs, tally: &mut T) {
+    for step in 0..macs.steps() {
+        tally.read(Region::RuleTable, step as usize * 8, 8);
+    }
+    tally.instructions(6 * macs.steps());
+    tally.execute(Op::Branch, 2 * macs.steps());
+}
+
+/// The source address in the Ethernet header that a frame came with.
+#[inline(always)]
+pub(super) fn sender(frame: &Frame) -> Mac {
+    ethernet::Header::of(frame.bytes()).map_or(Mac::ZERO, |header| header.src())
 }

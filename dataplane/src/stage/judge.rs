@@ -17,9 +17,11 @@
 use arrayvec::ArrayVec;
 use policy::model::{Action, RejectWith};
 use tally::{Op, Region, Tally};
+use wire::ethernet::Mac;
 use wire::header::Protocol;
 use wire::{Dscp, Family, Frame, PortId};
 
+use super::header::{class_of, sender as sender_of};
 use super::log::note_hit;
 use super::parse::flag;
 use super::route::{check_source, is_link_local, realm};
@@ -31,7 +33,7 @@ use crate::log::Cause;
 use crate::nat::{MappingId, PoolConfig, PoolId};
 use crate::shard::NOTHING;
 use crate::tables::{
-    Address, LOCAL, NO_NUMBER, OWN_ACCORD, SELF, SourceAction, Tables, Target, is_linux, is_within,
+    Address, LOCAL, NO_MAC, NO_NUMBER, OWN_ACCORD, SELF, SourceAction, Tables, Target, is_linux, is_within,
 };
 use crate::verdict::Reason;
 
@@ -130,7 +132,8 @@ fn judge<T: Tally>(hit: Hit, flow: &Flow, cold: &Cold, frame: &mut Frame, cx: &m
     if is_first && is_unanswered(flow) && is_translated_otherwise(flow, cold, ingress, way, cx) {
         return over(hit.id, Reason::FlowTranslation, frame, cx);
     }
-    let rule = match rule(flow, cold, ingress, way, cx) {
+    let sender = sender(hit, flow, frame, cx);
+    let rule = match rule(flow, cold, ingress, sender, way, cx) {
         Ok(rule) => rule,
         Err(refusal) => return refuse(hit, refusal, way, frame, cx),
     };
@@ -323,18 +326,20 @@ struct Refusal {
     seen: Header,
 }
 
-/// The rule that lets a flow in; `None` where the default does, or nobody asks.
+/// The rule that lets a flow in, which was sent by `sender`; `None` where the default does, or nobody asks.
 fn rule<T: Tally>(
     flow: &Flow,
     cold: &Cold,
     ingress: PortId,
+    sender: Mac,
     way: Way,
     cx: &mut Cx<'_, T>,
 ) -> Result<Option<u32>, Refusal> {
     if ingress == LOCAL {
         return Ok(None);
     }
-    let seen = header(flow, cold, ingress, way, cx.tables);
+    let source_mac = class_of(cx.tables, ingress, sender);
+    let seen = Header { source_mac, ..header(flow, cold, ingress, way, cx.tables) };
     let rule = cx.tables.filter.find(&seen, cx.tally);
     let action = match rule.and_then(|place| cx.tables.filter.rules.get(place as usize)) {
         Some(rule) => rule.action,
@@ -343,7 +348,34 @@ fn rule<T: Tally>(
     if action == Action::Accept { Ok(rule) } else { Err(Refusal { rule, action, seen }) }
 }
 
-/// What the rules would see of the flow's first packet.
+/// The source address of the frame that a flow began with. Where the flow is older than the first rule that asks for one: that of
+/// the packet, if it goes the same way, else that of the neighbour to whom answers go.
+fn sender<T: Tally>(hit: Hit, flow: &Flow, frame: &Frame, cx: &mut Cx<'_, T>) -> Mac {
+    if cx.tables.source_macs.is_none() {
+        return Mac::ZERO;
+    }
+    if let Some(mac) = cx.shard.flows.sender(hit.id) {
+        return mac;
+    }
+    if hit.direction == Direction::Original && frame.meta.flags & flag::ERROR == 0 {
+        let mac = sender_of(frame);
+        cx.shard.flows.note_sender(hit.id, Some(mac));
+        return mac;
+    }
+    let source = flow.original().source().into();
+    let hop = match cx.tables.route(source, cx.tally) {
+        Some(Target::Link(link)) => cx.shard.hops.neighbour(cx.tables, link, source),
+        Some(Target::Gateways { first, count }) => {
+            let hash = cx.shard.flows.hash(flow.reply(), cx.tally);
+            cx.tables.way(first, count, (hash >> 32) as u32)
+        }
+        _ => None,
+    };
+    let header = hop.and_then(|hop| cx.shard.hops.get(hop)).and_then(|hop| hop.header());
+    header.and_then(|header| header.first_chunk()).map_or(Mac::ZERO, |mac| Mac(*mac))
+}
+
+/// What the rules would see of the flow's first packet, but for its MAC address, for which translations do not ask.
 fn header(flow: &Flow, cold: &Cold, ingress: PortId, way: Way, tables: &Tables) -> Header {
     let (there, back) = (flow.original(), flow.reply());
     let (source, destination): (Address, Address) = (there.source().into(), back.source().into());
@@ -362,6 +394,7 @@ fn header(flow: &Flow, cold: &Cold, ingress: PortId, way: Way, tables: &Tables) 
         to: if way.hop == LOCAL_HOP { SELF } else { zone(way.egress, tables) },
         ingress: ingress.0,
         egress: way.egress.0,
+        source_mac: NO_MAC,
     }
 }
 

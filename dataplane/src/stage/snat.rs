@@ -375,6 +375,7 @@ fn enter<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
         cold.limit = pending.count.map_or(NOTHING, |count| count.0);
         cold.source = pending.source_count.map_or(NOTHING, |count| count.0);
     }
+    cx.shard.flows.note_sender(id, Some(header::sender(frame)));
     if cx.shard.log.wants_connections() {
         note_opened(id, frame, cx);
     }

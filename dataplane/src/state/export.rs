@@ -121,6 +121,7 @@ impl Shard {
             kind: cold.kind,
             ds_field: cold.ds_field,
             tcp_flags: cold.tcp_flags,
+            mac: self.flows.sender(id).map(|mac| mac.0),
             handshake: self.flows.handshake(id),
         })
     }

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use policy::model::Mode;
 use wire::Nanos;
+use wire::ethernet::Mac;
 use wire::header::Protocol;
 
 use super::{FlowRecord, Item, MappingRecord, Refused, Through};
@@ -97,6 +98,7 @@ impl Shard {
             (cold.ingress, cold.dnat, cold.snat) = (interface.number, dnat, snat);
             (cold.kind, cold.ds_field, cold.tcp_flags) = (record.kind, record.ds_field, record.tcp_flags);
         }
+        self.flows.note_sender(id, record.mac.map(Mac));
         if let Some(flow) = self.flows.flow_mut(id) {
             let [a, b] = [flow.original(), flow.reply()].map(|key| key.in_realm(0));
             let is_plain = b == a.reversed() && record.handshake == Handshake::Direct;

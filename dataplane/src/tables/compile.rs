@@ -15,7 +15,8 @@ use wire::{LinkKind, PortId};
 
 use super::number::OTHER_NUMBER;
 use super::{
-    Filter, FilterRule, Hearing, Interface, LOCAL, NO_NUMBER, Neighbour, Numbers, OTHER, SELF, Tables,
+    Filter, FilterRule, Hearing, Interface, LOCAL, NO_NUMBER, Neighbour, Numbers, OTHER, SELF, SourceMacs,
+    Tables,
 };
 use super::{nat, pattern, route};
 use crate::classify::{Algorithm, Bounds, Choice, Pattern, Task};
@@ -41,6 +42,8 @@ pub enum CompileError {
     TooManyZones(usize),
     /// More interfaces than 65,534.
     TooManyInterfaces(usize),
+    /// Rules tell more classes of source MAC addresses apart than 65,535.
+    TooManyMacs(usize),
     /// (destination translations + 1) × (source translations + 1) is more than 65,536.
     TooManyNats {
         /// Destination translations.
@@ -67,6 +70,9 @@ impl fmt::Display for CompileError {
             }
             CompileError::TooManyInterfaces(interfaces) => {
                 write!(f, "{interfaces} interfaces; there can be 65534")
+            }
+            CompileError::TooManyMacs(classes) => {
+                write!(f, "{classes} intervals between the MAC addresses of rules; there can be 65535")
             }
             CompileError::TooManyNats { destinations, sources } => write!(
                 f,
@@ -113,6 +119,7 @@ impl Tables {
         let routes = route::compile(policy, &names)?;
         let realms = route::realms(policy, &routes);
         let interfaces = interfaces(policy, &names, &realms)?;
+        let source_macs = SourceMacs::of([policy])?;
         let neighbours = policy
             .neighbours
             .iter()
@@ -129,7 +136,8 @@ impl Tables {
             mode: policy.mode,
             interfaces,
             itself: itself(),
-            filter: filter(policy, &names, wanted, before)?,
+            filter: filter(policy, &names, source_macs.as_ref(), wanted, before)?,
+            source_macs,
             nat: nat::compile(policy, &names, &routes)?,
             zones: names.zones,
             fib4: routes.fib4,
@@ -356,20 +364,30 @@ pub fn met(policy: &Policy) -> impl Iterator<Item = (u32, &Rule)> {
 /// # Errors
 /// A rule names what does not exist, or there is too much of something.
 pub fn patterns(policy: &Policy) -> Result<Vec<Pattern>, CompileError> {
-    patterns_of(policy, &Names::new(policy)?)
+    patterns_by(policy, SourceMacs::of([policy])?.as_ref())
 }
 
-fn patterns_of(policy: &Policy, names: &Names) -> Result<Vec<Pattern>, CompileError> {
-    met(policy).map(|(_, rule)| pattern::of_rule(rule, policy, names)).collect()
+/// The same, with classes of source MAC addresses that may be those of several policies.
+pub(crate) fn patterns_by(policy: &Policy, macs: Option<&SourceMacs>) -> Result<Vec<Pattern>, CompileError> {
+    patterns_of(policy, &Names::new(policy)?, macs)
+}
+
+fn patterns_of(
+    policy: &Policy,
+    names: &Names,
+    macs: Option<&SourceMacs>,
+) -> Result<Vec<Pattern>, CompileError> {
+    met(policy).map(|(_, rule)| pattern::of_rule(rule, policy, names, macs)).collect()
 }
 
 fn filter(
     policy: &Policy,
     names: &Names,
+    macs: Option<&SourceMacs>,
     wanted: Option<&'static Algorithm>,
     before: Option<&Filter>,
 ) -> Result<Filter, CompileError> {
-    let patterns = patterns_of(policy, names)?;
+    let patterns = patterns_of(policy, names, macs)?;
     let rule_of = met(policy).map(|(place, _)| place).collect();
     let mut rules = Vec::with_capacity(policy.rules.len());
     for rule in &policy.rules {

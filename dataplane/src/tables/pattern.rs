@@ -3,16 +3,23 @@
 use policy::model::{AddressItem, Addresses, FamilyMatch, Policy, PortRange, Rule};
 
 use super::compile::{CompileError, Names};
+use super::mac::SourceMacs;
 use crate::classify::{AddressSpan, Admit, Pattern, PortSpan, TypeMatch};
 use crate::tables::Address;
 
-/// The pattern of a filter rule.
-pub(super) fn of_rule(rule: &Rule, policy: &Policy, names: &Names) -> Result<Pattern, CompileError> {
+/// The pattern of a filter rule; `macs` are classes that have been made for it, where it asks for a source MAC address.
+pub(super) fn of_rule(
+    rule: &Rule,
+    policy: &Policy,
+    names: &Names,
+    macs: Option<&SourceMacs>,
+) -> Result<Pattern, CompileError> {
     Ok(Pattern {
         from: names.origin_mask(&rule.from)?,
         to: names.zone_mask(&rule.to)?,
         ingress: names.interfaces(&rule.in_interfaces)?,
         egress: names.interfaces(&rule.out_interfaces)?,
+        source_macs: macs.and_then(|macs| macs.spans(&rule.source_macs)),
         source: spans(&rule.source, policy)?,
         destination: spans(&rule.destination, policy)?,
         v4: if rule.family == FamilyMatch::V6 { Admit::No } else { Admit::Yes },

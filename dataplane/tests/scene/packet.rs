@@ -253,7 +253,8 @@ fn data(size: u8) -> &'static [u8] {
 fn link<'a>(hops: u8) -> build::Packet<'a> {
     let gateway = if hops & 0xe2 != 0xe2 { Mac([2, 0, 0, 0, 0, 0x0a]) } else { Mac([2, 0, 0, 0, 0, 0x0b]) };
     let to = if hops == 0xff { Mac::BROADCAST } else { gateway };
-    build::ethernet(Mac([2, 0, 0, 0, 0, 0x77]), to)
+    // Of some hosts rules know the address.
+    build::ethernet(Mac([2, 0, 0, 0, 0, if hops & 4 == 0 { 0x77 } else { 0x78 }]), to)
 }
 
 /// A fragment of a packet: any part of it, so that some overlap.

@@ -151,6 +151,14 @@ fn rule_list(text: &mut String, rules: u8, is_stateful: bool, is_proxied: bool) 
         _ => "",
     };
     let rate = if rules & 8 == 0 { "" } else { "rate = \"2/second burst 3 per source\"\n" };
+    if rules & 0x80 != 0 {
+        text.push_str(
+            "[[rule]]\nname = \"staff\"\nfrom = [\"lan\", \"guest\"]\nsource-mac = \"02:00:00:00:00:78\"\ndport = [53, 443]\n\
+             protocol = \"udp\"\naction = \"accept\"\n\
+             [[rule]]\nname = \"strangers\"\nfrom = \"lan\"\nsource-mac = { except = [\"02:00:00:00:00:78\"] }\nprotocol = \"icmp\"\n\
+             action = \"drop\"\n",
+        );
+    }
     let _ = write!(
         text,
         "[[rule]]\nname = \"web-in\"\nfrom = [\"wan\", \"lan\"]\nto = \"lan\"\nprotocol = [\"tcp\", \"udp\"]\n\

@@ -1,6 +1,6 @@
 //! Rules to `self` as a guard carries them out while no gateway runs.
 //!
-//! A guard knows of no connections or DiffServ, and of a rate as a bucket that holds one. Where a rule cannot be said in its terms, what is accepted is never more than
+//! A guard knows of no connections, DiffServ or MAC addresses, and of a rate as a bucket that holds one. Where a rule cannot be said in its terms, what is accepted is never more than
 //! the policy accepts: such a rule that accepts is left out, and one that drops does so whatever it cannot look at.
 
 use std::collections::BTreeSet;
@@ -73,7 +73,7 @@ enum Rendering {
 
 fn rendered(policy: &Policy, rule: &Rule) -> Rendering {
     let fate = if rule.action == Action::Accept { Fate::Accept } else { Fate::Drop };
-    let mut exact = rule.dscp.is_empty() && rule.connections.is_none();
+    let mut exact = rule.dscp.is_empty() && rule.source_macs.items.is_empty() && rule.connections.is_none();
     if let Some(flags) = rule.tcp_flags {
         // Of TCP a guard's rules see SYNs alone: FIN, RST and ACK are clear in them.
         let known = flags.mask & LOOKED_AT;

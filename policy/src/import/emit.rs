@@ -10,8 +10,8 @@ use super::note::{Note, NoteKind, Origin, Why};
 use super::range::ByteSet;
 use super::{Count, Import, IpVersion, MOST_RULES, Untranslated};
 use crate::model::{
-    ANY_ZONE, Action, AddressItem, Addresses, FamilyMatch, IcmpMatch, Interface, LinkKind, Logging, Mode,
-    MssClamp, OTHER_ZONE, PortRange, Protocol, Rule, SELF_ZONE, Set, SourceCheck, State, SynAnswer,
+    ANY_ZONE, Action, AddressItem, Addresses, FamilyMatch, IcmpMatch, Interface, LinkKind, Logging, Macs,
+    Mode, MssClamp, OTHER_ZONE, PortRange, Protocol, Rule, SELF_ZONE, Set, SourceCheck, State, SynAnswer,
     ZoneDefault,
 };
 
@@ -493,6 +493,7 @@ impl Emit {
             in_interfaces: Vec::new(),
             out_interfaces: Vec::new(),
             family,
+            source_macs: Macs::default(),
             source,
             destination,
             protocols: protocols(cond),

@@ -13,10 +13,10 @@ use wire::{Bytes, Dscp, Nanos};
 use super::{
     Action, AddressItem, AddressRange, Addresses, Checksum, ConnectionLimit, Driver, FamilyMatch,
     FragmentLimits, Gateway, Hairpin, IcmpMatch, Interface, Limits, LinkKind, Log, LogEvent, LogOutput,
-    Logging, Mac, MetricsAccess, Mode, MssClamp, Nat, NatAction, Neighbour, NextHop, Offload, OnExit, Pickup,
-    Policy, PortChoice, PortDriver, PortRange, PortUse, Protocol, Rate, RejectWith, Route, RouteTarget, Rule,
-    Scope, Search, SearchAlgorithm, Set, SourceCheck, State, SynAnswer, SyslogAddress, TcpFlagsMatch,
-    TcpWindow, Timeouts, WhenFull, ZoneDefault,
+    Logging, Mac, MacRange, Macs, MetricsAccess, Mode, MssClamp, Nat, NatAction, Neighbour, NextHop, Offload,
+    OnExit, Pickup, Policy, PortChoice, PortDriver, PortRange, PortUse, Protocol, Rate, RejectWith, Route,
+    RouteTarget, Rule, Scope, Search, SearchAlgorithm, Set, SourceCheck, State, SynAnswer, SyslogAddress,
+    TcpFlagsMatch, TcpWindow, Timeouts, WhenFull, ZoneDefault,
 };
 
 /// Any policy.
@@ -156,7 +156,7 @@ pub(crate) fn rule() -> impl Strategy<Value = Rule> {
         (1..=u8::MAX, any::<u8>()).prop_map(|(mask, value)| TcpFlagsMatch { mask, value: value & mask });
     let icmp = (any::<u8>(), option::of(any::<u8>())).prop_map(|(kind, code)| IcmpMatch { kind, code });
     let states = select(&[State::New, State::Established, State::Related, State::Invalid][..]);
-    let who = (name(), names(), names(), names(), names(), addresses(), addresses());
+    let who = (name(), names(), names(), names(), names(), macs(), addresses(), addresses());
     let what = (
         select(&[FamilyMatch::Both, FamilyMatch::V4, FamilyMatch::V6][..]),
         protocols(),
@@ -172,7 +172,7 @@ pub(crate) fn rule() -> impl Strategy<Value = Rule> {
     let syn = select(&[SynAnswer::Forward, SynAnswer::Proxy][..]);
     let then = (then, option::of(any::<u64>().prop_map(Nanos)), syn);
     (who, what, then).prop_map(|(who, what, ((rate, connections, log, action), timeout, syn))| {
-        let (name, from, to, in_interfaces, out_interfaces, source, destination) = who;
+        let (name, from, to, in_interfaces, out_interfaces, source_macs, source, destination) = who;
         let (family, protocols, sports, dports, icmp, tcp_flags, dscp, states) = what;
         let dscp = dscp.into_iter().filter_map(Dscp::new).collect();
         Rule {
@@ -182,6 +182,7 @@ pub(crate) fn rule() -> impl Strategy<Value = Rule> {
             in_interfaces,
             out_interfaces,
             family,
+            source_macs,
             source,
             destination,
             protocols,
@@ -307,6 +308,13 @@ fn addresses() -> impl Strategy<Value = Addresses> {
     let item = prop_oneof![range().prop_map(AddressItem::Range), name().prop_map(AddressItem::Set)];
     (vec(item, 0..4), any::<bool>())
         .prop_map(|(items, except)| Addresses { except: except && !items.is_empty(), items })
+}
+
+fn macs() -> impl Strategy<Value = Macs> {
+    let item = (mac(), mac()).prop_map(|(a, b)| MacRange { first: a.min(b), last: a.max(b) });
+    let item = prop_oneof![mac().prop_map(MacRange::single), item];
+    (vec(item, 0..4), any::<bool>())
+        .prop_map(|(items, except)| Macs { except: except && !items.is_empty(), items })
 }
 
 fn action() -> impl Strategy<Value = Action> {

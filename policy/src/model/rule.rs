@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use wire::ethernet::Mac;
 use wire::{Dscp, Nanos};
 
 pub use wire::header::Protocol;
@@ -21,6 +22,8 @@ pub struct Rule {
     pub out_interfaces: Vec<String>,
     /// IPv4, IPv6 or both.
     pub family: FamilyMatch,
+    /// Source address of the Ethernet frame; given, a packet that came without an Ethernet header does not match.
+    pub source_macs: Macs,
     /// Source address, before source NAT.
     pub source: Addresses,
     /// Destination address, after destination NAT.
@@ -128,6 +131,24 @@ pub struct AddressRange {
     pub last: IpAddr,
 }
 
+/// Ethernet addresses that match.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Macs {
+    /// The addresses; none means all, and frames without one.
+    pub items: Vec<MacRange>,
+    /// If true, every address but these matches.
+    pub except: bool,
+}
+
+/// Ethernet addresses from `first` to `last`, both included; `first <= last`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MacRange {
+    /// The lowest.
+    pub first: Mac,
+    /// The highest.
+    pub last: Mac,
+}
+
 /// Which IP versions match.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FamilyMatch {
@@ -231,6 +252,13 @@ impl AddressRange {
     /// Whether `address` lies in it.
     pub fn contains(&self, address: IpAddr) -> bool {
         self.first <= address && address <= self.last && address.is_ipv4() == self.first.is_ipv4()
+    }
+}
+
+impl MacRange {
+    /// The range that is one address.
+    pub const fn single(mac: Mac) -> MacRange {
+        MacRange { first: mac, last: mac }
     }
 }
 

@@ -6,7 +6,7 @@ use super::reader::{Complaint, Table};
 use super::value;
 use crate::diagnostic::Code;
 use crate::lines::Entry;
-use crate::model::{Addresses, FamilyMatch, Logging, Rule};
+use crate::model::{Addresses, FamilyMatch, Logging, Macs, Rule};
 use crate::word;
 
 /// Reads a `[[rule]]`.
@@ -18,6 +18,7 @@ pub(super) fn read(mut table: Table<'_, '_, '_>) -> (Rule, Entry) {
         in_interfaces: table.list("in", value::name),
         out_interfaces: table.list("out", value::name),
         family: table.take("family", |value| value::one_of(value, word::FAMILY)).unwrap_or(FamilyMatch::Both),
+        source_macs: read_macs(&mut table, "source-mac"),
         source: read_addresses(&mut table, "source"),
         destination: read_addresses(&mut table, "destination"),
         protocols: table.list("protocol", value::protocol),
@@ -43,25 +44,41 @@ pub(super) fn read(mut table: Table<'_, '_, '_>) -> (Rule, Entry) {
 
 /// Reads addresses: one, a list, or `{ except = ... }`.
 pub(super) fn read_addresses(table: &mut Table<'_, '_, '_>, key: &'static str) -> Addresses {
-    let Some(found) = table.raw(key) else { return Addresses::default() };
+    let (items, except) = read_items(table, key, "192.0.2.1", value::address_item);
+    Addresses { items, except }
+}
+
+/// Reads Ethernet addresses likewise.
+fn read_macs(table: &mut Table<'_, '_, '_>, key: &'static str) -> Macs {
+    let (items, except) = read_items(table, key, "02:00:5e:10:00:01", value::mac_range);
+    Macs { items, except }
+}
+
+/// Reads items: one, a list, or `{ except = ... }`, and whether they are those that do not match. `example` is one.
+fn read_items<T>(
+    table: &mut Table<'_, '_, '_>,
+    key: &'static str,
+    example: &str,
+    read: fn(&DeValue<'_>) -> value::Read<T>,
+) -> (Vec<T>, bool) {
+    let Some(found) = table.raw(key) else { return (Vec::new(), false) };
     let DeValue::Table(inner) = found.get_ref() else {
-        return Addresses { items: table.list_of(key, found, value::address_item), except: false };
+        return (table.list_of(key, found, read), false);
     };
+    let hint = format!("write addresses, or {{ except = [\"{example}\"] }}");
     for name in inner.keys() {
         if name.get_ref() != "except" {
             let message = format!("`{key}` has no key `{}`", name.get_ref());
-            let hint = "write addresses, or { except = [\"192.0.2.1\"] }";
-            table.broken(Complaint::new(Code::UnknownKey, message).hint(hint), name.span());
+            table.broken(Complaint::new(Code::UnknownKey, message).hint(hint.clone()), name.span());
         }
     }
     match inner.get("except") {
-        None if !inner.is_empty() => Addresses::default(),
-        Some(items) => Addresses { items: table.list_of(key, items, value::address_item), except: true },
+        None if !inner.is_empty() => (Vec::new(), false),
+        Some(items) => (table.list_of(key, items, read), true),
         None => {
             let message = format!("`{key}` as a table needs the key `except`");
-            let hint = "write addresses, or { except = [\"192.0.2.1\"] }";
             table.broken(Complaint::new(Code::MissingKey, message).hint(hint), found.span());
-            Addresses::default()
+            (Vec::new(), false)
         }
     }
 }

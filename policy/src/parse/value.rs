@@ -12,12 +12,12 @@ use wire::{Bytes, Dscp, Nanos};
 use super::reader::{Complaint, wrong_type};
 use crate::diagnostic::Code;
 use crate::model::{
-    AddressItem, AddressRange, ConnectionLimit, IcmpMatch, Mac, MssClamp, PortRange, Protocol, Rate, Scope,
-    TcpFlagsMatch,
+    AddressItem, AddressRange, ConnectionLimit, IcmpMatch, Mac, MacRange, MssClamp, PortRange, Protocol,
+    Rate, Scope, TcpFlagsMatch,
 };
 use crate::word::{self, Words};
 
-type Read<T> = Result<T, Complaint>;
+pub(super) type Read<T> = Result<T, Complaint>;
 
 /// A string.
 pub fn text<'v>(value: &'v DeValue<'_>) -> Read<&'v str> {
@@ -212,11 +212,32 @@ pub(super) fn target(value: &DeValue<'_>) -> Read<(IpAddr, Option<u16>)> {
 
 /// An Ethernet address.
 pub(super) fn mac(value: &DeValue<'_>) -> Read<Mac> {
-    let text = text(value)?;
+    mac_of(text(value)?)
+}
+
+fn mac_of(text: &str) -> Read<Mac> {
     text.parse().map_err(|_| {
         Complaint::new(Code::BadMac, format!("\"{text}\" is not an Ethernet address"))
             .hint("write it as 02:00:5e:10:00:01")
     })
+}
+
+/// An Ethernet address, or `first-last`. Bytes of an address may have dashes between them, too: then there are eleven.
+pub(super) fn mac_range(value: &DeValue<'_>) -> Read<MacRange> {
+    let text = text(value)?;
+    if let Ok(mac) = text.parse() {
+        return Ok(MacRange::single(mac));
+    }
+    let dashes: Vec<usize> = text.match_indices('-').map(|(at, _)| at).collect();
+    let Some(middle) = dashes.get(dashes.len() / 2).copied().filter(|_| dashes.len() % 2 == 1) else {
+        return mac_of(text).map(MacRange::single);
+    };
+    let range = MacRange { first: mac_of(text[..middle].trim())?, last: mac_of(text[middle + 1..].trim())? };
+    if range.first > range.last {
+        return Err(Complaint::new(Code::BadMac, format!("\"{text}\" runs backwards"))
+            .hint(format!("write \"{}-{}\"", range.last, range.first)));
+    }
+    Ok(range)
 }
 
 /// A port, or `first-last`.

@@ -9,8 +9,8 @@ use super::{In, Validator};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::lines::Item;
 use crate::model::{
-    Action, AddressItem, Addresses, FamilyMatch, NatAction, OTHER_ZONE, Protocol, Rule, SELF_ZONE, State,
-    SynAnswer,
+    Action, AddressItem, Addresses, FamilyMatch, Interface, LinkKind, MacRange, NatAction, OTHER_ZONE,
+    Protocol, Rule, SELF_ZONE, State, SynAnswer,
 };
 
 /// The flag of TCP.
@@ -38,6 +38,7 @@ impl Validator<'_> {
             self.syn_proxy(item, rule);
             self.states(item, rule);
             self.origin(item, rule);
+            self.source_macs(item, rule);
             self.families(item, rule);
             self.interfaces_in_zones(item, rule);
             let Some(reach) = self.reach.as_ref() else { continue };
@@ -205,6 +206,31 @@ impl Validator<'_> {
             let message = "no packet goes from the zone \"other\" to the gateway itself".to_owned();
             let hint = "Linux receives it by an interface that the policy does not name: leave the rule out";
             self.wrong(Code::RuleWithoutEffect, item, "from", message, hint);
+        }
+    }
+
+    /// Reports Ethernet addresses that no frame has as its source, and those of packets that have no Ethernet header.
+    fn source_macs(&mut self, item: Item, rule: &Rule) {
+        let key = "source-mac";
+        let is_group = |range: &MacRange| range.first == range.last && !range.first.is_unicast();
+        for (index, range) in rule.source_macs.items.iter().enumerate().filter(|(_, range)| is_group(range)) {
+            let message = format!("no frame has the source {}", range.first);
+            let hint = "it is the address of a group, or of nobody: leave it out";
+            self.wrong_in(Code::RuleNeverMatches, In { item, key, index }, message, hint);
+        }
+        if rule.source_macs.items.is_empty() {
+            return;
+        }
+        let is_origin = |interface: &&Interface| {
+            (rule.from.is_empty() || rule.from.contains(&interface.zone))
+                && (rule.in_interfaces.is_empty() || rule.in_interfaces.contains(&interface.name))
+        };
+        let mut origins = self.policy.interfaces.iter().filter(is_origin).peekable();
+        let is_known = origins.peek().is_some() || rule.names_other();
+        if is_known && origins.all(|interface| interface.link == LinkKind::Ip) {
+            let message = "packets from there come without an Ethernet header".to_owned();
+            let hint = "leave `source-mac` out, or name an Ethernet interface or its zone";
+            self.wrong(Code::RuleNeverMatches, item, key, message, hint);
         }
     }
 

@@ -142,6 +142,7 @@ pub(crate) fn filters(pattern: &Pattern, position: usize, to: &mut String) -> Re
         (pattern.from != any.from || pattern.to != any.to, "zones"),
         (!(pattern.ingress.is_empty() && pattern.egress.is_empty()), "interfaces"),
         (pattern.dscp != any.dscp, "DSCP"),
+        (pattern.source_macs != any.source_macs, "MAC addresses"),
         (pattern.v4 != any.v4, "IPv6"),
     ];
     if let Some((_, what)) = unlike.into_iter().find(|(is_so, _)| *is_so) {

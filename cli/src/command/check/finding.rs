@@ -6,7 +6,7 @@ use dataplane::tables::CompileError;
 use policy::model::Rule;
 use policy::{Code, Diagnostic, Item, Lines, Policy};
 
-use crate::region::Interfaces;
+use crate::region::Numbered;
 use crate::screen;
 use crate::trial::{self, Trial};
 
@@ -32,11 +32,11 @@ pub(super) fn of(
     look: Look,
     effort: Effort,
 ) -> Result<Found, CompileError> {
-    let Findings { list, open, more_overlaps } = findings(policy, look, effort)?;
+    let Findings { list, open, more_overlaps, macs } = findings(policy, look, effort)?;
     let names: Vec<String> = policy.interfaces.iter().map(|interface| interface.name.clone()).collect();
     let mut teller = Teller {
-        places: trial::places(policy, &names),
-        interfaces: Interfaces::new(names, &[policy]),
+        places: trial::places(policy, &names, macs.as_ref()),
+        numbered: Numbered::new(names, macs, &[policy]),
         trial: if list.is_empty() { None } else { Trial::new(tables) },
         policy,
         lines,
@@ -57,7 +57,7 @@ pub(super) fn of(
 struct Teller<'a> {
     policy: &'a Policy,
     lines: &'a Lines,
-    interfaces: Interfaces,
+    numbered: Numbered,
     places: Places,
     trial: Option<Trial>,
 }
@@ -167,7 +167,7 @@ impl Teller<'_> {
     fn example(&mut self, packets: &Region, by: Option<u32>) -> Option<String> {
         let trial = self.trial.as_mut()?;
         for header in packets.examples(&self.places) {
-            let Some(words) = self.interfaces.packet(&header) else { continue };
+            let Some(words) = self.numbered.packet(&header) else { continue };
             match (trial.decides(&words), by) {
                 (Some(_), None) => return Some(words),
                 (Some(decider), Some(rule)) if decider == Decider::Rule(rule) => return Some(words),

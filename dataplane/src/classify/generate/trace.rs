@@ -151,6 +151,11 @@ fn header(pattern: &Pattern, places: &Places, random: &mut Random) -> Header {
         to: places.zone(pattern.to, random),
         ingress: random.pick(&pattern.ingress).or_else(|| random.pick(&places.ingress)).map_or(0, |id| *id),
         egress: random.pick(&pattern.egress).or_else(|| random.pick(&places.egress)).map_or(0, |id| *id),
+        source_mac: pattern
+            .source_macs
+            .as_ref()
+            .and_then(|spans| random.pick(spans))
+            .map_or(0, |span| span.first),
     }
 }
 

@@ -10,7 +10,8 @@ use tally::Count;
 use wire::Family;
 
 use super::super::{
-    ALGORITHMS, AddressSpan, Admit, Bounds, Classifier, Header, NO_MATCH, Pattern, PortSpan, TypeMatch,
+    ALGORITHMS, AddressSpan, Admit, Bounds, ClassSpan, Classifier, Header, NO_MATCH, Pattern, PortSpan,
+    TypeMatch,
 };
 
 /// Highest address of a family.
@@ -88,6 +89,24 @@ fn interfaces() -> impl Strategy<Value = Vec<u16>> {
     prop_oneof![4 => Just(Vec::new()), 1 => vec(prop_oneof![0..4u16, Just(u16::MAX)], 1..3)]
 }
 
+fn source_macs() -> impl Strategy<Value = Option<Vec<ClassSpan>>> {
+    let class = || prop_oneof![0..6u16, Just(u16::MAX)];
+    let span = (class(), class()).prop_map(|(one, other)| (one.min(other), one.max(other)));
+    let spans = vec(span, 0..3).prop_map(|mut spans| {
+        spans.sort_unstable();
+        let mut last = None;
+        spans.retain(|(first, end)| {
+            let is_apart = last.is_none_or(|last| *first > last);
+            if is_apart {
+                last = Some(*end);
+            }
+            is_apart
+        });
+        spans.into_iter().map(|(first, last)| ClassSpan { first, last }).collect::<Vec<_>>()
+    });
+    option::weighted(0.2, spans)
+}
+
 fn icmp() -> impl Strategy<Value = Vec<TypeMatch>> {
     let item = (0..9u8, option::of(0..4u8)).prop_map(|(kind, code)| TypeMatch { kind, code });
     prop_oneof![5 => Just(Vec::new()), 1 => vec(item, 1..3)]
@@ -104,18 +123,19 @@ fn pattern() -> impl Strategy<Value = Pattern> {
     (
         (spans(), spans(), ports(), ports(), protocols()),
         (mask(), mask(), mask(), interfaces(), interfaces()),
-        (icmp(), flags, families),
+        (icmp(), flags, families, source_macs()),
     )
         .prop_map(
             |(
                 (source, destination, sports, dports, protocols),
                 (from, to, dscp, ingress, egress),
-                (icmp, (tcp_mask, tcp_value), (v4, v6)),
+                (icmp, (tcp_mask, tcp_value), (v4, v6), source_macs),
             )| Pattern {
                 from,
                 to,
                 ingress,
                 egress,
+                source_macs,
                 source,
                 destination,
                 v4,
@@ -140,14 +160,14 @@ struct Aim {
     /// The pattern that it is to match.
     pattern: Index,
     /// Another pattern that a field follows instead, which of its edges, and how far beside it.
-    fields: [(Option<Index>, Index, i8); 10],
+    fields: [(Option<Index>, Index, i8); 11],
     random: (u128, u16, u8),
 }
 
 fn aim() -> impl Strategy<Value = Aim> {
     let beside = prop_oneof![20 => Just(0i8), 1 => Just(1i8), 1 => Just(-1i8)];
     let field = (option::weighted(0.06, any::<Index>()), any::<Index>(), beside);
-    let fields = proptest::array::uniform10(field);
+    let fields = proptest::array::uniform11(field);
     let other = proptest::bool::weighted(0.02);
     (any::<bool>(), other, any::<Index>(), fields, any::<(u128, u16, u8)>())
         .prop_map(|(v6, other, pattern, fields, random)| Aim { v6, other, pattern, fields, random })
@@ -181,6 +201,9 @@ fn header(aim: &Aim, patterns: &[Pattern]) -> Header {
     };
     let of_ports = |spans: &[PortSpan]| -> Vec<u128> {
         spans.iter().flat_map(|span| [span.first.into(), span.last.into()]).collect()
+    };
+    let of_classes = |spans: Option<&[ClassSpan]>| -> Vec<u128> {
+        spans.unwrap_or_default().iter().flat_map(|span| [span.first.into(), span.last.into()]).collect()
     };
     let of_bits = |mask: u64| -> Vec<u128> {
         if mask == u64::MAX { Vec::new() } else { vec![u128::from(mask.trailing_zeros() % 64)] }
@@ -220,6 +243,7 @@ fn header(aim: &Aim, patterns: &[Pattern]) -> Header {
         to: aimed(aim, 9, patterns, |p| of_bits(p.to), 2) as u8 & 63,
         ingress: aimed(aim, 8, patterns, |p| of_list(&p.ingress), 0) as u16,
         egress: aimed(aim, 8, patterns, |p| of_list(&p.egress), 1) as u16,
+        source_mac: aimed(aim, 10, patterns, |p| of_classes(p.source_macs.as_deref()), 0) as u16,
     }
 }
 

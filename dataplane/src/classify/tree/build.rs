@@ -4,7 +4,9 @@ use std::collections::HashMap;
 
 use super::entry::{Entry, Exact, Fixed};
 use super::forest::{Forest, Root};
-use super::layout::{ASK, Branch, MISC, MORE, Octet, POSITION, Shape, WIDTH, ZONES, block_octets, lanes};
+use super::layout::{
+    ASK, Branch, MACS, MISC, MORE, Octet, POSITION, Shape, WIDTH, ZONES, block_octets, lanes,
+};
 use super::select::{Member, Scratch, Selection, select};
 use crate::classify::{Bounds, Position, TooLarge};
 
@@ -38,8 +40,12 @@ pub(super) fn grow<S: Shape>(
     scratch: &mut Scratch,
 ) -> Result<Forest<S>, TooLarge> {
     scratch.work = 0;
-    let zones = S::PORTS + ZONES;
-    let asks_zones = entries.iter().any(|entry| entry.low.as_ref()[zones] != 0);
+    // Both lie in one word of a key.
+    let asks = |entry: &Entry<S>| {
+        entry.low.as_ref()[S::PORTS + ZONES] != 0
+            || entry.span.as_ref()[S::PORTS + MACS] != u32::from(u16::MAX)
+    };
+    let asks_zones = entries.iter().any(asks);
     let mut grower = Grower {
         entries,
         lanes: lanes::<S>(asks_zones),

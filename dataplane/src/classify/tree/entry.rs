@@ -2,7 +2,7 @@
 
 use wire::Family;
 
-use super::layout::{Kind, MISC, Shape, ZONES};
+use super::layout::{Kind, MACS, MISC, Shape, ZONES};
 use crate::classify::field::{Field, Span};
 use crate::classify::prefix::{Go, each_piece};
 use crate::classify::{Admit, Pattern, Position};
@@ -75,6 +75,7 @@ pub(super) fn of_pattern<S: Shape>(pattern: &Pattern, position: Position, entrie
         [Field::Sport, Field::Dport].map(|field| Choices::exactly(spans(field, pattern)));
     let mut misc = misc(pattern);
     let mut zones = zones(pattern);
+    let mut macs = Choices::exactly(spans(Field::SourceMac, pattern));
     // The longest list first: that loses least.
     loop {
         let lengths = [
@@ -84,6 +85,7 @@ pub(super) fn of_pattern<S: Shape>(pattern: &Pattern, position: Position, entrie
             dports.list.len(),
             misc.list.len(),
             zones.list.len(),
+            macs.list.len(),
         ];
         if lengths.into_iter().fold(1, usize::saturating_mul) <= MOST {
             break;
@@ -95,18 +97,20 @@ pub(super) fn of_pattern<S: Shape>(pattern: &Pattern, position: Position, entrie
             2 => sports.widen(ends(&sports.list)),
             3 => dports.widen(ends(&dports.list)),
             4 => misc.widen(agreed(&misc.list)),
-            _ => zones.widen(agreed(&zones.list)),
+            5 => zones.widen(agreed(&zones.list)),
+            _ => macs.widen(ends(&macs.list)),
         }
     }
     let all = [source.exact, destination.exact, sports.exact, dports.exact, misc.exact, zones.exact];
-    // A list of interfaces to leave by is rare, and not worth a lane.
-    let exact = if all.contains(&Exact::No) || !pattern.egress.is_empty() { Exact::No } else { Exact::Yes };
+    // Interfaces to leave by and MAC addresses are rare, and not worth the comparison of a lane.
+    let is_beside = [Field::Egress, Field::SourceMac].iter().any(|field| field.is_asked(pattern));
+    let exact = if all.contains(&Exact::No) || is_beside { Exact::No } else { Exact::Yes };
     for source in &source.list {
         for destination in &destination.list {
             for sports in &sports.list {
                 for dports in &dports.list {
                     for misc in &misc.list {
-                        for zones in &zones.list {
+                        for (zones, macs) in beside(&zones.list, &macs.list) {
                             let mut low = S::Lanes::default();
                             let mut span = S::Lanes::default();
                             S::set_addresses(&mut low, &mut span, [*source, *destination]);
@@ -116,7 +120,9 @@ pub(super) fn of_pattern<S: Shape>(pattern: &Pattern, position: Position, entrie
                             let [sports, dports] = [sports, dports].map(|span| span.last - span.first);
                             spans[at] = (sports | dports << 16) as u32;
                             (lows[at + MISC], spans[at + MISC]) = *misc;
-                            (lows[at + ZONES], spans[at + ZONES]) = *zones;
+                            (lows[at + ZONES], spans[at + ZONES]) = zones;
+                            (lows[at + MACS], spans[at + MACS]) =
+                                (macs.first as u32, (macs.last - macs.first) as u32);
                             entries.push(Entry { position, exact, low, span });
                         }
                     }
@@ -124,6 +130,11 @@ pub(super) fn of_pattern<S: Shape>(pattern: &Pattern, position: Position, entrie
             }
         }
     }
+}
+
+/// Each of the zones with each of the MAC addresses.
+fn beside<'a>(zones: &'a [Bits], macs: &'a [Span]) -> impl Iterator<Item = (Bits, &'a Span)> {
+    zones.iter().flat_map(move |zones| macs.iter().map(move |macs| (*zones, macs)))
 }
 
 /// What a pattern asks for in a field.

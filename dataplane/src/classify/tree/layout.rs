@@ -20,6 +20,10 @@ pub(super) const MISC: usize = 1;
 /// After the lane of the ports, that of `from | to << 8 | ingress << 16`.
 pub(super) const ZONES: usize = 2;
 
+/// After the lane of the ports, that of the class of the source MAC address. Nodes gather bits of it; it is rare, and leaves
+/// do not compare it.
+pub(super) const MACS: usize = 3;
+
 /// The lanes of one family's headers.
 pub(in crate::classify) trait Shape: Copy + Debug + Send + Sync + 'static {
     /// A header's words; their number is a power of two.
@@ -35,7 +39,7 @@ pub(in crate::classify) trait Shape: Copy + Debug + Send + Sync + 'static {
     /// What lies where.
     const SLICES: &'static [Slice];
 
-    /// The words of a header; without zones and interfaces, unless these are asked for.
+    /// The words of a header; without zones, interfaces and MAC addresses, unless these are asked for.
     fn key<const ZONES: bool>(header: &Header) -> Self::Key;
 
     /// The lanes of two ranges of addresses; where an address has several lanes, they are prefixes.
@@ -132,13 +136,13 @@ fn set_rest<const ZONES: bool>(words: &mut [u64], header: &Header) {
         | u64::from(header.dport) << 48;
     if ZONES {
         let zones = u64::from(header.from) | u64::from(header.to) << 8 | u64::from(header.ingress) << 16;
-        words[1] = zones << 32;
+        words[1] = zones << 32 | u64::from(header.source_mac);
     }
 }
 
 impl Shape for V4 {
     type Key = [u64; 4];
-    type Lanes = [u32; 5];
+    type Lanes = [u32; 6];
     const FAMILY: Family = Family::V4;
     const ADDRESSES: [Field; 2] = [Field::Source4, Field::Destination4];
     const PORTS: usize = 2;
@@ -149,6 +153,7 @@ impl Shape for V4 {
         Slice::range(2, 16, 16),
         Slice::bits(3),
         Slice::bits(4),
+        Slice::range(5, 0, 16),
     ];
 
     #[inline(always)]
@@ -159,7 +164,7 @@ impl Shape for V4 {
         words
     }
 
-    fn set_addresses(low: &mut [u32; 5], span: &mut [u32; 5], ranges: [Span; 2]) {
+    fn set_addresses(low: &mut [u32; 6], span: &mut [u32; 6], ranges: [Span; 2]) {
         for (at, Span { first, last }) in ranges.into_iter().enumerate() {
             (low[at], span[at]) = (first as u32, (last - first) as u32);
         }
@@ -168,7 +173,7 @@ impl Shape for V4 {
 
 impl Shape for V6 {
     type Key = [u64; 8];
-    type Lanes = [u32; 11];
+    type Lanes = [u32; 12];
     const FAMILY: Family = Family::V6;
     const ADDRESSES: [Field; 2] = [Field::Source6, Field::Destination6];
     const PORTS: usize = 8;
@@ -185,6 +190,7 @@ impl Shape for V6 {
         Slice::range(8, 16, 16),
         Slice::bits(9),
         Slice::bits(10),
+        Slice::range(11, 0, 16),
     ];
 
     #[inline(always)]
@@ -198,7 +204,7 @@ impl Shape for V6 {
         words
     }
 
-    fn set_addresses(low: &mut [u32; 11], span: &mut [u32; 11], ranges: [Span; 2]) {
+    fn set_addresses(low: &mut [u32; 12], span: &mut [u32; 12], ranges: [Span; 2]) {
         for (at, Span { first, last }) in ranges.into_iter().enumerate() {
             for word in 0..4 {
                 let of = |address: u128| (address >> (96 - 32 * word)) as u32;

@@ -84,7 +84,9 @@ impl Cover {
         let dport = hull(Field::Dport, &mut spans)?.into();
         let protocol = hull(Field::Protocol, &mut spans)?;
         let protocol = (protocol.first == protocol.last).then_some(protocol.first as u8);
-        if pattern.protocols.len() > 1 || !pattern.ingress.is_empty() || !pattern.egress.is_empty() {
+        let is_beside =
+            [Field::Ingress, Field::Egress, Field::SourceMac].iter().any(|field| field.is_asked(pattern));
+        if pattern.protocols.len() > 1 || is_beside {
             matched = Match::Part;
         }
         if pattern.tcp_value & !pattern.tcp_mask != 0 {

@@ -49,15 +49,18 @@ fn what_a_guard_cannot_look_at_is_never_let_in() {
         "[default]\n\"wan > self\" = \"accept\"\n\
          [[rule]]\nname = \"few\"\nfrom = \"wan\"\nto = \"self\"\nprotocol = \"tcp\"\ndport = 22\nconnections = 3\naction = \"accept\"\n\
          [[rule]]\nname = \"marked\"\nfrom = \"wan\"\nto = \"self\"\nprotocol = \"udp\"\ndscp = \"ef\"\naction = \"drop\"\n\
+         [[rule]]\nname = \"admin\"\nfrom = \"wan\"\nto = \"self\"\nprotocol = \"tcp\"\ndport = 22\nsource-mac = \"02:00:5e:10:00:01\"\naction = \"accept\"\n\
+         [[rule]]\nname = \"stranger\"\nfrom = \"wan\"\nto = \"self\"\nprotocol = \"tcp\"\ndport = 22\nsource-mac = { except = [\"02:00:5e:10:00:01\"] }\naction = \"drop\"\n\
          [[rule]]\nname = \"xmas\"\nfrom = \"wan\"\nto = \"self\"\nprotocol = \"tcp\"\ntcp-flags = \"fin\"\naction = \"drop\"\n",
     );
-    assert_eq!(terms.left_out, ["few"]);
-    let [marked, rest] = &terms.alone.rules[..] else { panic!("{:?}", terms.alone.rules) };
+    assert_eq!(terms.left_out, ["few", "admin"]);
+    let [marked, stranger, rest] = &terms.alone.rules[..] else { panic!("{:?}", terms.alone.rules) };
     assert_eq!(
         (marked.fate, &marked.protocols[..]),
         (Fate::Drop, &[17][..]),
         "all of it, whatever its class"
     );
+    assert_eq!((stranger.fate, &stranger.dports[..]), (Fate::Drop, &[(22, 22)][..]), "whoever sends it");
     assert_eq!(*rest, SelfRule { fate: Fate::Accept, ..SelfRule::default() });
 }
 

@@ -1,0 +1,50 @@
+//! Ethernet addresses that flows began with: what rules that ask for one need when they judge a flow again.
+//!
+//! They lie beside the flows, in memory that is taken only where some rule asks.
+
+use wire::ethernet::Mac;
+
+use super::{FlowId, FlowTable};
+use crate::memory::{MemoryError, Slab};
+
+/// Memory for an address of each flow; zeros where it is not known.
+pub(crate) type Senders = Slab<[u8; 6]>;
+
+/// Takes memory for the addresses of so many flows.
+///
+/// # Errors
+/// The system has not that much memory to give.
+pub(crate) fn senders(flows: u32) -> Result<Senders, MemoryError> {
+    Slab::new(flows as usize)
+}
+
+impl FlowTable {
+    /// Has the table remember addresses from now on, unless it does already; gives back memory that is not needed.
+    pub(crate) fn remember_senders(&mut self, senders: Senders) -> Option<Senders> {
+        if self.senders.is_some() {
+            return Some(senders);
+        }
+        self.senders = Some(senders);
+        None
+    }
+
+    /// Whether the table remembers addresses.
+    pub(crate) fn remembers_senders(&self) -> bool {
+        self.senders.is_some()
+    }
+
+    /// The source address of the frame that a flow began with; `None` where that has not been noted.
+    pub fn sender(&self, id: FlowId) -> Option<Mac> {
+        let known = self.senders.as_ref()?.entries().get(id.0 as usize).copied().map(Mac)?;
+        Some(known).filter(|mac| *mac != Mac::ZERO)
+    }
+
+    /// Notes that address, or that it is not known, if the table remembers any.
+    #[inline]
+    pub(crate) fn note_sender(&mut self, id: FlowId, mac: Option<Mac>) {
+        let place = self.senders.as_mut().and_then(|senders| senders.entries_mut().get_mut(id.0 as usize));
+        if let Some(place) = place {
+            *place = mac.unwrap_or(Mac::ZERO).0;
+        }
+    }
+}
