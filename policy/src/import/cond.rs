@@ -6,12 +6,17 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
+use wire::ethernet::Mac;
+
 use super::IpVersion;
 use super::range::{ByteSet, Ranges};
-use crate::model::{AddressRange, TcpFlagsMatch};
+use crate::model::{AddressRange, MacRange, TcpFlagsMatch};
 
 /// Interfaces by their index in the importer's list; `None` stands for all, those that no rule names too.
 pub(super) type Interfaces = Option<Vec<u16>>;
+
+/// Source addresses of Ethernet frames as numbers; `None` stands for all packets, those without an Ethernet header too.
+pub(super) type SourceMacs = Option<Ranges>;
 
 pub(super) const NEW: u8 = 1;
 pub(super) const ESTABLISHED: u8 = 2;
@@ -25,6 +30,7 @@ pub(super) const STATES: u8 = 15;
 pub(super) struct Cond {
     pub(super) inward: Interfaces,
     pub(super) outward: Interfaces,
+    pub(super) source_macs: SourceMacs,
     pub(super) source: Place,
     pub(super) destination: Place,
     /// The destination must be one of the gateway's own addresses; matters before routing only.
@@ -46,6 +52,7 @@ impl Default for Cond {
         Cond {
             inward: None,
             outward: None,
+            source_macs: None,
             source: Place::all(),
             destination: Place::all(),
             to_gateway: false,
@@ -85,6 +92,7 @@ impl Cond {
         let both = Cond {
             inward: and_interfaces(&self.inward, &other.inward),
             outward: and_interfaces(&self.outward, &other.outward),
+            source_macs: and_macs(&self.source_macs, &other.source_macs),
             source: self.source.and(&other.source),
             destination: self.destination.and(&other.destination),
             to_gateway: self.to_gateway || other.to_gateway,
@@ -110,6 +118,7 @@ impl Cond {
         flags
             && interfaces_within(&self.inward, &other.inward)
             && interfaces_within(&self.outward, &other.outward)
+            && macs_within(&self.source_macs, &other.source_macs)
             && self.source.is_within(&other.source)
             && self.destination.is_within(&other.destination)
             && (self.to_gateway || !other.to_gateway)
@@ -141,6 +150,7 @@ impl Cond {
         let v6 = !self.source.v6.is_empty() && !self.destination.v6.is_empty();
         self.inward.as_ref().is_some_and(Vec::is_empty)
             || self.outward.as_ref().is_some_and(Vec::is_empty)
+            || self.source_macs.as_ref().is_some_and(Ranges::is_empty)
             || !(v4 || v6)
             || self.protocols.is_empty()
             || self.sports.is_empty()
@@ -154,7 +164,7 @@ impl Cond {
     /// Its size in memory, in ranges.
     pub(super) fn weight(&self) -> usize {
         let places = [&self.source.v4, &self.source.v6, &self.destination.v4, &self.destination.v6];
-        let ranges = places.into_iter().chain([&self.sports, &self.dports]);
+        let ranges = places.into_iter().chain([&self.sports, &self.dports]).chain(&self.source_macs);
         ranges.map(|ranges| ranges.list().len()).sum()
     }
 
@@ -174,6 +184,39 @@ pub(super) fn all_ports() -> Ranges {
 /// Ports from first to last.
 pub(super) fn ports(list: impl IntoIterator<Item = (u16, u16)>) -> Ranges {
     Ranges::of(u128::from(u16::MAX), list.into_iter().map(|(a, b)| (u128::from(a), u128::from(b))))
+}
+
+/// The highest Ethernet address.
+pub(super) const MAC_MAX: u64 = Mac::BROADCAST.to_bits();
+
+/// Ethernet addresses from first to last.
+pub(super) fn macs(list: impl IntoIterator<Item = (u64, u64)>) -> Ranges {
+    Ranges::of(u128::from(MAC_MAX), list.into_iter().map(|(a, b)| (u128::from(a), u128::from(b))))
+}
+
+/// The ranges of a set of Ethernet addresses.
+pub(super) fn mac_ranges(macs: &Ranges) -> impl Iterator<Item = MacRange> {
+    macs.list().iter().map(|&(first, last)| MacRange { first: mac_address(first), last: mac_address(last) })
+}
+
+fn mac_address(number: u128) -> Mac {
+    let [.., a, b, c, d, e, f] = number.to_be_bytes();
+    Mac([a, b, c, d, e, f])
+}
+
+pub(super) fn and_macs(a: &SourceMacs, b: &SourceMacs) -> SourceMacs {
+    match (a, b) {
+        (None, other) | (other, None) => other.clone(),
+        (Some(a), Some(b)) => Some(a.and(b)),
+    }
+}
+
+fn macs_within(a: &SourceMacs, b: &SourceMacs) -> bool {
+    match (a, b) {
+        (_, None) => true,
+        (None, Some(_)) => false,
+        (Some(a), Some(b)) => a.is_within(b),
+    }
 }
 
 fn and_interfaces(a: &Interfaces, b: &Interfaces) -> Interfaces {

@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::chain::{Base, Bound, Entry, Listing, Program, Verdict, What, write_out};
-use super::cond::{Cond, ESTABLISHED, INVALID, NEW, Place, RELATED, STATES};
+use super::cond::{Cond, ESTABLISHED, INVALID, NEW, Place, RELATED, STATES, SourceMacs, mac_ranges};
 use super::name::{Unique, valid};
 use super::note::{Note, NoteKind, Origin, Why};
 use super::range::ByteSet;
@@ -493,7 +493,7 @@ impl Emit {
             in_interfaces: Vec::new(),
             out_interfaces: Vec::new(),
             family,
-            source_macs: Macs::default(),
+            source_macs: source_macs(&cond.source_macs),
             source,
             destination,
             protocols: protocols(cond),
@@ -745,6 +745,15 @@ fn sound(cond: &Cond) -> Result<(), Why> {
 
 fn protocols(cond: &Cond) -> Vec<Protocol> {
     if cond.protocols.is_all() { Vec::new() } else { cond.protocols.iter().map(Protocol).collect() }
+}
+
+/// The addresses, or all but them, whichever is shorter.
+fn source_macs(macs: &SourceMacs) -> Macs {
+    let Some(these) = macs else { return Macs::default() };
+    let others = these.complement();
+    // Without any exception it would be for packets without an Ethernet header, too.
+    let except = !others.is_empty() && others.list().len() < these.list().len();
+    Macs { items: mac_ranges(if except { &others } else { these }).collect(), except }
 }
 
 fn port_ranges(ports: &super::range::Ranges) -> Vec<PortRange> {

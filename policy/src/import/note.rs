@@ -56,7 +56,7 @@ pub enum Why {
     Log,
     /// Packets of established connections never meet rules here, and invalid ones never pass.
     State,
-    /// A condition that translations do not have here (ports of a source translation, flags, DSCP, ...).
+    /// A condition that translations do not have here (ports of a source translation, flags, DSCP, source MAC, ...).
     NatCondition,
     /// An exception from destination translation.
     NatException,

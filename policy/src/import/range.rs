@@ -1,6 +1,9 @@
 //! Sets of numbers as sorted, disjoint ranges: ports and addresses, with exact union, intersection and
 //! complement. An importer needs them to say "not these", and to ask whether two rules can meet.
 
+/// The most ranges that a mask may stand for.
+const MOST_MASKED: u64 = 128;
+
 /// Numbers from 0 to `max`, as ranges that neither touch nor overlap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Ranges {
@@ -32,6 +35,30 @@ impl Ranges {
             }
         }
         Ranges { max, list: merged }
+    }
+
+    /// The numbers whose bits of `mask` are those of `value`; none where these are more than [`MOST_MASKED`] ranges.
+    pub(super) fn masked(max: u64, mask: u64, value: u64) -> Option<Ranges> {
+        let mask = mask & max;
+        if value & !mask != 0 {
+            return Some(Ranges::none(u128::from(max)));
+        }
+        // Bits below the mask's lowest make one range of each value of the others.
+        let below = max & !(u64::MAX << mask.trailing_zeros().min(63));
+        let free = max & !mask & !below;
+        if free.count_ones() > MOST_MASKED.ilog2() {
+            return None;
+        }
+        let mut list = Vec::new();
+        let mut bits = 0_u64;
+        loop {
+            let first = value | bits;
+            list.push((u128::from(first), u128::from(first | below)));
+            bits = bits.wrapping_sub(free) & free;
+            if bits == 0 {
+                return Some(Ranges::of(u128::from(max), list));
+            }
+        }
     }
 
     pub(super) fn is_all(&self) -> bool {

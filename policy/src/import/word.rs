@@ -231,6 +231,16 @@ pub(super) fn addresses(word: &str) -> Option<AddressRange> {
     ipnet::IpNet::new(address, length).ok().map(AddressRange::from)
 }
 
+/// An Ethernet address: six groups of one or two hexadecimal digits, as a number.
+pub(super) fn mac(word: &str) -> Option<u64> {
+    let mut groups = word.split(':');
+    let address = (0..6).try_fold(0, |address, _| {
+        let group = groups.next().filter(|group| group.len() <= 2 && !group.starts_with('+'))?;
+        Some(address << 8 | u64::from(u8::from_str_radix(group, 16).ok()?))
+    })?;
+    groups.next().is_none().then_some(address)
+}
+
 /// A unit of time, in full or by its beginning.
 pub(super) fn unit(word: &str) -> Option<Nanos> {
     let seconds = match word {

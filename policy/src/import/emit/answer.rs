@@ -134,9 +134,14 @@ fn turn(cond: &Cond, way: Way) -> Turned {
             return if way == Way::Through && has_errors(cond, v6) { Turned::Lost } else { Turned::Needless };
         }
     }
+    // A connection's first packet does not show who its answers come from.
+    if cond.source_macs.is_some() && way == Way::Through {
+        return Turned::Lost;
+    }
     Turned::To(Box::new(Cond {
         inward: cond.outward.clone(),
         outward: cond.inward.clone(),
+        source_macs: None,
         source: cond.destination.clone(),
         destination: cond.source.clone(),
         to_gateway: false,

@@ -80,7 +80,9 @@ impl Emit {
     /// for all rules of the hook.
     pub(super) fn own(&mut self) {
         for (hook, bases) in std::mem::take(&mut self.found.own) {
-            let listing = write_out(&self.found.program, &bases, None);
+            let mut listing = write_out(&self.found.program, &bases, None);
+            // None of these packets came in a frame.
+            listing.entries.retain(|entry| entry.cond.source_macs.is_none());
             self.cut |= listing.cut;
             let rules: BTreeSet<usize> = bases.iter().flat_map(|base| self.reached(base.chain)).collect();
             let rules: Vec<usize> = rules.into_iter().filter(|&rule| !self.fates[rule].translated).collect();

@@ -6,7 +6,9 @@ use super::recent::Recent;
 use super::target;
 use crate::import::IpVersion;
 use crate::import::chain::{Body, Bound, Limit, Verdict};
-use crate::import::cond::{Cond, ESTABLISHED, INVALID, NEW, Place, RELATED, STATES, all_ports, ports};
+use crate::import::cond::{
+    Cond, ESTABLISHED, INVALID, NEW, Place, RELATED, STATES, all_ports, and_macs, macs, ports,
+};
 use crate::import::interface::Names;
 use crate::import::note::{Note, NoteKind, Origin, Why};
 use crate::import::range::{ByteSet, Ranges};
@@ -32,6 +34,7 @@ const MODULES: &[&str] = &[
     "comment",
     "dscp",
     "addrtype",
+    "mac",
 ];
 
 /// Options that narrow a rule at their place among its matches, unlike addresses, interfaces and protocol.
@@ -57,6 +60,7 @@ const NARROWING: &[&str] = &[
     "--dscp",
     "--dscp-class",
     "--dst-type",
+    "--mac-source",
 ];
 
 /// Reads one rule.
@@ -263,6 +267,12 @@ impl<'a> Reader<'a> {
                 let set = word::dscp_set(one()?).ok_or_else(bad)?;
                 let set = if negated { set.complement() } else { set };
                 self.each(|cond| cond.dscp = cond.dscp.and(set));
+            }
+            "--mac-source" => {
+                let mac = word::mac(one()?).ok_or_else(bad)?;
+                let set = macs([(mac, mac)]);
+                let set = Some(if negated { set.complement() } else { set });
+                self.each(|cond| cond.source_macs = and_macs(&cond.source_macs, &set));
             }
             "--dst-type" => self.destination_type(one()?, negated)?,
             "--limit" | "--hashlimit-upto" | "--hashlimit" | "--hashlimit-above" => {

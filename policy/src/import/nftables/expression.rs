@@ -4,8 +4,10 @@ use std::net::IpAddr;
 
 use serde_json::Value;
 
+use crate::import::cond::{MAC_MAX, macs};
 use crate::import::interface::Names;
 use crate::import::note::Why;
+use crate::import::range::Ranges;
 use crate::import::word;
 use crate::model::AddressRange;
 
@@ -41,7 +43,16 @@ pub(super) enum Field {
         v6: bool,
     },
     Nfproto,
-    EtherType,
+    /// The protocol that a frame carries: that of its Ethernet header, where the source asks for one.
+    EtherType {
+        framed: bool,
+    },
+    /// The bits of `mask` of a frame's source address.
+    SourceMac {
+        mask: u64,
+    },
+    /// The kind of link that a packet came by.
+    InwardType,
     Inward,
     Outward,
     State,
@@ -69,7 +80,8 @@ pub(super) fn field(left: &Value) -> Result<Field, Why> {
             ("ip" | "ip6", "daddr") => Field::Destination { v6 },
             ("ip" | "ip6", "dscp") => Field::Dscp { v6 },
             ("ip" | "ip6", "version") => Field::Version { v6 },
-            ("ether", "type") => Field::EtherType,
+            ("ether", "type") => Field::EtherType { framed: true },
+            ("ether", "saddr") => Field::SourceMac { mask: MAC_MAX },
             ("ip", "protocol") | ("ip6", "nexthdr") => Field::HeaderProtocol { v6 },
             ("tcp" | "udp" | "udplite" | "sctp" | "dccp" | "th", "sport") => Field::Sport(transport),
             ("tcp" | "udp" | "udplite" | "sctp" | "dccp" | "th", "dport") => Field::Dport(transport),
@@ -85,7 +97,8 @@ pub(super) fn field(left: &Value) -> Result<Field, Why> {
             "oifname" | "oif" => Field::Outward,
             "l4proto" => Field::Protocol,
             "nfproto" => Field::Nfproto,
-            "protocol" => Field::EtherType,
+            "protocol" => Field::EtherType { framed: false },
+            "iiftype" => Field::InwardType,
             _ => return Err(Why::Feature(format!("meta {key}"))),
         });
     }
@@ -98,6 +111,12 @@ pub(super) fn field(left: &Value) -> Result<Field, Why> {
         let daddr = flags.is_some_and(|flags| *flags == "daddr" || *flags == serde_json::json!(["daddr"]));
         if word(fib, "result").as_deref() == Some("type") && daddr {
             return Ok(Field::DestinationType);
+        }
+    }
+    if let Some([masked, by]) = left.get("&").and_then(Value::as_array).map(Vec::as_slice) {
+        if let Ok(Field::SourceMac { mask }) = field(masked) {
+            let by = constant(by)?;
+            return Ok(Field::SourceMac { mask: mask & word::mac(&by).ok_or(Why::Value(by))? });
         }
     }
     Err(unknown())
@@ -149,6 +168,25 @@ pub(super) fn address(item: &Value) -> Result<AddressRange, Why> {
         return word::addresses(&first).ok_or_else(bad);
     }
     word::addresses(&format!("{first}-{last}")).ok_or_else(bad)
+}
+
+/// Ethernet addresses of which the bits of `mask` are a constant, or all bits are of a prefix or a range.
+pub(super) fn source_macs(item: &Value, mask: u64) -> Result<Ranges, Why> {
+    let bad = || Why::Value(item.to_string());
+    let number = |word: &str| word::mac(word).ok_or_else(bad);
+    if mask != MAC_MAX {
+        let value = number(&constant(item)?)?;
+        return Ranges::masked(MAC_MAX, mask, value).ok_or(Why::TooMany);
+    }
+    if let Some(prefix) = bare(item).get("prefix") {
+        let base = prefix.get("addr").and_then(Value::as_str).and_then(word::mac).ok_or_else(bad)?;
+        let length = prefix.get("len").and_then(Value::as_u64).filter(|&length| length <= 48);
+        let rest = MAC_MAX >> length.ok_or_else(bad)?;
+        return Ok(macs([(base & !rest, base | rest)]));
+    }
+    let (first, last) = ends(item)?;
+    let (first, last) = (number(&first)?, number(&last)?);
+    if first > last { Err(bad()) } else { Ok(macs([(first, last)])) }
 }
 
 /// Takes note of all interfaces that a rule names.

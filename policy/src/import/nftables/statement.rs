@@ -6,15 +6,17 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::expression::{Field, address, bare, constant, ends, field, items};
+use super::expression::{Field, address, bare, constant, ends, field, items, source_macs};
 use crate::import::IpVersion;
 use crate::import::chain::{Body, Bound, Limit, Verdict};
-use crate::import::cond::{Cond, ESTABLISHED, INVALID, NEW, Named, Place, RELATED, STATES, ports};
+use crate::import::cond::{
+    Cond, ESTABLISHED, INVALID, MAC_MAX, NEW, Named, Place, RELATED, STATES, macs, ports,
+};
 use crate::import::interface::Names;
 use crate::import::iptables::{flag_ways, forward, reject};
 use crate::import::name;
 use crate::import::note::{Note, NoteKind, Origin, Why};
-use crate::import::range::ByteSet;
+use crate::import::range::{ByteSet, Ranges};
 use crate::import::word;
 use crate::model::{
     ConnectionLimit, NatAction, PortRange, PortUse, Protocol, Rate, RejectWith, Scope, Set, TcpFlagsMatch,
@@ -209,7 +211,7 @@ impl Context<'_> {
                 return Err(Why::Feature(format!("{op} of a concatenation")));
             }
             let fields = fields.iter().map(field).collect::<Result<Vec<_>, _>>()?;
-            let set = self.named_items(right)?.map_or_else(|| items(right), |(_, list)| list);
+            let set = self.way_items(right)?;
             let ways = set.into_iter().map(|item| self.tuple(&fields, item));
             return Ok(ways.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().map(go_on).collect());
         }
@@ -219,15 +221,16 @@ impl Context<'_> {
         let field = field(left)?;
         match (field, op) {
             (Field::Sport(_) | Field::Dport(_), "<" | ">" | "<=" | ">=") => {
-                let port: u16 = constant(right)?.parse().map_err(|_| Why::Value(right.to_string()))?;
-                let (first, last) = match op {
-                    "<" => (0, port.checked_sub(1).ok_or_else(|| Why::Value(right.to_string()))?),
-                    "<=" => (0, port),
-                    ">=" => (port, u16::MAX),
-                    _ => (port.checked_add(1).ok_or_else(|| Why::Value(right.to_string()))?, u16::MAX),
-                };
+                let port: Option<u16> = constant(right)?.parse().ok();
+                let range = port.and_then(|port| compared(op, u64::from(port), u64::from(u16::MAX)));
+                let (first, last) = range.ok_or_else(|| Why::Value(right.to_string()))?;
                 let value = serde_json::json!({ "range": [first, last] });
                 Ok(vec![go_on(self.cond(field, &[&value], false)?)])
+            }
+            (Field::SourceMac { mask: MAC_MAX }, "<" | ">" | "<=" | ">=") => {
+                let range = word::mac(&constant(right)?).and_then(|mac| compared(op, mac, MAC_MAX));
+                let range = range.ok_or_else(|| Why::Value(right.to_string()))?;
+                Ok(vec![go_on(Cond { source_macs: Some(macs([range])), ..Cond::default() })])
             }
             (_, "==" | "!=" | "in") => {
                 let negated = op == "!=";
@@ -256,6 +259,15 @@ impl Context<'_> {
             return Err(Why::DynamicSet(name.to_owned()));
         }
         Ok(Some((name, set.get("elem").map_or_else(Vec::new, items))))
+    }
+
+    /// The items of a set or map, named or not, each of which is a way of its own.
+    fn way_items<'v>(&self, right: &'v Value) -> Result<Vec<&'v Value>, Why>
+    where
+        Self: 'v,
+    {
+        let list = self.named_items(right)?.map_or_else(|| items(right), |(_, list)| list);
+        if list.len() > MOST_WAYS { Err(Why::TooMany) } else { Ok(list) }
     }
 
     /// Keeps the name of a set of addresses.
@@ -293,7 +305,7 @@ impl Context<'_> {
             Some(parts) => parts.iter().map(field).collect::<Result<Vec<_>, _>>()?,
             None => vec![field(key)?],
         };
-        let list = self.named_items(data)?.map_or_else(|| items(data), |(_, list)| list);
+        let list = self.way_items(data)?;
         let mut ways = Vec::new();
         for item in list {
             let (key, verdict) = self.pair(item)?;
@@ -376,7 +388,29 @@ impl Context<'_> {
                 }
                 cond.source = if v6 { Place::v6() } else { Place::v4() };
             }
-            Field::Nfproto | Field::EtherType => {
+            Field::SourceMac { mask } => {
+                let mut ranges = Vec::with_capacity(list.len());
+                for item in list {
+                    ranges.extend_from_slice(source_macs(item, mask)?.list());
+                    // Under a mask each item may be many.
+                    if ranges.len() > list.len() + MOST_WAYS {
+                        return Err(Why::TooMany);
+                    }
+                }
+                let set = Ranges::of(u128::from(MAC_MAX), ranges);
+                cond.source_macs = Some(if negated { set.complement() } else { set });
+            }
+            Field::InwardType => {
+                let ethernet = list.len() == 1 && matches!(constant(list[0])?.as_str(), "ether" | "1");
+                if !ethernet || negated {
+                    return Err(Why::Feature("meta iiftype".to_owned()));
+                }
+                cond.source_macs = Some(macs([(0, MAC_MAX)]));
+            }
+            Field::Nfproto | Field::EtherType { .. } => {
+                if field == (Field::EtherType { framed: true }) {
+                    cond.source_macs = Some(macs([(0, MAC_MAX)]));
+                }
                 let words = list.iter().map(|item| constant(item)).collect::<Result<Vec<_>, _>>()?;
                 let has = |names: &[&str]| words.iter().any(|word| names.contains(&word.as_str())) != negated;
                 let known = ["ipv4", "ipv6", "ip", "ip6", "2", "10"];
@@ -511,7 +545,7 @@ impl Context<'_> {
             None => field(key).map(|field| vec![field]),
         };
         let fields = fields.map_err(|_| Why::NatTarget)?;
-        let list = self.named_items(data)?.map_or_else(|| items(data), |(_, list)| list);
+        let list = self.way_items(data)?;
         let mut ways = Vec::new();
         for item in list {
             let Some([key, to]) = item.as_array().map(Vec::as_slice) else {
@@ -563,8 +597,18 @@ fn flag_mask(left: &Value) -> Result<Option<u8>, Why> {
         Some([masked, mask]) if field(masked).is_ok_and(|field| field == Field::TcpFlags) => {
             flag_bits(mask).map(Some)
         }
-        Some(_) => Err(Why::Feature(left.to_string())),
-        None => Ok(field(left).is_ok_and(|field| field == Field::TcpFlags).then_some(0xff)),
+        Some(_) if field(left).is_err() => Err(Why::Feature(left.to_string())),
+        _ => Ok(field(left).is_ok_and(|field| field == Field::TcpFlags).then_some(0xff)),
+    }
+}
+
+/// First and last of the numbers up to `max` that are less or greater than `than`, as `op` has it, if there are any.
+fn compared(op: &str, than: u64, max: u64) -> Option<(u64, u64)> {
+    match op {
+        "<" => Some((0, than.checked_sub(1)?)),
+        "<=" => Some((0, than)),
+        ">=" => Some((than, max)),
+        _ => Some((than + 1, max)).filter(|_| than < max),
     }
 }
 
