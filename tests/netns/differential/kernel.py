@@ -8,7 +8,7 @@ import subprocess
 import time
 
 from differential.outcome import Outcomes
-from differential.world import GATEWAY_OF_LAST_RESORT, HOSTS, INTERFACES, MTU, OWN
+from differential.world import GATEWAY_OF_LAST_RESORT, HOST_MAC, HOSTS, INTERFACES, MTU, OWN, mac_bytes
 from isolation import inside
 
 NETLINK_NETFILTER = 12
@@ -80,7 +80,7 @@ class Kernel:
                 if interface == "wan":
                     hosts.append(GATEWAY_OF_LAST_RESORT[version])
                 for host in hosts:
-                    lines.append(f"neigh replace {host} lladdr 02:00:00:00:00:01 dev {interface} nud permanent")
+                    lines.append(f"neigh replace {host} lladdr {HOST_MAC} dev {interface} nud permanent")
         for version in (4, 6):
             lines.append(f"-{version} route replace default via {GATEWAY_OF_LAST_RESORT[version]}")
         self.ip(self.name, [line for line in lines if not line.startswith("-")])
@@ -181,7 +181,7 @@ class Kernel:
                     continue
                 interface, packet = made
                 kind = b"\x08\x00" if packet[0] >> 4 == 4 else b"\x86\xdd"
-                self.cables[interface].send(self.macs[interface] + b"\x02\0\0\0\0\1" + kind + packet)
+                self.cables[interface].send(self.macs[interface] + mac_bytes(step.mac) + kind + packet)
                 self.drain(lambda where, data, step=step: outcomes.output(where, data, step))
             until = time.monotonic() + SETTLE
             while (left := until - time.monotonic()) > 0:

@@ -7,7 +7,7 @@ import subprocess
 
 import gateway as gateways
 from differential.outcome import Fate, Outcomes
-from differential.world import GATEWAY_OF_LAST_RESORT, INTERFACES, MTU, OWN
+from differential.world import GATEWAY_OF_LAST_RESORT, INTERFACES, MTU, OWN, mac_bytes
 from pcapng import Capture
 
 BEGIN = 1_700_000_000_000_000_000
@@ -92,10 +92,10 @@ def run(imported, inputs, outcomes, directory):
         path = directory / f"{interface}.pcap"
         with open(path, "wb") as file:
             file.write(struct.pack("=IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 1 << 18, 1))
-            for place, (_, where, packet) in enumerate(inputs):
+            for place, (step, where, packet) in enumerate(inputs):
                 if where == interface:
                     kind = b"\x08\x00" if packet[0] >> 4 == 4 else b"\x86\xdd"
-                    frame = b"\x02\0\0\0\0\2\x02\0\0\0\0\1" + kind + packet
+                    frame = b"\x02\0\0\0\0\2" + mac_bytes(step.mac) + kind + packet
                     at = BEGIN + place * APART
                     file.write(struct.pack("=IIII", at // 10**9, at % 10**9, len(frame), len(frame)) + frame)
         arguments.append(f"{interface}={path}")

@@ -4,7 +4,7 @@ import random
 import re
 from dataclasses import dataclass, field
 
-from differential.world import HOSTS, INTERFACES, POOL, own
+from differential.world import HOSTS, INTERFACES, MACS, POOL, own
 
 NETS = {
     4: ["192.168.1.0/24", "192.168.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "10.0.0.0/8"],
@@ -12,6 +12,8 @@ NETS = {
 }
 PORTS = [22, 53, 80, 443, 2222, 8080]
 IP = {4: "ip", 6: "ip6"}
+STRANGER = "02:00:00:00:00:99"
+"""A source address that no frame has."""
 
 
 @dataclass
@@ -145,7 +147,7 @@ class Maker:
 
     def sets(self, table):
         """Named sets and maps, for rules to use."""
-        self.named = {4: [], 6: [], "ports": [], "verdicts": []}
+        self.named = {4: [], 6: [], "ports": [], "verdicts": [], "macs": []}
         for version in self.versions:
             if self.often(0.5):
                 name = f"hosts{version}"
@@ -166,6 +168,11 @@ class Maker:
             )
             table.objects.append(f"map verdicts {{ type inet_service : verdict; elements = {{ {items} }}; }}")
             self.named["verdicts"].append("verdicts")
+
+        if self.often(0.4):
+            items = self.one([sorted(self.some([*MACS, STRANGER])), ["02:00:00:00:00:10-02:00:00:00:00:1f", MACS[4]]])
+            table.objects.append(f"set macs {{ type ether_addr; flags interval; elements = {{ {', '.join(items)} }}; }}")
+            self.named["macs"].append("macs")
 
     def nat(self, family):
         self.family = family
@@ -243,9 +250,11 @@ class Maker:
         if roll < 0.76 and hooks[0] in ("input", "forward"):
             choices = ["reject"]
             pinned = kinds & {"address", "dscp", "vmap", "concat", "icmp", "meta"}
-            if self.family != "ip6" and (not pinned or self.version == 4 and "meta" not in kinds):
+            # nft writes a frame's source and the protocol of such an answer as one match of bytes, and forgets the answer.
+            framed = self.family == "inet" and "mac" in kinds
+            if self.family != "ip6" and not framed and (not pinned or self.version == 4 and "meta" not in kinds):
                 choices.append(f"reject with icmp type {self.one(['port-unreachable', 'admin-prohibited', 'host-unreachable'])}")
-            if self.family != "ip" and (not pinned or self.version == 6 and "meta" not in kinds):
+            if self.family != "ip" and not framed and (not pinned or self.version == 6 and "meta" not in kinds):
                 choices.append(f"reject with icmpv6 type {self.one(['port-unreachable', 'admin-prohibited', 'addr-unreachable'])}")
             if self.family == "inet":
                 choices.append(f"reject with icmpx type {self.one(['port-unreachable', 'admin-prohibited'])}")
@@ -267,7 +276,7 @@ class Maker:
         version = self.version
         ip = IP[version]
         addresses = [host for side in HOSTS.values() for host in side[version]]
-        kinds = ["inward", "source", "destination"]
+        kinds = ["inward", "source", "destination", "mac"]
         kinds += {"tcp": ["tcp", "tcp"], "udp": ["l4", "l4"], "icmp": ["icmp"], "l4": ["l4b"]}[self.protocol]
         if not simple:
             kinds += ["meta", "vmap", "dscp"]
@@ -285,6 +294,8 @@ class Maker:
             choices = [self.one(addresses), self.one(NETS[version]), "{ " + ", ".join(apart(self.some(addresses))) + " }"]
             choices += [f"@{name}" for name in self.named[version]] * 2
             return "address", f"{ip} {word} {no}{self.one(choices)}"
+        if kind == "mac":
+            return kind, self.source_mac(no)
         if kind == "tcp":
             choices = [self.one(PORTS), "{ " + ", ".join(str(port) for port in sorted(self.some(PORTS))) + " }", "1-1023"]
             choices += [f"@{name}" for name in self.named["ports"]]
@@ -328,14 +339,32 @@ class Maker:
         if kind == "vmap":
             choices = [f"{ip} saddr vmap {{ {addresses[0]} : accept, {addresses[4]} : drop }}"]
             choices += ['iifname vmap { "lan" : accept, "wan" : drop }']
+            choices += [f"ether saddr vmap {{ {MACS[0]} : accept, {MACS[1]} : drop, {STRANGER} : accept }}"]
             if self.protocol == "tcp":
                 choices += [f"tcp dport vmap @{name}" for name in self.named["verdicts"]] * 2
                 choices += ["tcp flags vmap { syn : accept, fin : drop, syn | ack : drop }"]
                 choices += ["tcp dport vmap { 22 : drop, 80 : accept, 443 : accept }"]
             return "vmap", self.one(choices)
         if kind == "concat":
-            return "tcp", f"{ip} daddr . tcp dport {{ {addresses[2]} . 80, {addresses[4]} . 22 }}"
+            return "tcp", self.one(
+                [
+                    f"{ip} daddr . tcp dport {{ {addresses[2]} . 80, {addresses[4]} . 22 }}",
+                    f"ether saddr . tcp dport {{ {MACS[0]} . 80, {MACS[1]} . 80, {MACS[2]} . 22 }}",
+                ]
+            )
         return "dscp", f"{ip} dscp {self.one(['cs0', 'cs1', 'af11'])}"
+
+    def source_mac(self, no):
+        one = self.one([*MACS, STRANGER])
+        choices = [one, one, "{ " + ", ".join(self.some([*MACS, STRANGER])) + " }"]
+        choices += ["02:00:00:00:00:11-02:00:00:00:00:99", "02:00:00:00:00:00/40"]
+        choices += [f"@{name}" for name in self.named["macs"]] * 2
+        if self.often(0.15):
+            mask, value = self.one([("ff:ff:ff:ff:ff:00", MACS[3][:15] + "00"), ("08:00:00:00:00:00", "08:00:00:00:00:00")])
+            return f"ether saddr & {mask} {no or '== '}{value}"
+        if self.often(0.1):
+            return self.one(["ether saddr > 02:00:00:00:00:11", "ether type ip", "ether type ip6", "meta iiftype ether"])
+        return f"ether saddr {no}{self.one(choices)}"
 
 
 def apart(items):

@@ -4,8 +4,8 @@ import random
 import re
 from dataclasses import dataclass, field
 
-from differential.ruleset import NETS, PORTS, Chain
-from differential.world import HOSTS, INTERFACES, POOL, own
+from differential.ruleset import NETS, PORTS, STRANGER, Chain
+from differential.world import HOSTS, INTERFACES, MACS, POOL, own
 
 TOOL = {4: "iptables", 6: "ip6tables"}
 REJECTS = {
@@ -218,12 +218,15 @@ class Maker:
         version = self.version
         no = self.one(["", "", "", "! "])
         addresses = [host for side in HOSTS.values() for host in side[version]]
-        kinds = ["in", "source", "destination", "iprange", "dscp", "state"]
+        kinds = ["in", "source", "destination", "iprange", "dscp", "state", "mac"]
         kinds += {"tcp": ["tcp"] * 4 + ["flags", "flags", "multiport"], "udp": ["udp", "multiport"], "icmp": ["icmp"] * 2, "": ["protocol"]}[self.protocol]
         if hook == "FORWARD":
             kinds += ["out", "out"]
         if not self.stateful or hook == "PREROUTING":
             kinds.remove("state")
+        if self.stateful and hook == "PREROUTING":
+            # It would drop answers, which the import lists as missing.
+            kinds.remove("mac")
         if hook == "INPUT":
             kinds.append("type")
         kind = self.one(kinds)
@@ -235,6 +238,8 @@ class Maker:
             side = self.one(["src", "dst"])
             first, last = sorted(self.random.sample(addresses, 2), key=number)
             return kind, f"-m iprange {no}--{side}-range {first}-{last}"
+        if kind == "mac":
+            return kind, f"-m mac {no}--mac-source {self.one([*MACS, STRANGER])}"
         if kind == "dscp":
             return kind, f"-m dscp {no}--dscp {self.one(['0x00', '0x08', '0x0a'])}"
         if kind == "state":

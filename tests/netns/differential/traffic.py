@@ -9,7 +9,7 @@ import struct
 from dataclasses import dataclass
 from typing import Callable
 
-from differential.world import HOSTS, INTERFACES, MTU, own
+from differential.world import HOSTS, INTERFACES, MACS, MTU, own
 from differential.wire import (
     ACK, FIN, GRE, ICMP, ICMP6, PSH, RST, SYN, TCP, UDP, URG, Packet, icmp, ip, tcp, udp,
 )
@@ -21,6 +21,8 @@ class Step:
     round: int
     interface: str
     make: Callable
+    # The frame's source address.
+    mac: str
     tag: int = 0
     to_gateway: bool = False
 
@@ -30,6 +32,7 @@ class Plan:
 
     def __init__(self, seed, versions=(4, 6)):
         self.random = random.Random(seed ^ 0x5EED)
+        self.senders = random.Random(seed ^ 0xE78E)
         self.steps = []
         self.port = 20_000
         for version in versions:
@@ -45,9 +48,13 @@ class Plan:
         return max(step.round for step in self.steps) + 1
 
     def add(self, name, turn, interface, make):
-        step = Step(name, turn, interface, make, to_gateway=">self" in name)
+        step = Step(name, turn, interface, make, self.mac[interface], to_gateway=">self" in name)
         self.steps.append(step)
         return step
+
+    def draw_senders(self):
+        """Chooses where the frames of the next conversation come from, of each side."""
+        self.mac = {interface: self.senders.choice(MACS) for interface in INTERFACES}
 
     def host(self, side, version):
         return self.random.choice(HOSTS[side][version])
@@ -83,6 +90,7 @@ class Plan:
                 break
 
     def handshake(self, name, side, beyond, source, to, dport):
+        self.draw_senders()
         sport = self.sport()
         segment = lambda flags, seq, ack, data=b"": lambda step, _: ip(  # noqa: E731
             source, to, TCP, tcp(source, to, sport, dport, flags, seq, ack, data), step.tag
@@ -100,6 +108,7 @@ class Plan:
             self.answer(f"{name} unreachable", 4, beyond, syn, None)
 
     def datagrams(self, name, side, beyond, source, to, dport):
+        self.draw_senders()
         sport = self.sport()
         ask = self.add(
             f"{name} ask", 0, side, lambda step, _: ip(source, to, UDP, udp(source, to, sport, dport), step.tag)
@@ -108,6 +117,7 @@ class Plan:
         self.answer(f"{name} unreachable", 2, beyond, ask, None)
 
     def echo(self, name, version, side, beyond, source, to):
+        self.draw_senders()
         ask_kind, answer_kind = (8, 0) if version == 4 else (128, 129)
         protocol = ICMP if version == 4 else ICMP6
         ident = struct.pack("!HH", self.sport(), 1)
@@ -149,6 +159,7 @@ class Plan:
     def odd_segments(self, name, side, source, to):
         flags = [("ack", ACK), ("rst", RST), ("syn-ack", SYN | ACK), ("fin", FIN), ("null", 0), ("xmas", FIN | PSH | URG), ("syn-fin", SYN | FIN), ("ece syn", SYN | 0xC0)]
         for what, bits in self.random.sample(flags, 3):
+            self.draw_senders()
             sport, dport = self.sport(), self.random.choice([22, 80, 443])
             self.add(
                 f"{name} {what} {dport}", 0, side,
@@ -158,6 +169,7 @@ class Plan:
             )  # fmt: skip
 
     def others(self, name, version, side, source, to):
+        self.draw_senders()
         # Each a connection of its own, for of a connection only the first packet meets the rules here.
         datagram = lambda size, sport: udp(source, to, sport, 53, bytes(size))  # noqa: E731
         self.add(f"{name} gre", 0, side, lambda step, _: ip(source, to, GRE, b"\0\0\x08\0" + bytes(20), step.tag))
@@ -187,6 +199,7 @@ class Plan:
                     )  # fmt: skip
 
     def fragments(self, name, version, side, source, to):
+        self.draw_senders()
         sport, dport = self.sport(), self.random.choice([53, 8080])
         whole = udp(source, to, sport, dport, bytes(range(200)))
         tag = 40_000 + sport - 20_000

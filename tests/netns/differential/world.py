@@ -22,5 +22,16 @@ POOL = {4: "203.0.113.50", 6: "2001:db8:ffff::50"}
 """An address that source translations may take, beside the gateway's own."""
 
 
+HOST_MAC = "02:00:00:00:00:01"
+"""Where the gateway sends to all hosts, and where some of their frames come from."""
+
+MACS = (HOST_MAC, "02:00:00:00:00:11", "02:00:00:00:00:12", "02:00:00:00:07:01", "0a:11:22:33:44:55")
+"""Where frames come from. Rules name these and others."""
+
+
+def mac_bytes(mac):
+    return bytes.fromhex(mac.replace(":", ""))
+
+
 def own(interface, version):
     return OWN[interface][version].split("/")[0]
