@@ -10,7 +10,7 @@ use crate::import::chain::{Entry, Listing, Verdict, What};
 use crate::import::cond::{Cond, ESTABLISHED, NEW, STATES};
 use crate::import::note::{NoteKind, Why};
 use crate::import::range::ByteSet;
-use crate::model::TcpFlagsMatch;
+use crate::model::{Protocol, TcpFlagsMatch};
 
 /// Where packets of a listing go.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -89,6 +89,9 @@ impl Emit {
                 None
             }
             Turned::To(cond) => {
+                if has_errors_of_others(&entry.cond) {
+                    self.miss(entry.rule, Why::State);
+                }
                 self.note(self.origin(entry), NoteKind::AnswersRefused);
                 let what = What::Do(Verdict::Drop);
                 Some(Entry { cond: *cond, what, log: false, ..entry.clone() })
@@ -159,6 +162,15 @@ fn turn(cond: &Cond, way: Way) -> Turned {
 fn has_errors(cond: &Cond, v6: bool) -> bool {
     let errors: &[u8] = if v6 { &[1, 2, 3, 4] } else { &[3, 4, 11, 12] };
     errors.iter().any(|&kind| cond.icmp_types.contains(kind))
+}
+
+/// Whether a condition on the protocol holds for ICMP errors about connections of other protocols, which it leaves alone.
+fn has_errors_of_others(cond: &Cond) -> bool {
+    let (v4, v6) = cond.families();
+    let is_asked = |of_family, icmp| of_family && cond.protocols.contains(icmp);
+    !cond.protocols.is_all()
+        && cond.icmp_types.is_all()
+        && (is_asked(v4, Protocol::ICMP.0) || is_asked(v6, Protocol::ICMPV6.0))
 }
 
 /// Whether a later segment of a connection may have such flags.

@@ -117,6 +117,13 @@ fn answers_that_are_dropped_make_no_connection() {
     assert_eq!(why(&before("-p tcp -m tcp --tcp-flags FIN,SYN FIN,SYN -j DROP")), []);
     assert_eq!(why(&before("-p tcp -m tcp --tcp-flags FIN,ACK FIN,ACK -j DROP")), [(4, Why::State)]);
     assert_eq!(why(&before("-m dscp --dscp 0x08 -j DROP")), [(4, Why::State)]);
+    // Errors about connections that the rule leaves alone would be dropped, too.
+    let all_but = before("! -p udp -j DROP");
+    assert_eq!(why(&all_but), [(4, Why::State)]);
+    assert_eq!(rule(&all_but, "forward-1-answers").protocols.len(), 255);
+    assert_eq!(why(&before("-p icmp -j DROP")), [(4, Why::State)]);
+    assert_eq!(why(&before("! -p icmp -j DROP")), []);
+    assert_eq!(why(&before("-p gre -j DROP")), []);
     // Some of the answers pass before.
     let part = iptables(
         "-A FORWARD -s 10.0.0.1/32 -j ACCEPT\n-A FORWARD -s 10.0.0.0/8 -j DROP\n\
