@@ -4,7 +4,7 @@
 //! bytes. Neighbours that nobody told are assumed, so that every packet that is forwarded can be seen.
 
 use tally::{NoTally, Tally};
-use wire::{Batch, Frame, Nanos, Pool, PoolError, PortId};
+use wire::{BATCH, Batch, Frame, Nanos, Pool, PoolError, PortId};
 
 use crate::change::{Change, ChangeError, OutOfTurn};
 use crate::hop::{MOST_WAITING, Resolve};
@@ -40,6 +40,32 @@ pub struct Replay {
     ended: Vec<Frame>,
     way: Way,
     setup: Setup,
+    /// When the last frame was received.
+    moment: Nanos,
+    /// Frames received since the queues were emptied.
+    since: usize,
+    /// Whether a batch can fill a queue of these tables.
+    queues: Queues,
+}
+
+/// How long queues are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Queues {
+    /// A batch may not fit.
+    Short,
+    /// Whatever a batch comes to fits.
+    Long,
+}
+
+impl Queues {
+    fn of(tables: &Tables) -> Queues {
+        let least = tables.interfaces.iter().map(|interface| interface.mtu).min().unwrap_or(0);
+        // What the largest frame is cut into behind the longest IPv4 header, in units of eight bytes; an answer, and a segment
+        // that goes to the other side with it.
+        let part = usize::from(least.saturating_sub(60) / 8 * 8).max(8);
+        let most = BATCH * (SLOT.div_ceil(part) + 2);
+        if most <= tables.limits.queue as usize { Queues::Long } else { Queues::Short }
+    }
 }
 
 /// How batches go through the pipeline; the outcome is the same.
@@ -124,6 +150,7 @@ impl Replay {
         let shard = Shard::new(&tables, setup).map_err(ReplayError::Shard)?;
         let waiting = if resolve == Resolve::Told { MOST_WAITING } else { 0 };
         let slots = SLOTS + tables.limits.fragments.held + waiting;
+        let queues = Queues::of(&tables);
         Ok(Replay {
             tables,
             shard,
@@ -133,11 +160,17 @@ impl Replay {
             ended: Vec::with_capacity(slots as usize),
             way,
             setup,
+            moment: start,
+            since: 0,
+            queues,
         })
     }
 
     /// Takes in a frame that was received by the interface `ingress` at `at`. `number` is the caller's, by
     /// which it knows the frame again. What is known by then is told to `witness`.
+    ///
+    /// Frames of one moment, up to a batch of them, fill queues together. When time goes on they leave: how frames are put into
+    /// batches makes no difference.
     pub fn receive(
         &mut self,
         ingress: PortId,
@@ -146,9 +179,13 @@ impl Replay {
         bytes: &[u8],
         witness: &mut impl Witness,
     ) {
-        if self.batch.is_full() {
+        // Of what waits many may come free with one frame.
+        let fills = self.queues == Queues::Short || self.shard.counters.held > 0;
+        if self.since >= BATCH || fills && at != self.moment {
             self.flush(witness);
         }
+        self.moment = at;
+        self.since += 1;
         let Some(mut frame) = self.pool.take() else {
             self.shard.counters.count_refused(bytes.len(), Reason::SlotTooSmall);
             return;
@@ -162,7 +199,7 @@ impl Replay {
             let room = self.pool.slot_bytes() - wire::HEADROOM;
             let _ = frame.fill(bytes.get(..room).unwrap_or(bytes));
             let verdict = Verdict::Dropped(Reason::SlotTooSmall);
-            self.flush(witness);
+            self.pass(witness);
             self.shard.counters.count_refused(bytes.len(), Reason::SlotTooSmall);
             frame.meta.fate = verdict.to_fate();
             witness.ended(&frame, verdict);
@@ -192,6 +229,7 @@ impl Replay {
         let change = Change::prepare(&self.tables, &next, setup).map_err(ReloadError::Change)?;
         self.shard.apply(change, &next, at, &mut self.ended).map_err(ReloadError::OutOfTurn)?;
         self.tables = next;
+        self.queues = Queues::of(&self.tables);
         // What ends or comes free by it does so now, not with the next frame.
         let mut cx =
             Cx { tables: &self.tables, shard: &mut self.shard, pool: &mut self.pool, tally: &mut NoTally };
@@ -204,8 +242,20 @@ impl Replay {
     /// were taken inside show answers addressed to the inside host, while the far end knows only the translation
     /// of the flow. Says whether `bytes` were changed. Frames that were received count as passed.
     pub fn readdress(&mut self, bytes: &mut [u8], witness: &mut impl Witness) -> Readdressed {
-        self.flush(witness);
+        self.pass(witness);
         readdress::readdress(&self.tables, &self.shard.flows, bytes)
+    }
+
+    /// Takes all frames that were received so far through the pipeline. Those that leave are in queues until time goes on, or
+    /// [`Replay::flush`].
+    pub fn pass(&mut self, witness: &mut impl Witness) {
+        let mut cx =
+            Cx { tables: &self.tables, shard: &mut self.shard, pool: &mut self.pool, tally: &mut NoTally };
+        match self.way {
+            Way::Run => self.pipeline.run(&mut self.batch, &mut self.ended, &mut cx),
+            Way::Step => self.pipeline.step(&mut self.batch, &mut self.ended, &mut cx),
+        }
+        self.tell_ended(witness);
     }
 
     /// Takes all frames that were received so far through the pipeline, and out.
@@ -237,18 +287,24 @@ impl Replay {
 
     /// Tells of all frames that came out of the pipeline, and takes them back.
     fn tell(&mut self, witness: &mut impl Witness) {
-        for frame in self.ended.drain(..) {
-            if let Some(verdict) = Verdict::of_fate(frame.meta.fate) {
-                witness.ended(&frame, verdict);
-            }
-            self.pool.put(frame);
-        }
+        self.tell_ended(witness);
         for (place, queue) in self.shard.queues.iter_mut().enumerate() {
             while let Some(frame) = queue.pop() {
                 // Further parts of a packet that was cut carry no verdict of their own.
                 witness.sent(PortId(place as u16), &frame, Verdict::of_fate(frame.meta.fate));
                 self.pool.put(frame);
             }
+        }
+        self.since = 0;
+    }
+
+    /// Tells of frames that ended in the pipeline, and takes them back.
+    fn tell_ended(&mut self, witness: &mut impl Witness) {
+        for frame in self.ended.drain(..) {
+            if let Some(verdict) = Verdict::of_fate(frame.meta.fate) {
+                witness.ended(&frame, verdict);
+            }
+            self.pool.put(frame);
         }
     }
 }

@@ -16,6 +16,8 @@ use wire::{Frame, Nanos, PortId};
 pub(crate) struct Host {
     /// Its name in reports.
     pub(crate) name: &'static str,
+    /// How frames of one moment come in.
+    pub(crate) pace: Pace,
     /// How frames reach it.
     pub(crate) batching: Batching,
     /// Starts it at a moment.
@@ -27,48 +29,74 @@ pub(crate) struct Host {
 pub(crate) enum Batching {
     /// Those of one moment together.
     Moment,
-    /// As many together as there can be, and the queues are emptied as seldom.
+    /// As many together as there can be.
     Case,
     /// Each is out before the next one comes in.
     Frame,
 }
 
+/// How frames of one moment come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// All at once: together they fill queues.
+    Moment,
+    /// One after the other, as fast as the link carries them; others leave meanwhile.
+    Link,
+}
+
 /// The hosts. The first decides what variables stand for; the others must do the same as it.
 pub(crate) const HOSTS: &[Host] = &[
-    Host { name: "step", batching: Batching::Moment, start: |tables, now| replay(tables, now, Way::Step) },
-    Host { name: "run", batching: Batching::Moment, start: |tables, now| replay(tables, now, Way::Run) },
+    Host {
+        name: "step",
+        pace: Pace::Moment,
+        batching: Batching::Moment,
+        start: |tables, now| replay(tables, now, Way::Step),
+    },
+    Host {
+        name: "run",
+        pace: Pace::Moment,
+        batching: Batching::Moment,
+        start: |tables, now| replay(tables, now, Way::Run),
+    },
     Host {
         name: "step, batched over the whole case",
+        pace: Pace::Moment,
         batching: Batching::Case,
         start: |tables, now| replay(tables, now, Way::Step),
     },
     Host {
         name: "run, batched over the whole case",
+        pace: Pace::Moment,
         batching: Batching::Case,
         start: |tables, now| replay(tables, now, Way::Run),
     },
     Host {
         name: "chip ixp1200",
+        pace: Pace::Link,
         batching: Batching::Frame,
         start: |tables, now| modelled("ixp1200-pool", tables, now),
     },
     Host {
         name: "chip ixp1200, split",
+        pace: Pace::Link,
         batching: Batching::Case,
         start: |tables, now| modelled("ixp1200-split", tables, now),
     },
     Host {
         name: "chip ixp2400",
+        pace: Pace::Link,
         batching: Batching::Case,
         start: |tables, now| modelled("ixp2400-pool", tables, now),
     },
     Host {
         name: "chip ixp2800",
+        pace: Pace::Link,
         batching: Batching::Frame,
         start: |tables, now| modelled("ixp2800-pool", tables, now),
     },
     Host {
         name: "chip tetra",
+        pace: Pace::Link,
         batching: Batching::Case,
         start: |tables, now| modelled("tetra-pool", tables, now),
     },

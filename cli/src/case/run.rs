@@ -16,7 +16,7 @@ use super::build::{self, Link};
 use super::diff::{compare, show};
 use super::dissect;
 use super::fault::What;
-use super::host::{Batching, End, HOSTS, Input, Player, Record};
+use super::host::{Batching, End, HOSTS, Input, Pace, Player, Record};
 use super::packet::{Packet, Variables};
 use super::reassemble::{Reassembly, Wrong};
 use super::{Case, Counter, Fate, In, Step};
@@ -61,20 +61,14 @@ const MOST_MIB: usize = 256;
 /// What is wrong where fragments make up no right datagram.
 const REASSEMBLED: &str = "the datagram that this fragment completes has a wrong checksum";
 
-/// A queue that is shorter fills up where all frames of a case come at once, and does not where each is out before the
-/// next comes in: how much of it is taken is the host's matter.
-const LONG_QUEUE: u32 = 1024;
-
 /// Plays a case on every host.
 pub(crate) fn play(case: &Case) -> Result<Vec<Failure>, Unplayable> {
     let tables = || Tables::compile(&case.policy, 1).map_err(Unplayable::Compile);
     // Those that follow one another, by which what happened under each is told.
     let mut turns = vec![tables()?];
-    let mut queue = case.policy.limits.queue;
     for step in &case.steps {
         if let Step::Reload(policy) = step {
             turns.push(Tables::compile(policy, 1).map_err(Unplayable::Compile)?);
-            queue = queue.min(policy.limits.queue);
         }
     }
     let Some((first, others)) = HOSTS.split_first() else { return Ok(Vec::new()) };
@@ -93,8 +87,10 @@ pub(crate) fn play(case: &Case) -> Result<Vec<Failure>, Unplayable> {
         turns,
     };
     play.all(case);
+    let counters = &play.player.shard().counters;
+    let overflows = counters.dropped_for(Reason::QueueFull) > 0 || counters.parts_lost > 0;
     for host in others {
-        if host.batching != Batching::Moment && queue < LONG_QUEUE {
+        if host.pace == Pace::Link && overflows {
             continue;
         }
         let mut player = (host.start)(tables()?, START).map_err(Unplayable::Replay)?;

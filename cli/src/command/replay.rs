@@ -129,7 +129,7 @@ impl Arguments {
             replay.receive(packet.ingress, at, number, bytes, &mut outputs);
             if let Some(log) = &mut log {
                 // One by one, so that each record has the time of its packet.
-                replay.flush(&mut outputs);
+                replay.pass(&mut outputs);
                 log.write(&mut replay, at)?;
             }
             if answered == Readdressed::Yes {
