@@ -1,5 +1,6 @@
 """What the gateway's process may do: its user, capabilities, files and system calls. It gives up the rest by itself, without systemd."""
 
+import contextlib
 import json
 import os
 import pwd
@@ -31,11 +32,12 @@ NEEDED = {12: "CAP_NET_ADMIN", 13: "CAP_NET_RAW", 14: "CAP_IPC_LOCK", 39: "CAP_B
 
 
 def threads(process):
-    """What /proc says of each thread of a process."""
+    """What /proc says of each thread of a process, but for those that end meanwhile."""
     told = []
     for thread in os.listdir(f"/proc/{process.pid}/task"):
-        with open(f"/proc/{process.pid}/task/{thread}/status", encoding="ascii") as file:
-            told.append({key: value.strip() for key, value in (line.split(":", 1) for line in file)})
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            with open(f"/proc/{process.pid}/task/{thread}/status", encoding="ascii") as file:
+                told.append({key: value.strip() for key, value in (line.split(":", 1) for line in file)})
     return told
 
 
