@@ -8,7 +8,7 @@ use dataplane::classify::ClassSpan;
 use dataplane::tables::{LOCAL, NO_MAC, SourceMacs};
 use ipnet::{IpNet, Ipv4Subnets, Ipv6Subnets};
 use policy::Policy;
-use policy::model::{FamilyMatch, SELF_ZONE};
+use policy::model::{FamilyMatch, MacRange, SELF_ZONE};
 use serde_json::{Map, Value, json};
 use wire::Family;
 use wire::capture::link::NOBODY;
@@ -19,7 +19,7 @@ use wire::unit::Dscp;
 /// How many items of a list are shown where people read it.
 const MOST_SHOWN: usize = 8;
 
-/// What an analysis has numbered: interfaces, with their zones where all policies agree on them, and source MAC addresses.
+/// Interfaces, with their zones where all policies agree on them, and source MAC addresses, as an analysis has numbered them.
 pub(crate) struct Numbered {
     names: Vec<String>,
     zones: Vec<Option<String>>,
@@ -149,7 +149,7 @@ impl Numbered {
         let without = spans.iter().any(|span| span.first == NO_MAC).then(|| "none".to_owned());
         let ranges = spans.iter().filter_map(|span| {
             let (first, last) = (macs.range(span.first.max(1))?.first, macs.range(span.last)?.last);
-            Some(if first == last { first.to_string() } else { format!("{first}-{last}") })
+            Some(MacRange { first, last }.to_string())
         });
         Some(without.into_iter().chain(ranges).collect())
     }

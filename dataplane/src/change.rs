@@ -229,18 +229,14 @@ impl Shard {
             }
         }
         // What is to be moved needs a place for its handshakes and MAC addresses, whatever the new tables ask for.
-        let flows = match renewed.as_deref_mut() {
-            Some(fresh) => self.flows.remembers_handshakes().then_some(&mut fresh.flows),
-            None => Some(&mut self.flows),
-        };
-        if let Some(flows) = flows {
+        let keeps = |remembers| renewed.is_none() || remembers;
+        let handshakes = keeps(self.flows.remembers_handshakes());
+        let macs = keeps(self.flows.remembers_senders());
+        let flows = renewed.as_deref_mut().map_or(&mut self.flows, |fresh| &mut fresh.flows);
+        if handshakes {
             newly_proxied = newly_proxied.and_then(|numbers| flows.remember_handshakes(numbers));
         }
-        let flows = match renewed.as_deref_mut() {
-            Some(fresh) => self.flows.remembers_senders().then_some(&mut fresh.flows),
-            None => Some(&mut self.flows),
-        };
-        if let Some(flows) = flows {
+        if macs {
             newly_asked = newly_asked.and_then(|senders| flows.remember_senders(senders));
         }
         if !self.mappings.has_places_for(&change.mappings) {

@@ -44,7 +44,7 @@ pub struct Replay {
     moment: Nanos,
     /// Frames received since the queues were emptied.
     since: usize,
-    /// Whether a batch can fill a queue of these tables.
+    /// Length of the queues of these tables, against a batch.
     queues: Queues,
 }
 

@@ -10,9 +10,9 @@ use wire::{Dscp, Nanos};
 
 use crate::model::{
     AddressItem, AddressRange, Addresses, ConnectionLimit, Driver, FamilyMatch, FragmentLimits, Gateway,
-    Hairpin, IcmpMatch, Interface, Limits, LinkKind, Logging, MacRange, Macs, Mode, MssClamp, Nat, NatAction,
-    NextHop, Offload, OnExit, Policy, PortChoice, PortRange, PortUse, Protocol, Rate, Route, RouteTarget,
-    Rule, Scope, Search, SearchAlgorithm, SourceCheck, SynAnswer, TcpFlagsMatch, Timeouts,
+    Hairpin, IcmpMatch, Interface, Limits, LinkKind, Logging, Macs, Mode, MssClamp, Nat, NatAction, NextHop,
+    Offload, OnExit, Policy, PortChoice, PortRange, PortUse, Protocol, Rate, Route, RouteTarget, Rule, Scope,
+    Search, SearchAlgorithm, SourceCheck, SynAnswer, TcpFlagsMatch, Timeouts,
 };
 use crate::parse::value::UNITS;
 use crate::word::{self, Words, word_for};
@@ -358,7 +358,7 @@ impl Printer {
     }
 
     fn macs(&mut self, key: &str, macs: &Macs) {
-        self.items(key, macs.items.iter().map(|item| quoted(&mac_range(*item))).collect(), macs.except);
+        self.items(key, macs.items.iter().map(|item| quoted(&item.to_string())).collect(), macs.except);
     }
 
     /// Those that match, or that do not; nothing where there are none.
@@ -512,11 +512,6 @@ fn tcp_flags(flags: TcpFlagsMatch) -> String {
         .map(|(word, bit)| if flags.value & bit != 0 { (*word).to_owned() } else { format!("!{word}") })
         .collect();
     words.join(",")
-}
-
-fn mac_range(range: MacRange) -> String {
-    let MacRange { first, last } = range;
-    if first == last { first.to_string() } else { format!("{first}-{last}") }
 }
 
 fn dscp_text(dscp: Dscp) -> String {

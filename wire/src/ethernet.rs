@@ -209,6 +209,13 @@ impl Mac {
         u64::from_be_bytes([0, 0, a, b, c, d, e, f])
     }
 
+    /// The address of a number of 48 bits; higher bits do not count.
+    #[inline]
+    pub const fn from_bits(bits: u64) -> Mac {
+        let [_, _, a, b, c, d, e, f] = bits.to_be_bytes();
+        Mac([a, b, c, d, e, f])
+    }
+
     /// To a group, the broadcast address included.
     #[inline]
     pub const fn is_multicast(self) -> bool {

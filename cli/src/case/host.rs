@@ -16,8 +16,6 @@ use wire::{Frame, Nanos, PortId};
 pub(crate) struct Host {
     /// Its name in reports.
     pub(crate) name: &'static str,
-    /// How frames of one moment come in.
-    pub(crate) pace: Pace,
     /// How frames reach it.
     pub(crate) batching: Batching,
     /// Starts it at a moment.
@@ -46,57 +44,40 @@ pub(crate) enum Pace {
 
 /// The hosts. The first decides what variables stand for; the others must do the same as it.
 pub(crate) const HOSTS: &[Host] = &[
-    Host {
-        name: "step",
-        pace: Pace::Moment,
-        batching: Batching::Moment,
-        start: |tables, now| replay(tables, now, Way::Step),
-    },
-    Host {
-        name: "run",
-        pace: Pace::Moment,
-        batching: Batching::Moment,
-        start: |tables, now| replay(tables, now, Way::Run),
-    },
+    Host { name: "step", batching: Batching::Moment, start: |tables, now| replay(tables, now, Way::Step) },
+    Host { name: "run", batching: Batching::Moment, start: |tables, now| replay(tables, now, Way::Run) },
     Host {
         name: "step, batched over the whole case",
-        pace: Pace::Moment,
         batching: Batching::Case,
         start: |tables, now| replay(tables, now, Way::Step),
     },
     Host {
         name: "run, batched over the whole case",
-        pace: Pace::Moment,
         batching: Batching::Case,
         start: |tables, now| replay(tables, now, Way::Run),
     },
     Host {
         name: "chip ixp1200",
-        pace: Pace::Link,
         batching: Batching::Frame,
         start: |tables, now| modelled("ixp1200-pool", tables, now),
     },
     Host {
         name: "chip ixp1200, split",
-        pace: Pace::Link,
         batching: Batching::Case,
         start: |tables, now| modelled("ixp1200-split", tables, now),
     },
     Host {
         name: "chip ixp2400",
-        pace: Pace::Link,
         batching: Batching::Case,
         start: |tables, now| modelled("ixp2400-pool", tables, now),
     },
     Host {
         name: "chip ixp2800",
-        pace: Pace::Link,
         batching: Batching::Frame,
         start: |tables, now| modelled("ixp2800-pool", tables, now),
     },
     Host {
         name: "chip tetra",
-        pace: Pace::Link,
         batching: Batching::Case,
         start: |tables, now| modelled("tetra-pool", tables, now),
     },
@@ -118,6 +99,10 @@ pub(crate) trait Player {
     fn tables(&self) -> &Tables;
     /// What it remembers and has counted.
     fn shard(&self) -> &Shard;
+    /// How frames of one moment come in.
+    fn pace(&self) -> Pace {
+        Pace::Moment
+    }
     /// Why it did not play to the end.
     fn fault(&self) -> Option<&str> {
         None
@@ -286,6 +271,10 @@ impl Traffic for Coming {
 impl Onlooker for Record {}
 
 impl Player for Modelled {
+    fn pace(&self) -> Pace {
+        Pace::Link
+    }
+
     fn receive(&mut self, input: &Input) {
         let Input { number, port, at, ref bytes } = *input;
         self.coming.0.push_back(Input { number, port, at, bytes: bytes.clone() });

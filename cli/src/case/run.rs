@@ -90,10 +90,10 @@ pub(crate) fn play(case: &Case) -> Result<Vec<Failure>, Unplayable> {
     let counters = &play.player.shard().counters;
     let overflows = counters.dropped_for(Reason::QueueFull) > 0 || counters.parts_lost > 0;
     for host in others {
-        if host.pace == Pace::Link && overflows {
+        let mut player = (host.start)(tables()?, START).map_err(Unplayable::Replay)?;
+        if player.pace() == Pace::Link && overflows {
             continue;
         }
-        let mut player = (host.start)(tables()?, START).map_err(Unplayable::Replay)?;
         if let Err(error) = again(&mut *player, &play.acts, host.batching) {
             play.fail(0, vec![format!("host `{}`: {error}", host.name)]);
         }

@@ -17,7 +17,7 @@ use crate::classify::diagram::set::diagram;
 use crate::classify::{Pattern, Position};
 use crate::tables::{CompileError, LOCAL, NO_MAC, SourceMacs, met, patterns_by};
 
-/// What the numbers in headers stand for here.
+/// Interfaces and classes of MAC addresses that the numbers in headers stand for.
 #[derive(Clone, Debug)]
 pub(super) struct Space {
     /// Interfaces by name. The gateway itself is [`LOCAL`].

@@ -30,7 +30,7 @@ pub struct FlowTable {
     /// Of flows whose handshake the gateway has made, the number in [`Handshake`](super::Handshake). Taken only for a policy that
     /// has it make some.
     pub(super) numbers: Option<Slab<u32>>,
-    /// Where flows came from on their link, where rules ask for that.
+    /// Source MAC addresses of flows, where rules ask for any.
     pub(super) senders: Option<Slab<[u8; 6]>>,
     timeouts: Timeouts,
     wheel: Wheel,

@@ -375,7 +375,7 @@ fn sender<T: Tally>(hit: Hit, flow: &Flow, frame: &Frame, cx: &mut Cx<'_, T>) ->
     header.and_then(|header| header.first_chunk()).map_or(Mac::ZERO, |mac| Mac(*mac))
 }
 
-/// What the rules would see of the flow's first packet, but for its MAC address, for which translations do not ask.
+/// Header of the flow's first packet as the rules would see it, but for its MAC address, for which translations do not ask.
 fn header(flow: &Flow, cold: &Cold, ingress: PortId, way: Way, tables: &Tables) -> Header {
     let (there, back) = (flow.original(), flow.reply());
     let (source, destination): (Address, Address) = (there.source().into(), back.source().into());

@@ -99,7 +99,7 @@ impl SourceMacs {
         let place = usize::from(class).checked_sub(1)?;
         let first = if place == 0 { 0 } else { *self.cuts.get(place - 1)? };
         let last = self.cuts.get(place).copied().unwrap_or(END) - 1;
-        Some(MacRange { first: mac(first), last: mac(last) })
+        Some(MacRange { first: Mac::from_bits(first), last: Mac::from_bits(last) })
     }
 
     /// An address of a class that a frame can have as its source; `None` where there is none.
@@ -111,13 +111,8 @@ impl SourceMacs {
         // The lowest bit of the first octet is that of groups: past all that begin like this one.
         let bits = first.to_bits();
         let next = if bits == 0 { 1 } else { ((bits >> 41) + 1) << 41 };
-        (next <= last.to_bits()).then(|| mac(next))
+        (next <= last.to_bits()).then(|| Mac::from_bits(next))
     }
-}
-
-fn mac(bits: u64) -> Mac {
-    let [_, _, a, b, c, d, e, f] = bits.to_be_bytes();
-    Mac([a, b, c, d, e, f])
 }
 
 #[cfg(test)]
@@ -140,7 +135,7 @@ mod tests {
     fn macs() -> impl Strategy<Value = Macs> {
         let range = (address(), address(), any::<bool>()).prop_map(|(one, other, single)| {
             let other = if single { one } else { other };
-            MacRange { first: mac(one.min(other)), last: mac(one.max(other)) }
+            MacRange { first: Mac::from_bits(one.min(other)), last: Mac::from_bits(one.max(other)) }
         });
         (vec(range, 0..5), any::<bool>()).prop_map(|(items, except)| Macs { items, except })
     }
@@ -162,7 +157,7 @@ mod tests {
                 };
                 prop_assert_eq!(holds(NO_MAC), macs.items.is_empty());
                 for bits in &seen {
-                    let within = |range: &MacRange| range.first <= mac(*bits) && mac(*bits) <= range.last;
+                    let within = |range: &MacRange| range.first <= Mac::from_bits(*bits) && Mac::from_bits(*bits) <= range.last;
                     let wanted = macs.items.is_empty() || macs.items.iter().any(within) != macs.except;
                     prop_assert_eq!(holds(classes.class(*bits)), wanted, "{:?} {:#x}", macs, bits);
                 }
@@ -175,14 +170,14 @@ mod tests {
             for bits in seen {
                 let class = classes.class(bits);
                 let range = classes.range(class).unwrap();
-                prop_assert!(range.first <= mac(bits) && mac(bits) <= range.last);
+                prop_assert!(range.first <= Mac::from_bits(bits) && Mac::from_bits(bits) <= range.last);
                 prop_assert!(classes.highest() >= class);
                 match classes.example(class) {
                     Some(example) => {
                         prop_assert!(example.is_unicast());
                         prop_assert_eq!(classes.class(example.to_bits()), class);
                     }
-                    None => prop_assert!(!mac(bits).is_unicast()),
+                    None => prop_assert!(!Mac::from_bits(bits).is_unicast()),
                 }
             }
         }
@@ -190,7 +185,7 @@ mod tests {
 
     #[test]
     fn more_classes_than_there_are_numbers_are_refused() {
-        let items = |many: u64| (0..many).map(|one| MacRange::single(mac(2 * one + 1))).collect();
+        let items = |many: u64| (0..many).map(|one| MacRange::single(Mac::from_bits(2 * one + 1))).collect();
         let of = |many| SourceMacs::of([&policy(&[Macs { items: items(many), except: false }])]);
         assert_eq!(of(32_767).unwrap().unwrap().highest(), 65_535);
         assert_eq!(of(32_768).unwrap_err(), CompileError::TooManyMacs(65_537));

@@ -196,12 +196,10 @@ pub(super) fn macs(list: impl IntoIterator<Item = (u64, u64)>) -> Ranges {
 
 /// The ranges of a set of Ethernet addresses.
 pub(super) fn mac_ranges(macs: &Ranges) -> impl Iterator<Item = MacRange> {
-    macs.list().iter().map(|&(first, last)| MacRange { first: mac_address(first), last: mac_address(last) })
-}
-
-fn mac_address(number: u128) -> Mac {
-    let [.., a, b, c, d, e, f] = number.to_be_bytes();
-    Mac([a, b, c, d, e, f])
+    macs.list().iter().map(|&(first, last)| MacRange {
+        first: Mac::from_bits(first as u64),
+        last: Mac::from_bits(last as u64),
+    })
 }
 
 pub(super) fn and_macs(a: &SourceMacs, b: &SourceMacs) -> SourceMacs {

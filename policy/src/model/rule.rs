@@ -1,5 +1,6 @@
 //! Filter rules and what they match.
 
+use std::fmt;
 use std::net::IpAddr;
 
 use wire::ethernet::Mac;
@@ -259,6 +260,13 @@ impl MacRange {
     /// The range that is one address.
     pub const fn single(mac: Mac) -> MacRange {
         MacRange { first: mac, last: mac }
+    }
+}
+
+impl fmt::Display for MacRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let MacRange { first, last } = self;
+        if first == last { first.fmt(f) } else { write!(f, "{first}-{last}") }
     }
 }
 
