@@ -315,7 +315,8 @@ impl Supervisor {
         for ((number, (post, mail, bell)), exchange) in
             posts.into_iter().enumerate().zip(Exchange::between(&bells))
         {
-            let pool = Pool::new(slots(tables, count), slot_bytes(tables)).map_err(StartError::Pool)?;
+            let mut pool = Pool::new(slots(tables, count), slot_bytes(tables)).map_err(StartError::Pool)?;
+            pool.prefault();
             let memory = pool.memory();
             let notices = sender.clone();
             let share = Share::new(number as u16, count as u16).unwrap_or(Share::WHOLE);

@@ -6,7 +6,8 @@
 //!
 //! What a frame knows of its packet lies beside the slots: a head for each, one after the other.
 //!
-//! The mapping is page-aligned and never moves, so that a driver can register it with the kernel.
+//! The mapping is page-aligned and never moves, so that a driver can register it with the kernel. Pages of slots that were never used
+//! need not exist: [`Pool::prefault`] makes them all.
 #![allow(unsafe_code)]
 
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
@@ -37,8 +38,10 @@ pub(crate) struct Shared {
     pub(crate) slot_bytes: usize,
     /// One bit a slot, set when its owner went away without giving it back.
     orphans: Box<[AtomicU64]>,
-    /// The first slot's first byte.
+    /// The first slot's first byte, at the beginning of a page.
     memory: NonNull<u8>,
+    /// What was allocated, from which the slots begin within a page.
+    allocated: NonNull<u8>,
     slots: u32,
     /// The pool, and each [`PoolMemory`]. Whoever is the last frees everything.
     holders: AtomicU32,
@@ -51,12 +54,13 @@ impl Shared {
         Layout::array::<Head>(slots as usize + 1).ok()
     }
 
-    /// The mapping that holds that many slots.
+    /// The mapping that holds that many slots from the beginning of a page on. Not aligned to one by itself: what is aligned so is zeroed
+    /// by hand, which takes every page.
     fn memory_layout(slots: u32, slot_bytes: usize) -> Option<Layout> {
         (slots as usize)
             .checked_mul(slot_bytes)
             .filter(|bytes| *bytes > 0)
-            .and_then(|bytes| Layout::from_size_align(bytes, PAGE).ok())
+            .and_then(|bytes| Layout::from_size_align(bytes.checked_add(PAGE)?, 1).ok())
     }
 
     /// Gives up a hold, and frees everything with the last one.
@@ -66,12 +70,12 @@ impl Shared {
     unsafe fn release(shared: NonNull<Shared>) {
         // SAFETY: valid while the caller's hold lasts. Release and acquire: what others did before they gave up theirs
         // comes before the memory goes.
-        let (slots, slot_bytes, memory) = unsafe {
+        let (slots, slot_bytes, allocated) = unsafe {
             let shared = shared.as_ref();
             if shared.holders.fetch_sub(1, Ordering::AcqRel) != 1 {
                 return;
             }
-            (shared.slots, shared.slot_bytes, shared.memory)
+            (shared.slots, shared.slot_bytes, shared.allocated)
         };
         let (Some(layout), Some(heads_layout)) =
             (Shared::memory_layout(slots, slot_bytes), Shared::layout(slots))
@@ -81,7 +85,7 @@ impl Shared {
         // SAFETY: nobody holds it any more, and the pool gave up its hold only when every slot was home, so no frame
         // points here; both were allocated in `Pool::new` with these layouts. Heads need no drop.
         unsafe {
-            dealloc(memory.as_ptr(), layout);
+            dealloc(allocated.as_ptr(), layout);
             shared.drop_in_place();
             dealloc(shared.as_ptr().cast(), heads_layout);
         }
@@ -144,12 +148,14 @@ impl Pool {
         let layout = Shared::memory_layout(slots, slot_bytes).ok_or(PoolError::SlotCount(slots))?;
         let heads_layout = Shared::layout(slots).ok_or(PoolError::SlotCount(slots))?;
         // SAFETY: neither layout's size is zero (checked above; there is one more than the heads).
-        let memory =
+        let allocated =
             NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(PoolError::NoMemory(layout.size()))?;
+        // SAFETY: the allocation has room for a page more than the slots.
+        let memory = unsafe { allocated.add(allocated.align_offset(PAGE)) };
         // SAFETY: as above.
         let Some(shared) = NonNull::new(unsafe { alloc(heads_layout) }).map(NonNull::cast) else {
             // SAFETY: just allocated, with this layout.
-            unsafe { dealloc(memory.as_ptr(), layout) };
+            unsafe { dealloc(allocated.as_ptr(), layout) };
             return Err(PoolError::NoMemory(heads_layout.size()));
         };
         let words = (slots as usize).div_ceil(64);
@@ -157,7 +163,7 @@ impl Pool {
         // reads it; slot bases lie in the mapping.
         unsafe {
             let orphans = (0..words).map(|_| AtomicU64::new(0)).collect();
-            shared.write(Shared { slot_bytes, orphans, memory, slots, holders: AtomicU32::new(1) });
+            shared.write(Shared { slot_bytes, orphans, memory, allocated, slots, holders: AtomicU32::new(1) });
             for slot in 0..slots as usize {
                 Shared::heads(shared).add(slot).write(Head::new(memory.add(slot * slot_bytes)));
             }
@@ -169,6 +175,19 @@ impl Pool {
             slots,
             slot_bytes,
         })
+    }
+
+    /// Makes the pages of all slots, so that none is made on the packet path. All slots must be free.
+    pub fn prefault(&mut self) {
+        if self.free.len() != self.slots as usize {
+            return;
+        }
+        // SAFETY: valid while the pool's hold lasts.
+        let memory = unsafe { self.shared.as_ref() }.memory;
+        for at in (0..self.slots as usize * self.slot_bytes).step_by(PAGE) {
+            // SAFETY: it is within the mapping, and no frame owns a slot. Volatile, so that it is done.
+            unsafe { memory.add(at).write_volatile(0) };
+        }
     }
 
     /// An empty frame with [`HEADROOM`] bytes in front, or `None` when every slot is in use.
