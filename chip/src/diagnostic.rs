@@ -14,8 +14,6 @@ pub enum Code {
     /// What can be wrong with any text in TOML, and with names and numbers in it.
     Common(policy::Code),
 
-    /// Not a number with a unit of the right kind.
-    BadQuantity,
     /// Clocks with no common measure that time could be counted in.
     ClockMismatch,
     /// Numbers that contradict one another.
@@ -84,7 +82,6 @@ pub enum Code {
 impl Code {
     /// Those that only chips and mappings have, with their names.
     pub const ALL: &'static [(Code, &'static str, Severity)] = &[
-        (Code::BadQuantity, "bad-quantity", Severity::Error),
         (Code::ClockMismatch, "clock-mismatch", Severity::Error),
         (Code::Contradiction, "contradiction", Severity::Error),
         (Code::NoPacketEngine, "no-packet-engine", Severity::Error),

@@ -20,7 +20,7 @@ pub trait Traffic {
     /// Writes the next frame into `bytes`, which is empty; `None` when there are no more.
     fn next(&mut self, bytes: &mut Vec<u8>) -> Option<Entry>;
 
-    /// A frame left by a port because of the one that was given last: those out there can answer it.
+    /// A frame was queued before a port because of the one that was given last: those out there can answer it.
     fn left(&mut self, port: PortId, frame: &[u8]) {
         let _ = (port, frame);
     }
@@ -102,7 +102,7 @@ impl<'a, W: Onlooker> Host<'a, W> {
         start: Nanos,
         time: Timebase,
     ) -> Host<'a, W> {
-        replay.flush(witness);
+        replay.pass(witness);
         let mut pipeline = dataplane::Pipeline::default();
         let stages = pipeline.stages::<Recorder>().map(|(name, _)| name);
         Host {
@@ -125,6 +125,11 @@ impl<'a, W: Onlooker> Host<'a, W> {
     pub fn wired(mut self, wiring: Wiring) -> Host<'a, W> {
         self.wiring = wiring;
         self
+    }
+
+    /// Lets all depart that is queued: no further frame comes.
+    pub fn finish(&mut self) {
+        self.replay.finish(self.witness);
     }
 
     /// Lets the frames that come be numbered from `number` on.
@@ -205,6 +210,7 @@ impl<W: Onlooker> Load for Host<'_, W> {
         if let (Some(receiver), Some(mut header)) = (entry.receiver, HeaderMut::of(&mut self.bytes)) {
             header.set_dst(receiver);
         }
+        self.replay.advance(entry.at, &mut outcome);
         if entry.view == View::Inside {
             self.replay.readdress(&mut self.bytes, &mut outcome);
         }
@@ -212,7 +218,7 @@ impl<W: Onlooker> Load for Host<'_, W> {
         self.replay.receive(entry.ingress, entry.at, number, &self.bytes, &mut outcome);
         let mut marker =
             Marker { marks: &mut job.marks, stages: &self.stages, last: 0, standing: Standing::New };
-        self.replay.flush_watched(&mut outcome, &mut self.recorder, &mut marker);
+        self.replay.pass_watched(&mut outcome, &mut self.recorder, &mut marker);
         let Marker { last, standing, .. } = marker;
         job.acts = self.recorder.renew(Vec::new());
         job.marks.resize(STAGES + 1, job.acts.len() as u32);
@@ -252,10 +258,15 @@ struct Outcome<'a, W> {
 }
 
 impl<W: Witness> Witness for Outcome<'_, W> {
-    fn sent(&mut self, port: PortId, frame: &Frame, verdict: Option<Verdict>) {
+    /// The engines work for a frame until it is queued; what it leaves by, and when, is then no work of theirs.
+    fn queued(&mut self, port: PortId, frame: &Frame) {
         self.outputs.push(Output { port: self.wiring.port(port), bytes: frame.bytes().len() as u32 });
         self.traffic.left(port, frame.bytes());
-        self.witness.sent(port, frame, verdict);
+        self.witness.queued(port, frame);
+    }
+
+    fn sent(&mut self, port: PortId, at: Nanos, frame: &Frame, verdict: Option<Verdict>) {
+        self.witness.sent(port, at, frame, verdict);
     }
 
     fn ended(&mut self, frame: &Frame, verdict: Verdict) {

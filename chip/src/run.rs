@@ -116,6 +116,7 @@ impl Setup<'_> {
         let mut host = Host::new(&mut source.replay, &mut *source.traffic, witness, source.start, time)
             .wired(source.wiring);
         let window = machine.run(&mut host, self.warm).map_err(RunError::Deadlock)?;
+        host.finish();
         let mut report = Report::new(self.chip, self.mapping, time, &window, &host.recorder.mix);
         report.wall_seconds = started.elapsed().as_secs_f64();
         Ok(report)

@@ -1,6 +1,7 @@
 //! Values of chip and mapping files: numbers with units, names, and words.
 
 use policy::nearest;
+use policy::parse::quantity::{self, Quantity, exact};
 use policy::parse::{reader, value};
 use toml::de::DeValue;
 use wire::{BitRate, Bytes};
@@ -15,16 +16,6 @@ pub(crate) type Read<T> = Result<T, Complaint>;
 
 /// Names that people give to things, at most.
 const LONGEST_NAME: usize = 32;
-
-/// A kind of number with a unit.
-struct Quantity {
-    /// What it is, with its article.
-    what: &'static str,
-    /// How one is written.
-    example: &'static str,
-    units: &'static [(&'static str, u64)],
-    most: u64,
-}
 
 const FREQUENCY: Quantity = Quantity {
     what: "a frequency",
@@ -51,19 +42,6 @@ const SIZE: Quantity = Quantity {
     most: bound::BYTES,
 };
 
-const RATE: Quantity = Quantity {
-    what: "a rate",
-    example: "1 Gbit/s",
-    units: &[
-        ("bit/s", 1),
-        ("kbit/s", 1_000),
-        ("Mbit/s", 1_000_000),
-        ("Gbit/s", 1_000_000_000),
-        ("Tbit/s", 1_000_000_000_000),
-    ],
-    most: bound::BITS_PER_SECOND,
-};
-
 /// A frequency, not zero.
 pub(crate) fn hertz(value: &DeValue<'_>) -> Read<Hertz> {
     quantity(value, &FREQUENCY, 1).map(Hertz)
@@ -84,56 +62,11 @@ pub(crate) fn offset(value: &DeValue<'_>) -> Read<u64> {
 
 /// A rate, not zero.
 pub(crate) fn rate(value: &DeValue<'_>) -> Read<BitRate> {
-    quantity(value, &RATE, 1).map(BitRate)
+    quantity::bit_rate(value).map_err(reader::Complaint::under)
 }
 
 fn quantity(value: &DeValue<'_>, kind: &Quantity, least: u64) -> Read<u64> {
-    let example = || format!("write a number and a unit: \"{}\"", kind.example);
-    let DeValue::String(text) = value else {
-        let complaint = reader::wrong_type(&format!("{} such as \"{}\"", kind.what, kind.example), value);
-        return Err(complaint.hint(example()).under());
-    };
-    let wrong = |why: &str| {
-        Complaint::new(Code::BadQuantity, format!("\"{text}\" is not {}: {why}", kind.what)).hint(example())
-    };
-    let text = text.trim();
-    let digits =
-        text.find(|c: char| !c.is_ascii_digit() && !matches!(c, '.' | '-' | '+')).unwrap_or(text.len());
-    let (digits, unit) = (text[..digits].trim(), text[digits..].trim());
-    if unit.is_empty() {
-        return Err(wrong("it has no unit"));
-    }
-    let scale = kind.units.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit)).map(|(_, scale)| *scale);
-    let Some(scale) = scale else {
-        let known: Vec<&str> = kind.units.iter().map(|(name, _)| *name).collect();
-        let complaint = wrong(&format!("unknown unit \"{unit}\""));
-        return Err(complaint.hint(format!("the units are {}", known.join(", "))));
-    };
-    match exact(digits, scale) {
-        Some(Ok(number)) if (least..=kind.most).contains(&number) => Ok(number),
-        Some(_) => {
-            let complaint =
-                Complaint::new(policy::Code::BadNumber.into(), format!("\"{text}\" is out of range"));
-            Err(complaint.hint(format!("from {least} to {} {}", kind.most, kind.units[0].0)))
-        }
-        None => Err(wrong("the number is not one, or is no whole number of the smallest unit")),
-    }
-}
-
-/// `digits` times `scale`, where that is whole; `Some(Err)` where it is negative or does not fit.
-fn exact(digits: &str, scale: u64) -> Option<Result<u64, ()>> {
-    let (negative, digits) = digits.strip_prefix('-').map_or((false, digits), |digits| (true, digits));
-    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-    if whole.is_empty() || !(whole.to_owned() + fraction).bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    if negative || whole.len() + fraction.len() > 18 {
-        return Some(Err(()));
-    }
-    let number: u128 = format!("{whole}{fraction}").parse().ok()?;
-    let divisor = 10_u128.pow(fraction.len() as u32);
-    let product = number * u128::from(scale);
-    (product % divisor == 0).then(|| u64::try_from(product / divisor).map_err(|_| ()))
+    quantity::read(value, kind, least).map_err(reader::Complaint::under)
 }
 
 /// An integer from `least` to `most`.
@@ -229,7 +162,7 @@ mod tests {
     use toml::de::DeValue;
     use wire::{BitRate, Bytes};
 
-    use super::{bytes, exact, hertz, rate, thousandths};
+    use super::{bytes, hertz, rate, thousandths};
     use crate::description::Hertz;
 
     fn value(text: &str) -> DeValue<'_> {
@@ -266,12 +199,5 @@ mod tests {
             assert!(complaint.message.contains(why), "{text}: {}", complaint.message);
             assert!(complaint.hint.is_some(), "{text}");
         }
-    }
-
-    #[test]
-    fn products_that_do_not_fit_are_refused() {
-        assert_eq!(exact("999999999999999999", 1 << 40), Some(Err(())));
-        assert_eq!(exact("0.1", 1), None);
-        assert_eq!(exact("", 1), None);
     }
 }

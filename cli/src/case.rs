@@ -85,7 +85,16 @@ struct Fate {
 struct Out {
     line: usize,
     interface: String,
+    /// When it departs; `None` if it is not said.
+    departure: Option<Departure>,
     packet: Packet,
+}
+
+/// When a packet departs: so long after the beginning, and for each repetition so much later.
+#[derive(Clone, Copy, Debug)]
+struct Departure {
+    at: Nanos,
+    every: Nanos,
 }
 
 /// A counter and its value.

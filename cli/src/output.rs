@@ -198,7 +198,7 @@ impl Outputs {
 }
 
 impl Witness for Outputs {
-    fn sent(&mut self, port: PortId, frame: &Frame, verdict: Option<Verdict>) {
+    fn sent(&mut self, port: PortId, at: Nanos, frame: &Frame, verdict: Option<Verdict>) {
         if let Some(verdict) = verdict {
             if let Some(kept) = self.kept.remove(&frame.meta.number) {
                 self.log(frame, verdict, &kept);
@@ -215,7 +215,8 @@ impl Witness for Outputs {
         let vlans = self.vlans.get(usize::from(port.0)).map_or(&[][..], Vec::as_slice);
         let interface = left_by(port, vlans, frame.bytes());
         let Some(sent) = self.sent.get_mut(usize::from(interface.0)) else { return };
-        sent.last = sent.last.max(frame.meta.received);
+        // Records of a file are in the order of time, whatever a clock that goes back does.
+        sent.last = sent.last.max(at);
         let record = Record { comment: comment.map(Cow::Owned), ..Record::new(sent.last, frame.bytes()) };
         let written = sent.writer.write(&record);
         self.note(written);
@@ -337,9 +338,9 @@ fn file_names(tables: &Tables) -> Vec<String> {
 pub(crate) struct Optional(pub(crate) Option<Outputs>);
 
 impl Witness for Optional {
-    fn sent(&mut self, port: PortId, frame: &Frame, verdict: Option<Verdict>) {
+    fn sent(&mut self, port: PortId, at: Nanos, frame: &Frame, verdict: Option<Verdict>) {
         if let Some(outputs) = &mut self.0 {
-            outputs.sent(port, frame, verdict);
+            outputs.sent(port, at, frame, verdict);
         }
     }
 

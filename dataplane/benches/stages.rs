@@ -13,6 +13,7 @@ use std::mem;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::panic::Location;
 
+use dataplane::egress::Next;
 use dataplane::flow::{FlowTable, Key, Timeouts};
 use dataplane::hop::Resolve;
 use dataplane::nat::Share;
@@ -308,8 +309,8 @@ impl Gateway {
             self.pool.put(frame);
         }
         let mut sent = None;
-        for queue in &mut self.shard.queues {
-            while let Some(frame) = queue.pop() {
+        for port in (0..self.shard.egress.ports() as u16).map(PortId) {
+            while let Next::Frame(frame, _) = self.shard.next(port, self.now) {
                 sent = Some(frame.bytes().to_vec());
                 self.pool.put(frame);
             }

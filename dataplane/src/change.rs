@@ -11,8 +11,7 @@
 //!   has changed, and outside addresses by their value; a pool with blocks only as it is, as blocks are owned by
 //!   arithmetic;
 //! - what is owed under a rate, if name and rate are the same; counts of connections with the name;
-//! - queues of interfaces. Frames that wait for one that is gone are dropped ([`Reason::InterfaceGone`]), and count as
-//!   dropped, no longer as forwarded;
+//! - queues and links of ports. Frames that wait for one that is gone are dropped ([`Reason::InterfaceGone`]);
 //! - datagrams under way, where the interfaces that they may come by are still the same.
 //!
 //! Hops are made anew, with the neighbours that the policy names; a host that knows others tells the change of them
@@ -33,12 +32,13 @@ use std::fmt;
 use wire::{Frame, Nanos, PortId};
 
 use crate::counter::CountersChange;
+use crate::egress::{Egress, Links};
 use crate::flow::{Numbers, Senders, Timeouts, numbers, senders};
 use crate::fragment::{FragmentsChange, Moved};
 use crate::hop::{Hops, MOST_WAITING, TooMany, Wanted};
 use crate::limiter::LimiterChange;
 use crate::nat::{ConfigError, Mappings, MappingsChange, Spent};
-use crate::shard::{Fifo, NEIGHBOURS, Setup, Shard, ShardError, most_flows, most_mappings, timeouts};
+use crate::shard::{NEIGHBOURS, Setup, Shard, ShardError, most_flows, most_mappings, timeouts};
 use crate::state::{Cursor, Imports, Item};
 use crate::tables::{LOCAL, Neighbour, Tables};
 use crate::verdict::{Reason, Verdict};
@@ -64,7 +64,7 @@ pub struct Change {
     /// Memory for MAC addresses of flows, where no rule has asked for any so far.
     newly_asked: Option<Senders>,
     fragments: FragmentsChange,
-    queues: Vec<Fifo>,
+    egress: Egress,
     /// Where flows need other memory: all of it.
     renewed: Option<Box<Shard>>,
 }
@@ -87,7 +87,7 @@ struct Leftover {
     _newly_proxied: Option<Numbers>,
     _newly_asked: Option<Senders>,
     _fragments: FragmentsChange,
-    _queues: Vec<Fifo>,
+    _egress: Egress,
     _renewed: Option<Box<Shard>>,
 }
 
@@ -162,7 +162,6 @@ impl Change {
         let may_ask = renewed.is_some() || old.source_macs.is_none() && new.source_macs.is_some();
         let newly_asked = if may_ask { Some(senders(most_flows(new)).map_err(memory)?) } else { None };
         let moved = if passage.realms.is_empty() { Moved::None } else { Moved::Some };
-        let length = new.limits.queue as usize;
         Ok(Change {
             from: old.epoch,
             to: new.epoch,
@@ -180,7 +179,7 @@ impl Change {
             newly_proxied,
             newly_asked,
             fragments: FragmentsChange::prepare(old, new, setup.seed, moved).map_err(memory)?,
-            queues: new.interfaces.iter().map(|_| Fifo::new(length)).collect(),
+            egress: Egress::new(new, Links::of(share)),
             renewed,
             passage,
         })
@@ -249,7 +248,7 @@ impl Shard {
         self.resume_all();
         std::mem::swap(&mut self.hops, &mut hops);
         self.change_released(&passage, tables);
-        let queues = self.change_queues(change.queues, &passage, tables, ended);
+        let egress = self.change_egress(change.egress, &passage, tables, ended);
         let fragments = self.change_fragments(change.fragments, &passage);
         let carried = match renewed.as_deref_mut() {
             Some(fresh) => self.move_into(fresh, tables, now),
@@ -266,37 +265,34 @@ impl Shard {
                 _newly_proxied: newly_proxied,
                 _newly_asked: newly_asked,
                 _fragments: fragments,
-                _queues: queues,
+                _egress: egress,
                 _renewed: renewed,
             }),
         })
     }
 
-    fn change_queues(
+    fn change_egress(
         &mut self,
-        mut queues: Vec<Fifo>,
+        mut egress: Egress,
         passage: &Passage,
         tables: &Tables,
         ended: &mut Vec<Frame>,
-    ) -> Vec<Fifo> {
-        for ((place, queue), was) in (0..).map(PortId).zip(&mut queues).zip(&passage.interfaces_were) {
-            // What was a port and is a VLAN of another now has a queue no more.
-            let is_port = tables.interface(place).is_some_and(|interface| interface.root == place);
-            let before = was.filter(|_| is_port).and_then(|was| self.queues.get_mut(usize::from(was)));
-            if let Some(before) = before {
-                queue.go_on_from(before);
-                queue.frames_mut().for_each(|frame| passage.send_on(&mut frame.meta, place));
-            }
+    ) -> Egress {
+        // What was a port and is a VLAN of another now has a queue no more.
+        let is_port = |place| tables.interface(place).is_some_and(|interface| interface.root == place);
+        let was = |place: PortId| passage.interfaces_were.get(usize::from(place.0)).copied().flatten();
+        egress.continue_from(
+            &mut self.egress,
+            |place| was(place).filter(|_| is_port(place)).map(PortId),
+            |frame, place| passage.send_on(&mut frame.meta, place),
+        );
+        std::mem::swap(&mut self.egress, &mut egress);
+        for mut frame in egress.drain() {
+            self.counters.count_lost(&mut frame, Reason::InterfaceGone);
+            passage.send_on(&mut frame.meta, LOCAL);
+            ended.push(frame);
         }
-        std::mem::swap(&mut self.queues, &mut queues);
-        for queue in &mut queues {
-            while let Some(mut frame) = queue.pop() {
-                self.counters.count_lost(&mut frame, Reason::InterfaceGone);
-                passage.send_on(&mut frame.meta, LOCAL);
-                ended.push(frame);
-            }
-        }
-        queues
+        egress
     }
 
     /// What is about to go through comes from interfaces that may have other places now, or none.

@@ -53,6 +53,8 @@ pub struct Counters {
     dropped: [u64; Reason::COUNT],
     /// Frames held now.
     pub held: u64,
+    /// Frames queued now, without further fragments: decided, and not yet sent.
+    pub queued: u64,
     /// Frames handed over to other workers.
     pub given: u64,
     /// Frames that other workers have handed over; they received them.
@@ -120,6 +122,7 @@ impl Counters {
             answered: [0; Reason::COUNT],
             dropped: [0; Reason::COUNT],
             held: 0,
+            queued: 0,
             given: 0,
             taken: 0,
             rules: vec![Traffic::default(); tables.filter.rules.len()],
@@ -154,23 +157,28 @@ impl Counters {
         change
     }
 
-    /// A frame that was on its way out is dropped after all: it has another fate now.
+    /// Counts a frame that departs: its verdict is final.
+    #[inline(always)]
+    pub(crate) fn count_departed(&mut self, frame: &Frame) {
+        match frame.meta.fate {
+            // A further fragment of a packet has none.
+            0 => self.parts_sent += 1,
+            fate => {
+                self.queued = self.queued.wrapping_sub(1);
+                self.count_verdict(fate);
+            }
+        }
+    }
+
+    /// Counts a frame that was queued and is dropped instead: that is its fate now.
     pub(crate) fn count_lost(&mut self, frame: &mut Frame, reason: Reason) {
-        let fate = std::mem::replace(&mut frame.meta.fate, Verdict::Dropped(reason).to_fate());
-        let Some(verdict) = Verdict::of_fate(fate) else {
-            // A further part of a packet that was cut has no fate.
-            self.parts_sent = self.parts_sent.saturating_sub(1);
+        if frame.meta.fate == 0 {
             self.parts_lost += 1;
-            return;
-        };
-        if let Some(count) = self.verdicts.get_mut(usize::from(fate >> 8)) {
-            *count = count.saturating_sub(1);
+        } else {
+            self.queued = self.queued.wrapping_sub(1);
+            self.count_verdict(Verdict::Dropped(reason).to_fate());
         }
-        if let Verdict::Answered(before) = verdict {
-            self.answered[before as usize] = self.answered[before as usize].saturating_sub(1);
-        }
-        self.verdicts[usize::from(Verdict::Dropped(reason).to_fate() >> 8)] += 1;
-        self.dropped[reason as usize] += 1;
+        frame.meta.fate = Verdict::Dropped(reason).to_fate();
     }
 
     /// A frame that was to be handed over to another worker could not be carried there: it is dropped after all.
@@ -186,10 +194,23 @@ impl Counters {
         self.dropped[reason as usize] += 1;
     }
 
-    /// Counts the final verdict of a frame, and its rule and translations.
+    /// Counts the final verdict of a frame that ends here, and its rule and translations.
     #[inline(always)]
     pub fn count(&mut self, frame: &Frame) {
-        let fate = frame.meta.fate;
+        self.count_verdict(frame.meta.fate);
+        self.count_decision(frame);
+    }
+
+    /// Counts a frame that is queued: its rule and translations, as all that depends on them is decided. Its verdict is counted when
+    /// it departs.
+    #[inline(always)]
+    pub(crate) fn count_queued(&mut self, frame: &Frame) {
+        self.queued += 1;
+        self.count_decision(frame);
+    }
+
+    #[inline(always)]
+    fn count_verdict(&mut self, fate: u16) {
         if let Some(verdict) = self.verdicts.get_mut(usize::from(fate >> 8)) {
             *verdict += 1;
         }
@@ -200,6 +221,10 @@ impl Counters {
                 *count += 1;
             }
         }
+    }
+
+    #[inline(always)]
+    fn count_decision(&mut self, frame: &Frame) {
         // What is dropped while it is parsed may have no end yet.
         let bytes = usize::from(frame.meta.end.saturating_sub(frame.meta.network));
         if let Some(rule) = self.rules.get_mut(frame.meta.rule as usize) {
@@ -248,10 +273,10 @@ impl Counters {
         self.dropped[reason as usize]
     }
 
-    /// Whether received + taken = forwarded + delivered + answered + dropped + held + given.
+    /// Whether received + taken = forwarded + delivered + answered + dropped + queued + held + given.
     pub fn are_conserved(&self) -> bool {
         let ended = self.forwarded() + self.delivered() + self.answered() + self.dropped();
-        self.received.frames + self.taken == ended + self.held + self.given
+        self.received.frames + self.taken == ended + self.queued + self.held + self.given
     }
 
     /// Traffic of each translation.

@@ -60,8 +60,8 @@ pub struct Sent {
 }
 
 impl Replay {
-    /// Does what [`Replay::receive`] and [`Replay::flush`] do with one frame, and tells how. Frames that were
-    /// received before go through first. `number` must not be that of another frame under way.
+    /// Does what [`Replay::receive`] and [`Replay::pass`] do with one frame, and tells how. Frames that were
+    /// received before go through first, and what is due before it departs. `number` must not be that of another frame under way.
     pub fn explain(
         &mut self,
         ingress: PortId,
@@ -70,12 +70,12 @@ impl Replay {
         bytes: &[u8],
         witness: &mut impl Witness,
     ) -> Account {
-        self.flush(witness);
+        self.advance(at, witness);
         let mut listener = Listener { witness, number, sent: Vec::new(), verdict: None };
         self.receive(ingress, at, number, bytes, &mut listener);
         let mut watcher = Watcher::default();
         let mut tally = Count::default();
-        self.flush_watched(&mut listener, &mut tally, &mut watcher);
+        self.pass_watched(&mut listener, &mut tally, &mut watcher);
         let Listener { sent, verdict, .. } = listener;
         // Of what waits nobody has been told; its last stage knows.
         let last = watcher.visits.last().and_then(|visit| Verdict::of_fate(visit.after.fate));
@@ -125,12 +125,17 @@ struct Listener<'a, W> {
 }
 
 impl<W: Witness> Witness for Listener<'_, W> {
-    fn sent(&mut self, port: PortId, frame: &Frame, verdict: Option<Verdict>) {
+    fn queued(&mut self, port: PortId, frame: &Frame) {
+        let verdict = Verdict::of_fate(frame.meta.fate);
         if frame.meta.number == self.number && verdict.is_some() {
             self.verdict = verdict;
         }
         self.sent.push(Sent { port, bytes: frame.bytes().to_vec(), verdict });
-        self.witness.sent(port, frame, verdict);
+        self.witness.queued(port, frame);
+    }
+
+    fn sent(&mut self, port: PortId, at: Nanos, frame: &Frame, verdict: Option<Verdict>) {
+        self.witness.sent(port, at, frame, verdict);
     }
 
     fn ended(&mut self, frame: &Frame, verdict: Verdict) {

@@ -26,7 +26,7 @@ pub fn regions(tables: &Tables, shard: &Shard) -> Vec<(Region, u64)> {
         (Region::FragmentTable, shard.fragments.bytes()),
         (Region::Counter, tables.filter.rules.len() * 16),
         (Region::Meter, shard.limiter.memory_bytes()),
-        (Region::Queue, shard.queues.len() * 64),
+        (Region::Queue, shard.egress.ports() * 64),
     ]
     .map(|(region, bytes)| (region, bytes as u64))
     .to_vec()

@@ -11,6 +11,7 @@ pub mod client;
 mod cookie;
 pub mod counter;
 pub mod cut;
+pub mod egress;
 pub mod explain;
 pub mod extent;
 pub mod fib;

@@ -94,7 +94,8 @@ impl Pipeline {
         }
     }
 
-    /// Takes a batch through the stages. Frames on their way out are then in the shard's queues; those that
+    /// Takes a batch through the stages. Frames on their way out are then queued before their ports, until the host
+    /// [offers](crate::Shard::next) these opportunities to send; those that
     /// ended here (dropped, delivered, answers to the gateway itself) are in `ended`, in order, with their verdict; the
     /// batch is empty. Among those that ended are those that are another worker's ([`hand`](crate::hand)).
     pub fn run<T: Tally>(&mut self, batch: &mut Batch, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
@@ -338,39 +339,35 @@ fn crowded_out<T: Tally>(mut frame: Frame, ended: &mut Vec<Frame>, cx: &mut Cx<'
     lead(frame, ended, cx);
 }
 
-/// Counts a frame's verdict, and moves it to where that leads.
+/// Counts a frame, and moves it to where its verdict leads.
 #[inline(always)]
 fn lead<T: Tally>(frame: Frame, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
-    cx.shard.counters.count(&frame);
     let goes_out = frame.meta.fate == Verdict::Forwarded.to_fate() || frame.meta.fate >> 8 == ANSWERED;
-    let (place, further) = (usize::from(frame.meta.egress.0), frame.meta.parts);
-    if !goes_out {
+    let (port, further) = (frame.meta.egress, frame.meta.parts);
+    let queue = if goes_out { cx.shard.egress.port(port) } else { None };
+    let Some(queue) = queue else {
+        cx.shard.counters.count(&frame);
+        ended.push(frame);
+        // What is answered to the gateway itself has a port no more than what is dropped.
         for _ in 0..further {
             if let Some(part) = cx.shard.parts.pop_front() {
                 cx.pool.put(part);
             }
         }
-        ended.push(frame);
         return;
-    }
-    match cx.shard.queues.get_mut(place) {
-        Some(queue) => queue.push(frame),
-        None => return ended.push(frame),
-    }
+    };
+    cx.shard.counters.count_queued(&frame);
+    queue.push(frame);
     for _ in 0..further {
-        send_part(cx);
+        queue_part(cx);
     }
 }
 
-/// Sends a further part of the packet that has just been sent, or what goes to the other side with it.
-fn send_part<T: Tally>(cx: &mut Cx<'_, T>) {
+/// Queues a further fragment of the packet that has just been queued, or what goes to the other side with it.
+fn queue_part<T: Tally>(cx: &mut Cx<'_, T>) {
     let Some(part) = cx.shard.parts.pop_front() else { return };
-    let queue = cx.shard.queues.get_mut(usize::from(part.meta.egress.0));
-    match queue.filter(|queue| !queue.is_full()) {
-        Some(queue) => {
-            queue.push(part);
-            cx.shard.counters.parts_sent += 1;
-        }
+    match cx.shard.egress.port(part.meta.egress).filter(|queue| !queue.is_full()) {
+        Some(queue) => queue.push(part),
         None => {
             cx.pool.put(part);
             cx.shard.counters.parts_lost += 1;

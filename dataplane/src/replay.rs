@@ -1,12 +1,14 @@
 //! The replay host: what would this policy do to this traffic?
 //!
 //! Frames come with the moment at which they were captured, and time is theirs: the same frames give the same
-//! bytes. Neighbours that nobody told are assumed, so that every packet that is forwarded can be seen.
+//! bytes at the same moments. What is due by the links' rates departs before the next frame comes in, in that virtual time. Neighbours
+//! that nobody told are assumed, so that every packet that is forwarded can be seen.
 
 use tally::{NoTally, Tally};
 use wire::{BATCH, Batch, Frame, Nanos, Pool, PoolError, PortId};
 
 use crate::change::{Change, ChangeError, OutOfTurn};
+use crate::egress::Next;
 use crate::hop::{MOST_WAITING, Resolve};
 use crate::nat::Share;
 use crate::pipeline::{Pipeline, Watch};
@@ -25,8 +27,11 @@ pub const SEED: [u64; 2] = [0x7769_7265_7261_7465, 1];
 /// Bytes of a slot: the largest, so that jumbo frames and most offloaded ones fit.
 const SLOT: usize = 16_384;
 
-/// Slots beyond those that queues and waiting fragments can hold.
+/// Slots beyond those that queues and waiting fragments can hold: of frames under way.
 const SLOTS: u32 = 1_024;
+
+/// Slots for what queues hold, at most: a GiB of memory, of which only what was once needed is taken.
+const MOST_QUEUED: u32 = 65_536;
 
 /// A gateway in captured time.
 pub struct Replay {
@@ -40,32 +45,31 @@ pub struct Replay {
     ended: Vec<Frame>,
     way: Way,
     setup: Setup,
-    /// When the last frame was received.
+    /// The moment that it is: when the last frame was received, or as it was told since.
     moment: Nanos,
-    /// Frames received since the queues were emptied.
+    /// Frames of that moment, since ports without a rate were last offered opportunities to send.
     since: usize,
-    /// Length of the queues of these tables, against a batch.
-    queues: Queues,
+    /// Frames that waited before each port when this was last looked at.
+    waiting: Vec<usize>,
+    /// Frames that a batch may add to a queue.
+    growth: usize,
 }
 
-/// How long queues are.
+/// Which ports are offered opportunities to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Queues {
-    /// A batch may not fit.
-    Short,
-    /// Whatever a batch comes to fits.
-    Long,
+enum Only {
+    All,
+    /// Those without a rate.
+    Unlimited,
 }
 
-impl Queues {
-    fn of(tables: &Tables) -> Queues {
-        let least = tables.interfaces.iter().map(|interface| interface.mtu).min().unwrap_or(0);
-        // What the largest frame is cut into behind the longest IPv4 header, in units of eight bytes; an answer, and a segment
-        // that goes to the other side with it.
-        let part = usize::from(least.saturating_sub(60) / 8 * 8).max(8);
-        let most = BATCH * (SLOT.div_ceil(part) + 2);
-        if most <= tables.limits.queue as usize { Queues::Long } else { Queues::Short }
-    }
+/// Frames that a batch may add to a queue.
+fn growth(tables: &Tables) -> usize {
+    let least = tables.interfaces.iter().map(|interface| interface.mtu).min().unwrap_or(0);
+    // What the largest frame is fragmented into behind the longest IPv4 header, in units of eight bytes; an answer, and a segment
+    // that goes to the other side with it.
+    let part = usize::from(least.saturating_sub(60) / 8 * 8).max(8);
+    BATCH * (SLOT.div_ceil(part) + 2)
 }
 
 /// How batches go through the pipeline; the outcome is the same.
@@ -80,8 +84,13 @@ pub enum Way {
 
 /// What happens to frames is told here, in the order in which it happens.
 pub trait Witness {
-    /// A frame leaves by a port. `verdict` is `None` for further parts of a packet that was cut.
-    fn sent(&mut self, port: PortId, frame: &Frame, verdict: Option<Verdict>);
+    /// A frame has been queued before a port.
+    fn queued(&mut self, port: PortId, frame: &Frame) {
+        let _ = (port, frame);
+    }
+
+    /// A frame departs by a port; its transmission begins at `at`. `verdict` is `None` for further fragments of a packet.
+    fn sent(&mut self, port: PortId, at: Nanos, frame: &Frame, verdict: Option<Verdict>);
 
     /// A frame ended here: dropped or delivered.
     fn ended(&mut self, frame: &Frame, verdict: Verdict);
@@ -89,7 +98,7 @@ pub trait Witness {
 
 /// Nobody is told.
 impl Witness for () {
-    fn sent(&mut self, _: PortId, _: &Frame, _: Option<Verdict>) {}
+    fn sent(&mut self, _: PortId, _: Nanos, _: &Frame, _: Option<Verdict>) {}
     fn ended(&mut self, _: &Frame, _: Verdict) {}
 }
 
@@ -149,9 +158,10 @@ impl Replay {
         let setup = Setup { seed: SEED, now: start, resolve, share: Share::WHOLE };
         let shard = Shard::new(&tables, setup).map_err(ReplayError::Shard)?;
         let waiting = if resolve == Resolve::Told { MOST_WAITING } else { 0 };
-        let slots = SLOTS + tables.limits.fragments.held + waiting;
-        let queues = Queues::of(&tables);
+        let queued = tables.limits.queue.saturating_mul(tables.interfaces.len() as u32).min(MOST_QUEUED);
+        let slots = SLOTS + tables.limits.fragments.held + waiting + queued;
         Ok(Replay {
+            growth: growth(&tables),
             tables,
             shard,
             pipeline: Pipeline::default(),
@@ -162,15 +172,16 @@ impl Replay {
             setup,
             moment: start,
             since: 0,
-            queues,
+            waiting: Vec::new(),
         })
     }
 
     /// Takes in a frame that was received by the interface `ingress` at `at`. `number` is the caller's, by
     /// which it knows the frame again. What is known by then is told to `witness`.
     ///
-    /// Frames of one moment, up to a batch of them, fill queues together. When time goes on they leave: how frames are put into
-    /// batches makes no difference.
+    /// Frames of one moment fill queues together; a port without a rate takes what waits after each [`BATCH`] of them, as a device does.
+    /// What is due departs when time goes on, before the next frame is taken in: how frames are put into batches makes no
+    /// difference. Where time goes back, what waits has waited as long as before.
     pub fn receive(
         &mut self,
         ingress: PortId,
@@ -179,15 +190,23 @@ impl Replay {
         bytes: &[u8],
         witness: &mut impl Witness,
     ) {
-        // Of what waits many may come free with one frame.
-        let fills = self.queues == Queues::Short || self.shard.counters.held > 0;
-        if self.since >= BATCH || fills && at != self.moment {
+        if at < self.moment {
             self.flush(witness);
+            self.shard.egress.set_back(self.moment.since(at));
+        } else if self.batch.is_full() || at > self.moment && self.may_overflow() {
+            self.advance(at, witness);
         }
-        self.moment = at;
+        if at != self.moment {
+            self.since = 0;
+        } else if self.since == BATCH {
+            self.pass(witness);
+            self.depart_by(at, Only::Unlimited, witness);
+            self.since = 0;
+        }
         self.since += 1;
+        self.moment = at;
         let Some(mut frame) = self.pool.take() else {
-            self.shard.counters.count_refused(bytes.len(), Reason::SlotTooSmall);
+            self.shard.counters.count_refused(bytes.len(), Reason::FramePoolEmpty);
             return;
         };
         let whole = frame.fill(bytes);
@@ -223,18 +242,22 @@ impl Replay {
         at: Nanos,
         witness: &mut impl Witness,
     ) -> Result<(), ReloadError> {
-        self.flush(witness);
+        self.pass(witness);
+        self.depart(at, witness);
         let next = tables.after(&self.tables);
         let setup = Setup { now: at, ..self.setup };
         let change = Change::prepare(&self.tables, &next, setup).map_err(ReloadError::Change)?;
         self.shard.apply(change, &next, at, &mut self.ended).map_err(ReloadError::OutOfTurn)?;
         self.tables = next;
-        self.queues = Queues::of(&self.tables);
+        self.waiting.clear();
+        self.waiting.extend(self.shard.egress.lengths());
+        self.growth = growth(&self.tables);
         // What ends or comes free by it does so now, not with the next frame.
         let mut cx =
             Cx { tables: &self.tables, shard: &mut self.shard, pool: &mut self.pool, tally: &mut NoTally };
         self.pipeline.tend(at, &mut self.ended, &mut cx);
         self.tell(witness);
+        self.depart(at, witness);
         Ok(())
     }
 
@@ -246,8 +269,7 @@ impl Replay {
         readdress::readdress(&self.tables, &self.shard.flows, bytes)
     }
 
-    /// Takes all frames that were received so far through the pipeline. Those that leave are in queues until time goes on, or
-    /// [`Replay::flush`].
+    /// Takes all frames that were received so far through the pipeline. Those that leave are queued until time goes on.
     pub fn pass(&mut self, witness: &mut impl Witness) {
         let mut cx =
             Cx { tables: &self.tables, shard: &mut self.shard, pool: &mut self.pool, tally: &mut NoTally };
@@ -255,26 +277,11 @@ impl Replay {
             Way::Run => self.pipeline.run(&mut self.batch, &mut self.ended, &mut cx),
             Way::Step => self.pipeline.step(&mut self.batch, &mut self.ended, &mut cx),
         }
-        self.tell_ended(witness);
-    }
-
-    /// Takes all frames that were received so far through the pipeline, and out.
-    pub fn flush(&mut self, witness: &mut impl Witness) {
-        self.flush_tallied(witness, &mut NoTally);
-    }
-
-    /// [`Replay::flush`], with an account of what it costs.
-    pub fn flush_tallied<T: Tally>(&mut self, witness: &mut impl Witness, tally: &mut T) {
-        let mut cx = Cx { tables: &self.tables, shard: &mut self.shard, pool: &mut self.pool, tally };
-        match self.way {
-            Way::Run => self.pipeline.run(&mut self.batch, &mut self.ended, &mut cx),
-            Way::Step => self.pipeline.step(&mut self.batch, &mut self.ended, &mut cx),
-        }
         self.tell(witness);
     }
 
-    /// [`Replay::flush_tallied`], frame by frame, before the eyes of `watch`.
-    pub fn flush_watched<T: Tally>(
+    /// [`Replay::pass`], with an account of what it costs, frame by frame, before the eyes of `watch`.
+    pub fn pass_watched<T: Tally>(
         &mut self,
         witness: &mut impl Witness,
         tally: &mut T,
@@ -285,26 +292,78 @@ impl Replay {
         self.tell(witness);
     }
 
-    /// Tells of all frames that came out of the pipeline, and takes them back.
-    fn tell(&mut self, witness: &mut impl Witness) {
-        self.tell_ended(witness);
-        for (place, queue) in self.shard.queues.iter_mut().enumerate() {
-            while let Some(frame) = queue.pop() {
-                // Further parts of a packet that was cut carry no verdict of their own.
-                witness.sent(PortId(place as u16), &frame, Verdict::of_fate(frame.meta.fate));
-                self.pool.put(frame);
-            }
+    /// Takes all frames that were received so far through the pipeline, and lets depart what is due before `at`: that is the moment then.
+    pub fn advance(&mut self, at: Nanos, witness: &mut impl Witness) {
+        self.pass(witness);
+        if let Some(before) = at.0.checked_sub(1) {
+            self.depart(Nanos(before), witness);
         }
+        if at > self.moment {
+            self.moment = at;
+            self.since = 0;
+        }
+    }
+
+    /// Takes all frames that were received so far through the pipeline, and ends the moment: what is due by then departs.
+    /// What a link has no time for yet stays queued.
+    pub fn flush(&mut self, witness: &mut impl Witness) {
+        self.pass(witness);
+        self.depart(self.moment, witness);
         self.since = 0;
     }
 
-    /// Tells of frames that ended in the pipeline, and takes them back.
-    fn tell_ended(&mut self, witness: &mut impl Witness) {
+    /// Takes all frames that were received through the pipeline, and lets all depart that is queued: no further frame comes.
+    pub fn finish(&mut self, witness: &mut impl Witness) {
+        self.pass(witness);
+        self.depart(Nanos::MAX, witness);
+    }
+
+    /// [`Replay::finish`] for what sets the stage: links are then free, as if nothing had been sent.
+    pub fn drain(&mut self, witness: &mut impl Witness) {
+        self.finish(witness);
+        self.shard.egress.free_links();
+    }
+
+    /// Lets depart what is due by `now`, and takes it back.
+    fn depart(&mut self, now: Nanos, witness: &mut impl Witness) {
+        self.depart_by(now, Only::All, witness);
+    }
+
+    fn depart_by(&mut self, now: Nanos, only: Only, witness: &mut impl Witness) {
+        self.waiting.clear();
+        for port in (0..self.shard.egress.ports() as u16).map(PortId) {
+            if only == Only::Unlimited && self.shard.egress.has_rate(port) {
+                continue;
+            }
+            while let Next::Frame(frame, at) = self.shard.next(port, now) {
+                witness.sent(port, at, &frame, Verdict::of_fate(frame.meta.fate));
+                self.pool.put(frame);
+            }
+        }
+        self.waiting.extend(self.shard.egress.lengths());
+    }
+
+    /// Whether a queue may overflow before the batch is full, by frames that would have found room after what was due before them.
+    fn may_overflow(&self) -> bool {
+        let waiting = self.waiting.iter().max().map_or(0, |most| *most);
+        // Of what is held many may be released by one frame.
+        self.shard.counters.held > 0 || waiting + self.growth > self.tables.limits.queue as usize
+    }
+
+    /// Tells of frames that ended in the pipeline, and takes them back; then of those that were queued.
+    fn tell(&mut self, witness: &mut impl Witness) {
         for frame in self.ended.drain(..) {
             if let Some(verdict) = Verdict::of_fate(frame.meta.fate) {
                 witness.ended(&frame, verdict);
             }
             self.pool.put(frame);
+        }
+        self.waiting.resize(self.shard.egress.ports(), 0);
+        for (port, before) in (0..).map(PortId).zip(&mut self.waiting) {
+            for frame in self.shard.egress.queued_behind(port, *before) {
+                witness.queued(port, frame);
+                *before += 1;
+            }
         }
     }
 }

@@ -13,6 +13,7 @@ use wire::{Frame, Nanos, PortId};
 use crate::client::Clients;
 use crate::cookie::Cookies;
 use crate::counter::Counters;
+use crate::egress::{Egress, Links, Next};
 use crate::flow::{self, Cold, FlowId, FlowTable, Key, Life, Member, Timeouts};
 use crate::fragment::Fragments;
 use crate::hop::{Hops, MOST_WAITING, Resolve};
@@ -43,8 +44,8 @@ pub struct Shard {
     pub(crate) cookies: Cookies,
     /// DHCP clients on the gateway itself; workers share it.
     pub clients: Arc<Clients>,
-    /// A queue for each port, by place of its interface.
-    pub queues: Vec<Fifo>,
+    /// What waits before each port.
+    pub egress: Egress,
     /// What was counted.
     pub counters: Counters,
     /// Records for a host that writes a log.
@@ -149,7 +150,6 @@ impl Shard {
         if tables.source_macs.is_some() {
             flows.remember_senders(flow::senders(most_flows(tables)).map_err(ShardError::Memory)?);
         }
-        let queues = tables.interfaces.iter().map(|_| Fifo::new(tables.limits.queue as usize)).collect();
         Ok(Shard {
             flows,
             mappings: Mappings::new(most_mappings(tables), &tables.nat.pools, setup.seed, setup.share)
@@ -160,7 +160,7 @@ impl Shard {
                 .map_err(ShardError::Memory)?,
             cookies: Cookies::new(setup.seed),
             clients: Arc::default(),
-            queues,
+            egress: Egress::new(tables, Links::of(setup.share)),
             counters: Counters::new(tables),
             log: Log::default(),
             imports: Imports::default(),
@@ -175,6 +175,16 @@ impl Shard {
     /// a flow of theirs is handed over ([`hand`](crate::hand)) from now on.
     pub fn join(&mut self, member: Member) {
         self.flows.join(member);
+    }
+
+    /// Answers an opportunity to send by a port at `now`, and counts the final verdict of the frame that takes it.
+    #[inline(always)]
+    pub fn next(&mut self, port: PortId, now: Nanos) -> Next {
+        let next = self.egress.next(port, now);
+        if let Next::Frame(frame, _) = &next {
+            self.counters.count_departed(frame);
+        }
+        next
     }
 
     /// Bytes of memory that flows, their translations, limits and fragments take.
@@ -314,64 +324,5 @@ fn give_back(mappings: &mut Mappings, limiter: &mut Limiter, log: &mut Log, cold
         if count != NOTHING {
             limiter.uncount(CountId(count));
         }
-    }
-}
-
-/// Frames that wait for a port: a queue of fixed length.
-#[derive(Debug)]
-pub struct Fifo {
-    frames: VecDeque<Frame>,
-    capacity: usize,
-}
-
-impl Fifo {
-    pub(crate) fn new(capacity: usize) -> Fifo {
-        Fifo { frames: VecDeque::with_capacity(capacity), capacity }
-    }
-
-    /// Whether there is no room for one more.
-    #[inline(always)]
-    pub(crate) fn is_full(&self) -> bool {
-        self.frames.len() >= self.capacity
-    }
-
-    /// Appends a frame; whoever does has asked whether there is room.
-    #[inline(always)]
-    pub(crate) fn push(&mut self, frame: Frame) {
-        self.frames.push_back(frame);
-    }
-
-    /// The frame that goes out next.
-    #[inline(always)]
-    pub fn pop(&mut self) -> Option<Frame> {
-        self.frames.pop_front()
-    }
-
-    /// Goes on with the frames of another queue, all of them, even where they are more than there is room for.
-    pub(crate) fn go_on_from(&mut self, other: &mut Fifo) {
-        if self.capacity == other.capacity {
-            return std::mem::swap(self, other);
-        }
-        self.frames.extend(other.frames.drain(..));
-    }
-
-    /// The frames that wait, first to last.
-    pub fn frames(&self) -> impl Iterator<Item = &Frame> {
-        self.frames.iter()
-    }
-
-    /// The frames that wait, to be changed.
-    pub(crate) fn frames_mut(&mut self) -> impl Iterator<Item = &mut Frame> {
-        self.frames.iter_mut()
-    }
-
-    /// How many wait.
-    pub fn len(&self) -> usize {
-        self.frames.len()
-    }
-
-    /// Whether none waits.
-    pub fn is_empty(&self) -> bool {
-        self.frames.is_empty()
     }
 }

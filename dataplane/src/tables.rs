@@ -8,7 +8,7 @@ use policy::model::{
 use tally::{Region, Tally};
 use wire::ethernet::Mac;
 use wire::vlan::Tags;
-use wire::{Family, LinkKind, PortId};
+use wire::{Family, Link, LinkKind, PortId};
 
 use crate::classify::{Choice, Header};
 use crate::fib::{Fib4, Fib6};
@@ -97,7 +97,7 @@ pub struct Tables {
 }
 
 /// An interface, compiled.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Interface {
     /// Its name.
     pub name: String,
@@ -121,6 +121,8 @@ pub struct Interface {
     pub hearing: Hearing,
     /// Largest IP packet.
     pub mtu: u16,
+    /// Its link outwards. Shards of several workers share it; a shard that is alone has one like it.
+    pub egress: Link,
     /// Flows are told apart by the realm they come in by: interfaces that may stand in for one another
     /// share one.
     pub realm: u16,

@@ -7,6 +7,7 @@ mod scene;
 use std::collections::BTreeMap;
 use std::panic::Location;
 
+use dataplane::egress::Next;
 use dataplane::hop::Resolve;
 use dataplane::nat::Share;
 use dataplane::pipeline::Watch;
@@ -116,10 +117,10 @@ impl Gateway {
         self.pipeline.step_watched(&mut self.batch, &mut self.ended, &mut cx, &mut Stages);
         self.ended.drain(..).for_each(|frame| self.pool.put(frame));
         let mut sent = Vec::new();
-        for (port, queue) in self.shard.queues.iter_mut().enumerate() {
-            while let Some(frame) = queue.pop() {
+        for port in 0..self.shard.egress.ports() as u16 {
+            while let Next::Frame(frame, _) = self.shard.next(PortId(port), arrival.at) {
                 sent.push(Sent {
-                    port: port as u16,
+                    port,
                     number: frame.meta.number,
                     verdict: Verdict::of_fate(frame.meta.fate),
                     bytes: frame.bytes().to_vec(),

@@ -6,18 +6,17 @@ mod scene;
 
 use std::collections::{BTreeMap, HashMap};
 
-use dataplane::Reason;
-use dataplane::hop::Resolve;
-use dataplane::replay::Way;
+use dataplane::replay::{Way, Witness};
+use dataplane::{Reason, Replay, Verdict};
 use proptest::prelude::*;
 use scene::link::Link;
 use scene::packet::Packets;
-use scene::{Arrival, Gateway, Out, check, link, packet, policy, tables};
+use scene::{Arrival, Gateway, START, check, link, packet, policy, tables};
 use wire::build::{self, Tcp};
 use wire::ethernet::Mac;
 use wire::random::Random;
 use wire::tcp::Flags;
-use wire::{Nanos, PortId};
+use wire::{Frame, Nanos, PortId};
 
 /// What happens on links after each batch; nothing where neighbours are assumed.
 type Events<'a> = Option<&'a [[u8; link::BYTES]]>;
@@ -60,9 +59,7 @@ fn play(seed: &[u8; policy::BYTES], packets: &[[u8; packet::BYTES]], sizes: &[u8
             gateways.iter().for_each(check::gateway_at_any_moment);
         }
     }
-    if scene.has_room {
-        batches_do_not_matter(&scene, &arrived, events);
-    }
+    batches_do_not_matter(&scene, &arrived, events);
     let [mut run, _] = gateways;
     run.out(usize::MAX);
     // All that waits ends: fragments, and then the neighbours of those that were answered.
@@ -75,27 +72,50 @@ fn play(seed: &[u8; policy::BYTES], packets: &[[u8; packet::BYTES]], sizes: &[u8
     assert!(run.shard.flows.is_empty() && run.shard.mappings.is_empty(), "flows leave mappings behind");
 }
 
-/// Where no queue fills and no slot is wanting, it does not matter how many frames travel together.
+/// It does not matter how many frames travel together, and which way they go: on the replay host the same departs at the same moments,
+/// and the same ends, whatever the lengths of queues and the rates of links.
 fn batches_do_not_matter(scene: &policy::Scene, arrived: &HashMap<u32, Arrival>, events: Events<'_>) {
     let mut arrivals: Vec<&Arrival> = arrived.values().collect();
     arrivals.sort_by_key(|arrival| arrival.number);
-    let outs = [1, 64].map(|size| {
-        let resolve = if events.is_some() { Resolve::Told } else { Resolve::Assume };
-        let mut gateway = Gateway::with(tables(&scene.text), Way::Run, 2_000, resolve);
-        let mut out = Out::default();
+    let begin = if events.is_some() { Replay::told } else { Replay::new };
+    let play = |way, size: usize| {
+        let mut replay = begin(tables(&scene.text), arrivals.first().map_or(START, |first| first.at), way).expect("memory");
+        let mut story = Story::default();
         for batch in arrivals.chunks(size) {
-            let batch: Vec<Arrival> = batch.iter().map(|arrival| (*arrival).clone()).collect();
-            gateway.receive(&batch);
-            let mut now = gateway.out(usize::MAX);
-            out.sent.append(&mut now.sent);
-            out.ended.append(&mut now.ended);
-            out.local.append(&mut now.local);
+            for arrival in batch {
+                replay.receive(arrival.port, arrival.at, arrival.number, &arrival.bytes, &mut story);
+            }
+            replay.pass(&mut story);
         }
-        // Ports are independent of one another.
-        out.sent.sort_by_key(|sent| sent.port);
-        (out, gateway.shard.counters)
-    });
-    assert_eq!(outs[0], outs[1], "batches of 1 and of 64 differ under\n{}", scene.text);
+        replay.finish(&mut story);
+        assert!(replay.shard.counters.are_conserved());
+        (story, replay.shard.counters)
+    };
+    let first = play(Way::Step, 1);
+    for (way, size) in [(Way::Run, 7), (Way::Run, usize::MAX)] {
+        assert_eq!(first, play(way, size), "{way:?} in batches of {size} differs under\n{}", scene.text);
+    }
+}
+
+/// A frame's number, its moment of departure, verdict and bytes.
+type Departed = (u32, Nanos, Option<Verdict>, Vec<u8>);
+
+/// What a replay tells: what departs by each port, and what ends.
+#[derive(Debug, Default, PartialEq)]
+struct Story {
+    sent: BTreeMap<PortId, Vec<Departed>>,
+    ended: Vec<(u32, Verdict, Vec<u8>)>,
+}
+
+impl Witness for Story {
+    fn sent(&mut self, port: PortId, at: Nanos, frame: &Frame, verdict: Option<Verdict>) {
+        let sent = (frame.meta.number, at, verdict, frame.bytes().to_vec());
+        self.sent.entry(port).or_default().push(sent);
+    }
+
+    fn ended(&mut self, frame: &Frame, verdict: Verdict) {
+        self.ended.push((frame.meta.number, verdict, frame.bytes().to_vec()));
+    }
 }
 
 /// The bytes lead to what they are meant to try: else these tests would hold nothing.
@@ -162,6 +182,7 @@ fn scenes_reach_the_corners() {
         Reason::NatNoAddress,
         Reason::HandedOver,
         Reason::HandOverFull,
+        Reason::FramePoolEmpty,
         Reason::NatTableFull,
         Reason::FlowRevoked,
         Reason::FlowTranslation,

@@ -87,6 +87,8 @@ impl Collector for Collected {
             ]
             .into_iter(),
         )?;
+        let help = "Frames that wait before a port.";
+        gauge(encoder, "queued_packets", help, None, status.queued as f64)?;
         gauge(encoder, "held_packets", "Frames that wait for something.", None, status.held as f64)?;
         let help = "Frames that one worker received and another one went on with.";
         counter(encoder, "handed_over_packets", help, status.handed_over)?;
@@ -164,6 +166,9 @@ impl Collected {
         let unsent = ports.iter().map(|view| view.unsent);
         port("port_unsent_packets", "Frames that could not be sent.")
             .counters(encoder, names().zip(unsent))?;
+        let backpressure = ports.iter().map(|view| view.backpressure);
+        port("port_backpressure", "Times that the device did not take all frames that it was given.")
+            .counters(encoder, names().zip(backpressure))?;
         let queues = self.0.queues();
         let waiting = queues.iter().map(|view| (view.interface.as_str(), view.waiting as i64));
         port("port_queued_packets", "Frames that wait to be sent.").gauges(encoder, waiting)

@@ -33,7 +33,7 @@ pub struct Status {
     pub trial_seconds: Option<f64>,
     /// Frames received, by ports and from Linux.
     pub received: u64,
-    /// Frames that left, or wait to leave, by a port.
+    /// Frames that left by a port.
     pub forwarded: u64,
     /// Frames for the gateway itself.
     pub delivered: u64,
@@ -43,6 +43,8 @@ pub struct Status {
     pub dropped: u64,
     /// Frames that wait for something now, or are on their way from one worker to another.
     pub held: u64,
+    /// Frames that wait before a port now.
+    pub queued: u64,
     /// Frames that one worker received and another one went on with.
     pub handed_over: u64,
     /// Flows that exist.
@@ -147,6 +149,8 @@ pub struct PortView {
     pub missed: u64,
     /// Frames that could not be sent.
     pub unsent: u64,
+    /// Times that the device did not take all frames that it was given.
+    pub backpressure: u64,
     /// Frames given to Linux.
     pub delivered: u64,
     /// Frames that Linux did not take.
@@ -202,6 +206,7 @@ impl Overview {
             answered: sum(Counters::answered),
             dropped: sum(Counters::dropped),
             held: self.held(),
+            queued: sum(|counters| counters.queued),
             handed_over: sum(|counters| counters.given),
             flows: add(|report| report.flows.into()),
             flow_capacity: add(|report| report.flow_capacity.into()),
@@ -292,6 +297,7 @@ impl Overview {
                     received_bytes: links().map(|link| link.counts.received_bytes).sum(),
                     sent_bytes: links().map(|link| link.counts.sent_bytes).sum(),
                     unsent: links().map(|link| link.counts.unsent).sum(),
+                    backpressure: links().map(|link| link.counts.backpressure).sum(),
                     delivered: links().map(|link| link.counts.delivered).sum(),
                     undelivered: links().map(|link| link.counts.undelivered).sum(),
                     originated: links().map(|link| link.counts.originated).sum(),

@@ -277,7 +277,7 @@ impl Worker {
                 moved += self.take_originated(place, now);
             }
         }
-        moved += self.send();
+        moved += self.send(now);
         if let Some(exchange) = &mut self.exchange {
             exchange.ring();
         }
@@ -294,7 +294,7 @@ impl Worker {
             let more = exchange.take(batch, pool, tables, now, &mut shard.counters);
             found += more;
             if !batch.is_empty() {
-                captures.begin(tables, &shard.queues);
+                captures.begin(tables, &shard.egress);
                 let mut cx = Cx { tables, shard, pool, tally: &mut NoTally };
                 self.pipeline.run_taken(batch, &mut self.ended, &mut cx);
                 captures.finish(&self.ended, shard, tables);
@@ -357,7 +357,7 @@ impl Worker {
     /// The same, frame by frame, before the eyes of those who capture.
     #[cold]
     fn process_watched(&mut self) {
-        self.captures.begin(&self.tables, &self.shard.queues);
+        self.captures.begin(&self.tables, &self.shard.egress);
         let mut cx =
             Cx { tables: &self.tables, shard: &mut self.shard, pool: &mut self.pool, tally: &mut NoTally };
         let mut watch = self.captures.watch(&self.tables);
@@ -406,17 +406,20 @@ impl Worker {
         }
     }
 
-    /// Sends what waits in the queues. Says how many frames went.
-    fn send(&mut self) -> usize {
+    /// Offers each port opportunities to send. Says how many frames went.
+    fn send(&mut self, now: Nanos) -> usize {
+        let Worker { links, shard, pool, .. } = self;
         let mut sent = 0;
-        for (place, queue) in self.shard.queues.iter_mut().enumerate() {
-            let root = self.tables.interfaces.get(place).map_or(place, |own| usize::from(own.root.0));
-            if let Some(link) = self.links.get_mut(root) {
-                sent += link.send(queue, &mut self.pool);
-            }
+        let mut next: Option<Nanos> = None;
+        // A VLAN's frames wait before its parent's port.
+        for (port, link) in (0..).map(PortId).zip(&mut *links) {
+            let offered = link.send(shard, port, now, pool);
+            sent += offered.sent;
+            next = next.into_iter().chain(offered.until).min();
         }
-        for link in &mut self.links {
-            sent += link.flush(&mut self.pool);
+        self.sleep.no_longer_than(next.map(|next| next.since(now)));
+        for link in links {
+            sent += link.flush(pool);
         }
         sent
     }
@@ -425,7 +428,7 @@ impl Worker {
     fn tend(&mut self, now: Nanos) {
         self.tended = now;
         self.tell_left_out(now);
-        self.captures.begin(&self.tables, &self.shard.queues);
+        self.captures.begin(&self.tables, &self.shard.egress);
         let mut cx =
             Cx { tables: &self.tables, shard: &mut self.shard, pool: &mut self.pool, tally: &mut NoTally };
         self.pipeline.tend(now, &mut self.ended, &mut cx);

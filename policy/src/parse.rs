@@ -22,6 +22,7 @@ mod interface;
 mod limit;
 mod log;
 mod nat;
+pub mod quantity;
 pub mod reader;
 mod route;
 mod rule;

@@ -14,6 +14,7 @@ use crate::model::{
     Offload, OnExit, Policy, PortChoice, PortRange, PortUse, Protocol, Rate, Route, RouteTarget, Rule, Scope,
     Search, SearchAlgorithm, SourceCheck, SynAnswer, TcpFlagsMatch, Timeouts,
 };
+use crate::parse::quantity::bit_rate_text;
 use crate::parse::value::UNITS;
 use crate::word::{self, Words, word_for};
 
@@ -135,6 +136,12 @@ impl Printer {
         }
         if interface.mtu != 1500 {
             self.line("mtu", &interface.mtu.to_string());
+        }
+        if let Some(rate) = interface.rate {
+            self.string("rate", &bit_rate_text(rate));
+        }
+        if let Some(overhead) = interface.overhead {
+            self.line("overhead", &overhead.to_string());
         }
         if let Some(mac) = interface.mac {
             self.string("mac", &mac.to_string());

@@ -169,7 +169,7 @@ def account(request):
     assert net.office.alive(), "the gateway died"
     counted = net.office.counters()
     if counted is not None:
-        fates = ["forwarded", "delivered", "answered", "dropped", "held"]
+        fates = ["forwarded", "delivered", "answered", "dropped", "held", "queued"]
         assert counted["received"] == sum(counted[fate] for fate in fates), (
             f"frames are not conserved: {counted}"
         )

@@ -17,6 +17,7 @@ pub mod icmpv4;
 pub mod icmpv6;
 pub mod ipv4;
 pub mod ipv6;
+pub mod link;
 pub mod link_kind;
 pub mod loan;
 pub mod memory;
@@ -33,6 +34,7 @@ pub mod vlan;
 
 pub use batch::{BATCH, Batch};
 pub use frame::Frame;
+pub use link::Link;
 pub use link_kind::LinkKind;
 pub use loan::{Loan, Place};
 pub use meta::{Family, Meta, Part, PortId};

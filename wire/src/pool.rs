@@ -163,7 +163,14 @@ impl Pool {
         // reads it; slot bases lie in the mapping.
         unsafe {
             let orphans = (0..words).map(|_| AtomicU64::new(0)).collect();
-            shared.write(Shared { slot_bytes, orphans, memory, allocated, slots, holders: AtomicU32::new(1) });
+            shared.write(Shared {
+                slot_bytes,
+                orphans,
+                memory,
+                allocated,
+                slots,
+                holders: AtomicU32::new(1),
+            });
             for slot in 0..slots as usize {
                 Shared::heads(shared).add(slot).write(Head::new(memory.add(slot * slot_bytes)));
             }

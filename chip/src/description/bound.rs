@@ -14,8 +14,6 @@ pub const ENTRIES: u32 = 1 << 20;
 pub const INSTRUCTIONS: u32 = 1 << 24;
 /// Cycles for an instruction, and cycles for 4 bytes, in thousandths.
 pub const THOUSANDTHS: u32 = 1_000_000;
-/// The rate of a port.
-pub const BITS_PER_SECOND: u64 = 10_000_000_000_000;
 /// The least common multiple of all clocks, in Hz: a picosecond's tenth is the shortest tick.
 pub const TICKS_PER_SECOND: u64 = 10_000_000_000_000;
 /// Watts, and millimetres.

@@ -85,7 +85,7 @@ impl Counter {
 }
 
 impl Witness for Counter {
-    fn sent(&mut self, _: PortId, _: &Frame, _: Option<Verdict>) {}
+    fn sent(&mut self, _: PortId, _: Nanos, _: &Frame, _: Option<Verdict>) {}
 
     fn ended(&mut self, _: &Frame, _: Verdict) {}
 }

@@ -174,7 +174,7 @@ impl Generator {
                 let before = self.stage(flow);
                 let mut seen = Seen { generator: self, verdict: None };
                 replay.receive(seen.generator.side(way).root, at, 0, &bytes, &mut seen);
-                replay.flush(&mut seen);
+                replay.drain(&mut seen);
                 let verdict = seen.verdict;
                 if self.stage(flow) == before && before < Stage::Open {
                     let Ends { source, destination, ports } =
@@ -416,7 +416,7 @@ struct Seen<'a> {
 }
 
 impl Witness for Seen<'_> {
-    fn sent(&mut self, port: PortId, frame: &Frame, verdict: Option<Verdict>) {
+    fn sent(&mut self, port: PortId, _: Nanos, frame: &Frame, verdict: Option<Verdict>) {
         self.verdict = verdict;
         self.generator.left(port, frame.bytes());
     }

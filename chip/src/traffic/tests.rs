@@ -259,7 +259,7 @@ struct Through<'a> {
 }
 
 impl Witness for Through<'_> {
-    fn sent(&mut self, port: PortId, frame: &Frame, _: Option<Verdict>) {
+    fn sent(&mut self, port: PortId, _: Nanos, frame: &Frame, _: Option<Verdict>) {
         self.sent[usize::from(port.0)] += 1;
         self.generator.left(port, frame.bytes());
     }

@@ -9,6 +9,7 @@ use std::fmt;
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
+use dataplane::egress::Next;
 use dataplane::fib::FibError;
 use dataplane::hop::Resolve;
 use dataplane::nat::Share;
@@ -275,8 +276,8 @@ impl Bench {
             for frame in self.ended.drain(..) {
                 self.pool.put(frame);
             }
-            for queue in &mut self.shard.queues {
-                while let Some(frame) = queue.pop() {
+            for port in (0..self.shard.egress.ports() as u16).map(PortId) {
+                while let Next::Frame(frame, _) = self.shard.next(port, self.now) {
                     sent(&frame);
                     self.pool.put(frame);
                 }

@@ -33,15 +33,6 @@ pub(crate) enum Batching {
     Frame,
 }
 
-/// How frames of one moment come in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pace {
-    /// All at once: together they fill queues.
-    Moment,
-    /// One after the other, as fast as the link carries them; others leave meanwhile.
-    Link,
-}
-
 /// The hosts. The first decides what variables stand for; the others must do the same as it.
 pub(crate) const HOSTS: &[Host] = &[
     Host { name: "step", batching: Batching::Moment, start: |tables, now| replay(tables, now, Way::Step) },
@@ -87,8 +78,12 @@ pub(crate) const HOSTS: &[Host] = &[
 pub(crate) trait Player {
     /// A frame comes in.
     fn receive(&mut self, input: &Input);
-    /// All frames that came in so far go through and out.
+    /// All frames that came in so far go through, and what is due by now departs.
     fn flush(&mut self);
+    /// Time goes on: all frames that came in so far go through, and what is due before `at` departs.
+    fn advance(&mut self, at: Nanos);
+    /// No more frames come: all that is queued departs.
+    fn finish(&mut self);
     /// All connections are forgotten.
     fn clear(&mut self);
     /// Other tables hold from that moment on; nothing is under way.
@@ -99,10 +94,6 @@ pub(crate) trait Player {
     fn tables(&self) -> &Tables;
     /// What it remembers and has counted.
     fn shard(&self) -> &Shard;
-    /// How frames of one moment come in.
-    fn pace(&self) -> Pace {
-        Pace::Moment
-    }
     /// Why it did not play to the end.
     fn fault(&self) -> Option<&str> {
         None
@@ -124,14 +115,25 @@ pub(crate) struct Input {
 /// What happened.
 #[derive(Debug, Default)]
 pub(crate) struct Record {
-    /// What left by each port, in order: the number of the frame that it was, and its bytes.
-    pub(crate) sent: Vec<Vec<(u32, Vec<u8>)>>,
+    /// What departed by each port, in order.
+    pub(crate) sent: Vec<Vec<Sent>>,
     /// What became of each frame, by its number; `None` while it is held.
     pub(crate) fates: Vec<Option<End>>,
     /// Frames that were told of twice.
     pub(crate) twice: Vec<u32>,
     /// How many tables there have been before those that hold.
     turn: usize,
+}
+
+/// A frame that departed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Sent {
+    /// The number of the frame that it was.
+    pub(crate) number: u32,
+    /// When its transmission began.
+    pub(crate) at: Nanos,
+    /// Its bytes.
+    pub(crate) bytes: Vec<u8>,
 }
 
 /// What became of a frame.
@@ -158,12 +160,12 @@ impl Record {
 }
 
 impl Witness for Record {
-    fn sent(&mut self, port: PortId, frame: &Frame, verdict: Option<Verdict>) {
+    fn sent(&mut self, port: PortId, at: Nanos, frame: &Frame, verdict: Option<Verdict>) {
         let place = usize::from(port.0);
         if self.sent.len() <= place {
             self.sent.resize_with(place + 1, Vec::new);
         }
-        self.sent[place].push((frame.meta.number, frame.bytes().to_vec()));
+        self.sent[place].push(Sent { number: frame.meta.number, at, bytes: frame.bytes().to_vec() });
         if let Some(verdict) = verdict {
             self.note(frame, verdict);
         }
@@ -190,6 +192,14 @@ impl Player for Replaying {
 
     fn flush(&mut self) {
         self.replay.flush(&mut self.record);
+    }
+
+    fn advance(&mut self, at: Nanos) {
+        self.replay.advance(at, &mut self.record);
+    }
+
+    fn finish(&mut self) {
+        self.replay.finish(&mut self.record);
     }
 
     fn clear(&mut self) {
@@ -270,17 +280,9 @@ impl Traffic for Coming {
 /// A frame that is lost has no fate, and differs by that from what other hosts did with it.
 impl Onlooker for Record {}
 
-impl Player for Modelled {
-    fn pace(&self) -> Pace {
-        Pace::Link
-    }
-
-    fn receive(&mut self, input: &Input) {
-        let Input { number, port, at, ref bytes } = *input;
-        self.coming.0.push_back(Input { number, port, at, bytes: bytes.clone() });
-    }
-
-    fn flush(&mut self) {
+impl Modelled {
+    /// Plays all that came.
+    fn play(&mut self) {
         let Some(first) = self.coming.0.front().map(|input| input.number) else { return };
         let Some(Described { chip, mapping, .. }) = self.described else {
             self.fault = Some("its description is wrong".to_owned());
@@ -290,6 +292,28 @@ impl Player for Modelled {
         if let Err(error) = run::play(chip, mapping, replay, coming, first, record) {
             *fault = Some(error.to_string());
         }
+    }
+}
+
+impl Player for Modelled {
+    fn receive(&mut self, input: &Input) {
+        let Input { number, port, at, ref bytes } = *input;
+        self.coming.0.push_back(Input { number, port, at, bytes: bytes.clone() });
+    }
+
+    fn flush(&mut self) {
+        self.play();
+        self.replay.flush(&mut self.record);
+    }
+
+    fn advance(&mut self, at: Nanos) {
+        self.play();
+        self.replay.advance(at, &mut self.record);
+    }
+
+    fn finish(&mut self) {
+        self.play();
+        self.replay.finish(&mut self.record);
     }
 
     fn clear(&mut self) {

@@ -10,7 +10,7 @@ use wire::Nanos;
 
 use super::fault::{Fault, What};
 use super::packet::{self, Words, next};
-use super::{Case, Counter, Fate, In, Out, Step};
+use super::{Case, Counter, Departure, Fate, In, Out, Step};
 
 /// Why a case cannot be played.
 #[derive(Debug)]
@@ -165,10 +165,7 @@ impl Reader<'_> {
                 let wanted = "a number from 1 to 1000000";
                 let times = count.parse().ok().filter(|times| (1..=1_000_000).contains(times));
                 let times = times.ok_or(What::Value { word: count, wanted })?;
-                let every = match words.next_if(|word| word == "every") {
-                    Some(_) => duration(&next(words, "a span of time")?)?,
-                    None => Nanos(0),
-                };
+                let every = every(words)?;
                 match next(words, "`in`")?.as_str() {
                     "in" => self.input(times, every, words, line),
                     other => Err(What::Unknown(other.to_owned())),
@@ -176,12 +173,13 @@ impl Reader<'_> {
             }
             "out" => {
                 let interface = self.interface(words)?;
+                let departure = departure(words)?;
                 let packet = packet::read(words)?;
                 end(words)?;
                 let Some(Step::In(input)) = self.steps.last_mut() else {
                     return Err(What::Missing("the `in` that this `out` belongs to"));
                 };
-                input.outs.push(Out { line, interface, packet });
+                input.outs.push(Out { line, interface, departure, packet });
                 Ok(())
             }
             "clear" => {
@@ -238,6 +236,21 @@ impl Reader<'_> {
             }
         }
     }
+}
+
+/// `[every SPAN]`.
+fn every(words: &mut Words) -> Result<Nanos, What> {
+    match words.next_if(|word| word == "every") {
+        Some(_) => duration(&next(words, "a span of time")?),
+        None => Ok(Nanos(0)),
+    }
+}
+
+/// `[at TIME [every SPAN]]`.
+fn departure(words: &mut Words) -> Result<Option<Departure>, What> {
+    let Some(_) = words.next_if(|word| word == "at") else { return Ok(None) };
+    let at = duration(&next(words, "a time")?)?;
+    Ok(Some(Departure { at, every: every(words)? }))
 }
 
 /// `VERDICT [REASON] [by RULE] [nat NAME[,NAME]...]`.

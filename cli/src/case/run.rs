@@ -16,10 +16,10 @@ use super::build::{self, Link};
 use super::diff::{compare, show};
 use super::dissect;
 use super::fault::What;
-use super::host::{Batching, End, HOSTS, Input, Pace, Player, Record};
+use super::host::{Batching, End, HOSTS, Input, Player, Record, Sent};
 use super::packet::{Packet, Variables};
 use super::reassemble::{Reassembly, Wrong};
-use super::{Case, Counter, Fate, In, Step};
+use super::{Case, Counter, Departure, Fate, In, Step};
 
 /// Something that is not as expected.
 #[derive(Debug)]
@@ -87,13 +87,8 @@ pub(crate) fn play(case: &Case) -> Result<Vec<Failure>, Unplayable> {
         turns,
     };
     play.all(case);
-    let counters = &play.player.shard().counters;
-    let overflows = counters.dropped_for(Reason::QueueFull) > 0 || counters.parts_lost > 0;
     for host in others {
         let mut player = (host.start)(tables()?, START).map_err(Unplayable::Replay)?;
-        if player.pace() == Pace::Link && overflows {
-            continue;
-        }
         if let Err(error) = again(&mut *player, &play.acts, host.batching) {
             play.fail(0, vec![format!("host `{}`: {error}", host.name)]);
         }
@@ -115,7 +110,8 @@ pub(crate) fn play(case: &Case) -> Result<Vec<Failure>, Unplayable> {
 /// What happened to the first host, for the others to repeat.
 enum Act<'a> {
     Receive(Input),
-    Clear,
+    Flush(Nanos),
+    Clear(Nanos),
     Reload(&'a Policy, Nanos),
 }
 
@@ -154,7 +150,7 @@ impl<'a> Play<'a> {
                 Step::Clear => {
                     self.flush();
                     self.player.clear();
-                    self.acts.push(Act::Clear);
+                    self.acts.push(Act::Clear(self.now));
                 }
                 Step::Reload(policy) => {
                     self.flush();
@@ -165,11 +161,13 @@ impl<'a> Play<'a> {
                 }
                 Step::Counter(counter) => {
                     self.flush();
+                    self.acts.push(Act::Flush(self.now));
                     self.count(counter);
                 }
             }
         }
-        self.flush();
+        self.player.finish();
+        self.look_at_all();
         self.finish();
     }
 
@@ -179,7 +177,8 @@ impl<'a> Play<'a> {
 
     fn go_on(&mut self, at: Nanos) {
         if at != self.now {
-            self.flush();
+            self.player.advance(at);
+            self.look_at_all();
             self.now = at;
         }
     }
@@ -217,20 +216,26 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// Lets all go through, and looks at what came out.
+    /// Lets all go through and what is due by now depart, and looks at what came out.
     fn flush(&mut self) {
         self.player.flush();
+        self.look_at_all();
+    }
+
+    /// Looks at what has come out since the last look.
+    fn look_at_all(&mut self) {
         let ports = self.player.record().sent.len();
         self.seen.resize(ports, 0);
         for port in 0..ports {
-            while let Some((number, bytes)) = self.player.record().sent[port].get(self.seen[port]).cloned() {
+            while let Some(sent) = self.player.record().sent[port].get(self.seen[port]).cloned() {
                 self.seen[port] += 1;
-                self.look(PortId(port as u16), number, &bytes);
+                self.look(PortId(port as u16), &sent);
             }
         }
     }
 
-    fn look(&mut self, port: PortId, number: u32, bytes: &[u8]) {
+    fn look(&mut self, port: PortId, sent: &Sent) {
+        let Sent { number, at, ref bytes } = *sent;
         let got = dissect::frame(bytes);
         let name = interface_of(self.player.tables(), port, bytes);
         let Some(Expected { input, turn }) = self.inputs.get(number as usize) else { return };
@@ -251,6 +256,12 @@ impl<'a> Play<'a> {
         }
         if out.interface != name {
             differences.insert(0, format!("interface: expected {}, got {name}", out.interface));
+        }
+        if let Some(Departure { at: expected, every }) = out.departure {
+            let (expected, got) = (expected + Nanos(every.0.saturating_mul(turn)), at.since(START));
+            if expected != got {
+                differences.insert(0, format!("departure: expected at {expected}, got at {got}"));
+            }
         }
         if !differences.is_empty() {
             let mut text = vec![format!("not the packet that was to come out; out {name} {}", show(&got))];
@@ -286,7 +297,7 @@ impl<'a> Play<'a> {
         }
         if !self.player.shard().counters.are_conserved() {
             let text =
-                "frames are not conserved: received is not forwarded + delivered + answered + dropped + held";
+                "frames are not conserved: received is not forwarded + delivered + answered + dropped + queued + held";
             found.push(Failure { line: 0, text: vec![text.to_owned()] });
         }
         for number in &record.twice {
@@ -358,22 +369,28 @@ fn again(player: &mut dyn Player, acts: &[Act<'_>], batching: Batching) -> Resul
         match act {
             Act::Receive(input) => {
                 if batching != Batching::Case && input.at != now {
-                    player.flush();
+                    player.advance(input.at);
                 }
                 now = input.at;
                 player.receive(input);
             }
-            Act::Clear => {
+            Act::Flush(at) => {
+                player.advance(*at);
+                player.flush();
+            }
+            Act::Clear(at) => {
+                player.advance(*at);
                 player.flush();
                 player.clear();
             }
             Act::Reload(policy, at) => {
+                player.advance(*at);
                 player.flush();
                 reload(player, policy, *at)?;
             }
         }
     }
-    player.flush();
+    player.finish();
     Ok(())
 }
 
@@ -388,11 +405,12 @@ fn differ(first: &dyn Player, other: &dyn Player, name: &str, inputs: &[Expected
         let Some(place) = (0..a.len().max(b.len())).find(|place| a.get(*place) != b.get(*place)) else {
             continue;
         };
-        let shown = |sent: Option<&(u32, Vec<u8>)>| {
-            sent.map_or("nothing".to_owned(), |(_, bytes)| show(&dissect::frame(bytes)))
+        let shown = |sent: Option<&Sent>| match sent {
+            None => "nothing".to_owned(),
+            Some(sent) => format!("at {}, {}", sent.at.since(START), show(&dissect::frame(&sent.bytes))),
         };
         let (x, y) = (a.get(place), b.get(place));
-        let number = x.or(y).map_or(0, |(number, _)| *number as usize);
+        let number = x.or(y).map_or(0, |sent| sent.number as usize);
         let port = interface_of(first.tables(), PortId(port as u16), &[]);
         let text = vec![
             format!("host `{name}` sends another packet by {port} than host `{}`", HOSTS[0].name),
@@ -428,6 +446,7 @@ fn value(name: &str, tables: &Tables, shard: &Shard) -> Option<u64> {
         ("answered", "") => Some(counters.answered()),
         ("dropped", "") => Some(counters.dropped()),
         ("held", "") => Some(counters.held),
+        ("queued", "") => Some(counters.queued),
         ("answered", _) => Some(counters.answered_for(reason()?)),
         ("dropped", _) => Some(counters.dropped_for(reason()?)),
         ("reasons", _) => Some(counters.answered_for(reason()?) + counters.dropped_for(reason()?)),

@@ -107,6 +107,7 @@ impl Status {
         writeln!(out, "  answered   {}", status.answered)?;
         writeln!(out, "  dropped    {}", status.dropped)?;
         writeln!(out, "  held       {}", status.held)?;
+        writeln!(out, "  queued     {}", status.queued)?;
         for worker in &status.workers {
             let share = 100.0 * worker.busy_seconds / status.uptime_seconds.max(1e-9);
             write!(out, "  worker {}   busy {share:.1} %, {} flows", worker.worker, worker.flows)?;

@@ -138,7 +138,7 @@ impl Arguments {
             number = number.wrapping_add(1);
             progress.step(captures.read());
         }
-        replay.flush(&mut outputs);
+        replay.finish(&mut outputs);
         let elapsed = begun.elapsed();
         progress.finish();
         if let Some(outputs) = outputs.0 {

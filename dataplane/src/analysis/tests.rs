@@ -103,6 +103,8 @@ fn interface(name: &str, zone: &str) -> Interface {
         addresses: Vec::new(),
         link: LinkKind::Ethernet,
         mtu: 1500,
+        rate: None,
+        overhead: None,
         mac: None,
         parent: None,
         vlans: Vec::new(),

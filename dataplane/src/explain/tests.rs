@@ -42,10 +42,15 @@ struct World {
 }
 
 impl Witness for World {
-    fn sent(&mut self, port: PortId, frame: &Frame, verdict: Option<Verdict>) {
+    /// Its links have no rate: what is queued leaves at once.
+    fn queued(&mut self, port: PortId, frame: &Frame) {
         let side = if port == PortId(0) { Side::Lan } else { Side::Wan };
         self.office.arrived(side, frame.meta.received, frame.bytes());
-        self.told.push((Some(port), verdict, frame.bytes().to_vec()));
+        self.told.push((Some(port), Verdict::of_fate(frame.meta.fate), frame.bytes().to_vec()));
+    }
+
+    fn sent(&mut self, _: PortId, at: Nanos, frame: &Frame, _: Option<Verdict>) {
+        assert_eq!(at, frame.meta.received);
     }
 
     fn ended(&mut self, frame: &Frame, verdict: Verdict) {
@@ -68,6 +73,7 @@ fn play(
         take(&mut replay, port, number, &packet, &mut world);
         number += 1;
     }
+    replay.finish(&mut world);
     assert!(number > 1000, "{number} packets are too few to say much");
     (world, replay.shard.counters)
 }
@@ -76,7 +82,7 @@ fn play(
 fn what_is_explained_is_what_happens() {
     let (plain, counted) = play(|replay, port, number, packet, world| {
         replay.receive(port, packet.at, number, &packet.bytes, world);
-        replay.flush(world);
+        replay.pass(world);
     });
     let (explained, counted_too) = play(|replay, port, number, packet, world| {
         let before = world.told.len();

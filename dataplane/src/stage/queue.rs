@@ -28,7 +28,7 @@ impl<T: Tally> Stage<T> for Queue {
         cx.tally.execute(Op::Branch, 4);
         cx.tally.write(Region::Queue, usize::from(frame.meta.egress.0) * 64, 8);
         let root = cx.tables.interfaces.get(usize::from(frame.meta.egress.0)).map(|interface| interface.root);
-        let Some(queue) = root.and_then(|root| cx.shard.queues.get(usize::from(root.0))) else {
+        let Some(queue) = root.and_then(|root| cx.shard.egress.port(root)) else {
             // Only an answer to the gateway itself comes here without a port.
             let is_own = frame.meta.fate != 0 && frame.meta.egress == LOCAL;
             return if is_own { Step::Next } else { Step::Drop(Reason::NeighbourUnknown) };

@@ -11,7 +11,7 @@ use policy::model::{
 };
 use wire::link_kind::NEAR;
 use wire::vlan::{Tag, Tags};
-use wire::{LinkKind, PortId};
+use wire::{Bytes, Link, LinkKind, PortId};
 
 use super::number::OTHER_NUMBER;
 use super::{
@@ -278,6 +278,7 @@ fn interfaces(policy: &Policy, names: &Names, realms: &[u16]) -> Result<Vec<Inte
             mac_bits: mac.to_bits(),
             hearing: if given.is_some() { Hearing::Own } else { Hearing::All },
             mtu: interface.mtu,
+            egress: Link::new(interface.link, interface.rate, interface.overhead()),
             realm: realms.get(place).copied().unwrap_or(0),
             source_check: interface.source_check,
             mss4: clamp(40),
@@ -328,6 +329,7 @@ fn itself() -> Interface {
         mac_bits: 0,
         hearing: Hearing::All,
         mtu: u16::MAX,
+        egress: Link::new(LinkKind::Ethernet, None, Bytes(0)),
         realm: u16::MAX,
         source_check: SourceCheck::Off,
         mss4: u16::MAX,

@@ -146,6 +146,8 @@ pub enum Reason {
     QueueFull,
     /// The frame cannot be rewritten within its slot, or no slot was free for a fragment of it.
     SlotTooSmall,
+    /// No slot was free for a frame that came in.
+    FramePoolEmpty,
 }
 
 /// A reason, told to an operator.
@@ -163,7 +165,7 @@ pub struct Entry {
 
 impl Reason {
     /// Every reason with its name, cause and remedy, in the order of the enum.
-    pub const ALL: [Entry; 69] = [
+    pub const ALL: [Entry; 70] = [
         Entry {
             reason: Reason::LinkTruncated,
             name: "link-truncated",
@@ -577,6 +579,12 @@ impl Reason {
             name: "slot-too-small",
             cause: "The frame cannot be rewritten within its slot, or no slot was free for a fragment of it.",
             remedy: "Turn off segmentation offload where frames come from (`ethtool -K IFACE gro off gso off tso off`): 16,128 bytes are the most that a slot holds.",
+        },
+        Entry {
+            reason: Reason::FramePoolEmpty,
+            name: "frame-pool-empty",
+            cause: "No slot was free for a frame that came in: more than 65,536 frames wait before the ports.",
+            remedy: "A shorter `queue` under [limit], or a higher `rate` of the interface that they wait for.",
         },
     ];
 

@@ -14,6 +14,7 @@ pub mod policy;
 use std::rc::Rc;
 
 use dataplane::change::{Applied, Change};
+use dataplane::egress::Next;
 use dataplane::flow::Member;
 use dataplane::hand::{arrived, receiver};
 use dataplane::hop::{MOST_WAITING, Resolve, Wanted};
@@ -245,10 +246,10 @@ impl Gateway {
             see(None, &frame);
             self.pool.put(frame);
         }
-        for (place, queue) in self.shard.queues.iter_mut().enumerate() {
+        for port in (0..self.shard.egress.ports() as u16).map(PortId) {
             for _ in 0..most {
-                let Some(frame) = queue.pop() else { break };
-                see(Some(PortId(place as u16)), &frame);
+                let Next::Frame(frame, _) = self.shard.next(port, Nanos::MAX) else { break };
+                see(Some(port), &frame);
                 self.pool.put(frame);
             }
         }
@@ -283,6 +284,6 @@ impl Gateway {
 
     /// Frames that wait in queues.
     pub fn queued(&self) -> usize {
-        self.shard.queues.iter().map(|queue| queue.len()).sum()
+        self.shard.egress.lengths().sum()
     }
 }

@@ -47,13 +47,15 @@ pub fn of(bytes: &[u8; BYTES]) -> Scene {
     let check = ["strict", "loose", "off"][usize::from(strict % 3)];
     let mac = if strict & 8 == 0 { "" } else { "mac = \"02:00:00:00:00:0a\"\n" };
     let mtu = [1500, 1280, 1300, 4000][usize::from(mtu % 4)];
+    let rate = ["", "rate = \"1 Mbit/s\"\n", "rate = \"10 Gbit/s\"\n", "rate = \"64 kbit/s\"\noverhead = 0\n"]
+        [usize::from(queue / 5 % 4)];
     let mss = if sizes & 16 == 0 { "" } else { "mss = \"mtu\"\n" };
     let _ = write!(
         text,
         "[interface.lan]\nzone = \"lan\"\naddresses = [\"192.168.1.1/24\", \"2001:db8:1::1/64\"]\n{mac}\
          [interface.guest]\nzone = \"guest\"\nparent = \"lan\"\nvlan = 20\naddresses = [\"192.168.20.1/24\"]\n\
          [interface.wan]\nzone = \"wan\"\naddresses = [\"203.0.113.2/24\", \"2001:db8:ffff::2/64\"]\n\
-         mtu = {mtu}\nsource-check = \"{check}\"\n{mss}\
+         mtu = {mtu}\nsource-check = \"{check}\"\n{mss}{rate}\
          [interface.wan2]\nzone = \"wan\"\naddresses = [\"198.51.100.2/24\"]\nsource-check = \"off\"\n\
          [default]\n\"lan > wan\" = \"accept\"\n\"lan > self\" = \"accept\"\n\"guest > wan\" = \"{}\"\n\
          \"wan > lan\" = \"{}\"\n\"wan > self\" = \"reject\"\n{}",

@@ -4,15 +4,15 @@ use std::mem;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use dataplane::egress::Egress;
 use dataplane::flow::{Flow, FlowId};
 use dataplane::hand::receiver;
 use dataplane::pipeline::Watch;
-use dataplane::shard::Fifo;
 use dataplane::stage::Cx;
 use dataplane::state::Ends;
 use dataplane::{Shard, Tables, Verdict};
 use tally::Tally;
-use wire::{Frame, Nanos};
+use wire::{Frame, Nanos, PortId};
 
 use super::Worker;
 use crate::capture::{Chunk, Filter, Look, Point, Points, Reader, Seen, Tap, egress, stages};
@@ -89,18 +89,18 @@ impl Captures {
 
     /// A batch, or what time alone lets go, is about to go through the stages.
     #[inline(always)]
-    pub(super) fn begin(&mut self, tables: &Arc<Tables>, queues: &[Fifo]) {
+    pub(super) fn begin(&mut self, tables: &Arc<Tables>, egress: &Egress) {
         if !self.is_empty() {
-            self.begin_all(tables, queues);
+            self.begin_all(tables, egress);
         }
     }
 
     #[cold]
-    fn begin_all(&mut self, tables: &Arc<Tables>, queues: &[Fifo]) {
+    fn begin_all(&mut self, tables: &Arc<Tables>, egress: &Egress) {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.at = Nanos::from(since);
         self.queued.clear();
-        self.queued.extend(queues.iter().map(Fifo::len));
+        self.queued.extend(egress.lengths());
         for active in &mut self.active {
             if active.epoch != tables.epoch {
                 active.filter = active.tap.query.filter(tables).ok();
@@ -131,8 +131,8 @@ impl Captures {
                 };
                 active.copy_end(point, frame, shard, tables);
             }
-            for (queue, before) in shard.queues.iter().zip(&self.queued) {
-                for frame in queue.frames().skip(*before) {
+            for (port, before) in (0..).map(PortId).zip(&self.queued) {
+                for frame in shard.egress.queued_behind(port, *before) {
                     active.copy_end(Point::Sent, frame, shard, tables);
                 }
             }

@@ -1,12 +1,13 @@
 //! What hangs on one interface: the port's queue of this worker, and the way to Linux's own stack.
 
-use dataplane::shard::Fifo;
+use dataplane::Shard;
+use dataplane::egress::Next;
 use dataplane::stage::parse::vlan;
 use dataplane::tables::{LOCAL, Tables};
 use ports::{Line, Statistics};
 use serde::Serialize;
 use wire::vlan::Tags;
-use wire::{BATCH, Batch, Frame, Pool, PortError, PortId, Received, ethernet};
+use wire::{BATCH, Batch, Frame, Nanos, Pool, PortError, PortId, Received, ethernet};
 
 /// The live ends of an interface, for one worker.
 #[derive(Default)]
@@ -21,8 +22,10 @@ pub struct Attachment {
 pub(super) struct Link {
     pub(super) name: String,
     pub(super) ends: Attachment,
-    /// Frames that the port did not take yet.
+    /// Frames that the port did not take yet: a short queue behind the egress. While it is not empty the port is offered nothing more.
     out: Batch,
+    /// Whether the device has not taken all that it was given.
+    is_blocked: bool,
     /// Frames that Linux did not take yet.
     in_: Batch,
     counts: LinkCounts,
@@ -51,14 +54,25 @@ pub struct LinkCounts {
     pub sent: u64,
     /// Bytes of these.
     pub sent_bytes: u64,
-    /// Frames that were to be sent while there was no port.
+    /// Frames that were to be sent while there was no port, or that it had not taken when it went away.
     pub unsent: u64,
+    /// Times that the device did not take all frames that it was given: the rest waits behind the egress.
+    pub backpressure: u64,
     /// Frames given to Linux.
     pub delivered: u64,
     /// Frames that Linux did not take.
     pub undelivered: u64,
     /// Frames that Linux sent.
     pub originated: u64,
+}
+
+/// What came of opportunities to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Offered {
+    /// Frames sent.
+    pub(super) sent: usize,
+    /// When the link is free for the next frame that waits, where it is not.
+    pub(super) until: Option<Nanos>,
 }
 
 /// An interface in a report.
@@ -78,6 +92,7 @@ impl Link {
             name: name.to_owned(),
             ends: Attachment::default(),
             out: Batch::new(),
+            is_blocked: false,
             in_: Batch::new(),
             counts: LinkCounts::default(),
             vlans: Vlans::default(),
@@ -195,22 +210,36 @@ impl Link {
         }
     }
 
-    /// Sends what waits in a queue, as far as the port takes it.
-    pub(super) fn send(&mut self, queue: &mut Fifo, pool: &mut Pool) -> usize {
-        let mut sent = 0;
-        while !queue.is_empty() {
-            while !self.out.is_full() {
-                let Some(frame) = queue.pop() else { break };
-                if let Err(frame) = self.out.push(frame) {
-                    pool.put(frame);
+    /// Offers the egress of the port opportunities to send at `now`, as many as it has frames for and the device takes.
+    pub(super) fn send(&mut self, shard: &mut Shard, port: PortId, now: Nanos, pool: &mut Pool) -> Offered {
+        let mut offered = Offered { sent: 0, until: None };
+        if self.is_blocked {
+            offered.sent = self.transmit(pool);
+        }
+        if self.is_blocked {
+            return offered;
+        }
+        loop {
+            let mut is_over = false;
+            while !self.out.is_full() && !is_over {
+                match shard.next(port, now) {
+                    Next::Frame(frame, _) => {
+                        if let Err(frame) = self.out.push(frame) {
+                            pool.put(frame);
+                        }
+                    }
+                    Next::Wait(until) => (offered.until, is_over) = (Some(until), true),
+                    Next::Empty => is_over = true,
                 }
             }
-            sent += self.transmit(pool);
-            if !self.out.is_empty() {
-                break;
+            if self.out.is_empty() {
+                return offered;
+            }
+            offered.sent += self.transmit(pool);
+            if is_over || self.is_blocked {
+                return offered;
             }
         }
-        sent
     }
 
     /// Sends what could not be sent before, and gives Linux what is for it.
@@ -248,6 +277,8 @@ impl Link {
         };
         let sent = waiting - self.out.len();
         self.counts.sent += sent as u64;
+        self.is_blocked = !self.out.is_empty();
+        self.counts.backpressure += u64::from(self.is_blocked);
         self.vlans.send(sent);
         if let Some(error) = failed {
             self.lose(error, pool);
@@ -280,6 +311,7 @@ impl Link {
 
     fn discard(&mut self, pool: &mut Pool) {
         self.counts.unsent += self.out.len() as u64;
+        self.is_blocked = false;
         while let Some(frame) = self.out.pop() {
             pool.put(frame);
         }

@@ -50,7 +50,7 @@ impl Worker {
             worker: self.number,
             counters: self.shard.counters.clone(),
             links,
-            queued: self.shard.queues.iter().map(|queue| queue.len()).collect(),
+            queued: self.shard.egress.lengths().collect(),
             flows: self.shard.flows.len(),
             flow_capacity: self.shard.flows.capacity(),
             flow_turnover: [self.shard.flows.created(), self.shard.flows.ended()],

@@ -13,17 +13,19 @@ use super::mail::Bell;
 const PATIENCE: Nanos = Nanos(100_000);
 
 /// The longest sleep: a worker has flows to look after. 50 turns a second take well below 1 % of a core.
-const LONGEST: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+const LONGEST: Nanos = Nanos::from_millis(20);
 
 /// When to sleep, and on what.
 pub(super) struct Sleep {
     bell: Bell,
     worked: Nanos,
+    /// How long until a link is free for a frame that waits, where there is such.
+    most: Option<Nanos>,
 }
 
 impl Sleep {
     pub(super) fn new(bell: Bell) -> Sleep {
-        Sleep { bell, worked: Nanos(0) }
+        Sleep { bell, worked: Nanos(0), most: None }
     }
 
     /// Something was done at `now`.
@@ -31,9 +33,14 @@ impl Sleep {
         self.worked = now;
     }
 
-    /// Whether nothing has been done for so long that sleeping is better.
+    /// Frames wait for a link that is free so long from now; `None` where none do.
+    pub(super) fn no_longer_than(&mut self, most: Option<Nanos>) {
+        self.most = most;
+    }
+
+    /// Whether nothing has been done for so long that sleeping is better, and no link is about to be free.
     pub(super) fn is_due(&self, now: Nanos) -> bool {
-        now.since(self.worked) >= PATIENCE
+        now.since(self.worked) >= PATIENCE && self.most.is_none_or(|most| most >= PATIENCE)
     }
 
     /// Sleeps until a port can be read, mail comes, or a while has passed.
@@ -42,8 +49,10 @@ impl Sleep {
         let mut fds: Vec<PollFd<'_>> =
             ends.map(|line| PollFd::from_borrowed_fd(line.fd(), PollFlags::IN)).collect();
         fds.push(PollFd::from_borrowed_fd(self.bell.as_fd(), PollFlags::IN));
+        let most = self.most.map_or(LONGEST.0, |most| most.0.min(LONGEST.0));
+        let most = Timespec { tv_sec: 0, tv_nsec: most as i64 };
         // An interrupted or refused call is a short sleep.
-        let _ = poll(&mut fds, Some(&LONGEST));
+        let _ = poll(&mut fds, Some(&most));
         self.bell.silence();
     }
 }

@@ -29,6 +29,8 @@ pub enum Code {
     UnknownWord,
     /// A number out of its range.
     BadNumber,
+    /// Not a number with a unit.
+    BadQuantity,
     /// Not an address, prefix or range of addresses.
     BadAddress,
     /// Not an Ethernet address.
@@ -73,6 +75,8 @@ pub enum Code {
     UnusableAddress,
     /// An MTU out of its range.
     BadMtu,
+    /// A rate of an interface that has no link of its own, or an overhead without a rate.
+    BadLinkRate,
     /// A VLAN identifier out of its range, too many of them, or one twice on a parent.
     BadVlan,
     /// An interface that is its own parent, by way of others perhaps.
@@ -167,6 +171,7 @@ impl Code {
         (Code::EmptyList, "empty-list", Severity::Error),
         (Code::UnknownWord, "unknown-word", Severity::Error),
         (Code::BadNumber, "bad-number", Severity::Error),
+        (Code::BadQuantity, "bad-quantity", Severity::Error),
         (Code::BadAddress, "bad-address", Severity::Error),
         (Code::BadMac, "bad-mac", Severity::Error),
         (Code::BadPort, "bad-port", Severity::Error),
@@ -188,6 +193,7 @@ impl Code {
         (Code::OverlappingNetworks, "overlapping-networks", Severity::Error),
         (Code::UnusableAddress, "unusable-address", Severity::Error),
         (Code::BadMtu, "bad-mtu", Severity::Error),
+        (Code::BadLinkRate, "bad-link-rate", Severity::Error),
         (Code::BadVlan, "bad-vlan", Severity::Error),
         (Code::ParentCycle, "parent-cycle", Severity::Error),
         (Code::BadMss, "bad-mss", Severity::Error),

@@ -590,6 +590,8 @@ impl Emit {
                 addresses: Vec::new(),
                 link: LinkKind::Ethernet,
                 mtu: 1500,
+                rate: None,
+                overhead: None,
                 mac: None,
                 parent: None,
                 vlans: Vec::new(),

@@ -8,7 +8,8 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::{Just, Strategy, any, prop_oneof};
 use proptest::sample::select;
-use wire::{Bytes, Dscp, Nanos};
+use wire::link::MOST_RATE;
+use wire::{BitRate, Bytes, Dscp, Nanos};
 
 use super::{
     Action, AddressItem, AddressRange, Addresses, Checksum, ConnectionLimit, Driver, FamilyMatch,
@@ -128,13 +129,16 @@ pub(crate) fn interface() -> impl Strategy<Value = Interface> {
     let first = (name(), name(), addresses, any::<u16>(), option::of(mac()));
     let link = select(&[LinkKind::Ethernet, LinkKind::Ip][..]);
     let second = (option::of(name()), vec(any::<u16>(), 0..3), check, mss, link);
-    (first, second).prop_map(
-        |((name, zone, addresses, mtu, mac), (parent, vlans, source_check, mss, link))| Interface {
+    let rate = (option::of((1..=MOST_RATE.0).prop_map(BitRate)), option::of(any::<u16>()));
+    (first, second, rate).prop_map(
+        |((name, zone, addresses, mtu, mac), (parent, vlans, source_check, mss, link), (rate, overhead))| Interface {
             name,
             zone,
             addresses,
             link,
             mtu,
+            rate,
+            overhead,
             mac,
             parent,
             vlans,

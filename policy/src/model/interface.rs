@@ -1,6 +1,8 @@
 //! Interfaces.
 
 use ipnet::IpNet;
+use wire::link::ETHERNET_OVERHEAD;
+use wire::{BitRate, Bytes};
 
 pub use wire::LinkKind;
 pub use wire::ethernet::Mac;
@@ -18,6 +20,11 @@ pub struct Interface {
     pub link: LinkKind,
     /// Largest IP packet it carries, 68 to 16000 bytes (1280 at least where it has IPv6).
     pub mtu: u16,
+    /// Rate of its link outwards, where frames are to be sent no faster; none of a VLAN, whose frames take its parent's link.
+    pub rate: Option<BitRate>,
+    /// Bytes that count against the rate with each frame beside those from the Ethernet (or IP) header on, where it is not what the
+    /// kind of link has ([`Interface::overhead`]).
+    pub overhead: Option<u16>,
     /// Its link-layer address. Where it is given, unicast frames for others are dropped; where not, all are
     /// taken and the replay host makes an address up.
     pub mac: Option<Mac>,
@@ -29,6 +36,18 @@ pub struct Interface {
     pub source_check: SourceCheck,
     /// Whether the MSS of TCP connections that cross this interface is lowered.
     pub mss: MssClamp,
+}
+
+impl Interface {
+    /// Bytes that count against the rate with each frame beside its own: 24 on Ethernet (preamble, frame check sequence and gap), none
+    /// on links that carry bare IP packets, or those that are given.
+    pub fn overhead(&self) -> Bytes {
+        match (self.overhead, self.link) {
+            (Some(bytes), _) => Bytes(bytes.into()),
+            (None, LinkKind::Ethernet) => ETHERNET_OVERHEAD,
+            (None, LinkKind::Ip) => Bytes(0),
+        }
+    }
 }
 
 /// Check of source addresses against the routes (unicast reverse path forwarding, RFC 3704).

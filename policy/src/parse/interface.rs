@@ -6,7 +6,7 @@ use toml::Spanned;
 use toml::de::DeValue;
 
 use super::reader::{Sink, Table};
-use super::value;
+use super::{quantity, value};
 use crate::lines::{Entry, Part};
 use crate::model::{Interface, LinkKind, MssClamp, Set, SourceCheck};
 use crate::word;
@@ -23,6 +23,8 @@ pub(super) fn read(
         addresses: Vec::new(),
         link: LinkKind::Ethernet,
         mtu: 1500,
+        rate: None,
+        overhead: None,
         mac: None,
         parent: None,
         vlans: Vec::new(),
@@ -40,6 +42,8 @@ pub(super) fn read(
     if let Some(mtu) = table.take("mtu", value::number16) {
         interface.mtu = mtu;
     }
+    interface.rate = table.take("rate", quantity::bit_rate);
+    interface.overhead = table.take("overhead", value::number16);
     interface.mac = table.take("mac", value::mac);
     interface.parent = table.take("parent", value::name);
     interface.vlans = table.list("vlan", value::number16);

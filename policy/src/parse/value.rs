@@ -17,7 +17,8 @@ use crate::model::{
 };
 use crate::word::{self, Words};
 
-pub(super) type Read<T> = Result<T, Complaint>;
+/// A value, or what is wrong with it.
+pub type Read<T> = Result<T, Complaint>;
 
 /// A string.
 pub fn text<'v>(value: &'v DeValue<'_>) -> Read<&'v str> {

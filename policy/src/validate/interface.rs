@@ -20,6 +20,7 @@ impl Validator<'_> {
             self.sizes(item, interface);
             self.vlans(item, interface);
             self.link(item, interface);
+            self.link_rate(item, interface);
             if interface.mac.is_some_and(|mac| !mac.is_unicast()) {
                 let message = "a group's Ethernet address is no interface's".to_owned();
                 self.wrong(
@@ -86,6 +87,21 @@ impl Validator<'_> {
             let message = format!("\"{parent}\" carries no VLANs");
             let hint = "its packets have no Ethernet header: name another parent";
             self.wrong(Code::NeedsEthernet, item, "parent", message, hint);
+        }
+    }
+
+    fn link_rate(&mut self, item: Item, interface: &Interface) {
+        match (&interface.parent, interface.rate, interface.overhead) {
+            (Some(parent), Some(_), _) => {
+                let message = format!("\"{}\" has no link of its own", interface.name);
+                let hint = format!("its frames take that of \"{parent}\": give that a rate");
+                self.wrong(Code::BadLinkRate, item, "rate", message, hint);
+            }
+            (_, None, Some(_)) => {
+                let message = "an overhead counts against a rate".to_owned();
+                self.wrong(Code::BadLinkRate, item, "overhead", message, "add rate = \"100 Mbit/s\"");
+            }
+            _ => {}
         }
     }
 

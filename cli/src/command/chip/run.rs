@@ -12,7 +12,7 @@ use clap::Args;
 use dataplane::Verdict;
 use dataplane::replay::Witness;
 use serde_json::json;
-use wire::{Frame, PortId};
+use wire::{Frame, Nanos, PortId};
 
 use super::captured::Problems;
 use super::plan::{Prepared, Subject, Variant, failure, keys, tell_problems};
@@ -163,8 +163,8 @@ struct Seen {
 }
 
 impl Witness for Seen {
-    fn sent(&mut self, port: PortId, frame: &Frame, verdict: Option<Verdict>) {
-        self.outputs.sent(port, frame, verdict);
+    fn sent(&mut self, port: PortId, at: Nanos, frame: &Frame, verdict: Option<Verdict>) {
+        self.outputs.sent(port, at, frame, verdict);
     }
 
     fn ended(&mut self, frame: &Frame, verdict: Verdict) {

@@ -201,7 +201,7 @@ struct World {
 }
 
 impl Witness for World {
-    fn sent(&mut self, port: PortId, frame: &Frame, _: Option<Verdict>) {
+    fn sent(&mut self, port: PortId, at: Nanos, frame: &Frame, _: Option<Verdict>) {
         let side = if port == self.sides.lan {
             Side::Lan
         } else if port == self.sides.wan {
@@ -209,7 +209,7 @@ impl Witness for World {
         } else {
             return;
         };
-        self.office.arrived(side, frame.meta.received, frame.bytes());
+        self.office.arrived(side, at, frame.bytes());
     }
 
     fn ended(&mut self, _: &Frame, _: Verdict) {}

@@ -56,7 +56,7 @@ fn rules_that_stay_are_searched_as_before() {
     other_routes.interfaces[0].addresses.push("10.1.0.1/24".parse().unwrap());
     assert!(is_shared(&other_routes));
     let mut narrower = policy.clone();
-    narrower.search.memory = Some(wire::Bytes(1 << 20));
+    narrower.search.memory = Some(Bytes(1 << 20));
     assert!(!is_shared(&narrower));
     assert!(!is_shared(&by_tuple(policy)));
     assert!(!is_shared(&of_ports(1..301)));
@@ -68,7 +68,7 @@ fn the_fastest_is_chosen_and_what_takes_too_much_gives_way() {
     assert_eq!(of(of_ports(1..5)).search.algorithm.name, "linear");
     assert_eq!(of(of_ports(1..300)).search.algorithm.name, "tree");
     let mut narrow = of_ports(1..20_000);
-    narrow.search.memory = Some(wire::Bytes(1 << 20));
+    narrow.search.memory = Some(Bytes(1 << 20));
     let narrow = of(narrow).search;
     let gave_way: Vec<&str> = narrow.gave_way.iter().map(|(algorithm, _)| algorithm.name).collect();
     assert_eq!((narrow.algorithm.name, gave_way), ("linear", vec!["tree", "tuple"]));

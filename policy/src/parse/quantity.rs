@@ -1,0 +1,129 @@
+//! Numbers with units: rates, sizes, frequencies. Policy and chip files write them alike.
+
+use toml::de::DeValue;
+use wire::BitRate;
+use wire::link::MOST_RATE;
+
+use super::reader::{Complaint, wrong_type};
+use super::value::Read;
+use crate::diagnostic::Code;
+
+/// A kind of number with a unit.
+#[derive(Debug)]
+pub struct Quantity {
+    /// What it is, with its article.
+    pub what: &'static str,
+    /// How one is written.
+    pub example: &'static str,
+    /// Its units and how many of the smallest each is.
+    pub units: &'static [(&'static str, u64)],
+    /// The most that makes sense, in the smallest unit.
+    pub most: u64,
+}
+
+const RATE: Quantity = Quantity {
+    what: "a rate",
+    example: "1 Gbit/s",
+    units: &[
+        ("bit/s", 1),
+        ("kbit/s", 1_000),
+        ("Mbit/s", 1_000_000),
+        ("Gbit/s", 1_000_000_000),
+        ("Tbit/s", 1_000_000_000_000),
+    ],
+    most: MOST_RATE.0,
+};
+
+/// Reads a rate of data, not zero: `"100 Mbit/s"`.
+///
+/// # Errors
+/// See [`read`].
+pub fn bit_rate(value: &DeValue<'_>) -> Read<BitRate> {
+    read(value, &RATE, 1).map(BitRate)
+}
+
+/// Writes a rate as [`bit_rate`] reads it, in the largest unit of which it is a whole number.
+pub(crate) fn bit_rate_text(BitRate(rate): BitRate) -> String {
+    let unit = RATE.units.iter().rev().find(|(_, scale)| rate != 0 && rate % scale == 0);
+    let (name, scale) = unit.unwrap_or(&RATE.units[0]);
+    format!("{} {name}", rate / scale)
+}
+
+/// Reads a quantity of that kind, `least` at least, in its smallest unit. Decimals are taken where they are exact.
+///
+/// # Errors
+/// A complaint that says what is wrong and what to write instead.
+pub fn read(value: &DeValue<'_>, kind: &Quantity, least: u64) -> Read<u64> {
+    let example = || format!("write a number and a unit: \"{}\"", kind.example);
+    let DeValue::String(text) = value else {
+        return Err(wrong_type(&format!("{} such as \"{}\"", kind.what, kind.example), value).hint(example()));
+    };
+    let wrong = |why: &str| {
+        Complaint::new(Code::BadQuantity, format!("\"{text}\" is not {}: {why}", kind.what)).hint(example())
+    };
+    let text = text.trim();
+    let digits =
+        text.find(|c: char| !c.is_ascii_digit() && !matches!(c, '.' | '-' | '+')).unwrap_or(text.len());
+    let (digits, unit) = (text[..digits].trim(), text[digits..].trim());
+    if unit.is_empty() {
+        return Err(wrong("it has no unit"));
+    }
+    let scale = kind.units.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit)).map(|(_, scale)| *scale);
+    let Some(scale) = scale else {
+        let known: Vec<&str> = kind.units.iter().map(|(name, _)| *name).collect();
+        let complaint = wrong(&format!("unknown unit \"{unit}\""));
+        return Err(complaint.hint(format!("the units are {}", known.join(", "))));
+    };
+    match exact(digits, scale) {
+        Some(Ok(number)) if (least..=kind.most).contains(&number) => Ok(number),
+        Some(_) => {
+            let complaint =
+                Complaint::new(Code::BadNumber, format!("\"{text}\" is out of range"));
+            Err(complaint.hint(format!("from {least} to {} {}", kind.most, kind.units[0].0)))
+        }
+        None => Err(wrong("the number is not one, or is no whole number of the smallest unit")),
+    }
+}
+
+/// Product of `digits` and `scale`, where it is whole; `Some(Err)` where it is negative or does not fit.
+pub fn exact(digits: &str, scale: u64) -> Option<Result<u64, ()>> {
+    let (negative, digits) = digits.strip_prefix('-').map_or((false, digits), |digits| (true, digits));
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    if whole.is_empty() || !(whole.to_owned() + fraction).bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    if negative || whole.len() + fraction.len() > 18 {
+        return Some(Err(()));
+    }
+    let number: u128 = format!("{whole}{fraction}").parse().ok()?;
+    let divisor = 10_u128.pow(fraction.len() as u32);
+    let product = number * u128::from(scale);
+    (product % divisor == 0).then(|| u64::try_from(product / divisor).map_err(|_| ()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn products_that_do_not_fit_are_refused() {
+        assert_eq!(exact("999999999999999999", 1 << 40), Some(Err(())));
+        assert_eq!(exact("0.1", 1), None);
+        assert_eq!(exact("", 1), None);
+    }
+
+    #[test]
+    fn a_rate_is_written_as_it_is_read() {
+        for (rate, text) in [
+            (1, "1 bit/s"),
+            (64_000, "64 kbit/s"),
+            (100_000_000, "100 Mbit/s"),
+            (2_500_000_000, "2500 Mbit/s"),
+            (10_000_000_000_000, "10 Tbit/s"),
+        ] {
+            assert_eq!(bit_rate_text(BitRate(rate)), text);
+            let written = format!("\"{text}\"");
+            assert_eq!(bit_rate(DeValue::parse(&written).unwrap().get_ref()), Ok(BitRate(rate)));
+        }
+    }
+}
