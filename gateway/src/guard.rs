@@ -115,7 +115,7 @@ impl Guards {
         let (set, unpinned) = GuardSet::open(pins, ports::MARK);
         if let Some(why) = unpinned {
             warn!("guards cannot be pinned: {why}");
-            warn!("when the gateway ends, however it ends, its interfaces are Linux's, unfiltered");
+            warn!("guards end with the process: after it Linux forwards unfiltered by these interfaces");
         }
         let left = set.pinned().into_iter().map(LinkIndex).collect();
         let set = Arc::new(set);
@@ -156,7 +156,7 @@ impl Guards {
             if let Some(terms) = terms {
                 match set.change(&kept.guard, &terms.alone) {
                     Ok(()) => kept.terms = terms.clone(),
-                    Err(error) => error!("{error}; what it lets through beyond the gateway stays as it was"),
+                    Err(error) => error!("{error}; the guard's filter stays as it was"),
                 }
             }
         }
@@ -194,7 +194,7 @@ impl Guards {
                 None => drop(post.set.release(index.0).map_err(ReleaseError::Kernel)?),
             }
             post.left.remove(&index);
-            warn!(interface = name, "released: it is Linux's, unfiltered");
+            warn!(interface = name, "guard removed: Linux forwards unfiltered by this interface");
             released.push(name);
         }
         Ok(released)
@@ -411,7 +411,7 @@ impl Post {
             if self.wants(name) {
                 self.guard(*index, name, None);
             } else if let Some(kept) = self.guards.get_mut(index).filter(|kept| kept.door != Door::Left) {
-                warn!(interface = name, "the policy does not name it any more: closed until it is released");
+                warn!(interface = name, "interface no longer in the policy: guard stays closed until `wirerate release`");
                 kept.door = Door::Left;
                 kept.guard.leave();
             }
@@ -446,7 +446,7 @@ impl Post {
         let terms = self.named.get(name).cloned().unwrap_or_default();
         let locked = self.guards.get(&index).and_then(|kept| kept.guard.lock());
         let guard = self.set.put(index.0, &terms.alone, shut, locked)?;
-        info!(interface = name, pinned = guard.is_pinned(), "guarded");
+        info!(interface = name, pinned = guard.is_pinned(), "guard attached");
         self.left.remove(&index);
         self.failed.remove(&index);
         self.taken.remove(&index);

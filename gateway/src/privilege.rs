@@ -138,7 +138,7 @@ pub(crate) fn confine(
     }
     let capabilities = kept.iter().map(ToString::to_string).collect();
     let confinement = Confinement { user: name, capabilities, landlock, seccomp, notes };
-    info!("privileges given up: {confinement}");
+    info!("privileges dropped: {confinement}");
     for note in &confinement.notes {
         warn!("{note}");
     }

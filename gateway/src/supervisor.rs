@@ -383,7 +383,7 @@ impl Supervisor {
                 let known = Known { interface: link.name.clone(), address: change.key.address.into(), found };
                 self.meet(known);
             }
-            News::Lost => info!("Linux told more than was heard; what was missed will be told"),
+            News::Lost => info!("netlink receive buffer overrun; resynchronising"),
             News::Trouble(error) => warn!("{error}"),
         }
     }
@@ -446,19 +446,19 @@ impl Supervisor {
                 }
             }
             Notice::PortFailed { interface, error } => {
-                warn!(interface, "port failed: {error}");
+                warn!(interface, "port failed and is opened again: {error}");
                 self.detach(&interface);
                 self.attach_all();
             }
             Notice::NotAlone { worker } => {
                 warn!(
                     worker,
-                    "more workers than cores: several share one, and none is as fast as it could be"
+                    "more workers than cores: several share a core, and none reaches its full rate"
                 );
             }
             Notice::Panicked { worker, message } => {
                 self.panics += 1;
-                error!(worker, "worker failed, its flows are lost, and it begins anew: {message}");
+                error!(worker, "worker panicked; its flows are lost, and it starts with an empty flow table: {message}");
                 if let Some(hand) = self.hands.get(worker) {
                     hand.post.send(Mail::Neighbours(self.known()));
                 }
@@ -484,14 +484,14 @@ impl Supervisor {
                     self.announce();
                 }
                 Err(error) => {
-                    error!("the new tables cannot be taken over, those in force stay: {error}");
+                    error!("reload failed, the policy in force stays: {error}");
                     if let Some(reply) = asked.and_then(|asked| asked.reply) {
                         let _ = reply.send(Err(Refusal::Compile(error.to_string())));
                     }
                 }
             },
             Err(error) => {
-                error!("tables could not be made, those in force stay: {error}");
+                error!("compiling the policy failed, the policy in force stays: {error}");
                 if let Some(reply) = asked.and_then(|asked| asked.reply) {
                     let _ = reply.send(Err(Refusal::Compile(error.to_string())));
                 }
@@ -509,7 +509,7 @@ impl Supervisor {
             let setup = Setup { now: self.clock.now(), ..hand.setup };
             let mut change = Change::prepare(&self.reload.tables, tables, setup)?;
             if change.learn(tables, &known).is_err() {
-                warn!("more neighbours are known than there is room for");
+                warn!("neighbour table full; further neighbours stay unresolved");
             }
             changes.push(change);
         }
@@ -523,7 +523,7 @@ impl Supervisor {
         let until = Instant::now() + PATIENCE;
         for _ in &self.hands {
             if told.recv_timeout(until.saturating_duration_since(Instant::now())).is_err() {
-                error!("a worker does not go on with the new tables");
+                error!("a worker has not acknowledged the reload in time");
             }
         }
         Ok(())
@@ -539,7 +539,7 @@ impl Supervisor {
             }
             Err(error) => {
                 // It was made with room to spare.
-                warn!("{error}; the present one is used on");
+                warn!("{error}; the flow steering table stays as large as it is");
                 None
             }
         }
@@ -570,7 +570,7 @@ impl Supervisor {
                 None
             }
         };
-        info!(epoch = self.reload.tables.epoch, "another policy is in force");
+        info!(epoch = self.reload.tables.epoch, "policy applied");
         say_search(&self.reload.tables);
         if let Some(reply) = reply {
             // Who asked may have gone.
@@ -613,14 +613,14 @@ impl Supervisor {
         if self.reports().len() == self.hands.len() {
             service::alive();
         } else {
-            error!("a worker does not answer");
+            error!("a worker does not respond; the watchdog is not fed");
         }
     }
 
     /// Goes back to the policy before the one on trial, if its time is over.
     fn end_trial(&mut self) {
         if self.reload.trial.as_ref().is_some_and(|trial| trial.until <= Instant::now()) {
-            warn!("the policy on trial was not confirmed in time: back to the one before");
+            warn!("policy not confirmed in time; rolling back to the one before");
             self.roll_back();
         }
     }
@@ -668,19 +668,19 @@ impl Supervisor {
         for hand in self.hands {
             match hand.thread.join() {
                 Ok(memory) => memories.push(memory),
-                Err(_) => error!("a worker could not be ended in order"),
+                Err(_) => error!("a worker panicked while stopping; its state is not saved"),
             }
         }
         drop(self.attached);
         self.log.finish();
         if self.reload.policy.gateway.on_exit == OnExit::Open {
-            info!("the policy leaves its interfaces to Linux, unfiltered");
+            info!("on-exit is open: guards removed, Linux forwards unfiltered");
             self.guards.end_open();
         }
         if let Some(path) = &self.options.state {
             memory::keep(path, &memories);
         }
-        info!("ended");
+        info!("stopped");
     }
 }
 
@@ -765,8 +765,8 @@ fn directory(workers: usize, tables: &Tables) -> Result<Option<Arc<Directory>>, 
 /// Says how the rules are searched, and what was to do it and takes too much memory.
 fn say_search(tables: &Tables) {
     for (algorithm, why) in &tables.filter.search.gave_way {
-        warn!("rules are not searched by {}: it {why}", algorithm.name);
+        warn!("classifier {} not used: it {why}; falling back", algorithm.name);
     }
     let (algorithm, rules) = (tables.filter.search.algorithm.name, tables.filter.rules.len());
-    info!(algorithm, rules, bytes = tables.filter.search.classifier.memory_bytes(), "rules can be searched");
+    info!(algorithm, rules, bytes = tables.filter.search.classifier.memory_bytes(), "classifier built");
 }

@@ -27,7 +27,7 @@ pytestmark = [
 
 SECONDS = 600 if os.environ.get("WIRERATE_LONG") else 20
 
-HALF_READ = ["beginning without flows", "could not", "cannot"]
+HALF_READ = ["starting with an empty flow table", "not saved", "could not", "cannot"]
 """What the log would say of a state that is not whole, or not written."""
 
 
@@ -68,10 +68,10 @@ def test_it_comes_back_whenever_it_is_killed(net):
             net.office.start()
         assert not (net.logs / "state.new").exists()
         said = log.read_text(errors="replace")[begin:]
-        print(rounds, said.count("taken over"), "times flows were taken over")
+        print(rounds, said.count("flow state restored"), "times flows were taken over")
         for word in HALF_READ:
             assert word not in said, [line for line in said.splitlines() if word in line][:3]
-        assert rounds["end"] == 0 or "flows of before the restart taken over" in said
+        assert rounds["end"] == 0 or "flow state restored" in said
         net.client.reaches(GATEWAY)
         net.client.reaches(REMOTE)
         transfer(net.client, net.remote, REMOTE, 80, upload=200_000, download=200_000)
@@ -136,7 +136,7 @@ def test_a_state_that_was_saved_by_hand_is_left_aside(net):
     net.office.state.write_bytes(saved.read_bytes())
     before = len(net.office.log())
     net.office.start()
-    assert "left aside" in net.office.log()[before:]
+    assert "state file ignored" in net.office.log()[before:]
     assert not flows_of(net, 4750)
     net.office.ask("load", saved)
     assert flows_of(net, 4750)
@@ -167,11 +167,11 @@ def test_a_damaged_state_is_left_aside(net, damage):
     net.office.start()
     net.client.reaches(REMOTE)
     said = net.office.log()[before:]
-    assert "beginning without flows" in said, said
+    assert "starting with an empty flow table" in said, said
     net.office.stop()
     before = len(net.office.log())
     net.office.start()
-    assert "beginning without flows" not in net.office.log()[before:]
+    assert "starting with an empty flow table" not in net.office.log()[before:]
 
 
 def test_flows_are_as_idle_after_a_restart_as_before(net):

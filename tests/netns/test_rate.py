@@ -80,7 +80,7 @@ def test_what_finds_the_queue_full_is_counted(net, generator, sink):
 
 def dropped(net):
     reasons = json.loads(net.office.ask("drops", "--json").stdout)
-    return next((reason["frames"] for reason in reasons if reason["name"] == "queue-full"), 0)
+    return next((reason["dropped"] for reason in reasons if reason["reason"] == "queue-full"), 0)
 
 
 def test_what_waits_stays_over_a_reload(net, generator, sink):

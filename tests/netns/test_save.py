@@ -178,7 +178,7 @@ def test_it_ends_in_good_order_when_the_disk_is_full(net, full_disk):
         net.client.reaches(REMOTE)
         net.office.stop()
         assert net.office.process.returncode == 0
-        wait.until(lambda: "flows are lost" in net.office.process.log.read_text(), "it says so")
+        wait.until(lambda: "flow state not saved" in net.office.process.log.read_text(), "it says so")
         left = {path.name for path in full_disk.rglob("*") if not path.is_dir()}
         assert left == {"filler"}, left
     finally:

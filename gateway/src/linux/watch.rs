@@ -46,7 +46,7 @@ pub enum News {
     State(Newest),
     /// A neighbour has changed, on an interface that was told of before.
     Neighbour(NeighbourChange),
-    /// Linux told more than was read in time, or what was not understood; what was missed will be told.
+    /// Netlink receive buffer overrun, or a message that was not understood: resynchronising.
     Lost,
     /// Linux could not be asked; it is tried again.
     Trouble(Error),

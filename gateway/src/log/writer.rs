@@ -144,7 +144,7 @@ impl Writer {
     pub(crate) fn finish(self) {
         drop(self.feed);
         if self.thread.join().is_err() {
-            warn!("the log's last records could not be written");
+            warn!("log writer panicked; its last records are lost");
         }
     }
 }
@@ -212,7 +212,7 @@ impl Writing {
             let error = match output.write(line) {
                 Ok(()) => {
                     if before == Failed::Yes {
-                        info!(output = %output.what, "log records are written again");
+                        info!(output = %output.what, "log output recovered");
                     }
                     told.written.fetch_add(1, Ordering::Relaxed);
                     continue;
@@ -220,7 +220,7 @@ impl Writing {
                 Err(error) => error,
             };
             if before == Failed::No {
-                warn!(output = %output.what, "log records cannot be written, and are counted: {error}");
+                warn!(output = %output.what, "log output failed, records are dropped and counted: {error}");
             }
             let stands_in = fallback.as_mut().filter(|_| matches!(output.what, LogOutput::Journald(_)));
             match stands_in.map(|stands_in| stands_in.write(line)) {

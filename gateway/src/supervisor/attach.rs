@@ -162,7 +162,7 @@ impl Supervisor {
         if let Some((index, _)) = port.on {
             self.guards.close(index);
         }
-        info!(interface = name, "port closed");
+        info!(interface = name, "port detached");
         let (done, closed) = channel();
         for hand in &self.hands {
             let (interface, ends, done) = (name.to_owned(), Attachment::default(), Some(done.clone()));
@@ -171,7 +171,7 @@ impl Supervisor {
         drop(done);
         // Its devices are free to be made again only then. Nothing is ever sent.
         if closed.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
-            warn!(interface = name, "a worker does not let go of the port");
+            warn!(interface = name, "a worker has not released the port in time");
         }
         self.guards.unmake(name);
     }
@@ -235,9 +235,9 @@ impl Supervisor {
         });
         let (state, kept, ends) = match opened {
             Ok(Ends { ends, driver, refused, kept, .. }) => {
-                info!(interface = name, driver, "port open");
+                info!(interface = name, driver, "port attached");
                 for reason in &refused {
-                    info!(interface = name, "not by {reason}");
+                    info!(interface = name, "driver not used: {reason}");
                 }
                 let (state, carrier) = (Presence::Up, Carrier::Unknown);
                 (PortState { interface: name.clone(), state, carrier, driver, refused }, kept, ends)

@@ -23,14 +23,14 @@ pub(super) fn recall(
     directory: Option<&Directory>,
 ) {
     if let Err(error) = store::discard_unfinished(path) {
-        warn!("{}: what was not written to its end cannot be removed: {error}", path.display());
+        warn!("{}: incomplete state file cannot be removed: {error}", path.display());
     }
     match read(path, tables, workers, directory) {
         Ok(None) => {}
         Ok(Some(Recalled { taken, refused, age })) => {
-            info!(taken, refused, age_seconds = age.as_secs_f64(), "flows of before the restart taken over");
+            info!(taken, refused, age_seconds = age.as_secs_f64(), "flow state restored");
         }
-        Err(error) => warn!("{}: {error}; left aside, beginning without flows", path.display()),
+        Err(error) => warn!("{}: state file ignored, starting with an empty flow table: {error}", path.display()),
     }
 }
 
@@ -95,8 +95,8 @@ pub(super) fn keep(path: &Path, memories: &[Memory]) {
     let written =
         store::write_file(path, stamp, |writer| memories.iter().try_for_each(|memory| write(writer, memory)));
     match written {
-        Ok(items) => info!(items, "flows kept in {}", path.display()),
-        Err(error) => warn!("{}: {error}; flows are lost", path.display()),
+        Ok(items) => info!(items, "flow state saved to {}", path.display()),
+        Err(error) => warn!("{}: flow state not saved: {error}", path.display()),
     }
 }
 
