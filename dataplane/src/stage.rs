@@ -9,6 +9,7 @@ use crate::verdict::{Reason, Verdict};
 
 pub mod answer;
 pub mod classify;
+mod create;
 pub mod dnat;
 pub mod filter;
 mod hand;

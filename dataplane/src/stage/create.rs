@@ -1,0 +1,237 @@
+//! Creation of flows: the entry of the flow table (netfilter: a conntrack entry) that a first packet opens.
+//!
+//! A flow is created behind all stages that may drop its first packet, so that what is refused leaves nothing (netfilter: when it is
+//! confirmed). It has two keys, of the original and of the reply direction. Where another flow has the same reply key, another outside
+//! port is chosen; where the table is full, one that is idle makes room, if the policy has it so.
+
+use arrayvec::ArrayVec;
+use policy::model::WhenFull;
+use tally::{Op, Tally};
+use wire::header::Protocol;
+use wire::{Frame, Part, tcp};
+
+use super::log::note_opened;
+use super::parse::flag;
+use super::route::realm;
+use super::snat::{inside, take};
+use super::track::{is_icmp, reason_of, settings};
+use super::{Cx, Step, header};
+use crate::flow::tcp::{Midstream, Segment};
+use crate::flow::{Direction, FlowId, Handshake, Key, Refusal, Translated};
+use crate::hop::{LOCAL_HOP, NO_HOP, waits};
+use crate::log::Cause;
+use crate::nat;
+use crate::shard::{NOTHING, Pending};
+use crate::tables::{NO_NUMBER, Tables};
+use crate::verdict::Reason;
+
+/// How many of the flows that are idle longest are compared to find one that makes room.
+const CANDIDATES: u32 = 64;
+
+/// Creates the flow that a first packet opens, with all that the stages before have decided about it. From here on its packets, and those of
+/// the other direction, are found by `track` and meet no rule.
+///
+/// # Errors
+/// The step that ends the packet: nothing remains of its flow, and no other flow is touched but one that makes room.
+pub(super) fn flow<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
+    // The reply's key from six fields, the entry's twelve.
+    cx.tally.instructions(40);
+    let pending = cx.shard.pending;
+    // The gateway has answered for a server that it is itself by now.
+    if pending.cookie.is_some() && frame.meta.hop == LOCAL_HOP {
+        return Err(Step::Drop(Reason::FlowNotOpen));
+    }
+    let tick = cx.shard.flows.tick(frame.meta.received);
+    let reply = reply_key(frame, cx);
+    let reply_hash = cx.shard.flows.hash(&reply, cx.tally);
+    // Its bucket comes while the flow is written.
+    cx.shard.flows.prefetch_bucket(reply_hash);
+    let id = insert(&pending.key, pending.hash, frame, cx)?;
+    let settled = match set_reply(id, &reply, reply_hash, frame, cx) {
+        Ok(()) => Ok(reply),
+        Err(step) => settle_otherwise(id, frame, cx).ok_or(step),
+    };
+    let reply = match settled {
+        Ok(reply) => reply,
+        Err(step) => {
+            cx.shard.flows.remove(id, cx.tally);
+            return Err(step);
+        }
+    };
+    // Another port may have been chosen.
+    let pending = cx.shard.pending;
+    if frame.meta.protocol == Protocol::TCP.0 && frame.meta.part != Part::Later {
+        let mut settings = settings(cx);
+        if frame.meta.flags & flag::OWN != 0 {
+            settings.midstream = Midstream::Learn;
+        }
+        let range = usize::from(frame.meta.transport)..usize::from(frame.meta.end);
+        let segment = tcp::parse(frame.bytes().get(range).unwrap_or(&[]));
+        let (Ok(segment), Some(flow)) = (segment, cx.shard.flows.flow_mut(id)) else {
+            cx.shard.flows.remove(id, cx.tally);
+            return Err(Step::Drop(Reason::TransportLength));
+        };
+        // The header, 20, its options, 12; flags and state, 8; the side's numbers and scale, 14.
+        cx.tally.instructions(54);
+        cx.tally.execute(Op::Branch, 16);
+        match crate::flow::tcp::track(flow, Direction::Original, &Segment::of(&segment), settings) {
+            Ok(state) => cx.shard.flows.set_state(id, state, tick, cx.tally),
+            Err(fault) => {
+                cx.shard.flows.remove(id, cx.tally);
+                return Err(Step::Drop(reason_of(fault)));
+            }
+        }
+    }
+    let pair = cx.tables.nat.pair(pending.dnat, pending.snat);
+    let translated = reply != pending.key.reversed().in_realm(realm(frame.meta.egress, cx));
+    if let Some(flow) = cx.shard.flows.flow_mut(id) {
+        let is_own = frame.meta.flags & flag::OWN != 0;
+        // A neighbour that is asked for is looked up again when it is known.
+        let onward = if waits(frame.meta.hop) { NO_HOP } else { frame.meta.hop };
+        flow.hops = [onward, if is_own { LOCAL_HOP } else { NO_HOP }];
+        flow.rule = frame.meta.rule;
+        flow.nat = pair;
+        let changes = translated || pending.cookie.is_some();
+        flow.set_translated(if changes { Translated::Yes } else { Translated::No });
+        flow.epoch = cx.tables.epoch;
+        flow.class = frame.meta.class as u8;
+    }
+    let idle = cx.tables.filter.rules.get(frame.meta.rule as usize).map_or(0, |rule| rule.idle);
+    if idle != 0 {
+        cx.shard.flows.set_idle(id, idle, cx.tally);
+    }
+    if let Some(cookie) = pending.cookie {
+        if cx.shard.flows.set_handshake(id, Handshake::Shown(cookie)).is_err() {
+            cx.shard.flows.remove(id, cx.tally);
+            return Err(Step::Drop(Reason::FlowTableFull));
+        }
+    }
+    let number = |id| cx.tables.interface(id).map_or(NO_NUMBER, |interface| interface.number);
+    let (ingress, is_icmp) = (number(frame.meta.ingress), is_icmp(frame));
+    let [dnat, snat] = numbers(cx.tables, &pending);
+    if let Some(cold) = cx.shard.flows.cold_mut(id) {
+        (cold.ingress, cold.dnat, cold.snat) = (ingress, dnat, snat);
+        cold.kind = if is_icmp { frame.meta.dport } else { 0 };
+        cold.ds_field = frame.meta.ds_field;
+        cold.tcp_flags = if frame.meta.protocol == Protocol::TCP.0 { frame.meta.tcp_flags } else { 0 };
+        cold.mapping = pending.mapping.map_or(NOTHING, |mapping| mapping.0);
+        cold.inward = pending.inward.map_or(NOTHING, |mapping| mapping.0);
+        cold.limit = pending.count.map_or(NOTHING, |count| count.0);
+        cold.source = pending.source_count.map_or(NOTHING, |count| count.0);
+    }
+    cx.shard.flows.note_sender(id, Some(header::sender(frame)));
+    if cx.shard.log.wants_connections() {
+        note_opened(id, frame, cx);
+    }
+    frame.meta.flow = id.0;
+    frame.meta.nat = pair;
+    if translated {
+        frame.meta.flags |= flag::TRANSLATED;
+    }
+    Ok(())
+}
+
+/// Enters the flow with its original key; one that is idle makes room where the policy has it so.
+fn insert<T: Tally>(key: &Key, hash: u64, frame: &Frame, cx: &mut Cx<'_, T>) -> Result<FlowId, Step> {
+    let tick = cx.shard.flows.tick(frame.meta.received);
+    match cx.shard.flows.insert(key, hash, tick, cx.tally) {
+        Ok(id) => return Ok(id),
+        Err(Refusal::Taken(_)) => return Err(Step::Drop(Reason::NatClash)),
+        Err(Refusal::NoKey) => return Err(Step::Drop(Reason::FlowNotOpen)),
+        Err(Refusal::Full) => {}
+    }
+    if make_room(cx) {
+        if let Ok(id) = cx.shard.flows.insert(key, hash, tick, cx.tally) {
+            return Ok(id);
+        }
+    }
+    Err(Step::Drop(Reason::FlowTableFull))
+}
+
+/// Ends a flow that makes room for another, where the policy has it so and there is one. Says whether.
+pub(super) fn make_room<T: Tally>(cx: &mut Cx<'_, T>) -> bool {
+    if cx.tables.limits.when_full != WhenFull::EvictIdle {
+        return false;
+    }
+    let Some(idlest) = cx.shard.flows.idlest(CANDIDATES) else { return false };
+    cx.shard.end_flow_for(idlest, Cause::Evicted, cx.tally);
+    cx.shard.counters.evicted += 1;
+    true
+}
+
+/// Enters the reply's key; a flow that holds it and has expired makes room.
+fn set_reply<T: Tally>(
+    id: FlowId,
+    reply: &Key,
+    hash: u64,
+    frame: &Frame,
+    cx: &mut Cx<'_, T>,
+) -> Result<(), Step> {
+    let Err(Refusal::Taken(hit)) = cx.shard.flows.set_reply(id, reply, hash, cx.tally) else { return Ok(()) };
+    let tick = cx.shard.flows.tick(frame.meta.received);
+    let expired = cx.shard.flows.flow(hit.id).is_some_and(|flow| cx.shard.flows.is_expired(flow, tick));
+    if expired && hit.id != id {
+        cx.shard.end_flow(hit.id, cx.tally);
+        if cx.shard.flows.set_reply(id, reply, hash, cx.tally).is_ok() {
+            return Ok(());
+        }
+    }
+    Err(Step::Drop(Reason::NatClash))
+}
+
+/// How many other mappings are tried where another flow has the same ends outside.
+const MOST_TRIES: usize = 8;
+
+/// Enters the key of a reply with another outside port, because another flow has the same ends outside: of a pool, a further
+/// mapping's; what the gateway itself sends, which is not translated otherwise, is so then, as in netfilter. `None` where there
+/// is no such port.
+#[cold]
+fn settle_otherwise<T: Tally>(id: FlowId, frame: &Frame, cx: &mut Cx<'_, T>) -> Option<Key> {
+    if !super::dnat::has_port(frame) {
+        return None;
+    }
+    let is_own = frame.meta.flags & flag::OWN != 0;
+    let own = cx.tables.nat.accord_of(cx.shard.pending.source).filter(|_| is_own);
+    let own = own.map(|pool| (nat::PoolId(pool), cx.shard.pending.sport));
+    let (pool, port) = cx.shard.pending.pool.or(own)?;
+    let inside = inside(frame, port, cx);
+    // What has been tried is held meanwhile, or it would be chosen again.
+    let mut tried: ArrayVec<nat::MappingId, { MOST_TRIES + 1 }> = ArrayVec::new();
+    let mut settled = None;
+    while settled.is_none() && !tried.is_full() {
+        tried.extend(cx.shard.pending.mapping.take());
+        let Ok(mapped) = cx.shard.mappings.map_another(pool, inside, cx.tally) else { break };
+        take(mapped, cx);
+        let reply = reply_key(frame, cx);
+        let hash = cx.shard.flows.hash(&reply, cx.tally);
+        settled = set_reply(id, &reply, hash, frame, cx).is_ok().then_some(reply);
+    }
+    for mapping in tried {
+        cx.shard.mappings.release(mapping, cx.tally);
+    }
+    settled
+}
+
+/// The key of the packets that come back.
+fn reply_key<T: Tally>(frame: &Frame, cx: &Cx<'_, T>) -> Key {
+    let pending = &cx.shard.pending;
+    let protocol = frame.meta.protocol;
+    let (from, to) = (pending.destination, pending.source);
+    // Of a query, the destination's side keeps the kind of question, which no translation changes.
+    let sport = pending.dport;
+    let key = if from.v6 {
+        Key::v6(from.bits, to.bits, sport, pending.sport, protocol)
+    } else {
+        Key::v4(from.bits as u32, to.bits as u32, sport, pending.sport, protocol)
+    };
+    key.in_realm(realm(frame.meta.egress, cx))
+}
+
+/// The numbers of the destination and source translations that apply.
+fn numbers(tables: &Tables, pending: &Pending) -> [u32; 2] {
+    // They are counted from 1, here.
+    let place = |counted: u16| usize::from(counted).wrapping_sub(1);
+    let dnat = tables.nat.destinations.get(place(pending.dnat)).map_or(NO_NUMBER, |nat| nat.number);
+    let snat = tables.nat.sources.get(place(pending.snat)).map_or(NO_NUMBER, |nat| nat.number);
+    [dnat, snat]
+}
