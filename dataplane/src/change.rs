@@ -3,7 +3,7 @@
 //! Another thread [prepares](Change::prepare) a change: it finds out who is who by name, and takes the memory that will be
 //! needed. The worker [applies](Shard::apply) it between two batches, once what came out of the last one has been taken
 //! away. That takes as long as rules, translations, interfaces, outside addresses and fragments are many, not flows: the
-//! flows of before are of an earlier epoch from then on, and each is judged again at its next packet (`stage/judge.rs`).
+//! flows of before are of an earlier epoch from then on, and each is revalidated at its next packet (`stage/revalidate.rs`).
 //!
 //! What stays, by name:
 //! - counters of rules and translations; those of names that are gone go into sums ([`Gone`](crate::counter::Gone));

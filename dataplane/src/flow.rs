@@ -209,7 +209,7 @@ pub struct Cold {
     pub dnat: u32,
     /// Likewise the source translation, 0 for none.
     pub snat: u32,
-    /// What other tables have to know of the first packet to judge it again: of ICMP, type << 8 | code.
+    /// What other tables have to know of the first packet to revalidate it: of ICMP, type << 8 | code.
     pub kind: u16,
     /// Its DS field.
     pub ds_field: u8,

@@ -231,7 +231,7 @@ impl Replay {
     }
 
     /// Goes on with other tables, as a live gateway does when its policy changes: frames that were received so far go
-    /// through before. Flows are judged again at their next packets; `tables` are numbered as those
+    /// through before. Flows are revalidated at their next packets; `tables` are numbered as those
     /// [after](Tables::after) the ones of before.
     ///
     /// # Errors

@@ -15,7 +15,7 @@ pub mod filter;
 mod hand;
 mod handshake;
 mod header;
-mod judge;
+mod revalidate;
 mod log;
 mod option;
 pub mod parse;

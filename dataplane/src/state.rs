@@ -4,7 +4,7 @@
 //! given as it is when its turn comes. [`Shard::import`](crate::Shard::import) takes one item at a time. Another process, seed, clock and worker
 //! may be at the other end, and other tables: items name interfaces, rules and translations by their places in the tables
 //! that they were given with, and [`Places`] turns these into places in others, by name. What is taken in keeps its
-//! outside ports, and is judged by the rules again at its next packet. What is not possible any more is refused, with a
+//! outside ports, and is revalidated at its next packet. What is not possible any more is refused, with a
 //! reason, and counted.
 //!
 //! Not in it: fragments, which live for seconds; frames; counters; neighbours, which the host tells.
@@ -75,9 +75,9 @@ pub struct FlowRecord {
     pub idle: Nanos,
     /// How long it has been there, likewise.
     pub age: Nanos,
-    /// Whether the tables that it is given with have judged it.
+    /// Whether the tables that it is given with have validated it.
     pub standing: Standing,
-    /// The rule that lets it in; `None` where a default does, or it has not been judged.
+    /// The rule that lets it in; `None` where a default does, or it has not been validated.
     pub rule: Option<u32>,
     /// Its destination translation, by place from 0.
     pub destination: Through,
@@ -123,11 +123,11 @@ pub struct IcmpQuery {
     pub id: u16,
 }
 
-/// Whether tables have judged a flow.
+/// Whether tables have validated a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Standing {
     /// They let it in.
-    Judged,
+    Validated,
     /// Earlier ones did, or another shard's; its next packet brings it before them.
     Waits,
 }
@@ -420,7 +420,7 @@ pub struct FlowFilter {
     pub source: Option<u16>,
     /// Where the connection stands.
     pub state: Option<State>,
-    /// Whether it has been judged.
+    /// Whether it has been validated.
     pub standing: Option<Standing>,
 }
 

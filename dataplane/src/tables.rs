@@ -48,7 +48,7 @@ pub fn is_linux(id: PortId) -> bool {
 
 /// What a policy compiles to.
 pub struct Tables {
-    /// Which compilation this is, 1 at least; flows of another one are judged again.
+    /// Which compilation this is, 1 at least; flows of another one are revalidated.
     pub epoch: u16,
     /// Whether connections are tracked.
     pub mode: Mode,

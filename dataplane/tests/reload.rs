@@ -1,5 +1,5 @@
 //! Tables are swapped while packets pass: run still equals step, frames are conserved, nothing is handed out twice and
-//! nothing is lost, whatever policies follow one another; and what is judged again is judged as a first packet would be.
+//! nothing is lost, whatever policies follow one another; and what is revalidated is decided as a first packet would be.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 
 mod scene;
@@ -226,10 +226,10 @@ fn fate(gateway: &mut Gateway, arrival: &Arrival) -> Option<Fate> {
     fates.pop()
 }
 
-/// What becomes of a packet of a flow that is judged again is what becomes of it as the first of a gateway that knows only
+/// What becomes of a packet of a flow that is revalidated is what becomes of it as the first of a gateway that knows only
 /// the new policy; where that refuses it by rule or default, the flow is revoked by the same.
 #[test]
-fn a_flow_is_judged_again_as_a_first_packet_is() {
+fn a_flow_is_revalidated_as_a_first_packet_is() {
     let mut random = Random::new(7);
     let (mut kept, mut revoked, mut lost) = (0, 0, 0);
     for round in 0..4_000 {

@@ -89,7 +89,7 @@ mod tests {
             windows: dataplane::flow::Windows::default(),
             idle: Nanos(0),
             age: Nanos(0),
-            standing: Standing::Judged,
+            standing: Standing::Validated,
             rule: None,
             destination: Through::None,
             source: Through::Nat(0),

@@ -84,7 +84,7 @@ pub struct FlowView {
     /// What it asks, where it is of ICMP queries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub icmp: Option<QueryView>,
-    /// The rule that let it in; none where a default did, or where it has yet to be judged by the policy in force.
+    /// The rule that let it in; none where a default did, or where it has yet to be revalidated by the policy in force.
     pub rule: Option<String>,
     /// Its translations.
     pub nat: Vec<String>,
@@ -92,8 +92,8 @@ pub struct FlowView {
     pub idle_seconds: f64,
     /// Since its first.
     pub age_seconds: f64,
-    /// Whether the policy in force has judged it; else its next packet brings it before that.
-    pub judged: bool,
+    /// Whether the policy in force has validated it; else its next packet brings it before that.
+    pub validated: bool,
 }
 
 /// ICMP queries and their answers.
@@ -181,7 +181,7 @@ impl FlowView {
             nat: destination_nat.into_iter().chain(source_nat).collect(),
             idle_seconds: flow.idle.as_secs_f64(),
             age_seconds: flow.age.as_secs_f64(),
-            judged: flow.standing == Standing::Judged,
+            validated: flow.standing == Standing::Validated,
         }
     }
 }

@@ -56,7 +56,7 @@ def test_of_a_flow_that_is_there_all_is_known(net):
         assert (packet["destination"], packet["dport"]) == (CLIENT, "4747")
         assert packet["link-destination"] == net.client.mac(), "the neighbour that Linux knows"
         assert "not answered yet" in told["flow"]["state"] or told["flow"]["state"] == "answered"
-        assert told["live"]["flow"]["judged"] and told["live"]["flow"]["age_seconds"] < 60
+        assert told["live"]["flow"]["validated"] and told["live"]["flow"]["age_seconds"] < 60
         # And so it comes.
         with net.client.sniff("eth0") as sniffer:
             remote.sendto(b"an answer", peer)

@@ -83,7 +83,7 @@ def test_data_flows_through_many_reloads(net):
 
 @pytest.mark.without("nftables", why="Linux lets a connection live that its rules would no longer open")
 def test_what_is_no_longer_allowed_ends(net):
-    """A flow is judged again by the new policy."""
+    """A flow is revalidated by the new policy."""
     with net.remote.listen(CHAT) as server, net.client.connect(REMOTE, CHAT) as client:
         there, _ = server.accept()
         with there:

@@ -130,7 +130,7 @@ impl Arguments {
                 flow.protocol.clone(),
                 source(flow),
                 destination(flow),
-                if flow.judged { flow.state.clone() } else { format!("{}, to be judged", flow.state) },
+                if flow.validated { flow.state.clone() } else { format!("{}, to be revalidated", flow.state) },
                 format!("{:.0} s", flow.idle_seconds),
                 flow.rule.clone().unwrap_or_else(|| "-".to_owned()),
                 translated(flow),

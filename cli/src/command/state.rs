@@ -83,7 +83,7 @@ impl From<std::io::Error> for SaveError {
 
 /// Give a running gateway what was saved, by `wirerate save` or when one ended
 ///
-/// Flows go on with their translations where the policy still has these, and are judged by its rules at their next
+/// Flows go on with their translations where the policy still has these, and are revalidated by its rules at their next
 /// packets. What the gateway has already stays as it is. What cannot be taken in is told, by reason. A file that is
 /// damaged, or not all there, changes nothing.
 #[derive(Debug, Args)]

@@ -1,4 +1,4 @@
-//! Ethernet addresses that flows began with: what rules that ask for one need when they judge a flow again.
+//! Ethernet addresses that flows began with: what rules that ask for one need when they revalidate a flow.
 //!
 //! They lie beside the flows, in memory that is taken only where some rule asks.
 

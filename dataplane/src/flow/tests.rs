@@ -389,7 +389,7 @@ fn flows_of_earlier_epochs_are_found_in_every_realm_and_move_to_theirs() {
     assert_eq!(find(&table, &key(1).in_realm(7)), hit(a, Direction::Original));
     assert_eq!(find(&table, &reply(1).in_realm(8)), hit(a, Direction::Reply));
     assert_eq!(find(&table, &key(1).in_realm(5)), None);
-    // Who has been judged is found only where it is.
+    // Who has been validated is found only where it is.
     table.flow_mut(a).unwrap().epoch = 2;
     assert_eq!(find_stale(&table, &reply(1).in_realm(7), &[]), hit(b, Direction::Reply));
     for id in [a, b] {

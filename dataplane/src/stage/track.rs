@@ -16,7 +16,7 @@ use wire::{BATCH, Family, Frame, Part, icmpv4, ipv4, ipv6, tcp, udp};
 
 use super::parse::flag;
 use super::route::{back, is_link_local, realm};
-use super::{Cx, Stage, Step, hand, handshake, header, judge};
+use super::{Cx, Stage, Step, hand, handshake, header, revalidate};
 use crate::client;
 use crate::flow::tcp::{Fault, Midstream, Segment, Settings, WindowCheck};
 use crate::flow::{Direction, Flow, FlowId, Hit, Key, State};
@@ -185,14 +185,14 @@ pub(super) fn is_icmp(frame: &Frame) -> bool {
     }
 }
 
-/// The flow with this key, unless it has expired: then it has ended. One that earlier tables have decided is judged
-/// again first.
+/// The flow with this key, unless it has expired: then it has ended. One that earlier tables have decided is
+/// revalidated first.
 ///
 /// # Errors
 /// The flow is not to go on, or there is no way for it, and the packet opens none.
 fn live<T: Tally>(key: &Key, hash: u64, frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<Option<Hit>, Step> {
     let Some(hit) = cx.shard.flows.find(key, hash, cx.tally) else {
-        return if cx.shard.flows.may_be_stale() { judge::find(key, hash, frame, cx) } else { Ok(None) };
+        return if cx.shard.flows.may_be_stale() { revalidate::find(key, hash, frame, cx) } else { Ok(None) };
     };
     // Time to ticks, 4; since when it was seen, 2; its timeout by its state, 4; epoch, 2; place and bound, 3.
     cx.tally.instructions(15);
@@ -204,7 +204,7 @@ fn live<T: Tally>(key: &Key, hash: u64, frame: &mut Frame, cx: &mut Cx<'_, T>) -
         return Ok(None);
     }
     if flow.epoch != cx.tables.epoch {
-        return judge::find(key, hash, frame, cx);
+        return revalidate::find(key, hash, frame, cx);
     }
     Ok(Some(hit))
 }

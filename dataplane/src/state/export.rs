@@ -96,13 +96,13 @@ impl Shard {
         if self.flows.is_expired(flow, tick) {
             return None;
         }
-        let standing = if self.flows.is_stale(flow) { Standing::Waits } else { Standing::Judged };
+        let standing = if self.flows.is_stale(flow) { Standing::Waits } else { Standing::Validated };
         let through = |number, place: Option<u16>| match place {
             _ if number == NO_NUMBER => Through::None,
             Some(place) => Through::Nat(place),
             None => Through::Gone,
         };
-        let is_known = standing == Standing::Judged && flow.rule != u32::MAX;
+        let is_known = standing == Standing::Validated && flow.rule != u32::MAX;
         Some(FlowRecord {
             id,
             original: Ends::of(flow.original()),

@@ -87,7 +87,7 @@ impl fmt::Display for CompileError {
 impl std::error::Error for CompileError {}
 
 impl Tables {
-    /// Compiles a policy. `epoch`, 1 at least, tells this compilation from others; flows of another are judged again.
+    /// Compiles a policy. `epoch`, 1 at least, tells this compilation from others; flows of another are revalidated.
     /// Tables that take the place of others are made with [`Tables::compile_after`].
     pub fn compile(policy: &Policy, epoch: u16) -> Result<Tables, CompileError> {
         Tables::compile_with(policy, epoch, wanted(policy), None)

@@ -39,7 +39,7 @@ pub struct Numbers {
 
 impl Tables {
     /// These tables as the next ones after `old`: their epoch is the next one, and what has a name that `old` has, too,
-    /// keeps its number. Flows that were decided by `old` can then be judged again instead of being forgotten.
+    /// keeps its number. Flows that were decided by `old` can then be revalidated instead of being forgotten.
     #[must_use]
     pub fn after(mut self, old: &Tables) -> Tables {
         self.epoch = next_epoch(old.epoch);
@@ -175,7 +175,7 @@ impl Tables {
         let mut last = begin;
         for realm in groups.keys() {
             if !realms.contains_key(realm) {
-                // Where they run out, all are numbered anew: what is not judged again finds no flow, at worst.
+                // Where they run out, all are numbered anew: what is not revalidated finds no flow, at worst.
                 let Some(fresh) = free.next() else { return };
                 realms.insert(*realm, fresh);
                 last = fresh + 1;

@@ -54,7 +54,7 @@ fn flow(number: u16) -> Item {
         windows: Windows::default(),
         idle: Nanos::from_secs(3),
         age: Nanos::from_secs(70),
-        standing: Standing::Judged,
+        standing: Standing::Validated,
         rule: Some(7),
         destination: Through::None,
         source: Through::Nat(1),

@@ -102,7 +102,7 @@ impl Live {
             // It is of this moment.
             Entry::Stamp(_) => {}
             Entry::Names(names) => places = names.places_in(tables),
-            // Whether it has been judged there is worth telling; here it is judged in any case.
+            // Whether it has been validated there is worth telling; here it is validated in any case.
             Entry::Item(Item::Flow(flow)) => {
                 let Item::Flow(moved) = places.moved(&Item::Flow(flow)) else { return };
                 items.push(Item::Flow(FlowRecord { standing: flow.standing, ..moved }));
@@ -180,13 +180,13 @@ impl Live {
 
 /// The flow, as it is in the gateway.
 pub(super) fn flow_text(flow: &FlowRecord) -> String {
-    let judged = match flow.standing {
-        Standing::Judged => "",
+    let validated = match flow.standing {
+        Standing::Validated => "",
         Standing::Waits => ", decided by an earlier policy",
     };
     let ends = flow.original.to_key().map_or_else(|| "a flow".to_owned(), |ends| key(&ends));
     format!(
-        "The gateway has the flow {ends}, {} old, idle for {}{judged}.",
+        "The gateway has the flow {ends}, {} old, idle for {}{validated}.",
         seconds(flow.age),
         seconds(flow.idle)
     )
@@ -197,7 +197,7 @@ pub(super) fn flow_json(flow: &FlowRecord) -> Value {
     json!({
         "age_seconds": flow.age.as_secs_f64(),
         "idle_seconds": flow.idle.as_secs_f64(),
-        "judged": flow.standing == Standing::Judged,
+        "validated": flow.standing == Standing::Validated,
     })
 }
 

@@ -90,7 +90,7 @@ impl FlowTable {
     }
 
     /// A flow of an earlier epoch, none of `but`, that has this key but for the realm: in which realm it is now is not
-    /// known before it is judged again.
+    /// known before it is revalidated.
     pub fn find_stale<T: Tally>(&self, key: &Key, hash: u64, but: &[FlowId], tally: &mut T) -> Option<Hit> {
         let flows = self.flows.entries();
         let entry = self.index.find(hash, tally, |entry, tally| {

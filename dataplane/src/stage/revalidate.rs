@@ -1,4 +1,4 @@
-//! What earlier tables have decided, judged again by those that now hold.
+//! What earlier tables have decided, revalidated by those that now hold.
 //!
 //! The first packet of a flow that comes after a change, whichever way it goes, brings the whole flow before the rules, as
 //! its very first packet would be: source before and destination after the translation that the flow has, from the
@@ -41,7 +41,7 @@ use crate::verdict::Reason;
 /// addresses and ports are in use.
 const STRANGERS: usize = 4;
 
-/// What has come of judging a flow.
+/// What has come of revalidating a flow.
 enum Outcome {
     /// It goes on.
     Kept,
@@ -53,7 +53,7 @@ enum Outcome {
     Refused(Step),
 }
 
-/// The flow of earlier tables that a packet with this key belongs to, judged again; `None` where there is none, or it has
+/// The flow of earlier tables that a packet with this key belongs to, revalidated; `None` where there is none, or it has
 /// ended and the packet may open another.
 ///
 /// # Errors
@@ -74,7 +74,7 @@ pub(super) fn find<T: Tally>(
             cx.shard.end_flow(hit.id, cx.tally);
             continue;
         }
-        match judge(hit, &flow, &cold, frame, cx) {
+        match revalidate(hit, &flow, &cold, frame, cx) {
             Outcome::Kept => return Ok(Some(hit)),
             Outcome::Stranger if strangers.try_push(hit.id).is_ok() => {}
             Outcome::Stranger | Outcome::Ended => return Ok(None),
@@ -95,7 +95,7 @@ struct Way {
     egress: PortId,
 }
 
-fn judge<T: Tally>(hit: Hit, flow: &Flow, cold: &Cold, frame: &mut Frame, cx: &mut Cx<'_, T>) -> Outcome {
+fn revalidate<T: Tally>(hit: Hit, flow: &Flow, cold: &Cold, frame: &mut Frame, cx: &mut Cx<'_, T>) -> Outcome {
     // Interfaces, realms and translations by number, 30; the header's fourteen fields, 20; the choice, 5; limits, 10; the
     // flow's fields, 15. Searches and routes tell their own.
     cx.tally.instructions(80);
