@@ -11,8 +11,8 @@ use dataplane::Reason;
 const WITHOUT_CASE: &[(Reason, &str)] = &[
     (Reason::NeighbourWaits, "only a live host asks for neighbours"),
     (Reason::NeighbourQueueFull, "only a live host asks for neighbours"),
-    (Reason::HandedOver, "a replay has one worker"),
-    (Reason::HandOverFull, "a replay has one worker"),
+    (Reason::HandedOff, "a replay has one worker"),
+    (Reason::HandoffFull, "a replay has one worker"),
     (Reason::FramePoolEmpty, "more than 65,536 frames have to wait: dataplane/tests/departure.rs"),
 ];
 

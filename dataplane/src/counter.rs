@@ -55,9 +55,9 @@ pub struct Counters {
     pub held: u64,
     /// Frames queued now, without further fragments: decided, and not yet sent.
     pub queued: u64,
-    /// Frames handed over to other workers.
+    /// Frames handed off to other workers.
     pub given: u64,
-    /// Frames that other workers have handed over; they received them.
+    /// Frames that other workers have handed off; they received them.
     pub taken: u64,
     /// Frames that a rule decided, and those of flows that it let in; bytes of IP packets.
     pub rules: Vec<Traffic>,
@@ -181,14 +181,14 @@ impl Counters {
         frame.meta.fate = Verdict::Dropped(reason).to_fate();
     }
 
-    /// A frame that was to be handed over to another worker could not be carried there: it is dropped after all.
+    /// A frame that was to be handed off to another worker could not be carried there: it is dropped after all.
     pub fn count_not_carried(&mut self, frame: &mut Frame) {
         self.given = self.given.saturating_sub(1);
-        frame.meta.fate = Verdict::Dropped(Reason::HandOverFull).to_fate();
+        frame.meta.fate = Verdict::Dropped(Reason::HandoffFull).to_fate();
         self.count(frame);
     }
 
-    /// A frame that another worker has handed over could not be taken in.
+    /// A frame that another worker has handed off could not be taken in.
     pub fn count_not_taken(&mut self, reason: Reason) {
         self.taken += 1;
         self.dropped[reason as usize] += 1;

@@ -10,13 +10,13 @@
 //! [`FlowTable::hash`] and [`FlowTable::prefetch_bucket`]; [`FlowTable::candidate_hit`] and
 //! [`FlowTable::prefetch_flow`]; [`FlowTable::find_from`].
 
-mod directory;
 mod evictable;
 mod handshake;
 pub(crate) mod hash;
 mod index;
 mod key;
 mod sender;
+mod steering;
 mod table;
 pub mod tcp;
 mod wheel;
@@ -25,11 +25,11 @@ use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 use wire::Nanos;
 
-pub use directory::{Directory, DirectoryError};
 pub use handshake::Handshake;
 pub(crate) use handshake::{Numbers, numbers};
 pub use key::Key;
 pub(crate) use sender::{Senders, senders};
+pub use steering::{SteeringError, SteeringTable};
 pub use table::{FlowTable, Former, Hit, Member, Refusal, Windows};
 use wheel::NONE;
 pub use wheel::Tick;

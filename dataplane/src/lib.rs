@@ -17,7 +17,7 @@ pub mod extent;
 pub mod fib;
 pub mod flow;
 pub mod fragment;
-pub mod hand;
+pub mod handoff;
 pub mod hop;
 pub mod limiter;
 pub mod log;

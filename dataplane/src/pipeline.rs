@@ -97,7 +97,7 @@ impl Pipeline {
     /// Takes a batch through the stages. Frames on their way out are then queued before their ports, until the host
     /// [offers](crate::Shard::next) these opportunities to send; those that
     /// ended here (dropped, delivered, answers to the gateway itself) are in `ended`, in order, with their verdict; the
-    /// batch is empty. Among those that ended are those that are another worker's ([`hand`](crate::hand)).
+    /// batch is empty. Among those that ended are those that are another worker's ([`handoff`](crate::handoff)).
     pub fn run<T: Tally>(&mut self, batch: &mut Batch, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
         self.resume_before(batch, ended, cx);
         cx.shard.counters.received.count_all(batch);
@@ -105,7 +105,7 @@ impl Pipeline {
         self.run_parsed(batch, ended, cx);
     }
 
-    /// [`Pipeline::run`], for frames that another worker has handed over ([`hand`](crate::hand)): they have been counted
+    /// [`Pipeline::run`], for frames that another worker has handed off ([`handoff`](crate::handoff)): they have been counted
     /// and parsed there.
     pub fn run_taken<T: Tally>(&mut self, batch: &mut Batch, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
         self.resume_before(batch, ended, cx);
@@ -283,7 +283,7 @@ fn end<T: Tally>(frame: Frame, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
     }
     const FRAGMENT: u16 = Verdict::Held(Reason::FragmentWaits).to_fate();
     const NEIGHBOUR: u16 = Verdict::Held(Reason::NeighbourWaits).to_fate();
-    const OTHERS: u16 = Verdict::Held(Reason::HandedOver).to_fate();
+    const OTHERS: u16 = Verdict::Held(Reason::HandedOff).to_fate();
     match frame.meta.fate {
         FRAGMENT => hold(frame, ended, cx),
         OTHERS => {

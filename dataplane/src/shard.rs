@@ -172,7 +172,7 @@ impl Shard {
     }
 
     /// Shares the work with other workers' shards, whose seed is the same and whose shares of ports are others: what belongs to
-    /// a flow of theirs is handed over ([`hand`](crate::hand)) from now on.
+    /// a flow of theirs is handed off ([`handoff`](crate::handoff)) from now on.
     pub fn join(&mut self, member: Member) {
         self.flows.join(member);
     }

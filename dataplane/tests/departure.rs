@@ -198,14 +198,19 @@ proptest! {
 /// Long backlogs, with a queue as long as they come by default.
 #[test]
 fn a_long_queue_fills_and_empties_as_the_model_says() {
-    let arrivals: Vec<Arrival> =
-        (0..6_000).map(|n| Arrival { gap: if n % 3_000 < 2_500 { 1_000 } else { 4_000_000 }, payload: n % 1_000 }).collect();
+    let arrivals: Vec<Arrival> = (0..6_000)
+        .map(|n| Arrival { gap: if n % 3_000 < 2_500 { 1_000 } else { 4_000_000 }, payload: n % 1_000 })
+        .collect();
     for limit in [1, 31, 255, 1_024] {
         let rate = Some(50_000_000);
         let expected = model(rate, limit, &arrivals);
         assert!(!expected.dropped.is_empty());
         for way in [Way::Run, Way::Step] {
-            assert_eq!(replayed(tables(rate, limit), way, Batching::Free, &arrivals), expected, "{limit} {way:?}");
+            assert_eq!(
+                replayed(tables(rate, limit), way, Batching::Free, &arrivals),
+                expected,
+                "{limit} {way:?}"
+            );
         }
     }
 }
@@ -231,7 +236,15 @@ fn a_clock_that_is_set_back_loses_nothing() {
     receive(START + HOUR, 6, &mut outcome);
     replay.finish(&mut outcome);
     let departed = |n: u64| START - HOUR + n * 992_000;
-    let expected = [(0, START), (1, departed(1)), (2, departed(2)), (3, departed(3)), (4, departed(4)), (5, departed(5)), (6, START + HOUR)];
+    let expected = [
+        (0, START),
+        (1, departed(1)),
+        (2, departed(2)),
+        (3, departed(3)),
+        (4, departed(4)),
+        (5, departed(5)),
+        (6, START + HOUR),
+    ];
     assert_eq!(outcome, Outcome { departed: expected.to_vec(), dropped: Vec::new() });
 }
 

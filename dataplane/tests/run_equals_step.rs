@@ -79,7 +79,8 @@ fn batches_do_not_matter(scene: &policy::Scene, arrived: &HashMap<u32, Arrival>,
     arrivals.sort_by_key(|arrival| arrival.number);
     let begin = if events.is_some() { Replay::told } else { Replay::new };
     let play = |way, size: usize| {
-        let mut replay = begin(tables(&scene.text), arrivals.first().map_or(START, |first| first.at), way).expect("memory");
+        let mut replay = begin(tables(&scene.text), arrivals.first().map_or(START, |first| first.at), way)
+            .expect("memory");
         let mut story = Story::default();
         for batch in arrivals.chunks(size) {
             for arrival in batch {
@@ -180,8 +181,8 @@ fn scenes_reach_the_corners() {
         Reason::NeighbourQueueFull,
         Reason::NeighbourProxied,
         Reason::NatNoAddress,
-        Reason::HandedOver,
-        Reason::HandOverFull,
+        Reason::HandedOff,
+        Reason::HandoffFull,
         Reason::FramePoolEmpty,
         Reason::NatTableFull,
         Reason::FlowRevoked,

@@ -23,7 +23,7 @@ use gateway::privilege::Confinement;
 use gateway::request::{Applied, NoTrial, Overview, Refusal, Request};
 use gateway::server::connection::{Bounds, converse};
 use gateway::supervisor::Event;
-use gateway::worker::{Mail, Parts, Post, Worker, post};
+use gateway::worker::{Command, CommandSender, Parts, Worker, command_channel};
 use libfuzzer_sys::fuzz_target;
 use policy::Policy;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
@@ -96,7 +96,7 @@ fn desk() -> Sender<Event> {
     let text = "[interface.east]\nzone = \"a\"\naddresses = [\"192.0.2.1/24\"]\n[limit]\nflows = 64\n";
     let policy = Arc::new(policy::parse(text, "fuzz.toml").policy.expect("it is right"));
     let tables = Arc::new(Tables::compile(&policy, 1).expect("they are small"));
-    let (worker, mail, bell) = post().expect("a descriptor");
+    let (worker, commands, wake_up) = command_channel().expect("a descriptor");
     let clock = Clock::start();
     let parts = Parts {
         number: 0,
@@ -104,9 +104,9 @@ fn desk() -> Sender<Event> {
         setup: Setup { seed: [1, 2], now: clock.now(), resolve: Resolve::Told, share: Share::WHOLE },
         pool: Pool::new(64, 2048).expect("memory"),
         clock,
-        mail,
-        bell,
-        notices: Box::new(|_| true),
+        commands,
+        wake_up,
+        events: Box::new(|_| true),
         shared: None,
         log: None,
     };
@@ -123,11 +123,11 @@ fn desk() -> Sender<Event> {
     sender
 }
 
-fn answer(request: Request, worker: &Post, policy: &Arc<Policy>, tables: &Arc<Tables>) {
+fn answer(request: Request, worker: &CommandSender, policy: &Arc<Policy>, tables: &Arc<Tables>) {
     match request {
         Request::Overview(reply) => {
             let (to, told) = channel();
-            worker.send(Mail::Report(to));
+            worker.send(Command::Report(to));
             let _ = reply.send(Overview {
                 tables: tables.clone(),
                 reports: told.iter().collect(),

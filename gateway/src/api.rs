@@ -28,7 +28,7 @@ use crate::flows::{FlowQuery, FlowView, NotKnown};
 use crate::history::By;
 use crate::request::{NoTrial, Overview, Refusal, Reply, Request};
 use crate::supervisor::Event;
-use crate::worker::{FoundFlows as Found, Mail, Post};
+use crate::worker::{Command, CommandSender, FoundFlows as Found};
 use crate::{metrics, view};
 
 mod basis;
@@ -153,10 +153,14 @@ impl Desk {
     }
 
     /// Asks a worker.
-    async fn ask_worker<T>(&self, post: &Post, mail: impl FnOnce(Reply<T>) -> Mail) -> Answer<T> {
+    async fn ask_worker<T>(
+        &self,
+        worker: &CommandSender,
+        command: impl FnOnce(Reply<T>) -> Command,
+    ) -> Answer<T> {
         let (reply, answer) = oneshot::channel();
         let gone = || trouble(StatusCode::SERVICE_UNAVAILABLE, "a worker has ended", "try again soon");
-        if !post.send(mail(reply)) {
+        if !worker.send(command(reply)) {
             return Err(gone());
         }
         answer.await.map_err(|_| gone())
@@ -205,12 +209,13 @@ const LISTED: usize = 1000;
 async fn flows(State(desk): State<Desk>, Query(query): Query<FlowQuery>) -> Answer<Json<Listed>> {
     let most = query.limit.unwrap_or(LISTED);
     let mut listed = Listed { flows: Vec::new(), more: false };
-    for post in desk.ask(Request::Workers).await? {
+    for worker in desk.ask(Request::Workers).await? {
         let mut next = Some(FlowId(0));
         while let Some(first) = next {
             let query = query.clone();
-            let found =
-                desk.ask_worker(&post, |reply| Mail::Flows { query, first, most: AT_ONCE, reply }).await?;
+            let found = desk
+                .ask_worker(&worker, |reply| Command::Flows { query, first, most: AT_ONCE, reply })
+                .await?;
             let Found { flows, next: further } = found.map_err(not_known)?;
             listed.flows.extend(flows);
             next = further;
@@ -226,12 +231,13 @@ async fn flows(State(desk): State<Desk>, Query(query): Query<FlowQuery>) -> Answ
 
 async fn kill(State(desk): State<Desk>, Query(query): Query<FlowQuery>) -> Answer<Json<Killed>> {
     let mut ended = 0;
-    for post in desk.ask(Request::Workers).await? {
+    for worker in desk.ask(Request::Workers).await? {
         let mut next = Some(FlowId(0));
         while let Some(first) = next {
             let query = query.clone();
-            let gone =
-                desk.ask_worker(&post, |reply| Mail::Kill { query, first, most: AT_ONCE, reply }).await?;
+            let gone = desk
+                .ask_worker(&worker, |reply| Command::Kill { query, first, most: AT_ONCE, reply })
+                .await?;
             let (many, further) = gone.map_err(not_known)?;
             ended += many;
             next = further;

@@ -411,7 +411,10 @@ impl Post {
             if self.wants(name) {
                 self.guard(*index, name, None);
             } else if let Some(kept) = self.guards.get_mut(index).filter(|kept| kept.door != Door::Left) {
-                warn!(interface = name, "interface no longer in the policy: guard stays closed until `wirerate release`");
+                warn!(
+                    interface = name,
+                    "interface no longer in the policy: guard stays closed until `wirerate release`"
+                );
                 kept.door = Door::Left;
                 kept.guard.leave();
             }

@@ -91,7 +91,7 @@ impl Collector for Collected {
         gauge(encoder, "queued_packets", help, None, status.queued as f64)?;
         gauge(encoder, "held_packets", "Frames that wait for something.", None, status.held as f64)?;
         let help = "Frames that one worker received and another one went on with.";
-        counter(encoder, "handed_over_packets", help, status.handed_over)?;
+        counter(encoder, "handed_off_packets", help, status.handed_off)?;
         gauge(encoder, "flows", "Flows that exist.", None, status.flows as f64)?;
         gauge(encoder, "flow_capacity", "Flows that there can be.", None, status.flow_capacity as f64)?;
         counter(encoder, "flows_begun", "Flows begun.", status.flows_begun)?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dataplane::Tables;
-use dataplane::flow::Directory;
+use dataplane::flow::SteeringTable;
 use policy::Policy;
 use tokio::sync::oneshot;
 
@@ -14,7 +14,7 @@ use crate::history::{By, HistoryView};
 use crate::log::LogCounts;
 use crate::privilege::Confinement;
 use crate::supervisor::PortState;
-use crate::worker::{Known, Post, Report};
+use crate::worker::{CommandSender, Known, Report};
 
 /// Where an answer goes. Nobody may be waiting any more.
 pub type Reply<T> = oneshot::Sender<T>;
@@ -55,7 +55,7 @@ pub enum Request {
         reply: Reply<Result<Vec<String>, String>>,
     },
     /// A way to the workers themselves.
-    Workers(Reply<Vec<Post>>),
+    Workers(Reply<Vec<CommandSender>>),
     /// The policy in force, as it was asked for.
     Policy(Reply<Arc<Policy>>),
     /// What the workers go by.
@@ -70,7 +70,7 @@ pub struct Basis {
     /// What these were made of: the policy, with what Linux adds.
     pub effective: Arc<Effective>,
     /// Where flows are, of several workers.
-    pub directory: Option<Arc<Directory>>,
+    pub steering: Option<Arc<SteeringTable>>,
     /// The neighbours that are known.
     pub neighbours: Arc<[Known]>,
 }

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use dataplane::Tables;
 use dataplane::change::{Change, ChangeError};
 use dataplane::client::Clients;
-use dataplane::flow::{Directory, DirectoryError};
+use dataplane::flow::{SteeringError, SteeringTable};
 use dataplane::hop::Resolve;
 use dataplane::nat::Share;
 use dataplane::shard::Setup;
@@ -38,8 +38,11 @@ use crate::privilege::{self, Confinement, Held, Places, Restriction};
 use crate::reload::{Asked, Built, Keep, Reload, Trial};
 use crate::request::{Refusal, Request};
 use crate::server::{Public, Server};
-use crate::worker::hand::Exchange;
-use crate::worker::{Bell, Found, Known, Mail, Memory, Notice, Parts, Post, Shared, Swap, Worker, post};
+use crate::worker::handoff::Exchange;
+use crate::worker::{
+    Command, CommandSender, Found, Known, Memory, Parts, Shared, Swap, WakeUp, Worker, WorkerEvent,
+    command_channel,
+};
 use crate::{service, signal};
 
 mod announce;
@@ -91,7 +94,7 @@ pub enum Event {
     /// Sockets of the machine listen on these endpoints.
     Listeners(Vec<Listener>),
     /// A worker tells something.
-    Worker(Notice),
+    Worker(WorkerEvent),
     /// Somebody wants something.
     Request(Request),
     /// Tables have been made.
@@ -118,9 +121,9 @@ pub struct Supervisor {
     /// When neighbours are next looked after, unless a worker asks for one before.
     probe_at: Instant,
     reload: Reload,
-    hands: Vec<Hand>,
+    handles: Vec<WorkerHandle>,
     /// Which worker has which flow; none where there is one worker.
-    directory: Option<Arc<Directory>>,
+    steering: Option<Arc<SteeringTable>>,
     attached: BTreeMap<String, Attached>,
     /// What keeps Linux off the interfaces of the policy.
     guards: Guards,
@@ -151,9 +154,9 @@ struct Watchdog {
     next: Instant,
 }
 
-/// A worker, as the supervisor has it in hand.
-struct Hand {
-    post: Post,
+/// A worker, as the supervisor drives it.
+struct WorkerHandle {
+    commands: CommandSender,
     memory: PoolMemory,
     setup: Setup,
     thread: JoinHandle<Memory>,
@@ -212,8 +215,8 @@ impl Supervisor {
             probe: Probe::new(MOST_PROBED),
             probe_at: Instant::now() + PROBE_PAUSE,
             reload: Reload::new(policy, first, tables, sender.clone()),
-            hands: Vec::new(),
-            directory: None,
+            handles: Vec::new(),
+            steering: None,
             attached: BTreeMap::new(),
             guards,
             told: Vec::new(),
@@ -233,7 +236,7 @@ impl Supervisor {
         list_listeners(sender.clone()).map_err(|error| system("start a thread", error))?;
         signal::forward(sender.clone(), supervisor.options.file.clone())
             .map_err(|error| system("hear signals", error))?;
-        supervisor.hire(&sender)?;
+        supervisor.spawn_workers(&sender)?;
         supervisor.neighbours_of_state();
         supervisor.guards.name(terms(&supervisor.reload.policy, &supervisor.linux));
         supervisor.attach_all();
@@ -288,7 +291,7 @@ impl Supervisor {
         match event {
             Event::Linux(event) => self.linux_says(event),
             Event::Listeners(listeners) => self.reload.sockets_listen(listeners, &self.linux),
-            Event::Worker(notice) => self.worker_says(notice),
+            Event::Worker(event) => self.worker_event(event),
             Event::Request(request) => self.answer(request),
             Event::Built(built) => self.built(*built),
             Event::Reread(found) => {
@@ -300,25 +303,25 @@ impl Supervisor {
     }
 
     /// Starts the workers.
-    fn hire(&mut self, sender: &Sender<Event>) -> Result<(), StartError> {
+    fn spawn_workers(&mut self, events: &Sender<Event>) -> Result<(), StartError> {
         let count = usize::from(self.options.policy.gateway.workers.unwrap_or(1).max(1));
         let seed = seed();
-        let posts: Vec<_> = (0..count)
-            .map(|_| post().map_err(|error| system("make a file descriptor for a worker", error)))
+        let channels: Vec<_> = (0..count)
+            .map(|_| command_channel().map_err(|error| system("make a file descriptor for a worker", error)))
             .collect::<Result<_, _>>()?;
-        let bells: Vec<Bell> = posts.iter().map(|(_, _, bell)| bell.clone()).collect();
-        self.directory = directory(count, &self.reload.tables).map_err(StartError::Directory)?;
+        let wake_ups: Vec<WakeUp> = channels.iter().map(|(_, _, wake_up)| wake_up.clone()).collect();
+        self.steering = steering(count, &self.reload.tables).map_err(StartError::Steering)?;
         let mut workers = Vec::with_capacity(count);
-        let mut hands = Vec::with_capacity(count);
+        let mut handles = Vec::with_capacity(count);
         let tables = &self.reload.tables;
         let clients = Arc::<Clients>::default();
-        for ((number, (post, mail, bell)), exchange) in
-            posts.into_iter().enumerate().zip(Exchange::between(&bells))
+        for ((number, (sender, commands, wake_up)), exchange) in
+            channels.into_iter().enumerate().zip(Exchange::between(&wake_ups))
         {
             let mut pool = Pool::new(slots(tables, count), slot_bytes(tables)).map_err(StartError::Pool)?;
             pool.prefault();
             let memory = pool.memory();
-            let notices = sender.clone();
+            let events = events.clone();
             let share = Share::new(number as u16, count as u16).unwrap_or(Share::WHOLE);
             let setup = Setup { seed, now: self.clock.now(), resolve: Resolve::Told, share };
             let worker = Worker::new(Parts {
@@ -327,11 +330,11 @@ impl Supervisor {
                 setup,
                 pool,
                 clock: self.clock,
-                mail,
-                bell,
-                notices: Box::new(move |notice| notices.send(Event::Worker(notice)).is_ok()),
-                shared: self.directory.clone().map(|directory| Shared {
-                    directory,
+                commands,
+                wake_up,
+                events: Box::new(move |event| events.send(Event::Worker(event)).is_ok()),
+                shared: self.steering.clone().map(|steering| Shared {
+                    steering,
                     clients: clients.clone(),
                     exchange,
                 }),
@@ -339,17 +342,17 @@ impl Supervisor {
             })
             .map_err(StartError::Shard)?;
             workers.push(worker);
-            hands.push((post, memory, setup));
+            handles.push((sender, memory, setup));
         }
         if let Some(path) = &self.options.state {
-            memory::recall(path, &self.reload.tables, &mut workers, self.directory.as_deref());
+            memory::recall(path, &self.reload.tables, &mut workers, self.steering.as_deref());
         }
-        for (worker, (post, memory, setup)) in workers.into_iter().zip(hands) {
+        for (worker, (commands, memory, setup)) in workers.into_iter().zip(handles) {
             let thread = thread::Builder::new()
-                .name(format!("worker {}", self.hands.len()))
+                .name(format!("worker {}", self.handles.len()))
                 .spawn(move || worker.work())
                 .map_err(|error| system("start a worker", error))?;
-            self.hands.push(Hand { post, memory, setup, thread });
+            self.handles.push(WorkerHandle { commands, memory, setup, thread });
         }
         Ok(())
     }
@@ -381,7 +384,7 @@ impl Supervisor {
                     None => Found::Forgotten,
                 };
                 let known = Known { interface: link.name.clone(), address: change.key.address.into(), found };
-                self.meet(known);
+                self.update_neighbour(known);
             }
             News::Lost => info!("netlink receive buffer overrun; resynchronising"),
             News::Trouble(error) => warn!("{error}"),
@@ -399,14 +402,14 @@ impl Supervisor {
     }
 
     /// Notes what is known of a neighbour, and tells the workers.
-    fn meet(&mut self, known: Known) {
+    fn update_neighbour(&mut self, known: Known) {
         let key = (known.interface.clone(), known.address);
         match known.found {
             Found::At(_) => self.neighbours.insert(key, known.found),
             Found::Nowhere | Found::Forgotten => self.neighbours.remove(&key),
         };
-        for hand in &self.hands {
-            hand.post.send(Mail::Neighbour(known.clone()));
+        for handle in &self.handles {
+            handle.commands.send(Command::Neighbour(known.clone()));
         }
     }
 
@@ -416,7 +419,7 @@ impl Supervisor {
         for (key, neighbour) in linux.neighbours.iter() {
             let link = linux.links.get(&key.link);
             if let (Some(link), Some(mac)) = (link, neighbour.usable()) {
-                self.meet(Known {
+                self.update_neighbour(Known {
                     interface: link.name.clone(),
                     address: key.address.into(),
                     found: Found::At(mac),
@@ -436,31 +439,34 @@ impl Supervisor {
         .collect()
     }
 
-    fn worker_says(&mut self, notice: Notice) {
-        match notice {
-            Notice::Wanted { interface, address } => {
+    fn worker_event(&mut self, event: WorkerEvent) {
+        match event {
+            WorkerEvent::Wanted { interface, address } => {
                 if let Some((link, _)) = self.linux.link_named(&interface) {
                     let key = NeighbourKey { link, address: address.to_ip() };
                     self.probe.want(key, self.clock.now());
                     self.probe();
                 }
             }
-            Notice::PortFailed { interface, error } => {
+            WorkerEvent::PortFailed { interface, error } => {
                 warn!(interface, "port failed and is opened again: {error}");
                 self.detach(&interface);
                 self.attach_all();
             }
-            Notice::NotAlone { worker } => {
+            WorkerEvent::NotAlone { worker } => {
                 warn!(
                     worker,
                     "more workers than cores: several share a core, and none reaches its full rate"
                 );
             }
-            Notice::Panicked { worker, message } => {
+            WorkerEvent::Panicked { worker, message } => {
                 self.panics += 1;
-                error!(worker, "worker panicked; its flows are lost, and it starts with an empty flow table: {message}");
-                if let Some(hand) = self.hands.get(worker) {
-                    hand.post.send(Mail::Neighbours(self.known()));
+                error!(
+                    worker,
+                    "worker panicked; its flows are lost, and it starts with an empty flow table: {message}"
+                );
+                if let Some(handle) = self.handles.get(worker) {
+                    handle.commands.send(Command::Neighbours(self.known()));
                 }
             }
         }
@@ -504,24 +510,24 @@ impl Supervisor {
     /// of them, none does.
     fn swap(&mut self, tables: &Arc<Tables>) -> Result<(), ChangeError> {
         let known: Vec<Neighbour> = self.neighbours_in(tables);
-        let mut changes = Vec::with_capacity(self.hands.len());
-        for hand in &self.hands {
-            let setup = Setup { now: self.clock.now(), ..hand.setup };
+        let mut changes = Vec::with_capacity(self.handles.len());
+        for handle in &self.handles {
+            let setup = Setup { now: self.clock.now(), ..handle.setup };
             let mut change = Change::prepare(&self.reload.tables, tables, setup)?;
             if change.learn(tables, &known).is_err() {
                 warn!("neighbour table full; further neighbours stay unresolved");
             }
             changes.push(change);
         }
-        let larger = self.larger_directory(tables);
+        let larger = self.larger_steering(tables);
         let (done, told) = channel();
-        for (hand, change) in self.hands.iter().zip(changes) {
-            let swap = Box::new(Swap { tables: tables.clone(), change, directory: larger.clone() });
-            hand.post.send(Mail::Swap { swap, done: done.clone() });
+        for (handle, change) in self.handles.iter().zip(changes) {
+            let swap = Box::new(Swap { tables: tables.clone(), change, steering: larger.clone() });
+            handle.commands.send(Command::Swap { swap, done: done.clone() });
         }
         drop(done);
         let until = Instant::now() + PATIENCE;
-        for _ in &self.hands {
+        for _ in &self.handles {
             if told.recv_timeout(until.saturating_duration_since(Instant::now())).is_err() {
                 error!("a worker has not acknowledged the reload in time");
             }
@@ -529,12 +535,12 @@ impl Supervisor {
         Ok(())
     }
 
-    /// A directory for more flows than the present one was made for, where the tables have so many.
-    fn larger_directory(&mut self, tables: &Tables) -> Option<Arc<Directory>> {
-        let present = self.directory.as_ref().filter(|present| present.flows() < tables.limits.flows)?;
-        match directory(usize::from(present.workers()), tables) {
+    /// A flow steering table for more flows than the present one was made for, where the tables have so many.
+    fn larger_steering(&mut self, tables: &Tables) -> Option<Arc<SteeringTable>> {
+        let present = self.steering.as_ref().filter(|present| present.flows() < tables.limits.flows)?;
+        match steering(usize::from(present.workers()), tables) {
             Ok(larger) => {
-                self.directory = larger.clone();
+                self.steering = larger.clone();
                 larger
             }
             Err(error) => {
@@ -610,7 +616,7 @@ impl Supervisor {
         let now = Instant::now();
         let Some(watchdog) = self.watchdog.as_mut().filter(|watchdog| watchdog.next <= now) else { return };
         watchdog.next = now + watchdog.interval;
-        if self.reports().len() == self.hands.len() {
+        if self.reports().len() == self.handles.len() {
             service::alive();
         } else {
             error!("a worker does not respond; the watchdog is not fed");
@@ -661,12 +667,12 @@ impl Supervisor {
 
     /// Ends the workers, and with them the ports; keeps what they remembered.
     fn stop(self) {
-        for hand in &self.hands {
-            hand.post.send(Mail::Stop);
+        for handle in &self.handles {
+            handle.commands.send(Command::Stop);
         }
-        let mut memories = Vec::with_capacity(self.hands.len());
-        for hand in self.hands {
-            match hand.thread.join() {
+        let mut memories = Vec::with_capacity(self.handles.len());
+        for handle in self.handles {
+            match handle.thread.join() {
                 Ok(memory) => memories.push(memory),
                 Err(_) => error!("a worker panicked while stopping; its state is not saved"),
             }
@@ -753,13 +759,13 @@ fn seed() -> [u64; 2] {
     [RandomState::new().build_hasher().finish(), RandomState::new().build_hasher().finish()]
 }
 
-/// Where so many workers show one another their flows; none where there is only one.
-fn directory(workers: usize, tables: &Tables) -> Result<Option<Arc<Directory>>, DirectoryError> {
+/// The flow steering table of so many workers; none where there is only one.
+fn steering(workers: usize, tables: &Tables) -> Result<Option<Arc<SteeringTable>>, SteeringError> {
     if workers < 2 {
         return Ok(None);
     }
     let workers = u16::try_from(workers).unwrap_or(u16::MAX);
-    Ok(Some(Arc::new(Directory::new(workers, tables.limits.flows)?)))
+    Ok(Some(Arc::new(SteeringTable::new(workers, tables.limits.flows)?)))
 }
 
 /// Says how the rules are searched, and what was to do it and takes too much memory.

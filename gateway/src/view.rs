@@ -46,7 +46,7 @@ pub struct Status {
     /// Frames that wait before a port now.
     pub queued: u64,
     /// Frames that one worker received and another one went on with.
-    pub handed_over: u64,
+    pub handed_off: u64,
     /// Flows that exist.
     pub flows: u64,
     /// The most there can be.
@@ -88,9 +88,9 @@ pub struct WorkerStatus {
     pub flows: u32,
     /// Frames received.
     pub received: u64,
-    /// Frames that it handed over to other workers.
+    /// Frames that it handed off to other workers.
     pub given: u64,
-    /// Frames that other workers handed over to it.
+    /// Frames that other workers handed off to it.
     pub taken: u64,
     /// Frames of its pool that are free.
     pub free_frames: usize,
@@ -207,7 +207,7 @@ impl Overview {
             dropped: sum(Counters::dropped),
             held: self.held(),
             queued: sum(|counters| counters.queued),
-            handed_over: sum(|counters| counters.given),
+            handed_off: sum(|counters| counters.given),
             flows: add(|report| report.flows.into()),
             flow_capacity: add(|report| report.flow_capacity.into()),
             flows_begun: add(|report| report.flow_turnover[0]),

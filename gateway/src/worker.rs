@@ -1,6 +1,6 @@
 //! A worker: one thread that takes frames from its queue of each port through the pipeline, and out again.
 //!
-//! It alone touches its [`Shard`]; whoever wants something of it sends [`Mail`], which it reads between two turns.
+//! It alone touches its [`Shard`]; whoever wants something of it sends [`Command`], which it reads between two turns.
 //! It promises: no lock, no system call but those of the ports, no allocation on the packet path; every frame that
 //! a port gave it is sent, given to Linux or to another worker, or counted as gone. While nothing comes it sleeps.
 
@@ -11,8 +11,8 @@ use std::thread;
 use std::time::Duration;
 
 use dataplane::client::Clients;
-use dataplane::flow::{Directory, Member};
-use dataplane::hand::receiver;
+use dataplane::flow::{Member, SteeringTable};
+use dataplane::handoff::receiver;
 use dataplane::hop::Wanted;
 use dataplane::shard::{Setup, ShardError};
 use dataplane::stage::Cx;
@@ -28,24 +28,26 @@ use crate::clock::Clock;
 use crate::log::Feed;
 
 mod capture;
+mod command;
 mod core;
-pub(crate) mod hand;
+pub(crate) mod handoff;
 mod link;
 mod log;
-mod mail;
 mod report;
 mod sleep;
 mod state;
 #[cfg(test)]
 mod tests;
 
+pub use command::{
+    Command, CommandSender, Found, FoundFlows, Known, Spent, Swap, WakeUp, WorkerEvent, command_channel,
+};
 pub use link::{Attachment, LinkCounts, LinkReport};
-pub use mail::{Bell, Found, FoundFlows, Known, Mail, Notice, Post, Spent, Swap, post};
 pub use report::Report;
 pub use state::{Exported, Imported};
 
 use capture::Captures;
-use hand::Exchange;
+use handoff::Exchange;
 use link::Link;
 use log::LogFeed;
 use sleep::Sleep;
@@ -79,8 +81,8 @@ pub struct Worker {
     links: Vec<Link>,
     batch: Batch,
     ended: Vec<Frame>,
-    mail: Receiver<Mail>,
-    notices: Box<dyn Fn(Notice) -> bool + Send>,
+    commands: Receiver<Command>,
+    events: Box<dyn Fn(WorkerEvent) -> bool + Send>,
     captures: Captures,
     sleep: Sleep,
     /// The way to and from other workers; none where there are none.
@@ -109,11 +111,11 @@ pub struct Parts {
     /// The time.
     pub clock: Clock,
     /// What is asked of it.
-    pub mail: Receiver<Mail>,
+    pub commands: Receiver<Command>,
     /// What wakes it.
-    pub bell: Bell,
+    pub wake_up: WakeUp,
     /// Takes what it has to tell; `false` if nobody hears it any more.
-    pub notices: Box<dyn Fn(Notice) -> bool + Send>,
+    pub events: Box<dyn Fn(WorkerEvent) -> bool + Send>,
     /// What it shares with other workers; nothing where there are none.
     pub shared: Option<Shared>,
     /// Where its log records go; it makes none where absent.
@@ -123,7 +125,7 @@ pub struct Parts {
 /// What workers share.
 pub struct Shared {
     /// Which worker has which flow.
-    pub directory: Arc<Directory>,
+    pub steering: Arc<SteeringTable>,
     /// DHCP clients on the gateway itself.
     pub clients: Arc<Clients>,
     /// This worker's ways to and from the others.
@@ -150,15 +152,15 @@ enum Then {
 impl Worker {
     /// A worker without ports.
     pub fn new(parts: Parts) -> Result<Worker, ShardError> {
-        let Parts { number, tables, setup, pool, clock, mail, bell, notices, shared, log } = parts;
+        let Parts { number, tables, setup, pool, clock, commands, wake_up, events, shared, log } = parts;
         let mut shard = Shard::new(&tables, setup)?;
         if log.is_some() {
             shard.log.keep(log::ROOM, &tables);
         }
         let workers = setup.share.workers().into();
-        let exchange = shared.map(|Shared { directory, clients, exchange }| {
+        let exchange = shared.map(|Shared { steering, clients, exchange }| {
             shard.clients = clients;
-            shard.join(Member { directory, worker: setup.share.worker() });
+            shard.join(Member { steering, worker: setup.share.worker() });
             exchange
         });
         let mut links: Vec<Link> =
@@ -175,10 +177,10 @@ impl Worker {
             ended: Vec::with_capacity(pool.capacity()),
             pool,
             batch: Batch::new(),
-            mail,
-            notices,
+            commands,
+            events,
             captures: Captures::default(),
-            sleep: Sleep::new(bell),
+            sleep: Sleep::new(wake_up),
             exchange,
             clock,
             tended: clock.now(),
@@ -192,15 +194,15 @@ impl Worker {
     /// worker: it says so, and goes on with an empty shard.
     pub fn work(mut self) -> Memory {
         if self.exchange.is_some() && !core::keep_to(self.number) {
-            self.tell(Notice::NotAlone { worker: self.number });
+            self.tell(WorkerEvent::NotAlone { worker: self.number });
         }
         let (mut failed, mut pause) = (None, Duration::ZERO);
         loop {
             match catch_unwind(AssertUnwindSafe(|| self.turns())) {
                 Ok(()) => return self.memory(),
                 Err(panic) => {
-                    let told = Notice::Panicked { worker: self.number, message: message_of(&*panic) };
-                    if !(self.notices)(told) || self.begin_anew().is_err() {
+                    let told = WorkerEvent::Panicked { worker: self.number, message: message_of(&*panic) };
+                    if !(self.events)(told) || self.begin_anew().is_err() {
                         return self.memory();
                     }
                     let again = failed.is_some_and(|before| self.clock.now().since(before) < CALM);
@@ -229,7 +231,7 @@ impl Worker {
     /// Turn after turn.
     fn turns(&mut self) {
         loop {
-            if self.read_mail() == Then::Stop {
+            if self.run_commands() == Then::Stop {
                 return;
             }
             let now = self.clock.now();
@@ -252,7 +254,7 @@ impl Worker {
     fn sleep(&mut self, now: Nanos) {
         if let Some(exchange) = &mut self.exchange {
             // What came free since the last turn may be others'.
-            exchange.ring();
+            exchange.wake();
             exchange.falls_asleep();
         }
         if self.take_handed(now) == 0 {
@@ -279,12 +281,12 @@ impl Worker {
         }
         moved += self.send(now);
         if let Some(exchange) = &mut self.exchange {
-            exchange.ring();
+            exchange.wake();
         }
         moved
     }
 
-    /// Takes in what other workers have handed over. Says how many frames that were.
+    /// Takes in what other workers have handed off. Says how many frames that were.
     fn take_handed(&mut self, now: Nanos) -> usize {
         let mut found = 0;
         for _ in 0..MOST_BATCHES {
@@ -312,7 +314,7 @@ impl Worker {
         let link = &mut self.links[place];
         let received = link.receive(&mut self.batch, &mut self.pool);
         if let Some(error) = link.failure() {
-            self.tell(Notice::PortFailed { interface: self.links[place].name.clone(), error });
+            self.tell(WorkerEvent::PortFailed { interface: self.links[place].name.clone(), error });
         }
         if received == 0 {
             return 0;
@@ -440,7 +442,7 @@ impl Worker {
     fn ask_for_neighbours(&mut self) {
         while let Some(Wanted { interface, address }) = self.shard.hops.wanted() {
             if let Some(interface) = self.tables.interface(interface) {
-                self.tell(Notice::Wanted { interface: interface.name.clone(), address });
+                self.tell(WorkerEvent::Wanted { interface: interface.name.clone(), address });
             }
         }
     }
@@ -448,19 +450,22 @@ impl Worker {
     /// Goes on with other tables; gives back what is not needed any more, for whoever has time to free it.
     fn swap(&mut self, swap: Swap) -> Spent {
         let now = self.clock.now();
-        let Swap { tables, change, directory } = swap;
+        let Swap { tables, change, steering } = swap;
         self.tell_left_out_at_once();
         let applied = self.shard.apply(change, &tables, now, &mut self.ended);
         if applied.is_err() {
-            self.tell(Notice::Panicked { worker: self.number, message: "tables out of turn".to_owned() });
+            self.tell(WorkerEvent::Panicked {
+                worker: self.number,
+                message: "tables out of turn".to_owned(),
+            });
             return Spent { _tables: tables, _applied: None };
         }
         // What has ended by it is known to the tables of before.
         self.send_records();
         let old = std::mem::replace(&mut self.tables, tables);
         self.follow_log();
-        if let Some(directory) = directory {
-            self.shard.join(Member { directory, worker: self.setup.share.worker() });
+        if let Some(steering) = steering {
+            self.shard.join(Member { steering, worker: self.setup.share.worker() });
         }
         let mut links = std::mem::take(&mut self.links);
         self.links = self
@@ -482,7 +487,7 @@ impl Worker {
     }
 
     /// Takes note of a neighbour.
-    fn meet(&mut self, known: &Known) {
+    fn update_neighbour(&mut self, known: &Known) {
         let Some(interface) = self.tables.interface_named(&known.interface) else { return };
         let (tables, address) = (&self.tables, known.address);
         match known.found {
@@ -512,9 +517,9 @@ impl Worker {
         }
     }
 
-    fn tell(&self, notice: Notice) {
+    fn tell(&self, event: WorkerEvent) {
         // Who would hear it is gone when the process ends.
-        let _ = (self.notices)(notice);
+        let _ = (self.events)(event);
     }
 
     /// Forgets everything but its ports.

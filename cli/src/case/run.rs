@@ -296,8 +296,7 @@ impl<'a> Play<'a> {
             }
         }
         if !self.player.shard().counters.are_conserved() {
-            let text =
-                "frames are not conserved: received is not forwarded + delivered + answered + dropped + queued + held";
+            let text = "frames are not conserved: received is not forwarded + delivered + answered + dropped + queued + held";
             found.push(Failure { line: 0, text: vec![text.to_owned()] });
         }
         for number in &record.twice {

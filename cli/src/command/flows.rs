@@ -130,7 +130,11 @@ impl Arguments {
                 flow.protocol.clone(),
                 source(flow),
                 destination(flow),
-                if flow.validated { flow.state.clone() } else { format!("{}, to be revalidated", flow.state) },
+                if flow.validated {
+                    flow.state.clone()
+                } else {
+                    format!("{}, to be revalidated", flow.state)
+                },
                 format!("{:.0} s", flow.idle_seconds),
                 flow.rule.clone().unwrap_or_else(|| "-".to_owned()),
                 translated(flow),

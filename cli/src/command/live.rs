@@ -112,7 +112,7 @@ impl Status {
             let share = 100.0 * worker.busy_seconds / status.uptime_seconds.max(1e-9);
             write!(out, "  worker {}   busy {share:.1} %, {} flows", worker.worker, worker.flows)?;
             if status.workers.len() > 1 {
-                write!(out, "; handed over {}, took {}", worker.given, worker.taken)?;
+                write!(out, "; handed off {}, took {}", worker.given, worker.taken)?;
             }
             writeln!(out)?;
         }

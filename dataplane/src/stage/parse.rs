@@ -55,7 +55,7 @@ pub mod flag {
     pub const OWN: u16 = 1 << 12;
     /// It has waited for a neighbour, and goes through once more.
     pub const WAITED: u16 = 1 << 13;
-    /// A number of two bits: how often it has been handed over to another worker.
+    /// A number of two bits: how often it has been handed off to another worker.
     pub const HANDED: u16 = 3 << 14;
 }
 

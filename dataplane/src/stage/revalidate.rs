@@ -95,7 +95,13 @@ struct Way {
     egress: PortId,
 }
 
-fn revalidate<T: Tally>(hit: Hit, flow: &Flow, cold: &Cold, frame: &mut Frame, cx: &mut Cx<'_, T>) -> Outcome {
+fn revalidate<T: Tally>(
+    hit: Hit,
+    flow: &Flow,
+    cold: &Cold,
+    frame: &mut Frame,
+    cx: &mut Cx<'_, T>,
+) -> Outcome {
     // Interfaces, realms and translations by number, 30; the header's fourteen fields, 20; the choice, 5; limits, 10; the
     // flow's fields, 15. Searches and routes tell their own.
     cx.tally.instructions(80);

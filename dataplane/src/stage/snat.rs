@@ -31,8 +31,9 @@ impl<T: Tally> Stage<T> for Snat {
             cx.shard.abandon();
             return Step::Next;
         }
-        let opened =
-            filter::count_source(frame, cx).and_then(|()| choose(frame, cx)).and_then(|()| create::flow(frame, cx));
+        let opened = filter::count_source(frame, cx)
+            .and_then(|()| choose(frame, cx))
+            .and_then(|()| create::flow(frame, cx));
         match opened {
             Ok(()) => {
                 // What it holds is the flow's now.

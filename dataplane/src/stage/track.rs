@@ -16,7 +16,7 @@ use wire::{BATCH, Family, Frame, Part, icmpv4, ipv4, ipv6, tcp, udp};
 
 use super::parse::flag;
 use super::route::{back, is_link_local, realm};
-use super::{Cx, Stage, Step, hand, handshake, header, revalidate};
+use super::{Cx, Stage, Step, handoff, handshake, header, revalidate};
 use crate::client;
 use crate::flow::tcp::{Fault, Midstream, Segment, Settings, WindowCheck};
 use crate::flow::{Direction, Flow, FlowId, Hit, Key, State};
@@ -360,7 +360,7 @@ fn open<T: Tally>(frame: &mut Frame, key: Key, hash: u64, cx: &mut Cx<'_, T>) ->
     let whole = frame.meta.part != Part::Later;
     // One question where there is one worker.
     let is_shared = cx.shard.flows.member().is_some();
-    if let Some(step) = if is_shared { hand::to_flow(frame, hash, cx) } else { None } {
+    if let Some(step) = if is_shared { handoff::to_flow(frame, hash, cx) } else { None } {
         return step;
     }
     if let Some(step) = with_client(frame, cx) {
@@ -370,7 +370,7 @@ fn open<T: Tally>(frame: &mut Frame, key: Key, hash: u64, cx: &mut Cx<'_, T>) ->
     if let (None, Err(reason)) = (shown, may_open(frame, cx.tables)) {
         return Step::Drop(reason);
     }
-    if let Some(step) = if is_shared { hand::to_home(frame, cx) } else { None } {
+    if let Some(step) = if is_shared { handoff::to_home(frame, cx) } else { None } {
         return step;
     }
     if whole && !checksum_is_right(frame, cx) {
@@ -496,7 +496,7 @@ fn find_related<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
     let hit = match live(&key, hash, frame, cx) {
         Ok(Some(hit)) => hit,
         Ok(None) => {
-            return hand::to_flow(frame, hash, cx).unwrap_or(Step::Drop(Reason::IcmpUnrelated));
+            return handoff::to_flow(frame, hash, cx).unwrap_or(Step::Drop(Reason::IcmpUnrelated));
         }
         Err(step) => return step,
     };
@@ -573,7 +573,7 @@ pub(crate) fn ends(protocol: Protocol, payload: &[u8], family: Family) -> Option
 fn follow_first<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
     let now = frame.meta.received;
     let (key, span) = datagram(frame, cx).ok_or(Step::Drop(Reason::FragmentTiny))?;
-    if let Some(step) = hand::to_datagram(frame, &key, cx) {
+    if let Some(step) = handoff::to_datagram(frame, &key, cx) {
         return Err(step);
     }
     if frame.meta.part == Part::First {

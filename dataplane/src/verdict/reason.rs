@@ -118,9 +118,9 @@ pub enum Reason {
     /// A host on the link asks for an outside address of a translation, for which the gateway answers.
     NeighbourProxied,
     /// The packet belongs to a flow of another worker, and is on its way there.
-    HandedOver,
-    /// The packet belongs to a flow of another worker, which is behind with what is handed over to it.
-    HandOverFull,
+    HandedOff,
+    /// The packet belongs to a flow of another worker, which is behind with what is handed off to it.
+    HandoffFull,
     /// The time to live, or hop limit, has run out.
     TtlExpired,
     /// The packet is larger than the outgoing interface carries and must not be fragmented.
@@ -497,14 +497,14 @@ impl Reason {
             remedy: "None needed.",
         },
         Entry {
-            reason: Reason::HandedOver,
-            name: "handed-over",
+            reason: Reason::HandedOff,
+            name: "handed-off",
             cause: "The packet belongs to a flow of another worker, and is on its way there.",
             remedy: "None needed.",
         },
         Entry {
-            reason: Reason::HandOverFull,
-            name: "hand-over-full",
+            reason: Reason::HandoffFull,
+            name: "handoff-full",
             cause: "The packet belongs to a flow of another worker, which has more to do than it can, or no free frame.",
             remedy: "If it goes on, compare the workers in `wirerate status`: one source, or one forwarded connection, cannot be shared out among several.",
         },

@@ -16,7 +16,7 @@ use std::rc::Rc;
 use dataplane::change::{Applied, Change};
 use dataplane::egress::Next;
 use dataplane::flow::Member;
-use dataplane::hand::{arrived, receiver};
+use dataplane::handoff::{arrived, receiver};
 use dataplane::hop::{MOST_WAITING, Resolve, Wanted};
 use dataplane::nat::Share;
 use dataplane::replay::Way;
@@ -134,7 +134,7 @@ impl Gateway {
 
     /// One of several that share flows and ports.
     pub fn member(text: &str, member: Member) -> Gateway {
-        let (worker, workers) = (member.worker, member.directory.workers());
+        let (worker, workers) = (member.worker, member.steering.workers());
         let mut gateway = Gateway::new(text, Way::Run);
         let share = Share::new(worker, workers).expect("a worker");
         let setup = Setup { share, ..setup(START) };
@@ -143,7 +143,7 @@ impl Gateway {
         gateway
     }
 
-    /// Frames that are to be handed over, each with its receiver, in order. What `is_lost` is dropped here.
+    /// Frames that are to be handed off, each with its receiver, in order. What `is_lost` is dropped here.
     pub fn given(&mut self, mut is_lost: impl FnMut() -> bool) -> Vec<(u16, Meta, Vec<u8>)> {
         let mut given = Vec::new();
         for mut frame in std::mem::take(&mut self.ended) {

@@ -47,8 +47,9 @@ pub fn of(bytes: &[u8; BYTES]) -> Scene {
     let check = ["strict", "loose", "off"][usize::from(strict % 3)];
     let mac = if strict & 8 == 0 { "" } else { "mac = \"02:00:00:00:00:0a\"\n" };
     let mtu = [1500, 1280, 1300, 4000][usize::from(mtu % 4)];
-    let rate = ["", "rate = \"1 Mbit/s\"\n", "rate = \"10 Gbit/s\"\n", "rate = \"64 kbit/s\"\noverhead = 0\n"]
-        [usize::from(queue / 5 % 4)];
+    let rate =
+        ["", "rate = \"1 Mbit/s\"\n", "rate = \"10 Gbit/s\"\n", "rate = \"64 kbit/s\"\noverhead = 0\n"]
+            [usize::from(queue / 5 % 4)];
     let mss = if sizes & 16 == 0 { "" } else { "mss = \"mtu\"\n" };
     let _ = write!(
         text,

@@ -11,7 +11,7 @@ use crate::capture::CaptureQuery;
 use crate::capture::record;
 use crate::request::Request;
 use crate::stream::respond;
-use crate::worker::Mail;
+use crate::worker::Command;
 
 /// The most captures at one time.
 pub(super) const MOST: usize = 4;
@@ -25,15 +25,15 @@ pub(super) async fn capture(State(desk): State<Desk>, Query(query): Query<Captur
         return Err(trouble(StatusCode::CONFLICT, error, "end one of them first"));
     };
     let basis = desk.ask(Request::Basis).await?;
-    let posts = desk.ask(Request::Workers).await?;
+    let senders = desk.ask(Request::Workers).await?;
     query.points().and(query.filter(&basis.tables).map(drop)).map_err(not_known)?;
     let id = NEXT.fetch_add(1, Ordering::Relaxed);
     let (tap, recorder) = record::capture(query);
     let (pieces, response) = respond("application/x-pcapng");
-    let workers = posts.clone();
+    let workers = senders.clone();
     let end = move || {
-        for post in &workers {
-            post.send(Mail::EndCapture(id));
+        for worker in &workers {
+            worker.send(Command::EndCapture(id));
         }
         drop(turn);
     };
@@ -42,9 +42,9 @@ pub(super) async fn capture(State(desk): State<Desk>, Query(query): Query<Captur
         trouble(StatusCode::SERVICE_UNAVAILABLE, error, "try again soon")
     };
     recorder.start(&basis.tables, pieces, end).map_err(refused)?;
-    for post in &posts {
+    for worker in &senders {
         let tap = Box::new(tap.clone());
-        desk.ask_worker(post, |reply| Mail::Capture { id, tap, reply }).await?.map_err(not_known)?;
+        desk.ask_worker(worker, |reply| Command::Capture { id, tap, reply }).await?.map_err(not_known)?;
     }
     Ok(response)
 }

@@ -15,7 +15,7 @@ use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::Response;
 use dataplane::Tables;
-use dataplane::flow::Directory;
+use dataplane::flow::SteeringTable;
 use dataplane::state::{Cursor, Item, Names, Refused};
 use http_body_util::BodyExt;
 use hyper::body::Bytes;
@@ -30,7 +30,7 @@ use crate::request::{Basis, Request};
 use crate::store::{self, Entry, Occasion, Stamp, StoreError, Writer};
 use crate::stream::{Broken, Pieces, respond};
 use crate::supervisor::memory::worker_of;
-use crate::worker::{Exported, Imported, Mail, Post};
+use crate::worker::{Command, CommandSender, Exported, Imported};
 
 /// Places that a worker looks at between two turns.
 const AT_ONCE: u32 = 1024;
@@ -95,10 +95,10 @@ impl<S: Send + Sync> FromRequestParts<S> for Meant {
 
 /// What is remembered, all of it or what bears on a packet.
 pub(super) async fn save(State(desk): State<Desk>, Meant(about): Meant) -> Answer<Response> {
-    let posts = desk.ask(Request::Workers).await?;
+    let senders = desk.ask(Request::Workers).await?;
     let (pieces, response) = respond("application/octet-stream");
     tokio::spawn(async move {
-        if give(&posts, about, &pieces).await.is_err() {
+        if give(&senders, about, &pieces).await.is_err() {
             // Who asked may have gone.
             let _ = pieces.send(Err(Broken)).await;
         }
@@ -106,18 +106,18 @@ pub(super) async fn save(State(desk): State<Desk>, Meant(about): Meant) -> Answe
     Ok(response)
 }
 
-async fn give(posts: &[Post], about: Option<About>, pieces: &Pieces) -> Result<(), Broken> {
+async fn give(senders: &[CommandSender], about: Option<About>, pieces: &Pieces) -> Result<(), Broken> {
     let broken = |_: io::Error| Broken;
     let mut writer = Writer::new(Vec::new(), Stamp::now(Occasion::Save)).map_err(broken)?;
     // Of the names that were told last.
     let mut told: Option<Arc<Tables>> = None;
-    for post in posts {
+    for worker in senders {
         let mut about = about.clone().map(Arc::new);
         let mut of_host = 0;
         let mut next = Some(Cursor::default());
         while let Some(from) = next {
             let (reply, answer) = oneshot::channel();
-            post.send(Mail::Export { about: about.clone(), from, most: AT_ONCE, reply });
+            worker.send(Command::Export { about: about.clone(), from, most: AT_ONCE, reply });
             let Exported { tables, items, next: further } = answer.await.map_err(|_| Broken)?;
             if told.as_ref().is_none_or(|told| !Arc::ptr_eq(told, &tables)) {
                 writer.names(Names::of(&tables)).map_err(broken)?;
@@ -148,10 +148,10 @@ pub(super) async fn load(State(desk): State<Desk>, body: Body) -> Answer<Json<Lo
     let basis = desk.ask(Request::Basis).await?;
     let most = BYTES_BESIDE + BYTES_A_FLOW * u64::from(basis.tables.limits.flows);
     let bytes = collect(body, most).await?;
-    let posts = desk.ask(Request::Workers).await?;
+    let senders = desk.ask(Request::Workers).await?;
     let done = tokio::task::spawn_blocking(move || {
         store::contents(Pile::of(&bytes)).map_err(LoadError::Store)?;
-        take(&bytes, basis, &posts)
+        take(&bytes, basis, &senders)
     });
     let gone = || trouble(StatusCode::SERVICE_UNAVAILABLE, "a worker has ended", "try again soon");
     match done.await.map_err(|_| gone())? {
@@ -222,11 +222,11 @@ enum LoadError {
 }
 
 /// Gives the items of a state that is whole to the workers.
-fn take(bytes: &[Bytes], basis: Basis, posts: &[Post]) -> Result<LoadedState, LoadError> {
-    let Basis { tables, directory, .. } = basis;
+fn take(bytes: &[Bytes], basis: Basis, senders: &[CommandSender]) -> Result<LoadedState, LoadError> {
+    let Basis { tables, steering, .. } = basis;
     let mut taker = Taker {
-        posts,
-        directory,
+        senders,
+        steering,
         age: Nanos(0),
         places: Names::default().places_in(&tables),
         names: Names::default(),
@@ -270,8 +270,8 @@ fn take(bytes: &[Bytes], basis: Basis, posts: &[Post]) -> Result<LoadedState, Lo
 }
 
 struct Taker<'a> {
-    posts: &'a [Post],
-    directory: Option<Arc<Directory>>,
+    senders: &'a [CommandSender],
+    steering: Option<Arc<SteeringTable>>,
     /// What the workers go by.
     tables: Arc<Tables>,
     /// Time since the state was written.
@@ -291,21 +291,21 @@ impl Taker<'_> {
     /// all, which have a share of it each.
     fn flush(&mut self) {
         let waiting = std::mem::take(&mut self.waiting);
-        let (posts, directory) = (self.posts, self.directory.clone());
-        let worker = |item: &Item| worker_of(item, posts.len(), directory.as_deref());
-        for (number, post) in posts.iter().enumerate() {
+        let (senders, steering) = (self.senders, self.steering.clone());
+        let owner = |item: &Item| worker_of(item, senders.len(), steering.as_deref());
+        for (number, worker) in senders.iter().enumerate() {
             let own: Vec<Item> =
-                waiting.iter().filter(|item| worker(item).is_none_or(|own| own == number)).copied().collect();
+                waiting.iter().filter(|item| owner(item).is_none_or(|own| own == number)).copied().collect();
             if own.is_empty() {
                 continue;
             }
-            let Some(outcomes) = self.offer(post, &own) else {
+            let Some(outcomes) = self.offer(worker, &own) else {
                 self.failed = Some(LoadError::Gone);
                 return;
             };
             for (item, outcome) in own.iter().zip(outcomes) {
                 // What goes to all counts once.
-                if worker(item).is_none() && number > 0 {
+                if owner(item).is_none() && number > 0 {
                     continue;
                 }
                 match (item, outcome) {
@@ -319,11 +319,11 @@ impl Taker<'_> {
     }
 
     /// What came of items that a worker was offered, as they were read. `None` if it has ended.
-    fn offer(&mut self, post: &Post, items: &[Item]) -> Option<Vec<Result<(), Refused>>> {
+    fn offer(&mut self, worker: &CommandSender, items: &[Item]) -> Option<Vec<Result<(), Refused>>> {
         loop {
             let moved = items.iter().map(|item| self.places.moved(item)).collect();
             let (reply, answer) = oneshot::channel();
-            post.send(Mail::Import { tables: self.tables.clone(), items: moved, reply });
+            worker.send(Command::Import { tables: self.tables.clone(), items: moved, reply });
             match answer.blocking_recv().ok()? {
                 Imported::Done(outcomes) => return Some(outcomes),
                 // The policy, or Linux, has changed meanwhile.

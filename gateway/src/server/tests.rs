@@ -22,7 +22,7 @@ use crate::clock::Clock;
 use crate::privilege::Confinement;
 use crate::request::{Applied, NoTrial, Overview, Refusal, Request};
 use crate::view::Status;
-use crate::worker::{Mail, Parts, Post, Worker, post};
+use crate::worker::{Command, CommandSender, Parts, Worker, command_channel};
 
 const POLICY: &str =
     "[interface.east]\nzone = \"a\"\naddresses = [\"192.0.2.1/24\"]\n[limit]\nflows = 1024\n";
@@ -56,7 +56,7 @@ fn nothing_public() -> Public {
 fn desk() -> Sender<Event> {
     let policy = Arc::new(policy::parse(POLICY, "policy").policy.unwrap());
     let tables = Arc::new(Tables::compile(&policy, 1).unwrap());
-    let (worker, mail, bell) = post().unwrap();
+    let (worker, commands, wake_up) = command_channel().unwrap();
     let clock = Clock::start();
     let setup = Setup { seed: [1, 2], now: clock.now(), resolve: Resolve::Told, share: Share::WHOLE };
     let parts = Parts {
@@ -65,9 +65,9 @@ fn desk() -> Sender<Event> {
         setup,
         pool: Pool::new(64, 2048).unwrap(),
         clock,
-        mail,
-        bell,
-        notices: Box::new(|_| true),
+        commands,
+        wake_up,
+        events: Box::new(|_| true),
         shared: None,
         log: None,
     };
@@ -79,16 +79,16 @@ fn desk() -> Sender<Event> {
             let Event::Request(request) = event else { continue };
             answer(request, &worker, &policy, &tables);
         }
-        worker.send(Mail::Stop);
+        worker.send(Command::Stop);
     });
     sender
 }
 
-fn answer(request: Request, worker: &Post, policy: &Arc<policy::Policy>, tables: &Arc<Tables>) {
+fn answer(request: Request, worker: &CommandSender, policy: &Arc<policy::Policy>, tables: &Arc<Tables>) {
     match request {
         Request::Overview(reply) => {
             let (to, told) = channel();
-            worker.send(Mail::Report(to));
+            worker.send(Command::Report(to));
             let _ = reply.send(Overview {
                 tables: tables.clone(),
                 reports: told.iter().collect(),

@@ -8,7 +8,7 @@ use super::{PATIENCE, Supervisor};
 use crate::linux::State;
 use crate::reload::{Asked, Keep};
 use crate::request::{Basis, NoTrial, Overview, Refusal, Request};
-use crate::worker::{Mail, Report};
+use crate::worker::{Command, Report};
 
 /// Whether a policy has nothing to carry out: an empty file, say, that was being written. Nobody wants that of a gateway that
 /// runs.
@@ -88,7 +88,7 @@ impl Supervisor {
                 let _ = reply.send(self.guards.release(&interfaces).map_err(|error| error.to_string()));
             }
             Request::Workers(reply) => {
-                let _ = reply.send(self.hands.iter().map(|hand| hand.post.clone()).collect());
+                let _ = reply.send(self.handles.iter().map(|handle| handle.commands.clone()).collect());
             }
             Request::Policy(reply) => {
                 let _ = reply.send(self.reload.policy.clone());
@@ -97,7 +97,7 @@ impl Supervisor {
                 let _ = reply.send(Basis {
                     tables: self.reload.tables.clone(),
                     effective: self.reload.effective.clone(),
-                    directory: self.directory.clone(),
+                    steering: self.steering.clone(),
                     neighbours: self.known(),
                 });
             }
@@ -142,12 +142,12 @@ impl Supervisor {
     /// What each worker has counted.
     pub(super) fn reports(&self) -> Vec<Report> {
         let (to, told) = channel();
-        for hand in &self.hands {
-            hand.post.send(Mail::Report(to.clone()));
+        for handle in &self.handles {
+            handle.commands.send(Command::Report(to.clone()));
         }
         drop(to);
         let until = Instant::now() + PATIENCE;
-        let mut reports = Vec::with_capacity(self.hands.len());
+        let mut reports = Vec::with_capacity(self.handles.len());
         while let Ok(report) = told.recv_timeout(until.saturating_duration_since(Instant::now())) {
             reports.push(report);
         }

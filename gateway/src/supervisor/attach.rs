@@ -13,7 +13,7 @@ use wire::PoolMemory;
 use super::{PATIENCE, Supervisor};
 use crate::linux::LinkIndex;
 use crate::linux::state::{Condition, Link};
-use crate::worker::{Attachment, Mail};
+use crate::worker::{Attachment, Command};
 
 /// A port that was opened, or could not be.
 pub(super) struct Attached {
@@ -164,9 +164,9 @@ impl Supervisor {
         }
         info!(interface = name, "port detached");
         let (done, closed) = channel();
-        for hand in &self.hands {
+        for handle in &self.handles {
             let (interface, ends, done) = (name.to_owned(), Attachment::default(), Some(done.clone()));
-            hand.post.send(Mail::Attach { interface, ends, done });
+            handle.commands.send(Command::Attach { interface, ends, done });
         }
         drop(done);
         // Its devices are free to be made again only then. Nothing is ever sent.
@@ -254,8 +254,8 @@ impl Supervisor {
                 (state, Kept::default(), Vec::new())
             }
         };
-        for (hand, ends) in self.hands.iter().zip(ends) {
-            hand.post.send(Mail::Attach { interface: name.clone(), ends, done: None });
+        for (handle, ends) in self.handles.iter().zip(ends) {
+            handle.commands.send(Command::Attach { interface: name.clone(), ends, done: None });
         }
         self.attached.insert(name.clone(), Attached { on, state, asked, _kept: kept });
     }
@@ -275,7 +275,7 @@ impl Supervisor {
         let offload = self.offload();
         let spec = Spec { name: name.to_owned(), mtu, wish, tagged, offload, ..Spec::default() };
         // First the way to Linux: what the port takes must not be lost to it meanwhile.
-        let punt = Punt::open(name, ports::MARK, self.hands.len())?;
+        let punt = Punt::open(name, ports::MARK, self.handles.len())?;
         let Opened { driver, copying, lines, refused, held, .. } = ports::open(&spec, &self.memories())?;
         let driver = match (driver, copying) {
             (ports::Driver::Xdp, Copying::ZeroCopy) => format!("{driver}, zero-copy"),
@@ -297,7 +297,7 @@ impl Supervisor {
 
     /// The way to Linux behind one of its VLAN interfaces, whose frames come by its parent's port.
     fn punt(&self, name: &str) -> Result<Ends, OpenError> {
-        let punt = Punt::open(name, ports::MARK, self.hands.len())?;
+        let punt = Punt::open(name, ports::MARK, self.handles.len())?;
         let kept = Kept { _port: None, _punt: Some(punt.held), _made: None };
         Ok(Ends { kept, punt: Some(punt.ifindex), ..alone(punt.lines, "Linux's VLAN interface") })
     }
@@ -307,7 +307,7 @@ impl Supervisor {
         // As VLAN interfaces of Linux have it; another one at each start would be unknown to everybody on the link.
         let parent = interface.parent.as_deref().and_then(|parent| self.linux.link_named(parent));
         let mac = interface.mac.or(parent.and_then(|(_, link)| link.mac));
-        let tap = Tap::open(&interface.name, interface.mtu, mac, self.hands.len())?;
+        let tap = Tap::open(&interface.name, interface.mtu, mac, self.handles.len())?;
         warn_unmarked(&interface.name, &tap);
         let kept = Kept { _made: tap.held, ..Kept::default() };
         Ok(Ends { kept, ..alone(tap.lines, "VLAN") })
@@ -315,7 +315,7 @@ impl Supervisor {
 
     /// An interface for Linux, and a cable whose other end is another one, for a bridge, a guest or a namespace.
     fn cable(&self, interface: &Interface) -> Result<Ends, OpenError> {
-        let near = Tap::open(&interface.name, interface.mtu, interface.mac, self.hands.len())?;
+        let near = Tap::open(&interface.name, interface.mtu, interface.mac, self.handles.len())?;
         warn_unmarked(&interface.name, &near);
         let far = Spec {
             name: format!("{}{FAR}", interface.name),
@@ -341,7 +341,7 @@ impl Supervisor {
     }
 
     fn memories(&self) -> Vec<PoolMemory> {
-        self.hands.iter().map(|hand| hand.memory.clone()).collect()
+        self.handles.iter().map(|handle| handle.memory.clone()).collect()
     }
 
     /// All ports, in the order of the policy's interfaces.

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
-use dataplane::flow::Directory;
+use dataplane::flow::SteeringTable;
 use dataplane::nat::Share;
 use dataplane::state::{Cursor, Item, Names};
 use tracing::{info, warn};
@@ -20,17 +20,19 @@ pub(super) fn recall(
     path: &Path,
     tables: &dataplane::Tables,
     workers: &mut [Worker],
-    directory: Option<&Directory>,
+    steering: Option<&SteeringTable>,
 ) {
     if let Err(error) = store::discard_unfinished(path) {
         warn!("{}: incomplete state file cannot be removed: {error}", path.display());
     }
-    match read(path, tables, workers, directory) {
+    match read(path, tables, workers, steering) {
         Ok(None) => {}
         Ok(Some(Recalled { taken, refused, age })) => {
             info!(taken, refused, age_seconds = age.as_secs_f64(), "flow state restored");
         }
-        Err(error) => warn!("{}: state file ignored, starting with an empty flow table: {error}", path.display()),
+        Err(error) => {
+            warn!("{}: state file ignored, starting with an empty flow table: {error}", path.display())
+        }
     }
 }
 
@@ -48,7 +50,7 @@ fn read(
     path: &Path,
     tables: &dataplane::Tables,
     workers: &mut [Worker],
-    directory: Option<&Directory>,
+    steering: Option<&SteeringTable>,
 ) -> Result<Option<Recalled>, StoreError> {
     let Some(Taken { file, age }) = store::take(path, &Stamp::now(Occasion::End))? else { return Ok(None) };
     let mut places = Names::default().places_in(tables);
@@ -58,7 +60,7 @@ fn read(
         Entry::Names(names) => places = names.places_in(tables),
         Entry::Item(item) => {
             let item = places.moved(&item).aged(age);
-            let is_taken = match worker_of(&item, workers.len(), directory) {
+            let is_taken = match worker_of(&item, workers.len(), steering) {
                 Some(own) => workers.get_mut(own).is_some_and(|worker| worker.remember(&item).is_ok()),
                 None => workers.iter_mut().filter_map(|worker| worker.remember(&item).ok()).count() > 0,
             };
@@ -70,11 +72,10 @@ fn read(
 }
 
 /// The worker that goes on with an item; `None` where all of them do. A flow whose translation has a port is the
-/// worker's that hands out that port, any other one, and what a source owes, is at home with its source.
-pub(crate) fn worker_of(item: &Item, workers: usize, directory: Option<&Directory>) -> Option<usize> {
-    let home = |source: IpAddr| {
-        directory.map_or(0, |directory| usize::from(directory.home_of_source(source.into())))
-    };
+/// worker's that handles out that port, any other one, and what a source owes, is at home with its source.
+pub(crate) fn worker_of(item: &Item, workers: usize, steering: Option<&SteeringTable>) -> Option<usize> {
+    let home =
+        |source: IpAddr| steering.map_or(0, |steering| usize::from(steering.home_of_source(source.into())));
     match item {
         Item::Flow(flow) => Some(match flow.mapping.or(flow.inward) {
             Some(mapping) => usize::from(Share::owner(mapping.outside.port, workers as u16)),

@@ -4,7 +4,7 @@ use dataplane::Tables;
 use dataplane::hop::MOST_WAITING;
 use wire::HEADROOM;
 
-use crate::worker::hand;
+use crate::worker::handoff;
 
 /// Frames of a worker's pool: what rings and queues of its interfaces can hold, what can wait, and what can be on its way to
 /// other workers and back.
@@ -12,7 +12,7 @@ pub(super) fn slots(tables: &Tables, workers: usize) -> u32 {
     let ports = tables.interfaces.iter().enumerate().filter(|(place, own)| usize::from(own.root.0) == *place);
     let rings = ports.count() as u32 * RING_FRAMES;
     let queues = tables.interfaces.len() as u32 * tables.limits.queue.min(MOST_QUEUED);
-    let handed = (workers - 1) * hand::depth(workers);
+    let handed = (workers - 1) * handoff::depth(workers);
     rings + queues + tables.limits.fragments.held + SPARE_FRAMES + handed as u32
 }
 

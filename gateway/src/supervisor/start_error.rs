@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-use dataplane::flow::DirectoryError;
+use dataplane::flow::SteeringError;
 use dataplane::shard::ShardError;
 use dataplane::tables::CompileError;
 use wire::PoolError;
@@ -29,7 +29,7 @@ pub enum StartError {
     /// A shard could not be made.
     Shard(ShardError),
     /// Workers could not be made to share their flows.
-    Directory(DirectoryError),
+    Steering(SteeringError),
     /// A frame pool could not be made.
     Pool(PoolError),
     /// Privileges could not be given up.
@@ -54,7 +54,7 @@ impl fmt::Display for StartError {
             StartError::Linux(error) => error.fmt(f),
             StartError::Compile(error) => error.fmt(f),
             StartError::Shard(error) => error.fmt(f),
-            StartError::Directory(error) => error.fmt(f),
+            StartError::Steering(error) => error.fmt(f),
             StartError::Pool(error) => error.fmt(f),
             StartError::Privileges(error) => error.fmt(f),
             StartError::Server(error) => error.fmt(f),

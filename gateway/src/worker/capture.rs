@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use dataplane::egress::Egress;
 use dataplane::flow::{Flow, FlowId};
-use dataplane::hand::receiver;
+use dataplane::handoff::receiver;
 use dataplane::pipeline::Watch;
 use dataplane::stage::Cx;
 use dataplane::state::Ends;

@@ -5,8 +5,8 @@ use std::os::fd::AsFd;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use wire::Nanos;
 
+use super::command::WakeUp;
 use super::link::Link;
-use super::mail::Bell;
 
 /// How long a worker looks for frames without finding any before it sleeps: longer than the gaps of traffic that
 /// is worth hurrying for, and nothing beside the time that it then sleeps.
@@ -17,15 +17,15 @@ const LONGEST: Nanos = Nanos::from_millis(20);
 
 /// When to sleep, and on what.
 pub(super) struct Sleep {
-    bell: Bell,
+    wake_up: WakeUp,
     worked: Nanos,
     /// How long until a link is free for a frame that waits, where there is such.
     most: Option<Nanos>,
 }
 
 impl Sleep {
-    pub(super) fn new(bell: Bell) -> Sleep {
-        Sleep { bell, worked: Nanos(0), most: None }
+    pub(super) fn new(wake_up: WakeUp) -> Sleep {
+        Sleep { wake_up, worked: Nanos(0), most: None }
     }
 
     /// Something was done at `now`.
@@ -43,16 +43,16 @@ impl Sleep {
         now.since(self.worked) >= PATIENCE && self.most.is_none_or(|most| most >= PATIENCE)
     }
 
-    /// Sleeps until a port can be read, mail comes, or a while has passed.
+    /// Sleeps until a port can be read, a command comes, or a while has passed.
     pub(super) fn until_something(&mut self, links: &[Link]) {
         let ends = links.iter().flat_map(|link| link.ends.line.iter().chain(&link.ends.punt));
         let mut fds: Vec<PollFd<'_>> =
             ends.map(|line| PollFd::from_borrowed_fd(line.fd(), PollFlags::IN)).collect();
-        fds.push(PollFd::from_borrowed_fd(self.bell.as_fd(), PollFlags::IN));
+        fds.push(PollFd::from_borrowed_fd(self.wake_up.as_fd(), PollFlags::IN));
         let most = self.most.map_or(LONGEST.0, |most| most.0.min(LONGEST.0));
         let most = Timespec { tv_sec: 0, tv_nsec: most as i64 };
         // An interrupted or refused call is a short sleep.
         let _ = poll(&mut fds, Some(&most));
-        self.bell.silence();
+        self.wake_up.clear();
     }
 }

@@ -19,7 +19,7 @@ const FRAMES: u32 = 256;
 /// A port that gives frames and, while it has faults left, panics among them.
 struct Faulty {
     faults: Arc<AtomicUsize>,
-    fd: Bell,
+    fd: WakeUp,
 }
 
 impl Port for Faulty {
@@ -53,59 +53,70 @@ impl Line for Faulty {
     fn reclaim(&mut self, _: &mut Pool) {}
 }
 
-struct Hand {
-    post: Post,
+struct WorkerHandle {
+    commands: CommandSender,
     thread: JoinHandle<Memory>,
     faults: Arc<AtomicUsize>,
 }
 
-impl Hand {
+impl WorkerHandle {
     fn report(&self) -> Report {
         let (to, told) = channel();
-        self.post.send(Mail::Report(to));
+        self.commands.send(Command::Report(to));
         told.recv_timeout(Duration::from_secs(20)).unwrap()
     }
 
     fn end(self) {
-        self.post.send(Mail::Stop);
+        self.commands.send(Command::Stop);
         self.thread.join().unwrap();
     }
 }
 
 /// A worker with a port that panics so many times.
-fn hire(number: usize, faults: usize, notices: Sender<Notice>) -> Hand {
+fn spawn(number: usize, faults: usize, events: Sender<WorkerEvent>) -> WorkerHandle {
     let text = "[interface.east]\nzone = \"a\"\naddresses = [\"192.0.2.1/24\"]\n[limit]\nflows = 1024\n";
     let tables = Arc::new(Tables::compile(&policy::parse(text, "policy").policy.unwrap(), 1).unwrap());
-    let (post, mail, bell) = post().unwrap();
+    let (sender, commands, wake_up) = command_channel().unwrap();
     let clock = Clock::start();
     let setup = Setup { seed: [1, 2], now: clock.now(), resolve: Resolve::Told, share: Share::WHOLE };
     let pool = Pool::new(FRAMES, 2048).unwrap();
-    let notices = Box::new(move |notice| notices.send(notice).is_ok());
+    let events = Box::new(move |event| events.send(event).is_ok());
     let shared = None;
-    let worker =
-        Worker::new(Parts { number, tables, setup, pool, clock, mail, bell, notices, shared, log: None })
-            .unwrap();
+    let worker = Worker::new(Parts {
+        number,
+        tables,
+        setup,
+        pool,
+        clock,
+        commands,
+        wake_up,
+        events,
+        shared,
+        log: None,
+    })
+    .unwrap();
     let thread = thread::spawn(move || worker.work());
     let faults = Arc::new(AtomicUsize::new(faults));
-    let line: Box<dyn Line> = Box::new(Faulty { faults: faults.clone(), fd: Bell::new().unwrap() });
+    let line: Box<dyn Line> = Box::new(Faulty { faults: faults.clone(), fd: WakeUp::new().unwrap() });
     let ends = Attachment { line: Some(line), punt: None };
-    post.send(Mail::Attach { interface: "east".to_owned(), ends, done: None });
-    Hand { post, thread, faults }
+    sender.send(Command::Attach { interface: "east".to_owned(), ends, done: None });
+    WorkerHandle { commands: sender, thread, faults }
 }
 
 #[test]
 fn a_worker_that_panics_says_so_and_goes_on() {
-    let (notices, told) = channel();
-    let (failing, sound) = (hire(1, 1, notices.clone()), hire(0, 0, notices));
-    let Notice::Panicked { worker, message } = told.recv_timeout(Duration::from_secs(20)).unwrap() else {
+    let (events, told) = channel();
+    let (failing, sound) = (spawn(1, 1, events.clone()), spawn(0, 0, events));
+    let WorkerEvent::Panicked { worker, message } = told.recv_timeout(Duration::from_secs(20)).unwrap()
+    else {
         panic!("it told something else")
     };
     assert_eq!((worker, message.as_str()), (1, "a fault"));
-    for hand in [&failing, &sound] {
-        let before = hand.report();
-        let mut after = hand.report();
+    for handle in [&failing, &sound] {
+        let before = handle.report();
+        let mut after = handle.report();
         while after.counters.received.frames == before.counters.received.frames {
-            after = hand.report();
+            after = handle.report();
         }
         let Report { counters, .. } = &after;
         assert_eq!(counters.received.frames, counters.dropped(), "frames of zeroes have one fate");
@@ -117,29 +128,29 @@ fn a_worker_that_panics_says_so_and_goes_on() {
 
 #[test]
 fn a_worker_loses_no_frame_by_panics() {
-    let (notices, told) = channel();
-    let hand = hire(0, 6, notices);
+    let (events, told) = channel();
+    let handle = spawn(0, 6, events);
     for _ in 0..6 {
         told.recv_timeout(Duration::from_secs(20)).unwrap();
     }
-    while hand.faults.load(Ordering::Relaxed) > 0 || hand.report().counters.received.frames == 0 {}
+    while handle.faults.load(Ordering::Relaxed) > 0 || handle.report().counters.received.frames == 0 {}
     // Between two turns no frame is anywhere but in the pool.
-    assert_eq!(hand.report().free_frames, FRAMES as usize);
-    hand.end();
+    assert_eq!(handle.report().free_frames, FRAMES as usize);
+    handle.end();
 }
 
 #[test]
 fn a_worker_that_fails_again_and_again_waits_longer_each_time() {
-    let (notices, told) = channel();
+    let (events, told) = channel();
     let begin = Instant::now();
-    let hand = hire(0, usize::MAX, notices);
+    let handle = spawn(0, usize::MAX, events);
     for _ in 0..7 {
         told.recv_timeout(Duration::from_secs(20)).unwrap();
     }
     // The first one at once, then after 0, 10, 20, 40, 80 and 160 ms.
     assert!(begin.elapsed() >= Duration::from_millis(310));
-    hand.report();
-    hand.faults.store(0, Ordering::Relaxed);
-    while hand.report().counters.received.frames == 0 {}
-    hand.end();
+    handle.report();
+    handle.faults.store(0, Ordering::Relaxed);
+    while handle.report().counters.received.frames == 0 {}
+    handle.end();
 }

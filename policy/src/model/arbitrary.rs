@@ -131,19 +131,21 @@ pub(crate) fn interface() -> impl Strategy<Value = Interface> {
     let second = (option::of(name()), vec(any::<u16>(), 0..3), check, mss, link);
     let rate = (option::of((1..=MOST_RATE.0).prop_map(BitRate)), option::of(any::<u16>()));
     (first, second, rate).prop_map(
-        |((name, zone, addresses, mtu, mac), (parent, vlans, source_check, mss, link), (rate, overhead))| Interface {
-            name,
-            zone,
-            addresses,
-            link,
-            mtu,
-            rate,
-            overhead,
-            mac,
-            parent,
-            vlans,
-            source_check,
-            mss,
+        |((name, zone, addresses, mtu, mac), (parent, vlans, source_check, mss, link), (rate, overhead))| {
+            Interface {
+                name,
+                zone,
+                addresses,
+                link,
+                mtu,
+                rate,
+                overhead,
+                mac,
+                parent,
+                vlans,
+                source_check,
+                mss,
+            }
         },
     )
 }

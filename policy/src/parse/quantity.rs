@@ -77,8 +77,7 @@ pub fn read(value: &DeValue<'_>, kind: &Quantity, least: u64) -> Read<u64> {
     match exact(digits, scale) {
         Some(Ok(number)) if (least..=kind.most).contains(&number) => Ok(number),
         Some(_) => {
-            let complaint =
-                Complaint::new(Code::BadNumber, format!("\"{text}\" is out of range"));
+            let complaint = Complaint::new(Code::BadNumber, format!("\"{text}\" is out of range"));
             Err(complaint.hint(format!("from {least} to {} {}", kind.most, kind.units[0].0)))
         }
         None => Err(wrong("the number is not one, or is no whole number of the smallest unit")),

@@ -1,25 +1,25 @@
-//! Flows that other workers look for, too: each is in a directory from its beginning to its end, however it ends.
+//! Flows that other workers look for, too: each is in a steering table from its beginning to its end, however it ends.
 
 use std::sync::Arc;
 
 use super::FlowTable;
-use crate::flow::Directory;
+use crate::flow::SteeringTable;
 
-/// A worker's part in a directory.
+/// A worker's part in a steering table.
 #[derive(Clone, Debug)]
 pub struct Member {
-    /// The directory, which all workers share. They hash by the same seed.
-    pub directory: Arc<Directory>,
+    /// The steering table, which all workers share. They hash by the same seed.
+    pub steering: Arc<SteeringTable>,
     /// The worker, from 0.
     pub worker: u16,
 }
 
 impl FlowTable {
-    /// Shows its flows, those of today and those to come, in a directory, and in no other one.
+    /// Shows its flows, those of today and those to come, in a steering table, and in no other one.
     pub fn join(&mut self, member: Member) {
         self.withdraw_all();
         self.member = Some(member);
-        self.each_hash(|member, hash| member.directory.publish(hash, member.worker));
+        self.each_hash(|member, hash| member.steering.publish(hash, member.worker));
     }
 
     /// Where it shows its flows; nowhere where it is the only worker's.
@@ -31,19 +31,19 @@ impl FlowTable {
     #[inline(always)]
     pub(super) fn publish(&self, hash: u64) {
         if let Some(member) = &self.member {
-            member.directory.publish(hash, member.worker);
+            member.steering.publish(hash, member.worker);
         }
     }
 
     #[inline(always)]
     pub(super) fn withdraw(&self, hash: u64) {
         if let Some(member) = &self.member {
-            member.directory.withdraw(hash, member.worker);
+            member.steering.withdraw(hash, member.worker);
         }
     }
 
     pub(super) fn withdraw_all(&self) {
-        self.each_hash(|member, hash| member.directory.withdraw(hash, member.worker));
+        self.each_hash(|member, hash| member.steering.withdraw(hash, member.worker));
     }
 
     fn each_hash(&self, with: impl Fn(&Member, u64)) {

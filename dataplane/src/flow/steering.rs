@@ -6,7 +6,7 @@
 //!
 //! What it promises: no locks, no memory taken later, work per call bounded (two cache lines); what was published before
 //! a packet is found by whoever receives an answer to that packet. An entry for which there is no room is left out, and
-//! counted ([`Directory::left_out`]); it is made for four times as many entries as there can be, so that this is rare.
+//! counted ([`SteeringTable::left_out`]); it is made for four times as many entries as there can be, so that this is rare.
 //!
 //! What it holds is a multiset: an entry published twice has to be withdrawn twice.
 
@@ -34,7 +34,7 @@ const _: () = assert!(size_of::<Bucket>() == 64);
 
 /// See the module.
 #[derive(Debug)]
-pub struct Directory {
+pub struct SteeringTable {
     /// An even number of them: an entry is in one of two neighbours.
     buckets: Box<[Bucket]>,
     workers: u16,
@@ -42,49 +42,49 @@ pub struct Directory {
     left_out: AtomicU64,
 }
 
-/// Why there is no directory.
+/// Why there is no steering table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DirectoryError {
-    /// There are no workers, or more than [`Directory::MOST_WORKERS`].
+pub enum SteeringError {
+    /// There are no workers, or more than [`SteeringTable::MOST_WORKERS`].
     Workers(u16),
     /// The system refused this many bytes.
     NoMemory(usize),
 }
 
-impl std::fmt::Display for DirectoryError {
+impl std::fmt::Display for SteeringError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            DirectoryError::Workers(workers) => {
-                write!(f, "{workers} workers: from 1 to {} can share flows", Directory::MOST_WORKERS)
+            SteeringError::Workers(workers) => {
+                write!(f, "{workers} workers: from 1 to {} can share flows", SteeringTable::MOST_WORKERS)
             }
-            DirectoryError::NoMemory(bytes) => {
-                write!(f, "no memory for a directory of flows of {bytes} bytes")
+            SteeringError::NoMemory(bytes) => {
+                write!(f, "no memory for a flow steering table of {bytes} bytes")
             }
         }
     }
 }
 
-impl std::error::Error for DirectoryError {}
+impl std::error::Error for SteeringError {}
 
-impl Directory {
+impl SteeringTable {
     /// The most workers that can be told apart.
     pub const MOST_WORKERS: u16 = 1 << WORKER_BITS;
 
-    /// A directory for `workers` workers, each of which has `flows` flows at most.
+    /// A steering table for `workers` workers, each of which has `flows` flows at most.
     ///
     /// # Errors
-    /// [`DirectoryError`]
-    pub fn new(workers: u16, flows: u32) -> Result<Directory, DirectoryError> {
-        if workers == 0 || workers > Directory::MOST_WORKERS {
-            return Err(DirectoryError::Workers(workers));
+    /// [`SteeringError`]
+    pub fn new(workers: u16, flows: u32) -> Result<SteeringTable, SteeringError> {
+        if workers == 0 || workers > SteeringTable::MOST_WORKERS {
+            return Err(SteeringError::Workers(workers));
         }
         let entries = 2 * usize::from(workers) * flows.max(1) as usize;
         let count = (entries.saturating_mul(ROOM) / PLACES + 2).next_multiple_of(2);
         let mut buckets = Vec::new();
         let bytes = count.saturating_mul(size_of::<Bucket>());
-        buckets.try_reserve_exact(count).map_err(|_| DirectoryError::NoMemory(bytes))?;
+        buckets.try_reserve_exact(count).map_err(|_| SteeringError::NoMemory(bytes))?;
         buckets.resize_with(count, Bucket::default);
-        Ok(Directory { buckets: buckets.into_boxed_slice(), workers, flows, left_out: AtomicU64::new(0) })
+        Ok(SteeringTable { buckets: buckets.into_boxed_slice(), workers, flows, left_out: AtomicU64::new(0) })
     }
 
     /// How many workers share it.

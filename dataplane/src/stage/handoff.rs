@@ -1,6 +1,6 @@
 //! Which worker is it for, where there are several? What `track` asks where it knows no flow.
 //!
-//! - A packet of a flow goes to the worker that has it, as far as the directory knows.
+//! - A packet of a flow goes to the worker that has it, as far as the steering table knows.
 //! - A packet that opens one goes to its *home*: of what is for a mapping of source NAT, the worker that hands out that
 //!   port, as nobody else knows the mapping; else the worker of its source, so that mappings, quotas and bounds of one host
 //!   are exact. What the gateway itself sends begins where Linux gives it, packets to groups where they come in.
@@ -14,7 +14,7 @@ use super::parse::flag;
 use super::{Cx, Step, dnat, header};
 use crate::flow::Member;
 use crate::fragment::DatagramKey;
-use crate::hand::{MOST, address, times};
+use crate::handoff::{MOST, address, times};
 use crate::nat::Share;
 use crate::tables::{Address, OWN_ACCORD};
 use crate::verdict::Reason;
@@ -28,7 +28,7 @@ pub(super) fn to_datagram<T: Tally>(frame: &mut Frame, key: &DatagramKey, cx: &C
     let member = cx.shard.flows.member()?;
     let address = |bits| Address { bits, v6: key.family == Family::V6 };
     let (source, destination) = (address(key.source), address(key.destination));
-    let home = member.directory.home_of_datagram(source, destination, key.id, key.protocol);
+    let home = member.steering.home_of_datagram(source, destination, key.id, key.protocol);
     (home != member.worker).then(|| hand(frame, home))
 }
 
@@ -40,7 +40,7 @@ pub(super) fn to_flow<T: Tally>(frame: &mut Frame, hash: u64, cx: &Cx<'_, T>) ->
     if times(&frame.meta) + 1 >= MOST {
         return None;
     }
-    let worker = member.directory.find(hash, member.worker)?;
+    let worker = member.steering.find(hash, member.worker)?;
     Some(hand_on(frame, worker))
 }
 
@@ -51,12 +51,12 @@ pub(super) fn to_home<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Option
     if times(&frame.meta) >= MOST || frame.meta.flags & flag::OWN != 0 {
         return None;
     }
-    let (own, workers) = (member.worker, member.directory.workers());
+    let (own, workers) = (member.worker, member.steering.workers());
     let home = match mapped_port(frame, cx) {
         Some(port) => Share::owner(port, workers),
         None => {
             let (source, _) = header::addresses(frame);
-            cx.shard.flows.member()?.directory.home_of_source(source)
+            cx.shard.flows.member()?.steering.home_of_source(source)
         }
     };
     (home != own).then(|| hand_on(frame, home))
@@ -97,5 +97,5 @@ fn hand_on(frame: &mut Frame, worker: u16) -> Step {
 
 fn hand(frame: &mut Frame, worker: u16) -> Step {
     address(&mut frame.meta, worker);
-    Step::Hold(Reason::HandedOver)
+    Step::Hold(Reason::HandedOff)
 }

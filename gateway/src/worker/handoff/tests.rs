@@ -3,7 +3,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use dataplane::flow::Directory;
+use dataplane::flow::SteeringTable;
 use dataplane::hop::Resolve;
 use dataplane::nat::Share;
 use dataplane::shard::Setup;
@@ -15,7 +15,9 @@ use wire::{Port, PortError, PortId, Received};
 
 use super::*;
 use crate::clock::Clock;
-use crate::worker::{Attachment, Mail, Notice, Parts, Post, Report, Shared, Worker, post};
+use crate::worker::{
+    Attachment, Command, CommandSender, Parts, Report, Shared, Worker, WorkerEvent, command_channel,
+};
 
 const NOW: Nanos = Nanos::from_secs(5);
 
@@ -38,8 +40,8 @@ fn pool() -> Pool {
 }
 
 fn pair() -> [Exchange; 2] {
-    let bells = [Bell::new().unwrap(), Bell::new().unwrap()];
-    let both: [Exchange; 2] = Exchange::between(&bells).try_into().ok().unwrap();
+    let wake_ups = [WakeUp::new().unwrap(), WakeUp::new().unwrap()];
+    let both: [Exchange; 2] = Exchange::between(&wake_ups).try_into().ok().unwrap();
     both
 }
 
@@ -92,14 +94,14 @@ fn what_cannot_be_carried_or_taken_is_dropped_and_counted() {
     let mut refused = giver.give(frame(&mut here, carried), 1, &tables).unwrap_err();
     counters.given = 1;
     counters.count_not_carried(&mut refused);
-    assert_eq!((counters.given, counters.dropped_for(Reason::HandOverFull)), (0, 1));
+    assert_eq!((counters.given, counters.dropped_for(Reason::HandoffFull)), (0, 1));
     here.put(refused);
     let taken: Vec<Frame> = std::iter::from_fn(|| there.take()).collect();
     let mut batch = Batch::new();
     // Nothing to put them into: they are gone at once, and the channel is empty again.
     assert_eq!(taker.take(&mut batch, &mut there, &tables, NOW, &mut counters), carried as usize);
     assert!(batch.is_empty());
-    assert_eq!(counters.dropped_for(Reason::HandOverFull), u64::from(carried) + 1);
+    assert_eq!(counters.dropped_for(Reason::HandoffFull), u64::from(carried) + 1);
     assert_eq!(counters.taken, u64::from(carried));
     taken.into_iter().for_each(|frame| there.put(frame));
     giver.collect(&mut here);
@@ -115,37 +117,37 @@ fn what_cannot_be_carried_or_taken_is_dropped_and_counted() {
 
 #[test]
 fn only_who_sleeps_is_woken_and_only_once() {
-    let bells = [Bell::new().unwrap(), Bell::new().unwrap()];
-    let rings = |bell: &Bell| {
-        let mut fds = [PollFd::new(bell, PollFlags::IN)];
+    let wake_ups = [WakeUp::new().unwrap(), WakeUp::new().unwrap()];
+    let rings = |wake_up: &WakeUp| {
+        let mut fds = [PollFd::new(wake_up, PollFlags::IN)];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         poll(&mut fds, Some(&now)).unwrap() > 0
     };
-    let [mut giver, taker]: [Exchange; 2] = Exchange::between(&bells).try_into().ok().unwrap();
+    let [mut giver, taker]: [Exchange; 2] = Exchange::between(&wake_ups).try_into().ok().unwrap();
     let (mut pool, tables) = (pool(), tables(["lan", "wan"]));
     let mut give = |giver: &mut Exchange| {
         assert!(giver.give(frame(&mut pool, 0), 1, &tables).is_ok());
-        giver.ring();
+        giver.wake();
     };
     give(&mut giver);
-    assert!(!rings(&bells[1]), "it is awake");
+    assert!(!rings(&wake_ups[1]), "it is awake");
     taker.falls_asleep();
-    giver.ring();
-    assert!(!rings(&bells[1]), "nothing is new");
+    giver.wake();
+    assert!(!rings(&wake_ups[1]), "nothing is new");
     give(&mut giver);
-    assert!(rings(&bells[1]));
-    bells[1].silence();
+    assert!(rings(&wake_ups[1]));
+    wake_ups[1].clear();
     give(&mut giver);
-    assert!(!rings(&bells[1]), "it has been woken");
+    assert!(!rings(&wake_ups[1]), "it has been woken");
     taker.falls_asleep();
     taker.is_awake();
     give(&mut giver);
-    assert!(!rings(&bells[1]));
+    assert!(!rings(&wake_ups[1]));
 }
 
 /// A line whose other end is a test.
 struct Fake {
-    wakes: Bell,
+    wakes: WakeUp,
     coming: Receiver<Option<Vec<u8>>>,
     gone: Sender<Vec<u8>>,
 }
@@ -156,7 +158,7 @@ impl Port for Fake {
     }
 
     fn receive(&mut self, batch: &mut Batch, pool: &mut Pool) -> Result<Received, PortError> {
-        self.wakes.silence();
+        self.wakes.clear();
         let before = batch.len();
         while let Ok(bytes) = self.coming.try_recv() {
             let Some(bytes) = bytes else { panic!("as the test wants it") };
@@ -192,20 +194,20 @@ impl Line for Fake {
 
 /// The test's end of a worker: where its frames come in on the LAN, and itself.
 struct Held {
-    post: Post,
-    wakes: Bell,
+    commands: CommandSender,
+    wakes: WakeUp,
     comes: Sender<Option<Vec<u8>>>,
 }
 
 impl Held {
     fn receive(&self, frame: Option<Vec<u8>>) {
         self.comes.send(frame).unwrap();
-        self.wakes.ring();
+        self.wakes.wake();
     }
 
     fn report(&self) -> Report {
         let (to, told) = channel();
-        self.post.send(Mail::Report(to));
+        self.commands.send(Command::Report(to));
         told.recv().unwrap()
     }
 }
@@ -221,40 +223,50 @@ fn packet(host: u8, sport: u16) -> Vec<u8> {
 #[test]
 fn workers_go_on_handing_over_after_one_has_failed() {
     let tables = Arc::new(tables(["lan", "wan"]));
-    let directory = Arc::new(Directory::new(2, tables.limits.flows).unwrap());
-    let posts: Vec<_> = (0..2).map(|_| post().unwrap()).collect();
-    let bells: Vec<Bell> = posts.iter().map(|(_, _, bell)| bell.clone()).collect();
-    let (notices, told) = channel();
+    let steering = Arc::new(SteeringTable::new(2, tables.limits.flows).unwrap());
+    let channels: Vec<_> = (0..2).map(|_| command_channel().unwrap()).collect();
+    let wake_ups: Vec<WakeUp> = channels.iter().map(|(_, _, wake_up)| wake_up.clone()).collect();
+    let (events, told) = channel();
     let (mut threads, mut held, mut gone) = (Vec::new(), Vec::new(), Vec::new());
-    for ((number, (post, mail, bell)), exchange) in
-        posts.into_iter().enumerate().zip(Exchange::between(&bells))
+    for ((number, (sender, commands, wake_up)), exchange) in
+        channels.into_iter().enumerate().zip(Exchange::between(&wake_ups))
     {
         let share = Share::new(number as u16, 2).unwrap();
         let clock = Clock::start();
         let setup = Setup { seed: [1, 2], now: clock.now(), resolve: Resolve::Assume, share };
-        let (notices, tables) = (notices.clone(), tables.clone());
-        let shared = Some(Shared { directory: directory.clone(), clients: Arc::default(), exchange });
-        let notices = Box::new(move |notice: Notice| notices.send(notice).is_ok());
-        let parts =
-            Parts { number, tables, setup, pool: pool(), clock, mail, bell, notices, shared, log: None };
+        let (events, tables) = (events.clone(), tables.clone());
+        let shared = Some(Shared { steering: steering.clone(), clients: Arc::default(), exchange });
+        let events = Box::new(move |event: WorkerEvent| events.send(event).is_ok());
+        let parts = Parts {
+            number,
+            tables,
+            setup,
+            pool: pool(),
+            clock,
+            commands,
+            wake_up,
+            events,
+            shared,
+            log: None,
+        };
         let worker = Worker::new(parts).unwrap();
         let (comes, coming) = channel();
         let (leaves, left) = channel();
-        let wakes = Bell::new().unwrap();
+        let wakes = WakeUp::new().unwrap();
         let lan = Fake { wakes: wakes.clone(), coming, gone: channel().0 };
-        let wan = Fake { wakes: Bell::new().unwrap(), coming: channel().1, gone: leaves };
+        let wan = Fake { wakes: WakeUp::new().unwrap(), coming: channel().1, gone: leaves };
         for (name, line) in [("lan", lan), ("wan", wan)] {
             let ends = Attachment { line: Some(Box::new(line)), punt: None };
-            post.send(Mail::Attach { interface: name.to_owned(), ends, done: None });
+            sender.send(Command::Attach { interface: name.to_owned(), ends, done: None });
         }
         threads.push(thread::spawn(move || worker.work()));
-        held.push(Held { post, wakes, comes });
+        held.push(Held { commands: sender, wakes, comes });
         gone.push(left);
     }
     let patience = Duration::from_secs(10);
     let home = |host: u8| {
         let source = std::net::IpAddr::from([192, 168, 1, host]);
-        usize::from(directory.home_of_source(source.into()))
+        usize::from(steering.home_of_source(source.into()))
     };
     let host_of = |worker: usize| (10..=99).find(|host| home(*host) == worker).unwrap();
     let (host, taker) = (host_of(1), 1);
@@ -273,8 +285,8 @@ fn workers_go_on_handing_over_after_one_has_failed() {
             held[taker].receive(None);
             loop {
                 match told.recv_timeout(patience).unwrap() {
-                    Notice::Panicked { worker, .. } => break assert_eq!(worker, taker),
-                    Notice::NotAlone { .. } => {}
+                    WorkerEvent::Panicked { worker, .. } => break assert_eq!(worker, taker),
+                    WorkerEvent::NotAlone { .. } => {}
                     other => panic!("{other:?}"),
                 }
             }
@@ -294,7 +306,7 @@ fn workers_go_on_handing_over_after_one_has_failed() {
     assert_eq!((reports[1].counters.taken, reports[1].counters.forwarded()), (50, 50));
     assert!(reports.iter().all(|report| report.counters.are_conserved()));
     assert_eq!((reports[0].flows, reports[1].flows), (0, 50));
-    held.iter().for_each(|held| assert!(held.post.send(Mail::Stop)));
+    held.iter().for_each(|held| assert!(held.commands.send(Command::Stop)));
     threads.into_iter().for_each(|thread| drop(thread.join().unwrap()));
-    assert!(directory.is_empty(), "flows that are gone are still shown");
+    assert!(steering.is_empty(), "flows that are gone are still shown");
 }

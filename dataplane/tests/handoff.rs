@@ -1,4 +1,4 @@
-//! Several shards that hand frames over to one another do what one shard does, whichever of them a frame comes to.
+//! Several shards that hand frames off to one another do what one shard does, whichever of them a frame comes to.
 //!
 //! What holds exactly, where nothing is lost on the way and each frame comes to its end before the next one: the same
 //! verdict for each, and the same bytes of what is not translated by ports. Ports of source NAT are others, as each shard
@@ -12,7 +12,7 @@ mod scene;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dataplane::flow::{Directory, Member};
+use dataplane::flow::{Member, SteeringTable};
 use dataplane::replay::Way;
 use dataplane::tables::LOCAL;
 use dataplane::{Reason, Verdict};
@@ -29,7 +29,7 @@ use wire::{Nanos, PortId, ipv4};
 /// Shards that share their flows, and what carries frames from one to another.
 struct Crew {
     workers: Vec<Gateway>,
-    directory: Arc<Directory>,
+    steering: Arc<SteeringTable>,
     carried: u64,
     /// Of so many frames one is lost on the way; none where 0.
     loses: u64,
@@ -38,18 +38,18 @@ struct Crew {
 
 impl Crew {
     fn new(text: &str, workers: u16) -> Crew {
-        let directory = Arc::new(Directory::new(workers, 1024).unwrap());
-        let member = |worker| Gateway::member(text, Member { directory: directory.clone(), worker });
+        let steering = Arc::new(SteeringTable::new(workers, 1024).unwrap());
+        let member = |worker| Gateway::member(text, Member { steering: steering.clone(), worker });
         Crew {
             workers: (0..workers).map(member).collect(),
-            directory: directory.clone(),
+            steering: steering.clone(),
             carried: 0,
             loses: 0,
             random: Random::new(77),
         }
     }
 
-    /// Takes a frame in at one worker, and all that is handed over by it, until nothing is.
+    /// Takes a frame in at one worker, and all that is handed off by it, until nothing is.
     fn receive(&mut self, worker: usize, arrival: &Arrival) -> Out {
         self.workers[worker].receive(std::slice::from_ref(arrival));
         self.carry();
@@ -222,13 +222,13 @@ fn several_shards_do_what_one_does() {
             *met.entry(verdict.to_string()).or_default() += 1;
         }
         carried += crew.carried;
-        assert_eq!(crew.directory.left_out(), 0);
+        assert_eq!(crew.steering.left_out(), 0);
         // With the flows go their entries: nobody is sent after what is not there.
         crew.workers.iter_mut().for_each(|worker| worker.shard.clear_flows());
-        assert!(crew.directory.is_empty());
+        assert!(crew.steering.is_empty());
     }
     assert!(clashes < rounds / 10, "{clashes} scenes were left");
-    assert!(carried > frames / 3, "only {carried} of {frames} were handed over");
+    assert!(carried > frames / 3, "only {carried} of {frames} were handed off");
     for what in ["forwarded", "delivered", "answered (route-missing)", "dropped (fragment-overlap)"] {
         assert!(met.get(what).is_some_and(|count| *count > 20), "{what}: {met:#?}");
     }
@@ -253,7 +253,7 @@ fn what_is_lost_on_the_way_is_counted_once() {
         let held: u64 = crew.workers.iter().map(|worker| worker.shard.counters.held).sum();
         assert_eq!(ended + held as usize, received);
         let lost: u64 =
-            crew.workers.iter().map(|worker| worker.shard.counters.dropped_for(Reason::HandOverFull)).sum();
+            crew.workers.iter().map(|worker| worker.shard.counters.dropped_for(Reason::HandoffFull)).sum();
         assert!(lost > 0);
     }
 }
@@ -279,7 +279,7 @@ fn wrong_hints_do_not_keep_a_flow_from_its_home() {
     };
     assert_eq!(hashes.len(), 19);
     for (hash, worker) in hashes.iter().flat_map(|hash| (0..4).map(move |worker| (*hash, worker))) {
-        crew.directory.publish(hash, worker);
+        crew.steering.publish(hash, worker);
     }
     for (n, worker) in (1..20).zip([0, 1, 2, 3].into_iter().cycle()) {
         let out = crew.receive(worker, &syn(n, u32::from(n)));

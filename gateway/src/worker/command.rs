@@ -1,4 +1,4 @@
-//! What is asked of a worker, and what it tells of its own accord.
+//! The command channel of a worker, its wake-up, and the events that it reports.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use dataplane::change::{Applied, Change};
-use dataplane::flow::{Directory, FlowId};
+use dataplane::flow::{FlowId, SteeringTable};
 use dataplane::state::{Cursor, Item};
 use dataplane::tables::{Address, Tables};
 use rustix::event::{EventfdFlags, eventfd};
@@ -24,7 +24,7 @@ use super::state::{Exported, Imported};
 use super::{Then, Worker};
 
 /// What is asked of a worker. It answers between two turns, so answers are soon there.
-pub enum Mail {
+pub enum Command {
     /// Hangs a port, or another one, on an interface.
     Attach {
         /// The interface.
@@ -117,8 +117,8 @@ pub struct Swap {
     pub tables: Arc<Tables>,
     /// The way there.
     pub change: Change,
-    /// A directory that has room for as many flows as there can be now; none where the one in use does.
-    pub directory: Option<Arc<Directory>>,
+    /// A steering table that has room for as many flows as there can be now; none where the one in use does.
+    pub steering: Option<Arc<SteeringTable>>,
 }
 
 /// What a worker no longer needs.
@@ -160,7 +160,7 @@ pub enum Found {
 
 /// What a worker tells.
 #[derive(Debug)]
-pub enum Notice {
+pub enum WorkerEvent {
     /// Packets wait for a neighbour.
     Wanted {
         /// The interface it is on.
@@ -191,105 +191,105 @@ pub enum Notice {
 
 /// Wakes a sleeping worker.
 #[derive(Clone, Debug)]
-pub struct Bell {
+pub struct WakeUp {
     event: Arc<OwnedFd>,
 }
 
-impl Bell {
+impl WakeUp {
     /// A silent one.
     ///
     /// # Errors
     /// The system refuses one more file descriptor.
-    pub fn new() -> io::Result<Bell> {
+    pub fn new() -> io::Result<WakeUp> {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Bell { event: Arc::new(event) })
+        Ok(WakeUp { event: Arc::new(event) })
     }
 
     /// Rings.
-    pub fn ring(&self) {
+    pub fn wake(&self) {
         // It can only fail where it rings already, 2^64 times.
         let _ = rustix::io::write(&*self.event, &1u64.to_ne_bytes());
     }
 
     /// Ends the ringing.
-    pub(super) fn silence(&self) {
+    pub(super) fn clear(&self) {
         let mut count = [0; 8];
         // Where it does not ring there is nothing to read.
         let _ = rustix::io::read(&*self.event, &mut count);
     }
 }
 
-impl AsFd for Bell {
+impl AsFd for WakeUp {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
     }
 }
 
-/// Where mail for one worker is given in.
+/// Sends commands to one worker, and wakes it.
 #[derive(Clone)]
-pub struct Post {
-    sender: Sender<Mail>,
-    bell: Bell,
+pub struct CommandSender {
+    sender: Sender<Command>,
+    wake_up: WakeUp,
 }
 
-impl Post {
+impl CommandSender {
     /// Sends, and wakes. `false` if the worker has ended.
-    pub fn send(&self, mail: Mail) -> bool {
-        let sent = self.sender.send(mail).is_ok();
-        self.bell.ring();
+    pub fn send(&self, command: Command) -> bool {
+        let sent = self.sender.send(command).is_ok();
+        self.wake_up.wake();
         sent
     }
 }
 
-/// Both ends of a worker's mail.
+/// Both ends of the command channel of a worker.
 ///
 /// # Errors
 /// The system refuses one more file descriptor.
-pub fn post() -> io::Result<(Post, Receiver<Mail>, Bell)> {
+pub fn command_channel() -> io::Result<(CommandSender, Receiver<Command>, WakeUp)> {
     let (sender, receiver) = channel();
-    let bell = Bell::new()?;
-    Ok((Post { sender, bell: bell.clone() }, receiver, bell))
+    let wake_up = WakeUp::new()?;
+    Ok((CommandSender { sender, wake_up: wake_up.clone() }, receiver, wake_up))
 }
 
 impl Worker {
     /// Does what is asked.
-    pub(super) fn read_mail(&mut self) -> Then {
-        while let Ok(mail) = self.mail.try_recv() {
-            match mail {
-                Mail::Attach { interface, ends, done } => {
+    pub(super) fn run_commands(&mut self) -> Then {
+        while let Ok(command) = self.commands.try_recv() {
+            match command {
+                Command::Attach { interface, ends, done } => {
                     if let Some(link) = self.links.iter_mut().find(|link| link.name == interface) {
                         link.attach(ends, &mut self.pool);
                     }
                     drop(done);
                 }
-                Mail::Swap { swap, done } => {
+                Command::Swap { swap, done } => {
                     let spent = self.swap(*swap);
                     // Who asked may have gone; then it is freed here.
                     let _ = done.send(spent);
                 }
-                Mail::Neighbour(known) => self.meet(&known),
-                Mail::Announce { interface, addresses } => self.announce(&interface, &addresses),
-                Mail::Neighbours(all) => all.iter().for_each(|known| self.meet(known)),
-                Mail::Flows { query, first, most, reply } => {
+                Command::Neighbour(known) => self.update_neighbour(&known),
+                Command::Announce { interface, addresses } => self.announce(&interface, &addresses),
+                Command::Neighbours(all) => all.iter().for_each(|known| self.update_neighbour(known)),
+                Command::Flows { query, first, most, reply } => {
                     let _ = reply.send(self.flows(&query, first, most));
                 }
-                Mail::Kill { query, first, most, reply } => {
+                Command::Kill { query, first, most, reply } => {
                     let _ = reply.send(self.kill(&query, first, most));
                 }
-                Mail::Export { about, from, most, reply } => {
+                Command::Export { about, from, most, reply } => {
                     let _ = reply.send(self.export(about.as_deref(), from, most));
                 }
-                Mail::Import { tables, items, reply } => {
+                Command::Import { tables, items, reply } => {
                     let _ = reply.send(self.import(&tables, &items));
                 }
-                Mail::Capture { id, tap, reply } => {
+                Command::Capture { id, tap, reply } => {
                     let _ = reply.send(self.begin_capture(id, *tap));
                 }
-                Mail::EndCapture(id) => self.captures.end(id),
-                Mail::Report(to) => {
+                Command::EndCapture(id) => self.captures.end(id),
+                Command::Report(to) => {
                     let _ = to.send(self.report());
                 }
-                Mail::Stop => return Then::Stop,
+                Command::Stop => return Then::Stop,
             }
         }
         Then::Continue

@@ -1,4 +1,4 @@
-//! Frames that workers hand over to one another: what one received and is another's ([`dataplane::hand`]).
+//! Frames that workers hand off to one another: what one received and is another's ([`dataplane::handoff`]).
 //!
 //! Between any two workers there are two bounded channels each way: frames go there, and come back empty, since a frame
 //! belongs to the pool that it is from. The receiver copies what it takes into a frame of its own. Nobody waits for
@@ -13,12 +13,12 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 
 use dataplane::counter::Counters;
-use dataplane::hand::arrived;
+use dataplane::handoff::arrived;
 use dataplane::tables::Tables;
 use dataplane::verdict::Reason;
 use wire::{Batch, Frame, Nanos, Pool};
 
-use super::mail::Bell;
+use super::command::WakeUp;
 
 /// One worker's ends of its channels.
 pub struct Exchange {
@@ -36,7 +36,7 @@ struct Other {
     taken: Receiver<Parcel>,
     empty: SyncSender<Frame>,
     doorbell: Arc<Doorbell>,
-    /// Whether something was given since the bell was last rung.
+    /// Whether something was given since the wake_up was last rung.
     rings: bool,
 }
 
@@ -50,7 +50,7 @@ struct Parcel {
 /// Wakes a worker, if it sleeps.
 struct Doorbell {
     asleep: AtomicBool,
-    bell: Bell,
+    wake_up: WakeUp,
 }
 
 /// Frames that may be on their way from one of so many workers to one other: fewer the more others there are, since each
@@ -61,16 +61,16 @@ pub(crate) fn depth(workers: usize) -> usize {
 }
 
 impl Exchange {
-    /// The ends of all workers, whose bells these are.
-    pub fn between(bells: &[Bell]) -> Vec<Exchange> {
-        let depth = depth(bells.len());
-        let doorbells: Vec<Arc<Doorbell>> = bells
+    /// The ends of all workers, whose wake_ups these are.
+    pub fn between(wake_ups: &[WakeUp]) -> Vec<Exchange> {
+        let depth = depth(wake_ups.len());
+        let doorbells: Vec<Arc<Doorbell>> = wake_ups
             .iter()
-            .map(|bell| Arc::new(Doorbell { asleep: AtomicBool::new(false), bell: bell.clone() }))
+            .map(|wake_up| Arc::new(Doorbell { asleep: AtomicBool::new(false), wake_up: wake_up.clone() }))
             .collect();
         let mut exchanges: Vec<Exchange> =
             doorbells.iter().map(|own| Exchange { others: Vec::new(), own: own.clone(), turn: 0 }).collect();
-        for high in 0..bells.len() {
+        for high in 0..wake_ups.len() {
             for low in 0..high {
                 let ((to_low, at_low), (to_high, at_high)) = (sync_channel(depth), sync_channel(depth));
                 let ((back_to_low, back_at_low), (back_to_high, back_at_high)) =
@@ -120,7 +120,7 @@ impl Exchange {
     }
 
     /// Wakes those that something was given to and that sleep.
-    pub fn ring(&mut self) {
+    pub fn wake(&mut self) {
         for other in self.others.iter_mut().filter(|other| other.rings) {
             other.rings = false;
             other.doorbell.ring_if_asleep();
@@ -187,7 +187,7 @@ impl Doorbell {
         // Behind what was given: see `falls_asleep`.
         fence(Ordering::SeqCst);
         if self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::Relaxed) {
-            self.bell.ring();
+            self.wake_up.wake();
         }
     }
 }
@@ -201,7 +201,7 @@ fn copy(
     now: Nanos,
 ) -> Result<(), Reason> {
     let ingress = tables.interface_numbered(parcel.ingress).ok_or(Reason::InterfaceGone)?;
-    let mut frame = pool.take().ok_or(Reason::HandOverFull)?;
+    let mut frame = pool.take().ok_or(Reason::HandoffFull)?;
     if !frame.fill(parcel.frame.bytes()) {
         pool.put(frame);
         return Err(Reason::SlotTooSmall);
@@ -209,7 +209,7 @@ fn copy(
     frame.meta = arrived(&parcel.frame.meta, ingress, now);
     batch.push(frame).map_err(|frame| {
         pool.put(frame);
-        Reason::HandOverFull
+        Reason::HandoffFull
     })
 }
 
