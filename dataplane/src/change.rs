@@ -10,7 +10,7 @@
 //! - pools of a translation (of a masquerade: for each interface) with their hosts and mappings, whatever else about them
 //!   has changed, and outside addresses by their value; a pool with blocks only as it is, as blocks are owned by
 //!   arithmetic;
-//! - what is owed under a rate, if name and rate are the same; counts of connections with the name;
+//! - token debts under a rate, if name and rate are the same; counts of connections with the name;
 //! - queues and links of ports. Frames that wait for one that is gone are dropped ([`Reason::InterfaceGone`]);
 //! - datagrams under way, where the interfaces that they may come by are still the same.
 //!

@@ -11,7 +11,7 @@
 //! answer has its own buckets, and its own bound in all.
 //!
 //! Tables of other rules may take the place of those that it was made for: what counts for a rule stays with its name,
-//! what is owed under a rate with name and rate. Flows say where they count by places that stay.
+//! the token debt under a rate with name and rate. Flows say where they count by places that stay.
 
 use policy::model::{Rate, Scope};
 use wire::Nanos;
@@ -21,7 +21,7 @@ use crate::nat::Share;
 use crate::tables::{Address, FilterRule, Tables};
 
 mod change;
-mod owed;
+mod debt;
 
 pub(crate) use change::LimiterChange;
 

@@ -33,8 +33,8 @@ pub use export::Cursor;
 pub enum Item {
     /// A flow.
     Flow(FlowRecord),
-    /// What is owed under a rate.
-    Owed(OwedRecord),
+    /// A token debt under a rate.
+    Debt(DebtRecord),
     /// What the gateway's own packets go on with.
     Own(OwnRecord),
 }
@@ -44,12 +44,12 @@ impl Item {
     #[must_use]
     pub fn aged(self, by: Nanos) -> Item {
         let later = |span: Nanos| Nanos(span.0.saturating_add(by.0));
-        let less = |owed: Nanos| Nanos(owed.0.saturating_sub(by.0));
+        let less = |debt: Nanos| Nanos(debt.0.saturating_sub(by.0));
         match self {
             Item::Flow(flow) => {
                 Item::Flow(FlowRecord { idle: later(flow.idle), age: later(flow.age), ..flow })
             }
-            Item::Owed(record) => Item::Owed(OwedRecord { owed: less(record.owed), ..record }),
+            Item::Debt(record) => Item::Debt(DebtRecord { debt: less(record.debt), ..record }),
             Item::Own(own) => Item::Own(OwnRecord { errors: less(own.errors), ..own }),
         }
     }
@@ -155,15 +155,15 @@ pub struct MappingRecord {
     pub outside: Endpoint,
 }
 
-/// What is owed under the rate of a rule.
+/// The token debt under the rate of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OwedRecord {
+pub struct DebtRecord {
     /// The rule, by place.
     pub rule: u32,
     /// The source that it is bounded for; `None` where that is the rule as a whole.
     pub source: Option<IpAddr>,
     /// In how much time as many may pass as the rate ever lets pass at once.
-    pub owed: Nanos,
+    pub debt: Nanos,
 }
 
 /// What the gateway's own packets go on with.
@@ -171,7 +171,7 @@ pub struct OwedRecord {
 pub struct OwnRecord {
     /// The identification of the next one.
     pub next_id: u16,
-    /// As in [`OwedRecord::owed`], of errors and resets.
+    /// As in [`DebtRecord::debt`], of errors and resets.
     pub errors: Nanos,
 }
 
@@ -318,9 +318,9 @@ impl Places {
     pub fn moved(&self, item: &Item) -> Item {
         match item {
             Item::Flow(flow) => Item::Flow(self.moved_flow(flow)),
-            Item::Owed(owed) => {
-                let rule = self.rules.get(owed.rule as usize).copied().flatten();
-                Item::Owed(OwedRecord { rule: rule.unwrap_or(u32::MAX), ..*owed })
+            Item::Debt(debt) => {
+                let rule = self.rules.get(debt.rule as usize).copied().flatten();
+                Item::Debt(DebtRecord { rule: rule.unwrap_or(u32::MAX), ..*debt })
             }
             Item::Own(own) => Item::Own(*own),
         }

@@ -26,11 +26,11 @@ pub struct About {
 
 impl About {
     /// Whether an item bears on the packet: its flow; flows that share a mapping with it; those of its sender; what is
-    /// owed under rates of rules, and by its sender.
+    /// token debts under rates of rules, and by its sender.
     pub fn admits(&self, item: &Item) -> bool {
         match item {
             Item::Flow(flow) => self.is_of(flow) || flow.original.source == self.from,
-            Item::Owed(owed) => owed.source.is_none_or(|source| source == self.from),
+            Item::Debt(debt) => debt.source.is_none_or(|source| source == self.from),
             Item::Own(_) => true,
         }
     }
@@ -64,7 +64,7 @@ mod tests {
 
     use dataplane::flow::{FlowId, State};
     use dataplane::nat::Endpoint;
-    use dataplane::state::{Ends, FlowRecord, Item, MappingRecord, OwedRecord, Standing, Through};
+    use dataplane::state::{DebtRecord, Ends, FlowRecord, Item, MappingRecord, Standing, Through};
     use wire::{Nanos, PortId};
 
     use super::About;
@@ -144,8 +144,8 @@ mod tests {
     #[test]
     fn what_others_owe_is_left_out() {
         let own = about(("192.168.1.10", 1), ("198.51.100.7", 53), 17);
-        let owed = |source| Item::Owed(OwedRecord { rule: 0, source, owed: Nanos(1) });
-        assert!(own.admits(&owed(None)) && own.admits(&owed(Some(ip("192.168.1.10")))));
-        assert!(!own.admits(&owed(Some(ip("192.168.1.11")))));
+        let debt = |source| Item::Debt(DebtRecord { rule: 0, source, debt: Nanos(1) });
+        assert!(own.admits(&debt(None)) && own.admits(&debt(Some(ip("192.168.1.10")))));
+        assert!(!own.admits(&debt(Some(ip("192.168.1.11")))));
     }
 }

@@ -83,7 +83,7 @@ mod tests {
     fn flow(item: Item) -> Option<FlowRecord> {
         match item {
             Item::Flow(flow) => Some(flow),
-            Item::Owed(_) | Item::Own(_) => None,
+            Item::Debt(_) | Item::Own(_) => None,
         }
     }
 }

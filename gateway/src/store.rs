@@ -213,7 +213,7 @@ pub fn write_file(
 pub struct Contents {
     /// Flows, with their translations.
     pub flows: u64,
-    /// What is owed under rates.
+    /// Token debts under rates.
     pub rates: u64,
 }
 
@@ -244,7 +244,7 @@ pub fn contents(input: impl Read) -> Result<Contents, StoreError> {
     let mut contents = Contents::default();
     read(input, |entry| match entry {
         Entry::Item(Item::Flow(_)) => contents.flows += 1,
-        Entry::Item(Item::Owed(_)) => contents.rates += 1,
+        Entry::Item(Item::Debt(_)) => contents.rates += 1,
         Entry::Item(Item::Own(_)) | Entry::Names(_) | Entry::Stamp(_) => {}
     })?;
     Ok(contents)

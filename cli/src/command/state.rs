@@ -18,7 +18,7 @@ use crate::with_exit_codes;
 /// How often one looks whether an answer still comes.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Save what a running gateway remembers: flows, translations, what is owed under rates
+/// Save what a running gateway remembers: flows, translations, token debts under rates
 ///
 /// The gateway goes on meanwhile; each flow is saved as it is when its turn comes. The file is whole or not there: it is
 /// written as FILE.new, brought to the disk, and then renamed.
@@ -52,7 +52,7 @@ impl Save {
             return Ok(Exit::Done);
         }
         let (flows, rates) = (count(flows, "flow", "flows"), count(rates, "rate", "rates"));
-        writeln!(screen::out(), "saved {flows}, and what is owed under {rates}")?;
+        writeln!(screen::out(), "saved {flows}, and token debts under {rates}")?;
         Ok(Exit::Done)
     }
 }
@@ -112,7 +112,7 @@ impl Load {
         }
         let mut out = screen::out();
         let (flows, rates) = (count(loaded.flows, "flow", "flows"), count(loaded.rates, "rate", "rates"));
-        writeln!(out, "loaded {flows}, and what is owed under {rates}")?;
+        writeln!(out, "loaded {flows}, and token debts under {rates}")?;
         if loaded.present > 0 {
             writeln!(out, "  {} there already, left as they are", loaded.present)?;
         }

@@ -53,17 +53,17 @@ impl Shard {
             }
             Part::Rules => {
                 let rules = tables.filter.rules.len() as u32;
-                for owed in
-                    (from.place..end.min(rules)).filter_map(|rule| self.limiter.owed_by_rule(rule, now))
+                for debt in
+                    (from.place..end.min(rules)).filter_map(|rule| self.limiter.debt_of_rule(rule, now))
                 {
-                    give(Item::Owed(owed));
+                    give(Item::Debt(debt));
                 }
                 (Part::Sources, rules)
             }
             Part::Sources => {
                 let places = self.limiter.source_places();
-                let by_source = |place| self.limiter.owed_by_source(tables, place, now);
-                (from.place..end.min(places)).filter_map(by_source).for_each(|owed| give(Item::Owed(owed)));
+                let by_source = |place| self.limiter.debt_of_source(tables, place, now);
+                (from.place..end.min(places)).filter_map(by_source).for_each(|debt| give(Item::Debt(debt)));
                 (Part::Own, places)
             }
             Part::Own => {

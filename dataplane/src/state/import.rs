@@ -22,10 +22,10 @@ impl Shard {
     pub fn import(&mut self, tables: &Tables, item: &Item, now: Nanos) -> Result<(), Refused> {
         let outcome = match item {
             Item::Flow(flow) => self.import_flow(tables, flow, now),
-            Item::Owed(owed) => self.import_owed(tables, owed, now),
+            Item::Debt(debt) => self.import_debt(tables, debt, now),
             Item::Own(own) => {
                 self.next_id = own.next_id;
-                self.limiter.owe_errors(own.errors, now);
+                self.limiter.add_error_debt(own.errors, now);
                 Ok(())
             }
         };
@@ -132,10 +132,10 @@ impl Shard {
         }
     }
 
-    fn import_owed(
+    fn import_debt(
         &mut self,
         tables: &Tables,
-        record: &super::OwedRecord,
+        record: &super::DebtRecord,
         now: Nanos,
     ) -> Result<(), Refused> {
         let rule = tables.filter.rules.get(record.rule as usize).ok_or(Refused::NameGone)?;

@@ -112,7 +112,7 @@ impl Tables {
         for rule in &mut self.filter.rules {
             let before = known.get(rule.name.as_str());
             rule.number = before.map_or_else(&mut fresh, |before| before.number);
-            // What is owed under one rate says nothing about another.
+            // A token debt under one rate says nothing about another.
             let metered = before.filter(|before| before.rate == rule.rate);
             rule.meter = metered.map_or_else(&mut fresh, |before| before.meter);
         }

@@ -44,7 +44,7 @@ const MOST_OF_A_HOST: usize = 16_384;
 /// Bytes of state that are read for each flow that there is room for: more than one takes, with its mappings.
 const BYTES_A_FLOW: u64 = 256;
 
-/// Bytes that are read in any case: names, and what is owed under rates.
+/// Bytes that are read in any case: names, and token debts under rates.
 const BYTES_BESIDE: u64 = 64 << 20;
 
 /// Time in which something more of a state must come.
@@ -57,7 +57,7 @@ pub struct LoadedState {
     pub flows: u64,
     /// Flows that existed already, and are as they were.
     pub present: u64,
-    /// What is owed under rates.
+    /// Token debts under rates.
     pub rates: u64,
     /// What could not be taken in.
     pub refused: Vec<RefusedItems>,
@@ -287,7 +287,7 @@ struct Taker<'a> {
 }
 
 impl Taker<'_> {
-    /// Gives what waits to the workers: each item to the one that goes on with it, what is owed by nobody in particular to
+    /// Gives what waits to the workers: each item to the one that goes on with it, token debts of nobody in particular to
     /// all, which have a share of it each.
     fn flush(&mut self) {
         let waiting = std::mem::take(&mut self.waiting);

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 use dataplane::flow::{FlowId, State, Windows};
-use dataplane::state::{Ends, FlowRecord, OwedRecord, OwnRecord, Standing, Through};
+use dataplane::state::{DebtRecord, Ends, FlowRecord, OwnRecord, Standing, Through};
 use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
 use proptest::sample::Index;
 use wire::{Nanos, PortId};
@@ -71,8 +71,8 @@ fn flow(number: u16) -> Item {
 fn items(count: u16) -> Vec<Item> {
     let own = Item::Own(OwnRecord { next_id: 9, errors: Nanos::from_millis(5) });
     let source = Some(IpAddr::V6(Ipv6Addr::LOCALHOST));
-    let owed = Item::Owed(OwedRecord { rule: 3, source, owed: Nanos(77) });
-    [own, owed].into_iter().chain((0..count).map(flow)).collect()
+    let debt = Item::Debt(DebtRecord { rule: 3, source, debt: Nanos(77) });
+    [own, debt].into_iter().chain((0..count).map(flow)).collect()
 }
 
 fn stamp(occasion: Occasion) -> Stamp {

@@ -72,7 +72,7 @@ fn read(
 }
 
 /// The worker that goes on with an item; `None` where all of them do. A flow whose translation has a port is the
-/// worker's that handles out that port, any other one, and what a source owes, is at home with its source.
+/// worker's that hands out that port, any other one, and token debts of a source, is at home with its source.
 pub(crate) fn worker_of(item: &Item, workers: usize, steering: Option<&SteeringTable>) -> Option<usize> {
     let home =
         |source: IpAddr| steering.map_or(0, |steering| usize::from(steering.home_of_source(source.into())));
@@ -81,7 +81,7 @@ pub(crate) fn worker_of(item: &Item, workers: usize, steering: Option<&SteeringT
             Some(mapping) => usize::from(Share::owner(mapping.outside.port, workers as u16)),
             None => home(flow.original.source),
         }),
-        Item::Owed(owed) => owed.source.map(home),
+        Item::Debt(debt) => debt.source.map(home),
         Item::Own(_) => None,
     }
 }

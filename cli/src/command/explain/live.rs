@@ -79,7 +79,7 @@ impl Live {
                 if replay.shard.import(&replay.tables, &item, at).is_ok() {
                     self.flows.extend(match item {
                         Item::Flow(flow) => Some(flow),
-                        Item::Owed(_) | Item::Own(_) => None,
+                        Item::Debt(_) | Item::Own(_) => None,
                     });
                 }
             }

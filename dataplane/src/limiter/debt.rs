@@ -1,18 +1,18 @@
-//! What is owed under rates, given and taken in.
+//! Token debts under rates, given and taken in.
 
 use wire::{Family, Nanos};
 
 use super::{Limiter, subject};
 use crate::flow::Key;
-use crate::state::{OwedRecord, Refused};
+use crate::state::{DebtRecord, Refused};
 use crate::tables::{Address, FilterRule, Tables};
 use policy::model::Scope;
 
 impl Limiter {
-    /// What is owed under the rate of a rule as a whole.
-    pub(crate) fn owed_by_rule(&self, rule: u32, now: Nanos) -> Option<OwedRecord> {
-        let owed = self.rates.get(rule as usize)?.full_at.since(now);
-        (owed > Nanos(0)).then_some(OwedRecord { rule, source: None, owed })
+    /// The token debt under the rate of a rule as a whole.
+    pub(crate) fn debt_of_rule(&self, rule: u32, now: Nanos) -> Option<DebtRecord> {
+        let debt = self.rates.get(rule as usize)?.full_at.since(now);
+        (debt > Nanos(0)).then_some(DebtRecord { rule, source: None, debt })
     }
 
     /// How many places there are for sources under a rate.
@@ -20,38 +20,38 @@ impl Limiter {
         self.rates_by_source.keys.len() as u32
     }
 
-    /// What is owed by the source in a place.
-    pub(crate) fn owed_by_source(&self, tables: &Tables, place: u32, now: Nanos) -> Option<OwedRecord> {
+    /// The token debt of the source in a place.
+    pub(crate) fn debt_of_source(&self, tables: &Tables, place: u32, now: Nanos) -> Option<DebtRecord> {
         let key = self.rates_by_source.keys.get(place as usize)?;
-        let owed = self.rates_by_source.values.get(place as usize)?.full_at.since(now);
-        if key.family() == Family::Other || owed == Nanos(0) {
+        let debt = self.rates_by_source.values.get(place as usize)?.full_at.since(now);
+        if key.family() == Family::Other || debt == Nanos(0) {
             return None;
         }
         let rule = tables.rule_of_meter(number(key))?;
-        Some(OwedRecord { rule, source: Some(key.source()), owed })
+        Some(DebtRecord { rule, source: Some(key.source()), debt })
     }
 
-    /// What is owed for errors and resets in all: of their kinds the most. Receivers begin anew elsewhere.
+    /// The token debt for errors and resets in all: of their kinds the most. Receivers begin anew elsewhere.
     pub(crate) fn errors_owed(&self, now: Nanos) -> Nanos {
         self.errors.iter().map(|bucket| bucket.full_at.since(now)).max().unwrap_or(Nanos(0))
     }
 
-    /// Notes that so much is owed for errors and resets, of each kind.
-    pub(crate) fn owe_errors(&mut self, owed: Nanos, now: Nanos) {
+    /// Adds a token debt for errors and resets, of each kind.
+    pub(crate) fn add_error_debt(&mut self, debt: Nanos, now: Nanos) {
         for bucket in &mut self.errors {
-            bucket.full_at = later(now, owed);
+            bucket.full_at = later(now, debt);
         }
     }
 
-    /// Notes what is owed under the rate of a rule, which is the one that the record names.
+    /// Notes the token debt under the rate of a rule, which is the one that the record names.
     pub(crate) fn owe(
         &mut self,
         rule: &FilterRule,
-        record: &OwedRecord,
+        record: &DebtRecord,
         now: Nanos,
         hash: impl Fn(&Key) -> u64,
     ) -> Result<(), Refused> {
-        let OwedRecord { rule: place, source, owed } = *record;
+        let DebtRecord { rule: place, source, debt } = *record;
         let source = source.map(Address::from);
         let scope = rule.rate.map(|rate| rate.scope).ok_or(Refused::NameGone)?;
         let bucket = match (scope, source) {
@@ -66,7 +66,7 @@ impl Limiter {
         };
         let bucket = bucket.ok_or(Refused::TableFull)?;
         // What has been used meanwhile counts, too.
-        bucket.full_at = bucket.full_at.max(later(now, owed));
+        bucket.full_at = bucket.full_at.max(later(now, debt));
         Ok(())
     }
 }
@@ -76,6 +76,6 @@ fn number(subject: &Key) -> u32 {
     u32::from(subject.sport()) << 16 | u32::from(subject.dport())
 }
 
-fn later(now: Nanos, owed: Nanos) -> Nanos {
-    Nanos(now.0.saturating_add(owed.0))
+fn later(now: Nanos, debt: Nanos) -> Nanos {
+    Nanos(now.0.saturating_add(debt.0))
 }
