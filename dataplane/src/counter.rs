@@ -63,9 +63,9 @@ pub struct Counters {
     pub rules: Vec<Traffic>,
     /// Frames translated, by pair of translations ([`crate::tables::NatTables::pair`]); bytes of IP packets.
     pub nats: Vec<Traffic>,
-    /// Further parts of packets that were cut: frames sent beyond those received.
+    /// Further fragments of packets that were fragmented: frames sent beyond those received.
     pub parts_sent: u64,
-    /// Further parts that found the queue full.
+    /// Further fragments that found the queue full.
     pub parts_lost: u64,
     /// Flows ended to make room for others.
     pub evicted: u64,

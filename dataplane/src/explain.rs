@@ -55,7 +55,7 @@ pub struct Sent {
     pub port: PortId,
     /// Its bytes.
     pub bytes: Vec<u8>,
-    /// Its verdict; `None` for further parts of a packet that was cut.
+    /// Its verdict; `None` for further fragments of a packet.
     pub verdict: Option<Verdict>,
 }
 

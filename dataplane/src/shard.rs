@@ -56,7 +56,7 @@ pub struct Shard {
     pub pending: Pending,
     /// Frames that have waited long enough, or for what has now come: they go through next.
     pub released: VecDeque<Frame>,
-    /// Further parts of the packet under way, which was cut.
+    /// Further fragments of the packet under way.
     pub parts: VecDeque<Frame>,
     /// The next identification of a packet that the gateway itself sends.
     pub next_id: u16,

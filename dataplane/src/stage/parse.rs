@@ -36,9 +36,9 @@ pub mod flag {
     pub const HIT: u16 = 1 << 3;
     /// It opens a flow, which `snat` will write down.
     pub const OPENS: u16 = 1 << 4;
-    /// It is larger than its way out carries, and may be cut.
+    /// It is larger than its way out carries, and may be fragmented.
     pub const CUT: u16 = 1 << 5;
-    /// The IP header must not be cut.
+    /// The packet must not be fragmented (DF).
     pub const DONT_FRAGMENT: u16 = 1 << 6;
     /// Its flow is translated.
     pub const TRANSLATED: u16 = 1 << 7;
@@ -107,7 +107,7 @@ fn tell<T: Tally>(meta: &Meta, tally: &mut T) {
         Family::V4 => {
             // The header begins in the middle of a word: seven to put together, 7; version, lengths, fragment, 7; sum, 6,
             // folded and compared, 6; metadata, 12; addresses, 10; protocol, 2; what was found, 2. Taken are the
-            // branches to the protocol, back, and past the mark for what must not be cut.
+            // branches to the protocol, back, and past the mark for what must not be fragmented.
             tally.instructions(52);
             tally.execute(Op::Branch, 13);
             tally.branch(Branch::Taken);

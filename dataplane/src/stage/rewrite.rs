@@ -14,8 +14,8 @@ use wire::{Family, Frame, Part, ipv4, ipv6, tcp};
 
 use super::parse::flag;
 use super::{Cx, Stage, Step, handshake, option};
-use crate::cut::cut;
 use crate::flow::{Direction, FlowId, Key};
+use crate::fragmentation::fragment;
 use crate::hop::{leaves, waits};
 use crate::nat::Endpoint;
 use crate::nat::rewrite::{self as nat, EndsV4, EndsV6, Transport};
@@ -206,19 +206,19 @@ pub(super) fn link<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> bool {
     true
 }
 
-/// Further parts of one packet: a 16 KiB slot cut for the smallest link that carries IPv6, and then some.
+/// Further fragments of one packet: a 16 KiB slot fragmented for the smallest link that carries IPv6, and then some.
 pub(crate) const MOST_PARTS: usize = 64;
 
-/// Cuts a packet that is larger than its link carries. Its further parts go out behind it.
+/// Fragments a packet that is larger than its link carries. Its further fragments go out behind it.
 #[cold]
 fn divide<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
     let Some(hop) = cx.shard.hops.get(frame.meta.hop) else { return Step::Drop(Reason::NeighbourUnknown) };
     if cx.shard.parts.capacity() - cx.shard.parts.len() < MOST_PARTS {
-        // Rather than let the list of parts grow.
+        // Rather than let the list of fragments grow.
         return Step::Drop(Reason::SlotTooSmall);
     }
     let mut parts: ArrayVec<Frame, MOST_PARTS> = ArrayVec::new();
-    match cut(frame, usize::from(frame.meta.network), hop.mtu, cx.pool, &mut parts, cx.tally) {
+    match fragment(frame, usize::from(frame.meta.network), hop.mtu, cx.pool, &mut parts, cx.tally) {
         Ok(further) => {
             frame.meta.parts = further as u8;
             cx.shard.parts.extend(parts);

@@ -1,8 +1,8 @@
-//! Fragmentation of IPv4 packets that are too large for the way they leave by (RFC 791, section 3.2).
+//! Fragmentation of IPv4 packets that are too large for the link that they leave by (RFC 791, section 3.2).
 //!
-//! [`cut`] makes the frame itself the first part and takes slots for the others. It promises: either all parts, or
-//! the frame as it was and every slot back. Parts have the link-layer header, and of the options those that are to
-//! be copied; a packet that is itself a fragment is cut like any other. It refuses what must not be fragmented.
+//! [`fragment`] makes the frame itself the first fragment and takes slots for the others. It promises: either all fragments, or
+//! the frame as it was and every slot back. Fragments have the link-layer header, and of the options those that are to
+//! be copied; a packet that is itself a fragment is fragmented like any other. It refuses what must not be fragmented.
 
 use arrayvec::ArrayVec;
 use tally::{Region, Tally};
@@ -19,54 +19,54 @@ const COPIED: u8 = 0x80;
 /// The most that header and options take.
 const MAX_HEADER_LEN: usize = 60;
 
-/// Cuts the IPv4 packet whose header lies at `network` in `frame` into parts of at most `mtu` bytes, link-layer header
-/// not counted. `frame` becomes the first part; the further ones, in order, are added to `parts`. Returns how many
+/// Fragments the IPv4 packet whose header lies at `network` in `frame` into fragments of at most `mtu` bytes, link-layer header
+/// not counted. `frame` becomes the first fragment; the further ones, in order, are added to `fragments`. Returns how many
 /// these are: 0 where the packet is small enough as it is. Their metadata are the frame's, made true where they differ.
 ///
 /// # Errors
-/// The frame, `parts` and `pool` are as they were. [`Reason::PacketTooBig`]: the packet says "don't fragment", or
-/// `mtu` has no room for header and 8 bytes. [`Reason::SlotTooSmall`]: slots are too few or too small, or `parts` is.
-/// [`Reason::FragmentOversize`]: the offset of a part would not fit its field. Reasons of a malformed header, which
+/// The frame, `fragments` and `pool` are as they were. [`Reason::PacketTooBig`]: the packet says "don't fragment", or
+/// `mtu` has no room for header and 8 bytes. [`Reason::SlotTooSmall`]: slots are too few or too small, or `fragments` is.
+/// [`Reason::FragmentOversize`]: the offset of a fragment would not fit its field. Reasons of a malformed header, which
 /// no packet has that was parsed.
-pub fn cut<T: Tally, const N: usize>(
+pub fn fragment<T: Tally, const N: usize>(
     frame: &mut Frame,
     network: usize,
     mtu: u16,
     pool: &mut Pool,
-    parts: &mut ArrayVec<Frame, N>,
+    fragments: &mut ArrayVec<Frame, N>,
     tally: &mut T,
 ) -> Result<usize, Reason> {
     let Some(plan) = Plan::of(frame, network, mtu)? else { return Ok(0) };
-    let before = parts.len();
-    let made = plan.make_parts(frame, pool, parts, tally);
+    let before = fragments.len();
+    let made = plan.make_fragments(frame, pool, fragments, tally);
     if made.is_err() {
-        for part in parts.drain(before..) {
-            pool.put(part);
+        for fragment in fragments.drain(before..) {
+            pool.put(fragment);
         }
     }
     made?;
     plan.shorten(frame, tally);
-    Ok(parts.len() - before)
+    Ok(fragments.len() - before)
 }
 
-/// How a packet is cut.
+/// How a packet is fragmented.
 struct Plan {
     network: usize,
-    /// Bytes of the first part's header.
+    /// Bytes of the header of the first fragment.
     header_len: usize,
     /// Bytes of the packet.
     total_len: usize,
-    /// Bytes of payload in the first part: a multiple of 8.
+    /// Bytes of payload in the first fragment: a multiple of 8.
     first: usize,
     /// Flags and offset of the packet.
     field: u16,
-    /// The header of further parts, fields that differ not yet set.
+    /// The header of further fragments, fields that differ not yet set.
     header: ArrayVec<u8, MAX_HEADER_LEN>,
     mtu: usize,
 }
 
 impl Plan {
-    /// `None` where there is nothing to cut.
+    /// `None` where there is nothing to fragment.
     fn of(frame: &Frame, network: usize, mtu: u16) -> Result<Option<Plan>, Reason> {
         let packet = frame.bytes().get(network..).ok_or(Reason::Ipv4Truncated)?;
         let parsed = ipv4::parse_prefix(packet).map_err(|malformed| match malformed {
@@ -95,7 +95,7 @@ impl Plan {
         // The room is that of the longest header, and copied options are not longer than all options.
         let fixed = packet.get(..MIN_HEADER_LEN).unwrap_or(&[]);
         let _ = header.try_extend_from_slice(fixed);
-        // What a broken option is followed by cannot be told apart; it stays with the first part.
+        // What a broken option is followed by cannot be told apart; it stays with the first fragment.
         for option in parsed.options().map_while(Result::ok).filter(|option| option.kind & COPIED != 0) {
             let whole = parsed.options.get(option.at..option.at + 2 + option.data.len()).unwrap_or(&[]);
             let _ = header.try_extend_from_slice(whole);
@@ -108,11 +108,11 @@ impl Plan {
         Ok(Some(Plan { network, header_len, total_len, first, field, header, mtu }))
     }
 
-    fn make_parts<T: Tally, const N: usize>(
+    fn make_fragments<T: Tally, const N: usize>(
         &self,
         frame: &Frame,
         pool: &mut Pool,
-        parts: &mut ArrayVec<Frame, N>,
+        fragments: &mut ArrayVec<Frame, N>,
         tally: &mut T,
     ) -> Result<(), Reason> {
         let payload = self.network + self.header_len;
@@ -127,20 +127,20 @@ impl Plan {
             let field = more | ((self.field & 0x1fff) + ((at - payload) / 8) as u16);
             let link = frame.bytes().get(..self.network).unwrap_or(&[]);
             let body = frame.bytes().get(at..at + len).unwrap_or(&[]);
-            let mut part = pool.take().ok_or(Reason::SlotTooSmall)?;
-            if !self.write(&mut part, link, field, body) {
-                pool.put(part);
+            let mut fragment = pool.take().ok_or(Reason::SlotTooSmall)?;
+            if !self.write(&mut fragment, link, field, body) {
+                pool.put(fragment);
                 return Err(Reason::SlotTooSmall);
             }
-            part.meta = frame.meta.clone();
-            part.meta.part = Part::Later;
-            part.meta.transport = (self.network + self.header.len()) as u16;
-            part.meta.end = part.len() as u16;
+            fragment.meta = frame.meta.clone();
+            fragment.meta.part = Part::Later;
+            fragment.meta.transport = (self.network + self.header.len()) as u16;
+            fragment.meta.end = fragment.len() as u16;
             // Header: ten words of checksum and six of fields; body: load and store of each word.
-            tally.instructions(40 + part.len() as u32 / 2);
+            tally.instructions(40 + fragment.len() as u32 / 2);
             tally.read(Region::Frame, at, len as u32);
-            tally.write(Region::Frame, 0, part.len() as u32);
-            if let Err(full) = parts.try_push(part) {
+            tally.write(Region::Frame, 0, fragment.len() as u32);
+            if let Err(full) = fragments.try_push(fragment) {
                 pool.put(full.element());
                 return Err(Reason::SlotTooSmall);
             }
@@ -149,10 +149,10 @@ impl Plan {
         Ok(())
     }
 
-    /// Writes a further part. `false` if it does not fit the slot.
-    fn write(&self, part: &mut Frame, link: &[u8], field: u16, body: &[u8]) -> bool {
+    /// Writes a further fragment. `false` if it does not fit the slot.
+    fn write(&self, fragment: &mut Frame, link: &[u8], field: u16, body: &[u8]) -> bool {
         let total_len = self.header.len() + body.len();
-        let Some(bytes) = part.push_back(link.len() + total_len) else { return false };
+        let Some(bytes) = fragment.push_back(link.len() + total_len) else { return false };
         let (front, packet) = bytes.split_at_mut(link.len());
         let (head, rest) = packet.split_at_mut(self.header.len());
         front.copy_from_slice(link);
@@ -167,7 +167,7 @@ impl Plan {
         true
     }
 
-    /// Makes the frame the first part.
+    /// Makes the frame the first fragment.
     fn shorten<T: Tally>(&self, frame: &mut Frame, tally: &mut T) {
         let total_len = (self.header_len + self.first) as u16;
         frame.truncate(self.network + usize::from(total_len));

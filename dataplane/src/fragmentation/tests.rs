@@ -7,7 +7,7 @@ use proptest::prelude::{
 use tally::NoTally;
 use wire::{Frame, Part, Pool, ipv4};
 
-use super::cut;
+use super::fragment;
 use crate::verdict::Reason;
 
 /// A frame: `network` bytes of link header, an IPv4 header with these options (padded), `payload` bytes, padding.
@@ -131,7 +131,7 @@ proptest! {
         let mut frame = frame(&mut pool, &bytes);
         frame.meta.number = 77;
         let mut parts: ArrayVec<Frame, 512> = ArrayVec::new();
-        let made = cut(&mut frame, network, mtu, &mut pool, &mut parts, &mut NoTally).unwrap();
+        let made = fragment(&mut frame, network, mtu, &mut pool, &mut parts, &mut NoTally).unwrap();
         prop_assert_eq!(made, parts.len());
         prop_assert_eq!(pool.available(), 600 - 1 - made);
         if whole.len() - network <= usize::from(mtu) {
@@ -191,7 +191,7 @@ proptest! {
         let mut pool = Pool::new(64, 2048).unwrap();
         let mut frame = frame(&mut pool, &bytes);
         let mut parts: ArrayVec<Frame, 64> = ArrayVec::new();
-        if cut(&mut frame, network, mtu, &mut pool, &mut parts, &mut NoTally).is_err() {
+        if fragment(&mut frame, network, mtu, &mut pool, &mut parts, &mut NoTally).is_err() {
             prop_assert_eq!(frame.bytes(), &bytes[..]);
             prop_assert_eq!(pool.available(), 63);
         }
@@ -211,7 +211,7 @@ fn refused(given: &Given, mtu: u16, slots: u32, slot_bytes: usize) -> Reason {
     let mut frame = frame(&mut big, &bytes);
     frame.meta.part = Part::Whole;
     let mut parts: ArrayVec<Frame, 4> = ArrayVec::new();
-    let reason = cut(&mut frame, given.network, mtu, &mut pool, &mut parts, &mut NoTally).unwrap_err();
+    let reason = fragment(&mut frame, given.network, mtu, &mut pool, &mut parts, &mut NoTally).unwrap_err();
     assert_eq!(frame.bytes(), bytes);
     assert_eq!((frame.meta.part, parts.len(), pool.available()), (Part::Whole, 0, slots as usize));
     drop(taken);
@@ -239,7 +239,7 @@ fn the_smallest_mtu_carries_the_longest_header_and_eight_bytes() {
     let mut frame = frame(&mut pool, &given.bytes());
     let mut parts: ArrayVec<Frame, 8> = ArrayVec::new();
     // The options are broken (148 is no length), so no further part has them, and it has room for 48 bytes.
-    assert_eq!(cut(&mut frame, 14, 68, &mut pool, &mut parts, &mut NoTally), Ok(1));
+    assert_eq!(fragment(&mut frame, 14, 68, &mut pool, &mut parts, &mut NoTally), Ok(1));
     assert_eq!((frame.len(), parts[0].len()), (14 + 68, 14 + 20 + 22));
     assert_eq!(frame.meta.part, Part::First);
 }
@@ -250,11 +250,14 @@ fn parts_that_are_there_already_stay() {
     let mut parts: ArrayVec<Frame, 9> = ArrayVec::new();
     for expected in [3, 6] {
         let mut frame = frame(&mut pool, &large(0).bytes());
-        let made = cut(&mut frame, 14, 1000, &mut pool, &mut parts, &mut NoTally);
+        let made = fragment(&mut frame, 14, 1000, &mut pool, &mut parts, &mut NoTally);
         assert_eq!((made, parts.len()), (Ok(3), expected));
         pool.put(frame);
     }
     let mut third = frame(&mut pool, &large(0).bytes());
-    assert_eq!(cut(&mut third, 14, 1000, &mut pool, &mut parts, &mut NoTally), Err(Reason::SlotTooSmall));
+    assert_eq!(
+        fragment(&mut third, 14, 1000, &mut pool, &mut parts, &mut NoTally),
+        Err(Reason::SlotTooSmall)
+    );
     assert_eq!((parts.len(), pool.available()), (6, 2));
 }
