@@ -161,7 +161,7 @@ impl Change {
         let newly_proxied = if may_need { Some(numbers(most_flows(new)).map_err(memory)?) } else { None };
         let may_ask = renewed.is_some() || old.source_macs.is_none() && new.source_macs.is_some();
         let newly_asked = if may_ask { Some(senders(most_flows(new)).map_err(memory)?) } else { None };
-        let moved = if passage.realms.is_empty() { Moved::None } else { Moved::Some };
+        let moved = if passage.ct_zones.is_empty() { Moved::None } else { Moved::Some };
         Ok(Change {
             from: old.epoch,
             to: new.epoch,
@@ -313,7 +313,7 @@ impl Shard {
             released.push_back(frame);
         };
         let keep = |frame: &mut Frame| passage.carry(&mut frame.meta);
-        fragments.change(change, keep, |realm| passage.realm(realm), give)
+        fragments.change(change, keep, |ct_zone| passage.ct_zone(ct_zone), give)
     }
 
     /// Moves flows, and what goes with them, into other memory, and takes that.

@@ -67,8 +67,8 @@ pub struct DatagramKey {
     pub protocol: u8,
     /// IPv4 or IPv6.
     pub family: Family,
-    /// For which interfaces it holds, as in [`Key::in_realm`](crate::flow::Key::in_realm).
-    pub realm: u16,
+    /// For which interfaces it holds, as in [`Key::in_ct_zone`](crate::flow::Key::in_ct_zone).
+    pub ct_zone: u16,
 }
 
 /// Which bytes of the fragmented payload a fragment brings.
@@ -345,7 +345,7 @@ impl Fragments {
         if !self.shares.has_source_room(owner) {
             return Err(Reason::FragmentTableFull);
         }
-        if !self.shares.has_realm_room(owner) {
+        if !self.shares.has_ct_zone_room(owner) {
             let oldest = self.table.oldest_of(owner).ok_or(Reason::FragmentTableFull)?;
             self.evict(oldest, tally);
         } else if self.table.is_full() {
@@ -359,8 +359,8 @@ impl Fragments {
 
     /// Whose a datagram is.
     fn owner(&self, key: &DatagramKey) -> share::Owner {
-        let source = DatagramKey { destination: 0, id: 0, protocol: 0, realm: 0, ..*key };
-        Shares::owner(self.table.hash(&source), key.realm)
+        let source = DatagramKey { destination: 0, id: 0, protocol: 0, ct_zone: 0, ..*key };
+        Shares::owner(self.table.hash(&source), key.ct_zone)
     }
 
     /// Forgets a datagram that is complete and for which no frame waits.

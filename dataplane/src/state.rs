@@ -384,7 +384,7 @@ impl Ends {
         is_query.then_some(IcmpQuery { kind: self.dport as u8, id: self.sport })
     }
 
-    /// The key, in no realm; `None` where the families differ.
+    /// The key, in no conntrack zone; `None` where the families differ.
     pub fn to_key(self) -> Option<Key> {
         let Ends { sport, dport, protocol, .. } = self;
         match (self.source, self.destination) {

@@ -123,9 +123,9 @@ pub struct Interface {
     pub mtu: u16,
     /// Its link outwards. Shards of several workers share it; a shard that is alone has one like it.
     pub egress: Link,
-    /// Flows are told apart by the realm they come in by: interfaces that may stand in for one another
+    /// Conntrack zone that its flows are in (netfilter: `ct zone`): interfaces that may stand in for one another
     /// share one.
-    pub realm: u16,
+    pub ct_zone: u16,
     /// Check of source addresses.
     pub source_check: SourceCheck,
     /// Bound on the MSS of IPv4 connections; `u16::MAX` where there is none.

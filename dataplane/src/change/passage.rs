@@ -24,8 +24,8 @@ pub(crate) struct Passage {
     pub(crate) sources_become: Vec<Option<u16>>,
     /// New source translations, and one.
     width: u16,
-    /// Realms that have another number now; `None` where it cannot be told which.
-    pub(crate) realms: BTreeMap<u16, Option<u16>>,
+    /// Conntrack zones that have another number now; `None` where it cannot be told which.
+    pub(crate) ct_zones: BTreeMap<u16, Option<u16>>,
 }
 
 impl Passage {
@@ -43,7 +43,7 @@ impl Passage {
             destinations_become: destinations.collect(),
             sources_become: sources.collect(),
             width: new.nat.sources.len() as u16 + 1,
-            realms: realms(old, new),
+            ct_zones: ct_zones(old, new),
         }
     }
 
@@ -86,9 +86,9 @@ impl Passage {
         meta.nat = self.pair(meta.nat);
     }
 
-    /// Which realm a datagram's is now; `None` where that cannot be told.
-    pub(crate) fn realm(&self, realm: u16) -> Option<u16> {
-        self.realms.get(&realm).copied().unwrap_or(Some(realm))
+    /// Which conntrack zone a datagram's is now; `None` where that cannot be told.
+    pub(crate) fn ct_zone(&self, ct_zone: u16) -> Option<u16> {
+        self.ct_zones.get(&ct_zone).copied().unwrap_or(Some(ct_zone))
     }
 }
 
@@ -110,17 +110,17 @@ fn places<K: Copy + Eq + std::hash::Hash, P: TryFrom<usize>>(of: &[K], there: &[
     of.iter().map(|key| P::try_from(*known.get(key)?).ok()).collect()
 }
 
-/// Realms that have another number now.
-fn realms(old: &Tables, new: &Tables) -> BTreeMap<u16, Option<u16>> {
+/// Conntrack zones that have another number now.
+fn ct_zones(old: &Tables, new: &Tables) -> BTreeMap<u16, Option<u16>> {
     let mut after: BTreeMap<u16, BTreeSet<u16>> = BTreeMap::new();
     for before in &old.interfaces {
         if let Some(now) = new.interface_numbered(before.number).and_then(|id| new.interface(id)) {
-            after.entry(before.realm).or_default().insert(now.realm);
+            after.entry(before.ct_zone).or_default().insert(now.ct_zone);
         }
     }
     after
         .into_iter()
-        .filter(|(realm, now)| now.len() > 1 || !now.contains(realm))
-        .map(|(realm, now)| (realm, if now.len() == 1 { now.first().copied() } else { None }))
+        .filter(|(ct_zone, now)| now.len() > 1 || !now.contains(ct_zone))
+        .map(|(ct_zone, now)| (ct_zone, if now.len() == 1 { now.first().copied() } else { None }))
         .collect()
 }

@@ -17,7 +17,7 @@ use wire::Family;
 pub struct Key {
     /// IPv4: source << 32 | destination, then zeros. IPv6: source high, low, destination high, low.
     addresses: [u64; 4],
-    /// sport << 48 | dport << 32 | protocol << 24 | family << 16 | realm.
+    /// sport << 48 | dport << 32 | protocol << 24 | family << 16 | conntrack zone.
     ends: u64,
 }
 
@@ -53,12 +53,12 @@ impl Key {
         if answers { (question, id) } else { (id, question) }
     }
 
-    /// The same key in a realm: a number for the interfaces that its packets may arrive by. Packets that
+    /// The same key in a conntrack zone: a number for the interfaces that its packets may arrive by. Packets that
     /// arrive by others do not belong to the flow.
     #[inline(always)]
     #[must_use]
-    pub fn in_realm(self, realm: u16) -> Key {
-        Key { ends: self.ends & !0xffff | u64::from(realm), ..self }
+    pub fn in_ct_zone(self, ct_zone: u16) -> Key {
+        Key { ends: self.ends & !0xffff | u64::from(ct_zone), ..self }
     }
 
     /// The key of the packets that answer, where nothing is translated.
@@ -150,14 +150,14 @@ impl Key {
         self.ends & 0xff_0000 != 0
     }
 
-    /// The realm.
+    /// The conntrack zone.
     #[inline(always)]
-    pub fn realm(&self) -> u16 {
+    pub fn ct_zone(&self) -> u16 {
         self.ends as u16
     }
 
-    /// The words that the hash takes: addresses, then ports, protocol and family. Not the realm: keys that differ in
-    /// nothing else are found together, where realms have changed.
+    /// The words that the hash takes: addresses, then ports, protocol and family. Not the conntrack zone: keys that differ in
+    /// nothing else are found together, where conntrack zones have changed.
     #[inline(always)]
     pub(crate) fn words(&self) -> (&[u64; 4], u64) {
         (&self.addresses, self.ends & !0xffff)

@@ -336,7 +336,7 @@ fn a_key_of_no_packet_and_a_place_without_flow_are_harmless() {
     let mut table = table(4, 8);
     let nothing = Key::default();
     assert_eq!(insert(&mut table, &nothing, Tick(0)), Err(Refusal::NoKey));
-    assert_eq!(insert(&mut table, &nothing.in_realm(3), Tick(0)), Err(Refusal::NoKey));
+    assert_eq!(insert(&mut table, &nothing.in_ct_zone(3), Tick(0)), Err(Refusal::NoKey));
     let hash = table.hash(&nothing, &mut NoTally);
     for direction in [Direction::Original, Direction::Reply] {
         for id in [FlowId(0), FlowId(u32::MAX)] {
@@ -355,9 +355,9 @@ fn a_key_of_no_packet_and_a_place_without_flow_are_harmless() {
     assert!(table.is_blank());
 }
 
-fn flow(table: &mut FlowTable, number: u32, realm: u16, epoch: u16) -> FlowId {
-    let id = insert(table, &key(number).in_realm(realm), Tick(0)).unwrap();
-    set_reply(table, id, &reply(number).in_realm(realm)).unwrap();
+fn flow(table: &mut FlowTable, number: u32, ct_zone: u16, epoch: u16) -> FlowId {
+    let id = insert(table, &key(number).in_ct_zone(ct_zone), Tick(0)).unwrap();
+    set_reply(table, id, &reply(number).in_ct_zone(ct_zone)).unwrap();
     table.flow_mut(id).unwrap().epoch = epoch;
     id
 }
@@ -367,31 +367,31 @@ fn find_stale(table: &FlowTable, key: &Key, but: &[FlowId]) -> Option<Hit> {
 }
 
 #[test]
-fn flows_of_earlier_epochs_are_found_in_every_realm_and_move_to_theirs() {
+fn flows_of_earlier_epochs_are_found_in_every_ct_zone_and_move_to_theirs() {
     let mut table = table(10, 9);
     table.begin_epoch(1, timeouts());
     let (a, b) = (flow(&mut table, 1, 5, 1), flow(&mut table, 1, 6, 1));
     assert!(!table.may_be_stale());
-    assert_eq!(find_stale(&table, &key(1).in_realm(7), &[]), None);
+    assert_eq!(find_stale(&table, &key(1).in_ct_zone(7), &[]), None);
     table.begin_epoch(2, timeouts());
     assert!(table.may_be_stale() && table.is_stale(table.flow(a).unwrap()));
-    let found = find_stale(&table, &key(1).in_realm(7), &[]).unwrap();
-    let other = find_stale(&table, &key(1).in_realm(7), &[found.id]).unwrap();
+    let found = find_stale(&table, &key(1).in_ct_zone(7), &[]).unwrap();
+    let other = find_stale(&table, &key(1).in_ct_zone(7), &[found.id]).unwrap();
     assert_eq!([found.id, other.id].iter().max(), [a, b].iter().max());
-    assert_eq!(find_stale(&table, &key(1).in_realm(7), &[a, b]), None);
-    assert_eq!(find_stale(&table, &key(4).in_realm(5), &[]), None);
+    assert_eq!(find_stale(&table, &key(1).in_ct_zone(7), &[a, b]), None);
+    assert_eq!(find_stale(&table, &key(4).in_ct_zone(5), &[]), None);
     // Where one is, the other cannot go.
     let taken = Refusal::Taken(Hit { id: b, direction: Direction::Original });
     assert_eq!(table.move_to(a, [6, 5], &mut NoTally), Err(taken));
-    assert_eq!(table.flow(a).unwrap().original(), &key(1).in_realm(5));
+    assert_eq!(table.flow(a).unwrap().original(), &key(1).in_ct_zone(5));
     assert_eq!(table.move_to(a, [7, 8], &mut NoTally), Ok(()));
     let hit = |id, direction| Some(Hit { id, direction });
-    assert_eq!(find(&table, &key(1).in_realm(7)), hit(a, Direction::Original));
-    assert_eq!(find(&table, &reply(1).in_realm(8)), hit(a, Direction::Reply));
-    assert_eq!(find(&table, &key(1).in_realm(5)), None);
+    assert_eq!(find(&table, &key(1).in_ct_zone(7)), hit(a, Direction::Original));
+    assert_eq!(find(&table, &reply(1).in_ct_zone(8)), hit(a, Direction::Reply));
+    assert_eq!(find(&table, &key(1).in_ct_zone(5)), None);
     // Who has been validated is found only where it is.
     table.flow_mut(a).unwrap().epoch = 2;
-    assert_eq!(find_stale(&table, &reply(1).in_realm(7), &[]), hit(b, Direction::Reply));
+    assert_eq!(find_stale(&table, &reply(1).in_ct_zone(7), &[]), hit(b, Direction::Reply));
     for id in [a, b] {
         table.remove(id, &mut NoTally);
     }

@@ -1,7 +1,7 @@
-//! Other limits and realms take the place of those that there are; datagrams under way go on.
+//! Other limits and conntrack zones take the place of those that there are; datagrams under way go on.
 //!
 //! What cannot be kept is given back: frames whose interface is gone, and those for whose datagram there is no room any
-//! more, or of whose realm it cannot be told which one it is now. The work is bounded by datagrams and frames that wait.
+//! more, or of whose conntrack zone it cannot be told which one it is now. The work is bounded by datagrams and frames that wait.
 
 use tally::NoTally;
 use wire::{Frame, Nanos};
@@ -17,7 +17,7 @@ use crate::verdict::Reason;
 pub(crate) struct FragmentsChange {
     timeout: Nanos,
     limits: FragmentLimits,
-    /// Memory for datagrams and frames, where as much as there is will not do, or realms are others.
+    /// Memory for datagrams and frames, where as much as there is will not do, or conntrack zones are others.
     renewed: Option<Renewed>,
 }
 
@@ -27,7 +27,7 @@ struct Renewed {
 }
 
 impl FragmentsChange {
-    /// `seed` is the shard's. With `moved` realms all is put anew.
+    /// `seed` is the shard's. With `moved` conntrack zones all is put anew.
     pub(crate) fn prepare(
         old: &Tables,
         new: &Tables,
@@ -48,7 +48,7 @@ impl FragmentsChange {
     }
 }
 
-/// Whether realms have other numbers.
+/// Whether conntrack zones have other numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moved {
     /// None has.
@@ -58,13 +58,13 @@ pub(crate) enum Moved {
 }
 
 impl Fragments {
-    /// Puts the limits in place. `keep` says of each frame that waits why it cannot go on, if it cannot; `realm` says
-    /// which one a realm is now. Frames that cannot go on are given back with the reason.
+    /// Puts the limits in place. `keep` says of each frame that waits why it cannot go on, if it cannot; `ct_zone` says
+    /// which one a conntrack zone is now. Frames that cannot go on are given back with the reason.
     pub(crate) fn change(
         &mut self,
         mut change: FragmentsChange,
         mut keep: impl FnMut(&mut Frame) -> Result<(), Reason>,
-        realm: impl Fn(u16) -> Option<u16>,
+        ct_zone: impl Fn(u16) -> Option<u16>,
         mut give: impl FnMut(Frame, Reason),
     ) -> FragmentsChange {
         while let Some((frame, reason)) = self.held.give() {
@@ -84,8 +84,8 @@ impl Fragments {
             let mut key = table.key(at);
             let before = table.get_mut(at);
             let mut frames = std::mem::replace(&mut before.held, List::EMPTY);
-            let to = realm(key.realm).and_then(|realm| {
-                key.realm = realm;
+            let to = ct_zone(key.ct_zone).and_then(|ct_zone| {
+                key.ct_zone = ct_zone;
                 // Two may have become one: the older goes on.
                 let is_new = self.table.search(&key, &mut NoTally).is_none();
                 let owner = self.owner(&key);

@@ -20,7 +20,7 @@ impl Hasher {
         let rest = u64::from(key.id) << 32
             | u64::from(key.protocol) << 24
             | (key.family as u64) << 16
-            | u64::from(key.realm);
+            | u64::from(key.ct_zone);
         let words = [
             (key.source >> 64) as u64,
             key.source as u64,

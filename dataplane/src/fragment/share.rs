@@ -9,12 +9,12 @@ use policy::model::FragmentLimits;
 
 /// Places for the counts of sources.
 const SOURCES: usize = 1 << 12;
-/// Places for those of realms; further ones share with others.
-pub(super) const REALMS: usize = 64;
+/// Places for those of conntrack zones; further ones share with others.
+pub(super) const CT_ZONES: usize = 64;
 /// So many everybody may have.
 const LEAST: u32 = 16;
 
-/// What one source or realm has.
+/// What one source or conntrack zone has.
 #[derive(Clone, Copy, Default)]
 struct Count {
     datagrams: u32,
@@ -25,31 +25,31 @@ struct Count {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Owner {
     source: u16,
-    realm: u8,
+    ct_zone: u8,
 }
 
 impl Owner {
-    /// The place of its realm, below [`REALMS`].
-    pub(super) fn realm(self) -> usize {
-        usize::from(self.realm)
+    /// The place of its conntrack zone, below [`CT_ZONES`].
+    pub(super) fn ct_zone(self) -> usize {
+        usize::from(self.ct_zone)
     }
 }
 
 /// What everybody has, and may have.
 pub(super) struct Shares {
     sources: Vec<Count>,
-    realms: Vec<Count>,
+    ct_zones: Vec<Count>,
     of_source: Count,
-    of_realm: Count,
+    of_ct_zone: Count,
 }
 
 impl Shares {
     pub(super) fn new(limits: &FragmentLimits) -> Shares {
         let mut shares = Shares {
             sources: vec![Count::default(); SOURCES],
-            realms: vec![Count::default(); REALMS],
+            ct_zones: vec![Count::default(); CT_ZONES],
             of_source: Count::default(),
-            of_realm: Count::default(),
+            of_ct_zone: Count::default(),
         };
         shares.set(limits);
         shares
@@ -60,19 +60,19 @@ impl Shares {
         let (datagrams, held) = (limits.datagrams, limits.held);
         let most = |share: u32| share.max(LEAST);
         self.of_source = Count { datagrams: most(datagrams / 16), held: most(held / 4) };
-        self.of_realm = Count { datagrams: most(datagrams - datagrams / 4), held: most(held - held / 4) };
+        self.of_ct_zone = Count { datagrams: most(datagrams - datagrams / 4), held: most(held - held / 4) };
     }
 
     /// Lets anybody have all, as for tests of what else there is.
     #[cfg(test)]
     pub(super) fn lift(&mut self) {
-        (self.of_source, self.of_realm) =
+        (self.of_source, self.of_ct_zone) =
             (Count { datagrams: u32::MAX, held: u32::MAX }, Count { datagrams: u32::MAX, held: u32::MAX });
     }
 
     /// Where a datagram is counted, by the hash of its source.
-    pub(super) fn owner(hash: u32, realm: u16) -> Owner {
-        Owner { source: (hash as usize % SOURCES) as u16, realm: (usize::from(realm) % REALMS) as u8 }
+    pub(super) fn owner(hash: u32, ct_zone: u16) -> Owner {
+        Owner { source: (hash as usize % SOURCES) as u16, ct_zone: (usize::from(ct_zone) % CT_ZONES) as u8 }
     }
 
     /// Whether the owner's source may have one more datagram.
@@ -80,15 +80,15 @@ impl Shares {
         self.counts(owner).0.datagrams < self.of_source.datagrams
     }
 
-    /// Whether the owner's realm may have one more datagram.
-    pub(super) fn has_realm_room(&self, owner: Owner) -> bool {
-        self.counts(owner).1.datagrams < self.of_realm.datagrams
+    /// Whether the owner's conntrack zone may have one more datagram.
+    pub(super) fn has_ct_zone_room(&self, owner: Owner) -> bool {
+        self.counts(owner).1.datagrams < self.of_ct_zone.datagrams
     }
 
     /// Whether one more frame of the owner may wait.
     pub(super) fn may_wait(&self, owner: Owner) -> bool {
-        let (source, realm) = self.counts(owner);
-        source.held < self.of_source.held && realm.held < self.of_realm.held
+        let (source, ct_zone) = self.counts(owner);
+        source.held < self.of_source.held && ct_zone.held < self.of_ct_zone.held
     }
 
     /// Counts a datagram that has begun.
@@ -114,26 +114,26 @@ impl Shares {
     /// Begins to count anew.
     pub(super) fn clear(&mut self) {
         self.sources.fill(Count::default());
-        self.realms.fill(Count::default());
+        self.ct_zones.fill(Count::default());
     }
 
     /// Whether nothing is counted.
     #[cfg(test)]
     pub(super) fn is_blank(&self) -> bool {
-        self.sources.iter().chain(&self.realms).all(|count| count.datagrams == 0 && count.held == 0)
+        self.sources.iter().chain(&self.ct_zones).all(|count| count.datagrams == 0 && count.held == 0)
     }
 
     /// Bytes of memory.
     pub(super) fn bytes(&self) -> usize {
-        size_of_val(&*self.sources) + size_of_val(&*self.realms)
+        size_of_val(&*self.sources) + size_of_val(&*self.ct_zones)
     }
 
     fn counts(&self, owner: Owner) -> (Count, Count) {
-        (self.sources[usize::from(owner.source)], self.realms[usize::from(owner.realm)])
+        (self.sources[usize::from(owner.source)], self.ct_zones[usize::from(owner.ct_zone)])
     }
 
     fn change(&mut self, owner: Owner, change: impl Fn(&mut Count)) {
         change(&mut self.sources[usize::from(owner.source)]);
-        change(&mut self.realms[usize::from(owner.realm)]);
+        change(&mut self.ct_zones[usize::from(owner.ct_zone)]);
     }
 }

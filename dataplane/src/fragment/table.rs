@@ -6,7 +6,7 @@ use wire::{Family, Nanos};
 use super::hash::Hasher;
 use super::held::List;
 use super::range::Ranges;
-use super::share::{Owner, REALMS};
+use super::share::{CT_ZONES, Owner};
 use super::{DatagramKey, Kept, NONE};
 use crate::memory::MemoryError;
 
@@ -22,8 +22,8 @@ pub(super) struct Table {
     /// First of the datagrams that are not used, through `next`.
     free: u32,
     ages: Queue,
-    /// The same of each realm by itself.
-    realms: Vec<Queue>,
+    /// The same of each conntrack zone by itself.
+    ct_zones: Vec<Queue>,
 }
 
 /// Datagrams in the order in which they began, linked through their [`Links`].
@@ -82,7 +82,7 @@ pub(super) struct Datagram {
     /// The chain.
     next: u32,
     age: Links,
-    realm: Links,
+    ct_zone: Links,
     /// Frames that wait for the first fragment.
     pub(super) held: List,
     /// Where it is counted.
@@ -108,7 +108,7 @@ impl Table {
             datagrams: filled(count, Datagram::free)?,
             free: if count == 0 { NONE } else { 0 },
             ages: Queue::EMPTY,
-            realms: vec![Queue::EMPTY; REALMS],
+            ct_zones: vec![Queue::EMPTY; CT_ZONES],
         })
     }
 
@@ -150,8 +150,8 @@ impl Table {
             ..Datagram::free(NONE)
         };
         self.ages.push(at, &mut self.datagrams, |datagram| &mut datagram.age);
-        self.realms[owner.realm()].push(at, &mut self.datagrams, |datagram| &mut datagram.realm);
-        // Ten words of key, eight of state, six of links, and six of the realm's.
+        self.ct_zones[owner.ct_zone()].push(at, &mut self.datagrams, |datagram| &mut datagram.ct_zone);
+        // Ten words of key, eight of state, six of links, and six of the conntrack zone's.
         tally.instructions(36);
         tally.write(Region::FragmentTable, self.place(at), 96);
         tally.write(Region::FragmentTable, head * 4, 4);
@@ -162,7 +162,7 @@ impl Table {
     pub(super) fn forget<T: Tally>(&mut self, at: u32, tally: &mut T) {
         let Datagram { key, next, owner, .. } = self.datagrams[at as usize];
         self.ages.remove(at, &mut self.datagrams, |datagram| &mut datagram.age);
-        self.realms[owner.realm()].remove(at, &mut self.datagrams, |datagram| &mut datagram.realm);
+        self.ct_zones[owner.ct_zone()].remove(at, &mut self.datagrams, |datagram| &mut datagram.ct_zone);
         let head = self.head(&key);
         if self.heads[head] == at {
             self.heads[head] = next;
@@ -192,9 +192,9 @@ impl Table {
         std::iter::successors(first, move |at| Some(self.datagrams[*at as usize].age.younger).filter(there))
     }
 
-    /// The datagram of a realm that began first.
+    /// The datagram of a conntrack zone that began first.
     pub(super) fn oldest_of(&self, owner: Owner) -> Option<u32> {
-        Some(self.realms[owner.realm()].oldest).filter(|at| *at != NONE)
+        Some(self.ct_zones[owner.ct_zone()].oldest).filter(|at| *at != NONE)
     }
 
     /// Whose fragments those of a datagram are.
@@ -229,7 +229,7 @@ impl Table {
 
     /// Bytes of memory.
     pub(super) fn bytes(&self) -> usize {
-        size_of_val(&*self.heads) + size_of_val(&*self.datagrams) + size_of_val(&*self.realms)
+        size_of_val(&*self.heads) + size_of_val(&*self.datagrams) + size_of_val(&*self.ct_zones)
     }
 
     /// The keyed hash of a datagram.
@@ -251,7 +251,7 @@ impl Datagram {
 
     fn free(next: u32) -> Datagram {
         let nothing =
-            DatagramKey { source: 0, destination: 0, id: 0, protocol: 0, family: Family::Other, realm: 0 };
+            DatagramKey { source: 0, destination: 0, id: 0, protocol: 0, family: Family::Other, ct_zone: 0 };
         Datagram {
             key: nothing,
             ranges: Ranges::default(),
@@ -262,7 +262,7 @@ impl Datagram {
             total: UNKNOWN,
             next,
             age: Links { older: NONE, younger: NONE },
-            realm: Links { older: NONE, younger: NONE },
+            ct_zone: Links { older: NONE, younger: NONE },
             held: List::EMPTY,
             owner: Owner::default(),
         }

@@ -30,7 +30,7 @@ fn key(id: u32) -> DatagramKey {
         id,
         protocol: 17,
         family: Family::V4,
-        realm: 0,
+        ct_zone: 0,
     }
 }
 
@@ -237,7 +237,7 @@ fn all_parts_of_the_key_tell_datagrams_apart() {
         DatagramKey { id: base.id | 1 << 31, ..base },
         DatagramKey { protocol: 6, ..base },
         DatagramKey { family: Family::V6, ..base },
-        DatagramKey { realm: 1, ..base },
+        DatagramKey { ct_zone: 1, ..base },
     ] {
         assert_eq!(table.later(&other, span(8, 8, true), NOW, &mut NoTally), Later::Wait, "{other:?}");
     }
@@ -618,21 +618,21 @@ impl Over for HashMap<u32, Model> {
     }
 }
 
-fn key_of(source: u128, realm: u16, id: u32) -> DatagramKey {
-    DatagramKey { source, realm, ..key(id) }
+fn key_of(source: u128, ct_zone: u16, id: u32) -> DatagramKey {
+    DatagramKey { source, ct_zone, ..key(id) }
 }
 
 #[test]
 fn one_source_and_one_side_have_no_more_than_their_share() {
     let mut table = Fragments::new(&limits(1_024, 256), TIMEOUT, [3, 5]).unwrap();
-    let begin = |table: &mut Fragments, source, realm, id| {
-        table.first(&key_of(source, realm, id), span(0, 8, true), kept(1), NOW, &mut NoTally)
+    let begin = |table: &mut Fragments, source, ct_zone, id| {
+        table.first(&key_of(source, ct_zone, id), span(0, 8, true), kept(1), NOW, &mut NoTally)
     };
     let taken = (0..1_000).filter(|id| begin(&mut table, 1, 1, *id).is_ok()).count();
     assert_eq!(taken, 64, "of one source");
     // From many sources of one side: they make room for one another, and leave alone what is another's.
-    let of = |table: &Fragments, realm| {
-        table.table.places().filter(|at| table.table.key(*at).realm == realm).count()
+    let of = |table: &Fragments, ct_zone| {
+        table.table.places().filter(|at| table.table.key(*at).ct_zone == ct_zone).count()
     };
     for id in 0..200 {
         assert_eq!(begin(&mut table, u128::from(id) + 100, 2, id), Ok(()));

@@ -72,7 +72,7 @@ pub(super) fn readdress(tables: &Tables, flows: &FlowTable, bytes: &mut [u8]) ->
 /// The flow whose first packets have this key, whichever interface they came in by.
 fn answered<'a>(tables: &Tables, flows: &'a FlowTable, key: &Key) -> Option<&'a Flow> {
     tables.interfaces.iter().find_map(|interface| {
-        let key = key.in_realm(interface.realm);
+        let key = key.in_ct_zone(interface.ct_zone);
         let hash = flows.hash(&key, &mut NoTally);
         let hit = flows.find(&key, hash, &mut NoTally)?;
         if hit.direction == Direction::Original { flows.flow(hit.id) } else { None }

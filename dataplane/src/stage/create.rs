@@ -12,7 +12,7 @@ use wire::{Frame, Part, tcp};
 
 use super::log::note_opened;
 use super::parse::flag;
-use super::route::realm;
+use super::route::ct_zone;
 use super::snat::{inside, take};
 use super::track::{is_icmp, reason_of, settings};
 use super::{Cx, Step, header};
@@ -83,7 +83,7 @@ pub(super) fn flow<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<()
         }
     }
     let pair = cx.tables.nat.pair(pending.dnat, pending.snat);
-    let translated = reply != pending.key.reversed().in_realm(realm(frame.meta.egress, cx));
+    let translated = reply != pending.key.reversed().in_ct_zone(ct_zone(frame.meta.egress, cx));
     if let Some(flow) = cx.shard.flows.flow_mut(id) {
         let is_own = frame.meta.flags & flag::OWN != 0;
         // A neighbour that is asked for is looked up again when it is known.
@@ -224,7 +224,7 @@ fn reply_key<T: Tally>(frame: &Frame, cx: &Cx<'_, T>) -> Key {
     } else {
         Key::v4(from.bits as u32, to.bits as u32, sport, pending.sport, protocol)
     };
-    key.in_realm(realm(frame.meta.egress, cx))
+    key.in_ct_zone(ct_zone(frame.meta.egress, cx))
 }
 
 /// The numbers of the destination and source translations that apply.

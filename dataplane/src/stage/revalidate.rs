@@ -11,7 +11,7 @@
 //! A flow that nobody has answered has no translation to lose: where other ones would now be chosen for it, it ends, and its
 //! packet opens another. One that has been answered keeps what it has, or has not, as in netfilter.
 //!
-//! Until then nobody knows in which realm the flow's packets now arrive, so it is looked for in all; it is found by packets
+//! Until then nobody knows in which conntrack zone the flow's packets now arrive, so it is looked for in all; it is found by packets
 //! of the right one only.
 
 use arrayvec::ArrayVec;
@@ -24,7 +24,7 @@ use wire::{Dscp, Family, Frame, PortId};
 use super::header::{class_of, sender as sender_of};
 use super::log::note_hit;
 use super::parse::flag;
-use super::route::{check_source, is_link_local, realm};
+use super::route::{check_source, ct_zone, is_link_local};
 use super::{Cx, Step, dnat, filter, track};
 use crate::classify::Header;
 use crate::flow::{Cold, Direction, Flow, FlowId, Hit, Key, State};
@@ -37,7 +37,7 @@ use crate::tables::{
 };
 use crate::verdict::Reason;
 
-/// Flows that may turn out not to be a packet's, one after the other: as many as there are realms in which the same
+/// Flows that may turn out not to be a packet's, one after the other: as many as there are conntrack zones in which the same
 /// addresses and ports are in use.
 const STRANGERS: usize = 4;
 
@@ -102,7 +102,7 @@ fn revalidate<T: Tally>(
     frame: &mut Frame,
     cx: &mut Cx<'_, T>,
 ) -> Outcome {
-    // Interfaces, realms and translations by number, 30; the header's fourteen fields, 20; the choice, 5; limits, 10; the
+    // Interfaces, conntrack zones and translations by number, 30; the header's fourteen fields, 20; the choice, 5; limits, 10; the
     // flow's fields, 15. Searches and routes tell their own.
     cx.tally.instructions(80);
     cx.tally.execute(Op::Branch, 24);
@@ -110,8 +110,8 @@ fn revalidate<T: Tally>(
     let Some(ingress) = cx.tables.interface_numbered(cold.ingress) else {
         return over(hit.id, Reason::InterfaceGone, frame, cx);
     };
-    let came = realm(frame.meta.ingress, cx);
-    if hit.direction == Direction::Original && came != realm(ingress, cx) {
+    let came = ct_zone(frame.meta.ingress, cx);
+    if hit.direction == Direction::Original && came != ct_zone(ingress, cx) {
         return Outcome::Stranger;
     }
     let way = match way(flow, ingress, cx) {
@@ -122,7 +122,7 @@ fn revalidate<T: Tally>(
         }
         Err(step) => return Outcome::Refused(step),
     };
-    if hit.direction == Direction::Reply && came != realm(way.egress, cx) {
+    if hit.direction == Direction::Reply && came != ct_zone(way.egress, cx) {
         return Outcome::Stranger;
     }
     let Some(pair) = translations(flow, cold, ingress, way, cx) else {
@@ -143,8 +143,8 @@ fn revalidate<T: Tally>(
         Ok(rule) => rule,
         Err(refusal) => return refuse(hit, refusal, way, frame, cx),
     };
-    let realms = [realm(ingress, cx), realm(way.egress, cx)];
-    if cx.shard.flows.move_to(hit.id, realms, cx.tally).is_err() {
+    let ct_zones = [ct_zone(ingress, cx), ct_zone(way.egress, cx)];
+    if cx.shard.flows.move_to(hit.id, ct_zones, cx.tally).is_err() {
         end(hit.id, cx);
         return Outcome::Refused(Step::Drop(Reason::NatClash));
     }
@@ -171,7 +171,7 @@ fn way<T: Tally>(flow: &Flow, ingress: PortId, cx: &mut Cx<'_, T>) -> Result<Way
     check_source(ingress, source, cx)?;
     if is_link_local(destination) {
         // No route says on which link: the one that it was on.
-        let link = || cx.tables.interfaces.iter().position(|of| of.realm == flow.reply().realm());
+        let link = || cx.tables.interfaces.iter().position(|of| of.ct_zone == flow.reply().ct_zone());
         return match link() {
             _ if !is_own => Ok(Way { hop: LOCAL_HOP, egress: LOCAL }),
             Some(link) => Ok(Way { hop: LINK_HOP, egress: PortId(link as u16) }),

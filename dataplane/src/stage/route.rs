@@ -387,7 +387,7 @@ fn spread(frame: &Frame) -> u32 {
     (mixed.wrapping_mul(0xd6e8_feb8_6659_fd93) >> 32) as u32
 }
 
-/// The realm of an interface, for the keys of flows.
-pub(super) fn realm<T: Tally>(id: PortId, cx: &Cx<'_, T>) -> u16 {
-    cx.tables.interface(id).map_or(0, |interface| interface.realm)
+/// The conntrack zone of an interface, for the keys of flows.
+pub(super) fn ct_zone<T: Tally>(id: PortId, cx: &Cx<'_, T>) -> u16 {
+    cx.tables.interface(id).map_or(0, |interface| interface.ct_zone)
 }

@@ -15,7 +15,7 @@ use wire::tcp::Flags;
 use wire::{BATCH, Family, Frame, Part, icmpv4, ipv4, ipv6, tcp, udp};
 
 use super::parse::flag;
-use super::route::{back, is_link_local, realm};
+use super::route::{back, ct_zone, is_link_local};
 use super::{Cx, Stage, Step, handoff, handshake, header, revalidate};
 use crate::client;
 use crate::flow::tcp::{Fault, Midstream, Segment, Settings, WindowCheck};
@@ -155,7 +155,7 @@ impl Track {
 fn key_of<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> Key {
     let meta = &frame.meta;
     // What stands for ports, 5; two addresses across three words, 4, of IPv6 eight across nine, 10; ports, protocol,
-    // family, 4; the realm by a table, 3.
+    // family, 4; the conntrack zone by a table, 3.
     cx.tally.instructions(if meta.family == Family::V4 { 16 } else { 22 });
     cx.tally.execute(Op::Branch, 6);
     let (sport, dport) = if meta.flags & flag::QUERY != 0 {
@@ -175,7 +175,7 @@ fn key_of<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> Key {
             .and_then(ipv6::Header::of)
             .map(|ip| Key::v6(ip.src_bits(), ip.dst_bits(), sport, dport, meta.protocol))
     };
-    key.unwrap_or_default().in_realm(realm(meta.ingress, cx))
+    key.unwrap_or_default().in_ct_zone(ct_zone(meta.ingress, cx))
 }
 
 pub(super) fn is_icmp(frame: &Frame) -> bool {
@@ -491,7 +491,7 @@ fn find_related<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
     let Some((quote, seq)) = quoted_key(quoted, frame.meta.family) else {
         return Step::Drop(Reason::IcmpUnrelated);
     };
-    let key = quote.reversed().in_realm(realm(frame.meta.ingress, cx));
+    let key = quote.reversed().in_ct_zone(ct_zone(frame.meta.ingress, cx));
     let hash = cx.shard.flows.hash(&key, cx.tally);
     let hit = match live(&key, hash, frame, cx) {
         Ok(Some(hit)) => hit,
@@ -632,7 +632,7 @@ pub(crate) fn datagram<T: Tally>(frame: &Frame, cx: &Cx<'_, T>) -> Option<(Datag
         id: fragment.id,
         protocol,
         family: meta.family,
-        realm: realm(meta.ingress, cx),
+        ct_zone: ct_zone(meta.ingress, cx),
     };
     let span = Span {
         offset: u32::from(fragment.offset),

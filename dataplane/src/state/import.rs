@@ -67,8 +67,8 @@ impl Shard {
             }
         };
         let keys = [
-            &original.in_realm(interface.realm),
-            &reply.in_realm(realm_towards(tables, record.reply.source.into())),
+            &original.in_ct_zone(interface.ct_zone),
+            &reply.in_ct_zone(ct_zone_towards(tables, record.reply.source.into())),
         ];
         let ticks = |span: Nanos| Tick::within(span).0;
         let former = Former {
@@ -100,7 +100,7 @@ impl Shard {
         }
         self.flows.note_sender(id, record.mac.map(Mac));
         if let Some(flow) = self.flows.flow_mut(id) {
-            let [a, b] = [flow.original(), flow.reply()].map(|key| key.in_realm(0));
+            let [a, b] = [flow.original(), flow.reply()].map(|key| key.in_ct_zone(0));
             let is_plain = b == a.reversed() && record.handshake == Handshake::Direct;
             flow.set_translated(if is_plain { Translated::No } else { Translated::Yes });
         }
@@ -174,8 +174,8 @@ fn fits(record: &FlowRecord, original: &Key, reply: &Key) -> bool {
     state && family && mapping && inward && handshake
 }
 
-/// The realm of the interface by which packets to an address leave.
-fn realm_towards(tables: &Tables, address: Address) -> u16 {
+/// The conntrack zone of the interface by which packets to an address leave.
+fn ct_zone_towards(tables: &Tables, address: Address) -> u16 {
     let out = match tables.route(address, &mut tally::NoTally) {
         Some(Target::Link(link) | Target::Broadcast(link)) => link,
         Some(Target::Gateways { first, .. }) => {
@@ -184,5 +184,5 @@ fn realm_towards(tables: &Tables, address: Address) -> u16 {
         }
         _ => LOCAL,
     };
-    tables.interface(out).map_or(0, |interface| interface.realm)
+    tables.interface(out).map_or(0, |interface| interface.ct_zone)
 }

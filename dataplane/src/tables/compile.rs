@@ -117,8 +117,8 @@ impl Tables {
     ) -> Result<Tables, CompileError> {
         let names = Names::new(policy)?;
         let routes = route::compile(policy, &names)?;
-        let realms = route::realms(policy, &routes);
-        let interfaces = interfaces(policy, &names, &realms)?;
+        let ct_zones = route::ct_zones(policy, &routes);
+        let interfaces = interfaces(policy, &names, &ct_zones)?;
         let source_macs = SourceMacs::of([policy])?;
         let neighbours = policy
             .neighbours
@@ -237,7 +237,7 @@ impl Names {
     }
 }
 
-fn interfaces(policy: &Policy, names: &Names, realms: &[u16]) -> Result<Vec<Interface>, CompileError> {
+fn interfaces(policy: &Policy, names: &Names, ct_zones: &[u16]) -> Result<Vec<Interface>, CompileError> {
     let mut interfaces = Vec::with_capacity(policy.interfaces.len());
     for (place, interface) in policy.interfaces.iter().enumerate() {
         let root = match &interface.parent {
@@ -279,7 +279,7 @@ fn interfaces(policy: &Policy, names: &Names, realms: &[u16]) -> Result<Vec<Inte
             hearing: if given.is_some() { Hearing::Own } else { Hearing::All },
             mtu: interface.mtu,
             egress: Link::new(interface.link, interface.rate, interface.overhead()),
-            realm: realms.get(place).copied().unwrap_or(0),
+            ct_zone: ct_zones.get(place).copied().unwrap_or(0),
             source_check: interface.source_check,
             mss4: clamp(40),
             mss6: clamp(60),
@@ -314,7 +314,7 @@ fn interfaces(policy: &Policy, names: &Names, realms: &[u16]) -> Result<Vec<Inte
     Ok(interfaces)
 }
 
-/// The gateway itself, as if it were an interface. No interface shares its realm: theirs are numbered from 1, and
+/// The gateway itself, as if it were an interface. No interface shares its conntrack zone: theirs are numbered from 1, and
 /// there are fewer than 65,535.
 fn itself() -> Interface {
     Interface {
@@ -330,7 +330,7 @@ fn itself() -> Interface {
         hearing: Hearing::All,
         mtu: u16::MAX,
         egress: Link::new(LinkKind::Ethernet, None, Bytes(0)),
-        realm: u16::MAX,
+        ct_zone: u16::MAX,
         source_check: SourceCheck::Off,
         mss4: u16::MAX,
         mss6: u16::MAX,

@@ -5,7 +5,7 @@
 //! whatever is new gets one that has not been given for the last four thousand million names. A name that goes away and
 //! comes back later is another one.
 //!
-//! Realms, too, stay with the interfaces that share them, where these are the same.
+//! Conntrack zones, too, stay with the interfaces that share them, where these are the same.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -25,8 +25,8 @@ pub(crate) const OTHER_NUMBER: u32 = u32::MAX;
 pub struct Numbers {
     /// The next one to be given.
     next: u32,
-    /// Where the search for a realm that is free begins.
-    next_realm: u16,
+    /// Where the search for a conntrack zone that is free begins.
+    next_ct_zone: u16,
     /// Numbers and places of interfaces, ascending.
     interfaces: Vec<(u32, u16)>,
     /// Likewise of destination translations; places from 0.
@@ -44,7 +44,7 @@ impl Tables {
     pub fn after(mut self, old: &Tables) -> Tables {
         self.epoch = next_epoch(old.epoch);
         self.number(Some(old));
-        self.keep_realms(old);
+        self.keep_ct_zones(old);
         for interface in &mut self.interfaces {
             let before = old.interfaces.iter().find(|before| before.number == interface.number);
             before.into_iter().for_each(|before| interface.egress.continue_from(&before.egress));
@@ -128,7 +128,7 @@ impl Tables {
         }
         self.numbers = Numbers {
             next,
-            next_realm: 0,
+            next_ct_zone: 0,
             interfaces: sorted(self.interfaces.iter().map(|interface| interface.number)),
             destinations: sorted(self.nat.destinations.iter().map(|nat| nat.number)),
             sources: sorted(self.nat.sources.iter().map(|nat| nat.number)),
@@ -159,31 +159,31 @@ impl Tables {
         self.idle = idle;
     }
 
-    /// Gives interfaces that share a realm the one that the same interfaces had before. Those who share realm 0 do so
+    /// Gives interfaces that share a conntrack zone the one that the same interfaces had before. Those who share conntrack zone 0 do so
     /// because their sources are not checked, and go on to.
-    fn keep_realms(&mut self, old: &Tables) {
+    fn keep_ct_zones(&mut self, old: &Tables) {
         let before = groups(old);
         let used: HashSet<u16> = before.keys().copied().collect();
         let known: HashMap<BTreeSet<u32>, u16> =
-            before.into_iter().map(|(realm, group)| (group, realm)).collect();
+            before.into_iter().map(|(ct_zone, group)| (group, ct_zone)).collect();
         let groups = groups(self);
-        let mut realms: HashMap<u16, u16> =
-            groups.iter().filter_map(|(realm, group)| Some((*realm, *known.get(group)?))).collect();
+        let mut ct_zones: HashMap<u16, u16> =
+            groups.iter().filter_map(|(ct_zone, group)| Some((*ct_zone, *known.get(group)?))).collect();
         // One that has not been in use for long, so that no flow is left that knows it.
-        let begin = old.numbers.next_realm.clamp(1, u16::MAX - 1);
-        let mut free = (begin..u16::MAX).chain(1..begin).filter(|realm| !used.contains(realm));
+        let begin = old.numbers.next_ct_zone.clamp(1, u16::MAX - 1);
+        let mut free = (begin..u16::MAX).chain(1..begin).filter(|ct_zone| !used.contains(ct_zone));
         let mut last = begin;
-        for realm in groups.keys() {
-            if !realms.contains_key(realm) {
+        for ct_zone in groups.keys() {
+            if !ct_zones.contains_key(ct_zone) {
                 // Where they run out, all are numbered anew: what is not revalidated finds no flow, at worst.
                 let Some(fresh) = free.next() else { return };
-                realms.insert(*realm, fresh);
+                ct_zones.insert(*ct_zone, fresh);
                 last = fresh + 1;
             }
         }
-        self.numbers.next_realm = last;
+        self.numbers.next_ct_zone = last;
         for interface in &mut self.interfaces {
-            interface.realm = realms.get(&interface.realm).copied().unwrap_or(interface.realm);
+            interface.ct_zone = ct_zones.get(&interface.ct_zone).copied().unwrap_or(interface.ct_zone);
         }
     }
 }
@@ -193,11 +193,11 @@ fn next_epoch(epoch: u16) -> u16 {
     epoch.wrapping_add(1).max(1)
 }
 
-/// Interfaces, by number, that share each realm but 0.
+/// Interfaces, by number, that share each conntrack zone but 0.
 fn groups(tables: &Tables) -> BTreeMap<u16, BTreeSet<u32>> {
     let mut groups: BTreeMap<u16, BTreeSet<u32>> = BTreeMap::new();
-    for interface in tables.interfaces.iter().filter(|interface| interface.realm != 0) {
-        groups.entry(interface.realm).or_default().insert(interface.number);
+    for interface in tables.interfaces.iter().filter(|interface| interface.ct_zone != 0) {
+        groups.entry(interface.ct_zone).or_default().insert(interface.number);
     }
     groups
 }
@@ -239,8 +239,8 @@ mod tests {
         tables.interface(tables.interface_named(name).unwrap()).unwrap().number
     }
 
-    fn realm(tables: &Tables, name: &str) -> u16 {
-        tables.interface(tables.interface_named(name).unwrap()).unwrap().realm
+    fn ct_zone(tables: &Tables, name: &str) -> u16 {
+        tables.interface(tables.interface_named(name).unwrap()).unwrap().ct_zone
     }
 
     #[test]
@@ -289,19 +289,19 @@ mod tests {
     }
 
     #[test]
-    fn realms_stay_with_those_who_share_them() {
+    fn ct_zones_stay_with_those_who_share_them() {
         let ways = |ways: &str| format!("[[route]]\nto = \"0.0.0.0/0\"\nvia = [{ways}]\n");
         let one = tables(&["a", "b", "c"], "");
         // The first two of these stand in for one another now.
         let two = tables(&["c", "b", "a"], &ways("\"10.0.1.9\", \"10.0.2.9\"")).after(&one);
-        assert_eq!(realm(&two, "c"), realm(&one, "c"));
-        let shared = realm(&two, "a");
-        assert_eq!(realm(&two, "b"), shared);
-        assert!(["a", "b", "c"].iter().all(|name| realm(&one, name) != shared));
+        assert_eq!(ct_zone(&two, "c"), ct_zone(&one, "c"));
+        let shared = ct_zone(&two, "a");
+        assert_eq!(ct_zone(&two, "b"), shared);
+        assert!(["a", "b", "c"].iter().all(|name| ct_zone(&one, name) != shared));
         // And no longer: each has one that none of the last had.
         let three = tables(&["a", "b", "c"], "").after(&two);
-        assert_eq!(realm(&three, "c"), realm(&one, "c"));
-        let apart = ["a", "b"].map(|name| realm(&three, name));
-        assert!(apart[0] != apart[1] && !apart.contains(&shared) && !apart.contains(&realm(&three, "c")));
+        assert_eq!(ct_zone(&three, "c"), ct_zone(&one, "c"));
+        let apart = ["a", "b"].map(|name| ct_zone(&three, name));
+        assert!(apart[0] != apart[1] && !apart.contains(&shared) && !apart.contains(&ct_zone(&three, "c")));
     }
 }

@@ -162,12 +162,12 @@ impl Builder {
     }
 }
 
-/// Interfaces that may stand in for one another share a realm: those that one route's next hops leave by,
+/// Interfaces that may stand in for one another share a conntrack zone: those that one route's next hops leave by,
 /// and those whose source addresses are not checked strictly.
-pub(super) fn realms(policy: &Policy, routes: &Routes) -> Vec<u16> {
-    let mut realm: Vec<u16> = (0..policy.interfaces.len() as u16).map(|place| place + 1).collect();
-    let unite = |realm: &mut Vec<u16>, a: u16, b: u16| {
-        for entry in realm.iter_mut() {
+pub(super) fn ct_zones(policy: &Policy, routes: &Routes) -> Vec<u16> {
+    let mut ct_zone: Vec<u16> = (0..policy.interfaces.len() as u16).map(|place| place + 1).collect();
+    let unite = |ct_zone: &mut Vec<u16>, a: u16, b: u16| {
+        for entry in ct_zone.iter_mut() {
             if *entry == a {
                 *entry = b;
             }
@@ -178,19 +178,19 @@ pub(super) fn realms(policy: &Policy, routes: &Routes) -> Vec<u16> {
             let ways = routes.ways.iter().skip(*first as usize).take(*count as usize);
             let mut shared = None;
             for gateway in ways.filter_map(|way| routes.gateways.get(*way as usize)) {
-                let own = realm[usize::from(gateway.interface.0)];
+                let own = ct_zone[usize::from(gateway.interface.0)];
                 match shared {
                     None => shared = Some(own),
-                    Some(other) => unite(&mut realm, own, other),
+                    Some(other) => unite(&mut ct_zone, own, other),
                 }
             }
         }
     }
     for (place, interface) in policy.interfaces.iter().enumerate() {
         if interface.source_check != policy::model::SourceCheck::Strict {
-            let own = realm[place];
-            unite(&mut realm, own, 0);
+            let own = ct_zone[place];
+            unite(&mut ct_zone, own, 0);
         }
     }
-    realm
+    ct_zone
 }

@@ -89,7 +89,7 @@ impl FlowTable {
         flow.epoch != self.epochs.now
     }
 
-    /// A flow of an earlier epoch, none of `but`, that has this key but for the realm: in which realm it is now is not
+    /// A flow of an earlier epoch, none of `but`, that has this key but for the conntrack zone: in which conntrack zone it is now is not
     /// known before it is revalidated.
     pub fn find_stale<T: Tally>(&self, key: &Key, hash: u64, but: &[FlowId], tally: &mut T) -> Option<Hit> {
         let flows = self.flows.entries();
@@ -101,21 +101,26 @@ impl FlowTable {
             tally.execute(Op::Branch, 3);
             flows.get(hit.id.0 as usize).is_some_and(|flow| {
                 flow.epoch != self.epochs.now
-                    && flow.key(hit.direction).in_realm(key.realm()) == *key
+                    && flow.key(hit.direction).in_ct_zone(key.ct_zone()) == *key
                     && !but.contains(&hit.id)
             })
         })?;
         Some(Hit::from_entry(entry))
     }
 
-    /// Moves both keys of a flow to other realms.
+    /// Moves both keys of a flow to other conntrack zones.
     ///
     /// # Errors
     /// [`Refusal::Taken`]: another flow has one of the keys there; nothing is changed.
-    pub fn move_to<T: Tally>(&mut self, id: FlowId, realms: [u16; 2], tally: &mut T) -> Result<(), Refusal> {
+    pub fn move_to<T: Tally>(
+        &mut self,
+        id: FlowId,
+        ct_zones: [u16; 2],
+        tally: &mut T,
+    ) -> Result<(), Refusal> {
         let Some(flow) = self.flow(id) else { return Ok(()) };
         let keys = [flow.original, flow.reply];
-        let moved = [keys[0].in_realm(realms[0]), keys[1].in_realm(realms[1])];
+        let moved = [keys[0].in_ct_zone(ct_zones[0]), keys[1].in_ct_zone(ct_zones[1])];
         for (key, before) in moved.iter().zip(&keys) {
             if key != before {
                 let hash = self.hash(key, tally);
@@ -124,7 +129,7 @@ impl FlowTable {
                 }
             }
         }
-        // The index knows nothing of realms.
+        // The index knows nothing of conntrack zones.
         if let Some(flow) = self.flow_mut(id) {
             [flow.original, flow.reply] = moved;
         }
