@@ -45,16 +45,20 @@ impl Traffic {
 pub struct Counters {
     /// All that was received; bytes from the link-layer header on.
     pub received: Traffic,
-    /// Frames by verdict, indexed by its high byte.
-    verdicts: [u64; 6],
+    /// Frames forwarded that have departed.
+    forwarded: u64,
+    /// Frames delivered.
+    delivered: u64,
     /// Answered frames by reason.
     answered: [u64; Reason::COUNT],
     /// Dropped frames by reason.
     dropped: [u64; Reason::COUNT],
     /// Frames held now.
     pub held: u64,
-    /// Frames queued now, without further fragments: decided, and not yet sent.
-    pub queued: u64,
+    /// Frames ever queued before a port, without further fragments.
+    entered: u64,
+    /// Those of them that are queued no more and were not forwarded: answers that departed, and what was dropped from a queue.
+    entered_otherwise: u64,
     /// Frames handed off to other workers.
     pub given: u64,
     /// Frames that other workers have handed off; they received them.
@@ -118,11 +122,13 @@ impl Counters {
     pub fn new(tables: &Tables) -> Counters {
         Counters {
             received: Traffic::default(),
-            verdicts: [0; 6],
+            forwarded: 0,
+            delivered: 0,
             answered: [0; Reason::COUNT],
             dropped: [0; Reason::COUNT],
             held: 0,
-            queued: 0,
+            entered: 0,
+            entered_otherwise: 0,
             given: 0,
             taken: 0,
             rules: vec![Traffic::default(); tables.filter.rules.len()],
@@ -160,11 +166,13 @@ impl Counters {
     /// Counts a frame that departs: its verdict is final.
     #[inline(always)]
     pub(crate) fn count_departed(&mut self, frame: &Frame) {
+        const FORWARDED: u16 = Verdict::Forwarded.to_fate();
         match frame.meta.fate {
+            FORWARDED => self.forwarded += 1,
             // A further fragment of a packet has none.
             0 => self.parts_sent += 1,
             fate => {
-                self.queued = self.queued.wrapping_sub(1);
+                self.entered_otherwise += 1;
                 self.count_verdict(fate);
             }
         }
@@ -172,13 +180,13 @@ impl Counters {
 
     /// Counts a frame that was queued and is dropped instead: that is its fate now.
     pub(crate) fn count_lost(&mut self, frame: &mut Frame, reason: Reason) {
-        if frame.meta.fate == 0 {
+        let fate = std::mem::replace(&mut frame.meta.fate, Verdict::Dropped(reason).to_fate());
+        if fate == 0 {
             self.parts_lost += 1;
         } else {
-            self.queued = self.queued.wrapping_sub(1);
-            self.count_verdict(Verdict::Dropped(reason).to_fate());
+            self.entered_otherwise += 1;
+            self.count_verdict(frame.meta.fate);
         }
-        frame.meta.fate = Verdict::Dropped(reason).to_fate();
     }
 
     /// A frame that was to be handed off to another worker could not be carried there: it is dropped after all.
@@ -205,21 +213,21 @@ impl Counters {
     /// it departs.
     #[inline(always)]
     pub(crate) fn count_queued(&mut self, frame: &Frame) {
-        self.queued += 1;
+        self.entered += 1;
         self.count_decision(frame);
     }
 
     #[inline(always)]
     fn count_verdict(&mut self, fate: u16) {
-        if let Some(verdict) = self.verdicts.get_mut(usize::from(fate >> 8)) {
-            *verdict += 1;
-        }
-        if fate >= 0x300 {
-            let reason = usize::from(fate & 0xff);
-            let by_reason = if fate >> 8 == 3 { &mut self.answered } else { &mut self.dropped };
-            if let Some(count) = by_reason.get_mut(reason) {
-                *count += 1;
-            }
+        let by_reason = match fate >> 8 {
+            1 => return self.forwarded += 1,
+            2 => return self.delivered += 1,
+            3 => &mut self.answered,
+            4 => &mut self.dropped,
+            _ => return,
+        };
+        if let Some(count) = by_reason.get_mut(usize::from(fate & 0xff)) {
+            *count += 1;
         }
     }
 
@@ -245,12 +253,17 @@ impl Counters {
 
     /// Frames forwarded.
     pub fn forwarded(&self) -> u64 {
-        self.verdicts[usize::from(Verdict::Forwarded.to_fate() >> 8)]
+        self.forwarded
+    }
+
+    /// Frames queued now, without further fragments: decided, and not yet sent.
+    pub fn queued(&self) -> u64 {
+        self.entered - self.forwarded - self.entered_otherwise
     }
 
     /// Frames delivered to the gateway itself.
     pub fn delivered(&self) -> u64 {
-        self.verdicts[usize::from(Verdict::Delivered.to_fate() >> 8)]
+        self.delivered
     }
 
     /// Frames answered, for all reasons.
@@ -276,7 +289,7 @@ impl Counters {
     /// Whether received + taken = forwarded + delivered + answered + dropped + queued + held + given.
     pub fn are_conserved(&self) -> bool {
         let ended = self.forwarded() + self.delivered() + self.answered() + self.dropped();
-        self.received.frames + self.taken == ended + self.queued + self.held + self.given
+        self.received.frames + self.taken == ended + self.queued() + self.held + self.given
     }
 
     /// Traffic of each translation.

@@ -135,7 +135,7 @@ fn replayed(tables: Tables, way: Way, batching: Batching, arrivals: &[Arrival]) 
     }
     replay.finish(&mut outcome);
     let counters = &replay.shard.counters;
-    assert!(counters.are_conserved() && counters.queued == 0);
+    assert!(counters.are_conserved() && counters.queued() == 0);
     assert_eq!(counters.forwarded(), outcome.departed.len() as u64);
     assert_eq!(counters.dropped_for(Reason::QueueFull), outcome.dropped.len() as u64);
     outcome
@@ -260,8 +260,12 @@ fn frames_without_a_slot_are_refused() {
     }
     replay.pass(&mut outcome);
     let counters = &replay.shard.counters;
-    assert!(counters.queued >= 65_536 && counters.queued < COUNT.into(), "{} frames wait", counters.queued);
-    assert_eq!(counters.dropped_for(Reason::FramePoolEmpty), u64::from(COUNT) - counters.queued);
+    assert!(
+        counters.queued() >= 65_536 && counters.queued() < COUNT.into(),
+        "{} frames wait",
+        counters.queued()
+    );
+    assert_eq!(counters.dropped_for(Reason::FramePoolEmpty), u64::from(COUNT) - counters.queued());
     assert!(counters.are_conserved());
     replay.finish(&mut outcome);
     assert_eq!(outcome.departed.len() as u64, replay.shard.counters.forwarded());

@@ -331,18 +331,18 @@ fn frames_in_queues_go_by_the_name_of_their_interface() {
         .collect();
     gateway.receive(&frames);
     let counters = &gateway.shard.counters;
-    assert_eq!((gateway.queued(), counters.queued, counters.forwarded()), (10, 10, 0));
+    assert_eq!((gateway.queued(), counters.queued(), counters.forwarded()), (10, 10, 0));
     gateway.reload(&one_way(), START);
     let out = gateway.out(0);
     let lost: Vec<(u32, Verdict)> =
         (0..10).step_by(2).map(|number| (number, Verdict::Dropped(Reason::InterfaceGone))).collect();
     assert_eq!(out.ended, lost);
     let counters = &gateway.shard.counters;
-    assert_eq!((counters.queued, counters.dropped_for(Reason::InterfaceGone)), (5, 5));
+    assert_eq!((counters.queued(), counters.dropped_for(Reason::InterfaceGone)), (5, 5));
     check::gateway(&gateway);
     let sent = gateway.out(usize::MAX).sent;
     assert_eq!(sent.iter().map(|sent| sent.number).collect::<Vec<_>>(), [1, 3, 5, 7, 9]);
-    assert_eq!((gateway.shard.counters.queued, gateway.shard.counters.forwarded()), (0, 5));
+    assert_eq!((gateway.shard.counters.queued(), gateway.shard.counters.forwarded()), (0, 5));
     assert!(sent.iter().all(|sent| gateway.tables.interfaces[usize::from(sent.port)].name == "two"));
     check::gateway(&gateway);
 }

@@ -206,7 +206,7 @@ impl Overview {
             answered: sum(Counters::answered),
             dropped: sum(Counters::dropped),
             held: self.held(),
-            queued: sum(|counters| counters.queued),
+            queued: sum(|counters| counters.queued()),
             handed_off: sum(|counters| counters.given),
             flows: add(|report| report.flows.into()),
             flow_capacity: add(|report| report.flow_capacity.into()),

@@ -33,6 +33,8 @@ pub struct Link {
     free: Arc<AtomicU64>,
     /// What the last frame takes beyond that, in nanoseconds divided by the rate.
     remainder: u64,
+    /// Whether it has a rate, or had one: else it is always free.
+    is_paced: bool,
 }
 
 impl Link {
@@ -44,7 +46,7 @@ impl Link {
             LinkKind::Ip => (STAND_IN, 0),
         };
         let rate = rate.map(|BitRate(rate)| BitRate(rate.clamp(1, MOST_RATE.0)));
-        Link { rate, overhead, stand_in, least, free: Arc::default(), remainder: 0 }
+        Link { rate, overhead, stand_in, least, free: Arc::default(), remainder: 0, is_paced: rate.is_some() }
     }
 
     /// Another link like it, free from the beginning of time on.
@@ -56,14 +58,15 @@ impl Link {
     /// The same link for another worker.
     #[must_use]
     pub fn shared(&self) -> Link {
-        let Link { rate, overhead, stand_in, least, ref free, .. } = *self;
-        Link { rate, overhead, stand_in, least, free: Arc::clone(free), remainder: 0 }
+        let Link { rate, overhead, stand_in, least, ref free, is_paced, .. } = *self;
+        Link { rate, overhead, stand_in, least, free: Arc::clone(free), remainder: 0, is_paced }
     }
 
     /// Lets this be the link that `other` is, with the rate and overhead of its own.
     pub fn continue_from(&mut self, other: &Link) {
         self.free = Arc::clone(&other.free);
         self.remainder = if self.rate == other.rate { other.remainder } else { 0 };
+        self.is_paced |= other.is_paced;
     }
 
     /// Rate, where the link has one.
@@ -78,15 +81,19 @@ impl Link {
     /// The moment of the next opportunity, where that lies after `now`.
     #[inline(always)]
     pub fn take(&mut self, ready: Nanos, now: Nanos, bytes: usize) -> Result<Nanos, Nanos> {
+        if self.is_paced {
+            return self.take_paced(ready, now, bytes);
+        }
+        if ready <= now { Ok(ready) } else { Err(ready) }
+    }
+
+    #[inline(never)]
+    fn take_paced(&mut self, ready: Nanos, now: Nanos, bytes: usize) -> Result<Nanos, Nanos> {
         let Some(rate) = self.rate else {
-            // There may have been a rate before.
+            // There was a rate before.
             let start = Nanos(ready.0.max(self.free.load(Ordering::Relaxed)));
             return if start <= now { Ok(start) } else { Err(start) };
         };
-        self.take_of(rate, ready, now, bytes)
-    }
-
-    fn take_of(&mut self, rate: BitRate, ready: Nanos, now: Nanos, bytes: usize) -> Result<Nanos, Nanos> {
         let bytes = bytes.saturating_sub(self.stand_in).max(self.least) as u64;
         let bits = bytes.saturating_add(self.overhead.0).saturating_mul(8);
         let mut free = self.free.load(Ordering::Relaxed);

@@ -445,7 +445,7 @@ fn value(name: &str, tables: &Tables, shard: &Shard) -> Option<u64> {
         ("answered", "") => Some(counters.answered()),
         ("dropped", "") => Some(counters.dropped()),
         ("held", "") => Some(counters.held),
-        ("queued", "") => Some(counters.queued),
+        ("queued", "") => Some(counters.queued()),
         ("answered", _) => Some(counters.answered_for(reason()?)),
         ("dropped", _) => Some(counters.dropped_for(reason()?)),
         ("reasons", _) => Some(counters.answered_for(reason()?) + counters.dropped_for(reason()?)),
