@@ -4,7 +4,7 @@
 use dataplane::pipeline::{STAGES, Watch};
 use dataplane::replay::Witness;
 use dataplane::stage::{Cx, parse};
-use dataplane::{Replay, Tables, Verdict};
+use dataplane::{Reason, Replay, Tables, Verdict};
 use wire::ethernet::{HeaderMut, Mac};
 use wire::{Frame, Nanos, PortId};
 
@@ -271,5 +271,9 @@ impl<W: Witness> Witness for Outcome<'_, W> {
 
     fn ended(&mut self, frame: &Frame, verdict: Verdict) {
         self.witness.ended(frame, verdict);
+    }
+
+    fn refused(&mut self, number: u32, ingress: PortId, reason: Reason) {
+        self.witness.refused(number, ingress, reason);
     }
 }

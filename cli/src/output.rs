@@ -145,13 +145,18 @@ impl Outputs {
 
     /// Writes a packet that was lost to overload beside those that were dropped.
     pub(crate) fn lose(&mut self, number: u32) {
+        self.write_unseen(number, &format!("lost: {OVERLOAD}"));
+    }
+
+    /// Writes a packet that no stage has seen beside those that were dropped.
+    fn write_unseen(&mut self, number: u32, why: &str) {
         let Some(kept) = self.kept.remove(&number) else { return };
         if self.failed.is_none() {
             let ingress = self.names.interfaces.get(usize::from(kept.ingress.0)).map_or("?", String::as_str);
             let record = Record {
                 interface: usize::from(kept.ingress.0),
                 original_len: kept.original_len,
-                comment: Some(Cow::Owned(format!("lost: {OVERLOAD}, in by {ingress}"))),
+                comment: Some(Cow::Owned(format!("{why}, in by {ingress}"))),
                 ..Record::new(kept.at, &kept.bytes)
             };
             let written = self.dropped.write(&record);
@@ -238,6 +243,10 @@ impl Witness for Outputs {
             self.note(written);
         }
         self.spare.push(kept.bytes);
+    }
+
+    fn refused(&mut self, number: u32, _: PortId, reason: Reason) {
+        self.write_unseen(number, &format!("dropped: {}", reason.name()));
     }
 }
 
@@ -347,6 +356,12 @@ impl Witness for Optional {
     fn ended(&mut self, frame: &Frame, verdict: Verdict) {
         if let Some(outputs) = &mut self.0 {
             outputs.ended(frame, verdict);
+        }
+    }
+
+    fn refused(&mut self, number: u32, ingress: PortId, reason: Reason) {
+        if let Some(outputs) = &mut self.0 {
+            outputs.refused(number, ingress, reason);
         }
     }
 }

@@ -144,6 +144,13 @@ impl<W: Witness> Witness for Listener<'_, W> {
         }
         self.witness.ended(frame, verdict);
     }
+
+    fn refused(&mut self, number: u32, ingress: PortId, reason: Reason) {
+        if number == self.number {
+            self.verdict = Some(Verdict::Dropped(reason));
+        }
+        self.witness.refused(number, ingress, reason);
+    }
 }
 
 #[cfg(test)]

@@ -63,6 +63,13 @@ enum Only {
     Unlimited,
 }
 
+/// Slots for all that can be held, queued or under way.
+fn slots(tables: &Tables, resolve: Resolve) -> u32 {
+    let waiting = if resolve == Resolve::Told { MOST_WAITING } else { 0 };
+    let queued = tables.limits.queue.saturating_mul(tables.interfaces.len() as u32).min(MOST_QUEUED);
+    SLOTS + tables.limits.fragments.held + waiting + queued
+}
+
 /// Frames that a batch may add to a queue.
 fn growth(tables: &Tables) -> usize {
     let least = tables.interfaces.iter().map(|interface| interface.mtu).min().unwrap_or(0);
@@ -94,6 +101,11 @@ pub trait Witness {
 
     /// A frame ended here: dropped or delivered.
     fn ended(&mut self, frame: &Frame, verdict: Verdict);
+
+    /// The frame of that number was dropped before it was taken in.
+    fn refused(&mut self, number: u32, ingress: PortId, reason: Reason) {
+        let _ = (number, ingress, reason);
+    }
 }
 
 /// Nobody is told.
@@ -129,6 +141,8 @@ pub enum ReloadError {
     Change(ChangeError),
     /// It is not for this replay.
     OutOfTurn(OutOfTurn),
+    /// Frames for longer queues could not be made.
+    Pool(PoolError),
 }
 
 impl std::fmt::Display for ReloadError {
@@ -136,6 +150,7 @@ impl std::fmt::Display for ReloadError {
         match self {
             ReloadError::Change(error) => error.fmt(f),
             ReloadError::OutOfTurn(error) => error.fmt(f),
+            ReloadError::Pool(error) => error.fmt(f),
         }
     }
 }
@@ -157,9 +172,7 @@ impl Replay {
     fn with(tables: Tables, start: Nanos, way: Way, resolve: Resolve) -> Result<Replay, ReplayError> {
         let setup = Setup { seed: SEED, now: start, resolve, share: Share::WHOLE };
         let shard = Shard::new(&tables, setup).map_err(ReplayError::Shard)?;
-        let waiting = if resolve == Resolve::Told { MOST_WAITING } else { 0 };
-        let queued = tables.limits.queue.saturating_mul(tables.interfaces.len() as u32).min(MOST_QUEUED);
-        let slots = SLOTS + tables.limits.fragments.held + waiting + queued;
+        let slots = slots(&tables, resolve);
         Ok(Replay {
             growth: growth(&tables),
             tables,
@@ -207,7 +220,7 @@ impl Replay {
         self.moment = at;
         let Some(mut frame) = self.pool.take() else {
             self.shard.counters.count_refused(bytes.len(), Reason::FramePoolEmpty);
-            return;
+            return witness.refused(number, ingress, Reason::FramePoolEmpty);
         };
         let whole = frame.fill(bytes);
         frame.meta.ingress = ingress;
@@ -247,8 +260,15 @@ impl Replay {
         let next = tables.after(&self.tables);
         let setup = Setup { now: at, ..self.setup };
         let change = Change::prepare(&self.tables, &next, setup).map_err(ReloadError::Change)?;
+        let slots = slots(&next, self.setup.resolve);
+        let larger = (slots > self.pool.capacity() as u32).then(|| Pool::new(slots, SLOT));
+        let larger = larger.transpose().map_err(ReloadError::Pool)?;
         self.shard.apply(change, &next, at, &mut self.ended).map_err(ReloadError::OutOfTurn)?;
         self.tables = next;
+        // Frames of the other pool outlive it.
+        if let Some(larger) = larger {
+            self.pool = larger;
+        }
         self.waiting.clear();
         self.waiting.extend(self.shard.egress.lengths());
         self.growth = growth(&self.tables);

@@ -46,6 +46,11 @@ impl Witness for Outcome {
         assert_eq!(verdict, Verdict::Dropped(Reason::QueueFull));
         self.dropped.push(frame.meta.number);
     }
+
+    fn refused(&mut self, number: u32, _: PortId, reason: Reason) {
+        assert_eq!(reason, Reason::FramePoolEmpty);
+        self.dropped.push(number);
+    }
 }
 
 /// The model. A port without a rate takes what waits after 64 frames of one moment. Moments are fractions whose denominator is the rate: `free` is such a numerator.
@@ -269,4 +274,21 @@ fn frames_without_a_slot_are_refused() {
     assert!(counters.are_conserved());
     replay.finish(&mut outcome);
     assert_eq!(outcome.departed.len() as u64, replay.shard.counters.forwarded());
+    assert_eq!(outcome.departed.len() + outcome.dropped.len(), COUNT as usize);
+}
+
+/// A reload makes queues longer, and there are slots for what waits in them.
+#[test]
+fn queues_that_become_longer_have_slots() {
+    let mut replay = Replay::new(tables(Some(1_000), 2), Nanos(START), Way::Run).expect("memory");
+    let mut outcome = Outcome::default();
+    let bytes = frame(1);
+    replay.receive(PortId(0), Nanos(START), 0, &bytes, &mut outcome);
+    replay.reload(tables(Some(1_000), 5_000), Nanos(START), &mut outcome).expect("memory");
+    for number in 1..5_000 {
+        replay.receive(PortId(0), Nanos(START), number, &bytes, &mut outcome);
+    }
+    replay.finish(&mut outcome);
+    assert_eq!((outcome.departed.len(), outcome.dropped.len()), (5_000, 0));
+    assert!(replay.shard.counters.are_conserved());
 }

@@ -9,7 +9,7 @@ use chip::mapping::{self, Mapping};
 use chip::run;
 use chip::shelf::{CHIPS, MAPPINGS, named};
 use dataplane::replay::{ReloadError, ReplayError, Way, Witness};
-use dataplane::{Replay, Shard, Tables, Verdict};
+use dataplane::{Reason, Replay, Shard, Tables, Verdict};
 use wire::{Frame, Nanos, PortId};
 
 /// A host that cases are played on.
@@ -148,13 +148,17 @@ pub(crate) struct End {
 
 impl Record {
     fn note(&mut self, frame: &Frame, verdict: Verdict) {
-        let number = frame.meta.number as usize;
-        if self.fates.len() <= number {
-            self.fates.resize(number + 1, None);
-        }
         let end = End { verdict, rule: frame.meta.rule, nat: frame.meta.nat, turn: self.turn };
-        if self.fates[number].replace(end).is_some() {
-            self.twice.push(frame.meta.number);
+        self.note_end(frame.meta.number, end);
+    }
+
+    fn note_end(&mut self, number: u32, end: End) {
+        let place = number as usize;
+        if self.fates.len() <= place {
+            self.fates.resize(place + 1, None);
+        }
+        if self.fates[place].replace(end).is_some() {
+            self.twice.push(number);
         }
     }
 }
@@ -173,6 +177,11 @@ impl Witness for Record {
 
     fn ended(&mut self, frame: &Frame, verdict: Verdict) {
         self.note(frame, verdict);
+    }
+
+    fn refused(&mut self, number: u32, _: PortId, reason: Reason) {
+        let end = End { verdict: Verdict::Dropped(reason), rule: u32::MAX, nat: 0, turn: self.turn };
+        self.note_end(number, end);
     }
 }
 

@@ -9,8 +9,8 @@ use chip::host::{Entry, Onlooker};
 use chip::machine::Ideal;
 use chip::run::{RunError, Setup};
 use clap::Args;
-use dataplane::Verdict;
 use dataplane::replay::Witness;
+use dataplane::{Reason, Verdict};
 use serde_json::json;
 use wire::{Frame, Nanos, PortId};
 
@@ -177,6 +177,11 @@ impl Witness for Seen {
             *self.fates.entry(fate).or_default() += 1;
         }
         self.outputs.ended(frame, verdict);
+    }
+
+    fn refused(&mut self, number: u32, ingress: PortId, reason: Reason) {
+        *self.fates.entry(reason.name()).or_default() += 1;
+        self.outputs.refused(number, ingress, reason);
     }
 }
 
