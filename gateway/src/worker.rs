@@ -410,19 +410,22 @@ impl Worker {
 
     /// Offers each port opportunities to send. Says how many frames went.
     fn send(&mut self, now: Nanos) -> usize {
-        let Worker { links, shard, pool, .. } = self;
+        let Worker { links, shard, pool, captures, tables, .. } = self;
         let mut sent = 0;
         let mut next: Option<Nanos> = None;
         // A VLAN's frames wait before its parent's port.
         for (port, link) in (0..).map(PortId).zip(&mut *links) {
-            let offered = link.send(shard, port, now, pool);
+            let offered = link.send(shard, port, now, pool, captures);
             sent += offered.sent;
             next = next.into_iter().chain(offered.until).min();
         }
-        self.sleep.no_longer_than(next.map(|next| next.since(now)));
         for link in links {
             sent += link.flush(pool);
         }
+        if !captures.is_empty() {
+            captures.finish_departed(tables);
+        }
+        self.sleep.no_longer_than(next.map(|next| next.since(now)));
         sent
     }
 

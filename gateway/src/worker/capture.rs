@@ -1,5 +1,7 @@
-//! Copies of frames for whoever captures: made while a batch goes through the stages one by one, handed on at its end.
+//! Copies of frames for whoever captures: made while a batch goes through the stages one by one, and when frames depart; handed on
+//! at the end of either.
 
+use std::collections::HashSet;
 use std::mem;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -51,6 +53,8 @@ struct Active {
     is_meant: bool,
     /// Slots of the frames of this batch that are meant.
     meant: Vec<u32>,
+    /// Slots of the frames that are queued and meant: they are copied when they depart.
+    queued: HashSet<u32>,
 }
 
 impl Worker {
@@ -70,6 +74,7 @@ impl Worker {
             look: None,
             is_meant: false,
             meant: Vec::new(),
+            queued: HashSet::new(),
         });
         Ok(())
     }
@@ -97,8 +102,7 @@ impl Captures {
 
     #[cold]
     fn begin_all(&mut self, tables: &Arc<Tables>, egress: &Egress) {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.at = Nanos::from(since);
+        self.at = now();
         self.queued.clear();
         self.queued.extend(egress.lengths());
         for active in &mut self.active {
@@ -111,7 +115,7 @@ impl Captures {
         }
     }
 
-    /// It has: what ended, and what has come into the queues, is copied, and all is handed on.
+    /// It has: what ended is copied, and all is handed on. Of what has been queued is noted which is meant.
     #[inline(always)]
     pub(super) fn finish(&mut self, ended: &[Frame], shard: &Shard, tables: &Arc<Tables>) {
         if !self.is_empty() {
@@ -133,11 +137,28 @@ impl Captures {
             }
             for (port, before) in (0..).map(PortId).zip(&self.queued) {
                 for frame in shard.egress.queued_behind(port, *before) {
-                    active.copy_end(Point::Sent, frame, shard, tables);
+                    active.note_queued(frame, shard, tables);
                 }
             }
         }
         let at = self.at;
+        self.active.retain_mut(|active| active.hand_on(tables, at) == Reader::There);
+    }
+
+    /// A frame departs.
+    #[cold]
+    pub(super) fn departed(&mut self, frame: &Frame, shard: &Shard) {
+        for active in &mut self.active {
+            if active.queued.remove(&frame.slot()) {
+                active.copy(Point::Sent, frame, shard);
+            }
+        }
+    }
+
+    /// All have departed that could: what was copied of them is handed on.
+    #[cold]
+    pub(super) fn finish_departed(&mut self, tables: &Arc<Tables>) {
+        let at = now();
         self.active.retain_mut(|active| active.hand_on(tables, at) == Reader::There);
     }
 
@@ -218,14 +239,27 @@ impl Active {
 
     /// Copies a frame at the end of its way, if it is meant.
     fn copy_end(&mut self, point: Point, frame: &Frame, shard: &Shard, tables: &Tables) {
-        if !self.points.has(point) {
-            return;
-        }
-        let is_meant = self.meant.contains(&frame.slot())
-            || self.admits(Look::at(frame.bytes()).as_ref(), frame, shard, tables);
-        if is_meant {
+        if self.points.has(point) && self.means(frame, shard, tables) {
             self.copy(point, frame, shard);
         }
+    }
+
+    /// Notes whether a frame that has been queued is meant. Another one may have had its slot before.
+    fn note_queued(&mut self, frame: &Frame, shard: &Shard, tables: &Tables) {
+        if !self.points.has(Point::Sent) {
+            return;
+        }
+        if self.means(frame, shard, tables) {
+            self.queued.insert(frame.slot());
+        } else {
+            self.queued.remove(&frame.slot());
+        }
+    }
+
+    /// Whether a frame is meant that has gone through the stages.
+    fn means(&self, frame: &Frame, shard: &Shard, tables: &Tables) -> bool {
+        self.meant.contains(&frame.slot())
+            || self.admits(Look::at(frame.bytes()).as_ref(), frame, shard, tables)
     }
 
     /// Copies a frame, if that is wanted of this point.
@@ -267,6 +301,11 @@ impl Active {
         self.seen.clear();
         self.bytes.clear();
     }
+}
+
+/// The time, as captures have it.
+fn now() -> Nanos {
+    Nanos::from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
 }
 
 /// The flow that a frame belongs to.

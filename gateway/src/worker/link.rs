@@ -9,6 +9,8 @@ use serde::Serialize;
 use wire::vlan::Tags;
 use wire::{BATCH, Batch, Frame, Nanos, Pool, PortError, PortId, Received, ethernet};
 
+use super::capture::Captures;
+
 /// The live ends of an interface, for one worker.
 #[derive(Default)]
 pub struct Attachment {
@@ -211,8 +213,16 @@ impl Link {
     }
 
     /// Offers the egress of the port opportunities to send at `now`, as many as it has frames for and the device takes.
-    pub(super) fn send(&mut self, shard: &mut Shard, port: PortId, now: Nanos, pool: &mut Pool) -> Offered {
+    pub(super) fn send(
+        &mut self,
+        shard: &mut Shard,
+        port: PortId,
+        now: Nanos,
+        pool: &mut Pool,
+        captures: &mut Captures,
+    ) -> Offered {
         let mut offered = Offered { sent: 0, until: None };
+        let is_captured = !captures.is_empty();
         if self.is_blocked {
             offered.sent = self.transmit(pool);
         }
@@ -224,6 +234,9 @@ impl Link {
             while !self.out.is_full() && !is_over {
                 match shard.next(port, now) {
                     Next::Frame(frame, _) => {
+                        if is_captured {
+                            captures.departed(&frame, shard);
+                        }
                         if let Err(frame) = self.out.push(frame) {
                             pool.put(frame);
                         }
