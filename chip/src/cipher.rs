@@ -305,8 +305,8 @@ mod tests {
     use ciphers::{ALL, Optimisation};
 
     use super::{By, CipherRun};
+    use crate::builtin::{CHIPS, named};
     use crate::description;
-    use crate::shelf::{CHIPS, named};
 
     #[test]
     fn no_throughput_takes_more_instructions_than_engines_have_cycles() {

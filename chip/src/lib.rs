@@ -4,6 +4,7 @@
 //! engines run which stages and which of its memories hold what. A machine made of both takes frames, and tells
 //! how fast it was and what held it up.
 
+pub mod builtin;
 pub mod cipher;
 pub mod description;
 pub mod diagnostic;
@@ -17,7 +18,6 @@ pub mod reproduce;
 pub mod run;
 pub mod search;
 pub mod setting;
-pub mod shelf;
 pub mod sweep;
 pub mod timeline;
 pub mod trace;

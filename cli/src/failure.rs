@@ -22,8 +22,8 @@ use wire::capture::{CaptureError, Problem};
 use crate::bench::classify::Disagreement;
 use crate::bench::classify::subject::BadHeader;
 use crate::bench::forward::BenchError;
+use crate::packet_syntax::WordError;
 use crate::screen;
-use crate::words::WordError;
 
 /// The exit codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

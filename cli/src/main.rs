@@ -10,6 +10,7 @@ use clap::{Parser, Subcommand};
 use failure::{Exit, Failure};
 
 mod bench;
+mod builtin;
 mod case;
 mod command;
 mod describe;
@@ -17,16 +18,15 @@ mod failure;
 mod file;
 mod html;
 mod input;
-mod narration;
 mod output;
+mod packet_syntax;
 mod policy_file;
 mod progress;
 mod region;
+mod rendering;
 mod screen;
-mod shelf;
 mod summary;
 mod trial;
-mod words;
 
 use command::live;
 use command::{

@@ -9,7 +9,7 @@ use policy::model::FragmentLimits;
 use wire::capture::link::NOBODY;
 use wire::{LinkKind, Nanos};
 
-use crate::words;
+use crate::packet_syntax;
 
 /// A policy, ready for packets.
 pub(crate) struct Trial {
@@ -36,7 +36,7 @@ impl Trial {
 
     /// What decides on a packet in words, where it comes before the rules at all.
     pub(crate) fn decides(&mut self, packet: &str) -> Option<Decider> {
-        let worded = words::read(packet, &self.replay.tables).ok()?;
+        let worded = packet_syntax::read(packet, &self.replay.tables).ok()?;
         self.tries += 1;
         let at = Nanos::from_secs(1_700_000_000 + u64::from(self.tries));
         let account = self.replay.explain(worded.ingress, at, self.tries, &worded.bytes, &mut ());

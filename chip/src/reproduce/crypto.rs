@@ -7,9 +7,9 @@ use ciphers::{ALL, Cipher, Kind, Optimisation};
 
 use super::known::Known;
 use super::{Claim, Outcome, ReproduceError, Study, TOLERANCE};
+use crate::builtin::{CHIPS, named};
 use crate::cipher::{By, CipherReport, CipherRun};
 use crate::description::{self, Chip};
-use crate::shelf::{CHIPS, named};
 
 pub(super) const CLAIMS: &[Claim] = &[
     claim("C1", chip_parameters),

@@ -11,6 +11,7 @@ use wire::Nanos;
 
 use super::known::Known;
 use super::{Claim, Outcome, ReproduceError, Study, TOLERANCE};
+use crate::builtin::{CHIPS, MAPPINGS, named};
 use crate::description::{self, Chip, Hertz};
 use crate::host::Wiring;
 use crate::kernel::Timebase;
@@ -18,7 +19,6 @@ use crate::machine::Ideal;
 use crate::mapping::{self, Mapping};
 use crate::report::Report;
 use crate::run::{RunError, Setup, Source, SourceError};
-use crate::shelf::{CHIPS, MAPPINGS, named};
 use crate::traffic::{Begin, Flows, Generator, Lines, Rate, Stream, Ways};
 
 pub(super) const CLAIMS: &[Claim] = &[

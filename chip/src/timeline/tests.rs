@@ -9,12 +9,12 @@ use serde_json::Value;
 use wire::Nanos;
 
 use super::{Part, Timeline, Written};
+use crate::builtin::{CHIPS, MAPPINGS, named};
 use crate::description::{self, Chip};
 use crate::host::Wiring;
 use crate::mapping::{self, Mapping};
 use crate::report::Report;
 use crate::run::{Setup, Source, SourceError};
-use crate::shelf::{CHIPS, MAPPINGS, named};
 use crate::traffic::{Generator, Lines, Stream};
 
 mod format;

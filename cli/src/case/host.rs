@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 use std::sync::LazyLock;
 
+use chip::builtin::{CHIPS, MAPPINGS, named};
 use chip::description::{self, Chip};
 use chip::host::{Entry, Onlooker, Traffic};
 use chip::mapping::{self, Mapping};
 use chip::run;
-use chip::shelf::{CHIPS, MAPPINGS, named};
 use dataplane::replay::{ReloadError, ReplayError, Way, Witness};
 use dataplane::{Reason, Replay, Shard, Tables, Verdict};
 use wire::{Frame, Nanos, PortId};

@@ -18,11 +18,11 @@ use super::live::SOCKET;
 use crate::describe::Description;
 use crate::failure::{Exit, Failure};
 use crate::input::{Captures, Named, Readdress};
-use crate::narration::{Narrator, Told, cost_text, key, state};
 use crate::policy_file::{self, Loaded};
 use crate::progress::{Progress, Unit};
+use crate::rendering::{Renderer, Told, cost_text, key, state};
 use crate::screen::{self, BAD, CARE, DIM, GOOD, HEADING};
-use crate::{output, with_exit_codes, words};
+use crate::{output, packet_syntax, with_exit_codes};
 use live::Live;
 
 mod live;
@@ -95,7 +95,7 @@ What a running gateway would do, which has its flows and Linux's routes:
     'lan tcp 192.168.1.10:50000 > 198.51.100.7:443 syn'
   wirerate explain --live --json \\
     'wan udp 198.51.100.7:53 > 203.0.113.2:40000'";
-    with_exit_codes(&format!("{}\n\n{examples}", words::GRAMMAR))
+    with_exit_codes(&format!("{}\n\n{examples}", packet_syntax::GRAMMAR))
 }
 
 /// When a packet in words comes in: any moment does.
@@ -134,15 +134,15 @@ impl Arguments {
         };
         let Packet { ingress, at, number, bytes } = packet;
         let account = replay.explain(ingress, at, number, &bytes, &mut ());
-        let narrator = Narrator {
+        let renderer = Renderer {
             tables: &replay.tables,
             policy: &policy,
             lines: &lines,
             received: &bytes,
             chosen: None,
         };
-        let told = narrator.tell(&account);
-        self.tell(&Report { narrator, account: &account, told, ingress, live: None })
+        let told = renderer.tell(&account);
+        self.tell(&Report { renderer, account: &account, told, ingress, live: None })
     }
 
     fn explain_live(self) -> Result<Exit, Failure> {
@@ -163,16 +163,16 @@ impl Arguments {
         let chosen = live.chosen(&account, &replay.tables);
         let unknown = live.unknown(chosen.as_ref(), &account, &replay.tables);
         let lines = Lines::default();
-        let narrator = Narrator {
+        let renderer = Renderer {
             tables: &replay.tables,
             policy: &live.policy,
             lines: &lines,
             received: &bytes,
             chosen,
         };
-        let told = narrator.tell(&account);
+        let told = renderer.tell(&account);
         let live = OfLive { flow: live.flow(&account), unknown };
-        self.tell(&Report { narrator, account: &account, told, ingress, live: Some(live) })
+        self.tell(&Report { renderer, account: &account, told, ingress, live: Some(live) })
     }
 
     fn tell(&self, report: &Report<'_>) -> Result<Exit, Failure> {
@@ -191,7 +191,7 @@ impl Arguments {
 }
 
 fn in_words(text: &str, tables: &Tables) -> Result<Packet, Failure> {
-    let worded = words::read(text, tables).map_err(Failure::Words)?;
+    let worded = packet_syntax::read(text, tables).map_err(Failure::Words)?;
     Ok(Packet { ingress: worded.ingress, at: MOMENT, number: 0, bytes: worded.bytes })
 }
 
@@ -251,7 +251,7 @@ fn no_packet(captures: &Captures, number: u64) -> Failure {
 
 /// What is told of a packet.
 struct Report<'a> {
-    narrator: Narrator<'a>,
+    renderer: Renderer<'a>,
     account: &'a Account,
     told: Vec<Told<'a>>,
     ingress: PortId,
@@ -268,7 +268,7 @@ struct OfLive<'a> {
 
 impl Report<'_> {
     fn print(&self, out: &mut impl Write) -> io::Result<()> {
-        let received = Description::of(self.narrator.received);
+        let received = Description::of(self.renderer.received);
         let name = self.interface(self.ingress);
         writeln!(out, "{HEADING}{name} {}{HEADING:#}\n", received.headline)?;
         for Told { stage, says, visit } in &self.told {
@@ -295,7 +295,7 @@ impl Report<'_> {
             writeln!(out, "  Cause:  {}\n  Remedy: {}", entry.cause, entry.remedy)?;
         }
         for sent in &self.account.sent {
-            let headline = self.narrator.describe(&sent.bytes).headline;
+            let headline = self.renderer.describe(&sent.bytes).headline;
             writeln!(out, "  Out by {}: {headline}", self.left_by(sent))?;
         }
         if let Some(OfLive { flow, unknown }) = &self.live {
@@ -315,19 +315,19 @@ impl Report<'_> {
         let last = self.account.visits.last();
         let rule = last.map(|visit| visit.after.rule).filter(|_| self.account.visits.len() > 1);
         let rule = rule
-            .and_then(|place| self.narrator.tables.filter.rules.get(place as usize))
-            .map(|rule| json!({ "name": rule.name, "line": self.narrator.lines.rule(&rule.name) }));
+            .and_then(|place| self.renderer.tables.filter.rules.get(place as usize))
+            .map(|rule| json!({ "name": rule.name, "line": self.renderer.lines.rule(&rule.name) }));
         let pair = last.map_or(0, |visit| visit.after.nat);
         let nats: Vec<Value> = self
-            .narrator
+            .renderer
             .tables
             .nat
             .names(pair)
-            .map(|name| json!({ "name": name, "line": self.narrator.lines.nat(name) }))
+            .map(|name| json!({ "name": name, "line": self.renderer.lines.nat(name) }))
             .collect();
         let flow = self.account.visits.iter().rev().find_map(|visit| visit.flow.as_ref()).map(|flow| {
             // Its port is not known before the packet comes.
-            let reply = self.narrator.chosen.is_none().then(|| key(flow.reply()));
+            let reply = self.renderer.chosen.is_none().then(|| key(flow.reply()));
             json!({ "state": state(flow), "original": key(flow.original()), "reply": reply })
         });
         let reason = verdict.reason().map(|reason| {
@@ -355,7 +355,7 @@ impl Report<'_> {
             .map(|live| json!({ "flow": live.flow.map(live::flow_json), "unknown": live.unknown }));
         let mut object = json!({
             "interface": self.interface(self.ingress),
-            "packet": self.fields(self.narrator.received),
+            "packet": self.fields(self.renderer.received),
             "stages": stages.collect::<Vec<_>>(),
             "verdict": verdict.name(),
             "reason": reason,
@@ -372,7 +372,7 @@ impl Report<'_> {
     }
 
     fn fields(&self, frame: &[u8]) -> Value {
-        let Description { fields, headline } = self.narrator.describe(frame);
+        let Description { fields, headline } = self.renderer.describe(frame);
         let mut object = Map::new();
         object.insert("words".to_owned(), headline.into());
         object.extend(fields.into_iter().map(|(name, value)| (name.to_owned(), value.into())));
@@ -380,12 +380,12 @@ impl Report<'_> {
     }
 
     fn left_by(&self, sent: &Sent) -> &str {
-        let vlans = self.narrator.tables.interface(sent.port).map_or(&[][..], |interface| &interface.vlans);
+        let vlans = self.renderer.tables.interface(sent.port).map_or(&[][..], |interface| &interface.vlans);
         self.interface(output::left_by(sent.port, vlans, &sent.bytes))
     }
 
     fn interface(&self, id: PortId) -> &str {
-        self.narrator.tables.interface(id).map_or("?", |interface| &interface.name)
+        self.renderer.tables.interface(id).map_or("?", |interface| &interface.name)
     }
 }
 

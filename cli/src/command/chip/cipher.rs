@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 
 use crate::failure::{Exit, Failure};
 use crate::screen::{self, DIM, HEADING, Table, number};
-use crate::{shelf, with_exit_codes};
+use crate::{builtin, with_exit_codes};
 
 /// Measure a cipher or hash function on engines of a modelled chip
 ///
@@ -93,7 +93,7 @@ impl Arguments {
             let known = ALL.into_iter().map(|cipher| cipher.about.name).chain(["all"]).collect();
             return Err(Failure::NotKnown { what: "cipher", name: self.name, known });
         }
-        let chip = shelf::take_chip(&self.chip)?;
+        let chip = builtin::take_chip(&self.chip)?;
         let steps = match self.optimisation {
             Some(step) => vec![step.into()],
             // There is no code to be optimised.

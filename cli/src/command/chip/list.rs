@@ -2,14 +2,14 @@
 
 use std::io::Write;
 
-use chip::shelf::{CHIPS, MAPPINGS};
+use chip::builtin::{CHIPS, MAPPINGS};
 use chip::{description, mapping};
 use clap::Args;
 use serde_json::{Value, json};
 
+use crate::builtin;
 use crate::failure::{Exit, Failure};
 use crate::screen::{self, DIM, HEADING};
-use crate::shelf;
 use crate::with_exit_codes;
 
 /// List the chips and mappings that come with the program, or print one
@@ -43,14 +43,15 @@ impl Arguments {
         let mut chips = Vec::new();
         for shipped in CHIPS {
             let checked = description::parse(shipped.text, shipped.name);
-            chips.push(shelf::whole(checked.chip, &checked.diagnostics, shipped.name)?);
+            chips.push(builtin::whole(checked.chip, &checked.diagnostics, shipped.name)?);
         }
         let mut mappings = Vec::new();
         for shipped in MAPPINGS {
             let of = mapping::chip_of(shipped.text);
             let Some(chip) = chips.iter().find(|chip| Some(&chip.name) == of.as_ref()) else { continue };
             let checked = mapping::parse(shipped.text, shipped.name, chip);
-            mappings.push((shipped.name, shelf::whole(checked.mapping, &checked.diagnostics, shipped.name)?));
+            mappings
+                .push((shipped.name, builtin::whole(checked.mapping, &checked.diagnostics, shipped.name)?));
         }
         if self.json {
             let list: Vec<Value> = chips

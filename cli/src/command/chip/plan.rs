@@ -25,11 +25,11 @@ use policy::Policy;
 use wire::Nanos;
 
 use super::captured::{Captured, Problem, Problems};
+use crate::builtin::{Described, Setting, Texts};
 use crate::failure::{Exit, Failure};
 use crate::input::{Captures, Named, Readdress};
 use crate::policy_file::{self, EPOCH, Loaded};
 use crate::screen;
-use crate::shelf::{Described, Setting, Texts};
 
 /// A chip, a policy and traffic, in words.
 #[derive(Debug, Args)]

@@ -15,10 +15,10 @@ use serde_json::{Map, Value, json};
 use super::captured::Problems;
 use super::plan::{Plan, Prepared, Subject, Variant, fits, keys, tell_problems};
 use super::table;
+use crate::builtin::{Texts, first_error};
 use crate::failure::{Exit, Failure};
 use crate::progress::{Progress, Unit};
 use crate::screen::{DIM, HEADING, Table, count, number};
-use crate::shelf::{Texts, first_error};
 use crate::{screen, with_exit_codes};
 
 /// Run a policy and traffic on a modelled chip with all combinations of some parameters

@@ -23,8 +23,8 @@ use wire::header::Protocol;
 use wire::{ipv4, ipv6};
 
 use crate::failure::Failure;
-use crate::narration::{Chosen, key};
 use crate::policy_file::EPOCH;
+use crate::rendering::{Chosen, key};
 
 /// What a running gateway goes by.
 pub(super) struct Live {

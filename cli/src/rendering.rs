@@ -22,7 +22,7 @@ pub(crate) const STAGES: [&str; dataplane::pipeline::STAGES] =
     ["parse", "track", "dnat", "route", "filter", "classify", "snat", "rewrite", "answer", "queue"];
 
 /// What is needed to put names to numbers.
-pub(crate) struct Narrator<'a> {
+pub(crate) struct Renderer<'a> {
     pub(crate) tables: &'a Tables,
     pub(crate) policy: &'a Policy,
     pub(crate) lines: &'a Lines,
@@ -95,7 +95,7 @@ pub(crate) struct Told<'a> {
     pub(crate) visit: Option<&'a Visit>,
 }
 
-impl Narrator<'_> {
+impl Renderer<'_> {
     /// All stages, also those that had nothing to do.
     pub(crate) fn tell<'a>(&self, account: &'a Account) -> Vec<Told<'a>> {
         let mut told: Vec<Told<'a>> = Vec::with_capacity(STAGES.len());

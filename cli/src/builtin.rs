@@ -4,10 +4,10 @@ use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
+pub(crate) use chip::builtin::{CHIPS, MAPPINGS, Shipped};
 use chip::description::{self, Chip};
 use chip::mapping::{self, Lines, Mapping};
 use chip::setting::SetError;
-pub(crate) use chip::shelf::{CHIPS, MAPPINGS, Shipped};
 use policy::diagnostic::Kind;
 use policy::{Diagnostic, LoadError};
 
@@ -189,7 +189,7 @@ fn is_path(name: &str) -> bool {
 fn find(
     what: &'static str,
     name: &str,
-    shelf: impl Iterator<Item = &'static Shipped> + Clone,
+    builtin: impl Iterator<Item = &'static Shipped> + Clone,
 ) -> Result<(String, String), Failure> {
     if is_path(name) {
         return match policy::check::text(Path::new(name), what) {
@@ -198,9 +198,9 @@ fn find(
             Err(LoadError { error, .. }) => Err(Failure::Read { path: name.into(), error }),
         };
     }
-    let found = shelf.clone().find(|shipped| shipped.name == name);
+    let found = builtin.clone().find(|shipped| shipped.name == name);
     found.map(|shipped| (shipped.name.to_owned(), shipped.text.to_owned())).ok_or_else(|| {
-        let known: Vec<&str> = shelf.map(|shipped| shipped.name).collect();
+        let known: Vec<&str> = builtin.map(|shipped| shipped.name).collect();
         // Mappings go by what follows the chip's name, too.
         let short = known.iter().filter_map(|known| known.split_once('-').map(|(_, short)| short));
         let nearest = policy::nearest(name, known.iter().copied().chain(short));
@@ -230,7 +230,8 @@ mod tests {
 
     #[test]
     fn all_that_is_described_comes_with_the_program() {
-        let names = |shelf: &[Shipped]| shelf.iter().map(|of| of.name.to_owned()).collect::<BTreeSet<_>>();
+        let names =
+            |builtin: &[Shipped]| builtin.iter().map(|of| of.name.to_owned()).collect::<BTreeSet<_>>();
         assert_eq!(names(CHIPS), stems(""));
         assert_eq!(names(MAPPINGS), stems("mappings"));
     }

@@ -45,6 +45,6 @@ pub const MAPPINGS: &[Shipped] = &[
 ];
 
 /// The text of that name.
-pub fn named(shelf: &[Shipped], name: &str) -> Option<&'static str> {
-    shelf.iter().find(|shipped| shipped.name == name).map(|shipped| shipped.text)
+pub fn named(builtin: &[Shipped], name: &str) -> Option<&'static str> {
+    builtin.iter().find(|shipped| shipped.name == name).map(|shipped| shipped.text)
 }
