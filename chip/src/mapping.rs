@@ -8,11 +8,11 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use dataplane::Pipeline;
+use dataplane::pipeline;
 use policy::LoadError;
 use policy::lines::Entry;
 use policy::source::Source;
-use tally::{NoTally, Region};
+use tally::Region;
 
 use crate::description::Chip;
 use crate::diagnostic::Diagnostic;
@@ -77,7 +77,7 @@ pub fn set(text: &str, path: &str, value: &str) -> Result<String, SetError> {
 
 /// The names of the pipeline's stages, in its order.
 pub(crate) fn stages() -> Vec<&'static str> {
-    Pipeline::default().stages::<NoTally>().iter().map(|(name, _)| *name).collect()
+    pipeline::names().to_vec()
 }
 
 /// What runs and lies where.

@@ -5,6 +5,8 @@ use std::net::IpAddr;
 use dataplane::explain::{Account, Visit};
 use dataplane::flow::{Flow, Key, Life};
 use dataplane::hop::LOCAL_HOP;
+use dataplane::pipeline;
+use dataplane::stage::Packets;
 use dataplane::stage::parse::flag;
 use dataplane::tables::{LOCAL, SELF, Tables};
 use dataplane::{Reason, Verdict};
@@ -16,10 +18,6 @@ use wire::{Nanos, PortId};
 
 use crate::describe::{Description, end};
 use crate::screen::{count, number};
-
-/// The stages in their order.
-pub(crate) const STAGES: [&str; dataplane::pipeline::STAGES] =
-    ["parse", "track", "dnat", "route", "filter", "classify", "snat", "rewrite", "answer", "queue"];
 
 /// What is needed to put names to numbers.
 pub(crate) struct Renderer<'a> {
@@ -95,12 +93,21 @@ pub(crate) struct Told<'a> {
     pub(crate) visit: Option<&'a Visit>,
 }
 
+/// The fields that a stage has changed, for one of which no more is known here.
+fn changed(visit: &Visit) -> String {
+    let mut fields: Vec<_> = visit.after.changed(&visit.before).names().collect();
+    if visit.bytes.is_some() {
+        fields.push("bytes");
+    }
+    if fields.is_empty() { "changes nothing".to_owned() } else { format!("changes {}", fields.join(", ")) }
+}
+
 impl Renderer<'_> {
     /// All stages, also those that had nothing to do.
     pub(crate) fn tell<'a>(&self, account: &'a Account) -> Vec<Told<'a>> {
-        let mut told: Vec<Told<'a>> = Vec::with_capacity(STAGES.len());
+        let mut told: Vec<Told<'a>> = Vec::with_capacity(pipeline::STAGES);
         let mut bytes = self.received;
-        for stage in STAGES {
+        for stage in pipeline::names() {
             let Some(visit) = account.visits.iter().find(|visit| visit.stage == stage) else {
                 let says = vec![self.passed_by(stage, account)];
                 told.push(Told { stage, says, visit: None });
@@ -122,14 +129,12 @@ impl Renderer<'_> {
     fn passed_by(&self, stage: &str, account: &Account) -> String {
         let last = account.visits.last();
         let decided = last.is_some_and(|visit| visit.after.flags & flag::HIT != 0);
-        match stage {
-            "answer" => "nothing to answer",
-            _ if last.is_none() => "not reached",
-            "dnat" | "filter" | "classify" | "snat" if decided => "not asked: the flow has been decided",
-            "dnat" | "snat" if self.policy.mode == Mode::Stateless => {
-                "not asked: no translation without state"
-            }
-            _ => "not reached",
+        let entry = pipeline::stages().find(|entry| entry.about.name == stage);
+        match entry.map_or(Packets::None, |entry| (entry.packets)(self.tables)) {
+            Packets::None => "not in the pipeline: the policy has no use for it",
+            Packets::Answered => "nothing to answer",
+            Packets::First if decided => "not asked: the flow has been decided",
+            Packets::First | Packets::Every => "not reached",
         }
         .to_owned()
     }
@@ -156,7 +161,7 @@ impl Renderer<'_> {
                     says.push(format!("there is room in the queue of {root}"));
                 }
             }
-            _ => {}
+            _ => says.push(changed(visit)),
         }
         says
     }

@@ -297,7 +297,12 @@ impl Gateway {
 
     /// Takes one frame through, stage by stage, and gives what is sent.
     #[inline(always)]
-    fn pass<T: Tally>(&mut self, load: &Load, tally: &mut T, watch: &mut impl Watch<T>) -> Option<Vec<u8>> {
+    fn pass<T: Tally + 'static>(
+        &mut self,
+        load: &Load,
+        tally: &mut T,
+        watch: &mut impl Watch<T>,
+    ) -> Option<Vec<u8>> {
         self.now += Nanos(100);
         let frame = self.batch.extend_from(&mut self.pool).unwrap();
         assert!(frame.fill(&load.bytes));

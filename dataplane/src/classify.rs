@@ -103,6 +103,15 @@ pub trait Classifier: Send + Sync {
     }
 }
 
+/// Tells what a search costs, where an account is kept.
+#[inline(always)]
+pub fn tell<T: Tally>(classifier: &dyn Classifier, header: &Header, tally: &mut T) {
+    if tally.is_kept() {
+        let position = classifier.classify_tallied(header, tally);
+        debug_assert_eq!(position, classifier.classify(header));
+    }
+}
+
 /// A known algorithm.
 #[derive(Clone, Copy, Debug)]
 pub struct Algorithm {

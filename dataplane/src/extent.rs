@@ -1,9 +1,10 @@
 //! How large the regions and programs of a gateway are: what an engine's memories and stores have to hold.
 
-use tally::Region;
+use tally::{NoTally, Region};
 
-use crate::pipeline::Pipeline;
+use crate::pipeline::{self, Entry};
 use crate::shard::Shard;
+use crate::stage::Packets;
 use crate::tables::{Tables, Target};
 
 /// Bytes of each region, by the bounds that the tables state; those that depend on the host (frames and their metadata)
@@ -32,14 +33,12 @@ pub fn regions(tables: &Tables, shard: &Shard) -> Vec<(Region, u64)> {
     .to_vec()
 }
 
-/// Instructions that each stage's code takes in the store of an engine, in the pipeline's order; 0 for stages that have
-/// nothing to do where nothing is tracked.
+/// Instructions that each stage's code takes in the store of an engine, in the pipeline's order; 0 for stages that the
+/// policy does not need.
 pub fn programs(tables: &Tables) -> Vec<(&'static str, u32)> {
-    let mut pipeline = Pipeline::default();
-    let needed = Pipeline::needed(tables.mode);
-    let stages = pipeline.stages::<tally::NoTally>();
-    let sizes = stages.into_iter().enumerate().map(|(place, (name, stage))| {
-        (name, if needed.contains(&place) { stage.program(tables) } else { 0 })
-    });
-    sizes.collect()
+    let size = |stage: &Entry<NoTally>| match (stage.packets)(tables) {
+        Packets::None => 0,
+        Packets::First | Packets::Answered | Packets::Every => (stage.program)(tables),
+    };
+    pipeline::stages().map(|stage| (stage.about.name, size(stage))).collect()
 }

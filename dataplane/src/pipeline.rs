@@ -1,41 +1,192 @@
-//! The order of the stages, and how batches go through them.
+//! The stages in their order, and how batches go through them.
+//!
+//! [`Stages::INGRESS`] and [`Stages::EGRESS`] are the lists; everything that needs the order is made of them: the live run
+//! of batches, the step of single frames, `wirerate explain`, capture points, mappings onto chips and the sizes of their programs, and
+//! `wirerate stages`. A [`Selection`] has those that a policy needs: it is made once for each [`Tables`], and no frame is asked if
+//! a stage is for it that its policy cannot need.
 //!
 //! [`Pipeline::step`] takes the frames of a batch through all stages one after the other. [`Pipeline::run`] does so
-//! to the same effect, except that some stages take many frames before the next stage begins: `parse`; where
-//! nothing is tracked, `route`, `filter` and `classify`; else the part of `track` that follows flows which have been
-//! decided. What these read no later stage changes for the frames behind. Every other packet is taken through all
-//! stages by itself, after the packets before it and before the next one is looked at.
+//! to the same effect, but stage by stage: those before `track` take the whole batch, and those behind it the packets, in a
+//! row, of flows that have been decided. A packet of another flow goes through all stages by itself, after the packets before it and
+//! before the next one is looked at, as what it decides may be about these. Where nothing is tracked, all stages take the whole batch.
+//! Each frame is queued, or ends, by itself.
 
+use std::marker::PhantomData;
+
+use arrayvec::ArrayVec;
 use policy::model::Mode;
-use tally::Tally;
+use tally::{NoTally, Tally};
 use wire::{Batch, Frame, Nanos};
 
 use crate::stage::answer::Answer;
 use crate::stage::classify::Classify;
 use crate::stage::dnat::Dnat;
 use crate::stage::filter::Filter;
-use crate::stage::parse::Parse;
+use crate::stage::fragment::Fragment;
+use crate::stage::parse::{Parse, flag};
 use crate::stage::queue::{ANSWERED, Queue};
 use crate::stage::rewrite::Rewrite;
 use crate::stage::route::{Route, awaited};
 use crate::stage::snat::Snat;
-use crate::stage::track::{Track, datagram, pass_time};
-use crate::stage::{Cx, Stage, Step};
+use crate::stage::track::{Lookups, Track, datagram, pass_time};
+use crate::stage::{About, Cx, Packets, Stage, Step, take};
+use crate::tables::Tables;
 use crate::verdict::{Reason, Verdict};
 
-/// The stages. One worker has one pipeline.
-#[derive(Default)]
-pub struct Pipeline {
-    parse: Parse,
-    track: Track,
-    dnat: Dnat,
-    route: Route,
-    filter: Filter,
-    classify: Classify,
-    snat: Snat,
-    rewrite: Rewrite,
-    answer: Answer,
-    queue: Queue,
+/// The lists of stages. To add one is a line here, and its file (`docs/add/stage.md`).
+pub struct Stages<T>(PhantomData<T>);
+
+impl<T: Tally + 'static> Stages<T> {
+    /// Ingress: what is done with a frame when it comes, until it is known by which port it leaves, with what bytes.
+    pub const INGRESS: &'static [Entry<T>] = &[
+        Entry::of::<Parse>(),
+        Entry::of::<Track>(),
+        Entry::of::<Dnat>(),
+        Entry::of::<Route>(),
+        Entry::of::<Filter>(),
+        Entry::of::<Classify>(),
+        Entry::of::<Snat>(),
+        Entry::of::<Rewrite>(),
+        Entry::of::<Answer>(),
+    ];
+
+    /// Egress: from the queue before a port on. The frame then waits there for an opportunity to send
+    /// ([`Shard::next`](crate::Shard::next)).
+    pub const EGRESS: &'static [Entry<T>] = &[Entry::of::<Fragment>(), Entry::of::<Queue>()];
+
+    /// Both, in their order, and some of the first once more: their number is then a power of two.
+    const ALL: [Entry<T>; MOST] = {
+        let mut all = [Self::INGRESS[0]; MOST];
+        let mut place = 0;
+        while place < STAGES {
+            let behind = place.wrapping_sub(Self::INGRESS.len());
+            all[place] =
+                if place < Self::INGRESS.len() { Self::INGRESS[place] } else { Self::EGRESS[behind] };
+            place += 1;
+        }
+        all
+    };
+
+    /// The stage at a place, counted through both lists.
+    #[inline(always)]
+    fn at(place: u8) -> &'static Entry<T> {
+        // Never more than there are, and nothing is left to check.
+        let all: &'static [Entry<T>; MOST] = const { &Self::ALL };
+        &all[usize::from(place) % MOST]
+    }
+}
+
+/// Room for the stages of both lists.
+const MOST: usize = STAGES.next_power_of_two();
+
+/// How many stages there are.
+pub const STAGES: usize = Stages::<NoTally>::INGRESS.len() + Stages::<NoTally>::EGRESS.len();
+
+/// All stages in their order.
+pub fn stages() -> impl ExactSizeIterator<Item = &'static Entry<NoTally>> {
+    (0..STAGES as u8).map(Stages::at)
+}
+
+/// Those of ingress.
+pub fn ingress() -> &'static [Entry<NoTally>] {
+    Stages::INGRESS
+}
+
+/// Those of egress.
+pub fn egress() -> &'static [Entry<NoTally>] {
+    Stages::EGRESS
+}
+
+/// Their names.
+pub fn names() -> [&'static str; STAGES] {
+    std::array::from_fn(|place| Stages::<NoTally>::at(place as u8).about.name)
+}
+
+/// A stage in a list: what its file says of it.
+pub struct Entry<T> {
+    /// Its name, its question, what it reads and writes.
+    pub about: About,
+    /// [`Stage::packets`].
+    pub packets: fn(&Tables) -> Packets,
+    /// [`Stage::program`].
+    pub program: fn(&Tables) -> u32,
+    takes: fn(&Frame) -> bool,
+    take: fn(&mut Frame, &mut Cx<'_, T>),
+    run: fn(&mut [Frame], &mut Cx<'_, T>),
+}
+
+impl<T> Clone for Entry<T> {
+    fn clone(&self) -> Entry<T> {
+        *self
+    }
+}
+
+impl<T> Copy for Entry<T> {}
+
+impl<T: Tally> Entry<T> {
+    const fn of<S: Stage>() -> Entry<T> {
+        Entry {
+            about: S::ABOUT,
+            packets: S::packets,
+            program: S::program,
+            takes: S::takes,
+            take: take::<S, T>,
+            run: S::run::<T>,
+        }
+    }
+}
+
+/// The stages that a policy needs, by their places in the lists.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    /// All of them.
+    all: Places,
+    /// Those that a whole batch goes through: those before `track`, or, where nothing is tracked, all that decide.
+    front: Places,
+    /// `track`, where it is needed.
+    track: Places,
+    /// Those behind it that decide: for the first packet of a flow, and for every packet where nothing is tracked.
+    first: Places,
+    /// Those of them that packets of flows which have been decided go through.
+    decided: Places,
+    /// What answers, and egress: for a packet that is not simply queued.
+    leaving: Places,
+}
+
+type Places = ArrayVec<u8, STAGES>;
+
+impl Selection {
+    /// Those that these tables need.
+    pub fn of(tables: &Tables) -> Selection {
+        let mut selection = Selection::default();
+        let track = stages().position(|stage| stage.about.name == Track::ABOUT.name).unwrap_or(0);
+        let is_tracked = Track::packets(tables) != Packets::None;
+        for (place, stage) in stages().enumerate() {
+            let packets = (stage.packets)(tables);
+            let number = place as u8;
+            if packets == Packets::None {
+                continue;
+            }
+            selection.all.push(number);
+            if packets == Packets::Answered || place >= ingress().len() {
+                selection.leaving.push(number);
+                continue;
+            }
+            if place < track || !is_tracked {
+                selection.front.push(number);
+            }
+            if place == track {
+                selection.track.push(number);
+            }
+            if place > track {
+                selection.first.push(number);
+            }
+            if place > track && packets == Packets::Every {
+                selection.decided.push(number);
+            }
+        }
+        selection
+    }
 }
 
 /// Sees a frame before and after each stage that takes it.
@@ -55,129 +206,110 @@ impl<T: Tally> Watch<T> for () {
     fn after(&mut self, _: &'static str, _: &Frame, _: &mut Cx<'_, T>) {}
 }
 
-/// A stage and its name.
-pub type Named<'a, T> = (&'static str, &'a mut dyn Stage<T>);
-
-/// How many stages there are.
-pub const STAGES: usize = 10;
-
-/// Places of all stages.
-const ALL: [usize; STAGES] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
-
-/// Places of the stages that have something to do where nothing is tracked.
-const STATELESS: [usize; 7] = [0, 3, 4, 5, 7, 8, 9];
+/// Takes frames through the stages. One worker has one.
+#[derive(Default)]
+pub struct Pipeline {
+    lookups: Lookups,
+}
 
 impl Pipeline {
-    /// The stages in their order. Never inlined: who goes over them calls functions, which a profile tells apart
-    /// (`bench/tally`).
-    #[inline(never)]
-    pub fn stages<T: Tally>(&mut self) -> [Named<'_, T>; STAGES] {
-        [
-            ("parse", &mut self.parse),
-            ("track", &mut self.track),
-            ("dnat", &mut self.dnat),
-            ("route", &mut self.route),
-            ("filter", &mut self.filter),
-            ("classify", &mut self.classify),
-            ("snat", &mut self.snat),
-            ("rewrite", &mut self.rewrite),
-            ("answer", &mut self.answer),
-            ("queue", &mut self.queue),
-        ]
-    }
-
-    /// Places of the stages that a policy of that mode needs.
-    pub fn needed(mode: Mode) -> &'static [usize] {
-        match mode {
-            Mode::Stateful => &ALL,
-            Mode::Stateless => &STATELESS,
-        }
-    }
-
     /// Takes a batch through the stages. Frames on their way out are then queued before their ports, until the host
     /// [offers](crate::Shard::next) these opportunities to send; those that
     /// ended here (dropped, delivered, answers to the gateway itself) are in `ended`, in order, with their verdict; the
     /// batch is empty. Among those that ended are those that are another worker's ([`handoff`](crate::handoff)).
-    pub fn run<T: Tally>(&mut self, batch: &mut Batch, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
+    pub fn run<T: Tally + 'static>(&mut self, batch: &mut Batch, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
         self.resume_before(batch, ended, cx);
         cx.shard.counters.received.count_all(batch);
-        Stage::<T>::run(&mut self.parse, batch, cx);
-        self.run_parsed(batch, ended, cx);
+        self.run_from(Begin::AtFront, batch, ended, cx);
     }
 
     /// [`Pipeline::run`], for frames that another worker has handed off ([`handoff`](crate::handoff)): they have been counted
-    /// and parsed there.
-    pub fn run_taken<T: Tally>(&mut self, batch: &mut Batch, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
+    /// there, and been through the stages before `track`.
+    pub fn run_taken<T: Tally + 'static>(
+        &mut self,
+        batch: &mut Batch,
+        ended: &mut Vec<Frame>,
+        cx: &mut Cx<'_, T>,
+    ) {
         self.resume_before(batch, ended, cx);
         cx.shard.counters.taken += batch.len() as u64;
-        self.run_parsed(batch, ended, cx);
+        self.run_from(Begin::AtTrack, batch, ended, cx);
     }
 
+    /// Takes a batch through the stages from the first, or from `track` on.
     #[inline(always)]
-    fn run_parsed<T: Tally>(&mut self, batch: &mut Batch, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
-        if cx.tables.mode == Mode::Stateless {
-            self.run_stateless(batch, ended, cx);
+    fn run_from<T: Tally + 'static>(
+        &mut self,
+        begin: Begin,
+        batch: &mut Batch,
+        ended: &mut Vec<Frame>,
+        cx: &mut Cx<'_, T>,
+    ) {
+        let stages = &cx.tables.stages;
+        if cx.tables.mode == Mode::Stateful {
+            if begin == Begin::AtFront {
+                run_stages(&stages.front, batch, cx);
+            }
+            return self.run_tracked(batch, ended, cx);
+        }
+        let front = if begin == Begin::AtFront { &stages.front } else { &stages.first };
+        if is_due_before_one(batch, cx) {
+            for mut frame in batch.drain() {
+                let now = frame.meta.received;
+                pass_time(now, cx);
+                run_stages(front, std::slice::from_mut(&mut frame), cx);
+                leave(frame, ended, cx);
+                self.released(now, ended, cx);
+            }
         } else {
-            self.run_stateful(batch, ended, cx);
-        }
-    }
-
-    #[inline(never)]
-    fn run_stateless<T: Tally>(&mut self, batch: &mut Batch, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
-        self.route.prepare(batch, cx);
-        for (place, frame) in batch.iter_mut().enumerate() {
-            if frame.meta.fate == 0 {
-                self.route.take_prepared(place, frame, cx);
-            }
-        }
-        Stage::<T>::run(&mut self.filter, batch, cx);
-        Stage::<T>::run(&mut self.classify, batch, cx);
-        for frame in batch.drain() {
-            let now = frame.meta.received;
-            // Fragments are held here only where the tables before these tracked connections.
-            if cx.shard.flows.is_due(now) || cx.shard.fragments.is_due(now) {
-                self.finish_late(frame, ended, cx);
-            } else {
-                self.finish(frame, ended, cx);
+            run_stages(front, batch, cx);
+            for frame in batch.drain() {
+                leave(frame, ended, cx);
             }
         }
     }
 
-    /// [`Pipeline::finish`], where something is due before and may come free by it.
-    #[cold]
-    fn finish_late<T: Tally>(&mut self, frame: Frame, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
-        let now = frame.meta.received;
-        pass_time(now, cx);
-        self.finish(frame, ended, cx);
-        self.released(now, ended, cx);
-    }
-
     #[inline(never)]
-    fn run_stateful<T: Tally>(&mut self, batch: &mut Batch, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
-        self.track.prepare(batch, cx);
+    fn run_tracked<T: Tally + 'static>(
+        &mut self,
+        batch: &mut Batch,
+        ended: &mut Vec<Frame>,
+        cx: &mut Cx<'_, T>,
+    ) {
+        self.lookups.prepare(batch, cx);
         let mut frames = batch.take();
         let mut first = 0;
         while frames.len() > 0 {
-            let decided = self.track.follow_prepared(first, frames.as_mut_slice(), cx);
-            for mut frame in frames.by_ref().take(decided) {
-                take(&mut self.route, &mut frame, cx);
-                self.finish(frame, ended, cx);
+            let decided = self.lookups.follow(first, frames.as_mut_slice(), cx);
+            if decided > 0 {
+                let behind = &cx.tables.stages.decided;
+                run_stages(behind, frames.as_mut_slice().get_mut(..decided).unwrap_or_default(), cx);
+                for frame in frames.by_ref().take(decided) {
+                    leave(frame, ended, cx);
+                }
             }
             if let Some(frame) = frames.next() {
-                self.alone(frame, ended, cx);
+                let now = frame.meta.received;
+                alone(frame, ended, cx);
+                self.released(now, ended, cx);
             }
             first += decided + 1;
         }
     }
 
     /// Takes the frames of a batch through the stages one by one, to the same effect as [`Pipeline::run`].
-    pub fn step<T: Tally>(&mut self, batch: &mut Batch, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
+    pub fn step<T: Tally + 'static>(
+        &mut self,
+        batch: &mut Batch,
+        ended: &mut Vec<Frame>,
+        cx: &mut Cx<'_, T>,
+    ) {
         self.step_watched(batch, ended, cx, &mut ());
     }
 
-    /// [`Pipeline::step`] before the eyes of `watch`, which sees the frames of the batch, not those that come
-    /// free by them.
-    pub fn step_watched<T: Tally>(
+    /// [`Pipeline::step`] before the eyes of `watch`, which sees the frames of the batch, not those that are released
+    /// by them.
+    pub fn step_watched<T: Tally + 'static>(
         &mut self,
         batch: &mut Batch,
         ended: &mut Vec<Frame>,
@@ -191,11 +323,11 @@ impl Pipeline {
             if cx.tables.mode == Mode::Stateless {
                 pass_time(now, cx);
             }
-            for (name, stage) in self.stages() {
-                if stage.takes(&frame) {
-                    watch.before(name, &frame, cx);
-                    stage.step(&mut frame, cx).settle(&mut frame);
-                    watch.after(name, &frame, cx);
+            for stage in cx.tables.stages.all.iter().map(|place| Stages::<T>::at(*place)) {
+                if (stage.takes)(&frame) {
+                    watch.before(stage.about.name, &frame, cx);
+                    (stage.take)(&mut frame, cx);
+                    watch.after(stage.about.name, &frame, cx);
                 }
             }
             end(frame, ended, cx);
@@ -203,17 +335,22 @@ impl Pipeline {
         }
     }
 
-    /// Lets time pass without a frame: what has waited for too long, or comes free by what the host has told, goes on or ends,
+    /// Lets time pass without a frame: what has waited for too long, or is released by what the host has told, goes on or ends,
     /// and so do flows. To be called now and then while nothing is received.
-    pub fn tend<T: Tally>(&mut self, now: Nanos, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
+    pub fn tend<T: Tally + 'static>(&mut self, now: Nanos, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
         self.released(now, ended, cx);
         pass_time(now, cx);
         self.released(now, ended, cx);
     }
 
-    /// Before a batch, takes what the host has let come free through the stages.
+    /// Before a batch, takes what the host has released through the stages.
     #[inline(always)]
-    fn resume_before<T: Tally>(&mut self, batch: &Batch, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
+    fn resume_before<T: Tally + 'static>(
+        &mut self,
+        batch: &Batch,
+        ended: &mut Vec<Frame>,
+        cx: &mut Cx<'_, T>,
+    ) {
         if cx.shard.released.is_empty() {
             return;
         }
@@ -222,57 +359,71 @@ impl Pipeline {
         }
     }
 
-    /// The stages from `rewrite` on, for a frame of which all has been decided.
-    #[inline(always)]
-    fn finish<T: Tally>(&mut self, mut frame: Frame, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
-        take(&mut self.rewrite, &mut frame, cx);
-        if frame.meta.fate != 0 {
-            return self.answered(frame, ended, cx);
-        }
-        take(&mut self.queue, &mut frame, cx);
-        lead(frame, ended, cx);
-    }
-
-    /// The stages behind `rewrite`, for a frame that it found not to go on.
-    #[cold]
-    fn answered<T: Tally>(&mut self, mut frame: Frame, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
-        take(&mut self.answer, &mut frame, cx);
-        take(&mut self.queue, &mut frame, cx);
-        end(frame, ended, cx);
-    }
-
-    /// The stages from `track` on, for one frame, and then for those that come free by it.
-    #[cold]
-    fn alone<T: Tally>(&mut self, frame: Frame, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
-        let now = frame.meta.received;
-        self.through(frame, ended, cx);
-        self.released(now, ended, cx);
-    }
-
-    /// The stages from `track` on, for the frames that came free by another one, or by what the host has told. Until here
+    /// The stages from `track` on, for the frames that were released by another one, or by what the host has told. Until here
     /// they are held.
-    fn released<T: Tally>(&mut self, now: Nanos, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
+    fn released<T: Tally + 'static>(&mut self, now: Nanos, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
         while let Some(mut frame) = cx.shard.released.pop_front() {
             cx.shard.counters.held = cx.shard.counters.held.saturating_sub(1);
             frame.meta.received = now;
-            self.through(frame, ended, cx);
+            alone(frame, ended, cx);
         }
     }
+}
 
-    /// The stages from `track` on, for one frame. By name: [`Pipeline::stages`] would call them through a table, which took
-    /// a tenth of what a new flow takes.
-    fn through<T: Tally>(&mut self, mut frame: Frame, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
-        take(&mut self.track, &mut frame, cx);
-        take(&mut self.dnat, &mut frame, cx);
-        take(&mut self.route, &mut frame, cx);
-        take(&mut self.filter, &mut frame, cx);
-        take(&mut self.classify, &mut frame, cx);
-        take(&mut self.snat, &mut frame, cx);
-        take(&mut self.rewrite, &mut frame, cx);
-        take(&mut self.answer, &mut frame, cx);
-        take(&mut self.queue, &mut frame, cx);
-        end(frame, ended, cx);
+/// Takes frames through stages.
+#[inline(always)]
+fn run_stages<T: Tally + 'static>(places: &[u8], frames: &mut [Frame], cx: &mut Cx<'_, T>) {
+    for place in places {
+        (Stages::<T>::at(*place).run)(frames, cx);
     }
+}
+
+/// Says if a flow or a datagram is due before one of the frames of a batch, not only before the last one: clocks are set back. Where
+/// nothing is tracked there are such only since tables before these tracked connections.
+#[inline(always)]
+fn is_due_before_one<T: Tally>(batch: &Batch, cx: &Cx<'_, T>) -> bool {
+    let mut moments = batch.iter().map(|frame| frame.meta.received);
+    moments.any(|now| cx.shard.flows.is_due(now) || cx.shard.fragments.is_due(now))
+}
+
+/// Where a batch begins.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Begin {
+    AtFront,
+    AtTrack,
+}
+
+/// Takes one frame through the stages from `track` on.
+fn alone<T: Tally + 'static>(mut frame: Frame, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
+    let stages = &cx.tables.stages;
+    take_through(&stages.track, &mut frame, cx);
+    let behind = if frame.meta.flags & flag::HIT == 0 { &stages.first } else { &stages.decided };
+    take_through(behind, &mut frame, cx);
+    leave(frame, ended, cx);
+}
+
+/// Takes a frame through stages.
+#[inline(always)]
+fn take_through<T: Tally + 'static>(places: &[u8], frame: &mut Frame, cx: &mut Cx<'_, T>) {
+    for place in places {
+        (Stages::<T>::at(*place).take)(frame, cx);
+    }
+}
+
+/// Queues a frame of which all has been decided, as it is, or else answers, fragments or ends it.
+#[inline(always)]
+fn leave<T: Tally + 'static>(mut frame: Frame, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
+    if frame.meta.fate != 0 || Fragment::takes(&frame) {
+        return leave_otherwise(frame, ended, cx);
+    }
+    take::<Queue, T>(&mut frame, cx);
+    lead(frame, ended, cx);
+}
+
+#[cold]
+fn leave_otherwise<T: Tally + 'static>(mut frame: Frame, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
+    take_through(&cx.tables.stages.leaving, &mut frame, cx);
+    end(frame, ended, cx);
 }
 
 /// Ends a frame's way through the stages.
@@ -292,14 +443,6 @@ fn end<T: Tally>(frame: Frame, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
         }
         NEIGHBOUR => wait(frame, ended, cx),
         _ => lead(frame, ended, cx),
-    }
-}
-
-/// Takes a frame through a stage.
-#[inline(always)]
-fn take<T: Tally>(stage: &mut impl Stage<T>, frame: &mut Frame, cx: &mut Cx<'_, T>) {
-    if stage.takes(frame) {
-        stage.step(frame, cx).settle(frame);
     }
 }
 

@@ -301,7 +301,7 @@ impl Replay {
     }
 
     /// [`Replay::pass`], with an account of what it costs, frame by frame, before the eyes of `watch`.
-    pub fn pass_watched<T: Tally>(
+    pub fn pass_watched<T: Tally + 'static>(
         &mut self,
         witness: &mut impl Witness,
         tally: &mut T,

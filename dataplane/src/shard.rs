@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use policy::model::{Mode, Scope};
 use tally::{NoTally, Tally};
-use wire::{Frame, Nanos, PortId};
+use wire::{BATCH, Frame, Nanos, PortId};
 
 use crate::client::Clients;
 use crate::cookie::Cookies;
@@ -21,7 +21,7 @@ use crate::limiter::{self, CountId, Limiter};
 use crate::log::{Cause, Log};
 use crate::memory::MemoryError;
 use crate::nat::{Capacity, ConfigError, MappingId, Mappings, PoolId, Share};
-use crate::stage::rewrite::MOST_PARTS;
+use crate::stage::fragment::MOST_PARTS;
 use crate::state::Imports;
 use crate::tables::{Address, Tables, is_linux};
 
@@ -166,7 +166,7 @@ impl Shard {
             imports: Imports::default(),
             pending: Pending::default(),
             released: VecDeque::with_capacity((tables.limits.fragments.held + MOST_WAITING) as usize + 1),
-            parts: VecDeque::with_capacity(MOST_PARTS),
+            parts: VecDeque::with_capacity(MOST_PARTS + BATCH),
             next_id: 1,
         })
     }

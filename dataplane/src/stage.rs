@@ -1,6 +1,8 @@
 //! A stage is one step of the pipeline, named by a verb; `pipeline` knows their order.
 
+use serde::Serialize;
 use tally::Tally;
+use wire::meta::Fields;
 use wire::{Frame, Pool};
 
 use crate::shard::Shard;
@@ -12,6 +14,7 @@ pub mod classify;
 mod create;
 pub mod dnat;
 pub mod filter;
+pub mod fragment;
 mod handoff;
 mod handshake;
 mod header;
@@ -26,32 +29,75 @@ pub mod route;
 pub mod snat;
 pub mod track;
 
-/// One step of the pipeline.
-pub trait Stage<T: Tally> {
-    /// Whether this stage has anything to do with `frame`: not with one that has its verdict, as a rule.
+/// One step of the pipeline: a type without values, whose file says all that the rest of the program knows of it. The lists of
+/// stages are in [`pipeline`](crate::pipeline); `docs/add/stage.md` adds one.
+pub trait Stage {
+    /// Its name, its question, and the fields of a frame's metadata that it reads and writes.
+    const ABOUT: About;
+
+    /// The packets that it is there for where these tables are in force: a stage that these cannot need is not in their pipeline.
+    fn packets(tables: &Tables) -> Packets {
+        let _ = tables;
+        Packets::Every
+    }
+
+    /// Says if it has anything to do with `frame`: not with one that has its verdict, as a rule.
     #[inline(always)]
-    fn takes(&self, frame: &Frame) -> bool {
+    fn takes(frame: &Frame) -> bool {
         frame.meta.fate == 0
     }
 
     /// Does the step for one frame.
-    fn step(&mut self, frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step;
+    fn step<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step;
+
+    /// Does the step for many, first to last. A stage that overrides this to look up in bulk must do what
+    /// repeated [`Stage::step`] would; what it does for a frame must not depend on what later stages do with the frames before.
+    #[inline]
+    fn run<T: Tally>(frames: &mut [Frame], cx: &mut Cx<'_, T>) {
+        for frame in frames {
+            take::<Self, T>(frame, cx);
+        }
+    }
 
     /// Instructions that its code takes in the store of an engine: those of each tally call once, however often it is
     /// executed, one for each reference, and the paths that no tally tells apart. What several stages call is counted with
     /// one of them (`tests/program.rs` says which).
-    fn program(&self, tables: &Tables) -> u32;
+    fn program(tables: &Tables) -> u32;
+}
 
-    /// Does the step for many, first to last. A stage that overrides this to look up in bulk must do what
-    /// repeated [`Stage::step`] would.
-    #[inline]
-    fn run(&mut self, frames: &mut [Frame], cx: &mut Cx<'_, T>) {
-        for frame in frames {
-            if self.takes(frame) {
-                self.step(frame, cx).settle(frame);
-            }
-        }
+/// Takes a frame through a stage, where it has anything to do with the frame.
+#[inline(always)]
+pub(crate) fn take<S: Stage + ?Sized, T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) {
+    if S::takes(frame) {
+        S::step(frame, cx).settle(frame);
     }
+}
+
+/// What a stage says of itself.
+#[derive(Clone, Copy, Debug)]
+pub struct About {
+    /// Its name, a verb: as mappings, captures and `wirerate explain` have it.
+    pub name: &'static str,
+    /// The question that it answers of a packet.
+    pub asks: &'static str,
+    /// What it reads: none that only a later stage writes.
+    pub reads: Fields,
+    /// What it writes, and nothing else.
+    pub writes: Fields,
+}
+
+/// The packets that a stage is there for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Packets {
+    /// None: the stage is not in the pipeline.
+    None,
+    /// The first packets of flows, which later ones follow.
+    First,
+    /// Those that will be answered.
+    Answered,
+    /// All.
+    Every,
 }
 
 /// What a stage works with beside the frame.

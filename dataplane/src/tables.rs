@@ -10,8 +10,9 @@ use wire::ethernet::Mac;
 use wire::vlan::Tags;
 use wire::{Family, Link, LinkKind, PortId};
 
-use crate::classify::{Choice, Header};
+use crate::classify::{self, Choice, Header};
 use crate::fib::{Fib4, Fib6};
+use crate::pipeline::Selection;
 
 mod compile;
 mod mac;
@@ -94,6 +95,8 @@ pub struct Tables {
     pub numbers: Numbers,
     /// A bit for each of the gateway's own addresses, by a hash of it; others may share it.
     pub own_bits: u64,
+    /// The stages that they need.
+    pub stages: Selection,
 }
 
 /// An interface, compiled.
@@ -257,11 +260,8 @@ impl Filter {
     /// The rule that decides, or `None` for the default action.
     #[inline]
     pub fn find<T: Tally>(&self, header: &Header, tally: &mut T) -> Option<u32> {
-        let position = if tally.is_kept() {
-            self.search.classifier.classify_tallied(header, tally)?
-        } else {
-            self.search.classifier.classify(header)?
-        };
+        classify::tell(self.search.classifier.as_ref(), header, tally);
+        let position = self.search.classifier.classify(header)?;
         self.rule_of.get(position as usize).copied()
     }
 

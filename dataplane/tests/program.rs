@@ -10,14 +10,14 @@ use std::panic::Location;
 use dataplane::egress::Next;
 use dataplane::hop::Resolve;
 use dataplane::nat::Share;
-use dataplane::pipeline::Watch;
+use dataplane::pipeline::{self, Watch};
 use dataplane::replay::SEED;
 use dataplane::shard::Setup;
 use dataplane::stage::Cx;
 use dataplane::{Pipeline, Shard, Tables, Verdict};
 use scene::packet::Packets;
 use scene::{Arrival, Out, START, Sent, packet, policy};
-use tally::{NoTally, Op, Region, Tally};
+use tally::{Op, Region, Tally};
 use wire::ethernet::Mac;
 use wire::random::Random;
 use wire::traffic::{Host, Office, Settings, Side};
@@ -200,15 +200,15 @@ fn programs_are_as_large_as_what_they_tell() {
     let places = places();
     let tables = scene::tables(HOME);
     let mut wrong = Vec::new();
-    let mut pipeline = Pipeline::default();
-    for (stage, code) in pipeline.stages::<NoTally>() {
+    for entry in pipeline::stages() {
+        let stage = entry.about.name;
         let search: u32 = match stage {
             "filter" => tables.filter.search.classifier.program(),
             "dnat" => tables.nat.destination_search.program(),
             "snat" => tables.nat.source_search.program(),
             _ => 0,
         };
-        let program = code.program(&tables) - search;
+        let program = (entry.program)(&tables) - search;
         let told = places.told.get(stage).unwrap_or_else(|| panic!("{stage} told nothing"));
         let told: BTreeMap<_, _> = told
             .iter()

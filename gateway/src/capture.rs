@@ -9,12 +9,11 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError};
 
 use dataplane::flow::{Flow, State};
-use dataplane::pipeline::STAGES;
+use dataplane::pipeline::{self, STAGES};
 use dataplane::state::Ends;
-use dataplane::{Pipeline, Reason, Tables, Verdict};
+use dataplane::{Reason, Tables, Verdict};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
-use tally::NoTally;
 use wire::ethernet::{self, EtherType};
 use wire::header::Ports;
 use wire::{Meta, Nanos, PortId, ipv4, ipv6};
@@ -77,16 +76,11 @@ pub enum Point {
     Held,
 }
 
-/// The stages, by name.
-pub fn stages() -> [&'static str; STAGES] {
-    Pipeline::default().stages::<NoTally>().map(|(name, _)| name)
-}
-
 impl Point {
     /// `received`, `sent`, `delivered`, `dropped`, `held`; the name of a stage, behind it; `before-` and the name of a
     /// stage, in front of it.
     pub fn named(word: &str) -> Option<Point> {
-        let stage = |name: &str| stages().iter().position(|stage| *stage == name);
+        let stage = |name: &str| pipeline::names().iter().position(|stage| *stage == name);
         match word {
             "received" => Some(Point::Received),
             "sent" => Some(Point::Sent),

@@ -121,3 +121,101 @@ impl Default for Meta {
         }
     }
 }
+
+/// Some of what is known of a frame: its packet, the fields of its [`Meta`], and what has been decided of the flow that it opens.
+/// Those that `parse` finds in the headers count as one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fields(u16);
+
+impl Fields {
+    /// None.
+    pub const NONE: Fields = Fields(0);
+    /// The packet's bytes.
+    pub const PACKET: Fields = Fields(1);
+    /// [`Meta::received`].
+    pub const RECEIVED: Fields = Fields(1 << 1);
+    /// [`Meta::number`].
+    pub const NUMBER: Fields = Fields(1 << 2);
+    /// [`Meta::ingress`].
+    pub const INGRESS: Fields = Fields(1 << 3);
+    /// [`Meta::egress`].
+    pub const EGRESS: Fields = Fields(1 << 4);
+    /// [`Meta::network`] to [`Meta::dport`].
+    pub const HEADERS: Fields = Fields(1 << 5);
+    /// [`Meta::flow`].
+    pub const FLOW: Fields = Fields(1 << 6);
+    /// [`Meta::hop`].
+    pub const HOP: Fields = Fields(1 << 7);
+    /// [`Meta::rule`].
+    pub const RULE: Fields = Fields(1 << 8);
+    /// [`Meta::nat`].
+    pub const NAT: Fields = Fields(1 << 9);
+    /// [`Meta::class`].
+    pub const CLASS: Fields = Fields(1 << 10);
+    /// [`Meta::flags`].
+    pub const FLAGS: Fields = Fields(1 << 11);
+    /// [`Meta::parts`].
+    pub const PARTS: Fields = Fields(1 << 12);
+    /// What has been decided of the flow that the packet opens.
+    pub const OPENING: Fields = Fields(1 << 13);
+
+    /// What a packet shows: its bytes, what `parse` found in them, and where it came in.
+    pub const SEEN: Fields = Fields::PACKET.and(Fields::HEADERS).and(Fields::INGRESS).and(Fields::FLAGS);
+
+    /// What a host says of a frame.
+    pub const HOST: Fields =
+        Fields::PACKET.and(Fields::RECEIVED).and(Fields::NUMBER).and(Fields::INGRESS).and(Fields::EGRESS);
+
+    const NAMES: [&str; 14] = [
+        "packet", "received", "number", "ingress", "egress", "headers", "flow", "hop", "rule", "nat",
+        "class", "flags", "parts", "opening",
+    ];
+
+    /// These and the others.
+    #[must_use]
+    pub const fn and(self, others: Fields) -> Fields {
+        Fields(self.0 | others.0)
+    }
+
+    /// These without the others.
+    #[must_use]
+    pub const fn without(self, others: Fields) -> Fields {
+        Fields(self.0 & !others.0)
+    }
+
+    /// Their names, in the order of their constants.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        Fields::NAMES
+            .into_iter()
+            .enumerate()
+            .filter(move |(place, _)| self.0 >> place & 1 == 1)
+            .map(|(_, name)| name)
+    }
+}
+
+impl Meta {
+    /// The fields that are not the same in both; the verdict is none of them.
+    pub fn changed(&self, other: &Meta) -> Fields {
+        let headers = |meta: &Meta| {
+            let bounds = [meta.network, meta.transport, meta.end, meta.sport, meta.dport];
+            (bounds, meta.family, meta.protocol, meta.part, meta.ds_field, meta.tcp_flags)
+        };
+        [
+            (self.received != other.received, Fields::RECEIVED),
+            (self.number != other.number, Fields::NUMBER),
+            (self.ingress != other.ingress, Fields::INGRESS),
+            (self.egress != other.egress, Fields::EGRESS),
+            (headers(self) != headers(other), Fields::HEADERS),
+            (self.flow != other.flow, Fields::FLOW),
+            (self.hop != other.hop, Fields::HOP),
+            (self.rule != other.rule, Fields::RULE),
+            (self.nat != other.nat, Fields::NAT),
+            (self.class != other.class, Fields::CLASS),
+            (self.flags != other.flags, Fields::FLAGS),
+            (self.parts != other.parts, Fields::PARTS),
+        ]
+        .into_iter()
+        .filter(|(is_changed, _)| *is_changed)
+        .fold(Fields::NONE, |fields, (_, field)| fields.and(field))
+    }
+}

@@ -262,7 +262,7 @@ impl Bench {
 
     /// Takes frames through once; `sent` sees what comes out.
     #[inline(always)]
-    fn pass<T: Tally>(&mut self, load: &[Load], tally: &mut T, sent: &mut impl FnMut(&Frame)) {
+    fn pass<T: Tally + 'static>(&mut self, load: &[Load], tally: &mut T, sent: &mut impl FnMut(&Frame)) {
         for chunk in load.chunks(BATCH) {
             self.now += STEP;
             for load in chunk {

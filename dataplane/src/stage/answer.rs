@@ -14,13 +14,14 @@ use wire::checksum::Sum;
 use wire::header::Protocol;
 use wire::icmpv4::unreachable as unreachable4;
 use wire::icmpv6::unreachable as unreachable6;
+use wire::meta::Fields;
 use wire::tcp::Flags;
 use wire::{Family, Frame, Part, icmpv4, icmpv6, ipv4, ipv6, tcp};
 
 use super::parse::flag;
 use super::queue::ANSWERED;
 use super::route::back;
-use super::{Cx, Stage, Step, handshake, header, proxy, rewrite};
+use super::{About, Cx, Packets, Stage, Step, handshake, header, proxy, rewrite};
 use crate::hop::{LOCAL_HOP, Wanted};
 use crate::limiter::{self, ErrorBounds, ErrorKind};
 use crate::tables::{Address, LOCAL, SELF, Tables};
@@ -43,14 +44,30 @@ pub(super) const MOST_LINK: usize = 22;
 /// Time to live of what the gateway itself sends.
 const TTL: u8 = 64;
 
-impl<T: Tally> Stage<T> for Answer {
+impl Stage for Answer {
+    const ABOUT: About = About {
+        name: "answer",
+        asks: "What is its sender told?",
+        reads: Fields::SEEN
+            .and(Fields::RECEIVED)
+            .and(Fields::HOP)
+            .and(Fields::EGRESS)
+            .and(Fields::FLOW)
+            .and(Fields::RULE),
+        writes: Fields::PACKET.and(Fields::HEADERS).and(Fields::HOP).and(Fields::EGRESS),
+    };
+
+    fn packets(_: &Tables) -> Packets {
+        Packets::Answered
+    }
+
     #[inline(always)]
-    fn takes(&self, frame: &Frame) -> bool {
+    fn takes(frame: &Frame) -> bool {
         frame.meta.fate >> 8 == ANSWERED
     }
 
     #[cold]
-    fn step(&mut self, frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
+    fn step<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
         let Some(Verdict::Answered(reason)) = Verdict::of_fate(frame.meta.fate) else { return Step::Next };
         // Headers of 28 or 48 bytes, their checksums, and the quote's sum.
         cx.tally.instructions(180);
@@ -61,7 +78,7 @@ impl<T: Tally> Stage<T> for Answer {
         }
     }
 
-    fn program(&self, tables: &Tables) -> u32 {
+    fn program(tables: &Tables) -> u32 {
         // The SYN-ACK with its options, 32; `track` has the cookie.
         182 + if tables.filter.has_syn_proxy { 32 } else { 0 }
     }

@@ -5,12 +5,14 @@
 //! (endpoint-independent mapping, RFC 4787, section 4.1). Whether the packet may go there is for `filter` to
 //! say. Changes no byte: `rewrite` carries it out.
 
+use policy::model::Mode;
 use tally::{Op, Region, Tally};
 use wire::header::Protocol;
+use wire::meta::Fields;
 use wire::{Frame, PortId};
 
 use super::parse::flag;
-use super::{Cx, Stage, Step, header};
+use super::{About, Cx, Packets, Stage, Step, header};
 use crate::nat::Endpoint;
 use crate::tables::{Address, Tables};
 
@@ -18,13 +20,25 @@ use crate::tables::{Address, Tables};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Dnat;
 
-impl<T: Tally> Stage<T> for Dnat {
+impl Stage for Dnat {
+    const ABOUT: About = About {
+        name: "dnat",
+        asks: "Where is it really going?",
+        reads: Fields::SEEN.and(Fields::OPENING),
+        writes: Fields::OPENING,
+    };
+
+    fn packets(tables: &Tables) -> Packets {
+        let translates = !tables.nat.destinations.is_empty() || !tables.nat.outside.is_empty();
+        if translates && tables.mode == Mode::Stateful { Packets::First } else { Packets::None }
+    }
+
     #[inline(always)]
-    fn takes(&self, frame: &Frame) -> bool {
+    fn takes(frame: &Frame) -> bool {
         frame.meta.fate == 0 && frame.meta.flags & flag::OPENS != 0
     }
 
-    fn step(&mut self, frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
+    fn step<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
         let tables = cx.tables;
         // What the gateway itself sends is not translated.
         if frame.meta.flags & (flag::TO_GROUP | flag::OWN) != 0 {
@@ -72,7 +86,7 @@ impl<T: Tally> Stage<T> for Dnat {
         Step::Next
     }
 
-    fn program(&self, tables: &Tables) -> u32 {
+    fn program(tables: &Tables) -> u32 {
         // This stage, 35; an inside endpoint's mapping, 35; and the search through its rules.
         70 + tables.nat.destination_search.program()
     }

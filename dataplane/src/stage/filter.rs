@@ -8,13 +8,14 @@ use arrayvec::ArrayVec;
 use policy::model::{Action, Mode, RejectWith, Scope, SynAnswer};
 use tally::{Op, Region, Tally};
 use wire::header::Protocol;
+use wire::meta::Fields;
 use wire::tcp::Flags;
 use wire::{BATCH, Frame, Part};
 
 use super::log::note_hit;
 use super::parse::flag;
-use super::{Cx, Stage, Step, header};
-use crate::classify::{Header, NO_MATCH};
+use super::{About, Cx, Packets, Stage, Step, header, take};
+use crate::classify::{self, Header, NO_MATCH};
 use crate::hop::LOCAL_HOP;
 use crate::limiter;
 use crate::tables::{Address, OTHER, Tables};
@@ -24,57 +25,70 @@ use crate::verdict::Reason;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Filter;
 
-impl<T: Tally> Stage<T> for Filter {
+impl Stage for Filter {
+    const ABOUT: About = About {
+        name: "filter",
+        asks: "May it pass?",
+        reads: Fields::SEEN.and(Fields::RECEIVED).and(Fields::OPENING).and(Fields::HOP).and(Fields::EGRESS),
+        writes: Fields::RULE.and(Fields::OPENING),
+    };
+
+    fn packets(tables: &Tables) -> Packets {
+        if tables.mode == Mode::Stateful { Packets::First } else { Packets::Every }
+    }
+
     #[inline(always)]
-    fn takes(&self, frame: &Frame) -> bool {
+    fn takes(frame: &Frame) -> bool {
         let decided = frame.meta.flags & (flag::HIT | flag::OWN);
         frame.meta.fate == 0 && (decided == 0 || decided == flag::OWN && frame.meta.ingress == OTHER)
     }
 
     #[inline(always)]
-    fn step(&mut self, frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
-        if cx.tables.filter.rule_of.is_empty() && !cx.tally.is_kept() {
-            // Without rules the zones alone decide.
+    fn step<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
+        if cx.tables.filter.rule_of.is_empty() {
+            // Without rules the zones alone decide: two interfaces by place and bound, 10; the action, 5.
+            cx.tally.instructions(15);
+            cx.tally.execute(Op::Branch, 6);
             let (from, to) = header::zones(frame, cx);
             return by_default(frame, from, to, cx);
         }
         search(frame, cx)
     }
 
-    fn run(&mut self, frames: &mut [Frame], cx: &mut Cx<'_, T>) {
+    fn run<T: Tally>(frames: &mut [Frame], cx: &mut Cx<'_, T>) {
         // The first packets of flows come one by one: what has been decided of each lies in the shard until it is written
         // down. Without flows all are searched for together.
-        if cx.tables.mode == Mode::Stateful || cx.tables.filter.rule_of.is_empty() || cx.tally.is_kept() {
+        if cx.tables.mode == Mode::Stateful || cx.tables.filter.rule_of.is_empty() {
             for frame in frames {
-                if Stage::<T>::takes(self, frame) {
-                    self.step(frame, cx).settle(frame);
-                }
+                take::<Filter, T>(frame, cx);
             }
             return;
         }
         for frames in frames.chunks_mut(BATCH) {
-            search_together(self, frames, cx);
+            search_together(frames, cx);
         }
     }
 
-    fn program(&self, tables: &Tables) -> u32 {
-        // This stage, 33; limits, 16; the class of a MAC address, a loop, 20; and the search.
+    fn program(tables: &Tables) -> u32 {
+        // This stage, 48; limits, 16; the class of a MAC address, a loop, 20; and the search.
         let class = if tables.source_macs.is_some() { 20 } else { 0 };
-        49 + class + tables.filter.search.classifier.program()
+        64 + class + tables.filter.search.classifier.program()
     }
 }
 
 /// Searches the rules for up to a batch of frames at a time.
-fn search_together<T: Tally>(stage: &Filter, frames: &mut [Frame], cx: &mut Cx<'_, T>) {
+fn search_together<T: Tally>(frames: &mut [Frame], cx: &mut Cx<'_, T>) {
     let mut headers: ArrayVec<Header, BATCH> = ArrayVec::new();
-    for frame in frames.iter().filter(|frame| Stage::<T>::takes(stage, frame)) {
+    for frame in frames.iter().filter(|frame| Filter::takes(frame)) {
         headers.push(header::of(frame, cx));
     }
     let mut positions = [NO_MATCH; BATCH];
     cx.tables.filter.search.classifier.classify_bulk(&headers, &mut positions[..headers.len()]);
     let found = headers.iter().zip(positions);
-    let taken = frames.iter_mut().filter(|frame| Stage::<T>::takes(stage, frame));
+    let taken = frames.iter_mut().filter(|frame| Filter::takes(frame));
     for (frame, (seen, position)) in taken.zip(found) {
+        tell_search(cx);
+        classify::tell(cx.tables.filter.search.classifier.as_ref(), seen, cx.tally);
         let rule = cx.tables.filter.rule_of.get(position as usize).copied();
         let step = decide(frame, rule, seen, cx);
         note_hit(rule, seen, step, frame, cx);
@@ -85,16 +99,22 @@ fn search_together<T: Tally>(stage: &Filter, frames: &mut [Frame], cx: &mut Cx<'
 /// Searches the rules.
 fn search<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
     let seen = header::of(frame, cx);
+    tell_search(cx);
+    let place = cx.tables.filter.find(&seen, cx.tally);
+    let step = decide(frame, place, &seen, cx);
+    note_hit(place, &seen, step, frame, cx);
+    step
+}
+
+/// Tells what it took to search, beside the classifier.
+#[inline(always)]
+fn tell_search<T: Tally>(cx: &mut Cx<'_, T>) {
     // The header's fourteen fields, 20; the choice by action or zones, 5.
     cx.tally.instructions(25);
     cx.tally.execute(Op::Branch, 6);
     if let Some(macs) = &cx.tables.source_macs {
         header::tell_class(macs, cx.tally);
     }
-    let place = cx.tables.filter.find(&seen, cx.tally);
-    let step = decide(frame, place, &seen, cx);
-    note_hit(place, &seen, step, frame, cx);
-    step
 }
 
 /// What follows from the rule that was found, or from there being none.

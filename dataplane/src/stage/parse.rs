@@ -11,10 +11,11 @@ use policy::model::Action;
 use tally::{Branch, Op, Region, Tally};
 use wire::ethernet::EtherType;
 use wire::header::{Fragment, Protocol};
+use wire::meta::Fields;
 use wire::vlan::Tags;
 use wire::{Family, Frame, Meta, Part, PortId, icmpv4, icmpv6, ipv4, ipv6, tcp, udp};
 
-use super::{Cx, Stage, Step, option, proxy};
+use super::{About, Cx, Stage, Step, option, proxy};
 use crate::client;
 use crate::hop::LINK_HOP;
 use crate::tables::{Hearing, Interface, LOCAL, OTHER, Tables};
@@ -59,9 +60,16 @@ pub mod flag {
     pub const HANDED: u16 = 3 << 14;
 }
 
-impl<T: Tally> Stage<T> for Parse {
+impl Stage for Parse {
+    const ABOUT: About = About {
+        name: "parse",
+        asks: "What is it, and is it well formed?",
+        reads: Fields::PACKET.and(Fields::INGRESS),
+        writes: Fields::HEADERS.and(Fields::FLAGS).and(Fields::INGRESS).and(Fields::HOP),
+    };
+
     #[inline(always)]
-    fn step(&mut self, frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
+    fn step<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
         cx.tally.read(Region::Frame, 0, 64);
         cx.tally.write(Region::Meta, 0, 32);
         let (bytes, meta) = frame.view();
@@ -81,7 +89,7 @@ impl<T: Tally> Stage<T> for Parse {
         }
     }
 
-    fn program(&self, _: &Tables) -> u32 {
+    fn program(_: &Tables) -> u32 {
         // What is told, 225; tags, 19; extension headers, 30; options, 16.
         290
     }

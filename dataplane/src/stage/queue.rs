@@ -5,8 +5,9 @@
 
 use tally::{Op, Region, Tally};
 use wire::Frame;
+use wire::meta::Fields;
 
-use super::{Cx, Stage, Step};
+use super::{About, Cx, Stage, Step};
 use crate::tables::{LOCAL, Tables};
 use crate::verdict::{Reason, Verdict};
 
@@ -14,15 +15,22 @@ use crate::verdict::{Reason, Verdict};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Queue;
 
-impl<T: Tally> Stage<T> for Queue {
+impl Stage for Queue {
+    const ABOUT: About = About {
+        name: "queue",
+        asks: "Is there room before its interface?",
+        reads: Fields::EGRESS,
+        writes: Fields::EGRESS,
+    };
+
     /// Answers go out like what is forwarded.
     #[inline(always)]
-    fn takes(&self, frame: &Frame) -> bool {
+    fn takes(frame: &Frame) -> bool {
         frame.meta.fate == 0 || frame.meta.fate >> 8 == ANSWERED
     }
 
     #[inline(always)]
-    fn step(&mut self, frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
+    fn step<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
         // The interface's port and its queue, each by place and bound, 8; length, those admitted, capacity, 4; egress, 2.
         cx.tally.instructions(14);
         cx.tally.execute(Op::Branch, 4);
@@ -41,7 +49,7 @@ impl<T: Tally> Stage<T> for Queue {
         if frame.meta.fate == 0 { Step::Forward } else { Step::Next }
     }
 
-    fn program(&self, _: &Tables) -> u32 {
+    fn program(_: &Tables) -> u32 {
         19
     }
 }

@@ -1,21 +1,20 @@
 //! `rewrite`: carries out on the bytes what was decided.
 //!
 //! Translates addresses and ports, lowers the time to live and the MSS, puts the next hop's link-layer header
-//! in front, and cuts what is too large for its link. What goes to a neighbour whose address is not known waits. Until
+//! in front. What goes to a neighbour whose address is not known waits. Until
 //! here the frame is as it was received, so that an error can quote it as its sender sent it. Checksums are updated
 //! incrementally (RFC 1624).
 
-use arrayvec::ArrayVec;
 use tally::{Branch, Op, Region, Tally};
 use wire::ethernet::EtherType;
 use wire::header::{Ports, Protocol};
+use wire::meta::Fields;
 use wire::tcp::Flags;
 use wire::{Family, Frame, Part, ipv4, ipv6, tcp};
 
 use super::parse::flag;
-use super::{Cx, Stage, Step, handshake, option};
+use super::{About, Cx, Stage, Step, handshake, option};
 use crate::flow::{Direction, FlowId, Key};
-use crate::fragmentation::fragment;
 use crate::hop::{leaves, waits};
 use crate::nat::Endpoint;
 use crate::nat::rewrite::{self as nat, EndsV4, EndsV6, Transport};
@@ -26,9 +25,16 @@ use crate::verdict::Reason;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rewrite;
 
-impl<T: Tally> Stage<T> for Rewrite {
+impl Stage for Rewrite {
+    const ABOUT: About = About {
+        name: "rewrite",
+        asks: "What becomes of its bytes?",
+        reads: Fields::SEEN.and(Fields::RECEIVED).and(Fields::HOP).and(Fields::EGRESS).and(Fields::FLOW),
+        writes: Fields::PACKET.and(Fields::HEADERS).and(Fields::FLAGS).and(Fields::PARTS),
+    };
+
     #[inline(always)]
-    fn step(&mut self, frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
+    fn step<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
         if !leaves(frame.meta.hop) {
             if waits(frame.meta.hop) {
                 return Step::Hold(Reason::NeighbourWaits);
@@ -60,16 +66,13 @@ impl<T: Tally> Stage<T> for Rewrite {
         if !link(frame, cx) {
             return Step::Drop(Reason::NeighbourUnknown);
         }
-        if frame.meta.flags & flag::CUT != 0 {
-            return divide(frame, cx);
-        }
         Step::Next
     }
 
-    fn program(&self, tables: &Tables) -> u32 {
-        // What is told, of this stage and of cutting, 236; the MSS, 32. Of handshakes: numbers, windows and options, 60; the
+    fn program(tables: &Tables) -> u32 {
+        // What is told, 192. the MSS, 32. Of handshakes: numbers, windows and options, 60; the
         // acknowledgements to both sides, 60.
-        268 + if tables.filter.has_syn_proxy { 120 } else { 0 }
+        192 + if tables.filter.has_syn_proxy { 120 } else { 0 }
     }
 }
 
@@ -204,26 +207,4 @@ pub(super) fn link<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> bool {
     frame.meta.transport = frame.meta.transport - old + len as u16;
     frame.meta.end = frame.meta.end - old + len as u16;
     true
-}
-
-/// Further fragments of one packet: a 16 KiB slot fragmented for the smallest link that carries IPv6, and then some.
-pub(crate) const MOST_PARTS: usize = 64;
-
-/// Fragments a packet that is larger than its link carries. Its further fragments go out behind it.
-#[cold]
-fn divide<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
-    let Some(hop) = cx.shard.hops.get(frame.meta.hop) else { return Step::Drop(Reason::NeighbourUnknown) };
-    if cx.shard.parts.capacity() - cx.shard.parts.len() < MOST_PARTS {
-        // Rather than let the list of fragments grow.
-        return Step::Drop(Reason::SlotTooSmall);
-    }
-    let mut parts: ArrayVec<Frame, MOST_PARTS> = ArrayVec::new();
-    match fragment(frame, usize::from(frame.meta.network), hop.mtu, cx.pool, &mut parts, cx.tally) {
-        Ok(further) => {
-            frame.meta.parts = further as u8;
-            cx.shard.parts.extend(parts);
-            Step::Next
-        }
-        Err(reason) => Step::Drop(reason),
-    }
 }

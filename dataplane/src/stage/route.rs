@@ -4,38 +4,32 @@
 //! packets of a flow remember. Checks that the source is at home behind the interface it came in by (unicast
 //! reverse path forwarding, RFC 3704), the time to live, and the size. Changes no byte.
 
-use policy::model::SourceCheck;
+use policy::model::{Mode, SourceCheck};
 use tally::{Branch, Op, Region, Tally};
+use wire::meta::Fields;
 use wire::{BATCH, Family, Frame, PortId, ipv4, ipv6};
 
 use super::parse::flag;
-use super::{Cx, Stage, Step, header};
+use super::{About, Cx, Stage, Step, header, take};
 use crate::flow::{Direction, FlowId};
 use crate::hop::{LINK_HOP, LOCAL_HOP, NO_HOP, WAITING, Wanted, leaves, waits};
 use crate::tables::{Address, LOCAL, Tables, Target, is_linux};
 use crate::verdict::Reason;
 
-/// The stage, and what it has looked up for a batch.
-#[derive(Clone, Debug)]
-pub struct Route {
-    sources: [u32; BATCH],
-    destinations: [u32; BATCH],
-    /// What the table says of the destinations.
-    values: [u32; BATCH],
-    /// A bit for each frame that was looked up.
-    looked_up: u64,
-}
+/// The stage.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Route;
 
-impl Default for Route {
-    fn default() -> Route {
-        let none = [0; BATCH];
-        Route { sources: none, destinations: none, values: none, looked_up: 0 }
-    }
-}
+impl Stage for Route {
+    const ABOUT: About = About {
+        name: "route",
+        asks: "By which interface and next hop does it leave?",
+        reads: Fields::SEEN.and(Fields::OPENING).and(Fields::FLOW).and(Fields::HOP),
+        writes: Fields::HOP.and(Fields::EGRESS).and(Fields::FLAGS),
+    };
 
-impl<T: Tally> Stage<T> for Route {
     #[inline(always)]
-    fn step(&mut self, frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
+    fn step<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
         if frame.meta.hop == NO_HOP {
             if let Err(step) = find(frame, cx) {
                 return step;
@@ -51,49 +45,54 @@ impl<T: Tally> Stage<T> for Route {
         }
     }
 
-    fn program(&self, _: &Tables) -> u32 {
+    fn run<T: Tally>(frames: &mut [Frame], cx: &mut Cx<'_, T>) {
+        if cx.tables.mode == Mode::Stateful {
+            for frame in frames {
+                take::<Route, T>(frame, cx);
+            }
+            return;
+        }
+        for frames in frames.chunks_mut(BATCH) {
+            look_up_together(frames, cx);
+        }
+    }
+
+    fn program(_: &Tables) -> u32 {
         // What is told, of this stage and the tries of both families, 141; targets and groups, 19.
         160
     }
 }
 
-impl Route {
-    /// Where nothing is tracked: looks up IPv4 destinations that are no group's together. `frames` are at most
-    /// [`BATCH`].
-    pub(crate) fn prepare<T: Tally>(&mut self, frames: &[Frame], cx: &Cx<'_, T>) {
-        self.looked_up = 0;
-        if cx.tally.is_kept() {
-            return;
+/// Looks up IPv4 destinations that are no group's together, and settles their packets; the others one by one. For packets that
+/// no flow remembers anything of; `frames` are at most [`BATCH`].
+#[inline(never)]
+fn look_up_together<T: Tally>(frames: &mut [Frame], cx: &mut Cx<'_, T>) {
+    let mut sources = [0; BATCH];
+    let mut destinations = [0; BATCH];
+    let mut values = [0; BATCH];
+    let mut looked_up = 0_u64;
+    for (place, frame) in frames.iter().enumerate() {
+        if let Some(header) = ordinary(frame) {
+            sources[place % BATCH] = header.src_bits();
+            destinations[place % BATCH] = header.dst_bits();
+            looked_up |= 1 << (place % BATCH);
         }
-        let count = frames.len().min(BATCH);
-        let mut looked_up = 0;
-        for (place, frame) in frames[..count].iter().enumerate() {
-            if let Some(header) = ordinary(frame) {
-                self.sources[place] = header.src_bits();
-                self.destinations[place] = header.dst_bits();
-                looked_up |= 1 << place;
-            }
-        }
-        self.looked_up = looked_up;
-        cx.tables.fib4.lookup_bulk(&self.destinations[..count], &mut self.values[..count]);
     }
-
-    /// The step, as a function of its own.
-    #[inline(never)]
-    fn step_apart<T: Tally>(&mut self, frame: &mut Frame, cx: &mut Cx<'_, T>) {
-        self.step(frame, cx).settle(frame);
-    }
-
-    /// Takes the frame at `place` of the prepared batch. What was decided is settled where it is decided: then nothing is
-    /// left to ask of what goes on.
-    #[inline(always)]
-    pub(crate) fn take_prepared<T: Tally>(&mut self, place: usize, frame: &mut Frame, cx: &mut Cx<'_, T>) {
+    let count = frames.len().min(BATCH);
+    cx.tables.fib4.lookup_bulk(&destinations[..count], &mut values[..count]);
+    for (place, frame) in frames.iter_mut().enumerate() {
         let place = place % BATCH;
-        if self.looked_up >> place & 1 == 0 {
-            return self.step_apart(frame, cx);
+        if looked_up >> place & 1 == 0 {
+            take_apart(frame, cx);
+            continue;
         }
-        let source = Address::v4(self.sources[place]);
-        let target = cx.tables.targets.get(self.values[place] as usize);
+        if cx.tally.is_kept() {
+            tell_find(cx);
+            let _ = cx.tables.route(Address::v4(destinations[place]), cx.tally);
+        }
+        let source = Address::v4(sources[place]);
+        let target = cx.tables.targets.get(values[place] as usize);
+        // What was decided is settled where it is decided: then nothing is left to ask of what goes on.
         match check_source(frame.meta.ingress, source, cx).and_then(|()| lead(frame, source, target, 0, cx)) {
             // `ordinary` has asked for the time to live.
             Ok(()) if leaves(frame.meta.hop) => fits(frame, u8::MAX, cx).settle(frame),
@@ -101,6 +100,12 @@ impl Route {
             Err(step) => step.settle(frame),
         }
     }
+}
+
+/// The step, as a function of its own.
+#[inline(never)]
+fn take_apart<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) {
+    take::<Route, T>(frame, cx);
 }
 
 /// The header of a packet whose destination is an ordinary IPv4 address: no group's, not link-local; and whose time to
@@ -161,17 +166,23 @@ fn ttl(frame: &Frame) -> u8 {
     }
 }
 
+/// Tells what it took to find a hop, beside the search among routes.
+#[inline(always)]
+fn tell_find<T: Tally>(cx: &mut Cx<'_, T>) {
+    // Addresses, 4; who opens, 3; the source's check: interface, mode, kinds of addresses, its target, 15; the
+    // destination's kind and its target, 6; the way, 4.
+    cx.tally.instructions(32);
+    cx.tally.execute(Op::Branch, 17);
+    cx.tally.branch(Branch::Taken);
+}
+
 /// Finds the hop, and checks the source.
 fn find<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
     let (source, _) = header::addresses(frame);
     let destination = destination(frame, cx);
     let opens = frame.meta.flags & flag::OPENS != 0;
     let hash = if opens { (cx.shard.pending.hash >> 32) as u32 } else { 0 };
-    // Addresses, 4; who opens, 3; the source's check: interface, mode, kinds of addresses, its target, 15; the
-    // destination's kind and its target, 6; the way, 4.
-    cx.tally.instructions(32);
-    cx.tally.execute(Op::Branch, 17);
-    cx.tally.branch(Branch::Taken);
+    tell_find(cx);
     if frame.meta.flags & flag::TO_GROUP != 0 {
         if !is_ours(destination) {
             return Err(Step::Drop(Reason::MulticastUnrouted));

@@ -3,11 +3,13 @@
 //! Chooses the source translation of a flow's first packet, which all stages before have let pass. If no port is free, the packet is
 //! dropped and nothing remains of it. Changes no byte: `rewrite` carries it out.
 
+use policy::model::Mode;
 use tally::{Op, Region, Tally};
+use wire::meta::Fields;
 use wire::{Frame, PortId};
 
 use super::parse::flag;
-use super::{Cx, Stage, Step, create, filter, header};
+use super::{About, Cx, Packets, Stage, Step, create, filter, header};
 use crate::hop::LOCAL_HOP;
 use crate::nat::{self, Endpoint};
 use crate::shard::Pending;
@@ -18,13 +20,31 @@ use crate::verdict::Reason;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Snat;
 
-impl<T: Tally> Stage<T> for Snat {
+impl Stage for Snat {
+    const ABOUT: About = About {
+        name: "snat",
+        asks: "Under which address does it go out?",
+        reads: Fields::SEEN
+            .and(Fields::RECEIVED)
+            .and(Fields::OPENING)
+            .and(Fields::HOP)
+            .and(Fields::EGRESS)
+            .and(Fields::RULE)
+            .and(Fields::CLASS),
+        writes: Fields::FLOW.and(Fields::NAT).and(Fields::FLAGS).and(Fields::OPENING),
+    };
+
+    fn packets(tables: &Tables) -> Packets {
+        // It creates the flow, translated or not.
+        if tables.mode == Mode::Stateful { Packets::First } else { Packets::None }
+    }
+
     #[inline(always)]
-    fn takes(&self, frame: &Frame) -> bool {
+    fn takes(frame: &Frame) -> bool {
         frame.meta.fate == 0 && frame.meta.flags & flag::OPENS != 0
     }
 
-    fn step(&mut self, frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
+    fn step<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
         // Groups do not answer from their own address: there is no flow to remember.
         if frame.meta.flags & flag::TO_GROUP != 0 {
             frame.meta.flags &= !flag::OPENS;
@@ -47,7 +67,7 @@ impl<T: Tally> Stage<T> for Snat {
         }
     }
 
-    fn program(&self, tables: &Tables) -> u32 {
+    fn program(tables: &Tables) -> u32 {
         // What is told, of this stage, mappings, hosts and ports, and taking the flow in, 438; blocks and quotas, 60; and
         // the search.
         498 + tables.nat.source_search.program()

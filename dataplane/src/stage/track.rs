@@ -5,18 +5,19 @@
 //! `snat` writes down. ICMP errors belong to the flow they quote, fragments to the flow of their first.
 //! Changes no byte.
 //!
-//! For a batch, `Track::prepare` asks for the memory of all its flows before the first is looked at.
+//! For a batch, `Lookups::prepare` asks for the memory of all its flows before the first is looked at.
 
 use policy::model::{Checksum, Mode, Pickup, TcpWindow};
-use tally::{Branch, Op, Region, Tally};
+use tally::{Branch, NoTally, Op, Region, Tally};
 use wire::checksum::Sum;
 use wire::header::Protocol;
+use wire::meta::Fields;
 use wire::tcp::Flags;
 use wire::{BATCH, Family, Frame, Part, icmpv4, ipv4, ipv6, tcp, udp};
 
 use super::parse::flag;
 use super::route::{back, ct_zone, is_link_local};
-use super::{Cx, Stage, Step, handoff, handshake, header, revalidate};
+use super::{About, Cx, Packets, Stage, Step, handoff, handshake, header, revalidate};
 use crate::client;
 use crate::flow::tcp::{Fault, Midstream, Segment, Settings, WindowCheck};
 use crate::flow::{Direction, Flow, FlowId, Hit, Key, State};
@@ -24,30 +25,35 @@ use crate::fragment::{DatagramKey, Kept, Later, Span};
 use crate::hop::{ASKED_HOP, LINK_HOP, LOCAL_HOP, NO_HOP};
 use crate::nat::Endpoint;
 use crate::shard::Pending;
-use crate::tables::{LOCAL, Tables};
+use crate::tables::{Address, LOCAL, Tables};
 use crate::verdict::Reason;
 
-/// The stage, and what it has prepared for a batch.
-#[derive(Clone, Debug)]
-pub struct Track {
-    keys: [Key; BATCH],
-    hashes: [u64; BATCH],
-    guesses: [Option<Hit>; BATCH],
-}
+/// The stage.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Track;
 
-impl Default for Track {
-    fn default() -> Track {
-        Track { keys: [Key::default(); BATCH], hashes: [0; BATCH], guesses: [None; BATCH] }
+impl Stage for Track {
+    const ABOUT: About = About {
+        name: "track",
+        asks: "Which flow does it belong to?",
+        reads: Fields::SEEN.and(Fields::RECEIVED).and(Fields::NUMBER).and(Fields::EGRESS).and(Fields::HOP),
+        writes: Fields::FLOW
+            .and(Fields::RULE)
+            .and(Fields::NAT)
+            .and(Fields::CLASS)
+            .and(Fields::HOP)
+            .and(Fields::EGRESS)
+            .and(Fields::FLAGS)
+            .and(Fields::HEADERS)
+            .and(Fields::PACKET)
+            .and(Fields::OPENING),
+    };
+
+    fn packets(tables: &Tables) -> Packets {
+        if tables.mode == Mode::Stateful { Packets::Every } else { Packets::None }
     }
-}
 
-impl<T: Tally> Stage<T> for Track {
-    fn step(&mut self, frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
-        cx.tally.instructions(1);
-        cx.tally.execute(Op::Branch, 1);
-        if cx.tables.mode == Mode::Stateless {
-            return Step::Next;
-        }
+    fn step<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
         // Two timers of two words each, 6; part, kind, 2.
         cx.tally.instructions(8);
         cx.tally.execute(Op::Branch, 6);
@@ -74,14 +80,28 @@ impl<T: Tally> Stage<T> for Track {
         }
     }
 
-    fn program(&self, tables: &Tables) -> u32 {
-        // What is told, of this stage, the index, the flow table and fragments, 542; quotes and kinds of ICMP, 60; the way
+    fn program(tables: &Tables) -> u32 {
+        // What is told, of this stage, the index, the flow table and fragments, 541; quotes and kinds of ICMP, 60; the way
         // back, 40. Of handshakes: the cookie, whose rounds are a loop, 60; the SYN that comes of it, 60; its numbers, 30.
-        642 + if tables.filter.has_syn_proxy { 150 } else { 0 }
+        641 + if tables.filter.has_syn_proxy { 150 } else { 0 }
     }
 }
 
-impl Track {
+/// Keys, hashes and probable flows of the packets of a batch.
+#[derive(Clone, Debug)]
+pub(crate) struct Lookups {
+    keys: [Key; BATCH],
+    hashes: [u64; BATCH],
+    guesses: [Option<Hit>; BATCH],
+}
+
+impl Default for Lookups {
+    fn default() -> Lookups {
+        Lookups { keys: [Key::default(); BATCH], hashes: [0; BATCH], guesses: [None; BATCH] }
+    }
+}
+
+impl Lookups {
     /// Computes keys and hashes, and asks for buckets and flows. `frames` are at most [`BATCH`].
     #[inline]
     pub(crate) fn prepare<T: Tally>(&mut self, frames: &[Frame], cx: &mut Cx<'_, T>) {
@@ -92,11 +112,13 @@ impl Track {
                 cx.shard.flows.prefetch_bucket(*hash);
             }
         }
-        for ((frame, hash), guess) in frames.iter().zip(&self.hashes).zip(&mut self.guesses) {
+        let lookups = self.keys.iter().zip(&self.hashes).zip(&mut self.guesses);
+        for (frame, ((key, hash), guess)) in frames.iter().zip(lookups) {
             if frame.meta.fate == 0 {
                 *guess = cx.shard.flows.candidate_hit(*hash);
-                if let Some(hit) = guess {
-                    cx.shard.flows.prefetch_flow(hit.id);
+                match guess {
+                    Some(hit) => cx.shard.flows.prefetch_flow(hit.id),
+                    None => prefetch_for_first(key, cx),
                 }
             }
         }
@@ -106,7 +128,7 @@ impl Track {
     /// first one that does not, and says how many. What it does then, [`Stage::step`] would have done, too; what later
     /// stages do with such a frame depends on nothing that this stage does for frames behind it.
     #[inline(always)]
-    pub(crate) fn follow_prepared<T: Tally>(
+    pub(crate) fn follow<T: Tally>(
         &mut self,
         first: usize,
         frames: &mut [Frame],
@@ -148,6 +170,22 @@ impl Track {
         follow(frame, hit, hash, cx).settle(frame);
         true
     }
+}
+
+/// Asks for memory that the first packet of a flow will need: the mapping that its source most likely has, or, where sources are not
+/// translated, the bucket of the packets that come back.
+#[inline(never)]
+fn prefetch_for_first<T: Tally>(key: &Key, cx: &Cx<'_, T>) {
+    if cx.tables.nat.sources.is_empty() {
+        return cx.shard.flows.prefetch_bucket(cx.shard.flows.hash(&key.reversed(), &mut NoTally));
+    }
+    let source: Address = key.source().into();
+    cx.shard.mappings.prefetch(&Endpoint {
+        address: source.bits,
+        port: key.sport(),
+        protocol: key.protocol(),
+        family: source.family(),
+    });
 }
 
 /// The key of a packet as it arrives.
@@ -392,15 +430,6 @@ fn open<T: Tally>(frame: &mut Frame, key: Key, hash: u64, cx: &mut Cx<'_, T>) ->
         dport: key.dport(),
         ..Pending::default()
     };
-    if !cx.tables.nat.sources.is_empty() {
-        // What `snat` will most likely look for, so that it comes while the rules are searched.
-        cx.shard.mappings.prefetch(&Endpoint {
-            address: source.bits,
-            port: key.sport(),
-            protocol: key.protocol(),
-            family: source.family(),
-        });
-    }
     frame.meta.flags |= flag::OPENS;
     Step::Next
 }

@@ -21,6 +21,7 @@ use super::{
 use super::{nat, pattern, route};
 use crate::classify::{Algorithm, Bounds, Choice, Pattern, Task};
 use crate::fib::FibError;
+use crate::pipeline::Selection;
 
 /// The most zones there can be, the gateway's own included: a mask of them is 64 bits.
 const MAX_ZONES: usize = 64;
@@ -154,7 +155,9 @@ impl Tables {
             idle: Vec::new(),
             numbers: Numbers::default(),
             own_bits: own_bits(policy),
+            stages: Selection::default(),
         };
+        tables.stages = Selection::of(&tables);
         tables.number(None);
         Ok(tables)
     }

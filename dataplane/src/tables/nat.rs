@@ -7,7 +7,7 @@ use tally::Tally;
 use wire::PortId;
 
 use super::Address;
-use crate::classify::{AddressSpan, Classifier, Header, Position};
+use crate::classify::{self, AddressSpan, Classifier, Header, Position};
 use crate::nat::{PoolConfig, PortRange};
 
 mod build;
@@ -216,7 +216,8 @@ pub(crate) fn is_within(spans: &[AddressSpan], address: Address) -> bool {
     spans[..after].last().is_some_and(|span| span.v6 == address.v6 && address.bits <= span.last)
 }
 
-/// Searches, telling what it costs where somebody wants to know.
+/// Searches, and tells what it costs.
 fn search<T: Tally>(classifier: &dyn Classifier, header: &Header, tally: &mut T) -> Option<Position> {
-    if tally.is_kept() { classifier.classify_tallied(header, tally) } else { classifier.classify(header) }
+    classify::tell(classifier, header, tally);
+    classifier.classify(header)
 }

@@ -19,7 +19,7 @@ use wire::PortId;
 use wire::capture::{CaptureError, PcapngWriter, Record};
 use wire::header::Protocol;
 
-use super::{Account, CaptureQuery, Chunk, MOST_CHUNKS, Point, Seen, Tap, stages};
+use super::{Account, CaptureQuery, Chunk, MOST_CHUNKS, Point, Seen, Tap};
 use crate::flows::{protocol_name, query_name, state_name};
 use crate::stream::{Broken, Pieces};
 
@@ -160,7 +160,7 @@ fn name(tables: &Tables, id: PortId) -> &str {
 /// What stands beside a packet: `dropped: rule-drop by rule "no-mail", in by lan`.
 fn comment(seen: &Seen, tables: &Tables) -> String {
     let mut text = String::new();
-    let stage = |place: usize| stages().get(place).copied().unwrap_or("?");
+    let stage = |place: usize| dataplane::pipeline::names().get(place).copied().unwrap_or("?");
     let verdict = Verdict::of_fate(seen.fate);
     match seen.point {
         Point::Received => text.push_str("received"),

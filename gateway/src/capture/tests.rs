@@ -46,8 +46,8 @@ fn frame() -> Vec<u8> {
 fn each_point_has_a_name_and_a_place_of_its_own() {
     let mut bits = HashSet::new();
     let plain = ["received", "sent", "delivered", "dropped", "held"].map(str::to_owned);
-    let before = stages().map(|stage| format!("before-{stage}"));
-    for word in plain.into_iter().chain(before).chain(stages().map(str::to_owned)) {
+    let before = pipeline::names().map(|stage| format!("before-{stage}"));
+    for word in plain.into_iter().chain(before).chain(pipeline::names().map(str::to_owned)) {
         assert!(bits.insert(Point::named(&word).unwrap().bit()), "{word} twice");
     }
     assert_eq!(bits.len(), 5 + 2 * STAGES);

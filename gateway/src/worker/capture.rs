@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use dataplane::egress::Egress;
 use dataplane::flow::{Flow, FlowId};
 use dataplane::handoff::receiver;
-use dataplane::pipeline::Watch;
+use dataplane::pipeline::{self, Watch};
 use dataplane::stage::Cx;
 use dataplane::state::Ends;
 use dataplane::{Shard, Tables, Verdict};
@@ -17,7 +17,7 @@ use tally::Tally;
 use wire::{Frame, Nanos, PortId};
 
 use super::Worker;
-use crate::capture::{Chunk, Filter, Look, Point, Points, Reader, Seen, Tap, egress, stages};
+use crate::capture::{Chunk, Filter, Look, Point, Points, Reader, Seen, Tap, egress};
 use crate::flows::NotKnown;
 
 /// Bytes of copies after which a chunk is handed on before its batch ends.
@@ -164,7 +164,7 @@ impl Captures {
 
     /// Watches the frames of a batch.
     pub(super) fn watch<'a>(&'a mut self, tables: &'a Arc<Tables>) -> Watcher<'a> {
-        Watcher { captures: self, tables, stages: stages() }
+        Watcher { captures: self, tables, stages: pipeline::names() }
     }
 }
 
@@ -172,7 +172,7 @@ impl Captures {
 pub(super) struct Watcher<'a> {
     captures: &'a mut Captures,
     tables: &'a Arc<Tables>,
-    stages: [&'static str; dataplane::pipeline::STAGES],
+    stages: [&'static str; pipeline::STAGES],
 }
 
 impl Watcher<'_> {
