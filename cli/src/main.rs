@@ -31,7 +31,7 @@ mod trial;
 use command::live;
 use command::{
     capture, check, chip, completions, diff, explain, flows, generate, import, policies, reasons, replay,
-    reproduce, run, state, test, top,
+    reproduce, run, stages, state, test, top,
 };
 
 /// What every help text ends with.
@@ -112,6 +112,7 @@ enum Command {
     Reproduce(reproduce::Arguments),
     Bench(command::bench::Bench),
     Reasons(reasons::Arguments),
+    Stages(stages::Arguments),
     Completions(completions::Arguments),
 }
 
@@ -146,6 +147,7 @@ impl Command {
             Command::Reproduce(arguments) => arguments.run(),
             Command::Bench(bench) => bench.run().map(|()| Exit::Done),
             Command::Reasons(arguments) => arguments.run(),
+            Command::Stages(arguments) => arguments.run(),
             Command::Completions(arguments) => arguments.run(),
         }
     }

@@ -13,7 +13,7 @@ use run::{Room, root, wirerate};
 const WIDTH: usize = 80;
 
 /// Commands with examples of their own, each pasted by a test below or among [`NOT_PASTED`].
-const COMMANDS: [&[&str]; 41] = [
+const COMMANDS: [&[&str]; 42] = [
     &[],
     &["check"],
     &["run"],
@@ -53,6 +53,7 @@ const COMMANDS: [&[&str]; 41] = [
     &["bench", "routes"],
     &["bench", "classify"],
     &["reasons"],
+    &["stages"],
     &["completions"],
     &["diff"],
 ];
@@ -250,6 +251,7 @@ fn examples_of_rules() {
 #[test]
 fn examples_of_what_is_printed() {
     pasted(&["reasons"]);
+    pasted(&["stages"]);
     pasted(&["completions"]);
     pasted(&["test"]);
 }
