@@ -21,10 +21,10 @@
 //! [`Fragments::is_due`], before the fragments of that moment are shown: then what happens does not depend on how
 //! often the host came by. IPv6 datagrams in one fragment (RFC 6946) need not be shown; they pass.
 
-mod change;
 mod hash;
 pub(crate) mod held;
 mod range;
+mod reload;
 mod share;
 mod table;
 
@@ -34,9 +34,9 @@ use wire::{Family, Frame, Nanos};
 
 use crate::memory::MemoryError;
 use crate::verdict::Reason;
-pub(crate) use change::{FragmentsChange, Moved};
 use held::{Held, List};
 use range::Added;
+pub(crate) use reload::{FragmentsPlan, Moved};
 use share::Shares;
 use table::{Datagram, Stage, Table, UNKNOWN};
 

@@ -5,7 +5,6 @@
 //! interface: hosts bring frames and time.
 
 pub mod analysis;
-pub mod change;
 pub mod classify;
 pub mod client;
 mod cookie;
@@ -25,6 +24,7 @@ pub mod memory;
 pub mod nat;
 pub mod neighbour;
 pub mod pipeline;
+pub mod reload;
 pub mod replay;
 pub mod shard;
 pub mod stage;
@@ -32,8 +32,8 @@ pub mod state;
 pub mod tables;
 pub mod verdict;
 
-pub use change::Change;
 pub use pipeline::Pipeline;
+pub use reload::ReloadPlan;
 pub use replay::Replay;
 pub use shard::Shard;
 pub use tables::Tables;

@@ -20,10 +20,10 @@ use crate::flow::Key;
 use crate::nat::Share;
 use crate::tables::{Address, FilterRule, Tables};
 
-mod change;
 mod debt;
+mod reload;
 
-pub(crate) use change::LimiterChange;
+pub(crate) use reload::LimiterPlan;
 
 /// A token bucket, kept as the time at which it would be full again (the generic cell rate algorithm,
 /// ITU-T I.371): eight bytes, and no arithmetic between packets.

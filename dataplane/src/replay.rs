@@ -7,11 +7,11 @@
 use tally::{NoTally, Tally};
 use wire::{BATCH, Batch, Frame, Nanos, Pool, PoolError, PortId};
 
-use crate::change::{Change, ChangeError, OutOfTurn};
 use crate::egress::Next;
 use crate::hop::{MOST_WAITING, Resolve};
 use crate::nat::Share;
 use crate::pipeline::{Pipeline, Watch};
+use crate::reload::{OutOfTurn, PlanError, ReloadPlan};
 use crate::shard::{Setup, Shard, ShardError};
 use crate::stage::Cx;
 use crate::tables::Tables;
@@ -137,8 +137,8 @@ impl std::error::Error for ReplayError {}
 /// Why a replay goes on with the tables that it had.
 #[derive(Debug)]
 pub enum ReloadError {
-    /// The change could not be prepared.
-    Change(ChangeError),
+    /// The reload plan could not be prepared.
+    Plan(PlanError),
     /// It is not for this replay.
     OutOfTurn(OutOfTurn),
     /// Frames for longer queues could not be made.
@@ -148,7 +148,7 @@ pub enum ReloadError {
 impl std::fmt::Display for ReloadError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            ReloadError::Change(error) => error.fmt(f),
+            ReloadError::Plan(error) => error.fmt(f),
             ReloadError::OutOfTurn(error) => error.fmt(f),
             ReloadError::Pool(error) => error.fmt(f),
         }
@@ -259,11 +259,11 @@ impl Replay {
         self.depart(at, witness);
         let next = tables.after(&self.tables);
         let setup = Setup { now: at, ..self.setup };
-        let change = Change::prepare(&self.tables, &next, setup).map_err(ReloadError::Change)?;
+        let plan = ReloadPlan::prepare(&self.tables, &next, setup).map_err(ReloadError::Plan)?;
         let slots = slots(&next, self.setup.resolve);
         let larger = (slots > self.pool.capacity() as u32).then(|| Pool::new(slots, SLOT));
         let larger = larger.transpose().map_err(ReloadError::Pool)?;
-        self.shard.apply(change, &next, at, &mut self.ended).map_err(ReloadError::OutOfTurn)?;
+        self.shard.apply(plan, &next, at, &mut self.ended).map_err(ReloadError::OutOfTurn)?;
         self.tables = next;
         // Frames of the other pool outlive it.
         if let Some(larger) = larger {

@@ -7,8 +7,8 @@ mod scene;
 use std::collections::{BTreeMap, HashMap};
 use std::net::Ipv4Addr;
 
-use dataplane::change::{Change, ChangeError};
 use dataplane::hop::{MOST_WAITING, Resolve};
+use dataplane::reload::{PlanError, ReloadPlan};
 use dataplane::replay::Way;
 use dataplane::{Reason, Tables, Verdict};
 use proptest::prelude::*;
@@ -353,11 +353,11 @@ fn a_change_out_of_turn_changes_nothing() {
     let mut gateway = Gateway::new(TWO_WAYS, Way::Run);
     let (one, two) = (gateway.tables.clone(), scene::tables(&one_way()).after(&gateway.tables));
     let three = scene::tables(TWO_WAYS).after(&two);
-    let prepare = |old: &Tables, new: &Tables| Change::prepare(old, new, scene::setup(START));
-    assert!(matches!(prepare(&one, &three), Err(ChangeError::NotNext)));
-    assert!(matches!(prepare(&one, &scene::tables(TWO_WAYS)), Err(ChangeError::NotNext)));
+    let prepare = |old: &Tables, new: &Tables| ReloadPlan::prepare(old, new, scene::setup(START));
+    assert!(matches!(prepare(&one, &three), Err(PlanError::NotNext)));
+    assert!(matches!(prepare(&one, &scene::tables(TWO_WAYS)), Err(PlanError::NotNext)));
     let mut apply =
-        |change: Change, tables: &Tables| gateway.shard.apply(change, tables, START, &mut Vec::new());
+        |change: ReloadPlan, tables: &Tables| gateway.shard.apply(change, tables, START, &mut Vec::new());
     assert!(apply(prepare(&two, &three).unwrap(), &three).is_err());
     assert!(apply(prepare(&one, &two).unwrap(), &three).is_err());
     assert!(apply(prepare(&one, &two).unwrap(), &two).is_ok());
@@ -369,8 +369,8 @@ fn a_change_out_of_turn_changes_nothing() {
 #[test]
 fn changes_go_from_thread_to_thread() {
     fn goes<T: Send>() {}
-    goes::<Change>();
-    goes::<dataplane::change::Applied>();
+    goes::<ReloadPlan>();
+    goes::<dataplane::reload::Applied>();
 }
 
 /// The bytes lead to what they are meant to try: else the property would hold nothing.

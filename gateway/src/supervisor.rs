@@ -13,11 +13,11 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use dataplane::Tables;
-use dataplane::change::{Change, ChangeError};
 use dataplane::client::Clients;
 use dataplane::flow::{SteeringError, SteeringTable};
 use dataplane::hop::Resolve;
 use dataplane::nat::Share;
+use dataplane::reload::{PlanError, ReloadPlan};
 use dataplane::shard::Setup;
 use dataplane::tables::{Address, Neighbour};
 use policy::model::{Listener, OnExit};
@@ -508,21 +508,21 @@ impl Supervisor {
 
     /// Lets all workers go on with other tables, and waits until they do. Where what that takes cannot be had for all
     /// of them, none does.
-    fn swap(&mut self, tables: &Arc<Tables>) -> Result<(), ChangeError> {
+    fn swap(&mut self, tables: &Arc<Tables>) -> Result<(), PlanError> {
         let known: Vec<Neighbour> = self.neighbours_in(tables);
-        let mut changes = Vec::with_capacity(self.handles.len());
+        let mut plans = Vec::with_capacity(self.handles.len());
         for handle in &self.handles {
             let setup = Setup { now: self.clock.now(), ..handle.setup };
-            let mut change = Change::prepare(&self.reload.tables, tables, setup)?;
-            if change.learn(tables, &known).is_err() {
+            let mut plan = ReloadPlan::prepare(&self.reload.tables, tables, setup)?;
+            if plan.learn(tables, &known).is_err() {
                 warn!("neighbour table full; further neighbours stay unresolved");
             }
-            changes.push(change);
+            plans.push(plan);
         }
         let larger = self.larger_steering(tables);
         let (done, told) = channel();
-        for (handle, change) in self.handles.iter().zip(changes) {
-            let swap = Box::new(Swap { tables: tables.clone(), change, steering: larger.clone() });
+        for (handle, plan) in self.handles.iter().zip(plans) {
+            let swap = Box::new(Swap { tables: tables.clone(), plan, steering: larger.clone() });
             handle.commands.send(Command::Swap { swap, done: done.clone() });
         }
         drop(done);

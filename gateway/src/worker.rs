@@ -40,7 +40,7 @@ mod state;
 mod tests;
 
 pub use command::{
-    Command, CommandSender, Found, FoundFlows, Known, Spent, Swap, WakeUp, WorkerEvent, command_channel,
+    Command, CommandSender, Found, FoundFlows, Known, Retired, Swap, WakeUp, WorkerEvent, command_channel,
 };
 pub use link::{Attachment, LinkCounts, LinkReport};
 pub use report::Report;
@@ -451,17 +451,17 @@ impl Worker {
     }
 
     /// Goes on with other tables; gives back what is not needed any more, for whoever has time to free it.
-    fn swap(&mut self, swap: Swap) -> Spent {
+    fn swap(&mut self, swap: Swap) -> Retired {
         let now = self.clock.now();
-        let Swap { tables, change, steering } = swap;
+        let Swap { tables, plan, steering } = swap;
         self.tell_left_out_at_once();
-        let applied = self.shard.apply(change, &tables, now, &mut self.ended);
+        let applied = self.shard.apply(plan, &tables, now, &mut self.ended);
         if applied.is_err() {
             self.tell(WorkerEvent::Panicked {
                 worker: self.number,
                 message: "tables out of turn".to_owned(),
             });
-            return Spent { _tables: tables, _applied: None };
+            return Retired { _tables: tables, _applied: None };
         }
         // What has ended by it is known to the tables of before.
         self.send_records();
@@ -486,7 +486,7 @@ impl Worker {
         }
         self.settle();
         self.tended = Nanos(0);
-        Spent { _tables: old, _applied: applied.ok() }
+        Retired { _tables: old, _applied: applied.ok() }
     }
 
     /// Takes note of a neighbour.

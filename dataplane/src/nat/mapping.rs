@@ -25,12 +25,12 @@ use crate::flow::Key;
 use crate::flow::hash::Hasher;
 use crate::memory::{MemoryError, Slab};
 
-mod change;
 mod list;
+mod reload;
 mod restore;
 
-pub(crate) use change::{MappingsChange, Spent};
 pub use list::{Mapping, PoolUse};
+pub(crate) use reload::{MappingsPlan, RetiredMappings};
 pub use restore::Restore;
 
 /// For how much memory is taken.

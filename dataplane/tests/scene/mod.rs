@@ -13,12 +13,12 @@ pub mod policy;
 
 use std::rc::Rc;
 
-use dataplane::change::{Applied, Change};
 use dataplane::egress::Next;
 use dataplane::flow::Member;
 use dataplane::handoff::{arrived, receiver};
 use dataplane::hop::{MOST_WAITING, Resolve, Wanted};
 use dataplane::nat::Share;
+use dataplane::reload::{Applied, ReloadPlan};
 use dataplane::replay::Way;
 use dataplane::shard::Setup;
 use dataplane::stage::Cx;
@@ -209,7 +209,7 @@ impl Gateway {
     pub fn change(&mut self, new: Tables, at: Nanos) -> Applied {
         let new = new.after(&self.tables);
         let setup = Setup { resolve: self.resolve, ..setup(at) };
-        let change = Change::prepare(&self.tables, &new, setup).expect("memory for a change");
+        let change = ReloadPlan::prepare(&self.tables, &new, setup).expect("memory for a change");
         let applied = self.shard.apply(change, &new, at, &mut self.ended).expect("it is its turn");
         self.tables = new.into();
         applied

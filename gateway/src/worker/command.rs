@@ -5,8 +5,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use dataplane::change::{Applied, Change};
 use dataplane::flow::{FlowId, SteeringTable};
+use dataplane::reload::{Applied, ReloadPlan};
 use dataplane::state::{Cursor, Item};
 use dataplane::tables::{Address, Tables};
 use rustix::event::{EventfdFlags, eventfd};
@@ -39,7 +39,7 @@ pub enum Command {
         /// What to go on with.
         swap: Box<Swap>,
         /// Is told when it is done.
-        done: Sender<Spent>,
+        done: Sender<Retired>,
     },
     /// A neighbour's link-layer address, or that it is not known any more.
     Neighbour(Known),
@@ -116,13 +116,13 @@ pub struct Swap {
     /// What to go on with.
     pub tables: Arc<Tables>,
     /// The way there.
-    pub change: Change,
+    pub plan: ReloadPlan,
     /// A steering table that has room for as many flows as there can be now; none where the one in use does.
     pub steering: Option<Arc<SteeringTable>>,
 }
 
 /// What a worker no longer needs.
-pub struct Spent {
+pub struct Retired {
     pub(super) _tables: Arc<Tables>,
     pub(super) _applied: Option<Applied>,
 }

@@ -1,6 +1,6 @@
 //! Other tables take the place of those that a shard works with, while it works.
 //!
-//! Another thread [prepares](Change::prepare) a change: it finds out who is who by name, and takes the memory that will be
+//! Another thread [prepares](ReloadPlan::prepare) a reload plan: it finds out who is who by name, and takes the memory that will be
 //! needed. The worker [applies](Shard::apply) it between two batches, once what came out of the last one has been taken
 //! away. That takes as long as rules, translations, interfaces, outside addresses and fragments are many, not flows: the
 //! flows of before are of an earlier epoch from then on, and each is revalidated at its next packet (`stage/revalidate.rs`).
@@ -14,8 +14,8 @@
 //! - queues and links of ports. Frames that wait for one that is gone are dropped ([`Reason::InterfaceGone`]);
 //! - datagrams under way, where the interfaces that they may come by are still the same.
 //!
-//! Hops are made anew, with the neighbours that the policy names; a host that knows others tells the change of them
-//! ([`Change::learn`]), or the shard afterwards ([`Shard::retell`]). What waits for neighbours comes free, as its way may be
+//! Hops are made anew, with the neighbours that the policy names; a host that knows others tells the plan of them
+//! ([`ReloadPlan::learn`]), or the shard afterwards ([`Shard::retell`]). What waits for neighbours comes free, as its way may be
 //! another: it goes through at the next batch or [`Pipeline::tend`](crate::Pipeline::tend).
 //!
 //! Limits hold at once, but for these:
@@ -31,39 +31,39 @@ use std::fmt;
 
 use wire::{Frame, Nanos, PortId};
 
-use crate::counter::CountersChange;
+use crate::counter::CountersPlan;
 use crate::egress::{Egress, Links};
 use crate::flow::{Numbers, Senders, Timeouts, numbers, senders};
-use crate::fragment::{FragmentsChange, Moved};
+use crate::fragment::{FragmentsPlan, Moved};
 use crate::hop::{Hops, MOST_WAITING, TooMany, Wanted};
-use crate::limiter::LimiterChange;
-use crate::nat::{ConfigError, Mappings, MappingsChange, Spent};
+use crate::limiter::LimiterPlan;
+use crate::nat::{ConfigError, Mappings, MappingsPlan, RetiredMappings};
 use crate::shard::{NEIGHBOURS, Setup, Shard, ShardError, most_flows, most_mappings, timeouts};
 use crate::state::{Cursor, Imports, Item};
 use crate::tables::{LOCAL, Neighbour, Tables};
 use crate::verdict::{Reason, Verdict};
 
-mod passage;
+mod renumbering;
 
-pub(crate) use passage::Passage;
+pub(crate) use renumbering::Renumbering;
 
 /// Tables and memory that will take the place of others in one shard.
-pub struct Change {
+pub struct ReloadPlan {
     from: u16,
     to: u16,
-    passage: Passage,
+    renumbering: Renumbering,
     timeouts: Timeouts,
     hops: Hops,
-    limiter: LimiterChange,
-    counters: CountersChange,
-    mappings: MappingsChange,
+    limiter: LimiterPlan,
+    counters: CountersPlan,
+    mappings: MappingsPlan,
     /// Memory for mappings, where none was needed so far.
     newly_mapped: Option<Box<Mappings>>,
     /// Memory for handshakes, where the gateway has made none so far.
     newly_proxied: Option<Numbers>,
     /// Memory for MAC addresses of flows, where no rule has asked for any so far.
     newly_asked: Option<Senders>,
-    fragments: FragmentsChange,
+    fragments: FragmentsPlan,
     egress: Egress,
     /// Where flows need other memory: all of it.
     renewed: Option<Box<Shard>>,
@@ -74,78 +74,78 @@ pub struct Applied {
     /// Flows that were taken over into other memory, and those that could not be; none where that was not needed.
     pub carried: Imports,
     /// What is no longer needed: giving up its memory may take longer than all else.
-    _spent: Box<Leftover>,
+    _spent: Box<Retired>,
 }
 
 /// What is no longer needed.
-struct Leftover {
+struct Retired {
     _hops: Hops,
-    _limiter: LimiterChange,
-    _counters: CountersChange,
-    _mappings: Spent,
+    _limiter: LimiterPlan,
+    _counters: CountersPlan,
+    _mappings: RetiredMappings,
     _newly_mapped: Option<Box<Mappings>>,
     _newly_proxied: Option<Numbers>,
     _newly_asked: Option<Senders>,
-    _fragments: FragmentsChange,
+    _fragments: FragmentsPlan,
     _egress: Egress,
     _renewed: Option<Box<Shard>>,
 }
 
-/// Why there is no change.
+/// Why there is no reload plan.
 #[derive(Debug)]
-pub enum ChangeError {
+pub enum PlanError {
     /// The new tables were not made as those after the old ones ([`Tables::after`]).
     NotNext,
     /// Memory or pools that it would take.
     Shard(ShardError),
 }
 
-/// The change is for a shard that works with other tables, or leads to others.
+/// The plan is for a shard that works with other tables, or leads to others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfTurn;
 
-impl fmt::Display for ChangeError {
+impl fmt::Display for PlanError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ChangeError::NotNext => f.write_str("the new tables do not follow the old ones"),
-            ChangeError::Shard(error) => error.fmt(f),
+            PlanError::NotNext => f.write_str("the new tables do not follow the old ones"),
+            PlanError::Shard(error) => error.fmt(f),
         }
     }
 }
 
-impl std::error::Error for ChangeError {}
+impl std::error::Error for PlanError {}
 
 impl fmt::Display for OutOfTurn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the change is not from the tables that the shard works with to those given")
+        f.write_str("the reload plan is not from the tables that the shard works with to those given")
     }
 }
 
 impl std::error::Error for OutOfTurn {}
 
-impl From<Vec<ConfigError>> for ChangeError {
-    fn from(errors: Vec<ConfigError>) -> ChangeError {
-        ChangeError::Shard(ShardError::Nat(errors))
+impl From<Vec<ConfigError>> for PlanError {
+    fn from(errors: Vec<ConfigError>) -> PlanError {
+        PlanError::Shard(ShardError::Nat(errors))
     }
 }
 
-impl From<ShardError> for ChangeError {
-    fn from(error: ShardError) -> ChangeError {
-        ChangeError::Shard(error)
+impl From<ShardError> for PlanError {
+    fn from(error: ShardError) -> PlanError {
+        PlanError::Shard(error)
     }
 }
 
-impl Change {
+impl ReloadPlan {
     /// Prepares what leads from `old`, with which a shard works, to `new`, made by [`Tables::after`]. `setup` is what the
     /// shard was made with, but for the moment, which is that of today.
     ///
     /// # Errors
     /// The tables are not those, or the system has not enough memory.
-    pub fn prepare(old: &Tables, new: &Tables, setup: Setup) -> Result<Change, ChangeError> {
+    pub fn prepare(old: &Tables, new: &Tables, setup: Setup) -> Result<ReloadPlan, PlanError> {
         if !new.follows(old) {
-            return Err(ChangeError::NotNext);
+            return Err(PlanError::NotNext);
         }
-        let passage = Passage::new(old, new);
+        let renumbering = Renumbering::new(old, new);
         let share = setup.share;
         let newly_mapped = if old.nat.pools.is_empty() && !new.nat.pools.is_empty() {
             let mappings = Mappings::new(most_mappings(new), &[], setup.seed, share)?;
@@ -155,33 +155,33 @@ impl Change {
         };
         let renewed =
             if most_flows(old) == most_flows(new) { None } else { Some(Box::new(Shard::new(new, setup)?)) };
-        let memory = |error| ChangeError::Shard(ShardError::Memory(error));
+        let memory = |error| PlanError::Shard(ShardError::Memory(error));
         // Whether connections have handshakes from tables before the old ones is not known here.
         let may_need = renewed.is_some() || !old.filter.has_syn_proxy && new.filter.has_syn_proxy;
         let newly_proxied = if may_need { Some(numbers(most_flows(new)).map_err(memory)?) } else { None };
         let may_ask = renewed.is_some() || old.source_macs.is_none() && new.source_macs.is_some();
         let newly_asked = if may_ask { Some(senders(most_flows(new)).map_err(memory)?) } else { None };
-        let moved = if passage.ct_zones.is_empty() { Moved::None } else { Moved::Some };
-        Ok(Change {
+        let moved = if renumbering.ct_zones.is_empty() { Moved::None } else { Moved::Some };
+        Ok(ReloadPlan {
             from: old.epoch,
             to: new.epoch,
             timeouts: timeouts(new),
             hops: Hops::new(new, setup.resolve, NEIGHBOURS).map_err(memory)?,
-            limiter: LimiterChange::prepare(old, new, &passage.rules_were),
-            counters: CountersChange::prepare(old, new, &passage),
-            mappings: MappingsChange::prepare(
+            limiter: LimiterPlan::prepare(old, new, &renumbering.rules_were),
+            counters: CountersPlan::prepare(old, new, &renumbering),
+            mappings: MappingsPlan::prepare(
                 &old.nat.pools,
                 &new.nat.pools,
-                passage.pools_were.clone(),
+                renumbering.pools_were.clone(),
                 share,
             )?,
             newly_mapped,
             newly_proxied,
             newly_asked,
-            fragments: FragmentsChange::prepare(old, new, setup.seed, moved).map_err(memory)?,
+            fragments: FragmentsPlan::prepare(old, new, setup.seed, moved).map_err(memory)?,
             egress: Egress::new(new, Links::of(share)),
             renewed,
-            passage,
+            renumbering,
         })
     }
 
@@ -197,7 +197,7 @@ impl Change {
 }
 
 impl Shard {
-    /// Works with `tables` from now on, as `change` has prepared. Frames that end by it are put behind `ended`, as
+    /// Works with `tables` from now on, as `plan` has prepared. Frames that end by it are put behind `ended`, as
     /// [`Pipeline::run`](crate::Pipeline::run) does; those of them that were held end with the next batch, or when the shard
     /// is next tended.
     ///
@@ -205,23 +205,23 @@ impl Shard {
     /// [`OutOfTurn`]: it is not for this; nothing is changed.
     pub fn apply(
         &mut self,
-        change: Change,
+        plan: ReloadPlan,
         tables: &Tables,
         now: Nanos,
         ended: &mut Vec<Frame>,
     ) -> Result<Applied, OutOfTurn> {
-        if change.from != self.flows.epoch() || change.to != tables.epoch {
+        if plan.from != self.flows.epoch() || plan.to != tables.epoch {
             return Err(OutOfTurn);
         }
-        let Change {
-            passage,
+        let ReloadPlan {
+            renumbering,
             mut hops,
             mut newly_mapped,
             mut newly_proxied,
             mut newly_asked,
             mut renewed,
             ..
-        } = change;
+        } = plan;
         if let Some(fresh) = newly_mapped.as_deref_mut() {
             if self.mappings.is_empty() && self.mappings.capacity() < fresh.capacity() {
                 std::mem::swap(&mut self.mappings, fresh);
@@ -238,25 +238,25 @@ impl Shard {
         if macs {
             newly_asked = newly_asked.and_then(|senders| flows.remember_senders(senders));
         }
-        if !self.mappings.has_places_for(&change.mappings) {
+        if !self.mappings.has_places_for(&plan.mappings) {
             self.clear_flows();
         }
-        self.flows.begin_epoch(change.to, change.timeouts);
-        let mappings = self.mappings.change(change.mappings);
-        let limiter = self.limiter.change(change.limiter);
-        let counters = self.counters.change(change.counters);
+        self.flows.begin_epoch(plan.to, plan.timeouts);
+        let mappings = self.mappings.apply(plan.mappings);
+        let limiter = self.limiter.apply(plan.limiter);
+        let counters = self.counters.apply(plan.counters);
         self.resume_all();
         std::mem::swap(&mut self.hops, &mut hops);
-        self.change_released(&passage, tables);
-        let egress = self.change_egress(change.egress, &passage, tables, ended);
-        let fragments = self.change_fragments(change.fragments, &passage);
+        self.apply_released(&renumbering, tables);
+        let egress = self.apply_egress(plan.egress, &renumbering, tables, ended);
+        let fragments = self.apply_fragments(plan.fragments, &renumbering);
         let carried = match renewed.as_deref_mut() {
             Some(fresh) => self.move_into(fresh, tables, now),
             None => Imports::default(),
         };
         Ok(Applied {
             carried,
-            _spent: Box::new(Leftover {
+            _spent: Box::new(Retired {
                 _hops: hops,
                 _limiter: limiter,
                 _counters: counters,
@@ -271,49 +271,49 @@ impl Shard {
         })
     }
 
-    fn change_egress(
+    fn apply_egress(
         &mut self,
         mut egress: Egress,
-        passage: &Passage,
+        renumbering: &Renumbering,
         tables: &Tables,
         ended: &mut Vec<Frame>,
     ) -> Egress {
         // What was a port and is a VLAN of another now has a queue no more.
         let is_port = |place| tables.interface(place).is_some_and(|interface| interface.root == place);
-        let was = |place: PortId| passage.interfaces_were.get(usize::from(place.0)).copied().flatten();
+        let was = |place: PortId| renumbering.interfaces_were.get(usize::from(place.0)).copied().flatten();
         egress.continue_from(
             &mut self.egress,
             |place| was(place).filter(|_| is_port(place)).map(PortId),
-            |frame, place| passage.send_on(&mut frame.meta, place),
+            |frame, place| renumbering.send_on(&mut frame.meta, place),
         );
         std::mem::swap(&mut self.egress, &mut egress);
         for mut frame in egress.drain() {
             self.counters.count_lost(&mut frame, Reason::InterfaceGone);
-            passage.send_on(&mut frame.meta, LOCAL);
+            renumbering.send_on(&mut frame.meta, LOCAL);
             ended.push(frame);
         }
         egress
     }
 
     /// What is about to go through comes from interfaces that may have other places now, or none.
-    fn change_released(&mut self, passage: &Passage, tables: &Tables) {
+    fn apply_released(&mut self, renumbering: &Renumbering, tables: &Tables) {
         let room = (tables.limits.fragments.held + MOST_WAITING) as usize + 1;
         self.released.reserve(room.saturating_sub(self.released.len()));
         for frame in &mut self.released {
-            if let Err(reason) = passage.carry(&mut frame.meta) {
+            if let Err(reason) = renumbering.carry(&mut frame.meta) {
                 frame.meta.fate = Verdict::Dropped(reason).to_fate();
             }
         }
     }
 
-    fn change_fragments(&mut self, change: FragmentsChange, passage: &Passage) -> FragmentsChange {
+    fn apply_fragments(&mut self, plan: FragmentsPlan, renumbering: &Renumbering) -> FragmentsPlan {
         let Shard { fragments, released, .. } = self;
         let give = |mut frame: Frame, reason| {
             frame.meta.fate = Verdict::Dropped(reason).to_fate();
             released.push_back(frame);
         };
-        let keep = |frame: &mut Frame| passage.carry(&mut frame.meta);
-        fragments.change(change, keep, |ct_zone| passage.ct_zone(ct_zone), give)
+        let keep = |frame: &mut Frame| renumbering.carry(&mut frame.meta);
+        fragments.apply(plan, keep, |ct_zone| renumbering.ct_zone(ct_zone), give)
     }
 
     /// Moves flows, and what goes with them, into other memory, and takes that.

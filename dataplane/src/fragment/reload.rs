@@ -14,7 +14,7 @@ use crate::tables::Tables;
 use crate::verdict::Reason;
 
 /// Limits that will take the place of others.
-pub(crate) struct FragmentsChange {
+pub(crate) struct FragmentsPlan {
     timeout: Nanos,
     limits: FragmentLimits,
     /// Memory for datagrams and frames, where as much as there is will not do, or conntrack zones are others.
@@ -26,14 +26,14 @@ struct Renewed {
     held: Held,
 }
 
-impl FragmentsChange {
+impl FragmentsPlan {
     /// `seed` is the shard's. With `moved` conntrack zones all is put anew.
     pub(crate) fn prepare(
         old: &Tables,
         new: &Tables,
         seed: [u64; 2],
         moved: Moved,
-    ) -> Result<FragmentsChange, MemoryError> {
+    ) -> Result<FragmentsPlan, MemoryError> {
         let (before, limits) = (&old.limits.fragments, &new.limits.fragments);
         let same = before.datagrams == limits.datagrams && before.held == limits.held;
         let renewed = if same && moved == Moved::None {
@@ -44,7 +44,7 @@ impl FragmentsChange {
                 held: Held::new(limits.held.min(MOST))?,
             })
         };
-        Ok(FragmentsChange { timeout: new.timeouts.fragment, limits: *limits, renewed })
+        Ok(FragmentsPlan { timeout: new.timeouts.fragment, limits: *limits, renewed })
     }
 }
 
@@ -60,22 +60,22 @@ pub(crate) enum Moved {
 impl Fragments {
     /// Puts the limits in place. `keep` says of each frame that waits why it cannot go on, if it cannot; `ct_zone` says
     /// which one a conntrack zone is now. Frames that cannot go on are given back with the reason.
-    pub(crate) fn change(
+    pub(crate) fn apply(
         &mut self,
-        mut change: FragmentsChange,
+        mut plan: FragmentsPlan,
         mut keep: impl FnMut(&mut Frame) -> Result<(), Reason>,
         ct_zone: impl Fn(u16) -> Option<u16>,
         mut give: impl FnMut(Frame, Reason),
-    ) -> FragmentsChange {
+    ) -> FragmentsPlan {
         while let Some((frame, reason)) = self.held.give() {
             give(frame, reason);
         }
-        (self.timeout, self.largest) = (change.timeout, largest(&change.limits));
-        self.shares.set(&change.limits);
-        let Some(Renewed { table, held }) = &mut change.renewed else {
+        (self.timeout, self.largest) = (plan.timeout, largest(&plan.limits));
+        self.shares.set(&plan.limits);
+        let Some(Renewed { table, held }) = &mut plan.renewed else {
             self.sift(&mut keep, &mut give);
             self.recount();
-            return change;
+            return plan;
         };
         std::mem::swap(&mut self.table, table);
         std::mem::swap(&mut self.held, held);
@@ -111,7 +111,7 @@ impl Fragments {
             }
         }
         self.recount();
-        change
+        plan
     }
 
     /// Counts anew what everybody has: all of it, even where that is more than a share.

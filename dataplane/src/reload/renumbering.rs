@@ -12,7 +12,7 @@ use crate::verdict::Reason;
 const NOWHERE: PortId = PortId(u16::MAX - 2);
 
 /// From places in the old tables to places in the new ones, and back.
-pub(crate) struct Passage {
+pub(crate) struct Renumbering {
     /// By place in the new tables.
     pub(crate) rules_were: Vec<Option<u32>>,
     pub(crate) interfaces_were: Vec<Option<u16>>,
@@ -28,13 +28,13 @@ pub(crate) struct Passage {
     pub(crate) ct_zones: BTreeMap<u16, Option<u16>>,
 }
 
-impl Passage {
-    pub(crate) fn new(old: &Tables, new: &Tables) -> Passage {
+impl Renumbering {
+    pub(crate) fn new(old: &Tables, new: &Tables) -> Renumbering {
         let rules = |tables: &Tables| tables.filter.rules.iter().map(|rule| rule.number).collect::<Vec<_>>();
         let interfaces = |tables: &Tables| tables.interfaces.iter().map(|of| of.number).collect::<Vec<_>>();
         let destinations = old.nat.destinations.iter().map(|nat| new.destination_numbered(nat.number));
         let sources = old.nat.sources.iter().map(|nat| new.source_numbered(nat.number));
-        Passage {
+        Renumbering {
             rules_were: places(&rules(new), &rules(old)),
             interfaces_were: places(&interfaces(new), &interfaces(old)),
             pools_were: places(&pools(new), &pools(old)),

@@ -7,7 +7,7 @@ use super::{Bucket, Limiter, NONE, Sets, counts_as_whole, counts_sources, rates_
 use crate::tables::Tables;
 
 /// Limits of rules that will take the place of others.
-pub(crate) struct LimiterChange {
+pub(crate) struct LimiterPlan {
     /// Of each rule, the place of the rule whose bucket it goes on with.
     meters: Vec<Option<u32>>,
     /// Of each rule that counts as a whole, whose count it goes on with.
@@ -28,9 +28,9 @@ enum Whole {
     As(u32),
 }
 
-impl LimiterChange {
+impl LimiterPlan {
     /// `was` says of each rule of `new` at which place of `old` the rule of that name was.
-    pub(crate) fn prepare(old: &Tables, new: &Tables, was: &[Option<u32>]) -> LimiterChange {
+    pub(crate) fn prepare(old: &Tables, new: &Tables, was: &[Option<u32>]) -> LimiterPlan {
         let rules = || new.filter.rules.iter().zip(was);
         let same_meter = |(rule, was): (&super::FilterRule, &Option<u32>)| {
             was.filter(|was| old.filter.rules.get(*was as usize).is_some_and(|old| old.meter == rule.meter))
@@ -42,7 +42,7 @@ impl LimiterChange {
         };
         let sources = new.limits.flows as usize;
         let newly = |needed: fn(&Tables) -> bool| if needed(new) && !needed(old) { sources } else { 0 };
-        LimiterChange {
+        LimiterPlan {
             meters: rules().map(same_meter).collect(),
             counts: rules().map(whole).collect(),
             rates: vec![Bucket::default(); new.filter.rules.len()],
@@ -55,9 +55,8 @@ impl LimiterChange {
 
 impl Limiter {
     /// Puts the limits in place, and gives those of before to whoever has time to give up their memory.
-    pub(crate) fn change(&mut self, change: LimiterChange) -> LimiterChange {
-        let LimiterChange { meters, counts, mut rates, mut places, rates_by_source, counts_by_source } =
-            change;
+    pub(crate) fn apply(&mut self, plan: LimiterPlan) -> LimiterPlan {
+        let LimiterPlan { meters, counts, mut rates, mut places, rates_by_source, counts_by_source } = plan;
         for (bucket, was) in rates.iter_mut().zip(&meters) {
             if let Some(before) = was.and_then(|was| self.rates.get(was as usize)) {
                 *bucket = *before;
@@ -85,7 +84,7 @@ impl Limiter {
         }
         let rates = std::mem::replace(&mut self.rates, rates);
         let places = std::mem::replace(&mut self.places, places);
-        let mut spent = LimiterChange { meters, counts, rates, places, rates_by_source, counts_by_source };
+        let mut spent = LimiterPlan { meters, counts, rates, places, rates_by_source, counts_by_source };
         if self.rates_by_source.is_none() {
             std::mem::swap(&mut self.rates_by_source, &mut spent.rates_by_source);
         }

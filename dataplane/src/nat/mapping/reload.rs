@@ -8,7 +8,7 @@
 //! Ports that are set aside from now on stay with whoever holds them, and are not handed out again.
 //!
 //! The work is bounded by pools and outside addresses, not by mappings. Memory for addresses that come is taken beforehand
-//! ([`MappingsChange::prepare`]), and what is no longer needed is handed back to be given up by somebody who has time.
+//! ([`MappingsPlan::prepare`]), and what is no longer needed is handed back to be given up by somebody who has time.
 
 use super::super::pool::Side;
 use super::super::{Endpoint, PoolConfig};
@@ -18,7 +18,7 @@ use super::{
 };
 
 /// Pools that will take the place of others.
-pub(crate) struct MappingsChange {
+pub(crate) struct MappingsPlan {
     compiled: Compiled,
     /// For each pool, which one it was.
     was: Vec<Option<u16>>,
@@ -34,12 +34,12 @@ pub(crate) struct MappingsChange {
 
 /// What is no longer needed.
 #[derive(Default)]
-pub(crate) struct Spent {
+pub(crate) struct RetiredMappings {
     _chunks: Vec<Chunk>,
     _pools: Vec<Pool>,
 }
 
-impl MappingsChange {
+impl MappingsPlan {
     /// Compiles `new`; each of them was the pool of `was` in `old`.
     ///
     /// # Errors
@@ -49,7 +49,7 @@ impl MappingsChange {
         new: &[PoolConfig],
         was: Vec<Option<u16>>,
         share: Share,
-    ) -> Result<MappingsChange, Vec<ConfigError>> {
+    ) -> Result<MappingsPlan, Vec<ConfigError>> {
         let before = Compiled::of(old)?;
         let known: std::collections::HashSet<_> =
             before.outside.iter().map(|outside| (outside.address, outside.family)).collect();
@@ -80,27 +80,21 @@ impl MappingsChange {
             .into_iter()
             .zip(new)
             .map(|(was, new)| was.filter(|was| old.get(usize::from(*was)).is_some_and(|old| same(new, old))));
-        Ok(MappingsChange { was: was.collect(), compiled, chunk, fresh, lent, lent_places })
+        Ok(MappingsPlan { was: was.collect(), compiled, chunk, fresh, lent, lent_places })
     }
 }
 
 impl Mappings {
     /// Whether there are places for all pools beside those whose mappings go on. Always, but for tens of thousands.
-    pub(crate) fn has_places_for(&self, change: &MappingsChange) -> bool {
-        let more = change.was.iter().filter(|was| was.is_none()).count();
+    pub(crate) fn has_places_for(&self, plan: &MappingsPlan) -> bool {
+        let more = plan.was.iter().filter(|was| was.is_none()).count();
         self.pools.len() + more <= usize::from(u16::MAX) || self.is_empty()
     }
 
     /// Puts the pools in place, for which [there are places](Mappings::has_places_for).
-    pub(crate) fn change(&mut self, change: MappingsChange) -> Spent {
-        let MappingsChange {
-            compiled: Compiled { mut pools, outside },
-            was,
-            chunk,
-            fresh,
-            lent,
-            lent_places,
-        } = change;
+    pub(crate) fn apply(&mut self, plan: MappingsPlan) -> RetiredMappings {
+        let MappingsPlan { compiled: Compiled { mut pools, outside }, was, chunk, fresh, lent, lent_places } =
+            plan;
         let home = self.ports.add(chunk);
         let lent_home = self.services.add(lent);
         for at in &mut self.outside {
@@ -148,7 +142,7 @@ impl Mappings {
                 self.pools[usize::from(*place)].id = pool.id;
             }
         }
-        let mut spent = Spent::default();
+        let mut retired = RetiredMappings::default();
         let mut free = 0;
         for (pool, place) in pools.into_iter().zip(&mut places) {
             let place = place.get_or_insert_with(|| {
@@ -158,7 +152,7 @@ impl Mappings {
                 free as u16
             });
             match self.pools.get_mut(usize::from(*place)) {
-                Some(before) => spent._pools.push(std::mem::replace(before, pool)),
+                Some(before) => retired._pools.push(std::mem::replace(before, pool)),
                 None => self.pools.push(pool),
             }
         }
@@ -166,9 +160,9 @@ impl Mappings {
         self.note_users();
         self.any_left = self.live > 0;
         self.forget_unused();
-        spent._chunks = self.ports.unused();
-        spent._chunks.extend(self.services.unused());
-        spent
+        retired._chunks = self.ports.unused();
+        retired._chunks.extend(self.services.unused());
+        retired
     }
 
     /// A place for an address that is not known yet.
