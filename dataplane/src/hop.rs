@@ -2,7 +2,7 @@
 //!
 //! Neighbours are state, not policy: static ones come with the tables, others are told to the shard by its
 //! host. A host without a link to ask on (replay, chip) lets addresses be assumed, so that the same frames
-//! always make the same bytes. With a live host packets wait for those that it has not told of ([`Resolve::Told`];
+//! always make the same bytes. With a live host packets wait for those that it has not told of ([`Resolve::ByHost`];
 //! `neighbour.rs` has what it tells).
 //!
 //! A link without Ethernet has one hop for all of its packets, which is always known: they need no link-layer address.
@@ -75,11 +75,11 @@ enum Known {
     Yes,
 }
 
-/// What is done about a neighbour whose link-layer address nobody has told.
+/// Resolution of a neighbour whose link-layer address is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resolve {
-    /// The host is asked to tell it; packets wait.
-    Told,
+    /// The host resolves it, and updates the shard; packets are pending until then.
+    ByHost,
     /// An address is made up from its IP address.
     Assume,
 }
@@ -158,7 +158,7 @@ impl Hops {
     /// The system has not enough memory to give.
     pub fn new(tables: &Tables, resolve: Resolve, capacity: usize) -> Result<Hops, MemoryError> {
         let (asked, frames) = match resolve {
-            Resolve::Told => (MOST_ASKED, MOST_WAITING),
+            Resolve::ByHost => (MOST_ASKED, MOST_WAITING),
             Resolve::Assume => (0, 0),
         };
         let mut hops = Hops {
@@ -244,8 +244,8 @@ impl Hops {
         }
     }
 
-    /// The next neighbour that the host shall tell of, each once. Of whom it is not told within [`PATIENCE`], and who is
-    /// still wanted then, comes again.
+    /// The next neighbour that the host shall resolve, each once. One without an update within [`PATIENCE`] that is
+    /// still wanted then comes again.
     pub fn wanted(&mut self) -> Option<Wanted> {
         self.waiting.wanted()
     }
@@ -257,7 +257,7 @@ impl Hops {
 
     /// Notes the link-layer address of a neighbour. That of one which the policy names stays as the policy has it; on an
     /// interface that is not there, or has no Ethernet, is none.
-    pub(crate) fn learn(&mut self, tables: &Tables, wanted: Wanted, mac: Mac) -> Result<(), TooMany> {
+    pub(crate) fn update(&mut self, tables: &Tables, wanted: Wanted, mac: Mac) -> Result<(), TooMany> {
         let is_there = tables.interfaces.get(usize::from(wanted.interface.0)).is_some();
         if !is_there || is_fixed(tables, wanted) {
             return Ok(());
@@ -274,7 +274,7 @@ impl Hops {
     }
 
     /// Makes a neighbour unknown, unless the policy names it or its address is assumed.
-    pub(crate) fn forget(&mut self, tables: &Tables, wanted: Wanted) {
+    pub(crate) fn remove(&mut self, tables: &Tables, wanted: Wanted) {
         if self.resolve == Resolve::Assume || is_fixed(tables, wanted) {
             return;
         }
@@ -328,7 +328,7 @@ impl Hops {
 
     /// A locally administered address made from an IP address, where that is wanted.
     fn assumed(&self, address: Address) -> Option<Mac> {
-        if self.resolve == Resolve::Told {
+        if self.resolve == Resolve::ByHost {
             return None;
         }
         let folded = (address.bits ^ address.bits >> 32 ^ address.bits >> 64 ^ address.bits >> 96) as u32;

@@ -1,9 +1,10 @@
-//! What a live host tells its shards of neighbours: their link-layer addresses, and when they cannot be reached.
+//! Neighbour updates (ARP, RFC 826; neighbour discovery, RFC 4861) from a live host: link-layer addresses, and neighbours that
+//! cannot be reached.
 //!
-//! Frames that wait for a neighbour (`rewrite` finds that its hop is unknown) come free when it is told of. They go
+//! Frames pending for a neighbour (`rewrite` finds that its hop is unknown) are released by its update. They go
 //! through the stages again from `track` on, at the next batch or [`Pipeline::tend`](crate::Pipeline::tend). A flow that
-//! one of them opened is there then: its packets are not tracked, and no limit is charged, a second time. Where nobody
-//! tells, the sender is answered that the host is unreachable (RFC 1812, section 5.2.7.1; RFC 4443, section 3.1).
+//! one of them opened is there then: its packets are not tracked, and no limit is charged, a second time. Where no update
+//! comes, the sender is answered that the host is unreachable (RFC 1812, section 5.2.7.1; RFC 4443, section 3.1).
 //!
 //! Interfaces are those of `tables`: a VLAN's neighbours are on the VLAN's interface.
 
@@ -18,11 +19,11 @@ use crate::tables::{Address, Neighbour, Tables};
 use crate::verdict::Reason;
 
 impl Shard {
-    /// A neighbour has this link-layer address. What waits for it comes free.
+    /// Neighbour update: it has this link-layer address. Frames pending for it are released.
     ///
     /// # Errors
     /// It stays unknown: as many are known as there is room for.
-    pub fn learn(
+    pub fn update_neighbour(
         &mut self,
         tables: &Tables,
         interface: PortId,
@@ -30,37 +31,41 @@ impl Shard {
         mac: Mac,
     ) -> Result<(), TooMany> {
         let wanted = Wanted { interface, address };
-        let mut learnt = self.hops.learn(tables, wanted, mac);
-        if learnt.is_err() && self.hops.recycle(&mut self.flows) == Recycled::Some {
-            learnt = self.hops.learn(tables, wanted, mac);
+        let mut known = self.hops.update(tables, wanted, mac);
+        if known.is_err() && self.hops.recycle(&mut self.flows) == Recycled::Some {
+            known = self.hops.update(tables, wanted, mac);
         }
-        learnt?;
+        known?;
         self.resume(wanted);
         Ok(())
     }
 
     /// A neighbour's link-layer address is not known any more. Packets to it wait from now on, those of flows too, and it
     /// is asked for.
-    pub fn forget(&mut self, tables: &Tables, interface: PortId, address: Address) {
-        self.hops.forget(tables, Wanted { interface, address });
+    pub fn remove_neighbour(&mut self, tables: &Tables, interface: PortId, address: Address) {
+        self.hops.remove(tables, Wanted { interface, address });
     }
 
-    /// A neighbour does not answer. Senders of what waits for it are told so.
-    pub fn unreachable(&mut self, tables: &Tables, interface: PortId, address: Address) {
-        self.forget(tables, interface, address);
+    /// A neighbour does not answer: senders of frames pending for it are told so.
+    pub fn neighbour_unreachable(&mut self, tables: &Tables, interface: PortId, address: Address) {
+        self.remove_neighbour(tables, interface, address);
         self.give_up(Wanted { interface, address });
     }
 
-    /// The tables have been swapped: begins anew with theirs, and with these neighbours. All that waits comes free, as its
-    /// way may be another. Flows must have been decided by other tables (another epoch), for hops have other numbers.
+    /// The tables have been swapped: begins anew with theirs, and with these neighbours. Pending frames are released, as their
+    /// route may be another. Flows must have been decided by other tables (another epoch), for hops have other numbers.
     ///
     /// # Errors
     /// Some stay unknown: there are more than there is room for.
-    pub fn retell(&mut self, tables: &Tables, neighbours: &[Neighbour]) -> Result<(), TooMany> {
+    pub fn replace_neighbours(&mut self, tables: &Tables, neighbours: &[Neighbour]) -> Result<(), TooMany> {
         self.resume_all();
         self.hops.rebuild(tables);
-        neighbours.iter().try_for_each(|told| {
-            self.hops.learn(tables, Wanted { interface: told.interface, address: told.address }, told.mac)
+        neighbours.iter().try_for_each(|neighbour| {
+            self.hops.update(
+                tables,
+                Wanted { interface: neighbour.interface, address: neighbour.address },
+                neighbour.mac,
+            )
         })
     }
 
@@ -72,7 +77,7 @@ impl Shard {
         }
     }
 
-    /// All that waits comes free.
+    /// Releases all pending frames.
     pub(crate) fn resume_all(&mut self) {
         while let Some(wanted) = self.hops.waiting.any() {
             self.resume(wanted);

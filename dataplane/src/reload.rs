@@ -1,11 +1,11 @@
-//! Other tables take the place of those that a shard works with, while it works.
+//! Reload: new tables replace those that a shard works with, while it works.
 //!
-//! Another thread [prepares](ReloadPlan::prepare) a reload plan: it finds out who is who by name, and takes the memory that will be
-//! needed. The worker [applies](Shard::apply) it between two batches, once what came out of the last one has been taken
+//! Another thread [prepares](ReloadPlan::prepare) a reload plan: it renumbers what both tables name, and allocates the memory that
+//! the new ones need. The worker [applies](Shard::apply) it between two batches, once what came out of the last one has been taken
 //! away. That takes as long as rules, translations, interfaces, outside addresses and fragments are many, not flows: the
 //! flows of before are of an earlier epoch from then on, and each is revalidated at its next packet (`stage/revalidate.rs`).
 //!
-//! What stays, by name:
+//! State that survives a reload, by name:
 //! - counters of rules and translations; those of names that are gone go into sums ([`Gone`](crate::counter::Gone));
 //! - pools of a translation (of a masquerade: for each interface) with their hosts and mappings, whatever else about them
 //!   has changed, and outside addresses by their value; a pool with blocks only as it is, as blocks are owned by
@@ -14,9 +14,9 @@
 //! - queues and links of ports. Frames that wait for one that is gone are dropped ([`Reason::InterfaceGone`]);
 //! - datagrams under way, where the interfaces that they may come by are still the same.
 //!
-//! Hops are made anew, with the neighbours that the policy names; a host that knows others tells the plan of them
-//! ([`ReloadPlan::learn`]), or the shard afterwards ([`Shard::retell`]). What waits for neighbours comes free, as its way may be
-//! another: it goes through at the next batch or [`Pipeline::tend`](crate::Pipeline::tend).
+//! Next hops are made anew, with the neighbours that the policy names; a host that knows others updates the plan
+//! ([`ReloadPlan::update_neighbours`]), or the shard afterwards ([`Shard::replace_neighbours`]). Frames pending for neighbours are released, as their route may be
+//! another: they go through at the next batch or [`Pipeline::tend`](crate::Pipeline::tend).
 //!
 //! Limits hold at once, but for these:
 //! - another number of `flows`, or another `mode`, means other memory: all flows are taken over one by one, while the worker
@@ -47,7 +47,7 @@ mod renumbering;
 
 pub(crate) use renumbering::Renumbering;
 
-/// Tables and memory that will take the place of others in one shard.
+/// Reload plan for one shard: what was renumbered, and memory for the new tables.
 pub struct ReloadPlan {
     from: u16,
     to: u16,
@@ -69,15 +69,15 @@ pub struct ReloadPlan {
     renewed: Option<Box<Shard>>,
 }
 
-/// What was done.
+/// Result of a reload.
 pub struct Applied {
     /// Flows that were taken over into other memory, and those that could not be; none where that was not needed.
     pub carried: Imports,
-    /// What is no longer needed: giving up its memory may take longer than all else.
-    _spent: Box<Retired>,
+    /// Retired state: freeing its memory may take longer than all else.
+    _retired: Box<Retired>,
 }
 
-/// What is no longer needed.
+/// Retired state: what the shard had before.
 struct Retired {
     _hops: Hops,
     _limiter: LimiterPlan,
@@ -185,13 +185,17 @@ impl ReloadPlan {
         })
     }
 
-    /// Tells of neighbours, while there is time. `tables` are the new ones.
+    /// Updates neighbours, while there is time. `tables` are the new ones.
     ///
     /// # Errors
     /// Some stay unknown: there are more than there is room for.
-    pub fn learn(&mut self, tables: &Tables, neighbours: &[Neighbour]) -> Result<(), TooMany> {
-        neighbours.iter().try_for_each(|told| {
-            self.hops.learn(tables, Wanted { interface: told.interface, address: told.address }, told.mac)
+    pub fn update_neighbours(&mut self, tables: &Tables, neighbours: &[Neighbour]) -> Result<(), TooMany> {
+        neighbours.iter().try_for_each(|neighbour| {
+            self.hops.update(
+                tables,
+                Wanted { interface: neighbour.interface, address: neighbour.address },
+                neighbour.mac,
+            )
         })
     }
 }
@@ -256,7 +260,7 @@ impl Shard {
         };
         Ok(Applied {
             carried,
-            _spent: Box::new(Retired {
+            _retired: Box::new(Retired {
                 _hops: hops,
                 _limiter: limiter,
                 _counters: counters,

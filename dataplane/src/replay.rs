@@ -2,7 +2,7 @@
 //!
 //! Frames come with the moment at which they were captured, and time is theirs: the same frames give the same
 //! bytes at the same moments. What is due by the links' rates departs before the next frame comes in, in that virtual time. Neighbours
-//! that nobody told are assumed, so that every packet that is forwarded can be seen.
+//! that are not known are assumed, so that every packet that is forwarded can be seen.
 
 use tally::{NoTally, Tally};
 use wire::{BATCH, Batch, Frame, Nanos, Pool, PoolError, PortId};
@@ -65,7 +65,7 @@ enum Only {
 
 /// Slots for all that can be held, queued or under way.
 fn slots(tables: &Tables, resolve: Resolve) -> u32 {
-    let waiting = if resolve == Resolve::Told { MOST_WAITING } else { 0 };
+    let waiting = if resolve == Resolve::ByHost { MOST_WAITING } else { 0 };
     let queued = tables.limits.queue.saturating_mul(tables.interfaces.len() as u32).min(MOST_QUEUED);
     SLOTS + tables.limits.fragments.held + waiting + queued
 }
@@ -163,10 +163,10 @@ impl Replay {
         Replay::with(tables, start, way, Resolve::Assume)
     }
 
-    /// A gateway that knows only the neighbours that it is told of, as a live one does
-    /// ([`Shard::learn`](crate::Shard::learn)): packets wait for others.
-    pub fn told(tables: Tables, start: Nanos, way: Way) -> Result<Replay, ReplayError> {
-        Replay::with(tables, start, way, Resolve::Told)
+    /// A gateway whose neighbours the caller resolves, as a live one's
+    /// ([`Shard::update_neighbour`](crate::Shard::update_neighbour)): packets wait for others.
+    pub fn resolved_by_host(tables: Tables, start: Nanos, way: Way) -> Result<Replay, ReplayError> {
+        Replay::with(tables, start, way, Resolve::ByHost)
     }
 
     fn with(tables: Tables, start: Nanos, way: Way, resolve: Resolve) -> Result<Replay, ReplayError> {
@@ -272,7 +272,7 @@ impl Replay {
         self.waiting.clear();
         self.waiting.extend(self.shard.egress.lengths());
         self.growth = growth(&self.tables);
-        // What ends or comes free by it does so now, not with the next frame.
+        // Frames that end or are released by it do so now, not with the next frame.
         let mut cx =
             Cx { tables: &self.tables, shard: &mut self.shard, pool: &mut self.pool, tally: &mut NoTally };
         self.pipeline.tend(at, &mut self.ended, &mut cx);

@@ -67,7 +67,7 @@ fn no_packet_makes_anything_allocate() {
         let scene = policy::of(&seed);
         let batches = batches(&scene.text, round, 40);
         for way in [Way::Run, Way::Step] {
-            for make in [Gateway::new, Gateway::told] {
+            for make in [Gateway::new, Gateway::resolved_by_host] {
                 // With a log of all there is, too small for it.
                 let log = "[gateway]\nlog-events = [\"rule\", \"connection\", \"nat\"]\n";
                 let mut gateway = make(&format!("{}{log}", scene.text), way);
@@ -137,7 +137,7 @@ fn a_scan_makes_nothing_allocate() {
     };
     let batches: Vec<Vec<_>> = (0..60).map(|n| (n * 64..n * 64 + 64).map(packet).collect()).collect();
     for way in [Way::Run, Way::Step] {
-        let mut gateway = Gateway::told(text, way);
+        let mut gateway = Gateway::resolved_by_host(text, way);
         let mut ended = 0;
         let info = measure(|| {
             for batch in &batches {

@@ -77,7 +77,7 @@ const HOST_MAC: Mac = Mac([2, 0, 0, 0, 5, 5]);
 
 /// A gateway that knows nobody but the policy's neighbour.
 fn pair() -> Pair {
-    Pair::told(POLICY)
+    Pair::resolved_by_host(POLICY)
 }
 
 /// One that knows the router and a host inside.
@@ -296,7 +296,7 @@ fn nobody_is_asked_for_the_sake_of_what_may_not_pass() {
 #[test]
 fn where_nothing_is_tracked_packets_wait_too() {
     let text = POLICY.split("[[nat]]").next().unwrap();
-    let mut pair = Pair::told(&format!(
+    let mut pair = Pair::resolved_by_host(&format!(
         "mode = \"stateless\"\n{text}[[rule]]\nname = \"few\"\nfrom = \"lan\"\nrate = \"1/minute burst 3\"\n\
          action = \"accept\"\n"
     ));
@@ -388,7 +388,7 @@ fn as_many_wait_as_there_is_room_for() {
 fn numbers_of_neighbours_that_are_gone_are_given_again() {
     let slots = 160 + 64 + MOST_WAITING;
     let text = format!("{POLICY}[limit.fragments]\nheld = 64\n");
-    let gateways = [Way::Run, Way::Step].map(|way| Gateway::with(tables(&text), way, slots, Resolve::Told));
+    let gateways = [Way::Run, Way::Step].map(|way| Gateway::with(tables(&text), way, slots, Resolve::ByHost));
     let mut pair = Pair::of(gateways);
     pair.learn(ROUTER, ROUTER_MAC);
     pair.learn(INSIDE, HOST_MAC);
@@ -410,7 +410,7 @@ fn numbers_of_neighbours_that_are_gone_are_given_again() {
     pair.do_both(|gateway| {
         let learnt = (0..70_000_u32).filter(|host| {
             let address = Address::v6(0x2001_0db8_0001 << 80 | u128::from(*host));
-            gateway.shard.learn(&gateway.tables, LAN, address, HOST_MAC).is_ok()
+            gateway.shard.update_neighbour(&gateway.tables, LAN, address, HOST_MAC).is_ok()
         });
         assert_eq!(learnt.count(), 65_535);
     });
@@ -429,9 +429,9 @@ fn all_is_told_anew() {
         let tables = gateway.tables.clone();
         let of =
             |wanted: Wanted, mac| Neighbour { interface: wanted.interface, address: wanted.address, mac };
-        gateway.shard.retell(&tables, &[of(INSIDE, moved), of(ROUTER, ROUTER_MAC)]).unwrap();
+        gateway.shard.replace_neighbours(&tables, &[of(INSIDE, moved), of(ROUTER, ROUTER_MAC)]).unwrap();
     });
     assert_eq!(to(&pair.tend(0)), [&ROUTER_MAC.0]);
     assert_eq!(pair.forwarded(WAN, &v4(FAR, HOST).udp(1_000, 9))[..6], moved.0);
-    pair.do_both(|gateway| gateway.shard.retell(&gateway.tables, &[]).unwrap());
+    pair.do_both(|gateway| gateway.shard.replace_neighbours(&gateway.tables, &[]).unwrap());
 }

@@ -118,7 +118,7 @@ fn play(
     let tables = || scene::tables(&scene.text);
     // As many slots as any of the policies needs.
     let (resolve, slots) =
-        if events.is_some() { (Resolve::Told, 400 + MOST_WAITING) } else { (Resolve::Assume, 400) };
+        if events.is_some() { (Resolve::ByHost, 400 + MOST_WAITING) } else { (Resolve::Assume, 400) };
     let mut gateways = [Way::Run, Way::Step].map(|way| Gateway::with(tables(), way, slots, resolve));
     let (mut link, mut events) = (Link::default(), events.unwrap_or(&[]).iter().cycle());
     let mut world = Packets::new();
@@ -168,7 +168,7 @@ fn play(
         assert_eq!(totals(&gateways[0]), before, "counts are lost under\n{text}");
         assert_eq!(outs[0], outs[1], "the change differs under\n{text}");
         compare(&gateways);
-        if resolve == Resolve::Told {
+        if resolve == Resolve::ByHost {
             link.swapped(&old, turn.shape % 3 == 0, &mut gateways);
             compare(&gateways);
         }

@@ -24,7 +24,7 @@ type Events<'a> = Option<&'a [[u8; link::BYTES]]>;
 /// Plays packets into two gateways, in batches of these sizes, and compares after each.
 fn play(seed: &[u8; policy::BYTES], packets: &[[u8; packet::BYTES]], sizes: &[u8], events: Events<'_>) {
     let scene = policy::of(seed);
-    let make = if events.is_some() { Gateway::told } else { Gateway::new };
+    let make = if events.is_some() { Gateway::resolved_by_host } else { Gateway::new };
     let mut gateways = [Way::Run, Way::Step].map(|way| make(&scene.text, way));
     let (mut link, mut events_left) = (Link::default(), events.unwrap_or(&[]).iter().cycle());
     let mut world = Packets::new();
@@ -77,7 +77,7 @@ fn play(seed: &[u8; policy::BYTES], packets: &[[u8; packet::BYTES]], sizes: &[u8
 fn batches_do_not_matter(scene: &policy::Scene, arrived: &HashMap<u32, Arrival>, events: Events<'_>) {
     let mut arrivals: Vec<&Arrival> = arrived.values().collect();
     arrivals.sort_by_key(|arrival| arrival.number);
-    let begin = if events.is_some() { Replay::told } else { Replay::new };
+    let begin = if events.is_some() { Replay::resolved_by_host } else { Replay::new };
     let play = |way, size: usize| {
         let mut replay = begin(tables(&scene.text), arrivals.first().map_or(START, |first| first.at), way)
             .expect("memory");
@@ -135,7 +135,7 @@ fn scenes_reach_the_corners() {
         }
         let scene = policy::of(&seed);
         let is_told = round % 4 == 0;
-        let make = if is_told { Gateway::told } else { Gateway::new };
+        let make = if is_told { Gateway::resolved_by_host } else { Gateway::new };
         let (mut gateway, mut world, mut link) =
             ([make(&scene.text, Way::Run)], Packets::new(), Link::default());
         for _ in 0..20 {

@@ -101,7 +101,7 @@ fn desk() -> Sender<Event> {
     let parts = Parts {
         number: 0,
         tables: tables.clone(),
-        setup: Setup { seed: [1, 2], now: clock.now(), resolve: Resolve::Told, share: Share::WHOLE },
+        setup: Setup { seed: [1, 2], now: clock.now(), resolve: Resolve::ByHost, share: Share::WHOLE },
         pool: Pool::new(64, 2048).expect("memory"),
         clock,
         commands,

@@ -26,7 +26,7 @@ fuzz_target!(|data: &[u8]| {
     let (scene, tables) = prepared(*choice);
     let slots = 160 + tables.limits.fragments.held;
     // Neighbours are assumed, or told now and then.
-    let resolve = if size & 64 == 0 { Resolve::Assume } else { Resolve::Told };
+    let resolve = if size & 64 == 0 { Resolve::Assume } else { Resolve::ByHost };
     let mut gateways =
         [Way::Run, Way::Step].map(|way| Gateway::with(tables.clone(), way, slots + MOST_WAITING, resolve));
     let mut link = Link::default();
@@ -51,7 +51,7 @@ fuzz_target!(|data: &[u8]| {
         }
         check::ended(&arrived, &out);
         world.learn(&out);
-        if resolve == Resolve::Told {
+        if resolve == Resolve::ByHost {
             link.happen(&[now[0][16], now[0][17]], world.now(), &mut gateways);
         }
     }

@@ -77,7 +77,7 @@ fn written(entries: &[Entry]) -> Vec<u8> {
 /// As a gateway does that begins.
 fn take_in(entries: &[Entry]) {
     let tables = &*TABLES;
-    let setup = Setup { seed: [1, 2], now: Clock::BEGIN, resolve: Resolve::Told, share: Share::WHOLE };
+    let setup = Setup { seed: [1, 2], now: Clock::BEGIN, resolve: Resolve::ByHost, share: Share::WHOLE };
     let mut shard = Shard::new(tables, setup).expect("it is small");
     let mut places = Names::default().places_in(tables);
     let (mut taken, mut age) = (0_u64, Nanos(0));

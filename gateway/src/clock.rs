@@ -45,7 +45,7 @@ mod tests {
     fn ages_survive_a_clock_that_begins_anew() {
         let text = "[interface.east]\nzone = \"a\"\naddresses = [\"192.0.2.1/24\"]\n";
         let tables = Tables::compile(&policy::parse(text, "policy").policy.unwrap(), 1).unwrap();
-        let setup = Setup { seed: [1, 2], now: Clock::BEGIN, resolve: Resolve::Told, share: Share::WHOLE };
+        let setup = Setup { seed: [1, 2], now: Clock::BEGIN, resolve: Resolve::ByHost, share: Share::WHOLE };
         let mut shard = Shard::new(&tables, setup).unwrap();
         let [a, b] = ["192.0.2.7", "192.0.2.8"].map(|text| text.parse().unwrap());
         let original = Ends { source: a, destination: b, sport: 5000, dport: 22, protocol: 6 };

@@ -323,7 +323,7 @@ impl Supervisor {
             let memory = pool.memory();
             let events = events.clone();
             let share = Share::new(number as u16, count as u16).unwrap_or(Share::WHOLE);
-            let setup = Setup { seed, now: self.clock.now(), resolve: Resolve::Told, share };
+            let setup = Setup { seed, now: self.clock.now(), resolve: Resolve::ByHost, share };
             let worker = Worker::new(Parts {
                 number,
                 tables: tables.clone(),
@@ -514,7 +514,7 @@ impl Supervisor {
         for handle in &self.handles {
             let setup = Setup { now: self.clock.now(), ..handle.setup };
             let mut plan = ReloadPlan::prepare(&self.reload.tables, tables, setup)?;
-            if plan.learn(tables, &known).is_err() {
+            if plan.update_neighbours(tables, &known).is_err() {
                 warn!("neighbour table full; further neighbours stay unresolved");
             }
             plans.push(plan);

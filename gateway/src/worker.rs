@@ -253,7 +253,7 @@ impl Worker {
     /// Sleeps, unless another worker has given something meanwhile.
     fn sleep(&mut self, now: Nanos) {
         if let Some(exchange) = &mut self.exchange {
-            // What came free since the last turn may be others'.
+            // Frames released since the last turn may be others'.
             exchange.wake();
             exchange.falls_asleep();
         }
@@ -429,7 +429,7 @@ impl Worker {
         sent
     }
 
-    /// Looks after what time alone changes, and what neighbours that were told of let come free.
+    /// Looks after what time alone changes, and frames that neighbour updates release.
     fn tend(&mut self, now: Nanos) {
         self.tended = now;
         self.tell_left_out(now);
@@ -496,10 +496,10 @@ impl Worker {
         match known.found {
             // One more than there is room for stays unknown: packets to it are answered so.
             Found::At(mac) => {
-                let _ = self.shard.learn(tables, interface, address, mac);
+                let _ = self.shard.update_neighbour(tables, interface, address, mac);
             }
-            Found::Forgotten => self.shard.forget(tables, interface, address),
-            Found::Nowhere => self.shard.unreachable(tables, interface, address),
+            Found::Forgotten => self.shard.remove_neighbour(tables, interface, address),
+            Found::Nowhere => self.shard.neighbour_unreachable(tables, interface, address),
         }
         // What has waited goes on at once.
         self.tended = Nanos(0);

@@ -115,12 +115,12 @@ fn who_is_told_of_neighbours_waits_for_others() {
     let checked = policy::check(POLICY, "test.toml");
     let tables = Tables::compile(&checked.policy.expect("a sound policy"), 1).expect("tables");
     let at = Nanos::from_secs(5);
-    let mut replay = Replay::told(tables, at, Way::Run).expect("memory");
+    let mut replay = Replay::resolved_by_host(tables, at, Way::Run).expect("memory");
     let account = replay.explain(PortId(0), at, 0, &datagram(), &mut ());
     assert_eq!(account.verdict, Verdict::Held(Reason::NeighbourWaits));
     assert!(account.sent.is_empty());
     let router = IpAddr::from(ROUTER).into();
-    replay.shard.learn(&replay.tables, PortId(1), router, Mac([6; 6])).expect("room");
+    replay.shard.update_neighbour(&replay.tables, PortId(1), router, Mac([6; 6])).expect("room");
     let account = replay.explain(PortId(0), at, 1, &datagram(), &mut ());
     assert_eq!(account.verdict, Verdict::Forwarded);
     // The one that waited goes first.

@@ -1,4 +1,4 @@
-//! Who is who, by name, in tables that follow one another.
+//! Renumbering: places of rules, interfaces, pools and translations in the old tables and in the new ones, by name.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ use crate::verdict::Reason;
 /// No interface.
 const NOWHERE: PortId = PortId(u16::MAX - 2);
 
-/// From places in the old tables to places in the new ones, and back.
+/// Renumbering from places in the old tables to places in the new ones, and back.
 pub(crate) struct Renumbering {
     /// By place in the new tables.
     pub(crate) rules_were: Vec<Option<u32>>,

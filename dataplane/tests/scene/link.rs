@@ -109,7 +109,7 @@ impl Link {
             .collect();
         if retold {
             for gateway in gateways {
-                gateway.shard.retell(&new, &neighbours).expect("there is room");
+                gateway.shard.replace_neighbours(&new, &neighbours).expect("there is room");
             }
         }
     }

@@ -106,10 +106,10 @@ impl Gateway {
     }
 
     /// A gateway that knows no neighbours but those that it is told of.
-    pub fn told(text: &str, way: Way) -> Gateway {
+    pub fn resolved_by_host(text: &str, way: Way) -> Gateway {
         let tables = tables(text);
         let slots = 160 + tables.limits.fragments.held + MOST_WAITING;
-        Gateway::with(tables, way, slots, Resolve::Told)
+        Gateway::with(tables, way, slots, Resolve::ByHost)
     }
 
     pub fn with_slots(tables: impl Into<Rc<Tables>>, way: Way, slots: u32) -> Gateway {
@@ -224,15 +224,17 @@ impl Gateway {
     }
 
     pub fn learn(&mut self, wanted: Wanted, mac: Mac) {
-        self.shard.learn(&self.tables, wanted.interface, wanted.address, mac).expect("there is room");
+        self.shard
+            .update_neighbour(&self.tables, wanted.interface, wanted.address, mac)
+            .expect("there is room");
     }
 
     pub fn forget(&mut self, wanted: Wanted) {
-        self.shard.forget(&self.tables, wanted.interface, wanted.address);
+        self.shard.remove_neighbour(&self.tables, wanted.interface, wanted.address);
     }
 
     pub fn unreachable(&mut self, wanted: Wanted) {
-        self.shard.unreachable(&self.tables, wanted.interface, wanted.address);
+        self.shard.neighbour_unreachable(&self.tables, wanted.interface, wanted.address);
     }
 
     /// Frames that wait, for whatever it is.

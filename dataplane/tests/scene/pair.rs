@@ -25,8 +25,8 @@ impl Pair {
     }
 
     /// Neighbours are told.
-    pub fn told(text: &str) -> Pair {
-        Pair::of([Way::Run, Way::Step].map(|way| Gateway::told(text, way)))
+    pub fn resolved_by_host(text: &str) -> Pair {
+        Pair::of([Way::Run, Way::Step].map(|way| Gateway::resolved_by_host(text, way)))
     }
 
     pub fn of(ways: [Gateway; 2]) -> Pair {

@@ -58,7 +58,7 @@ fn desk() -> Sender<Event> {
     let tables = Arc::new(Tables::compile(&policy, 1).unwrap());
     let (worker, commands, wake_up) = command_channel().unwrap();
     let clock = Clock::start();
-    let setup = Setup { seed: [1, 2], now: clock.now(), resolve: Resolve::Told, share: Share::WHOLE };
+    let setup = Setup { seed: [1, 2], now: clock.now(), resolve: Resolve::ByHost, share: Share::WHOLE };
     let parts = Parts {
         number: 0,
         tables: tables.clone(),

@@ -78,7 +78,7 @@ fn spawn(number: usize, faults: usize, events: Sender<WorkerEvent>) -> WorkerHan
     let tables = Arc::new(Tables::compile(&policy::parse(text, "policy").policy.unwrap(), 1).unwrap());
     let (sender, commands, wake_up) = command_channel().unwrap();
     let clock = Clock::start();
-    let setup = Setup { seed: [1, 2], now: clock.now(), resolve: Resolve::Told, share: Share::WHOLE };
+    let setup = Setup { seed: [1, 2], now: clock.now(), resolve: Resolve::ByHost, share: Share::WHOLE };
     let pool = Pool::new(FRAMES, 2048).unwrap();
     let events = Box::new(move |event| events.send(event).is_ok());
     let shared = None;

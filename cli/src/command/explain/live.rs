@@ -63,12 +63,12 @@ impl Live {
     /// A gateway here that goes by the same, and remembers what bears on the packet.
     pub(super) fn replay(&mut self, tables: Tables, at: Nanos, packet: &[u8]) -> Result<Replay, Failure> {
         let setup = |error| Failure::Setup { file: "the policy in force".to_owned(), error };
-        let mut replay = Replay::told(tables, at, Way::Step).map_err(setup)?;
+        let mut replay = Replay::resolved_by_host(tables, at, Way::Step).map_err(setup)?;
         for known in &self.basis.neighbours {
             let interface = replay.tables.interface_named(&known.interface);
             if let (Some(interface), Ok(mac)) = (interface, known.mac.parse::<Mac>()) {
                 // One more than there is room for stays unknown, as there.
-                let _ = replay.shard.learn(&replay.tables, interface, known.address.into(), mac);
+                let _ = replay.shard.update_neighbour(&replay.tables, interface, known.address.into(), mac);
             }
         }
         if let (Some(ends), Some(from)) = (answered_ends(packet), sender(packet)) {
