@@ -104,7 +104,7 @@ impl Chip {
 }
 
 impl Source {
-    /// Whether it speaks of the parameter at `path`.
+    /// True if it speaks of the parameter at `path`.
     pub fn is_about(&self, path: &str) -> bool {
         path.strip_prefix(self.path.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     }

@@ -564,12 +564,12 @@ impl<'a> Machine<'a> {
     }
 }
 
-/// Whether frames are drawn as fast as they are done with.
+/// True if frames are drawn as fast as they are done with.
 fn is_closed(task: &Task) -> bool {
     task.from.is_none() && task.work != Work::Receive
 }
 
-/// Whether the frame goes on behind the task: not if nothing leaves because of it, and its last stage was there.
+/// True if the frame goes on behind the task: not if nothing leaves because of it, and its last stage was there.
 fn goes_on(task: &Task, job: &Job) -> bool {
     match &task.work {
         Work::Stages(stages) => !job.outputs.is_empty() || job.ends_at >= stages.end,

@@ -81,7 +81,7 @@ pub struct Outcome {
     pub unit: &'static str,
     /// Predicted by published, less 1; absent where that is no number.
     pub error: Option<f64>,
-    /// Whether it was predicted without settling anything by it, and is no input of the model either.
+    /// True if it was predicted without settling anything by it, and is no input of the model either.
     pub blind: bool,
     /// How it stands.
     pub verdict: Verdict,

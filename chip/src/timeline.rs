@@ -241,7 +241,7 @@ impl<'a, W: Write> Timeline<'a, W> {
         self.written.events += 1;
     }
 
-    /// Whether what happens now is to be written.
+    /// True if what happens now is to be written.
     fn is_open(&mut self, now: Ticks) -> bool {
         if self.state == State::Before && now >= self.from {
             self.state = State::Open;

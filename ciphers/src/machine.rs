@@ -66,7 +66,7 @@ pub trait Machine: Copy {
     /// function's is for each place that it is used at. It matters for the size of code only.
     fn inlined(self, copy: usize) -> impl Drop;
 
-    /// Whether reading ahead of use is of any good.
+    /// True if reading ahead of use is of any good.
     fn reads_ahead(self) -> bool;
 }
 

@@ -411,7 +411,7 @@ impl Failure {
         })
     }
 
-    /// Whether it is only that nobody reads the output any more.
+    /// True if it is only that nobody reads the output any more.
     pub(crate) fn is_closed_output(&self) -> bool {
         matches!(self, Failure::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
     }

@@ -95,7 +95,7 @@ impl<'a> Packet<'a> {
         Came { at, ingress, original_len, bytes }
     }
 
-    /// Whether it may be an answer in a capture that was taken inside, and then is addressed to another than the far
+    /// True if it may be an answer in a capture that was taken inside, and then is addressed to another than the far
     /// end would have addressed it to.
     pub(crate) fn may_be_inside(&self) -> bool {
         matches!(self.how, How::DefaultRoute | How::PrivateSource)

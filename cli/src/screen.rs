@@ -118,7 +118,7 @@ impl Table {
         self.rows.push(cells.into_iter().collect());
     }
 
-    /// Whether there is nothing to show.
+    /// True if there is nothing to show.
     pub(crate) fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }

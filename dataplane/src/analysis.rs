@@ -80,7 +80,7 @@ impl Fate {
         Fate { action, log: Logging::Off, rate: None, connections: None, timeout: None, syn }
     }
 
-    /// Whether it depends on packets before.
+    /// True if it depends on packets before.
     fn counts(&self) -> bool {
         self.rate.is_some() || self.connections.is_some()
     }

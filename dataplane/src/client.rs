@@ -59,7 +59,7 @@ impl Clients {
             .store(u64::from(interface) << 32 | u64::from(moment(now)), Ordering::Release);
     }
 
-    /// Whether a request has left by the interface of that number a short while ago.
+    /// True if a request has left by the interface of that number a short while ago.
     pub fn have_asked(&self, family: Family, interface: u32, now: Nanos) -> bool {
         let found = self.place(family, interface).load(Ordering::Acquire);
         // A worker may be a little behind the one that has sent the request.
@@ -77,13 +77,13 @@ fn moment(time: Nanos) -> u32 {
     (time.0 >> 27) as u32
 }
 
-/// Whether these are the ports of a request.
+/// True if these are the ports of a request.
 pub(crate) fn is_request(family: Family, protocol: u8, sport: u16, dport: u16) -> bool {
     let ports = if family == Family::V6 { (CLIENT6, SERVER6) } else { (CLIENT4, SERVER4) };
     protocol == Protocol::UDP.0 && (sport, dport) == ports
 }
 
-/// Whether these are the ports of an answer.
+/// True if these are the ports of an answer.
 pub(crate) fn is_answer(family: Family, protocol: u8, sport: u16, dport: u16) -> bool {
     is_request(family, protocol, dport, sport)
 }

@@ -286,7 +286,7 @@ impl Counters {
         self.dropped[reason as usize]
     }
 
-    /// Whether received + taken = forwarded + delivered + answered + dropped + queued + held + given.
+    /// True if received + taken = forwarded + delivered + answered + dropped + queued + held + given.
     pub fn are_conserved(&self) -> bool {
         let ended = self.forwarded() + self.delivered() + self.answered() + self.dropped();
         self.received.frames + self.taken == ended + self.queued() + self.held + self.given

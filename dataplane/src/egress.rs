@@ -97,7 +97,7 @@ impl Egress {
         queue.into_iter().flat_map(move |queue| queue.range(before.min(queue.len())..))
     }
 
-    /// Whether the link of a port has a rate.
+    /// True if the link of a port has a rate.
     pub(crate) fn has_rate(&self, port: PortId) -> bool {
         self.ports.get(usize::from(port.0)).is_some_and(|port| port.link.rate().is_some())
     }
@@ -149,7 +149,7 @@ impl Egress {
 }
 
 impl EgressPort {
-    /// Whether there is no room for one more.
+    /// True if there is no room for one more.
     #[inline(always)]
     pub(crate) fn is_full(&self) -> bool {
         self.queue.len() >= self.limit

@@ -154,7 +154,7 @@ impl Flow {
         State::ALL[usize::from(self.state) % State::ALL.len()]
     }
 
-    /// Whether the gateway has made the handshake with the client.
+    /// True if the gateway has made the handshake with the client.
     #[inline(always)]
     pub fn is_proxied(&self) -> bool {
         self.state & PROXIED != 0
@@ -165,7 +165,7 @@ impl Flow {
         [self.scales & 15, self.scales >> 4].map(|scale| (scale != tcp::NO_SCALE).then_some(scale))
     }
 
-    /// Whether its packets are translated.
+    /// True if its packets are translated.
     #[inline(always)]
     pub fn is_translated(&self) -> bool {
         self.flags & TRANSLATED != 0
@@ -302,14 +302,14 @@ impl State {
         }
     }
 
-    /// Whether both sides have taken part, the one that began after it was answered, and may go on to send. Such a flow never
+    /// True if both sides have taken part, the one that began after it was answered, and may go on to send. Such a flow never
     /// makes room for another. An answer alone does not count: it goes to whoever a forged source names.
     pub const fn is_established(self) -> bool {
         use State::{Established, FinOriginal, FinReply, OtherAnswered, UdpConfirmed};
         matches!(self, Established | FinOriginal | FinReply | UdpConfirmed | OtherAnswered)
     }
 
-    /// Whether the timeout of the rule that accepted the flow holds: TCP is neither opening nor closing.
+    /// True if the timeout of the rule that accepted the flow holds: TCP is neither opening nor closing.
     #[inline(always)]
     pub const fn is_running(self) -> bool {
         use State::{Established, Icmp, Other, OtherAnswered, Udp, UdpAnswered, UdpConfirmed};

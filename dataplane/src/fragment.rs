@@ -78,7 +78,7 @@ pub struct Span {
     pub offset: u32,
     /// How many there are, without IP and fragment headers.
     pub len: u32,
-    /// Whether more follow.
+    /// True if more follow.
     pub more: bool,
 }
 
@@ -239,7 +239,7 @@ impl Fragments {
         Some(frame)
     }
 
-    /// Whether [`Fragments::expire`] has something to do.
+    /// True if [`Fragments::expire`] has something to do.
     #[inline]
     pub fn is_due(&self, now: Nanos) -> bool {
         self.held.has_doomed() || self.over(now).is_some()
@@ -395,7 +395,7 @@ impl Fragments {
         self.table.oldest().filter(|(_, oldest)| self.is_over(oldest, now)).map(|(at, _)| at)
     }
 
-    /// Whether a datagram's time is over; also where the clock was set back by more than the timeout, or such a
+    /// True if a datagram's time is over; also where the clock was set back by more than the timeout, or such a
     /// datagram would stay for as long as that.
     fn is_over(&self, datagram: &Datagram, now: Nanos) -> bool {
         let left = datagram.deadline.since(now);

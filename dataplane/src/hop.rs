@@ -42,13 +42,13 @@ pub const WAITING: u32 = 1 << 31;
 /// No hop has been chosen.
 pub const NO_HOP: u32 = Meta::NO_HOP;
 
-/// Whether what was routed leaves by that hop; else it waits, or is delivered by [`LOCAL_HOP`] or [`LINK_HOP`].
+/// True if what was routed leaves by that hop; else it waits, or is delivered by [`LOCAL_HOP`] or [`LINK_HOP`].
 #[inline(always)]
 pub const fn leaves(hop: u32) -> bool {
     hop < WAITING
 }
 
-/// Whether what was routed has to wait for a neighbour.
+/// True if what was routed has to wait for a neighbour.
 pub const fn waits(hop: u32) -> bool {
     hop >= WAITING && hop <= ASKED_HOP
 }
@@ -126,7 +126,7 @@ pub(crate) enum Recycled {
 }
 
 impl Hop {
-    /// Whether the neighbour's link-layer address is known.
+    /// True if the neighbour's link-layer address is known.
     pub(crate) fn is_known(&self) -> bool {
         self.known == Known::Yes
     }
@@ -337,7 +337,7 @@ impl Hops {
     }
 }
 
-/// Whether packets on an interface's link have no link-layer header.
+/// True if packets on an interface's link have no link-layer header.
 #[inline(always)]
 fn is_bare(tables: &Tables, interface: PortId) -> bool {
     tables.interface(interface).is_some_and(|own| own.link == LinkKind::Ip)
@@ -348,7 +348,7 @@ fn everybody(interface: PortId) -> Wanted {
     Wanted { interface, address: Address::default() }
 }
 
-/// Whether nothing that is told of the neighbour counts: the policy names it, or its link has no neighbours.
+/// True if nothing that is told of the neighbour counts: the policy names it, or its link has no neighbours.
 fn is_fixed(tables: &Tables, wanted: Wanted) -> bool {
     let Wanted { interface, address } = wanted;
     if is_bare(tables, interface) {

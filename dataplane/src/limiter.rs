@@ -44,14 +44,14 @@ impl Bucket {
         has
     }
 
-    /// Whether there is a token to take.
+    /// True if there is a token to take.
     #[inline]
     fn has(self, now: Nanos, interval: Nanos, burst: u32) -> bool {
         let depth = Nanos(interval.0.saturating_mul(u64::from(burst.max(1)) - 1));
         self.full_at.since(now) <= depth
     }
 
-    /// Whether it is full, and so holds nothing worth remembering.
+    /// True if it is full, and so holds nothing worth remembering.
     fn is_full(self, now: Nanos) -> bool {
         self.full_at <= now
     }
@@ -151,7 +151,7 @@ impl Limiter {
         }
     }
 
-    /// Whether one more passes under the rate of the rule at a place. `hash` is that of the [`subject`] by the number of
+    /// True if one more passes under the rate of the rule at a place. `hash` is that of the [`subject`] by the number of
     /// the rule's meter.
     pub fn admits(&mut self, rule: u32, rate: &Rate, subject: &Key, hash: u64, now: Nanos) -> bool {
         let interval = interval(rate);
@@ -202,7 +202,7 @@ impl Limiter {
         }
     }
 
-    /// Whether one more answer of a kind may be sent to the receiver whose [`subject`] has this hash. A receiver that has had
+    /// True if one more answer of a kind may be sent to the receiver whose [`subject`] has this hash. A receiver that has had
     /// its share takes nothing from the others'.
     pub fn admits_error(&mut self, kind: ErrorKind, hash: u64, bounds: ErrorBounds, now: Nanos) -> bool {
         let interval = |per_second: u32| Nanos((1_000_000_000 / u64::from(per_second)).max(1));
@@ -232,17 +232,17 @@ impl Limiter {
     }
 }
 
-/// Whether connections are counted for a rule as a whole.
+/// True if connections are counted for a rule as a whole.
 fn counts_as_whole(rule: &FilterRule) -> bool {
     rule.connections.is_some_and(|limit| limit.scope == Scope::Rule)
 }
 
-/// Whether rates are bounded by source.
+/// True if rates are bounded by source.
 fn rates_sources(tables: &Tables) -> bool {
     tables.filter.rules.iter().any(|rule| rule.rate.is_some_and(|rate| rate.scope == Scope::Source))
 }
 
-/// Whether connections are counted by source.
+/// True if connections are counted by source.
 fn counts_sources(tables: &Tables) -> bool {
     let by_source = |rule: &FilterRule| rule.connections.is_some_and(|limit| limit.scope == Scope::Source);
     tables.limits.flows_per_source.is_some() || tables.filter.rules.iter().any(by_source)
@@ -301,7 +301,7 @@ impl<V: Copy + Default> Sets<V> {
         self.values.get_mut(place as usize)
     }
 
-    /// Whether it has no room at all.
+    /// True if it has no room at all.
     fn is_none(&self) -> bool {
         self.keys.is_empty()
     }

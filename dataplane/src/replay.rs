@@ -363,7 +363,7 @@ impl Replay {
         self.waiting.extend(self.shard.egress.lengths());
     }
 
-    /// Whether a queue may overflow before the batch is full, by frames that would have found room after what was due before them.
+    /// True if a queue may overflow before the batch is full, by frames that would have found room after what was due before them.
     fn may_overflow(&self) -> bool {
         let waiting = self.waiting.iter().max().map_or(0, |most| *most);
         // Of what is held many may be released by one frame.

@@ -425,7 +425,7 @@ pub struct FlowFilter {
 }
 
 impl FlowFilter {
-    /// Whether a flow is one of them.
+    /// True if a flow is one of them.
     pub fn admits(&self, flow: &FlowRecord) -> bool {
         let all = [flow.original, flow.reply];
         let host =

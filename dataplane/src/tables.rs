@@ -41,7 +41,7 @@ pub const LOCAL: PortId = PortId(u16::MAX);
 /// but meets the rules.
 pub const OTHER: PortId = PortId(u16::MAX - 1);
 
-/// Whether what comes by it is sent by Linux: by the gateway itself, or forwarded from an interface that is not the policy's.
+/// True if what comes by it is sent by Linux: by the gateway itself, or forwarded from an interface that is not the policy's.
 #[inline(always)]
 pub fn is_linux(id: PortId) -> bool {
     id.0 >= OTHER.0
@@ -147,7 +147,7 @@ pub struct Interface {
 }
 
 impl Interface {
-    /// Whether the gateway answers for an address on this interface's link that Linux does not know.
+    /// True if the gateway answers for an address on this interface's link that Linux does not know.
     pub fn answers_for(&self, address: Address) -> bool {
         let address = address.to_ip();
         let place = self.answered.partition_point(|range| range.last < address);
@@ -227,7 +227,7 @@ pub struct Filter {
     pub defaults: Vec<Action>,
     /// How many zones there are.
     pub zones: usize,
-    /// Whether the gateway answers SYNs of any rule.
+    /// True if the gateway answers SYNs of any rule.
     pub(crate) has_syn_proxy: bool,
 }
 
@@ -290,7 +290,7 @@ impl Tables {
         u16::try_from(place).ok().map(PortId)
     }
 
-    /// Whether an address is one of the gateway's own. Looks through all of them where it may be.
+    /// True if an address is one of the gateway's own. Looks through all of them where it may be.
     #[inline]
     pub fn is_own(&self, address: Address) -> bool {
         self.own_bits >> address.own_bit() & 1 != 0 && self.has_address(address)
@@ -314,7 +314,7 @@ impl Tables {
         self.targets.get(value as usize).copied()
     }
 
-    /// Whether packets to the target may leave by `interface`.
+    /// True if packets to the target may leave by `interface`.
     pub fn leads_by(&self, target: Target, interface: PortId) -> bool {
         match target {
             Target::Link(link) | Target::Broadcast(link) => link == interface,

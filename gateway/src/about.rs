@@ -25,7 +25,7 @@ pub struct About {
 }
 
 impl About {
-    /// Whether an item bears on the packet: its flow; flows that share a mapping with it; those of its sender; what is
+    /// True if an item bears on the packet: its flow; flows that share a mapping with it; those of its sender; what is
     /// token debts under rates of rules, and by its sender.
     pub fn admits(&self, item: &Item) -> bool {
         match item {
@@ -35,7 +35,7 @@ impl About {
         }
     }
 
-    /// Whether a flow is the packet's, or has a mapping that may be.
+    /// True if a flow is the packet's, or has a mapping that may be.
     pub fn is_of(&self, flow: &FlowRecord) -> bool {
         let at = |end: &Endpoint| self.ends().contains(&(end.ip(), end.port));
         let mapped =
@@ -43,7 +43,7 @@ impl About {
         self.is_between(flow) || (mapped && flow.original.protocol == self.protocol)
     }
 
-    /// Whether a flow's packets, of one direction or the other, have these ends.
+    /// True if a flow's packets, of one direction or the other, have these ends.
     pub fn is_between(&self, flow: &FlowRecord) -> bool {
         let [one, other] = self.ends();
         let between = |of: &Ends| {

@@ -86,7 +86,7 @@ pub struct ApplyQuery {
 pub struct Listed {
     /// They, worker by worker.
     pub flows: Vec<FlowView>,
-    /// Whether there are more than were wanted.
+    /// True if there are more than were wanted.
     pub more: bool,
 }
 

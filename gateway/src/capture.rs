@@ -227,7 +227,7 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
-    /// Whether a packet is one of them: it looked like that when it came, this is known of it, and this is its flow.
+    /// True if a packet is one of them: it looked like that when it came, this is known of it, and this is its flow.
     pub(crate) fn admits(
         &self,
         look: Option<&Look>,

@@ -283,7 +283,7 @@ fn leave_routes(made: &mut Policy, places: &[Place], state: &State) {
     });
 }
 
-/// Whether routes of an IP version do not lead by an interface, as it has no carrier.
+/// True if routes of an IP version do not lead by an interface, as it has no carrier.
 fn is_left(place: &Place, v6: bool, state: &State) -> bool {
     let Place::Link(index) = place else { return false };
     let has_no_carrier = state.links.get(index).is_some_and(|link| link.condition == Condition::NoCarrier);

@@ -92,7 +92,7 @@ pub struct FlowView {
     pub idle_seconds: f64,
     /// Since its first.
     pub age_seconds: f64,
-    /// Whether the policy in force has validated it; else its next packet brings it before that.
+    /// True if the policy in force has validated it; else its next packet brings it before that.
     pub validated: bool,
 }
 

@@ -226,7 +226,7 @@ impl Guards {
         post.made.insert(name.to_owned(), locked);
     }
 
-    /// Whether another gateway has an interface that is to be guarded.
+    /// True if another gateway has an interface that is to be guarded.
     pub fn is_taken(&self) -> bool {
         !lock(&self.0).taken.is_empty()
     }

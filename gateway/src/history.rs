@@ -80,7 +80,7 @@ pub struct HistoryView {
     pub file: PathBuf,
     /// Number of the entry in force; none where that is not kept, as a policy on trial.
     pub in_force: Option<u64>,
-    /// Whether the policy in force is on trial.
+    /// True if the policy in force is on trial.
     pub on_trial: bool,
     /// All entries, oldest first.
     pub entries: Vec<Entry>,

@@ -57,7 +57,7 @@ pub struct Confinement {
     pub capabilities: Vec<String>,
     /// ABI of Landlock that is in force; none where its files are not restricted.
     pub landlock: Option<u32>,
-    /// Whether a seccomp filter is in force.
+    /// True if a seccomp filter is in force.
     pub seccomp: bool,
     /// What could not be given up, and why.
     pub notes: Vec<String>,

@@ -109,7 +109,7 @@ impl<C: Kind> Diagnostic<C> {
         self
     }
 
-    /// Whether it makes the policy wrong.
+    /// True if it makes the policy wrong.
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error
     }

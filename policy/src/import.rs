@@ -141,7 +141,7 @@ pub enum ImportError {
         line: usize,
         /// The column, from 1.
         column: usize,
-        /// Whether the text ends too early, as opposed to going wrong there.
+        /// True if the text ends too early, as opposed to going wrong there.
         ends: bool,
     },
     /// JSON, but not a list of nftables objects.

@@ -123,12 +123,12 @@ impl Lines {
         self.at(self.entry(item)?.span_of(key, index))
     }
 
-    /// Whether something in the thing could not be read.
+    /// True if something in the thing could not be read.
     pub(crate) fn is_broken(&self, item: Item) -> bool {
         self.entry(item).is_some_and(|entry| entry.broken)
     }
 
-    /// Whether something in any thing of the kind of `like` could not be read.
+    /// True if something in any thing of the kind of `like` could not be read.
     pub(crate) fn any_broken(&self, like: Item) -> bool {
         self.lost[like.kind()] || self.entries[like.kind()].iter().any(|entry| entry.broken)
     }

@@ -222,7 +222,7 @@ impl Policy {
         zones
     }
 
-    /// Whether a rule or a default names [`OTHER_ZONE`]: without, all of it is dropped.
+    /// True if a rule or a default names [`OTHER_ZONE`]: without, all of it is dropped.
     pub fn admits_other(&self) -> bool {
         self.rules.iter().any(Rule::names_other)
             || self.defaults.iter().any(|default| default.from == OTHER_ZONE)

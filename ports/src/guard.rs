@@ -81,7 +81,7 @@ impl GuardError {
         GuardError { operation: "put on a guard", error }
     }
 
-    /// Whether another process has the interface.
+    /// True if another process has the interface.
     pub fn is_taken(&self) -> bool {
         self.error.kind() == io::ErrorKind::ResourceBusy
     }
@@ -144,7 +144,7 @@ impl GuardSet {
         own_directory(directory)
     }
 
-    /// Whether a process has an interface of this network namespace.
+    /// True if a process has an interface of this network namespace.
     pub fn is_in_use(directory: &Path) -> bool {
         let Ok([_, locks]) = own_directory(directory) else { return false };
         let Ok(entries) = fs::read_dir(locks) else { return false };
@@ -251,7 +251,7 @@ impl GuardSet {
         bpf::update(guard.ingress.link.as_fd(), Hook::TcxIngress, &program).map_err(step("change a guard"))
     }
 
-    /// Whether so many rules fit a guard. Where they do not, none of them counts, and only answers come in beyond this process.
+    /// True if so many rules fit a guard. Where they do not, none of them counts, and only answers come in beyond this process.
     pub fn fits(alone: &Alone) -> bool {
         // The numbers of maps do not matter here.
         let none = io::stdin();
@@ -349,7 +349,7 @@ impl Guard {
         self.ifindex
     }
 
-    /// Whether it outlives the process.
+    /// True if it outlives the process.
     pub fn is_pinned(&self) -> bool {
         self.ingress.pin.is_some() && self.egress.pin.is_some()
     }

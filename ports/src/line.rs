@@ -117,7 +117,7 @@ impl Identity {
     }
 }
 
-/// Whether the kernel means "not now".
+/// True if the kernel means "not now".
 pub(crate) fn is_busy(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOBUFS | libc::EBUSY))
 }

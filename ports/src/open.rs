@@ -186,7 +186,7 @@ pub fn open(spec: &Spec, memories: &[PoolMemory]) -> Result<Opened, OpenError> {
     Err(OpenError { interface: spec.name.clone(), refused })
 }
 
-/// Whether there is such an interface, and nothing behind it but another stack.
+/// True if there is such an interface, and nothing behind it but another stack.
 fn has_no_hardware(name: &str) -> bool {
     interface::index(name).is_ok() && Asker::new().is_ok_and(|asker| asker.is_virtual(name))
 }

@@ -32,7 +32,7 @@ impl Pending {
         Pending { buffer: vec![0; LONGEST].into(), cutting: None, offload }
     }
 
-    /// Whether nothing is left to cut.
+    /// True if nothing is left to cut.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.cutting.is_none()

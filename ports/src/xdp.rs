@@ -30,7 +30,7 @@ pub(crate) struct Xdp {
     pub(crate) lines: Vec<XdpLine>,
     /// Hold the program, and the map of sockets.
     pub(crate) links: Vec<OwnedFd>,
-    /// Whether no queue copies.
+    /// True if no queue copies.
     pub(crate) zero_copy: bool,
 }
 

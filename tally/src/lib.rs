@@ -57,7 +57,7 @@ pub trait Tally {
         self.execute(Op::Branch, 1);
     }
 
-    /// Whether anybody keeps the account. Where nobody does, a costlier way of counting can be left out.
+    /// True if anybody keeps the account. Where nobody does, a costlier way of counting can be left out.
     #[inline(always)]
     fn is_kept(&self) -> bool {
         true

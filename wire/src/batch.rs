@@ -42,7 +42,7 @@ impl Batch {
         self.frames.last_mut()
     }
 
-    /// Whether no further frame fits.
+    /// True if no further frame fits.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.frames.is_full()

@@ -145,7 +145,7 @@ impl<'a> Record<'a> {
         Record { at, number: 0, interface: 0, link: LinkType::ETHERNET, bytes, original_len, comment: None }
     }
 
-    /// Whether the capture holds less of the packet than was on the wire.
+    /// True if the capture holds less of the packet than was on the wire.
     pub fn is_cut(&self) -> bool {
         self.bytes.len() < self.original_len as usize
     }

@@ -21,7 +21,7 @@ pub fn of(bytes: &[u8]) -> u16 {
     Sum::of(bytes).checksum()
 }
 
-/// Whether `bytes`, which include their checksum field, sum up to minus zero.
+/// True if `bytes`, which include their checksum field, sum up to minus zero.
 #[inline]
 pub fn verifies(bytes: &[u8]) -> bool {
     Sum::of(bytes).verifies()
@@ -104,7 +104,7 @@ impl Sum {
         nonzero(self.checksum())
     }
 
-    /// Whether the sum, which included the checksum field, is minus zero, as it must be.
+    /// True if the sum, which included the checksum field, is minus zero, as it must be.
     #[inline]
     pub const fn verifies(self) -> bool {
         self.fold() == 0xffff
@@ -136,7 +136,7 @@ pub const fn adjust(checksum: u16, changes: u64) -> u16 {
     !fold(!checksum as u64 + changes)
 }
 
-/// Whether the sum of 32-bit words that are not all zero is that of a header which verifies: it is then a multiple of
+/// True if the sum of 32-bit words that are not all zero is that of a header which verifies: it is then a multiple of
 /// 0xffff, which takes one multiplication to see, where folding takes a chain of additions.
 #[inline(always)]
 pub const fn is_whole(sum: u64) -> bool {
@@ -232,7 +232,7 @@ impl Delta {
     }
 }
 
-/// Whether the 20 bytes of an IPv4 header without options verify.
+/// True if the 20 bytes of an IPv4 header without options verify.
 #[inline]
 pub(crate) fn verifies_20(bytes: &[u8; 20]) -> bool {
     // Five loads and adds; native order, because 0xffff reads the same in both.

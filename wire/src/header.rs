@@ -84,7 +84,7 @@ impl Protocol {
         Self::NAMES.iter().map(|(_, name)| *name)
     }
 
-    /// Whether the transport header starts with a source and a destination port of 16 bits each.
+    /// True if the transport header starts with a source and a destination port of 16 bits each.
     #[inline]
     pub const fn has_ports(self) -> bool {
         matches!(self, Protocol::TCP | Protocol::UDP | Protocol::SCTP | Protocol::DCCP | Protocol::UDPLITE)
@@ -159,7 +159,7 @@ pub struct Fragment {
     pub id: u32,
     /// Where this part begins, in bytes: a multiple of 8, at most 65528.
     pub offset: u16,
-    /// Whether another part follows.
+    /// True if another part follows.
     pub more: bool,
 }
 

@@ -50,7 +50,7 @@ impl Type {
         }
     }
 
-    /// Whether it belongs to neighbour discovery, and so must come with hop limit 255 (RFC 4861,
+    /// True if it belongs to neighbour discovery, and so must come with hop limit 255 (RFC 4861,
     /// section 6.1 and 7.1).
     #[inline]
     pub const fn is_neighbor_discovery(self) -> bool {
@@ -338,7 +338,7 @@ impl AdvertisementFlags {
         AdvertisementFlags(self.0 | other.0)
     }
 
-    /// Whether all of `other` are set.
+    /// True if all of `other` are set.
     pub const fn contains(self, other: AdvertisementFlags) -> bool {
         self.0 & other.0 == other.0
     }

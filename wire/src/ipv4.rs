@@ -68,7 +68,7 @@ impl<'a> Packet<'a> {
         RawOptions::new(self.options)
     }
 
-    /// Whether the header checksum, options included, is right. [`parse`] has seen to it.
+    /// True if the header checksum, options included, is right. [`parse`] has seen to it.
     #[inline]
     pub fn checksum_is_right(&self) -> bool {
         if self.options.is_empty() { verifies_20(self.header.0) } else { self.optioned_checksum_is_right() }
@@ -212,13 +212,13 @@ impl<'a> Header<'a> {
         be16(self.0, 6)
     }
 
-    /// Whether routers may not fragment it.
+    /// True if routers may not fragment it.
     #[inline]
     pub fn dont_fragment(self) -> bool {
         self.flags_and_offset() & 0x4000 != 0
     }
 
-    /// Whether it is a fragment: one test for the packet path.
+    /// True if it is a fragment: one test for the packet path.
     #[inline]
     pub fn is_fragment(self) -> bool {
         self.flags_and_offset() & 0x3fff != 0

@@ -172,7 +172,7 @@ fn finish<'a>(header: Header<'a>, payload: &'a [u8]) -> Result<Packet<'a>, Malfo
     Ok(Packet { header, extensions, payload })
 }
 
-/// Whether the walk passes a header of this number.
+/// True if the walk passes a header of this number.
 #[inline]
 pub const fn is_extension(protocol: Protocol) -> bool {
     matches!(

@@ -33,7 +33,7 @@ pub struct Link {
     free: Arc<AtomicU64>,
     /// What the last frame takes beyond that, in nanoseconds divided by the rate.
     remainder: u64,
-    /// Whether it has a rate, or had one: else it is always free.
+    /// True if it has a rate, or had one: else it is always free.
     is_paced: bool,
 }
 

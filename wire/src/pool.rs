@@ -317,7 +317,7 @@ impl PoolMemory {
         self.shared().slot_bytes
     }
 
-    /// Whether `frame` lies in it.
+    /// True if `frame` lies in it.
     #[inline]
     pub(crate) fn is_home_of(&self, frame: &Frame) -> bool {
         frame.shared() == self.shared
@@ -342,7 +342,7 @@ impl PoolMemory {
         unsafe { Shared::orphan(self.shared, slot) }
     }
 
-    /// Whether it is that of `pool`.
+    /// True if it is that of `pool`.
     pub fn is_of(&self, pool: &Pool) -> bool {
         self.shared == pool.shared
     }

@@ -282,13 +282,13 @@ impl Flags {
         Flags(self.0 & !other.0)
     }
 
-    /// Whether all of `other` are set.
+    /// True if all of `other` are set.
     #[inline]
     pub const fn contains(self, other: Flags) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Whether any of `other` is set.
+    /// True if any of `other` is set.
     #[inline]
     pub const fn intersects(self, other: Flags) -> bool {
         self.0 & other.0 != 0

@@ -170,7 +170,7 @@ impl Settings {
         }
     }
 
-    /// Whether a server has this address.
+    /// True if a server has this address.
     fn is_server(&self, address: IpAddr) -> bool {
         match address {
             IpAddr::V4(address) => address.to_bits().wrapping_sub(self.servers_v4.to_bits()) < SERVERS,

@@ -37,7 +37,7 @@ impl Tag {
         (self.tci >> 13) as u8
     }
 
-    /// Whether it may be dropped first under congestion.
+    /// True if it may be dropped first under congestion.
     #[inline]
     pub const fn drop_eligible(self) -> bool {
         self.tci & 0x1000 != 0

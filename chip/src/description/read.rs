@@ -106,7 +106,7 @@ fn chip(sink: &Sink, root: &DeTable<'_>, parameters: &[String]) -> Chip {
     chip
 }
 
-/// Whether there is nothing under `key` but tables, or nothing at all.
+/// True if there is nothing under `key` but tables, or nothing at all.
 fn holds_tables(root: &DeTable<'_>, key: &str) -> bool {
     let is_table = |value: &DeValue<'_>| matches!(value, DeValue::Table(_));
     root.get(key).is_none_or(|value| match value.get_ref() {

@@ -190,7 +190,7 @@ impl<'a> Ways<'a> {
         }
     }
 
-    /// Whether frames can go round, which is said.
+    /// True if frames can go round, which is said.
     fn cycles(&self) -> bool {
         let count = self.mapping.rings.len();
         let mut done = vec![false; count];

@@ -400,7 +400,7 @@ fn connections() -> Result<Vec<Outcome>, ReproduceError> {
     ])
 }
 
-/// Whether it is more, up to twice as much.
+/// True if it is more, up to twice as much.
 pub(super) fn is_up_to_twice(times: f64) -> bool {
     times > 1.0 && times <= 2.0 * (1.0 + TOLERANCE)
 }

@@ -143,7 +143,7 @@ impl Addresses {
         self.sources.count * self.destinations.count * SPORTS.1
     }
 
-    /// Whether they are of IPv6.
+    /// True if they are of IPv6.
     pub(super) fn are_v6(&self) -> bool {
         self.sources.first.v6
     }

@@ -321,7 +321,7 @@ impl Generator {
         }
     }
 
-    /// Whether there is a flow to answer.
+    /// True if there is a flow to answer.
     fn can_answer(&self) -> bool {
         match &self.flows {
             Pool::Fixed { open, .. } => !open.is_empty(),

@@ -276,7 +276,7 @@ pub(crate) fn payload(fields: &Fields) -> Vec<u8> {
     bytes
 }
 
-/// Whether the message that these fields describe quotes a packet.
+/// True if the message that these fields describe quotes a packet.
 pub(crate) fn quotes(fields: &Fields) -> bool {
     let icmp = match number(fields, Field::Protocol) {
         Some(1) => Some(false),
@@ -290,7 +290,7 @@ fn is_v6(fields: &Fields) -> bool {
     is(fields, Field::Source, IpAddr::is_ipv6)
 }
 
-/// Whether a field is an address of that kind.
+/// True if a field is an address of that kind.
 fn is(fields: &Fields, field: Field, kind: fn(&IpAddr) -> bool) -> bool {
     matches!(fields.get(&field), Some(Value::Address(address)) if kind(address))
 }

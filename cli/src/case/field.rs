@@ -132,7 +132,7 @@ impl Field {
         FIELDS.iter().find(|(field, ..)| *field == self).map_or("?", |(_, word, _)| word)
     }
 
-    /// Whether it only says how the packet is to be made.
+    /// True if it only says how the packet is to be made.
     pub(crate) fn is_recipe(self) -> bool {
         matches!(self, Field::From | Field::Until | Field::Cut | Field::Pad | Field::Quote | Field::Whole)
     }
@@ -235,7 +235,7 @@ pub(crate) fn icmp_kind(word: &str, v6: bool) -> Option<(u8, u8)> {
     Some((kind.parse().ok()?, code.parse().ok()?))
 }
 
-/// Whether an ICMP message quotes a packet.
+/// True if an ICMP message quotes a packet.
 pub(crate) fn is_error(v6: bool, kind: u64) -> bool {
     if v6 { (1..=4).contains(&kind) } else { matches!(kind, 3 | 4 | 5 | 11 | 12) }
 }

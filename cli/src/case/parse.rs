@@ -82,7 +82,7 @@ fn header(line: &str) -> Option<(&str, &str)> {
     matches!(word, "title" | "policy" | "reload").then(|| (word, rest.trim()))
 }
 
-/// Whether a line belongs to the policy above it.
+/// True if a line belongs to the policy above it.
 fn is_within(line: &str) -> bool {
     line.trim().is_empty() || line.starts_with([' ', '\t'])
 }

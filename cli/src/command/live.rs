@@ -450,7 +450,7 @@ impl Release {
     }
 }
 
-/// Whether nobody listens at a socket, which is no gateway's then.
+/// True if nobody listens at a socket, which is no gateway's then.
 fn is_nobody(error: &std::io::Error) -> bool {
     matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused)
 }

@@ -41,7 +41,7 @@ pub(crate) struct Arguments {
     seconds: Option<u64>,
 }
 
-/// Whether there is anything to draw on. A serial line, and what plays a terminal, may have no size.
+/// True if there is anything to draw on. A serial line, and what plays a terminal, may have no size.
 fn has_screen() -> bool {
     let is_large = || terminal::size().is_ok_and(|(columns, rows)| columns > 0 && rows > 0);
     io::stdout().is_terminal() && is_large()

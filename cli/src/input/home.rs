@@ -66,7 +66,7 @@ impl How {
         }
     }
 
-    /// Whether it was inferred from each packet's addresses.
+    /// True if it was inferred from each packet's addresses.
     pub(crate) fn is_by_address(self) -> bool {
         self >= How::Home
     }

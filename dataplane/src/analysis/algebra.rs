@@ -46,7 +46,7 @@ impl Algebra {
         aside
     }
 
-    /// Whether there is no effort left.
+    /// True if there is no effort left.
     pub(super) fn is_spent(&self) -> bool {
         self.left == 0
     }

@@ -40,7 +40,7 @@ impl Outline {
         Outline { first: ends.map(|(first, _)| first), last: ends.map(|(_, last)| last) }
     }
 
-    /// Whether products of these outlines may have a header in common.
+    /// True if products of these outlines may have a header in common.
     #[inline]
     pub(super) fn meets(&self, other: &Outline) -> bool {
         // Without a branch until the end: eight fields are compared at once.

@@ -32,7 +32,7 @@ pub enum Families {
 }
 
 impl Region {
-    /// Whether the header is in it.
+    /// True if the header is in it.
     pub fn contains(&self, header: &Header) -> bool {
         let of_family = match header.family {
             Family::V4 => self.families != Families::V6,

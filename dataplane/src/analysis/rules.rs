@@ -548,7 +548,7 @@ fn is_in(judge: &Judge, header: &Header, version: Version) -> bool {
     judge.product(version).is_some_and(|product| product.has(header))
 }
 
-/// Whether one rule matches all that another does.
+/// True if one rule matches all that another does.
 fn contains(one: &Judge, other: &Judge) -> bool {
     Version::BOTH.iter().all(|version| match (one.product(*version), other.product(*version)) {
         (_, None) => true,

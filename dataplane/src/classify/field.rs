@@ -120,7 +120,7 @@ impl Field {
         if self == Field::Source6 { header.source } else { header.destination }
     }
 
-    /// Whether the pattern asks for anything here.
+    /// True if the pattern asks for anything here.
     pub(super) fn is_asked(self, pattern: &Pattern) -> bool {
         match self {
             Field::Source4 => pattern.source.is_some() || pattern.v4 == Admit::No,

@@ -113,7 +113,7 @@ impl Default for Pattern {
 }
 
 impl Pattern {
-    /// Whether `header` shows all of it.
+    /// True if `header` shows all of it.
     #[inline(always)]
     pub fn matches(&self, header: &Header) -> bool {
         // Cheapest and most telling first; few packets get past these.
@@ -141,7 +141,7 @@ impl Pattern {
             + size_of_val(self.icmp.as_slice())
     }
 
-    /// Whether `header` shows the ports, addresses, family, ICMP types and interfaces.
+    /// True if `header` shows the ports, addresses, family, ICMP types and interfaces.
     #[inline(never)]
     fn matches_lists(&self, header: &Header) -> bool {
         port_in(&self.dports, header.dport)
@@ -159,7 +159,7 @@ impl Pattern {
             && class_in(self.source_macs.as_deref(), header.source_mac)
     }
 
-    /// Whether `message`, an ICMP type << 8 | code, is listed.
+    /// True if `message`, an ICMP type << 8 | code, is listed.
     fn icmp_in(&self, message: u16) -> bool {
         let [kind, code] = message.to_be_bytes();
         self.icmp.iter().any(|item| item.kind == kind && item.code.is_none_or(|wanted| wanted == code))

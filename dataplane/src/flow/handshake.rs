@@ -45,7 +45,7 @@ impl FlowTable {
         None
     }
 
-    /// Whether the table remembers handshakes.
+    /// True if the table remembers handshakes.
     pub(crate) fn remembers_handshakes(&self) -> bool {
         self.numbers.is_some()
     }

@@ -194,7 +194,7 @@ impl Index {
         self.buckets.bytes()
     }
 
-    /// Whether every bucket is empty and nothing is said to have gone on.
+    /// True if every bucket is empty and nothing is said to have gone on.
     #[cfg(test)]
     pub(super) fn is_blank(&self) -> bool {
         self.buckets.entries().iter().all(|bucket| bucket.tags == [0; 3])

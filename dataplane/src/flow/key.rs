@@ -80,7 +80,7 @@ impl Key {
         }
     }
 
-    /// Whether this is a key of IPv4 packets.
+    /// True if this is a key of IPv4 packets.
     #[inline(always)]
     pub fn is_v4(&self) -> bool {
         (self.ends >> 16) as u8 == Family::V4 as u8
@@ -144,7 +144,7 @@ impl Key {
         (self.ends >> 24) as u8
     }
 
-    /// Whether this is the key of a packet, of IPv4 or IPv6.
+    /// True if this is the key of a packet, of IPv4 or IPv6.
     #[inline(always)]
     pub(super) fn is_some(&self) -> bool {
         self.ends & 0xff_0000 != 0

@@ -28,7 +28,7 @@ impl FlowTable {
         None
     }
 
-    /// Whether the table remembers addresses.
+    /// True if the table remembers addresses.
     pub(crate) fn remembers_senders(&self) -> bool {
         self.senders.is_some()
     }

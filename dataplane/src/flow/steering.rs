@@ -102,7 +102,7 @@ impl SteeringTable {
         self.left_out.load(Ordering::Relaxed)
     }
 
-    /// Whether it has no entry.
+    /// True if it has no entry.
     pub fn is_empty(&self) -> bool {
         let mut entries = self.buckets.iter().flat_map(|bucket| &bucket.entries);
         entries.all(|entry| entry.load(Ordering::Relaxed) == 0)

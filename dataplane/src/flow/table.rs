@@ -395,7 +395,7 @@ impl FlowTable {
         Ok(state)
     }
 
-    /// Whether a flow has been idle for its timeout or longer. It is then as good as gone, whether
+    /// True if a flow has been idle for its timeout or longer. It is then as good as gone, whether
     /// [`FlowTable::advance`] has come by or not: whoever finds it removes it.
     #[inline(always)]
     pub fn is_expired(&self, flow: &Flow, now: Tick) -> bool {
@@ -413,7 +413,7 @@ impl FlowTable {
         self.start
     }
 
-    /// Whether [`FlowTable::advance`] has something to do. Cheap enough to ask for every batch.
+    /// True if [`FlowTable::advance`] has something to do. Cheap enough to ask for every batch.
     #[inline(always)]
     pub fn is_due(&self, now: Nanos) -> bool {
         now >= self.due
@@ -497,7 +497,7 @@ impl FlowTable {
         self.len
     }
 
-    /// Whether there is no flow.
+    /// True if there is no flow.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -546,7 +546,7 @@ impl FlowTable {
         })
     }
 
-    /// Whether nothing is left of any flow.
+    /// True if nothing is left of any flow.
     #[cfg(test)]
     pub(super) fn is_blank(&self) -> bool {
         self.index.is_blank() && self.idlest(1).is_none()

@@ -120,7 +120,7 @@ pub(super) const MAX_WINDOW: u32 = 1 << 30;
 /// An acknowledgement may be this much behind, however small the window: as in Linux, a little over 64 KiB.
 const MIN_ACK_RANGE: u32 = 66_000;
 
-/// Whether a segment with these flags, of either side, opens another connection in the place of one that is in `state`:
+/// True if a segment with these flags, of either side, opens another connection in the place of one that is in `state`:
 /// a SYN after both sides have closed, or one has reset (RFC 9293, section 3.6.1; as in Linux, either side may).
 #[inline]
 pub const fn reopens(state: State, flags: Flags) -> bool {
@@ -128,7 +128,7 @@ pub const fn reopens(state: State, flags: Flags) -> bool {
     is_syn && matches!(state, State::LastAck | State::TimeWait | State::Reset)
 }
 
-/// Whether a segment that passed, and led from one state to the other, renews the flow's timer. One that waits for its
+/// True if a segment that passed, and led from one state to the other, renews the flow's timer. One that waits for its
 /// first answer is not renewed by trying again, or whoever keeps trying would keep the flow, and its translation, for
 /// ever. Nor do a SYN and a reset that change nothing: they need not be of this connection.
 #[inline(always)]
@@ -188,7 +188,7 @@ pub fn track(
     Ok(next(flow, direction, segment, state))
 }
 
-/// Whether an ICMP error may quote a segment with this sequence number, sent in `direction` (RFC 5927, section 4.1): it has
+/// True if an ICMP error may quote a segment with this sequence number, sent in `direction` (RFC 5927, section 4.1): it has
 /// been sent, and may not have been acknowledged yet. Who does not see the connection has to guess it.
 pub fn may_be_quoted(flow: &Flow, direction: Direction, seq: u32, settings: Settings) -> bool {
     let (side, other) = (flow.side(direction), flow.side(direction.turned()));
@@ -350,7 +350,7 @@ fn check(flow: &Flow, direction: Direction, segment: &Segment) -> Result<(), Fau
     if belongs { Ok(()) } else { Err(Fault::Window) }
 }
 
-/// Whether a segment acknowledges something from `from` to `to`, both included.
+/// True if a segment acknowledges something from `from` to `to`, both included.
 #[inline]
 fn acknowledges(segment: &Segment, from: u32, to: u32) -> bool {
     !is_after(from, segment.ack) && !is_after(segment.ack, to)
@@ -429,7 +429,7 @@ impl Flow {
 }
 
 impl State {
-    /// Whether the side that sends this way has sent FIN.
+    /// True if the side that sends this way has sent FIN.
     #[inline]
     fn is_closed_by(self, direction: Direction) -> bool {
         match self {
@@ -441,7 +441,7 @@ impl State {
     }
 }
 
-/// Whether a TCP sends this combination; PSH and the ECN bits go with any.
+/// True if a TCP sends this combination; PSH and the ECN bits go with any.
 #[inline]
 pub const fn are_possible(flags: Flags) -> bool {
     const MASK: u8 = 0x37;
@@ -462,7 +462,7 @@ pub const fn are_possible(flags: Flags) -> bool {
     (POSSIBLE >> (flags.0 & MASK)) & 1 == 1
 }
 
-/// Whether sequence number `a` comes after `b` (RFC 9293, section 3.4: arithmetic modulo 2^32).
+/// True if sequence number `a` comes after `b` (RFC 9293, section 3.4: arithmetic modulo 2^32).
 #[inline]
 const fn is_after(a: u32, b: u32) -> bool {
     (b.wrapping_sub(a) as i32) < 0

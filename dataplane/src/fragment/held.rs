@@ -88,12 +88,12 @@ impl Held {
         given
     }
 
-    /// Whether a frame is to be given back.
+    /// True if a frame is to be given back.
     pub(crate) fn has_doomed(&self) -> bool {
         !self.doomed.is_empty()
     }
 
-    /// Whether there is no place.
+    /// True if there is no place.
     pub(crate) fn is_full(&self) -> bool {
         self.free == NONE
     }

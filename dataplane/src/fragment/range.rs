@@ -87,7 +87,7 @@ impl Ranges {
             .map_or(0, |range| range.end)
     }
 
-    /// Whether everything from 0 to `end` has come.
+    /// True if everything from 0 to `end` has come.
     pub(super) fn reach(&self, end: u16) -> bool {
         self.count == 1 && self.list[0] == Range { begin: 0, end }
     }

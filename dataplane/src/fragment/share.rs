@@ -75,17 +75,17 @@ impl Shares {
         Owner { source: (hash as usize % SOURCES) as u16, ct_zone: (usize::from(ct_zone) % CT_ZONES) as u8 }
     }
 
-    /// Whether the owner's source may have one more datagram.
+    /// True if the owner's source may have one more datagram.
     pub(super) fn has_source_room(&self, owner: Owner) -> bool {
         self.counts(owner).0.datagrams < self.of_source.datagrams
     }
 
-    /// Whether the owner's conntrack zone may have one more datagram.
+    /// True if the owner's conntrack zone may have one more datagram.
     pub(super) fn has_ct_zone_room(&self, owner: Owner) -> bool {
         self.counts(owner).1.datagrams < self.of_ct_zone.datagrams
     }
 
-    /// Whether one more frame of the owner may wait.
+    /// True if one more frame of the owner may wait.
     pub(super) fn may_wait(&self, owner: Owner) -> bool {
         let (source, ct_zone) = self.counts(owner);
         source.held < self.of_source.held && ct_zone.held < self.of_ct_zone.held
@@ -117,7 +117,7 @@ impl Shares {
         self.ct_zones.fill(Count::default());
     }
 
-    /// Whether nothing is counted.
+    /// True if nothing is counted.
     #[cfg(test)]
     pub(super) fn is_blank(&self) -> bool {
         self.sources.iter().chain(&self.ct_zones).all(|count| count.datagrams == 0 && count.held == 0)

@@ -217,7 +217,7 @@ impl Table {
         &mut self.datagrams[at as usize]
     }
 
-    /// Whether there is no room for another.
+    /// True if there is no room for another.
     pub(super) fn is_full(&self) -> bool {
         self.free == NONE
     }
@@ -268,7 +268,7 @@ impl Datagram {
         }
     }
 
-    /// Whether all of it has come.
+    /// True if all of it has come.
     pub(super) fn is_complete(&self) -> bool {
         // At most 65,535 / 8, rounded up.
         self.total != UNKNOWN && self.ranges.reach(self.total.div_ceil(8) as u16)

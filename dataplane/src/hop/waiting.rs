@@ -84,7 +84,7 @@ impl Waiting {
         Some(asked.wanted)
     }
 
-    /// Whether somebody must [give way](Waiting::give_way) before a frame can wait for this neighbour.
+    /// True if somebody must [give way](Waiting::give_way) before a frame can wait for this neighbour.
     pub(crate) fn is_full_for(&self, wanted: Wanted) -> bool {
         self.held.is_full() || self.asked.len() == self.most && self.place(wanted).is_none()
     }

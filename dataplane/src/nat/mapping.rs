@@ -124,7 +124,7 @@ pub struct Mappings {
     pools: Vec<Pool>,
     /// By [`PoolId`], where the present tables' pools are.
     places: Vec<u16>,
-    /// Whether some host may keep to an address that its pool no longer has.
+    /// True if some host may keep to an address that its pool no longer has.
     any_left: bool,
     hasher: Hasher,
     /// Chooses outside addresses. With secrets of its own, because others see what it chooses.
@@ -306,7 +306,7 @@ impl Mappings {
         Ok(self.insert(host, &inside, port, tally))
     }
 
-    /// Whether a host may keep to its outside address; else it is left to what it holds, and makes room for another.
+    /// True if a host may keep to its outside address; else it is left to what it holds, and makes room for another.
     #[cold]
     fn stays(&mut self, host: u32, pool: PoolId) -> bool {
         let stays = self.outside[self.hosts.get(host).outside as usize].is_of(pool.0);
@@ -503,7 +503,7 @@ impl Mappings {
         Some((MappingId(place), self.inside_end(place)))
     }
 
-    /// Whether the outside port of a mapping is of a service of the gateway itself, to which goes whatever is of no flow.
+    /// True if the outside port of a mapping is of a service of the gateway itself, to which goes whatever is of no flow.
     pub fn is_service(&self, id: MappingId) -> bool {
         let end = self.outside_end(id.0);
         let host = self.entry(id).map(|entry| *self.hosts.get(entry.host));
@@ -556,7 +556,7 @@ impl Mappings {
         self.live
     }
 
-    /// Whether none exists.
+    /// True if none exists.
     pub fn is_empty(&self) -> bool {
         self.live == 0
     }
@@ -637,7 +637,7 @@ impl Mappings {
         (self.hasher.hash(&key) >> 32) as u32
     }
 
-    /// Whether nothing is left of any mapping.
+    /// True if nothing is left of any mapping.
     #[cfg(test)]
     pub(super) fn is_blank(&self) -> bool {
         self.by_inside.is_blank() && self.by_outside.is_blank() && self.hosts.is_blank() && self.live == 0

@@ -37,7 +37,7 @@ pub struct AddressRange {
 }
 
 impl PortRange {
-    /// Whether a port is in it.
+    /// True if a port is in it.
     #[inline]
     pub const fn has(self, port: u16) -> bool {
         self.first <= port && port <= self.last
@@ -80,12 +80,12 @@ pub struct PoolConfig {
 }
 
 impl PoolConfig {
-    /// Whether it may hand out a port.
+    /// True if it may hand out a port.
     pub fn has_port(&self, port: u16) -> bool {
         self.ports.iter().any(|range| range.has(port))
     }
 
-    /// Whether it has an outside address.
+    /// True if it has an outside address.
     pub fn has(&self, address: IpAddr) -> bool {
         self.addresses.iter().any(|range| range.first <= address && address <= range.last)
     }
@@ -259,28 +259,28 @@ pub(super) struct Outside {
 }
 
 impl Outside {
-    /// Whether a pool, by its place, has this address.
+    /// True if a pool, by its place, has this address.
     pub(super) fn is_of(&self, pool: u16) -> bool {
         self.users.iter().any(|(user, _)| *user == pool)
     }
 
-    /// Whether a port is set aside.
+    /// True if a port is set aside.
     pub(super) fn reserves(&self, space: PortSpace, port: u16) -> bool {
         is_in(&self.reserved[space as usize], port)
     }
 
-    /// Whether a port is of a service of the gateway itself.
+    /// True if a port is of a service of the gateway itself.
     pub(super) fn serves(&self, space: PortSpace, port: u16) -> bool {
         is_in(&self.services[space as usize], port)
     }
 
-    /// Whether the gateway itself has services on it.
+    /// True if the gateway itself has services on it.
     pub(super) fn has_services(&self) -> bool {
         self.services.iter().any(|ranges| !ranges.is_empty())
     }
 }
 
-/// Whether disjoint, ascending ranges have a port.
+/// True if disjoint, ascending ranges have a port.
 fn is_in(ranges: &[PortRange], port: u16) -> bool {
     let after = ranges.partition_point(|range| range.first <= port);
     ranges[..after].last().is_some_and(|range| port <= range.last)

@@ -242,7 +242,7 @@ impl Ports {
         self.bytes
     }
 
-    /// Whether the address of that number has bitmaps.
+    /// True if the address of that number has bitmaps.
     fn has_maps(&self, address: u32) -> bool {
         self.homes.get(address as usize).is_some_and(|home| home.chunk != NOWHERE.chunk)
     }

@@ -39,7 +39,7 @@ impl Share {
         self.workers
     }
 
-    /// Whether a port is in it.
+    /// True if a port is in it.
     pub const fn owns(self, port: u16) -> bool {
         self.workers == 1 || (port / 2) % self.workers == self.worker
     }

@@ -92,7 +92,7 @@ impl Stage for Dnat {
     }
 }
 
-/// Whether the packet has a port, or an identifier that stands for one, by which mappings are told apart.
+/// True if the packet has a port, or an identifier that stands for one, by which mappings are told apart.
 pub(super) fn has_port(frame: &Frame) -> bool {
     match Protocol(frame.meta.protocol) {
         Protocol::TCP | Protocol::UDP => true,

@@ -103,7 +103,7 @@ pub(super) fn shown<T: Tally>(frame: &Frame, key: &Key, cx: &mut Cx<'_, T>) -> O
     })
 }
 
-/// Whether a segment is one that acknowledges, and neither opens nor resets.
+/// True if a segment is one that acknowledges, and neither opens nor resets.
 fn acknowledges(flags: Flags) -> bool {
     flags.contains(Flags::ACK) && !flags.intersects(Flags::SYN.and(Flags::RST))
 }

@@ -42,7 +42,7 @@ pub(super) fn check(options: &[u8]) -> Result<(), Reason> {
     if readable { Ok(()) } else { Err(Reason::Ipv4HeaderLength) }
 }
 
-/// Whether an option that routers write into has room where it says so, or none at all. `data` follows type and length.
+/// True if an option that routers write into has room where it says so, or none at all. `data` follows type and length.
 fn is_readable(kind: u8, data: &[u8]) -> bool {
     let (least, entry) = match (kind, data) {
         (RECORD_ROUTE, [_, ..]) => (4, 4),

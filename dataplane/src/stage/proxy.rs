@@ -36,7 +36,7 @@ struct Question {
     mac: Mac,
 }
 
-/// Whether a frame, whose link-layer header has been read, asks for an address that the gateway answers for.
+/// True if a frame, whose link-layer header has been read, asks for an address that the gateway answers for.
 pub(super) fn is_asked(frame: &Frame, tables: &Tables) -> bool {
     tables.interface(frame.meta.ingress).is_some_and(|interface| question(frame, interface).is_some())
 }

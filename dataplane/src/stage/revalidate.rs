@@ -263,7 +263,7 @@ fn translations<T: Tally>(
     Some(nat.pair(pair[0], pair[1]))
 }
 
-/// Whether nothing has come back yet, as far as is known. Of an ICMP query: since the last tables.
+/// True if nothing has come back yet, as far as is known. Of an ICMP query: since the last tables.
 fn is_unanswered(flow: &Flow) -> bool {
     match flow.state() {
         State::Opening | State::SynSent | State::Udp | State::Other => true,
@@ -272,7 +272,7 @@ fn is_unanswered(flow: &Flow) -> bool {
     }
 }
 
-/// Whether a flow would be given other translations than it has, were it to begin now.
+/// True if a flow would be given other translations than it has, were it to begin now.
 fn is_translated_otherwise<T: Tally>(
     flow: &Flow,
     cold: &Cold,

@@ -147,7 +147,7 @@ fn fits<T: Tally>(frame: &mut Frame, ttl: u8, cx: &mut Cx<'_, T>) -> Step {
     Step::Next
 }
 
-/// Whether the time to live of what shall leave, but to a neighbour that has no number yet, has run out. What is delivered
+/// True if the time to live of what shall leave, but to a neighbour that has no number yet, has run out. What is delivered
 /// is not checked.
 #[cold]
 #[inline(never)]

@@ -247,7 +247,7 @@ fn live<T: Tally>(key: &Key, hash: u64, frame: &mut Frame, cx: &mut Cx<'_, T>) -
     Ok(Some(hit))
 }
 
-/// Whether a packet opens another connection in the place of the one that it was found to be of: the rules decide anew.
+/// True if a packet opens another connection in the place of the one that it was found to be of: the rules decide anew.
 #[inline(always)]
 fn is_another<T: Tally>(frame: &Frame, hit: Hit, cx: &mut Cx<'_, T>) -> bool {
     let flags = Flags(frame.meta.tcp_flags);
@@ -715,7 +715,7 @@ pub(super) fn reason_of(fault: Fault) -> Reason {
     }
 }
 
-/// Whether the transport checksum is right, where it can be known and is wanted. Fragments' is unknown.
+/// True if the transport checksum is right, where it can be known and is wanted. Fragments' is unknown.
 fn checksum_is_right<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> bool {
     let meta = &frame.meta;
     if cx.tables.limits.checksum == Checksum::Ignore || meta.part != Part::Whole {

@@ -144,7 +144,7 @@ impl Shard {
     }
 }
 
-/// Whether keys, state and mappings of a flow fit one another.
+/// True if keys, state and mappings of a flow fit one another.
 fn fits(record: &FlowRecord, original: &Key, reply: &Key) -> bool {
     let protocol = original.protocol();
     let tcp = |state: State| {

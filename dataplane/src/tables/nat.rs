@@ -133,7 +133,7 @@ impl DestinationAction {
 }
 
 impl Home {
-    /// Whether it is that of an address.
+    /// True if it is that of an address.
     pub fn has(&self, address: Address) -> bool {
         let AddressSpan { v6, first, last } = self.addresses;
         v6 == address.v6 && (first..=last).contains(&address.bits)
@@ -204,13 +204,13 @@ impl NatTables {
         self.sources.get(place as usize).map(|rule| (place as u16 + 1, rule))
     }
 
-    /// Whether a pool has this outside address.
+    /// True if a pool has this outside address.
     pub fn is_outside(&self, address: Address) -> bool {
         is_within(&self.outside, address)
     }
 }
 
-/// Whether disjoint, ascending spans hold an address.
+/// True if disjoint, ascending spans hold an address.
 pub(crate) fn is_within(spans: &[AddressSpan], address: Address) -> bool {
     let after = spans.partition_point(|span| (span.v6, span.first) <= (address.v6, address.bits));
     spans[..after].last().is_some_and(|span| span.v6 == address.v6 && address.bits <= span.last)

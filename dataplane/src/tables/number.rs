@@ -52,7 +52,7 @@ impl Tables {
         self
     }
 
-    /// Whether these are the next tables after `old`.
+    /// True if these are the next tables after `old`.
     pub fn follows(&self, old: &Tables) -> bool {
         let known = by_name(Some(old.interfaces.iter().map(|of| (of.name.as_str(), of.number))));
         let mut both =

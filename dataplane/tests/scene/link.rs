@@ -114,7 +114,7 @@ impl Link {
         }
     }
 
-    /// Whether a frame goes to a host that is known.
+    /// True if a frame goes to a host that is known.
     pub fn knows(&self, frame: &[u8]) -> bool {
         self.known.iter().any(|(_, mac)| frame.starts_with(&mac.0))
     }

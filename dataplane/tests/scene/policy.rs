@@ -22,7 +22,7 @@ pub struct Scene {
     pub text: String,
     pub translation: Translation,
     pub is_stateful: bool,
-    /// Whether queues never fill, so that it does not matter how frames are put into batches.
+    /// True if queues never fill, so that it does not matter how frames are put into batches.
     pub has_room: bool,
 }
 

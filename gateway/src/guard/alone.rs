@@ -52,7 +52,7 @@ pub fn terms(policy: &Policy, interface: &Interface, linux: &linux::State) -> Te
     terms
 }
 
-/// Whether a rule can decide about new connections from an interface to the machine itself.
+/// True if a rule can decide about new connections from an interface to the machine itself.
 fn decides(policy: &Policy, interface: &Interface, rule: &Rule) -> bool {
     let names = |list: &[String], name: &str| list.is_empty() || list.iter().any(|one| one == name);
     names(&rule.from, &interface.zone)

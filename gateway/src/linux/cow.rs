@@ -34,7 +34,7 @@ impl<K: Ord + Hash + Clone, V: Clone + PartialEq> Map<K, V> {
         self.len
     }
 
-    /// Whether there are none.
+    /// True if there are none.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -151,7 +151,7 @@ fn wanted(route: &policy::model::Route, state: &State) -> Option<Route> {
     Some(Route { metric: METRIC, tos: 0, protocol: OURS, target })
 }
 
-/// Whether packets go the same ways.
+/// True if packets go the same ways.
 fn leads_alike(a: &Target, b: &Target) -> bool {
     match (a.hops(), b.hops()) {
         ([], []) => a == b,

@@ -44,7 +44,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// Whether it is about routes, or what they lead by.
+    /// True if it is about routes, or what they lead by.
     pub fn is_of_routes(&self) -> bool {
         matches!(self, Event::Route(..) | Event::RouteGone(..) | Event::Object(..) | Event::ObjectGone(..))
     }
@@ -55,7 +55,7 @@ impl Event {
 pub struct Message {
     /// The number of the request that it answers; 0 for events.
     pub sequence: u32,
-    /// Whether things changed while they were listed, so that the list may be wrong.
+    /// True if things changed while they were listed, so that the list may be wrong.
     pub interrupted: bool,
     /// What it says.
     pub body: Body,

@@ -117,7 +117,7 @@ impl Routes {
         self.map.len()
     }
 
-    /// Whether there are none.
+    /// True if there are none.
     pub fn is_empty(&self) -> bool {
         self.map.is_empty()
     }
@@ -251,7 +251,7 @@ fn is_v6(destination: &IpNet) -> bool {
     matches!(destination, IpNet::V6(_))
 }
 
-/// Whether routes to the same destination are told apart by where they lead alone.
+/// True if routes to the same destination are told apart by where they lead alone.
 fn goes_with(a: &Route, b: &Route) -> bool {
     (a.metric, a.tos) == (b.metric, b.tos)
 }

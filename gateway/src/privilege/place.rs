@@ -196,7 +196,7 @@ fn directory_of(file: &Path) -> PathBuf {
     }
 }
 
-/// Whether the mode of a file or directory lets a user do this with it: 4 to read, 2 to write, 1 to go through.
+/// True if the mode of a file or directory lets a user do this with it: 4 to read, 2 to write, 1 to go through.
 fn may(path: &Path, user: &User, wanted: u32) -> bool {
     let Ok(found) = fs::metadata(path) else { return false };
     let shift = match (found.uid() == user.uid.as_raw(), found.gid() == user.gid.as_raw()) {

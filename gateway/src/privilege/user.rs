@@ -88,7 +88,7 @@ pub(super) fn wanted(asked: Option<&str>, notes: &mut Vec<String>) -> Result<Opt
 }
 
 impl User {
-    /// Whether the user namespace of this process has the user, and lets groups be changed (user_namespaces(7)).
+    /// True if the user namespace of this process has the user, and lets groups be changed (user_namespaces(7)).
     fn is_mapped(&self) -> bool {
         let read = |name: &str| fs::read_to_string(format!("/proc/self/{name}"));
         let has = |map: &str, id| read(map).is_ok_and(|map| maps(&map, id));
@@ -119,7 +119,7 @@ pub(crate) fn name_of(uid: u32) -> String {
     name.unwrap_or_else(|| uid.to_string())
 }
 
-/// Whether a map of a user namespace has a number: lines of the first one inside, the one outside, and how many.
+/// True if a map of a user namespace has a number: lines of the first one inside, the one outside, and how many.
 fn maps(map: &str, id: u32) -> bool {
     map.lines().any(|line| {
         let mut numbers = line.split_whitespace().map(str::parse);

@@ -10,7 +10,7 @@ use crate::reload::{Asked, Keep};
 use crate::request::{Basis, NoTrial, Overview, Refusal, Request};
 use crate::worker::{Command, Report};
 
-/// Whether a policy has nothing to carry out: an empty file, say, that was being written. Nobody wants that of a gateway that
+/// True if a policy has nothing to carry out: an empty file, say, that was being written. Nobody wants that of a gateway that
 /// runs.
 pub(super) fn is_empty(policy: &policy::Policy) -> bool {
     policy.interfaces.is_empty()

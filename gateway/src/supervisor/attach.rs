@@ -27,7 +27,7 @@ pub(super) struct Attached {
 }
 
 impl Attached {
-    /// Whether frames come and go.
+    /// True if frames come and go.
     pub(super) fn is_up(&self) -> bool {
         self.state.state == Presence::Up
     }
@@ -148,7 +148,7 @@ impl Supervisor {
         (driver, gateway.offload)
     }
 
-    /// Whether what a port was opened on is still there, and as it was.
+    /// True if what a port was opened on is still there, and as it was.
     fn is_there(&self, name: &str, port: &Attached) -> bool {
         let Some((index, mtu)) = port.on else { return true };
         // Shorter packets are no reason to open it anew, and to let Linux see frames meanwhile.

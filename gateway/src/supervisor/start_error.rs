@@ -42,7 +42,7 @@ pub enum StartError {
     NoPort {
         /// The interfaces.
         names: Vec<String>,
-        /// Whether another gateway has them, or one of them.
+        /// True if another gateway has them, or one of them.
         taken: bool,
     },
 }

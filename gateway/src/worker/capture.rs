@@ -49,7 +49,7 @@ struct Active {
     begin: [usize; 2],
     /// How the frame under way looked when it came.
     look: Option<Look>,
-    /// Whether it is meant, by what is known so far.
+    /// True if it is meant, by what is known so far.
     is_meant: bool,
     /// Slots of the frames of this batch that are meant.
     meant: Vec<u32>,
@@ -81,7 +81,7 @@ impl Worker {
 }
 
 impl Captures {
-    /// Whether there is none.
+    /// True if there is none.
     #[inline(always)]
     pub(super) fn is_empty(&self) -> bool {
         self.active.is_empty()
@@ -256,7 +256,7 @@ impl Active {
         }
     }
 
-    /// Whether a frame is meant that has gone through the stages.
+    /// True if a frame is meant that has gone through the stages.
     fn means(&self, frame: &Frame, shard: &Shard, tables: &Tables) -> bool {
         self.meant.contains(&frame.slot())
             || self.admits(Look::at(frame.bytes()).as_ref(), frame, shard, tables)

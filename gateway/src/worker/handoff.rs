@@ -36,7 +36,7 @@ struct Other {
     taken: Receiver<Parcel>,
     empty: SyncSender<Frame>,
     doorbell: Arc<Doorbell>,
-    /// Whether something was given since the wake_up was last rung.
+    /// True if something was given since the wake_up was last rung.
     rings: bool,
 }
 

@@ -26,7 +26,7 @@ pub(super) struct Link {
     pub(super) ends: Attachment,
     /// Frames that the port did not take yet: a short queue behind the egress. While it is not empty the port is offered nothing more.
     out: Batch,
-    /// Whether the device has not taken all that it was given.
+    /// True if the device has not taken all that it was given.
     is_blocked: bool,
     /// Frames that Linux did not take yet.
     in_: Batch,

@@ -38,7 +38,7 @@ impl Sleep {
         self.most = most;
     }
 
-    /// Whether nothing has been done for so long that sleeping is better, and no link is about to be free.
+    /// True if nothing has been done for so long that sleeping is better, and no link is about to be free.
     pub(super) fn is_due(&self, now: Nanos) -> bool {
         now.since(self.worked) >= PATIENCE && self.most.is_none_or(|most| most >= PATIENCE)
     }

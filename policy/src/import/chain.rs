@@ -49,7 +49,7 @@ pub(super) struct Body {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limit {
     pub(super) bound: Bound,
-    /// Whether what exceeds it matches, as opposed to what does not.
+    /// True if what exceeds it matches, as opposed to what does not.
     pub(super) over: bool,
 }
 
@@ -83,12 +83,12 @@ pub(super) struct Base {
     pub(super) chain: usize,
     /// The IP version whose packets it sees; none for both. Each version has chains and policies of its own.
     pub(super) version: Option<IpVersion>,
-    /// Whether what comes to its end is dropped.
+    /// True if what comes to its end is dropped.
     pub(super) drops: bool,
 }
 
 impl Base {
-    /// Whether packets of `version` come by it.
+    /// True if packets of `version` come by it.
     fn sees(&self, version: IpVersion) -> bool {
         self.version.is_none_or(|only| only == version)
     }
@@ -101,7 +101,7 @@ pub(super) struct Entry {
     pub(super) what: What,
     pub(super) limit: Option<Limit>,
     pub(super) log: bool,
-    /// Whether it decides packets of established connections, as happens here without a rule.
+    /// True if it decides packets of established connections, as happens here without a rule.
     pub(super) settled: bool,
     /// The rule it comes from; none where it is a chain's policy.
     pub(super) rule: Option<usize>,
@@ -119,11 +119,11 @@ pub(super) enum What {
 #[derive(Debug, Default)]
 pub(super) struct Listing {
     pub(super) entries: Vec<Entry>,
-    /// Whether what no entry decides is dropped.
+    /// True if what no entry decides is dropped.
     pub(super) drops: bool,
     /// Rules that packets come by and that only lead elsewhere.
     pub(super) leads: BTreeSet<usize>,
-    /// Whether the list was cut short.
+    /// True if the list was cut short.
     pub(super) cut: bool,
 }
 
@@ -465,7 +465,7 @@ struct Step<'a> {
     rule: usize,
     body: &'a Body,
     verdict: &'a Verdict,
-    /// Whether other packets go on to further rules of the chain.
+    /// True if other packets go on to further rules of the chain.
     stays: bool,
 }
 

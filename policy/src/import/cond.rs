@@ -108,7 +108,7 @@ impl Cond {
         if both.is_empty() { None } else { Some(both) }
     }
 
-    /// Whether every packet that matches this one matches `other`. May say no where the answer is yes.
+    /// True if every packet that matches this one matches `other`. May say no where the answer is yes.
     pub(super) fn is_within(&self, other: &Cond) -> bool {
         let flags = match (self.flags, other.flags) {
             (_, None) => true,
@@ -131,19 +131,19 @@ impl Cond {
             && self.states & !other.states == 0
     }
 
-    /// Whether it asks for nothing but a state of the connection and an IP version.
+    /// True if it asks for nothing but a state of the connection and an IP version.
     pub(super) fn is_wide(&self) -> bool {
         let Cond { source, destination, .. } = Cond::default();
         let rest = Cond { source, destination, states: STATES, ..self.clone() };
         self.source.is_whole() && self.destination.is_whole() && rest == Cond::default()
     }
 
-    /// Whether some packet may match both. May say yes where the answer is no.
+    /// True if some packet may match both. May say yes where the answer is no.
     pub(super) fn meets(&self, other: &Cond) -> bool {
         self.and(other).is_some()
     }
 
-    /// Whether no packet can match.
+    /// True if no packet can match.
     pub(super) fn is_empty(&self) -> bool {
         // A source and a destination of different families, too.
         let v4 = !self.source.v4.is_empty() && !self.destination.v4.is_empty();
@@ -303,7 +303,7 @@ impl Place {
         self.v4.is_within(&other.v4) && self.v6.is_within(&other.v6)
     }
 
-    /// Whether it says no more than the IP version, or nothing.
+    /// True if it says no more than the IP version, or nothing.
     pub(super) fn is_whole(&self) -> bool {
         (self.v4.is_all() || self.v4.is_empty()) && (self.v6.is_all() || self.v6.is_empty())
     }

@@ -41,7 +41,7 @@ pub(super) struct Found {
     /// Hooks that have no counterpart, with their names.
     pub(super) foreign: Vec<(String, Vec<Base>)>,
     pub(super) notes: BTreeSet<Note>,
-    /// Whether any rule looks at the state of connections.
+    /// True if any rule looks at the state of connections.
     pub(super) stateful: bool,
     /// The IP version that the source says nothing of.
     pub(super) silent: Option<IpVersion>,
@@ -76,7 +76,7 @@ struct Emit {
     early: BTreeSet<usize>,
     /// How many comparisons of rules are left.
     patience: usize,
-    /// Whether a listing was cut short.
+    /// True if a listing was cut short.
     cut: bool,
 }
 
@@ -305,7 +305,7 @@ impl Emit {
         self.patience = self.patience.saturating_sub(1 + cond.weight());
     }
 
-    /// Whether what exceeds the limit of an accepting rule is accepted further on all the same.
+    /// True if what exceeds the limit of an accepting rule is accepted further on all the same.
     fn excess_passes(&mut self, entries: &[Entry], index: usize, drops: bool) -> bool {
         let cond = &entries[index].cond;
         for later in &entries[index + 1..] {
@@ -330,7 +330,7 @@ impl Emit {
         !drops
     }
 
-    /// Whether what exceeds the limit of an accepting rule is dropped further on.
+    /// True if what exceeds the limit of an accepting rule is dropped further on.
     fn excess_drops(&mut self, entries: &[Entry], index: usize, drops: bool) -> bool {
         let cond = &entries[index].cond;
         for later in &entries[index + 1..] {

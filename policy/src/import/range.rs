@@ -116,7 +116,7 @@ impl Ranges {
         Ranges { max: self.max, list }
     }
 
-    /// Whether every number of it is in `other`.
+    /// True if every number of it is in `other`.
     pub(super) fn is_within(&self, other: &Ranges) -> bool {
         other.is_all() || self.and(other) == *self
     }

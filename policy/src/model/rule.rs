@@ -61,7 +61,7 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Whether the rule names [`OTHER_ZONE`](super::OTHER_ZONE) as an origin.
+    /// True if the rule names [`OTHER_ZONE`](super::OTHER_ZONE) as an origin.
     pub fn names_other(&self) -> bool {
         self.from.iter().any(|zone| zone == super::OTHER_ZONE)
     }
@@ -250,7 +250,7 @@ impl AddressRange {
         AddressRange { first: address, last: address }
     }
 
-    /// Whether `address` lies in it.
+    /// True if `address` lies in it.
     pub fn contains(&self, address: IpAddr) -> bool {
         self.first <= address && address <= self.last && address.is_ipv4() == self.first.is_ipv4()
     }
@@ -283,7 +283,7 @@ impl PortRange {
         PortRange { first: port, last: port }
     }
 
-    /// Whether `port` lies in it.
+    /// True if `port` lies in it.
     pub const fn contains(self, port: u16) -> bool {
         self.first <= port && port <= self.last
     }

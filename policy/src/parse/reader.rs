@@ -278,7 +278,7 @@ impl<'s, 't, 'i, C: Kind> Table<'s, 't, 'i, C> {
         }
     }
 
-    /// Whether `key` is written.
+    /// True if `key` is written.
     pub fn has(&self, key: &str) -> bool {
         self.table.contains_key(key)
     }

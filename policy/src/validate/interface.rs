@@ -105,7 +105,7 @@ impl Validator<'_> {
         }
     }
 
-    /// Whether packets of an interface have no Ethernet header.
+    /// True if packets of an interface have no Ethernet header.
     pub(super) fn is_bare(&self, name: &str) -> bool {
         self.policy.interface(name).is_some_and(|interface| interface.link == LinkKind::Ip)
     }
@@ -248,7 +248,7 @@ pub(super) fn unusable(net: IpNet) -> Option<&'static str> {
     }
 }
 
-/// Whether the address has a meaning on one link only (RFC 4291, section 2.5.6).
+/// True if the address has a meaning on one link only (RFC 4291, section 2.5.6).
 pub(super) fn is_link_local(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(_) => false,

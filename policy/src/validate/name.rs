@@ -107,7 +107,7 @@ impl<'a> Validator<'a> {
         }
     }
 
-    /// Whether an interface is in `zone`; yes, if some interface's zone could not be read.
+    /// True if an interface is in `zone`; yes, if some interface's zone could not be read.
     pub(super) fn is_zone(&self, zone: &str) -> bool {
         self.zones.contains(zone) || self.zones.contains("")
     }

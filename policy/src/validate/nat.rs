@@ -207,12 +207,12 @@ impl<'a> Validator<'a> {
         self.target(item, "target", *target);
     }
 
-    /// Whether an address is on the network of an interface.
+    /// True if an address is on the network of an interface.
     fn is_on_network(&self, address: IpAddr) -> bool {
         super::reach::interface_of(self.policy, address).is_some()
     }
 
-    /// Whether an interface has no address of the policy: Linux gives it some.
+    /// True if an interface has no address of the policy: Linux gives it some.
     fn has_dynamic(&self) -> bool {
         self.policy.interfaces.iter().any(|interface| interface.addresses.is_empty())
     }

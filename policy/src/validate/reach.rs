@@ -47,7 +47,7 @@ impl<'a> Reach<'a> {
         self.destinations.get(zone).cloned().unwrap_or_default()
     }
 
-    /// Whether a route leads to `address`.
+    /// True if a route leads to `address`.
     pub(super) fn leads_to(&self, address: IpAddr) -> bool {
         self.routed.values().any(|zone| zone.contains(address))
     }

@@ -144,7 +144,7 @@ impl Validator<'_> {
         }
     }
 
-    /// Whether `address` is on the link of the interface named, or of any; yes, if some address of an
+    /// True if `address` is on the link of the interface named, or of any; yes, if some address of an
     /// interface could not be read.
     fn is_on_link(&self, address: IpAddr, named: Option<&str>) -> bool {
         if self.lines.any_broken(Item::Interface(0)) || (is_link_local(address) && named.is_some()) {

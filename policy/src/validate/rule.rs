@@ -331,7 +331,7 @@ impl Validator<'_> {
         }
     }
 
-    /// Whether `space` lies among the outside addresses of a forward or a one-to-one translation.
+    /// True if `space` lies among the outside addresses of a forward or a one-to-one translation.
     fn is_outside(&self, space: &Space) -> bool {
         self.policy.nats.iter().any(|nat| match &nat.action {
             NatAction::Forward { outside: Some(outside), .. } => space.contains(*outside),

@@ -61,7 +61,7 @@ impl<'a> Shape<'a> {
         Family::BOTH.into_iter().filter(|family| self.source.has(*family) && self.destination.has(*family))
     }
 
-    /// Whether every packet that `other` matches is matched, too. May say no where it is so.
+    /// True if every packet that `other` matches is matched, too. May say no where it is so.
     pub(super) fn covers(&self, other: &Shape<'_>) -> bool {
         all_of(self.from, other.from)
             && all_of(self.to, other.to)
@@ -96,7 +96,7 @@ pub(super) fn merged(ranges: &[PortRange]) -> Vec<PortRange> {
     merged
 }
 
-/// Whether a list, of which none means all, has all that another has.
+/// True if a list, of which none means all, has all that another has.
 fn all_of<T: PartialEq>(mine: &[T], theirs: &[T]) -> bool {
     mine.is_empty() || (!theirs.is_empty() && theirs.iter().all(|item| mine.contains(item)))
 }

@@ -112,7 +112,7 @@ impl Space {
         Family::BOTH.iter().any(|family| overlap(self.intervals(*family), other.intervals(*family)))
     }
 
-    /// Whether all addresses of `other` of the family are here.
+    /// True if all addresses of `other` of the family are here.
     pub(super) fn covers(&self, other: &Space, family: Family) -> bool {
         let mine = self.intervals(family);
         other.intervals(family).iter().all(|theirs| {

@@ -20,7 +20,7 @@ pub fn index(name: &str) -> io::Result<u32> {
     }
 }
 
-/// Whether there is an interface of that index in this thread's network namespace.
+/// True if there is an interface of that index in this thread's network namespace.
 pub(crate) fn exists(index: u32) -> bool {
     name(index).is_some()
 }
@@ -87,7 +87,7 @@ impl Asker {
         }
     }
 
-    /// Whether there is no hardware behind it: its driver names no bus, or is that of TAP devices, which name
+    /// True if there is no hardware behind it: its driver names no bus, or is that of TAP devices, which name
     /// themselves.
     pub(crate) fn is_virtual(&self, name: &str) -> bool {
         let mut driver = Driver { command: ETHTOOL_GDRVINFO, text: [0; 192] };
@@ -128,7 +128,7 @@ pub(crate) mod offload {
 pub(crate) struct Offloads {
     name: String,
     off: u32,
-    /// Whether Linux put packets together.
+    /// True if Linux put packets together.
     gro: bool,
 }
 

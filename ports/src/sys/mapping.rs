@@ -34,7 +34,7 @@ impl Mapping {
         NonNull::new(base.cast()).map(|base| Mapping { base, len }).ok_or_else(|| io::ErrorKind::Other.into())
     }
 
-    /// Whether `bytes` bytes from `at` on lie within.
+    /// True if `bytes` bytes from `at` on lie within.
     fn holds(&self, at: usize, bytes: usize) -> bool {
         at.checked_add(bytes).is_some_and(|end| end <= self.len)
     }

@@ -131,7 +131,7 @@ impl<T: Plain> Producer<T> {
         if waiting <= self.ring.size { waiting } else { 0 }
     }
 
-    /// Whether the kernel looks at the ring only after a call.
+    /// True if the kernel looks at the ring only after a call.
     #[inline]
     pub(crate) fn needs_wakeup(&self) -> bool {
         self.ring.needs_wakeup()

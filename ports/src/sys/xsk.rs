@@ -91,7 +91,7 @@ impl Queue {
         self.rings.socket.as_fd()
     }
 
-    /// Whether the card writes to the pool itself.
+    /// True if the card writes to the pool itself.
     pub(crate) fn is_zero_copy(&self) -> bool {
         self.zero_copy
     }
@@ -186,13 +186,13 @@ impl Queue {
         }
     }
 
-    /// Whether the kernel sends only when called.
+    /// True if the kernel sends only when called.
     #[inline]
     pub(crate) fn wants_call_to_send(&self) -> bool {
         self.rings.sent.needs_wakeup()
     }
 
-    /// Whether the kernel looks for slots to fill only when called.
+    /// True if the kernel looks for slots to fill only when called.
     #[inline]
     pub(crate) fn wants_call_to_receive(&self) -> bool {
         self.rings.fill.needs_wakeup()
@@ -314,7 +314,7 @@ fn bind(fd: BorrowedFd<'_>, ifindex: u32, queue: u32, flags: u16) -> io::Result<
     }
 }
 
-/// Whether no socket has the queue any more, or the interface is gone; waits for a second for it.
+/// True if no socket has the queue any more, or the interface is gone; waits for a second for it.
 fn is_free(ifindex: u32, queue: u32) -> bool {
     let probe = || {
         let memory = Pool::new(1, 4096).map_err(io::Error::other)?.memory();

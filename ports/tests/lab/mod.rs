@@ -115,7 +115,7 @@ pub(crate) fn command(program: &str, arguments: &str) -> String {
     said(&output.stdout)
 }
 
-/// Whether a ping from here is answered within a second.
+/// True if a ping from here is answered within a second.
 pub(crate) fn pings(address: &str) -> bool {
     Command::new("ping").args(["-c1", "-W1", address]).output().unwrap().status.success()
 }

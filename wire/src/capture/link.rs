@@ -43,7 +43,7 @@ impl LinkType {
     /// Linux cooked, version 2.
     pub const COOKED_V2: LinkType = LinkType(276);
 
-    /// Whether [`to_ethernet`] knows what to do with it.
+    /// True if [`to_ethernet`] knows what to do with it.
     pub fn is_supported(self) -> bool {
         matches!(
             self,

@@ -141,7 +141,7 @@ impl Endpoint {
         self.wind_up(now);
     }
 
-    /// Whether the connection is over and this end can be forgotten.
+    /// True if the connection is over and this end can be forgotten.
     pub(super) fn is_over(&self) -> bool {
         self.state == State::Gone || (self.fin == Fin::Acknowledged && self.peer_fin)
     }

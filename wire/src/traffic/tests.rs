@@ -65,7 +65,7 @@ fn short() -> Settings {
     Settings { duration: Nanos::from_secs(15), ..Settings::default() }
 }
 
-/// Whether all lengths and checksums of a frame are right.
+/// True if all lengths and checksums of a frame are right.
 fn verifies(frame: &[u8]) -> bool {
     let Ok(layer) = ethernet::parse(frame) else { return false };
     let transport = |protocol: Protocol, payload: &[u8], pseudo: Sum| match protocol {

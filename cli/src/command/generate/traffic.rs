@@ -229,7 +229,7 @@ fn v6_of(interface: &Interface) -> Option<Ipv6Addr> {
     })
 }
 
-/// Whether a translation hides what comes in by an interface.
+/// True if a translation hides what comes in by an interface.
 fn is_masqueraded(interface: &Interface, policy: &Policy) -> bool {
     policy.nats.iter().any(|nat| {
         let hides = matches!(nat.action, NatAction::Masquerade { .. } | NatAction::Source { .. });

@@ -42,12 +42,12 @@ impl Product {
         self.fields[place(field)] = spans.map(merged).filter(|spans| *spans != [whole]);
     }
 
-    /// Whether some field has no value left.
+    /// True if some field has no value left.
     pub(crate) fn is_empty(&self) -> bool {
         self.fields.iter().flatten().any(Vec::is_empty)
     }
 
-    /// Whether a header, of the version that this is for, is in it.
+    /// True if a header, of the version that this is for, is in it.
     pub(crate) fn has(&self, header: &Header) -> bool {
         ORDER.iter().zip(&self.fields).all(|(field, spans)| {
             spans.as_ref().is_none_or(|spans| {
@@ -58,7 +58,7 @@ impl Product {
         })
     }
 
-    /// Whether there is a header in both.
+    /// True if there is a header in both.
     pub(crate) fn overlaps(&self, other: &Product) -> bool {
         self.fields.iter().zip(&other.fields).all(|pair| match pair {
             (Some(these), Some(those)) => overlap(these, those),
@@ -95,7 +95,7 @@ impl Product {
         Some(joined)
     }
 
-    /// Whether every header of `other` is in this one.
+    /// True if every header of `other` is in this one.
     pub(crate) fn contains(&self, other: &Product) -> bool {
         self.fields.iter().zip(&other.fields).all(|pair| match pair {
             (None, _) => true,

@@ -225,7 +225,7 @@ impl<S: Shape> Grower<'_, S> {
         Ok(())
     }
 
-    /// Whether a list of so many cuboids is divided.
+    /// True if a list of so many cuboids is divided.
     fn divides(&self, members: usize) -> bool {
         let most_work = self.growth.work * if members > LONG { 4 } else { 1 };
         members > WIDTH && self.scratch.work < most_work && self.bytes() < self.growth.lean

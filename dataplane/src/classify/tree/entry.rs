@@ -253,7 +253,7 @@ impl<S: Shape> Entry<S> {
         Some(fixed)
     }
 
-    /// Whether all headers with these bits lie in it.
+    /// True if all headers with these bits lie in it.
     pub(super) fn covers(&self, known: &Fixed<S::Key>) -> bool {
         S::SLICES.iter().all(|slice| {
             let (word, shift) = (slice.word(), slice.shift_in_word());

@@ -40,7 +40,7 @@ impl<S: Shape> Forest<S> {
         Ok(Forest { roots, branches, octets, asks_zones, shape: PhantomData })
     }
 
-    /// Whether any pattern asks for zones or interfaces: their lane is compared only then.
+    /// True if any pattern asks for zones or interfaces: their lane is compared only then.
     #[inline(always)]
     pub(super) fn asks_zones(&self) -> bool {
         self.asks_zones

@@ -240,7 +240,7 @@ impl Branch {
         Branch(octet)
     }
 
-    /// Whether it leads to a node.
+    /// True if it leads to a node.
     #[inline(always)]
     pub(super) fn is_node(self) -> bool {
         self.0 & Branch::NODE != 0

@@ -22,7 +22,7 @@ pub(super) struct Lengths {
 }
 
 impl Lengths {
-    /// Whether a table of these lengths takes a place of `other`.
+    /// True if a table of these lengths takes a place of `other`.
     pub(super) fn admit(self, other: Lengths) -> bool {
         self.source <= other.source
             && self.destination <= other.destination

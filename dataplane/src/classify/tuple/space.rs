@@ -120,7 +120,7 @@ impl<A: Bits> Key<A> {
 }
 
 impl<A: Bits> Entry<A> {
-    /// Whether a header is in the place.
+    /// True if a header is in the place.
     #[inline(always)]
     pub(super) fn admits(&self, key: &Key<A>, header: &Header) -> bool {
         key.source.and(self.source_mask) == self.source
@@ -150,7 +150,7 @@ impl<A: Bits> Entry<A> {
 pub(super) trait Rules {
     /// The place of a rule in the list.
     fn position(&self, rule: u32) -> Position;
-    /// Whether its pattern matches.
+    /// True if its pattern matches.
     fn matches(&self, rule: u32, header: &Header) -> bool;
 }
 

@@ -19,7 +19,7 @@ const MOST: u32 = u16::MAX as u32 - 8;
 /// Which epoch it is, and how many there have been of late.
 pub(super) struct Epochs {
     now: u16,
-    /// Whether flows of earlier epochs may be in the table.
+    /// True if flows of earlier epochs may be in the table.
     any_stale: bool,
     /// When the present count began, and what has been counted since then and in the turn before.
     turn: Tick,
@@ -77,13 +77,13 @@ impl FlowTable {
         self.epochs.any_stale = true;
     }
 
-    /// Whether [`FlowTable::find_stale`] may find any.
+    /// True if [`FlowTable::find_stale`] may find any.
     #[inline(always)]
     pub fn may_be_stale(&self) -> bool {
         self.epochs.any_stale
     }
 
-    /// Whether earlier tables have decided a flow.
+    /// True if earlier tables have decided a flow.
     #[inline(always)]
     pub fn is_stale(&self, flow: &Flow) -> bool {
         flow.epoch != self.epochs.now

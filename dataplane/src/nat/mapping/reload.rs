@@ -85,7 +85,7 @@ impl MappingsPlan {
 }
 
 impl Mappings {
-    /// Whether there are places for all pools beside those whose mappings go on. Always, but for tens of thousands.
+    /// True if there are places for all pools beside those whose mappings go on. Always, but for tens of thousands.
     pub(crate) fn has_places_for(&self, plan: &MappingsPlan) -> bool {
         let more = plan.was.iter().filter(|was| was.is_none()).count();
         self.pools.len() + more <= usize::from(u16::MAX) || self.is_empty()
@@ -247,7 +247,7 @@ impl Mappings {
         }
     }
 
-    /// Whether a mapping has a port.
+    /// True if a mapping has a port.
     fn is_held(&self, place: u32, space: PortSpace, port: u16) -> bool {
         let Outside { address, family, held, .. } = self.outside[place as usize];
         held > 0

@@ -104,7 +104,7 @@ impl Mappings {
         }
     }
 
-    /// Whether an inside endpoint may have a port, by shares and blocks.
+    /// True if an inside endpoint may have a port, by shares and blocks.
     fn may_have(&self, place: u16, inside: &Endpoint, address: u32, port: u16) -> bool {
         let pool = &self.pools[usize::from(place)];
         let is_in_block = || {

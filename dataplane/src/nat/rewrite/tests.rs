@@ -110,7 +110,7 @@ fn sample() -> impl Strategy<Value = Sample> {
     ]
 }
 
-/// Whether all checksums of a whole packet verify, by computing them anew.
+/// True if all checksums of a whole packet verify, by computing them anew.
 fn verifies(packet: &[u8], transport: Transport) -> bool {
     let pseudo = if packet[0] >> 4 == 4 {
         // Checks the header's checksum.

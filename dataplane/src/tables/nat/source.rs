@@ -80,7 +80,7 @@ impl SourceAction {
         }
     }
 
-    /// Whether what leaves by `out` may be translated by a pool.
+    /// True if what leaves by `out` may be translated by a pool.
     pub fn has_pool(&self, out: PortId, v6: bool, pool: u16) -> bool {
         match self {
             SourceAction::Pool(own) => *own == pool,

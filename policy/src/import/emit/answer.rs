@@ -104,7 +104,7 @@ impl Emit {
         }
     }
 
-    /// Whether a rule sees answers before their destination is put back.
+    /// True if a rule sees answers before their destination is put back.
     fn is_hidden(&self, entry: &Entry) -> bool {
         let early = entry.rule.is_some_and(|rule| self.early.contains(&rule));
         let aimed = !entry.cond.destination.is_whole() || !entry.cond.dports.is_all();
@@ -164,7 +164,7 @@ fn has_errors(cond: &Cond, v6: bool) -> bool {
     errors.iter().any(|&kind| cond.icmp_types.contains(kind))
 }
 
-/// Whether a condition on the protocol holds for ICMP errors about connections of other protocols, which it leaves alone.
+/// True if a condition on the protocol holds for ICMP errors about connections of other protocols, which it leaves alone.
 fn has_errors_of_others(cond: &Cond) -> bool {
     let (v4, v6) = cond.families();
     let is_asked = |of_family, icmp| of_family && cond.protocols.contains(icmp);
@@ -173,7 +173,7 @@ fn has_errors_of_others(cond: &Cond) -> bool {
         && (is_asked(v4, Protocol::ICMP.0) || is_asked(v6, Protocol::ICMPV6.0))
 }
 
-/// Whether a later segment of a connection may have such flags.
+/// True if a later segment of a connection may have such flags.
 fn is_later(flags: TcpFlagsMatch) -> bool {
     const FIN: u8 = 1;
     const SYN: u8 = 2;

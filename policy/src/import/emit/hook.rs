@@ -103,7 +103,7 @@ impl Emit {
     }
 }
 
-/// Whether a translation may take packets out of a condition's destinations, or into them.
+/// True if a translation may take packets out of a condition's destinations, or into them.
 fn is_moved(cond: &Cond, entry: &Entry) -> bool {
     match &entry.what {
         // What is missing translates nothing here.
@@ -122,7 +122,7 @@ fn is_moved(cond: &Cond, entry: &Entry) -> bool {
     }
 }
 
-/// Whether all that a hook does is accept.
+/// True if all that a hook does is accept.
 fn is_idle(listing: &Listing) -> bool {
     let idle = |what: &What| matches!(what, What::Do(Verdict::Accept | Verdict::Continue));
     // A list that decides every packet by accepting it ends in a drop that none comes to.

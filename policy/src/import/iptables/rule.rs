@@ -69,7 +69,7 @@ pub(super) struct Reader<'a> {
     names: &'a Names,
     origin: Origin,
     notes: &'a mut BTreeSet<Note>,
-    /// Whether the rule stands where all packets are for the gateway.
+    /// True if the rule stands where all packets are for the gateway.
     pub(super) input: bool,
     pub(super) stateful: bool,
     pub(super) comment: Option<String>,
@@ -82,7 +82,7 @@ pub(super) struct Reader<'a> {
     pub(super) recent: Option<Recent>,
     /// How many rules have each table of `hashlimit`.
     shared: &'a HashMap<&'a str, usize>,
-    /// Whether it asks for more after its limit, which has then counted other packets, too.
+    /// True if it asks for more after its limit, which has then counted other packets, too.
     late: bool,
     connections: Option<ConnectionLimit>,
     target: target::Target,

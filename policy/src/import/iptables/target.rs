@@ -51,7 +51,7 @@ impl Target {
         Ok(())
     }
 
-    /// Whether it is a target that has no counterpart, which is what to say of it whatever its options are.
+    /// True if it is a target that has no counterpart, which is what to say of it whatever its options are.
     fn is_foreign(&self) -> bool {
         matches!(self.name(), Some("SYNPROXY" | "CLASSIFY" | "TPROXY" | "NFQUEUE" | "SET" | "TEE" | "HMARK"))
     }

@@ -33,7 +33,7 @@ pub(super) struct Context<'a> {
     pub(super) notes: &'a mut BTreeSet<Note>,
     pub(super) stateful: &'a mut bool,
     pub(super) sets: &'a mut BTreeMap<String, Set>,
-    /// Whether all packets here are for the gateway.
+    /// True if all packets here are for the gateway.
     pub(super) input: bool,
     pub(super) chain: &'a dyn Fn(&str) -> Option<usize>,
     pub(super) named: &'a dyn Fn(&str) -> Option<&'a Value>,
@@ -710,7 +710,7 @@ fn per_source(kind: &str, body: &Value) -> Result<Limit, Why> {
     Ok(limit)
 }
 
-/// Whether a mangle is the clamping of the MSS to the route's MTU.
+/// True if a mangle is the clamping of the MSS to the route's MTU.
 fn clamps(body: &Value) -> bool {
     let option = body.get("key").and_then(|key| key.get("tcp option"));
     let value = body.get("value").and_then(|value| value.get("rt")).and_then(|rt| rt.get("key"));

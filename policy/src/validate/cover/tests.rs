@@ -68,7 +68,7 @@ struct Probe {
     dport: u16,
 }
 
-/// Whether the rule matches, by reading it word for word.
+/// True if the rule matches, by reading it word for word.
 fn matches(rule: &Rule, probe: &Probe) -> bool {
     let address = |addresses: &Addresses, address: IpAddr| {
         addresses.items.is_empty()

@@ -112,7 +112,7 @@ struct Held {
     left: bool,
 }
 
-/// Whether a mapping may still be used, by what the present pools say.
+/// True if a mapping may still be used, by what the present pools say.
 fn is_possible(held: &Held, pools: &[Named]) -> bool {
     pools.iter().any(|pool| {
         let same = match (&held.blocks, &pool.config.block) {
