@@ -134,7 +134,7 @@ pub struct EngineKind {
     pub name: String,
     /// What they are for.
     pub role: Role,
-    /// How many, from 1.
+    /// Number of them, from 1.
     pub count: u32,
     /// How many share a cluster and its command bus.
     pub cluster: u32,
@@ -267,7 +267,7 @@ pub struct Unit {
     pub name: String,
     /// What it does.
     pub work: UnitWork,
-    /// How many there are, from 1.
+    /// Number of them, from 1.
     pub count: u32,
     /// Cycles between the beginnings of two operations.
     pub interval: Cycles,
@@ -319,7 +319,7 @@ pub enum Carries {
 /// A buffer of elements between ports and engines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buffer {
-    /// How many elements.
+    /// Number of elements.
     pub elements: u32,
     /// The size of one; a frame takes as many as it needs.
     pub element: Bytes,
@@ -330,7 +330,7 @@ pub struct Buffer {
 pub struct Ports(pub Vec<PortKind>);
 
 impl Ports {
-    /// How many there are of all kinds, from 1.
+    /// Number of them of all kinds, from 1.
     pub fn count(&self) -> u32 {
         self.0.iter().map(|kind| kind.count).sum::<u32>().max(1)
     }
@@ -352,7 +352,7 @@ impl Ports {
 pub struct PortKind {
     /// Their name: "gigabit"; absent where all ports are alike.
     pub name: Option<String>,
-    /// How many, from 1.
+    /// Number of them, from 1.
     pub count: u32,
     /// The rate of each, each way.
     pub rate: BitRate,

@@ -174,7 +174,7 @@ pub struct Ring {
     pub name: String,
     /// Its kind, by its place in the chip's list.
     pub kind: usize,
-    /// How many frames it holds.
+    /// Number of frames that it holds.
     pub entries: u32,
 }
 

@@ -142,7 +142,7 @@ impl MemoryReport {
 pub struct RegionReport {
     /// The region; "rings" for puts and gets.
     pub name: String,
-    /// How many.
+    /// Number of them.
     pub references: u64,
     /// Bytes moved.
     pub bytes: u64,

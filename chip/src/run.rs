@@ -25,7 +25,7 @@ pub struct Setup<'a> {
     pub mapping: &'a Mapping,
     /// Makes a pipeline and its traffic, from the beginning, the same each time.
     pub source: &'a (dyn Fn() -> Result<Source, SourceError> + Sync),
-    /// How many arrivals come before those that are told of, while the machine fills.
+    /// Number of arrivals that come before those that are told of, while the machine fills.
     pub warm: u64,
 }
 

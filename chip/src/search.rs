@@ -34,9 +34,9 @@ const GROWTH: u64 = 4;
 pub struct Request {
     /// The share of the traffic's own rate: above 0, at most 1.
     pub load: f64,
-    /// How many frames are offered, if there are so many.
+    /// Number of frames that are offered, if there are so many.
     pub frames: u64,
-    /// How many trials there were at this load before: they should differ in what is random.
+    /// Number of trials that there were at this load before: they should differ in what is random.
     pub repeat: u32,
 }
 

@@ -200,7 +200,7 @@ impl Grid {
         &self.axes
     }
 
-    /// How many combinations there are: at least one.
+    /// Number of combinations: at least one.
     pub fn combinations(&self) -> usize {
         self.axes.iter().map(|axis| axis.values.len()).product()
     }

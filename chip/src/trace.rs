@@ -31,7 +31,7 @@ pub struct Referral {
     pub access: Access,
     /// The offset in the region.
     pub at: u64,
-    /// How many bytes.
+    /// Number of bytes.
     pub bytes: u32,
     /// How the offset is known.
     pub address: Address,
@@ -68,7 +68,7 @@ pub struct Recorder {
     pub mix: [u64; Op::ALL.len()],
     /// The ticket given last.
     tickets: u32,
-    /// How many acts belong to what is over: nothing is added to them.
+    /// Number of acts that belong to what is over: nothing is added to them.
     over: usize,
 }
 

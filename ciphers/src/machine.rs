@@ -99,7 +99,7 @@ pub struct Pick<W> {
     pub word: W,
     /// Bits below those meant.
     pub shift: u32,
-    /// How many bits are meant, at most 16.
+    /// Number of bits that are meant, at most 16.
     pub bits: u32,
 }
 

@@ -32,7 +32,7 @@ pub(crate) struct Case {
     pub(crate) policy: Policy,
     /// What happens, in order.
     pub(crate) steps: Vec<Step>,
-    /// How many packets come in.
+    /// Number of packets that come in.
     pub(crate) packets: u64,
 }
 

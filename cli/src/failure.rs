@@ -81,7 +81,7 @@ pub(crate) enum Failure {
     Wrong {
         /// The file.
         file: String,
-        /// How many errors there are.
+        /// Number of errors.
         errors: usize,
     },
     /// The policy cannot be compiled.
@@ -155,7 +155,7 @@ pub(crate) enum Failure {
         path: PathBuf,
         /// The packet that was asked for.
         number: u64,
-        /// How many there are.
+        /// Number of them.
         packets: u64,
     },
     /// A word is not among those that are known.
@@ -205,7 +205,7 @@ pub(crate) enum Failure {
     DoesNotFit {
         /// The mapping.
         file: String,
-        /// How many.
+        /// Number of them.
         errors: usize,
     },
     /// Traffic cannot be made.

@@ -133,7 +133,7 @@ pub(crate) struct Source {
     entries: Vec<Option<PortId>>,
     head: Head,
     scratch: Vec<u8>,
-    /// How many packets came in by which interface, and how that was known.
+    /// Packets received by each interface, and how that was known.
     pub(crate) entered: BTreeMap<(How, PortId), u64>,
     /// Packets whose time lies before that of one before them.
     pub(crate) backwards: u64,

@@ -12,9 +12,9 @@ use crate::verdict::{Reason, Verdict};
 /// Frames and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// How many frames.
+    /// Number of frames.
     pub frames: u64,
-    /// How many bytes.
+    /// Number of bytes.
     pub bytes: u64,
 }
 

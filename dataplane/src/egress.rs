@@ -102,7 +102,7 @@ impl Egress {
         self.ports.get(usize::from(port.0)).is_some_and(|port| port.link.rate().is_some())
     }
 
-    /// How many frames wait before each port, by place of its interface.
+    /// Number of frames that wait before each port, by place of its interface.
     pub fn lengths(&self) -> impl Iterator<Item = usize> {
         self.ports.iter().map(|port| port.queue.len())
     }

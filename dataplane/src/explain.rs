@@ -40,7 +40,7 @@ pub struct Visit {
     pub pending: Pending,
     /// The flow that it belongs to, as it is now.
     pub flow: Option<Flow>,
-    /// How many flows there were before and after.
+    /// Number of flows that there were before and after.
     pub flows: [u32; 2],
     /// What the stage cost.
     pub cost: Count,

@@ -76,7 +76,7 @@ pub enum FibError {
     },
     /// More than [`MAX_ROUTES`] routes were given.
     Routes {
-        /// How many.
+        /// Number of them.
         count: usize,
     },
     /// The system did not give the memory that the FIB needs.

@@ -76,7 +76,7 @@ pub struct DatagramKey {
 pub struct Span {
     /// Where it begins, in bytes: a multiple of 8.
     pub offset: u32,
-    /// How many there are, without IP and fragment headers.
+    /// Number of them, without IP and fragment headers.
     pub len: u32,
     /// True if more follow.
     pub more: bool,

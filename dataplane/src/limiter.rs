@@ -220,7 +220,7 @@ impl Limiter {
             && whole.take(now, interval(all), all)
     }
 
-    /// How many times connections are counted now, by rules and by sources.
+    /// Number of times that connections are counted now, by rules and by sources.
     pub fn counted(&self) -> u64 {
         self.counts.iter().chain(&self.counts_by_source.values).map(|count| u64::from(*count)).sum()
     }

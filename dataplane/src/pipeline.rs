@@ -79,7 +79,7 @@ impl<T: Tally + 'static> Stages<T> {
 /// Room for the stages of both lists.
 const MOST: usize = STAGES.next_power_of_two();
 
-/// How many stages there are.
+/// Number of stages.
 pub const STAGES: usize = Stages::<NoTally>::INGRESS.len() + Stages::<NoTally>::EGRESS.len();
 
 /// All stages in their order.

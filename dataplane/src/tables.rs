@@ -177,7 +177,7 @@ pub enum Target {
     Gateways {
         /// Place of the first.
         first: u32,
-        /// How many, 1 at least.
+        /// Number of them, 1 at least.
         count: u32,
     },
     /// Nowhere, in silence.
@@ -225,7 +225,7 @@ pub struct Filter {
     pub rules: Vec<FilterRule>,
     /// The action where no rule decides, by zone of origin and destination: `from * zones + to`.
     pub defaults: Vec<Action>,
-    /// How many zones there are.
+    /// Number of zones.
     pub zones: usize,
     /// True if the gateway answers SYNs of any rule.
     pub(crate) has_syn_proxy: bool,

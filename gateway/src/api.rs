@@ -93,7 +93,7 @@ pub struct Listed {
 /// Flows that were ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Killed {
-    /// How many.
+    /// Number of them.
     pub ended: u64,
 }
 

@@ -73,7 +73,7 @@ pub enum Note {
     Routes {
         /// Why.
         why: Why,
-        /// How many.
+        /// Number of them.
         count: usize,
         /// One of them.
         example: IpNet,

@@ -35,7 +35,7 @@ pub struct LeftOut {
     pub of: &'static str,
     /// The rule, by place.
     pub rule: Option<u32>,
-    /// How many.
+    /// Number of them.
     pub count: u64,
 }
 

@@ -99,7 +99,7 @@ pub struct WorkerStatus {
 /// Frames and bytes of IP packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Count {
-    /// How many frames.
+    /// Number of frames.
     pub packets: u64,
     /// How many bytes of IP packets.
     pub bytes: u64,

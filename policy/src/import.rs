@@ -132,7 +132,7 @@ impl fmt::Display for Untranslated {
 pub enum ImportError {
     /// More than [`MOST_BYTES`].
     TooLarge {
-        /// How many.
+        /// Number of them.
         bytes: usize,
     },
     /// Not JSON.

@@ -203,7 +203,7 @@ impl Plan {
         Some(Plan { transport, network, transport_at, payload, end, size, unsummed })
     }
 
-    /// How many frames come out.
+    /// Number of frames that come out.
     pub(crate) fn count(&self) -> usize {
         (self.end - self.payload).div_ceil(self.size)
     }

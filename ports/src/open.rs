@@ -64,7 +64,7 @@ pub struct Spec {
     pub mark: u32,
     /// Whether frames on it bear VLAN tags.
     pub tagged: Tagged,
-    /// How many frames may wait for a worker, rounded up to a power of two: a few milliseconds' worth of those that may come
+    /// Number of frames that may wait for a worker, rounded up to a power of two: a few milliseconds' worth of those that may come
     /// at most. AF_XDP has them wait in slots of the worker's pool, and takes no more than an eighth of these.
     pub depth: u32,
     /// What becomes of frames larger than the link carries.

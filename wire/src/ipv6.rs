@@ -130,7 +130,7 @@ pub struct FragmentHeader {
 pub struct Routing {
     /// The routing type; 0 is deprecated and to be dropped (RFC 5095).
     pub kind: u8,
-    /// How many nodes are still to be visited.
+    /// Number of nodes that are still to be visited.
     pub segments_left: u8,
     /// Where it lies, in bytes from the first extension header.
     pub at: u16,

@@ -34,7 +34,7 @@ impl Loan {
         Loan { memory, lent, count: 0 }
     }
 
-    /// How many slots are lent.
+    /// Number of slots that are lent.
     pub fn count(&self) -> usize {
         self.count
     }

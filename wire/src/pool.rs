@@ -307,7 +307,7 @@ impl PoolMemory {
         self.slots() as usize * self.slot_bytes()
     }
 
-    /// How many slots lie in it.
+    /// Number of slots that lie in it.
     pub fn slots(&self) -> u32 {
         self.shared().slots
     }

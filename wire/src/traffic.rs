@@ -76,15 +76,15 @@ pub struct Settings {
     pub attackers_v4: Ipv4Addr,
     /// TCP ports of the gateway's outside IPv4 address that lead to a machine in the office.
     pub published: Vec<u16>,
-    /// How many things the people in the office begin in a second, on average; one makes about 150 packets.
+    /// Number of things that the people in the office begin in a second, on average; one makes about 150 packets.
     pub activities_per_second: u32,
-    /// How many attacks the internet begins in a second, on average.
+    /// Number of attacks that the internet begins in a second, on average.
     pub attacks_per_second: u32,
     /// The most TCP connections alive at a time, on both sides together.
     pub max_connections: usize,
 }
 
-/// How many servers there are of each IP version.
+/// Number of servers of each IP version.
 pub const SERVERS: u32 = 48;
 
 /// One side of the gateway.

@@ -22,7 +22,7 @@ pub struct Figures {
 pub struct Curve {
     /// Which implementation.
     pub of: Implementation,
-    /// How many rules there are, and the share of a gigabit's packets of 64 bytes that is dealt with.
+    /// Number of rules, and the share of a gigabit's packets of 64 bytes that is dealt with.
     pub points: Vec<(u32, f64)>,
 }
 
@@ -115,7 +115,7 @@ pub struct Scaling {
 /// Engines, and threads of each.
 pub const COUNTS: [u32; 4] = [1, 2, 4, 8];
 
-/// How many runs there are to the figures, each of which `done` is told of.
+/// Number of runs to the figures, each of which `done` is told of.
 pub fn runs() -> usize {
     let points: usize = Implementation::ALL.iter().map(|of| of.rules().len()).sum();
     points + ALL.len() * (Optimisation::ALL.len() + COUNTS.len() * COUNTS.len())

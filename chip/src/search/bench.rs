@@ -22,7 +22,7 @@ pub struct Bench<'a> {
     /// Makes a pipeline and its traffic, from the beginning, at the load and for the repetition that are asked for. How
     /// many frames are asked for is no matter to it.
     pub source: &'a (dyn Fn(Request) -> Result<Source, SourceError> + Sync),
-    /// How many frames come in each trial before those that are told of.
+    /// Number of frames that come in each trial before those that are told of.
     pub warm: u64,
 }
 

@@ -138,7 +138,7 @@ impl Addresses {
         }
     }
 
-    /// How many flows can be told apart.
+    /// Number of flows that can be told apart.
     fn most(&self) -> u64 {
         self.sources.count * self.destinations.count * SPORTS.1
     }

@@ -18,7 +18,7 @@ pub struct Stream {
     pub rate: Rate,
     /// How they are spread over time.
     pub arrivals: Arrivals,
-    /// How many flows they belong to.
+    /// Number of flows that they belong to.
     pub flows: Flows,
     /// How many come in all, each way.
     pub frames: u64,
@@ -58,7 +58,7 @@ impl Size {
     pub const IMIX: [(u16, u64); 3] = [(64, 7), (594, 4), (1518, 1)];
 }
 
-/// How many frames come.
+/// Number of frames that come.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Rate {
     /// A share of what the line carries; 1 is all of it, back to back.
@@ -86,7 +86,7 @@ pub enum Arrivals {
     },
 }
 
-/// How many flows frames belong to.
+/// Number of flows that frames belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flows {
     /// So many, each frame to a random one.

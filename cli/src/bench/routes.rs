@@ -83,7 +83,7 @@ const TABLE_SEED: u64 = 1;
 /// The seed of the destinations.
 const DESTINATION_SEED: u64 = 2;
 
-/// How many destinations there are: 4 MiB of them, a million.
+/// Number of destinations: 4 MiB of them, a million.
 const DESTINATIONS: usize = 1 << 20;
 
 /// Destinations handed over at once.

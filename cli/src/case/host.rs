@@ -121,7 +121,7 @@ pub(crate) struct Record {
     pub(crate) fates: Vec<Option<End>>,
     /// Frames that were told of twice.
     pub(crate) twice: Vec<u32>,
-    /// How many tables there have been before those that hold.
+    /// Number of tables that there have been before those that hold.
     turn: usize,
 }
 

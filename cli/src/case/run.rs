@@ -130,7 +130,7 @@ struct Play<'a> {
     inputs: Vec<Expected<'a>>,
     /// How many of the frames that left by each port have been looked at.
     seen: Vec<usize>,
-    /// How many frames came out for each that came in.
+    /// Number of frames that came out for each that came in.
     came: Vec<usize>,
     /// Fragments that came out.
     reassembly: Reassembly,

@@ -39,7 +39,7 @@ Examples:
   wirerate bench forward --scenario forward --flows 100000 --rules 1000
   wirerate bench forward --flows 1000 --json | jq '.[0].mpps'"))]
 struct Forward {
-    /// How many flows; may be given several times (1, 1000, 100000 and 1000000 if it is not).
+    /// Number of flows; may be given several times (1, 1000, 100000 and 1000000 if it is not).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16_777_216))]
     flows: Vec<u32>,
     /// What is done with the packets.

@@ -27,7 +27,7 @@ pub struct Places {
     pub senders: Vec<u16>,
 }
 
-/// How many examples are thought of for a region.
+/// Number of examples that are thought of for a region.
 const MOST: usize = 24;
 
 impl Region {

@@ -17,7 +17,7 @@ mod difference;
 
 /// A search whose patterns can come and go.
 pub trait Updatable: Classifier {
-    /// How many patterns there are.
+    /// Number of patterns.
     fn count(&self) -> usize;
 
     /// The pattern at a position.

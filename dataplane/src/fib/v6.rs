@@ -75,7 +75,7 @@ const SMALL: usize = 256;
 const GROUP: usize = 64;
 
 impl Block {
-    /// How many bounds `key` is past: a binary search that compares always and branches never.
+    /// Number of bounds that `key` is past: a binary search that compares always and branches never.
     #[inline(always)]
     fn rank(&self, key: u32) -> u32 {
         let past = |bound: usize| usize::from(key > self.bounds[bound]);
@@ -280,7 +280,7 @@ fn build(root_bits: u32, ranges: &[Range]) -> Result<Fib6, FibError> {
     })
 }
 
-/// How many bits divide a section of that many ranges into slices: none where one block holds it, else a slice for each
+/// Number of bits that divide a section of that many ranges into slices: none where one block holds it, else a slice for each
 /// eight ranges or so. As many slices as ranges were a twentieth slower, for their memory; no slices a fifth.
 fn slice_bits(ranges: usize) -> u32 {
     if ranges <= WAYS { 0 } else { (ranges.ilog2() - 3).min(MOST_SLICE_BITS) }

@@ -87,7 +87,7 @@ impl SteeringTable {
         Ok(SteeringTable { buckets: buckets.into_boxed_slice(), workers, flows, left_out: AtomicU64::new(0) })
     }
 
-    /// How many workers share it.
+    /// Number of workers that share it.
     pub fn workers(&self) -> u16 {
         self.workers
     }

@@ -15,7 +15,7 @@ impl Limiter {
         (debt > Nanos(0)).then_some(DebtRecord { rule, source: None, debt })
     }
 
-    /// How many places there are for sources under a rate.
+    /// Number of places for sources under a rate.
     pub(crate) fn source_places(&self) -> u32 {
         self.rates_by_source.keys.len() as u32
     }

@@ -132,7 +132,7 @@ fn after(at: usize, slots: usize) -> usize {
     if at + 1 == slots { 0 } else { at + 1 }
 }
 
-/// How many steps forward lead from one slot to another.
+/// Number of steps forward that lead from one slot to another.
 #[inline(always)]
 fn distance(from: usize, to: usize, slots: usize) -> usize {
     if to >= from { to - from } else { to + slots - from }

@@ -551,7 +551,7 @@ impl Mappings {
         }
     }
 
-    /// How many mappings exist.
+    /// Number of mappings that exist.
     pub fn len(&self) -> u32 {
         self.live
     }

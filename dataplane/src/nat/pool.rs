@@ -129,7 +129,7 @@ pub enum PoolProblem {
     NoAddress,
     /// More than [`MAX_ADDRESSES`] outside addresses.
     TooManyAddresses {
-        /// How many there are.
+        /// Number of them.
         count: u128,
     },
     /// A range whose first address is above its last, or of the other family.

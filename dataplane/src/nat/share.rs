@@ -34,7 +34,7 @@ impl Share {
         self.worker
     }
 
-    /// How many there are, 1 at least.
+    /// Number of them, 1 at least.
     pub const fn workers(self) -> u16 {
         self.workers
     }

@@ -57,7 +57,7 @@ impl SourceMacs {
         self.cuts.len() as u16 + 1
     }
 
-    /// How many comparisons tell the class of an address.
+    /// Number of comparisons that tell the class of an address.
     pub(crate) fn steps(&self) -> u32 {
         usize::BITS - self.cuts.len().leading_zeros()
     }

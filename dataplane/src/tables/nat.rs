@@ -167,7 +167,7 @@ impl NatTables {
         destination * (self.sources.len() as u16 + 1) + source
     }
 
-    /// How many pairs there are, the pair of none included.
+    /// Number of pairs, the pair of none included.
     pub fn pairs(&self) -> usize {
         (self.destinations.len() + 1) * (self.sources.len() + 1)
     }

@@ -588,7 +588,7 @@ impl Reason {
         },
     ];
 
-    /// How many reasons there are.
+    /// Number of reasons.
     pub const COUNT: usize = Reason::ALL.len();
 
     /// Name, cause and remedy.

@@ -68,7 +68,7 @@ pub struct LoadedState {
 pub struct RefusedItems {
     /// The reason.
     pub reason: String,
-    /// How many.
+    /// Number of them.
     pub items: u64,
 }
 

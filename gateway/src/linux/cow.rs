@@ -8,7 +8,7 @@ use std::fmt;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
 use std::sync::Arc;
 
-/// How many buckets there are: a million entries make 250 in each.
+/// Number of buckets: a million entries make 250 in each.
 const BUCKETS: usize = 4096;
 
 /// Entries of one bucket, by key.
@@ -29,7 +29,7 @@ impl<K, V> Default for Map<K, V> {
 }
 
 impl<K: Ord + Hash + Clone, V: Clone + PartialEq> Map<K, V> {
-    /// How many entries there are.
+    /// Number of entries.
     pub fn len(&self) -> usize {
         self.len
     }

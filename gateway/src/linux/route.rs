@@ -112,7 +112,7 @@ enum Same {
 }
 
 impl Routes {
-    /// How many destinations there are.
+    /// Number of destinations.
     pub fn len(&self) -> usize {
         self.map.len()
     }

@@ -114,7 +114,7 @@ pub struct Note {
 pub enum NoteKind {
     /// Rules are missing, so the policy does not do what the source does.
     NotEquivalent {
-        /// How many.
+        /// Number of them.
         missing: usize,
     },
     /// The source knows no zones: each interface became one of its own name.

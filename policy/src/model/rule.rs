@@ -205,7 +205,7 @@ pub enum State {
 /// A token bucket: `count` per `per`, and at most `burst` at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// How many, 1 at least.
+    /// Number of them, 1 at least.
     pub count: u32,
     /// In which time.
     pub per: Nanos,

@@ -78,7 +78,7 @@ impl Asker {
         Ok(unsafe { request.ifr_ifru.ifru_hwaddr }.sa_family)
     }
 
-    /// How many queues receive: 1 where the driver does not say.
+    /// Number of queues that receive: 1 where the driver does not say.
     pub(crate) fn queues(&self, name: &str) -> u32 {
         let mut channels = Channels { command: ETHTOOL_GCHANNELS, ..Channels::default() };
         match self.ethtool(name, &mut channels) {

@@ -135,7 +135,7 @@ impl Queue {
         frames
     }
 
-    /// How many frames can be sent now, at least `wanted` if there is room for so many.
+    /// Number of frames that can be sent now, at least `wanted` if there is room for so many.
     #[inline]
     pub(crate) fn room(&mut self, wanted: u32) -> u32 {
         self.rings.sent.room(wanted)

@@ -17,7 +17,7 @@ const QUIC: u16 = 443;
 const RTP: u16 = 5004;
 const LARGE: u16 = 9000;
 const TRACE: u16 = 33434;
-/// How many routers there are between the gateway and every server.
+/// Number of routers between the gateway and every server.
 const ROUTERS: u8 = 4;
 const A: u16 = 1;
 const AAAA: u16 = 28;

@@ -420,7 +420,7 @@ impl Office {
         }
     }
 
-    /// How many connections live, for tests.
+    /// Number of connections that live, for tests.
     #[cfg(test)]
     pub(super) fn connections(&self) -> usize {
         self.connections.len()

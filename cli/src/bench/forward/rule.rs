@@ -55,7 +55,7 @@ pub(super) fn packets(rules: u32, count: u32) -> Vec<Load> {
     all
 }
 
-/// How many traces are drawn for packets.
+/// Number of traces that are drawn for packets.
 const MOST_TRACES: u64 = 20;
 
 /// The packet that shows this, where a router would forward it.

@@ -58,7 +58,7 @@ pub(super) struct Classify {
     /// What the headers follow from, without --trace.
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "trace")]
     seed: u64,
-    /// How many headers, without --trace.
+    /// Number of headers, without --trace.
     #[arg(long, value_name = "N", default_value_t = 65_536, conflicts_with = "trace",
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     headers: u32,

@@ -17,7 +17,7 @@ const MOST_NAMED: usize = 3;
 pub(super) struct Found {
     /// One for each finding.
     pub(super) diagnostics: Vec<Diagnostic>,
-    /// How many rules were not settled.
+    /// Number of rules that were not settled.
     pub(super) open: usize,
     /// There are more overlaps than were looked for.
     pub(super) more_overlaps: bool,

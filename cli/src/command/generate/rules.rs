@@ -62,12 +62,12 @@ pub(super) struct Trace {
     #[arg(long, value_enum, value_name = "KIND", default_value_t)]
     like: Kind,
 
-    /// How many rules those are
+    /// Number of those rules
     #[arg(long, value_name = "N", default_value_t = 1_000, conflicts_with = "rules",
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     rule_count: u32,
 
-    /// How many headers
+    /// Number of headers
     #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     count: u32,
 

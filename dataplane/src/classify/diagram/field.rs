@@ -78,7 +78,7 @@ impl Field {
         }
     }
 
-    /// How many bits it has.
+    /// Number of bits that it has.
     pub(crate) fn bits(self, version: Version) -> u16 {
         self.of_version(version).bits() as u16
     }

@@ -55,7 +55,7 @@ pub(super) enum Ports {
 
 /// How the addresses of one side branch.
 pub(super) struct Tree {
-    /// How many rules share a part of the tree of their own.
+    /// Number of rules that share a part of the tree of their own.
     pub(super) crowd: usize,
     /// Up to how many prefixes lie one in the other.
     pub(super) nested: usize,

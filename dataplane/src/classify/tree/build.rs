@@ -18,7 +18,7 @@ const DEEPEST: u32 = 24;
 pub(super) struct Growth {
     /// How many of the bits that the root gathers may be open in a cuboid, before it is left to another tree.
     pub open: u32,
-    /// How many trees there may be.
+    /// Number of trees that there may be.
     pub trees: usize,
     /// After how much work, in cuboids looked at, only long lists are divided; after four times as much none is.
     pub work: usize,
@@ -84,7 +84,7 @@ enum More {
 
 struct Grower<'a, S: Shape> {
     entries: &'a [Entry<S>],
-    /// How many lanes are compared.
+    /// Number of lanes that are compared.
     lanes: usize,
     roots: Vec<Root>,
     branches: Vec<Branch>,

@@ -53,7 +53,7 @@ pub(in crate::classify) struct Slice {
     pub lane: usize,
     /// Its lowest bit.
     pub shift: u32,
-    /// How many bits.
+    /// Number of bits.
     pub bits: u32,
     /// What a cuboid says of it.
     pub kind: Kind,
@@ -98,7 +98,7 @@ impl Slice {
     }
 }
 
-/// How many lanes are compared.
+/// Number of lanes that are compared.
 #[inline(always)]
 pub(in crate::classify) const fn lanes<S: Shape>(zones: bool) -> usize {
     S::PORTS + MISC + 1 + zones as usize
@@ -262,7 +262,7 @@ pub(super) struct Node {
     pub first: u32,
     /// Which words.
     pub words: [u8; 2],
-    /// How many bits are gathered from the first of them.
+    /// Number of bits that are gathered from the first of them.
     pub shift: u8,
 }
 

@@ -128,7 +128,7 @@ struct Division<'a, S: Shape> {
     /// Members of the cells, one cell after the other.
     list: Vec<u32>,
     cells: Vec<Cell>,
-    /// How many members are as long as a block.
+    /// Number of members that are as long as a block.
     block: f32,
 }
 
@@ -269,7 +269,7 @@ impl<S: Shape> Selection<S> {
         }
     }
 
-    /// How many bits.
+    /// Number of bits.
     pub(super) fn bits(&self) -> u32 {
         self.masks[0].count_ones() + self.masks[1].count_ones()
     }

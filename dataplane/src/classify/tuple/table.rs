@@ -9,7 +9,7 @@ pub(super) const NONE: u32 = u32::MAX;
 
 /// An address of either family.
 pub(super) trait Bits: Copy + Eq {
-    /// How many.
+    /// Number of them.
     const WIDTH: u8;
     /// The low bits.
     fn of(bits: u128) -> Self;

@@ -80,7 +80,7 @@ pub(super) struct Reader<'a> {
     hashed: Option<String>,
     /// What its list of recent sources comes to.
     pub(super) recent: Option<Recent>,
-    /// How many rules have each table of `hashlimit`.
+    /// Number of rules that have each table of `hashlimit`.
     shared: &'a HashMap<&'a str, usize>,
     /// True if it asks for more after its limit, which has then counted other packets, too.
     late: bool,
