@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use lab::line::{FAR, NEAR, Wire, at_home, datagram, guarded, host, lend, open, receive, transmit};
-use lab::{Raw, converse, echo, ip, pattern, pings, segment_udp};
+use lab::{Raw, answers, converse, echo, ip, pattern, pings, segment_udp};
 use ports::{MARK, Opened, Punt, Statistics, Wish};
 use wire::ethernet::EtherType;
 use wire::vlan::Tag;
@@ -241,7 +241,7 @@ fn linux_is_reached_through_its_punt_and_not_beside_it(wish: Wish) {
             ip("addr add 10.0.0.2/24 dev eth");
             ip("addr add fd00::2/64 dev eth nodad");
         });
-        assert!(host.run(|| pings("10.0.0.1")));
+        assert!(host.run(|| answers("10.0.0.1")));
         let pool = Pool::new(4096, 2048).unwrap();
         let mut opened = open("lan", wish, &pool);
         let mut punt = Punt::open("lan", MARK, 1).unwrap();
@@ -251,8 +251,8 @@ fn linux_is_reached_through_its_punt_and_not_beside_it(wish: Wish) {
         let wire = Wire::new(opened.lines.remove(0), Box::new(punt.lines.remove(0)), pool);
         for (port, theirs, ours) in [(7000, "10.0.0.2", "10.0.0.1"), (7001, "fd00::2", "fd00::1")] {
             let (theirs, ours): (IpAddr, IpAddr) = (theirs.parse().unwrap(), ours.parse().unwrap());
-            assert!(host.run(move || pings(&ours.to_string())));
-            assert!(pings(&theirs.to_string()));
+            assert!(host.run(move || answers(&ours.to_string())));
+            assert!(answers(&theirs.to_string()));
             let echoed = host.start(move || echo(theirs, port));
             converse(theirs, port, 500_000);
             echoed();
@@ -269,6 +269,6 @@ fn linux_is_reached_through_its_punt_and_not_beside_it(wish: Wish) {
         drop((opened, punt));
         assert!(!host.run(|| pings("10.0.0.1")), "the guard stays");
         drop(guard);
-        assert!(host.run(|| pings("10.0.0.1")), "Linux has its interface back");
+        assert!(host.run(|| answers("10.0.0.1")), "Linux has its interface back");
     });
 }

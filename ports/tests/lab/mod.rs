@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::process::Command;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub(crate) mod line;
 mod raw;
@@ -118,6 +118,20 @@ pub(crate) fn command(program: &str, arguments: &str) -> String {
 /// True if a ping from here is answered within a second.
 pub(crate) fn pings(address: &str) -> bool {
     Command::new("ping").args(["-c1", "-W1", address]).output().unwrap().status.success()
+}
+
+/// True if Linux at an address answers within [`PATIENCE`]: on a busy machine, or while an address is resolved anew, the first echo may be
+/// too late.
+pub(crate) fn answers(address: &str) -> bool {
+    let begun = Instant::now();
+    loop {
+        if pings(address) {
+            return true;
+        }
+        if begun.elapsed() > PATIENCE {
+            return false;
+        }
+    }
 }
 
 /// Bytes that differ from place to place.
