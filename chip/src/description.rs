@@ -385,7 +385,7 @@ pub struct Source {
     pub path: String,
     /// The document, and the place in it.
     pub text: String,
-    /// Whether the value was read there or assumed.
+    /// Standing of the value: read there, or assumed.
     pub standing: Standing,
 }
 

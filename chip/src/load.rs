@@ -35,7 +35,7 @@ pub struct Job {
     pub ends_at: usize,
     /// What leaves because of it.
     pub outputs: Vec<Output>,
-    /// Whether it belongs to a flow that had been decided.
+    /// Standing of its flow.
     pub standing: Standing,
     pub(crate) bytes: u32,
     pub(crate) arrived: Ticks,
@@ -51,7 +51,7 @@ pub struct Output {
     pub bytes: u32,
 }
 
-/// Whether a frame belongs to a flow that has been decided.
+/// Standing of a frame: of a flow that has been decided, or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Standing {
     /// It opens one, or is judged for itself.

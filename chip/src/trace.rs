@@ -35,7 +35,7 @@ pub struct Referral {
     pub bytes: u32,
     /// How the offset is known.
     pub address: Address,
-    /// Whether code went on meanwhile.
+    /// Wait of the code, if it did not go on meanwhile.
     pub wait: Wait,
 }
 
@@ -50,7 +50,7 @@ pub enum Access {
     Atomic,
 }
 
-/// Whether code waits for a reference.
+/// Wait of code for a reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// At once.

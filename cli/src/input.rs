@@ -166,7 +166,7 @@ struct Head {
     present: Presence,
 }
 
-/// Whether a packet was captured with an Ethernet header.
+/// Link header of a captured packet.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Link {
     #[default]
@@ -175,7 +175,7 @@ enum Link {
     Other,
 }
 
-/// Whether there is a packet.
+/// Presence of a packet.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Presence {
     #[default]

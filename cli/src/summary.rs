@@ -34,7 +34,7 @@ struct Frames {
     conserved: Conserved,
 }
 
-/// Whether received = forwarded + delivered + answered + dropped + held.
+/// Conservation of frames: received = forwarded + delivered + answered + dropped + held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Conserved {
     /// It is.
@@ -114,7 +114,7 @@ impl Summary {
         summary
     }
 
-    /// Whether every frame is accounted for.
+    /// Conservation: every frame is accounted for, or not.
     pub(crate) fn conserved(&self) -> Conserved {
         self.frames.conserved
     }

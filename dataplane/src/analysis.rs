@@ -37,7 +37,7 @@ pub use rules::{Finding, Findings, Look, findings};
 pub struct Fate {
     /// What happens.
     pub action: Action,
-    /// Whether it is logged.
+    /// Logging of matches.
     pub log: Logging,
     /// A bound on how many pass in a time.
     pub rate: Option<Rate>,

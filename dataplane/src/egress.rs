@@ -40,7 +40,7 @@ pub(crate) struct EgressPort {
     link: Link,
 }
 
-/// Whether workers send by the same links.
+/// Sharing of links among workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Links {
     /// Each shard is alone, and has links of its own.

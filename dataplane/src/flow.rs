@@ -104,7 +104,7 @@ const PROXIED: u8 = 0x80;
 /// In [`Flow::state`]: so it has, and knows by how much the server's sequence numbers differ from those that the client sees.
 const SPLICED: u8 = 0x40;
 
-/// Whether a flow's packets are translated.
+/// Translation of a flow's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Translated {

@@ -67,7 +67,7 @@ pub struct Hop {
     pub interface: PortId,
 }
 
-/// Whether a hop's link-layer address is known.
+/// Knowledge of a hop's link-layer address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum Known {
@@ -116,7 +116,7 @@ pub struct Hops {
     pub(crate) waiting: Waiting,
 }
 
-/// Whether numbers have become free.
+/// Numbers that have become free, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Recycled {
     /// Some have.

@@ -75,7 +75,7 @@ pub struct FlowRecord {
     pub idle: Nanos,
     /// How long it has been there, likewise.
     pub age: Nanos,
-    /// Whether the tables that it is given with have validated it.
+    /// Standing before the tables that it is given with.
     pub standing: Standing,
     /// The rule that lets it in; `None` where a default does, or it has not been validated.
     pub rule: Option<u32>,
@@ -123,7 +123,7 @@ pub struct IcmpQuery {
     pub id: u16,
 }
 
-/// Whether tables have validated a flow.
+/// Standing of a flow before tables: validated by them, or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Standing {
     /// They let it in.
@@ -420,7 +420,7 @@ pub struct FlowFilter {
     pub source: Option<u16>,
     /// Where the connection stands.
     pub state: Option<State>,
-    /// Whether it has been validated.
+    /// Standing, where it is known.
     pub standing: Option<Standing>,
 }
 

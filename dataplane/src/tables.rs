@@ -51,7 +51,7 @@ pub fn is_linux(id: PortId) -> bool {
 pub struct Tables {
     /// Which compilation this is, 1 at least; flows of another one are revalidated.
     pub epoch: u16,
-    /// Whether connections are tracked.
+    /// Connection tracking: stateful or stateless.
     pub mode: Mode,
     /// Interfaces, in the order of the policy; a [`PortId`] is a place in this list.
     pub interfaces: Vec<Interface>,
@@ -120,7 +120,7 @@ pub struct Interface {
     pub mac: Mac,
     /// The same as a number of 48 bits.
     pub mac_bits: u64,
-    /// Whether unicast frames to other addresses are taken, too.
+    /// Reception of unicast frames to other addresses.
     pub hearing: Hearing,
     /// Largest IP packet.
     pub mtu: u16,
@@ -252,7 +252,7 @@ pub struct FilterRule {
     pub idle: u8,
     /// Who answers SYNs that it accepts.
     pub syn: SynAnswer,
-    /// Whether it is logged.
+    /// Logging of matches.
     pub log: Logging,
 }
 

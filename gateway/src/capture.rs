@@ -319,7 +319,7 @@ pub(crate) struct Account {
     waiting: AtomicUsize,
 }
 
-/// Whether anybody still reads a capture.
+/// Presence of the reader of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reader {
     There,

@@ -199,7 +199,7 @@ fn listen(path: &Path) -> Result<UnixListener, ServerError> {
     made.map(UnixListener::from).map_err(|error: Errno| failed(error.into()))
 }
 
-/// Whether somebody listens at a socket.
+/// Presence of a listener at a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Listening {
     Somebody,

@@ -142,7 +142,7 @@ pub struct Memory {
     pub now: Nanos,
 }
 
-/// Whether a worker goes on.
+/// Continuation of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Then {
     Continue,

@@ -19,7 +19,7 @@ pub use code::Code;
 
 /// What the codes of diagnostics can do. [`Code`] has those of policies, and those that any file in TOML needs.
 pub trait Kind: Copy + Eq + Ord + fmt::Debug + fmt::Display + From<Code> + 'static {
-    /// Whether it makes what was written wrong.
+    /// Severity: an error makes what was written wrong.
     fn severity(self) -> Severity;
 }
 
@@ -34,7 +34,7 @@ impl Kind for Code {
 pub struct Diagnostic<C = Code> {
     /// Which kind of thing.
     pub code: C,
-    /// Whether it makes the policy wrong.
+    /// Severity: an error makes the policy wrong.
     pub severity: Severity,
     /// What is wrong, in one sentence without a full stop.
     pub message: String,
@@ -46,7 +46,7 @@ pub struct Diagnostic<C = Code> {
     pub related: Vec<Related>,
 }
 
-/// Whether a diagnostic makes the policy wrong.
+/// Severity of a diagnostic: an error makes the policy wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
     /// It does.

@@ -45,7 +45,7 @@ pub const ANY_ZONE: &str = "any";
 /// Everything that one policy file asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
-    /// Whether connections are tracked.
+    /// Connection tracking: stateful or stateless.
     pub mode: Mode,
     /// Interfaces, in the order of the file; names are unique.
     pub interfaces: Vec<Interface>,
@@ -74,7 +74,7 @@ pub struct Policy {
     pub gateway: Gateway,
 }
 
-/// Whether the first packet decides for the rest of its connection.
+/// Connection tracking: does the first packet decide for the rest of its connection?
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// Connections are tracked; only the first packet meets the rules.

@@ -62,7 +62,7 @@ pub struct Spec {
     /// What is delivered to Linux bears this mark on its way through the interface (`skb->mark`): not 0, and the same
     /// as for the interface's punt.
     pub mark: u32,
-    /// Whether frames on it bear VLAN tags.
+    /// VLAN tags of frames on it.
     pub tagged: Tagged,
     /// Number of frames that may wait for a worker, rounded up to a power of two: a few milliseconds' worth of those that may come
     /// at most. AF_XDP has them wait in slots of the worker's pool, and takes no more than an eighth of these.
@@ -92,7 +92,7 @@ impl Default for Spec {
 /// The mark that is used where no other is asked for.
 pub const MARK: u32 = 0x7772;
 
-/// Whether frames on an interface bear VLAN tags.
+/// VLAN tags of frames on an interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Tagged {
     /// None that matter. By AF_XDP on an interface without hardware they may lose them.
@@ -117,7 +117,7 @@ pub enum Offload {
 pub struct Opened {
     /// The driver that was taken.
     pub driver: Driver,
-    /// Whether frames are copied between card and pool.
+    /// Copying of frames between card and pool.
     pub copying: Copying,
     /// The interface's index in Linux.
     pub ifindex: u32,
@@ -141,7 +141,7 @@ impl fmt::Debug for Opened {
     }
 }
 
-/// Whether the card writes frames to the pool itself.
+/// Copying: the card writes frames to the pool itself, or the kernel copies them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Copying {
     /// It does.

@@ -130,11 +130,11 @@ pub struct Udp {
     pub sport: u16,
     /// Destination port.
     pub dport: u16,
-    /// Whether there is a checksum.
+    /// Checksum, or none.
     pub checksum: UdpChecksum,
 }
 
-/// Whether a datagram has a checksum.
+/// Checksum of a datagram, or none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UdpChecksum {
     /// Computed.

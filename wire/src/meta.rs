@@ -23,7 +23,7 @@ pub enum Family {
     V6 = 6,
 }
 
-/// Whether a packet is whole or which part of a datagram it is.
+/// Part of a datagram that a packet is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Part {

@@ -23,7 +23,7 @@ pub(super) struct Bus {
     pub(super) carries_out: Way,
 }
 
-/// Whether a bus lies on a way.
+/// Place of a bus: on a way, or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     On,

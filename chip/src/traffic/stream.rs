@@ -24,7 +24,7 @@ pub struct Stream {
     pub frames: u64,
     /// Which ways they go.
     pub ways: Ways,
-    /// Whether flows are there when the traffic begins.
+    /// State of flows when the traffic begins.
     pub begin: Begin,
     /// The transport protocol.
     pub transport: Transport,
@@ -109,7 +109,7 @@ pub enum Ways {
     Both,
 }
 
-/// Whether flows are there when the traffic begins.
+/// State of flows when the traffic begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begin {
     /// They are not: the first packet of each is part of the traffic.

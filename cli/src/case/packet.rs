@@ -172,7 +172,7 @@ fn within(words: &mut Words, depth: usize) -> Result<Packet, What> {
     Ok(packet)
 }
 
-/// Whether addresses come with ports.
+/// Ports beside addresses.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ports {
     None,

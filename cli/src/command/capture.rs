@@ -163,7 +163,7 @@ enum Ended {
     Early,
 }
 
-/// Whether more packets are wanted.
+/// Room for more packets.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Room {
     Some,

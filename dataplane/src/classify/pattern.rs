@@ -41,7 +41,7 @@ pub struct Pattern {
     pub dscp: u64,
 }
 
-/// Whether a kind of packet is let in.
+/// Admission of a kind of packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admit {
     /// It is.

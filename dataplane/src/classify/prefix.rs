@@ -17,7 +17,7 @@ impl Prefix {
     }
 }
 
-/// Whether more is wanted.
+/// Continuation: more is wanted, or not.
 #[derive(PartialEq, Eq)]
 pub(super) enum Go {
     On,

@@ -69,13 +69,13 @@ impl Segment {
 /// How strictly connections are followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Whether segments must lie in the window.
+    /// Window check (RFC 9293, section 3.10.7.4): on or off.
     pub window: WindowCheck,
-    /// Whether a connection may begin in its middle.
+    /// Pickup of connections in their middle.
     pub midstream: Midstream,
 }
 
-/// Whether segments must lie in the window.
+/// Window check (RFC 9293, section 3.10.7.4): on or off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WindowCheck {
     /// Those that do not are refused.
@@ -85,7 +85,7 @@ pub enum WindowCheck {
     Off,
 }
 
-/// Whether a connection may begin with another segment than a SYN.
+/// Pickup of connections by another segment than a SYN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Midstream {
     /// Only a SYN opens one.

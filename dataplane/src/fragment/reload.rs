@@ -48,7 +48,7 @@ impl FragmentsPlan {
     }
 }
 
-/// Whether conntrack zones have other numbers.
+/// Renumbering of conntrack zones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moved {
     /// None has.

@@ -50,7 +50,7 @@ struct Asked {
     host: Host,
 }
 
-/// Whether the host knows that a neighbour is wanted.
+/// The host's knowledge that a neighbour is wanted.
 #[derive(PartialEq, Eq)]
 enum Host {
     Knows,

@@ -12,7 +12,7 @@ use crate::stage::track::ends;
 use crate::state::Ends;
 use crate::tables::Tables;
 
-/// Whether a frame was addressed anew.
+/// Outcome: a frame was addressed anew, or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readdressed {
     /// It was: it answers a flow that is translated.

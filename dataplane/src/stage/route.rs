@@ -325,7 +325,7 @@ fn to_self(frame: &mut Frame) {
     frame.meta.egress = LOCAL;
 }
 
-/// Whether the source is at home behind the interface that the packet came in by.
+/// Source check: is the source at home behind the interface that the packet came in by?
 #[inline(always)]
 pub(super) fn check_source<T: Tally>(
     ingress: PortId,
@@ -341,7 +341,7 @@ pub(super) fn check_source<T: Tally>(
     look_back(ingress, source, interface.source_check, cx)
 }
 
-/// Whether the route to the source leads where the packet came from.
+/// Unicast reverse path forwarding (RFC 3704): does the route to the source lead where the packet came from?
 fn look_back<T: Tally>(
     ingress: PortId,
     source: Address,

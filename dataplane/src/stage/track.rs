@@ -453,7 +453,7 @@ fn with_client<T: Tally>(frame: &mut Frame, cx: &Cx<'_, T>) -> Option<Step> {
     None
 }
 
-/// Whether a packet of its kind may open a flow.
+/// Checks that a packet of its kind may open a flow.
 ///
 /// # Errors
 /// Why not.

@@ -146,7 +146,7 @@ impl Shard {
     }
 }
 
-/// Whether a flow was there to be ended.
+/// Outcome: a flow was there to be ended, or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// It has ended now.

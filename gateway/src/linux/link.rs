@@ -23,7 +23,7 @@ pub enum LinkEvent {
     Trouble(String),
 }
 
-/// Whether more is wanted.
+/// Continuation: more is wanted, or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
     /// It is.

@@ -25,7 +25,7 @@ pub enum Event {
     Link(LinkIndex, Link),
     /// An interface is gone.
     LinkGone(LinkIndex),
-    /// Whether routes lead by an interface without a carrier.
+    /// Use of routes by an interface without a carrier (`ignore_routes_with_linkdown`).
     Linkdown(LinkdownKey, Linkdown),
     /// An address is there, or has changed.
     Address(AddressKey, Address),

@@ -87,7 +87,7 @@ pub enum Placing {
     Instead,
 }
 
-/// Whether a change is beyond doubt.
+/// Certainty of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Certainty {
     /// It is as Linux has it.

@@ -284,7 +284,7 @@ impl AsFd for Socket {
     }
 }
 
-/// Whether more answers are wanted.
+/// Continuation: more answers are wanted, or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Enough {
     No,

@@ -45,7 +45,7 @@ pub struct Link {
     pub mac: Option<Mac>,
     /// Largest IP packet that it carries.
     pub mtu: u32,
-    /// Whether it is up.
+    /// Condition: up or down.
     pub condition: Condition,
     /// What is in front of its IP packets (`ARPHRD_*`); 1 for Ethernet.
     pub hardware: u16,
@@ -57,7 +57,7 @@ pub struct Link {
     pub master: Option<LinkIndex>,
 }
 
-/// Whether an interface is up.
+/// Condition of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
     /// Switched off.
@@ -88,7 +88,7 @@ pub struct LinkdownKey {
     pub v6: bool,
 }
 
-/// Whether routes lead by an interface without a carrier.
+/// Use of routes by an interface without a carrier (`ignore_routes_with_linkdown`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Linkdown {
     /// They do.

@@ -161,7 +161,7 @@ struct Watcher {
     overlaps: u32,
 }
 
-/// Whether there is something to tell.
+/// State of what is still to be told.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Untold {
     Nothing,

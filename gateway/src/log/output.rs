@@ -32,7 +32,7 @@ pub(super) struct Output {
     /// What it is, as the policy has it.
     pub(super) what: LogOutput,
     kind: Kind,
-    /// Whether it failed when it was last tried.
+    /// Outcome of the last try.
     pub(super) failed: Failed,
 }
 
@@ -208,7 +208,7 @@ struct LogFile {
     torn: Torn,
 }
 
-/// Whether the last line of a file lacks its end, as on a full disk.
+/// State of the last line of a file: whole, or torn, as on a full disk.
 #[derive(PartialEq, Eq)]
 enum Torn {
     No,

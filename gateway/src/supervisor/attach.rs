@@ -56,9 +56,9 @@ struct Ends {
 pub struct PortState {
     /// Its interface.
     pub interface: String,
-    /// Whether it is there.
+    /// Presence.
     pub state: Presence,
-    /// Whether somebody is at the other end of its link.
+    /// Carrier of its link.
     #[serde(default)]
     pub carrier: Carrier,
     /// How frames come and go.
@@ -67,7 +67,7 @@ pub struct PortState {
     pub refused: Vec<String>,
 }
 
-/// Whether somebody is at the other end of a link, as Linux says it.
+/// Carrier of a link, as Linux says it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Carrier {
@@ -90,7 +90,7 @@ impl fmt::Display for Carrier {
     }
 }
 
-/// Whether a port is there.
+/// Presence of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Presence {

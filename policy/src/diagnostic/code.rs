@@ -238,7 +238,7 @@ impl Code {
         self.row().1
     }
 
-    /// Whether it makes a policy wrong.
+    /// Severity: an error makes a policy wrong.
     pub fn severity(self) -> Severity {
         self.row().2
     }

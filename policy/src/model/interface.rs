@@ -32,9 +32,9 @@ pub struct Interface {
     pub parent: Option<String>,
     /// VLAN identifiers, outermost first: none, one (802.1Q) or two (QinQ), 1 to 4094 each.
     pub vlans: Vec<u16>,
-    /// Whether source addresses must be at home behind this interface.
+    /// Source check: must source addresses be at home behind this interface?
     pub source_check: SourceCheck,
-    /// Whether the MSS of TCP connections that cross this interface is lowered.
+    /// Clamping of the MSS of TCP connections that cross this interface.
     pub mss: MssClamp,
 }
 

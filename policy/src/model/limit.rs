@@ -22,11 +22,11 @@ pub struct Limits {
     pub errors_in_all: u32,
     /// Frames that wait for an interface; those past it are dropped from the tail.
     pub queue: u32,
-    /// Whether TCP sequence numbers must lie in the window.
+    /// Window check: must TCP sequence numbers lie in the window?
     pub tcp_window: TcpWindow,
-    /// Whether a TCP flow may begin in its middle.
+    /// Pickup of TCP flows in their middle.
     pub pickup: Pickup,
-    /// Whether transport checksums are verified where a packet opens or closes a flow.
+    /// Verification of transport checksums where a packet opens or closes a flow.
     pub checksum: Checksum,
 }
 
@@ -62,7 +62,7 @@ pub enum TcpWindow {
     Off,
 }
 
-/// Whether a TCP flow whose handshake was not seen may begin with any segment.
+/// Pickup of TCP flows whose handshake was not seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pickup {
     /// Only a SYN opens a flow.

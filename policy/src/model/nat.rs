@@ -56,7 +56,7 @@ pub enum NatAction {
         target: IpAddr,
         /// Inside port for the first of `ports`, the others follow in order; unchanged where absent.
         target_port: Option<u16>,
-        /// Whether inside hosts reach the service by its outside address, too.
+        /// Hairpin: inside hosts reach the service by its outside address, too.
         hairpin: Hairpin,
     },
     /// Inside and outside addresses translated to one another, one by one; prefixes of equal length.
@@ -65,7 +65,7 @@ pub enum NatAction {
         outside: IpNet,
         /// Inside addresses.
         inside: IpNet,
-        /// Whether inside hosts reach one another by their outside addresses, too.
+        /// Hairpin: inside hosts reach one another by their outside addresses, too.
         hairpin: Hairpin,
     },
 }

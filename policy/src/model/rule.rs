@@ -54,7 +54,7 @@ pub struct Rule {
     pub timeout: Option<Nanos>,
     /// Who answers the SYN of a TCP connection that it accepts. Only with [`Action::Accept`].
     pub syn: SynAnswer,
-    /// Whether a match is logged.
+    /// Logging of matches.
     pub log: Logging,
     /// What happens.
     pub action: Action,
@@ -211,7 +211,7 @@ pub struct Rate {
     pub per: Nanos,
     /// Depth of the bucket, 1 at least.
     pub burst: u32,
-    /// Whether each source address has a bucket of its own.
+    /// Scope: a bucket for each source address, or one for all.
     pub scope: Scope,
 }
 
@@ -234,7 +234,7 @@ pub enum Scope {
     Source,
 }
 
-/// Whether matches are logged.
+/// Logging of matches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Logging {
     /// No.

@@ -75,7 +75,7 @@ pub(super) fn grow<S: Shape>(
         .map_err(|error| TooLarge { needed: error.bytes, bound: bounds.memory })
 }
 
-/// Whether another block follows.
+/// Continuation: another block follows, or not.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum More {
     Yes,
