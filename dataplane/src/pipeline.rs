@@ -33,7 +33,7 @@ use crate::stage::{About, Cx, Packets, Stage, Step, take};
 use crate::tables::Tables;
 use crate::verdict::{Reason, Verdict};
 
-/// The lists of stages. To add one is a line here, and its file (`docs/add/stage.md`).
+/// Stages of each side, in their order. A new one is a file and a line here (`docs/add/stage.md`).
 pub struct Stages<T>(PhantomData<T>);
 
 impl<T: Tally + 'static> Stages<T> {
@@ -50,8 +50,8 @@ impl<T: Tally + 'static> Stages<T> {
         Entry::of::<Answer>(),
     ];
 
-    /// Egress: from the queue before a port on. The frame then waits there for an opportunity to send
-    /// ([`Shard::next`](crate::Shard::next)).
+    /// Egress: up to the queue before a port, where the frame waits for an opportunity to send
+    /// ([`Shard::next`](crate::Shard::next)). For one frame after the other.
     pub const EGRESS: &'static [Entry<T>] = &[Entry::of::<Fragment>(), Entry::of::<Queue>()];
 
     /// Both, in their order, and some of the first once more: their number is then a power of two.
@@ -70,7 +70,7 @@ impl<T: Tally + 'static> Stages<T> {
     /// The stage at a place, counted through both lists.
     #[inline(always)]
     fn at(place: u8) -> &'static Entry<T> {
-        // Never more than there are, and nothing is left to check.
+        // The remainder is for the compiler, which then has no bound to check: a place is always that of a stage.
         let all: &'static [Entry<T>; MOST] = const { &Self::ALL };
         &all[usize::from(place) % MOST]
     }
@@ -410,10 +410,13 @@ fn take_through<T: Tally + 'static>(places: &[u8], frame: &mut Frame, cx: &mut C
     }
 }
 
+/// True if egress has no stage for every packet but `queue`. A further one takes frames through the list, by its pointers.
+const IS_QUEUED_AT_ONCE: bool = Stages::<NoTally>::EGRESS.len() == 2;
+
 /// Queues a frame of which all has been decided, as it is, or else answers, fragments or ends it.
 #[inline(always)]
 fn leave<T: Tally + 'static>(mut frame: Frame, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
-    if frame.meta.fate != 0 || Fragment::takes(&frame) {
+    if frame.meta.fate != 0 || Fragment::takes(&frame) || !IS_QUEUED_AT_ONCE {
         return leave_otherwise(frame, ended, cx);
     }
     take::<Queue, T>(&mut frame, cx);
