@@ -129,11 +129,15 @@ impl Renderer<'_> {
     fn passed_by(&self, stage: &str, account: &Account) -> String {
         let last = account.visits.last();
         let decided = last.is_some_and(|visit| visit.after.flags & flag::HIT != 0);
+        let place = |name: &str| pipeline::names().iter().position(|stage| *stage == name);
+        let is_behind = |name: &str| last.is_some_and(|visit| place(visit.stage) > place(name));
         let entry = pipeline::stages().find(|entry| entry.about.name == stage);
         match entry.map_or(Packets::None, |entry| (entry.packets)(self.tables)) {
             Packets::None => "not in the pipeline: the policy has no use for it",
             Packets::Answered => "nothing to answer",
             Packets::First if decided => "not asked: the flow has been decided",
+            // A later stage has taken it.
+            Packets::First | Packets::Every if is_behind(stage) => "nothing to do",
             Packets::First | Packets::Every => "not reached",
         }
         .to_owned()

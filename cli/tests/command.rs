@@ -124,6 +124,8 @@ fn explain_names_the_vlan_that_a_packet_leaves_by() {
     let packet = "guest tcp 192.168.20.5:1 > 192.168.1.20:22 syn";
     let told = wirerate(&["explain", &home_office(), packet]).exits(0).out;
     assert!(told.contains("Out by guest: "), "{told}");
+    // A stage before the last one that took it had nothing to do.
+    assert!(told.contains("\nfragment  nothing to do\n"), "{told}");
     let json = wirerate(&["explain", &home_office(), packet, "--json"]).exits(0).json();
     assert_eq!(json["sent"][0]["interface"], "guest");
 }
