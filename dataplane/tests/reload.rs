@@ -17,6 +17,7 @@ use scene::packet::Packets;
 use scene::policy::{Scene, Translation};
 use scene::{Arrival, Gateway, Out, START, check, packet, policy};
 use wire::ethernet::Mac;
+use wire::header::Fragment;
 use wire::random::Random;
 use wire::{Nanos, PortId, build};
 
@@ -442,4 +443,29 @@ proptest! {
     ) {
         play(&seed, &turns, &sizes, Some(&events), |_, _| ());
     }
+}
+
+/// A fragment that waits since tables before these tracked connections ends with the frame before which its time is over: that of a
+/// clock which was set back, too, though the batch ends later.
+#[test]
+fn a_fragment_that_waits_ends_in_its_place_in_a_batch() {
+    let link = build::ethernet(Mac([2, 0, 0, 0, 0, 9]), Mac([2, 0, 0, 0, 0, 10]));
+    let packet = link.ipv4([192, 168, 1, 5].into(), [10, 1, 0, 8].into()).udp(1, 2).payload(&[90; 64]);
+    let fragment = packet.clone().fragment(Fragment { id: 7, offset: 64, more: true }).to_vec();
+    let arrival = |number, seconds, bytes: &Vec<u8>| Arrival {
+        port: PortId(0),
+        at: START + Nanos::from_secs(seconds),
+        number,
+        bytes: bytes.clone(),
+    };
+    let outs = [Way::Run, Way::Step].map(|way| {
+        let mut gateway = Gateway::new(TWO_WAYS, way);
+        gateway.receive(&[arrival(0, 1_000, &fragment)]);
+        assert_eq!(gateway.held(), 1);
+        gateway.reload(&format!("mode = \"stateless\"\n{TWO_WAYS}"), START + Nanos::from_secs(1_000));
+        gateway.receive(&[arrival(1, 10, &packet.to_vec()), arrival(2, 1_000, &packet.to_vec())]);
+        gateway.out(usize::MAX)
+    });
+    assert_eq!(outs[0], outs[1]);
+    assert!(outs[0].ended.contains(&(0, Verdict::Dropped(Reason::FragmentTimeout))), "{outs:?}");
 }
