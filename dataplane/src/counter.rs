@@ -5,7 +5,6 @@
 
 use wire::Frame;
 
-use crate::reload::Renumbering;
 use crate::tables::Tables;
 use crate::verdict::{Reason, Verdict};
 
@@ -92,31 +91,6 @@ pub struct Gone {
     pub nat_refused: u64,
 }
 
-/// Counters of other tables, all zero, and who was who.
-pub(crate) struct CountersPlan {
-    rules: Vec<Traffic>,
-    nats: Vec<Traffic>,
-    nat_refused: Vec<u64>,
-    /// By place in the tables of before, the place now.
-    rules_become: Vec<Option<u32>>,
-    pairs_become: Vec<u16>,
-    sources_become: Vec<Option<u16>>,
-}
-
-impl CountersPlan {
-    /// For what follows `old`.
-    pub(crate) fn prepare(old: &Tables, new: &Tables, renumbering: &Renumbering) -> CountersPlan {
-        CountersPlan {
-            rules: vec![Traffic::default(); new.filter.rules.len()],
-            nats: vec![Traffic::default(); new.nat.pairs()],
-            nat_refused: vec![0; new.nat.sources.len()],
-            rules_become: renumbering.rules_become.clone(),
-            pairs_become: (0..old.nat.pairs()).map(|pair| renumbering.pair(pair as u16)).collect(),
-            sources_become: renumbering.sources_become.clone(),
-        }
-    }
-}
-
 impl Counters {
     /// All zero.
     pub fn new(tables: &Tables) -> Counters {
@@ -140,27 +114,6 @@ impl Counters {
             revoked: 0,
             gone: Gone::default(),
         }
-    }
-
-    /// Goes on with other tables.
-    pub(crate) fn apply(&mut self, mut plan: CountersPlan) -> CountersPlan {
-        for (count, place) in self.rules.iter().zip(&plan.rules_become) {
-            let place = place.and_then(|place| plan.rules.get_mut(place as usize));
-            place.unwrap_or(&mut self.gone.rules).add(count);
-        }
-        for (count, pair) in self.nats.iter().zip(&plan.pairs_become) {
-            // What one of two translations is left of counts for that one.
-            let place = if *pair == 0 { None } else { plan.nats.get_mut(usize::from(*pair)) };
-            place.unwrap_or(&mut self.gone.nats).add(count);
-        }
-        for (count, place) in self.nat_refused.iter().zip(&plan.sources_become) {
-            let place = place.and_then(|place| plan.nat_refused.get_mut(usize::from(place)));
-            *place.unwrap_or(&mut self.gone.nat_refused) += count;
-        }
-        std::mem::swap(&mut self.rules, &mut plan.rules);
-        std::mem::swap(&mut self.nats, &mut plan.nats);
-        std::mem::swap(&mut self.nat_refused, &mut plan.nat_refused);
-        plan
     }
 
     /// Counts a frame that departs: its verdict is final.

@@ -142,6 +142,12 @@ impl Egress {
         }
     }
 
+    /// Bytes of memory.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let queues = self.ports.iter().map(|port| port.queue.capacity() * size_of::<Frame>());
+        size_of_val(self.ports.as_slice()) + queues.sum::<usize>()
+    }
+
     /// Takes out all frames that wait.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = Frame> {
         self.ports.iter_mut().flat_map(|port| port.queue.drain(..))

@@ -5,6 +5,7 @@ use tally::{NoTally, Region};
 use crate::pipeline::{self, Entry};
 use crate::shard::Shard;
 use crate::stage::Packets;
+use crate::state::PARTS;
 use crate::tables::{Tables, Target};
 
 /// Bytes of each region, by the bounds that the tables state; those that depend on the host (frames and their metadata)
@@ -12,25 +13,12 @@ use crate::tables::{Tables, Target};
 pub fn regions(tables: &Tables, shard: &Shard) -> Vec<(Region, u64)> {
     let routes =
         tables.fib4.memory_bytes() + tables.fib6.memory_bytes() + tables.targets.len() * size_of::<Target>();
-    let [index, flows, timers] = shard.flows.parts_bytes();
     let searches =
         [&tables.filter.search.classifier, &tables.nat.destination_search, &tables.nat.source_search];
     let rules: u64 = searches.into_iter().map(|search| search.region_bytes()).sum();
-    [
-        (Region::FlowIndex, index),
-        (Region::FlowTable, flows),
-        (Region::Timer, timers),
-        (Region::NatTable, shard.mappings.memory_bytes()),
-        (Region::RuleTable, rules as usize),
-        (Region::RouteTable, routes),
-        (Region::HopTable, shard.hops.region_bytes()),
-        (Region::FragmentTable, shard.fragments.bytes()),
-        (Region::Counter, tables.filter.rules.len() * 16),
-        (Region::Meter, shard.limiter.memory_bytes()),
-        (Region::Queue, shard.egress.ports() * 64),
-    ]
-    .map(|(region, bytes)| (region, bytes as u64))
-    .to_vec()
+    let tables_own = [(Region::RuleTable, rules as usize), (Region::RouteTable, routes)];
+    let state = PARTS.iter().flat_map(|part| part.regions(shard, tables));
+    tables_own.into_iter().chain(state).map(|(region, bytes)| (region, bytes as u64)).collect()
 }
 
 /// Instructions that each stage's code takes in the store of an engine, in the pipeline's order; 0 for stages that the

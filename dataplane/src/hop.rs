@@ -225,6 +225,15 @@ impl Hops {
         self.owners.get((hop & !WAITING) as usize).copied()
     }
 
+    /// Bytes of memory, those of frames that wait included.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let tables = self.entries.capacity() * size_of::<Hop>()
+            + self.owners.capacity() * size_of::<Wanted>()
+            + self.index.capacity() * (size_of::<(Wanted, u32)>() + 1)
+            + self.free.capacity() * size_of::<u32>();
+        tables + self.waiting.memory_bytes()
+    }
+
     /// Bytes that as many hops as there can be take on a network processor, 32 each.
     pub fn region_bytes(&self) -> usize {
         self.most.saturating_mul(32)

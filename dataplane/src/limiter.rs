@@ -20,16 +20,11 @@ use crate::flow::Key;
 use crate::nat::Share;
 use crate::tables::{Address, FilterRule, Tables};
 
-mod debt;
-mod reload;
-
-pub(crate) use reload::LimiterPlan;
-
 /// A token bucket, kept as the time at which it would be full again (the generic cell rate algorithm,
 /// ITU-T I.371): eight bytes, and no arithmetic between packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bucket {
-    full_at: Nanos,
+    pub(crate) full_at: Nanos,
 }
 
 impl Bucket {
@@ -52,7 +47,7 @@ impl Bucket {
     }
 
     /// True if it is full, and so holds nothing worth remembering.
-    fn is_full(self, now: Nanos) -> bool {
+    pub(crate) fn is_full(self, now: Nanos) -> bool {
         self.full_at <= now
     }
 }
@@ -66,15 +61,15 @@ pub fn interval(rate: &Rate) -> Nanos {
 #[derive(Debug)]
 pub struct Limiter {
     /// By rule.
-    rates: Vec<Bucket>,
+    pub(crate) rates: Vec<Bucket>,
     /// Counts of rules as wholes, those included whose rule is gone, while something counts.
-    counts: Vec<u32>,
+    pub(crate) counts: Vec<u32>,
     /// By rule, where its count is; `NONE` for one that counts nothing as a whole.
-    places: Vec<u32>,
-    rates_by_source: Sets<Bucket>,
-    counts_by_source: Sets<u32>,
+    pub(crate) places: Vec<u32>,
+    pub(crate) rates_by_source: Sets<Bucket>,
+    pub(crate) counts_by_source: Sets<u32>,
     /// Answers in all, by [`ErrorKind`].
-    errors: [Bucket; ErrorKind::COUNT],
+    pub(crate) errors: [Bucket; ErrorKind::COUNT],
     /// Answers to receivers: a run of [`RECEIVERS`] for each kind.
     errors_to: Vec<Bucket>,
     /// The part of what is bounded as a whole that this shard may let pass.
@@ -116,7 +111,7 @@ pub struct CountId(pub u32);
 const WHOLE: u32 = 1 << 31;
 
 /// No count.
-const NONE: u32 = u32::MAX;
+pub(crate) const NONE: u32 = u32::MAX;
 
 /// The number that stands for all rules together, for the bound on flows of one source: no rule has it.
 pub const ALL_RULES: u32 = 0;
@@ -233,17 +228,17 @@ impl Limiter {
 }
 
 /// True if connections are counted for a rule as a whole.
-fn counts_as_whole(rule: &FilterRule) -> bool {
+pub(crate) fn counts_as_whole(rule: &FilterRule) -> bool {
     rule.connections.is_some_and(|limit| limit.scope == Scope::Rule)
 }
 
 /// True if rates are bounded by source.
-fn rates_sources(tables: &Tables) -> bool {
+pub(crate) fn rates_sources(tables: &Tables) -> bool {
     tables.filter.rules.iter().any(|rule| rule.rate.is_some_and(|rate| rate.scope == Scope::Source))
 }
 
 /// True if connections are counted by source.
-fn counts_sources(tables: &Tables) -> bool {
+pub(crate) fn counts_sources(tables: &Tables) -> bool {
     let by_source = |rule: &FilterRule| rule.connections.is_some_and(|limit| limit.scope == Scope::Source);
     tables.limits.flows_per_source.is_some() || tables.filter.rules.iter().any(by_source)
 }
@@ -263,15 +258,15 @@ const WAYS: usize = 8;
 
 /// A set-associative table of values by key.
 #[derive(Debug)]
-struct Sets<V> {
-    keys: Vec<Key>,
-    values: Vec<V>,
+pub(crate) struct Sets<V> {
+    pub(crate) keys: Vec<Key>,
+    pub(crate) values: Vec<V>,
     mask: usize,
 }
 
 impl<V: Copy + Default> Sets<V> {
     /// Room for about `entries`; none at all for 0.
-    fn new(entries: usize) -> Sets<V> {
+    pub(crate) fn new(entries: usize) -> Sets<V> {
         if entries == 0 {
             return Sets { keys: Vec::new(), values: Vec::new(), mask: 0 };
         }
@@ -285,7 +280,7 @@ impl<V: Copy + Default> Sets<V> {
     }
 
     /// The place of `key`; a new one if it has none and a value of its set is `vacant`.
-    fn find_or_take(&mut self, key: &Key, hash: u64, vacant: impl Fn(&V) -> bool) -> Option<u32> {
+    pub(crate) fn find_or_take(&mut self, key: &Key, hash: u64, vacant: impl Fn(&V) -> bool) -> Option<u32> {
         let first = (hash as usize & self.mask) * WAYS;
         let places = first..(first + WAYS).min(self.keys.len());
         if let Some(place) = places.clone().find(|place| self.keys[*place] == *key) {
@@ -297,12 +292,12 @@ impl<V: Copy + Default> Sets<V> {
         u32::try_from(place).ok()
     }
 
-    fn value(&mut self, place: u32) -> Option<&mut V> {
+    pub(crate) fn value(&mut self, place: u32) -> Option<&mut V> {
         self.values.get_mut(place as usize)
     }
 
     /// True if it has no room at all.
-    fn is_none(&self) -> bool {
+    pub(crate) fn is_none(&self) -> bool {
         self.keys.is_empty()
     }
 

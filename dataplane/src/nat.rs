@@ -23,7 +23,7 @@ pub mod rewrite;
 mod share;
 
 pub use mapping::{Capacity, ConfigError, Mapping, Mappings, PoolUse, Restore};
-pub(crate) use mapping::{MappingsPlan, RetiredMappings};
+pub(crate) use mapping::{PoolsPlan, RetiredPools};
 pub use pool::{
     AddressRange, Block, Hold, MAX_ADDRESSES, PoolConfig, PoolCounters, PoolProblem, PortRange, Reserved,
 };

@@ -187,14 +187,6 @@ impl Shard {
         next
     }
 
-    /// Bytes of memory that flows, their translations, limits and fragments take.
-    pub fn memory_bytes(&self) -> usize {
-        self.flows.memory_bytes()
-            + self.mappings.memory_bytes()
-            + self.limiter.memory_bytes()
-            + self.fragments.bytes()
-    }
-
     /// Ends a flow at once, one that was idle for its timeout: its mappings and counts are given back.
     pub fn end_flow<T: Tally>(&mut self, id: FlowId, tally: &mut T) {
         self.end_flow_for(id, Cause::Timeout, tally);

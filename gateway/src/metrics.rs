@@ -101,8 +101,10 @@ impl Collector for Collected {
         let help = "Log records, by what became of them.";
         let log = [("written", log.written), ("left_out", log.left_out), ("not_written", log.not_written)];
         Family { name: "log_records", help, unit: None, label: "fate" }.counters(encoder, log.into_iter())?;
-        let memory = status.memory_bytes as f64;
-        gauge(encoder, "state_memory", "Memory of flows and translations.", Some(Unit::Bytes), memory)?;
+        let help = "Memory of what is remembered, by part.";
+        let memory = status.memory_by_part.iter().map(|(part, bytes)| (part.as_str(), *bytes as i64));
+        Family { name: "state_memory", help, unit: Some(Unit::Bytes), label: "part" }
+            .gauges(encoder, memory)?;
         self.reasons(encoder)?;
         self.named(encoder)?;
         self.ports(encoder)

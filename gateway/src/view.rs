@@ -3,6 +3,7 @@
 //! Counts are sums over all workers, from the start of the gateway on; they keep going over a change of policy, by
 //! name.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use dataplane::Reason;
@@ -55,8 +56,10 @@ pub struct Status {
     pub flows_begun: u64,
     /// Flows ended since the start.
     pub flows_ended: u64,
-    /// Bytes that flows, translations, limits and fragments take.
+    /// Bytes of memory that the state of all workers takes.
     pub memory_bytes: u64,
+    /// The same by part: flows, translations, limits, counters, neighbours, queues, fragments.
+    pub memory_by_part: BTreeMap<String, u64>,
     /// The workers.
     pub workers: Vec<WorkerStatus>,
     /// Workers that failed and began anew.
@@ -188,6 +191,14 @@ impl From<Traffic> for Count {
 }
 
 impl Overview {
+    fn memory_by_part(&self) -> BTreeMap<String, u64> {
+        let mut sums = BTreeMap::new();
+        for (part, bytes) in self.reports.iter().flat_map(|report| &report.memory) {
+            *sums.entry((*part).to_owned()).or_default() += *bytes as u64;
+        }
+        sums
+    }
+
     /// The gateway as a whole.
     pub fn status(&self) -> Status {
         let sum = |of: fn(&Counters) -> u64| self.reports.iter().map(|report| of(&report.counters)).sum();
@@ -212,7 +223,8 @@ impl Overview {
             flow_capacity: add(|report| report.flow_capacity.into()),
             flows_begun: add(|report| report.flow_turnover[0]),
             flows_ended: add(|report| report.flow_turnover[1]),
-            memory_bytes: add(|report| report.memory_bytes as u64),
+            memory_bytes: add(|report| report.memory.iter().map(|(_, bytes)| *bytes as u64).sum()),
+            memory_by_part: self.memory_by_part(),
             workers: self.reports.iter().map(WorkerStatus::of).collect(),
             worker_failures: self.panics,
             log: self.log,

@@ -62,11 +62,11 @@ impl Fragments {
     /// which one a conntrack zone is now. Frames that cannot go on are given back with the reason.
     pub(crate) fn apply(
         &mut self,
-        mut plan: FragmentsPlan,
+        plan: &mut FragmentsPlan,
         mut keep: impl FnMut(&mut Frame) -> Result<(), Reason>,
         ct_zone: impl Fn(u16) -> Option<u16>,
         mut give: impl FnMut(Frame, Reason),
-    ) -> FragmentsPlan {
+    ) {
         while let Some((frame, reason)) = self.held.give() {
             give(frame, reason);
         }
@@ -75,7 +75,7 @@ impl Fragments {
         let Some(Renewed { table, held }) = &mut plan.renewed else {
             self.sift(&mut keep, &mut give);
             self.recount();
-            return plan;
+            return;
         };
         std::mem::swap(&mut self.table, table);
         std::mem::swap(&mut self.held, held);
@@ -111,7 +111,6 @@ impl Fragments {
             }
         }
         self.recount();
-        plan
     }
 
     /// Counts anew what everybody has: all of it, even where that is more than a share.

@@ -63,6 +63,11 @@ impl Waiting {
         Ok(Waiting { asked: Vec::with_capacity(most), most, held: Held::new(frames)?, untold: 0 })
     }
 
+    /// Bytes of memory.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.asked.capacity() * size_of::<Asked>() + self.held.bytes()
+    }
+
     /// Notes that a neighbour is wanted, where it is not noted yet and there is room.
     pub(crate) fn ask(&mut self, wanted: Wanted, now: Nanos) {
         if self.place(wanted).is_some() || self.asked.len() == self.most {

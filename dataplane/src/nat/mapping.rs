@@ -30,7 +30,7 @@ mod reload;
 mod restore;
 
 pub use list::{Mapping, PoolUse};
-pub(crate) use reload::{MappingsPlan, RetiredMappings};
+pub(crate) use reload::{PoolsPlan, RetiredPools};
 pub use restore::Restore;
 
 /// For how much memory is taken.

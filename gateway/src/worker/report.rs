@@ -23,8 +23,8 @@ pub struct Report {
     pub flow_capacity: u32,
     /// Flows begun and ended.
     pub flow_turnover: [u64; 2],
-    /// Bytes that the shard takes.
-    pub memory_bytes: usize,
+    /// Bytes of memory of each part of the shard, by name.
+    pub memory: Vec<(&'static str, usize)>,
     /// Frames of the pool that are free.
     pub free_frames: usize,
     /// When it was made.
@@ -54,7 +54,7 @@ impl Worker {
             flows: self.shard.flows.len(),
             flow_capacity: self.shard.flows.capacity(),
             flow_turnover: [self.shard.flows.created(), self.shard.flows.ended()],
-            memory_bytes: self.shard.memory_bytes(),
+            memory: self.shard.memory().collect(),
             free_frames: self.pool.available(),
             now: self.clock.now(),
             busy: self.busy,

@@ -8,7 +8,7 @@
 //! Ports that are set aside from now on stay with whoever holds them, and are not handed out again.
 //!
 //! The work is bounded by pools and outside addresses, not by mappings. Memory for addresses that come is taken beforehand
-//! ([`MappingsPlan::prepare`]), and what is no longer needed is handed back to be given up by somebody who has time.
+//! ([`PoolsPlan::prepare`]), and what is no longer needed is handed back to be given up by somebody who has time.
 
 use super::super::pool::Side;
 use super::super::{Endpoint, PoolConfig};
@@ -18,7 +18,7 @@ use super::{
 };
 
 /// Pools that will take the place of others.
-pub(crate) struct MappingsPlan {
+pub(crate) struct PoolsPlan {
     compiled: Compiled,
     /// For each pool, which one it was.
     was: Vec<Option<u16>>,
@@ -34,12 +34,12 @@ pub(crate) struct MappingsPlan {
 
 /// What is no longer needed.
 #[derive(Default)]
-pub(crate) struct RetiredMappings {
+pub(crate) struct RetiredPools {
     _chunks: Vec<Chunk>,
     _pools: Vec<Pool>,
 }
 
-impl MappingsPlan {
+impl PoolsPlan {
     /// Compiles `new`; each of them was the pool of `was` in `old`.
     ///
     /// # Errors
@@ -49,7 +49,7 @@ impl MappingsPlan {
         new: &[PoolConfig],
         was: Vec<Option<u16>>,
         share: Share,
-    ) -> Result<MappingsPlan, Vec<ConfigError>> {
+    ) -> Result<PoolsPlan, Vec<ConfigError>> {
         let before = Compiled::of(old)?;
         let known: std::collections::HashSet<_> =
             before.outside.iter().map(|outside| (outside.address, outside.family)).collect();
@@ -80,20 +80,20 @@ impl MappingsPlan {
             .into_iter()
             .zip(new)
             .map(|(was, new)| was.filter(|was| old.get(usize::from(*was)).is_some_and(|old| same(new, old))));
-        Ok(MappingsPlan { was: was.collect(), compiled, chunk, fresh, lent, lent_places })
+        Ok(PoolsPlan { was: was.collect(), compiled, chunk, fresh, lent, lent_places })
     }
 }
 
 impl Mappings {
     /// True if there are places for all pools beside those whose mappings go on. Always, but for tens of thousands.
-    pub(crate) fn has_places_for(&self, plan: &MappingsPlan) -> bool {
+    pub(crate) fn has_places_for(&self, plan: &PoolsPlan) -> bool {
         let more = plan.was.iter().filter(|was| was.is_none()).count();
         self.pools.len() + more <= usize::from(u16::MAX) || self.is_empty()
     }
 
     /// Puts the pools in place, for which [there are places](Mappings::has_places_for).
-    pub(crate) fn apply(&mut self, plan: MappingsPlan) -> RetiredMappings {
-        let MappingsPlan { compiled: Compiled { mut pools, outside }, was, chunk, fresh, lent, lent_places } =
+    pub(crate) fn apply(&mut self, plan: PoolsPlan) -> RetiredPools {
+        let PoolsPlan { compiled: Compiled { mut pools, outside }, was, chunk, fresh, lent, lent_places } =
             plan;
         let home = self.ports.add(chunk);
         let lent_home = self.services.add(lent);
@@ -142,7 +142,7 @@ impl Mappings {
                 self.pools[usize::from(*place)].id = pool.id;
             }
         }
-        let mut retired = RetiredMappings::default();
+        let mut retired = RetiredPools::default();
         let mut free = 0;
         for (pool, place) in pools.into_iter().zip(&mut places) {
             let place = place.get_or_insert_with(|| {

@@ -11,7 +11,7 @@ use super::super::super::{
     AddressRange, Block, Capacity, Endpoint, Hold, MappingId, Mappings, PoolConfig, PoolId, PortRange,
     Refusal, Reserved, Restore, Share,
 };
-use super::MappingsPlan;
+use super::PoolsPlan;
 
 const SEED: [u64; 2] = [5, 6];
 const UDP: u8 = 17;
@@ -132,7 +132,7 @@ fn change(table: &mut Mappings, old: &[Named], new: &[Named]) {
     let was =
         new.iter().map(|pool| old.iter().position(|old| old.name == pool.name).map(|place| place as u16));
     let share = table.ports.share();
-    let change = MappingsPlan::prepare(&configs(old), &configs(new), was.collect(), share).ok().unwrap();
+    let change = PoolsPlan::prepare(&configs(old), &configs(new), was.collect(), share).ok().unwrap();
     table.apply(change);
 }
 

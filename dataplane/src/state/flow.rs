@@ -1,0 +1,445 @@
+//! Flows: what outlives the tables, the memory and the process that they began with.
+
+use std::net::IpAddr;
+
+use policy::model::Mode;
+use serde::{Deserialize, Serialize};
+use tally::{NoTally, Region};
+use wire::ethernet::Mac;
+use wire::header::{Ports, Protocol};
+use wire::{Nanos, PortId};
+
+use super::{Applying, Cursor, Imports, Item, MappingRecord, Part, Plan, Refused, Reload};
+use crate::flow::{
+    FlowId, Former, Handshake, Key, Life, Numbers, Refusal, Senders, State, Tick, Timeouts, Translated,
+    Windows, numbers, senders,
+};
+use crate::log::Cause;
+use crate::nat::Endpoint;
+use crate::shard::{Shard, ShardError, most_flows, timeouts};
+use crate::tables::{Address, LOCAL, NO_NUMBER, OWN_ACCORD, Tables, Target};
+
+/// Flows, with their handshakes and MAC addresses.
+pub(super) struct Flows;
+
+/// Reload of flows: those of before are of an earlier epoch from then on.
+struct FlowsPlan {
+    epoch: u16,
+    timeouts: Timeouts,
+    /// Memory for handshakes, where the gateway has made none so far.
+    handshakes: Option<Numbers>,
+    /// Memory for MAC addresses of flows, where no rule has asked for any so far.
+    macs: Option<Senders>,
+    /// Where flows need other memory: all of it.
+    renewed: Option<Box<Shard>>,
+}
+
+impl Part for Flows {
+    fn name(&self) -> &'static str {
+        "flows"
+    }
+
+    fn prepare(&self, reload: &Reload<'_>) -> Result<Box<dyn Plan>, ShardError> {
+        let Reload { old, new, setup, .. } = reload;
+        let renewed =
+            if most_flows(old) == most_flows(new) { None } else { Some(Box::new(Shard::new(new, *setup)?)) };
+        // Whether connections have handshakes from tables before the old ones is not known here.
+        let may_need = renewed.is_some() || !old.filter.has_syn_proxy && new.filter.has_syn_proxy;
+        let may_ask = renewed.is_some() || old.source_macs.is_none() && new.source_macs.is_some();
+        let flows = most_flows(new);
+        Ok(Box::new(FlowsPlan {
+            epoch: new.epoch,
+            timeouts: timeouts(new),
+            handshakes: may_need.then(|| numbers(flows)).transpose().map_err(ShardError::Memory)?,
+            macs: may_ask.then(|| senders(flows)).transpose().map_err(ShardError::Memory)?,
+            renewed,
+        }))
+    }
+
+    fn memory_bytes(&self, shard: &Shard) -> usize {
+        shard.flows.memory_bytes()
+    }
+
+    fn regions(&self, shard: &Shard, _: &Tables) -> Vec<(Region, usize)> {
+        let [index, flows, timers] = shard.flows.parts_bytes();
+        vec![(Region::FlowIndex, index), (Region::FlowTable, flows), (Region::Timer, timers)]
+    }
+
+    fn places(&self, shard: &Shard, _: &Tables) -> u32 {
+        shard.flows.used()
+    }
+
+    fn export(&self, shard: &Shard, tables: &Tables, place: u32, now: Nanos) -> Option<Item> {
+        shard.flow_record(tables, FlowId(place), now).map(Item::Flow)
+    }
+
+    fn import(
+        &self,
+        shard: &mut Shard,
+        tables: &Tables,
+        item: &Item,
+        now: Nanos,
+    ) -> Option<Result<(), Refused>> {
+        let Item::Flow(record) = item else { return None };
+        Some(shard.import_flow(tables, record, now))
+    }
+}
+
+impl Plan for FlowsPlan {
+    fn apply(&mut self, shard: &mut Shard, _: &mut Applying<'_>) {
+        // What is to be moved needs a place for its handshakes and MAC addresses, whatever the new tables ask for.
+        let keeps = |remembers| self.renewed.is_none() || remembers;
+        let handshakes = keeps(shard.flows.remembers_handshakes());
+        let macs = keeps(shard.flows.remembers_senders());
+        let flows = self.renewed.as_deref_mut().map_or(&mut shard.flows, |fresh| &mut fresh.flows);
+        if handshakes {
+            self.handshakes = self.handshakes.take().and_then(|numbers| flows.remember_handshakes(numbers));
+        }
+        if macs {
+            self.macs = self.macs.take().and_then(|senders| flows.remember_senders(senders));
+        }
+        shard.flows.begin_epoch(self.epoch, self.timeouts);
+    }
+
+    fn finish(&mut self, shard: &mut Shard, reload: &mut Applying<'_>) {
+        if let Some(fresh) = self.renewed.as_deref_mut() {
+            reload.carried = shard.move_into(fresh, reload.tables, reload.now);
+        }
+    }
+}
+
+/// A flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlowRecord {
+    /// Its place in the table, until it ends.
+    pub id: FlowId,
+    /// Packets that go as the first one did, as they arrive.
+    pub original: Ends,
+    /// Packets that come back, as they arrive.
+    pub reply: Ends,
+    /// The interface that its first packet came in by, [`LOCAL`](crate::tables::LOCAL) for the gateway itself,
+    /// [`OTHER`](crate::tables::OTHER) where Linux forwards it; `None` if it is gone.
+    pub ingress: Option<PortId>,
+    /// Where the connection stands.
+    pub state: State,
+    /// What is known of the sides of a TCP connection.
+    pub windows: Windows,
+    /// How long it has had no packet, to an eighth of a second.
+    pub idle: Nanos,
+    /// How long it has been there, likewise.
+    pub age: Nanos,
+    /// Standing before the tables that it is given with.
+    pub standing: Standing,
+    /// The rule that lets it in; `None` where a default does, or it has not been validated.
+    pub rule: Option<u32>,
+    /// Its destination translation, by place from 0.
+    pub destination: Through,
+    /// Its source translation, by place from 0.
+    pub source: Through,
+    /// The mapping that translates its source.
+    pub mapping: Option<MappingRecord>,
+    /// The mapping by which its first packet was let in from outside.
+    pub inward: Option<MappingRecord>,
+    /// What rules saw of its first packet beside its ends: of ICMP, type << 8 | code.
+    pub kind: u16,
+    /// Its DS field.
+    pub ds_field: u8,
+    /// Its TCP flags.
+    pub tcp_flags: u8,
+    /// The source address of its Ethernet frame, where rules have asked for such.
+    pub mac: Option<[u8; 6]>,
+    /// Who has made the handshake.
+    pub handshake: Handshake,
+}
+
+/// Addresses and ports of packets of one direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Ends {
+    /// Where they come from.
+    pub source: IpAddr,
+    /// Where they go: of the same family.
+    pub destination: IpAddr,
+    /// Source port, or what stands for it ([`Key::query_ports`]).
+    pub sport: u16,
+    /// Destination port likewise.
+    pub dport: u16,
+    /// Transport protocol, as in the IP header.
+    pub protocol: u8,
+}
+
+/// What an ICMP query asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IcmpQuery {
+    /// Type of the request.
+    pub kind: u8,
+    /// Its identifier.
+    pub id: u16,
+}
+
+/// Standing of a flow before tables: validated by them, or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Standing {
+    /// They let it in.
+    Validated,
+    /// Earlier ones did, or another shard's; its next packet brings it before them.
+    Waits,
+}
+
+/// A translation that a flow may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Through {
+    /// It has none.
+    None,
+    /// That at a place, from 0.
+    Nat(u16),
+    /// One that the tables have no more.
+    Gone,
+}
+
+impl Shard {
+    /// A flow, unless there is none in that place or it is over.
+    pub fn flow_record(&self, tables: &Tables, id: FlowId, now: Nanos) -> Option<FlowRecord> {
+        let (flow, cold) = (self.flows.flow(id)?, self.flows.cold(id)?);
+        let tick = self.flows.tick(now);
+        if self.flows.is_expired(flow, tick) {
+            return None;
+        }
+        let standing = if self.flows.is_stale(flow) { Standing::Waits } else { Standing::Validated };
+        let through = |number, place: Option<u16>| match place {
+            _ if number == NO_NUMBER => Through::None,
+            Some(place) => Through::Nat(place),
+            None => Through::Gone,
+        };
+        let is_known = standing == Standing::Validated && flow.rule != u32::MAX;
+        Some(FlowRecord {
+            id,
+            original: Ends::of(flow.original()),
+            reply: Ends::of(flow.reply()),
+            ingress: tables.interface_numbered(cold.ingress),
+            state: flow.state(),
+            windows: flow.windows(),
+            idle: self.flows.idle(flow, now),
+            age: Nanos(u64::from(tick.since(Tick(cold.created))) * Tick::LENGTH.0),
+            standing,
+            rule: is_known.then_some(flow.rule),
+            destination: through(cold.dnat, tables.destination_numbered(cold.dnat)),
+            source: through(cold.snat, tables.source_numbered(cold.snat)),
+            mapping: self.mapping_record(tables, cold.mapping),
+            inward: self.mapping_record(tables, cold.inward),
+            kind: cold.kind,
+            ds_field: cold.ds_field,
+            tcp_flags: cold.tcp_flags,
+            mac: self.flows.sender(id).map(|mac| mac.0),
+            handshake: self.flows.handshake(id),
+        })
+    }
+
+    /// Ends a flow at once, if it is still the one with these ends.
+    pub fn end_flow_of(&mut self, id: FlowId, original: &Ends) -> Ended {
+        let is_it = self.flows.flow(id).is_some_and(|flow| Ends::of(flow.original()) == *original);
+        if is_it {
+            self.end_flow_for(id, Cause::Killed, &mut NoTally);
+        }
+        if is_it { Ended::Now } else { Ended::Before }
+    }
+
+    fn import_flow(&mut self, tables: &Tables, record: &FlowRecord, now: Nanos) -> Result<(), Refused> {
+        if tables.mode == Mode::Stateless {
+            return Err(Refused::Stateless);
+        }
+        let (original, reply) = (record.original.to_key(), record.reply.to_key());
+        let (original, reply) = original.zip(reply).ok_or(Refused::Malformed)?;
+        if !fits(record, &original, &reply) {
+            return Err(Refused::Malformed);
+        }
+        let ingress = record.ingress.ok_or(Refused::InterfaceGone)?;
+        let interface = tables.interface(ingress).ok_or(Refused::InterfaceGone)?;
+        let dnat = match record.destination {
+            Through::None => NO_NUMBER,
+            Through::Nat(place) => {
+                tables.nat.destinations.get(usize::from(place)).ok_or(Refused::NameGone)?.number
+            }
+            Through::Gone => return Err(Refused::NameGone),
+        };
+        let snat = match record.source {
+            Through::None => NO_NUMBER,
+            Through::Nat(place) => {
+                tables.nat.sources.get(usize::from(place)).ok_or(Refused::NameGone)?.number
+            }
+            Through::Gone => return Err(Refused::NameGone),
+        };
+        let mapping = self.import_mapping(tables, record.mapping)?;
+        let inward = match self.import_mapping(tables, record.inward) {
+            Ok(inward) => inward,
+            Err(refused) => {
+                self.release(mapping);
+                return Err(refused);
+            }
+        };
+        let keys = [
+            &original.in_ct_zone(interface.ct_zone),
+            &reply.in_ct_zone(ct_zone_towards(tables, record.reply.source.into())),
+        ];
+        let ticks = |span: Nanos| Tick::within(span).0;
+        let former = Former {
+            keys,
+            state: record.state,
+            windows: &record.windows,
+            idle: ticks(record.idle),
+            age: ticks(record.age),
+        };
+        let tick = self.flows.tick(now);
+        let id = match self.flows.restore(&former, tick) {
+            Ok(id) => id,
+            Err(refusal) => {
+                self.release(mapping);
+                self.release(inward);
+                return Err(match refusal {
+                    Refusal::Full => Refused::TableFull,
+                    Refusal::Taken(_) => Refused::Taken,
+                    Refusal::NoKey => Refused::Malformed,
+                });
+            }
+        };
+        let [limit, source] = self.count_anyway(tables, record.original.source.into(), ingress, record.rule);
+        if let Some(cold) = self.flows.cold_mut(id) {
+            (cold.mapping, cold.inward) = (mapping, inward);
+            (cold.limit, cold.source) = (limit, source);
+            (cold.ingress, cold.dnat, cold.snat) = (interface.number, dnat, snat);
+            (cold.kind, cold.ds_field, cold.tcp_flags) = (record.kind, record.ds_field, record.tcp_flags);
+        }
+        self.flows.note_sender(id, record.mac.map(Mac));
+        if let Some(flow) = self.flows.flow_mut(id) {
+            let [a, b] = [flow.original(), flow.reply()].map(|key| key.in_ct_zone(0));
+            let is_plain = b == a.reversed() && record.handshake == Handshake::Direct;
+            flow.set_translated(if is_plain { Translated::No } else { Translated::Yes });
+        }
+        if self.flows.set_handshake(id, record.handshake).is_err() {
+            self.end_flow(id, &mut NoTally);
+            return Err(Refused::NameGone);
+        }
+        let rule = record.rule.and_then(|place| tables.filter.rules.get(place as usize));
+        self.flows.set_idle(id, rule.map_or(0, |rule| rule.idle), &mut NoTally);
+        Ok(())
+    }
+
+    /// Moves flows, and what goes with them, into other memory, and takes that.
+    fn move_into(&mut self, fresh: &mut Shard, tables: &Tables, now: Nanos) -> Imports {
+        if let Some(member) = self.flows.member() {
+            fresh.join(member.clone());
+        }
+        let mut carried = Imports::default();
+        let mut cursor = Some(Cursor::default());
+        while let Some(from) = cursor {
+            cursor = self.export(tables, now, from, u32::MAX, |item| {
+                let outcome = fresh.import(tables, &item, now);
+                if matches!(item, Item::Flow(_)) {
+                    carried.count(outcome);
+                }
+            });
+        }
+        fresh.flows.go_on_from(&self.flows);
+        fresh.mappings.go_on_from(&mut self.mappings);
+        std::mem::swap(&mut self.flows, &mut fresh.flows);
+        std::mem::swap(&mut self.mappings, &mut fresh.mappings);
+        std::mem::swap(&mut self.limiter, &mut fresh.limiter);
+        carried
+    }
+}
+
+/// Outcome: a flow was there to be ended, or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It has ended now.
+    Now,
+    /// It was gone already.
+    Before,
+}
+
+impl Ends {
+    /// Those of a key.
+    pub fn of(key: &Key) -> Ends {
+        Ends {
+            source: key.source(),
+            destination: key.destination(),
+            sport: key.sport(),
+            dport: key.dport(),
+            protocol: key.protocol(),
+        }
+    }
+
+    /// The protocol.
+    fn kind(&self) -> Protocol {
+        Protocol(self.protocol)
+    }
+
+    /// Both ports; `None` for protocols that have none.
+    pub fn ports(&self) -> Option<Ports> {
+        let Ends { sport, dport, .. } = *self;
+        self.kind().has_ports().then_some(Ports { sport, dport })
+    }
+
+    /// What is asked by ICMP queries of this direction; `None` for other packets. Only of the direction that asks.
+    pub fn query(&self) -> Option<IcmpQuery> {
+        let icmp = if self.source.is_ipv4() { Protocol::ICMP } else { Protocol::ICMPV6 };
+        let is_query = self.kind() == icmp;
+        is_query.then_some(IcmpQuery { kind: self.dport as u8, id: self.sport })
+    }
+
+    /// The key, in no conntrack zone; `None` where the families differ.
+    pub fn to_key(self) -> Option<Key> {
+        let Ends { sport, dport, protocol, .. } = self;
+        match (self.source, self.destination) {
+            (IpAddr::V4(from), IpAddr::V4(to)) => {
+                Some(Key::v4(from.to_bits(), to.to_bits(), sport, dport, protocol))
+            }
+            (IpAddr::V6(from), IpAddr::V6(to)) => {
+                Some(Key::v6(from.to_bits(), to.to_bits(), sport, dport, protocol))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// True if keys, state and mappings of a flow fit one another.
+fn fits(record: &FlowRecord, original: &Key, reply: &Key) -> bool {
+    let protocol = original.protocol();
+    let tcp = |state: State| {
+        matches!(state.life(), Life::TcpHalfOpen | Life::TcpEstablished | Life::TcpClosing | Life::TcpReset)
+    };
+    let state = match Protocol(protocol) {
+        Protocol::TCP => tcp(record.state),
+        Protocol::UDP => matches!(record.state.life(), Life::Udp | Life::UdpUnanswered),
+        _ => record.state.life() == State::first(protocol).life(),
+    };
+    let family = original.family() == reply.family() && protocol == reply.protocol();
+    // The flow shows the source that the mapping says, and the destination that the other one says.
+    let mapping = record.mapping.is_none_or(|MappingRecord { nat, inside, outside }| {
+        let shown = [
+            (inside, record.original.source, original.sport()),
+            (outside, record.reply.destination, reply.dport()),
+        ];
+        let is_shown = |(end, ip, port): &(Endpoint, IpAddr, u16)| {
+            end.ip() == *ip && end.port == *port && end.protocol == protocol
+        };
+        (record.source != Through::None || nat == Some(OWN_ACCORD)) && shown.iter().all(is_shown)
+    });
+    let inward = record.inward.is_none_or(|MappingRecord { inside, outside, .. }| {
+        outside.ip() == record.original.destination && inside.ip() == record.reply.source
+    });
+    let handshake = protocol == Protocol::TCP.0 || record.handshake == Handshake::Direct;
+    state && family && mapping && inward && handshake
+}
+
+/// The conntrack zone of the interface by which packets to an address leave.
+fn ct_zone_towards(tables: &Tables, address: Address) -> u16 {
+    let out = match tables.route(address, &mut NoTally) {
+        Some(Target::Link(link) | Target::Broadcast(link)) => link,
+        Some(Target::Gateways { first, .. }) => {
+            let way = tables.way(first, 1, 0);
+            way.and_then(|way| tables.gateways.get(way as usize)).map_or(LOCAL, |gateway| gateway.interface)
+        }
+        _ => LOCAL,
+    };
+    tables.interface(out).map_or(0, |interface| interface.ct_zone)
+}

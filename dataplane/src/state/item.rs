@@ -1,0 +1,121 @@
+//! Items: what a shard remembers, as plain data.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use wire::Nanos;
+
+use super::{DebtRecord, FlowRecord, OwnRecord};
+use crate::nat::Restore;
+
+/// Something that a shard remembers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(clippy::large_enum_variant)] // nearly all items are flows: a box each would cost more than it saves
+pub enum Item {
+    /// A flow.
+    Flow(FlowRecord),
+    /// A token debt under a rate.
+    Debt(DebtRecord),
+    /// What the gateway's own packets go on with.
+    Own(OwnRecord),
+}
+
+impl Item {
+    /// The item as it is when a span of time has gone by in which no packet came.
+    #[must_use]
+    pub fn aged(self, by: Nanos) -> Item {
+        let later = |span: Nanos| Nanos(span.0.saturating_add(by.0));
+        let less = |debt: Nanos| Nanos(debt.0.saturating_sub(by.0));
+        match self {
+            Item::Flow(flow) => {
+                Item::Flow(FlowRecord { idle: later(flow.idle), age: later(flow.age), ..flow })
+            }
+            Item::Debt(record) => Item::Debt(DebtRecord { debt: less(record.debt), ..record }),
+            Item::Own(own) => Item::Own(OwnRecord { errors: less(own.errors), ..own }),
+        }
+    }
+}
+
+/// Why an item was not taken in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Refused {
+    /// The interface that the flow began at is gone.
+    InterfaceGone,
+    /// A translation of the flow is gone, or the rule that the item is of.
+    NameGone,
+    /// The mapping cannot be made.
+    Mapping(Restore),
+    /// There are as many flows as there is memory for.
+    TableFull,
+    /// Another flow has the same ends.
+    Taken,
+    /// Nothing is tracked by these tables.
+    Stateless,
+    /// What it says does not fit together: families, or state and protocol.
+    Malformed,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Refused::InterfaceGone => "the interface that it began at is gone",
+            Refused::NameGone => "its translation or rule is gone",
+            Refused::Mapping(restore) => return restore.fmt(f),
+            Refused::TableFull => "the flow table is full",
+            Refused::Taken => "another flow has the same ends",
+            Refused::Stateless => "nothing is tracked",
+            Refused::Malformed => "what it says does not fit together",
+        })
+    }
+}
+
+impl std::error::Error for Refused {}
+
+/// What has been taken in, and what has not, and why.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Imports {
+    /// Items.
+    pub taken: u64,
+    /// By the order of [`Refused`], and of [`Restore`] within that.
+    refused: [u64; Imports::REASONS.len()],
+}
+
+impl Imports {
+    /// Every reason.
+    pub const REASONS: [Refused; 12] = [
+        Refused::InterfaceGone,
+        Refused::NameGone,
+        Refused::Mapping(Restore::AddressGone),
+        Refused::Mapping(Restore::PortTaken),
+        Refused::Mapping(Restore::NotOurs),
+        Refused::Mapping(Restore::Otherwise),
+        Refused::Mapping(Restore::TableFull),
+        Refused::Mapping(Restore::Malformed),
+        Refused::TableFull,
+        Refused::Taken,
+        Refused::Stateless,
+        Refused::Malformed,
+    ];
+
+    /// How many were refused for a reason.
+    pub fn refused_for(&self, reason: Refused) -> u64 {
+        let place = Imports::REASONS.iter().position(|known| *known == reason);
+        place.map_or(0, |place| self.refused[place])
+    }
+
+    /// How many were refused.
+    pub fn refused(&self) -> u64 {
+        self.refused.iter().sum()
+    }
+
+    /// Counts what came of one item.
+    pub fn count(&mut self, outcome: Result<(), Refused>) {
+        let Err(reason) = outcome else {
+            self.taken += 1;
+            return;
+        };
+        if let Some(place) = Imports::REASONS.iter().position(|known| *known == reason) {
+            self.refused[place] += 1;
+        }
+    }
+}

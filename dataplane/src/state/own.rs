@@ -1,0 +1,61 @@
+//! What the gateway's own packets go on with: identifications, and the token debt under the bounds on answers.
+
+use serde::{Deserialize, Serialize};
+use tally::Region;
+use wire::Nanos;
+
+use super::{Applying, Item, Part, Plan, Refused, Reload};
+use crate::shard::{Shard, ShardError};
+use crate::tables::Tables;
+
+/// What the gateway's own packets go on with.
+pub(super) struct Own;
+
+/// What the gateway's own packets go on with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OwnRecord {
+    /// The identification of the next one.
+    pub next_id: u16,
+    /// As in [`DebtRecord::debt`], of errors and resets.
+    pub errors: Nanos,
+}
+
+/// Reload: nothing of it depends on tables.
+struct Unchanged;
+
+impl Part for Own {
+    fn name(&self) -> &'static str {
+        "own"
+    }
+
+    fn prepare(&self, _: &Reload<'_>) -> Result<Box<dyn Plan>, ShardError> {
+        Ok(Box::new(Unchanged))
+    }
+
+    fn memory_bytes(&self, shard: &Shard) -> usize {
+        size_of_val(&shard.next_id)
+    }
+
+    fn regions(&self, _: &Shard, _: &Tables) -> Vec<(Region, usize)> {
+        Vec::new()
+    }
+
+    fn places(&self, _: &Shard, _: &Tables) -> u32 {
+        1
+    }
+
+    fn export(&self, shard: &Shard, _: &Tables, _: u32, now: Nanos) -> Option<Item> {
+        Some(Item::Own(OwnRecord { next_id: shard.next_id, errors: shard.limiter.errors_owed(now) }))
+    }
+
+    fn import(&self, shard: &mut Shard, _: &Tables, item: &Item, now: Nanos) -> Option<Result<(), Refused>> {
+        let Item::Own(own) = item else { return None };
+        shard.next_id = own.next_id;
+        shard.limiter.add_error_debt(own.errors, now);
+        Some(Ok(()))
+    }
+}
+
+impl Plan for Unchanged {
+    fn apply(&mut self, _: &mut Shard, _: &mut Applying<'_>) {}
+}

@@ -1,0 +1,52 @@
+//! Queues and links of ports: they go on where the port does.
+
+use tally::Region;
+use wire::PortId;
+
+use super::{Applying, Part, Plan, Reload};
+use crate::egress::{Egress, Links};
+use crate::shard::{Shard, ShardError};
+use crate::tables::{LOCAL, Tables};
+use crate::verdict::Reason;
+
+/// What waits before each port, and the port's link.
+pub(super) struct Queues;
+
+impl Part for Queues {
+    fn name(&self) -> &'static str {
+        "queues"
+    }
+
+    fn prepare(&self, reload: &Reload<'_>) -> Result<Box<dyn Plan>, ShardError> {
+        Ok(Box::new(Egress::new(reload.new, Links::of(reload.setup.share))))
+    }
+
+    fn memory_bytes(&self, shard: &Shard) -> usize {
+        shard.egress.memory_bytes()
+    }
+
+    fn regions(&self, shard: &Shard, _: &Tables) -> Vec<(Region, usize)> {
+        vec![(Region::Queue, shard.egress.ports() * 64)]
+    }
+}
+
+impl Plan for Egress {
+    /// A queue keeps what waits in it, even where it is shorter now; frames that wait for a port that is gone are dropped.
+    fn apply(&mut self, shard: &mut Shard, reload: &mut Applying<'_>) {
+        let Applying { tables, renumbering, ended, .. } = reload;
+        // What was a port and is a VLAN of another now has a queue no more.
+        let is_port = |place| tables.interface(place).is_some_and(|interface| interface.root == place);
+        let was = |place: PortId| renumbering.interfaces_were.get(usize::from(place.0)).copied().flatten();
+        self.continue_from(
+            &mut shard.egress,
+            |place| was(place).filter(|_| is_port(place)).map(PortId),
+            |frame, place| renumbering.send_on(&mut frame.meta, place),
+        );
+        std::mem::swap(&mut shard.egress, self);
+        for mut frame in self.drain() {
+            shard.counters.count_lost(&mut frame, Reason::InterfaceGone);
+            renumbering.send_on(&mut frame.meta, LOCAL);
+            ended.push(frame);
+        }
+    }
+}
