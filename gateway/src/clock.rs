@@ -9,17 +9,25 @@ use wire::Nanos;
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     start: Instant,
+    /// The same moment by the clock of ports.
+    ports: Nanos,
 }
 
 impl Clock {
     /// Begins at [`Clock::BEGIN`].
     pub fn start() -> Clock {
-        Clock { start: Instant::now() }
+        Clock { start: Instant::now(), ports: ports::now() }
     }
 
     /// The first moment: a year, so that flows which are older than the process can be told as old. Their table counts for
     /// another 16 years.
     pub const BEGIN: Nanos = Nanos::from_secs(365 * 86_400);
+
+    /// The moment that ports call `moment`: that at which they received a frame.
+    #[inline]
+    pub fn of_port(&self, moment: Nanos) -> Nanos {
+        Clock::BEGIN + moment.since(self.ports)
+    }
 
     /// Now.
     #[inline]

@@ -90,6 +90,8 @@ pub struct Worker {
     /// Where log records go; nowhere where absent.
     log: Option<LogFeed>,
     clock: Clock,
+    /// The last moment that the shard knows of: for it, time does not go backwards from one port to the next.
+    latest: Nanos,
     tended: Nanos,
     /// When Linux was last asked for what it sends.
     asked: Nanos,
@@ -183,6 +185,7 @@ impl Worker {
             sleep: Sleep::new(wake_up),
             exchange,
             clock,
+            latest: Clock::BEGIN,
             tended: clock.now(),
             asked: Nanos(0),
             busy: Nanos(0),
@@ -296,6 +299,7 @@ impl Worker {
             let more = exchange.take(batch, pool, tables, now, &mut shard.counters);
             found += more;
             if !batch.is_empty() {
+                self.latest = now;
                 captures.begin(tables, &shard.egress);
                 let mut cx = Cx { tables, shard, pool, tally: &mut NoTally };
                 self.pipeline.run_taken(batch, &mut self.ended, &mut cx);
@@ -321,7 +325,8 @@ impl Worker {
         }
         for frame in self.batch.iter_mut() {
             frame.meta.ingress = PortId(place as u16);
-            frame.meta.received = now;
+            self.latest = self.clock.of_port(frame.meta.received).min(now).max(self.latest);
+            frame.meta.received = self.latest;
         }
         self.process();
         self.settle();
@@ -341,6 +346,7 @@ impl Worker {
             frame.meta.number = number;
             frame.meta.received = now;
         }
+        self.latest = now;
         self.process();
         self.settle();
         received
@@ -432,6 +438,7 @@ impl Worker {
     /// Looks after what time alone changes, and frames that neighbour updates release.
     fn tend(&mut self, now: Nanos) {
         self.tended = now;
+        self.latest = now;
         self.tell_left_out(now);
         self.captures.begin(&self.tables, &self.shard.egress);
         let mut cx =

@@ -27,5 +27,6 @@ pub use open::{Copying, Driver, Held, MARK, Offload, Opened, Spec, Tagged, Wish,
 pub use program::alone::{ANSWER_SECONDS, Alone, Fate, Pace, Scope, SelfRule, Version};
 pub use punt::{Punt, PuntHeld};
 pub use refusal::{Cause, OpenError, Refusal};
+pub use sys::clock::now;
 pub use sys::interface::{index as interface_index, name as interface_name};
 pub use tap::{Tap, TapHeld, TapLine};

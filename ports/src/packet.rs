@@ -20,7 +20,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use wire::ethernet::EtherType;
 use wire::link_kind::{self, STAND_IN};
 use wire::vlan::Tag;
-use wire::{Batch, LinkKind, Pool, Port, PortError, Received};
+use wire::{Batch, LinkKind, Nanos, Pool, Port, PortError, Received};
 
 use crate::line::{Identity, Line, Statistics, is_busy};
 use crate::open::Target;
@@ -37,6 +37,8 @@ pub(crate) struct PacketLine {
     /// among several Linux would choose another's.
     inlets: Vec<Inlet>,
     pending: Pending,
+    /// When the packet that is being cut arrived.
+    arrived: Nanos,
     outlet: Outlet,
     /// Calls that found nothing, since the socket was last asked for an error.
     idle: u32,
@@ -111,7 +113,7 @@ impl PacketLine {
 
         let identity = target.identity.clone();
         let (pending, idle, statistics) = (Pending::new(target.offload), 0, Statistics::default());
-        Ok(PacketLine { identity, inlets, pending, outlet, idle, statistics })
+        Ok(PacketLine { identity, inlets, pending, arrived: Nanos(0), outlet, idle, statistics })
     }
 
     /// The place of the inlet whose front came first, by its time, and that frame.
@@ -298,16 +300,17 @@ impl Port for PacketLine {
             return Ok(Received::Nothing);
         }
         self.idle = 0;
-        let now = clock::now();
+        let (now, wall) = (clock::now(), clock::wall());
         let before = batch.len();
         loop {
-            self.pending.cut(batch, pool, now, &mut self.statistics);
+            self.pending.cut(batch, pool, self.arrived, &mut self.statistics);
             if batch.is_full() || !self.pending.is_empty() {
                 break;
             }
             let Some((place, slot)) = self.front() else { break };
             let Some(mut frame) = pool.take() else { break };
-            frame.meta.received = now;
+            self.arrived = arrival(&slot.header, now, wall);
+            frame.meta.received = self.arrived;
             let taken = self.take(place, &slot, &mut frame);
             self.release(place);
             let back = match taken {
@@ -373,6 +376,16 @@ impl Line for PacketLine {
 
 /// `TPACKET_V2`
 const V2: i32 = 1;
+
+/// The moment at which a frame arrived, by the monotonic clock, as it is `now` on that one and `wall` on the kernel's. Where the
+/// latter was set meanwhile a frame has not waited, or not longer than [`LONGEST`].
+fn arrival(header: &libc::tpacket2_hdr, now: Nanos, wall: Nanos) -> Nanos {
+    let stamp = Nanos::from_secs(header.tp_sec.into()) + Nanos(header.tp_nsec.into());
+    now - wall.since(stamp).min(LONGEST)
+}
+
+/// The longest that a frame is taken to have waited in a ring: one that is polled is full long before.
+const LONGEST: Nanos = Nanos::from_secs(1);
 
 /// How a group spreads frames: by a program, which is never given, and so to the first socket; to the next one if that is
 /// full.

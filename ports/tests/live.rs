@@ -13,7 +13,7 @@ use lab::{Raw, answers, converse, echo, ip, pattern, pings, segment_udp};
 use ports::{MARK, Opened, Punt, Statistics, Wish};
 use wire::ethernet::EtherType;
 use wire::vlan::Tag;
-use wire::{Pool, build};
+use wire::{Batch, Nanos, Pool, build};
 
 mod xdp {
     use super::*;
@@ -157,6 +157,36 @@ fn many_frames_go_in_order_and_slots_come_home(wish: Wish) {
         }
         drop(lines);
         assert_eq!(at_home(&mut pool), 256);
+    });
+}
+
+/// Taken out of the ring together, each has the moment at which Linux received it.
+#[test]
+fn frames_have_their_own_times_of_arrival() {
+    lab::run(|| {
+        let host = host("lan");
+        let mut pool = Pool::new(64, 2048).unwrap();
+        let Opened { mut lines, held: _held, .. } = open("lan", Wish::Packet, &pool);
+        let raw = host.run(|| Raw::open("eth"));
+        let before = ports::now();
+        let sent: Vec<_> = (4000..4003).map(|sport| datagram(FAR, NEAR, &[], 100, sport)).collect();
+        for frame in &sent {
+            raw.send(frame);
+            thread::sleep(Duration::from_millis(50));
+        }
+        let mut batch = Batch::new();
+        lines[0].receive(&mut batch, &mut pool).unwrap();
+        let received: Vec<Nanos> = sent
+            .iter()
+            .filter_map(|sent| batch.iter().find(|frame| frame.bytes() == sent))
+            .map(|frame| frame.meta.received)
+            .collect();
+        assert_eq!(received.len(), sent.len());
+        // The wall clock may be slewed meanwhile, and the two clocks are read one after the other.
+        let [gap, slack] = [40, 10].map(Nanos::from_millis);
+        assert!(received[0] + slack >= before && received[2] <= ports::now(), "{before:?} {received:?}");
+        assert!(received.windows(2).all(|pair| pair[1].since(pair[0]) >= gap), "{received:?}");
+        batch.drain().for_each(|frame| pool.put(frame));
     });
 }
 

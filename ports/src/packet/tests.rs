@@ -26,6 +26,7 @@ fn line_of(kind: LinkKind) -> (PacketLine, Mapping) {
         identity: Identity { name: "test".to_owned(), ifindex: 0 },
         inlets: vec![Inlet { socket: file(), ring: Ring::over(map, SLOTS, SLOT) }],
         pending: Pending::new(Offload::Segment),
+        arrived: Nanos(0),
         outlet: Outlet { socket: file(), kind, to: [packet::address(0, 0); 2] },
         idle: 0,
         statistics: Statistics::default(),

@@ -1,12 +1,23 @@
-//! The clock that stamps what is received.
+//! The clocks that stamp what is received.
 
 use wire::Nanos;
 
-/// `CLOCK_MONOTONIC`.
+/// `CLOCK_MONOTONIC`, by which ports say when a frame was received.
 #[inline]
-pub(crate) fn now() -> Nanos {
+pub fn now() -> Nanos {
+    read(libc::CLOCK_MONOTONIC)
+}
+
+/// `CLOCK_REALTIME`, by which the kernel stamps frames.
+#[inline]
+pub(crate) fn wall() -> Nanos {
+    read(libc::CLOCK_REALTIME)
+}
+
+#[inline]
+fn read(clock: libc::clockid_t) -> Nanos {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: writes to `time` only; the clock exists on every Linux, so that it cannot fail.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    // SAFETY: writes to `time` only; both clocks exist on every Linux, so that it cannot fail.
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
     Nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
