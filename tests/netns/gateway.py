@@ -226,9 +226,9 @@ MAKERS = {maker.name: maker for maker in [Linux, Packet, Xdp]}
 
 
 def binary():
-    """The command `wirerate`: what WIRERATE names, else the release build."""
+    """The command `wirerate`: what WIRERATE names, else the build that the other tests use."""
     target = os.environ.get("CARGO_TARGET_DIR") or ROOT / "target"
-    return os.environ.get("WIRERATE") or str(Path(target) / "release" / "wirerate")
+    return os.environ.get("WIRERATE") or str(Path(target) / "debug" / "wirerate")
 
 
 def missing(name):
