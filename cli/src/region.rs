@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use dataplane::analysis::{AddressRange, Example, Families, PortRange, Region};
-use dataplane::classify::ClassSpan;
 use dataplane::tables::{LOCAL, NO_MAC, SourceMacs};
 use ipnet::{IpNet, Ipv4Subnets, Ipv6Subnets};
+use lookup::classify::ClassSpan;
 use policy::Policy;
 use policy::model::{FamilyMatch, MacRange, SELF_ZONE};
 use serde_json::{Map, Value, json};

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::process::{Command, Stdio};
 
-use dataplane::classify::ALGORITHMS;
+use lookup::classify::ALGORITHMS;
 use run::{Room, home_office, root, wirerate};
 use serde_json::Value;
 

@@ -19,8 +19,8 @@ const UNSAFE_ALLOWED: &[&str] = &[
     "wire/src/frame.rs",
     "wire/src/loan.rs",
     "wire/src/prefetch.rs",
-    "dataplane/src/classify/simd",
-    "dataplane/src/memory.rs",
+    "lookup/src/classify/simd",
+    "lookup/src/memory.rs",
     "ports/src/sys",
     // Network namespaces of the tests' own.
     "ports/tests/lab/",

@@ -14,13 +14,14 @@ const FLOORS: &[(&str, u64)] = &[
     ("tally", 0),
     ("wire", 1),
     ("ciphers", 1),
+    ("lookup", 2),
     ("policy", 2),
     ("ports", 2),
-    ("dataplane", 3),
-    ("chip", 4),
-    ("gateway", 4),
-    ("cli", 5),
-    ("python", 5),
+    ("dataplane", 4),
+    ("chip", 5),
+    ("gateway", 5),
+    ("cli", 6),
+    ("python", 6),
 ];
 
 #[test]
@@ -101,10 +102,10 @@ fn an_edge_upward_is_a_fault() {
 
 #[test]
 fn an_edge_sideways_is_a_fault() {
-    let metadata = workspace(&[("chip", 4, &["gateway"]), ("gateway", 4, &[])]);
+    let metadata = workspace(&[("chip", 5, &["gateway"]), ("gateway", 5, &[])]);
     let faults = faults(&metadata);
     assert_eq!(faults.len(), 1);
-    assert!(faults[0].starts_with("chip (level 4) uses gateway (level 4)"), "{}", faults[0]);
+    assert!(faults[0].starts_with("chip (level 5) uses gateway (level 5)"), "{}", faults[0]);
 }
 
 #[test]

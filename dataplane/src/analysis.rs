@@ -16,8 +16,6 @@ use std::fmt;
 
 use policy::model::{Action, ConnectionLimit, Logging, Rate, Rule, SynAnswer};
 
-use crate::classify::Position;
-
 mod algebra;
 pub mod difference;
 pub mod example;
@@ -29,6 +27,7 @@ mod ruling;
 pub use algebra::Effort;
 pub use difference::{Comparison, Difference, Judgement, compare};
 pub use example::{Example, Places};
+use lookup::classify::Position;
 pub use region::{AddressRange, Families, PortRange, Region};
 pub use rules::{Finding, Findings, Look, findings};
 

@@ -32,9 +32,9 @@ use policy::model::FragmentLimits;
 use tally::{Region, Tally};
 use wire::{Family, Frame, Nanos};
 
-use crate::memory::MemoryError;
 use crate::verdict::Reason;
 use held::{Held, List};
+use lookup::memory::MemoryError;
 use range::Added;
 pub(crate) use reload::{FragmentsPlan, Moved};
 use share::Shares;

@@ -19,11 +19,11 @@ use wire::link_kind::FAR;
 use wire::{LinkKind, Meta, PortId};
 
 use crate::flow::FlowTable;
-use crate::memory::MemoryError;
 use crate::tables::{Address, Tables};
 
 mod waiting;
 
+use lookup::memory::MemoryError;
 pub(crate) use waiting::Waiting;
 pub use waiting::{MOST_ASKED, MOST_EACH, MOST_WAITING, PATIENCE, Wanted};
 

@@ -5,14 +5,12 @@
 //! interface: hosts bring frames and time.
 
 pub mod analysis;
-pub mod classify;
 pub mod client;
 mod cookie;
 pub mod counter;
 pub mod egress;
 pub mod explain;
 pub mod extent;
-pub mod fib;
 pub mod flow;
 pub mod fragment;
 pub mod fragmentation;
@@ -20,7 +18,6 @@ pub mod handoff;
 pub mod hop;
 pub mod limiter;
 pub mod log;
-pub mod memory;
 pub mod nat;
 pub mod neighbour;
 pub mod pipeline;

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
+use lookup::memory::MemoryError;
 use policy::model::{Mode, Scope};
 use tally::{NoTally, Tally};
 use wire::{BATCH, Frame, Nanos, PortId};
@@ -19,7 +20,6 @@ use crate::fragment::Fragments;
 use crate::hop::{Hops, MOST_WAITING, Resolve};
 use crate::limiter::{self, CountId, Limiter};
 use crate::log::{Cause, Log};
-use crate::memory::MemoryError;
 use crate::nat::{Capacity, ConfigError, MappingId, Mappings, PoolId, Share};
 use crate::stage::fragment::MOST_PARTS;
 use crate::state::Imports;

@@ -10,8 +10,6 @@ use wire::ethernet::Mac;
 use wire::vlan::Tags;
 use wire::{Family, Link, LinkKind, PortId};
 
-use crate::classify::{self, Choice, Header};
-use crate::fib::{Fib4, Fib6};
 use crate::pipeline::Selection;
 
 mod compile;
@@ -23,6 +21,8 @@ mod route;
 
 pub(crate) use compile::patterns_by;
 pub use compile::{CompileError, met, patterns};
+use lookup::classify::{self, Choice, Header};
+use lookup::fib::{Fib4, Fib6};
 pub use mac::{NO_MAC, SourceMacs};
 pub(crate) use nat::is_within;
 pub use nat::{

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dataplane::classify::ALGORITHMS;
+use lookup::classify::ALGORITHMS;
 use policy::Diagnostic as Any;
 use policy::parse::reader;
 use policy::source::Source;

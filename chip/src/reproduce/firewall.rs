@@ -3,9 +3,9 @@
 //! Frames of 64 bytes come by two gigabit ports, upstream and downstream, together as many as one port carries (section
 //! VI: "100 % means all 1.448 million packets"). For all but F10 and F13 every packet meets every rule, as there.
 
-use dataplane::classify::Algorithm;
 use dataplane::replay::Way;
 use dataplane::{Replay, Tables};
+use lookup::classify::Algorithm;
 use policy::Policy;
 use wire::Nanos;
 
@@ -143,7 +143,7 @@ impl Run<'_> {
         let mapping = mapping(&chip, self.mapping)?;
         let policy = policy(self.rules, self.judged)?;
         let algorithm = mapping.classifier.as_deref().and_then(Algorithm::named);
-        let algorithm = algorithm.unwrap_or(&dataplane::classify::ALGORITHMS[0]);
+        let algorithm = algorithm.unwrap_or(&lookup::classify::ALGORITHMS[0]);
         let fresh = self.flows == Flows::Each;
         let stream = Stream {
             rate: Rate::Frames(if fresh { self.rate } else { self.rate / 2.0 }),
@@ -226,9 +226,8 @@ fn local_rules() -> Result<Vec<Outcome>, ReproduceError> {
     let chip = chip()?;
     let local = chip.engines.first().and_then(|kind| kind.local).map_or(0, |local| local.bytes.0);
     let takes = |rules| {
-        let tables =
-            Tables::compile_for(&policy(rules, Judged::Each)?, 1, &dataplane::classify::ALGORITHMS[0])
-                .map_err(|error| ReproduceError::Run(RunError::Source(SourceError::Compile(error))))?;
+        let tables = Tables::compile_for(&policy(rules, Judged::Each)?, 1, &lookup::classify::ALGORITHMS[0])
+            .map_err(|error| ReproduceError::Run(RunError::Source(SourceError::Compile(error))))?;
         Ok::<_, ReproduceError>(tables.filter.search.classifier.region_bytes())
     };
     let mut rules = 0;

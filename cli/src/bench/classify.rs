@@ -8,7 +8,7 @@ use std::fmt;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use dataplane::classify::{Algorithm, Bounds, Classifier, Header, NO_MATCH, Pattern, Position, TooLarge};
+use lookup::classify::{Algorithm, Bounds, Classifier, Header, NO_MATCH, Pattern, Position, TooLarge};
 use tally::{Count, Region};
 
 pub(crate) mod peer;

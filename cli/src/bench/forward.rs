@@ -10,13 +10,13 @@ use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use dataplane::egress::Next;
-use dataplane::fib::FibError;
 use dataplane::hop::Resolve;
 use dataplane::nat::Share;
 use dataplane::replay::SEED;
 use dataplane::shard::{Setup, ShardError};
 use dataplane::stage::Cx;
 use dataplane::{Pipeline, Shard, Tables};
+use lookup::fib::FibError;
 use tally::{Count, NoTally, Tally};
 use wire::build;
 use wire::ethernet::Mac;

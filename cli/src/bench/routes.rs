@@ -11,8 +11,8 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use dataplane::fib::generate::{bgp_like4, bgp_like6, destinations4, destinations6};
-use dataplane::fib::{Fib4, Fib6, NO_ROUTE, Route4, Route6};
+use lookup::fib::generate::{bgp_like4, bgp_like6, destinations4, destinations6};
+use lookup::fib::{Fib4, Fib6, NO_ROUTE, Route4, Route6};
 
 use super::forward::BenchError;
 use crate::failure::Failure;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use dataplane::Tables;
 use dataplane::analysis::{Effort, Look};
-use dataplane::classify::Choice;
+use lookup::classify::Choice;
 use policy::Diagnostic;
 use serde_json::json;
 

@@ -8,6 +8,9 @@
 use std::collections::{HashMap, HashSet};
 
 use biodivine_lib_bdd::Bdd;
+use lookup::classify::diagram::field::{Field, Version};
+use lookup::classify::diagram::product::{Product, Span, merged};
+use lookup::classify::diagram::set::diagram;
 use policy::Policy;
 use policy::plan::staying;
 
@@ -15,9 +18,6 @@ use super::algebra::{Algebra, Effort, Spent};
 use super::region::{fewer, products, regions};
 use super::ruling::{Decided, Judge, Ruling, Space, decided, shapes, way, ways};
 use super::{Decider, Fate, Outcome, Region};
-use crate::classify::diagram::field::{Field, Version};
-use crate::classify::diagram::product::{Product, Span, merged};
-use crate::classify::diagram::set::diagram;
 use crate::tables::{CompileError, LOCAL, SourceMacs};
 
 /// What two policies decide differently.

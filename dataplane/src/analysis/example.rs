@@ -1,5 +1,8 @@
 //! A packet that stands for many.
 
+use lookup::classify::Header;
+use lookup::classify::diagram::field::{Field, Version};
+use lookup::classify::diagram::product::{Product, Span, both};
 use policy::model::AddressRange;
 use wire::Family;
 use wire::header::Protocol;
@@ -8,9 +11,6 @@ use wire::tcp::Flags;
 use super::Region;
 use super::region::Families;
 use super::ruling::shapes;
-use crate::classify::Header;
-use crate::classify::diagram::field::{Field, Version};
-use crate::classify::diagram::product::{Product, Span, both};
 use crate::tables::NO_MAC;
 
 /// A header, with interfaces by the numbers that the analysis has for them; its zones mean nothing.

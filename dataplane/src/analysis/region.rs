@@ -6,12 +6,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use biodivine_lib_bdd::{Bdd, BddPointer};
 use wire::Family;
 
+use lookup::classify::diagram::field::{Field, ORDER, Version};
+use lookup::classify::diagram::product::{Product, Span, Spans, merged};
+use lookup::classify::{ClassSpan, Header};
 pub use policy::model::{AddressRange, PortRange};
 
 use super::algebra::{Algebra, Spent};
-use crate::classify::diagram::field::{Field, ORDER, Version};
-use crate::classify::diagram::product::{Product, Span, Spans, merged};
-use crate::classify::{ClassSpan, Header};
 
 /// Headers that have in each field one of some values, whatever they have in the others.
 #[derive(Clone, Debug, PartialEq, Eq)]

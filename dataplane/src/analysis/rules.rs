@@ -4,6 +4,10 @@
 //! not settle is settled by sets.
 
 use biodivine_lib_bdd::Bdd;
+use lookup::classify::diagram::field::{Field, ORDER, Version};
+use lookup::classify::diagram::product::{Product, Span, both};
+use lookup::classify::diagram::set::diagram;
+use lookup::classify::{Header, Position};
 use policy::Policy;
 use wire::random::Random;
 
@@ -11,10 +15,6 @@ use super::algebra::{Algebra, Effort, Spent};
 use super::region::{Families, products};
 use super::ruling::{Judge, Ruling, Space, decided, possible, shapes};
 use super::{Decider, Fate, Region};
-use crate::classify::diagram::field::{Field, ORDER, Version};
-use crate::classify::diagram::product::{Product, Span, both};
-use crate::classify::diagram::set::diagram;
-use crate::classify::{Header, Position};
 use crate::tables::{CompileError, SourceMacs};
 
 /// What is spent on a set that would only make a nicer example.

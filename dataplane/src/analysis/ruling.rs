@@ -3,6 +3,10 @@
 use std::ops::Range;
 
 use biodivine_lib_bdd::Bdd;
+use lookup::classify::diagram::field::{Field, Version};
+use lookup::classify::diagram::product::{Product, Span};
+use lookup::classify::diagram::set::diagram;
+use lookup::classify::{Pattern, Position};
 use policy::Policy;
 use policy::model::{OTHER_ZONE, SELF_ZONE};
 use wire::LinkKind;
@@ -11,10 +15,6 @@ use wire::header::Protocol;
 use super::algebra::{Algebra, PAIRS_PER_NODE, Spent};
 use super::outline::Outline;
 use super::{Decider, Fate};
-use crate::classify::diagram::field::{Field, Version};
-use crate::classify::diagram::product::{Product, Span};
-use crate::classify::diagram::set::diagram;
-use crate::classify::{Pattern, Position};
 use crate::tables::{CompileError, LOCAL, NO_MAC, SourceMacs, met, patterns_by};
 
 /// Interfaces and classes of MAC addresses that the numbers in headers stand for.

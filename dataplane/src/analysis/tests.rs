@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use lookup::classify::Header;
 use policy::Policy;
 use policy::model::{
     AddressItem, Addresses, Interface, LinkKind, Mac, MacRange, Macs, Mode, MssClamp, PortRange, Protocol,
@@ -14,7 +15,6 @@ use proptest::sample::{select, subsequence};
 use wire::Family;
 
 use super::*;
-use crate::classify::Header;
 use crate::tables::{LOCAL, NO_MAC, SELF, SourceMacs, Tables};
 
 const V4: [&str; 4] = ["10.0.0.0", "10.1.0.0", "10.1.0.9", "11.0.0.0"];

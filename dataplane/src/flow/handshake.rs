@@ -3,10 +3,10 @@
 //! A number for each flow, in memory that is taken only where the policy has the gateway make handshakes. Packets of other
 //! flows do not come here: two bits of a flow's state say so.
 
+use lookup::memory::{MemoryError, Slab};
 use serde::{Deserialize, Serialize};
 
 use super::{FlowId, FlowTable, PROXIED, SPLICED};
-use crate::memory::{MemoryError, Slab};
 
 /// Who has made the handshake of a TCP connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,9 +7,8 @@
 //! always finds one; buckets are at most three quarters full, so that it is nearly always in the first.
 
 use bytemuck::{Pod, Zeroable};
+use lookup::memory::{MemoryError, Slab};
 use tally::{Branch, Op, Region, Tally};
-
-use crate::memory::{MemoryError, Slab};
 
 /// Entries of a bucket.
 const PLACES: usize = 10;

@@ -2,10 +2,10 @@
 //!
 //! They lie beside the flows, in memory that is taken only where some rule asks.
 
+use lookup::memory::{MemoryError, Slab};
 use wire::ethernet::Mac;
 
 use super::{FlowId, FlowTable};
-use crate::memory::{MemoryError, Slab};
 
 /// Memory for an address of each flow; zeros where it is not known.
 pub(crate) type Senders = Slab<[u8; 6]>;

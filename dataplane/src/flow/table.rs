@@ -12,12 +12,12 @@ use super::index::Index;
 use super::wheel::Wheel;
 use super::{Cold, Direction, Flow, FlowId, Key, NONE, PROXIED, SPLICED, State, Tick, Timeouts, tcp};
 use crate::hop::NO_HOP;
-use crate::memory::{MemoryError, Slab};
 
 mod epoch;
 mod member;
 mod restore;
 
+use lookup::memory::{MemoryError, Slab};
 pub use member::Member;
 pub use restore::{Former, Windows};
 

@@ -1,10 +1,10 @@
 //! Frames that wait: a fixed number of places, and lists through them in the order of arrival.
 
+use lookup::memory::MemoryError;
 use wire::Frame;
 
 use super::NONE;
 use super::table::filled;
-use crate::memory::MemoryError;
 use crate::verdict::Reason;
 
 /// All places.

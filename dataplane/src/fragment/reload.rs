@@ -6,10 +6,10 @@
 use tally::NoTally;
 use wire::{Frame, Nanos};
 
+use lookup::memory::MemoryError;
 use policy::model::FragmentLimits;
 
 use super::{Fragments, Held, List, MOST, Stage, Table, largest};
-use crate::memory::MemoryError;
 use crate::tables::Tables;
 use crate::verdict::Reason;
 

@@ -1,5 +1,6 @@
 //! The datagrams that are under way: found by their key, in the order in which they began.
 
+use lookup::memory::MemoryError;
 use tally::{Region, Tally};
 use wire::{Family, Nanos};
 
@@ -8,7 +9,6 @@ use super::held::List;
 use super::range::Ranges;
 use super::share::{CT_ZONES, Owner};
 use super::{DatagramKey, Kept, NONE};
-use crate::memory::MemoryError;
 
 /// The last fragment has not come.
 pub(super) const UNKNOWN: u32 = u32::MAX;

@@ -6,10 +6,10 @@
 //! that has been asked for longest gives way: on a link that works answers take milliseconds, so it is most likely not
 //! there, and a scan of a network keeps nobody else waiting.
 
+use lookup::memory::MemoryError;
 use wire::{Frame, Nanos, PortId};
 
 use crate::fragment::held::{Held, List};
-use crate::memory::MemoryError;
 use crate::tables::Address;
 
 /// How long frames wait: as long as a host asks (RFC 4861, section 10: three times, a second apart).

@@ -2,6 +2,7 @@
 //! here by the place in which [`Mappings`](super::Mappings) keeps them.
 
 use bytemuck::{Pod, Zeroable};
+use lookup::memory::{MemoryError, Slab};
 use tally::{Region, Tally};
 use wire::Family;
 
@@ -9,7 +10,6 @@ use super::index::Index;
 use super::{PoolId, PortSpace};
 use crate::flow::Key;
 use crate::flow::hash::Hasher;
-use crate::memory::{MemoryError, Slab};
 
 /// No entry.
 pub(super) const NONE: u32 = u32::MAX;

@@ -5,9 +5,8 @@
 //! reading entries: nothing is left behind, and a search costs the same after years of coming and going.
 //! One slot in five stays free. The hash is keyed, so that nobody outside can aim entries at one place.
 
+use lookup::memory::{MemoryError, Slab};
 use tally::{Region, Tally};
-
-use crate::memory::{MemoryError, Slab};
 
 /// Bytes of a slot.
 const SLOT: usize = 8;

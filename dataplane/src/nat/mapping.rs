@@ -23,13 +23,13 @@ use super::port::{BYTES_OF_ADDRESS, Chunk, Home, Ports, Random, Wanted, Wish, ne
 use super::{Endpoint, Mapped, MappingId, PoolId, PortSpace, Refusal, Share};
 use crate::flow::Key;
 use crate::flow::hash::Hasher;
-use crate::memory::{MemoryError, Slab};
 
 mod list;
 mod reload;
 mod restore;
 
 pub use list::{Mapping, PoolUse};
+use lookup::memory::{MemoryError, Slab};
 pub(crate) use reload::{PoolsPlan, RetiredPools};
 pub use restore::Restore;
 

@@ -18,11 +18,11 @@
 //! is one of the worker's own. Addresses come and go with policies: their bitmaps lie in chunks, one for all that come
 //! together.
 
+use lookup::memory::{MemoryError, Slab};
 use tally::{Region, Tally};
 
 use super::{PortRange, PortSpace, Share};
 use crate::flow::hash::chacha20_block;
-use crate::memory::{MemoryError, Slab};
 
 const WORDS: usize = 65536 / 64;
 const FULL: usize = WORDS / 64;

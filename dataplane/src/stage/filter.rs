@@ -5,6 +5,7 @@
 //! from interfaces that are not the policy's meets the rules that name its zone. Changes no byte.
 
 use arrayvec::ArrayVec;
+use lookup::classify::{self, Header, NO_MATCH};
 use policy::model::{Action, Mode, RejectWith, Scope, SynAnswer};
 use tally::{Op, Region, Tally};
 use wire::header::Protocol;
@@ -15,7 +16,6 @@ use wire::{BATCH, Frame, Part};
 use super::log::note_hit;
 use super::parse::flag;
 use super::{About, Cx, Packets, Stage, Step, header, take};
-use crate::classify::{self, Header, NO_MATCH};
 use crate::hop::LOCAL_HOP;
 use crate::limiter;
 use crate::tables::{Address, OTHER, Tables};

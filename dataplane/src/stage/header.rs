@@ -1,5 +1,6 @@
 //! What a packet shows to rules and translations.
 
+use lookup::classify::Header;
 use tally::{Op, Region, Tally};
 use wire::ethernet::{self, Mac};
 use wire::header::Protocol;
@@ -7,7 +8,6 @@ use wire::{Dscp, Family, Frame, LinkKind, PortId, ipv4, ipv6};
 
 use super::Cx;
 use super::parse::flag;
-use crate::classify::Header;
 use crate::hop::LOCAL_HOP;
 use crate::tables::{Address, NO_MAC, SELF, SourceMacs, Tables, is_linux};
 

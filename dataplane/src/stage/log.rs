@@ -1,12 +1,12 @@
 //! Log records of what the stages decide.
 
+use lookup::classify::Header;
 use policy::model::Logging;
 use tally::Tally;
 use wire::{Frame, PortId};
 
 use super::parse::flag;
 use super::{Cx, Step};
-use crate::classify::Header;
 use crate::flow::FlowId;
 use crate::log::{Connection, Opened, Record, RuleHit};
 use crate::state::Ends;

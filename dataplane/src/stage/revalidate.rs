@@ -15,6 +15,7 @@
 //! of the right one only.
 
 use arrayvec::ArrayVec;
+use lookup::classify::Header;
 use policy::model::{Action, RejectWith};
 use tally::{Op, Region, Tally};
 use wire::ethernet::Mac;
@@ -26,7 +27,6 @@ use super::log::note_hit;
 use super::parse::flag;
 use super::route::{check_source, ct_zone, is_link_local};
 use super::{Cx, Step, dnat, filter, track};
-use crate::classify::Header;
 use crate::flow::{Cold, Direction, Flow, FlowId, Hit, Key, State};
 use crate::hop::{ASKED_HOP, LINK_HOP, LOCAL_HOP, NO_HOP};
 use crate::log::Cause;

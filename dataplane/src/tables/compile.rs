@@ -5,6 +5,8 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use lookup::classify::{Algorithm, Bounds, Choice, Pattern, Task};
+use lookup::fib::FibError;
 use policy::Policy;
 use policy::model::{
     ANY_ZONE, Mac, Mode, MssClamp, OTHER_ZONE, Rule, SELF_ZONE, SourceCheck, State, SynAnswer,
@@ -19,8 +21,6 @@ use super::{
     Tables,
 };
 use super::{nat, pattern, route};
-use crate::classify::{Algorithm, Bounds, Choice, Pattern, Task};
-use crate::fib::FibError;
 use crate::pipeline::Selection;
 
 /// The most zones there can be, the gateway's own included: a mask of them is 64 bits.

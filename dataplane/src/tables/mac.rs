@@ -3,12 +3,12 @@
 //! The ends of all ranges that rules name cut the addresses into intervals, within which no rule tells one from another. A
 //! header has the number of its interval, so that the search through the rules compares 16 bits instead of 48.
 
+use lookup::classify::ClassSpan;
 use policy::Policy;
 use policy::model::{MacRange, Macs, Rule};
 use wire::ethernet::Mac;
 
 use super::compile::CompileError;
-use crate::classify::ClassSpan;
 
 /// Where the class of a packet is not known by an Ethernet header: it has none, or Linux sends it.
 pub const NO_MAC: u16 = 0;

@@ -7,13 +7,13 @@ use tally::Tally;
 use wire::PortId;
 
 use super::Address;
-use crate::classify::{self, AddressSpan, Classifier, Header, Position};
 use crate::nat::{PoolConfig, PortRange};
 
 mod build;
 mod source;
 
 pub(super) use build::compile;
+use lookup::classify::{self, AddressSpan, Classifier, Header, Position};
 pub use source::{Outgoing, OwnAddress};
 
 /// Translations, compiled.

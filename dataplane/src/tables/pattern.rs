@@ -1,10 +1,10 @@
 //! From a rule's conditions to a [`Pattern`].
 
+use lookup::classify::{AddressSpan, Admit, Pattern, PortSpan, TypeMatch};
 use policy::model::{AddressItem, Addresses, FamilyMatch, Policy, PortRange, Rule};
 
 use super::compile::{CompileError, Names};
 use super::mac::SourceMacs;
-use crate::classify::{AddressSpan, Admit, Pattern, PortSpan, TypeMatch};
 use crate::tables::Address;
 
 /// The pattern of a filter rule; `macs` are classes that have been made for it, where it asks for a source MAC address.

@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+use lookup::fib::{Fib4, Fib6, Route4, Route6};
 use policy::Policy;
 use policy::model::{NextHop, RouteTarget};
 use wire::PortId;
 
 use super::compile::{CompileError, Names};
 use super::{Gateway, Target};
-use crate::fib::{Fib4, Fib6, Route4, Route6};
 
 /// Longest-prefix match, and where routes lead.
 pub(super) struct Routes {

@@ -9,7 +9,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use dataplane::classify::Header;
+use lookup::classify::Header;
 use serde_json::Value;
 use wire::Family;
 

@@ -9,8 +9,8 @@ use std::fmt::{self, Write};
 use std::net::Ipv4Addr;
 use std::path::Path;
 
-use dataplane::classify::{AddressSpan, Admit, Header, Pattern, PortSpan};
 use dataplane::tables::patterns;
+use lookup::classify::{AddressSpan, Admit, Header, Pattern, PortSpan};
 use policy::import;
 use wire::Family;
 

@@ -3,8 +3,8 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use dataplane::classify::update::{Edit, Versions};
-use dataplane::classify::{Classifier, NO_MATCH, Pattern, Position};
+use lookup::classify::update::{Edit, Versions};
+use lookup::classify::{Classifier, NO_MATCH, Pattern, Position};
 use wire::random::Random;
 
 use super::{BATCH, Disagreement, Plan};

@@ -5,8 +5,8 @@
 
 use std::net::Ipv4Addr;
 
-use dataplane::classify::generate::{self, Filter, Like, Locality};
-use dataplane::classify::{Header, Pattern};
+use lookup::classify::generate::{self, Filter, Like, Locality};
+use lookup::classify::{Header, Pattern};
 use policy::Policy;
 use policy::import;
 use wire::PortId;

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use dataplane::classify::generate::{self, Locality};
-use dataplane::classify::{ALGORITHMS, Algorithm, Bounds, Choice, Task};
+use lookup::classify::generate::{self, Locality};
+use lookup::classify::{ALGORITHMS, Algorithm, Bounds, Choice, Task};
 use serde_json::{Value, json};
 
 use crate::bench::classify::peer::{self, Peer, Peers};

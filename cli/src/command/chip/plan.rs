@@ -17,10 +17,10 @@ use chip::traffic::{
     BadStream, Begin, Generator, KEYS, Lines, Merge, Size, Slowed, Stream, TrafficError, Ways,
 };
 use clap::Args;
-use dataplane::classify::{ALGORITHMS, Algorithm};
 use dataplane::replay::Way;
 use dataplane::tables::CompileError;
 use dataplane::{Replay, Tables, extent};
+use lookup::classify::{ALGORITHMS, Algorithm};
 use policy::Policy;
 use wire::Nanos;
 

@@ -5,8 +5,8 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use dataplane::classify::generate::{self, Filter, Like, Locality};
-use dataplane::classify::{NO_MATCH, Pattern};
+use lookup::classify::generate::{self, Filter, Like, Locality};
+use lookup::classify::{NO_MATCH, Pattern};
 
 use crate::bench::classify::subject;
 use crate::failure::{Exit, Failure};

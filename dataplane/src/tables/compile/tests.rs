@@ -1,8 +1,8 @@
+use lookup::classify::Header;
 use policy::model::SearchAlgorithm;
 use wire::Family;
 
 use super::*;
-use crate::classify::Header;
 
 /// A policy whose rules are for these destination ports.
 fn of_ports(ports: impl IntoIterator<Item = u16>) -> Policy {
@@ -77,12 +77,12 @@ fn the_fastest_is_chosen_and_what_takes_too_much_gives_way() {
 /// What a policy can name is what there is.
 #[test]
 fn every_algorithm_can_be_named() {
-    for algorithm in crate::classify::ALGORITHMS {
+    for algorithm in lookup::classify::ALGORITHMS {
         let text = format!("[classifier]\nalgorithm = \"{}\"\n", algorithm.name);
         let parsed = policy::parse(&text, "policy");
         let named = parsed.policy.map(|policy| policy.search.algorithm.name());
         assert_eq!(named, Some(algorithm.name), "{:?}", parsed.diagnostics);
     }
-    let known = crate::classify::ALGORITHMS.len();
+    let known = lookup::classify::ALGORITHMS.len();
     assert_eq!(SearchAlgorithm::all().count(), known + 1, "and `auto`");
 }

@@ -5,6 +5,7 @@
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+use lookup::classify::{AddressSpan, Admit, Linear, Pattern};
 use policy::Policy;
 use policy::model::{Action, FamilyMatch, Hairpin, Nat, NatAction, PortUse, Protocol, Rule, SELF_ZONE};
 use tally::NoTally;
@@ -14,7 +15,6 @@ use super::{
     DestinationAction, Home, NatRule, NatTables, OWN_ACCORD, Outgoing, OwnAddress, PoolOwner, PortShift,
     Returning, SourceAction,
 };
-use crate::classify::{AddressSpan, Admit, Linear, Pattern};
 use crate::nat::{AddressRange, Block, Hold, PoolConfig, PortRange, Reserved};
 use crate::tables::compile::{CompileError, Names, met};
 use crate::tables::route::Routes;

@@ -29,9 +29,11 @@ pub(super) enum Field {
 
 /// Values from first to last, both included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Span {
-    pub(crate) first: u128,
-    pub(crate) last: u128,
+pub struct Span {
+    /// The lowest.
+    pub first: u128,
+    /// The highest.
+    pub last: u128,
 }
 
 impl Field {

@@ -62,8 +62,8 @@ pub struct Header {
     pub ingress: u16,
     /// Interface of destination; `u16::MAX` for the gateway itself.
     pub egress: u16,
-    /// Class of the source MAC address, as the tables have them ([`SourceMacs`](crate::tables::SourceMacs)); 0 where there is no
-    /// such address, or no rule asks for any.
+    /// Class of the source MAC address: the number, from 1 on, of an interval of addresses within which no rule tells one from
+    /// another, made by who makes the patterns. 0 where there is no such address, or no rule asks for any.
     pub source_mac: u16,
 }
 

@@ -7,8 +7,8 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use dataplane::fib::generate::{bgp_like4, bgp_like6, destinations4, destinations6};
-use dataplane::fib::{Fib4, Fib6, NO_ROUTE};
+use lookup::fib::generate::{bgp_like4, bgp_like6, destinations4, destinations6};
+use lookup::fib::{Fib4, Fib6, NO_ROUTE};
 use tally::NoTally;
 
 const BATCH: usize = 64;

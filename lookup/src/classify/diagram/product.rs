@@ -1,27 +1,28 @@
 //! A pattern as a product: for each field the values that match, whatever the others have.
 
 use super::field::{Field, ORDER, Version};
-pub(crate) use crate::classify::field::Span;
 use crate::classify::field::join;
 use crate::classify::{Header, Pattern};
 
+pub use crate::classify::field::Span;
+
 /// Values of a field: disjoint, ascending, not touching.
-pub(crate) type Spans = Vec<Span>;
+pub type Spans = Vec<Span>;
 
 /// For each field its values, in the order of [`ORDER`]; every one where `None`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Product {
+pub struct Product {
     fields: [Option<Spans>; ORDER.len()],
 }
 
 impl Product {
     /// Every header.
-    pub(crate) fn all() -> Product {
+    pub fn all() -> Product {
         Product { fields: Default::default() }
     }
 
     /// What a pattern matches among the headers of a version; `None` if it is nothing.
-    pub(crate) fn of(pattern: &Pattern, version: Version) -> Option<Product> {
+    pub fn of(pattern: &Pattern, version: Version) -> Option<Product> {
         let mut product = Product::all();
         for field in ORDER {
             let mut spans = Spans::new();
@@ -32,23 +33,23 @@ impl Product {
     }
 
     /// The values of a field; every one where `None`.
-    pub(crate) fn get(&self, field: Field) -> Option<&Spans> {
+    pub fn get(&self, field: Field) -> Option<&Spans> {
         self.fields[place(field)].as_ref()
     }
 
     /// Sets the values of a field: spans in any order, or every value.
-    pub(crate) fn limit(&mut self, field: Field, spans: Option<Spans>, version: Version) {
+    pub fn limit(&mut self, field: Field, spans: Option<Spans>, version: Version) {
         let whole = Span { first: 0, last: field.highest(version) };
         self.fields[place(field)] = spans.map(merged).filter(|spans| *spans != [whole]);
     }
 
     /// True if some field has no value left.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.fields.iter().flatten().any(Vec::is_empty)
     }
 
     /// True if a header, of the version that this is for, is in it.
-    pub(crate) fn has(&self, header: &Header) -> bool {
+    pub fn has(&self, header: &Header) -> bool {
         ORDER.iter().zip(&self.fields).all(|(field, spans)| {
             spans.as_ref().is_none_or(|spans| {
                 let value = field.of(header);
@@ -59,7 +60,7 @@ impl Product {
     }
 
     /// True if there is a header in both.
-    pub(crate) fn overlaps(&self, other: &Product) -> bool {
+    pub fn overlaps(&self, other: &Product) -> bool {
         self.fields.iter().zip(&other.fields).all(|pair| match pair {
             (Some(these), Some(those)) => overlap(these, those),
             _ => true,
@@ -67,7 +68,7 @@ impl Product {
     }
 
     /// What is in both; `None` if nothing is.
-    pub(crate) fn within(&self, other: &Product, version: Version) -> Option<Product> {
+    pub fn within(&self, other: &Product, version: Version) -> Option<Product> {
         let mut product = self.clone();
         for field in ORDER {
             let spans = match (self.get(field), other.get(field)) {
@@ -80,7 +81,7 @@ impl Product {
     }
 
     /// Both as one, if they differ in one field only.
-    pub(crate) fn joined(&self, other: &Product, version: Version) -> Option<Product> {
+    pub fn joined(&self, other: &Product, version: Version) -> Option<Product> {
         let mut different = ORDER.into_iter().filter(|field| self.get(*field) != other.get(*field));
         let Some(field) = different.next() else { return Some(self.clone()) };
         if different.next().is_some() {
@@ -96,7 +97,7 @@ impl Product {
     }
 
     /// True if every header of `other` is in this one.
-    pub(crate) fn contains(&self, other: &Product) -> bool {
+    pub fn contains(&self, other: &Product) -> bool {
         self.fields.iter().zip(&other.fields).all(|pair| match pair {
             (None, _) => true,
             (Some(_), None) => false,
@@ -113,7 +114,7 @@ fn place(field: Field) -> usize {
 }
 
 /// Sorts, and joins what overlaps or touches.
-pub(crate) fn merged(mut spans: Spans) -> Spans {
+pub fn merged(mut spans: Spans) -> Spans {
     join(&mut spans);
     spans
 }
@@ -130,7 +131,7 @@ fn overlap(these: &[Span], those: &[Span]) -> bool {
 }
 
 /// Values in both; of merged spans.
-pub(crate) fn both(these: &[Span], those: &[Span]) -> Spans {
+pub fn both(these: &[Span], those: &[Span]) -> Spans {
     let within = |one: &Span| {
         let mut parts = Vec::new();
         for other in those {

@@ -1,27 +1,39 @@
-//! What of a header is decided on, and in which order.
+//! Fields of a header, in the order in which diagrams decide on them.
 
 use crate::classify::{Header, field};
 
-/// A field of a header, of either version: [`field::Field`] has addresses of each.
+/// A field of a header, of either version of IP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Field {
+pub enum Field {
+    /// Zone of origin.
     From,
+    /// Zone of destination.
     To,
+    /// Interface of origin.
     Ingress,
+    /// Interface of destination.
     Egress,
+    /// Class of the source MAC address.
     SourceMac,
+    /// Source address.
     Source,
+    /// Destination address.
     Destination,
+    /// Source port.
     Sport,
+    /// Destination port; of ICMP, type and code.
     Dport,
+    /// Transport protocol.
     Protocol,
+    /// TCP flags.
     Flags,
+    /// DiffServ code point.
     Dscp,
 }
 
 /// The version of IP, which decides how long addresses are. Each has diagrams of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Version {
+pub enum Version {
     /// IPv4.
     V4,
     /// IPv6.
@@ -32,7 +44,7 @@ pub(crate) enum Version {
 ///
 /// What has few values and divides the list first: zones, interfaces, source MAC addresses, protocol. Then what tells most rules apart,
 /// addresses; last what repeats in many rules, so that its diagrams are shared. Decision 18 has what was measured.
-pub(crate) const ORDER: [Field; 12] = [
+pub const ORDER: [Field; 12] = [
     Field::From,
     Field::To,
     Field::Ingress,
@@ -48,10 +60,11 @@ pub(crate) const ORDER: [Field; 12] = [
 ];
 
 impl Version {
-    pub(crate) const BOTH: [Version; 2] = [Version::V4, Version::V6];
+    /// Both versions.
+    pub const BOTH: [Version; 2] = [Version::V4, Version::V6];
 
     /// Bits of all fields together: the variables of its diagrams.
-    pub(crate) fn bits(self) -> u16 {
+    pub fn bits(self) -> u16 {
         ORDER.iter().map(|field| field.bits(self)).sum()
     }
 }
@@ -79,22 +92,22 @@ impl Field {
     }
 
     /// Number of bits that it has.
-    pub(crate) fn bits(self, version: Version) -> u16 {
+    pub fn bits(self, version: Version) -> u16 {
         self.of_version(version).bits() as u16
     }
 
     /// The highest value.
-    pub(crate) fn highest(self, version: Version) -> u128 {
+    pub fn highest(self, version: Version) -> u128 {
         self.of_version(version).highest()
     }
 
     /// The variable of its highest bit.
-    pub(crate) fn first_variable(self, version: Version) -> u16 {
+    pub fn first_variable(self, version: Version) -> u16 {
         ORDER.iter().take_while(|field| **field != self).map(|field| field.bits(version)).sum()
     }
 
     /// Its value in a header.
-    pub(crate) fn of(self, header: &Header) -> u128 {
+    pub fn of(self, header: &Header) -> u128 {
         match self {
             Field::From => header.from.into(),
             Field::To => header.to.into(),
@@ -112,7 +125,7 @@ impl Field {
     }
 
     /// Sets it in a header; `value` is no higher than [`Field::highest`].
-    pub(crate) fn put(self, value: u128, header: &mut Header) {
+    pub fn put(self, value: u128, header: &mut Header) {
         match self {
             Field::From => header.from = value as u8,
             Field::To => header.to = value as u8,

@@ -1,7 +1,5 @@
 use std::collections::HashSet;
-use std::fmt::Write;
 
-use policy::import;
 use wire::Family;
 
 use super::super::{ALGORITHMS, Admit, Bounds, NO_MATCH, Pattern, PortSpan, TypeMatch};
@@ -124,21 +122,6 @@ fn addresses_are_shared_and_nest() {
             let deepest = known.iter().map(depth).max().unwrap_or(0);
             assert!(100 * nested / known.len() > 60 && deepest <= 8, "{like:?}: {nested}, {deepest}");
         }
-    }
-}
-
-#[test]
-fn what_is_written_is_read_back() {
-    let importer = import::find("classbench").unwrap();
-    for like in ALL {
-        let filters = rules(like, 3_000, 1);
-        let text = filters.iter().fold(String::new(), |mut text, filter| {
-            writeln!(text, "{filter}").unwrap();
-            text
-        });
-        let imported = importer.import(text.as_bytes(), None).unwrap();
-        assert_eq!(imported.count.untranslated, 0, "{like:?}: {:?}", imported.untranslated.first());
-        assert_eq!(crate::tables::patterns(&imported.policy).unwrap(), patterns(&filters), "{like:?}");
     }
 }
 

@@ -61,7 +61,7 @@ pub struct AddressSpan {
     pub last: u128,
 }
 
-/// Classes of source MAC addresses ([`SourceMacs`](crate::tables::SourceMacs)) from first to last, both included.
+/// Classes of source MAC addresses ([`Header::source_mac`]) from first to last, both included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClassSpan {
     /// The lowest.

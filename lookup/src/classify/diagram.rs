@@ -17,10 +17,10 @@ use field::{Field, Version};
 use fold::{Edge, End, Fold};
 use product::Product;
 
-pub(crate) mod field;
+pub mod field;
 mod fold;
-pub(crate) mod product;
-pub(crate) mod set;
+pub mod product;
+pub mod set;
 
 /// A diagram for each version of IP.
 #[derive(Clone, Debug)]
