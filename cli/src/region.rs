@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use dataplane::analysis::{AddressRange, Example, Families, PortRange, Region};
+use analysis::{AddressRange, Example, Families, PortRange, Region};
 use dataplane::tables::{LOCAL, NO_MAC, SourceMacs};
 use ipnet::{IpNet, Ipv4Subnets, Ipv6Subnets};
 use lookup::classify::ClassSpan;

@@ -1,6 +1,6 @@
 //! Trying packets on a policy, to be sure that `explain` says what an analysis does.
 
-use dataplane::analysis::{AddressRange, Decider, Places};
+use analysis::{AddressRange, Decider, Places};
 use dataplane::replay::Way;
 use dataplane::tables::{NO_MAC, SourceMacs};
 use dataplane::{Replay, Tables};

@@ -18,6 +18,7 @@ const FLOORS: &[(&str, u64)] = &[
     ("policy", 2),
     ("ports", 2),
     ("dataplane", 4),
+    ("analysis", 5),
     ("chip", 5),
     ("gateway", 5),
     ("cli", 6),

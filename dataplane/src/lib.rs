@@ -4,7 +4,6 @@
 //! [`Pipeline`] takes batches of frames through the stages, with both. Nothing here knows a clock, a file or an
 //! interface: hosts bring frames and time.
 
-pub mod analysis;
 pub mod client;
 mod cookie;
 pub mod counter;

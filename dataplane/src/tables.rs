@@ -19,8 +19,7 @@ mod number;
 mod pattern;
 mod route;
 
-pub(crate) use compile::patterns_by;
-pub use compile::{CompileError, met, patterns};
+pub use compile::{CompileError, met, patterns, patterns_by};
 use lookup::classify::{self, Choice, Header};
 use lookup::fib::{Fib4, Fib6};
 pub use mac::{NO_MAC, SourceMacs};

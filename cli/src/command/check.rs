@@ -3,9 +3,9 @@
 use std::io::Write;
 use std::path::PathBuf;
 
+use analysis::{Effort, Look};
 use clap::Args;
 use dataplane::Tables;
-use dataplane::analysis::{Effort, Look};
 use lookup::classify::Choice;
 use policy::Diagnostic;
 use serde_json::json;

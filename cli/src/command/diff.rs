@@ -3,9 +3,9 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
+use analysis::{Comparison, Decider, Difference, Effort, Judgement, Outcome, Places, compare};
 use clap::Args;
 use dataplane::Tables;
-use dataplane::analysis::{Comparison, Decider, Difference, Effort, Judgement, Outcome, Places, compare};
 use policy::model::{Action, Logging, Mode, OTHER_ZONE, Rule, SynAnswer, ZoneDefault};
 use policy::{Lines, Policy};
 use serde_json::{Value, json};

@@ -372,8 +372,11 @@ pub fn patterns(policy: &Policy) -> Result<Vec<Pattern>, CompileError> {
     patterns_by(policy, SourceMacs::of([policy])?.as_ref())
 }
 
-/// The same, with classes of source MAC addresses that may be those of several policies.
-pub(crate) fn patterns_by(policy: &Policy, macs: Option<&SourceMacs>) -> Result<Vec<Pattern>, CompileError> {
+/// [`patterns`], with classes of source MAC addresses that may be those of several policies ([`SourceMacs::of`]).
+///
+/// # Errors
+/// A rule names what does not exist, or there is too much of something.
+pub fn patterns_by(policy: &Policy, macs: Option<&SourceMacs>) -> Result<Vec<Pattern>, CompileError> {
     patterns_of(policy, &Names::new(policy)?, macs)
 }
 

@@ -1,7 +1,7 @@
 //! What the analysis of rules finds, as diagnostics.
 
+use analysis::{Decider, Effort, Finding, Findings, Look, Places, Region, findings};
 use dataplane::Tables;
-use dataplane::analysis::{Decider, Effort, Finding, Findings, Look, Places, Region, findings};
 use dataplane::tables::CompileError;
 use policy::model::Rule;
 use policy::{Code, Diagnostic, Item, Lines, Policy};

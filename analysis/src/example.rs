@@ -1,5 +1,6 @@
 //! A packet that stands for many.
 
+use dataplane::tables::NO_MAC;
 use lookup::classify::Header;
 use lookup::classify::diagram::field::{Field, Version};
 use lookup::classify::diagram::product::{Product, Span, both};
@@ -11,7 +12,6 @@ use wire::tcp::Flags;
 use super::Region;
 use super::region::Families;
 use super::ruling::shapes;
-use crate::tables::NO_MAC;
 
 /// A header, with interfaces by the numbers that the analysis has for them; its zones mean nothing.
 pub type Example = Header;
@@ -71,7 +71,7 @@ fn ways(product: &Product, places: &Places) -> Vec<(u16, u16)> {
     };
     let many = places.networks.len().max(1) as u16;
     let origins = among(Field::Ingress, &mut (0..many));
-    let itself = crate::tables::LOCAL.0;
+    let itself = dataplane::tables::LOCAL.0;
     let ends = among(Field::Egress, &mut (0..places.networks.len() as u16).chain([itself]));
     let pairs = origins.iter().flat_map(|from| ends.iter().map(move |to| (*from, *to)));
     // Between two interfaces first.
@@ -90,7 +90,7 @@ fn by(product: &Product, version: Version, places: &Places, ingress: u16, egress
     let networks =
         |number: u16| places.networks.get(usize::from(number)).map_or(Vec::new(), |list| spans(list));
     let sources = addresses(product.get(Field::Source), &networks(ingress), version);
-    let near = if egress == crate::tables::LOCAL.0 { spans(&places.own) } else { networks(egress) };
+    let near = if egress == dataplane::tables::LOCAL.0 { spans(&places.own) } else { networks(egress) };
     let destinations = addresses(product.get(Field::Destination), &near, version);
     let first = |field: Field, wanted: &[u128]| -> Option<u128> {
         let Some(spans) = product.get(field) else { return wanted.first().copied() };

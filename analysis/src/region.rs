@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use biodivine_lib_bdd::{Bdd, BddPointer};
-use wire::Family;
-
 use lookup::classify::diagram::field::{Field, ORDER, Version};
 use lookup::classify::diagram::product::{Product, Span, Spans, merged};
 use lookup::classify::{ClassSpan, Header};
+use wire::Family;
+
 pub use policy::model::{AddressRange, PortRange};
 
 use super::algebra::{Algebra, Spent};
@@ -73,7 +73,7 @@ impl Region {
         self.values(Field::Ingress)
     }
 
-    /// Interfaces of destination likewise, [`LOCAL`](crate::tables::LOCAL) for the gateway itself.
+    /// Interfaces of destination likewise, [`LOCAL`](dataplane::tables::LOCAL) for the gateway itself.
     pub fn ends(&self) -> Option<Vec<u16>> {
         self.values(Field::Egress)
     }

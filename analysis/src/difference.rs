@@ -8,6 +8,7 @@
 use std::collections::{HashMap, HashSet};
 
 use biodivine_lib_bdd::Bdd;
+use dataplane::tables::{CompileError, LOCAL, SourceMacs};
 use lookup::classify::diagram::field::{Field, Version};
 use lookup::classify::diagram::product::{Product, Span, merged};
 use lookup::classify::diagram::set::diagram;
@@ -18,7 +19,6 @@ use super::algebra::{Algebra, Effort, Spent};
 use super::region::{fewer, products, regions};
 use super::ruling::{Decided, Judge, Ruling, Space, decided, shapes, way, ways};
 use super::{Decider, Fate, Outcome, Region};
-use crate::tables::{CompileError, LOCAL, SourceMacs};
 
 /// What two policies decide differently.
 #[derive(Clone, Debug)]

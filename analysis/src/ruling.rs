@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use biodivine_lib_bdd::Bdd;
+use dataplane::tables::{CompileError, LOCAL, NO_MAC, SourceMacs, met, patterns_by};
 use lookup::classify::diagram::field::{Field, Version};
 use lookup::classify::diagram::product::{Product, Span};
 use lookup::classify::diagram::set::diagram;
@@ -15,7 +16,6 @@ use wire::header::Protocol;
 use super::algebra::{Algebra, PAIRS_PER_NODE, Spent};
 use super::outline::Outline;
 use super::{Decider, Fate};
-use crate::tables::{CompileError, LOCAL, NO_MAC, SourceMacs, met, patterns_by};
 
 /// Interfaces and classes of MAC addresses that the numbers in headers stand for.
 #[derive(Clone, Debug)]

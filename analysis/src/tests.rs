@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use dataplane::tables::{LOCAL, NO_MAC, SELF, SourceMacs, Tables};
 use lookup::classify::Header;
 use policy::Policy;
 use policy::model::{
@@ -15,7 +16,6 @@ use proptest::sample::{select, subsequence};
 use wire::Family;
 
 use super::*;
-use crate::tables::{LOCAL, NO_MAC, SELF, SourceMacs, Tables};
 
 const V4: [&str; 4] = ["10.0.0.0", "10.1.0.0", "10.1.0.9", "11.0.0.0"];
 

@@ -4,6 +4,7 @@
 //! not settle is settled by sets.
 
 use biodivine_lib_bdd::Bdd;
+use dataplane::tables::{CompileError, SourceMacs};
 use lookup::classify::diagram::field::{Field, ORDER, Version};
 use lookup::classify::diagram::product::{Product, Span, both};
 use lookup::classify::diagram::set::diagram;
@@ -15,7 +16,6 @@ use super::algebra::{Algebra, Effort, Spent};
 use super::region::{Families, products};
 use super::ruling::{Judge, Ruling, Space, decided, possible, shapes};
 use super::{Decider, Fate, Region};
-use crate::tables::{CompileError, SourceMacs};
 
 /// What is spent on a set that would only make a nicer example.
 const LITTLE: u64 = 20_000;
@@ -507,7 +507,7 @@ impl<'a> Search<'a> {
     /// Ways through the gateway that a product has, of a few interfaces each.
     fn ways(&mut self, product: &Product) -> Vec<(u16, u16)> {
         let many = self.space.names.len().max(1) as u16;
-        let itself = crate::tables::LOCAL.0;
+        let itself = dataplane::tables::LOCAL.0;
         let of = |field: Field, all: Vec<u16>| -> Vec<u16> {
             let inside = |number: &u16| {
                 product.get(field).is_none_or(|spans| {
