@@ -17,6 +17,7 @@ const FLOORS: &[(&str, u64)] = &[
     ("lookup", 2),
     ("policy", 2),
     ("ports", 2),
+    ("traffic", 3),
     ("dataplane", 4),
     ("analysis", 5),
     ("chip", 5),

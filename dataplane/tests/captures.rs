@@ -11,9 +11,9 @@ use std::path::PathBuf;
 use dataplane::Reason;
 use dataplane::replay::Way;
 use scene::{Arrival, Gateway, START, check};
+use traffic::{Host, Office, Settings, Side};
 use wire::capture::{Reader, link};
 use wire::ethernet::Mac;
-use wire::traffic::{Host, Office, Settings, Side};
 use wire::{Nanos, PortId};
 
 const HOME: &str = include_str!("../../policies/home-office.toml");

@@ -8,9 +8,9 @@ use std::process::Command;
 use dataplane::Verdict;
 use dataplane::replay::Way;
 use scene::{Arrival, Gateway, START};
+use traffic::{Host, Intent, Office, Settings, Side};
 use wire::capture::{PcapngWriter, Record};
 use wire::ethernet::Mac;
-use wire::traffic::{Host, Intent, Office, Settings, Side};
 use wire::{Nanos, PortId};
 
 const CHECKED: [&str; 5] = ["ip", "tcp", "udp", "icmp", "icmpv6"];

@@ -18,9 +18,9 @@ use dataplane::{Pipeline, Shard, Tables, Verdict};
 use scene::packet::Packets;
 use scene::{Arrival, Out, START, Sent, packet, policy};
 use tally::{Op, Region, Tally};
+use traffic::{Host, Office, Settings, Side};
 use wire::ethernet::Mac;
 use wire::random::Random;
-use wire::traffic::{Host, Office, Settings, Side};
 use wire::{Batch, Frame, Nanos, Pool, PortId};
 
 const HOME: &str = include_str!("../../policies/home-office.toml");

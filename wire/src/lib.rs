@@ -27,7 +27,6 @@ pub mod port;
 pub mod prefetch;
 pub mod random;
 pub mod tcp;
-pub mod traffic;
 pub mod udp;
 pub mod unit;
 pub mod vlan;

@@ -1,8 +1,8 @@
 use std::net::{IpAddr, Ipv4Addr};
 
+use traffic::{Office, Settings, Side};
 use wire::build::{self, Icmp};
 use wire::ethernet::Mac;
-use wire::traffic::{Office, Settings, Side};
 use wire::{Frame, Nanos, PortId};
 
 use crate::counter::Counters;
@@ -59,9 +59,7 @@ impl Witness for World {
 }
 
 /// A few seconds of an office behind the gateway. `take` takes in one packet and may look at it.
-fn play(
-    mut take: impl FnMut(&mut Replay, PortId, u32, &wire::traffic::Packet, &mut World),
-) -> (World, Counters) {
+fn play(mut take: impl FnMut(&mut Replay, PortId, u32, &traffic::Packet, &mut World)) -> (World, Counters) {
     let checked = policy::check(POLICY, "test.toml");
     let tables = Tables::compile(&checked.policy.expect("a sound policy"), 1).expect("tables");
     let settings = Settings { duration: Nanos::from_secs(3), ..Settings::default() };

@@ -10,9 +10,9 @@ use dataplane::replay::{Way, Witness};
 use dataplane::{Replay, Tables, Verdict};
 use policy::Policy;
 use policy::model::{AddressItem, Interface, NatAction, Protocol};
+use traffic::{Host, Link, Office, Settings, Side};
 use wire::capture::{PcapngWriter, Record};
 use wire::ethernet::Mac;
-use wire::traffic::{Host, Link, Office, Settings, Side};
 use wire::{Frame, LinkKind, Nanos, PortId};
 
 use crate::failure::{Exit, Failure};

@@ -6,8 +6,8 @@
 
 use std::net::IpAddr;
 
-use crate::tcp::{Flags, Segment, TcpOption};
-use crate::unit::Nanos;
+use wire::tcp::{Flags, Segment, TcpOption};
+use wire::unit::Nanos;
 
 use super::Side;
 

@@ -5,14 +5,15 @@ use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::process::Command;
 
+use wire::build;
+use wire::capture::{PcapngWriter, Record};
+use wire::checksum::Sum;
+use wire::ethernet::{self, EtherType, HeaderMut};
+use wire::header::Protocol;
+use wire::tcp::{self, Flags};
+use wire::{arp, icmpv4, icmpv6, ipv4, ipv6, udp};
+
 use super::*;
-use crate::build;
-use crate::capture::{PcapngWriter, Record};
-use crate::checksum::Sum;
-use crate::ethernet::{self, EtherType, HeaderMut};
-use crate::header::Protocol;
-use crate::tcp::{self, Flags};
-use crate::{arp, icmpv4, icmpv6, ipv4, ipv6, udp};
 
 fn other(side: Side) -> Side {
     match side {
@@ -105,7 +106,7 @@ impl Translator {
         if header.is_fragment() || !matches!(protocol, Protocol::TCP | Protocol::UDP) {
             return None;
         }
-        let ports = crate::header::Ports::of(&frame[34..])?;
+        let ports = wire::header::Ports::of(&frame[34..])?;
         // The address and the port behind it, at 12 and 0 bytes or at 16 and 2, into the headers.
         let (address, port, place) = match side {
             // What is published answers by its own port.
@@ -341,7 +342,7 @@ fn connections_are_bounded() {
 
 #[test]
 fn any_frame_may_arrive() {
-    let mut random = crate::random::Random::new(3);
+    let mut random = wire::random::Random::new(3);
     let (packets, mut office) = run(Settings { duration: Nanos::from_secs(2), ..short() }, |_, _| true);
     for packet in packets {
         let mut frame = packet.bytes;

@@ -11,15 +11,14 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::ethernet::Mac;
-use crate::unit::Nanos;
-
 mod app;
 mod hostile;
 mod office;
 mod tcp;
 
 pub use office::Office;
+use wire::ethernet::Mac;
+use wire::unit::Nanos;
 
 /// A side of the gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

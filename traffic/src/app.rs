@@ -2,14 +2,15 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use wire::build::{self, Icmp};
+use wire::ethernet::Mac;
+use wire::header::Ports;
+use wire::unit::Nanos;
+use wire::{arp, icmpv4, icmpv6, ipv4, ipv6, udp};
+
 use super::office::{Arrived, Office, Route, Task};
 use super::tcp::{Exchange, Key};
 use super::{Family, Host, Side};
-use crate::build::{self, Icmp};
-use crate::ethernet::Mac;
-use crate::header::Ports;
-use crate::unit::Nanos;
-use crate::{arp, icmpv4, icmpv6, ipv4, ipv6, udp};
 
 const DNS: u16 = 53;
 const NTP: u16 = 123;

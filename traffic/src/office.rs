@@ -4,19 +4,20 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::net::IpAddr;
 
+use wire::arp;
+use wire::build::{self, Icmp, Tcp};
+use wire::ethernet::{self, EtherType, Mac};
+use wire::header::{Fragment, Protocol};
+use wire::icmpv6::{self, AdvertisementFlags, Discovery};
+use wire::random::Random;
+use wire::tcp::Flags;
+use wire::unit::{Dscp, Nanos};
+use wire::{icmpv4, ipv4, ipv6, tcp};
+
 use super::app::{self, Activity};
 use super::hostile;
 use super::tcp::{Endpoint, Exchange, Key, Outgoing};
 use super::{Family, Intent, Packet, Settings, Side};
-use crate::arp;
-use crate::build::{self, Icmp, Tcp};
-use crate::ethernet::{self, EtherType, Mac};
-use crate::header::{Fragment, Protocol};
-use crate::icmpv6::{self, AdvertisementFlags, Discovery};
-use crate::random::Random;
-use crate::tcp::Flags;
-use crate::unit::{Dscp, Nanos};
-use crate::{icmpv4, ipv4, ipv6, tcp};
 
 /// The most packets and timers that may wait their turn; past it, replies are lost, as in a real queue.
 const MAX_QUEUE: usize = 1 << 16;

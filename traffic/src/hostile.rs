@@ -2,12 +2,13 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use wire::build::{self, Tcp};
+use wire::header::{Fragment, Protocol};
+use wire::tcp::Flags;
+use wire::unit::Nanos;
+
 use super::office::{Office, Route, Task};
 use super::{Intent, Side, nth_v4};
-use crate::build::{self, Tcp};
-use crate::header::{Fragment, Protocol};
-use crate::tcp::Flags;
-use crate::unit::Nanos;
 
 const SPOOFED: [Ipv4Addr; 7] = [
     Ipv4Addr::new(10, 1, 2, 3),
