@@ -1,7 +1,7 @@
 //! Operations on sets, and what they may cost.
 
 use biodivine_lib_bdd::{Bdd, BddVariableSet, op_function};
-use lookup::classify::diagram::field::Version;
+use lookup::classify::bdd::field::Version;
 
 /// How much work an analysis may do: nodes that operations look at or make. Ten million take about a quarter of a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,9 +9,9 @@ use std::collections::{HashMap, HashSet};
 
 use biodivine_lib_bdd::Bdd;
 use dataplane::tables::{CompileError, LOCAL, SourceMacs};
-use lookup::classify::diagram::field::{Field, Version};
-use lookup::classify::diagram::product::{Product, Span, merged};
-use lookup::classify::diagram::set::diagram;
+use lookup::classify::bdd::field::{Field, Version};
+use lookup::classify::bdd::product::{Product, Span, merged};
+use lookup::classify::bdd::set::bdd;
 use policy::Policy;
 use policy::plan::staying;
 
@@ -215,7 +215,7 @@ impl Search<'_> {
         if other.does_only(judge.fate, product, version, &mut self.algebra)? {
             return Ok(());
         }
-        let set = diagram(product, version);
+        let set = bdd(product, version);
         let left = decided(mine, 0..place, version, product, &set, &mut self.algebra)?.left;
         let judgement = Judgement { by: judge.decider(), fate: judge.fate };
         for (theirs, part) in self.judged(other, version, product, &left)? {
@@ -239,7 +239,7 @@ impl Search<'_> {
                     continue;
                 }
                 let product = way(ingress, egress, version);
-                let set = diagram(&product, version);
+                let set = bdd(&product, version);
                 let left = decided(old, old.places(), version, &product, &set, &mut self.algebra)?.left;
                 let left = decided(new, new.places(), version, &product, &left, &mut self.algebra)?.left;
                 let by_default = |fate| Judgement { by: Decider::Default, fate };

@@ -2,8 +2,8 @@
 
 use dataplane::tables::NO_MAC;
 use lookup::classify::Header;
-use lookup::classify::diagram::field::{Field, Version};
-use lookup::classify::diagram::product::{Product, Span, both};
+use lookup::classify::bdd::field::{Field, Version};
+use lookup::classify::bdd::product::{Product, Span, both};
 use policy::model::AddressRange;
 use wire::Family;
 use wire::header::Protocol;

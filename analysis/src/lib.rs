@@ -1,7 +1,7 @@
 //! What can be said of a policy's rules for every packet there can be: which rules decide nothing, which the policy
 //! would be the same without, where order matters, and which packets two policies treat differently.
 //!
-//! Exact, by the algebra of sets of headers ([`lookup::classify::diagram`]). The headers are those that `filter` can see: an
+//! Exact, by the algebra of sets of headers ([`lookup::classify::bdd`]). The headers are those that `filter` can see: an
 //! interface of origin with its zone, and one of destination or the gateway itself; ports and flags only where the
 //! protocol has them. Routes, translations and source checks are not looked at: what they would keep from the rules counts,
 //! too.

@@ -3,8 +3,8 @@
 //! Of ten thousand rules each is asked about all others. Most pairs differ in an address or a port, which is seen from a few
 //! words that lie side by side.
 
-use lookup::classify::diagram::field::{Field, Version};
-use lookup::classify::diagram::product::Product;
+use lookup::classify::bdd::field::{Field, Version};
+use lookup::classify::bdd::product::Product;
 
 /// Of some fields the lowest and the highest value, by their first 32 bits.
 #[derive(Clone, Copy, Debug)]

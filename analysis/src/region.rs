@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use biodivine_lib_bdd::{Bdd, BddPointer};
-use lookup::classify::diagram::field::{Field, ORDER, Version};
-use lookup::classify::diagram::product::{Product, Span, Spans, merged};
+use lookup::classify::bdd::field::{Field, ORDER, Version};
+use lookup::classify::bdd::product::{Product, Span, Spans, merged};
 use lookup::classify::{ClassSpan, Header};
 use wire::Family;
 

@@ -5,9 +5,9 @@
 
 use biodivine_lib_bdd::Bdd;
 use dataplane::tables::{CompileError, SourceMacs};
-use lookup::classify::diagram::field::{Field, ORDER, Version};
-use lookup::classify::diagram::product::{Product, Span, both};
-use lookup::classify::diagram::set::diagram;
+use lookup::classify::bdd::field::{Field, ORDER, Version};
+use lookup::classify::bdd::product::{Product, Span, both};
+use lookup::classify::bdd::set::bdd;
 use lookup::classify::{Header, Position};
 use policy::Policy;
 use wire::random::Random;
@@ -217,7 +217,7 @@ impl<'a> Search<'a> {
             }
             for one in earlier {
                 let Some(theirs) = judges[one].product(version) else { continue };
-                let theirs = diagram(theirs, version);
+                let theirs = bdd(theirs, version);
                 if self.algebra.meet(&left, &theirs)? {
                     left = self.algebra.without(&left, &theirs)?;
                     by.push(one);
@@ -257,7 +257,7 @@ impl<'a> Search<'a> {
                 let mut left = set.clone();
                 for one in &others {
                     if let Some(theirs) = self.judges[*one].product(*version) {
-                        left = self.algebra.without(&left, &diagram(theirs, *version))?;
+                        left = self.algebra.without(&left, &bdd(theirs, *version))?;
                     }
                 }
                 covered &= left.is_false();
@@ -322,7 +322,7 @@ impl<'a> Search<'a> {
                     break;
                 }
                 let Some(theirs) = judges[one].product(version) else { continue };
-                let theirs = diagram(theirs, version);
+                let theirs = bdd(theirs, version);
                 if !self.algebra.meet(&left, &theirs)? {
                     continue;
                 }
@@ -439,7 +439,7 @@ impl<'a> Search<'a> {
     }
 
     fn set(&mut self, product: &Product, version: Version) -> Result<Bdd, Spent> {
-        self.algebra.both(&diagram(product, version), &self.possible[version as usize])
+        self.algebra.both(&bdd(product, version), &self.possible[version as usize])
     }
 
     /// A part of a set, for an example.

@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use biodivine_lib_bdd::Bdd;
 use dataplane::tables::{CompileError, LOCAL, NO_MAC, SourceMacs, met, patterns_by};
-use lookup::classify::diagram::field::{Field, Version};
-use lookup::classify::diagram::product::{Product, Span};
-use lookup::classify::diagram::set::diagram;
+use lookup::classify::bdd::field::{Field, Version};
+use lookup::classify::bdd::product::{Product, Span};
+use lookup::classify::bdd::set::bdd;
 use lookup::classify::{Pattern, Position};
 use policy::Policy;
 use policy::model::{OTHER_ZONE, SELF_ZONE};
@@ -220,7 +220,7 @@ pub(super) fn way(ingress: u16, egress: u16, version: Version) -> Product {
 fn union(products: &[Product], version: Version) -> Bdd {
     match products {
         [] => Algebra::nothing(version),
-        [product] => diagram(product, version),
+        [product] => bdd(product, version),
         many => {
             let (some, others) = many.split_at(many.len() / 2);
             union(some, version).or(&union(others, version))
@@ -308,7 +308,7 @@ pub(super) fn decided<'a>(
         if left.is_false() {
             break;
         }
-        let theirs = diagram(product, version);
+        let theirs = bdd(product, version);
         if algebra.meet(&left, &theirs)? {
             let part = algebra.both(&left, &theirs)?;
             left = algebra.without(&left, &theirs)?;

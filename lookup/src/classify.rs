@@ -8,10 +8,10 @@ use std::fmt;
 use tally::Tally;
 use wire::Family;
 
+pub mod bdd;
 mod budget;
 mod choice;
 pub mod coded;
-pub mod diagram;
 mod field;
 pub mod generate;
 pub mod linear;
@@ -24,9 +24,9 @@ pub mod tree;
 pub mod tuple;
 pub mod update;
 
+pub use bdd::Bdd;
 pub use choice::{Choice, Task};
 pub use coded::Coded;
-pub use diagram::Diagram;
 pub use linear::Linear;
 pub use pattern::{AddressSpan, Admit, ClassSpan, Pattern, PortSpan, TypeMatch};
 pub use range_match::RangeMatch;
@@ -188,9 +188,9 @@ pub const ALGORITHMS: &[Algorithm] = &[
         build: |patterns, bounds| Ok(Box::new(Tuple::new(patterns, bounds)?)),
     },
     Algorithm {
-        name: "diagram",
+        name: "bdd",
         summary: "a binary decision diagram: one bit of the header after the other, each once at most",
-        build: |patterns, bounds| Ok(Box::new(Diagram::new(patterns, bounds)?)),
+        build: |patterns, bounds| Ok(Box::new(Bdd::new(patterns, bounds)?)),
     },
     Algorithm {
         name: "tree",
@@ -199,6 +199,9 @@ pub const ALGORITHMS: &[Algorithm] = &[
     },
 ];
 
+/// Former names of algorithms, each with the one of today: policies, mappings and scripts may still say them.
+pub const RENAMED: &[(&str, &str)] = &[("diagram", "bdd")];
+
 impl PartialEq for Algorithm {
     fn eq(&self, other: &Algorithm) -> bool {
         self.name == other.name
@@ -206,8 +209,9 @@ impl PartialEq for Algorithm {
 }
 
 impl Algorithm {
-    /// The algorithm of that name.
+    /// The algorithm of that name, or of that former name ([`RENAMED`]).
     pub fn named(name: &str) -> Option<&'static Algorithm> {
+        let name = RENAMED.iter().find(|(former, _)| *former == name).map_or(name, |(_, today)| *today);
         ALGORITHMS.iter().find(|algorithm| algorithm.name == name)
     }
 }

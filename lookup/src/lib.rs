@@ -53,7 +53,7 @@
 //! | `coded` | the patterns as a program | network processors with few patterns |
 //! | `range_match` | a bit vector for each interval of each field, ANDed | hundreds of patterns: memory grows with their square |
 //! | `tuple` | hash tables by prefix lengths | patterns that come and go one by one ([`Updatable`](classify::Updatable)) |
-//! | `diagram` | a binary decision diagram | a bounded number of steps, whatever the patterns |
+//! | `bdd` | a binary decision diagram | a bounded number of steps, whatever the patterns |
 //! | `tree` | decision trees whose leaves compare eight patterns at a time | speed, from ten patterns to 100,000 |
 //!
 //! `cargo run -p lookup --example classifier` asks each of them, and prints what a search costs.

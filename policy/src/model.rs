@@ -110,13 +110,14 @@ pub enum SearchAlgorithm {
     /// Decision trees.
     Tree,
     /// Binary decision diagrams.
-    Diagram,
+    Bdd,
 }
 
 impl SearchAlgorithm {
     /// All.
     pub fn all() -> impl Iterator<Item = SearchAlgorithm> {
-        word::SEARCH_ALGORITHM.iter().map(|(_, one)| *one)
+        // A former name is no algorithm of its own.
+        word::SEARCH_ALGORITHM.iter().filter(|(name, one)| one.name() == *name).map(|(_, one)| *one)
     }
 
     /// Its name in a policy, which is its name everywhere.

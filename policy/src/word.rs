@@ -19,7 +19,9 @@ pub(crate) const SEARCH_ALGORITHM: Words<SearchAlgorithm> = &[
     ("range_match", SearchAlgorithm::RangeMatch),
     ("tuple", SearchAlgorithm::Tuple),
     ("tree", SearchAlgorithm::Tree),
-    ("diagram", SearchAlgorithm::Diagram),
+    ("bdd", SearchAlgorithm::Bdd),
+    // Its former name.
+    ("diagram", SearchAlgorithm::Bdd),
 ];
 
 pub(crate) const LINK: Words<LinkKind> = &[("ethernet", LinkKind::Ethernet), ("ip", LinkKind::Ip)];

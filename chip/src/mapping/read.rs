@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lookup::classify::ALGORITHMS;
+use lookup::classify::{ALGORITHMS, RENAMED};
 use policy::Diagnostic as Any;
 use policy::parse::reader;
 use policy::source::Source;
@@ -61,7 +61,8 @@ fn mapping(sink: &Sink, root: &DeTable<'_>, chip: &Chip, lines: &mut Lines) -> M
     });
     let about = top.require("about", "\"what it is, in a sentence\"", value::owned);
     let classifier = top.take("classifier", |value| {
-        let names: Vec<&str> = ALGORITHMS.iter().map(|algorithm| algorithm.name).collect();
+        let names = ALGORITHMS.iter().map(|algorithm| algorithm.name);
+        let names: Vec<&str> = names.chain(RENAMED.iter().map(|(former, _)| *former)).collect();
         value::place_of(value, &names, "classifier", Code::UnknownClassifier)
             .map(|place| names[place].to_owned())
     });

@@ -1,4 +1,4 @@
-use lookup::classify::Header;
+use lookup::classify::{Algorithm, Header};
 use policy::model::SearchAlgorithm;
 use wire::Family;
 
@@ -82,6 +82,11 @@ fn every_algorithm_can_be_named() {
         let parsed = policy::parse(&text, "policy");
         let named = parsed.policy.map(|policy| policy.search.algorithm.name());
         assert_eq!(named, Some(algorithm.name), "{:?}", parsed.diagnostics);
+    }
+    for (former, today) in lookup::classify::RENAMED {
+        let parsed = policy::parse(&format!("[classifier]\nalgorithm = \"{former}\"\n"), "policy");
+        assert_eq!(parsed.policy.map(|policy| policy.search.algorithm.name()), Some(*today));
+        assert_eq!(Algorithm::named(former).map(|algorithm| algorithm.name), Some(*today));
     }
     let known = lookup::classify::ALGORITHMS.len();
     assert_eq!(SearchAlgorithm::all().count(), known + 1, "and `auto`");

@@ -8,7 +8,7 @@ use super::field::{ORDER, Version};
 use super::product::{Product, Span};
 
 /// The diagram of a product: nodes of the last field first, for each leads on to those behind it.
-pub fn diagram(product: &Product, version: Version) -> Bdd {
+pub fn bdd(product: &Product, version: Version) -> Bdd {
     let bits = version.bits();
     let mut nodes = vec![BddNode::mk_zero(bits), BddNode::mk_one(bits)];
     let mut inside = BddPointer::one();

@@ -25,7 +25,7 @@ fn entangled(many: u32) -> Vec<Pattern> {
 
 #[test]
 fn each_bit_is_met_once_at_most() {
-    let diagram = Diagram::new(&entangled(12), Bounds::default()).unwrap();
+    let bdd = Bdd::new(&entangled(12), Bounds::default()).unwrap();
     for at in 0..1000u32 {
         let mixed = at.wrapping_mul(0x85eb_ca6b);
         let header = Header {
@@ -37,7 +37,7 @@ fn each_bit_is_met_once_at_most() {
             ..Header::default()
         };
         let mut count = Count::default();
-        diagram.classify_tallied(&header, &mut count);
+        bdd.classify_tallied(&header, &mut count);
         let reads = count.references(Region::RuleTable).reads;
         assert!(reads <= 96, "{reads} nodes, and only 96 bits are asked for");
     }
@@ -47,9 +47,9 @@ fn each_bit_is_met_once_at_most() {
 fn what_does_not_fit_is_refused_before_it_is_taken() {
     let patterns = entangled(2000);
     let bounds = Bounds { memory: 4 << 20 };
-    let TooLarge { needed, bound } = Diagram::new(&patterns, bounds).unwrap_err();
+    let TooLarge { needed, bound } = Bdd::new(&patterns, bounds).unwrap_err();
     assert!(bound == bounds.memory && needed > bound, "{needed} of {bound}");
-    let allowed = allocation_counter::measure(|| drop(Diagram::new(&patterns, bounds)));
+    let allowed = allocation_counter::measure(|| drop(Bdd::new(&patterns, bounds)));
     // The products of two patterns, and what moves while it grows, are beside it.
     assert!(allowed.bytes_max < 8 << 20, "{} bytes at one time", allowed.bytes_max);
 }
@@ -57,14 +57,14 @@ fn what_does_not_fit_is_refused_before_it_is_taken() {
 #[test]
 fn what_is_hidden_takes_no_node() {
     let narrow = Pattern { dports: port(80, 80), ..Pattern::default() };
-    let alone = Diagram::new(&[narrow.clone(), Pattern::default()], Bounds::default()).unwrap();
+    let alone = Bdd::new(&[narrow.clone(), Pattern::default()], Bounds::default()).unwrap();
     let more = vec![
         narrow.clone(),
         narrow,
         Pattern::default(),
         Pattern { dports: port(1, 9), ..Pattern::default() },
     ];
-    let hidden = Diagram::new(&more, Bounds::default()).unwrap();
+    let hidden = Bdd::new(&more, Bounds::default()).unwrap();
     assert_eq!(hidden.memory_bytes(), alone.memory_bytes());
     let https = Header { dport: 443, family: Family::V6, ..Header::default() };
     assert_eq!((alone.classify(&https), hidden.classify(&https)), (Some(1), Some(2)));

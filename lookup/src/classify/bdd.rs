@@ -24,7 +24,7 @@ pub mod set;
 
 /// A diagram for each version of IP.
 #[derive(Clone, Debug)]
-pub struct Diagram {
+pub struct Bdd {
     nodes: Vec<Step>,
     v4: Next,
     v6: Next,
@@ -60,19 +60,19 @@ const BYTES_PER_PATTERN: usize = 16 << 10;
 /// A header as words. The high halves of addresses are last, which IPv4 has no use for.
 type Key = [u64; 6];
 
-impl Diagram {
+impl Bdd {
     /// Builds the diagrams.
     ///
     /// # Errors
     /// They do not fit within the bounds.
-    pub fn new(patterns: &[Pattern], bounds: Bounds) -> Result<Diagram, TooLarge> {
+    pub fn new(patterns: &[Pattern], bounds: Bounds) -> Result<Bdd, TooLarge> {
         let own = BYTES + patterns.len() * BYTES_PER_PATTERN;
         let bounds = Bounds { memory: bounds.memory.min(own) };
-        let mut diagram = Diagram { nodes: Vec::new(), v4: NOTHING, v6: NOTHING };
-        diagram.v4 = diagram.add(patterns, Version::V4, bounds)?;
-        let left = Bounds { memory: bounds.memory.saturating_sub(diagram.memory_bytes()) };
-        diagram.v6 = diagram.add(patterns, Version::V6, left)?;
-        Ok(diagram)
+        let mut bdd = Bdd { nodes: Vec::new(), v4: NOTHING, v6: NOTHING };
+        bdd.v4 = bdd.add(patterns, Version::V4, bounds)?;
+        let left = Bounds { memory: bounds.memory.saturating_sub(bdd.memory_bytes()) };
+        bdd.v6 = bdd.add(patterns, Version::V6, left)?;
+        Ok(bdd)
     }
 
     /// Adds the nodes for one version.
@@ -80,7 +80,7 @@ impl Diagram {
         let mut fold = Fold::new(bounds)?;
         let diagram = |position: Position| {
             let product = Product::of(&patterns[position as usize], version)?;
-            Some(set::diagram(&product, version))
+            Some(set::bdd(&product, version))
         };
         let root = fold.fold(0..patterns.len() as Position, &diagram)?;
         Ok(self.lay_out(&fold, root, version))
@@ -176,7 +176,7 @@ impl Step {
     }
 }
 
-impl Classifier for Diagram {
+impl Classifier for Bdd {
     fn classify(&self, header: &Header) -> Option<Position> {
         let key = key(header);
         let mut at = self.root(header.family);
