@@ -11,7 +11,6 @@ use failure::{Exit, Failure};
 
 mod bench;
 mod builtin;
-mod case;
 mod command;
 mod describe;
 mod failure;

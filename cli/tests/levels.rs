@@ -1,10 +1,12 @@
 //! The floors of the building: a crate of this workspace may use only crates of lower floors.
 //!
-//! Reads `cargo metadata` and fails on an edge that goes up or sideways (those of dev- and build-dependencies too), on a
-//! crate that does not state its floor, and on a floor other than the design's. What it refuses is tried below on
-//! made-up workspaces, so that the check is known to be able to fail.
+//! Reads `cargo metadata` and fails on an edge that goes up or sideways (those of dev- and build-dependencies too, but for
+//! the few of [`TESTED_FROM_ABOVE`]), on a crate that does not state its floor, and on a floor other than the design's.
+//! What it refuses is tried below on made-up workspaces, so that the check is known to be able to fail.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::{Value, json};
@@ -20,10 +22,23 @@ const FLOORS: &[(&str, u64)] = &[
     ("traffic", 3),
     ("dataplane", 4),
     ("analysis", 5),
+    ("cases", 5),
     ("chip", 5),
     ("gateway", 5),
     ("cli", 6),
     ("python", 6),
+];
+
+/// Dev-dependencies that may go up: the crate, and the one above it that its integration tests use.
+///
+/// An integration test is a crate of its own, above the one that it tests, and may use what else is above that; cargo
+/// has no key for its dependencies but `[dev-dependencies]`. Unit tests may not use them: they belong to another build of
+/// their crate than that which the crate above uses, so that the same type is two, and `src` must not depend on what is
+/// above it. As all tests of a crate wait for its dev-dependencies, each one here is small and needs nothing from
+/// outside that the crate does not need itself.
+const TESTED_FROM_ABOVE: &[(&str, &str)] = &[
+    // A stage's tests are cases.
+    ("dataplane", "cases"),
 ];
 
 #[test]
@@ -41,6 +56,37 @@ fn no_crate_uses_one_of_its_own_floor_or_above() {
     assert!(seen >= 5, "only {seen} crates found: is this the workspace?");
     let faults = faults(&metadata);
     assert!(faults.is_empty(), "\n{}\n", faults.join("\n"));
+}
+
+#[test]
+fn only_integration_tests_use_a_crate_above() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace is above its crates");
+    for (user, used) in TESTED_FROM_ABOVE {
+        let (mut files, path) = (Vec::new(), format!("{used}::"));
+        rust_files(&root.join(user).join("src"), &mut files);
+        assert!(!files.is_empty(), "{user} has no source");
+        for file in files {
+            let source = fs::read_to_string(&file).expect("a Rust file is UTF-8");
+            assert!(!says(&source, &path), "{} uses {used}, which is above {user}", file.display());
+        }
+    }
+}
+
+/// True if a source names an item of a crate, whose name and `::` are `path`.
+fn says(source: &str, path: &str) -> bool {
+    let is_name = |character: char| character.is_alphanumeric() || character == '_';
+    source.match_indices(path).any(|(at, _)| !source[..at].ends_with(is_name))
+}
+
+fn rust_files(directory: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(directory).expect("a directory of the project") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            rust_files(&path, files);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
 }
 
 /// Every breach of the rule, as a sentence; none for a sound workspace.
@@ -68,8 +114,9 @@ fn faults(metadata: &Value) -> Vec<String> {
         for dependency in package["dependencies"].as_array().into_iter().flatten() {
             let used = text(dependency, "name");
             let (Some(above), Some(below)) = (floor_of.get(user), floor_of.get(used)) else { continue };
-            if below >= above {
-                let kind = dependency["kind"].as_str().unwrap_or("normal");
+            let kind = dependency["kind"].as_str().unwrap_or("normal");
+            let is_for_tests = kind == "dev" && TESTED_FROM_ABOVE.contains(&(user, used));
+            if below >= above && !is_for_tests {
                 faults.push(format!(
                     "{user} (level {above}) uses {used} (level {below}): only lower levels may be used ({kind} dependency)"
                 ));
@@ -117,6 +164,24 @@ fn a_dev_dependency_counts() {
     let faults = faults(&metadata);
     assert_eq!(faults.len(), 1);
     assert!(faults[0].ends_with("(dev dependency)"), "{}", faults[0]);
+}
+
+#[test]
+fn a_dev_dependency_for_integration_tests_may_go_up() {
+    let mut metadata = workspace(&[("dataplane", 4, &["cases"]), ("cases", 5, &["dataplane"])]);
+    let kind = |metadata: &mut Value, kind| metadata["packages"][0]["dependencies"][0]["kind"] = kind;
+    kind(&mut metadata, json!("dev"));
+    assert_eq!(faults(&metadata), [""; 0]);
+    for other in [Value::Null, json!("build")] {
+        kind(&mut metadata, other);
+        assert_eq!(faults(&metadata).len(), 1, "{metadata}");
+    }
+}
+
+#[test]
+fn a_crate_is_named_by_a_path() {
+    assert!(says("use cases::play;", "cases::") && says("fn f() { ::cases::play() }", "cases::"));
+    assert!(!says("use policy::many_cases::Case;", "cases::") && !says("let cases: Vec<u8>;", "cases::"));
 }
 
 #[test]

@@ -1,18 +1,16 @@
 //! Any text as a case file, read and played.
 //!
 //! Beyond not crashing: a case has faults, or a policy to play with; every frame has one fate, and all hosts do the
-//! same. It shares its source with the command.
+//! same. The modelled chips are hosts by the command's own source.
 #![no_main]
 
-#[path = "../../cli/src"]
-mod command {
-    pub(crate) mod case;
-}
+#[path = "../../cli/src/command/test/chip.rs"]
+mod on_chip;
 
 use std::io;
 use std::path::Path;
 
-use command::case::{self, Unusable};
+use cases::Unusable;
 use libfuzzer_sys::fuzz_target;
 
 /// More packets than this, or larger tables, take longer and show nothing more.
@@ -23,13 +21,13 @@ const FLOWS: u32 = 256;
 const OWN_FAULTS: [&str; 3] = ["host `", "frames are not conserved", "the packet has two fates"];
 
 fuzz_target!(|text: &str| {
-    let mut case = match case::read(text, Path::new("fuzz.case"), open) {
+    let mut case = match cases::read(text, Path::new("fuzz.case"), open) {
         Ok(case) => case,
         Err(Unusable::Faults(faults)) => {
             assert!(!faults.is_empty(), "neither a case nor a fault");
             for fault in faults {
                 assert!(fault.line <= text.lines().count().max(1));
-                let _ = fault.what.to_string();
+                let _ = fault.to_string();
             }
             return;
         }
@@ -47,7 +45,7 @@ fuzz_target!(|text: &str| {
     limits.queue = limits.queue.min(2_048);
     limits.fragments.datagrams = limits.fragments.datagrams.min(FLOWS);
     limits.fragments.held = limits.fragments.held.min(FLOWS);
-    match case::run::play(&case) {
+    match cases::play(&case, on_chip::HOSTS) {
         Ok(failures) => {
             for failure in failures {
                 let told = failure.text.join("\n");

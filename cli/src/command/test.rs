@@ -1,18 +1,19 @@
 //! `wirerate test`: plays case files and says what differs.
 
 use std::fmt;
-use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use cases::Unreadable;
 use clap::Args;
 
-use crate::case::{self, Unusable, run};
 use crate::failure::{Exit, Failure};
 use crate::file;
 use crate::progress::{Progress, Unit};
 use crate::screen::{self, BAD, GOOD};
 use crate::with_exit_codes;
+
+mod chip;
 
 /// Play test cases: a policy, packets in, and what must come of them
 ///
@@ -70,8 +71,8 @@ impl Arguments {
         let mut out = screen::out();
         for path in &self.paths {
             let mut files = Vec::new();
-            if let Err((place, error)) = collect(path, &mut files) {
-                sum.unreadable(&place, &error);
+            if let Err(Unreadable { path, error }) = cases::collect(path, &mut files) {
+                sum.unreadable(&path, &error);
             } else if files.is_empty() {
                 sum.unreadable(path, &"no file in it ends in .case");
             }
@@ -98,7 +99,7 @@ impl Arguments {
                 return Ok(());
             }
         };
-        match judge(&text, path) {
+        match cases::pass(&text, path, file::read_text, chip::HOSTS) {
             Ok(title) => {
                 sum.passed += 1;
                 if self.verbose {
@@ -119,74 +120,4 @@ impl Sum {
         screen::error(&format_args!("cannot read {}: {why}", path.display()), None);
         self.unreadable += 1;
     }
-}
-
-/// Plays one case: its title, or what is wrong.
-fn judge(text: &str, path: &Path) -> Result<String, String> {
-    let file = path.display();
-    let case = case::read(text, path, file::read_text).map_err(|unusable| match unusable {
-        Unusable::Faults(faults) => {
-            let mut report = format!("{file}: it is not a case\n");
-            for fault in &faults {
-                report += &told(path, text, fault.line, &fault.what.to_string());
-            }
-            report
-        }
-        Unusable::Policy(diagnostics) => {
-            let mut report = format!("{file}: its policy is wrong\n");
-            for found in &diagnostics {
-                let place = found.place.as_ref().map_or(file.to_string(), ToString::to_string);
-                report += &format!("  {place}: {}: {}\n", found.severity, found.message);
-                if let Some(hint) = &found.hint {
-                    report += &format!("      help: {hint}\n");
-                }
-            }
-            report
-        }
-    })?;
-    let failures =
-        run::play(&case).map_err(|error| format!("{file}: its policy cannot be played: {error}\n"))?;
-    if failures.is_empty() {
-        return Ok(case.title);
-    }
-    let mut report = format!("{file}: {}\n", case.title);
-    for failure in failures {
-        let mut lines = failure.text.iter();
-        report += &told(path, text, failure.line, lines.next().map_or("", String::as_str));
-        for line in lines {
-            report += &format!("      {line}\n");
-        }
-    }
-    Err(report)
-}
-
-/// What is wrong, with its line; 0 for none.
-fn told(path: &Path, text: &str, line: usize, what: &str) -> String {
-    match line.checked_sub(1).and_then(|place| text.lines().nth(place)) {
-        Some(source) => format!("  {}:{line}: {what}\n      | {}\n", path.display(), source.trim()),
-        None => format!("  {what}\n"),
-    }
-}
-
-/// All case files at a path, in order of their names. The error names the place that cannot be read.
-fn collect(path: &Path, files: &mut Vec<PathBuf>) -> Result<(), (PathBuf, io::Error)> {
-    let at = |place: &Path| {
-        let place = place.to_owned();
-        move |error| (place, error)
-    };
-    if !fs::metadata(path).map_err(at(path))?.is_dir() {
-        files.push(path.to_owned());
-        return Ok(());
-    }
-    let mut inside = Vec::new();
-    for entry in fs::read_dir(path).map_err(at(path))? {
-        inside.push(entry.map_err(at(path))?.path());
-    }
-    inside.sort();
-    for place in inside {
-        if place.is_dir() || place.extension().is_some_and(|ending| ending == "case") {
-            collect(&place, files)?;
-        }
-    }
-    Ok(())
 }

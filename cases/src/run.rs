@@ -1,5 +1,6 @@
 //! Plays a case on every host, and says what is not as expected.
 
+use std::error::Error;
 use std::fmt;
 
 use dataplane::replay::ReplayError;
@@ -16,24 +17,26 @@ use super::build::{self, Link};
 use super::diff::{compare, show};
 use super::dissect;
 use super::fault::What;
-use super::host::{Batching, End, HOSTS, Input, Player, Record, Sent};
+use super::host::{Batching, End, Host, Input, Player, REPLAY, Record, Sent};
 use super::packet::{Packet, Variables};
 use super::reassemble::{Reassembly, Wrong};
 use super::{Case, Counter, Departure, Fate, In, Step};
 
 /// Something that is not as expected.
 #[derive(Debug)]
-pub(crate) struct Failure {
+pub struct Failure {
     /// The line that expects it; 0 for none.
-    pub(crate) line: usize,
+    pub line: usize,
     /// What it is, and further lines on it.
-    pub(crate) text: Vec<String>,
+    pub text: Vec<String>,
 }
 
 /// Why a case could not even begin.
 #[derive(Debug)]
-pub(crate) enum Unplayable {
+pub enum Unplayable {
+    /// A policy compiles to no tables.
     Compile(CompileError),
+    /// A host could not start.
     Replay(ReplayError),
 }
 
@@ -45,6 +48,8 @@ impl fmt::Display for Unplayable {
         }
     }
 }
+
+impl Error for Unplayable {}
 
 /// The moment at which every case begins: any, but none at which a clock starts.
 const START: Nanos = Nanos::from_secs(1_700_000_000);
@@ -61,8 +66,9 @@ const MOST_MIB: usize = 256;
 /// What is wrong where fragments make up no right datagram.
 const REASSEMBLED: &str = "the datagram that this fragment completes has a wrong checksum";
 
-/// Plays a case on every host.
-pub(crate) fn play(case: &Case) -> Result<Vec<Failure>, Unplayable> {
+/// Plays a case on the replay host, in all of its ways, and on `further` hosts, which must do the same. Returns what is
+/// not as expected: nothing for a case that passes.
+pub fn play(case: &Case, further: &[Host]) -> Result<Vec<Failure>, Unplayable> {
     let tables = || Tables::compile(&case.policy, 1).map_err(Unplayable::Compile);
     // Those that follow one another, by which what happened under each is told.
     let mut turns = vec![tables()?];
@@ -71,7 +77,7 @@ pub(crate) fn play(case: &Case) -> Result<Vec<Failure>, Unplayable> {
             turns.push(Tables::compile(policy, 1).map_err(Unplayable::Compile)?);
         }
     }
-    let Some((first, others)) = HOSTS.split_first() else { return Ok(Vec::new()) };
+    let [first, others @ ..] = &REPLAY;
     let player = (first.start)(tables()?, START).map_err(Unplayable::Replay)?;
     let mut play = Play {
         player,
@@ -87,7 +93,7 @@ pub(crate) fn play(case: &Case) -> Result<Vec<Failure>, Unplayable> {
         turns,
     };
     play.all(case);
-    for host in others {
+    for host in others.iter().chain(further) {
         let mut player = (host.start)(tables()?, START).map_err(Unplayable::Replay)?;
         if let Err(error) = again(&mut *player, &play.acts, host.batching) {
             play.fail(0, vec![format!("host `{}`: {error}", host.name)]);
@@ -412,8 +418,8 @@ fn differ(first: &dyn Player, other: &dyn Player, name: &str, inputs: &[Expected
         let number = x.or(y).map_or(0, |sent| sent.number as usize);
         let port = interface_of(first.tables(), PortId(port as u16), &[]);
         let text = vec![
-            format!("host `{name}` sends another packet by {port} than host `{}`", HOSTS[0].name),
-            format!("{}: {}", HOSTS[0].name, shown(x)),
+            format!("host `{name}` sends another packet by {port} than host `{}`", REPLAY[0].name),
+            format!("{}: {}", REPLAY[0].name, shown(x)),
             format!("{name}: {}", shown(y)),
         ];
         failures.push(Failure { line: line(number), text });
@@ -421,7 +427,8 @@ fn differ(first: &dyn Player, other: &dyn Player, name: &str, inputs: &[Expected
     for number in 0..inputs.len() {
         let (a, b) = (one.fates.get(number).copied().flatten(), two.fates.get(number).copied().flatten());
         if a != b {
-            let text = format!("host `{name}` decides otherwise than host `{}`: {b:?}, {a:?}", HOSTS[0].name);
+            let text =
+                format!("host `{name}` decides otherwise than host `{}`: {b:?}, {a:?}", REPLAY[0].name);
             failures.push(Failure { line: line(number), text: vec![text] });
         }
     }

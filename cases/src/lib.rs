@@ -1,7 +1,32 @@
-//! Case files: a policy, packets in, and what must come of them. `docs/cases.md` is the manual of the format.
+//! Case files: a policy, packets in, and the packets, verdicts and counters that must come of them. `docs/cases.md`
+//! is the manual of the format.
 //!
-//! [`read`] reads one, [`run::play`] plays it on every host and says what differs from what is expected. Nothing
-//! in a file makes this panic; what is wrong with one is told with its line.
+//! A case is read ([`read`]) and played ([`play`]): every frame goes through the replay host in its four ways, one
+//! frame or a batch at a time, and through all further hosts that the caller gives, such as modelled chips. All hosts
+//! must do the same, to the byte and to the nanosecond, and that must be what the case expects. [`pass`] does both and
+//! words what differs, as `wirerate test` prints it:
+//!
+//! ```
+//! use std::path::Path;
+//!
+//! let case = r#"
+//! title: nobody comes in from the wan side
+//! policy:
+//!     [interface.lan]
+//!     zone = "lan"
+//!     addresses = ["192.168.1.1/24"]
+//!     [interface.wan]
+//!     zone = "wan"
+//!     addresses = ["203.0.113.2/24"]
+//!
+//! in wan udp 203.0.113.7:9 > 192.168.1.10:53 => forwarded
+//! "#;
+//! let report = cases::pass(case, Path::new("office.case"), |path| std::fs::read_to_string(path), &[]).unwrap_err();
+//! assert!(report.to_string().contains("expected forwarded, got dropped default-drop"), "{report}");
+//! ```
+//!
+//! Nothing in a file makes this crate panic; each fault of a file is reported with its line. No file is opened but
+//! those that a case names, and these by a function of the caller's.
 
 use policy::Policy;
 use wire::Nanos;
@@ -13,32 +38,36 @@ mod diff;
 mod dissect;
 mod fault;
 mod field;
-mod host;
+pub mod host;
 mod packet;
 mod parse;
 mod reassemble;
-pub(crate) mod run;
+mod report;
+mod run;
 
-pub(crate) use parse::{Unusable, read};
+pub use fault::Fault;
+pub use parse::{Open, Unusable, read};
+pub use report::{Problem, Report, Unreadable, collect, pass};
+pub use run::{Failure, Unplayable, play};
 
 use packet::Packet;
 
 /// A case, read.
 #[derive(Debug)]
-pub(crate) struct Case {
+pub struct Case {
     /// What it shows, in one line.
-    pub(crate) title: String,
+    pub title: String,
     /// The policy that it is played with.
-    pub(crate) policy: Policy,
-    /// What happens, in order.
-    pub(crate) steps: Vec<Step>,
+    pub policy: Policy,
     /// Number of packets that come in.
-    pub(crate) packets: u64,
+    pub packets: u64,
+    /// What happens, in order.
+    steps: Vec<Step>,
 }
 
 /// What happens next in a case.
 #[derive(Debug)]
-pub(crate) enum Step {
+enum Step {
     /// It is now this long after the beginning.
     At(Nanos),
     /// A packet comes in.
@@ -53,7 +82,7 @@ pub(crate) enum Step {
 
 /// A packet that comes in, and what must come of it.
 #[derive(Debug)]
-pub(crate) struct In {
+struct In {
     /// Where it is written.
     line: usize,
     /// The interface that it comes in by.
@@ -99,7 +128,7 @@ struct Departure {
 
 /// A counter and its value.
 #[derive(Debug)]
-pub(crate) struct Counter {
+struct Counter {
     line: usize,
     name: String,
     value: u64,

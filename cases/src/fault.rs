@@ -4,9 +4,9 @@ use std::fmt;
 
 /// What is wrong with a case file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Fault {
+pub struct Fault {
     /// The line, from 1.
-    pub(crate) line: usize,
+    pub line: usize,
     /// What is wrong there.
     pub(crate) what: What,
 }
@@ -44,6 +44,12 @@ pub(crate) enum What {
     PolicyFile { path: String, error: String },
     /// A counter that does not exist.
     Counter(String),
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.what.fmt(f)
+    }
 }
 
 impl fmt::Display for What {

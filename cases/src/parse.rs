@@ -14,7 +14,7 @@ use super::{Case, Counter, Departure, Fate, In, Out, Step};
 
 /// Why a case cannot be played.
 #[derive(Debug)]
-pub(crate) enum Unusable {
+pub enum Unusable {
     /// The file has something wrong in it.
     Faults(Vec<Fault>),
     /// The policy is wrong.
@@ -25,10 +25,10 @@ pub(crate) enum Unusable {
 const MOST_PACKETS: u64 = 1_000_000;
 
 /// How the text of a file is come by.
-pub(crate) type Open = fn(&Path) -> io::Result<String>;
+pub type Open = fn(&Path) -> io::Result<String>;
 
 /// Reads a case. `path` is where the text comes from: policies are found relative to it, and read with `open`.
-pub(crate) fn read(text: &str, path: &Path, open: Open) -> Result<Case, Unusable> {
+pub fn read(text: &str, path: &Path, open: Open) -> Result<Case, Unusable> {
     let mut reader = Reader {
         path,
         open,

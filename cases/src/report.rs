@@ -1,0 +1,148 @@
+//! Reports: what is wrong with a case, in the words that `wirerate test` and the project's own tests print.
+
+use std::error::Error;
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use policy::Diagnostic;
+
+use super::host::Host;
+use super::{Failure, Fault, Open, Unplayable, Unusable, play, read};
+
+/// Why a case does not pass. `Display` writes a line for the case, then lines that are indented, each with its end.
+#[derive(Debug)]
+pub struct Report {
+    /// The case's file.
+    pub path: PathBuf,
+    /// Its text.
+    pub text: String,
+    /// What is wrong.
+    pub problem: Problem,
+}
+
+/// What is wrong with a case.
+#[derive(Debug)]
+pub enum Problem {
+    /// It is not a case.
+    Faults(Vec<Fault>),
+    /// Its policy is wrong.
+    Policy(Vec<Diagnostic>),
+    /// No host can play its policy.
+    Unplayable(Unplayable),
+    /// What happened is not what the case expects.
+    Failures {
+        /// The title of the case.
+        title: String,
+        /// What differs.
+        failures: Vec<Failure>,
+    },
+}
+
+/// Reads the case of this `text`, which is that of the file at `path`, and plays it on the replay host and on `further`
+/// hosts. The policies that it names are read with `open`. Returns its title if it passes.
+pub fn pass(text: &str, path: &Path, open: Open, further: &[Host]) -> Result<String, Report> {
+    let report = |problem| Report { path: path.to_owned(), text: text.to_owned(), problem };
+    let case = read(text, path, open).map_err(|unusable| match unusable {
+        Unusable::Faults(faults) => report(Problem::Faults(faults)),
+        Unusable::Policy(diagnostics) => report(Problem::Policy(diagnostics)),
+    })?;
+    let failures = play(&case, further).map_err(|error| report(Problem::Unplayable(error)))?;
+    match failures.is_empty() {
+        true => Ok(case.title),
+        false => Err(report(Problem::Failures { title: case.title, failures })),
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let file = self.path.display();
+        match &self.problem {
+            Problem::Faults(faults) => {
+                writeln!(f, "{file}: it is not a case")?;
+                faults.iter().try_for_each(|fault| self.line(f, fault.line, fault))
+            }
+            Problem::Policy(diagnostics) => {
+                writeln!(f, "{file}: its policy is wrong")?;
+                for found in diagnostics {
+                    let place = found.place.as_ref().map_or(file.to_string(), ToString::to_string);
+                    writeln!(f, "  {place}: {}: {}", found.severity, found.message)?;
+                    if let Some(hint) = &found.hint {
+                        writeln!(f, "      help: {hint}")?;
+                    }
+                }
+                Ok(())
+            }
+            Problem::Unplayable(error) => writeln!(f, "{file}: its policy cannot be played: {error}"),
+            Problem::Failures { title, failures } => {
+                writeln!(f, "{file}: {title}")?;
+                for failure in failures {
+                    let mut lines = failure.text.iter();
+                    self.line(f, failure.line, &lines.next().map_or("", String::as_str))?;
+                    lines.try_for_each(|line| writeln!(f, "      {line}"))?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Error for Report {}
+
+impl Report {
+    /// Writes what is wrong on a line of the case, and that line; 0 for none.
+    fn line(&self, f: &mut fmt::Formatter<'_>, line: usize, what: &dyn fmt::Display) -> fmt::Result {
+        match line.checked_sub(1).and_then(|place| self.text.lines().nth(place)) {
+            Some(source) => {
+                writeln!(f, "  {}:{line}: {what}\n      | {}", self.path.display(), source.trim())
+            }
+            None => writeln!(f, "  {what}"),
+        }
+    }
+}
+
+/// A path that case files were looked for at and that cannot be read.
+#[derive(Debug)]
+pub struct Unreadable {
+    /// The path.
+    pub path: PathBuf,
+    /// The system's reason.
+    pub error: io::Error,
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot read {}: {}", self.path.display(), self.error)
+    }
+}
+
+impl Error for Unreadable {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+/// Adds the case files at a path to `files`: the file itself, or all files below a directory that end in `.case`, in
+/// order of their names. Those found before a path that cannot be read are there.
+pub fn collect(path: &Path, files: &mut Vec<PathBuf>) -> Result<(), Unreadable> {
+    let at = |place: &Path| {
+        let path = place.to_owned();
+        move |error| Unreadable { path, error }
+    };
+    if !fs::metadata(path).map_err(at(path))?.is_dir() {
+        files.push(path.to_owned());
+        return Ok(());
+    }
+    let mut inside = Vec::new();
+    for entry in fs::read_dir(path).map_err(at(path))? {
+        inside.push(entry.map_err(at(path))?.path());
+    }
+    inside.sort();
+    for place in inside {
+        if place.is_dir() || place.extension().is_some_and(|ending| ending == "case") {
+            collect(&place, files)?;
+        }
+    }
+    Ok(())
+}
