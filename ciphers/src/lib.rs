@@ -11,8 +11,6 @@
 //!
 //! To add a cipher: one file, and one line in [`ALL`].
 
-use std::fmt;
-
 use tally::{Region, Tally};
 
 pub use measure::{Mix, Report};
@@ -189,13 +187,6 @@ pub fn home(about: &About, region: Region, optimisation: Optimisation) -> Home {
 }
 
 /// A key whose length, in bytes, the cipher does not take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the cipher takes no key of {0} bytes")]
 pub struct KeyLength(pub usize);
-
-impl fmt::Display for KeyLength {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the cipher takes no key of {} bytes", self.0)
-    }
-}
-
-impl std::error::Error for KeyLength {}

@@ -66,7 +66,8 @@ impl fmt::Display for Unpinned {
 }
 
 /// What could not be done with a guard.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("could not {operation}: {error}")]
 pub struct GuardError {
     /// What, as in "could not {operation}".
     pub operation: &'static str,
@@ -86,14 +87,6 @@ impl GuardError {
         self.error.kind() == io::ErrorKind::ResourceBusy
     }
 }
-
-impl fmt::Display for GuardError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "could not {}: {}", self.operation, self.error)
-    }
-}
-
-impl std::error::Error for GuardError {}
 
 /// A guard that this process governs.
 #[derive(Debug)]

@@ -1,6 +1,5 @@
 //! What a worker has of a port: one queue of it.
 
-use std::fmt;
 use std::io;
 use std::os::fd::BorrowedFd;
 
@@ -59,11 +58,13 @@ impl Statistics {
 
 /// The interface is not there to be used: found as the cause of a [`PortError`] by [`Gone::of`]. The port must be opened
 /// anew once the interface is back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Gone {
     /// It was removed, or moved to another network namespace.
+    #[error("the interface is gone")]
     Removed,
     /// It was taken down.
+    #[error("the interface is down")]
     Down,
 }
 
@@ -82,17 +83,6 @@ impl Gone {
         }
     }
 }
-
-impl fmt::Display for Gone {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Gone::Removed => "the interface is gone",
-            Gone::Down => "the interface is down",
-        })
-    }
-}
-
-impl std::error::Error for Gone {}
 
 /// Which interface a line is of.
 #[derive(Clone, Debug)]

@@ -6,7 +6,7 @@ use std::io;
 use crate::open::Driver;
 
 /// No driver that was wanted works on an interface.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub struct OpenError {
     /// The interface.
     pub interface: String,
@@ -30,8 +30,6 @@ impl fmt::Display for OpenError {
         Ok(())
     }
 }
-
-impl std::error::Error for OpenError {}
 
 /// A driver that did not work, and why.
 #[derive(Debug)]

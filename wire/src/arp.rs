@@ -1,6 +1,5 @@
 //! ARP for IPv4 over Ethernet (RFC 826). Any other pair of address kinds is refused by name.
 
-use std::fmt;
 use std::net::Ipv4Addr;
 
 use crate::ethernet::{EtherType, Mac};
@@ -10,27 +9,18 @@ use crate::header::{array, be16, be32, put};
 pub const LEN: usize = 28;
 
 /// Why it is not a packet for IPv4 over Ethernet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// Fewer than 28 bytes.
+    #[error("shorter than an ARP packet")]
     TooShort,
     /// Not Ethernet's addresses, 6 bytes long.
+    #[error("ARP for other hardware than Ethernet")]
     Hardware,
     /// Not IPv4's addresses, 4 bytes long.
+    #[error("ARP for another protocol than IPv4")]
     Protocol,
 }
-
-impl fmt::Display for Malformed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Malformed::TooShort => "shorter than an ARP packet",
-            Malformed::Hardware => "ARP for other hardware than Ethernet",
-            Malformed::Protocol => "ARP for another protocol than IPv4",
-        })
-    }
-}
-
-impl std::error::Error for Malformed {}
 
 /// Checks that `payload` is a packet for IPv4 over Ethernet.
 #[inline]

@@ -14,7 +14,6 @@
 //! A transport checksum covers what is written here. So a packet whose first fragment is wanted is built
 //! whole and cut afterwards, and a later fragment is written as raw [`Packet::protocol`] bytes.
 
-use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use arrayvec::ArrayVec;
@@ -164,28 +163,19 @@ impl Icmp {
 }
 
 /// Why a packet was not written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unbuildable {
     /// The buffer is too small.
+    #[error("no room for a packet of {needed} bytes")]
     NoRoom {
         /// Bytes needed.
         needed: usize,
     },
     /// A length is more than its field can say: 40 bytes of IPv4 or TCP options, 2046 of an IPv6 extension,
     /// 65535 of an IPv4 packet or IPv6 payload.
+    #[error("longer than a length field can say")]
     TooLong,
 }
-
-impl fmt::Display for Unbuildable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Unbuildable::NoRoom { needed } => write!(f, "no room for a packet of {needed} bytes"),
-            Unbuildable::TooLong => f.write_str("longer than a length field can say"),
-        }
-    }
-}
-
-impl std::error::Error for Unbuildable {}
 
 impl<'a> Packet<'a> {
     const EMPTY: Packet<'a> = Packet {

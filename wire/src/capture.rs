@@ -180,7 +180,7 @@ impl fmt::Display for CutShort {
 }
 
 /// A capture could not be read or written.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub struct CaptureError {
     /// The file.
     pub file: String,
@@ -254,15 +254,6 @@ impl fmt::Display for CaptureError {
                 )
             }
             Problem::TooManyInterfaces(limit) => write!(f, "describes more than {limit} interfaces"),
-        }
-    }
-}
-
-impl std::error::Error for CaptureError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match &self.problem {
-            Problem::Input(error) | Problem::Output(error) => Some(error),
-            _ => None,
         }
     }
 }

@@ -13,24 +13,15 @@ use crate::vlan::{self, Tag, Tags};
 pub const HEADER_LEN: usize = 14;
 
 /// Shorter than its header, or than the tags that it announces.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// Fewer than 14 bytes.
+    #[error("shorter than an Ethernet header")]
     TooShort,
     /// Ends within a VLAN tag.
+    #[error("ends within a VLAN tag")]
     TagPastEnd,
 }
-
-impl fmt::Display for Malformed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Malformed::TooShort => "shorter than an Ethernet header",
-            Malformed::TagPastEnd => "ends within a VLAN tag",
-        })
-    }
-}
-
-impl std::error::Error for Malformed {}
 
 /// A frame, taken apart.
 #[derive(Clone, Copy, Debug)]
@@ -255,16 +246,9 @@ impl fmt::Debug for Mac {
 }
 
 /// Not six groups of two hexadecimal digits between colons or dashes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not an Ethernet address, which is written as 02:00:5e:10:00:01")]
 pub struct BadMac;
-
-impl fmt::Display for BadMac {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("not an Ethernet address, which is written as 02:00:5e:10:00:01")
-    }
-}
-
-impl std::error::Error for BadMac {}
 
 impl FromStr for Mac {
     type Err = BadMac;

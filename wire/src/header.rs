@@ -107,16 +107,9 @@ impl fmt::Debug for Protocol {
 }
 
 /// Neither the name of a protocol nor a number from 0 to 255.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("neither the name of a protocol nor a number from 0 to 255")]
 pub struct UnknownProtocol;
-
-impl fmt::Display for UnknownProtocol {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("neither the name of a protocol nor a number from 0 to 255")
-    }
-}
-
-impl std::error::Error for UnknownProtocol {}
 
 impl FromStr for Protocol {
     type Err = UnknownProtocol;
@@ -189,19 +182,12 @@ pub struct RawOption<'a> {
 }
 
 /// An option that claims to be shorter than its own type and length, or to reach past the last one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("bad length of the option at byte {at}")]
 pub struct BadOption {
     /// Where its type byte lies, in bytes from the first option.
     pub at: usize,
 }
-
-impl fmt::Display for BadOption {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "bad length of the option at byte {}", self.at)
-    }
-}
-
-impl std::error::Error for BadOption {}
 
 /// Walks the options of an IPv4 or TCP header, which share one format: 0 ends, 1 is padding, any other
 /// type has a length byte that counts itself and the type. Ends after the first error.

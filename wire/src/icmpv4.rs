@@ -1,7 +1,5 @@
 //! ICMP for IPv4 (RFC 792): errors, which quote the packet that caused them, and queries.
 
-use std::fmt;
-
 use crate::checksum::{self, Delta};
 use crate::header::{be16, put};
 
@@ -79,24 +77,15 @@ pub enum Class {
 }
 
 /// What is wrong with a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// Fewer than 8 bytes.
+    #[error("shorter than an ICMP header")]
     TooShort,
     /// The checksum is wrong.
+    #[error("wrong ICMP checksum")]
     Checksum,
 }
-
-impl fmt::Display for Malformed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Malformed::TooShort => "shorter than an ICMP header",
-            Malformed::Checksum => "wrong ICMP checksum",
-        })
-    }
-}
-
-impl std::error::Error for Malformed {}
 
 /// A message, taken apart.
 #[derive(Clone, Copy, Debug)]

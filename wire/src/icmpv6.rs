@@ -1,6 +1,5 @@
 //! ICMP for IPv6 (RFC 4443), with neighbour discovery (RFC 4861) as far as a router needs it.
 
-use std::fmt;
 use std::net::Ipv6Addr;
 
 use crate::checksum::{Delta, Sum};
@@ -75,27 +74,18 @@ pub mod unreachable {
 }
 
 /// What is wrong with a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// Shorter than its type demands.
+    #[error("ICMPv6 message shorter than its type demands")]
     TooShort,
     /// The checksum is wrong.
+    #[error("wrong ICMPv6 checksum")]
     Checksum,
     /// An option of neighbour discovery has length zero or reaches past the end.
+    #[error("bad length of a neighbour discovery option")]
     Option,
 }
-
-impl fmt::Display for Malformed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Malformed::TooShort => "ICMPv6 message shorter than its type demands",
-            Malformed::Checksum => "wrong ICMPv6 checksum",
-            Malformed::Option => "bad length of a neighbour discovery option",
-        })
-    }
-}
-
-impl std::error::Error for Malformed {}
 
 /// A message, taken apart.
 #[derive(Clone, Copy, Debug)]

@@ -4,7 +4,6 @@
 //! which check failed. [`parse_prefix`] is for bytes whose rest is missing: a packet quoted in an ICMP
 //! error, or one that a capture cut short.
 
-use std::fmt;
 use std::net::Ipv4Addr;
 
 use crate::checksum::{self, Delta, Sum, verifies_20};
@@ -16,39 +15,30 @@ use crate::unit::Dscp;
 pub const MIN_HEADER_LEN: usize = 20;
 
 /// What is wrong with a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// Fewer than 20 bytes.
+    #[error("shorter than an IPv4 header")]
     TooShort,
     /// The version field is not 4.
+    #[error("IP version is not 4")]
     Version,
     /// The header length field is below 20 bytes.
+    #[error("IPv4 header length below 20 bytes")]
     HeaderLength,
     /// The header length field reaches past the end.
+    #[error("IPv4 header length past the end")]
     HeaderPastEnd,
     /// The total length field is below the header's length.
+    #[error("IPv4 total length below that of its header")]
     TotalLengthBelowHeader,
     /// The total length field reaches past the end.
+    #[error("IPv4 total length past the end")]
     TotalLengthPastEnd,
     /// The header checksum is wrong.
+    #[error("wrong IPv4 header checksum")]
     Checksum,
 }
-
-impl fmt::Display for Malformed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Malformed::TooShort => "shorter than an IPv4 header",
-            Malformed::Version => "IP version is not 4",
-            Malformed::HeaderLength => "IPv4 header length below 20 bytes",
-            Malformed::HeaderPastEnd => "IPv4 header length past the end",
-            Malformed::TotalLengthBelowHeader => "IPv4 total length below that of its header",
-            Malformed::TotalLengthPastEnd => "IPv4 total length past the end",
-            Malformed::Checksum => "wrong IPv4 header checksum",
-        })
-    }
-}
-
-impl std::error::Error for Malformed {}
 
 /// A packet, taken apart.
 #[derive(Clone, Copy, Debug)]

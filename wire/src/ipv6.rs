@@ -5,7 +5,6 @@
 //! that in earnest, and a chain without end must not cost without end. At a fragment other than the first
 //! it stops, because what follows is the middle of something. Jumbograms (RFC 2675) are not carried.
 
-use std::fmt;
 use std::net::Ipv6Addr;
 
 use crate::checksum::Sum;
@@ -22,42 +21,33 @@ pub const MAX_EXTENSIONS: usize = 8;
 pub const MAX_EXTENSION_BYTES: usize = 512;
 
 /// What is wrong with a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// Fewer than 40 bytes.
+    #[error("shorter than an IPv6 header")]
     TooShort,
     /// The version field is not 6.
+    #[error("IP version is not 6")]
     Version,
     /// The payload length field reaches past the end.
+    #[error("IPv6 payload length past the end")]
     PayloadPastEnd,
     /// An extension header reaches past the end.
+    #[error("IPv6 extension header past the end")]
     ExtensionPastEnd,
     /// More than [`MAX_EXTENSIONS`] extension headers.
+    #[error("more than 8 IPv6 extension headers")]
     TooManyExtensions,
     /// More than [`MAX_EXTENSION_BYTES`] bytes of extension headers.
+    #[error("more than 512 bytes of IPv6 extension headers")]
     ExtensionsTooLong,
     /// Hop-by-hop options elsewhere than directly after the fixed header (RFC 8200, section 4.1).
+    #[error("IPv6 hop-by-hop options after another extension header")]
     MisplacedHopByHop,
     /// A second fragment header.
+    #[error("second IPv6 fragment header")]
     SecondFragmentHeader,
 }
-
-impl fmt::Display for Malformed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Malformed::TooShort => "shorter than an IPv6 header",
-            Malformed::Version => "IP version is not 6",
-            Malformed::PayloadPastEnd => "IPv6 payload length past the end",
-            Malformed::ExtensionPastEnd => "IPv6 extension header past the end",
-            Malformed::TooManyExtensions => "more than 8 IPv6 extension headers",
-            Malformed::ExtensionsTooLong => "more than 512 bytes of IPv6 extension headers",
-            Malformed::MisplacedHopByHop => "IPv6 hop-by-hop options after another extension header",
-            Malformed::SecondFragmentHeader => "second IPv6 fragment header",
-        })
-    }
-}
-
-impl std::error::Error for Malformed {}
 
 /// A packet, taken apart.
 #[derive(Clone, Copy, Debug)]

@@ -115,29 +115,18 @@ impl Shared {
 }
 
 /// Why a pool could not be made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PoolError {
     /// Slots must be 2, 4, 8 or 16 KiB.
+    #[error("a frame slot of {0} bytes: choose 2048, 4096, 8192 or 16384")]
     SlotSize(usize),
     /// At least one slot, and no more than memory can be addressed for.
+    #[error("a frame pool of {0} slots cannot be addressed")]
     SlotCount(u32),
     /// The system refused this many bytes.
+    #[error("no memory for a frame pool of {0} bytes")]
     NoMemory(usize),
 }
-
-impl fmt::Display for PoolError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PoolError::SlotSize(bytes) => {
-                write!(f, "a frame slot of {bytes} bytes: choose 2048, 4096, 8192 or 16384")
-            }
-            PoolError::SlotCount(slots) => write!(f, "a frame pool of {slots} slots cannot be addressed"),
-            PoolError::NoMemory(bytes) => write!(f, "no memory for a frame pool of {bytes} bytes"),
-        }
-    }
-}
-
-impl std::error::Error for PoolError {}
 
 impl Pool {
     /// A pool of `slots` slots of `slot_bytes` bytes each (2, 4, 8 or 16 KiB), all free.

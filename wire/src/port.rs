@@ -1,7 +1,5 @@
 //! Where frames enter and leave.
 
-use std::fmt;
-
 use crate::batch::Batch;
 use crate::pool::Pool;
 
@@ -31,7 +29,8 @@ pub enum Received {
 }
 
 /// A port's input or output failed.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{port}: could not {operation}: {cause}")]
 pub struct PortError {
     /// The interface or file.
     pub port: String,
@@ -39,16 +38,4 @@ pub struct PortError {
     pub operation: &'static str,
     /// What went wrong.
     pub cause: Box<dyn std::error::Error + Send + Sync>,
-}
-
-impl fmt::Display for PortError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: could not {}: {}", self.port, self.operation, self.cause)
-    }
-}
-
-impl std::error::Error for PortError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&*self.cause)
-    }
 }

@@ -10,27 +10,18 @@ use crate::header::{BadOption, Ports, RawOption, RawOptions, be16, be32, put};
 pub const MIN_HEADER_LEN: usize = 20;
 
 /// What is wrong with a segment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// Fewer than 20 bytes.
+    #[error("shorter than a TCP header")]
     TooShort,
     /// The data offset is below 20 bytes.
+    #[error("TCP data offset below 20 bytes")]
     DataOffset,
     /// The data offset reaches past the end.
+    #[error("TCP data offset past the end")]
     HeaderPastEnd,
 }
-
-impl fmt::Display for Malformed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Malformed::TooShort => "shorter than a TCP header",
-            Malformed::DataOffset => "TCP data offset below 20 bytes",
-            Malformed::HeaderPastEnd => "TCP data offset past the end",
-        })
-    }
-}
-
-impl std::error::Error for Malformed {}
 
 /// A segment, taken apart.
 #[derive(Clone, Copy, Debug)]
@@ -315,16 +306,9 @@ impl fmt::Debug for Flags {
 }
 
 /// Not a list of TCP flags.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a TCP flag: syn, ack, fin, rst, psh, urg, ece, cwr or none")]
 pub struct UnknownFlag;
-
-impl fmt::Display for UnknownFlag {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("not a TCP flag: syn, ack, fin, rst, psh, urg, ece, cwr or none")
-    }
-}
-
-impl std::error::Error for UnknownFlag {}
 
 impl FromStr for Flags {
     type Err = UnknownFlag;

@@ -1,7 +1,5 @@
 //! UDP (RFC 768).
 
-use std::fmt;
-
 use crate::checksum::{Delta, Sum};
 use crate::header::{Ports, be16, put};
 
@@ -9,27 +7,18 @@ use crate::header::{Ports, be16, put};
 pub const HEADER_LEN: usize = 8;
 
 /// What is wrong with a datagram.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// Fewer than 8 bytes.
+    #[error("shorter than a UDP header")]
     TooShort,
     /// The length field is below 8.
+    #[error("UDP length below that of its header")]
     LengthBelowHeader,
     /// The length field reaches past the end of the IP payload.
+    #[error("UDP length past the end of the packet")]
     LengthPastEnd,
 }
-
-impl fmt::Display for Malformed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Malformed::TooShort => "shorter than a UDP header",
-            Malformed::LengthBelowHeader => "UDP length below that of its header",
-            Malformed::LengthPastEnd => "UDP length past the end of the packet",
-        })
-    }
-}
-
-impl std::error::Error for Malformed {}
 
 /// A datagram, taken apart.
 #[derive(Clone, Copy, Debug)]
