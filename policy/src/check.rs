@@ -1,6 +1,5 @@
 //! The front door: reads a policy and validates it.
 
-use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -84,7 +83,8 @@ pub fn text(path: &Path, what: &'static str) -> Result<Result<String, Diagnostic
 }
 
 /// A file that cannot be read.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read the {what} {path}: {error}")]
 pub struct LoadError {
     /// What it was to be.
     pub what: &'static str,
@@ -92,18 +92,6 @@ pub struct LoadError {
     pub path: PathBuf,
     /// What the system says.
     pub error: io::Error,
-}
-
-impl fmt::Display for LoadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "cannot read the {} {}: {}", self.what, self.path.display(), self.error)
-    }
-}
-
-impl std::error::Error for LoadError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.error)
-    }
 }
 
 #[cfg(test)]

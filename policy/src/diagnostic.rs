@@ -30,7 +30,8 @@ impl Kind for Code {
 }
 
 /// One thing that is wrong.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
 pub struct Diagnostic<C = Code> {
     /// Which kind of thing.
     pub code: C,
@@ -178,15 +179,6 @@ impl fmt::Display for Place {
         write!(f, "{}:{}:{}", self.file(), self.line, self.column)
     }
 }
-
-/// The message alone, as `miette` wants it.
-impl<C: Kind> fmt::Display for Diagnostic<C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl<C: Kind> std::error::Error for Diagnostic<C> {}
 
 impl<C: Kind> miette::Diagnostic for Diagnostic<C> {
     fn code<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {

@@ -128,52 +128,37 @@ impl fmt::Display for Untranslated {
 }
 
 /// A source that cannot be read at all.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ImportError {
     /// More than [`MOST_BYTES`].
+    #[error("{bytes} bytes are more than the {MOST_BYTES} that an import may have")]
     TooLarge {
         /// Number of them.
         bytes: usize,
     },
     /// Not JSON.
+    #[error("no JSON at line {line}, column {column}; `nft -j list ruleset` prints what is read here")]
     Json {
         /// The line, from 1.
         line: usize,
         /// The column, from 1.
         column: usize,
-        /// True if the text ends too early, as opposed to going wrong there.
-        ends: bool,
+    },
+    /// JSON that ends too early.
+    #[error("the JSON ends too early, at line {line}, column {column}")]
+    JsonEnds {
+        /// The line, from 1.
+        line: usize,
+        /// The column, from 1.
+        column: usize,
     },
     /// JSON, but not a list of nftables objects.
+    #[error("JSON, but not of nftables: there is no list named \"nftables\"")]
     NotNftables,
     /// No line of it is of the format.
+    #[error("no line is what {format} would write")]
     NothingKnown {
         /// What it was read as.
         format: &'static str,
     },
 }
-
-impl fmt::Display for ImportError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ImportError::TooLarge { bytes } => {
-                write!(f, "{bytes} bytes are more than the {MOST_BYTES} that an import may have")
-            }
-            ImportError::Json { line, column, ends: true } => {
-                write!(f, "the JSON ends too early, at line {line}, column {column}")
-            }
-            ImportError::Json { line, column, ends: false } => {
-                write!(
-                    f,
-                    "no JSON at line {line}, column {column}; `nft -j list ruleset` prints what is read here"
-                )
-            }
-            ImportError::NotNftables => {
-                f.write_str("JSON, but not of nftables: there is no list named \"nftables\"")
-            }
-            ImportError::NothingKnown { format } => write!(f, "no line is what {format} would write"),
-        }
-    }
-}
-
-impl std::error::Error for ImportError {}

@@ -28,10 +28,12 @@ pub(super) const IMPORTER: Importer =
     Importer { name: "nft", reads: "what `nft -j list ruleset` prints", read };
 
 fn read(source: &[u8], _: Option<IpVersion>) -> Result<Import, ImportError> {
-    let value: Value = serde_json::from_slice(source).map_err(|error| ImportError::Json {
-        line: error.line(),
-        column: error.column(),
-        ends: error.is_eof(),
+    let value: Value = serde_json::from_slice(source).map_err(|error| {
+        let (line, column) = (error.line(), error.column());
+        match error.is_eof() {
+            true => ImportError::JsonEnds { line, column },
+            false => ImportError::Json { line, column },
+        }
     })?;
     let list = value.get("nftables").and_then(Value::as_array).ok_or(ImportError::NotNftables)?;
     Ok(emit(Ruleset::gather(list).found()))

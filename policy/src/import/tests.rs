@@ -287,7 +287,7 @@ fn classbench_real_sets() {
 #[test]
 fn errors_say_where() {
     let error = find("nft").unwrap().import(b"{\n \"nftables\": [}", None).unwrap_err();
-    assert_eq!(error, ImportError::Json { line: 2, column: 15, ends: false });
+    assert_eq!(error, ImportError::Json { line: 2, column: 15 });
     assert_eq!(find("nft").unwrap().import(b"{}", None), Err(ImportError::NotNftables));
     let known = |name: &str| find(name).unwrap().import(b"hello\nworld\n", None);
     assert!(matches!(known("iptables"), Err(ImportError::NothingKnown { .. })));
