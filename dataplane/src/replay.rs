@@ -115,47 +115,29 @@ impl Witness for () {
 }
 
 /// Why a replay could not begin.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
     /// The shard could not be made.
+    #[error(transparent)]
     Shard(ShardError),
     /// The frame pool could not be made.
+    #[error(transparent)]
     Pool(PoolError),
 }
-
-impl std::fmt::Display for ReplayError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            ReplayError::Shard(error) => error.fmt(f),
-            ReplayError::Pool(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for ReplayError {}
 
 /// Why a replay goes on with the tables that it had.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
     /// The reload plan could not be prepared.
+    #[error(transparent)]
     Plan(PlanError),
     /// It is not for this replay.
+    #[error(transparent)]
     OutOfTurn(OutOfTurn),
     /// Frames for longer queues could not be made.
+    #[error(transparent)]
     Pool(PoolError),
 }
-
-impl std::fmt::Display for ReloadError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            ReloadError::Plan(error) => error.fmt(f),
-            ReloadError::OutOfTurn(error) => error.fmt(f),
-            ReloadError::Pool(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for ReloadError {}
 
 impl Replay {
     /// A gateway that has seen nothing yet. `start` is the moment of the first frame.

@@ -5,7 +5,6 @@
 //! nothing is allocated and no page fault is taken later. A slab never grows.
 #![allow(unsafe_code)]
 
-use std::fmt;
 use std::io;
 use std::ptr::NonNull;
 
@@ -92,24 +91,13 @@ impl<T: Pod> Slab<T> {
 }
 
 /// The system did not give the memory that a table needs.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("no memory for a table of {bytes} bytes")]
 pub struct MemoryError {
     /// Bytes asked for.
     pub bytes: usize,
     /// What the system said.
     pub source: io::Error,
-}
-
-impl fmt::Display for MemoryError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no memory for a table of {} bytes", self.bytes)
-    }
-}
-
-impl std::error::Error for MemoryError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.source)
-    }
 }
 
 #[cfg(test)]

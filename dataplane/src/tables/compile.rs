@@ -1,7 +1,6 @@
 //! From a policy to tables. A policy that `validate` found nothing wrong with compiles, save for bounds of
 //! the implementation.
 
-use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -27,25 +26,37 @@ use crate::pipeline::Selection;
 const MAX_ZONES: usize = 64;
 
 /// Why a policy could not be compiled.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CompileError {
     /// A rule or translation names a zone that no interface is in.
+    #[error("no interface is in zone `{0}`")]
     UnknownZone(String),
     /// An interface that does not exist is named.
+    #[error("there is no interface `{0}`")]
     UnknownInterface(String),
     /// A set that does not exist is named.
+    #[error("there is no set `{0}`")]
     UnknownSet(String),
     /// A route has neither router nor interface.
+    #[error("a route has neither router nor interface")]
     EmptyNextHop,
     /// A router is on no interface's network.
+    #[error("the router {0} is on no interface's network")]
     NextHopOffLink(IpAddr),
     /// More zones than 64, the gateway's own included.
+    #[error("{0} zones, with `self`; there can be {MAX_ZONES}")]
     TooManyZones(usize),
     /// More interfaces than 65,534.
+    #[error("{0} interfaces; there can be 65534")]
     TooManyInterfaces(usize),
     /// Rules tell more classes of source MAC addresses apart than 65,535.
+    #[error("{0} intervals between the MAC addresses of rules; there can be 65535")]
     TooManyMacs(usize),
     /// (destination translations + 1) × (source translations + 1) is more than 65,536.
+    #[error(
+        "{destinations} destination and {sources} source translations; the product of both, each \
+         plus one, can be 65536"
+    )]
     TooManyNats {
         /// Destination translations.
         destinations: usize,
@@ -53,39 +64,9 @@ pub enum CompileError {
         sources: usize,
     },
     /// The routes do not fit.
+    #[error("routes: {0}")]
     Fib(FibError),
 }
-
-impl fmt::Display for CompileError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CompileError::UnknownZone(name) => write!(f, "no interface is in zone `{name}`"),
-            CompileError::UnknownInterface(name) => write!(f, "there is no interface `{name}`"),
-            CompileError::UnknownSet(name) => write!(f, "there is no set `{name}`"),
-            CompileError::EmptyNextHop => f.write_str("a route has neither router nor interface"),
-            CompileError::NextHopOffLink(address) => {
-                write!(f, "the router {address} is on no interface's network")
-            }
-            CompileError::TooManyZones(zones) => {
-                write!(f, "{zones} zones, with `self`; there can be {MAX_ZONES}")
-            }
-            CompileError::TooManyInterfaces(interfaces) => {
-                write!(f, "{interfaces} interfaces; there can be 65534")
-            }
-            CompileError::TooManyMacs(classes) => {
-                write!(f, "{classes} intervals between the MAC addresses of rules; there can be 65535")
-            }
-            CompileError::TooManyNats { destinations, sources } => write!(
-                f,
-                "{destinations} destination and {sources} source translations; the product of both, each \
-                 plus one, can be 65536"
-            ),
-            CompileError::Fib(error) => write!(f, "routes: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for CompileError {}
 
 impl Tables {
     /// Compiles a policy. `epoch`, 1 at least, tells this compilation from others; flows of another are revalidated.
