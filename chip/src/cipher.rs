@@ -4,7 +4,6 @@
 //! a flow of its own, message after message, and nobody else uses the chip. Text is in DRAM; where tables are, the step
 //! of optimisation says ([`ciphers::home`]).
 
-use std::fmt;
 use std::time::Instant;
 
 use ciphers::{About, Cipher, Home, KeyLength, Optimisation};
@@ -83,11 +82,13 @@ pub struct CipherReport {
 }
 
 /// Why a cipher could not be measured.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CipherError {
     /// The chip has no memory of that name, which the cipher's text or tables need.
+    #[error("the chip has no memory `{0}`, where text or tables would lie")]
     NoMemory(&'static str),
     /// The chip does not have so many engines or threads; how many it has.
+    #[error("the chip has {engines} engines of {threads} threads; give 1 at least and no more")]
     TooMany {
         /// Engines of its first kind.
         engines: u32,
@@ -95,6 +96,7 @@ pub enum CipherError {
         threads: u32,
     },
     /// The code does not fit the store; both in instructions.
+    #[error("the code has {code} instructions, and an engine's store holds {store}")]
     Store {
         /// The code.
         code: u32,
@@ -102,38 +104,18 @@ pub enum CipherError {
         store: u32,
     },
     /// The chip has no crypto unit.
+    #[error("the chip has no crypto unit; leave the cipher to its engines")]
     NoUnit,
     /// The cipher takes no key of that length.
+    #[error(transparent)]
     Key(KeyLength),
     /// The machine could not be made.
+    #[error(transparent)]
     Machine(MachineError),
     /// It came to a standstill.
+    #[error(transparent)]
     Deadlock(Deadlock),
 }
-
-impl fmt::Display for CipherError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CipherError::NoMemory(name) => {
-                write!(f, "the chip has no memory `{name}`, where text or tables would lie")
-            }
-            CipherError::TooMany { engines, threads } => {
-                write!(f, "the chip has {engines} engines of {threads} threads; give 1 at least and no more")
-            }
-            CipherError::Store { code, store } => {
-                write!(f, "the code has {code} instructions, and an engine's store holds {store}")
-            }
-            CipherError::NoUnit => {
-                f.write_str("the chip has no crypto unit; leave the cipher to its engines")
-            }
-            CipherError::Key(error) => error.fmt(f),
-            CipherError::Machine(error) => error.fmt(f),
-            CipherError::Deadlock(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for CipherError {}
 
 /// Messages that each thread works on; the first are left out of the measurement.
 const MESSAGES: u32 = 12;

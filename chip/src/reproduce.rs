@@ -146,38 +146,17 @@ impl Verdict {
 pub const TOLERANCE: f64 = 0.15;
 
 /// Why a claim could not be put to the test.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ReproduceError {
     /// A run failed.
-    Run(RunError),
+    #[error(transparent)]
+    Run(#[from] RunError),
     /// A cipher could not be measured.
-    Cipher(CipherError),
+    #[error(transparent)]
+    Cipher(#[from] CipherError),
     /// A shipped file is wrong.
+    #[error("{0}")]
     Shipped(String),
-}
-
-impl fmt::Display for ReproduceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ReproduceError::Run(error) => error.fmt(f),
-            ReproduceError::Cipher(error) => error.fmt(f),
-            ReproduceError::Shipped(what) => f.write_str(what),
-        }
-    }
-}
-
-impl std::error::Error for ReproduceError {}
-
-impl From<RunError> for ReproduceError {
-    fn from(error: RunError) -> ReproduceError {
-        ReproduceError::Run(error)
-    }
-}
-
-impl From<CipherError> for ReproduceError {
-    fn from(error: CipherError) -> ReproduceError {
-        ReproduceError::Cipher(error)
-    }
 }
 
 /// All claims, study by study.

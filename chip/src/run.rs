@@ -1,6 +1,5 @@
 //! Running a policy and traffic on a chip, and finding out what holds it up.
 
-use std::fmt;
 use std::io::Write;
 use std::time::Instant;
 
@@ -42,68 +41,32 @@ pub struct Source {
 }
 
 /// Why there is no pipeline, or no traffic.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum SourceError {
     /// The pipeline could not be made.
-    Replay(ReplayError),
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
     /// The traffic could not.
-    Traffic(TrafficError),
+    #[error(transparent)]
+    Traffic(#[from] TrafficError),
     /// The policy could not be compiled.
-    Compile(CompileError),
-}
-
-impl fmt::Display for SourceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SourceError::Replay(error) => error.fmt(f),
-            SourceError::Traffic(error) => error.fmt(f),
-            SourceError::Compile(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for SourceError {}
-
-impl From<ReplayError> for SourceError {
-    fn from(error: ReplayError) -> SourceError {
-        SourceError::Replay(error)
-    }
-}
-
-impl From<TrafficError> for SourceError {
-    fn from(error: TrafficError) -> SourceError {
-        SourceError::Traffic(error)
-    }
-}
-
-impl From<CompileError> for SourceError {
-    fn from(error: CompileError) -> SourceError {
-        SourceError::Compile(error)
-    }
+    #[error(transparent)]
+    Compile(#[from] CompileError),
 }
 
 /// Why a run failed.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The machine could not be made.
+    #[error(transparent)]
     Machine(MachineError),
     /// The pipeline or its traffic could not be made.
+    #[error(transparent)]
     Source(SourceError),
     /// The mapping deadlocks.
+    #[error(transparent)]
     Deadlock(Deadlock),
 }
-
-impl fmt::Display for RunError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            RunError::Machine(error) => error.fmt(f),
-            RunError::Source(error) => error.fmt(f),
-            RunError::Deadlock(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for RunError {}
 
 impl Setup<'_> {
     /// One run, with something made infinitely fast or not. `witness` is told what becomes of frames, in the order in

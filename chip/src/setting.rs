@@ -2,18 +2,19 @@
 //!
 //! The text stays as it is but for the value, so that what is then said of it still names the right lines.
 
-use std::fmt;
 use std::ops::Range;
 
 use policy::nearest;
 use toml::de::{DeTable, DeValue};
 
 /// Why a value could not be set.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SetError {
     /// The text is not TOML, and has no paths.
+    #[error("the text is not TOML")]
     NotToml,
     /// Nothing is at that path.
+    #[error("there is no \"{path}\"; {}", instead(.nearest.as_deref(), .known))]
     UnknownPath {
         /// The path.
         path: String,
@@ -23,6 +24,7 @@ pub enum SetError {
         known: Vec<String>,
     },
     /// The path leads to a table, which has values but is none.
+    #[error("\"{path}\" is a table; name one of its values: {}", .known.join(", "))]
     Table {
         /// The path.
         path: String,
@@ -31,24 +33,13 @@ pub enum SetError {
     },
 }
 
-impl fmt::Display for SetError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SetError::NotToml => f.write_str("the text is not TOML"),
-            SetError::UnknownPath { path, nearest: Some(nearest), .. } => {
-                write!(f, "there is no \"{path}\"; did you mean \"{nearest}\"?")
-            }
-            SetError::UnknownPath { path, known, .. } => {
-                write!(f, "there is no \"{path}\"; there are {}", known.join(", "))
-            }
-            SetError::Table { path, known } => {
-                write!(f, "\"{path}\" is a table; name one of its values: {}", known.join(", "))
-            }
-        }
+/// The path that was probably meant, or those there are.
+fn instead(nearest: Option<&str>, known: &[String]) -> String {
+    match nearest {
+        Some(nearest) => format!("did you mean \"{nearest}\"?"),
+        None => format!("there are {}", known.join(", ")),
     }
 }
-
-impl std::error::Error for SetError {}
 
 /// Where a value goes.
 enum Spot {

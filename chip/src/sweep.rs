@@ -3,7 +3,6 @@
 //! An [`Axis`] is a parameter and its values, a [`Grid`] several of them. What cannot be run is a row that says why.
 //! Rows come in the order of their combinations, the last axis changing fastest; no more are held than are being run.
 
-use std::fmt;
 use std::str::FromStr;
 
 use policy::Policy;
@@ -47,59 +46,49 @@ pub struct Axis {
 }
 
 /// Why text is no axis, or axes are no grid.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadAxis {
     /// There are not both a parameter and values.
+    #[error(
+        "write PATH=VALUES, as in memory.sram.latency=50,90,150 or pool.process.threads=1..8 or rules=1..64:8"
+    )]
     Incomplete,
     /// A value is empty.
+    #[error("a value of `{name}` is empty")]
     NoValue {
         /// The parameter.
         name: String,
     },
     /// A range that leads nowhere.
+    #[error(
+        "`{range}` is no range: write FIRST..LAST or FIRST..LAST:STEP, whole numbers, the first not above the last"
+    )]
     BadRange {
         /// The range.
         range: String,
     },
     /// A number of rules that is none.
+    #[error("`{value}` is no number of rules: 0 to {MOST_RULES}")]
     NotRules {
         /// What was said.
         value: String,
     },
     /// A parameter that is varied twice.
+    #[error("`{name}` is varied twice")]
     Twice {
         /// The parameter.
         name: String,
     },
     /// A key of generated traffic is varied, and none is generated.
+    #[error("`{name}` is of generated traffic, and none is generated")]
     NoStream {
         /// The key.
         name: String,
     },
     /// More combinations than a grid may have.
+    #[error("more than {MOST} combinations")]
     TooMany,
 }
-
-impl fmt::Display for BadAxis {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            BadAxis::Incomplete => f.write_str(
-                "write PATH=VALUES, as in memory.sram.latency=50,90,150 or pool.process.threads=1..8 or rules=1..64:8",
-            ),
-            BadAxis::NoValue { name } => write!(f, "a value of `{name}` is empty"),
-            BadAxis::BadRange { range } => write!(
-                f,
-                "`{range}` is no range: write FIRST..LAST or FIRST..LAST:STEP, whole numbers, the first not above the last"
-            ),
-            BadAxis::NotRules { value } => write!(f, "`{value}` is no number of rules: 0 to {MOST_RULES}"),
-            BadAxis::Twice { name } => write!(f, "`{name}` is varied twice"),
-            BadAxis::NoStream { name } => write!(f, "`{name}` is of generated traffic, and none is generated"),
-            BadAxis::TooMany => write!(f, "more than {MOST} combinations"),
-        }
-    }
-}
-
-impl std::error::Error for BadAxis {}
 
 /// Rules put before those of a policy, at most.
 const MOST_RULES: u32 = 16_384;

@@ -3,8 +3,6 @@
 //! A [`Stream`] says what is generated, and has a text form for the command line; a [`Generator`] makes it, the same
 //! from the same seed. Memory grows with the number of flows and with nothing else.
 
-use std::fmt;
-
 use dataplane::Verdict;
 use ipnet::IpNet;
 use wire::capture::CaptureError;
@@ -65,9 +63,10 @@ impl Traffic for Merge {
 }
 
 /// Why there is no traffic.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum TrafficError {
     /// The policy has no interface of that name.
+    #[error("the policy has no interface `{name}`")]
     NoInterface {
         /// The name.
         name: String,
@@ -75,23 +74,27 @@ pub enum TrafficError {
         known: Vec<String>,
     },
     /// No addresses were found that packets could come from.
+    #[error("the interface `{from}` is on no network whose hosts could send")]
     NoSource {
         /// The interface that they come in by.
         from: String,
     },
     /// No destination was found that the policy routes there.
+    #[error("no destination was found that the policy routes out of `{to}`")]
     NoDestination {
         /// The interface that they should leave by.
         to: String,
     },
     /// Source and destination are not of the same family.
+    #[error("no packet goes from {from} to {to}")]
     Families {
         /// The source.
-        source: IpNet,
+        from: IpNet,
         /// The destination.
-        destination: IpNet,
+        to: IpNet,
     },
     /// There is no room for the headers.
+    #[error("frames of {size} bytes have no room for their headers, which take {least}")]
     TooSmall {
         /// The size asked for, in bytes.
         size: u16,
@@ -99,6 +102,7 @@ pub enum TrafficError {
         least: u16,
     },
     /// More flows than addresses and ports can tell apart.
+    #[error("{flows} flows cannot be told apart: addresses and ports make {most}")]
     TooManyFlows {
         /// Those asked for.
         flows: u32,
@@ -106,8 +110,13 @@ pub enum TrafficError {
         most: u64,
     },
     /// TCP in one direction only would never get past its first segment.
+    #[error("TCP in one direction never gets past its first segment")]
     OneWayTcp,
     /// A flow that was to be set up beforehand did not get through.
+    #[error(
+        "{packet}, which sets up a flow, did not leave by `{to}`{}",
+        .verdict.map_or_else(String::new, |verdict| format!(": {verdict}"))
+    )]
     NotThrough {
         /// The packet: "udp 10.0.0.2:1024 > 198.18.0.1:443".
         packet: String,
@@ -117,7 +126,8 @@ pub enum TrafficError {
         verdict: Option<Verdict>,
     },
     /// A capture cannot be read.
-    Capture(CaptureError),
+    #[error(transparent)]
+    Capture(#[from] CaptureError),
 }
 
 impl TrafficError {
@@ -143,45 +153,5 @@ impl TrafficError {
             }
             TrafficError::Capture(_) => return None,
         })
-    }
-}
-
-impl fmt::Display for TrafficError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            TrafficError::NoInterface { name, .. } => write!(f, "the policy has no interface `{name}`"),
-            TrafficError::NoSource { from } => {
-                write!(f, "the interface `{from}` is on no network whose hosts could send")
-            }
-            TrafficError::NoDestination { to } => {
-                write!(f, "no destination was found that the policy routes out of `{to}`")
-            }
-            TrafficError::Families { source, destination } => {
-                write!(f, "no packet goes from {source} to {destination}")
-            }
-            TrafficError::TooSmall { size, least } => {
-                write!(f, "frames of {size} bytes have no room for their headers, which take {least}")
-            }
-            TrafficError::TooManyFlows { flows, most } => {
-                write!(f, "{flows} flows cannot be told apart: addresses and ports make {most}")
-            }
-            TrafficError::OneWayTcp => f.write_str("TCP in one direction never gets past its first segment"),
-            TrafficError::NotThrough { packet, to, verdict } => {
-                write!(f, "{packet}, which sets up a flow, did not leave by `{to}`")?;
-                match verdict {
-                    Some(verdict) => write!(f, ": {verdict}"),
-                    None => Ok(()),
-                }
-            }
-            TrafficError::Capture(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for TrafficError {}
-
-impl From<CaptureError> for TrafficError {
-    fn from(error: CaptureError) -> TrafficError {
-        TrafficError::Capture(error)
     }
 }

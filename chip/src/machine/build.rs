@@ -1,7 +1,6 @@
 //! A machine from its description.
 
 use std::collections::VecDeque;
-use std::fmt;
 
 use super::edge::{Buffer, Bus, Line, Way};
 use super::memory::SharedMemory;
@@ -38,26 +37,15 @@ pub enum Ideal {
 }
 
 /// Why a machine could not be made.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MachineError {
     /// The clocks have no common measure that time could be counted in.
+    #[error("the chip's clocks have no common measure; round them to whole MHz")]
     Clocks,
     /// The mapping names something that the chip does not have.
+    #[error("the mapping names {0} that the chip does not have")]
     Unmapped(&'static str),
 }
-
-impl fmt::Display for MachineError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            MachineError::Clocks => {
-                f.write_str("the chip's clocks have no common measure; round them to whole MHz")
-            }
-            MachineError::Unmapped(what) => write!(f, "the mapping names {what} that the chip does not have"),
-        }
-    }
-}
-
-impl std::error::Error for MachineError {}
 
 /// Entries of what is never full.
 const UNBOUNDED: u32 = 1 << 30;

@@ -5,7 +5,7 @@ use std::fmt;
 use super::{Machine, Waits, program};
 
 /// Why a run did not come to its end.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Deadlock {
     /// Who waits for whom, a line each.
     pub waits: Vec<String>,
@@ -19,8 +19,6 @@ impl fmt::Display for Deadlock {
         self.waits.iter().try_for_each(|line| write!(f, "\n  {line}"))
     }
 }
-
-impl std::error::Error for Deadlock {}
 
 impl Machine<'_> {
     /// What everybody waits for, when nothing happens any more.

@@ -125,8 +125,8 @@ impl Addresses {
         if sources.first.v6 != destinations.first.v6 {
             let net = |hosts: &Hosts| IpNet::from(hosts.host(0).to_ip());
             return Err(TrafficError::Families {
-                source: stream.source.unwrap_or_else(|| net(&sources)),
-                destination: stream.destination.unwrap_or_else(|| net(&destinations)),
+                from: stream.source.unwrap_or_else(|| net(&sources)),
+                to: stream.destination.unwrap_or_else(|| net(&destinations)),
             });
         }
         let addresses = Addresses { sources, destinations, dport: stream.dport };

@@ -1,6 +1,5 @@
 //! A stream as text: `lan>wan,size=64,rate=100%,flows=1000,both`.
 
-use std::fmt;
 use std::str::FromStr;
 
 use ipnet::IpNet;
@@ -33,14 +32,16 @@ pub const KEYS: &[(&str, &str)] = &[
 ];
 
 /// What is wrong with the text of a stream.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadStream {
     /// It does not begin with two interfaces.
+    #[error("`{text}` names no two interfaces: generated traffic begins with FROM>TO")]
     NoInterfaces {
         /// What it begins with.
         text: String,
     },
     /// A key is not known.
+    #[error("`{key}` is no key of generated traffic; {}", instead(*.nearest))]
     UnknownKey {
         /// The key.
         key: String,
@@ -48,11 +49,13 @@ pub enum BadStream {
         nearest: Option<&'static str>,
     },
     /// A key is there twice.
+    #[error("`{key}` is there twice")]
     Twice {
         /// The key.
         key: &'static str,
     },
     /// A key has no value, or has one and takes none, or a wrong one.
+    #[error("{}: {expected}", fault(.key, .value))]
     BadValue {
         /// The key.
         key: &'static str,
@@ -63,40 +66,24 @@ pub enum BadStream {
     },
 }
 
-impl fmt::Display for BadStream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            BadStream::NoInterfaces { text } => {
-                write!(f, "`{text}` names no two interfaces: generated traffic begins with FROM>TO")
-            }
-            BadStream::UnknownKey { key, nearest: Some(nearest) } => {
-                write!(f, "`{key}` is no key of generated traffic; did you mean `{nearest}`?")
-            }
-            BadStream::UnknownKey { key, nearest: None } => {
-                write!(f, "`{key}` is no key of generated traffic; the keys are ")?;
-                list(f)
-            }
-            BadStream::Twice { key } => write!(f, "`{key}` is there twice"),
-            BadStream::BadValue { key, value, expected } if value.is_empty() => {
-                write!(f, "`{key}` wants a value: {expected}")
-            }
-            BadStream::BadValue { key, value, expected } => {
-                write!(f, "`{value}` is no value of `{key}`: {expected}")
-            }
+/// The key that was probably meant, or all there are.
+fn instead(nearest: Option<&str>) -> String {
+    match nearest {
+        Some(nearest) => format!("did you mean `{nearest}`?"),
+        None => {
+            format!("the keys are {}", KEYS.iter().map(|(key, _)| name(key)).collect::<Vec<_>>().join(", "))
         }
     }
 }
 
-fn list(f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let mut between = "";
-    for (key, _) in KEYS {
-        write!(f, "{between}{}", name(key))?;
-        between = ", ";
+/// Fault of a value, which is empty where there is none.
+fn fault(key: &str, value: &str) -> String {
+    if value.is_empty() {
+        format!("`{key}` wants a value")
+    } else {
+        format!("`{value}` is no value of `{key}`")
     }
-    Ok(())
 }
-
-impl std::error::Error for BadStream {}
 
 /// The key alone.
 fn name(key: &'static str) -> &'static str {
