@@ -202,7 +202,9 @@ impl Renderer<'_> {
                 let made = "the gateway has made the handshake with the client; sequence numbers of the server are translated";
                 says.push(made.to_owned());
             }
-        } else if after.flags & flag::OPENS != 0 && visit.pending.cookie.is_some() {
+        } else if after.flags & flag::OPENS != 0
+            && visit.opening.is_some_and(|opening| opening.cookie.is_some())
+        {
             says.push(
                 "no flow has this packet; it acknowledges a cookie, and becomes the SYN of its client"
                     .to_owned(),
@@ -224,11 +226,11 @@ impl Renderer<'_> {
     }
 
     fn dnat(&self, visit: &Visit, says: &mut Vec<String>) {
-        let pending = &visit.pending;
-        let to = end(pending.destination.to_ip(), port_of(visit, pending.dport));
-        let place = usize::from(pending.dnat);
+        let Some(opening) = &visit.opening else { return };
+        let to = end(opening.destination().to_ip(), port_of(visit, opening.dport));
+        let place = usize::from(opening.dnat);
         let rule = place.checked_sub(1).and_then(|place| self.tables.nat.destinations.get(place));
-        match (rule, pending.inward) {
+        match (rule, opening.inward) {
             (Some(rule), _) => says.push(format!("{}: the destination becomes {to}", self.nat(&rule.name))),
             (None, Some(_)) => {
                 says.push(format!(
@@ -237,7 +239,7 @@ impl Renderer<'_> {
             }
             (None, None) => says.push("no destination translation matches".to_owned()),
         }
-        if let Some(turned) = pending.turned {
+        if let Some(turned) = opening.turned {
             let outside = self.interface(turned);
             says.push(format!("turned back inside, as if it came from {outside} (hairpin)"));
         }
@@ -262,8 +264,8 @@ impl Renderer<'_> {
             return;
         }
         let mut destination = address("destination");
-        if after.flags & flag::OPENS != 0 {
-            destination = Some(visit.pending.destination.to_ip());
+        if let Some(opening) = &visit.opening {
+            destination = Some(opening.destination().to_ip());
         }
         if let (Some(destination), false) = (destination, hit) {
             match self.best_route(destination) {

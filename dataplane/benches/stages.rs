@@ -3,6 +3,7 @@
 //! `stages tallied KIND PACKETS` prints, as JSON, what each stage tallied over that many frames of a kind of
 //! traffic. `stages native KIND PACKETS` takes the same frames through with the account that nobody keeps, for an
 //! instrument that counts by function; what two runs of different length differ by is what the frames took.
+//! `stages batches KIND PACKETS` does so in batches of 64, as a worker has them; up to 32768 frames, all of which are made beforehand.
 //! `stages hash 4 CALLS` does nothing but hash keys of that family. Without arguments, the kinds are listed.
 #![allow(missing_docs, clippy::unwrap_used)] // A failure here is the programmer's.
 
@@ -27,7 +28,7 @@ use wire::build::{self, Icmp, Packet, Tcp};
 use wire::ethernet::Mac;
 use wire::header::Protocol;
 use wire::tcp::Flags;
-use wire::{Batch, Frame, Nanos, Pool, PortId};
+use wire::{BATCH, Batch, Frame, Nanos, Pool, PortId};
 
 fn main() {
     let arguments: Vec<String> = env::args().skip(1).filter(|argument| argument != "--bench").collect();
@@ -37,8 +38,11 @@ fn main() {
         [] => KINDS.iter().for_each(|kind| println!("{}", kind.name)),
         ["tallied", name, packets] => print_tallied(kind(name), packets.parse().unwrap()),
         ["native", name, packets] => drop(native(kind(name), packets.parse().unwrap())),
+        ["batches", name, packets] => drop(batches(kind(name), packets.parse().unwrap())),
         ["hash", family, calls] => hash(family, calls.parse().unwrap()),
-        _ => eprintln!("usage: stages [tallied KIND PACKETS | native KIND PACKETS | hash 4|6 CALLS]"),
+        _ => eprintln!(
+            "usage: stages [tallied KIND PACKETS | native KIND PACKETS | batches KIND PACKETS | hash 4|6 CALLS]"
+        ),
     }
 }
 
@@ -288,7 +292,7 @@ impl Gateway {
             tables,
             shard,
             pipeline: Pipeline::default(),
-            pool: Pool::new(64, 2_048).unwrap(),
+            pool: Pool::new(128, 2_048).unwrap(),
             batch: Batch::new(),
             ended: Vec::new(),
             now,
@@ -321,6 +325,29 @@ impl Gateway {
             }
         }
         sent
+    }
+
+    /// Takes a batch through, and takes what is sent.
+    #[inline(never)]
+    fn run(&mut self, load: &[Load]) {
+        self.now += Nanos(100 * load.len() as u64);
+        for load in load {
+            let frame = self.batch.extend_from(&mut self.pool).unwrap();
+            assert!(frame.fill(&load.bytes));
+            frame.meta.ingress = load.ingress;
+            frame.meta.received = self.now;
+        }
+        let Gateway { tables, shard, pool, .. } = self;
+        let mut cx = Cx { tables, shard, pool, tally: &mut NoTally };
+        self.pipeline.run(&mut self.batch, &mut self.ended, &mut cx);
+        for frame in self.ended.drain(..) {
+            self.pool.put(frame);
+        }
+        for port in (0..self.shard.egress.ports() as u16).map(PortId) {
+            while let Next::Frame(frame, _) = self.shard.next(port, self.now) {
+                self.pool.put(frame);
+            }
+        }
     }
 
     /// Sets a connection up, and gives its ends as the outside has them.
@@ -376,6 +403,18 @@ fn native(kind: Kind, packets: u32) -> Gateway {
     let (mut gateway, load) = prepare(kind, packets);
     for load in &load {
         black_box(gateway.pass(load, &mut NoTally, &mut ()));
+    }
+    gateway
+}
+
+/// The most frames that [`batches`] takes.
+const MOST: u32 = 32_768;
+
+/// Takes the first so many of [`MOST`] frames through in batches.
+fn batches(kind: Kind, packets: u32) -> Gateway {
+    let (mut gateway, load) = prepare(kind, MOST);
+    for load in load[..packets as usize].chunks(BATCH) {
+        gateway.run(load);
     }
     gateway
 }

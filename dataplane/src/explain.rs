@@ -10,9 +10,9 @@ use tally::Count;
 use wire::{Frame, Meta, Nanos, PortId};
 
 use crate::flow::{Flow, FlowId};
+use crate::opening::Opening;
 use crate::pipeline::Watch;
 use crate::replay::{Replay, Witness};
-use crate::shard::Pending;
 use crate::stage::Cx;
 use crate::verdict::{Reason, Verdict};
 
@@ -37,7 +37,7 @@ pub struct Visit {
     /// What is known of it now, its fate included.
     pub after: Meta,
     /// What is decided by now about the flow that it opens, if it does.
-    pub pending: Pending,
+    pub opening: Option<Opening>,
     /// The flow that it belongs to, as it is now.
     pub flow: Option<Flow>,
     /// Number of flows that there were before and after.
@@ -107,7 +107,7 @@ impl Watch<Count> for Watcher {
             stage,
             before: self.meta.clone(),
             after: frame.meta.clone(),
-            pending: cx.shard.pending,
+            opening: cx.shard.openings.of(&frame.meta).copied(),
             flow: cx.shard.flows.flow(FlowId(frame.meta.flow)).copied(),
             flows: [self.flows, cx.shard.flows.len()],
             cost: mem::take(cx.tally),

@@ -19,6 +19,7 @@ pub mod limiter;
 pub mod log;
 pub mod nat;
 pub mod neighbour;
+pub mod opening;
 pub mod pipeline;
 pub mod reload;
 pub mod replay;

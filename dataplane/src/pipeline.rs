@@ -430,11 +430,9 @@ fn leave_otherwise<T: Tally + 'static>(mut frame: Frame, ended: &mut Vec<Frame>,
 }
 
 /// Ends a frame's way through the stages.
-fn end<T: Tally>(frame: Frame, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
+fn end<T: Tally>(mut frame: Frame, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
     // A flow that did not come to be gives back what it holds.
-    if frame.meta.flow == u32::MAX {
-        cx.shard.abandon();
-    }
+    cx.shard.abandon_opening(&mut frame);
     const FRAGMENT: u16 = Verdict::Held(Reason::FragmentWaits).to_fate();
     const NEIGHBOUR: u16 = Verdict::Held(Reason::NeighbourWaits).to_fate();
     const OTHERS: u16 = Verdict::Held(Reason::HandedOff).to_fate();

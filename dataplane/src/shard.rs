@@ -15,12 +15,13 @@ use crate::client::Clients;
 use crate::cookie::Cookies;
 use crate::counter::Counters;
 use crate::egress::{Egress, Links, Next};
-use crate::flow::{self, Cold, FlowId, FlowTable, Key, Life, Member, Timeouts};
+use crate::flow::{self, Cold, FlowId, FlowTable, Life, Member, Timeouts};
 use crate::fragment::Fragments;
 use crate::hop::{Hops, MOST_WAITING, Resolve};
 use crate::limiter::{self, CountId, Limiter};
 use crate::log::{Cause, Log};
-use crate::nat::{Capacity, ConfigError, MappingId, Mappings, PoolId, Share};
+use crate::nat::{Capacity, ConfigError, MappingId, Mappings, Share};
+use crate::opening::{Opening, Openings};
 use crate::stage::fragment::MOST_PARTS;
 use crate::state::Imports;
 use crate::tables::{Address, Tables, is_linux};
@@ -52,8 +53,8 @@ pub struct Shard {
     pub log: Log,
     /// What came of items that were taken in.
     pub imports: Imports,
-    /// The flow that the frame under way opens.
-    pub pending: Pending,
+    /// What is decided about flows that frames under way open.
+    pub openings: Openings,
     /// Frames that have waited long enough, or for what has now come: they go through next.
     pub released: VecDeque<Frame>,
     /// Further fragments of the packet under way.
@@ -73,41 +74,6 @@ pub struct Setup {
     pub resolve: Resolve,
     /// The part of the translations' ports that this shard hands out.
     pub share: Share,
-}
-
-/// What the stages before `snat` have decided about the flow that a packet opens.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Pending {
-    /// The key of its first packet.
-    pub key: Key,
-    /// The hash of that key.
-    pub hash: u64,
-    /// The destination after translation.
-    pub destination: Address,
-    /// The destination port after translation (of an ICMP query, what [`Key::query_ports`] has in its place).
-    pub dport: u16,
-    /// The destination translation, counted from 1.
-    pub dnat: u16,
-    /// The mapping whose inside endpoint is the destination.
-    pub inward: Option<MappingId>,
-    /// The interface that the packet would have left by, had it not been turned back inside (hairpin).
-    pub turned: Option<PortId>,
-    /// Where it counts against its rule's bound on connections.
-    pub count: Option<CountId>,
-    /// Where it counts against its source's bound.
-    pub source_count: Option<CountId>,
-    /// Where the source comes from after translation, and its port.
-    pub source: Address,
-    /// The source port after translation (of an ICMP query, its identifier).
-    pub sport: u16,
-    /// The source translation, counted from 1.
-    pub snat: u16,
-    /// The mapping that translates the source.
-    pub mapping: Option<MappingId>,
-    /// The cookie that the client has acknowledged, where the gateway has answered its SYN.
-    pub cookie: Option<u32>,
-    /// The pool that such mappings are of, where ports are translated, and the port of the inside endpoint.
-    pub pool: Option<(PoolId, u16)>,
 }
 
 /// Why a shard could not be made.
@@ -164,7 +130,7 @@ impl Shard {
             counters: Counters::new(tables),
             log: Log::default(),
             imports: Imports::default(),
-            pending: Pending::default(),
+            openings: Openings::default(),
             released: VecDeque::with_capacity((tables.limits.fragments.held + MOST_WAITING) as usize + 1),
             parts: VecDeque::with_capacity(MOST_PARTS + BATCH),
             next_id: 1,
@@ -250,14 +216,21 @@ impl Shard {
         [by_rule, if is_bounded { count(all, all, Scope::Source) } else { NOTHING }]
     }
 
-    /// Gives back what the pending flow holds, because it will not come to be.
-    pub(crate) fn abandon(&mut self) {
-        let pending = std::mem::take(&mut self.pending);
-        for mapping in [pending.mapping, pending.inward].into_iter().flatten() {
+    /// Gives back what the flow holds that a frame would have opened, because it will not come to be.
+    #[inline(always)]
+    pub(crate) fn abandon_opening(&mut self, frame: &mut Frame) {
+        if let Some(opening) = self.openings.take(&mut frame.meta) {
+            self.abandon(&opening);
+        }
+    }
+
+    /// Gives back what an opening holds that has been taken.
+    pub(crate) fn abandon(&mut self, opening: &Opening) {
+        for mapping in [opening.mapping, opening.inward].into_iter().flatten() {
             self.log.note_released(&self.mappings, mapping);
             self.mappings.release(mapping, &mut NoTally);
         }
-        for count in [pending.count, pending.source_count].into_iter().flatten() {
+        for count in [opening.count, opening.source_count].into_iter().flatten() {
             self.limiter.uncount(count);
         }
     }

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use dataplane::hop::Resolve;
 use dataplane::nat::Share;
+use dataplane::opening::Opening;
 use dataplane::pipeline::{self, Watch};
 use dataplane::replay::{Replay, Way};
 use dataplane::shard::Setup;
@@ -26,7 +27,7 @@ use wire::{Batch, Frame, Meta, Pool};
 struct Seen {
     meta: Meta,
     packet: Vec<u8>,
-    opening: String,
+    opening: Option<Opening>,
     written: BTreeMap<&'static str, Fields>,
     took_decided: BTreeSet<&'static str>,
 }
@@ -35,7 +36,7 @@ impl Watch<NoTally> for Seen {
     fn before(&mut self, stage: &'static str, frame: &Frame, cx: &mut Cx<'_, NoTally>) {
         self.meta = frame.meta.clone();
         self.packet = frame.bytes().to_vec();
-        self.opening = format!("{:?}", cx.shard.pending);
+        self.opening = cx.shard.openings.of(&frame.meta).copied();
         if frame.meta.flags & flag::HIT != 0 {
             self.took_decided.insert(stage);
         }
@@ -46,7 +47,7 @@ impl Watch<NoTally> for Seen {
         if frame.bytes() != self.packet {
             fields = fields.and(Fields::PACKET);
         }
-        if format!("{:?}", cx.shard.pending) != self.opening {
+        if cx.shard.openings.of(&frame.meta) != self.opening.as_ref() {
             fields = fields.and(Fields::OPENING);
         }
         let written = self.written.entry(stage).or_default();

@@ -81,6 +81,9 @@ pub struct Meta {
     pub class: u16,
     /// `track`: bit flags of its own (direction, state seen).
     pub flags: u16,
+    /// `track`: of a packet that opens a flow, which of the worker's openings is the frame's, where the stages write what they decide
+    /// about that flow; else [`Meta::NO_OPENING`].
+    pub opening: u8,
     /// `rewrite`: how many further parts of this packet follow it.
     pub parts: u8,
     /// Any stage: the verdict, encoded by the dataplane; 0 while none has been given.
@@ -90,6 +93,9 @@ pub struct Meta {
 impl Meta {
     /// No next hop has been chosen.
     pub const NO_HOP: u32 = u32::MAX - 1;
+
+    /// The frame opens no flow.
+    pub const NO_OPENING: u8 = u8::MAX;
 }
 
 impl Default for Meta {
@@ -116,6 +122,7 @@ impl Default for Meta {
             nat: 0,
             class: 0,
             flags: 0,
+            opening: Meta::NO_OPENING,
             parts: 0,
             fate: 0,
         }
@@ -156,7 +163,7 @@ impl Fields {
     pub const FLAGS: Fields = Fields(1 << 11);
     /// [`Meta::parts`].
     pub const PARTS: Fields = Fields(1 << 12);
-    /// What has been decided of the flow that the packet opens.
+    /// [`Meta::opening`], and what has been decided there.
     pub const OPENING: Fields = Fields(1 << 13);
 
     /// What a packet shows: its bytes, what `parse` found in them, and where it came in.
@@ -213,6 +220,7 @@ impl Meta {
             (self.class != other.class, Fields::CLASS),
             (self.flags != other.flags, Fields::FLAGS),
             (self.parts != other.parts, Fields::PARTS),
+            (self.opening != other.opening, Fields::OPENING),
         ]
         .into_iter()
         .filter(|(is_changed, _)| *is_changed)

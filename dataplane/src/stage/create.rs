@@ -21,7 +21,8 @@ use crate::flow::{Direction, FlowId, Handshake, Key, Refusal, Translated};
 use crate::hop::{LOCAL_HOP, NO_HOP, waits};
 use crate::log::Cause;
 use crate::nat;
-use crate::shard::{NOTHING, Pending};
+use crate::opening::Opening;
+use crate::shard::NOTHING;
 use crate::tables::{NO_NUMBER, Tables};
 use crate::verdict::Reason;
 
@@ -33,23 +34,26 @@ const CANDIDATES: u32 = 64;
 ///
 /// # Errors
 /// The step that ends the packet: nothing remains of its flow, and no other flow is touched but one that makes room.
-pub(super) fn flow<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
+pub(super) fn flow<T: Tally>(
+    frame: &mut Frame,
+    opening: &mut Opening,
+    cx: &mut Cx<'_, T>,
+) -> Result<(), Step> {
     // The reply's key from six fields, the entry's twelve.
     cx.tally.instructions(40);
-    let pending = cx.shard.pending;
     // The gateway has answered for a server that it is itself by now.
-    if pending.cookie.is_some() && frame.meta.hop == LOCAL_HOP {
+    if opening.cookie.is_some() && frame.meta.hop == LOCAL_HOP {
         return Err(Step::Drop(Reason::FlowNotOpen));
     }
     let tick = cx.shard.flows.tick(frame.meta.received);
-    let reply = reply_key(frame, cx);
+    let reply = reply_key(frame, opening, cx);
     let reply_hash = cx.shard.flows.hash(&reply, cx.tally);
     // Its bucket comes while the flow is written.
     cx.shard.flows.prefetch_bucket(reply_hash);
-    let id = insert(&pending.key, pending.hash, frame, cx)?;
+    let id = insert(&opening.key, opening.hash, frame, cx)?;
     let settled = match set_reply(id, &reply, reply_hash, frame, cx) {
         Ok(()) => Ok(reply),
-        Err(step) => settle_otherwise(id, frame, cx).ok_or(step),
+        Err(step) => settle_otherwise(id, frame, opening, cx).ok_or(step),
     };
     let reply = match settled {
         Ok(reply) => reply,
@@ -58,8 +62,6 @@ pub(super) fn flow<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<()
             return Err(step);
         }
     };
-    // Another port may have been chosen.
-    let pending = cx.shard.pending;
     if frame.meta.protocol == Protocol::TCP.0 && frame.meta.part != Part::Later {
         let mut settings = settings(cx);
         if frame.meta.flags & flag::OWN != 0 {
@@ -82,8 +84,8 @@ pub(super) fn flow<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<()
             }
         }
     }
-    let pair = cx.tables.nat.pair(pending.dnat, pending.snat);
-    let translated = reply != pending.key.reversed().in_ct_zone(ct_zone(frame.meta.egress, cx));
+    let pair = cx.tables.nat.pair(opening.dnat, opening.snat);
+    let translated = reply != opening.key.reversed().in_ct_zone(ct_zone(frame.meta.egress, cx));
     if let Some(flow) = cx.shard.flows.flow_mut(id) {
         let is_own = frame.meta.flags & flag::OWN != 0;
         // A neighbour that is asked for is looked up again when it is known.
@@ -91,7 +93,7 @@ pub(super) fn flow<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<()
         flow.hops = [onward, if is_own { LOCAL_HOP } else { NO_HOP }];
         flow.rule = frame.meta.rule;
         flow.nat = pair;
-        let changes = translated || pending.cookie.is_some();
+        let changes = translated || opening.cookie.is_some();
         flow.set_translated(if changes { Translated::Yes } else { Translated::No });
         flow.epoch = cx.tables.epoch;
         flow.class = frame.meta.class as u8;
@@ -100,7 +102,7 @@ pub(super) fn flow<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<()
     if idle != 0 {
         cx.shard.flows.set_idle(id, idle, cx.tally);
     }
-    if let Some(cookie) = pending.cookie {
+    if let Some(cookie) = opening.cookie {
         if cx.shard.flows.set_handshake(id, Handshake::Shown(cookie)).is_err() {
             cx.shard.flows.remove(id, cx.tally);
             return Err(Step::Drop(Reason::FlowTableFull));
@@ -108,16 +110,16 @@ pub(super) fn flow<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<()
     }
     let number = |id| cx.tables.interface(id).map_or(NO_NUMBER, |interface| interface.number);
     let (ingress, is_icmp) = (number(frame.meta.ingress), is_icmp(frame));
-    let [dnat, snat] = numbers(cx.tables, &pending);
+    let [dnat, snat] = numbers(cx.tables, opening);
     if let Some(cold) = cx.shard.flows.cold_mut(id) {
         (cold.ingress, cold.dnat, cold.snat) = (ingress, dnat, snat);
         cold.kind = if is_icmp { frame.meta.dport } else { 0 };
         cold.ds_field = frame.meta.ds_field;
         cold.tcp_flags = if frame.meta.protocol == Protocol::TCP.0 { frame.meta.tcp_flags } else { 0 };
-        cold.mapping = pending.mapping.map_or(NOTHING, |mapping| mapping.0);
-        cold.inward = pending.inward.map_or(NOTHING, |mapping| mapping.0);
-        cold.limit = pending.count.map_or(NOTHING, |count| count.0);
-        cold.source = pending.source_count.map_or(NOTHING, |count| count.0);
+        cold.mapping = opening.mapping.map_or(NOTHING, |mapping| mapping.0);
+        cold.inward = opening.inward.map_or(NOTHING, |mapping| mapping.0);
+        cold.limit = opening.count.map_or(NOTHING, |count| count.0);
+        cold.source = opening.source_count.map_or(NOTHING, |count| count.0);
     }
     cx.shard.flows.note_sender(id, Some(header::sender(frame)));
     if cx.shard.log.wants_connections() {
@@ -186,23 +188,28 @@ const MOST_TRIES: usize = 8;
 /// mapping's; what the gateway itself sends, which is not translated otherwise, is so then, as in netfilter. `None` where there
 /// is no such port.
 #[cold]
-fn settle_otherwise<T: Tally>(id: FlowId, frame: &Frame, cx: &mut Cx<'_, T>) -> Option<Key> {
+fn settle_otherwise<T: Tally>(
+    id: FlowId,
+    frame: &Frame,
+    opening: &mut Opening,
+    cx: &mut Cx<'_, T>,
+) -> Option<Key> {
     if !super::dnat::has_port(frame) {
         return None;
     }
     let is_own = frame.meta.flags & flag::OWN != 0;
-    let own = cx.tables.nat.accord_of(cx.shard.pending.source).filter(|_| is_own);
-    let own = own.map(|pool| (nat::PoolId(pool), cx.shard.pending.sport));
-    let (pool, port) = cx.shard.pending.pool.or(own)?;
-    let inside = inside(frame, port, cx);
+    let own = cx.tables.nat.accord_of(opening.source).filter(|_| is_own);
+    let own = own.map(|pool| (nat::PoolId(pool), opening.sport));
+    let (pool, port) = opening.pool.or(own)?;
+    let inside = inside(opening, port);
     // What has been tried is held meanwhile, or it would be chosen again.
     let mut tried: ArrayVec<nat::MappingId, { MOST_TRIES + 1 }> = ArrayVec::new();
     let mut settled = None;
     while settled.is_none() && !tried.is_full() {
-        tried.extend(cx.shard.pending.mapping.take());
+        tried.extend(opening.mapping.take());
         let Ok(mapped) = cx.shard.mappings.map_another(pool, inside, cx.tally) else { break };
-        take(mapped, cx);
-        let reply = reply_key(frame, cx);
+        take(mapped, opening, cx);
+        let reply = reply_key(frame, opening, cx);
         let hash = cx.shard.flows.hash(&reply, cx.tally);
         settled = set_reply(id, &reply, hash, frame, cx).is_ok().then_some(reply);
     }
@@ -213,25 +220,24 @@ fn settle_otherwise<T: Tally>(id: FlowId, frame: &Frame, cx: &mut Cx<'_, T>) -> 
 }
 
 /// The key of the packets that come back.
-fn reply_key<T: Tally>(frame: &Frame, cx: &Cx<'_, T>) -> Key {
-    let pending = &cx.shard.pending;
+fn reply_key<T: Tally>(frame: &Frame, opening: &Opening, cx: &Cx<'_, T>) -> Key {
     let protocol = frame.meta.protocol;
-    let (from, to) = (pending.destination, pending.source);
+    let (from, to) = (opening.destination(), opening.source);
     // Of a query, the destination's side keeps the kind of question, which no translation changes.
-    let sport = pending.dport;
+    let sport = opening.dport;
     let key = if from.v6 {
-        Key::v6(from.bits, to.bits, sport, pending.sport, protocol)
+        Key::v6(from.bits, to.bits, sport, opening.sport, protocol)
     } else {
-        Key::v4(from.bits as u32, to.bits as u32, sport, pending.sport, protocol)
+        Key::v4(from.bits as u32, to.bits as u32, sport, opening.sport, protocol)
     };
     key.in_ct_zone(ct_zone(frame.meta.egress, cx))
 }
 
 /// The numbers of the destination and source translations that apply.
-fn numbers(tables: &Tables, pending: &Pending) -> [u32; 2] {
+fn numbers(tables: &Tables, opening: &Opening) -> [u32; 2] {
     // They are counted from 1, here.
     let place = |counted: u16| usize::from(counted).wrapping_sub(1);
-    let dnat = tables.nat.destinations.get(place(pending.dnat)).map_or(NO_NUMBER, |nat| nat.number);
-    let snat = tables.nat.sources.get(place(pending.snat)).map_or(NO_NUMBER, |nat| nat.number);
+    let dnat = tables.nat.destinations.get(place(opening.dnat)).map_or(NO_NUMBER, |nat| nat.number);
+    let snat = tables.nat.sources.get(place(opening.snat)).map_or(NO_NUMBER, |nat| nat.number);
     [dnat, snat]
 }

@@ -12,8 +12,9 @@ use wire::meta::Fields;
 use wire::{Frame, PortId};
 
 use super::parse::flag;
-use super::{About, Cx, Packets, Stage, Step, header};
+use super::{About, Cx, Packets, Stage, Step};
 use crate::nat::Endpoint;
+use crate::opening::Opening;
 use crate::tables::{Address, Tables};
 
 /// The stage.
@@ -40,29 +41,29 @@ impl Stage for Dnat {
 
     fn step<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
         let tables = cx.tables;
+        let is_query = frame.meta.flags & flag::QUERY != 0;
         // What the gateway itself sends is not translated.
         if frame.meta.flags & (flag::TO_GROUP | flag::OWN) != 0 {
             return Step::Next;
         }
-        let seen = header::of(frame, cx);
-        // The header's fourteen fields, 20; each of the two searches, and the metadata's update, 8.
+        let Some(opening) = cx.shard.openings.of_mut(&frame.meta) else { return Step::Next };
+        let seen = opening.seen;
+        let outside = opening.destination();
+        // The header's fourteen fields, 20; each of the two searches, and the opening's update, 8.
         cx.tally.instructions(28);
         cx.tally.execute(Op::Branch, 6);
-        let pending = &mut cx.shard.pending;
         if let Some((place, rule)) = tables.nat.destination(&seen, cx.tally) {
             cx.tally.read(Region::RuleTable, usize::from(place) * 32, 32);
-            let outside = pending.destination;
-            (pending.destination, pending.dport) = rule.action.inside(outside, pending.dport);
-            pending.dnat = place;
-            pending.turned = rule.action.turned(outside, seen.from);
+            let (inside, dport) = rule.action.inside(outside, opening.dport);
+            set_destination(opening, inside, dport, frame);
+            opening.dnat = place;
+            opening.turned = rule.action.turned(outside, seen.from);
             return Step::Next;
         }
-        let v6 = pending.destination.v6;
-        let outside = Address { bits: seen.destination, v6 };
         if !tables.nat.is_outside(outside) || !has_port(frame) {
             return Step::Next;
         }
-        let port = if frame.meta.flags & flag::QUERY != 0 { seen.sport } else { seen.dport };
+        let port = if is_query { seen.sport } else { seen.dport };
         let endpoint =
             Endpoint { address: outside.bits, port, protocol: seen.protocol, family: outside.family() };
         let mappings = &cx.shard.mappings;
@@ -70,17 +71,18 @@ impl Stage for Dnat {
         let found =
             mappings.inside_of(&endpoint, cx.tally).filter(|(mapping, _)| !mappings.is_service(*mapping));
         if let Some((mapping, inside)) = found {
-            pending.destination = Address { bits: inside.address, v6 };
-            if frame.meta.flags & flag::QUERY != 0 {
-                pending.sport = inside.port;
+            let to = Address { bits: inside.address, v6: outside.v6 };
+            if is_query {
+                set_destination(opening, to, opening.dport, frame);
+                opening.sport = inside.port;
             } else {
-                pending.dport = inside.port;
+                set_destination(opening, to, inside.port, frame);
             }
             // Held at once: making room for this flow may end the one that the mapping lives by.
-            pending.inward = cx.shard.mappings.retain(mapping, cx.tally).map(|mapped| mapped.id);
+            opening.inward = cx.shard.mappings.retain(mapping, cx.tally).map(|mapped| mapped.id);
             let home = home_of(tables, outside);
             if home != Some(frame.meta.ingress) {
-                pending.turned = home;
+                opening.turned = home;
             }
         }
         Step::Next
@@ -89,6 +91,15 @@ impl Stage for Dnat {
     fn program(tables: &Tables) -> u32 {
         // This stage, 35; an inside endpoint's mapping, 35; and the search through its rules.
         70 + tables.nat.destination_search.program()
+    }
+}
+
+/// Sets destination and port after translation. The rules see both; of an ICMP query they see its kind.
+fn set_destination(opening: &mut Opening, to: Address, dport: u16, frame: &Frame) {
+    opening.seen.destination = to.bits;
+    opening.dport = dport;
+    if frame.meta.flags & flag::QUERY == 0 {
+        opening.seen.dport = dport;
     }
 }
 

@@ -18,6 +18,7 @@ use super::parse::flag;
 use super::{About, Cx, Packets, Stage, Step, header, take};
 use crate::hop::LOCAL_HOP;
 use crate::limiter;
+use crate::opening::Opening;
 use crate::tables::{Address, OTHER, Tables};
 use crate::verdict::Reason;
 
@@ -98,7 +99,14 @@ fn search_together<T: Tally>(frames: &mut [Frame], cx: &mut Cx<'_, T>) {
 
 /// Searches the rules.
 fn search<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
-    let seen = header::of(frame, cx);
+    let seen = match cx.shard.openings.of(&frame.meta) {
+        Some(opening) => {
+            let mut seen = opening.seen;
+            header::set_egress(&mut seen, frame, cx);
+            seen
+        }
+        None => header::of(frame, cx),
+    };
     tell_search(cx);
     let place = cx.tables.filter.find(&seen, cx.tally);
     let step = decide(frame, place, &seen, cx);
@@ -156,7 +164,10 @@ fn decide<T: Tally>(frame: &mut Frame, place: Option<u32>, seen: &Header, cx: &m
         let subject = limiter::subject(source, rule.number);
         let hash = cx.shard.flows.hash(&subject, cx.tally);
         match cx.shard.limiter.count(place, limit.scope, limit.most, &subject, hash) {
-            Some(count) => cx.shard.pending.count = Some(count),
+            Some(count) => match cx.shard.openings.of_mut(&frame.meta) {
+                Some(opening) => opening.count = Some(count),
+                None => cx.shard.limiter.uncount(count),
+            },
             None => return Step::Drop(Reason::ConnectionLimit),
         }
     }
@@ -172,7 +183,7 @@ fn by_proxy<T>(frame: &Frame, cx: &Cx<'_, T>) -> Option<Step> {
     if !is_tcp || !opens || frame.meta.hop == LOCAL_HOP {
         return None;
     }
-    if cx.shard.pending.cookie.is_some() {
+    if cx.shard.openings.of(&frame.meta).is_some_and(|opening| opening.cookie.is_some()) {
         return None;
     }
     let is_syn = Flags(frame.meta.tcp_flags).masked(Flags::SYN_ACK) == Flags::SYN;
@@ -206,15 +217,18 @@ pub(super) fn reject(frame: &Frame, with: RejectWith, reason: Reason) -> Step {
 }
 
 /// Counts a flow against its source, where the policy bounds that.
-pub(super) fn count_source<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
+pub(super) fn count_source<T: Tally>(
+    frame: &Frame,
+    opening: &mut Opening,
+    cx: &mut Cx<'_, T>,
+) -> Result<(), Step> {
     let Some(most) = cx.tables.limits.flows_per_source else { return Ok(()) };
     if frame.meta.flags & flag::OWN != 0 {
         return Ok(());
     }
-    let (source, _) = header::addresses(frame);
-    let subject = limiter::subject(source, limiter::ALL_RULES);
+    let subject = limiter::subject(opening.source, limiter::ALL_RULES);
     let hash = cx.shard.flows.hash(&subject, cx.tally);
     let count = cx.shard.limiter.count(limiter::ALL_RULES, Scope::Source, most, &subject, hash);
-    cx.shard.pending.source_count = Some(count.ok_or(Step::Drop(Reason::FlowLimit))?);
+    opening.source_count = Some(count.ok_or(Step::Drop(Reason::FlowLimit))?);
     Ok(())
 }

@@ -66,7 +66,7 @@ pub(super) fn answer<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Option<
     let segment = segment(frame)?;
     let offer = offered(&segment, is_v4);
     let (seq, Ports { sport, dport }) = (segment.header.seq(), segment.header.ports());
-    let key = cx.shard.pending.key;
+    let key = cx.shard.openings.of(&frame.meta)?.key;
     let cookie = cx.shard.cookies.make(&key, seq, &offer, frame.meta.received);
     let mine = Offer { mss: largest(frame.meta.ingress, frame.meta.egress, is_v4, cx), ..offer };
     let head = Head {

@@ -7,9 +7,8 @@ use wire::header::Protocol;
 use wire::{Dscp, Family, Frame, LinkKind, PortId, ipv4, ipv6};
 
 use super::Cx;
-use super::parse::flag;
 use crate::hop::LOCAL_HOP;
-use crate::tables::{Address, NO_MAC, SELF, SourceMacs, Tables, is_linux};
+use crate::tables::{Address, LOCAL, NO_MAC, SELF, SourceMacs, Tables, is_linux};
 
 /// Source and destination address of the packet, as its bytes have them now.
 #[inline(always)]
@@ -34,15 +33,21 @@ pub(super) fn zones<T: Tally>(frame: &Frame, cx: &Cx<'_, T>) -> (u8, u8) {
     (zone(frame.meta.ingress), to)
 }
 
-/// What the rules see: addresses before source translation and, where one has been chosen, after destination
-/// translation; zones by the interfaces that it came in by and, once routed, leaves by.
+/// What the rules see of a packet that opens no flow: its addresses, and zones by the interfaces that it came in by and leaves by.
 #[inline]
 pub(super) fn of<T: Tally>(frame: &Frame, cx: &Cx<'_, T>) -> Header {
+    let mut header = on_arrival(frame, cx);
+    set_egress(&mut header, frame, cx);
+    header
+}
+
+/// What a packet shows before it is known where it goes.
+#[inline]
+pub(super) fn on_arrival<T: Tally>(frame: &Frame, cx: &Cx<'_, T>) -> Header {
     let meta = &frame.meta;
     let (source, destination) = addresses(frame);
-    let (from, to) = zones(frame, cx);
     let is_tcp = meta.protocol == Protocol::TCP.0;
-    let mut header = Header {
+    Header {
         source: source.bits,
         destination: destination.bits,
         sport: meta.sport,
@@ -51,20 +56,19 @@ pub(super) fn of<T: Tally>(frame: &Frame, cx: &Cx<'_, T>) -> Header {
         tcp_flags: if is_tcp { meta.tcp_flags } else { 0 },
         dscp: Dscp::of_field(meta.ds_field).value(),
         family: meta.family,
-        from,
-        to,
+        from: cx.tables.interface(meta.ingress).map_or(SELF, |interface| interface.zone),
+        to: SELF,
         ingress: meta.ingress.0,
-        egress: meta.egress.0,
+        egress: LOCAL.0,
         source_mac: source_mac(frame, cx),
-    };
-    if meta.flags & flag::OPENS != 0 {
-        let pending = &cx.shard.pending;
-        header.destination = pending.destination.bits;
-        if meta.flags & flag::QUERY == 0 {
-            header.dport = pending.dport;
-        }
     }
-    header
+}
+
+/// Adds where `route` has found that the packet goes.
+#[inline(always)]
+pub(super) fn set_egress<T: Tally>(header: &mut Header, frame: &Frame, cx: &Cx<'_, T>) {
+    (_, header.to) = zones(frame, cx);
+    header.egress = frame.meta.egress.0;
 }
 
 /// The class of the address that the frame came from.

@@ -180,8 +180,7 @@ fn tell_find<T: Tally>(cx: &mut Cx<'_, T>) {
 fn find<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
     let (source, _) = header::addresses(frame);
     let destination = destination(frame, cx);
-    let opens = frame.meta.flags & flag::OPENS != 0;
-    let hash = if opens { (cx.shard.pending.hash >> 32) as u32 } else { 0 };
+    let hash = cx.shard.openings.of(&frame.meta).map_or(0, |opening| (opening.hash >> 32) as u32);
     tell_find(cx);
     if frame.meta.flags & flag::TO_GROUP != 0 {
         if !is_ours(destination) {
@@ -274,10 +273,9 @@ fn other_way<T: Tally>(
 /// The destination, after translation where one has been chosen.
 #[inline(always)]
 fn destination<T: Tally>(frame: &Frame, cx: &Cx<'_, T>) -> Address {
-    if frame.meta.flags & flag::OPENS != 0 {
-        cx.shard.pending.destination
-    } else {
-        header::addresses(frame).1
+    match cx.shard.openings.of(&frame.meta) {
+        Some(opening) => opening.destination(),
+        None => header::addresses(frame).1,
     }
 }
 

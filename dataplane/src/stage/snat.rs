@@ -3,6 +3,7 @@
 //! Chooses the source translation of a flow's first packet, which all stages before have let pass. If no port is free, the packet is
 //! dropped and nothing remains of it. Changes no byte: `rewrite` carries it out.
 
+use lookup::classify::Header;
 use policy::model::Mode;
 use tally::{Op, Region, Tally};
 use wire::meta::Fields;
@@ -12,7 +13,7 @@ use super::parse::flag;
 use super::{About, Cx, Packets, Stage, Step, create, filter, header};
 use crate::hop::LOCAL_HOP;
 use crate::nat::{self, Endpoint};
-use crate::shard::Pending;
+use crate::opening::Opening;
 use crate::tables::{Address, SELF, SourceAction, Tables};
 use crate::verdict::Reason;
 
@@ -48,20 +49,18 @@ impl Stage for Snat {
         // Groups do not answer from their own address: there is no flow to remember.
         if frame.meta.flags & flag::TO_GROUP != 0 {
             frame.meta.flags &= !flag::OPENS;
-            cx.shard.abandon();
+            cx.shard.abandon_opening(frame);
             return Step::Next;
         }
-        let opened = filter::count_source(frame, cx)
-            .and_then(|()| choose(frame, cx))
-            .and_then(|()| create::flow(frame, cx));
+        let Some(mut opening) = cx.shard.openings.take(&mut frame.meta) else { return Step::Next };
+        let opened = filter::count_source(frame, &mut opening, cx)
+            .and_then(|()| choose(frame, &mut opening, cx))
+            .and_then(|()| create::flow(frame, &mut opening, cx));
         match opened {
-            Ok(()) => {
-                // What it holds is the flow's now.
-                cx.shard.pending = Pending::default();
-                Step::Next
-            }
+            // What it holds is the flow's now.
+            Ok(()) => Step::Next,
             Err(step) => {
-                cx.shard.abandon();
+                cx.shard.abandon(&opening);
                 step
             }
         }
@@ -75,18 +74,18 @@ impl Stage for Snat {
 }
 
 /// Chooses the source translation.
-fn choose<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
+fn choose<T: Tally>(frame: &Frame, opening: &mut Opening, cx: &mut Cx<'_, T>) -> Result<(), Step> {
     let tables = cx.tables;
     let is_own = frame.meta.flags & flag::OWN != 0;
     if frame.meta.hop == LOCAL_HOP || is_own {
         return Ok(());
     }
     if tables.nat.sources.is_empty() {
-        return turn_back(frame, cx);
+        return turn_back(frame, opening, cx);
     }
-    let mut seen = header::of(frame, cx);
-    let turned = cx.shard.pending.turned;
-    let out = turned.unwrap_or(frame.meta.egress);
+    let mut seen = opening.seen;
+    header::set_egress(&mut seen, frame, cx);
+    let out = opening.turned.unwrap_or(frame.meta.egress);
     if let Some(interface) = tables.interface(out) {
         seen.to = interface.zone;
         seen.egress = out.0;
@@ -94,62 +93,64 @@ fn choose<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
     // The header's fourteen fields, 20; zones, pool and endpoint, 20.
     cx.tally.instructions(40);
     cx.tally.execute(Op::Branch, 10);
-    let Some((place, rule)) = tables.nat.source(&seen, cx.tally) else { return turn_back(frame, cx) };
+    let Some((place, rule)) = tables.nat.source(&seen, cx.tally) else {
+        return turn_back(frame, opening, cx);
+    };
     cx.tally.read(Region::RuleTable, usize::from(place) * 32, 32);
-    let source = cx.shard.pending.source;
+    let source = opening.source;
     let pool = match &rule.action {
-        SourceAction::Exempt => return turn_back(frame, cx),
+        SourceAction::Exempt => return turn_back(frame, opening, cx),
         SourceAction::OneToOne { inside, outside, .. } => {
             let offset = source.bits.wrapping_sub(*inside);
-            cx.shard.pending.source = Address { bits: outside.bits.wrapping_add(offset), v6: outside.v6 };
-            cx.shard.pending.snat = place;
+            opening.source = Address { bits: outside.bits.wrapping_add(offset), v6: outside.v6 };
+            opening.snat = place;
             return Ok(());
         }
         action => {
-            let (next, destination) = towards(frame, cx);
+            let (next, destination) = towards(frame, opening, cx);
             let Some(pool) = action.pool(out, next, destination) else {
                 count_refused(place, cx);
                 return Err(Step::Drop(Reason::NatNoAddress));
             };
-            if come_from_forward(frame, &rule.action, out, cx) {
-                cx.shard.pending.snat = place;
+            if come_from_forward(frame, opening, &rule.action, out, cx) {
+                opening.snat = place;
                 return Ok(());
             }
             pool
         }
     };
-    map(frame, pool, place, cx)?;
-    cx.shard.pending.snat = place;
+    map(frame, opening, pool, place, cx)?;
+    opening.snat = place;
     Ok(())
 }
 
 /// Where a packet goes next on its way out, and where in the end; of one that is turned back, the outside address that it was
 /// sent to.
-fn towards<T: Tally>(frame: &Frame, cx: &Cx<'_, T>) -> (Address, Address) {
-    let pending = &cx.shard.pending;
-    if pending.turned.is_some() {
-        let outside = pending.key.destination().into();
+fn towards<T: Tally>(frame: &Frame, opening: &Opening, cx: &Cx<'_, T>) -> (Address, Address) {
+    if opening.turned.is_some() {
+        let outside = opening.key.destination().into();
         return (outside, outside);
     }
     let next = cx.shard.hops.owner(frame.meta.hop).map(|owner| owner.address);
-    (next.unwrap_or(pending.destination), pending.destination)
+    (next.unwrap_or(opening.destination()), opening.destination())
 }
 
 /// Lets what the target of a port forward sends from there have the outside port as its source, where one of that address
 /// would be chosen; says whether it does. The port is set aside for the forward, so that no mapping has it.
 fn come_from_forward<T: Tally>(
     frame: &Frame,
+    opening: &mut Opening,
     action: &SourceAction,
     out: PortId,
     cx: &mut Cx<'_, T>,
 ) -> bool {
-    let (tables, pending) = (cx.tables, &cx.shard.pending);
+    let tables = cx.tables;
     if tables.nat.returning.is_empty() || frame.meta.flags & flag::QUERY != 0 {
         return false;
     }
-    let (source, sport) = (pending.source, pending.sport);
+    let (source, sport) = (opening.source, opening.sport);
     let zone = tables.interface(out).map_or(SELF, |interface| interface.zone);
-    let (next, destination) = towards(frame, cx);
+    let (next, destination) = towards(frame, opening, cx);
     let shown = action.pool(out, next, destination);
     // That which would be chosen anyway before others.
     let rank = |address: Address| {
@@ -171,19 +172,19 @@ fn come_from_forward<T: Tally>(
         }
     }
     let Some((_, address, port)) = best else { return false };
-    cx.shard.pending.pool = shown.map(|pool| (nat::PoolId(pool), sport));
-    (cx.shard.pending.source, cx.shard.pending.sport) = (address, port);
+    opening.pool = shown.map(|pool| (nat::PoolId(pool), sport));
+    (opening.source, opening.sport) = (address, port);
     true
 }
 
 /// Translates, of the gateway's own accord, the source of what is turned back to the link that it came from: a server would
 /// answer its neighbour directly, past the gateway, from an address that the client does not know (RFC 4787, REQ-9).
-fn turn_back<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
-    let (tables, pending) = (cx.tables, &cx.shard.pending);
-    if pending.dnat == 0 && pending.inward.is_none() || frame.meta.ingress != frame.meta.egress {
+fn turn_back<T: Tally>(frame: &Frame, opening: &mut Opening, cx: &mut Cx<'_, T>) -> Result<(), Step> {
+    let tables = cx.tables;
+    if opening.dnat == 0 && opening.inward.is_none() || frame.meta.ingress != frame.meta.egress {
         return Ok(());
     }
-    let ends = [pending.source.to_ip(), pending.destination.to_ip()];
+    let ends = [opening.source.to_ip(), opening.destination().to_ip()];
     let link = tables.interface(frame.meta.egress);
     let are_neighbours = link
         .is_some_and(|link| link.networks.iter().any(|network| ends.iter().all(|end| network.contains(end))));
@@ -191,19 +192,25 @@ fn turn_back<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
         return Ok(());
     }
     // As who the client has called, else as the gateway is known where that is.
-    let (nat, outside) = (&tables.nat, pending.key.destination().into());
-    let home = pending.turned.or_else(|| super::dnat::home_of(tables, outside));
+    let (nat, outside) = (&tables.nat, opening.key.destination().into());
+    let home = opening.turned.or_else(|| super::dnat::home_of(tables, outside));
     let pool = nat
         .accord_of(outside)
         .or_else(|| nat.accord_on(home?, outside))
-        .or_else(|| nat.accord_on(frame.meta.egress, pending.destination));
-    pool.map_or(Ok(()), |pool| map(frame, pool, 0, cx))
+        .or_else(|| nat.accord_on(frame.meta.egress, opening.destination()));
+    pool.map_or(Ok(()), |pool| map(frame, opening, pool, 0, cx))
 }
 
 /// Translates the source by a pool; `place` is that of the source translation, counted from 1.
-fn map<T: Tally>(frame: &Frame, pool: u16, place: u16, cx: &mut Cx<'_, T>) -> Result<(), Step> {
-    let inside = inside(frame, cx.shard.pending.sport, cx);
-    let source = cx.shard.pending.source;
+fn map<T: Tally>(
+    frame: &Frame,
+    opening: &mut Opening,
+    pool: u16,
+    place: u16,
+    cx: &mut Cx<'_, T>,
+) -> Result<(), Step> {
+    let inside = inside(opening, opening.sport);
+    let source = opening.source;
     let has_port = super::dnat::has_port(frame);
     if has_port {
         let mut mapped = cx.shard.mappings.map(nat::PoolId(pool), inside, cx.tally);
@@ -217,14 +224,14 @@ fn map<T: Tally>(frame: &Frame, pool: u16, place: u16, cx: &mut Cx<'_, T>) -> Re
         }
         match mapped {
             Ok(mapped) => {
-                cx.shard.pending.pool = Some((nat::PoolId(pool), inside.port));
-                take(mapped, cx);
+                opening.pool = Some((nat::PoolId(pool), inside.port));
+                take(mapped, opening, cx);
             }
             Err(refusal) => return Err(refused(place, refusal, cx)),
         }
     } else {
         match cx.shard.mappings.map_address(nat::PoolId(pool), inside, cx.tally) {
-            Ok(outside) => cx.shard.pending.source = Address { bits: outside.address, v6: source.v6 },
+            Ok(outside) => opening.source = Address { bits: outside.address, v6: source.v6 },
             Err(refusal) => return Err(refused(place, refusal, cx)),
         }
     }
@@ -232,18 +239,17 @@ fn map<T: Tally>(frame: &Frame, pool: u16, place: u16, cx: &mut Cx<'_, T>) -> Re
 }
 
 /// The inside endpoint of the flow that is opened.
-pub(super) fn inside<T: Tally>(frame: &Frame, port: u16, cx: &Cx<'_, T>) -> Endpoint {
-    let source = Address::from(cx.shard.pending.key.source());
-    Endpoint { address: source.bits, port, protocol: frame.meta.protocol, family: source.family() }
+pub(super) fn inside(opening: &Opening, port: u16) -> Endpoint {
+    let Header { source, protocol, family, .. } = opening.seen;
+    Endpoint { address: source, port, protocol, family }
 }
 
 /// The flow shows this mapping's outside end.
-pub(super) fn take<T: Tally>(mapped: nat::Mapped, cx: &mut Cx<'_, T>) {
+pub(super) fn take<T: Tally>(mapped: nat::Mapped, opening: &mut Opening, cx: &mut Cx<'_, T>) {
     cx.shard.log.note_mapped(&cx.shard.mappings, mapped.id);
-    let pending = &mut cx.shard.pending;
-    pending.mapping = Some(mapped.id);
-    pending.source = Address { bits: mapped.outside.address, v6: pending.source.v6 };
-    pending.sport = mapped.outside.port;
+    opening.mapping = Some(mapped.id);
+    opening.source = Address { bits: mapped.outside.address, v6: opening.source.v6 };
+    opening.sport = mapped.outside.port;
 }
 
 fn count_refused<T: Tally>(place: u16, cx: &mut Cx<'_, T>) {

@@ -1,8 +1,8 @@
 //! `track`: which flow does it belong to?
 //!
 //! A packet of a flow that has been decided carries the decision on: hop, rule, translations, class; the
-//! stages in between let it pass. A first packet opens a pending flow, which `dnat` to `snat` decide and
-//! `snat` writes down. ICMP errors belong to the flow they quote, fragments to the flow of their first.
+//! stages in between let it pass. A first packet opens a flow, about which `dnat` to `snat` decide
+//! ([`Opening`]) and which `snat` creates. ICMP errors belong to the flow they quote, fragments to the flow of their first.
 //! Changes no byte.
 //!
 //! For a batch, `Lookups::prepare` asks for the memory of all its flows before the first is looked at.
@@ -24,7 +24,7 @@ use crate::flow::{Direction, Flow, FlowId, Hit, Key, State};
 use crate::fragment::{DatagramKey, Kept, Later, Span};
 use crate::hop::{ASKED_HOP, LINK_HOP, LOCAL_HOP, NO_HOP};
 use crate::nat::Endpoint;
-use crate::shard::Pending;
+use crate::opening::Opening;
 use crate::tables::{Address, LOCAL, Tables};
 use crate::verdict::Reason;
 
@@ -390,9 +390,9 @@ fn come_back<T: Tally>(frame: &mut Frame, hit: Hit, hash: u64, cx: &mut Cx<'_, T
     Step::Next
 }
 
-/// Begins a pending flow, if this packet may open one.
+/// Lets the packet open a flow, if it may.
 fn open<T: Tally>(frame: &mut Frame, key: Key, hash: u64, cx: &mut Cx<'_, T>) -> Step {
-    // Protocol and flags, 6; addresses, 4; the pending flow, 22.
+    // Protocol and flags, 6; addresses, 4; the opening, 22.
     cx.tally.instructions(32);
     cx.tally.execute(Op::Branch, 6);
     let whole = frame.meta.part != Part::Later;
@@ -419,17 +419,24 @@ fn open<T: Tally>(frame: &mut Frame, key: Key, hash: u64, cx: &mut Cx<'_, T>) ->
             return Step::Drop(Reason::SlotTooSmall);
         }
     }
-    let (source, destination) = header::addresses(frame);
-    cx.shard.pending = Pending {
+    let mut seen = header::on_arrival(frame, cx);
+    if frame.meta.flags & flag::QUERY == 0 {
+        seen.dport = key.dport();
+    }
+    let opening = Opening {
         cookie: shown.map(|shown| shown.cookie),
         key,
         hash,
-        source,
-        destination,
+        source: Address { bits: seen.source, v6: seen.family == Family::V6 },
         sport: key.sport(),
         dport: key.dport(),
-        ..Pending::default()
+        seen,
+        ..Opening::default()
     };
+    if cx.shard.openings.give(&mut frame.meta, opening).is_err() {
+        // There are as many as frames under way.
+        return Step::Drop(Reason::FlowTableFull);
+    }
     frame.meta.flags |= flag::OPENS;
     Step::Next
 }

@@ -25,6 +25,7 @@ pub fn gateway_at_any_moment(gateway: &Gateway) {
     assert!(counters.are_conserved(), "not conserved: {counters:?}");
     assert_eq!(counters.held, gateway.held() as u64, "held frames are miscounted");
     assert!(shard.parts.is_empty(), "frames are left behind");
+    assert!(shard.openings.is_empty(), "openings are left behind");
     let out = gateway.held() + gateway.queued() + gateway.ended();
     assert_eq!(pool.available() + out, pool.capacity(), "slots are lost");
     flows(gateway);

@@ -1,0 +1,152 @@
+//! Openings: what is decided about a flow while its first packet goes through the stages.
+//!
+//! An opening goes with its frame, as the second part of the frame's metadata: `track` makes it, the stages behind write in what they decide, and
+//! `snat` takes it and creates the flow. Packets of flows that exist have none. Openings therefore lie apart from the cache line of
+//! metadata that every frame has, as many as a batch has frames, and [`Meta::opening`] says which one is a frame's.
+//!
+//! An opening holds references to mappings and counts. It is taken when its flow is created, or else when its frame ends or
+//! begins to wait (`Shard::abandon_opening`): no frame takes one out of the pipeline.
+
+use lookup::classify::Header;
+use wire::{BATCH, Family, Meta, PortId};
+
+use crate::flow::Key;
+use crate::limiter::CountId;
+use crate::nat::{MappingId, PoolId};
+use crate::tables::Address;
+
+/// What has been decided about the flow that a packet opens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Opening {
+    /// The key of the packet.
+    pub key: Key,
+    /// The hash of that key.
+    pub hash: u64,
+    /// What the packet shows to rules and translations: its destination is that after translation.
+    pub seen: Header,
+    /// The destination port after translation (of an ICMP query, what [`Key::query_ports`] has in its place).
+    pub dport: u16,
+    /// The destination translation, counted from 1.
+    pub dnat: u16,
+    /// The mapping whose inside endpoint is the destination.
+    pub inward: Option<MappingId>,
+    /// The interface that the packet would have left by, had it not been turned back inside (hairpin).
+    pub turned: Option<PortId>,
+    /// Where it counts against its rule's bound on connections.
+    pub count: Option<CountId>,
+    /// Where it counts against its source's bound.
+    pub source_count: Option<CountId>,
+    /// Where the source comes from after translation.
+    pub source: Address,
+    /// The source port after translation (of an ICMP query, its identifier).
+    pub sport: u16,
+    /// The source translation, counted from 1.
+    pub snat: u16,
+    /// The mapping that translates the source.
+    pub mapping: Option<MappingId>,
+    /// The cookie that the client has acknowledged, where the gateway has answered its SYN.
+    pub cookie: Option<u32>,
+    /// The pool that such mappings are of, where ports are translated, and the port of the inside endpoint.
+    pub pool: Option<(PoolId, u16)>,
+}
+
+impl Opening {
+    /// The destination after translation.
+    #[inline(always)]
+    pub fn destination(&self) -> Address {
+        Address { bits: self.seen.destination, v6: self.seen.family == Family::V6 }
+    }
+}
+
+/// Openings of the frames under way.
+#[derive(Debug)]
+pub struct Openings {
+    places: Box<[Opening; BATCH]>,
+    /// The free places, a bit for each.
+    free: u64,
+}
+
+const _: () = assert!(BATCH == u64::BITS as usize);
+
+/// More frames than a batch has would open flows at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NoPlace;
+
+impl Default for Openings {
+    fn default() -> Openings {
+        Openings { places: Box::new([Opening::default(); BATCH]), free: u64::MAX }
+    }
+}
+
+impl Openings {
+    /// Gives an opening to the frame of `meta`, which has none.
+    #[inline(always)]
+    pub(crate) fn give(&mut self, meta: &mut Meta, opening: Opening) -> Result<(), NoPlace> {
+        debug_assert!(meta.opening == Meta::NO_OPENING, "a frame has one opening");
+        if self.free == 0 {
+            return Err(NoPlace);
+        }
+        let place = self.free.trailing_zeros();
+        self.free &= self.free - 1;
+        meta.opening = place as u8;
+        self.places[place as usize % BATCH] = opening;
+        Ok(())
+    }
+
+    /// The opening of the frame of `meta`, if it has one.
+    #[inline(always)]
+    pub fn of(&self, meta: &Meta) -> Option<&Opening> {
+        self.places.get(usize::from(meta.opening))
+    }
+
+    /// The opening of the frame of `meta`, to be written.
+    #[inline(always)]
+    pub(crate) fn of_mut(&mut self, meta: &Meta) -> Option<&mut Opening> {
+        self.places.get_mut(usize::from(meta.opening))
+    }
+
+    /// Takes its opening from the frame of `meta`.
+    #[inline(always)]
+    pub(crate) fn take(&mut self, meta: &mut Meta) -> Option<Opening> {
+        let opening = *self.of(meta)?;
+        self.free |= 1 << meta.opening;
+        meta.opening = Meta::NO_OPENING;
+        Some(opening)
+    }
+
+    /// Number of frames that have one: none between batches.
+    pub fn len(&self) -> u32 {
+        self.free.count_zeros()
+    }
+
+    /// True if no frame has one.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_frame_of_a_batch_has_its_own_until_it_is_taken() {
+        let mut openings = Openings::default();
+        let mut metas = vec![Meta::default(); BATCH];
+        assert_eq!(openings.of(&metas[0]), None);
+        for (number, meta) in (0..).zip(&mut metas) {
+            assert_eq!(openings.give(meta, Opening { sport: number, ..Opening::default() }), Ok(()));
+        }
+        let mut further = Meta::default();
+        assert_eq!(openings.give(&mut further, Opening::default()), Err(NoPlace));
+        assert_eq!((further.opening, openings.len()), (Meta::NO_OPENING, 64));
+        assert_eq!(openings.take(&mut metas[9]).map(|opening| opening.sport), Some(9));
+        assert_eq!((openings.take(&mut metas[9]), openings.len()), (None, 63));
+        assert_eq!(openings.give(&mut further, Opening { sport: 99, ..Opening::default() }), Ok(()));
+        for (number, meta) in (0..).zip(&mut metas).filter(|(number, _)| *number != 9) {
+            assert_eq!(openings.take(meta).map(|opening| opening.sport), Some(number));
+        }
+        assert_eq!(openings.take(&mut further).map(|opening| opening.sport), Some(99));
+        assert!(openings.is_empty());
+    }
+}
