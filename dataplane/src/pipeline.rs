@@ -288,9 +288,10 @@ impl Pipeline {
                     leave(frame, ended, cx);
                 }
             }
-            if let Some(frame) = frames.next() {
+            if let Some(mut frame) = frames.next() {
                 let now = frame.meta.received;
-                alone(frame, ended, cx);
+                self.lookups.take(first + decided, &mut frame, cx);
+                behind_track(frame, ended, cx);
                 self.released(now, ended, cx);
             }
             first += decided + 1;
@@ -397,6 +398,13 @@ enum Begin {
 fn alone<T: Tally + 'static>(mut frame: Frame, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
     let stages = &cx.tables.stages;
     take_through(&stages.track, &mut frame, cx);
+    behind_track(frame, ended, cx);
+}
+
+/// Takes one frame through the stages behind `track`.
+#[inline(always)]
+fn behind_track<T: Tally + 'static>(mut frame: Frame, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
+    let stages = &cx.tables.stages;
     let behind = if frame.meta.flags & flag::HIT == 0 { &stages.first } else { &stages.decided };
     take_through(behind, &mut frame, cx);
     leave(frame, ended, cx);

@@ -317,13 +317,11 @@ impl Tables {
     pub fn leads_by(&self, target: Target, interface: PortId) -> bool {
         match target {
             Target::Link(link) | Target::Broadcast(link) => link == interface,
-            Target::Gateways { first, count } => self
-                .ways
-                .iter()
-                .skip(first as usize)
-                .take(count as usize)
-                .filter_map(|way| self.gateways.get(*way as usize))
-                .any(|gateway| gateway.interface == interface),
+            Target::Gateways { first, count } => {
+                let ways = self.ways.get(first as usize..first as usize + count as usize).unwrap_or_default();
+                let mut gateways = ways.iter().filter_map(|way| self.gateways.get(*way as usize));
+                gateways.any(|gateway| gateway.interface == interface)
+            }
             Target::Local | Target::Blackhole | Target::Unreachable => false,
         }
     }

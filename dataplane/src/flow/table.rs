@@ -3,7 +3,7 @@
 use std::fmt;
 
 use bytemuck::Zeroable;
-use tally::{Op, Region, Tally};
+use tally::{NoTally, Op, Region, Tally};
 use wire::Nanos;
 
 use super::evictable::Queue;
@@ -204,12 +204,27 @@ impl FlowTable {
         now: Tick,
         tally: &mut T,
     ) -> Result<FlowId, Refusal> {
-        if !key.is_some() {
-            return Err(Refusal::NoKey);
-        }
         if let Some(hit) = self.find(key, hash, tally) {
             return Err(Refusal::Taken(hit));
         }
+        self.insert_absent(key, hash, now, tally)
+    }
+
+    /// [`FlowTable::insert`] of a key that no flow has, as [`FlowTable::find`] has told: no other look-up is made.
+    ///
+    /// # Errors
+    /// [`Refusal`]: the table is full, or the key is none.
+    pub fn insert_absent<T: Tally>(
+        &mut self,
+        key: &Key,
+        hash: u64,
+        now: Tick,
+        tally: &mut T,
+    ) -> Result<FlowId, Refusal> {
+        if !key.is_some() {
+            return Err(Refusal::NoKey);
+        }
+        debug_assert!(self.find(key, hash, &mut NoTally).is_none(), "{key:?} has a flow");
         let place = self.take_place().ok_or(Refusal::Full)?;
         let id = FlowId(place);
         let state = State::first(key.protocol());

@@ -280,7 +280,8 @@ impl Mappings {
             host = host.filter(|host| self.stays(*host, pool));
         }
         let known = host.filter(|_| find == Find::Known);
-        if let Some(place) = known.and_then(|host| self.find_inside(host, inside, tally)) {
+        let hash = self.hash_inside(&inside, tally);
+        if let Some(place) = known.and_then(|host| self.find_inside(host, inside, hash, tally)) {
             return Ok(self.hold(place, tally));
         }
         let held = host.map_or(0, |host| self.hosts.get(host).held[space as usize]);
@@ -303,7 +304,7 @@ impl Mappings {
             }
         };
         self.hosts.get_mut(host).held[space as usize] += 1;
-        Ok(self.insert(host, &inside, port, tally))
+        Ok(self.insert(host, (&inside, hash), port, tally))
     }
 
     /// True if a host may keep to its outside address; else it is left to what it holds, and makes room for another.
@@ -326,7 +327,7 @@ impl Mappings {
         tally: &mut T,
     ) -> Result<(u32, u16), Refusal> {
         // The marks of full addresses lie behind all else in the region.
-        let marks = self.memory_bytes();
+        let marks = if tally.is_kept() { self.memory_bytes() } else { 0 };
         let Mappings { ports, services, random, pools, outside: addresses, pairing, .. } = self;
         let mut take = |outside, ranges: &[PortRange], choice, tally: &mut T| {
             let wish = if choice == PortChoice::Random { Wish::Any } else { Wish::Port(inside.port) };
@@ -378,7 +379,13 @@ impl Mappings {
         }
     }
 
-    fn insert<T: Tally>(&mut self, host: u32, inside: &Endpoint, port: u16, tally: &mut T) -> Mapped {
+    fn insert<T: Tally>(
+        &mut self,
+        host: u32,
+        (inside, hash_inside): (&Endpoint, u32),
+        port: u16,
+        tally: &mut T,
+    ) -> Mapped {
         let place = self.free;
         let at = *self.hosts.get(host);
         let outside = Endpoint {
@@ -409,7 +416,7 @@ impl Mappings {
         if let Some(space) = PortSpace::of(inside.protocol) {
             pool.held[space as usize] += 1;
         }
-        self.by_inside.insert(self.hash_inside(inside, tally), place, tally);
+        self.by_inside.insert(hash_inside, place, tally);
         self.by_outside.insert(hash_outside, place, tally);
         Mapped { id: MappingId(place), outside }
     }
@@ -586,8 +593,7 @@ impl Mappings {
         self.entries.entries().get(id.0 as usize).copied().filter(|entry| entry.host != NONE)
     }
 
-    fn find_inside<T: Tally>(&self, host: u32, inside: Endpoint, tally: &mut T) -> Option<u32> {
-        let hash = self.hash_inside(&inside, tally);
+    fn find_inside<T: Tally>(&self, host: u32, inside: Endpoint, hash: u32, tally: &mut T) -> Option<u32> {
         self.by_inside.find(hash, tally, |place, tally| {
             let entry = &self.entries.entries()[place as usize];
             // Three fields compared and branched upon.

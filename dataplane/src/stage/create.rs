@@ -17,7 +17,7 @@ use super::snat::{inside, take};
 use super::track::{is_icmp, reason_of, settings};
 use super::{Cx, Step, header};
 use crate::flow::tcp::{Midstream, Segment};
-use crate::flow::{Direction, FlowId, Handshake, Key, Refusal, Translated};
+use crate::flow::{Direction, FlowId, FlowTable, Handshake, Key, Refusal, Translated};
 use crate::hop::{LOCAL_HOP, NO_HOP, waits};
 use crate::log::Cause;
 use crate::nat;
@@ -136,14 +136,17 @@ pub(super) fn flow<T: Tally>(
 /// Enters the flow with its original key; one that is idle makes room where the policy has it so.
 fn insert<T: Tally>(key: &Key, hash: u64, frame: &Frame, cx: &mut Cx<'_, T>) -> Result<FlowId, Step> {
     let tick = cx.shard.flows.tick(frame.meta.received);
-    match cx.shard.flows.insert(key, hash, tick, cx.tally) {
+    // `track` has found that no flow has the key, and nothing has been entered since. A flow of earlier tables, however, may have
+    // it: one that is a stranger to the packet, because conntrack zones have changed.
+    let enter = if cx.shard.flows.may_be_stale() { FlowTable::insert } else { FlowTable::insert_absent };
+    match enter(&mut cx.shard.flows, key, hash, tick, cx.tally) {
         Ok(id) => return Ok(id),
         Err(Refusal::Taken(_)) => return Err(Step::Drop(Reason::NatClash)),
         Err(Refusal::NoKey) => return Err(Step::Drop(Reason::FlowNotOpen)),
         Err(Refusal::Full) => {}
     }
     if make_room(cx) {
-        if let Ok(id) = cx.shard.flows.insert(key, hash, tick, cx.tally) {
+        if let Ok(id) = enter(&mut cx.shard.flows, key, hash, tick, cx.tally) {
             return Ok(id);
         }
     }

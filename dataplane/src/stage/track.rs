@@ -17,7 +17,7 @@ use wire::{BATCH, Family, Frame, Part, icmpv4, ipv4, ipv6, tcp, udp};
 
 use super::parse::flag;
 use super::route::{back, ct_zone, is_link_local};
-use super::{About, Cx, Packets, Stage, Step, handoff, handshake, header, revalidate};
+use super::{About, Cx, Packets, Stage, Step, handoff, handshake, header, revalidate, take};
 use crate::client;
 use crate::flow::tcp::{Fault, Midstream, Segment, Settings, WindowCheck};
 use crate::flow::{Direction, Flow, FlowId, Hit, Key, State};
@@ -93,11 +93,13 @@ pub(crate) struct Lookups {
     keys: [Key; BATCH],
     hashes: [u64; BATCH],
     guesses: [Option<Hit>; BATCH],
+    /// The place of a packet whose key no flow has, as [`Lookups::follow`] has found.
+    absent: Option<usize>,
 }
 
 impl Default for Lookups {
     fn default() -> Lookups {
-        Lookups { keys: [Key::default(); BATCH], hashes: [0; BATCH], guesses: [None; BATCH] }
+        Lookups { keys: [Key::default(); BATCH], hashes: [0; BATCH], guesses: [None; BATCH], absent: None }
     }
 }
 
@@ -135,6 +137,7 @@ impl Lookups {
         cx: &mut Cx<'_, T>,
     ) -> usize {
         let many = frames.len();
+        self.absent = None;
         for (place, frame) in frames.iter_mut().enumerate() {
             if frame.meta.fate == 0 && !self.follow_one(first + place, frame, cx) {
                 return place;
@@ -150,7 +153,6 @@ impl Lookups {
         let special = flag::ERROR | flag::GROUP | flag::TO_GROUP;
         if frame.meta.part != Part::Whole
             || frame.meta.flags & special != 0
-            || frame.meta.tcp_flags & (Flags::SYN.0 | Flags::RST.0) != 0
             || cx.shard.flows.is_due(now)
             || cx.shard.fragments.is_due(now)
         {
@@ -158,7 +160,13 @@ impl Lookups {
         }
         let Some(key) = self.keys.get(place) else { return false };
         let (hash, guess) = (self.hashes[place], self.guesses[place]);
-        let Some(hit) = cx.shard.flows.find_from(guess, key, hash, cx.tally) else { return false };
+        let Some(hit) = cx.shard.flows.find_from(guess, key, hash, cx.tally) else {
+            self.absent = (!cx.shard.flows.may_be_stale()).then_some(place);
+            return false;
+        };
+        if frame.meta.tcp_flags & (Flags::SYN.0 | Flags::RST.0) != 0 {
+            return false;
+        }
         let tick = cx.shard.flows.tick(now);
         let Some(flow) = cx.shard.flows.flow(hit.id) else { return false };
         if cx.shard.flows.is_expired(flow, tick)
@@ -169,6 +177,18 @@ impl Lookups {
         }
         follow(frame, hit, hash, cx).settle(frame);
         true
+    }
+
+    /// Takes the frame at `place` of the prepared batch, where [`Lookups::follow`] has stopped, through the stage. What was
+    /// looked up is not looked up again.
+    #[inline(always)]
+    pub(crate) fn take<T: Tally>(&self, place: usize, frame: &mut Frame, cx: &mut Cx<'_, T>) {
+        match self.keys.get(place) {
+            Some(key) if self.absent == Some(place) => {
+                open(frame, *key, self.hashes[place], cx).settle(frame);
+            }
+            _ => take::<Track, T>(frame, cx),
+        }
     }
 }
 

@@ -61,7 +61,8 @@ impl Mappings {
         let tally = &mut NoTally;
         let by_place = PoolId(place);
         let host = self.hosts.find(&self.hasher, by_place, inside.address, inside.family, tally);
-        if let Some(mapping) = host.and_then(|host| self.find_inside(host, inside, tally)) {
+        let hash = self.hash_inside(&inside, tally);
+        if let Some(mapping) = host.and_then(|host| self.find_inside(host, inside, hash, tally)) {
             let same = self.outside_end(mapping) == outside;
             return if same { Ok(self.hold(mapping, tally).id) } else { Err(Restore::Otherwise) };
         }
@@ -90,7 +91,7 @@ impl Mappings {
         } else {
             self.ports.claim(address, space, outside.port);
         }
-        Ok(self.insert(host, &inside, outside.port, tally).id)
+        Ok(self.insert(host, (&inside, hash), outside.port, tally).id)
     }
 
     /// Goes on counting, and choosing ports, where another table has come to, whose mappings this one has taken in and whose
