@@ -29,9 +29,10 @@ pub struct Client {
 }
 
 /// Why a question was not answered.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// Nobody listens, or may be asked.
+    #[error("no gateway can be asked at {socket}: {error}")]
     Unreachable {
         /// The socket.
         socket: PathBuf,
@@ -39,6 +40,7 @@ pub enum ClientError {
         error: io::Error,
     },
     /// Somebody listens, but nothing came back in time.
+    #[error("the gateway at {socket} has not answered within {} seconds", .waited.as_secs_f64())]
     Silent {
         /// The socket.
         socket: PathBuf,
@@ -46,28 +48,12 @@ pub enum ClientError {
         waited: Duration,
     },
     /// The conversation broke off, or the other side does not speak as a gateway does.
+    #[error("the gateway's answer cannot be understood: {0}")]
     Garbled(String),
     /// The gateway says no.
+    #[error("{}", .0.error)]
     Refused(Trouble),
 }
-
-impl fmt::Display for ClientError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ClientError::Unreachable { socket, error } => {
-                write!(f, "no gateway can be asked at {}: {error}", socket.display())
-            }
-            ClientError::Silent { socket, waited } => {
-                let seconds = waited.as_secs_f64();
-                write!(f, "the gateway at {} has not answered within {seconds} seconds", socket.display())
-            }
-            ClientError::Garbled(what) => write!(f, "the gateway's answer cannot be understood: {what}"),
-            ClientError::Refused(trouble) => f.write_str(&trouble.error),
-        }
-    }
-}
-
-impl std::error::Error for ClientError {}
 
 impl Client {
     /// Time in which an answer must begin and go on, unless [`Client::patient`] says otherwise.

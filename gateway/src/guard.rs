@@ -292,32 +292,21 @@ impl Guards {
 }
 
 /// Why a guard is not released.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ReleaseError {
     /// The policy in force names the interface.
+    #[error("the policy in force names \"{0}\": its guard stays while the gateway runs")]
     Named(String),
     /// There is no guard on it.
+    #[error("there is no guard on \"{0}\"")]
     Unguarded(String),
     /// Nothing can be pinned, so nothing is.
+    #[error("there are no guards: {0}")]
     Unpinned(Unpinned),
     /// The kernel refuses.
+    #[error(transparent)]
     Kernel(GuardError),
 }
-
-impl fmt::Display for ReleaseError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ReleaseError::Named(name) => {
-                write!(f, "the policy in force names \"{name}\": its guard stays while the gateway runs")
-            }
-            ReleaseError::Unguarded(name) => write!(f, "there is no guard on \"{name}\""),
-            ReleaseError::Unpinned(why) => write!(f, "there are no guards: {why}"),
-            ReleaseError::Kernel(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for ReleaseError {}
 
 /// Takes guards off interfaces while no gateway runs: off these, or off all where none is named. Says of which.
 ///

@@ -75,24 +75,15 @@ impl fmt::Display for Confinement {
 }
 
 /// Why privileges could not be given up.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum PrivilegeError {
     /// The user cannot be had.
+    #[error(transparent)]
     User(UserError),
     /// The system refused something.
+    #[error("could not give up privileges: {0}")]
     System(io::Error),
 }
-
-impl fmt::Display for PrivilegeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PrivilegeError::User(error) => error.fmt(f),
-            PrivilegeError::System(error) => write!(f, "could not give up privileges: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for PrivilegeError {}
 
 /// What keeps a restriction as it is: directories of /proc, whose entries Linux would else make anew.
 pub(crate) type Held = Vec<OwnedFd>;

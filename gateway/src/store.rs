@@ -84,9 +84,10 @@ pub enum Entry {
 }
 
 /// Why there is no state to be had from a file, or none was written.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The system refuses.
+    #[error("could not {operation} the state: {error}")]
     System {
         /// What was being done.
         operation: &'static str,
@@ -94,35 +95,25 @@ pub enum StoreError {
         error: io::Error,
     },
     /// It is not a state file, or that of another version.
+    #[error("it is no state file of this version")]
     Foreign,
     /// It was not written to its end, or has been changed since.
+    #[error("it is damaged or was not written to its end")]
     Damaged,
     /// What is to be read or written over is a directory, a FIFO or a device.
+    #[error("it is no regular file")]
     NoFile,
     /// It was saved by hand, while a gateway went on.
+    #[error(
+        "it is not of a gateway's clean end, but was saved while one went on; `wirerate load` takes it in"
+    )]
     Saved,
     /// It is older than the clocks can tell: written before another boot, at a time of day that is yet to come.
+    #[error(
+        "its age cannot be told: it was written before the last boot, and the clock has been set back since"
+    )]
     Ageless,
 }
-
-impl fmt::Display for StoreError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            StoreError::System { operation, error } => write!(f, "could not {operation} the state: {error}"),
-            StoreError::Foreign => f.write_str("it is no state file of this version"),
-            StoreError::Damaged => f.write_str("it is damaged or was not written to its end"),
-            StoreError::NoFile => f.write_str("it is no regular file"),
-            StoreError::Saved => {
-                f.write_str("it is not of a gateway's clean end, but was saved while one went on; `wirerate load` takes it in")
-            }
-            StoreError::Ageless => {
-                f.write_str("its age cannot be told: it was written before the last boot, and the clock has been set back since")
-            }
-        }
-    }
-}
-
-impl std::error::Error for StoreError {}
 
 fn system(operation: &'static str) -> impl Fn(io::Error) -> StoreError {
     move |error| StoreError::System { operation, error }

@@ -1,7 +1,6 @@
 //! Bodies of questions and answers that go piece by piece, as they are made: no more of them is in memory than a few
 //! pieces.
 
-use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -14,16 +13,9 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 const PIECES: usize = 4;
 
 /// The body ends here, but is not whole. Whoever reads sees that it breaks off.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("it could not be gone on with")]
 pub(crate) struct Broken;
-
-impl fmt::Display for Broken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("it could not be gone on with")
-    }
-}
-
-impl std::error::Error for Broken {}
 
 /// Where pieces are put in.
 pub(crate) type Pieces = Sender<Result<Bytes, Broken>>;

@@ -13,14 +13,14 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use super::message::{Body, Event, HEADER, Message, parse};
 
 /// Linux refused something, or could not be asked.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub struct Error {
     /// What was being done.
     pub operation: Operation,
     /// The interface, address or route that it was about.
     pub subject: Option<String>,
     /// Why it failed.
-    pub source: io::Error,
+    pub error: io::Error,
     /// What Linux said of it beyond that; empty if nothing.
     pub explanation: String,
 }
@@ -97,22 +97,16 @@ impl fmt::Display for Operation {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.subject {
-            Some(subject) => write!(f, "{} ({subject}): {}", self.operation, self.source)?,
-            None => write!(f, "{}: {}", self.operation, self.source)?,
+            Some(subject) => write!(f, "{} ({subject}): {}", self.operation, self.error)?,
+            None => write!(f, "{}: {}", self.operation, self.error)?,
         }
         if self.explanation.is_empty() { Ok(()) } else { write!(f, ": {}", self.explanation) }
     }
 }
 
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.source)
-    }
-}
-
 impl Error {
-    pub(super) fn new(operation: Operation, source: io::Error) -> Error {
-        Error { operation, subject: None, source, explanation: String::new() }
+    pub(super) fn new(operation: Operation, error: io::Error) -> Error {
+        Error { operation, subject: None, error, explanation: String::new() }
     }
 }
 

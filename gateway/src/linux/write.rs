@@ -165,14 +165,14 @@ impl Writer {
     fn request(&mut self, kind: u16, flags: u16, message: &impl Emitable) -> Result<(), Refusal> {
         let mut body = vec![0; message.buffer_len()];
         message.emit(&mut body);
-        let failed = |source| Refusal { source, explanation: String::new() };
+        let failed = |error| Refusal { error, explanation: String::new() };
         let sequence = self.socket.send(kind, flags | NLM_F_ACK, &body).map_err(failed)?;
         let mut outcome = Ok(());
         self.socket
             .answers(sequence, |message| match message.body {
                 Body::Answer(0, _) => Enough::Yes,
                 Body::Answer(error, explanation) => {
-                    outcome = Err(Refusal { source: io::Error::from_raw_os_error(-error), explanation });
+                    outcome = Err(Refusal { error: io::Error::from_raw_os_error(-error), explanation });
                     Enough::Yes
                 }
                 _ => Enough::No,
@@ -184,13 +184,13 @@ impl Writer {
 
 /// Linux did not do what it was asked to.
 struct Refusal {
-    source: io::Error,
+    error: io::Error,
     explanation: String,
 }
 
 impl Refusal {
     fn of(self, operation: Operation, subject: String) -> Error {
-        Error { operation, subject: Some(subject), source: self.source, explanation: self.explanation }
+        Error { operation, subject: Some(subject), error: self.error, explanation: self.explanation }
     }
 }
 
@@ -205,7 +205,7 @@ const ADDRESS_GONE: &[Errno] = &[Errno::ADDRNOTAVAIL, Errno::NODEV];
 
 /// Takes some refusals for success.
 fn settled(outcome: Result<(), Refusal>, as_good: &[Errno]) -> Result<(), Refusal> {
-    outcome.or_else(|refusal| match Errno::from_io_error(&refusal.source) {
+    outcome.or_else(|refusal| match Errno::from_io_error(&refusal.error) {
         Some(error) if as_good.contains(&error) => Ok(()),
         _ => Err(refusal),
     })

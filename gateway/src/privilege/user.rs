@@ -1,6 +1,5 @@
 //! The user that a gateway of root becomes.
 
-use std::fmt;
 use std::fs;
 use std::io;
 
@@ -19,36 +18,20 @@ pub(super) struct User {
 }
 
 /// Why a user cannot be had.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UserError {
     /// There is none of that name.
+    #[error("there is no user \"{0}\" in /etc/passwd; `useradd --system {0}` makes it")]
     Unknown(String),
     /// The process is another user, and not root.
+    #[error("only root can become user \"{0}\"; leave `--user` out, or begin as root")]
     NotRoot(String),
     /// Root lacks what it takes to become another user: capabilities, or the user in its user namespace.
+    #[error(
+        "it cannot become user \"{0}\", for want of CAP_SETUID and CAP_SETGID or in a user namespace without it"
+    )]
     Incapable(String),
 }
-
-impl fmt::Display for UserError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            UserError::Unknown(name) => {
-                write!(f, "there is no user \"{name}\" in /etc/passwd; `useradd --system {name}` makes it")
-            }
-            UserError::NotRoot(name) => {
-                write!(f, "only root can become user \"{name}\"; leave `--user` out, or begin as root")
-            }
-            UserError::Incapable(name) => {
-                write!(
-                    f,
-                    "it cannot become user \"{name}\", for want of CAP_SETUID and CAP_SETGID or in a user namespace without it"
-                )
-            }
-        }
-    }
-}
-
-impl std::error::Error for UserError {}
 
 /// The user that the process is to become, if any. One that nobody asked for and that cannot be had is noted.
 ///

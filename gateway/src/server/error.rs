@@ -1,14 +1,17 @@
 //! Why questions cannot be taken, with the file or address that is at fault and what to do about it.
 
-use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// Why questions cannot be taken.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ServerError {
     /// The file of the token that whoever asks for metrics shows is of no use.
+    #[error(
+        "the token of metrics, {path}, is of no use: {error}{}; `[gateway] metrics-token` names another file",
+        reader(.error)
+    )]
     Token {
         /// The file.
         path: PathBuf,
@@ -16,6 +19,10 @@ pub enum ServerError {
         error: io::Error,
     },
     /// The certificate of metrics is of no use.
+    #[error(
+        "the certificate of metrics, {path}, is of no use: {error}{}; `[gateway] metrics-certificate` names another file",
+        reader(.error)
+    )]
     Certificate {
         /// The file.
         path: PathBuf,
@@ -23,6 +30,10 @@ pub enum ServerError {
         error: io::Error,
     },
     /// The key of that certificate is of no use.
+    #[error(
+        "the key of metrics, {path}, is of no use: {error}{}; `[gateway] metrics-key` names another file",
+        reader(.error)
+    )]
     Key {
         /// The file.
         path: PathBuf,
@@ -30,6 +41,10 @@ pub enum ServerError {
         error: io::Error,
     },
     /// Metrics cannot be given at their address.
+    #[error(
+        "metrics cannot be given at {address}: {error}{}; `[gateway] metrics` names another address",
+        cause(*.address, .error)
+    )]
     Metrics {
         /// The address.
         address: SocketAddr,
@@ -37,6 +52,7 @@ pub enum ServerError {
         error: io::Error,
     },
     /// The directory of the control socket cannot be made.
+    #[error("the directory of the control socket, {path}, cannot be made: {error}; {ELSEWHERE}")]
     Directory {
         /// The directory.
         path: PathBuf,
@@ -44,16 +60,19 @@ pub enum ServerError {
         error: io::Error,
     },
     /// Another gateway takes commands at the control socket.
+    #[error("another gateway takes commands at {path}; {ELSEWHERE}")]
     Taken {
         /// The control socket.
         path: PathBuf,
     },
     /// Something stands at the path of the control socket that is no socket.
+    #[error("{path} is no socket, and is left alone; remove it, or {ELSEWHERE}")]
     Occupied {
         /// The path.
         path: PathBuf,
     },
     /// The control socket cannot be made.
+    #[error("the control socket {path} cannot be made: {error}; {ELSEWHERE}")]
     Socket {
         /// The control socket.
         path: PathBuf,
@@ -61,75 +80,35 @@ pub enum ServerError {
         error: io::Error,
     },
     /// There is no thread to be had, or no event loop.
+    #[error("could not start the thread that answers: {error}")]
     Thread {
         /// What the system said.
         error: io::Error,
     },
 }
 
-impl fmt::Display for ServerError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ServerError::Token { path, error } => {
-                file(f, path, "the token of metrics", "metrics-token", error)
-            }
-            ServerError::Certificate { path, error } => {
-                file(f, path, "the certificate of metrics", "metrics-certificate", error)
-            }
-            ServerError::Key { path, error } => file(f, path, "the key of metrics", "metrics-key", error),
-            ServerError::Metrics { address, error } => {
-                write!(f, "metrics cannot be given at {address}: {error}")?;
-                match error.kind() {
-                    io::ErrorKind::AddrInUse => {
-                        write!(f, "; `ss -ltnp sport = :{}` says who has it", address.port())?;
-                    }
-                    io::ErrorKind::AddrNotAvailable => f.write_str("; it is no address of this machine")?,
-                    io::ErrorKind::PermissionDenied if address.port() < 1024 => {
-                        f.write_str("; ports below 1024 are not for the gateway")?;
-                    }
-                    _ => {}
-                }
-                f.write_str("; `[gateway] metrics` names another address")
-            }
-            ServerError::Directory { path, error } => {
-                let path = path.display();
-                write!(f, "the directory of the control socket, {path}, cannot be made: {error}; {ELSEWHERE}")
-            }
-            ServerError::Taken { path } => {
-                let path = path.display();
-                write!(f, "another gateway takes commands at {path}; {ELSEWHERE}")
-            }
-            ServerError::Occupied { path } => {
-                let path = path.display();
-                write!(f, "{path} is no socket, and is left alone; remove it, or {ELSEWHERE}")
-            }
-            ServerError::Socket { path, error } => {
-                let path = path.display();
-                write!(f, "the control socket {path} cannot be made: {error}; {ELSEWHERE}")
-            }
-            ServerError::Thread { error } => write!(f, "could not start the thread that answers: {error}"),
-        }
-    }
-}
-
 /// What to do about a control socket.
 const ELSEWHERE: &str = "`--socket` names another place";
 
-fn file(
-    f: &mut fmt::Formatter<'_>,
-    path: &std::path::Path,
-    which: &str,
-    key: &str,
-    error: &io::Error,
-) -> fmt::Result {
-    write!(f, "{which}, {}, is of no use: {error}", path.display())?;
-    if error.kind() == io::ErrorKind::PermissionDenied {
-        f.write_str("; the gateway's own user must be able to read it")?;
+/// What to do about a file, where the system says that it may not be read.
+fn reader(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => "; the gateway's own user must be able to read it",
+        _ => "",
     }
-    write!(f, "; `[gateway] {key}` names another file")
 }
 
-impl std::error::Error for ServerError {}
+/// Likely reason why an address cannot be listened at.
+fn cause(address: SocketAddr, error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => format!("; `ss -ltnp sport = :{}` says who has it", address.port()),
+        io::ErrorKind::AddrNotAvailable => "; it is no address of this machine".to_owned(),
+        io::ErrorKind::PermissionDenied if address.port() < 1024 => {
+            "; ports below 1024 are not for the gateway".to_owned()
+        }
+        _ => String::new(),
+    }
+}
 
 #[cfg(test)]
 mod tests {

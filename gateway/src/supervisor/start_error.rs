@@ -1,6 +1,5 @@
 //! Why a gateway could not begin, in words.
 
-use std::fmt;
 use std::io;
 
 use dataplane::flow::SteeringError;
@@ -13,9 +12,10 @@ use crate::privilege::PrivilegeError;
 use crate::server::ServerError;
 
 /// Why a gateway could not begin.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The system refused something.
+    #[error("could not {operation}: {error}")]
     System {
         /// What was being done.
         operation: String,
@@ -23,22 +23,31 @@ pub enum StartError {
         error: io::Error,
     },
     /// Linux did not tell its state.
+    #[error(transparent)]
     Linux(linux::Error),
     /// The policy does not compile.
+    #[error(transparent)]
     Compile(CompileError),
     /// A shard could not be made.
+    #[error(transparent)]
     Shard(ShardError),
     /// Workers could not be made to share their flows.
+    #[error(transparent)]
     Steering(SteeringError),
     /// A frame pool could not be made.
+    #[error(transparent)]
     Pool(PoolError),
     /// Privileges could not be given up.
+    #[error(transparent)]
     Privileges(PrivilegeError),
     /// Questions cannot be taken.
+    #[error(transparent)]
     Server(ServerError),
     /// The process may not do what every driver needs, CAP_NET_ADMIN.
+    #[error("it has no CAP_NET_ADMIN, without which no interface can be opened")]
     Privilege,
     /// None of these interfaces could be opened, and there is no other.
+    #[error("none of its interfaces could be opened ({}){}", .names.join(", "), if *.taken { ": another gateway has them" } else { "" })]
     NoPort {
         /// The interfaces.
         names: Vec<String>,
@@ -46,27 +55,3 @@ pub enum StartError {
         taken: bool,
     },
 }
-
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            StartError::System { operation, error } => write!(f, "could not {operation}: {error}"),
-            StartError::Linux(error) => error.fmt(f),
-            StartError::Compile(error) => error.fmt(f),
-            StartError::Shard(error) => error.fmt(f),
-            StartError::Steering(error) => error.fmt(f),
-            StartError::Pool(error) => error.fmt(f),
-            StartError::Privileges(error) => error.fmt(f),
-            StartError::Server(error) => error.fmt(f),
-            StartError::Privilege => {
-                f.write_str("it has no CAP_NET_ADMIN, without which no interface can be opened")
-            }
-            StartError::NoPort { names, taken } => {
-                write!(f, "none of its interfaces could be opened ({})", names.join(", "))?;
-                if *taken { f.write_str(": another gateway has them") } else { Ok(()) }
-            }
-        }
-    }
-}
-
-impl std::error::Error for StartError {}

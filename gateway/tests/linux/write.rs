@@ -179,7 +179,7 @@ fn interfaces_are_set_up_and_refusals_say_why() {
 
         let refused = writer.switch_on("nowhere").unwrap_err();
         assert_eq!((refused.operation, refused.subject.as_deref()), (Operation::SwitchOn, Some("nowhere")));
-        assert_eq!(refused.source.raw_os_error(), Some(19), "{refused}");
+        assert_eq!(refused.error.raw_os_error(), Some(19), "{refused}");
         let refused = writer.set_mtu("punt", 3).unwrap_err();
         assert_eq!(refused.operation, Operation::SetMtu);
         assert!(refused.to_string().contains("mtu less than device minimum"), "{refused}");
@@ -222,6 +222,6 @@ fn neighbours_are_found_out() {
         }
         let refused = writer.resolve(NeighbourKey { link: LinkIndex(999), ..key("192.0.2.7") }).unwrap_err();
         assert_eq!(refused.operation, Operation::Resolve);
-        assert_eq!(refused.source.raw_os_error(), Some(19), "{refused}");
+        assert_eq!(refused.error.raw_os_error(), Some(19), "{refused}");
     });
 }
