@@ -1,6 +1,5 @@
 //! Chips and mappings by their names on the command line: those that come with the program, and those in files.
 
-use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
@@ -11,7 +10,7 @@ use chip::setting::SetError;
 use policy::diagnostic::Kind;
 use policy::{Diagnostic, LoadError};
 
-use crate::failure::Failure;
+use crate::failure::{ChipError, Failure, InputError, PolicyError};
 use crate::screen;
 
 /// `PATH=VALUE`: a parameter to be set in a chip or a mapping before it is read.
@@ -24,16 +23,9 @@ pub(crate) struct Setting {
 }
 
 /// Text that sets nothing.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("write PATH=VALUE, as in memory.sram.latency=45")]
 pub(crate) struct BadSetting;
-
-impl fmt::Display for BadSetting {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("write PATH=VALUE, as in memory.sram.latency=45")
-    }
-}
-
-impl std::error::Error for BadSetting {}
 
 impl FromStr for Setting {
     type Err = BadSetting;
@@ -81,7 +73,7 @@ impl Texts {
             None => {
                 let pool = format!("{called}-pool");
                 let shipped = its.clone().find(|of| of.name == pool);
-                let shipped = shipped.ok_or_else(|| Failure::NoMapping { chip: called.clone() })?;
+                let shipped = shipped.ok_or_else(|| ChipError::NoMapping { chip: called.clone() })?;
                 (shipped.name.to_owned(), shipped.text.to_owned())
             }
             Some(short) => match its.clone().find(|of| of.name == format!("{called}-{short}")) {
@@ -116,7 +108,7 @@ impl Texts {
                         )
                     };
                     let error = if nearer(&of_mapping) && !nearer(&of_chip) { of_mapping } else { of_chip };
-                    return Err(Failure::Set { path: path.to_owned(), error });
+                    return Err(ChipError::Set { path: path.to_owned(), error }.into());
                 }
             },
         }
@@ -163,7 +155,7 @@ pub(crate) fn whole<T, C: Kind>(
 ) -> Result<T, Failure> {
     screen::diagnostics(diagnostics);
     let errors = diagnostics.iter().filter(|found| found.is_error()).count();
-    read.ok_or_else(|| Failure::Wrong { file: file.to_owned(), errors })
+    read.ok_or_else(|| PolicyError::Wrong { file: file.to_owned(), errors }.into())
 }
 
 /// What a chip calls itself.
@@ -195,7 +187,7 @@ fn find(
         return match policy::check::text(Path::new(name), what) {
             Ok(Ok(text)) => Ok((name.to_owned(), text)),
             Ok(Err(wrong)) => whole(None, &[wrong], name),
-            Err(LoadError { error, .. }) => Err(Failure::Read { path: name.into(), error }),
+            Err(LoadError { error, .. }) => Err(InputError::Read { path: name.into(), error }.into()),
         };
     }
     let found = builtin.clone().find(|shipped| shipped.name == name);
@@ -204,7 +196,7 @@ fn find(
         // Mappings go by what follows the chip's name, too.
         let short = known.iter().filter_map(|known| known.split_once('-').map(|(_, short)| short));
         let nearest = policy::nearest(name, known.iter().copied().chain(short));
-        Failure::NotShipped { what, name: name.to_owned(), nearest, known }
+        ChipError::NotShipped { what, name: name.to_owned(), nearest, known }.into()
     })
 }
 

@@ -15,7 +15,7 @@ use wire::capture::{CaptureError, CutShort, Reader, Record};
 use wire::ethernet::{HeaderMut, Mac};
 use wire::{Nanos, PortId};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, UsageError};
 use crate::output::Came;
 use home::Homes;
 pub(crate) use home::{How, default_route};
@@ -190,7 +190,7 @@ impl Captures {
         for Named { interface, path } in named {
             let entry = match interface {
                 Some(name) => {
-                    let id = tables.interface_named(name).ok_or_else(|| Failure::NoInterface {
+                    let id = tables.interface_named(name).ok_or_else(|| UsageError::NoInterface {
                         name: name.clone(),
                         known: tables.interfaces.iter().map(|interface| interface.name.clone()).collect(),
                     })?;

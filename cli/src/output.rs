@@ -18,7 +18,7 @@ use wire::capture::{CaptureError, PcapngWriter, Record};
 use wire::vlan::Tags;
 use wire::{Frame, Nanos, PortId, ethernet};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, OutputError, UsageError};
 
 /// The file of dropped packets.
 const DROPPED: &str = "dropped.pcapng";
@@ -92,12 +92,12 @@ impl Outputs {
         inputs: impl Iterator<Item = &'a Path>,
     ) -> Result<Outputs, Failure> {
         fs::create_dir_all(directory)
-            .map_err(|error| Failure::Write { path: directory.to_owned(), error })?;
+            .map_err(|error| OutputError::Write { path: directory.to_owned(), error })?;
         let read: Vec<PathBuf> = inputs.filter_map(|path| path.canonicalize().ok()).collect();
         let create = |name: &str| {
             let path = directory.join(name);
             if path.canonicalize().is_ok_and(|path| read.contains(&path)) {
-                return Err(Failure::Overwrites { path });
+                return Err(UsageError::Overwrites { path });
             }
             Ok(path)
         };

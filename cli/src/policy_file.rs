@@ -5,7 +5,7 @@ use std::path::Path;
 use dataplane::Tables;
 use policy::{Checked, Lines, Policy};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, PolicyError};
 use crate::screen;
 
 /// The epoch of tables that are never replaced.
@@ -27,17 +27,17 @@ pub(crate) struct Loaded {
 /// `check` shows them.
 pub(crate) fn load(path: &Path) -> Result<Loaded, Failure> {
     let file = path.display().to_string();
-    let Checked { policy, lines, diagnostics } = policy::load(path).map_err(Failure::Policy)?;
+    let Checked { policy, lines, diagnostics } = policy::load(path).map_err(PolicyError::Unreadable)?;
     let (errors, warnings): (Vec<_>, Vec<_>) =
         diagnostics.into_iter().partition(policy::Diagnostic::is_error);
     screen::diagnostics(&errors);
-    let Some(policy) = policy else { return Err(Failure::Wrong { file, errors: errors.len() }) };
+    let Some(policy) = policy else { return Err(PolicyError::Wrong { file, errors: errors.len() }.into()) };
     if !warnings.is_empty() {
         let many = screen::count(warnings.len() as u64, "warning", "warnings");
         screen::warning(&format_args!("{file} has {many}; `wirerate check {file}` shows what and where"));
     }
     match Tables::compile(&policy, EPOCH) {
         Ok(tables) => Ok(Loaded { file, policy, lines, tables }),
-        Err(error) => Err(Failure::Compile { file, error }),
+        Err(error) => Err(PolicyError::Compile { file, error }.into()),
     }
 }

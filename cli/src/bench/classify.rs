@@ -62,7 +62,7 @@ pub(crate) struct Worst {
 }
 
 /// Two searches answer differently: a fault of this program.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub(crate) struct Disagreement {
     /// The search.
     pub(crate) name: String,
@@ -259,5 +259,3 @@ impl fmt::Display for Disagreement {
         }
     }
 }
-
-impl std::error::Error for Disagreement {}

@@ -5,7 +5,6 @@
 //! one ring of memory, from which they are copied into slots (that is the reception), taken through the
 //! pipeline in batches of 64, taken out of the queues, and their slots given back.
 
-use std::fmt;
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
@@ -201,33 +200,24 @@ pub(crate) fn measure(
 }
 
 /// Why there is no measurement.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum BenchError {
     /// The policy is wrong, which it must not be.
+    #[error("the scenario's policy is wrong: {0}")]
     Policy(String),
     /// The shard could not be made.
+    #[error(transparent)]
     Shard(ShardError),
     /// The frame pool could not be made.
+    #[error(transparent)]
     Pool(PoolError),
     /// The routing table could not be built.
+    #[error(transparent)]
     Fib(FibError),
     /// Not every frame was forwarded: this would be the speed of something else.
+    #[error("{0} frames were not forwarded")]
     Lost(u64),
 }
-
-impl fmt::Display for BenchError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            BenchError::Policy(what) => write!(f, "the scenario's policy is wrong: {what}"),
-            BenchError::Shard(error) => error.fmt(f),
-            BenchError::Pool(error) => error.fmt(f),
-            BenchError::Fib(error) => error.fmt(f),
-            BenchError::Lost(frames) => write!(f, "{frames} frames were not forwarded"),
-        }
-    }
-}
-
-impl std::error::Error for BenchError {}
 
 /// A frame, and the port it comes in by.
 #[derive(Clone, Copy)]

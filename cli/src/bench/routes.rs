@@ -15,7 +15,7 @@ use lookup::fib::generate::{bgp_like4, bgp_like6, destinations4, destinations6};
 use lookup::fib::{Fib4, Fib6, NO_ROUTE, Route4, Route6};
 
 use super::forward::BenchError;
-use crate::failure::Failure;
+use crate::failure::{Failure, OutputError};
 
 /// What was measured of one table.
 #[derive(Clone, Copy, Debug)]
@@ -120,8 +120,8 @@ fn rate<A>(destinations: &[A], lookup: impl Fn(&[A], &mut [u32])) -> (f64, u64) 
     (rounds[ROUNDS / 2], sum)
 }
 
-fn failed(path: &Path, error: io::Error) -> Failure {
-    Failure::Write { path: path.to_path_buf(), error }
+fn failed(path: &Path, error: io::Error) -> OutputError {
+    OutputError::Write { path: path.to_path_buf(), error }
 }
 
 fn record4(route: &Route4) -> Vec<u8> {
@@ -137,7 +137,7 @@ fn record6(route: &Route6) -> Vec<u8> {
 
 fn write(directory: &Path, name: &str, bytes: impl Iterator<Item = u8>) -> Result<(), Failure> {
     let path = directory.join(name);
-    fs::write(&path, bytes.collect::<Vec<u8>>()).map_err(|error| failed(&path, error))
+    Ok(fs::write(&path, bytes.collect::<Vec<u8>>()).map_err(|error| failed(&path, error))?)
 }
 
 #[cfg(test)]

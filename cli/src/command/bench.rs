@@ -122,7 +122,7 @@ impl Forward {
         for count in flows {
             let mut progress = |doing: &str| screen::doing(&format_args!("{count} flows: {doing}"));
             let outcome = forward::measure(scenario, count, self.rules, extent, &mut progress);
-            outcomes.push(outcome.map_err(Failure::Bench)?);
+            outcomes.push(outcome?);
         }
         let mut out = screen::out();
         if self.json {
@@ -159,11 +159,11 @@ impl Routes {
         let mut outcomes = Vec::new();
         if v4 > 0 {
             screen::doing(&format_args!("{v4} IPv4 prefixes: measuring"));
-            outcomes.push(routes::measure4(v4).map_err(Failure::Bench)?);
+            outcomes.push(routes::measure4(v4)?);
         }
         if v6 > 0 {
             screen::doing(&format_args!("{v6} IPv6 prefixes: measuring"));
-            outcomes.push(routes::measure6(v6).map_err(Failure::Bench)?);
+            outcomes.push(routes::measure6(v6)?);
         }
         let mut out = screen::out();
         if self.json {

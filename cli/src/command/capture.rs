@@ -13,7 +13,7 @@ use gateway::signal::interrupt;
 use gateway::{Client, ClientError};
 
 use super::live::{Ends, SOCKET};
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, GatewayError, InputError, OutputError, UsageError};
 use crate::screen::{self, count};
 use crate::with_exit_codes;
 
@@ -101,10 +101,11 @@ impl Arguments {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         let is_piped = self.out == Path::new("-");
         if is_piped && self.json {
-            return Err(Failure::Clash { one: "--json", other: "-o -" });
+            return Err(UsageError::Clash { one: "--json", other: "-o -" }.into());
         }
         let seconds = self.seconds.map(Duration::try_from_secs_f64).transpose();
-        let limit = seconds.map_err(|_| Failure::Clash { one: "--seconds", other: "time that cannot be" })?;
+        let limit =
+            seconds.map_err(|_| UsageError::Clash { one: "--seconds", other: "time that cannot be" })?;
         let query = CaptureQuery {
             stage: self.stage,
             host: self.ends.host,
@@ -117,7 +118,7 @@ impl Arguments {
             reason: self.reason,
             snap: self.snap,
         };
-        let told = interrupt().map_err(|error| Failure::Read { path: "/proc/self".into(), error })?;
+        let told = interrupt().map_err(|error| InputError::Read { path: "/proc/self".into(), error })?;
         let mut blocks = Blocks::new(self.out, self.count);
         let mut end = Ended::Early;
         let begun = Instant::now();
@@ -133,7 +134,8 @@ impl Arguments {
         match outcome {
             Ok(()) => {}
             // It broke off: what came before is as good as it was.
-            Err(Failure::Gateway(ClientError::Garbled(_))) if blocks.file.is_some() => {}
+            Err(Failure::Gateway(GatewayError::Client(ClientError::Garbled(_)))) if blocks.file.is_some() => {
+            }
             Err(failure) => return Err(failure),
         }
         let Blocks { packets, lost, .. } = blocks;
@@ -244,13 +246,13 @@ impl Blocks {
                 self.written += bytes.len() as u64;
                 Ok(())
             }
-            (Err(error), Some(Out::Pipe(_))) => Err(Failure::Output(error)),
+            (Err(error), Some(Out::Pipe(_))) => Err(OutputError::Standard(error).into()),
             (Err(error), file) => {
                 let mut packets = 0;
                 if let Some(Out::File(file)) = file {
                     packets = self.keep_whole(file, bytes);
                 }
-                Err(Failure::CaptureFile { path: self.path.clone(), packets, error })
+                Err(OutputError::CaptureFile { path: self.path.clone(), packets, error }.into())
             }
         }
     }
@@ -282,7 +284,7 @@ fn block(bytes: &[u8]) -> Result<Option<(u32, &[u8])>, Failure> {
     let length = length as usize;
     if !(12..=LONGEST).contains(&length) || length % 4 != 0 {
         let what = "its capture has a block of an impossible length".to_owned();
-        return Err(Failure::Gateway(ClientError::Garbled(what)));
+        return Err(ClientError::Garbled(what).into());
     }
     Ok(bytes.get(..length).map(|block| (kind, block)))
 }

@@ -10,7 +10,7 @@ use lookup::classify::Choice;
 use policy::Diagnostic;
 use serde_json::json;
 
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, PolicyError};
 use crate::policy_file::EPOCH;
 use crate::screen::{self, GOOD};
 use crate::with_exit_codes;
@@ -54,7 +54,7 @@ pub(crate) struct Arguments {
 impl Arguments {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         let file = self.policy.display().to_string();
-        let mut checked = policy::load(&self.policy).map_err(Failure::Policy)?;
+        let mut checked = policy::load(&self.policy).map_err(PolicyError::Unreadable)?;
         let errors = checked.errors().count();
         let compiled = checked.policy.as_ref().map(|policy| Tables::compile(policy, EPOCH));
         let (tables, mut uncompiled) = match compiled {
@@ -99,12 +99,12 @@ impl Arguments {
         }
         screen::diagnostics(&checked.diagnostics);
         if let Some(error) = uncompiled {
-            return Err(Failure::Compile { file, error });
+            return Err(PolicyError::Compile { file, error }.into());
         }
         if errors > 0 {
-            return Err(Failure::Wrong { file, errors });
+            return Err(PolicyError::Wrong { file, errors }.into());
         }
-        let Some(policy) = checked.policy else { return Err(Failure::Wrong { file, errors: 1 }) };
+        let Some(policy) = checked.policy else { return Err(PolicyError::Wrong { file, errors: 1 }.into()) };
         let many = |count: usize, one, more| screen::count(count as u64, one, more);
         if open > 0 {
             let rules = many(open, "rule", "rules");

@@ -10,7 +10,7 @@ use policy::model::{Action, Logging, Mode, OTHER_ZONE, Rule, SynAnswer, ZoneDefa
 use policy::{Lines, Policy};
 use serde_json::{Value, json};
 
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, PolicyError};
 use crate::policy_file::{self, Loaded};
 use crate::region::Numbered;
 use crate::screen::{self, BAD, CARE, DIM, GOOD, HEADING};
@@ -69,7 +69,7 @@ impl Arguments {
         let (new, new_tables) = Side::of(policy_file::load(&self.new)?);
         let effort = if self.thorough { Effort::THOROUGH } else { Effort::QUICK };
         let comparison = compare(&old.policy, &new.policy, effort)
-            .map_err(|error| Failure::Compile { file: new.file.clone(), error })?;
+            .map_err(|error| PolicyError::Compile { file: new.file.clone(), error })?;
         let trials = Trial::new(old_tables).zip(Trial::new(new_tables));
         let mut report = Report::new(&old, &new, &comparison, trials.map(|(old, new)| Trials { old, new }));
         let mut out = screen::out();

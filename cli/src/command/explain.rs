@@ -16,7 +16,7 @@ use wire::{Nanos, PortId};
 
 use super::live::SOCKET;
 use crate::describe::Description;
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, PolicyError, UsageError};
 use crate::input::{Captures, Named, Readdress};
 use crate::policy_file::{self, Loaded};
 use crate::progress::{Progress, Unit};
@@ -118,7 +118,7 @@ impl Arguments {
         let path = self.policy.as_deref().unwrap_or(Path::new(""));
         let Loaded { file, policy, lines, tables } = policy_file::load(path)?;
         let text = self.packet.join(" ");
-        let setup = |error| Failure::Setup { file: file.clone(), error };
+        let setup = |error| PolicyError::Setup { file: file.clone(), error };
         let (mut replay, packet) = match numbered(&text) {
             Some((named, number)) => {
                 let mut captures = vec![named];
@@ -191,7 +191,7 @@ impl Arguments {
 }
 
 fn in_words(text: &str, tables: &Tables) -> Result<Packet, Failure> {
-    let worded = packet_syntax::read(text, tables).map_err(Failure::Words)?;
+    let worded = packet_syntax::read(text, tables).map_err(UsageError::Words)?;
     Ok(Packet { ingress: worded.ingress, at: MOMENT, number: 0, bytes: worded.bytes })
 }
 
@@ -207,7 +207,7 @@ fn pick(mut captures: Captures, tables: &Tables, number: u64) -> Result<Packet, 
             });
         }
     }
-    Err(no_packet(&captures, number))
+    Err(no_packet(&captures, number).into())
 }
 
 /// `[IFACE=]CAPTURE:NUMBER`: a packet in words has spaces, and no file behind its colon.
@@ -237,12 +237,12 @@ fn play(mut replay: Replay, mut captures: Captures, number: u64) -> Result<(Repl
         progress.step(captures.read());
     }
     progress.finish();
-    Err(no_packet(&captures, number))
+    Err(no_packet(&captures, number).into())
 }
 
-fn no_packet(captures: &Captures, number: u64) -> Failure {
+fn no_packet(captures: &Captures, number: u64) -> UsageError {
     let source = captures.sources().first();
-    Failure::NoPacket {
+    UsageError::NoPacket {
         path: source.map(|source| source.path.clone()).unwrap_or_default(),
         number,
         packets: source.map_or(0, |source| source.entered.values().sum()),

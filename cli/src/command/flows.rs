@@ -10,7 +10,7 @@ use gateway::api::{Killed, Listed};
 use gateway::flows::{FlowQuery, FlowView};
 
 use super::live::{Ends, SOCKET, Table};
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, PolicyError};
 use crate::screen;
 use crate::with_exit_codes;
 
@@ -115,9 +115,8 @@ impl Arguments {
     }
 
     fn list(&self) -> Result<Exit, Failure> {
-        let listed: Listed = Client::at(&self.which.socket)
-            .get_with("/flows", &self.which.query(Some(self.limit)))
-            .map_err(Failure::Gateway)?;
+        let listed: Listed =
+            Client::at(&self.which.socket).get_with("/flows", &self.which.query(Some(self.limit)))?;
         let mut out = screen::out();
         if self.json {
             writeln!(out, "{}", serde_json::to_string_pretty(&listed).unwrap_or_default())?;
@@ -152,13 +151,13 @@ impl Arguments {
 fn kill(which: &Which, all: bool) -> Result<Exit, Failure> {
     let query = which.query(None);
     if query == FlowQuery::default() && !all {
-        return Err(Failure::Lacks {
+        return Err(PolicyError::Lacks {
             what: "word on which flows to end",
             hint: "narrow them down, by --host for one; or say --all",
-        });
+        }
+        .into());
     }
-    let killed: Killed =
-        Client::at(&which.socket).post_with("/flows/kill", &query).map_err(Failure::Gateway)?;
+    let killed: Killed = Client::at(&which.socket).post_with("/flows/kill", &query)?;
     writeln!(screen::out(), "ended {}", screen::count(killed.ended, "flow", "flows"))?;
     Ok(Exit::Done)
 }

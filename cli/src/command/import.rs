@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use policy::import::{self, IpVersion, Origin};
 
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, InputError, PolicyError, UsageError};
 use crate::{file, screen, with_exit_codes};
 
 /// Translate the rules of another firewall into a policy
@@ -78,16 +78,16 @@ impl Arguments {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         let format = self.format.name();
         let source =
-            file::read(&self.file).map_err(|error| Failure::Read { path: self.file.clone(), error })?;
+            file::read(&self.file).map_err(|error| InputError::Read { path: self.file.clone(), error })?;
         let importer = import::find(format)
-            .ok_or_else(|| Failure::Unknown { what: "importer", word: format.to_owned() })?;
+            .ok_or_else(|| UsageError::Unknown { what: "importer", word: format.to_owned() })?;
         let version = self.ip_version.map(|version| match version {
             Version::V4 => IpVersion::V4,
             Version::V6 => IpVersion::V6,
         });
         let imported = importer
             .import(&source, version)
-            .map_err(|error| Failure::Import { path: self.file.clone(), error })?;
+            .map_err(|error| PolicyError::Import { path: self.file.clone(), error })?;
         write!(screen::out(), "{}", imported.policy)?;
         let name = self.file.display();
         for missing in &imported.untranslated {

@@ -13,7 +13,7 @@ use gateway::{Client, ClientError};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, GatewayError};
 use crate::screen::{self, BAD, GOOD, HEADING};
 use crate::with_exit_codes;
 
@@ -42,7 +42,7 @@ impl Ask {
     }
 
     fn get<T: DeserializeOwned>(&self, question: &str) -> Result<T, Failure> {
-        Client::at(&self.socket).get(question).map_err(Failure::Gateway)
+        Ok(Client::at(&self.socket).get(question)?)
     }
 
     /// Prints as JSON, if that is wanted; says whether it was.
@@ -349,8 +349,8 @@ impl Apply {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         let loaded = crate::policy_file::load(&self.policy)?;
         let client = Client::at(&self.ask.socket).patient(PATIENCE);
-        let text = client.get_text("/policy").map_err(Failure::Gateway)?;
-        let garbled = || Failure::Gateway(ClientError::Garbled("its policy cannot be read".to_owned()));
+        let text = client.get_text("/policy")?;
+        let garbled = || ClientError::Garbled("its policy cannot be read".to_owned());
         let now = policy::check(&text, "the policy in force").policy.ok_or_else(garbled)?;
         let plan = policy::plan(&now, &loaded.policy);
         let mut out = screen::out();
@@ -383,7 +383,7 @@ impl Apply {
         }
         let query = ApplyQuery { confirm: self.confirm, comment: self.comment };
         let text = loaded.policy.to_string();
-        let done: InForce = client.post_body_with("/apply", &query, text).map_err(Failure::Gateway)?;
+        let done: InForce = client.post_body_with("/apply", &query, text)?;
         let answer = serde_json::json!({ "changes": changes, "closed": closed, "epoch": done.epoch, "confirm_seconds": done.confirm_seconds });
         if self.ask.as_json(&answer)? {
             return Ok(Exit::Done);
@@ -432,9 +432,9 @@ impl Release {
             // Nobody governs them.
             Err(ClientError::Unreachable { error, .. }) if is_nobody(&error) => {
                 let interfaces = gateway::guard::release(&self.guards, &self.interfaces);
-                Released { interfaces: interfaces.map_err(Failure::Release)? }
+                Released { interfaces: interfaces.map_err(GatewayError::Release)? }
             }
-            Err(error) => return Err(Failure::Gateway(error)),
+            Err(error) => return Err(error.into()),
         };
         if self.ask.as_json(&released)? {
             return Ok(Exit::Done);
@@ -468,7 +468,7 @@ pub(crate) struct Confirm {
 
 impl Confirm {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
-        Client::at(&self.socket).tell("/confirm").map_err(Failure::Gateway)?;
+        Client::at(&self.socket).tell("/confirm")?;
         Ok(Exit::Done)
     }
 }
@@ -486,7 +486,7 @@ pub(crate) struct Rollback {
 
 impl Rollback {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
-        Client::at(&self.socket).tell("/rollback").map_err(Failure::Gateway)?;
+        Client::at(&self.socket).tell("/rollback")?;
         Ok(Exit::Done)
     }
 }

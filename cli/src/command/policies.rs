@@ -11,7 +11,7 @@ use gateway::api::Trouble;
 use gateway::history::{HistoryView, Origin};
 
 use super::live::{Ask, Table};
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, OutputError};
 use crate::screen;
 use crate::with_exit_codes;
 
@@ -82,7 +82,7 @@ fn show(number: Option<u64>, ask: &Ask) -> Result<Exit, Failure> {
         Some(number) => format!("/policy/kept?number={number}"),
         None => "/policy".to_owned(),
     };
-    let text = ask.client().get_text(&path).map_err(Failure::Gateway)?;
+    let text = ask.client().get_text(&path)?;
     if !ask.as_json(&serde_json::json!({ "number": number, "policy": text }))? {
         write!(screen::out(), "{text}")?;
     }
@@ -90,7 +90,7 @@ fn show(number: Option<u64>, ask: &Ask) -> Result<Exit, Failure> {
 }
 
 fn history(ask: &Ask) -> Result<Exit, Failure> {
-    let history: HistoryView = ask.client().get("/policy/history").map_err(Failure::Gateway)?;
+    let history: HistoryView = ask.client().get("/policy/history")?;
     if ask.as_json(&history)? {
         return Ok(Exit::Done);
     }
@@ -119,16 +119,16 @@ fn history(ask: &Ask) -> Result<Exit, Failure> {
 }
 
 fn save(file: Option<PathBuf>, ask: &Ask) -> Result<Exit, Failure> {
-    let history: HistoryView = ask.client().get("/policy/history").map_err(Failure::Gateway)?;
+    let history: HistoryView = ask.client().get("/policy/history")?;
     if history.on_trial {
         let (error, hint) =
             ("a policy is on trial", "`wirerate confirm` keeps it, `wirerate rollback` drops it");
         let trouble = Trouble { error: error.to_owned(), hint: hint.to_owned() };
-        return Err(Failure::Gateway(ClientError::Refused(trouble)));
+        return Err(ClientError::Refused(trouble).into());
     }
     let path = file.unwrap_or(history.file);
-    let text = ask.client().get_text("/policy").map_err(Failure::Gateway)?;
-    write_whole(&path, &text).map_err(|error| Failure::Write { path: path.clone(), error })?;
+    let text = ask.client().get_text("/policy")?;
+    write_whole(&path, &text).map_err(|error| OutputError::Write { path: path.clone(), error })?;
     if !ask.as_json(&serde_json::json!({ "file": path }))? {
         writeln!(screen::out(), "saved to {}", path.display())?;
     }

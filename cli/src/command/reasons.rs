@@ -7,7 +7,7 @@ use dataplane::Reason;
 use dataplane::verdict::Entry;
 use serde_json::json;
 
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, UsageError};
 use crate::screen::{self, HEADING};
 use crate::with_exit_codes;
 
@@ -42,7 +42,7 @@ impl Arguments {
             let find = |name: &String| {
                 Reason::of_name(name)
                     .map(Reason::entry)
-                    .ok_or_else(|| Failure::Unknown { what: "reason", word: name.clone() })
+                    .ok_or_else(|| UsageError::Unknown { what: "reason", word: name.clone() })
             };
             self.names.iter().map(find).collect::<Result<_, _>>()?
         };

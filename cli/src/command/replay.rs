@@ -11,7 +11,7 @@ use dataplane::replay::{Readdressed, Way};
 use gateway::log::line::Line;
 use wire::Nanos;
 
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, Fault, OutputError, PolicyError, UsageError};
 use crate::input::{Captures, Named, Readdress};
 use crate::output::{Optional, Outputs};
 use crate::policy_file::{self, Loaded};
@@ -111,7 +111,7 @@ impl Arguments {
         };
         let mut outputs = Optional(outputs);
         let mut replay = Replay::new(tables, captures.start(), Way::Run)
-            .map_err(|error| Failure::Setup { file, error })?;
+            .map_err(|error| PolicyError::Setup { file, error })?;
         let mut log = match &self.log {
             Some(path) => Some(RecordFile::create(path, &self.captures, &mut replay)?),
             None => None,
@@ -158,7 +158,7 @@ impl Arguments {
             }
         }
         if summary.conserved() == Conserved::No {
-            return Err(Failure::NotConserved);
+            return Err(Fault::NotConserved.into());
         }
         Ok(self.tell_problems(&captures))
     }
@@ -192,9 +192,9 @@ impl RecordFile {
     fn create(path: &Path, captures: &[Named], replay: &mut Replay) -> Result<RecordFile, Failure> {
         let real = |path: &Path| path.canonicalize().ok();
         if captures.iter().any(|named| real(&named.path).is_some_and(|input| Some(input) == real(path))) {
-            return Err(Failure::Overwrites { path: path.to_owned() });
+            return Err(UsageError::Overwrites { path: path.to_owned() }.into());
         }
-        let failed = |error| Failure::Write { path: path.to_owned(), error };
+        let failed = |error| OutputError::Write { path: path.to_owned(), error };
         let file = BufWriter::new(File::create(path).map_err(failed)?);
         replay.shard.log.keep(RECORDS, &replay.tables);
         Ok(RecordFile { path: path.to_owned(), file })
@@ -206,7 +206,7 @@ impl RecordFile {
         for record in replay.shard.log.records() {
             let line = Line::of(record, &replay.tables, time, at);
             writeln!(file, "{}", line.json())
-                .map_err(|error| Failure::Write { path: path.clone(), error })?;
+                .map_err(|error| OutputError::Write { path: path.clone(), error })?;
         }
         replay.shard.log.clear();
         Ok(())
@@ -214,6 +214,7 @@ impl RecordFile {
 
     fn finish(mut self) -> Result<(), Failure> {
         let RecordFile { path, file } = &mut self;
-        file.flush().map_err(|error| Failure::Write { path: path.clone(), error })
+        file.flush().map_err(|error| OutputError::Write { path: path.clone(), error })?;
+        Ok(())
     }
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use chip::reproduce::{Claim, Outcome, Study, Summary, TOLERANCE, Verdict, claims, figure, reproduce};
 use clap::Args;
 
-use crate::failure::{Exit, Failure};
+use crate::failure::{ChipError, Exit, Failure, Fault, OutputError, UsageError};
 use crate::progress::Jobs;
 use crate::screen::{self, BAD, CARE, DIM, GOOD, HEADING, Table};
 use crate::with_exit_codes;
@@ -58,14 +58,14 @@ impl Arguments {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         let chosen = choose(&self.ids)?;
         let jobs = Jobs::new("reproduce", chosen.len());
-        let outcomes = reproduce(&chosen, &|claim| jobs.done(claim.id)).map_err(Failure::Reproduce)?;
+        let outcomes = reproduce(&chosen, &|claim| jobs.done(claim.id)).map_err(ChipError::Reproduce)?;
         jobs.finish();
         if let Some(path) = &self.html {
             let jobs = Jobs::new("figures", figure::runs());
-            let figures = figure::figures(&|| jobs.done("")).map_err(Failure::Reproduce)?;
+            let figures = figure::figures(&|| jobs.done("")).map_err(ChipError::Reproduce)?;
             jobs.finish();
-            let page = page::of(&chosen, &outcomes, &figures).map_err(Failure::Draw)?;
-            fs::write(path, page).map_err(|error| Failure::Write { path: path.clone(), error })?;
+            let page = page::of(&chosen, &outcomes, &figures).map_err(Fault::Draw)?;
+            fs::write(path, page).map_err(|error| OutputError::Write { path: path.clone(), error })?;
         }
         let mut out = screen::out();
         if self.json {
@@ -91,7 +91,7 @@ fn choose(ids: &[String]) -> Result<Vec<Claim>, Failure> {
     };
     if let Some(id) = ids.iter().find(|id| !all.iter().any(|claim| named(claim, id))) {
         let known = Study::ALL.iter().map(|study| study.name()).chain(all.iter().map(|claim| claim.id));
-        return Err(Failure::NotKnown { what: "claim", name: id.clone(), known: known.collect() });
+        return Err(UsageError::NotKnown { what: "claim", name: id.clone(), known: known.collect() }.into());
     }
     let wanted = |claim: &Claim| ids.is_empty() || ids.iter().any(|id| named(claim, id));
     Ok(all.into_iter().filter(wanted).collect())

@@ -7,7 +7,7 @@ use gateway::privilege::{Confine, Restriction};
 use gateway::{Options, Supervisor};
 
 use super::live::{PINS, SOCKET};
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, GatewayError};
 use crate::policy_file;
 use crate::with_exit_codes;
 
@@ -106,7 +106,7 @@ impl Arguments {
                 },
             },
         };
-        Supervisor::start(options).map_err(Failure::Start)?.run();
+        Supervisor::start(options).map_err(GatewayError::Start)?.run();
         Ok(Exit::Done)
     }
 }

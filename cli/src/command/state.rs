@@ -11,7 +11,7 @@ use gateway::api::LoadedState;
 use gateway::store::{self, Contents, StoreError};
 
 use super::live::Ask;
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, GatewayError, InputError};
 use crate::screen::{self, count};
 use crate::with_exit_codes;
 
@@ -37,7 +37,7 @@ pub(crate) struct Save {
 
 impl Save {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
-        let failed = |error| Failure::Store { path: self.file.clone(), error };
+        let failed = |error| GatewayError::Store { path: self.file.clone(), error };
         let saved = store::receive_file(&self.file, |out| {
             self.ask.client().listen("/state", &(), TICK, |piece| {
                 out.write_all(piece.unwrap_or_default()).map_err(SaveError::from)?;
@@ -46,7 +46,7 @@ impl Save {
         });
         let Contents { flows, rates } = saved.map_err(|error: SaveError| match error {
             SaveError::Store(error) => failed(error),
-            SaveError::Gateway(error) => Failure::Gateway(error),
+            SaveError::Gateway(error) => GatewayError::Client(error),
         })?;
         if self.ask.as_json(&Contents { flows, rates })? {
             return Ok(Exit::Done);
@@ -58,21 +58,11 @@ impl Save {
 }
 
 /// Why nothing was saved.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
 enum SaveError {
-    Store(StoreError),
-    Gateway(gateway::ClientError),
-}
-
-impl From<StoreError> for SaveError {
-    fn from(error: StoreError) -> SaveError {
-        SaveError::Store(error)
-    }
-}
-
-impl From<gateway::ClientError> for SaveError {
-    fn from(error: gateway::ClientError) -> SaveError {
-        SaveError::Gateway(error)
-    }
+    Store(#[from] StoreError),
+    Gateway(#[from] gateway::ClientError),
 }
 
 impl From<std::io::Error> for SaveError {
@@ -101,12 +91,12 @@ pub(crate) struct Load {
 
 impl Load {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
-        let failed = |error| Failure::Store { path: self.file.clone(), error };
-        let read = |error| Failure::Read { path: self.file.clone(), error };
+        let failed = |error| GatewayError::Store { path: self.file.clone(), error };
+        let read = |error| InputError::Read { path: self.file.clone(), error };
         let mut file = File::open(&self.file).map_err(read)?;
         store::contents(BufReader::new(&file)).map_err(failed)?;
         file.rewind().map_err(read)?;
-        let loaded: LoadedState = self.ask.client().send("/state", file).map_err(Failure::Gateway)?;
+        let loaded: LoadedState = self.ask.client().send("/state", file)?;
         if self.ask.as_json(&loaded)? {
             return Ok(Exit::Done);
         }

@@ -82,14 +82,13 @@ struct Look {
 
 impl Look {
     fn take(client: &Client) -> Result<Look, Failure> {
-        let get = |error| Failure::Gateway(error);
         Ok(Look {
             at: Instant::now(),
-            status: client.get("/status").map_err(get)?,
-            ports: client.get("/ports").map_err(get)?,
-            rules: client.get("/rules").map_err(get)?,
-            nats: client.get("/nat").map_err(get)?,
-            drops: client.get("/drops").map_err(get)?,
+            status: client.get("/status")?,
+            ports: client.get("/ports")?,
+            rules: client.get("/rules")?,
+            nats: client.get("/nat")?,
+            drops: client.get("/drops")?,
         })
     }
 }

@@ -14,20 +14,20 @@ use lookup::classify::{AddressSpan, Admit, Header, Pattern, PortSpan};
 use policy::import;
 use wire::Family;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, InputError, PolicyError, UsageError};
 use crate::{file, policy_file, screen};
 
 /// Reads rules: a ClassBench filter set, or a policy.
 pub(crate) fn rules(path: &Path) -> Result<Vec<Pattern>, Failure> {
-    let source = file::read(path).map_err(|error| Failure::Read { path: path.to_path_buf(), error })?;
+    let source = file::read(path).map_err(|error| InputError::Read { path: path.to_path_buf(), error })?;
     let text = String::from_utf8_lossy(&source);
     let mut lines = text.lines().map(str::trim).filter(|line| !(line.is_empty() || line.starts_with('#')));
     let policy = if lines.next().is_some_and(|line| line.starts_with('@')) {
         let importer = import::find("classbench")
-            .ok_or_else(|| Failure::Unknown { what: "importer", word: "classbench".to_owned() })?;
+            .ok_or_else(|| UsageError::Unknown { what: "importer", word: "classbench".to_owned() })?;
         let imported = importer
             .import(&source, None)
-            .map_err(|error| Failure::Import { path: path.to_path_buf(), error })?;
+            .map_err(|error| PolicyError::Import { path: path.to_path_buf(), error })?;
         let name = path.display();
         if let Some(missing) = imported.untranslated.first() {
             let left = screen::count(imported.count.untranslated as u64, "rule", "rules");
@@ -38,21 +38,21 @@ pub(crate) fn rules(path: &Path) -> Result<Vec<Pattern>, Failure> {
         policy_file::load(path)?.policy
     };
     let file = || path.display().to_string();
-    let patterns = patterns(&policy).map_err(|error| Failure::Compile { file: file(), error })?;
-    if patterns.is_empty() { Err(Failure::NoRules { file: file() }) } else { Ok(patterns) }
+    let patterns = patterns(&policy).map_err(|error| PolicyError::Compile { file: file(), error })?;
+    if patterns.is_empty() { Err(PolicyError::NoRules { file: file() }.into()) } else { Ok(patterns) }
 }
 
 /// Reads a trace.
 pub(crate) fn trace(path: &Path) -> Result<Vec<Header>, Failure> {
-    let text = file::read_text(path).map_err(|error| Failure::Read { path: path.to_path_buf(), error })?;
-    let bad = |line, problem| Failure::Trace { path: path.to_path_buf(), line, problem };
+    let text = file::read_text(path).map_err(|error| InputError::Read { path: path.to_path_buf(), error })?;
+    let bad = |line, problem| InputError::Trace { path: path.to_path_buf(), line, problem };
     let mut headers = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
         if !(line.trim().is_empty() || line.starts_with('#')) {
             headers.push(header(line).map_err(|problem| bad(number, problem))?);
         }
     }
-    if headers.is_empty() { Err(bad(0, BadHeader::None)) } else { Ok(headers) }
+    if headers.is_empty() { Err(bad(0, BadHeader::None).into()) } else { Ok(headers) }
 }
 
 /// What is wrong with a line of a trace.

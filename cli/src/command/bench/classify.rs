@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::bench::classify::peer::{self, Peer, Peers};
 use crate::bench::classify::{Answers, Contender, Disagreement, Plan, ROUNDS, Worst, scan, subject, update};
-use crate::failure::Failure;
+use crate::failure::{Failure, Fault};
 use crate::{screen, with_exit_codes};
 
 /// Look-ups in rules by every algorithm that there is, 64 headers at a time.
@@ -141,7 +141,7 @@ impl Classify {
             .iter()
             .map(|contender| row(contender, &plan))
             .collect::<Result<_, _>>()
-            .map_err(Failure::Disagree)?;
+            .map_err(Fault::Disagree)?;
         rows.extend(of_peers(&mut peers.built, &plan));
         rows.extend(peers.gave_way.map(Row::that_gave_way));
         let task = Task { patterns: patterns.clone(), wanted: None, bounds: plan.bounds };
@@ -178,7 +178,7 @@ impl Classify {
         for algorithm in ALGORITHMS.iter().filter(is_asked_for) {
             screen::doing(&format_args!("{}: building", algorithm.name));
             let contender = Contender::new(algorithm, plan);
-            contender.check(plan, &scanned, &mut answers).map_err(Failure::Disagree)?;
+            contender.check(plan, &scanned, &mut answers).map_err(Fault::Disagree)?;
             contenders.push(contender);
         }
         let is_peer = |named: &Named| matches!(named, Named::RteAcl);
@@ -189,13 +189,13 @@ impl Classify {
         for algorithm in ALGORITHMS.iter().filter(|algorithm| !is_asked_for(algorithm)) {
             if answers.is_none() {
                 let contender = Contender::new(algorithm, plan);
-                contender.check(plan, &scanned, &mut answers).map_err(Failure::Disagree)?;
+                contender.check(plan, &scanned, &mut answers).map_err(Fault::Disagree)?;
             }
         }
         screen::doing(&format_args!("{RTE_ACL}: building"));
         let patience = Duration::from_secs_f64(self.patience);
         let peers = peer::start(plan, answers, patience, &mut |what| screen::note(&what));
-        Ok((contenders, peers.map_err(Failure::Disagree)?))
+        Ok((contenders, peers.map_err(Fault::Disagree)?))
     }
 }
 

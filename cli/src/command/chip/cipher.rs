@@ -7,7 +7,7 @@ use chip::description::Chip;
 use ciphers::{ALL, Cipher, Optimisation};
 use clap::{Args, ValueEnum};
 
-use crate::failure::{Exit, Failure};
+use crate::failure::{ChipError, Exit, Failure, UsageError};
 use crate::screen::{self, DIM, HEADING, Table, number};
 use crate::{builtin, with_exit_codes};
 
@@ -91,7 +91,7 @@ impl Arguments {
             ALL.into_iter().filter(|of| self.name == "all" || of.about.name == self.name).collect();
         if ciphers.is_empty() {
             let known = ALL.into_iter().map(|cipher| cipher.about.name).chain(["all"]).collect();
-            return Err(Failure::NotKnown { what: "cipher", name: self.name, known });
+            return Err(UsageError::NotKnown { what: "cipher", name: self.name, known }.into());
         }
         let chip = builtin::take_chip(&self.chip)?;
         let steps = match self.optimisation {
@@ -124,9 +124,8 @@ impl Arguments {
     ) -> Result<CipherReport, Failure> {
         let Arguments { engines, threads, message, .. } = *self;
         let by = if self.unit { By::Unit } else { By::Code };
-        CipherRun { chip, cipher, optimisation, engines, threads, message, by }
-            .measure()
-            .map_err(Failure::Cipher)
+        let run = CipherRun { chip, cipher, optimisation, engines, threads, message, by };
+        Ok(run.measure().map_err(ChipError::Cipher)?)
     }
 
     fn print(&self, out: &mut impl Write, reports: &[CipherReport]) -> io::Result<()> {

@@ -8,7 +8,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::builtin;
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, UsageError};
 use crate::screen::{self, DIM, HEADING};
 use crate::with_exit_codes;
 
@@ -35,7 +35,7 @@ impl Arguments {
             let all = || CHIPS.iter().chain(MAPPINGS);
             let Some(found) = all().find(|shipped| shipped.name == name) else {
                 let known = all().map(|shipped| shipped.name).collect();
-                return Err(Failure::NotKnown { what: "chip or mapping", name, known });
+                return Err(UsageError::NotKnown { what: "chip or mapping", name, known }.into());
             };
             write!(out, "{}", found.text)?;
             return Ok(Exit::Done);

@@ -1,7 +1,6 @@
 //! What the commands about a chip have in common: the chip, what runs on it, and what comes in, from the words of the
 //! command line to a pipeline and its traffic.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -12,7 +11,7 @@ use chip::host::{Plug, Traffic, Wiring};
 use chip::kernel::Timebase;
 use chip::machine::PROGRAMS;
 use chip::mapping::{Extent, Mapping, Program, check_fit};
-use chip::run::{RunError, Source, SourceError};
+use chip::run::{Source, SourceError};
 use chip::traffic::{
     BadStream, Begin, Generator, KEYS, Lines, Merge, Size, Slowed, Stream, TrafficError, Ways,
 };
@@ -26,7 +25,7 @@ use wire::Nanos;
 
 use super::captured::{Captured, Problem, Problems};
 use crate::builtin::{Described, Setting, Texts};
-use crate::failure::{Exit, Failure};
+use crate::failure::{ChipError, Exit, Failure, InputError, PolicyError, UsageError};
 use crate::input::{Captures, Named, Readdress};
 use crate::policy_file::{self, EPOCH, Loaded};
 use crate::screen;
@@ -83,16 +82,9 @@ struct Wish {
 }
 
 /// Text that gives no interface a port.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("write IFACE=PORT, as in wan=8")]
 struct BadWish;
-
-impl fmt::Display for BadWish {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("write IFACE=PORT, as in wan=8")
-    }
-}
-
-impl std::error::Error for BadWish {}
 
 impl FromStr for Wish {
     type Err = BadWish;
@@ -146,7 +138,7 @@ impl Subject {
         screen::diagnostics(&found);
         match found.iter().filter(|found| found.is_error()).count() {
             0 => Ok(prepared),
-            errors => Err(Failure::DoesNotFit { file: prepared.described.file, errors }),
+            errors => Err(ChipError::DoesNotFit { file: prepared.described.file, errors }.into()),
         }
     }
 
@@ -205,13 +197,6 @@ impl Subject {
             Item::Stream(text, _) => text.clone(),
         });
         format!("{}, {}", self.policy.display(), items.collect::<Vec<_>>().join(", "))
-    }
-}
-
-pub(super) fn failure(error: RunError) -> Failure {
-    match error {
-        RunError::Source(SourceError::Traffic(error)) => Failure::Traffic(error),
-        error => Failure::Chip(error),
     }
 }
 
@@ -335,7 +320,7 @@ fn plugs(wishes: &[Wish], tables: &Tables, ports: &Ports) -> Result<Vec<Plug>, F
     for Wish { interface, port } in wishes {
         let Some(of) = tables.interface_named(interface) else {
             let known = tables.interfaces.iter().map(|interface| interface.name.clone()).collect();
-            return Err(Failure::NoInterface { name: interface.clone(), known });
+            return Err(UsageError::NoInterface { name: interface.clone(), known }.into());
         };
         let kind = || {
             let of_kind = (0..).zip(ports.each()).filter(|(_, kind)| kind.name.as_ref() == Some(port));
@@ -347,7 +332,7 @@ fn plugs(wishes: &[Wish], tables: &Tables, ports: &Ports) -> Result<Vec<Plug>, F
         let Some(port) = number.or_else(kind) else {
             let kinds = ports.0.iter().filter_map(|kind| kind.name.clone());
             let known = std::iter::once(format!("0 to {}", ports.count() - 1)).chain(kinds).collect();
-            return Err(Failure::NoPort { name: port.clone(), known });
+            return Err(ChipError::NoPort { name: port.clone(), known }.into());
         };
         plugs.push(Plug { interface: of, port });
     }
@@ -357,17 +342,17 @@ fn plugs(wishes: &[Wish], tables: &Tables, ports: &Ports) -> Result<Vec<Plug>, F
 /// Why captures could not be opened, which they could be before.
 fn unopened(failure: Failure) -> SourceError {
     SourceError::Traffic(match failure {
-        Failure::Capture(error) => TrafficError::Capture(error),
-        Failure::NoInterface { name, known } => TrafficError::NoInterface { name, known },
+        Failure::Input(InputError::Capture(error)) => TrafficError::Capture(error),
+        Failure::Usage(UsageError::NoInterface { name, known }) => TrafficError::NoInterface { name, known },
         _ => TrafficError::NoInterface { name: String::new(), known: Vec::new() },
     })
 }
 
 /// What does not fit of a plan, whose policy is called `file`.
 fn weigh(described: &Described, plan: &Plan, file: &str) -> Result<Vec<Diagnostic>, Failure> {
-    let tables = plan.tables().map_err(|error| Failure::Compile { file: file.to_owned(), error })?;
+    let tables = plan.tables().map_err(|error| PolicyError::Compile { file: file.to_owned(), error })?;
     let replay = Replay::new(tables, plan.start, Way::Step)
-        .map_err(|error| Failure::Setup { file: file.to_owned(), error })?;
+        .map_err(|error| PolicyError::Setup { file: file.to_owned(), error })?;
     Ok(fits(described, &replay))
 }
 

@@ -15,9 +15,9 @@ use serde_json::json;
 use wire::{Frame, Nanos, PortId};
 
 use super::captured::Problems;
-use super::plan::{Prepared, Subject, Variant, failure, keys, tell_problems};
+use super::plan::{Prepared, Subject, Variant, keys, tell_problems};
 use super::{page, table};
-use crate::failure::{Exit, Failure};
+use crate::failure::{ChipError, Exit, Failure, Fault, OutputError};
 use crate::output::{Came, Optional, Outputs};
 use crate::progress::{Progress, Unit};
 use crate::screen::number;
@@ -105,7 +105,7 @@ impl Arguments {
         let Prepared { described, plan, size, .. } = self.subject.prepare()?;
         let outputs = match &self.out {
             Some(directory) => {
-                let tables = plan.tables().map_err(|error| failure(RunError::Source(error.into())))?;
+                let tables = plan.tables().map_err(|error| ChipError::Run(RunError::Source(error.into())))?;
                 let inputs = plan.captures.iter().map(|named| named.path.as_path());
                 Some(Outputs::create(directory, &tables, inputs)?)
             }
@@ -121,7 +121,7 @@ impl Arguments {
             done: 0,
             fates: BTreeMap::new(),
         };
-        let mut report = setup.run(Ideal::Nothing, &mut onlooker).map_err(failure)?;
+        let mut report = setup.run(Ideal::Nothing, &mut onlooker).map_err(ChipError::Run)?;
         onlooker.progress.finish();
         if let Some(outputs) = onlooker.outputs.0 {
             outputs.finish()?;
@@ -129,10 +129,10 @@ impl Arguments {
         if report.lost > 0 && report.wall_seconds > 0.2 && io::stderr().is_terminal() {
             screen::note(&"frames were lost; running it again with each resource infinitely fast in turn");
         }
-        setup.relieve(&mut report).map_err(failure)?;
+        setup.relieve(&mut report).map_err(ChipError::Run)?;
         if let Some(path) = &self.html {
-            let page = page::of(&report, chip, &self.subject.title()).map_err(Failure::Draw)?;
-            fs::write(path, page).map_err(|error| Failure::Write { path: path.clone(), error })?;
+            let page = page::of(&report, chip, &self.subject.title()).map_err(Fault::Draw)?;
+            fs::write(path, page).map_err(|error| OutputError::Write { path: path.clone(), error })?;
         }
         let mut out = screen::out();
         if self.json {

@@ -1,6 +1,5 @@
 //! `wirerate chip search`: how much can it carry without a loss?
 
-use std::fmt;
 use std::io::{self, Write};
 use std::str::FromStr;
 
@@ -10,8 +9,8 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::captured::Problems;
-use super::plan::{Prepared, Subject, Variant, failure, keys, tell_problems};
-use crate::failure::{Exit, Failure};
+use super::plan::{Prepared, Subject, Variant, keys, tell_problems};
+use crate::failure::{ChipError, Exit, Failure};
 use crate::progress::{Progress, Unit};
 use crate::screen::{BAD, DIM, GOOD, HEADING, Table, count, number};
 use crate::{screen, with_exit_codes};
@@ -92,16 +91,9 @@ Examples:
 struct Ratio(f64);
 
 /// Text that is no share.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("write a share, from 0 to below 100%: 0.5% or 0.005")]
 struct BadRatio;
-
-impl fmt::Display for BadRatio {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("write a share, from 0 to below 100%: 0.5% or 0.005")
-    }
-}
-
-impl std::error::Error for BadRatio {}
 
 impl FromStr for Ratio {
     type Err = BadRatio;
@@ -138,10 +130,10 @@ impl Arguments {
             progress.reach(0, count(made, "trial", "trials"));
             trial
         };
-        let first = measure(Request { load: 1.0, frames: u64::MAX, repeat: 0 }).map_err(failure)?;
+        let first = measure(Request { load: 1.0, frames: u64::MAX, repeat: 0 }).map_err(ChipError::Run)?;
         if first.frames == 0 {
             tell_problems(&problems);
-            return Err(Failure::NothingOffered);
+            return Err(ChipError::NothingOffered.into());
         }
         let width = self.precision.0.max(FINEST);
         let found = if self.rfc2544 {
@@ -150,12 +142,12 @@ impl Arguments {
             mlrsearch(first, &self.goals(first, width), &mut measure)
         };
         progress.finish();
-        let found = found.map_err(failure)?;
+        let found = found.map_err(ChipError::Run)?;
         let above = found.goals.first().and_then(|goal| goal.upper);
         let above = above.map(|trial| {
             bench.explain(Request { load: (trial.load * ABOVE).min(1.0), frames: first.frames, repeat: 0 })
         });
-        let above = above.transpose().map_err(failure)?;
+        let above = above.transpose().map_err(ChipError::Run)?;
         let mut out = screen::out();
         if self.json {
             let json = self.as_json(&found, above.as_ref(), width);

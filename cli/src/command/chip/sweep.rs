@@ -16,7 +16,7 @@ use super::captured::Problems;
 use super::plan::{Plan, Prepared, Subject, Variant, fits, keys, tell_problems};
 use super::table;
 use crate::builtin::{Texts, first_error};
-use crate::failure::{Exit, Failure};
+use crate::failure::{ChipError, Exit, Failure, OutputError};
 use crate::progress::{Progress, Unit};
 use crate::screen::{DIM, HEADING, Table, count, number};
 use crate::{screen, with_exit_codes};
@@ -80,7 +80,7 @@ Examples:
 impl Arguments {
     pub(super) fn run(self) -> Result<Exit, Failure> {
         let Prepared { texts, plan, .. } = self.subject.prepare_unfitted()?;
-        let grid = Grid::new(self.vary.clone()).map_err(Failure::Grid)?;
+        let grid = Grid::new(self.vary.clone()).map_err(ChipError::Grid)?;
         check(&grid, &texts, &plan)?;
         let problems = Problems::default();
         let mut rows = Rows::new(&self, &grid)?;
@@ -95,7 +95,7 @@ impl Arguments {
         progress.finish();
         rows.finish()?;
         if rows.wrong == rows.done {
-            return Err(Failure::NothingRan(grid.combinations()));
+            return Err(ChipError::NothingRan(grid.combinations()).into());
         }
         Ok(tell_problems(&problems))
     }
@@ -108,11 +108,11 @@ fn check(grid: &Grid, texts: &Texts, plan: &Plan) -> Result<(), Failure> {
             match &axis.key {
                 Key::Parameter(path) => texts.clone().set(path, value)?,
                 Key::Traffic(_) if plan.streams.is_empty() => {
-                    return Err(Failure::Grid(BadAxis::NoStream { name: axis.name.clone() }));
+                    return Err(ChipError::Grid(BadAxis::NoStream { name: axis.name.clone() }).into());
                 }
                 Key::Traffic(key) => {
                     for stream in &plan.streams {
-                        stream.clone().set(key, value).map_err(Failure::Stream)?;
+                        stream.clone().set(key, value).map_err(ChipError::Stream)?;
                     }
                 }
                 Key::Rules => {}
@@ -180,7 +180,7 @@ impl Rows {
             Some(path) => {
                 let path = path.clone();
                 let out =
-                    File::create(&path).map_err(|error| Failure::Write { path: path.clone(), error })?;
+                    File::create(&path).map_err(|error| OutputError::Write { path: path.clone(), error })?;
                 let mut csv = Csv { path, out: BufWriter::new(out) };
                 let heads = names.iter().map(String::as_str).chain(Figures::NAMES).chain(["error"]);
                 csv.line(heads)?;
@@ -236,7 +236,7 @@ impl Rows {
             self.print(&mut out)?;
         }
         let Some(mut csv) = self.csv.take() else { return Ok(()) };
-        csv.out.flush().map_err(|error| Failure::Write { path: csv.path.clone(), error })?;
+        csv.out.flush().map_err(|error| OutputError::Write { path: csv.path.clone(), error })?;
         if !self.json {
             writeln!(out, "Written to {}.", csv.path.display())?;
         }
@@ -295,7 +295,8 @@ impl Csv {
     fn line<'a>(&mut self, cells: impl Iterator<Item = &'a str>) -> Result<(), Failure> {
         let cells: Vec<String> = cells.map(quoted).collect();
         writeln!(self.out, "{}", cells.join(","))
-            .map_err(|error| Failure::Write { path: self.path.clone(), error })
+            .map_err(|error| OutputError::Write { path: self.path.clone(), error })?;
+        Ok(())
     }
 }
 

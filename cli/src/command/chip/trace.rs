@@ -1,6 +1,5 @@
 //! `wirerate chip trace`: who did what when?
 
-use std::fmt;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
@@ -13,8 +12,8 @@ use serde_json::json;
 use wire::Nanos;
 
 use super::captured::Problems;
-use super::plan::{Prepared, Subject, Variant, failure, keys, tell_problems};
-use crate::failure::{Exit, Failure};
+use super::plan::{Prepared, Subject, Variant, keys, tell_problems};
+use crate::failure::{ChipError, Exit, Failure, OutputError};
 use crate::screen::{count, number};
 use crate::{screen, with_exit_codes};
 
@@ -70,16 +69,9 @@ Examples:
 struct Moment(Nanos);
 
 /// Text that is no moment.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("write a time with its unit, ns, us, ms or s: 150us")]
 struct BadMoment;
-
-impl fmt::Display for BadMoment {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("write a time with its unit, ns, us, ms or s: 150us")
-    }
-}
-
-impl std::error::Error for BadMoment {}
 
 impl FromStr for Moment {
     type Err = BadMoment;
@@ -96,7 +88,7 @@ impl FromStr for Moment {
 impl Arguments {
     pub(super) fn run(self) -> Result<Exit, Failure> {
         let Prepared { described, plan, .. } = self.subject.prepare()?;
-        let unwritten = |error| Failure::Write { path: self.out.clone(), error };
+        let unwritten = |error| OutputError::Write { path: self.out.clone(), error };
         let file = File::create(&self.out).map_err(unwritten)?;
         let (chip, mapping) = (&described.chip, &described.mapping);
         let part = Part { from: self.from.0, frames: self.frames };
@@ -104,7 +96,7 @@ impl Arguments {
         let problems = Problems::default();
         let source = || plan.source(Variant::WHOLE, &problems);
         let setup = Setup { chip, mapping, source: &source, warm: 0 };
-        setup.trace(&mut timeline).map_err(failure)?;
+        setup.trace(&mut timeline).map_err(ChipError::Run)?;
         let written = timeline.finish().map_err(unwritten)?;
         let mut out = screen::out();
         if self.json {

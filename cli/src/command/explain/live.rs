@@ -22,7 +22,7 @@ use wire::ethernet::{self, EtherType, Mac};
 use wire::header::Protocol;
 use wire::{ipv4, ipv6};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, PolicyError};
 use crate::policy_file::EPOCH;
 use crate::rendering::{Chosen, key};
 
@@ -46,10 +46,8 @@ const FLOWS: u32 = 65_536;
 impl Live {
     /// Asks a gateway what it goes by.
     pub(super) fn ask(client: Client) -> Result<(Live, Tables), Failure> {
-        let basis: BasisView = client.get("/basis").map_err(Failure::Gateway)?;
-        let garbled = |what: &str| {
-            Failure::Gateway(ClientError::Garbled(format!("its policy, with Linux's routes, {what}")))
-        };
+        let basis: BasisView = client.get("/basis")?;
+        let garbled = |what: &str| ClientError::Garbled(format!("its policy, with Linux's routes, {what}"));
         let parsed = policy::parse::parse(&basis.policy, "the policy in force");
         let mut policy = parsed.policy.ok_or_else(|| {
             let first = parsed.diagnostics.iter().find(|diagnostic| diagnostic.is_error());
@@ -62,7 +60,7 @@ impl Live {
 
     /// A gateway here that goes by the same, and remembers what bears on the packet.
     pub(super) fn replay(&mut self, tables: Tables, at: Nanos, packet: &[u8]) -> Result<Replay, Failure> {
-        let setup = |error| Failure::Setup { file: "the policy in force".to_owned(), error };
+        let setup = |error| PolicyError::Setup { file: "the policy in force".to_owned(), error };
         let mut replay = Replay::resolved_by_host(tables, at, Way::Step).map_err(setup)?;
         for known in &self.basis.neighbours {
             let interface = replay.tables.interface_named(&known.interface);
@@ -90,12 +88,10 @@ impl Live {
     /// What bears on a packet, its places those of `tables`.
     fn items(&self, about: About, tables: &Tables) -> Result<Vec<Item>, Failure> {
         let mut bytes = Vec::new();
-        self.client
-            .listen("/state", &about, TICK, |piece| {
-                bytes.extend_from_slice(piece.unwrap_or_default());
-                Ok(ControlFlow::Continue(()))
-            })
-            .map_err(Failure::Gateway)?;
+        self.client.listen("/state", &about, TICK, |piece| {
+            bytes.extend_from_slice(piece.unwrap_or_default());
+            Ok::<_, ClientError>(ControlFlow::Continue(()))
+        })?;
         let mut places = Names::default().places_in(tables);
         let mut items = Vec::new();
         store::read(bytes.as_slice(), |entry| match entry {
@@ -109,7 +105,7 @@ impl Live {
             }
             Entry::Item(item) => items.push(places.moved(&item)),
         })
-        .map_err(|error| Failure::Gateway(ClientError::Garbled(error.to_string())))?;
+        .map_err(|error| ClientError::Garbled(error.to_string()))?;
         Ok(items)
     }
 

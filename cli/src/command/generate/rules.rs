@@ -9,7 +9,7 @@ use lookup::classify::generate::{self, Filter, Like, Locality};
 use lookup::classify::{NO_MATCH, Pattern};
 
 use crate::bench::classify::subject;
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, OutputError};
 use crate::{screen, with_exit_codes};
 
 /// Make a set of rules like those of real routers and firewalls
@@ -149,7 +149,7 @@ fn write<T: std::fmt::Display>(
     match out {
         None => all(&mut screen::out())?,
         Some(path) => {
-            let failed = |error| Failure::Write { path: path.to_path_buf(), error };
+            let failed = |error| OutputError::Write { path: path.to_path_buf(), error };
             all(&mut File::create(path).map_err(failed)?).map_err(failed)?;
             let many = screen::count(count as u64, one, more);
             writeln!(screen::out(), "{}: {many}", path.display())?;

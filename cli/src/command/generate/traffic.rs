@@ -15,7 +15,7 @@ use wire::capture::{PcapngWriter, Record};
 use wire::ethernet::Mac;
 use wire::{Frame, LinkKind, Nanos, PortId};
 
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, OutputError, PolicyError, UsageError};
 use crate::input::default_route;
 use crate::output::file_name;
 use crate::policy_file::{self, Loaded};
@@ -79,7 +79,8 @@ impl Traffic {
         let settings = match self.like {
             Like::Office => self.office(&policy, &tables, sides)?,
         };
-        fs::create_dir_all(&self.out).map_err(|error| Failure::Write { path: self.out.clone(), error })?;
+        fs::create_dir_all(&self.out)
+            .map_err(|error| OutputError::Write { path: self.out.clone(), error })?;
         let name = |port: PortId| tables.interface(port).map_or("", |interface| &interface.name);
         let create = |port: PortId| -> Result<PcapngWriter, Failure> {
             let mut writer = PcapngWriter::create(self.out.join(file_name(name(port))))?;
@@ -92,7 +93,7 @@ impl Traffic {
         let mut world = World { office: Office::new(settings), sides };
         let names = [name(sides.lan).to_owned(), name(sides.wan).to_owned()];
         let mut replay =
-            Replay::new(tables, start, Way::Run).map_err(|error| Failure::Setup { file, error })?;
+            Replay::new(tables, start, Way::Run).map_err(|error| PolicyError::Setup { file, error })?;
         let mut progress = Progress::new("generate", Unit::Packet, duration.0);
         let mut entered = [0u64; 2];
         let mut number: u32 = 0;
@@ -123,7 +124,7 @@ impl Traffic {
     /// The inside and the outside interface.
     fn sides(&self, policy: &Policy, tables: &Tables) -> Result<Sides, Failure> {
         let named = |name: &String| {
-            tables.interface_named(name).ok_or_else(|| Failure::NoInterface {
+            tables.interface_named(name).ok_or_else(|| UsageError::NoInterface {
                 name: name.clone(),
                 known: tables.interfaces.iter().map(|interface| interface.name.clone()).collect(),
             })
@@ -131,7 +132,7 @@ impl Traffic {
         let wan = match &self.wan {
             Some(name) => named(name)?,
             None => default_route(tables, false).or_else(|| default_route(tables, true)).ok_or(
-                Failure::Lacks { what: "default route", hint: "name the outside interface with --wan" },
+                PolicyError::Lacks { what: "default route", hint: "name the outside interface with --wan" },
             )?,
         };
         let lan = match &self.lan {
@@ -142,11 +143,12 @@ impl Traffic {
                 };
                 let masqueraded = |(_, interface): &(usize, &Interface)| is_masqueraded(interface, policy);
                 let candidates = || policy.interfaces.iter().enumerate().filter(inside);
-                let (place, _) =
-                    candidates().find(masqueraded).or_else(|| candidates().next()).ok_or(Failure::Lacks {
+                let (place, _) = candidates().find(masqueraded).or_else(|| candidates().next()).ok_or(
+                    PolicyError::Lacks {
                         what: "second interface with an IPv4 address",
                         hint: "add an interface for the inside",
-                    })?;
+                    },
+                )?;
                 PortId(place as u16)
             }
         };
@@ -157,7 +159,7 @@ impl Traffic {
     fn office(&self, policy: &Policy, tables: &Tables, sides: Sides) -> Result<Settings, Failure> {
         let standard = Settings::default();
         let link = |port: PortId, neighbour| -> Result<Link, Failure> {
-            let lacks = Failure::Lacks {
+            let lacks = PolicyError::Lacks {
                 what: "IPv4 address on the inside or outside interface",
                 hint: "add one, or choose other interfaces with --lan and --wan",
             };

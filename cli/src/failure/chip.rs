@@ -1,0 +1,152 @@
+//! Chips, mappings and their traffic: what they do not have, what does not fit, and what did not run.
+
+use chip::cipher::CipherError;
+use chip::reproduce::ReproduceError;
+use chip::run::{RunError, SourceError};
+use chip::setting::SetError;
+use chip::sweep::BadAxis;
+use chip::traffic::{BadStream, TrafficError};
+
+use super::Exit;
+use crate::screen;
+
+/// What went wrong with a chip.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ChipError {
+    /// The chip has no such port.
+    #[error("the chip has no port `{name}`")]
+    NoPort {
+        /// What was said.
+        name: String,
+        /// Numbers and kinds that it has.
+        known: Vec<String>,
+    },
+    /// No chip or mapping of that name comes with the program.
+    #[error("`{name}` is no {what} that comes with wirerate, and no file")]
+    NotShipped {
+        /// A chip or a mapping.
+        what: &'static str,
+        /// The name.
+        name: String,
+        /// The one that was probably meant.
+        nearest: Option<&'static str>,
+        /// Those that do.
+        known: Vec<&'static str>,
+    },
+    /// A chip of one's own was given without a mapping.
+    #[error("no mapping for the chip `{chip}` comes with wirerate")]
+    NoMapping {
+        /// Its name.
+        chip: String,
+    },
+    /// A cipher cannot be measured.
+    #[error(transparent)]
+    Cipher(CipherError),
+    /// A claim could not be put to the test.
+    #[error(transparent)]
+    Reproduce(ReproduceError),
+    /// A parameter cannot be set.
+    #[error("`{path}` cannot be set: {error}")]
+    Set {
+        /// Where it was said to be.
+        path: String,
+        /// Why not.
+        error: SetError,
+    },
+    /// Programs or tables do not fit the chip, in these many ways, which have been shown.
+    #[error("{}", misfit(.file, *.errors))]
+    DoesNotFit {
+        /// The mapping.
+        file: String,
+        /// Number of them.
+        errors: usize,
+    },
+    /// What is to be varied makes no sense.
+    #[error(transparent)]
+    Grid(BadAxis),
+    /// A key of generated traffic cannot be varied like that.
+    #[error(transparent)]
+    Stream(BadStream),
+    /// There is no frame to search with.
+    #[error("the traffic has no frame that would count")]
+    NothingOffered,
+    /// None of so many combinations could be run; each has been shown with its reason.
+    #[error("none of {} could be run", screen::count(*.0 as u64, "combination", "combinations"))]
+    NothingRan(usize),
+    /// A chip did not run to the end.
+    #[error(transparent)]
+    Run(RunError),
+}
+
+fn misfit(file: &str, errors: usize) -> String {
+    match errors {
+        1 => format!("something does not fit where {file} puts it"),
+        errors => format!("{errors} things do not fit where {file} puts them"),
+    }
+}
+
+impl ChipError {
+    /// The exit code.
+    pub(super) fn exit(&self) -> Exit {
+        match self {
+            ChipError::Run(RunError::Source(SourceError::Traffic(error))) => match error {
+                TrafficError::Capture(_) => Exit::Unreadable,
+                TrafficError::NotThrough { .. } => Exit::Wrong,
+                _ => Exit::Usage,
+            },
+            ChipError::DoesNotFit { .. }
+            | ChipError::Run(_)
+            | ChipError::NothingRan(_)
+            | ChipError::Reproduce(_) => Exit::Wrong,
+            // What was asked for the chip does not have; a chip without what every cipher needs is a fault of its own.
+            ChipError::Cipher(CipherError::TooMany { .. } | CipherError::Key(_)) => Exit::Usage,
+            ChipError::Cipher(_) => Exit::Wrong,
+            ChipError::NoPort { .. }
+            | ChipError::NotShipped { .. }
+            | ChipError::Set { .. }
+            | ChipError::Grid(_)
+            | ChipError::Stream(_)
+            | ChipError::NothingOffered
+            | ChipError::NoMapping { .. } => Exit::Usage,
+        }
+    }
+
+    /// What to do about it.
+    pub(super) fn hint(&self) -> Option<String> {
+        Some(match self {
+            ChipError::NoPort { known, .. } => format!("the chip has {}", known.join(", ")),
+            ChipError::NotShipped { nearest, known, .. } => {
+                let known = known.join(", ");
+                match nearest {
+                    Some(nearest) => {
+                        format!("did you mean {nearest}? There are {known}; or give the path of a file (TOML)")
+                    }
+                    None => format!("there are {known}; or give the path of a file (TOML)"),
+                }
+            }
+            ChipError::NoMapping { .. } => {
+                "give one with --mapping FILE; docs/add/chip.md shows how, and `wirerate chip list tetra-pool` prints one to begin from".to_owned()
+            }
+            ChipError::Set { .. } => {
+                "paths are as in the TOML of the chip (memory.sram.latency) or of the mapping (pool.process.threads)"
+                    .to_owned()
+            }
+            ChipError::DoesNotFit { .. } => {
+                "lower the policy's [limit], use fewer rules, place regions elsewhere with --set region.NAME=MEMORY, or take \
+                 another --mapping: `wirerate chip list` has those that come with the program"
+                    .to_owned()
+            }
+            ChipError::Grid(_) => "`wirerate chip sweep --help` has examples".to_owned(),
+            ChipError::NothingOffered => "offer more frames than --warm leaves out".to_owned(),
+            ChipError::Run(RunError::Deadlock(_)) => {
+                "let another pool empty the ring, or give it more entries than there are threads that fill it".to_owned()
+            }
+            ChipError::Run(RunError::Source(SourceError::Traffic(error))) => return error.hint(),
+            ChipError::Run(_)
+            | ChipError::Cipher(_)
+            | ChipError::Reproduce(_)
+            | ChipError::Stream(_)
+            | ChipError::NothingRan(_) => return None,
+        })
+    }
+}

@@ -1,0 +1,86 @@
+//! Live gateways that cannot begin, or cannot be asked; guards, and what a gateway remembers.
+
+use std::io;
+use std::path::PathBuf;
+
+use gateway::ClientError;
+use gateway::guard::ReleaseError;
+use gateway::store::StoreError;
+use gateway::supervisor::StartError;
+
+use super::Exit;
+
+/// What went wrong with a live gateway.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum GatewayError {
+    /// It could not begin.
+    #[error("the gateway cannot begin: {0}")]
+    Start(StartError),
+    /// A running one did not answer, or said no.
+    #[error(transparent)]
+    Client(ClientError),
+    /// Guards were not taken off.
+    #[error(transparent)]
+    Release(ReleaseError),
+    /// What a gateway remembers cannot be written to a file, or read from it.
+    #[error("{path}: {error}")]
+    Store {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        error: StoreError,
+    },
+}
+
+impl GatewayError {
+    /// The exit code.
+    pub(super) fn exit(&self) -> Exit {
+        match self {
+            GatewayError::Start(_)
+            | GatewayError::Client(
+                ClientError::Unreachable { .. } | ClientError::Silent { .. } | ClientError::Garbled(_),
+            )
+            | GatewayError::Release(ReleaseError::Unpinned(_) | ReleaseError::Kernel(_)) => Exit::NoGateway,
+            GatewayError::Client(ClientError::Refused(_)) | GatewayError::Release(_) => Exit::Wrong,
+            GatewayError::Store { .. } => Exit::Unreadable,
+        }
+    }
+
+    /// What to do about it.
+    pub(super) fn hint(&self) -> String {
+        let hint = match self {
+            GatewayError::Start(_) => {
+                "run it as root, or with CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF, on Linux 6.6 or newer"
+            }
+            GatewayError::Client(error) => match error {
+                ClientError::Refused(trouble) => &trouble.hint,
+                ClientError::Unreachable { error, .. } if error.kind() == io::ErrorKind::PermissionDenied => {
+                    "ask as root, or as the user that runs it"
+                }
+                ClientError::Unreachable { .. } => {
+                    "start one with `wirerate run POLICY`, name its --socket, and ask as the user that runs it"
+                }
+                ClientError::Silent { .. } => {
+                    "look whether it is stopped or stuck, and at its log; what was asked for may still be done"
+                }
+                ClientError::Garbled(_) => "use the same version of wirerate for both",
+            },
+            GatewayError::Release(ReleaseError::Unpinned(_) | ReleaseError::Kernel(_)) => {
+                "run it as root, and name the directory of the gateway's --guards"
+            }
+            GatewayError::Release(_) => "`wirerate release` without a name takes off all there are",
+            GatewayError::Store { error, .. } => match error {
+                StoreError::System { operation: "write" | "rename", .. } => {
+                    "check that there is room and that you may write there; nothing was saved"
+                }
+                StoreError::System { .. } => "check the path and that you may read it",
+                StoreError::NoFile => "name a file; nothing was saved",
+                StoreError::Ageless => "set the clock, and save a state anew; nothing has changed",
+                StoreError::Foreign | StoreError::Damaged | StoreError::Saved => {
+                    "give what `wirerate save` wrote, or a gateway with --state; nothing has changed"
+                }
+            },
+        };
+        hint.to_owned()
+    }
+}

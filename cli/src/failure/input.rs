@@ -1,0 +1,59 @@
+//! Inputs that cannot be read; of policies [`super::policy`] tells.
+
+use std::io;
+use std::path::PathBuf;
+
+use wire::capture::{CaptureError, Problem};
+
+use crate::bench::classify::subject::BadHeader;
+
+/// Why an input cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum InputError {
+    /// A file cannot be read.
+    #[error("cannot read {path}: {error}")]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// A capture cannot be read or written.
+    #[error(transparent)]
+    Capture(CaptureError),
+    /// Headers cannot be read.
+    #[error("{path}{}: {problem}", after(*.line))]
+    Trace {
+        /// Their file.
+        path: PathBuf,
+        /// The line, from 1; 0 where it is no line.
+        line: usize,
+        /// What is wrong with it.
+        problem: BadHeader,
+    },
+}
+
+fn after(number: usize) -> String {
+    if number == 0 { String::new() } else { format!(":{number}") }
+}
+
+impl InputError {
+    /// What to do about it.
+    pub(super) fn hint(&self) -> &'static str {
+        match self {
+            InputError::Read { .. } => "check the path and that you may read it",
+            InputError::Capture(error) => match error.problem {
+                Problem::Input(_) => "check the path and that you may read it",
+                Problem::Output(_) => "check that there is room and that you may write there",
+                Problem::BadMagic(_) => "give a capture that tcpdump, dumpcap or Wireshark wrote",
+                Problem::UnsupportedLink(_) => "capture on an Ethernet or IP interface, or on `any`",
+                Problem::HeaderCut => "the file is empty or was cut; capture again",
+                _ => "the file is damaged; `editcap` or `pcapfix` may save what is left",
+            },
+            InputError::Trace { .. } => {
+                "a line has source, destination, source port, destination port, protocol and flags, decimal; \
+                 `wirerate generate trace` writes such lines"
+            }
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Policies, and rules of other firewalls, that cannot be read, are wrong, or ask for too much.
+
+use std::path::PathBuf;
+
+use dataplane::replay::ReplayError;
+use dataplane::tables::CompileError;
+use policy::LoadError;
+use policy::import::ImportError;
+
+use super::Exit;
+
+/// What is wrong with a policy.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PolicyError {
+    /// A policy file cannot be read.
+    #[error(transparent)]
+    Unreadable(LoadError),
+    /// The policy in this file is wrong, in these many ways, which have been shown.
+    #[error("{file} has {}", count(*.errors))]
+    Wrong {
+        /// The file.
+        file: String,
+        /// Number of errors.
+        errors: usize,
+    },
+    /// The policy cannot be compiled.
+    #[error("{file} cannot be compiled: {error}")]
+    Compile {
+        /// Its file.
+        file: String,
+        /// Why not.
+        error: CompileError,
+    },
+    /// The policy asks for more than this machine has.
+    #[error("{file} asks for more than this machine has: {error}")]
+    Setup {
+        /// Its file.
+        file: String,
+        /// What it asks for.
+        error: ReplayError,
+    },
+    /// The policy says too little for what was asked.
+    #[error("the policy has no {what}")]
+    Lacks {
+        /// What it says nothing of.
+        what: &'static str,
+        /// What to do.
+        hint: &'static str,
+    },
+    /// There are no rules to search.
+    #[error("{file} has no rules to search")]
+    NoRules {
+        /// Their file.
+        file: String,
+    },
+    /// Rules of another firewall cannot be read at all.
+    #[error("cannot import {path}: {error}")]
+    Import {
+        /// Their file.
+        path: PathBuf,
+        /// Why not.
+        error: ImportError,
+    },
+}
+
+fn count(number: usize) -> String {
+    if number == 1 { "an error".to_owned() } else { format!("{number} errors") }
+}
+
+impl PolicyError {
+    /// The exit code.
+    pub(super) fn exit(&self) -> Exit {
+        match self {
+            PolicyError::Unreadable(_) | PolicyError::Import { .. } => Exit::Unreadable,
+            PolicyError::Wrong { .. }
+            | PolicyError::Compile { .. }
+            | PolicyError::Setup { .. }
+            | PolicyError::Lacks { .. }
+            | PolicyError::NoRules { .. } => Exit::Wrong,
+        }
+    }
+
+    /// What to do about it.
+    pub(super) fn hint(&self) -> Option<&'static str> {
+        Some(match self {
+            PolicyError::Unreadable(_) => "give the path of a policy (TOML); policies/ has examples",
+            PolicyError::Wrong { .. } => return None,
+            PolicyError::Compile { .. } => "change the policy there",
+            PolicyError::Setup { .. } => "lower `flows` under [limit], or free memory",
+            PolicyError::Lacks { hint, .. } => hint,
+            PolicyError::NoRules { .. } => {
+                "give a ClassBench filter set or a policy that has rules; `wirerate generate rules` makes some"
+            }
+            PolicyError::Import { .. } => {
+                "give what `nft -j list ruleset` or `iptables-save` printed, or a ClassBench filter set"
+            }
+        })
+    }
+}

@@ -1,0 +1,81 @@
+//! Command lines that ask for what there is not, or for what does not go together.
+
+use std::path::PathBuf;
+
+use crate::packet_syntax::WordError;
+
+/// What is wrong with a command line.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum UsageError {
+    /// Two things were asked for that do not go together.
+    #[error("{one} does not go with {other}")]
+    Clash {
+        /// One of them.
+        one: &'static str,
+        /// The other.
+        other: &'static str,
+    },
+    /// A capture is said to come in by an interface that the policy does not have.
+    #[error("the policy has no interface `{name}`")]
+    NoInterface {
+        /// What was said.
+        name: String,
+        /// Those that the policy has.
+        known: Vec<String>,
+    },
+    /// What would be written is what is read.
+    #[error("{path} is read and would be written over")]
+    Overwrites {
+        /// The capture.
+        path: PathBuf,
+    },
+    /// A packet in words is not understood.
+    #[error("{0}")]
+    Words(WordError),
+    /// A capture has fewer packets.
+    #[error("{path} has no packet {number}")]
+    NoPacket {
+        /// The capture.
+        path: PathBuf,
+        /// The packet that was asked for.
+        number: u64,
+        /// Number of them.
+        packets: u64,
+    },
+    /// A word is not among those that are known.
+    #[error("`{word}` is no {what}")]
+    Unknown {
+        /// What kind of word.
+        what: &'static str,
+        /// The word.
+        word: String,
+    },
+    /// There is nothing of that name.
+    #[error("there is no {what} `{name}`")]
+    NotKnown {
+        /// A claim, a cipher, a chip or a mapping.
+        what: &'static str,
+        /// The name.
+        name: String,
+        /// Those there are.
+        known: Vec<&'static str>,
+    },
+}
+
+impl UsageError {
+    /// What to do about it.
+    pub(super) fn hint(&self) -> String {
+        match self {
+            UsageError::Clash { .. } => "leave one of them out; --help says what each is for".to_owned(),
+            UsageError::NoInterface { known, .. } => format!("the policy has {}", known.join(", ")),
+            UsageError::Overwrites { .. } => "name another directory with --out".to_owned(),
+            UsageError::Words(error) => error.hint(),
+            UsageError::NoPacket { packets, .. } => format!("its packets are numbered from 1 to {packets}"),
+            UsageError::Unknown { .. } => "`wirerate reasons` lists them all".to_owned(),
+            UsageError::NotKnown { name, known, .. } => match policy::nearest(name, known.iter().copied()) {
+                Some(nearest) => format!("did you mean {nearest}? There are {}", known.join(", ")),
+                None => format!("there are {}", known.join(", ")),
+            },
+        }
+    }
+}
