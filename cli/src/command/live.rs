@@ -504,35 +504,24 @@ fn seconds(text: &str) -> Result<u64, String> {
 }
 
 /// Columns of text, as wide as what is in them; all but the first to the right.
-pub(crate) struct Table {
-    rows: Vec<Vec<String>>,
-}
+pub(crate) struct Table(screen::Table);
 
 impl Table {
     pub(crate) fn new<const N: usize>(titles: [&str; N]) -> Table {
-        Table { rows: vec![titles.map(str::to_owned).to_vec()] }
+        let mut table = Table(screen::Table::new(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]));
+        table.row(titles.map(str::to_owned));
+        table
     }
 
     pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
-        self.rows.push(cells.to_vec());
+        self.0.row(cells);
     }
 
     pub(crate) fn print(&self) -> Result<(), Failure> {
-        let columns = self.rows.first().map_or(0, Vec::len);
-        let widths: Vec<usize> = (0..columns)
-            .map(|column| self.rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0))
-            .collect();
         let mut out = screen::out();
-        for (number, row) in self.rows.iter().enumerate() {
-            let cells = row.iter().zip(&widths).enumerate();
-            let line: Vec<String> = cells
-                .map(
-                    |(column, (cell, width))| {
-                        if column == 0 { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
-                    },
-                )
-                .collect();
-            let line = line.join("  ");
+        for (number, line) in self.0.to_string().lines().enumerate() {
+            // Not indented, as nothing stands above it.
+            let line = line.get(2..).unwrap_or_default();
             match number {
                 0 => writeln!(out, "{HEADING}{line}{HEADING:#}")?,
                 _ => writeln!(out, "{line}")?,
