@@ -3,34 +3,24 @@
 //! The same seed gives the same numbers on every machine and in every release. For traffic and for tests,
 //! never for secrets.
 
+use rand_xoshiro::Xoshiro256StarStar;
+use rand_xoshiro::rand_core::{RngCore, SeedableRng};
+
 use crate::unit::Nanos;
 
 /// A generator of pseudo-random numbers.
 #[derive(Clone, Debug)]
-pub struct Random {
-    state: [u64; 4],
-}
+pub struct Random(Xoshiro256StarStar);
 
 impl Random {
     /// The sequence that belongs to `seed`.
     pub fn new(seed: u64) -> Random {
-        let mut mixed = seed;
-        let state = [(); 4].map(|()| {
-            mixed = mixed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let z = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            z ^ (z >> 31)
-        });
-        Random { state }
+        Random(Xoshiro256StarStar::seed_from_u64(seed))
     }
 
     /// Any number of 64 bits.
     pub fn next_u64(&mut self) -> u64 {
-        let [a, b, c, d] = self.state;
-        let result = b.wrapping_mul(5).rotate_left(7).wrapping_mul(9);
-        let (c, d) = (c ^ a, d ^ b);
-        self.state = [a ^ d, b ^ c, c ^ (b << 17), d.rotate_left(45)];
-        result
+        self.0.next_u64()
     }
 
     /// A number less than `n`; 0 if `n` is 0. Its bias is less than `n` in 2^64.
@@ -86,11 +76,15 @@ mod tests {
 
     #[test]
     fn is_the_published_sequence() {
-        // splitmix64 of seed 1234567 begins so, in its authors' reference implementation.
-        let state = Random::new(1_234_567).state;
-        assert_eq!(state[..2], [6_457_827_717_110_365_317, 3_203_168_211_198_807_973]);
+        // splitmix64 of seed 1234567 begins so, in its authors' reference implementation; and the first number is made
+        // of the second word of the state.
+        let state = [6_457_827_717_110_365_317u64, 3_203_168_211_198_807_973];
+        let first = state[1].wrapping_mul(5).rotate_left(7).wrapping_mul(9);
+        assert_eq!(Random::new(1_234_567).next_u64(), first);
         // xoshiro256** from the state 1, 2, 3, 4, likewise.
-        let mut random = Random { state: [1, 2, 3, 4] };
+        let mut seed = [0; 32];
+        (1..).zip(seed.chunks_mut(8)).for_each(|(word, bytes)| bytes[0] = word);
+        let mut random = Random(Xoshiro256StarStar::from_seed(seed));
         let begin = [(); 4].map(|()| random.next_u64());
         assert_eq!(begin, [11520, 0, 1_509_978_240, 1_215_971_899_390_074_240]);
     }
