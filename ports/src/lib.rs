@@ -7,7 +7,6 @@
 //! A [`Guard`] keeps an interface shut wherever no port of ours answers for it, and is the one thing that stays in the kernel
 //! when the process ends, however it ends: other programs are held by open links, devices by open queues. An interface that goes down or away shows as an error that says so ([`Gone`]).
 
-mod crc32c;
 mod guard;
 mod line;
 mod offload;

@@ -9,7 +9,6 @@ use wire::header::Protocol;
 use wire::tcp::Flags;
 use wire::{Frame, ethernet, ipv4, ipv6, tcp, udp};
 
-use crate::crc32c;
 use crate::sys::packet::VnetHeader;
 
 /// What is left to do to a frame.
@@ -60,8 +59,9 @@ pub(crate) fn complete(frame: &mut [u8], start: usize, offset: usize) -> bool {
     }
     if offset == SCTP_FIELD {
         summed[offset..offset + 4].copy_from_slice(&[0; 4]);
-        let checksum = crc32c::of(summed);
-        summed[offset..offset + 4].copy_from_slice(&checksum);
+        // CRC-32C (RFC 9260, appendix A); its polynomial is reflected, so the lowest byte goes first.
+        let checksum = crc32c::crc32c(summed);
+        summed[offset..offset + 4].copy_from_slice(&checksum.to_le_bytes());
         return true;
     }
     // As Linux does it: a zero, which to UDP would mean that there is none, is written as its other form; to all others
