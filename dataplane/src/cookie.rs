@@ -9,6 +9,9 @@
 //! Promises: a pure function of key, packet and time, so that every worker with the same key takes the cookies of all others; a
 //! constant amount of work. A guess is right once in 2^24 times.
 
+use std::hash::Hasher;
+
+use siphasher::sip::SipHasher24;
 use wire::Nanos;
 
 use crate::flow::Key;
@@ -131,44 +134,9 @@ const fn sizes(v4: bool) -> [u16; 4] {
 
 /// SipHash-2-4 (Aumasson and Bernstein, "SipHash: a fast short-input PRF", INDOCRYPT 2012) of whole words.
 fn sip(key: [u64; 2], words: impl Iterator<Item = u64>) -> u64 {
-    let mut v = [
-        key[0] ^ 0x736f_6d65_7073_6575,
-        key[1] ^ 0x646f_7261_6e64_6f6d,
-        key[0] ^ 0x6c79_6765_6e65_7261,
-        key[1] ^ 0x7465_6462_7974_6573,
-    ];
-    let mut count = 0u64;
-    let take = |word: u64, v: &mut [u64; 4]| {
-        v[3] ^= word;
-        round(v);
-        round(v);
-        v[0] ^= word;
-    };
-    for word in words {
-        take(word, &mut v);
-        count += 1;
-    }
-    // The last word has the length in bytes, modulo 256.
-    take((count * 8) << 56, &mut v);
-    v[2] ^= 0xff;
-    for _ in 0..4 {
-        round(&mut v);
-    }
-    v[0] ^ v[1] ^ v[2] ^ v[3]
-}
-
-#[inline(always)]
-fn round(v: &mut [u64; 4]) {
-    v[0] = v[0].wrapping_add(v[1]);
-    v[1] = v[1].rotate_left(13) ^ v[0];
-    v[0] = v[0].rotate_left(32);
-    v[2] = v[2].wrapping_add(v[3]);
-    v[3] = v[3].rotate_left(16) ^ v[2];
-    v[0] = v[0].wrapping_add(v[3]);
-    v[3] = v[3].rotate_left(21) ^ v[0];
-    v[2] = v[2].wrapping_add(v[1]);
-    v[1] = v[1].rotate_left(17) ^ v[2];
-    v[2] = v[2].rotate_left(32);
+    let mut hasher = SipHasher24::new_with_keys(key[0], key[1]);
+    words.for_each(|word| hasher.write_u64(word));
+    hasher.finish()
 }
 
 #[cfg(test)]
