@@ -1,5 +1,5 @@
-//! Which translations can never match, for one earlier one matches all that they do. Of rules, the data plane knows
-//! exactly (`dataplane::analysis`).
+//! Which translations can never match, for one earlier one matches all that they do. Of rules, the crate `analysis`
+//! knows exactly.
 //!
 //! Sound: what is reported is so. Not complete: what several earlier ones cover only together is not
 //! found, and past a fixed amount of work no more is looked for.
