@@ -10,6 +10,7 @@ use std::sync::mpsc::{SyncSender, TrySendError};
 
 use dataplane::flow::{Flow, State};
 use dataplane::pipeline::{self, STAGES};
+use dataplane::stage::Packets;
 use dataplane::state::Ends;
 use dataplane::{Reason, Tables, Verdict};
 use ipnet::IpNet;
@@ -124,6 +125,16 @@ impl CaptureQuery {
         let words = self.stage.as_deref().unwrap_or("sent,delivered,dropped,held");
         let named = |word: &str| NotKnown::or("point", word, Point::named(word).map(Point::bit));
         words.split(',').try_fold(0, |bits, word| Ok(bits | named(word.trim())?)).map(Points)
+    }
+
+    /// The first stage among the points that no packet goes through, as the policy of `tables` does not need it.
+    pub(crate) fn left_out(&self, tables: &Tables) -> Option<&'static str> {
+        let words = self.stage.as_deref().unwrap_or_default().split(',').map(str::trim);
+        let mut names = words.map(|word| word.strip_prefix("before-").unwrap_or(word));
+        names.find_map(|name| {
+            let stage = pipeline::stages().find(|stage| stage.about.name == name)?;
+            ((stage.packets)(tables) == Packets::None).then_some(stage.about.name)
+        })
     }
 
     /// The packets that are meant, in the places of `tables`.

@@ -35,8 +35,9 @@ Examples:
 
 Points for --stage:
   received              as it came in
-  parse, track, dnat, route, filter, classify, snat, rewrite, answer, queue
-                        behind that stage, if the packet went through it
+  parse, track, dnat, route, filter, classify, snat, rewrite, answer, fragment, queue
+                        behind that stage, if the packet went through it; those
+                        that the policy does not need are refused
   before-STAGE          in front of it
   sent                  as it leaves: forwarded, or turned into an answer
   delivered             as it is given to Linux

@@ -27,6 +27,11 @@ pub(super) async fn capture(State(desk): State<Desk>, Query(query): Query<Captur
     let basis = desk.ask(Request::Basis).await?;
     let senders = desk.ask(Request::Workers).await?;
     query.points().and(query.filter(&basis.tables).map(drop)).map_err(not_known)?;
+    if let Some(stage) = query.left_out(&basis.tables) {
+        let error = format!("no packet goes through \"{stage}\": the policy in force does not need that stage");
+        let remedy = "`wirerate stages POLICY` shows the pipeline of a policy";
+        return Err(trouble(StatusCode::UNPROCESSABLE_ENTITY, error, remedy));
+    }
     let id = NEXT.fetch_add(1, Ordering::Relaxed);
     let (tap, recorder) = record::capture(query);
     let (pieces, response) = respond("application/x-pcapng");

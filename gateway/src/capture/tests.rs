@@ -77,6 +77,28 @@ fn words_that_mean_nothing_are_told() {
 }
 
 #[test]
+fn stages_that_the_policy_does_not_need_are_told() {
+    let stateless =
+        "mode = \"stateless\"\n[interface.lan]\nzone = \"lan\"\naddresses = [\"192.168.1.1/24\"]\n";
+    let stateless = Tables::compile(&policy::check(stateless, "policy").policy.unwrap(), 1).unwrap();
+    let mut left_out = 0;
+    for tables in [&*tables(), &stateless] {
+        for stage in pipeline::stages() {
+            let name = stage.about.name;
+            let told = if (stage.packets)(tables) == Packets::None { Some(name) } else { None };
+            left_out += usize::from(told.is_some());
+            for words in [format!("received, {name}"), format!("before-{name},sent")] {
+                let query = CaptureQuery { stage: Some(words), ..CaptureQuery::default() };
+                assert_eq!(query.left_out(tables), told, "{query:?}");
+            }
+        }
+        let query = CaptureQuery { stage: Some("received,sent,held".to_owned()), ..CaptureQuery::default() };
+        assert_eq!(query.left_out(tables), None);
+    }
+    assert!(left_out > 0, "a policy without connections needs all stages");
+}
+
+#[test]
 fn a_packet_is_meant_only_where_all_holds() {
     let tables = tables();
     let frame = frame();
