@@ -8,7 +8,7 @@
 
 use std::path::Path;
 
-use policy::LoadError;
+use config::LoadError;
 use wire::{BitRate, Bytes};
 
 use crate::diagnostic::Diagnostic;
@@ -36,9 +36,9 @@ pub fn parse(text: &str, file: &str) -> Checked {
 
 /// Reads the description in the file at `path`.
 pub fn load(path: &Path) -> Result<Checked, LoadError> {
-    Ok(match policy::check::text(path, "chip")? {
+    Ok(match config::file::text(path, "chip")? {
         Ok(text) => parse(&text, &path.display().to_string()),
-        Err(wrong) => Checked { chip: None, diagnostics: vec![wrong.under()], parameters: Vec::new() },
+        Err(wrong) => Checked { chip: None, diagnostics: vec![wrong], parameters: Vec::new() },
     })
 }
 

@@ -1,18 +1,17 @@
-//! What is wrong with a chip or a mapping: [`policy::diagnostic`] with codes of their own.
+//! What is wrong with a chip or a mapping: [`config::Diagnostic`]s with codes of their own.
 
 use std::fmt;
 
-use policy::Severity;
-use policy::diagnostic::Kind;
+use config::{Kind, Severity};
 
 /// One thing that is wrong with a chip or a mapping.
-pub type Diagnostic = policy::Diagnostic<Code>;
+pub type Diagnostic = config::Diagnostic<Code>;
 
 /// Which kind of thing is wrong. Names are stable: scripts may rely on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Code {
     /// What can be wrong with any text in TOML, and with names and numbers in it.
-    Common(policy::Code),
+    Common(config::Code),
 
     /// Clocks with no common measure that time could be counted in.
     ClockMismatch,
@@ -127,8 +126,8 @@ impl Code {
     }
 }
 
-impl From<policy::Code> for Code {
-    fn from(code: policy::Code) -> Code {
+impl From<config::Code> for Code {
+    fn from(code: config::Code) -> Code {
         Code::Common(code)
     }
 }

@@ -8,10 +8,10 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
+use config::Entry;
+use config::LoadError;
+use config::Source;
 use dataplane::pipeline;
-use policy::LoadError;
-use policy::lines::Entry;
-use policy::source::Source;
 use tally::Region;
 
 use crate::description::Chip;
@@ -57,9 +57,9 @@ pub fn parse(text: &str, file: &str, chip: &Chip) -> Checked {
 
 /// Reads the mapping in the file at `path`, for `chip`.
 pub fn load(path: &Path, chip: &Chip) -> Result<Checked, LoadError> {
-    Ok(match policy::check::text(path, "mapping")? {
+    Ok(match config::file::text(path, "mapping")? {
         Ok(text) => parse(&text, &path.display().to_string(), chip),
-        Err(wrong) => Checked { mapping: None, diagnostics: vec![wrong.under()], lines: Lines::default() },
+        Err(wrong) => Checked { mapping: None, diagnostics: vec![wrong], lines: Lines::default() },
     })
 }
 

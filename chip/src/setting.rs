@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use policy::nearest;
+use config::nearest;
 use toml::de::{DeTable, DeValue};
 
 /// Why a value could not be set.

@@ -1,17 +1,19 @@
 //! Values of chip and mapping files: numbers with units, names, and words.
 
-use policy::nearest;
-use policy::parse::quantity::{self, Quantity, exact};
-use policy::parse::{reader, value};
+use config::quantity::{self, Quantity, exact};
+use config::{did_you_mean, value, wrong_type};
 use toml::de::DeValue;
+use wire::link::MOST_RATE;
 use wire::{BitRate, Bytes};
 
 use crate::description::{Cycles, Hertz, bound};
 use crate::diagnostic::Code;
 
-pub(crate) type Complaint = reader::Complaint<Code>;
-pub(crate) type Table<'s, 't, 'i> = reader::Table<'s, 't, 'i, Code>;
-pub(crate) type Sink = reader::Sink<Code>;
+pub(crate) use config::value::{one_of, owned, text};
+
+pub(crate) type Complaint = config::Complaint<Code>;
+pub(crate) type Table<'s, 't, 'i> = config::Table<'s, 't, 'i, Code>;
+pub(crate) type Sink = config::Sink<Code>;
 pub(crate) type Read<T> = Result<T, Complaint>;
 
 /// Names that people give to things, at most.
@@ -44,34 +46,30 @@ const SIZE: Quantity = Quantity {
 
 /// A frequency, not zero.
 pub(crate) fn hertz(value: &DeValue<'_>) -> Read<Hertz> {
-    quantity(value, &FREQUENCY, 1).map(Hertz)
+    quantity::read(value, &FREQUENCY, 1).map(Hertz)
 }
 
 /// A size, not zero.
 pub(crate) fn bytes(value: &DeValue<'_>) -> Read<Bytes> {
-    quantity(value, &SIZE, 1).map(Bytes)
+    quantity::read(value, &SIZE, 1).map(Bytes)
 }
 
 /// A size or an offset, which may be zero.
 pub(crate) fn offset(value: &DeValue<'_>) -> Read<u64> {
     match value {
         DeValue::Integer(_) => number(value, 0, bound::BYTES),
-        _ => quantity(value, &SIZE, 0),
+        _ => quantity::read(value, &SIZE, 0),
     }
 }
 
 /// A rate, not zero.
 pub(crate) fn rate(value: &DeValue<'_>) -> Read<BitRate> {
-    quantity::bit_rate(value).map_err(reader::Complaint::under)
-}
-
-fn quantity(value: &DeValue<'_>, kind: &Quantity, least: u64) -> Read<u64> {
-    quantity::read(value, kind, least).map_err(reader::Complaint::under)
+    quantity::bit_rate(value, MOST_RATE.0).map(BitRate)
 }
 
 /// An integer from `least` to `most`.
 pub(crate) fn number(value: &DeValue<'_>, least: u64, most: u64) -> Read<u64> {
-    value::number(value, least, most).map_err(reader::Complaint::under)
+    value::number(value, least, most)
 }
 
 /// The same as one of 32 bits, which `most` has to fit.
@@ -89,13 +87,13 @@ pub(crate) fn thousandths(value: &DeValue<'_>, least: u32, most: u32) -> Read<u3
     let text = match value {
         DeValue::Integer(integer) => integer.to_string(),
         DeValue::Float(float) => float.to_string(),
-        other => return Err(reader::wrong_type("a number", other).under()),
+        other => return Err(wrong_type("a number", other)),
     };
     match exact(&text, 1_000) {
         Some(Ok(number)) if (least.into()..=most.into()).contains(&number) => Ok(number as u32),
         _ => {
             let (least, most) = (f64::from(least) / 1e3, f64::from(most) / 1e3);
-            let complaint = Complaint::new(policy::Code::BadNumber.into(), format!("{text} is out of range"));
+            let complaint = Complaint::new(config::Code::BadNumber, format!("{text} is out of range"));
             Err(complaint.hint(format!("from {least} to {most}, with three decimals at most")))
         }
     }
@@ -106,28 +104,13 @@ pub(crate) fn float(value: &DeValue<'_>, most: f64) -> Read<f64> {
     let text = match value {
         DeValue::Integer(integer) => integer.to_string(),
         DeValue::Float(float) => float.to_string(),
-        other => return Err(reader::wrong_type("a number", other).under()),
+        other => return Err(wrong_type("a number", other)),
     };
     match text.parse::<f64>() {
         Ok(number) if number > 0.0 && number <= most => Ok(number),
-        _ => Err(Complaint::new(policy::Code::BadNumber.into(), format!("{text} is out of range"))
+        _ => Err(Complaint::new(config::Code::BadNumber, format!("{text} is out of range"))
             .hint(format!("above 0, up to {most}"))),
     }
-}
-
-/// A string.
-pub(crate) fn text<'v>(value: &'v DeValue<'_>) -> Read<&'v str> {
-    value::text(value).map_err(reader::Complaint::under)
-}
-
-/// A string that is kept.
-pub(crate) fn owned(value: &DeValue<'_>) -> Read<String> {
-    text(value).map(str::to_owned)
-}
-
-/// One of `words`.
-pub(crate) fn one_of<T: Copy>(value: &DeValue<'_>, words: &[(&str, T)]) -> Read<T> {
-    value::one_of(value, words).map_err(reader::Complaint::under)
 }
 
 /// The place of the name that `value` is among `names`, of which `code` complains as not being `what`.
@@ -138,11 +121,10 @@ pub(crate) fn place_of(value: &DeValue<'_>, names: &[&str], what: &str, code: Co
 /// The same of a text.
 pub(crate) fn find(name: &str, names: &[&str], what: &str, code: Code) -> Read<usize> {
     names.iter().position(|known| *known == name).ok_or_else(|| {
-        let hint = match (nearest(name, names.iter().copied()), names.is_empty()) {
-            (Some(nearest), _) => format!("did you mean \"{nearest}\"?"),
-            (None, true) => format!("there is no {what} at all"),
-            (None, false) => format!("one of: {}", names.join(", ")),
-        };
+        let hint = did_you_mean(name, names.iter().copied(), || match names.is_empty() {
+            true => format!("there is no {what} at all"),
+            false => format!("one of: {}", names.join(", ")),
+        });
         Complaint::new(code, format!("no {what} is called \"{name}\"")).hint(hint)
     })
 }
@@ -153,7 +135,7 @@ pub(crate) fn check_name(name: &str) -> Read<()> {
     if !name.is_empty() && name.len() <= LONGEST_NAME && name.chars().all(fits) {
         return Ok(());
     }
-    let complaint = Complaint::new(policy::Code::BadName.into(), format!("\"{name}\" is no name"));
+    let complaint = Complaint::new(config::Code::BadName, format!("\"{name}\" is no name"));
     Err(complaint.hint(format!("1 to {LONGEST_NAME} small letters, digits and hyphens")))
 }
 

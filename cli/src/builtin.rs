@@ -7,8 +7,7 @@ pub(crate) use chip::builtin::{CHIPS, MAPPINGS, Shipped};
 use chip::description::{self, Chip};
 use chip::mapping::{self, Lines, Mapping};
 use chip::setting::SetError;
-use policy::diagnostic::Kind;
-use policy::{Diagnostic, LoadError};
+use config::{Code, Diagnostic, Kind, LoadError};
 
 use crate::failure::{ChipError, Failure, InputError, PolicyError};
 use crate::screen;
@@ -184,7 +183,7 @@ fn find(
     builtin: impl Iterator<Item = &'static Shipped> + Clone,
 ) -> Result<(String, String), Failure> {
     if is_path(name) {
-        return match policy::check::text(Path::new(name), what) {
+        return match config::file::text::<Code>(Path::new(name), what) {
             Ok(Ok(text)) => Ok((name.to_owned(), text)),
             Ok(Err(wrong)) => whole(None, &[wrong], name),
             Err(LoadError { error, .. }) => Err(InputError::Read { path: name.into(), error }.into()),
@@ -195,7 +194,7 @@ fn find(
         let known: Vec<&str> = builtin.map(|shipped| shipped.name).collect();
         // Mappings go by what follows the chip's name, too.
         let short = known.iter().filter_map(|known| known.split_once('-').map(|(_, short)| short));
-        let nearest = policy::nearest(name, known.iter().copied().chain(short));
+        let nearest = config::nearest(name, known.iter().copied().chain(short));
         ChipError::NotShipped { what, name: name.to_owned(), nearest, known }.into()
     })
 }

@@ -6,8 +6,7 @@ use std::io::{self, Write};
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
 use clap::ValueEnum;
-use policy::Diagnostic;
-use policy::diagnostic::Kind;
+use config::{Diagnostic, Kind};
 
 /// A heading.
 pub(crate) const HEADING: Style = Style::new().bold();

@@ -1,305 +1,246 @@
-//! What is wrong with a policy, for the operator who has to put it right: what, where, and what to do.
-//!
-//! A [`Diagnostic`] of severity [`Severity::Error`] makes the policy wrong; a warning or a note does not. It renders with
-//! a snippet of the source by `miette`, and as JSON by `serde`. Other files that are written by hand have
-//! diagnostics of the same form, each with codes of their own: see [`Kind`].
+//! What is wrong with a policy: diagnostics with codes of their own.
 
 use std::fmt;
-use std::ops::Range;
-use std::sync::Arc;
 
-use miette::{LabeledSpan, SourceCode};
-use serde::ser::{Serialize, SerializeStruct, Serializer};
+use config::{Kind, Severity};
 
-use crate::source::Source;
+/// One thing that is wrong with a policy.
+pub type Diagnostic = config::Diagnostic<Code>;
 
-mod code;
+/// Which kind of thing is wrong. Names are stable: scripts may rely on them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Code {
+    /// What can be wrong with any text in TOML, and with names and numbers in it.
+    Common(config::Code),
 
-pub use code::Code;
+    /// Not an address, prefix or range of addresses.
+    BadAddress,
+    /// Not an Ethernet address.
+    BadMac,
+    /// Not a port or range of ports.
+    BadPort,
+    /// Not a protocol.
+    BadProtocol,
+    /// Not an ICMP type.
+    BadIcmp,
+    /// Not a list of TCP flags.
+    BadTcpFlags,
+    /// Not a DiffServ code point.
+    BadDscp,
+    /// Not a rate or a bound on connections.
+    BadRate,
+    /// Not a duration.
+    BadDuration,
+    /// Not a pair of zones.
+    BadZonePair,
 
-/// What the codes of diagnostics can do. [`Code`] has those of policies, and those that any file in TOML needs.
-pub trait Kind: Copy + Eq + Ord + fmt::Debug + fmt::Display + From<Code> + 'static {
-    /// Severity: an error makes what was written wrong.
-    fn severity(self) -> Severity;
+    /// No interface is in that zone.
+    UnknownZone,
+    /// No such interface.
+    UnknownInterface,
+    /// No such set.
+    UnknownSet,
+    /// More of something than a policy may hold.
+    TooMany,
+
+    /// Two interfaces with one address.
+    DuplicateAddress,
+    /// The networks of two interfaces share addresses.
+    OverlappingNetworks,
+    /// An address that no host can have.
+    UnusableAddress,
+    /// An MTU out of its range.
+    BadMtu,
+    /// A rate of an interface that has no link of its own, or an overhead without a rate.
+    BadLinkRate,
+    /// A VLAN identifier out of its range, too many of them, or one twice on a parent.
+    BadVlan,
+    /// An interface that is its own parent, by way of others perhaps.
+    ParentCycle,
+    /// A maximum segment size out of its range.
+    BadMss,
+    /// A next hop that is on no interface's link.
+    NextHopOffLink,
+    /// Something of Ethernet on a link that carries bare IP packets.
+    NeedsEthernet,
+    /// A neighbour that is not on its interface's link.
+    NeighbourOffLink,
+    /// Two neighbours with one address.
+    DuplicateNeighbour,
+    /// Two routes for one prefix.
+    DuplicateRoute,
+
+    /// Addresses of the wrong IP version.
+    FamilyMismatch,
+    /// Ports where a protocol without ports may match.
+    PortsWithoutProtocol,
+    /// ICMP types without exactly one of the two ICMP protocols.
+    IcmpWithoutProtocol,
+    /// TCP flags where another protocol may match.
+    TcpFlagsWithoutTcp,
+    /// A rate or a bound on connections at an action other than accept.
+    LimitWithoutAccept,
+    /// A SYN proxy where there is no SYN, or for the gateway's own services.
+    SynProxy,
+    /// What only a stateful policy can do, in a stateless one.
+    NeedsStateful,
+
+    /// A rule that no packet meets, for its state or its zone of origin.
+    RuleWithoutEffect,
+    /// A rule whose own conditions contradict one another.
+    RuleNeverMatches,
+    /// A rule that earlier ones hide. Found by the data plane's analysis, as the next two.
+    ShadowedRule,
+    /// A rule without which every packet would have the same fate.
+    RedundantRule,
+    /// Two rules that do different things to packets that both match, neither of which matches all that the other does.
+    OverlappingRules,
+    /// A default action for a pair of zones that no packet has.
+    ImpossiblePair,
+    /// An address that is not behind the zone it is looked for in.
+    AddressOutsideZone,
+
+    /// A translation that no packet meets.
+    NatNeverMatches,
+    /// A translation that an earlier one hides.
+    ShadowedNat,
+    /// A forward from an address that is not the gateway's.
+    OutsideNotOwn,
+    /// A masquerade whose interface has no address of the family as yet.
+    NoOutsideAddress,
+    /// A pool that shares addresses with something else.
+    PoolOverlap,
+    /// Inside and outside of a one-to-one translation differ in size.
+    UnequalPrefixes,
+    /// Ports that run past 65535 at the target, or a range that is empty.
+    PortOverflow,
+    /// Port blocks that the outside addresses have no room for, or that cannot be computed.
+    BlockMisfit,
+    /// A forward to where no route leads.
+    TargetUnreachable,
+
+    /// A bound out of its range.
+    BadLimit,
+    /// A place that no log can go to.
+    BadLogOutput,
+    /// An address that other machines can reach, where only this one is to.
+    NotLoopback,
+    /// A driver for a VLAN, whose frames are its parent's.
+    DriverOfVlan,
+    /// A timeout of no time.
+    ZeroTimeout,
+    /// A timeout shorter than an RFC asks for.
+    ShortTimeout,
+}
+
+impl Code {
+    /// Those that only policies have, with their names.
+    pub const ALL: &'static [(Code, &'static str, Severity)] = &[
+        (Code::BadAddress, "bad-address", Severity::Error),
+        (Code::BadMac, "bad-mac", Severity::Error),
+        (Code::BadPort, "bad-port", Severity::Error),
+        (Code::BadProtocol, "bad-protocol", Severity::Error),
+        (Code::BadIcmp, "bad-icmp", Severity::Error),
+        (Code::BadTcpFlags, "bad-tcp-flags", Severity::Error),
+        (Code::BadDscp, "bad-dscp", Severity::Error),
+        (Code::BadRate, "bad-rate", Severity::Error),
+        (Code::BadDuration, "bad-duration", Severity::Error),
+        (Code::BadZonePair, "bad-zone-pair", Severity::Error),
+        (Code::UnknownZone, "unknown-zone", Severity::Error),
+        (Code::UnknownInterface, "unknown-interface", Severity::Error),
+        (Code::UnknownSet, "unknown-set", Severity::Error),
+        (Code::TooMany, "too-many", Severity::Error),
+        (Code::DuplicateAddress, "duplicate-address", Severity::Error),
+        (Code::OverlappingNetworks, "overlapping-networks", Severity::Error),
+        (Code::UnusableAddress, "unusable-address", Severity::Error),
+        (Code::BadMtu, "bad-mtu", Severity::Error),
+        (Code::BadLinkRate, "bad-link-rate", Severity::Error),
+        (Code::BadVlan, "bad-vlan", Severity::Error),
+        (Code::ParentCycle, "parent-cycle", Severity::Error),
+        (Code::BadMss, "bad-mss", Severity::Error),
+        (Code::NextHopOffLink, "next-hop-off-link", Severity::Error),
+        (Code::NeedsEthernet, "needs-ethernet", Severity::Error),
+        (Code::NeighbourOffLink, "neighbour-off-link", Severity::Error),
+        (Code::DuplicateNeighbour, "duplicate-neighbour", Severity::Error),
+        (Code::DuplicateRoute, "duplicate-route", Severity::Error),
+        (Code::FamilyMismatch, "family-mismatch", Severity::Error),
+        (Code::PortsWithoutProtocol, "ports-without-protocol", Severity::Error),
+        (Code::IcmpWithoutProtocol, "icmp-without-protocol", Severity::Error),
+        (Code::TcpFlagsWithoutTcp, "tcp-flags-without-tcp", Severity::Error),
+        (Code::LimitWithoutAccept, "limit-without-accept", Severity::Error),
+        (Code::SynProxy, "syn-proxy", Severity::Error),
+        (Code::NeedsStateful, "needs-stateful", Severity::Error),
+        (Code::RuleWithoutEffect, "rule-without-effect", Severity::Warning),
+        (Code::RuleNeverMatches, "rule-never-matches", Severity::Warning),
+        (Code::ShadowedRule, "shadowed-rule", Severity::Warning),
+        (Code::RedundantRule, "redundant-rule", Severity::Warning),
+        (Code::OverlappingRules, "overlapping-rules", Severity::Note),
+        (Code::ImpossiblePair, "impossible-pair", Severity::Warning),
+        (Code::AddressOutsideZone, "address-outside-zone", Severity::Warning),
+        (Code::NatNeverMatches, "nat-never-matches", Severity::Warning),
+        (Code::ShadowedNat, "shadowed-nat", Severity::Warning),
+        (Code::OutsideNotOwn, "outside-not-own", Severity::Warning),
+        (Code::NoOutsideAddress, "no-outside-address", Severity::Warning),
+        (Code::PoolOverlap, "pool-overlap", Severity::Warning),
+        (Code::UnequalPrefixes, "unequal-prefixes", Severity::Error),
+        (Code::PortOverflow, "port-overflow", Severity::Error),
+        (Code::BlockMisfit, "block-misfit", Severity::Error),
+        (Code::TargetUnreachable, "target-unreachable", Severity::Warning),
+        (Code::BadLimit, "bad-limit", Severity::Error),
+        (Code::BadLogOutput, "bad-log-output", Severity::Error),
+        (Code::NotLoopback, "not-loopback", Severity::Error),
+        (Code::DriverOfVlan, "driver-of-vlan", Severity::Error),
+        (Code::ZeroTimeout, "zero-timeout", Severity::Error),
+        (Code::ShortTimeout, "short-timeout", Severity::Warning),
+    ];
+
+    /// Its name, in kebab case.
+    pub fn name(self) -> &'static str {
+        match self {
+            Code::Common(code) => code.name(),
+            own => own.row().map_or("", |row| row.1),
+        }
+    }
+
+    fn row(self) -> Option<&'static (Code, &'static str, Severity)> {
+        Code::ALL.iter().find(|row| row.0 == self)
+    }
+}
+
+impl From<config::Code> for Code {
+    fn from(code: config::Code) -> Code {
+        Code::Common(code)
+    }
 }
 
 impl Kind for Code {
     fn severity(self) -> Severity {
-        Code::severity(self)
-    }
-}
-
-/// One thing that is wrong.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct Diagnostic<C = Code> {
-    /// Which kind of thing.
-    pub code: C,
-    /// Severity: an error makes the policy wrong.
-    pub severity: Severity,
-    /// What is wrong, in one sentence without a full stop.
-    pub message: String,
-    /// What to do.
-    pub hint: Option<String>,
-    /// Where; absent for a policy that came from no text.
-    pub place: Option<Place>,
-    /// Other places that have to do with it.
-    pub related: Vec<Related>,
-}
-
-/// Severity of a diagnostic: an error makes the policy wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Severity {
-    /// It does.
-    Error,
-    /// It does not, but something in it is without effect or unwise.
-    Warning,
-    /// It does not, and may well be meant so.
-    Note,
-}
-
-/// A place in a text.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
-    source: Arc<Source>,
-    span: Range<usize>,
-    line: u32,
-    column: u32,
-}
-
-/// Another place, and what it has to do with the diagnostic.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Related {
-    /// What is there, in a few words.
-    pub label: String,
-    /// Where.
-    pub place: Place,
-}
-
-impl<C: Kind> Diagnostic<C> {
-    /// An error or a warning, as `code` has it, without hint and place.
-    pub fn new(code: C, message: impl Into<String>) -> Diagnostic<C> {
-        Diagnostic {
-            code,
-            severity: code.severity(),
-            message: message.into(),
-            hint: None,
-            place: None,
-            related: Vec::new(),
+        match self {
+            Code::Common(code) => code.severity(),
+            own => own.row().map_or(Severity::Error, |row| row.2),
         }
     }
-
-    /// The same with a hint.
-    #[must_use]
-    pub fn hint(mut self, hint: impl Into<String>) -> Diagnostic<C> {
-        self.hint = Some(hint.into());
-        self
-    }
-
-    /// The same with a place, if there is one.
-    #[must_use]
-    pub fn at(mut self, place: Option<Place>) -> Diagnostic<C> {
-        self.place = place;
-        self
-    }
-
-    /// The same with another place, if there is one.
-    #[must_use]
-    pub fn and(mut self, label: impl Into<String>, place: Option<Place>) -> Diagnostic<C> {
-        self.related.extend(place.map(|place| Related { label: label.into(), place }));
-        self
-    }
-
-    /// True if it makes the policy wrong.
-    pub fn is_error(&self) -> bool {
-        self.severity == Severity::Error
-    }
-
-    /// The line it is on, from 1.
-    pub fn line(&self) -> Option<u32> {
-        self.place.as_ref().map(Place::line)
-    }
-
-    /// The same under the code that `D` has for this one.
-    pub fn under<D: From<C>>(self) -> Diagnostic<D> {
-        let Diagnostic { code, severity, message, hint, place, related } = self;
-        Diagnostic { code: D::from(code), severity, message, hint, place, related }
-    }
-
-    /// Puts diagnostics into the order of the text; at one place errors first.
-    pub fn sort(diagnostics: &mut [Diagnostic<C>]) {
-        diagnostics.sort_by_key(|diagnostic| {
-            let start = diagnostic.place.as_ref().map_or(usize::MAX, |place| place.span.start);
-            (start, diagnostic.severity, diagnostic.code)
-        });
-    }
 }
 
-impl Place {
-    /// The bytes `span` of `source`.
-    pub fn new(source: Arc<Source>, span: Range<usize>) -> Place {
-        let (line, column) = (source.line(span.start), source.column(span.start));
-        Place { source, span, line, column }
-    }
-
-    /// The file's name.
-    pub fn file(&self) -> &str {
-        self.source.name()
-    }
-
-    /// The line, from 1.
-    pub fn line(&self) -> u32 {
-        self.line
-    }
-
-    /// The column, from 1, in characters.
-    pub fn column(&self) -> u32 {
-        self.column
-    }
-
-    /// The bytes of the text.
-    pub fn span(&self) -> Range<usize> {
-        self.span.clone()
-    }
-}
-
-impl fmt::Display for Severity {
+impl fmt::Display for Code {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Severity::Error => "error",
-            Severity::Warning => "warning",
-            Severity::Note => "note",
-        })
-    }
-}
-
-/// `file:line:column`.
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}:{}", self.file(), self.line, self.column)
-    }
-}
-
-impl<C: Kind> miette::Diagnostic for Diagnostic<C> {
-    fn code<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        Some(Box::new(self.code))
-    }
-
-    fn severity(&self) -> Option<miette::Severity> {
-        Some(match self.severity {
-            Severity::Error => miette::Severity::Error,
-            Severity::Warning => miette::Severity::Warning,
-            Severity::Note => miette::Severity::Advice,
-        })
-    }
-
-    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        self.hint.as_ref().map(|hint| Box::new(hint) as Box<dyn fmt::Display>)
-    }
-
-    fn source_code(&self) -> Option<&dyn SourceCode> {
-        self.place.as_ref().map(|place| place as &dyn SourceCode)
-    }
-
-    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
-        let place = self.place.as_ref()?;
-        let here = LabeledSpan::new_primary_with_span(Some("here".to_owned()), place.shown());
-        let others =
-            self.related.iter().filter(|related| Arc::ptr_eq(&related.place.source, &place.source)).map(
-                |related| LabeledSpan::new_with_span(Some(related.label.clone()), related.place.shown()),
-            );
-        Some(Box::new(std::iter::once(here).chain(others)))
-    }
-}
-
-/// The text that the place is in, under its name.
-impl SourceCode for Place {
-    fn read_span<'a>(
-        &'a self,
-        span: &miette::SourceSpan,
-        lines_before: usize,
-        lines_after: usize,
-    ) -> Result<Box<dyn miette::SpanContents<'a> + 'a>, miette::MietteError> {
-        let text = self.source.text();
-        let found = text.read_span(span, lines_before, lines_after)?;
-        let mut shown = found.span().offset()..found.span().offset() + found.data().len();
-        if found.data().split(|byte| *byte == b'\n').any(|line| line.len() > LONG_LINE) {
-            // The drawing takes a width of 65,535 columns at the most, and nobody reads a line of that length.
-            let before = if lines_before == 0 { 0 } else { BESIDE };
-            let own = self.source.line(span.offset());
-            let start = self.source.span_of_line(own).map_or(span.offset(), |own| own.start);
-            shown.start = boundary(text, span.offset().saturating_sub(before)).max(start);
-            // To the end of a line, or into it.
-            let end = boundary(text, span.offset() + span.len() + BESIDE);
-            let rest = text.get(span.offset() + span.len()..end).unwrap_or_default();
-            shown.end = rest.find('\n').map_or(end, |at| span.offset() + span.len() + at);
-        }
-        // In characters, as elsewhere: miette's own count is of bytes.
-        let (line, column) =
-            (self.source.line(shown.start) as usize - 1, self.source.column(shown.start) as usize - 1);
-        let data = text.get(shown.clone()).unwrap_or_default().as_bytes();
-        // Of a text, miette counts the lines from its beginning on, and would show all between two places.
-        let lines = data.iter().filter(|byte| **byte == b'\n').count();
-        Ok(Box::new(miette::MietteSpanContents::new_named(
-            self.file().to_owned(),
-            data,
-            shown.into(),
-            line,
-            column,
-            lines,
-        )))
-    }
-}
-
-/// Bytes of a line that is shown as a whole.
-const LONG_LINE: usize = 1000;
-
-/// Bytes of a longer line that are shown before and behind a place in it.
-const BESIDE: usize = 60;
-
-/// Bytes of a place that are marked.
-const MOST_MARKED: usize = 200;
-
-impl Place {
-    /// The bytes of the text that are marked where it is shown: not all of a long place.
-    fn shown(&self) -> Range<usize> {
-        let end = self.span.end.min(boundary(self.source.text(), self.span.start + MOST_MARKED));
-        self.span.start..end.max(self.span.start)
-    }
-}
-
-/// The nearest end of a character at `at` or before.
-fn boundary(text: &str, at: usize) -> usize {
-    let at = at.min(text.len());
-    (0..=at).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
-}
-
-impl<C: Kind> Serialize for Diagnostic<C> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let place = self.place.as_ref();
-        let mut object = serializer.serialize_struct("Diagnostic", 8)?;
-        object.serialize_field("code", &self.code.to_string())?;
-        object.serialize_field("severity", &self.severity.to_string())?;
-        object.serialize_field("message", &self.message)?;
-        object.serialize_field("hint", &self.hint)?;
-        object.serialize_field("file", &place.map(Place::file))?;
-        object.serialize_field("line", &place.map(Place::line))?;
-        object.serialize_field("column", &place.map(Place::column))?;
-        object.serialize_field("related", &self.related)?;
-        object.end()
-    }
-}
-
-impl Serialize for Related {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut object = serializer.serialize_struct("Related", 4)?;
-        object.serialize_field("label", &self.label)?;
-        object.serialize_field("file", self.place.file())?;
-        object.serialize_field("line", &self.place.line())?;
-        object.serialize_field("column", &self.place.column())?;
-        object.end()
+        f.write_str(self.name())
     }
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::{Code, Severity};
+
+    #[test]
+    fn the_table_of_codes_is_in_their_order_and_names_are_kebab_case() {
+        for (row, next) in Code::ALL.iter().zip(&Code::ALL[1..]) {
+            assert!(row.0 < next.0, "{} comes before {}", row.1, next.1);
+        }
+        for (code, name, _) in Code::ALL {
+            let debug: String = format!("{code:?}").to_lowercase();
+            assert_eq!(debug, name.replace('-', ""), "the name is the variant's");
+        }
+        assert_eq!(*Code::ALL.last().unwrap(), (Code::ShortTimeout, "short-timeout", Severity::Warning));
+    }
+}

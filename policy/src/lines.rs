@@ -7,8 +7,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::diagnostic::Place;
-use crate::source::Source;
+use config::{Entry, Place, Source};
 
 /// Where things stand.
 #[derive(Clone, Debug, Default)]
@@ -46,36 +45,6 @@ pub enum Item {
     Timeout,
     /// The daemon's knobs, and the top of the file.
     Top,
-}
-
-/// Where one thing and its parts stand.
-#[derive(Clone, Debug, Default)]
-pub struct Entry {
-    /// The thing: its name where it has one.
-    pub span: Range<usize>,
-    /// Keys' values, and the items of those that are lists.
-    pub parts: Vec<Part>,
-    /// Something in it could not be read, and is left out.
-    pub broken: bool,
-}
-
-impl Entry {
-    /// Where an item of the list that is a key's value stands; the value, or the thing, where there is none.
-    pub fn span_of(&self, key: &str, index: Option<usize>) -> Range<usize> {
-        let part = |index| self.parts.iter().find(|part| part.key == key && part.item == index);
-        part(index).or_else(|| part(None)).map_or(&self.span, |part| &part.span).clone()
-    }
-}
-
-/// Where a key's value stands, or one item of it.
-#[derive(Clone, Debug)]
-pub struct Part {
-    /// The key.
-    pub key: &'static str,
-    /// Which item of its value, where that is a list; none for the value as a whole.
-    pub item: Option<usize>,
-    /// Where it stands.
-    pub span: Range<usize>,
 }
 
 impl Lines {

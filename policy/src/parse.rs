@@ -6,30 +6,31 @@
 
 use std::sync::Arc;
 
+use config::file::longer_than_taken;
+use config::{Source, document, section, tables};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::diagnostic::{Code, Diagnostic};
 use crate::lines::{Item, Lines};
 use crate::model::{Policy, ZoneDefault};
-use crate::source::Source;
 use crate::word;
-
-use reader::{Complaint, Sink, Table, section, tables};
 
 mod gateway;
 mod interface;
 mod limit;
 mod log;
 mod nat;
-pub mod quantity;
-pub mod reader;
 mod route;
 mod rule;
-pub mod value;
+pub(crate) mod value;
 
-/// The longest policy that is read, in bytes.
-pub const MOST_BYTES: usize = 64 << 20;
+type Complaint = config::Complaint<Code>;
+type Sink = config::Sink<Code>;
+type Table<'s, 't, 'i> = config::Table<'s, 't, 'i, Code>;
+
+/// The longest policy that is read, in bytes: that of any file.
+pub use config::file::MOST_BYTES;
 
 /// What was read.
 #[derive(Clone, Debug)]
@@ -67,7 +68,7 @@ pub(crate) fn draft(text: &str, file: &str) -> Draft {
     let source = Arc::new(Source::new(file, text));
     let mut lines = Lines::of(&source);
     let sink = Sink::new(&source);
-    let policy = reader::document(&source, &sink, |table| read(&sink, &mut lines, table));
+    let policy = document(&source, &sink, |table| read(&sink, &mut lines, table));
     let mut diagnostics = sink.into_diagnostics();
     Diagnostic::sort(&mut diagnostics);
     Draft { policy, lines, diagnostics }
@@ -80,11 +81,6 @@ fn too_large(file: &str) -> Diagnostic {
 
 /// How a policy that is too long becomes shorter.
 pub const WHERE_TOO_LARGE: &str = "write prefixes and ranges in the place of single addresses";
-
-/// The diagnostic for any file of more than [`MOST_BYTES`], without a hint.
-pub(crate) fn longer_than_taken(file: &str) -> Diagnostic {
-    Diagnostic::new(Code::TooLarge, format!("{file} is longer than {} MiB", MOST_BYTES >> 20))
-}
 
 fn read(sink: &Sink, lines: &mut Lines, root: &DeTable<'_>) -> Policy {
     let mut policy = Policy::default();
@@ -169,7 +165,7 @@ fn read_default(
     sink: &Sink,
     key: &Spanned<std::borrow::Cow<'_, str>>,
     value: &Spanned<DeValue<'_>>,
-) -> Option<(ZoneDefault, crate::lines::Entry)> {
+) -> Option<(ZoneDefault, config::Entry)> {
     let action = value::one_of(value.get_ref(), word::ACTION);
     let action = action.map_err(|complaint| sink.report(complaint, value.span())).ok();
     let mut zones = key.get_ref().split('>').map(str::trim);
@@ -184,7 +180,7 @@ fn read_default(
     };
     let (from, to) = pair?;
     let default = ZoneDefault { from: from.to_owned(), to: to.to_owned(), action: action? };
-    let entry = crate::lines::Entry { span: key.span(), ..Default::default() };
+    let entry = config::Entry { span: key.span(), ..Default::default() };
     Some((default, entry))
 }
 

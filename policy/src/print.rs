@@ -5,6 +5,7 @@
 use std::fmt::{self, Display, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use config::quantity::bit_rate_text;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use wire::{Dscp, Nanos};
 
@@ -14,7 +15,6 @@ use crate::model::{
     Offload, OnExit, Policy, PortChoice, PortRange, PortUse, Protocol, Rate, Route, RouteTarget, Rule, Scope,
     Search, SearchAlgorithm, SourceCheck, SynAnswer, TcpFlagsMatch, Timeouts,
 };
-use crate::parse::quantity::bit_rate_text;
 use crate::parse::value::UNITS;
 use crate::word::{self, Words, word_for};
 
@@ -138,7 +138,7 @@ impl Printer {
             self.line("mtu", &interface.mtu.to_string());
         }
         if let Some(rate) = interface.rate {
-            self.string("rate", &bit_rate_text(rate));
+            self.string("rate", &bit_rate_text(rate.0));
         }
         if let Some(overhead) = interface.overhead {
             self.line("overhead", &overhead.to_string());

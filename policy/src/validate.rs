@@ -77,7 +77,14 @@ impl Validator<'_> {
     }
 
     /// Reports what is wrong with the value of a thing's key.
-    fn wrong(&mut self, code: Code, item: Item, key: &str, message: String, hint: impl Into<String>) {
+    fn wrong(
+        &mut self,
+        code: impl Into<Code>,
+        item: Item,
+        key: &str,
+        message: String,
+        hint: impl Into<String>,
+    ) {
         let place = self.lines.place_of(item, key);
         self.report(Diagnostic::new(code, message).hint(hint).at(place));
     }

@@ -223,23 +223,6 @@ pub(crate) fn word_for<T: PartialEq + Copy>(words: Words<T>, value: T) -> Option
     words.iter().find(|(_, meaning)| *meaning == value).map(|(word, _)| *word)
 }
 
-/// What `word` means, in any case.
-pub(crate) fn meaning<T: Copy>(words: &[(&str, T)], word: &str) -> Option<T> {
-    words.iter().find(|(known, _)| known.eq_ignore_ascii_case(word)).map(|(_, value)| *value)
-}
-
-/// Of `known`, the one that `word` is most likely meant to be.
-pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let word = word.to_lowercase();
-    let most = word.chars().count().div_ceil(3).min(3);
-    known
-        .into_iter()
-        .map(|known| (strsim::damerau_levenshtein(&word, &known.to_lowercase()), known))
-        .filter(|(distance, known)| *distance <= most || (word.len() > 2 && known.starts_with(&word)))
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, known)| known)
-}
-
 const fn kind(kind: u8) -> IcmpMatch {
     IcmpMatch { kind, code: None }
 }
@@ -250,17 +233,9 @@ const fn code(kind: u8, code: u8) -> IcmpMatch {
 
 #[cfg(test)]
 mod tests {
-    use super::{ICMP, meaning, nearest, word_for};
+    use config::word::meaning;
 
-    #[test]
-    fn the_nearest_word_is_one_slip_away_or_begins_alike() {
-        let known = ["source", "source-check", "destination", "mtu"];
-        assert_eq!(nearest("sorce", known), Some("source"));
-        assert_eq!(nearest("dest", known), Some("destination"));
-        assert_eq!(nearest("MTU", known), Some("mtu"));
-        assert_eq!(nearest("colour", known), None);
-        assert_eq!(nearest("x", []), None);
-    }
+    use super::{ICMP, word_for};
 
     #[test]
     fn words_and_meanings_are_inverse() {

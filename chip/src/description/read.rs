@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use policy::Diagnostic as Any;
-use policy::parse::reader::{self, Pair};
-use policy::source::Source as Text;
+use config::{Diagnostic as Any, Pair, Source as Text};
 use toml::de::{DeTable, DeValue};
 use wire::{BitRate, Bytes};
 
@@ -25,7 +23,7 @@ pub(super) fn read(text: &str, file: &str) -> Checked {
     let source = Arc::new(Text::new(file, text));
     let sink = Sink::new(&source);
     let mut parameters = Vec::new();
-    let chip = reader::document(&source, &sink, |top| {
+    let chip = config::document(&source, &sink, |top| {
         parameters = leaves(top);
         chip(&sink, top, &parameters)
     });
@@ -126,7 +124,7 @@ fn named<'t, 'i>(
     key: &'static str,
     names: &mut Vec<String>,
 ) -> Vec<Pair<'t, 'i>> {
-    let pairs = reader::section(top, key);
+    let pairs = config::section(top, key);
     for (name, _) in &pairs {
         let text = name.get_ref().as_ref();
         if let Err(complaint) = value::check_name(text) {
@@ -134,12 +132,12 @@ fn named<'t, 'i>(
         }
         if names.iter().any(|known| known == text) {
             let message = format!("engines and a unit are both called \"{text}\"");
-            let complaint = Complaint::new(policy::Code::DuplicateName.into(), message);
+            let complaint = Complaint::new(config::Code::DuplicateName, message);
             sink.report(complaint.hint("give one of them another name"), name.span());
         }
         if key == "memory" && RESERVED.contains(&text) {
             let message = format!("\"{text}\" is no name for a memory: mappings call a place so");
-            let complaint = Complaint::new(policy::Code::ReservedName.into(), message);
+            let complaint = Complaint::new(config::Code::ReservedName, message);
             sink.report(complaint.hint("give it another name"), name.span());
         }
         names.push(text.to_owned());
@@ -160,7 +158,7 @@ fn section<'s, 't, 'i>(
         None => {
             if needed {
                 let message = format!("a chip needs the table {what}");
-                let complaint = Complaint::new(policy::Code::MissingKey.into(), message);
+                let complaint = Complaint::new(config::Code::MissingKey, message);
                 top.complain(complaint.hint(format!("write {what}, and what belongs to it on lines below")));
             }
             None
@@ -413,17 +411,16 @@ fn package(mut table: Table<'_, '_, '_>) -> Package {
 fn sources(sink: &Sink, top: &mut Table<'_, '_, '_>, parameters: &[String]) -> Vec<Source> {
     let span = top.raw("source").map_or(0..0, |value| value.span());
     let mut sources: Vec<Source> = Vec::new();
-    for (path, value) in reader::section(top, "source") {
+    for (path, value) in config::section(top, "source") {
         let Some((text, standing)) = source(sink, value) else { continue };
         let source = Source { path: path.get_ref().to_string(), text, standing };
         if !parameters.iter().any(|parameter| source.is_about(parameter)) {
             let message = format!("the chip has no parameter \"{}\"", source.path);
             let complaint = Complaint::new(Code::UnknownPath, message);
             let known = parameters.iter().flat_map(|parameter| prefixes(parameter));
-            let hint = match policy::nearest(&source.path, known) {
-                Some(nearest) => format!("did you mean \"{nearest}\"?"),
-                None => "write the path of a parameter or of a table, such as \"memory.sram\"".to_owned(),
-            };
+            let hint = config::did_you_mean(&source.path, known, || {
+                "write the path of a parameter or of a table, such as \"memory.sram\"".to_owned()
+            });
             sink.report(complaint.hint(hint), path.span());
         }
         sources.push(source);
@@ -460,7 +457,7 @@ fn source(sink: &Sink, value: &toml::Spanned<DeValue<'_>>) -> Option<(String, St
 /// The paths of all values under `table` that are parameters, in the order of the text.
 fn leaves(table: &DeTable<'_>) -> Vec<String> {
     let mut found = Vec::new();
-    for (key, value) in reader::in_order(table) {
+    for (key, value) in config::in_order(table) {
         if !NO_PARAMETERS.contains(&key.get_ref().as_ref()) {
             gather(key.get_ref(), value.get_ref(), &mut found);
         }
@@ -471,7 +468,7 @@ fn leaves(table: &DeTable<'_>) -> Vec<String> {
 fn gather(path: &str, value: &DeValue<'_>, found: &mut Vec<String>) {
     match value {
         DeValue::Table(table) => {
-            for (key, value) in reader::in_order(table) {
+            for (key, value) in config::in_order(table) {
                 gather(&format!("{path}.{}", key.get_ref()), value.get_ref(), found);
             }
         }

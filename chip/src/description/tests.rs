@@ -127,6 +127,6 @@ proptest! {
         let from = at.index(TETRA.len());
         let to = (from + length).min(TETRA.len());
         let checked = parse(&format!("{}{with}{}", &TETRA[..from], &TETRA[to..]), "p.toml");
-        prop_assert_eq!(checked.chip.is_none(), checked.diagnostics.iter().any(policy::Diagnostic::is_error));
+        prop_assert_eq!(checked.chip.is_none(), checked.diagnostics.iter().any(config::Diagnostic::is_error));
     }
 }

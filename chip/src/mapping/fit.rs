@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use policy::Place as Spot;
+use config::Place as Spot;
 use tally::Region;
 use wire::Bytes;
 

@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-use policy::parse::reader;
 use tally::Region;
 use toml::Spanned;
 use toml::de::DeValue;
@@ -39,7 +38,7 @@ pub(super) fn placements(
     let mut broken: Vec<Region> = Vec::new();
     let mut default: Option<Option<Part>> = None;
     let names: Vec<&str> = ["default"].into_iter().chain(Region::ALL.map(Region::name)).collect();
-    for (name, value) in reader::section(top, "region") {
+    for (name, value) in config::section(top, "region") {
         let place = match value::find(name.get_ref(), &names, "region", Code::UnknownRegion) {
             Ok(place) => place,
             Err(complaint) => {
@@ -144,8 +143,7 @@ fn part(sink: &Sink, value: &Spanned<DeValue<'_>>, chip: &Chip) -> Option<Part> 
     let line = table.take("cache", |value| {
         let line = value::bytes(value)?;
         u32::try_from(line.0).ok().filter(|line| *line <= bound::ENTRIES).ok_or_else(|| {
-            let complaint =
-                Complaint::new(policy::Code::BadNumber.into(), format!("{line} is too long for a line"));
+            let complaint = Complaint::new(config::Code::BadNumber, format!("{line} is too long for a line"));
             complaint.hint(format!("up to {} B", bound::ENTRIES))
         })
     });

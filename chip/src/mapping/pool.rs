@@ -2,8 +2,7 @@
 
 use std::ops::Range;
 
-use policy::lines::Entry;
-use policy::parse::reader;
+use config::Entry;
 use toml::de::DeValue;
 
 use super::{Lines, Pool, PoolPlace, Ring, Task, Work, read};
@@ -22,7 +21,7 @@ pub(super) fn pools(
     let names: Vec<&str> = rings.iter().map(|ring| ring.name.as_str()).collect();
     let mut pools = Vec::new();
     let mut lost = false;
-    for (name, value) in reader::section(top, "pool") {
+    for (name, value) in config::section(top, "pool") {
         let Some(mut table) = Table::of(sink, value, "a pool") else {
             lost = true;
             continue;
@@ -100,7 +99,7 @@ fn numbers(table: &mut Table<'_, '_, '_>, engines: Option<&EngineKind>) -> Vec<u
     let mut numbers: Vec<u32> = Vec::new();
     let Some(ranges) = table.require("at", "[0, 1]", |value| match value {
         DeValue::Array(items) if items.is_empty() => {
-            let complaint = Complaint::new(policy::Code::EmptyList.into(), "`at` is an empty list");
+            let complaint = Complaint::new(config::Code::EmptyList, "`at` is an empty list");
             Err(complaint.hint("write the numbers of engines, such as \"0-3\""))
         }
         DeValue::Array(items) => items.iter().map(|item| range(item.get_ref(), engines)).collect(),
@@ -111,7 +110,7 @@ fn numbers(table: &mut Table<'_, '_, '_>, engines: Option<&EngineKind>) -> Vec<u
     for number in ranges.into_iter().flatten() {
         if numbers.contains(&number) {
             let complaint =
-                Complaint::new(policy::Code::DuplicateName.into(), format!("engine {number} is there twice"));
+                Complaint::new(config::Code::DuplicateName, format!("engine {number} is there twice"));
             table.complain(complaint.hint("write it once; `threads` says how many of its threads"));
             break;
         }
@@ -139,7 +138,7 @@ fn range(value: &DeValue<'_>, engines: Option<&EngineKind>) -> Read<std::ops::Ra
         (Ok(first), Ok(last)) if first <= last => Ok(first..=known(last)?),
         _ => {
             let complaint =
-                Complaint::new(policy::Code::BadNumber.into(), format!("\"{text}\" is no range of engines"));
+                Complaint::new(config::Code::BadNumber, format!("\"{text}\" is no range of engines"));
             Err(complaint.hint("write 3, \"5-7\" or [0, \"5-7\"]"))
         }
     }
@@ -153,14 +152,14 @@ fn tasks(table: &mut Table<'_, '_, '_>, stages: &[&str], rings: &[&str]) -> (Vec
         for key in ["work", "stages", "from", "to"] {
             table.misplaced(key, "each [[pool.NAME.task]] has its own");
         }
-        for mut inner in reader::tables(table, "task", "a task") {
+        for mut inner in config::tables(table, "task", "a task") {
             tasks.extend(task(&mut inner, stages, rings));
             let entry = inner.finish();
             table.note(entry.broken);
             entries.push(entry);
         }
         if tasks.is_empty() && entries.is_empty() {
-            let complaint = Complaint::new(policy::Code::EmptyList.into(), "the pool has no tasks");
+            let complaint = Complaint::new(config::Code::EmptyList, "the pool has no tasks");
             table.complain(complaint.hint("write [[pool.NAME.task]], and what belongs to it on lines below"));
         }
         return (tasks, entries);

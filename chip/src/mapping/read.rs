@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
+use config::{Diagnostic as Any, Source};
 use lookup::classify::{ALGORITHMS, RENAMED};
-use policy::Diagnostic as Any;
-use policy::parse::reader;
-use policy::source::Source;
 use tally::Region;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -35,7 +33,7 @@ pub(super) fn read(text: &str, file: &str, chip: &Chip) -> Checked {
     let source = Arc::new(Source::new(file, text));
     let sink = Sink::new(&source);
     let mut lines = Lines { source: Some(Arc::clone(&source)), ..Lines::default() };
-    let mapping = reader::document(&source, &sink, |top| mapping(&sink, top, chip, &mut lines));
+    let mapping = config::document(&source, &sink, |top| mapping(&sink, top, chip, &mut lines));
     let mut diagnostics = sink.into_diagnostics();
     Any::sort(&mut diagnostics);
     let wrong = diagnostics.iter().any(Any::is_error);
@@ -90,7 +88,7 @@ fn mapping(sink: &Sink, root: &DeTable<'_>, chip: &Chip, lines: &mut Lines) -> M
 fn rings(sink: &Sink, top: &mut Table<'_, '_, '_>, chip: &Chip, lines: &mut Lines) -> Vec<Ring> {
     let kinds: Vec<&str> = chip.rings.iter().map(|kind| kind.name.as_str()).collect();
     let mut rings = Vec::new();
-    for (name, value) in reader::section(top, "ring") {
+    for (name, value) in config::section(top, "ring") {
         let Some(mut table) = Table::of(sink, value, "a ring") else { continue };
         if let Err(complaint) = value::check_name(name.get_ref()) {
             table.broken(complaint, name.span());
@@ -189,9 +187,10 @@ pub(super) fn work(
             }
             Ok(places)
         }
-        other => Err(reader::wrong_type("stages", other)
-            .hint("write \"filter..snat\" or [\"filter\", \"classify\"]")
-            .under()),
+        other => {
+            Err(config::wrong_type("stages", other)
+                .hint("write \"filter..snat\" or [\"filter\", \"classify\"]"))
+        }
     };
     let wrong = places.and_then(|places| {
         if places.windows(2).all(|pair| pair[1] == pair[0] + 1) {

@@ -155,6 +155,6 @@ proptest! {
         let from = at.index(CORE.len());
         let to = (from + length).min(CORE.len());
         let checked = parse(&format!("{}{with}{}", &CORE[..from], &CORE[to..]), "p.toml", &ixp2400());
-        prop_assert_eq!(checked.mapping.is_none(), checked.diagnostics.iter().any(policy::Diagnostic::is_error));
+        prop_assert_eq!(checked.mapping.is_none(), checked.diagnostics.iter().any(config::Diagnostic::is_error));
     }
 }

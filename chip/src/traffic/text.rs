@@ -123,7 +123,7 @@ impl FromStr for Stream {
 fn known(key: &str) -> Result<&'static str, BadStream> {
     let known = KEYS.iter().find(|(known, _)| name(known) == key);
     known.map(|(known, _)| *known).ok_or_else(|| {
-        let nearest = policy::nearest(key, KEYS.iter().map(|(known, _)| name(known)));
+        let nearest = config::nearest(key, KEYS.iter().map(|(known, _)| name(known)));
         BadStream::UnknownKey { key: key.to_owned(), nearest }
     })
 }

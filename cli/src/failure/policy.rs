@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
+use config::LoadError;
 use dataplane::replay::ReplayError;
 use dataplane::tables::CompileError;
-use policy::LoadError;
 use policy::import::ImportError;
 
 use super::Exit;

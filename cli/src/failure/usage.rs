@@ -72,7 +72,7 @@ impl UsageError {
             UsageError::Words(error) => error.hint(),
             UsageError::NoPacket { packets, .. } => format!("its packets are numbered from 1 to {packets}"),
             UsageError::Unknown { .. } => "`wirerate reasons` lists them all".to_owned(),
-            UsageError::NotKnown { name, known, .. } => match policy::nearest(name, known.iter().copied()) {
+            UsageError::NotKnown { name, known, .. } => match config::nearest(name, known.iter().copied()) {
                 Some(nearest) => format!("did you mean {nearest}? There are {}", known.join(", ")),
                 None => format!("there are {}", known.join(", ")),
             },

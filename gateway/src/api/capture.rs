@@ -28,7 +28,8 @@ pub(super) async fn capture(State(desk): State<Desk>, Query(query): Query<Captur
     let senders = desk.ask(Request::Workers).await?;
     query.points().and(query.filter(&basis.tables).map(drop)).map_err(not_known)?;
     if let Some(stage) = query.left_out(&basis.tables) {
-        let error = format!("no packet goes through \"{stage}\": the policy in force does not need that stage");
+        let error =
+            format!("no packet goes through \"{stage}\": the policy in force does not need that stage");
         let remedy = "`wirerate stages POLICY` shows the pipeline of a policy";
         return Err(trouble(StatusCode::UNPROCESSABLE_ENTITY, error, remedy));
     }

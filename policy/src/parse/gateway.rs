@@ -2,10 +2,9 @@
 
 use std::path::PathBuf;
 
-use super::log;
-use super::reader::{Table, in_order, wrong_type};
-use super::value;
-use crate::lines::{Entry, Part};
+use config::{Entry, Part, in_order, wrong_type};
+
+use super::{Table, log, value};
 use crate::model::{Gateway, MetricsAccess, PortDriver};
 use crate::word;
 
@@ -18,9 +17,9 @@ pub(super) fn read(mut table: Table<'_, '_, '_>) -> (Gateway, Entry) {
         offload: table.take("offload", |value| value::one_of(value, word::OFFLOAD)).unwrap_or_default(),
         metrics: table.take("metrics", value::socket_address),
         metrics_access: MetricsAccess {
-            certificate: table.take("metrics-certificate", value::name).map(PathBuf::from),
-            key: table.take("metrics-key", value::name).map(PathBuf::from),
-            token: table.take("metrics-token", value::name).map(PathBuf::from),
+            certificate: table.take("metrics-certificate", value::owned).map(PathBuf::from),
+            key: table.take("metrics-key", value::owned).map(PathBuf::from),
+            token: table.take("metrics-token", value::owned).map(PathBuf::from),
         },
         log: log::read(&mut table),
         on_exit: table.take("on-exit", |value| value::one_of(value, word::ON_EXIT)).unwrap_or_default(),

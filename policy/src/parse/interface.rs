@@ -2,12 +2,11 @@
 
 use std::borrow::Cow;
 
+use config::{Entry, Part};
 use toml::Spanned;
 use toml::de::DeValue;
 
-use super::reader::{Sink, Table};
-use super::{quantity, value};
-use crate::lines::{Entry, Part};
+use super::{Sink, Table, value};
 use crate::model::{Interface, LinkKind, MssClamp, Set, SourceCheck};
 use crate::word;
 
@@ -34,7 +33,7 @@ pub(super) fn read(
     let Some(mut table) = Table::of(sink, value, "an interface") else {
         return (interface, Entry { span: key.span(), parts: Vec::new(), broken: true });
     };
-    if let Some(zone) = table.require("zone", "\"lan\"", value::name) {
+    if let Some(zone) = table.require("zone", "\"lan\"", value::owned) {
         interface.zone = zone;
     }
     interface.addresses = table.items("addresses", value::interface_address);
@@ -42,10 +41,10 @@ pub(super) fn read(
     if let Some(mtu) = table.take("mtu", value::number16) {
         interface.mtu = mtu;
     }
-    interface.rate = table.take("rate", quantity::bit_rate);
+    interface.rate = table.take("rate", value::bit_rate);
     interface.overhead = table.take("overhead", value::number16);
     interface.mac = table.take("mac", value::mac);
-    interface.parent = table.take("parent", value::name);
+    interface.parent = table.take("parent", value::owned);
     interface.vlans = table.list("vlan", value::number16);
     interface.source_check =
         table.take("source-check", |value| value::one_of(value, word::SOURCE_CHECK)).unwrap_or_default();

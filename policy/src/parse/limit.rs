@@ -1,8 +1,9 @@
 //! Limits and timeouts.
 
-use super::reader::Table;
+use config::Entry;
+
+use super::Table;
 use super::value;
-use crate::lines::Entry;
 use crate::model::{Limits, Timeouts};
 use crate::word;
 

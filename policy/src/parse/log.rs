@@ -2,8 +2,8 @@
 
 use toml::de::DeValue;
 
-use super::reader::{Complaint, Table};
 use super::value;
+use super::{Complaint, Table};
 use crate::diagnostic::Code;
 use crate::model::{Log, LogOutput};
 use crate::word;

@@ -1,9 +1,10 @@
 //! Translations.
 
-use super::reader::Table;
+use config::Entry;
+
+use super::Table;
 use super::rule::read_addresses;
 use super::value;
-use crate::lines::Entry;
 use crate::model::{Hairpin, Nat, NatAction, PortChoice, PortUse};
 use crate::word::{Words, word_for};
 
@@ -43,9 +44,9 @@ const SPECIAL: [(&str, &[Kind]); 13] = [
 
 /// Reads a `[[nat]]`; `None` if it lacks what its kind is made of.
 pub(super) fn read(mut table: Table<'_, '_, '_>) -> Option<(Nat, Entry)> {
-    let name = table.require("name", "\"office\"", value::name).unwrap_or_default();
+    let name = table.require("name", "\"office\"", value::owned).unwrap_or_default();
     let kind = table.require("kind", "\"masquerade\"", |value| value::one_of(value, KINDS));
-    let from = table.list("from", value::name);
+    let from = table.list("from", value::owned);
     let source = read_addresses(&mut table, "source");
     let destination = read_addresses(&mut table, "destination");
     let protocols = table.list("protocol", value::protocol);
@@ -59,7 +60,7 @@ pub(super) fn read(mut table: Table<'_, '_, '_>) -> Option<(Nat, Entry)> {
     };
     let (to, sports, dports) = match kind {
         Kind::Masquerade | Kind::Source | Kind::Exempt => (
-            table.list("to", value::name),
+            table.list("to", value::owned),
             table.list("sport", value::ports),
             table.list("dport", value::ports),
         ),

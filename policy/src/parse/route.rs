@@ -1,11 +1,10 @@
 //! Routes and neighbours.
 
+use config::{Entry, wrong_type};
 use toml::de::DeValue;
 
-use super::reader::{Complaint, Table, wrong_type};
 use super::value;
-use crate::diagnostic::Code;
-use crate::lines::Entry;
+use super::{Complaint, Table};
 use crate::model::{Neighbour, NextHop, Route, RouteTarget};
 
 #[derive(Clone, Copy)]
@@ -23,7 +22,7 @@ pub(super) fn read(mut table: Table<'_, '_, '_>) -> Option<(Route, Entry)> {
         table.misplaced("via", "a route with a kind leads nowhere: leave out either");
         table.misplaced("interface", "a route with a kind leads nowhere: leave out either");
     }
-    let interface = table.take("interface", value::name);
+    let interface = table.take("interface", value::owned);
     let hops = read_hops(&mut table, interface.as_deref());
     let target = match kind {
         Some(Nowhere::Blackhole) => Some(RouteTarget::Blackhole),
@@ -34,7 +33,7 @@ pub(super) fn read(mut table: Table<'_, '_, '_>) -> Option<(Route, Entry)> {
     };
     if target.is_none() && !["via", "interface", "kind"].iter().any(|key| table.has(key)) {
         table.complain(
-            Complaint::new(Code::MissingKey, "a route needs the key `via`, `interface` or `kind`")
+            Complaint::new(config::Code::MissingKey, "a route needs the key `via`, `interface` or `kind`")
                 .hint("for example: via = \"203.0.113.1\", or kind = \"blackhole\""),
         );
     }
@@ -55,11 +54,11 @@ fn read_hops(table: &mut Table<'_, '_, '_>, interface: Option<&str>) -> Vec<Next
         DeValue::Table(_) => {
             let mut hop = Table::of(sink, item, "a next hop")?;
             let via = hop.take("via", value::address);
-            let own = hop.take("interface", value::name);
+            let own = hop.take("interface", value::owned);
             let weight = hop.take("weight", |value| value::number(value, 1, 255)).unwrap_or(1) as u8;
             if via.is_none() && own.is_none() && !hop.has("via") && !hop.has("interface") {
                 hop.complain(
-                    Complaint::new(Code::MissingKey, "a next hop needs the key `via` or `interface`")
+                    Complaint::new(config::Code::MissingKey, "a next hop needs the key `via` or `interface`")
                         .hint("for example: { via = \"203.0.113.1\", weight = 2 }"),
                 );
             }
@@ -87,7 +86,7 @@ fn read_hops(table: &mut Table<'_, '_, '_>, interface: Option<&str>) -> Vec<Next
 
 /// Reads a `[[neighbour]]`.
 pub(super) fn read_neighbour(mut table: Table<'_, '_, '_>) -> Option<(Neighbour, Entry)> {
-    let interface = table.require("interface", "\"wan\"", value::name);
+    let interface = table.require("interface", "\"wan\"", value::owned);
     let address = table.require("address", "\"203.0.113.1\"", value::address);
     let mac = table.require("mac", "\"02:00:5e:20:00:01\"", value::mac);
     let entry = table.finish();

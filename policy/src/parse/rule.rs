@@ -1,22 +1,21 @@
 //! Rules, and the addresses that rules and translations match.
 
+use config::Entry;
 use toml::de::DeValue;
 
-use super::reader::{Complaint, Table};
 use super::value;
-use crate::diagnostic::Code;
-use crate::lines::Entry;
+use super::{Complaint, Table};
 use crate::model::{Addresses, FamilyMatch, Logging, Macs, Rule};
 use crate::word;
 
 /// Reads a `[[rule]]`.
 pub(super) fn read(mut table: Table<'_, '_, '_>) -> (Rule, Entry) {
     let mut rule = Rule {
-        name: table.require("name", "\"ssh\"", value::name).unwrap_or_default(),
-        from: table.list("from", value::name),
-        to: table.list("to", value::name),
-        in_interfaces: table.list("in", value::name),
-        out_interfaces: table.list("out", value::name),
+        name: table.require("name", "\"ssh\"", value::owned).unwrap_or_default(),
+        from: table.list("from", value::owned),
+        to: table.list("to", value::owned),
+        in_interfaces: table.list("in", value::owned),
+        out_interfaces: table.list("out", value::owned),
         family: table.take("family", |value| value::one_of(value, word::FAMILY)).unwrap_or(FamilyMatch::Both),
         source_macs: read_macs(&mut table, "source-mac"),
         source: read_addresses(&mut table, "source"),
@@ -69,7 +68,7 @@ fn read_items<T>(
     for name in inner.keys() {
         if name.get_ref() != "except" {
             let message = format!("`{key}` has no key `{}`", name.get_ref());
-            table.broken(Complaint::new(Code::UnknownKey, message).hint(hint.clone()), name.span());
+            table.broken(Complaint::new(config::Code::UnknownKey, message).hint(hint.clone()), name.span());
         }
     }
     match inner.get("except") {
@@ -77,7 +76,7 @@ fn read_items<T>(
         Some(items) => (table.list_of(key, items, read), true),
         None => {
             let message = format!("`{key}` as a table needs the key `except`");
-            table.broken(Complaint::new(Code::MissingKey, message).hint(hint), found.span());
+            table.broken(Complaint::new(config::Code::MissingKey, message).hint(hint), found.span());
             (Vec::new(), false)
         }
     }

@@ -5,11 +5,14 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use config::word::meaning;
+use config::{did_you_mean, quantity, value, wrong_type};
 use ipnet::IpNet;
 use toml::de::DeValue;
-use wire::{Bytes, Dscp, Nanos};
+use wire::link::MOST_RATE;
+use wire::{BitRate, Bytes, Dscp, Nanos};
 
-use super::reader::{Complaint, wrong_type};
+use super::Complaint;
 use crate::diagnostic::Code;
 use crate::model::{
     AddressItem, AddressRange, ConnectionLimit, IcmpMatch, Mac, MacRange, MssClamp, PortRange, Protocol,
@@ -17,39 +20,19 @@ use crate::model::{
 };
 use crate::word::{self, Words};
 
+pub(super) use config::value::{flag, one_of, owned, text};
+
 /// A value, or what is wrong with it.
-pub type Read<T> = Result<T, Complaint>;
-
-/// A string.
-pub fn text<'v>(value: &'v DeValue<'_>) -> Read<&'v str> {
-    match value {
-        DeValue::String(text) => Ok(text),
-        other => Err(wrong_type("a string", other)),
-    }
-}
-
-/// A string that is kept.
-pub fn name(value: &DeValue<'_>) -> Read<String> {
-    text(value).map(str::to_owned)
-}
-
-/// `true` or `false`, as what they stand for.
-pub(super) fn flag<T>(value: &DeValue<'_>, yes: T, no: T) -> Read<T> {
-    match value {
-        DeValue::Boolean(given) => Ok(if *given { yes } else { no }),
-        other => Err(wrong_type("true or false", other)),
-    }
-}
+pub(super) type Read<T> = value::Read<T, Code>;
 
 /// An integer from `least` to `most`.
-pub fn number(value: &DeValue<'_>, least: u64, most: u64) -> Read<u64> {
-    let DeValue::Integer(integer) = value else { return Err(wrong_type("an integer", value)) };
-    let number = i128::from_str_radix(integer.as_str(), integer.radix()).ok();
-    match number.and_then(|number| u64::try_from(number).ok()) {
-        Some(number) if (least..=most).contains(&number) => Ok(number),
-        _ => Err(Complaint::new(Code::BadNumber, format!("{integer} is out of range"))
-            .hint(format!("from {least} to {most}"))),
-    }
+pub(super) fn number(value: &DeValue<'_>, least: u64, most: u64) -> Read<u64> {
+    value::number(value, least, most)
+}
+
+/// A rate of a link, not zero.
+pub(super) fn bit_rate(value: &DeValue<'_>) -> Read<BitRate> {
+    quantity::bit_rate(value, MOST_RATE.0).map(BitRate)
 }
 
 /// A 32-bit integer of any size; whether it makes sense is for `validate`.
@@ -70,19 +53,6 @@ pub(super) fn bytes(value: &DeValue<'_>) -> Read<Bytes> {
 /// A number of MiB, up to a TiB.
 pub(super) fn mebibytes(value: &DeValue<'_>) -> Read<Bytes> {
     number(value, 1, 1 << 20).map(|number| Bytes(number << 20))
-}
-
-/// One of `words`.
-pub fn one_of<T: Copy>(value: &DeValue<'_>, words: &[(&str, T)]) -> Read<T> {
-    let text = text(value)?;
-    word::meaning(words, text).ok_or_else(|| {
-        let known = words.iter().map(|(word, _)| *word);
-        let hint = match word::nearest(text, known.clone()) {
-            Some(nearest) => format!("did you mean \"{nearest}\"?"),
-            None => format!("one of: {}", known.collect::<Vec<_>>().join(", ")),
-        };
-        Complaint::new(Code::UnknownWord, format!("unknown word \"{text}\"")).hint(hint)
-    })
 }
 
 /// An IP address.
@@ -265,7 +235,7 @@ fn ports_of(text: &str) -> Read<PortRange> {
 
 fn bad_port(text: &str) -> Complaint {
     let complaint = Complaint::new(Code::BadPort, format!("\"{text}\" is not a port"));
-    complaint.hint(match word::meaning(word::SERVICE, text) {
+    complaint.hint(match meaning(word::SERVICE, text) {
         Some(port) => format!("ports are numbers: {text} is {port}"),
         None => "write a number from 0 to 65535, or a range such as \"8000-8010\"".to_owned(),
     })
@@ -281,12 +251,9 @@ pub(super) fn protocol(value: &DeValue<'_>) -> Read<Protocol> {
     let text = text(value)?;
     text.parse().map_err(|_| {
         let complaint = Complaint::new(Code::BadProtocol, format!("unknown protocol \"{text}\""));
-        complaint.hint(match word::nearest(text, Protocol::names()) {
-            Some(nearest) => format!("did you mean \"{nearest}\"?"),
-            None => {
-                "write a name such as tcp, udp, icmp, icmpv6, esp, gre, or a number from 0 to 255".to_owned()
-            }
-        })
+        complaint.hint(did_you_mean(text, Protocol::names(), || {
+            "write a name such as tcp, udp, icmp, icmpv6, esp, gre, or a number from 0 to 255".to_owned()
+        }))
     })
 }
 
@@ -317,12 +284,11 @@ pub(super) fn icmp(value: &DeValue<'_>, words: Option<Words<IcmpMatch>>) -> Read
         )
         .hint("add protocol = \"icmp\" or \"icmpv6\"; write two rules for both"));
     };
-    word::meaning(words, text).ok_or_else(|| {
+    meaning(words, text).ok_or_else(|| {
         let known = words.iter().map(|(word, _)| *word);
-        let hint = match word::nearest(text, known.clone()) {
-            Some(nearest) => format!("did you mean \"{nearest}\"?"),
-            None => format!("a number, type/code, or one of: {}", known.collect::<Vec<_>>().join(", ")),
-        };
+        let listed = || known.clone().collect::<Vec<_>>().join(", ");
+        let hint =
+            did_you_mean(text, known.clone(), || format!("a number, type/code, or one of: {}", listed()));
         bad(format!("unknown ICMP type \"{text}\"")).hint(hint)
     })
 }
@@ -337,8 +303,7 @@ pub(super) fn tcp_flags(value: &DeValue<'_>) -> Read<TcpFlagsMatch> {
     let mut flags = TcpFlagsMatch { mask: 0, value: 0 };
     for word in text.split(',').map(str::trim) {
         let (word, set) = word.strip_prefix('!').map_or((word, true), |word| (word.trim(), false));
-        let bit =
-            word::meaning(word::TCP_FLAG, word).ok_or_else(|| bad(format!("unknown TCP flag \"{word}\"")))?;
+        let bit = meaning(word::TCP_FLAG, word).ok_or_else(|| bad(format!("unknown TCP flag \"{word}\"")))?;
         if flags.mask & bit != 0 {
             return Err(bad(format!("TCP flag \"{word}\" is there twice")));
         }
@@ -358,7 +323,7 @@ pub(super) fn dscp(value: &DeValue<'_>) -> Read<Dscp> {
         DeValue::Integer(integer) => number(value, 0, 63).map_err(|_| bad(&integer.to_string()))? as u8,
         _ => {
             let text = text(value)?;
-            word::meaning(word::DSCP, text).ok_or_else(|| bad(&format!("\"{text}\"")))?
+            meaning(word::DSCP, text).ok_or_else(|| bad(&format!("\"{text}\"")))?
         }
     };
     Dscp::new(point).ok_or_else(|| bad(&point.to_string()))
@@ -408,7 +373,7 @@ fn duration_of(text: &str) -> Read<Nanos> {
         let (number, tail) = rest.split_at(digits);
         let letters = tail.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(tail.len());
         let (unit, tail) = tail.split_at(letters);
-        let sum = number.parse::<u64>().ok().zip(word::meaning(UNITS, unit)).and_then(|(number, unit)| {
+        let sum = number.parse::<u64>().ok().zip(meaning(UNITS, unit)).and_then(|(number, unit)| {
             if unit >= longest {
                 return None;
             }

@@ -47,7 +47,13 @@ impl Validator<'_> {
         ] {
             if here.is_some() && lacking.is_none() {
                 let message = format!("`{present}` is of no use without `{absent}`");
-                self.wrong(Code::MissingKey, Item::Top, present, message, format!("name `{absent}`, too"));
+                self.wrong(
+                    config::Code::MissingKey,
+                    Item::Top,
+                    present,
+                    message,
+                    format!("name `{absent}`, too"),
+                );
             }
         }
         let Some(metrics) = gateway.metrics else {
@@ -57,7 +63,7 @@ impl Validator<'_> {
                 if path.is_some() {
                     let message = format!("`{name}` has no meaning without `metrics`");
                     let hint = "say where metrics are given: metrics = \"127.0.0.1:9478\"";
-                    self.wrong(Code::MisplacedKey, Item::Top, name, message, hint);
+                    self.wrong(config::Code::MisplacedKey, Item::Top, name, message, hint);
                 }
             }
             return;

@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 
 use super::{In, Validator};
+use config::{Place, did_you_mean, nearest};
+
 use crate::diagnostic::{Code, Diagnostic};
 use crate::lines::Item;
 use crate::model::{ANY_ZONE, AddressItem, Addresses, OTHER_ZONE, SELF_ZONE};
-use crate::word;
 
 /// The longest name, in characters.
 const LONGEST: usize = 64;
@@ -55,7 +56,7 @@ impl<'a> Validator<'a> {
             if [SELF_ZONE, ANY_ZONE, OTHER_ZONE].contains(&interface.zone.as_str()) {
                 let message = format!("no zone can be named \"{}\"", interface.zone);
                 let hint = "\"self\" is the gateway itself, \"any\" every zone, and \"other\" what the policy does not name: choose another name";
-                self.wrong(Code::ReservedName, item, "zone", message, hint);
+                self.wrong(config::Code::ReservedName, item, "zone", message, hint);
             } else if !interface.zone.is_empty() || !self.lines.is_broken(item) {
                 self.form("zone", &interface.zone, self.lines.place_of(item, "zone"));
             }
@@ -72,7 +73,7 @@ impl<'a> Validator<'a> {
             self.form(kind, name, self.lines.place(*item));
             if let Some(earlier) = first.insert(name, *item) {
                 let diagnostic =
-                    Diagnostic::new(Code::DuplicateName, format!("two {kind}s are named \"{name}\""))
+                    Diagnostic::new(config::Code::DuplicateName, format!("two {kind}s are named \"{name}\""))
                         .hint("names are in every log and counter: give each its own")
                         .at(self.lines.place(*item))
                         .and("the first", self.lines.place(earlier));
@@ -82,7 +83,7 @@ impl<'a> Validator<'a> {
         }
     }
 
-    fn form(&mut self, kind: &str, name: &str, place: Option<crate::diagnostic::Place>) {
+    fn form(&mut self, kind: &str, name: &str, place: Option<Place>) {
         let starts = name.starts_with(|first: char| first.is_ascii_alphanumeric() || first == '_');
         let good = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.:/+".contains(&byte));
         if !starts || !good || name.len() > LONGEST {
@@ -91,7 +92,7 @@ impl<'a> Validator<'a> {
             let hint = format!(
                 "names have 1 to {LONGEST} letters, digits, - _ . : / or +, and begin with a letter, a digit or _"
             );
-            self.report(Diagnostic::new(Code::BadName, message).hint(hint).at(place));
+            self.report(Diagnostic::new(config::Code::BadName, message).hint(hint).at(place));
         }
     }
 
@@ -122,13 +123,10 @@ impl<'a> Validator<'a> {
                 .to_owned();
         }
         let zones = self.policy.zones();
-        match word::nearest(zone, zones.iter().copied().chain([SELF_ZONE])) {
-            Some(nearest) => format!("did you mean \"{nearest}\"?"),
-            None if zones.is_empty() => {
-                "zones are named by interfaces: add [interface.NAME] with a zone".to_owned()
-            }
-            None => format!("the zones are: {}, {SELF_ZONE}", zones.join(", ")),
-        }
+        did_you_mean(zone, zones.iter().copied().chain([SELF_ZONE]), || match zones.is_empty() {
+            true => "zones are named by interfaces: add [interface.NAME] with a zone".to_owned(),
+            false => format!("the zones are: {}, {SELF_ZONE}", zones.join(", ")),
+        })
     }
 
     /// Reports those of the interfaces listed that there are not.
@@ -143,12 +141,8 @@ impl<'a> Validator<'a> {
         if self.interfaces.contains(name) {
             return true;
         }
-        let hint =
-            match word::nearest(name, self.policy.interfaces.iter().map(|interface| interface.name.as_str()))
-            {
-                Some(nearest) => format!("did you mean \"{nearest}\"?"),
-                None => format!("add [interface.{name}], or name another"),
-            };
+        let known = self.policy.interfaces.iter().map(|interface| interface.name.as_str());
+        let hint = did_you_mean(name, known, || format!("add [interface.{name}], or name another"));
         self.wrong_in(Code::UnknownInterface, at, format!("there is no interface \"{name}\""), hint);
         false
     }
@@ -160,7 +154,7 @@ impl<'a> Validator<'a> {
             if self.policy.set(name).is_some() {
                 continue;
             }
-            let hint = match word::nearest(name, self.policy.sets.iter().map(|set| set.name.as_str())) {
+            let hint = match nearest(name, self.policy.sets.iter().map(|set| set.name.as_str())) {
                 Some(nearest) => format!("did you mean \"@{nearest}\"?"),
                 None => format!("add it: [set] {name} = [\"192.0.2.1\"]"),
             };

@@ -207,7 +207,7 @@ impl Validator<'_> {
             }
             if let Some(first) = seen.insert((&default.from, &default.to), item) {
                 let message = format!("\"{} > {}\" is there twice", default.from, default.to);
-                let diagnostic = Diagnostic::new(Code::DuplicateName, message)
+                let diagnostic = Diagnostic::new(config::Code::DuplicateName, message)
                     .hint("leave one out")
                     .at(self.lines.place(item))
                     .and("the first", self.lines.place(first));

@@ -1,4 +1,4 @@
-//! The text of a policy (or of a file to import), with its lines found, for diagnostics.
+//! The text of a file, with its lines found, for diagnostics.
 
 use std::ops::Range;
 

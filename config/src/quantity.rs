@@ -1,12 +1,10 @@
-//! Numbers with units: rates, sizes, frequencies. Policy and chip files write them alike.
+//! Numbers with units: rates of data, and other kinds that a file describes by a [`Quantity`].
 
 use toml::de::DeValue;
-use wire::BitRate;
-use wire::link::MOST_RATE;
 
-use super::reader::{Complaint, wrong_type};
-use super::value::Read;
-use crate::diagnostic::Code;
+use crate::code::{Code, Kind};
+use crate::reader::{Complaint, wrong_type};
+use crate::value::Read;
 
 /// A kind of number with a unit.
 #[derive(Debug)]
@@ -31,19 +29,19 @@ const RATE: Quantity = Quantity {
         ("Gbit/s", 1_000_000_000),
         ("Tbit/s", 1_000_000_000_000),
     ],
-    most: MOST_RATE.0,
+    most: u64::MAX,
 };
 
-/// Reads a rate of data, not zero: `"100 Mbit/s"`.
+/// Reads a rate of data from 1 to `most` bit/s: `"100 Mbit/s"`.
 ///
 /// # Errors
 /// See [`read`].
-pub fn bit_rate(value: &DeValue<'_>) -> Read<BitRate> {
-    read(value, &RATE, 1).map(BitRate)
+pub fn bit_rate<C: Kind>(value: &DeValue<'_>, most: u64) -> Read<u64, C> {
+    read(value, &Quantity { most, ..RATE }, 1)
 }
 
-/// Writes a rate as [`bit_rate`] reads it, in the largest unit of which it is a whole number.
-pub(crate) fn bit_rate_text(BitRate(rate): BitRate) -> String {
+/// Writes a rate in bit/s as [`bit_rate`] reads it, in the largest unit of which it is a whole number.
+pub fn bit_rate_text(rate: u64) -> String {
     let unit = RATE.units.iter().rev().find(|(_, scale)| rate != 0 && rate % scale == 0);
     let (name, scale) = unit.unwrap_or(&RATE.units[0]);
     format!("{} {name}", rate / scale)
@@ -53,7 +51,7 @@ pub(crate) fn bit_rate_text(BitRate(rate): BitRate) -> String {
 ///
 /// # Errors
 /// A complaint that says what is wrong and what to write instead.
-pub fn read(value: &DeValue<'_>, kind: &Quantity, least: u64) -> Read<u64> {
+pub fn read<C: Kind>(value: &DeValue<'_>, kind: &Quantity, least: u64) -> Read<u64, C> {
     let example = || format!("write a number and a unit: \"{}\"", kind.example);
     let DeValue::String(text) = value else {
         return Err(wrong_type(&format!("{} such as \"{}\"", kind.what, kind.example), value).hint(example()));
@@ -102,7 +100,10 @@ pub fn exact(digits: &str, scale: u64) -> Option<Result<u64, ()>> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use toml::de::DeValue;
+
+    use super::{bit_rate, bit_rate_text, exact};
+    use crate::Complaint;
 
     #[test]
     fn products_that_do_not_fit_are_refused() {
@@ -120,9 +121,11 @@ mod tests {
             (2_500_000_000, "2500 Mbit/s"),
             (10_000_000_000_000, "10 Tbit/s"),
         ] {
-            assert_eq!(bit_rate_text(BitRate(rate)), text);
+            assert_eq!(bit_rate_text(rate), text);
             let written = format!("\"{text}\"");
-            assert_eq!(bit_rate(DeValue::parse(&written).unwrap().get_ref()), Ok(BitRate(rate)));
+            let value = DeValue::parse(&written).unwrap().into_inner();
+            assert_eq!(bit_rate(&value, rate), Ok::<_, Complaint>(rate));
+            assert!(bit_rate::<crate::Code>(&value, rate - 1).is_err());
         }
     }
 }

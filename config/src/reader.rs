@@ -1,7 +1,7 @@
 //! Reading a TOML table key by key, gathering what is wrong, and noticing the keys that nobody asked for.
 //!
-//! Policies are read with it, and so is any other file of ours that is written by hand: [`document`] first, then
-//! a [`Table`] for each table. The codes of complaints are those of the file's own [`Kind`].
+//! [`document`] comes first, then a [`Table`] for each table. The codes of complaints are those of the file's own
+//! [`Kind`].
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -10,8 +10,8 @@ use std::sync::Arc;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, Error};
 
-use crate::diagnostic::{Code, Diagnostic, Kind, Place};
-use crate::lines::{Entry, Part};
+use crate::code::{Code, Kind};
+use crate::diagnostic::{Diagnostic, Place};
 use crate::source::Source;
 use crate::word;
 
@@ -34,7 +34,7 @@ pub fn document<T, C: Kind>(
     for error in errors {
         let complaint = Complaint::new(Code::Syntax, format!("not TOML: {}", error.message()))
             .hint("strings stand in double quotes, lists in square brackets, one key on a line");
-        sink.report(complaint.under(), error.span().unwrap_or(0..0));
+        sink.report(complaint, error.span().unwrap_or(0..0));
     }
     is_toml.then(|| read(table.get_ref()))
 }
@@ -62,19 +62,14 @@ pub struct Complaint<C = Code> {
 
 impl<C: Kind> Complaint<C> {
     /// A complaint without hint.
-    pub fn new(code: C, message: impl Into<String>) -> Complaint<C> {
-        Complaint { code, message: message.into(), hint: None }
+    pub fn new(code: impl Into<C>, message: impl Into<String>) -> Complaint<C> {
+        Complaint { code: code.into(), message: message.into(), hint: None }
     }
 
     /// The same with a hint.
     #[must_use]
     pub fn hint(self, hint: impl Into<String>) -> Complaint<C> {
         Complaint { hint: Some(hint.into()), ..self }
-    }
-
-    /// The same under the code that `D` has for this one.
-    pub fn under<D: From<C>>(self) -> Complaint<D> {
-        Complaint { code: D::from(self.code), message: self.message, hint: self.hint }
     }
 }
 
@@ -115,12 +110,41 @@ impl<C: Kind> Sink<C> {
         let mut diagnostics = self.diagnostics.into_inner();
         if self.left_out.get() > 0 {
             let message = format!("{} more diagnostics are not listed", self.left_out.get());
-            diagnostics.push(
-                Diagnostic::new(Code::TooManyDiagnostics.into(), message).hint("put these right first"),
-            );
+            diagnostics
+                .push(Diagnostic::new(Code::TooManyDiagnostics, message).hint("put these right first"));
         }
         diagnostics
     }
+}
+
+/// Where one thing and its parts stand.
+#[derive(Clone, Debug, Default)]
+pub struct Entry {
+    /// The thing: its name where it has one.
+    pub span: Range<usize>,
+    /// Keys' values, and the items of those that are lists.
+    pub parts: Vec<Part>,
+    /// Something in it could not be read, and is left out.
+    pub broken: bool,
+}
+
+impl Entry {
+    /// Where an item of the list that is a key's value stands; the value, or the thing, where there is none.
+    pub fn span_of(&self, key: &str, index: Option<usize>) -> Range<usize> {
+        let part = |index| self.parts.iter().find(|part| part.key == key && part.item == index);
+        part(index).or_else(|| part(None)).map_or(&self.span, |part| &part.span).clone()
+    }
+}
+
+/// Where a key's value stands, or one item of it.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// The key.
+    pub key: &'static str,
+    /// Which item of its value, where that is a list; none for the value as a whole.
+    pub item: Option<usize>,
+    /// Where it stands.
+    pub span: Range<usize>,
 }
 
 /// A table that is being read.
@@ -161,7 +185,7 @@ impl<'s, 't, 'i, C: Kind> Table<'s, 't, 'i, C> {
             other => {
                 let complaint = wrong_type("a table", other);
                 let complaint = complaint.hint(format!("{what} has a header of its own, in square brackets"));
-                sink.report(complaint.under(), value.span());
+                sink.report(complaint, value.span());
                 None
             }
         }
@@ -196,8 +220,7 @@ impl<'s, 't, 'i, C: Kind> Table<'s, 't, 'i, C> {
             self.known.push(key);
             let message = format!("{} needs the key `{key}`", self.what);
             self.complain(
-                Complaint::new(Code::MissingKey.into(), message)
-                    .hint(format!("for example: {key} = {example}")),
+                Complaint::new(Code::MissingKey, message).hint(format!("for example: {key} = {example}")),
             );
             return None;
         }
@@ -225,7 +248,7 @@ impl<'s, 't, 'i, C: Kind> Table<'s, 't, 'i, C> {
         if let DeValue::Array(items) = value.get_ref() {
             if items.is_empty() {
                 self.broken(
-                    Complaint::new(Code::EmptyList.into(), format!("`{key}` is an empty list"))
+                    Complaint::new(Code::EmptyList, format!("`{key}` is an empty list"))
                         .hint("leave the key out where everything is meant"),
                     value.span(),
                 );
@@ -288,7 +311,7 @@ impl<'s, 't, 'i, C: Kind> Table<'s, 't, 'i, C> {
         self.known.push(key);
         if let Some((key, _)) = self.table.get_key_value(key) {
             let message = format!("`{}` has no meaning here", key.get_ref());
-            self.broken(Complaint::new(Code::MisplacedKey.into(), message).hint(why), key.span());
+            self.broken(Complaint::new(Code::MisplacedKey, message).hint(why), key.span());
         }
     }
 
@@ -326,8 +349,7 @@ impl<'s, 't, 'i, C: Kind> Table<'s, 't, 'i, C> {
             if self.known.contains(&name) {
                 continue;
             }
-            let complaint =
-                Complaint::new(Code::UnknownKey.into(), format!("{} has no key `{name}`", self.what));
+            let complaint = Complaint::new(Code::UnknownKey, format!("{} has no key `{name}`", self.what));
             let hint = match word::nearest(name, self.known.iter().copied()) {
                 Some(nearest) => format!("did you mean `{nearest}`?"),
                 None => format!("its keys are: {}", self.known.join(", ")),
@@ -354,7 +376,7 @@ pub fn section<'t, 'i, C: Kind>(top: &mut Table<'_, 't, 'i, C>, key: &'static st
                 "interface" => "write [interface.lan], and what belongs to it on lines below".to_owned(),
                 _ => format!("write [{key}], and what belongs to it on lines below"),
             });
-            top.broken(complaint.under(), value.span());
+            top.broken(complaint, value.span());
             Vec::new()
         }
     }
@@ -372,7 +394,7 @@ pub fn tables<'s, 't, 'i, C: Kind>(
         DeValue::Array(items) => items.iter().filter_map(|item| Table::of(sink, item, what)).collect(),
         other => {
             let complaint = wrong_type("a list of tables", other);
-            top.broken(complaint.hint(format!("write [[{key}]], with two brackets")).under(), value.span());
+            top.broken(complaint.hint(format!("write [[{key}]], with two brackets")), value.span());
             Vec::new()
         }
     }
@@ -386,7 +408,7 @@ pub fn in_order<'t, 'i>(table: &'t DeTable<'i>) -> Vec<Pair<'t, 'i>> {
 }
 
 /// The complaint that `found` is not `wanted`.
-pub fn wrong_type(wanted: &str, found: &DeValue<'_>) -> Complaint {
+pub fn wrong_type<C: Kind>(wanted: &str, found: &DeValue<'_>) -> Complaint<C> {
     let article = if matches!(found, DeValue::Integer(_) | DeValue::Array(_)) { "an" } else { "a" };
     let hint = match found {
         DeValue::Array(_) => "give one value, without square brackets",
@@ -398,6 +420,6 @@ pub fn wrong_type(wanted: &str, found: &DeValue<'_>) -> Complaint {
     mismatch(wanted, article, found).hint(hint)
 }
 
-fn mismatch(wanted: &str, article: &str, found: &DeValue<'_>) -> Complaint {
+fn mismatch<C: Kind>(wanted: &str, article: &str, found: &DeValue<'_>) -> Complaint<C> {
     Complaint::new(Code::WrongType, format!("expected {wanted}, found {article} {}", found.type_str()))
 }

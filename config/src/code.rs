@@ -1,0 +1,100 @@
+//! The kinds of things that can be wrong with any text in TOML, and with the names and numbers in it.
+
+use std::fmt;
+
+use super::Severity;
+
+/// Kinds of diagnostics of one sort of file: [`Code`], and those that only such a file has.
+pub trait Kind: Copy + Eq + Ord + fmt::Debug + fmt::Display + From<Code> + 'static {
+    /// Severity: an error makes what was written wrong.
+    fn severity(self) -> Severity;
+}
+
+/// Kind of a diagnostic that any file may have; always an error. Names are stable: scripts may rely on them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Code {
+    /// The text is not TOML.
+    Syntax,
+    /// The text is longer than is taken.
+    TooLarge,
+    /// The text is not UTF-8.
+    NotUtf8,
+    /// So much is wrong that the rest is not listed.
+    TooManyDiagnostics,
+    /// No such key here.
+    UnknownKey,
+    /// A key that has no meaning together with another one's value.
+    MisplacedKey,
+    /// A key that has to be there is not.
+    MissingKey,
+    /// A value of another type than the key wants.
+    WrongType,
+    /// A list without items where it would mean "all".
+    EmptyList,
+    /// A word that is none of those that the key takes.
+    UnknownWord,
+    /// A number out of its range.
+    BadNumber,
+    /// Not a number with a unit.
+    BadQuantity,
+    /// A name that is empty, too long, or has characters that names may not have.
+    BadName,
+    /// A name that means something else already.
+    ReservedName,
+    /// Two things of one kind by the same name.
+    DuplicateName,
+}
+
+impl Code {
+    /// All of them, with their names.
+    pub const ALL: &'static [(Code, &'static str)] = &[
+        (Code::Syntax, "syntax"),
+        (Code::TooLarge, "too-large"),
+        (Code::NotUtf8, "not-utf8"),
+        (Code::TooManyDiagnostics, "too-many-diagnostics"),
+        (Code::UnknownKey, "unknown-key"),
+        (Code::MisplacedKey, "misplaced-key"),
+        (Code::MissingKey, "missing-key"),
+        (Code::WrongType, "wrong-type"),
+        (Code::EmptyList, "empty-list"),
+        (Code::UnknownWord, "unknown-word"),
+        (Code::BadNumber, "bad-number"),
+        (Code::BadQuantity, "bad-quantity"),
+        (Code::BadName, "bad-name"),
+        (Code::ReservedName, "reserved-name"),
+        (Code::DuplicateName, "duplicate-name"),
+    ];
+
+    /// Its name, in kebab case.
+    pub fn name(self) -> &'static str {
+        // In the order of the variants, which a test holds.
+        Code::ALL[self as usize].1
+    }
+}
+
+impl Kind for Code {
+    fn severity(self) -> Severity {
+        Severity::Error
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Code;
+
+    #[test]
+    fn the_table_is_in_the_order_of_codes_and_names_are_kebab_case() {
+        for (index, (code, name)) in Code::ALL.iter().enumerate() {
+            assert_eq!(*code as usize, index, "{name}");
+            let debug: String = format!("{code:?}").to_lowercase();
+            assert_eq!(debug, name.replace('-', ""), "the name is the variant's");
+        }
+        assert_eq!(Code::ALL.last(), Some(&(Code::DuplicateName, "duplicate-name")));
+    }
+}
