@@ -1,9 +1,9 @@
-//! Operations on sets, and what they may cost.
+//! Operations on sets, with a limit on their cost.
 
 use biodivine_lib_bdd::{Bdd, BddVariableSet, op_function};
 use lookup::classify::bdd::field::Version;
 
-/// How much work an analysis may do: nodes that operations look at or make. Ten million take about a quarter of a second.
+/// Limit on the work of an analysis: nodes that operations look at or make. Ten million take about a quarter of a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Effort(pub u64);
 
@@ -15,7 +15,7 @@ impl Effort {
     pub const THOROUGH: Effort = Effort(8_000_000_000);
 }
 
-/// There is no effort left.
+/// Error: the effort is spent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Spent;
 
@@ -25,7 +25,7 @@ const LARGEST: usize = 1 << 20;
 /// Pairs of rules are compared so many times as fast as nodes are made.
 pub(super) const PAIRS_PER_NODE: u64 = 8;
 
-/// What an operation costs besides its nodes.
+/// Cost of an operation besides its nodes.
 const OPERATION: u64 = 20;
 
 /// Sets of headers, and the effort that is left.
@@ -79,7 +79,7 @@ impl Algebra {
         self.apply(one, other, op_function::and_not)
     }
 
-    /// Whether there is a header in both.
+    /// True if there is a header in both.
     pub(super) fn meet(&mut self, one: &Bdd, other: &Bdd) -> Result<bool, Spent> {
         let checked = Bdd::check_binary_op(LARGEST, one, other, op_function::and);
         let (meet, steps) = checked.ok_or(Spent)?;

@@ -1,9 +1,9 @@
-//! Which packets two policies treat differently.
+//! Differences between two policies: the packets that they treat differently.
 //!
-//! Rules that both policies have, in an order that both have, decide the same: where they are the first to match in both. So a
-//! packet's fate can only differ where a rule decides that the other policy does not have, or has elsewhere, or where no rule
-//! does and the default differs. Those packets are asked for, rule by rule, in both policies; the thousands of rules that
-//! stayed cost nothing unless they overlap.
+//! Rules that both policies have, in an order that both have, decide the same: where they are the first to match in both.
+//! So a packet's fate can only differ where a rule decides that the other policy lacks or has elsewhere, or where no rule
+//! decides and the default differs. Those packets are asked for, rule by rule, in both policies; the thousands of rules
+//! that stayed cost nothing unless they overlap.
 
 use std::collections::{HashMap, HashSet};
 
@@ -20,36 +20,36 @@ use super::region::{fewer, products, regions};
 use super::ruling::{Decided, Judge, Ruling, Space, decided, shapes, way, ways};
 use super::{Decider, Fate, Outcome, Region};
 
-/// What two policies decide differently.
+/// Result of comparing two policies.
 #[derive(Clone, Debug)]
 pub struct Comparison {
-    /// The interfaces that both have, by name: what is compared is packets between those, and to the gateway.
+    /// Names of the interfaces that both have; packets between these, and to the gateway, are compared.
     pub interfaces: Vec<String>,
-    /// Classes of source MAC addresses, by which regions have them; `None` where no rule asks for any.
+    /// Classes of source MAC addresses, by which regions name them; `None` where no rule asks for any.
     pub macs: Option<SourceMacs>,
-    /// Disjoint, those of one pair of deciding rules together, in the order of the old policy's rules.
+    /// Differences, disjoint; those of one pair of deciding rules together, in the order of the old policy's rules.
     pub differences: Vec<Difference>,
-    /// Whether there may be more.
+    /// Completeness: there may be more differences.
     pub outcome: Outcome,
 }
 
-/// Packets, and what each policy does with them.
+/// Packets, and the decision of each policy on them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// The packets.
     pub region: Region,
-    /// What the old policy does.
+    /// Decision of the old policy.
     pub old: Judgement,
-    /// What the new one does.
+    /// Decision of the new policy.
     pub new: Judgement,
 }
 
-/// What a policy does with packets.
+/// Decision of a policy on packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Judgement {
-    /// What decides.
+    /// Rule or default that decides.
     pub by: Decider,
-    /// How.
+    /// Fate of the packets.
     pub fate: Fate,
 }
 
@@ -59,14 +59,14 @@ const MOST_REGIONS: usize = 2000;
 /// No rule takes more than this part of the effort; and as much is kept for taking apart what was found.
 const SHARE: u64 = 4;
 
-/// What is spent on a question at first, and how many times more on one that could not be answered for less.
+/// Effort on a question at first, in nodes, and the factor for another try at a question left open.
 const LITTLE: u64 = 10_000;
 const DEEPER: u64 = 16;
 
 /// Compares what `old` and `new` do with packets between interfaces that both have.
 ///
 /// # Errors
-/// One of them cannot be compiled.
+/// One of the policies cannot be compiled.
 pub fn compare(old: &Policy, new: &Policy, effort: Effort) -> Result<Comparison, CompileError> {
     let names = old.interfaces.iter().map(|interface| interface.name.clone());
     let names: Vec<String> = names.filter(|name| new.interface(name).is_some()).collect();
@@ -94,7 +94,7 @@ pub fn compare(old: &Policy, new: &Policy, effort: Effort) -> Result<Comparison,
     Ok(Comparison { interfaces: names, macs, differences, outcome })
 }
 
-/// Places of judges that are not the same in both lists, or not at the same place among those that are.
+/// Places of judges that are in one list only, or at another place among the common ones.
 struct Changed {
     old: Vec<usize>,
     new: Vec<usize>,
@@ -131,12 +131,12 @@ enum Side {
     New,
 }
 
-/// What is asked of packets of a version.
+/// Question about packets of a version.
 #[derive(Clone, Copy)]
 enum Question {
-    /// What a rule decides that the other policy does not have, or has elsewhere.
+    /// Packets that a rule decides on, where the other policy lacks the rule or has it elsewhere.
     Rule(Side, usize, Version),
-    /// What no rule decides in either policy, where the default differs.
+    /// Packets that no rule decides on in either policy, where the default differs.
     Defaults(Version),
 }
 
@@ -172,7 +172,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Answers the questions, those first that take little: of two policies that have not much in common, some could take
+    /// Answers the questions, cheap ones first: with two policies that have little in common, some questions could take
     /// all the effort before anything is found.
     fn ask(&mut self, mut questions: Vec<Question>) {
         let most = self.share;
@@ -249,7 +249,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// What the rules and defaults of a policy do with packets within a product.
+    /// Returns the decisions of a policy's rules and defaults on packets within a product.
     fn judged(
         &mut self,
         ruling: &Ruling,
@@ -285,7 +285,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// What was found, as regions.
+    /// Returns the differences found, as regions.
     fn differences(&mut self) -> Vec<Difference> {
         let mut found = std::mem::take(&mut self.found);
         found.sort_by_key(|found| (found.old.by, found.new.by));

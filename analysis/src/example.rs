@@ -13,17 +13,17 @@ use super::Region;
 use super::region::Families;
 use super::ruling::shapes;
 
-/// A header, with interfaces by the numbers that the analysis has for them; its zones mean nothing.
+/// A header, with interfaces by their numbers in the analysis; its zones mean nothing.
 pub type Example = Header;
 
-/// Where addresses are likely to be: on the networks of interfaces. For an example that routes do not keep from the rules.
+/// Likely addresses: those of interfaces' networks. For an example that routes do not keep from the rules.
 #[derive(Clone, Debug, Default)]
 pub struct Places {
-    /// By number of the interface.
+    /// Networks, by number of the interface.
     pub networks: Vec<Vec<AddressRange>>,
     /// The gateway's own addresses.
     pub own: Vec<AddressRange>,
-    /// By number of the interface, the class of the source MAC address that its frames are likely to have; 0 past the end.
+    /// Likely class of the source MAC address of frames, by number of the interface; 0 past the end.
     pub senders: Vec<u16>,
 }
 

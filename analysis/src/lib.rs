@@ -1,13 +1,13 @@
-//! What can be said of a policy's rules for every packet there can be: which rules decide nothing, which the policy
-//! would be the same without, where order matters, and which packets two policies treat differently.
+//! Analysis of a policy's rules for all possible packets: rules that decide nothing, redundant rules, rules whose order
+//! matters, and the packets that two policies treat differently.
 //!
 //! Exact, by the algebra of sets of headers ([`lookup::classify::bdd`]). The headers are those that `filter` can see: an
-//! interface of origin with its zone, and one of destination or the gateway itself; ports and flags only where the
-//! protocol has them. Routes, translations and source checks are not looked at: what they would keep from the rules counts,
+//! interface of origin with its zone, and one of destination or the gateway itself; ports and flags only where the protocol
+//! has them. Routes, translations and source checks are not considered: packets that these would keep from the rules count,
 //! too.
 //!
-//! The work is bounded, and counted, not timed: the same policy gets the same answer on every machine. What is past the
-//! bound is left open, and said to be.
+//! The work is bounded, and counted, not timed: the same policy gets the same answer on every machine. Questions past the
+//! bound are reported as open.
 //!
 //! No set is made of a whole policy, which can take more memory than there is. Each rule is asked for by itself, together
 //! with the rules that overlap with it.
@@ -31,24 +31,24 @@ pub use example::{Example, Places};
 pub use region::{AddressRange, Families, PortRange, Region};
 pub use rules::{Finding, Findings, Look, findings};
 
-/// What becomes of a packet that a rule, or no rule, decides on.
+/// Fate of a packet, by a rule or by none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fate {
-    /// What happens.
+    /// Action on the packet.
     pub action: Action,
     /// Logging of matches.
     pub log: Logging,
-    /// A bound on how many pass in a time.
+    /// Limit on the rate of packets.
     pub rate: Option<Rate>,
-    /// A bound on how many connections there are.
+    /// Limit on the number of connections.
     pub connections: Option<ConnectionLimit>,
-    /// How long a connection may be idle.
+    /// Idle timeout of a connection.
     pub timeout: Option<wire::Nanos>,
-    /// Who answers SYNs.
+    /// Responder to SYNs: the server or the gateway.
     pub syn: SynAnswer,
 }
 
-/// What decides on a packet.
+/// Decider on a packet: a rule or the default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Decider {
     /// The rule at this place of the policy.
@@ -57,17 +57,17 @@ pub enum Decider {
     Default,
 }
 
-/// How far an analysis came.
+/// Completeness of an analysis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Everything was looked at.
     Complete,
-    /// The bound was reached. What is reported is so; there may be more.
+    /// The bound was reached. Reported findings are true; there may be more.
     Stopped,
 }
 
 impl Fate {
-    /// What a rule does.
+    /// Returns the fate by a rule.
     fn by_rule(rule: &Rule) -> Fate {
         let Rule { action, log, rate, connections, timeout, syn, .. } = *rule;
         Fate { action, log, rate, connections, timeout, syn }

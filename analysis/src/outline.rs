@@ -1,4 +1,4 @@
-//! What most rules that have no packet in common are told apart by.
+//! Outlines of rules, by which most pairs without a common packet are told apart.
 //!
 //! Of ten thousand rules each is asked about all others. Most pairs differ in an address or a port, which is seen from a few
 //! words that lie side by side.
@@ -6,7 +6,7 @@
 use lookup::classify::bdd::field::{Field, Version};
 use lookup::classify::bdd::product::Product;
 
-/// Of some fields the lowest and the highest value, by their first 32 bits.
+/// Lowest and highest value of some fields, by the first 32 bits of each.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outline {
     first: [u32; FIELDS.len()],
@@ -25,7 +25,7 @@ const FIELDS: [Field; 8] = [
 ];
 
 impl Outline {
-    /// Of a product.
+    /// Returns the outline of a product.
     pub(super) fn of(product: &Product, version: Version) -> Outline {
         let ends = FIELDS.map(|field| {
             let shift = field.bits(version).saturating_sub(u32::BITS as u16);

@@ -20,7 +20,7 @@ pub struct Region {
     pub(super) product: Product,
 }
 
-/// Which versions of IP a region is of.
+/// Versions of IP in a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Families {
     /// IPv4.
@@ -63,7 +63,7 @@ impl Region {
         Region { families, product }
     }
 
-    /// Its versions of IP.
+    /// Returns the versions of IP in the region.
     pub fn families(&self) -> Families {
         self.families
     }

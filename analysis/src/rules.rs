@@ -1,7 +1,7 @@
-//! Rules that decide nothing, rules that the policy would be the same without, and rules whose order matters.
+//! Rules that decide nothing, redundant rules, and rules whose order matters.
 //!
-//! Most rules are soon known to matter, by a packet that only they let in: a few headers are tried with each. What those do
-//! not settle is settled by sets.
+//! Most rules are soon known to matter, by a packet that only they let in: a few headers are tried with each. Rules that
+//! these do not settle are settled by sets.
 
 use biodivine_lib_bdd::Bdd;
 use dataplane::tables::{CompileError, SourceMacs};
@@ -17,61 +17,61 @@ use super::region::{Families, products};
 use super::ruling::{Judge, Ruling, Space, decided, possible, shapes};
 use super::{Decider, Fate, Region};
 
-/// What is spent on a set that would only make a nicer example.
+/// Limit on the effort for a set that would only make a nicer example, in nodes.
 const LITTLE: u64 = 20_000;
 
-/// What is to be looked for.
+/// Kinds of findings to search for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look {
     /// Rules without effect.
     Effect,
-    /// And rules in conflict.
+    /// Rules without effect, and rules in conflict.
     EffectAndOverlaps,
 }
 
 /// Something about a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
-    /// No packet can show what it asks for.
+    /// No packet can meet the rule's conditions.
     Impossible {
         /// The rule.
         rule: Position,
     },
-    /// Earlier rules match all that it does.
+    /// Earlier rules match all that the rule matches.
     Hidden {
         /// The rule.
         rule: Position,
-        /// Rules that do so together, none of which could be left out.
+        /// Rules that together match all of it, none of which could be left out.
         by: Vec<Position>,
-        /// Packets that it asks for.
+        /// Packets that the rule matches.
         packets: Region,
     },
-    /// Without it every packet would have the same fate. Rules that are found to be so can all be left out at once.
+    /// Without the rule every packet would have the same fate. All rules found redundant can be left out at once.
     Redundant {
         /// The rule.
         rule: Position,
-        /// What would decide instead.
+        /// Deciders without the rule.
         instead: Vec<Decider>,
-        /// Packets that it decides on.
+        /// Packets that the rule decides on.
         packets: Region,
     },
     /// Two rules, neither of which matches all that the other does, do different things to packets that both match.
     Overlap {
-        /// The one that decides.
+        /// The rule that decides.
         first: Position,
-        /// The one that would, if it came first.
+        /// The rule that would decide, if it came first.
         second: Position,
         /// Packets that both match.
         packets: Region,
     },
 }
 
-/// What was found.
+/// Result of the search for findings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Findings {
-    /// In the order of the rules.
+    /// Findings, in the order of the rules.
     pub list: Vec<Finding>,
-    /// Rules of which it is not known whether they have an effect, or conflicts: the effort was at an end.
+    /// Rules left open at the end of the effort: their effect, or their conflicts, are not known.
     pub open: Vec<Position>,
     /// Conflicts past [`MOST_OVERLAPS`] are not looked for.
     pub more_overlaps: bool,
@@ -151,11 +151,11 @@ impl Finding {
     }
 }
 
-/// Whether a rule is looked at no more.
+/// State of a rule in the search.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Gone {
     No,
-    /// It is found to have no effect.
+    /// The rule is found to have no effect, and is not considered any more.
     Yes,
 }
 
@@ -186,7 +186,7 @@ impl<'a> Search<'a> {
         self.algebra.take_back(kept);
     }
 
-    /// Whether earlier rules match all that a rule does.
+    /// Tests a rule for being hidden: earlier rules match all that it matches.
     fn hidden(&mut self, at: usize) -> Result<(), Spent> {
         let judges = self.judges;
         let judge = &judges[at];
@@ -245,7 +245,7 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// Those of rules that cover `sets` together without which they would not.
+    /// Returns the rules of `by` that are needed to cover `sets`.
     fn needed(&mut self, by: Vec<usize>, sets: &[(Version, Bdd)]) -> Result<Vec<Position>, Spent> {
         let mut kept = by;
         let mut place = 0;
@@ -267,7 +267,7 @@ impl<'a> Search<'a> {
         Ok(kept.into_iter().map(|one| self.judges[one].place).collect())
     }
 
-    /// Whether what a rule decides would be decided the same without it.
+    /// Tests a rule for redundancy: without it, its packets would be decided the same.
     fn redundant(&mut self, at: usize) -> Result<(), Spent> {
         let judges = self.judges;
         let judge = &judges[at];
@@ -393,7 +393,7 @@ impl<'a> Search<'a> {
         Ok(by)
     }
 
-    /// Which earlier rules decide otherwise on some packets of a rule, where neither matches all that the other does.
+    /// Searches for earlier rules that decide otherwise on some packets of a rule, where neither matches all that the other does.
     fn overlaps(&mut self, at: usize) -> Result<(), Spent> {
         let judges = self.judges;
         let judge = &judges[at];

@@ -22,7 +22,7 @@ use super::{Decider, Fate};
 pub(super) struct Space {
     /// Interfaces by name. The gateway itself is [`LOCAL`].
     pub(super) names: Vec<String>,
-    /// Of each, whether its frames have an Ethernet header.
+    /// Link kind of each interface: its frames have an Ethernet header or not.
     links: Vec<LinkKind>,
     /// Classes of source MAC addresses; `None` where no rule asks for any.
     pub(super) macs: Option<SourceMacs>,
@@ -56,9 +56,10 @@ impl Space {
 /// The rules that can meet a packet, in order.
 pub(super) struct Ruling {
     pub(super) judges: Vec<Judge>,
-    /// By version, of each judge; of every header, where it has no product: that is asked for next.
+    /// Outlines of the judges, by version; the outline of all headers for a judge without a product, which is asked for
+    /// next.
     outlines: [Vec<Outline>; 2],
-    /// By interface of origin, then of destination, the gateway itself the last.
+    /// Default fates, by interface of origin, then of destination; the gateway itself is last.
     defaults: Vec<Vec<Fate>>,
 }
 
@@ -164,7 +165,7 @@ impl Ruling {
         }))
     }
 
-    /// Whether this is the fate of all packets of a product, as far as that is seen from the rules one by one.
+    /// True if this is the fate of all packets of a product, as far as the rules show one by one.
     pub(super) fn does_only(
         &self,
         fate: Fate,
@@ -257,7 +258,7 @@ pub(super) fn possible(space: &Space, version: Version) -> Bdd {
     union(&ways(space, version), version).and(&union(&shapes(version), version))
 }
 
-/// For each kind of protocol what it can show.
+/// Returns the possible headers of each kind of protocol.
 pub(super) fn shapes(version: Version) -> Vec<Product> {
     let zero = || Some(vec![Span { first: 0, last: 0 }]);
     let message = match version {
@@ -285,11 +286,11 @@ pub(super) fn shapes(version: Version) -> Vec<Product> {
     ]
 }
 
-/// Packets, by what decides on them.
+/// Packets, by their deciders.
 pub(super) struct Decided<'a> {
-    /// Judges in order, each with what it decides on.
+    /// Judges in order, each with the packets that it decides on.
     pub(super) parts: Vec<(&'a Judge, Bdd)>,
-    /// What none does.
+    /// Packets that no judge decides on.
     pub(super) left: Bdd,
 }
 

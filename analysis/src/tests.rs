@@ -233,7 +233,7 @@ fn seen(header: &Header, names: &[String], macs: Option<&SourceMacs>, tables: &T
     }
 }
 
-/// What the tables do with it.
+/// Returns the decision of the tables on a header.
 fn judged(header: &Header, names: &[String], macs: Option<&SourceMacs>, tables: &Tables) -> Judgement {
     let header = seen(header, names, macs, tables);
     match tables.filter.find(&header, &mut tally::NoTally) {
@@ -403,7 +403,7 @@ proptest! {
         prop_assert!(missing, "{some:?}");
     }
 
-    /// What little effort tells of two policies is so, and that there may be more is said.
+    /// Differences found with little effort are true, and the outcome says that there may be more.
     #[test]
     fn a_little_effort_finds_some_differences((old, new) in pair(), effort in 0..30_000u64) {
         let all = compare(&old, &new, Effort::QUICK).unwrap();
@@ -422,7 +422,7 @@ proptest! {
     }
 }
 
-/// Where all the effort goes into finding, some is left for telling.
+/// Some of the effort is left for reporting, where all goes into the search.
 #[test]
 fn what_was_found_is_told_when_the_effort_ends() {
     let of_ports = |ports: std::ops::Range<u16>| {

@@ -1,5 +1,5 @@
-//! From a packet in words to its bytes. What is not said is what a careful host would send: right lengths and
-//! checksums, a time to live of 64. What is said is written as it is said, however wrong.
+//! Bytes of a packet in words. Fields not stated have the values that a careful host would send: right lengths and
+//! checksums, a time to live of 64. Stated fields are written as stated, however wrong.
 
 use std::net::IpAddr;
 

@@ -1,5 +1,4 @@
-//! What differs between a packet that was expected and one that came out, field by field, in the words of the
-//! format.
+//! Differences between an expected packet and the one sent, field by field, in the words of the format.
 
 use std::fmt::Write as _;
 
@@ -78,7 +77,7 @@ fn packet(
     }
 }
 
-/// What the recipe of a packet says about its fields: a payload's bytes, a fragment's place.
+/// Derives fields from the recipe of a packet: the payload's bytes, a fragment's offset.
 fn derive(wanted: &mut Fields, quotes: bool) {
     if let (Some(from), Some(until)) = (number(wanted, Field::From), number(wanted, Field::Until)) {
         let whole = build::transport(wanted, &build::payload(wanted));
@@ -106,7 +105,7 @@ fn derive(wanted: &mut Fields, quotes: bool) {
     }
 }
 
-/// A packet that came out, in the words of the format; what is as usual is left out.
+/// A packet that was sent, in the words of the format, without fields that have their usual values.
 pub(crate) fn show(got: &Dissected) -> String {
     let fields = &got.fields;
     let mut text = String::new();

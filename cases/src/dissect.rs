@@ -55,12 +55,12 @@ pub(crate) fn frame(bytes: &[u8]) -> Dissected {
     found
 }
 
-/// How much of a packet is there.
+/// Extent of the bytes at hand.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Extent {
-    /// All of it.
+    /// The whole packet.
     Whole,
-    /// Its beginning, perhaps.
+    /// Possibly the beginning alone (a quote in an ICMP error).
     Quote,
 }
 
@@ -167,7 +167,7 @@ fn v6(bytes: &[u8], found: &mut Dissected, extent: Extent) -> usize {
     total
 }
 
-/// What the network layer says of the transport layer's bytes.
+/// Network layer's facts on the transport layer's bytes.
 struct Transport {
     protocol: Protocol,
     ends: (IpAddr, IpAddr),

@@ -1,26 +1,26 @@
-//! What is wrong with a case file, and on which line.
+//! Faults of a case file, by line.
 
 use std::fmt;
 
-/// What is wrong with a case file.
+/// A fault of a case file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong there.
+    /// Kind of the fault.
     pub(crate) what: What,
 }
 
-/// What is wrong on a line.
+/// Kind of fault on a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum What {
     /// A word that means nothing here.
     Unknown(String),
     /// A word that should be another kind of thing.
     Value { word: String, wanted: &'static str },
-    /// Something is missing.
+    /// A missing part.
     Missing(&'static str),
-    /// Something is said twice.
+    /// A word that is stated twice.
     Twice(String),
     /// An interface that the policy does not have.
     Interface(String),

@@ -59,7 +59,7 @@ pub(crate) enum Field {
     Quote,
 }
 
-/// How a field's value is written.
+/// Syntax of a field's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
     /// A number up to the given one.

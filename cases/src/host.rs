@@ -1,5 +1,5 @@
-//! The hosts that cases are played on. [`REPLAY`] plays every case; what else can play cases implements [`Player`] and
-//! has a [`Host`]. What hosts do must be the same, to the byte.
+//! The hosts that cases are played on. [`REPLAY`] plays every case; any other host implements [`Player`] and has a
+//! [`Host`]. All hosts must have the same results, to the byte.
 
 use dataplane::replay::{ReloadError, ReplayError, Way, Witness};
 use dataplane::{Reason, Replay, Shard, Tables, Verdict};
@@ -8,26 +8,26 @@ use wire::{Frame, Nanos, PortId};
 /// A host that cases are played on.
 #[derive(Clone, Copy, Debug)]
 pub struct Host {
-    /// Its name in reports.
+    /// Name in reports.
     pub name: &'static str,
-    /// How frames reach it.
+    /// Batching of its frames.
     pub batching: Batching,
-    /// Starts it at a moment.
+    /// Starts the host at a time.
     pub start: fn(Tables, Nanos) -> Result<Box<dyn Player>, ReplayError>,
 }
 
-/// How frames reach a host.
+/// Batching of frames that a host receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Batching {
-    /// Those of one moment together.
+    /// Frames of one moment together.
     Moment,
-    /// As many together as there can be.
+    /// As many frames together as possible.
     Case,
-    /// Each is out before the next one comes in.
+    /// Each frame is through before the next one is received.
     Frame,
 }
 
-/// The replay host in its four ways. The first decides what variables stand for; all hosts must do the same as it.
+/// The replay host in its four ways. The first binds the variables; all other hosts must do as it does.
 pub const REPLAY: [Host; 4] = [
     Host { name: "step", batching: Batching::Moment, start: |tables, now| replay(tables, now, Way::Step) },
     Host { name: "run", batching: Batching::Moment, start: |tables, now| replay(tables, now, Way::Run) },
@@ -45,25 +45,25 @@ pub const REPLAY: [Host; 4] = [
 
 /// A host at work.
 pub trait Player {
-    /// A frame comes in.
+    /// Receives a frame.
     fn receive(&mut self, input: &Input);
-    /// All frames that came in so far go through, and what is due by now departs.
+    /// Processes all frames received so far; frames due by now depart.
     fn flush(&mut self);
-    /// Time goes on: all frames that came in so far go through, and what is due before `at` departs.
+    /// Advances the time: processes all frames received so far; frames due before `at` depart.
     fn advance(&mut self, at: Nanos);
-    /// No more frames come: all that is queued departs.
+    /// Ends the input: all queued frames depart.
     fn finish(&mut self);
-    /// All connections are forgotten.
+    /// Forgets all connections.
     fn clear(&mut self);
-    /// Other tables hold from that moment on; nothing is under way.
+    /// Reloads the tables at that time; no frame is under way.
     fn reload(&mut self, tables: Tables, at: Nanos) -> Result<(), ReloadError>;
-    /// What happened so far.
+    /// Record of the events so far.
     fn record(&self) -> &Record;
-    /// The tables that it plays with.
+    /// Tables in force.
     fn tables(&self) -> &Tables;
-    /// What it remembers and has counted.
+    /// Shard of the host: state and counters.
     fn shard(&self) -> &Shard;
-    /// Why it did not play to the end.
+    /// Fault for which the host stopped before the end; `None` if it did not.
     fn fault(&self) -> Option<&str> {
         None
     }
@@ -71,41 +71,41 @@ pub trait Player {
 
 /// A frame that comes in.
 pub struct Input {
-    /// By which it is known again; counted from 0.
+    /// Number of the frame, from 0.
     pub number: u32,
-    /// The port that it comes in by.
+    /// Ingress port.
     pub port: PortId,
-    /// When.
+    /// Time of reception.
     pub at: Nanos,
     /// The frame.
     pub bytes: Vec<u8>,
 }
 
-/// What happened.
+/// Record of the events on a host.
 #[derive(Debug, Default)]
 pub struct Record {
-    /// What departed by each port, in order.
+    /// Frames that departed by each port, in order.
     pub sent: Vec<Vec<Sent>>,
-    /// What became of each frame, by its number; `None` while it is held.
+    /// Outcome of each frame, by number; `None` while it is held.
     pub fates: Vec<Option<End>>,
-    /// Frames that were told of twice.
+    /// Frames with two verdicts.
     pub twice: Vec<u32>,
-    /// Number of tables that there have been before those that hold.
+    /// Number of reloads so far.
     pub turn: usize,
 }
 
 /// A frame that departed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sent {
-    /// The number of the frame that it was.
+    /// Number of the frame.
     pub number: u32,
-    /// When its transmission began.
+    /// Start of its transmission.
     pub at: Nanos,
     /// Its bytes.
     pub bytes: Vec<u8>,
 }
 
-/// What became of a frame.
+/// Outcome of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct End {
     /// Its verdict.

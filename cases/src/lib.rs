@@ -55,71 +55,71 @@ use packet::Packet;
 /// A case, read.
 #[derive(Debug)]
 pub struct Case {
-    /// What it shows, in one line.
+    /// Title of the case, in one line.
     pub title: String,
-    /// The policy that it is played with.
+    /// Policy of the gateway.
     pub policy: Policy,
-    /// Number of packets that come in.
+    /// Number of packets received.
     pub packets: u64,
-    /// What happens, in order.
+    /// Steps, in order.
     steps: Vec<Step>,
 }
 
-/// What happens next in a case.
+/// A step of a case.
 #[derive(Debug)]
 enum Step {
-    /// It is now this long after the beginning.
+    /// Time advances to this long after the beginning.
     At(Nanos),
-    /// A packet comes in.
+    /// A packet is received.
     In(In),
-    /// All connections are forgotten.
+    /// The gateway forgets all connections.
     Clear,
-    /// Another policy holds from now on.
+    /// The gateway reloads this policy.
     Reload(Box<Policy>),
     /// A counter has this value now.
     Counter(Counter),
 }
 
-/// A packet that comes in, and what must come of it.
+/// A packet to receive, with its expected verdict and output.
 #[derive(Debug)]
 struct In {
-    /// Where it is written.
+    /// Line of the case file, from 1.
     line: usize,
-    /// The interface that it comes in by.
+    /// Ingress interface.
     interface: String,
     /// The packet.
     packet: Packet,
-    /// How often it comes.
+    /// Number of times that the packet is received.
     times: u64,
-    /// How long after one another.
+    /// Interval between repetitions.
     every: Nanos,
-    /// Its fate.
+    /// Expected verdict.
     fate: Fate,
-    /// What comes out for it.
+    /// Expected output.
     outs: Vec<Out>,
 }
 
-/// What must become of a packet.
+/// Expected verdict of a packet, with rule and translations.
 #[derive(Debug)]
 struct Fate {
     verdict: Verdict,
-    /// The rule that decided; `None` if it is not said.
+    /// Deciding rule; `None` if not stated.
     rule: Option<String>,
-    /// Translations; `None` if they are not said.
+    /// Translations; `None` if not stated.
     nats: Option<Vec<String>>,
 }
 
-/// A packet that must come out.
+/// A packet expected to be sent.
 #[derive(Debug)]
 struct Out {
     line: usize,
     interface: String,
-    /// When it departs; `None` if it is not said.
+    /// Time of departure; `None` if not stated.
     departure: Option<Departure>,
     packet: Packet,
 }
 
-/// When a packet departs: so long after the beginning, and for each repetition so much later.
+/// Time of departure: offset from the beginning, plus an increment for each repetition.
 #[derive(Clone, Copy, Debug)]
 struct Departure {
     at: Nanos,

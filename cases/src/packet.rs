@@ -1,4 +1,4 @@
-//! A packet in words: what goes in, and what is expected to come out.
+//! Packets in words: those to receive, and those expected to be sent.
 //!
 //! ```text
 //! [eth MAC > MAC] [vlan N [vlan N]] PROTOCOL SOURCE[:PORT] > DESTINATION[:PORT] [WORD [VALUE]]... [quoting PACKET]
@@ -20,22 +20,22 @@ use super::field::{self, FIELDS, Field, Fields, Shape, Value};
 /// A value as it stands in a case file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Slot {
-    /// This one.
+    /// A fixed value.
     Is(Value),
-    /// The one that a variable stands for.
+    /// The value bound to a variable.
     Variable(String),
-    /// That, and so many more.
+    /// The value bound to a variable, plus a number.
     After(String, u64),
-    /// This one, and one more for each repetition.
+    /// A value, plus one for each repetition.
     Counts(Value),
-    /// Whatever it is.
+    /// Any value.
     Any,
 }
 
 /// A packet in words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Packet {
-    /// What is said about its fields.
+    /// Values of the fields that the packet states.
     pub(crate) slots: BTreeMap<Field, Slot>,
     /// IPv6 extension headers: protocol and body.
     pub(crate) extensions: Vec<(Protocol, Vec<u8>)>,
@@ -45,7 +45,7 @@ pub(crate) struct Packet {
     pub(crate) raw: Option<Vec<u8>>,
 }
 
-/// What variables stand for.
+/// Values of variables, by name.
 pub(crate) type Variables = BTreeMap<String, Value>;
 
 impl Packet {
@@ -66,7 +66,7 @@ impl Packet {
         Ok(fields)
     }
 
-    /// Whether its addresses are IPv6, as far as they are said.
+    /// True if the addresses are IPv6; `None` if no address is a literal value.
     pub(crate) fn is_v6(&self) -> Option<bool> {
         [Field::Source, Field::Destination].iter().find_map(|field| match self.slots.get(field) {
             Some(Slot::Is(Value::Address(address)) | Slot::Counts(Value::Address(address))) => {

@@ -1,4 +1,4 @@
-//! Reads a case file: title, policy, and what happens, line by line.
+//! Parser of a case file: title, policy and steps, line by line.
 
 use std::io;
 use std::path::Path;
@@ -12,22 +12,22 @@ use super::fault::{Fault, What};
 use super::packet::{self, Words, next};
 use super::{Case, Counter, Departure, Fate, In, Out, Step};
 
-/// Why a case cannot be played.
+/// Reason for refusing a case.
 #[derive(Debug)]
 pub enum Unusable {
-    /// The file has something wrong in it.
+    /// Faults of the file.
     Faults(Vec<Fault>),
-    /// The policy is wrong.
+    /// Errors of the policy.
     Policy(Vec<Diagnostic>),
 }
 
-/// The most packets that may come in, all lines together.
+/// Largest number of packets received, all lines together.
 const MOST_PACKETS: u64 = 1_000_000;
 
-/// How the text of a file is come by.
+/// Reader of a file's text.
 pub type Open = fn(&Path) -> io::Result<String>;
 
-/// Reads a case. `path` is where the text comes from: policies are found relative to it, and read with `open`.
+/// Reads a case. `path` is the file of the text: policies are found relative to it, and read with `open`.
 pub fn read(text: &str, path: &Path, open: Open) -> Result<Case, Unusable> {
     let mut reader = Reader {
         path,

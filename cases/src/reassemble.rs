@@ -17,21 +17,21 @@ pub(crate) struct Reassembly {
 
 #[derive(Debug, Default)]
 struct Datagram {
-    /// Where each piece begins, and its bytes.
+    /// Bytes of each fragment, by offset in bytes.
     pieces: BTreeMap<u16, Vec<u8>>,
-    /// Bytes in all, once the last piece has come.
+    /// Length in bytes, once the last fragment has come.
     len: Option<usize>,
 }
 
-/// What is wrong with a datagram.
+/// Fault of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wrong {
-    /// Its transport checksum.
+    /// Wrong transport checksum.
     Checksum,
 }
 
 impl Reassembly {
-    /// Takes a frame that came out; says what is wrong with the datagram that it completes.
+    /// Takes a frame that was sent; returns the fault of the datagram that it completes, if any.
     pub(crate) fn add(&mut self, frame: &[u8]) -> Option<Wrong> {
         let layer = ethernet::parse(frame).ok()?;
         let (ends, protocol, fragment, payload) = match layer.ethertype {

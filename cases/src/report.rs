@@ -1,4 +1,4 @@
-//! Reports: what is wrong with a case, in the words that `wirerate test` and the project's own tests print.
+//! Reports on a failing case, as `wirerate test` and the project's own tests print them.
 
 use std::error::Error;
 use std::fmt;
@@ -11,31 +11,31 @@ use policy::Diagnostic;
 use super::host::Host;
 use super::{Failure, Fault, Open, Unplayable, Unusable, play, read};
 
-/// Why a case does not pass. `Display` writes a line for the case, then lines that are indented, each with its end.
+/// Report on a case that does not pass. `Display` writes a line for the case, then indented lines, each with its line end.
 #[derive(Debug)]
 pub struct Report {
-    /// The case's file.
+    /// File of the case.
     pub path: PathBuf,
-    /// Its text.
+    /// Text of the file.
     pub text: String,
-    /// What is wrong.
+    /// Problem found.
     pub problem: Problem,
 }
 
-/// What is wrong with a case.
+/// Problem with a case.
 #[derive(Debug)]
 pub enum Problem {
-    /// It is not a case.
+    /// Faults of the file.
     Faults(Vec<Fault>),
-    /// Its policy is wrong.
+    /// Errors of the policy.
     Policy(Vec<Diagnostic>),
-    /// No host can play its policy.
+    /// No host can play the policy.
     Unplayable(Unplayable),
-    /// What happened is not what the case expects.
+    /// The results are not the expected ones.
     Failures {
-        /// The title of the case.
+        /// Title of the case.
         title: String,
-        /// What differs.
+        /// Differences.
         failures: Vec<Failure>,
     },
 }
@@ -91,7 +91,7 @@ impl fmt::Display for Report {
 impl Error for Report {}
 
 impl Report {
-    /// Writes what is wrong on a line of the case, and that line; 0 for none.
+    /// Writes the fault of a line of the case, and that line; 0 for none.
     fn line(&self, f: &mut fmt::Formatter<'_>, line: usize, what: &dyn fmt::Display) -> fmt::Result {
         match line.checked_sub(1).and_then(|place| self.text.lines().nth(place)) {
             Some(source) => {

@@ -1,4 +1,4 @@
-//! Plays a case on every host, and says what is not as expected.
+//! Runner: plays a case on every host, and reports failures.
 
 use std::error::Error;
 use std::fmt;
@@ -22,16 +22,16 @@ use super::packet::{Packet, Variables};
 use super::reassemble::{Reassembly, Wrong};
 use super::{Case, Counter, Departure, Fate, In, Step};
 
-/// Something that is not as expected.
+/// A result that is not as expected.
 #[derive(Debug)]
 pub struct Failure {
-    /// The line that expects it; 0 for none.
+    /// Line of the expectation, from 1; 0 for none.
     pub line: usize,
-    /// What it is, and further lines on it.
+    /// Description, in one line or more.
     pub text: Vec<String>,
 }
 
-/// Why a case could not even begin.
+/// Reason for refusing to start a case.
 #[derive(Debug)]
 pub enum Unplayable {
     /// A policy compiles to no tables.
@@ -54,20 +54,20 @@ impl Error for Unplayable {}
 /// The moment at which every case begins: any, but none at which a clock starts.
 const START: Nanos = Nanos::from_secs(1_700_000_000);
 
-/// Where packets come from that do not say.
+/// Source MAC address of packets that state none.
 const SENDER: Mac = Mac([0x02, 0, 0, 0, 0, 1]);
 
-/// Failures that are told of one case.
+/// Largest number of failures reported of one case.
 const MOST: usize = 12;
 
-/// Packets that may come in, in MiB: they are kept, and what comes of them, until the end.
+/// Largest size of all packets received, in MiB: they and their output are kept until the end.
 const MOST_MIB: usize = 256;
 
-/// What is wrong where fragments make up no right datagram.
+/// Failure of a reassembled datagram.
 const REASSEMBLED: &str = "the datagram that this fragment completes has a wrong checksum";
 
-/// Plays a case on the replay host, in all of its ways, and on `further` hosts, which must do the same. Returns what is
-/// not as expected: nothing for a case that passes.
+/// Plays a case on the replay host, in all of its ways, and on `further` hosts, which must do the same. Returns the
+/// failures: none for a case that passes.
 pub fn play(case: &Case, further: &[Host]) -> Result<Vec<Failure>, Unplayable> {
     let tables = || Tables::compile(&case.policy, 1).map_err(Unplayable::Compile);
     // Those that follow one another, by which what happened under each is told.
@@ -113,7 +113,7 @@ pub fn play(case: &Case, further: &[Host]) -> Result<Vec<Failure>, Unplayable> {
     Ok(play.failures)
 }
 
-/// What happened to the first host, for the others to repeat.
+/// An event on the first host, for the others to repeat.
 enum Act<'a> {
     Receive(Input),
     Flush(Nanos),
@@ -121,7 +121,7 @@ enum Act<'a> {
     Reload(&'a Policy, Nanos),
 }
 
-/// What is expected of a frame.
+/// Expectation of a frame.
 struct Expected<'a> {
     input: &'a In,
     turn: u64,
@@ -134,14 +134,14 @@ struct Play<'a> {
     acts: Vec<Act<'a>>,
     /// By number of the frame.
     inputs: Vec<Expected<'a>>,
-    /// How many of the frames that left by each port have been looked at.
+    /// Number of departed frames already compared, by port.
     seen: Vec<usize>,
-    /// Number of frames that came out for each that came in.
+    /// Number of frames sent for each frame received.
     came: Vec<usize>,
-    /// Fragments that came out.
+    /// Fragments sent.
     reassembly: Reassembly,
     failures: Vec<Failure>,
-    /// That came in.
+    /// Bytes received so far.
     bytes: usize,
     now: Nanos,
     turns: Vec<Tables>,
@@ -222,13 +222,13 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// Lets all go through and what is due by now depart, and looks at what came out.
+    /// Flushes the host, so that frames due by now depart, and checks the output.
     fn flush(&mut self) {
         self.player.flush();
         self.look_at_all();
     }
 
-    /// Looks at what has come out since the last look.
+    /// Checks the output since the last check.
     fn look_at_all(&mut self) {
         let ports = self.player.record().sent.len();
         self.seen.resize(ports, 0);
@@ -367,7 +367,7 @@ fn reload(player: &mut dyn Player, policy: &Policy, at: Nanos) -> Result<(), Str
     player.reload(tables, at).map_err(|error| error.to_string())
 }
 
-/// Repeats on another host what happened on the first.
+/// Repeats the first host's events on another host.
 fn again(player: &mut dyn Player, acts: &[Act<'_>], batching: Batching) -> Result<(), String> {
     let mut now = START;
     for act in acts {
@@ -399,7 +399,7 @@ fn again(player: &mut dyn Player, acts: &[Act<'_>], batching: Batching) -> Resul
     Ok(())
 }
 
-/// What another host did otherwise than the first: bytes, fates and counters.
+/// Returns the differences of another host from the first: bytes, verdicts and counters.
 fn differ(first: &dyn Player, other: &dyn Player, name: &str, inputs: &[Expected<'_>]) -> Vec<Failure> {
     let mut failures = Vec::new();
     let line = |number: usize| inputs.get(number).map_or(0, |expected| expected.input.line);

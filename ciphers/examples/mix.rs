@@ -1,4 +1,4 @@
-//! Prints what each cipher costs at each step of optimisation: instructions and references a byte, the mix, the size
+//! Prints the cost of each cipher at each step of optimisation: instructions and references a byte, the mix, the size
 //! of the code, and cycles on an engine that never waits for memory.
 
 use ciphers::{ALL, Kind, LOCAL_MEMORY, Optimisation};
@@ -74,7 +74,7 @@ fn main() {
     println!("tables of at most {LOCAL_MEMORY} bytes fit into local memory");
 }
 
-/// Counts branches that are taken.
+/// Counts taken branches.
 struct Taken(u64);
 
 impl Tally for Taken {

@@ -9,7 +9,7 @@ use crate::{About, Cipher, KeyLength, Kind, Published, TableAbout};
 
 const ROUNDS: usize = 10;
 
-/// What is known of it.
+/// Registry entry of AES.
 pub static CIPHER: Cipher = Cipher {
     about: About {
         name: "aes",
@@ -95,7 +95,7 @@ impl BlockCipher<4> for Aes {
     }
 }
 
-/// The rounds. Row `n` of a column comes from the column `n * step` further on.
+/// The rounds. Row `n` of an output column is taken from the input column `n * step` further on.
 fn crypt<M: Machine>(
     machine: M,
     subkeys: &[u32; 44],

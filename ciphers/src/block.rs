@@ -1,26 +1,26 @@
-//! Block ciphers, and cipher block chaining, the mode that Yin, Tan et al. run all of them in.
+//! Block ciphers, and cipher block chaining, the mode in which Yin, Tan et al. run all of them.
 
 use crate::KeyLength;
 use crate::machine::{Machine, word_of};
 
 /// A cipher on blocks of `N` words.
 pub trait BlockCipher<const N: usize>: Sized {
-    /// Expands a key. This is done once per key, and is not accounted for.
+    /// Expands a key, once per key and without account.
     ///
     /// # Errors
     ///
-    /// [`KeyLength`] where the cipher has no keys of that length.
+    /// [`KeyLength`] if the cipher has no keys of that length.
     fn new(key: &[u8]) -> Result<Self, KeyLength>;
 
     /// Encrypts a block, read with the most significant byte of each word first.
     fn encrypt_block<M: Machine>(&self, machine: M, block: [M::Word; N]) -> [M::Word; N];
 
-    /// Decrypts one.
+    /// Decrypts a block.
     fn decrypt_block<M: Machine>(&self, machine: M, block: [M::Word; N]) -> [M::Word; N];
 }
 
-/// Encrypts `text` in place, chained from `iv` (NIST SP 800-38A, 6.2). What follows the last whole block is left
-/// as it is: padding is the caller's affair.
+/// Encrypts `text` in place, chained from `iv` (NIST SP 800-38A, 6.2). Bytes after the last whole block stay unchanged:
+/// padding is the caller's affair.
 pub fn encrypt<const N: usize, C: BlockCipher<N>, M: Machine>(
     cipher: &C,
     machine: M,
@@ -72,7 +72,7 @@ pub fn decrypt<const N: usize, C: BlockCipher<N>, M: Machine>(
 ///
 /// # Panics
 ///
-/// Where there are fewer than `4 * N` bytes.
+/// If there are fewer than `4 * N` bytes.
 pub fn words<const N: usize>(bytes: &[u8]) -> [u32; N] {
     std::array::from_fn(|word| word_of(bytes, 4 * word))
 }

@@ -13,7 +13,7 @@ use crate::{About, Cipher, KeyLength, Kind, Published, TableAbout, pi};
 const ROUNDS: usize = 16;
 const SUBKEYS: usize = ROUNDS + 2;
 
-/// What is known of it.
+/// Registry entry of Blowfish.
 pub static CIPHER: Cipher = Cipher {
     about: About {
         name: "blowfish",

@@ -10,7 +10,7 @@ use crate::machine::{Entries, Machine, Pick, Table};
 use crate::word::Word;
 use crate::{About, Cipher, KeyLength, Kind, Published, TableAbout};
 
-/// What is known of it.
+/// Registry entry of DES.
 pub static CIPHER: Cipher = Cipher {
     about: About {
         name: "des",
@@ -122,7 +122,7 @@ fn initial<M: Machine>(machine: M, [left, right]: [M::Word; 2]) -> [M::Word; 2] 
     exchange(machine, left, right, 1, 0x5555_5555)
 }
 
-/// Its inverse.
+/// The inverse of the initial permutation.
 fn last<M: Machine>(machine: M, [left, right]: [M::Word; 2]) -> [M::Word; 2] {
     let _copy = machine.inlined(0);
     let [left, right] = exchange(machine, left, right, 1, 0x5555_5555);
@@ -139,12 +139,12 @@ fn exchange<M: Machine>(machine: M, a: M::Word, b: M::Word, by: u32, mask: u32) 
     [a ^ (differ << by), b ^ differ]
 }
 
-/// Bits that P moves equally far.
+/// Bits that P moves by one distance.
 #[derive(Clone, Copy)]
 struct Moved {
-    /// How far, to the left.
+    /// Distance, in bits to the left.
     left: u32,
-    /// Where they arrive.
+    /// Mask of their positions after the move.
     mask: u32,
 }
 
@@ -163,7 +163,7 @@ static P_MOVES: [Moved; P_DISTANCES] = {
     moves
 };
 
-/// For each distance the bits that travel it, and how many distances there are.
+/// Mask of the bits that travel each distance, and number of distances.
 const fn distances() -> ([u32; 32], usize) {
     let mut masks = [0; 32];
     let (mut bit, mut count) = (0, 0);
@@ -179,7 +179,7 @@ const fn distances() -> ([u32; 32], usize) {
     (masks, count)
 }
 
-/// The bits of `value`, `width` wide, that `choice` numbers from 1, the most significant first.
+/// Permutes `value`, `width` bits wide, by `choice`, which numbers bits from 1, the most significant first.
 fn permute(value: u64, width: u32, choice: &[u8]) -> u64 {
     choice.iter().fold(0, |bits, &number| bits << 1 | (value >> (width - u32::from(number)) & 1))
 }

@@ -9,16 +9,16 @@ const WORDS: usize = BLOCK / 4;
 
 /// A hash function with a state of `N` words.
 pub trait Hash<const N: usize> {
-    /// What the state begins with.
+    /// Initial state.
     const INITIAL: [u32; N];
-    /// How bytes make words.
+    /// Order of bytes in words.
     const ORDER: ByteOrder;
 
     /// The state after one more block, read with the most significant byte of each word first.
     fn compress<M: Machine>(machine: M, state: [M::Word; N], block: [M::Word; 16]) -> [M::Word; N];
 }
 
-/// How bytes make words.
+/// Order of bytes in words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ByteOrder {
     /// The most significant byte first, as on an engine.
@@ -27,8 +27,8 @@ pub enum ByteOrder {
     Little,
 }
 
-/// The state after a whole message and its padding (RFC 1321, 3.1 to 3.4; RFC 3174, 4). Its words are as the
-/// algorithm has them; [`bytes`] puts them in order.
+/// The state after a whole message and its padding (RFC 1321, 3.1 to 3.4; RFC 3174, 4), in the algorithm's words;
+/// [`bytes`] puts them in order.
 pub fn digest<const N: usize, H: Hash<N>, M: Machine>(machine: M, message: &[u8]) -> [u32; N] {
     let mut state = machine.constants(H::INITIAL);
     let whole = message.len() / BLOCK;
@@ -73,7 +73,7 @@ pub fn bytes<const N: usize, H: Hash<N>>(state: [u32; N]) -> Vec<u8> {
         .collect()
 }
 
-/// What follows the last whole block, padded to one block or two: words, most significant byte first.
+/// The last partial block, padded to one block or two: words, most significant byte first.
 fn padding<const N: usize, H: Hash<N>>(message: &[u8]) -> Vec<u32> {
     let rest = message.len() % BLOCK;
     let mut block = message[message.len() - rest..].to_vec();

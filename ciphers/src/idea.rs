@@ -11,7 +11,7 @@ use crate::{About, Cipher, KeyLength, Kind, Published, TableAbout};
 const ROUNDS: usize = 8;
 const SUBKEYS: usize = 6 * ROUNDS + 4;
 
-/// What is known of it.
+/// Registry entry of IDEA.
 pub static CIPHER: Cipher = Cipher {
     about: About {
         name: "idea",

@@ -1,12 +1,12 @@
-//! Words that account for themselves.
+//! Account of words that count their own operations.
 //!
-//! A [`Counted`] word is a number, the [`Ledger`] that it reports to, and the reference to memory that it comes from,
-//! if that may still be under way. Each operation tells the ledger its [`Cost`]; the first one that needs a value
-//! from memory waits for it. The ledger passes everything on to a [`Tally`] in the order of execution, and notes
-//! where in the source each instruction was, which gives the size of the code.
+//! A [`Counted`] word is a number, the [`Ledger`] that it reports to, and the memory reference that the word comes
+//! from, if still under way. Each operation reports its [`Cost`] to the ledger; the first operation that needs a value
+//! from memory waits for the reference. The ledger passes everything on to a [`Tally`] in the order of execution, and
+//! notes the place of each instruction in the source, which gives the size of the code.
 //!
-//! Size of code: an instruction counts once for each place that it stands at. A rolled loop is one place, each pass
-//! of an unrolled one is a place of its own, and so is each copy of what is [inlined](crate::machine::Machine::inlined).
+//! Size of code: an instruction counts once for each place. A rolled loop is one place, each pass of an unrolled loop
+//! is a place of its own, and so is each copy of [inlined](crate::machine::Machine::inlined) code.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -31,17 +31,17 @@ mod tests;
 /// shared by eight threads (HRM 2.3.4, see [`word`](crate::word)).
 const WRITE_REGISTERS: usize = 16;
 
-/// Where counted words report to.
+/// Account that counted words report to.
 pub struct Ledger<'a> {
     tally: RefCell<&'a mut (dyn Tally + 'a)>,
     plan: Plan,
-    /// Instructions by where they stand.
+    /// Number of instructions at each place of the code.
     places: RefCell<HashMap<Place, u32>>,
-    /// Which copy of the code is being executed: a hash of the loops and calls it lies in.
+    /// Copy of the code in execution: a hash of the enclosing loops and calls.
     copy: Cell<u64>,
-    /// How many passes of loops and copies were entered so far.
+    /// Number of passes of loops and of copies entered so far.
     entered: Cell<u32>,
-    /// Rolled loops over rounds that execution is in.
+    /// Number of enclosing rolled loops over rounds.
     rolled: Cell<u32>,
     outstanding: RefCell<Vec<Ticket>>,
     /// Writes under way: of text, and of tables.
@@ -49,7 +49,7 @@ pub struct Ledger<'a> {
     preloaded: RefCell<BTreeSet<u32>>,
 }
 
-/// A write under way, and the words that it keeps transfer registers occupied with.
+/// A write under way, with the number of transfer registers that it occupies.
 struct Write {
     ticket: Ticket,
     words: usize,
@@ -61,14 +61,14 @@ struct Place {
     line: u32,
     column: u32,
     copy: u64,
-    /// Which of several groups of instructions that one operation consists of.
+    /// Number of the group of instructions within an operation of several groups.
     part: u8,
 }
 
 type Caller = &'static Location<'static>;
 
 impl<'a> Ledger<'a> {
-    /// A ledger that passes on to `tally` what code optimised as `plan` says does.
+    /// A ledger that passes the account of code optimised by `plan` to `tally`.
     pub fn new(plan: Plan, tally: &'a mut (dyn Tally + 'a)) -> Ledger<'a> {
         Ledger {
             tally: RefCell::new(tally),
@@ -88,18 +88,18 @@ impl<'a> Ledger<'a> {
         Counting { ledger: self }
     }
 
-    /// Instructions of the code that was executed so far, references to tables and text included. Expanded keys
-    /// are taken to be operands, see [`home`](crate::home).
+    /// Number of instructions of the code executed so far, references to tables and text included. Expanded keys are
+    /// taken to be operands, see [`home`](crate::home).
     pub fn code_size(&self) -> u32 {
         self.places.borrow().values().sum()
     }
 
-    /// Constants that are loaded beforehand, each of them one register or word of local memory.
+    /// Number of constants loaded beforehand, each into one register or word of local memory.
     pub fn preloaded(&self) -> usize {
         self.preloaded.borrow().len()
     }
 
-    /// Waits for whatever is still under way.
+    /// Waits for all references under way.
     pub fn finish(&self) {
         let outstanding = std::mem::take(&mut *self.outstanding.borrow_mut());
         for ticket in outstanding {
@@ -153,7 +153,7 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// Issues a write, after those before it whose registers it needs.
+    /// Issues a write, after earlier writes whose registers it needs.
     fn issue_write(&self, reference: Reference) {
         let words = reference.bytes.div_ceil(4) as usize;
         let mut writes = self.writes[usize::from(reference.region != Region::Frame)].borrow_mut();
@@ -179,7 +179,7 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// Loading a constant as the plan says, where it is used.
+    /// Cost of loading a constant where it is used, by the plan.
     fn constant(&self, constant: u32, cost: Cost) -> Cost {
         if cost == Cost::NONE {
             return cost;

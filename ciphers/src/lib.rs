@@ -1,13 +1,13 @@
-//! Ciphers and digests for measuring, never for protecting: nothing here is safe from whoever watches the time.
+//! Ciphers and digests for measuring, never for protecting: nothing here is safe from timing attacks.
 //!
-//! They are the ten of Yin, Tan et al., "Adding Security to Network via Network Processors", with the rounds and
-//! tables of its table 1, one file each of the same shape. Each is generic over the [`Machine`](machine::Machine)
-//! that it runs on. On [`Native`](machine::Native) words are [`u32`] and the code is plain. On
-//! [`Counting`](ledger::Counting) each operation accounts for itself: instructions by kind, references to memory as
-//! they are issued and waited for, branches, and the size of the code. Nothing is annotated by hand.
+//! They are the ten of Yin, Tan et al., "Adding Security to Network via Network Processors", with the rounds and tables
+//! of its table 1, one file each of the same shape. Each is generic over the [`Machine`](machine::Machine) that it runs
+//! on. On [`Native`](machine::Native) words are [`u32`] and the code is plain. On [`Counting`](ledger::Counting) each
+//! operation accounts for itself: instructions by kind, references to memory as they are issued and waited for,
+//! branches, and the size of the code. Nothing is annotated by hand.
 //!
-//! The study's steps of optimisation are parameters of the one code, see [`plan`]. What an operation costs, and by
-//! which source, is in [`word`]. Expanding keys is accounted for nowhere: it is done once per key, not per packet.
+//! The study's steps of optimisation are parameters of the one code, see [`plan`]. The cost of each operation, with its
+//! source, is in [`word`]. Expanding keys is accounted for nowhere: it is done once per key, not per packet.
 //!
 //! To add a cipher: one file, and one line in [`ALL`].
 
@@ -53,22 +53,22 @@ pub static ALL: [&Cipher; 10] = [
 /// A cipher or digest that can be measured.
 #[derive(Debug)]
 pub struct Cipher {
-    /// What is known of it.
+    /// Properties and tables.
     pub about: About,
     run: measure::Run,
 }
 
 impl Cipher {
-    /// Works on `text` as an engine would, with code optimised as far as said, and tells `tally` of it. Ciphers
-    /// encrypt it in place, block ciphers chained (CBC) from a block of zeros, as far as there are whole blocks; hash
-    /// functions read it, pad it, and leave it.
+    /// Processes `text` as an engine would, with code optimised to the given step, and reports the account to `tally`.
+    /// Ciphers encrypt `text` in place, as far as there are whole blocks, block ciphers chained (CBC) from a block of
+    /// zeros; hash functions read and pad `text`, and leave it unchanged.
     ///
     /// Text lies in [`Region::Frame`] from byte 0, tables in [`Region::CipherTable`], expanded keys in
     /// [`Region::CipherKey`].
     ///
     /// # Errors
     ///
-    /// [`KeyLength`] where there is no such key. Hash functions ignore it.
+    /// [`KeyLength`] if there is no such key. Hash functions ignore the key.
     pub fn measure(
         &self,
         optimisation: Optimisation,
@@ -80,12 +80,12 @@ impl Cipher {
     }
 }
 
-/// What is known of a cipher or digest: its row in the study's table 1, and its tables.
+/// Properties of a cipher or digest: its row in the study's table 1, and its tables.
 #[derive(Clone, Copy, Debug)]
 pub struct About {
-    /// Its name, in lower case.
+    /// Name, in lower case.
     pub name: &'static str,
-    /// What it is.
+    /// Block cipher, stream cipher or hash function.
     pub kind: Kind,
     /// Bits of a block; none for stream ciphers.
     pub block_bits: Option<u32>,
@@ -93,11 +93,11 @@ pub struct About {
     pub rounds: Option<u32>,
     /// Bytes of the key to measure with.
     pub key_bytes: usize,
-    /// Its tables and expanded keys.
+    /// Tables and expanded keys.
     pub tables: &'static [TableAbout],
 }
 
-/// What a cipher is.
+/// Kind of algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A block cipher.
@@ -111,40 +111,40 @@ pub enum Kind {
 /// A table of a cipher, or an expanded key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableAbout {
-    /// Its name.
+    /// Name of the table.
     pub name: &'static str,
-    /// The region that it is in: [`Region::CipherTable`] what is looked up by data or large, [`Region::CipherKey`]
-    /// subkeys, which are read in order.
+    /// Region of the table: [`Region::CipherTable`] if looked up by data or large, [`Region::CipherKey`] for subkeys,
+    /// which are read in order.
     pub region: Region,
-    /// Its byte offset there.
+    /// Offset in the region, in bytes.
     pub at: usize,
-    /// Its bytes.
+    /// Size, in bytes.
     pub bytes: usize,
-    /// Its bytes with each entry in a word of its own ([`plan::Entries::Aligned`]).
+    /// Size with each entry in a word of its own ([`plan::Entries::Aligned`]), in bytes.
     pub aligned_bytes: usize,
-    /// Whether the study's table 1 has it.
+    /// Counting of the table in the study's table 1.
     pub published: Published,
 }
 
-/// Whether the study's table 1 counts a table's bytes.
+/// Counting of a table's bytes in the study's table 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Published {
-    /// It does.
+    /// Counted.
     Counted,
-    /// It does not.
+    /// Left out.
     LeftOut,
 }
 
-/// Where the data of a region should lie.
+/// Memory recommended for the data of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Home {
-    /// In the engine's own memory.
+    /// The engine's own memory.
     Local,
-    /// In the on-chip memory that engines share.
+    /// The on-chip memory that engines share.
     Scratch,
-    /// In SRAM.
+    /// SRAM.
     Sram,
-    /// In DRAM.
+    /// DRAM.
     Dram,
 }
 
@@ -166,12 +166,12 @@ impl About {
     }
 }
 
-/// Where a cipher's regions lie at a step of optimisation, on a chip like the IXP2800. It is what the study says
-/// where it does, and else assumed:
+/// Memory for a cipher's region at a step of optimisation, on a chip like the IXP2800: as the study says, and assumed
+/// if it says nothing:
 ///
-/// - text in DRAM, where packets are;
-/// - expanded keys in local memory (assumed: they are a flow's, and brought along when a packet of it is begun;
-///   the study counts few references for the ciphers that have no other tables);
+/// - text in DRAM, with the packets;
+/// - expanded keys in local memory (assumed: they belong to a flow, and are loaded when work on one of its packets
+///   begins; the study counts few references for the ciphers that have no other tables);
 /// - tables in SRAM, until memory is optimised; then in local memory if all of them fit, else in scratch memory, the
 ///   nearest that holds them ("placed into registers and per-ME local memories as much as possible").
 ///

@@ -1,8 +1,8 @@
-//! What the algorithms run on: words, tables, keys and text, and loops.
+//! The machine that algorithms run on: words, tables, keys and text, and loops.
 //!
-//! [`Native`] is the computer at hand: it accounts for nothing and compiles to plain code.
-//! [`Counting`](crate::ledger::Counting) tells a ledger of everything. What memory holds is kept by the caller
-//! either way, so both compute the same.
+//! [`Native`] is the host computer: it accounts for nothing and compiles to plain code.
+//! [`Counting`](crate::ledger::Counting) reports everything to a ledger. The contents of memory are kept by the caller
+//! either way, so that both compute the same.
 
 use std::ops::Range;
 
@@ -10,9 +10,9 @@ use tally::Region;
 
 use crate::word::Word;
 
-/// Something that algorithms run on.
+/// A machine for algorithms to run on.
 pub trait Machine: Copy {
-    /// Its words.
+    /// Type of its words.
     type Word: Word;
 
     /// A constant in a register.
@@ -21,20 +21,20 @@ pub trait Machine: Copy {
     /// Constants in registers.
     fn constants<const N: usize>(self, values: [u32; N]) -> [Self::Word; N];
 
-    /// Looks up the word that `pick` says. Its address is computed from data.
+    /// Looks up the word at index `pick`. Its address is computed from data.
     fn look_up(self, table: Table<'_>, pick: Pick<Self::Word>) -> Self::Word;
 
     /// Looks up the word at a byte offset that was computed from data.
     fn look_up_at(self, table: Table<'_>, offset: Self::Word) -> Self::Word;
 
-    /// Looks up an entry narrower than a word; `base` is added to what `pick` says.
+    /// Looks up an entry narrower than a word, at index `base` plus `pick`.
     fn look_up_entry(self, table: Entries<'_>, base: usize, pick: Pick<Self::Word>) -> Self::Word;
 
-    /// Writes an entry narrower than a word that was looked up before, so that where it lies is at hand. Returns
-    /// its index and value for the caller to store.
+    /// Writes an entry narrower than a word that was looked up before, so that its address is at hand. Returns index
+    /// and value of the entry for the caller to store.
     fn write_entry(self, table: Entries<'_>, pick: Pick<Self::Word>, value: Self::Word) -> Written;
 
-    /// Reads neighbouring words of a table or key from `index` on, which is known beforehand.
+    /// Reads neighbouring words of a table or key from `index` on, an index known beforehand.
     fn read<const N: usize>(self, table: Table<'_>, index: usize) -> [Self::Word; N];
 
     /// Reads neighbouring words of the text, most significant byte first, from byte `at` on.
@@ -46,7 +46,7 @@ pub trait Machine: Copy {
     /// A loop over rounds, which optimisation unrolls.
     fn rounds(self, range: Range<usize>) -> impl Iterator<Item = usize>;
 
-    /// Code that is written out as often as the range says, before all optimisation.
+    /// Code written out once for each number of the range, before all optimisation.
     fn written_out(self, range: Range<usize>) -> impl Iterator<Item = usize>;
 
     /// A loop over blocks of a message: never unrolled, as their number is not known.
@@ -59,76 +59,76 @@ pub trait Machine: Copy {
     /// unrolled.
     fn indexed(self, word: Self::Word) -> Self::Word;
 
-    /// Branches on whether a word is zero.
+    /// Branches on zero: true if the word is zero.
     fn is_zero(self, word: Self::Word) -> bool;
 
-    /// Until the guard is dropped, the code is a copy of its own for each number, as a macro's or an inlined
-    /// function's is for each place that it is used at. It matters for the size of code only.
+    /// Makes the code a copy of its own for each number until the guard is dropped, as a macro or an inlined function
+    /// is for each place of use. Affects only the size of code.
     fn inlined(self, copy: usize) -> impl Drop;
 
-    /// True if reading ahead of use is of any good.
+    /// True if reading ahead of use saves time.
     fn reads_ahead(self) -> bool;
 }
 
 /// A table of words in memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Table<'t> {
-    /// What it is part of.
+    /// Region that the table is part of.
     pub region: Region,
-    /// Its byte offset there.
+    /// Offset in the region, in bytes.
     pub at: usize,
-    /// What it holds.
+    /// Contents.
     pub words: &'t [u32],
 }
 
 /// A table of entries narrower than a word.
 #[derive(Clone, Copy, Debug)]
 pub struct Entries<'t> {
-    /// What it is part of. It begins there at byte 0.
+    /// Region of the table, which begins there at byte 0.
     pub region: Region,
     /// Bits of an entry: 4 or 8.
     pub bits: u32,
-    /// What it holds, an entry each.
+    /// Contents, a byte for each entry.
     pub entries: &'t [u8],
 }
 
 /// An index: `bits` bits of a word, `shift` bits from its low end.
 #[derive(Clone, Copy, Debug)]
 pub struct Pick<W> {
-    /// The word.
+    /// Word to take the index from.
     pub word: W,
-    /// Bits below those meant.
+    /// Number of bits below the index.
     pub shift: u32,
-    /// Number of bits that are meant, at most 16.
+    /// Width of the index in bits, at most 16.
     pub bits: u32,
 }
 
 impl<W: Word> Pick<W> {
-    /// The index itself.
+    /// The index as a number.
     pub fn index(self) -> usize {
         ((self.word.value() >> self.shift) & self.mask()) as usize
     }
 
-    /// As many ones as bits are meant.
+    /// Mask of the index: `bits` ones.
     pub const fn mask(self) -> u32 {
         (1 << self.bits) - 1
     }
 }
 
-/// What was written to a table.
+/// Entry written to a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
-    /// Which entry.
+    /// Index of the entry.
     pub index: usize,
-    /// What it holds now.
+    /// New value of the entry.
     pub value: u8,
 }
 
-/// The computer at hand.
+/// The host computer.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Native;
 
-/// What [`Native`] gives out as guard.
+/// Guard of [`Native`], without effect.
 struct Nothing;
 
 impl Drop for Nothing {

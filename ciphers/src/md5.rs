@@ -6,7 +6,7 @@ use crate::machine::Machine;
 use crate::word::Word;
 use crate::{About, Cipher, Kind};
 
-/// What is known of it.
+/// Registry entry of MD5.
 pub static CIPHER: Cipher = Cipher {
     about: About {
         name: "md5",

@@ -1,4 +1,4 @@
-//! Runs a cipher on counting words, and sums up.
+//! Runs a cipher on counting words, and sums up the account.
 
 use tally::{Branch, Count, Op, Reference, Region, Tally, Ticket};
 
@@ -8,7 +8,7 @@ use crate::ledger::{Counting, Ledger};
 use crate::stream::StreamCipher;
 use crate::{KeyLength, Optimisation};
 
-/// What a cipher does on a counting machine: key and text to, for hash functions, a digest.
+/// Run of a cipher on a counting machine, with key and text; returns the digest of a hash function, else nothing.
 pub(crate) type Run = for<'a> fn(&[u8], &mut [u8], Counting<'a>) -> Result<Vec<u8>, KeyLength>;
 
 pub(crate) fn measure(
@@ -52,22 +52,22 @@ pub(crate) fn hash<const N: usize, H: Hash<N>>(
     Ok(hash::bytes::<N, H>(hash::digest::<N, H, _>(machine, text)))
 }
 
-/// What a measurement found.
+/// Result of a measurement.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// Instructions by kind and references by region. References are instructions too, but are not among them.
+    /// Instructions by kind and references by region. References are instructions too, but counted separately.
     pub count: Count,
-    /// Instructions that the code consists of, see [`Ledger::code_size`].
+    /// Number of instructions of the code, see [`Ledger::code_size`].
     pub code_size: u32,
-    /// Constants that are loaded beforehand.
+    /// Number of constants loaded beforehand.
     pub preloaded: usize,
     /// The digest, from a hash function.
     pub digest: Vec<u8>,
 }
 
 impl Report {
-    /// References that are instructions: those to text and tables. Expanded keys are operands where they have their
-    /// [`home`](crate::home), in local memory.
+    /// Number of references that are instructions: to text and tables. Expanded keys are operands in their
+    /// [`home`](crate::home), local memory.
     pub fn references(&self) -> u64 {
         [Region::Frame, Region::CipherTable]
             .map(|region| self.count.references(region))
@@ -110,7 +110,7 @@ pub struct Mix {
     pub memory: f64,
 }
 
-/// Counts what it passes on.
+/// A tally that counts and passes on.
 struct Watched<'a> {
     count: Count,
     tally: &'a mut dyn Tally,

@@ -1,14 +1,14 @@
 //! The four steps of optimisation, as parameters of one code.
 //!
-//! Yin, Tan et al., "Adding Security to Network via Network Processors", 4.3, optimise in steps: rules that hold on
-//! any processor, then memory, where data lie and how they are moved, then overlap of references with work. Here a
-//! step is an [`Optimisation`] and its [`Plan`] says what it changes; no algorithm is written twice.
+//! Yin, Tan et al., "Adding Security to Network via Network Processors", 4.3, optimise in steps: rules for any
+//! processor, then memory (placement and movement of data), then overlap of references with work. Here a step is an
+//! [`Optimisation`] and its [`Plan`] has the parameters; no algorithm is written twice.
 
-/// How far code is optimised. Each step keeps those before.
+/// Step of optimisation. Each step includes those before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Optimisation {
-    /// As written: loops are loops, constants are loaded where they are used, memory is read word by word, and
-    /// each reference is waited for at once.
+    /// As written: loops are loops, constants are loaded where they are used, memory is read word by word, and each
+    /// reference is waited for at once.
     Raw,
     /// The rules for any processor: loops unrolled, constants loaded beforehand, multiplications no wider than
     /// their operands.
@@ -35,7 +35,7 @@ impl Optimisation {
         }
     }
 
-    /// What the step means.
+    /// Plan of the step.
     pub const fn plan(self) -> Plan {
         let raw = Plan {
             rounds: Rounds::Rolled,
@@ -61,7 +61,7 @@ impl Optimisation {
     }
 }
 
-/// The parameters that the steps set.
+/// Parameters set by the steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Loops over rounds.
@@ -74,17 +74,17 @@ pub struct Plan {
     pub entries: Entries,
     /// Neighbouring words of text and keys.
     pub moves: Moves,
-    /// When references are waited for.
+    /// Time of waiting for references.
     pub waits: Waits,
 }
 
 /// Loops over rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rounds {
-    /// A counter is decremented and a branch taken each time, what changes places is moved, and the address of
-    /// what the counter indexes is computed.
+    /// A counter is decremented and a branch taken each time, words that change places are moved, and addresses indexed
+    /// by the counter are computed.
     Rolled,
-    /// Nothing of that; the code is as long as all rounds.
+    /// None of these costs; the code is as long as all rounds.
     Unrolled,
 }
 
@@ -93,15 +93,15 @@ pub enum Rounds {
 pub enum Constants {
     /// Loaded wherever they are used.
     AtUse,
-    /// Loaded once beforehand, into registers or, where those do not suffice, local memory, either of which is an
-    /// operand of any instruction.
+    /// Loaded once beforehand, into registers or, if there are too few, local memory, both of which are operands of any
+    /// instruction.
     Preloaded,
 }
 
 /// Multiplications of 16-bit words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Products {
-    /// As those of 32-bit words.
+    /// As wide as multiplications of 32-bit words.
     Full,
     /// With the fewest steps.
     Narrow,
@@ -125,10 +125,10 @@ pub enum Moves {
     Bursts,
 }
 
-/// When references are waited for.
+/// Time of waiting for references.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waits {
-    /// Right after they are issued.
+    /// Right after issue.
     AtIssue,
     /// Before their value is first used.
     AtUse,

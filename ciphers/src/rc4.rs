@@ -1,5 +1,5 @@
-//! RC4 (as Schneier, "Applied Cryptography", 17.1, has it): a permutation of 256 bytes that each byte of the stream
-//! shuffles on.
+//! RC4 (after Schneier, "Applied Cryptography", 17.1): a permutation of 256 bytes, which each byte of the stream
+//! shuffles further.
 
 use tally::Region;
 
@@ -8,7 +8,7 @@ use crate::stream::{StreamCipher, UNIT, UNIT_WORDS, Units};
 use crate::word::Word;
 use crate::{About, Cipher, KeyLength, Kind, Published, TableAbout};
 
-/// What is known of it.
+/// Registry entry of RC4.
 pub static CIPHER: Cipher = Cipher {
     about: About {
         name: "rc4",
@@ -28,11 +28,11 @@ pub static CIPHER: Cipher = Cipher {
     run: crate::measure::stream::<Rc4>,
 };
 
-/// An expanded key, and how far its stream has come.
+/// An expanded key, and the position in its stream.
 #[derive(Clone)]
 pub struct Rc4 {
     permutation: [u8; 256],
-    /// The two indices. Only their low bytes count, so that none is ever cut off.
+    /// The two indices, of which only the low bytes count, so that nothing needs to be masked off.
     i: u32,
     j: u32,
 }

@@ -11,7 +11,7 @@ use crate::{About, Cipher, KeyLength, Kind, Published, TableAbout};
 const ROUNDS: usize = 16;
 const SUBKEYS: usize = 2 * ROUNDS + 2;
 
-/// What is known of it.
+/// Registry entry of RC5.
 pub static CIPHER: Cipher = Cipher {
     about: About {
         name: "rc5",
@@ -77,7 +77,7 @@ impl Rc5 {
 ///
 /// # Errors
 ///
-/// [`KeyLength`] where the key is longer than 255 bytes.
+/// [`KeyLength`] if the key is longer than 255 bytes.
 pub(crate) fn expand<const N: usize>(key: &[u8]) -> Result<[u32; N], KeyLength> {
     const P: u32 = 0xb7e1_5163;
     const Q: u32 = 0x9e37_79b9;

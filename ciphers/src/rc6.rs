@@ -12,7 +12,7 @@ use crate::{About, Cipher, KeyLength, Kind, Published, TableAbout};
 const ROUNDS: usize = 20;
 const SUBKEYS: usize = 2 * ROUNDS + 4;
 
-/// What is known of it.
+/// Registry entry of RC6.
 pub static CIPHER: Cipher = Cipher {
     about: About {
         name: "rc6",

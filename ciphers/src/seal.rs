@@ -23,7 +23,7 @@ const R: usize = 4 * CHUNKS;
 /// Passes of the inner loop for a unit of text.
 const PASSES: usize = UNIT_WORDS / 4;
 
-/// What is known of it.
+/// Registry entry of SEAL.
 pub static CIPHER: Cipher = Cipher {
     about: About {
         name: "seal",
@@ -47,7 +47,7 @@ const fn table(name: &'static str, at: usize, bytes: usize) -> TableAbout {
     }
 }
 
-/// An expanded key, and how far its stream has come.
+/// An expanded key, and the position in its stream.
 #[derive(Clone)]
 pub struct Seal {
     /// T, S and R, one after the other.
@@ -55,7 +55,7 @@ pub struct Seal {
     position: u32,
     /// Units of stream used of this position.
     used: usize,
-    /// What the last chunk left off with: a, b, c, d, n1 to n4.
+    /// State of the inner loop after the last chunk: a, b, c, d, n1 to n4.
     state: [u32; 8],
 }
 
@@ -71,7 +71,7 @@ impl Seal {
         Table { region: Region::CipherTable, at: 4 * from, words: &self.words[from..from + words] }
     }
 
-    /// How a chunk of stream begins.
+    /// Initial state of a chunk of stream.
     fn begin<M: Machine>(&self, machine: M, chunk: usize) -> State<M::Word> {
         let position = machine.constant(self.position);
         let [mut a, mut b, mut c, mut d] = machine.read::<4>(self.table(T + S, R), 4 * chunk);

@@ -1,11 +1,11 @@
-//! SHA-1 (FIPS 180-4, RFC 3174): 80 steps in four loops, after one that makes the schedule.
+//! SHA-1 (FIPS 180-4, RFC 3174): 80 steps in four loops, after a loop that makes the schedule.
 
 use crate::hash::{ByteOrder, Hash};
 use crate::machine::{Machine, Native};
 use crate::word::Word;
 use crate::{About, Cipher, Kind};
 
-/// What is known of it.
+/// Registry entry of SHA-1.
 pub static CIPHER: Cipher = Cipher {
     about: About {
         name: "sha1",
@@ -59,7 +59,7 @@ impl Hash<5> for Sha1 {
     }
 }
 
-/// The compression function, for those that build on it.
+/// The compression function, for algorithms that build on it.
 pub(crate) fn compress_plain(state: [u32; 5], block: [u32; 16]) -> [u32; 5] {
     Sha1::compress(Native, state, block)
 }

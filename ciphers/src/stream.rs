@@ -6,20 +6,20 @@ use crate::machine::Machine;
 /// Bytes of text that are read, combined with key stream and written at a time: a burst of RDRAM. Stream ciphers
 /// have no block of their own.
 pub const UNIT: usize = 64;
-/// Its words.
+/// Words of a unit.
 pub const UNIT_WORDS: usize = UNIT / 4;
 
 /// A stream cipher.
 pub trait StreamCipher: Sized {
-    /// Expands a key; the stream begins at its beginning. This is done once per key, and is not accounted for.
+    /// Expands a key and sets the stream to its beginning, once per key and without account.
     ///
     /// # Errors
     ///
-    /// [`KeyLength`] where the cipher has no keys of that length.
+    /// [`KeyLength`] if the cipher has no keys of that length.
     fn new(key: &[u8]) -> Result<Self, KeyLength>;
 
-    /// Combines `text` with the stream from where it is, in place, in steps of [`UNIT`]. A last part that is
-    /// shorter uses up a whole unit of the stream.
+    /// Combines `text` with the stream from its current position, in place, in steps of [`UNIT`]. A shorter last part
+    /// uses up a whole unit of the stream.
     fn apply<M: Machine>(&mut self, machine: M, text: &mut [u8]) {
         let whole = text.len() / UNIT;
         let (units, rest) = text.split_at_mut(whole * UNIT);
@@ -36,7 +36,7 @@ pub trait StreamCipher: Sized {
     fn apply_units<M: Machine>(&mut self, machine: M, text: &mut [u8]);
 }
 
-/// Reads the units of a text, one ahead where that is of any good.
+/// Reads the units of a text, one ahead if that saves time.
 pub(crate) struct Units<M: Machine> {
     machine: M,
     ahead: Option<[M::Word; UNIT_WORDS]>,
@@ -59,7 +59,7 @@ impl<M: Machine> Units<M> {
         unit
     }
 
-    /// Writes what text and stream make together.
+    /// Writes the combination of text and stream.
     pub(crate) fn write(
         &self,
         text: &mut [u8],

@@ -1,19 +1,19 @@
-//! What the algorithms are written in: 32-bit words, and what each operation on one costs.
+//! The word that algorithms are written in: 32 bits, with the cost of each operation.
 //!
-//! [`u32`] is a word that accounts for nothing; [`Counted`](crate::ledger::Counted) tells a ledger of each
-//! operation. Only operations that an engine's instruction set has are offered, so that code written in them is
-//! close to what a good compiler would make of the algorithm.
+//! [`u32`] is a word that accounts for nothing; [`Counted`](crate::ledger::Counted) reports each operation to a ledger.
+//! Only operations of an engine's instruction set are offered, so that code written in them is close to the output of a
+//! good compiler.
 //!
-//! # What an operation costs
+//! # Cost of an operation
 //!
-//! Instructions of a microengine of the second version (IXP2400, IXP2800): single issue, one cycle each, an ALU
-//! with a shifter before one of its operands. [`Cost`] has the table. Its sources:
+//! Instructions of a microengine of the second version (IXP2400, IXP2800): single issue, one cycle each, an ALU with a
+//! shifter before one of its operands. [`Cost`] has the table. Its sources:
 //!
 //! - *HRM*: Intel IXP2800 Network Processor Hardware Reference Manual, 2.3 and 4.1 to 4.3.
 //! - *App. A*: the instruction syntax in appendix A of Johnson and Kunze, "Using IXP2400/2800 Development Tools".
-//! - *binutils*: `opcodes/nfp-dis.c`, a disassembler for the NFP, whose microengine kept these instructions. It
-//!   shows what an instruction can hold.
-//! - *compiled*: what the NFP's C compiler and intrinsics emit for the operation in public programs.
+//! - *binutils*: `opcodes/nfp-dis.c`, a disassembler for the NFP, whose microengine kept these instructions. It shows
+//!   the fields of each instruction.
+//! - *compiled*: code that the NFP's C compiler and intrinsics emit for the operation in public programs.
 //!
 //! Left out, because only register allocation decides them: moves between the two banks that the operands of an
 //! instruction must come from, and spills (a thread has 32 registers where eight threads run). They would add.
@@ -59,7 +59,7 @@ pub trait Word:
     fn or_shifted(self, other: Self, left: u32) -> Self;
     /// The word with its four bytes in the opposite order.
     fn swap_bytes(self) -> Self;
-    /// The plain number. Costs nothing and waits for nothing: for what leaves the machine.
+    /// The plain number. Costs nothing and waits for nothing: for values that leave the machine.
     fn value(self) -> u32;
 }
 
@@ -127,7 +127,7 @@ impl Word for u32 {
 pub struct Cost {
     /// Arithmetic and logic without a shift.
     pub alu: u32,
-    /// Whatever uses the shifter: shifts, rotations, fields, byte moves.
+    /// Every use of the shifter: shifts, rotations, fields, byte moves.
     pub shift: u32,
     /// Steps of a multiplication.
     pub multiply: u32,
@@ -178,7 +178,7 @@ impl Cost {
         if is_of_bytes(mask) { Cost::NONE } else { Cost::constant(mask) }
     }
 
-    /// Both.
+    /// The sum of both costs.
     pub const fn and(self, other: Cost) -> Cost {
         Cost {
             alu: self.alu + other.alu,
@@ -188,7 +188,7 @@ impl Cost {
         }
     }
 
-    /// This many times.
+    /// The cost of `count` repetitions.
     pub const fn times(self, count: u32) -> Cost {
         Cost {
             alu: self.alu * count,

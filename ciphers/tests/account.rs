@@ -1,4 +1,4 @@
-//! What counted words tell: that it is the same for all data, in order, within bounds, and what a hand would count.
+//! The account of counted words: independent of the data, in order, within bounds, and equal to a count by hand.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use proptest::collection::vec;
 use proptest::prelude::{ProptestConfig, any, prop_assert, prop_assert_eq, proptest};
 use tally::{Access, Branch, Op, Reference, Region, Tally, Ticket};
 
-/// Everything that is told, with tickets numbered from 1.
+/// Every event reported, with tickets numbered from 1.
 #[derive(Default)]
 struct Events(Vec<Event>);
 
@@ -235,7 +235,7 @@ fn each_step_saves_instructions() {
     }
 }
 
-/// Where everything is unrolled, one block executes each instruction of the code once.
+/// If everything is unrolled, one block executes each instruction of the code once.
 #[test]
 fn unrolled_code_is_as_long_as_what_it_executes() {
     for cipher in ALL.into_iter().filter(|cipher| cipher.about.kind == Kind::Block) {
@@ -258,7 +258,7 @@ fn shares_sum_to_one() {
     }
 }
 
-/// Instructions that a block more takes.
+/// Instructions that an additional block takes.
 fn block_of(name: &str, optimisation: Optimisation) -> u64 {
     let cipher = ALL.into_iter().find(|cipher| cipher.about.name == name).unwrap();
     let bytes = cipher.about.block_bits.unwrap() as usize / 8;

@@ -15,9 +15,9 @@ use crate::screen;
 /// `PATH=VALUE`: a parameter to be set in a chip or a mapping before it is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Setting {
-    /// Where: "memory.sram.latency", "pool.firewall.threads".
+    /// Path of the parameter: "memory.sram.latency", "pool.firewall.threads".
     pub(crate) path: String,
-    /// What, as TOML has it; what is no TOML is a string.
+    /// Value in TOML; anything else is a string.
     pub(crate) value: String,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct Described {
     pub(crate) chip: Chip,
     /// The mapping.
     pub(crate) mapping: Mapping,
-    /// Where its parts stand.
+    /// Places of its parts in the file.
     pub(crate) lines: Lines,
     /// The mapping's file, as diagnostics call it.
     pub(crate) file: String,
@@ -83,8 +83,8 @@ impl Texts {
         Ok(Texts { chip_file, chip: chip_text, file, mapping })
     }
 
-    /// The same chip with `CHIP-split`, whose engines share out the stages by the length of their programs; `None` where it
-    /// has no such mapping.
+    /// Returns the chip with the mapping `CHIP-split`, whose engines share out the stages by the length of their
+    /// programs; `None` where the chip has no such mapping.
     pub(crate) fn split(chip: &str) -> Option<Texts> {
         let (file, text) = find("chip", chip, CHIPS.iter()).ok()?;
         let name = format!("{}-split", called(&text, &file).ok()?);
@@ -146,7 +146,7 @@ pub(crate) fn take_chip(name: &str) -> Result<Chip, Failure> {
     whole(checked.chip, &checked.diagnostics, &file)
 }
 
-/// What was read, if nothing is wrong with it; what is wrong or unwise is shown.
+/// Returns the description read, if it has no errors; shows errors and warnings.
 pub(crate) fn whole<T, C: Kind>(
     read: Option<T>,
     diagnostics: &[Diagnostic<C>],
@@ -157,7 +157,7 @@ pub(crate) fn whole<T, C: Kind>(
     read.ok_or_else(|| PolicyError::Wrong { file: file.to_owned(), errors }.into())
 }
 
-/// What a chip calls itself.
+/// Returns the name that a chip's description states.
 fn called(text: &str, file: &str) -> Result<String, Failure> {
     let checked = description::parse(text, file);
     match checked.chip {
@@ -176,7 +176,7 @@ fn is_path(name: &str) -> bool {
     name.contains('/') || name.ends_with(".toml") || Path::new(name).is_file()
 }
 
-/// The name for diagnostics, and the text, of what has this name: one that comes with the program, or a file.
+/// Returns the name for diagnostics, and the text, of a chip or mapping that comes with the program, or of a file.
 fn find(
     what: &'static str,
     name: &str,

@@ -11,12 +11,12 @@ use wire::{arp, icmpv4, ipv4, ipv6, tcp};
 
 use crate::screen::count;
 
-/// What a frame says.
+/// Header fields of a frame.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Description {
     /// Fields and their values, in the order of the bytes.
     pub(crate) fields: Vec<(&'static str, String)>,
-    /// In one line.
+    /// Summary of one line.
     pub(crate) headline: String,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct Change {
 }
 
 impl Description {
-    /// Of the Ethernet frame `frame`.
+    /// Describes the Ethernet frame `frame`.
     pub(crate) fn of(frame: &[u8]) -> Description {
         let mut told = Description::default();
         let Ok(layer) = ethernet::parse(frame) else {
@@ -55,7 +55,7 @@ impl Description {
         told
     }
 
-    /// In what fields `after` differs.
+    /// Returns the fields in which `after` differs.
     pub(crate) fn changes(&self, after: &Description) -> Vec<Change> {
         let of = |list: &Description, field: &str| list.field(field).map(str::to_owned);
         let mut names: Vec<&'static str> = self.fields.iter().map(|(name, _)| *name).collect();
@@ -201,7 +201,7 @@ impl Description {
     }
 }
 
-/// What IPv4 and IPv6 both have.
+/// Header fields common to IPv4 and IPv6.
 struct Rest {
     protocol: Protocol,
     ttl: u8,

@@ -1,4 +1,4 @@
-//! What can go wrong with a command, what it says then, and with which code it exits.
+//! Failures of a command, with their messages and exit codes.
 //!
 //! Each group of causes has a file of its own, with its texts, hints and exit codes.
 
@@ -42,7 +42,7 @@ pub(crate) enum Exit {
     NoGateway = 4,
 }
 
-/// Why a command stopped.
+/// Reason for the end of a command.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub(crate) enum Failure {
@@ -77,7 +77,7 @@ impl Failure {
         }
     }
 
-    /// What to do about it.
+    /// Returns advice on the failure.
     fn hint(&self) -> Option<String> {
         match self {
             Failure::Usage(error) => Some(error.hint()),

@@ -1,6 +1,6 @@
-//! What pages have in common.
+//! Common part of HTML pages.
 
-/// How they look.
+/// Style sheet.
 pub(crate) const STYLE: &str = include_str!("html.css");
 
 /// Text as it stands in a page.

@@ -49,13 +49,13 @@ impl FromStr for Named {
     }
 }
 
-/// What is done about frames to the link-layer addresses of other machines.
+/// Treatment of frames to the link-layer addresses of other machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Readdress {
-    /// Where the interface was inferred from addresses they are taken as if to the gateway: the capture is of
-    /// another gateway, or of a host.
+    /// Readdressed to the gateway where the interface was inferred from addresses: the capture is of another gateway, or of
+    /// a host.
     Inferred,
-    /// They are, wherever they come from.
+    /// Readdressed on every interface.
     Always,
 }
 
@@ -70,26 +70,26 @@ pub(crate) struct Captures {
 
 /// A packet, with where and when it comes in.
 pub(crate) struct Packet<'a> {
-    /// The place of its capture on the command line.
+    /// Place of the capture on the command line.
     pub(crate) source: usize,
-    /// Its number in the capture, from 1.
+    /// Number of the packet in the capture, from 1.
     pub(crate) number: u64,
-    /// When it comes in; never before the packet before it.
+    /// Time of arrival; never before the packet before it.
     pub(crate) at: Nanos,
-    /// The interface it comes in by.
+    /// Interface of arrival.
     pub(crate) ingress: PortId,
-    /// How that is known.
+    /// Evidence for the interface.
     pub(crate) how: How,
     /// The Ethernet frame, as it comes in.
     pub(crate) bytes: &'a [u8],
     /// The Ethernet frame, as captured.
     pub(crate) captured: &'a [u8],
-    /// How long it was on the wire.
+    /// Length on the wire, in bytes.
     pub(crate) original_len: u32,
 }
 
 impl<'a> Packet<'a> {
-    /// It, before anything was done to it.
+    /// Returns the packet as captured, before readdressing.
     pub(crate) fn came(&self) -> Came<'a> {
         let Packet { at, ingress, original_len, captured: bytes, .. } = *self;
         Came { at, ingress, original_len, bytes }
@@ -122,20 +122,20 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// One capture, and what has been learned about it.
+/// One capture, with its statistics.
 pub(crate) struct Source {
     /// The file.
     pub(crate) path: PathBuf,
     reader: Reader,
     /// The interface that all of its packets come in by, where that is known from names.
     entry: Option<(PortId, How)>,
-    /// The same by interface of the capture, once met.
+    /// Port by interface of the capture, once met.
     entries: Vec<Option<PortId>>,
     head: Head,
     scratch: Vec<u8>,
-    /// Packets received by each interface, and how that was known.
+    /// Number of packets received by each interface, by evidence for the interface.
     pub(crate) entered: BTreeMap<(How, PortId), u64>,
-    /// Packets whose time lies before that of one before them.
+    /// Number of packets with a time before that of an earlier packet.
     pub(crate) backwards: u64,
     /// Packets that were not captured whole.
     pub(crate) snapped: u64,
@@ -143,11 +143,11 @@ pub(crate) struct Source {
     pub(crate) readdressed: u64,
     /// Answers to inside hosts that were addressed to the translation that the far end knows.
     pub(crate) answers: u64,
-    /// What could not be read.
+    /// Error that ended the reading of the file.
     pub(crate) problem: Option<CaptureError>,
     /// Packets that could not be read.
     pub(crate) unreadable: u64,
-    /// Bytes of the file, and how many of them have been read, about.
+    /// Size of the file, in bytes, and the approximate number of bytes read.
     pub(crate) size: u64,
     read: u64,
 }
@@ -252,7 +252,7 @@ impl Captures {
         })
     }
 
-    /// When the packet comes that comes next.
+    /// Returns the time of the next packet.
     pub(crate) fn peek(&mut self) -> Option<Nanos> {
         self.earliest().map(|place| self.sources[place].head.at)
     }
@@ -285,12 +285,12 @@ impl Captures {
         self.sources.iter().map(|source| source.size).sum()
     }
 
-    /// How many of them have been read, about.
+    /// Returns the approximate number of bytes read.
     pub(crate) fn read(&self) -> u64 {
         self.sources.iter().map(|source| source.read).sum()
     }
 
-    /// When the first packet comes in.
+    /// Returns the time of the first packet.
     pub(crate) fn start(&self) -> Nanos {
         let there = self.sources.iter().filter(|source| source.head.present == Presence::There);
         there.map(|source| source.head.at).min().unwrap_or_default()
@@ -298,7 +298,7 @@ impl Captures {
 }
 
 impl Source {
-    /// Where the file broke off.
+    /// Returns the place where the file broke off.
     pub(crate) fn cut_short(&self) -> Option<CutShort> {
         self.reader.cut_short()
     }

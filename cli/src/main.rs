@@ -1,7 +1,7 @@
 //! The command `wirerate`: every job of the program is a subcommand, and each has a file in `command/`.
 //!
-//! What was asked for goes to standard output, everything else to standard error; the exit code says which
-//! kind of thing went wrong ([`failure::Exit`]).
+//! Results go to standard output, everything else to standard error; the exit code states the kind of failure
+//! ([`failure::Exit`]).
 
 use std::process::ExitCode;
 
@@ -33,7 +33,7 @@ use command::{
     reproduce, run, stages, state, test, top,
 };
 
-/// What every help text ends with.
+/// Exit codes, at the end of every help text.
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done

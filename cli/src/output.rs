@@ -26,17 +26,17 @@ const DROPPED: &str = "dropped.pcapng";
 /// The file of packets that met a rule with `log = true`; it is there only if there is such a rule.
 const LOGGED: &str = "logged.pcapng";
 
-/// Why a chip loses packets: more come than it can take.
+/// Reason that a chip loses packets: more come than it can take.
 pub(crate) const OVERLOAD: &str = "overload";
 
 /// A packet as it came in, before anything was done to it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Came<'a> {
-    /// When.
+    /// Time of arrival.
     pub(crate) at: Nanos,
-    /// By which interface.
+    /// Interface of arrival.
     pub(crate) ingress: PortId,
-    /// How long it was on the wire.
+    /// Length on the wire, in bytes.
     pub(crate) original_len: u32,
     /// The frame, as captured.
     pub(crate) bytes: &'a [u8],
@@ -45,10 +45,9 @@ pub(crate) struct Came<'a> {
 /// The files of one replay.
 pub(crate) struct Outputs {
     names: Names,
-    /// By place of the interface.
+    /// Files of packets sent, by place of the interface.
     sent: Vec<Sent>,
-    /// By place of the interface: the tags of the VLANs that it carries (inner, 0 where there is none), and whose
-    /// they are.
+    /// VLANs carried, by place of the interface: outer tag, inner tag (0 where there is none), and port of the VLAN.
     vlans: Vec<Vec<(u16, u16, PortId)>>,
     dropped: PcapngWriter,
     logged: Option<PcapngWriter>,
@@ -59,10 +58,10 @@ pub(crate) struct Outputs {
     failed: Option<CaptureError>,
 }
 
-/// What leaves by one interface.
+/// Packets sent by one interface.
 struct Sent {
     writer: PcapngWriter,
-    /// When the last one left: one that waited leaves no earlier than those that left while it did.
+    /// Time when the last packet left: a packet that waited leaves no earlier than those that left meanwhile.
     last: Nanos,
 }
 
@@ -80,7 +79,7 @@ struct Names {
     zones: Vec<String>,
     zone_of: Vec<u8>,
     rules: Vec<String>,
-    /// Whether the rule says to log.
+    /// Logging, by place of the rule.
     logs: Vec<Logging>,
 }
 
@@ -268,7 +267,7 @@ impl Names {
         if met { self.rules.get(place).map(String::as_str) } else { None }
     }
 
-    /// What stands beside a packet: `dropped: rule-drop by rule "no-mail", in by lan`.
+    /// Returns the comment of a packet: `dropped: rule-drop by rule "no-mail", in by lan`.
     fn comment(&self, verdict: Verdict, frame: &Frame) -> String {
         let reason = verdict.reason().map_or("", Reason::name);
         let mut text = format!("{}: {reason}", verdict.name());

@@ -18,7 +18,7 @@ use wire::unit::Dscp;
 use wire::vlan::Tag;
 use wire::{PortId, icmpv4, icmpv6};
 
-/// What `--help` says of the words.
+/// Help text on the syntax.
 pub(crate) const GRAMMAR: &str = "\
 A packet in words:
   IFACE PROTOCOL SOURCE > DESTINATION [WORD...]
@@ -43,7 +43,7 @@ pub(crate) struct Worded {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// What is not understood.
+/// Error in a packet in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WordError {
     text: String,
@@ -51,12 +51,12 @@ pub(crate) struct WordError {
     problem: Problem,
 }
 
-/// What is wrong with a word.
+/// Reason for refusing a word.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Problem {
     /// The words end where this was expected.
     Missing(&'static str),
-    /// Not an interface of the policy, which are these.
+    /// Not an interface of the policy; holds the names of those.
     Interface(Vec<String>),
     /// Not a protocol.
     Protocol,
@@ -82,7 +82,7 @@ enum Problem {
 struct Words<'a> {
     text: &'a str,
     rest: std::vec::IntoIter<(usize, &'a str)>,
-    /// Where the word lies that was read last.
+    /// Place in the text of the word read last, in bytes.
     at: Range<usize>,
 }
 
@@ -180,7 +180,7 @@ impl<'a> Words<'a> {
     }
 }
 
-/// What the words behind the destination ask for.
+/// Options behind the destination.
 #[derive(Debug, Default)]
 struct Asked {
     flags: Option<Flags>,
@@ -390,7 +390,7 @@ impl Asked {
         self.fragment.is_some_and(|fragment| fragment.offset > 0)
     }
 
-    /// What a payload begins with that is not built as a header: ports.
+    /// Returns the first bytes of a payload for protocols whose header is not built: ports.
     fn lead(&self, [sport, dport]: [u16; 2], protocol: Protocol) -> Vec<u8> {
         let built = matches!(protocol, Protocol::TCP | Protocol::UDP);
         if !protocol.has_ports() || built || self.is_later() {
@@ -420,7 +420,7 @@ fn group(to: IpAddr) -> Option<Mac> {
 }
 
 impl WordError {
-    /// What to do.
+    /// Returns advice on the error.
     pub(crate) fn hint(&self) -> String {
         match &self.problem {
             Problem::Interface(known) => format!("the policy has {}", known.join(", ")),

@@ -1,4 +1,4 @@
-//! A policy, from its file to its tables, with what is wrong with it shown on the way.
+//! Loading of a policy, from its file to its tables; errors are shown on the way.
 
 use std::path::Path;
 
@@ -15,11 +15,11 @@ pub(crate) const EPOCH: u16 = 1;
 pub(crate) struct Loaded {
     /// The file, as it was given.
     pub(crate) file: String,
-    /// What was asked for.
+    /// The policy.
     pub(crate) policy: Policy,
-    /// Where it stands.
+    /// Places of its parts in the file.
     pub(crate) lines: Lines,
-    /// What it compiles to.
+    /// Tables compiled from it.
     pub(crate) tables: Tables,
 }
 

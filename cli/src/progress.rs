@@ -1,13 +1,13 @@
-//! How far along it is, on a terminal, for what lasts longer than a second.
+//! Progress on a terminal, for tasks longer than a second.
 
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Whoever waits less than this needs no news.
+/// Delay before progress is shown.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What a step is.
+/// Unit of progress.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unit {
     Packet,
@@ -41,11 +41,11 @@ pub(crate) struct Progress {
     total: u64,
 }
 
-/// The same for jobs that are done on several cores.
+/// Progress of jobs that are done on several cores.
 pub(crate) struct Jobs(ProgressBar);
 
 impl Jobs {
-    /// Of so many, under the name `what`.
+    /// Returns the progress of `total` jobs, under the name `what`.
     pub(crate) fn new(what: &'static str, total: usize) -> Jobs {
         // Draws nothing where standard error is no terminal.
         let bar = ProgressBar::with_draw_target(Some(total as u64), ProgressDrawTarget::stderr());
@@ -78,7 +78,7 @@ enum Shown {
 }
 
 impl Progress {
-    /// Of `total` bytes, or whatever is counted, under the name `what`.
+    /// Returns the progress of `total` bytes, or other units, under the name `what`.
     pub(crate) fn new(what: &'static str, unit: Unit, total: u64) -> Progress {
         let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::hidden());
         let template = "{prefix} [{bar:30}] {percent}%  {msg}  {elapsed}";

@@ -16,7 +16,7 @@ use wire::header::Protocol;
 use wire::tcp::Flags;
 use wire::unit::Dscp;
 
-/// How many items of a list are shown where people read it.
+/// Number of items of a list shown to people.
 const MOST_SHOWN: usize = 8;
 
 /// Interfaces, with their zones where all policies agree on them, and source MAC addresses, as an analysis has numbered them.
@@ -94,14 +94,14 @@ impl Numbered {
         if parts.is_empty() { "every packet".to_owned() } else { parts.join("; ") }
     }
 
-    /// The same as an object: for each condition the list of what it admits.
+    /// Returns the region as an object: for each condition the list of values that it admits.
     pub(crate) fn to_json(&self, region: &Region) -> Value {
         let object: Map<String, Value> =
             self.conditions(region).into_iter().map(|(key, items)| (key.to_owned(), json!(items))).collect();
         Value::Object(object)
     }
 
-    /// What it asks for, by the keys of a policy's rules.
+    /// Returns the conditions of a region, by the keys of a policy's rules.
     fn conditions(&self, region: &Region) -> Vec<(&'static str, Vec<String>)> {
         let mut conditions = Vec::new();
         let mut add = |key, items: Option<Vec<String>>| conditions.extend(items.map(|items| (key, items)));

@@ -1,4 +1,4 @@
-//! What each stage saw, decided and did, in sentences.
+//! Rendering of an explanation: observations, decisions and actions of each stage, in sentences.
 
 use std::net::IpAddr;
 
@@ -19,25 +19,25 @@ use wire::{Nanos, PortId};
 use crate::describe::{Description, end};
 use crate::screen::{count, number};
 
-/// What is needed to put names to numbers.
+/// Tables and texts needed to put names to numbers.
 pub(crate) struct Renderer<'a> {
     pub(crate) tables: &'a Tables,
     pub(crate) policy: &'a Policy,
     pub(crate) lines: &'a Lines,
     /// The frame as it was received.
     pub(crate) received: &'a [u8],
-    /// What of a translation is not known here.
+    /// Parts of the translation that are unknown here.
     pub(crate) chosen: Option<Chosen>,
 }
 
-/// What of a translation a running gateway chooses only when the packet comes: what stands in its place here is never
-/// told.
+/// Parts of a translation that a running gateway chooses only when the packet comes: the values in their place here are
+/// never shown.
 pub(crate) struct Chosen {
     /// The outside address.
     pub(crate) address: IpAddr,
     /// The outside port, or what stands for it.
     pub(crate) port: u16,
-    /// Whether the address is known, and only the port is not.
+    /// True if the address is known, and only the port is not.
     pub(crate) is_address_known: bool,
 }
 
@@ -83,13 +83,13 @@ impl Chosen {
     }
 }
 
-/// What is told of one stage.
+/// Explanation of one stage.
 pub(crate) struct Told<'a> {
-    /// Its name.
+    /// Name of the stage.
     pub(crate) stage: &'static str,
-    /// What it did, in sentences; why it did nothing, where it was passed by.
+    /// Sentences on the stage's actions, or on the reason that it was skipped.
     pub(crate) says: Vec<String>,
-    /// What it did; `None` where it was passed by.
+    /// Record of the stage's actions; `None` if it was skipped.
     pub(crate) visit: Option<&'a Visit>,
 }
 
@@ -125,7 +125,7 @@ impl Renderer<'_> {
         told
     }
 
-    /// Why a stage had nothing to do.
+    /// Returns the reason that a stage had nothing to do.
     fn passed_by(&self, stage: &str, account: &Account) -> String {
         let last = account.visits.last();
         let decided = last.is_some_and(|visit| visit.after.flags & flag::HIT != 0);
@@ -337,7 +337,7 @@ impl Renderer<'_> {
         told
     }
 
-    /// What `rewrite` changed.
+    /// Appends the changes made by `rewrite`.
     fn changes(&self, visit: &Visit, bytes: &[u8], says: &mut Vec<String>) {
         let Some(after) = &visit.bytes else {
             return says.push("changes nothing".to_owned());
@@ -418,7 +418,7 @@ impl Renderer<'_> {
     }
 }
 
-/// What was decided, and for what reason.
+/// Returns the verdict and its reason.
 pub(crate) fn verdict_text(verdict: Verdict) -> String {
     match verdict.reason() {
         Some(reason) => format!("{}: {}: {}", verdict.name(), reason.name(), reason.entry().cause),
@@ -426,7 +426,7 @@ pub(crate) fn verdict_text(verdict: Verdict) -> String {
     }
 }
 
-/// What it cost, in one line.
+/// Returns the cost, in one line.
 pub(crate) fn cost_text(cost: &Count) -> String {
     let mut text = count(cost.executed_total(), "instruction", "instructions");
     if cost.hashes() > 0 {
@@ -473,7 +473,7 @@ pub(crate) fn key(key: &Key) -> String {
     }
 }
 
-/// Where a flow stands, in words.
+/// Returns the state of a flow, in words.
 pub(crate) fn state(flow: &Flow) -> &'static str {
     use dataplane::flow::State;
     match flow.state() {

@@ -1,4 +1,4 @@
-//! What people see: colours, tables, numbers, errors. Nothing here fails when standard error is closed.
+//! Terminal output: colours, tables, numbers, errors. Nothing here fails when standard error is closed.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -10,13 +10,13 @@ use config::{Diagnostic, Kind};
 
 /// A heading.
 pub(crate) const HEADING: Style = Style::new().bold();
-/// What went well.
+/// Success.
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
-/// What did not.
+/// Failure.
 pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
-/// What to be aware of.
+/// Warning.
 pub(crate) const CARE: Style = AnsiColor::Yellow.on_default();
-/// What matters less.
+/// Detail of less importance.
 pub(crate) const DIM: Style = Style::new().dimmed();
 
 /// When to colour.

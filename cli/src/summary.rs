@@ -1,4 +1,4 @@
-//! What became of the packets of a replay: one object for scripts, tables for people.
+//! Summary of the fates of a replay's packets: one object for scripts, tables for people.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use crate::input::{Captures, How, Source};
 use crate::screen::{BAD, CARE, DIM, GOOD, HEADING, Table, bytes, count, number};
 
-/// Everything that a replay has to say.
+/// All results of a replay.
 pub(crate) struct Summary {
     frames: Frames,
     reasons: Vec<Told>,
@@ -37,13 +37,13 @@ struct Frames {
 /// Conservation of frames: received = forwarded + delivered + answered + dropped + held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Conserved {
-    /// It is.
+    /// Frames are conserved.
     Yes,
-    /// It is not: a fault of this program.
+    /// Frames are not conserved: a fault of this program.
     No,
 }
 
-/// What was answered and dropped for one reason.
+/// Numbers of packets answered and dropped for one reason.
 struct Told {
     reason: Reason,
     answered: u64,
@@ -65,7 +65,7 @@ struct Input {
 }
 
 impl Summary {
-    /// Of a replay that is over.
+    /// Returns the summary of a completed replay.
     pub(crate) fn new(replay: &Replay, policy: &Policy, captures: &Captures, elapsed: Duration) -> Summary {
         let counters = &replay.shard.counters;
         let mut reasons: Vec<Told> = Reason::ALL

@@ -17,14 +17,14 @@ pub(crate) struct Trial {
     tries: u32,
 }
 
-/// When the first packet comes; the others a second apart, so that no rate keeps one from its rule.
+/// Time of the first packet; the others come a second apart, so that no rate keeps one from its rule.
 const MOMENT: Nanos = Nanos::from_secs(1_700_000_000);
 
 /// Flows and the like that there is memory for: a packet each.
 const FEW: u32 = 4096;
 
 impl Trial {
-    /// Of what a policy compiles to; `None` if it cannot be tried here.
+    /// Returns a trial of a policy's tables; `None` if they cannot be tried here.
     pub(crate) fn new(mut tables: Tables) -> Option<Trial> {
         let limits = &mut tables.limits;
         limits.flows = limits.flows.min(FEW);
@@ -34,7 +34,7 @@ impl Trial {
         Some(Trial { replay, tries: 0 })
     }
 
-    /// What decides on a packet in words, where it comes before the rules at all.
+    /// Returns the decider on a packet in words; `None` if it does not come before the rules at all.
     pub(crate) fn decides(&mut self, packet: &str) -> Option<Decider> {
         let worded = packet_syntax::read(packet, &self.replay.tables).ok()?;
         self.tries += 1;
@@ -45,7 +45,7 @@ impl Trial {
     }
 }
 
-/// Where the policy's interfaces have addresses, by their places among `names`.
+/// Returns the addresses of the policy's interfaces, by their places among `names`.
 /// Packets of an interface with Ethernet come from an address that nobody has, as those in words do.
 pub(crate) fn places(policy: &Policy, names: &[String], macs: Option<&SourceMacs>) -> Places {
     let networks = names

@@ -1,4 +1,4 @@
-//! What the exact analyses of rules say to people: `wirerate check` and `wirerate diff`.
+//! Reports of the exact analyses of rules to people: `wirerate check` and `wirerate diff`.
 
 #![allow(clippy::unwrap_used)]
 
@@ -154,7 +154,7 @@ action = "accept"
     assert_eq!(json["notes"], 3);
 }
 
-/// What `explain` says decides on a packet: the rule, or none.
+/// Returns the decider on a packet by `explain`: the rule, or none.
 fn explained(policy: &str, packet: &str) -> Value {
     let json = wirerate(&["explain", policy, packet, "--json"]).exits(0).json();
     let filtered = json["stages"]

@@ -87,7 +87,7 @@ fn fragments_that_come_out_are_put_together() {
     assert!(report.contains("completes has a wrong checksum"), "{report}");
 }
 
-/// What cannot be made or played is told with its line, too.
+/// Errors of cases that cannot be made or played are reported with their line, too.
 #[test]
 fn what_cannot_be_played_is_told() {
     let quotes = "icmp 192.168.1.10 > 198.51.100.7 port-unreachable quoting ".repeat(100_000);

@@ -21,7 +21,7 @@ fn algorithms(rows: &Value) -> Vec<&str> {
     rows.as_array().unwrap().iter().map(|row| row["algorithm"].as_str().unwrap()).collect()
 }
 
-/// As `wirerate bench … 2>&1 | head -1` does.
+/// Standard output and error are closed early, as `wirerate bench … 2>&1 | head -1` does.
 #[test]
 fn nobody_has_to_read_what_is_said() {
     for words in [
@@ -215,7 +215,7 @@ fn rte_acl_finds_the_same() {
     assert_eq!(rows[1]["settings"].as_array().map(Vec::len), Some(2), "{rows}");
 }
 
-/// Another program in its place, which finds something else.
+/// Another program in the peer's place gives other answers.
 #[test]
 fn a_peer_that_finds_something_else_is_told() {
     use std::os::unix::fs::PermissionsExt;

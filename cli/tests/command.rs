@@ -118,7 +118,7 @@ fn explain_tells_rule_line_and_translation() {
     assert!(json["stages"][0]["cost"]["instructions"].as_u64().expect("a count") > 0);
 }
 
-/// As in the files of `replay --out`: a VLAN is an interface of its own, whoever carries it.
+/// A VLAN is an interface of its own, whoever carries it, as in the files of `replay --out`.
 #[test]
 fn explain_names_the_vlan_that_a_packet_leaves_by() {
     let packet = "guest tcp 192.168.20.5:1 > 192.168.1.20:22 syn";

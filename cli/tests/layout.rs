@@ -13,7 +13,7 @@ const LONGEST: usize = 800;
 /// Data tables may be longer.
 const DATA_TABLES: &[&str] = &[];
 
-/// Where a file may say `unsafe`: paths, or beginnings of paths. Each block there says why it is sound.
+/// Files that may say `unsafe`: paths, or beginnings of paths. Each block there says why it is sound.
 const UNSAFE_ALLOWED: &[&str] = &[
     "wire/src/pool.rs",
     "wire/src/frame.rs",

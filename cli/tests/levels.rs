@@ -2,7 +2,7 @@
 //!
 //! Reads `cargo metadata` and fails on an edge that goes up or sideways (those of dev- and build-dependencies too, but for
 //! the few of [`TESTED_FROM_ABOVE`]), on a crate that does not state its floor, and on a floor other than the design's.
-//! What it refuses is tried below on made-up workspaces, so that the check is known to be able to fail.
+//! Each refusal is tried below on made-up workspaces, so that the check is known to be able to fail.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -204,7 +204,7 @@ fn a_level_other_than_the_designs_is_a_fault() {
     );
 }
 
-/// What `cargo metadata` would print for crates of these names, levels and dependencies, as far as it is read here.
+/// Returns the output of `cargo metadata` for crates of these names, levels and dependencies, as far as it is read here.
 fn workspace(crates: &[(&str, u64, &[&str])]) -> Value {
     let package = |&(name, level, uses): &(&str, u64, &[&str])| {
         let dependencies: Vec<Value> =

@@ -58,10 +58,10 @@ const COMMANDS: [&[&str]; 42] = [
     &["diff"],
 ];
 
-/// Why questions to a running gateway are not pasted.
+/// Reason for not pasting questions to a running gateway.
 const LIVE: &str = "it needs a gateway that runs: tests/netns asks those";
 
-/// Examples that are not pasted: how they begin, and why.
+/// Beginnings of examples that are not pasted, each with the reason.
 const NOT_PASTED: [(&str, &str); 34] = [
     ("wirerate run ", "it needs root, and interfaces of its own"),
     ("wirerate top", LIVE),
@@ -99,7 +99,7 @@ const NOT_PASTED: [(&str, &str); 34] = [
     ("wirerate reproduce", "the same"),
 ];
 
-/// What an example calls beside wirerate, and pipes into.
+/// Commands that examples call beside wirerate, and pipe into.
 const TOOLS: [&str; 3] = ["jq", "tshark", "mkdir"];
 
 /// The commands among the examples of `wirerate WORDS --help`, those that go on in the next line in one piece.
@@ -125,7 +125,7 @@ fn examples(words: &[&str]) -> Vec<String> {
     commands
 }
 
-/// Why the example is not pasted, if it is not.
+/// Returns the reason for not pasting an example, if there is one.
 fn is_not_pasted(command: &str) -> Option<&'static str> {
     let row = NOT_PASTED.iter().find(|(begin, _)| match begin.ends_with(' ') {
         true => command.starts_with(begin),
@@ -148,7 +148,7 @@ fn pasted(words: &[&str]) {
     }
 }
 
-/// What other firewalls and ClassBench would have written.
+/// Writes rule sets as other firewalls and ClassBench would.
 fn rule_sets(room: &Room) {
     let nft = std::fs::read(root().join("policy/tests/import/home.nft.json")).unwrap();
     room.write("rules.json", nft);

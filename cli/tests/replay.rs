@@ -439,7 +439,7 @@ fn wireshark_finds_no_fault_in_what_was_forwarded() {
     }
 }
 
-/// What Wireshark's dissector finds malformed, or with a wrong checksum: a line for each packet.
+/// Returns packets that Wireshark's dissector finds malformed, or with a wrong checksum: a line for each packet.
 fn faults(capture: &str) -> Vec<String> {
     let bad = |protocol: &str| format!("{protocol}.checksum.status == 0");
     let filter = ["ip", "tcp", "udp", "icmp", "icmpv6"].map(bad).join(" or ");

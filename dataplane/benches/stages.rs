@@ -1,8 +1,8 @@
-//! What each stage takes for a frame, as it tallies it and as the processor executes it: for `bench/tally`.
+//! Cost of each stage per frame, as tallied and as executed by the processor: for `bench/tally`.
 //!
 //! `stages tallied KIND PACKETS` prints, as JSON, what each stage tallied over that many frames of a kind of
-//! traffic. `stages native KIND PACKETS` takes the same frames through with the account that nobody keeps, for an
-//! instrument that counts by function; what two runs of different length differ by is what the frames took.
+//! traffic. `stages native KIND PACKETS` takes the same frames through without a tally, for an instrument that counts
+//! by function; the difference of two runs of different length is the cost of the frames.
 //! `stages batches KIND PACKETS` does so in batches of 64, as a worker has them; up to 32768 frames, all of which are made beforehand.
 //! `stages hash 4 CALLS` does nothing but hash keys of that family. Without arguments, the kinds are listed.
 #![allow(missing_docs, clippy::unwrap_used)] // A failure here is the programmer's.
@@ -56,7 +56,7 @@ struct Kind {
     shape: Shape,
 }
 
-/// What the gateway is.
+/// Kind of gateway.
 #[derive(Clone, Copy, PartialEq)]
 enum Policy {
     /// Routes only.
@@ -67,7 +67,7 @@ enum Policy {
     Napt,
 }
 
-/// Which of a flow's packets are measured.
+/// Packets of a flow to measure.
 #[derive(Clone, Copy, PartialEq)]
 enum Shape {
     /// Each opens a flow, or is one where nothing is tracked.
@@ -80,7 +80,7 @@ enum Shape {
     OutOfWindow,
     /// TCP of a connection that was never opened.
     NotOpen,
-    /// Such as open a flow, at the end of their time to live.
+    /// First packets of flows, whose time to live expires.
     Expired,
 }
 
@@ -118,7 +118,7 @@ const FLOWS: u32 = 64;
 const REFUSED: u16 = 9;
 
 impl Kind {
-    /// What an edge gateway has: zones, a route to the internet, and ten rules before the two that decide.
+    /// Policy of an edge gateway: zones, a route to the internet, and ten rules before the two that decide.
     fn text(self) -> String {
         let mut text = String::new();
         if self.policy == Policy::Stateless {
@@ -197,7 +197,7 @@ impl Kind {
         Ends { from: inside, to: outside, sport, dport }
     }
 
-    /// A packet that says `what`, from the inside or against it.
+    /// A packet in the role `what`, from the inside or towards it.
     fn packet(self, ends: Ends, what: Saying, outward: bool) -> Load {
         let mac = |last| Mac([2, 0, 0, 0, 0, last]);
         let (ends, link, ingress) = if outward {
@@ -237,7 +237,7 @@ impl Kind {
     }
 }
 
-/// What a packet is in its connection.
+/// Role of a packet in its connection.
 #[derive(Clone, Copy)]
 enum Saying {
     Opens,
@@ -246,7 +246,7 @@ enum Saying {
     GoesAstray,
 }
 
-/// Who speaks to whom.
+/// Ends of a packet.
 #[derive(Clone, Copy)]
 struct Ends {
     from: IpAddr,
@@ -299,7 +299,7 @@ impl Gateway {
         }
     }
 
-    /// Takes one frame through, stage by stage, and gives what is sent.
+    /// Takes one frame through, stage by stage, and returns the frames sent.
     #[inline(always)]
     fn pass<T: Tally + 'static>(
         &mut self,
@@ -327,7 +327,7 @@ impl Gateway {
         sent
     }
 
-    /// Takes a batch through, and takes what is sent.
+    /// Takes a batch through, and takes the frames sent.
     #[inline(never)]
     fn run(&mut self, load: &[Load]) {
         self.now += Nanos(100 * load.len() as u64);
@@ -377,7 +377,7 @@ fn seen_outside(inside: Ends, sent: &[u8], protocol: Protocol) -> Ends {
     Ends { from: from.into(), sport, ..inside }
 }
 
-/// A gateway that is ready, and what is then to be measured.
+/// A gateway that is ready, and the load to measure.
 fn prepare(kind: Kind, packets: u32) -> (Gateway, Vec<Load>) {
     let mut gateway = Gateway::new(kind);
     let opens = matches!(kind.shape, Shape::Established | Shape::OutOfWindow);
@@ -419,7 +419,7 @@ fn batches(kind: Kind, packets: u32) -> Gateway {
     gateway
 }
 
-/// What a stage has tallied.
+/// Tallies of a stage.
 #[derive(Clone, Default)]
 struct Sum {
     frames: u64,
@@ -515,7 +515,7 @@ impl Sum {
     }
 }
 
-/// Hashes keys and does nothing else: what a hash unit would take off the processor.
+/// Hashes keys and does nothing else: the work that a hash unit would take off the processor.
 fn hash(family: &str, calls: u32) {
     let table = FlowTable::new(1, SEED, Timeouts::new(|_| Nanos::from_secs(1)), Nanos(0)).unwrap();
     let key = match family {

@@ -1,13 +1,14 @@
-//! DHCP clients on the gateway itself: which of them has asked, by which interface, and when.
+//! DHCP clients on the gateway itself: the last request of each, by interface and time.
 //!
-//! A client asks everybody on its link, from an address that it may not have yet, and any server answers, from an address
-//! that nobody knew, to one that the client does not have yet or to all (RFC 2131, section 4.1; RFC 8415, section 18): no key
-//! of a flow joins the two. So what is remembered is the interface. For [`PATIENCE`] after a request has left by it, a
-//! datagram from a server's port to a client's that comes in by the same interface is for the gateway itself, without a rule.
+//! A client sends from an address that it may not have yet to all hosts on its link. Any server answers, from an address
+//! unknown before, to the broadcast address or to one that the client does not have yet (RFC 2131, section 4.1; RFC
+//! 8415, section 18): no flow key joins request and answer. The interface is remembered instead. For [`PATIENCE`] after
+//! a request has left by an interface, a datagram received there from a server's port to a client's is for the gateway
+//! itself, without a rule.
 //!
-//! What it promises: memory of a fixed size, no locks, constant work. Workers share it, as an answer may come to another one
-//! than the request was sent by. Interfaces whose numbers fall on the same place put each other out: then a client's answer
-//! meets the rules, and the client asks again.
+//! Promises: memory of fixed size, no locks, constant work. Workers share the memory, as an answer may be received by
+//! another worker than the sender of the request. Interfaces whose numbers collide overwrite one another's entry: the
+//! answer to a client then goes through the rules, and the client asks again.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,8 +17,8 @@ use wire::Nanos;
 use wire::header::{Ports, Protocol};
 use wire::{Family, Frame, ipv4, ipv6};
 
-/// How long after a request its answers are let in. Servers that look whether an address is free before they offer it take a
-/// second or two; nobody who has not been answered waits as long before asking again, at first (RFC 2131, section 4.1).
+/// Time after a request during which answers are accepted. Servers that probe an address before they offer it take a
+/// second or two; a client retransmits sooner than that at first (RFC 2131, section 4.1).
 pub const PATIENCE: Nanos = Nanos::from_secs(30);
 
 /// Ports of servers and clients (RFC 2131, section 4.1; RFC 8415, section 7.2).
@@ -29,12 +30,12 @@ const SERVER6: u16 = 547;
 /// Interfaces of each family that are remembered at most.
 const PLACES: usize = 256;
 
-/// Nobody has asked.
+/// Value of an entry without a request.
 const NOBODY: u64 = u64::MAX;
 
-/// When clients have last asked, by interface.
+/// Time of the clients' last request, by interface.
 pub struct Clients {
-    /// By family: the interface's number in the upper half, the moment in the lower.
+    /// By family: interface number in the upper half, time in units of 134 ms in the lower.
     requests: [[AtomicU64; PLACES]; 2],
 }
 
@@ -52,14 +53,14 @@ impl fmt::Debug for Clients {
 }
 
 impl Clients {
-    /// A request has left by the interface of that number.
+    /// Records a request that leaves by the interface of that number.
     pub fn ask(&self, family: Family, interface: u32, now: Nanos) {
         // The order among workers is that of the frames themselves: the answer comes after the request was sent.
         self.place(family, interface)
             .store(u64::from(interface) << 32 | u64::from(moment(now)), Ordering::Release);
     }
 
-    /// True if a request has left by the interface of that number a short while ago.
+    /// True if a request has left by the interface of that number within [`PATIENCE`].
     pub fn have_asked(&self, family: Family, interface: u32, now: Nanos) -> bool {
         let found = self.place(family, interface).load(Ordering::Acquire);
         // A worker may be a little behind the one that has sent the request.
@@ -72,7 +73,7 @@ impl Clients {
     }
 }
 
-/// In units of 134 ms, of which 32 bits hold eighteen years.
+/// Returns a time in units of 134 ms; 32 bits last eighteen years.
 fn moment(time: Nanos) -> u32 {
     (time.0 >> 27) as u32
 }
@@ -88,7 +89,8 @@ pub(crate) fn is_answer(family: Family, protocol: u8, sport: u16, dport: u16) ->
     is_request(family, protocol, dport, sport)
 }
 
-/// The family of a request that the gateway sends to a group, of which `parse` has said no more than where its header is.
+/// Returns the family of a DHCP request that the gateway sends to a multicast or broadcast address; `parse` has noted
+/// only where its IP header begins.
 pub(crate) fn request_to_group(frame: &Frame) -> Option<Family> {
     let packet = frame.bytes().get(usize::from(frame.meta.network)..)?;
     let (family, protocol, payload) = match packet.first()? >> 4 {

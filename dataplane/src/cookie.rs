@@ -30,9 +30,9 @@ pub(crate) struct Offer {
 /// Permission of selective acknowledgements (RFC 2018, section 2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sack {
-    /// The client says so.
+    /// The SYN has the option.
     Permitted,
-    /// It does not.
+    /// The SYN lacks the option.
     Unknown,
 }
 
@@ -45,7 +45,7 @@ const NO_SCALE: u8 = 15;
 /// The highest window scale (RFC 7323, section 2.3).
 const MAX_SCALE: u8 = 14;
 
-/// How long a minute is here: a cookie is good for one to two of them.
+/// Length of a minute here, in nanoseconds (64 s): a cookie is valid for one to two minutes.
 const MINUTE: u64 = 64_000_000_000;
 
 /// Set in odd minutes.
@@ -75,7 +75,8 @@ impl Cookies {
         mac << 8 | u32::from(low ^ blind(mac << 8))
     }
 
-    /// What the SYN offered for which this cookie was made, if it was, one to two minutes ago at most.
+    /// Returns the offer of the SYN that this cookie was made for; `None` for a cookie of another SYN, or older than one
+    /// to two minutes.
     pub(crate) fn open(&self, key: &Key, isn: u32, cookie: u32, now: Nanos) -> Option<Offer> {
         let low = cookie as u8 ^ blind(cookie);
         let minute = now.0 / MINUTE;
@@ -85,7 +86,7 @@ impl Cookies {
         is_right.then(|| Offer::of_bits(low, key.is_v4()))
     }
 
-    /// What a cookie that has been opened once says.
+    /// Returns the offer in a cookie that has been validated before.
     pub(crate) fn read(cookie: u32, key: &Key) -> Offer {
         Offer::of_bits(cookie as u8 ^ blind(cookie), key.is_v4())
     }
@@ -102,10 +103,10 @@ impl Cookies {
 /// Instructions that making or opening a cookie takes on an engine of 32 bits: a round has four additions of 3, four
 /// exclusive ors of 2, four rotations of 4 and two of none, 36; there are two for each word and for the length, and four.
 pub(crate) const INSTRUCTIONS4: u32 = 14 * 36 + 24;
-/// Likewise for IPv6.
+/// Instructions for IPv6.
 pub(crate) const INSTRUCTIONS6: u32 = 20 * 36 + 24;
 
-/// What hides the lower bits: the uppermost.
+/// Mask over the lower bits: the uppermost eight.
 const fn blind(cookie: u32) -> u8 {
     (cookie >> 24) as u8
 }

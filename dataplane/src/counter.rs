@@ -1,7 +1,7 @@
-//! What was counted, by verdict, reason, rule and translation. Every frame is counted once.
+//! Counters by verdict, reason, rule and translation. Every frame is counted once.
 //!
-//! Tables may follow one another: what is counted for a rule or a translation then stays with its name; what was counted
-//! for names that are gone is kept in sums. A name that comes back begins at zero.
+//! Across a reload the counters of a rule or a translation stay with its name; counters of names that are gone are kept
+//! in sums. A name that comes back begins at zero.
 
 use wire::Frame;
 
@@ -56,11 +56,11 @@ pub struct Counters {
     pub held: u64,
     /// Frames ever queued before a port, without further fragments.
     entered: u64,
-    /// Those of them that are queued no more and were not forwarded: answers that departed, and what was dropped from a queue.
+    /// Frames of `entered` that have left the queue without being forwarded: answers sent, and drops from a queue.
     entered_otherwise: u64,
     /// Frames handed off to other workers.
     pub given: u64,
-    /// Frames that other workers have handed off; they received them.
+    /// Frames handed off by other workers, which received them.
     pub taken: u64,
     /// Frames that a rule decided, and those of flows that it let in; bytes of IP packets.
     pub rules: Vec<Traffic>,
@@ -76,16 +76,16 @@ pub struct Counters {
     pub nat_refused: Vec<u64>,
     /// Flows ended because other tables do not let them in, or do not translate them as they were.
     pub revoked: u64,
-    /// What was counted for names that are in the tables no more.
+    /// Sums of the counters of names that the tables no longer have.
     pub gone: Gone,
 }
 
-/// What was counted for rules and translations that are in the tables no more.
+/// Counters of rules and translations that the tables no longer have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gone {
     /// [`Counters::rules`].
     pub rules: Traffic,
-    /// [`Counters::nats`]: frames of whose translations none is left.
+    /// [`Counters::nats`]: frames of pairs of which neither translation is left.
     pub nats: Traffic,
     /// [`Counters::nat_refused`].
     pub nat_refused: u64,
@@ -142,14 +142,14 @@ impl Counters {
         }
     }
 
-    /// A frame that was to be handed off to another worker could not be carried there: it is dropped after all.
+    /// Counts a frame whose handoff to another worker failed: dropped.
     pub fn count_not_carried(&mut self, frame: &mut Frame) {
         self.given = self.given.saturating_sub(1);
         frame.meta.fate = Verdict::Dropped(Reason::HandoffFull).to_fate();
         self.count(frame);
     }
 
-    /// A frame that another worker has handed off could not be taken in.
+    /// Counts a frame that another worker has handed off and that could not be taken in.
     pub fn count_not_taken(&mut self, reason: Reason) {
         self.taken += 1;
         self.dropped[reason as usize] += 1;
@@ -162,8 +162,8 @@ impl Counters {
         self.count_decision(frame);
     }
 
-    /// Counts a frame that is queued: its rule and translations, as all that depends on them is decided. Its verdict is counted when
-    /// it departs.
+    /// Counts a frame that is queued, its rule and translations: nothing later changes them. Its verdict is counted at
+    /// departure.
     #[inline(always)]
     pub(crate) fn count_queued(&mut self, frame: &Frame) {
         self.entered += 1;
@@ -198,7 +198,7 @@ impl Counters {
         }
     }
 
-    /// Counts a frame that could not even be taken in.
+    /// Counts a frame dropped before it was taken in.
     pub fn count_refused(&mut self, bytes: usize, reason: Reason) {
         self.received.count(bytes);
         self.dropped[reason as usize] += 1;

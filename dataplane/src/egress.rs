@@ -1,11 +1,11 @@
-//! The egress: what waits before each port, and which frame takes the next opportunity to send.
+//! The egress: a queue of frames before each port, and the selection of the next frame to send.
 //!
 //! Ingress is pushed, egress is pulled: the pipeline queues frames, and the host offers a port opportunities to send
-//! ([`Shard::next`](crate::Shard::next)). A port has one first-in-first-out queue of fixed length and a [`Link`], which says when
-//! the next transmission may begin: a frame departs when it has been queued and the link is free, whenever the host asks. So the
-//! moments of departure are the same on every host.
+//! ([`Shard::next`](crate::Shard::next)). A port has one first-in-first-out queue of fixed length and a [`Link`], which
+//! knows when the next transmission may begin: a frame departs when it has been queued and the link is free, whenever
+//! the host asks. The times of departure are thus the same on every host.
 //!
-//! What a device refuses is the host's: it waits behind the egress.
+//! Frames that a device refuses stay with the host, in a FIFO behind the egress.
 
 use std::collections::VecDeque;
 
@@ -43,14 +43,14 @@ pub(crate) struct EgressPort {
 /// Sharing of links among workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Links {
-    /// Each shard is alone, and has links of its own.
+    /// Links of the shard's own: there is one worker.
     Own,
-    /// Those of the tables are common to the shards of all workers.
+    /// Links of the tables, common to the shards of all workers.
     Shared,
 }
 
 impl Links {
-    /// Of the shard with that share of the work.
+    /// Returns the sharing for the shard with that share of the work.
     pub(crate) fn of(share: Share) -> Links {
         if share.workers() > 1 { Links::Shared } else { Links::Own }
     }
@@ -161,8 +161,8 @@ impl EgressPort {
         self.queue.len() >= self.limit
     }
 
-    /// Queues a frame, which may depart from the moment of its [`received`](wire::Meta::received) on. The caller has asked whether
-    /// there is room.
+    /// Queues a frame, which may depart from the moment of its [`received`](wire::Meta::received) on. The caller has
+    /// checked that there is room.
     #[inline(always)]
     pub(crate) fn push(&mut self, frame: Frame) {
         self.queue.push_back(frame);

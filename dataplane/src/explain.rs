@@ -1,8 +1,7 @@
-//! One frame through the pipeline, told stage by stage.
+//! Trace of one frame through the pipeline, stage by stage.
 //!
-//! The frame goes the way that all frames go ([`Pipeline::step_watched`](crate::Pipeline::step_watched)); what is
-//! told is what really happened, and it has happened: flows, ports and counters are changed by it. Nothing here
-//! prints.
+//! The frame takes the path of all frames ([`Pipeline::step_watched`](crate::Pipeline::step_watched)): the trace records
+//! real processing, which changes flows, ports and counters. Nothing here prints.
 
 use std::mem;
 
@@ -16,35 +15,35 @@ use crate::replay::{Replay, Witness};
 use crate::stage::Cx;
 use crate::verdict::{Reason, Verdict};
 
-/// What became of one frame, and how.
+/// Trace of one frame: its stages, the frames sent, its verdict.
 #[derive(Clone, Debug)]
 pub struct Account {
     /// The stages that took the frame, in their order. None if it was too large to be taken in.
     pub visits: Vec<Visit>,
-    /// What left because of it, in order: itself, its parts, its answer, or what waited for it.
+    /// Frames sent because of it, in order: itself, its fragments, its answer, or frames that waited for it.
     pub sent: Vec<Sent>,
-    /// Its fate.
+    /// Its verdict.
     pub verdict: Verdict,
 }
 
-/// What one stage did with the frame.
+/// Visit of the frame to one stage: metadata, flow and bytes after it, and its cost.
 #[derive(Clone, Debug)]
 pub struct Visit {
     /// The stage's name.
     pub stage: &'static str,
-    /// What was known of the frame before.
+    /// Metadata of the frame before the stage.
     pub before: Meta,
-    /// What is known of it now, its fate included.
+    /// Metadata of the frame after the stage, with its verdict if there is one.
     pub after: Meta,
-    /// What is decided by now about the flow that it opens, if it does.
+    /// Decisions so far on the flow that the frame opens, if it opens one.
     pub opening: Option<Opening>,
-    /// The flow that it belongs to, as it is now.
+    /// Flow of the frame, after the stage.
     pub flow: Option<Flow>,
-    /// Number of flows that there were before and after.
+    /// Number of flows before and after the stage.
     pub flows: [u32; 2],
-    /// What the stage cost.
+    /// Cost of the stage.
     pub cost: Count,
-    /// The frame's bytes, where the stage has changed them.
+    /// Bytes of the frame; `None` if the stage has not changed them.
     pub bytes: Option<Vec<u8>>,
 }
 
@@ -60,8 +59,8 @@ pub struct Sent {
 }
 
 impl Replay {
-    /// Does what [`Replay::receive`] and [`Replay::pass`] do with one frame, and tells how. Frames that were
-    /// received before go through first, and what is due before it departs. `number` must not be that of another frame under way.
+    /// Takes one frame through as [`Replay::receive`] and [`Replay::pass`] do, and returns its trace. Frames received before
+    /// go through first, and frames due before it depart. `number` must not be that of another frame under way.
     pub fn explain(
         &mut self,
         ingress: PortId,
@@ -84,7 +83,7 @@ impl Replay {
     }
 }
 
-/// Notes what each stage does.
+/// Recorder of the visits to stages.
 #[derive(Default)]
 struct Watcher {
     visits: Vec<Visit>,
@@ -116,7 +115,7 @@ impl Watch<Count> for Watcher {
     }
 }
 
-/// Hears what becomes of the frame, and passes all of it on.
+/// Witness that records the outcome of the frame, and passes all events on.
 struct Listener<'a, W> {
     witness: &'a mut W,
     number: u32,

@@ -1,4 +1,4 @@
-//! How large the regions and programs of a gateway are: what an engine's memories and stores have to hold.
+//! Sizes of a gateway's regions and programs: the load on an engine's memories and instruction stores.
 
 use tally::{NoTally, Region};
 

@@ -1,10 +1,10 @@
-//! What is remembered of connections: a table of fixed capacity, found from either direction by one look-up.
+//! Connection tracking: a flow table of fixed capacity, in which either direction finds its flow by one look-up.
 //!
-//! A [`Flow`] has two [`Key`]s, one for each direction of its packets as they arrive, a state with a timeout, and
-//! what the stages decided for it, so that later packets need not ask again. [`FlowTable`] takes all its memory
-//! when it is made. It promises: no allocation later; nobody can aim packets at one bucket without knowing the
-//! seed; work per call is bounded. It refuses, with a typed [`Refusal`], a flow too many and a key that is
-//! taken. It knows no policy: who may open a flow, and what makes room in a full table, the caller decides.
+//! A [`Flow`] has two [`Key`]s, one for each direction of its packets as they arrive, a state with a timeout, and the
+//! decisions of the stages, which later packets reuse. [`FlowTable`] takes all its memory when it is made. Promises: no
+//! allocation later; nobody can aim packets at one bucket without knowing the seed; bounded work per call. Refusals,
+//! each a typed [`Refusal`]: a flow past the capacity, and a key in use. Policy is the caller's: admission of flows, and
+//! eviction from a full table.
 //!
 //! For many packets at once, go over the batch once per step, so that memory is fetched ahead:
 //! [`FlowTable::hash`] and [`FlowTable::prefetch_bucket`]; [`FlowTable::candidate_hit`] and
@@ -34,22 +34,22 @@ pub use table::{FlowTable, Former, Hit, Member, Refusal, Windows};
 use wheel::NONE;
 pub use wheel::Tick;
 
-/// A flow by its place in the table. It is taken by another flow some time after this one has ended.
+/// A flow by its place in the table. Some time after the flow has ended, another flow takes the place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct FlowId(pub u32);
 
-/// Which way a packet of a flow goes.
+/// Direction of a packet of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Direction {
-    /// As the first packet of the flow.
+    /// Direction of the flow's first packet.
     Original = 0,
-    /// The other way.
+    /// Direction of the replies.
     Reply = 1,
 }
 
 impl Direction {
-    /// The other way.
+    /// Returns the opposite direction.
     #[inline(always)]
     pub fn turned(self) -> Direction {
         match self {
@@ -59,8 +59,8 @@ impl Direction {
     }
 }
 
-/// What is remembered of a connection: two cache lines. The first is all that a packet of the original
-/// direction needs where nothing is translated and no window is tracked.
+/// Connection tracking entry: two cache lines. A packet of the original direction needs only the first where nothing is
+/// translated and no window is tracked.
 ///
 /// Keys and state change only through the [`FlowTable`], which must keep its index and timers true. The other
 /// fields are the stages' own; the table zeroes them when the flow begins.
@@ -70,30 +70,31 @@ pub struct Flow {
     original: Key,
     /// The next hop of packets, per [`Direction`]: `route` writes it.
     pub hops: [u32; 2],
-    /// When the last packet was seen, in [`Tick`]s: `track` writes it.
+    /// Time of the last packet, in [`Tick`]s: `track` writes it.
     pub seen: u32,
     /// The rule that let the flow in: `filter` writes it.
     pub rule: u32,
-    /// Which translations apply, as their stage encodes them.
+    /// Translations of the flow, as their stage encodes them.
     pub nat: u16,
-    /// The epoch of the tables that `hops`, `rule`, `nat` and `class` come from; [`STALE`] where those are long gone.
+    /// The epoch of the tables that `hops`, `rule`, `nat` and `class` come from; [`STALE`] for tables long gone.
     pub epoch: u16,
-    /// The [`State`] in the low four bits; above it, who has made the handshake ([`Flow::handshake`]).
+    /// The [`State`] in the low four bits; above it, the parties to the handshake ([`Flow::handshake`]).
     state: u8,
     /// TCP window scales: the original side's in the low four bits, the reply side's in the high four.
     scales: u8,
-    /// Whether anything is translated, in the lowest bit; above it, which timeout of its own it has ([`FlowTable::set_idle`]).
+    /// Lowest bit: packets are translated. Above it: number of the flow's own timeout, 0 for none
+    /// ([`FlowTable::set_idle`]).
     flags: u8,
     /// The traffic class: `classify` writes it.
     pub class: u8,
     reply: Key,
-    /// What each side of a TCP connection may send, per [`Direction`].
+    /// TCP window state of each side, per [`Direction`].
     sides: [Side; 2],
 }
 
 const _: () = assert!(size_of::<Flow>() == 128);
 
-/// The epoch of flows that none of the last tables has decided: none has it.
+/// The epoch of flows decided by tables long gone; no tables have it.
 pub const STALE: u16 = 0;
 
 /// In [`Flow::flags`].
@@ -101,28 +102,29 @@ const TRANSLATED: u8 = 1;
 
 /// In [`Flow::state`]: the gateway has answered the SYN, and opens the connection to the server.
 const PROXIED: u8 = 0x80;
-/// In [`Flow::state`]: so it has, and knows by how much the server's sequence numbers differ from those that the client sees.
+/// In [`Flow::state`]: the handshake with the server is complete too, and the offset between the server's sequence
+/// numbers and those that the client sees is known.
 const SPLICED: u8 = 0x40;
 
 /// Translation of a flow's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Translated {
-    /// They go on as they are.
+    /// Packets keep their addresses and ports.
     No = 0,
-    /// They are.
+    /// Packets are translated.
     Yes = TRANSLATED,
 }
 
-/// What one side of a TCP connection has sent and may send.
+/// TCP window state of one side: data sent, and data that the other side allows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 struct Side {
-    /// The highest sequence number that it has sent, plus one.
+    /// Highest sequence number sent, plus one.
     end: u32,
-    /// The highest sequence number that the other side allows it to send, plus one.
+    /// Highest sequence number that the other side allows, plus one.
     max_end: u32,
-    /// The largest window that it has offered, scaled.
+    /// Largest window offered, scaled.
     max_window: u32,
 }
 
@@ -148,7 +150,7 @@ impl Flow {
         }
     }
 
-    /// Where the connection stands.
+    /// Returns the state of the connection.
     #[inline(always)]
     pub fn state(&self) -> State {
         State::ALL[usize::from(self.state) % State::ALL.len()]
@@ -171,19 +173,19 @@ impl Flow {
         self.flags & TRANSLATED != 0
     }
 
-    /// Notes whether its packets are translated.
+    /// Notes translation of the flow's packets.
     pub fn set_translated(&mut self, translated: Translated) {
         self.flags = self.flags & !TRANSLATED | translated as u8;
     }
 
-    /// Which timeout of its own it has, 0 for none.
+    /// Returns the number of the flow's own timeout, 0 for none.
     #[inline(always)]
     fn idle_number(&self) -> u8 {
         self.flags >> 1
     }
 }
 
-/// What is rarely needed of a flow; it lies apart so that packets do not drag it through the cache.
+/// Rarely needed fields of a flow, apart from [`Flow`] so that packets do not drag them through the cache.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct Cold {
@@ -193,33 +195,33 @@ pub struct Cold {
     /// The queue of flows that may make room.
     older: u32,
     younger: u32,
-    /// When the flow began, in [`Tick`]s.
+    /// Start of the flow, in [`Tick`]s.
     pub created: u32,
-    /// The NAT mapping that it uses, as its stage numbers them; `u32::MAX` at first.
+    /// The NAT mapping in use, as its stage numbers mappings; `u32::MAX` at first.
     pub mapping: u32,
-    /// The connection limit that it counts against; `u32::MAX` at first.
+    /// The connection limit that the flow counts against; `u32::MAX` at first.
     pub limit: u32,
-    /// The source that it counts against; `u32::MAX` at first.
+    /// The source that the flow counts against; `u32::MAX` at first.
     pub source: u32,
-    /// The NAT mapping that its first packet was let in by, from outside; `u32::MAX` at first.
+    /// The NAT mapping that let the first packet in from outside; `u32::MAX` at first.
     pub inward: u32,
-    /// By number, which stays when tables are swapped: the interface that its first packet came in by.
+    /// The interface that the first packet came in by, by its number, which stays across a reload.
     pub ingress: u32,
-    /// Likewise the destination translation, 0 for none.
+    /// The destination translation, by such a number; 0 for none.
     pub dnat: u32,
-    /// Likewise the source translation, 0 for none.
+    /// The source translation, by such a number; 0 for none.
     pub snat: u32,
-    /// What other tables have to know of the first packet to revalidate it: of ICMP, type << 8 | code.
+    /// ICMP type << 8 | code of the first packet, for revalidation by other tables.
     pub kind: u16,
-    /// Its DS field.
+    /// DS field of the first packet.
     pub ds_field: u8,
-    /// Its TCP flags.
+    /// TCP flags of the first packet.
     pub tcp_flags: u8,
 }
 
 const _: () = assert!(size_of::<Cold>() == 52);
 
-/// Where a connection stands.
+/// State of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum State {
@@ -243,17 +245,17 @@ pub enum State {
     TimeWait,
     /// TCP: reset.
     Reset,
-    /// UDP: nothing has come back.
+    /// UDP: no packet has come back.
     Udp,
-    /// UDP: something has come back, for which a source that is forged has not asked.
+    /// UDP: a packet has come back, possibly to a forged source that never asked.
     UdpAnswered,
     /// ICMP query.
     Icmp,
-    /// Another protocol: nothing has come back.
+    /// Another protocol: no packet has come back.
     Other,
-    /// Another protocol: something has come back.
+    /// Another protocol: a packet has come back.
     OtherAnswered,
-    /// UDP: something has come back, and whoever began has gone on.
+    /// UDP: a packet has come back, and the originator has sent again.
     UdpConfirmed,
 }
 
@@ -288,7 +290,7 @@ impl State {
         }
     }
 
-    /// Which timeout holds.
+    /// Returns the kind of timeout in this state.
     pub const fn life(self) -> Life {
         match self {
             State::Opening | State::SynSent | State::SynBoth | State::SynReceived => Life::TcpHalfOpen,
@@ -302,8 +304,8 @@ impl State {
         }
     }
 
-    /// True if both sides have taken part, the one that began after it was answered, and may go on to send. Such a flow never
-    /// makes room for another. An answer alone does not count: it goes to whoever a forged source names.
+    /// True if both sides have taken part, the originator again after the answer, and may go on to send. Such a flow
+    /// never makes room for another. An answer alone does not count: it goes to the address that a forged source names.
     pub const fn is_established(self) -> bool {
         use State::{Established, FinOriginal, FinReply, OtherAnswered, UdpConfirmed};
         matches!(self, Established | FinOriginal | FinReply | UdpConfirmed | OtherAnswered)
@@ -317,7 +319,7 @@ impl State {
     }
 }
 
-/// What a timeout is configured for.
+/// Kind of timeout, each configured by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Life {
     /// TCP, handshake under way.
@@ -330,7 +332,7 @@ pub enum Life {
     TcpReset,
     /// UDP that has been answered.
     Udp,
-    /// UDP that has not.
+    /// UDP that has not been answered.
     UdpUnanswered,
     /// ICMP queries.
     Icmp,
@@ -338,25 +340,25 @@ pub enum Life {
     Other,
 }
 
-/// How long an idle flow is remembered, by state, in ticks.
+/// Timeouts of idle flows, by state, in ticks of 125 ms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
     ticks: [u32; State::ALL.len()],
-    /// Those that rules say, by number; 0 where there is none.
+    /// Timeouts of rules, by number; 0 for none.
     own: [u32; MOST_OWN + 1],
 }
 
-/// How many different timeouts rules can have: a flow keeps the number of its own in seven bits.
+/// Highest number of different timeouts that rules can have: a flow keeps the number of its own in seven bits.
 pub(crate) const MOST_OWN: usize = 127;
 
 impl Timeouts {
-    /// Takes the spans that `span` gives. They are rounded down to whole ticks, of which there is one at least.
+    /// Takes the timeouts that `span` gives, rounded down to whole ticks, at least one.
     pub fn new(span: impl Fn(Life) -> Nanos) -> Timeouts {
         let ticks = State::ALL.map(|state| Tick::within(span(state.life())).0.max(1));
         Timeouts { ticks, own: [0; MOST_OWN + 1] }
     }
 
-    /// The same, with those that rules say, by number from 1.
+    /// Returns the same timeouts with those of rules, by number from 1.
     pub fn with_own(mut self, spans: &[Nanos]) -> Timeouts {
         for (own, span) in self.own[1..].iter_mut().zip(spans) {
             *own = Tick::within(*span).0.max(1);

@@ -1,25 +1,24 @@
 //! Virtual reassembly: the fragments of a datagram follow its first one, which alone has the ports.
 //!
-//! No datagram is put together here. [`Fragments`] remembers what the first fragment said ([`Kept`]) and tells it
-//! to those that come later; those that come before it wait ([`Fragments::hold`]) and are let go when it has come
-//! ([`Fragments::release`]). Which bytes of a datagram have come is noted, and a fragment that would write over
-//! others makes the whole datagram refused from then on (RFC 5722; RFC 8200, section 4.5), until it times out. A
-//! fragment of which every byte has come before is refused alone, as in Linux: links do repeat packets, and what
-//! came first has gone on. A datagram is forgotten when it is complete, or when its time is over, counted from
-//! the fragment that came first.
+//! No datagram is reassembled here. [`Fragments`] keeps fields of the first fragment ([`Kept`]) for the later ones;
+//! fragments that come before the first are held ([`Fragments::hold`]) and released when it has come
+//! ([`Fragments::release`]). Byte ranges received are noted, and a fragment that overlaps others makes the whole
+//! datagram refused from then on (RFC 5722; RFC 8200, section 4.5), until the datagram times out. A fragment of which
+//! every byte has come before is refused alone, as in Linux: links do repeat packets, and the first copy has been
+//! forwarded. A datagram is forgotten when it is complete, or on timeout, counted from the fragment that came first.
 //!
-//! Nobody has all of the memory: each source and each side has its share. Where there is no room, or a side has its
-//! share, the datagram that began first makes it: honest ones are complete within moments, and those of a flood from made-up
-//! sources never are.
+//! No one owns all of the memory: each source and each side has its share. In a full table, or for a side at its share,
+//! the oldest datagram is evicted: honest datagrams are complete within moments, those of a flood from forged sources
+//! never are.
 //!
-//! What it promises: all memory is taken at start; nobody can aim datagrams at one place of the table without
-//! knowing the seed; the work per call is bounded; no fragment passes before its first, and no byte of a datagram
-//! passes twice while the datagram is remembered. Time may go backwards: a datagram then waits longer, at most twice its time.
+//! Promises: all memory is taken at start; nobody can aim datagrams at one place of the table without knowing the seed;
+//! the work per call is bounded; no fragment passes before its first, and no byte of a datagram passes twice while the
+//! datagram is remembered. Time may go backwards: a datagram then waits longer, at most twice its timeout.
 //!
-//! What it leaves to the caller: whether the first fragment has the whole transport header
-//! ([`Reason::FragmentTiny`] otherwise; RFC 1858), and to call [`Fragments::expire`] as long as
-//! [`Fragments::is_due`], before the fragments of that moment are shown: then what happens does not depend on how
-//! often the host came by. IPv6 datagrams in one fragment (RFC 6946) need not be shown; they pass.
+//! Left to the caller: the check that the first fragment has the whole transport header ([`Reason::FragmentTiny`]
+//! otherwise; RFC 1858), and calls of [`Fragments::expire`] as long as [`Fragments::is_due`], before the fragments of
+//! that moment are shown: the outcome then does not depend on how often the host calls. IPv6 atomic fragments (RFC 6946)
+//! need not be shown; they pass.
 
 mod hash;
 pub(crate) mod held;
@@ -40,21 +39,21 @@ pub(crate) use reload::{FragmentsPlan, Moved};
 use share::Shares;
 use table::{Datagram, Stage, Table, UNKNOWN};
 
-/// How many fragments of one datagram may wait for its first: as many as the largest makes on Ethernet, and some.
+/// Highest number of fragments of one datagram held for its first: as many as the largest makes on Ethernet, and some.
 pub const WAITING: u8 = 64;
 
 /// Steps of one call of [`Fragments::expire`].
 const STEPS: u32 = 64;
 /// Bytes of an IPv4 header, which count against the largest datagram; an IPv6 header does not.
 const V4_HEADER: u32 = 20;
-/// No datagram is longer, whatever the policy says: offset and length fields do not go further.
+/// Length of the largest datagram, in bytes, whatever the policy says: offset and length fields go no further.
 const LARGEST: u32 = 65_535;
-/// More datagrams or frames than this are not under way anywhere.
+/// Bound on datagrams and frames under way.
 const MOST: u32 = 1 << 30;
-/// End of a list, and no place.
+/// End of a list, and the number of no place.
 const NONE: u32 = u32::MAX;
 
-/// What all fragments of a datagram have in common.
+/// Fields that all fragments of a datagram have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DatagramKey {
     /// Source address, in host order; IPv4 in the lower 32 bits.
@@ -67,44 +66,44 @@ pub struct DatagramKey {
     pub protocol: u8,
     /// IPv4 or IPv6.
     pub family: Family,
-    /// For which interfaces it holds, as in [`Key::in_ct_zone`](crate::flow::Key::in_ct_zone).
+    /// Conntrack zone, as in [`Key::in_ct_zone`](crate::flow::Key::in_ct_zone).
     pub ct_zone: u16,
 }
 
-/// Which bytes of the fragmented payload a fragment brings.
+/// Bytes of the payload that a fragment carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// Where it begins, in bytes: a multiple of 8.
+    /// Offset of the first byte: a multiple of 8.
     pub offset: u32,
-    /// Number of them, without IP and fragment headers.
+    /// Number of bytes, without IP and fragment headers.
     pub len: u32,
-    /// True if more follow.
+    /// True if more fragments follow.
     pub more: bool,
 }
 
-/// What later fragments need of the first.
+/// Fields of the first fragment that later ones need.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kept {
-    /// Source port, or what stands for it, as in [`Meta`](wire::Meta).
+    /// Source port, or its substitute, as in [`Meta`](wire::Meta).
     pub sport: u16,
-    /// Destination port, or what stands for it, as in [`Meta`](wire::Meta).
+    /// Destination port, or its substitute, as in [`Meta`](wire::Meta).
     pub dport: u16,
-    /// The transport protocol, which in IPv6 only the first fragment tells for sure.
+    /// Transport protocol; in IPv6 only the first fragment tells it for sure.
     pub protocol: u8,
     /// TCP flags.
     pub tcp_flags: u8,
-    /// The caller's own.
+    /// Value of the caller's own.
     pub own: u16,
 }
 
-/// What becomes of a later fragment.
+/// Outcome for a later fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Later {
-    /// The first has come, and said this.
+    /// The first has come, with these fields.
     Kept(Kept),
-    /// The first has not come: [`Fragments::hold`] it, for which there is room.
+    /// The first has not come, and there is room: [`Fragments::hold`] the frame.
     Wait,
-    /// It must not pass.
+    /// The fragment must not pass.
     Refuse(Reason),
 }
 
@@ -114,13 +113,13 @@ pub struct Fragments {
     held: Held,
     shares: Shares,
     timeout: Nanos,
-    /// Bytes of the largest datagram.
+    /// Length of the largest datagram, in bytes.
     largest: u32,
 }
 
 impl Fragments {
-    /// Takes the memory for as many datagrams and frames as `limits` say. `timeout` is how long a datagram may take
-    /// from the fragment that comes first; `seed` keys the hash: random and secret in a live host, fixed in a replay.
+    /// Takes the memory for as many datagrams and frames as `limits` say. `timeout` runs from the fragment of a datagram
+    /// that comes first; `seed` keys the hash: random and secret in a live host, fixed in a replay.
     ///
     /// # Errors
     /// The system has not enough memory to give.
@@ -134,12 +133,12 @@ impl Fragments {
         })
     }
 
-    /// A first fragment has come, with its whole transport header. If it may pass, those that waited for it come
-    /// out of [`Fragments::release`] now.
+    /// Notes a first fragment with its whole transport header. If the fragment may pass, [`Fragments::release`] now
+    /// returns those held for it.
     ///
     /// # Errors
-    /// It must not pass, and changes nothing for those that may: [`Reason::FragmentOverlap`] (also where it came a
-    /// second time, or has a length that no other can follow on), [`Reason::FragmentOversize`],
+    /// The fragment must not pass, and changes nothing for those that may: [`Reason::FragmentOverlap`] (also for a
+    /// duplicate first fragment, and for a length that no other can follow on), [`Reason::FragmentOversize`],
     /// [`Reason::FragmentTiny`] (empty), [`Reason::FragmentTableFull`].
     pub fn first<T: Tally>(
         &mut self,
@@ -165,7 +164,7 @@ impl Fragments {
         Ok(())
     }
 
-    /// A fragment that is not the first has come.
+    /// Notes a fragment other than the first.
     pub fn later<T: Tally>(&mut self, key: &DatagramKey, span: Span, now: Nanos, tally: &mut T) -> Later {
         match self.try_later(key, span, now, tally) {
             Ok(later) => later,
@@ -203,10 +202,10 @@ impl Fragments {
         Ok(Later::Kept(kept))
     }
 
-    /// Keeps a frame that was told to [wait](Later::Wait).
+    /// Holds a frame whose fragment got [`Later::Wait`].
     ///
     /// # Errors
-    /// The frame, where that is not what it was told.
+    /// The frame, if its fragment did not get [`Later::Wait`].
     pub fn hold<T: Tally>(&mut self, key: &DatagramKey, frame: Frame, tally: &mut T) -> Result<(), Frame> {
         let Some(at) = self.table.search(key, tally) else { return Err(frame) };
         let datagram = self.table.get_mut(at);
@@ -222,7 +221,7 @@ impl Fragments {
         Ok(())
     }
 
-    /// The next frame that waited for the first fragment of its datagram, which has come; in the order of arrival.
+    /// Returns the next frame held for the first fragment of its datagram, which has come; in the order of arrival.
     pub fn release<T: Tally>(&mut self, key: &DatagramKey, tally: &mut T) -> Option<Frame> {
         let at = self.table.search(key, tally)?;
         let datagram = self.table.get_mut(at);
@@ -245,9 +244,9 @@ impl Fragments {
         self.held.has_doomed() || self.over(now).is_some()
     }
 
-    /// Forgets datagrams whose time is over, and gives back frames that waited in vain, with the reason for which
-    /// they are dropped: [`Reason::FragmentTimeout`], [`Reason::FragmentOverlap`] or [`Reason::FragmentTableFull`]. Does a bounded part of the
-    /// work; call it as long as [`Fragments::is_due`].
+    /// Forgets datagrams that have timed out, and gives back frames that were held in vain, with the reason for dropping
+    /// them: [`Reason::FragmentTimeout`], [`Reason::FragmentOverlap`] or [`Reason::FragmentTableFull`]. Work per call is
+    /// bounded; call it as long as [`Fragments::is_due`].
     pub fn expire<T: Tally>(&mut self, now: Nanos, tally: &mut T, mut give: impl FnMut(Frame, Reason)) {
         for _ in 0..STEPS {
             if let Some((frame, reason)) = self.held.give() {
@@ -260,7 +259,7 @@ impl Fragments {
         }
     }
 
-    /// Frames that are held: that wait, or are to be given back.
+    /// Number of frames held, those to be given back included.
     pub fn held(&self) -> u32 {
         self.held.count()
     }
@@ -270,7 +269,7 @@ impl Fragments {
         self.table.bytes() + self.held.bytes() + self.shares.bytes()
     }
 
-    /// What is wrong with a fragment whatever others there are.
+    /// Validates a fragment by itself, whatever others there are.
     fn check(&self, key: &DatagramKey, span: Span) -> Result<(), Reason> {
         let header = if key.family == Family::V4 { V4_HEADER } else { 0 };
         let end = span.offset.saturating_add(span.len);
@@ -286,7 +285,7 @@ impl Fragments {
         }
     }
 
-    /// Notes the bytes that have come, or refuses them, and the whole datagram where they contradict others.
+    /// Notes a byte range, or refuses it, and the whole datagram where the range overlaps others.
     fn note<T: Tally>(&mut self, at: u32, span: Span, tally: &mut T) -> Result<(), Reason> {
         let place = self.table.place(at);
         let datagram = self.table.get_mut(at);
@@ -325,7 +324,7 @@ impl Fragments {
         }
     }
 
-    /// The datagram, unless its time is over, in which case it is forgotten.
+    /// Returns the datagram, or forgets it after its timeout.
     fn find<T: Tally>(&mut self, key: &DatagramKey, now: Nanos, tally: &mut T) -> Option<u32> {
         let at = self.table.search(key, tally)?;
         if self.is_over(self.table.get(at), now) {
@@ -335,8 +334,8 @@ impl Fragments {
         Some(at)
     }
 
-    /// Begins a datagram, of which the caller knows that it is not there. Where there is no room the oldest makes it, of the
-    /// same side where that has its share; a source that has its own gets no more.
+    /// Begins a datagram, known by the caller to be absent. In a full table the oldest datagram is evicted, of the same
+    /// side where that side has its share; a source that has its share gets no more.
     fn make<T: Tally>(&mut self, key: &DatagramKey, now: Nanos, tally: &mut T) -> Result<u32, Reason> {
         if let Some(at) = self.over(now).filter(|_| self.table.is_full()) {
             self.forget(at, tally);
@@ -357,13 +356,13 @@ impl Fragments {
         Ok(at)
     }
 
-    /// Whose a datagram is.
+    /// Returns the owner of a datagram.
     fn owner(&self, key: &DatagramKey) -> share::Owner {
         let source = DatagramKey { destination: 0, id: 0, protocol: 0, ct_zone: 0, ..*key };
         Shares::owner(self.table.hash(&source), key.ct_zone)
     }
 
-    /// Forgets a datagram that is complete and for which no frame waits.
+    /// Forgets a datagram that is complete and for which no frame is held.
     fn forget_if_done<T: Tally>(&mut self, at: u32, tally: &mut T) {
         let datagram = self.table.get(at);
         if datagram.stage == Stage::Follows && datagram.held.is_empty() && datagram.is_complete() {
@@ -371,7 +370,7 @@ impl Fragments {
         }
     }
 
-    /// Forgets a datagram whose time is over; frames that wait for it are to be given back.
+    /// Forgets a datagram after its timeout; frames held for it are to be given back.
     fn forget<T: Tally>(&mut self, at: u32, tally: &mut T) {
         self.remove(at, Reason::FragmentTimeout, tally);
     }
@@ -390,20 +389,20 @@ impl Fragments {
         self.table.forget(at, tally);
     }
 
-    /// The oldest datagram, if its time is over.
+    /// Returns the oldest datagram, if it has timed out.
     fn over(&self, now: Nanos) -> Option<u32> {
         self.table.oldest().filter(|(_, oldest)| self.is_over(oldest, now)).map(|(at, _)| at)
     }
 
-    /// True if a datagram's time is over; also where the clock was set back by more than the timeout, or such a
-    /// datagram would stay for as long as that.
+    /// True if a datagram has timed out; also if the clock was set back by more than the timeout, as the datagram would
+    /// otherwise stay for as long as that.
     fn is_over(&self, datagram: &Datagram, now: Nanos) -> bool {
         let left = datagram.deadline.since(now);
         left == Nanos(0) || left > self.timeout + self.timeout
     }
 }
 
-/// Bytes of the largest datagram that is let through.
+/// Returns the length of the largest datagram that passes, in bytes.
 fn largest(limits: &FragmentLimits) -> u32 {
     u32::try_from(limits.datagram.0).map_or(LARGEST, |bytes| bytes.min(LARGEST))
 }

@@ -49,7 +49,7 @@ pub fn fragment<T: Tally, const N: usize>(
     Ok(fragments.len() - before)
 }
 
-/// How a packet is fragmented.
+/// Fragmentation of one IPv4 packet: lengths, offsets and the header of further fragments.
 struct Plan {
     network: usize,
     /// Bytes of the header of the first fragment.

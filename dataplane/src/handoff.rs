@@ -1,21 +1,21 @@
-//! Frames that one worker hands off to another, because theirs is what belongs to it.
+//! Handoff of frames from one worker to another, the owner of the flow or datagram.
 //!
-//! Both ways of a connection, and the fragments of a datagram, may come to different workers. Each of these has flows of
-//! its own ([`SteeringTable`](crate::flow::SteeringTable) says who has which); a packet that belongs to another's is ended by
-//! [`Verdict::Held`] with [`Reason::HandedOff`] before anything has been decided or changed about it. Its host carries it
-//! to the worker that [`receiver`] names, in the order in which they come, where it goes on by
-//! [`Pipeline::run_taken`](crate::Pipeline::run_taken). What cannot be carried is
+//! Both directions of a connection, and the fragments of a datagram, may come to different workers. Each worker has flows
+//! of its own ([`SteeringTable`](crate::flow::SteeringTable) lists the owners); a packet of another worker's flow ends with
+//! [`Verdict::Held`] and [`Reason::HandedOff`] before anything has been decided or changed about it. The host carries it
+//! to the worker that [`receiver`] names, in order, where it goes on by
+//! [`Pipeline::run_taken`](crate::Pipeline::run_taken). A frame that cannot be carried is
 //! [lost](crate::counter::Counters::count_not_carried), or [not taken](crate::counter::Counters::count_not_taken).
 //!
 //! A frame is handed off [`MOST`] times at most, then it is taken as it is: at worst it has gone to the worker that puts
-//! fragments in order, followed a hint that was wrong, and gone home. So whatever hints say, no frame goes in circles.
+//! fragments in order, followed a wrong hint, and gone to its owner. So no frame goes in circles, for any hints.
 
 use wire::{Meta, Nanos, PortId};
 
 use crate::stage::parse::flag;
 use crate::verdict::{Reason, Verdict};
 
-/// How often a frame is handed off at most.
+/// Largest number of handoffs of one frame.
 pub const MOST: u8 = 3;
 
 const HANDED_OFF: u16 = Verdict::Held(Reason::HandedOff).to_fate();
@@ -31,13 +31,13 @@ pub(crate) fn address(meta: &mut Meta, worker: u16) {
     meta.hop = u32::from(worker);
 }
 
-/// How often a frame has been handed off.
+/// Returns the number of handoffs of a frame so far.
 pub(crate) fn times(meta: &Meta) -> u8 {
     (meta.flags >> flag::HANDED.trailing_zeros()) as u8
 }
 
-/// What the receiver knows of a frame that was handed off: what it carries was found out where it came in. `ingress` is
-/// the same interface in the receiver's tables, and `received` the time there, which must not go backwards.
+/// Returns the receiver's metadata of a frame handed off: the parsed fields of `given`, all else at its default. `ingress`
+/// is the same interface in the receiver's tables, and `received` the receiver's time, which must not go backwards.
 pub fn arrived(given: &Meta, ingress: PortId, received: Nanos) -> Meta {
     Meta {
         received,

@@ -1,15 +1,15 @@
-//! Next hops: what stands in front of a packet that leaves by them.
+//! Next hops: link-layer headers in front of packets.
 //!
-//! Neighbours are state, not policy: static ones come with the tables, others are told to the shard by its
-//! host. A host without a link to ask on (replay, chip) lets addresses be assumed, so that the same frames
-//! always make the same bytes. With a live host packets wait for those that it has not told of ([`Resolve::ByHost`];
-//! `neighbour.rs` has what it tells).
+//! Neighbours are state, not policy: static ones come with the tables, the host updates the shard with others. A host
+//! without a link to resolve on (replay, chip) has addresses assumed, so that the same frames always make the same
+//! bytes. With a live host packets are pending until their neighbour is resolved ([`Resolve::ByHost`]; `neighbour.rs`
+//! has the updates).
 //!
-//! A link without Ethernet has one hop for all of its packets, which is always known: they need no link-layer address.
+//! A link without Ethernet has one hop for all of its packets, always resolved: they need no link-layer address.
 //!
-//! Flows keep numbers of hops. A number means the same neighbour as long as the tables are the same: a neighbour that
-//! is not known any more keeps its number, until so many have come and gone that numbers run out; then no flow has the
-//! numbers that are given again.
+//! Flows keep numbers of hops. A number means the same neighbour as long as the tables are the same: a neighbour whose
+//! address is lost keeps its number, until so many have come and gone that numbers run out; before numbers are reused,
+//! no flow has them.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -27,28 +27,28 @@ use lookup::memory::MemoryError;
 pub(crate) use waiting::Waiting;
 pub use waiting::{MOST_ASKED, MOST_EACH, MOST_WAITING, PATIENCE, Wanted};
 
-/// The hop of what is for the gateway itself.
+/// Hop of packets for the gateway itself.
 pub const LOCAL_HOP: u32 = u32::MAX;
 
-/// The hop of what the gateway itself sends and only concerns a link: its host sends that as it is.
+/// Hop of packets that the gateway itself sends and that concern one link only: the host sends them unchanged.
 pub const LINK_HOP: u32 = u32::MAX - 2;
 
-/// The hop of what goes to a neighbour that has no number yet, and waits for it.
+/// Hop of packets pending for a neighbour that has no number yet.
 pub const ASKED_HOP: u32 = u32::MAX - 3;
 
-/// Set in the number of a hop that is unknown, by which a packet waits.
+/// Flag in the number of an unresolved hop, for which a packet is pending.
 pub const WAITING: u32 = 1 << 31;
 
-/// No hop has been chosen.
+/// Number before a hop is chosen.
 pub const NO_HOP: u32 = Meta::NO_HOP;
 
-/// True if what was routed leaves by that hop; else it waits, or is delivered by [`LOCAL_HOP`] or [`LINK_HOP`].
+/// True if a routed packet leaves by that hop; else it is pending, or delivered by [`LOCAL_HOP`] or [`LINK_HOP`].
 #[inline(always)]
 pub const fn leaves(hop: u32) -> bool {
     hop < WAITING
 }
 
-/// True if what was routed has to wait for a neighbour.
+/// True if a routed packet is pending for a neighbour.
 pub const fn waits(hop: u32) -> bool {
     hop >= WAITING && hop <= ASKED_HOP
 }
@@ -61,9 +61,10 @@ pub struct Hop {
     header: [u8; 20],
     header_len: u8,
     known: Known,
-    /// Largest IP packet that its link carries. 0 while the neighbour is unknown: nothing passes without a second look.
+    /// Largest IP packet that the link carries, in bytes. 0 while the neighbour is unresolved, so that no packet passes
+    /// unchecked.
     pub mtu: u16,
-    /// The interface it is on.
+    /// The interface whose link the hop is on.
     pub interface: PortId,
 }
 
@@ -80,11 +81,11 @@ enum Known {
 pub enum Resolve {
     /// The host resolves it, and updates the shard; packets are pending until then.
     ByHost,
-    /// An address is made up from its IP address.
+    /// An address is made up from the neighbour's IP address.
     Assume,
 }
 
-/// More neighbours than there is room for are known.
+/// Refusal of a neighbour for want of room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooMany;
 
@@ -96,21 +97,21 @@ impl fmt::Display for TooMany {
 
 impl std::error::Error for TooMany {}
 
-/// All next hops of a shard, and what waits for them. Bounded: past `capacity` neighbours, new ones stay unknown.
+/// All next hops of a shard, with the frames pending. Bounded: past `capacity` neighbours, new ones stay unresolved.
 pub struct Hops {
     entries: Vec<Hop>,
-    /// Whose they are.
+    /// Neighbour of each entry.
     owners: Vec<Wanted>,
     index: HashMap<Wanted, u32>,
-    /// Numbers to be given again.
+    /// Numbers free for reuse.
     free: Vec<u32>,
-    /// The first so many are the tables' own, and keep their numbers.
+    /// Number of entries, from the first on, that are the tables' own and keep their numbers.
     own: usize,
-    /// Of the others, those that are unknown.
+    /// Number of the other entries that are unresolved.
     forgotten: usize,
-    /// Room for others than the tables' own.
+    /// Number of entries beside the tables' own, at most.
     capacity: usize,
-    /// As many as there can be.
+    /// Number of entries in all, at most.
     most: usize,
     resolve: Resolve,
     pub(crate) waiting: Waiting,
@@ -119,9 +120,9 @@ pub struct Hops {
 /// Numbers that have become free, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Recycled {
-    /// Some have.
+    /// Some numbers have become free.
     Some,
-    /// There are none.
+    /// No number has become free.
     Nothing,
 }
 
@@ -151,7 +152,7 @@ impl Hop {
 }
 
 impl Hops {
-    /// The routers of `tables` in their order, so that a way's number is its hop's; then room for
+    /// Makes hops for the routers of `tables` in their order, so that a router's number is its hop's, and room for
     /// `capacity` neighbours on the links.
     ///
     /// # Errors
@@ -177,8 +178,8 @@ impl Hops {
         Ok(hops)
     }
 
-    /// Begins anew with these tables: only their own neighbours are known, and hops have other numbers. What waits goes on
-    /// waiting.
+    /// Starts anew with these tables: only their own neighbours are resolved, and hops have other numbers. Pending
+    /// frames stay pending.
     pub(crate) fn rebuild(&mut self, tables: &Tables) {
         self.entries.clear();
         self.owners.clear();
@@ -220,12 +221,12 @@ impl Hops {
         self.entries.get(hop as usize)
     }
 
-    /// Whose hop that is, [`WAITING`] or not.
+    /// Returns the neighbour of a hop, [`WAITING`] or not.
     pub(crate) fn owner(&self, hop: u32) -> Option<Wanted> {
         self.owners.get((hop & !WAITING) as usize).copied()
     }
 
-    /// Bytes of memory, those of frames that wait included.
+    /// Bytes of memory, pending frames included.
     pub(crate) fn memory_bytes(&self) -> usize {
         let tables = self.entries.capacity() * size_of::<Hop>()
             + self.owners.capacity() * size_of::<Wanted>()
@@ -234,13 +235,13 @@ impl Hops {
         tables + self.waiting.memory_bytes()
     }
 
-    /// Bytes that as many hops as there can be take on a network processor, 32 each.
+    /// Bytes of the largest number of hops on a network processor, 32 each.
     pub fn region_bytes(&self) -> usize {
         self.most.saturating_mul(32)
     }
 
-    /// The hop of a neighbour on an interface's link: [`ASKED_HOP`] if it is not known but can be asked for, `None` if
-    /// there is no room for it.
+    /// Returns the hop of a neighbour on an interface's link: [`ASKED_HOP`] if it is unresolved but can be asked for,
+    /// `None` if there is no room for it.
     pub fn neighbour(&mut self, tables: &Tables, interface: PortId, address: Address) -> Option<u32> {
         let wanted =
             if is_bare(tables, interface) { everybody(interface) } else { Wanted { interface, address } };
@@ -253,19 +254,19 @@ impl Hops {
         }
     }
 
-    /// The next neighbour that the host shall resolve, each once. One without an update within [`PATIENCE`] that is
-    /// still wanted then comes again.
+    /// Returns the next neighbour that the host shall resolve, each once. A neighbour without an update within
+    /// [`PATIENCE`], if still wanted, comes again.
     pub fn wanted(&mut self) -> Option<Wanted> {
         self.waiting.wanted()
     }
 
-    /// Frames that wait for neighbours.
+    /// Number of frames pending for neighbours.
     pub fn held(&self) -> u32 {
         self.waiting.count()
     }
 
-    /// Notes the link-layer address of a neighbour. That of one which the policy names stays as the policy has it; on an
-    /// interface that is not there, or has no Ethernet, is none.
+    /// Records the link-layer address of a neighbour. A neighbour named by the policy keeps the address that the policy
+    /// gives; one on an interface that does not exist, or has no Ethernet, is ignored.
     pub(crate) fn update(&mut self, tables: &Tables, wanted: Wanted, mac: Mac) -> Result<(), TooMany> {
         let is_there = tables.interfaces.get(usize::from(wanted.interface.0)).is_some();
         if !is_there || is_fixed(tables, wanted) {
@@ -282,7 +283,7 @@ impl Hops {
         Ok(())
     }
 
-    /// Makes a neighbour unknown, unless the policy names it or its address is assumed.
+    /// Makes a neighbour unresolved, unless the policy names it or its address is assumed.
     pub(crate) fn remove(&mut self, tables: &Tables, wanted: Wanted) {
         if self.resolve == Resolve::Assume || is_fixed(tables, wanted) {
             return;
@@ -294,8 +295,8 @@ impl Hops {
         self.entries[place] = made(tables, wanted.interface, None);
     }
 
-    /// Makes numbers of unknown neighbours free to be given again: flows forget them. Looks at all flows, but only once so
-    /// many neighbours have come and gone as there is room for. Says whether there were any.
+    /// Frees the numbers of unresolved neighbours for reuse: flows forget them. Goes through all flows, but only once as
+    /// many neighbours have come and gone as there is room for. Returns [`Recycled::Some`] if there were any.
     pub(crate) fn recycle(&mut self, flows: &mut FlowTable) -> Recycled {
         if self.forgotten == 0 {
             return Recycled::Nothing;
@@ -335,7 +336,7 @@ impl Hops {
         Some(place)
     }
 
-    /// A locally administered address made from an IP address, where that is wanted.
+    /// Returns a locally administered address made from an IP address, if addresses are assumed.
     fn assumed(&self, address: Address) -> Option<Mac> {
         if self.resolve == Resolve::ByHost {
             return None;
@@ -352,12 +353,12 @@ fn is_bare(tables: &Tables, interface: PortId) -> bool {
     tables.interface(interface).is_some_and(|own| own.link == LinkKind::Ip)
 }
 
-/// The one hop of a link without Ethernet.
+/// Returns the neighbour that stands for the one hop of a link without Ethernet.
 fn everybody(interface: PortId) -> Wanted {
     Wanted { interface, address: Address::default() }
 }
 
-/// True if nothing that is told of the neighbour counts: the policy names it, or its link has no neighbours.
+/// True if updates of the neighbour are ignored: the policy names it, or its link has no neighbours.
 fn is_fixed(tables: &Tables, wanted: Wanted) -> bool {
     let Wanted { interface, address } = wanted;
     if is_bare(tables, interface) {

@@ -1,6 +1,6 @@
-//! What happens to a frame: stages, flows, NAT, routes, classification, the pipeline.
+//! Processing of frames: stages, flows, NAT, routes, classification, the pipeline.
 //!
-//! [`Tables`] are what a policy compiles to, a [`Shard`] is the mutable memory of one worker, and a
+//! [`Tables`] are a compiled policy, a [`Shard`] is the mutable memory of one worker, and a
 //! [`Pipeline`] takes batches of frames through the stages, with both. Nothing here knows a clock, a file or an
 //! interface: hosts bring frames and time.
 

@@ -1,17 +1,17 @@
 //! Bounds on rates and on numbers of connections, by rule or by source address.
 //!
-//! Memory is fixed. Those that count by source live in a table of sets of eight; where a set is full of
-//! sources that count, a new one is refused rather than let through uncounted.
+//! Memory is fixed. Limits by source live in a table of sets of eight entries; in a set full of counting sources a new
+//! source is refused rather than let through uncounted.
 //!
-//! Where several workers share the work, each lets pass its share of what is bounded as a whole, rounded up. A source is
-//! one worker's, which knows all of it.
+//! Of a bound for all workers each worker lets pass its share, rounded up. A source belongs to one worker, which counts
+//! all of its traffic.
 //!
-//! Answers (ICMP errors and resets) are bounded by receiver, in buckets found by the hash of its address. Two receivers may
-//! share one; memory is fixed, and who shares with whom nobody can tell without the seed of the hash. Each kind of
-//! answer has its own buckets, and its own bound in all.
+//! Answers (ICMP errors and resets) are bounded by receiver, in buckets found by the hash of the address. Two receivers
+//! may share one, unpredictably without the seed of the hash; memory is fixed. Each kind of answer has buckets of its
+//! own, and a bound of its own over all receivers.
 //!
-//! Tables of other rules may take the place of those that it was made for: what counts for a rule stays with its name,
-//! the token debt under a rate with name and rate. Flows say where they count by places that stay.
+//! Across a reload counts of a rule stay with its name, the token debt under a rate with name and rate. Flows refer to
+//! their counts by places that stay.
 
 use policy::model::{Rate, Scope};
 use wire::Nanos;
@@ -20,16 +20,15 @@ use crate::flow::Key;
 use crate::nat::Share;
 use crate::tables::{Address, FilterRule, Tables};
 
-/// A token bucket, kept as the time at which it would be full again (the generic cell rate algorithm,
-/// ITU-T I.371): eight bytes, and no arithmetic between packets.
+/// A token bucket, kept as the time at which the bucket would be full again (the generic cell rate algorithm, ITU-T
+/// I.371): eight bytes, and no arithmetic between packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bucket {
     pub(crate) full_at: Nanos,
 }
 
 impl Bucket {
-    /// Takes one token, of which there is a new one every `interval` and at most `burst`. `false` if there
-    /// is none.
+    /// Takes one token; a new one comes every `interval`, and there are at most `burst`. `false` if there is none.
     #[inline]
     pub fn take(&mut self, now: Nanos, interval: Nanos, burst: u32) -> bool {
         let has = self.has(now, interval, burst);
@@ -46,7 +45,7 @@ impl Bucket {
         self.full_at.since(now) <= depth
     }
 
-    /// True if it is full, and so holds nothing worth remembering.
+    /// True if the bucket is full, and so holds no state worth keeping.
     pub(crate) fn is_full(self, now: Nanos) -> bool {
         self.full_at <= now
     }
@@ -62,9 +61,9 @@ pub fn interval(rate: &Rate) -> Nanos {
 pub struct Limiter {
     /// By rule.
     pub(crate) rates: Vec<Bucket>,
-    /// Counts of rules as wholes, those included whose rule is gone, while something counts.
+    /// Counts of rules as wholes, those of rules that are gone included, while not zero.
     pub(crate) counts: Vec<u32>,
-    /// By rule, where its count is; `NONE` for one that counts nothing as a whole.
+    /// By rule, the place of its count; `NONE` for a rule that counts nothing as a whole.
     pub(crate) places: Vec<u32>,
     pub(crate) rates_by_source: Sets<Bucket>,
     pub(crate) counts_by_source: Sets<u32>,
@@ -72,18 +71,18 @@ pub struct Limiter {
     pub(crate) errors: [Bucket; ErrorKind::COUNT],
     /// Answers to receivers: a run of [`RECEIVERS`] for each kind.
     errors_to: Vec<Bucket>,
-    /// The part of what is bounded as a whole that this shard may let pass.
+    /// Share of this shard in a bound for all workers.
     share: Share,
 }
 
-/// What kind of answer: none uses up another's.
+/// Kind of answer; none uses up another's tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
-    /// That a packet is too big, without which path MTU discovery fails (RFC 4443, section 2.4 f).
+    /// Packet too big: path MTU discovery fails without these answers (RFC 4443, section 2.4 f).
     TooBig,
-    /// That a packet has no way, or not the time for it.
+    /// No route to the destination, or time exceeded.
     Routing,
-    /// That the rules refuse a packet.
+    /// Refusal by the rules.
     Refusal,
 }
 
@@ -91,7 +90,7 @@ impl ErrorKind {
     const COUNT: usize = 3;
 }
 
-/// The most answers of a kind a second.
+/// Highest rates of answers of one kind, per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ErrorBounds {
     /// To one receiver.
@@ -103,7 +102,7 @@ pub struct ErrorBounds {
 /// Buckets of receivers, for each kind of answer: 32 KiB.
 const RECEIVERS: usize = 4_096;
 
-/// Where a connection is counted: a place in one of the tables.
+/// Place of a connection's count in one of the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CountId(pub u32);
 
@@ -113,12 +112,12 @@ const WHOLE: u32 = 1 << 31;
 /// No count.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// The number that stands for all rules together, for the bound on flows of one source: no rule has it.
+/// Number in place of a rule's for the bound on all flows of one source: no rule has it.
 pub const ALL_RULES: u32 = 0;
 
 impl Limiter {
-    /// Room for the rules of `tables`, and for as many sources as there can be flows. Of what is bounded as a whole, `share`
-    /// passes.
+    /// Makes room for the rules of `tables`, and for as many sources as there can be flows. `share` is this shard's part
+    /// in bounds for all workers.
     pub fn new(tables: &Tables, share: Share) -> Limiter {
         let rules = &tables.filter.rules;
         let mut counts = Vec::new();
@@ -185,7 +184,7 @@ impl Limiter {
         Some(CountId(id))
     }
 
-    /// A connection that was counted has ended.
+    /// Counts off a connection that has ended.
     pub fn uncount(&mut self, id: CountId) {
         let count = if id.0 & WHOLE != 0 {
             self.counts.get_mut((id.0 & !WHOLE) as usize)
@@ -197,8 +196,8 @@ impl Limiter {
         }
     }
 
-    /// True if one more answer of a kind may be sent to the receiver whose [`subject`] has this hash. A receiver that has had
-    /// its share takes nothing from the others'.
+    /// True if one more answer of a kind may be sent to the receiver whose [`subject`] has this hash. A receiver at its
+    /// bound takes no tokens from the others.
     pub fn admits_error(&mut self, kind: ErrorKind, hash: u64, bounds: ErrorBounds, now: Nanos) -> bool {
         let interval = |per_second: u32| Nanos((1_000_000_000 / u64::from(per_second)).max(1));
         let (receiver, all) = (bounds.receiver, self.share.of_bound(bounds.all));
@@ -243,7 +242,7 @@ pub(crate) fn counts_sources(tables: &Tables) -> bool {
     tables.limits.flows_per_source.is_some() || tables.filter.rules.iter().any(by_source)
 }
 
-/// What a limit by source counts for, as a key to be hashed: the source and a number, of the rule or of its meter.
+/// Returns the key to hash for a limit by source: the source and a number, of the rule or of its meter.
 pub fn subject(source: Address, number: u32) -> Key {
     let [high, low] = [(number >> 16) as u16, number as u16];
     if source.v6 {
@@ -296,7 +295,7 @@ impl<V: Copy + Default> Sets<V> {
         self.values.get_mut(place as usize)
     }
 
-    /// True if it has no room at all.
+    /// True if the table has no entries at all.
     pub(crate) fn is_none(&self) -> bool {
         self.keys.is_empty()
     }

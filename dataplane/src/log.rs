@@ -1,4 +1,4 @@
-//! Log records: what happened to packets, connections and mappings, for a host that writes it down.
+//! Log records of packets, connections and mappings, for a host that writes a log.
 //!
 //! A stage writes a record of fixed size into the shard's own memory, where the host has asked for that kind; the host takes
 //! the records out between two batches, writes the time to them, and finds the names for them in the tables. Nothing here
@@ -13,7 +13,7 @@ use crate::nat::{Endpoint, MappingId, Mappings};
 use crate::state::Ends;
 use crate::tables::Tables;
 
-/// Something that happened.
+/// Record of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record {
     /// A packet met a rule with `log = true`: the first of its flow, or any one where nothing is tracked.
@@ -33,7 +33,7 @@ pub enum Record {
 pub struct RuleHit {
     /// The rule, by place.
     pub rule: u32,
-    /// What the rule said, as [`crate::verdict::Verdict::to_fate`] has it; 0 where it let the packet pass.
+    /// Fate by the rule, as [`crate::verdict::Verdict::to_fate`] encodes it; 0 if the rule let the packet pass.
     pub fate: u16,
     /// The interface that the packet came in by.
     pub ingress: PortId,
@@ -53,7 +53,7 @@ pub struct RuleHit {
 /// A connection that began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opened {
-    /// Its ends.
+    /// Both ends of the connection.
     pub connection: Connection,
     /// The rule that let it in, by place; `u32::MAX` for none.
     pub rule: u32,
@@ -64,24 +64,24 @@ pub struct Opened {
 /// A connection that ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closed {
-    /// Its ends.
+    /// Both ends of the connection.
     pub connection: Connection,
-    /// Why.
+    /// Cause of the end.
     pub cause: Cause,
-    /// Where it stood.
+    /// Last state.
     pub state: State,
-    /// When it had begun.
+    /// Time at which the connection began.
     pub began: Nanos,
 }
 
 /// Both ends of a connection, both ways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Connection {
-    /// As its first packet arrived. Of an ICMP query, the identifier is in the place of the source port.
+    /// Ends in the first packet as it arrived. Of an ICMP query, the identifier is in the place of the source port.
     pub original: Ends,
-    /// As packets that answer arrive.
+    /// Ends in replies as they arrive.
     pub reply: Ends,
-    /// The interface that its first packet came in by, by number.
+    /// The interface that the first packet came in by, by number.
     pub ingress: u32,
     /// Destination translation, by number.
     pub dnat: u32,
@@ -94,22 +94,22 @@ pub struct Connection {
 pub struct Mapped {
     /// The host's own endpoint.
     pub inside: Endpoint,
-    /// The same as others see it.
+    /// The outside endpoint, as other hosts see it.
     pub outside: Endpoint,
-    /// The pool that it is of, by place in the tables' list; none where they no longer have it.
+    /// The pool of the mapping, by place in the tables' list; none if the tables no longer have it.
     pub pool: Option<u16>,
 }
 
-/// Why a connection ended.
+/// Cause for the end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// It was idle for its timeout.
+    /// The connection was idle for its timeout.
     Timeout,
-    /// Somebody ended it.
+    /// The connection was ended on request.
     Killed,
-    /// It made room for another.
+    /// The connection made room for another.
     Evicted,
-    /// The present policy does not let it in, or does not translate it as it was.
+    /// The present policy does not let the connection in, or translates it otherwise.
     Revoked,
 }
 
@@ -133,7 +133,7 @@ pub struct Log {
     lost: Lost,
 }
 
-/// Which records are made.
+/// Kinds of records to make.
 #[derive(Clone, Copy, Debug, Default)]
 struct Wants {
     rules: bool,
@@ -142,7 +142,7 @@ struct Wants {
 }
 
 impl Log {
-    /// Takes memory for so many records, and makes those that the tables ask for from now on.
+    /// Takes memory for so many records, and from now on makes the records that the tables ask for.
     pub fn keep(&mut self, capacity: usize, tables: &Tables) {
         self.records.reserve_exact(capacity);
         self.capacity = capacity;
@@ -182,7 +182,7 @@ impl Log {
         self.records.clear();
     }
 
-    /// Gives the count of records that found no room, and begins anew with it.
+    /// Returns the counts of records that found no room, and resets them.
     pub fn take_lost(&mut self) -> Lost {
         std::mem::take(&mut self.lost)
     }
@@ -246,7 +246,7 @@ impl Log {
 }
 
 impl Connection {
-    /// That of a flow.
+    /// Returns both ends of a flow.
     pub(crate) fn of(flow: &Flow, cold: &Cold) -> Connection {
         Connection {
             original: Ends::of(flow.original()),

@@ -1,12 +1,10 @@
-//! Address translation: what a flow's endpoints become, and how that is written into its packets.
+//! Address translation: mappings of endpoints, and rewriting of packets.
 //!
-//! Choosing happens once per flow and is [`Mappings`]' affair: which outside address and port an inside endpoint
-//! gets, endpoint-independently (RFC 4787, REQ-1; RFC 5382, REQ-1; RFC 5508, REQ-1). Rewriting happens per packet
-//! and is done by the pure functions of [`rewrite`].
+//! [`Mappings`] chooses once per flow: the outside address and port of an inside endpoint, endpoint-independently (RFC
+//! 4787, REQ-1; RFC 5382, REQ-1; RFC 5508, REQ-1). The pure functions of [`rewrite`] rewrite each packet.
 //!
-//! Promised: no outside endpoint is handed out twice at one time; no allocation after the start; a refusal
-//! touches no other mapping. Nothing here knows of frames or flows: a mapping lives as long as something holds
-//! a reference to it.
+//! Promises: no outside endpoint is handed out twice at one time; no allocation after the start; a refusal touches no
+//! other mapping. The module knows neither frames nor flows: a mapping lives as long as there are references to it.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -34,7 +32,7 @@ pub struct PoolId(pub u16);
 
 pub use share::Share;
 
-/// A mapping by its place in the table. The place is taken again some time after the mapping has ended.
+/// A mapping by its place in the table. Some time after the mapping has ended, another takes the place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MappingId(pub u32);
 
@@ -82,24 +80,24 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// What [`Mappings::map`] gives: the outside end, and the reference that was taken.
+/// Result of [`Mappings::map`]: the outside endpoint, with a reference to the mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapped {
-    /// To be [released](Mappings::release) when the flow ends.
+    /// Reference, to be [released](Mappings::release) when the flow ends.
     pub id: MappingId,
-    /// What the inside endpoint looks like from outside.
+    /// Outside endpoint.
     pub outside: Endpoint,
 }
 
-/// Why an inside endpoint got no mapping. Every kind is counted per pool.
+/// Reason for refusing a mapping to an inside endpoint. Every reason is counted per pool but [`Refusal::NoPool`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Refusal {
-    /// The outside address that the host keeps to, its block, or (for a host without mappings) every outside
-    /// address has no free port of this protocol.
+    /// No free port of this protocol on the outside address that the host keeps to, in its block, or (for a host without
+    /// mappings) on any outside address.
     PortsExhausted,
     /// The host holds as many ports of this protocol as the pool's quota allows.
     QuotaReached,
-    /// As many mappings or hosts as there is memory for.
+    /// All mappings or hosts that there is memory for are in use.
     TableFull,
     /// The pool has no outside address for this host: none of its family, or (deterministic NAT) the host is
     /// in none of the inside ranges.

@@ -19,10 +19,10 @@ use crate::tables::{Address, Neighbour, Tables};
 use crate::verdict::Reason;
 
 impl Shard {
-    /// Neighbour update: it has this link-layer address. Frames pending for it are released.
+    /// Updates a neighbour's link-layer address, and releases the frames pending for it.
     ///
     /// # Errors
-    /// It stays unknown: as many are known as there is room for.
+    /// The neighbour stays unknown: there is no room for more.
     pub fn update_neighbour(
         &mut self,
         tables: &Tables,
@@ -46,7 +46,7 @@ impl Shard {
         self.hops.remove(tables, Wanted { interface, address });
     }
 
-    /// A neighbour does not answer: senders of frames pending for it are told so.
+    /// Ends the resolution of a neighbour that does not answer, and answers the senders of frames pending for it.
     pub fn neighbour_unreachable(&mut self, tables: &Tables, interface: PortId, address: Address) {
         self.remove_neighbour(tables, interface, address);
         self.give_up(Wanted { interface, address });
@@ -99,7 +99,7 @@ impl Shard {
     }
 }
 
-/// Takes back all that was decided: of a frame that has waited only what `parse` found holds.
+/// Resets the metadata of a frame that has waited to the results of `parse`.
 fn renew(frame: &mut Frame) {
     const FOUND: u16 =
         flag::GROUP | flag::DONT_FRAGMENT | flag::TO_GROUP | flag::QUERY | flag::ERROR | flag::OWN;

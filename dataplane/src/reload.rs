@@ -40,7 +40,7 @@ mod renumbering;
 
 pub(crate) use renumbering::Renumbering;
 
-/// Reload plan for one shard: what was renumbered, and what each part has prepared.
+/// Reload plan for one shard: the renumbering, and the prepared parts.
 pub struct ReloadPlan {
     from: u16,
     to: u16,
@@ -52,11 +52,11 @@ pub struct ReloadPlan {
 pub struct Applied {
     /// Flows that were taken over into other memory, and those that could not be; none where that was not needed.
     pub carried: Imports,
-    /// What the shard had before: freeing its memory may take longer than all else.
+    /// Retired state of the shard: freeing its memory may take longer than all else.
     _retired: Vec<Box<dyn Plan>>,
 }
 
-/// Why there is no reload plan.
+/// Reason for refusing to prepare a reload.
 #[derive(Debug)]
 pub enum PlanError {
     /// The new tables were not made as those after the old ones ([`Tables::after`]).
@@ -95,8 +95,8 @@ impl From<ShardError> for PlanError {
 }
 
 impl ReloadPlan {
-    /// Prepares what leads from `old`, with which a shard works, to `new`, made by [`Tables::after`]. `setup` is what the
-    /// shard was made with, but for the moment, which is that of today.
+    /// Prepares the reload from `old`, the tables that a shard works with, to `new`, made by [`Tables::after`]. `setup` is
+    /// the shard's, with the current time.
     ///
     /// # Errors
     /// The tables are not those, or the system has not enough memory.

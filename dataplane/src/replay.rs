@@ -1,8 +1,8 @@
-//! The replay host: what would this policy do to this traffic?
+//! The replay host: the effect of a policy on captured traffic.
 //!
-//! Frames come with the moment at which they were captured, and time is theirs: the same frames give the same
-//! bytes at the same moments. What is due by the links' rates departs before the next frame comes in, in that virtual time. Neighbours
-//! that are not known are assumed, so that every packet that is forwarded can be seen.
+//! Frames carry their time of capture, which is the only clock: the same frames give the same bytes at the same times.
+//! Frames due by the links' rates depart, in that virtual time, before the next frame comes in. Neighbours without a
+//! link-layer address are given an assumed one, so that every forwarded packet can be seen.
 
 use tally::{NoTally, Tally};
 use wire::{BATCH, Batch, Frame, Nanos, Pool, PoolError, PortId};
@@ -30,14 +30,14 @@ const SLOT: usize = 16_384;
 /// Slots beyond those that queues and waiting fragments can hold: of frames under way.
 const SLOTS: u32 = 1_024;
 
-/// Slots for what queues hold, at most: a GiB of memory, of which only what was once needed is taken.
+/// Highest number of slots for queued frames: a GiB of memory, allocated on first use.
 const MOST_QUEUED: u32 = 65_536;
 
 /// A gateway in captured time.
 pub struct Replay {
-    /// What the policy compiled to.
+    /// Tables compiled from the policy.
     pub tables: Tables,
-    /// All that it remembers.
+    /// State: flows, mappings, queues.
     pub shard: Shard,
     pipeline: Pipeline,
     pool: Pool,
@@ -45,32 +45,32 @@ pub struct Replay {
     ended: Vec<Frame>,
     way: Way,
     setup: Setup,
-    /// The moment that it is: when the last frame was received, or as it was told since.
+    /// Current virtual time: that of the last frame received, or the one set since.
     moment: Nanos,
-    /// Frames of that moment, since ports without a rate were last offered opportunities to send.
+    /// Frames received at that time, since ports without a rate were last offered opportunities to send.
     since: usize,
-    /// Frames that waited before each port when this was last looked at.
+    /// Frames queued before each port at the last look.
     waiting: Vec<usize>,
     /// Frames that a batch may add to a queue.
     growth: usize,
 }
 
-/// Which ports are offered opportunities to send.
+/// Ports that are offered opportunities to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Only {
     All,
-    /// Those without a rate.
+    /// Ports without a rate.
     Unlimited,
 }
 
-/// Slots for all that can be held, queued or under way.
+/// Returns the number of slots for all frames that can be held, queued or under way.
 fn slots(tables: &Tables, resolve: Resolve) -> u32 {
     let waiting = if resolve == Resolve::ByHost { MOST_WAITING } else { 0 };
     let queued = tables.limits.queue.saturating_mul(tables.interfaces.len() as u32).min(MOST_QUEUED);
     SLOTS + tables.limits.fragments.held + waiting + queued
 }
 
-/// Frames that a batch may add to a queue.
+/// Returns the number of frames that a batch may add to a queue.
 fn growth(tables: &Tables) -> usize {
     let least = tables.interfaces.iter().map(|interface| interface.mtu).min().unwrap_or(0);
     // What the largest frame is fragmented into behind the longest IPv4 header, in units of eight bytes; an answer, and a segment
@@ -79,17 +79,17 @@ fn growth(tables: &Tables) -> usize {
     BATCH * (SLOT.div_ceil(part) + 2)
 }
 
-/// How batches go through the pipeline; the outcome is the same.
+/// Mode of execution of the pipeline; the outcome is the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Way {
-    /// As workers do.
+    /// Batch run, as in workers.
     #[default]
     Run,
-    /// As chips do.
+    /// Single step, as on chips.
     Step,
 }
 
-/// What happens to frames is told here, in the order in which it happens.
+/// Observer of frames, called in the order of events.
 pub trait Witness {
     /// A frame has been queued before a port.
     fn queued(&mut self, port: PortId, frame: &Frame) {
@@ -108,13 +108,13 @@ pub trait Witness {
     }
 }
 
-/// Nobody is told.
+/// Observer that ignores all events.
 impl Witness for () {
     fn sent(&mut self, _: PortId, _: Nanos, _: &Frame, _: Option<Verdict>) {}
     fn ended(&mut self, _: &Frame, _: Verdict) {}
 }
 
-/// Why a replay could not begin.
+/// Reason for refusing to begin a replay.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
     /// The shard could not be made.
@@ -125,13 +125,13 @@ pub enum ReplayError {
     Pool(PoolError),
 }
 
-/// Why a replay goes on with the tables that it had.
+/// Reason for a reload to fail; the replay goes on with its present tables.
 #[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
     /// The reload plan could not be prepared.
     #[error(transparent)]
     Plan(PlanError),
-    /// It is not for this replay.
+    /// The plan is not for this replay.
     #[error(transparent)]
     OutOfTurn(OutOfTurn),
     /// Frames for longer queues could not be made.
@@ -145,8 +145,8 @@ impl Replay {
         Replay::with(tables, start, way, Resolve::Assume)
     }
 
-    /// A gateway whose neighbours the caller resolves, as a live one's
-    /// ([`Shard::update_neighbour`](crate::Shard::update_neighbour)): packets wait for others.
+    /// Makes a gateway whose neighbours the caller resolves, as a live one's
+    /// ([`Shard::update_neighbour`](crate::Shard::update_neighbour)): packets to others are pending.
     pub fn resolved_by_host(tables: Tables, start: Nanos, way: Way) -> Result<Replay, ReplayError> {
         Replay::with(tables, start, way, Resolve::ByHost)
     }
@@ -171,12 +171,12 @@ impl Replay {
         })
     }
 
-    /// Takes in a frame that was received by the interface `ingress` at `at`. `number` is the caller's, by
-    /// which it knows the frame again. What is known by then is told to `witness`.
+    /// Takes in a frame that was received by the interface `ingress` at `at`. `number` is the caller's own, to recognise
+    /// the frame. Events up to then are reported to `witness`.
     ///
-    /// Frames of one moment fill queues together; a port without a rate takes what waits after each [`BATCH`] of them, as a device does.
-    /// What is due departs when time goes on, before the next frame is taken in: how frames are put into batches makes no
-    /// difference. Where time goes back, what waits has waited as long as before.
+    /// Frames of one moment fill queues together; a port without a rate drains its queue after each [`BATCH`] of them,
+    /// as a device does. Frames that are due depart when time goes on, before the next frame is taken in: the division
+    /// into batches makes no difference. Where time goes back, frames have waited as long as before.
     pub fn receive(
         &mut self,
         ingress: PortId,
@@ -225,12 +225,12 @@ impl Replay {
         }
     }
 
-    /// Goes on with other tables, as a live gateway does when its policy changes: frames that were received so far go
-    /// through before. Flows are revalidated at their next packets; `tables` are numbered as those
-    /// [after](Tables::after) the ones of before.
+    /// Reloads with other tables, as a live gateway does when its policy changes; frames received so far go through
+    /// before. Flows are revalidated at their next packets; `tables` are numbered as those [after](Tables::after) the
+    /// present ones.
     ///
     /// # Errors
-    /// The system has not enough memory, or a pool is wrong; then all is as it was.
+    /// The system has not enough memory, or a pool is wrong; nothing is changed.
     pub fn reload(
         &mut self,
         tables: Tables,
@@ -282,7 +282,7 @@ impl Replay {
         self.tell(witness);
     }
 
-    /// [`Replay::pass`], with an account of what it costs, frame by frame, before the eyes of `watch`.
+    /// [`Replay::pass`] with tallies of the cost, frame by frame, reported to `watch`.
     pub fn pass_watched<T: Tally + 'static>(
         &mut self,
         witness: &mut impl Witness,
@@ -294,7 +294,8 @@ impl Replay {
         self.tell(witness);
     }
 
-    /// Takes all frames that were received so far through the pipeline, and lets depart what is due before `at`: that is the moment then.
+    /// Takes all frames received so far through the pipeline, and sends all that is due before `at`, the time from then
+    /// on.
     pub fn advance(&mut self, at: Nanos, witness: &mut impl Witness) {
         self.pass(witness);
         if let Some(before) = at.0.checked_sub(1) {
@@ -306,27 +307,27 @@ impl Replay {
         }
     }
 
-    /// Takes all frames that were received so far through the pipeline, and ends the moment: what is due by then departs.
-    /// What a link has no time for yet stays queued.
+    /// Takes all frames received so far through the pipeline, sends all that is due by the current time, and ends that
+    /// moment. Frames that a link has no time for yet stay queued.
     pub fn flush(&mut self, witness: &mut impl Witness) {
         self.pass(witness);
         self.depart(self.moment, witness);
         self.since = 0;
     }
 
-    /// Takes all frames that were received through the pipeline, and lets all depart that is queued: no further frame comes.
+    /// Takes all frames received through the pipeline, and sends all queued frames: no further frame comes.
     pub fn finish(&mut self, witness: &mut impl Witness) {
         self.pass(witness);
         self.depart(Nanos::MAX, witness);
     }
 
-    /// [`Replay::finish`] for what sets the stage: links are then free, as if nothing had been sent.
+    /// [`Replay::finish`] for frames that prepare a replay: links are then free, as if nothing had been sent.
     pub fn drain(&mut self, witness: &mut impl Witness) {
         self.finish(witness);
         self.shard.egress.free_links();
     }
 
-    /// Lets depart what is due by `now`, and takes it back.
+    /// Sends the frames due by `now`, and takes them back.
     fn depart(&mut self, now: Nanos, witness: &mut impl Witness) {
         self.depart_by(now, Only::All, witness);
     }
@@ -345,14 +346,15 @@ impl Replay {
         self.waiting.extend(self.shard.egress.lengths());
     }
 
-    /// True if a queue may overflow before the batch is full, by frames that would have found room after what was due before them.
+    /// True if a queue may overflow before the batch is full, by frames that would have found room after earlier
+    /// departures.
     fn may_overflow(&self) -> bool {
         let waiting = self.waiting.iter().max().map_or(0, |most| *most);
         // Of what is held many may be released by one frame.
         self.shard.counters.held > 0 || waiting + self.growth > self.tables.limits.queue as usize
     }
 
-    /// Tells of frames that ended in the pipeline, and takes them back; then of those that were queued.
+    /// Reports frames that ended in the pipeline, and takes them back; then reports those that were queued.
     fn tell(&mut self, witness: &mut impl Witness) {
         for frame in self.ended.drain(..) {
             if let Some(verdict) = Verdict::of_fate(frame.meta.fate) {

@@ -1,15 +1,15 @@
-//! What a shard remembers: its parts, and what is asked of each.
+//! State of a shard: its parts, and the operations on each.
 //!
-//! A [`Part`] prepares a reload of itself aside and applies it in bounded time, gives and takes what outlives a process or
-//! goes to another worker, and says how much memory it takes, and where that lies on a network processor. [`PARTS`] has them
-//! all; reload, the state file, hand-off between processes, `status` and the chip's memories go through that list. A new part
-//! is a file here and a line in the list, beside its field in [`Shard`].
+//! A [`Part`] prepares its reload on another thread and applies it in bounded time, exports and imports the items that
+//! outlive a process or go to another worker, and reports its memory in bytes and by region of a network processor.
+//! [`PARTS`] lists all parts for reload, the state file, handoff between processes, `status` and the chip's memories. A
+//! new part is a file here and a line in the list, beside its field in [`Shard`].
 //!
-//! [`Shard::export`] gives plain data little by little, so that a worker can go on between the calls; what changes meanwhile is
-//! given as it is when its turn comes. [`Shard::import`] takes one item at a time. Another process, seed, clock and worker
-//! may be at the other end, and other tables: items name interfaces, rules and translations by their places in the tables
-//! that they were given with, and [`Places`] turns these into places in others, by name. What is taken in keeps its
-//! outside ports, and is revalidated at its next packet. What is not possible any more is refused, with a
+//! [`Shard::export`] returns plain data in steps, so that a worker can go on between the calls; an item that changes
+//! meanwhile is exported as it is at its turn. [`Shard::import`] takes one item at a time. The importing process may have
+//! another seed, clock, number of workers and other tables: items name interfaces, rules and translations by their places
+//! in the exporter's tables, and [`Places`] translates these into places in the importer's, by name. An imported flow
+//! keeps its outside ports, and is revalidated at its next packet. An item that has become impossible is refused, with a
 //! reason, and counted.
 //!
 //! Not exported: fragments, which live for seconds; frames; counters; neighbours, which the host updates.
@@ -57,21 +57,21 @@ pub(crate) const PARTS: [&dyn Part; 8] = [
     &own::Own,
 ];
 
-/// A part of what a shard remembers.
+/// A part of a shard's state.
 pub(crate) trait Part: Sync {
-    /// Its name, as `status` has it.
+    /// Name of the part in `status`.
     fn name(&self) -> &'static str;
 
-    /// Prepares a reload of it, on another thread, with all the memory that it needs.
+    /// Prepares a reload of the part, on another thread, with all the memory that the reload needs.
     ///
     /// # Errors
-    /// The system has not enough memory, or what the tables ask for cannot be.
+    /// The system has not enough memory, or the tables ask for the impossible.
     fn prepare(&self, reload: &Reload<'_>) -> Result<Box<dyn Plan>, ShardError>;
 
-    /// Bytes of memory that it takes.
+    /// Bytes of memory that the part takes.
     fn memory_bytes(&self, shard: &Shard) -> usize;
 
-    /// Bytes of each region of a network processor's memory that it lies in, by the bounds that the tables state.
+    /// Bytes of each region of a network processor's memory that the part lies in, by the bounds that the tables state.
     fn regions(&self, shard: &Shard, tables: &Tables) -> Vec<(Region, usize)>;
 
     /// Number of places that may have an item; none where nothing is exported.
@@ -90,50 +90,50 @@ pub(crate) trait Part: Sync {
     }
 }
 
-/// The prepared reload of a part. Once applied it has what was replaced, whose memory somebody frees who has time.
+/// The prepared reload of a part. Once applied, it owns the retired state, whose memory another thread frees.
 pub(crate) trait Plan: Send {
     /// Applies it, between two batches, in a time that does not depend on the number of flows.
     fn apply(&mut self, shard: &mut Shard, reload: &mut Applying<'_>);
 
-    /// What has to wait until all parts have been applied.
+    /// Completes the reload of the part, after all parts have been applied.
     fn finish(&mut self, _: &mut Shard, _: &mut Applying<'_>) {}
 
     /// Neighbour update, while the plan is being prepared.
     ///
     /// # Errors
-    /// The neighbour stays unknown: there are more than there is room for.
+    /// The neighbour stays unknown: there is no room for more.
     fn update_neighbour(&mut self, _: &Tables, _: &Neighbour) -> Result<(), TooMany> {
         Ok(())
     }
 }
 
-/// What a reload is prepared from.
+/// Input of the preparation of a reload.
 pub(crate) struct Reload<'a> {
-    /// The tables that the shard works with.
+    /// Tables that the shard works with.
     pub(crate) old: &'a Tables,
-    /// Those that it will work with.
+    /// Tables that the shard will work with.
     pub(crate) new: &'a Tables,
-    /// What names of both have become.
+    /// Places in the old tables and in the new ones, by name.
     pub(crate) renumbering: &'a Renumbering,
     /// As for [`Shard::new`].
     pub(crate) setup: Setup,
 }
 
-/// What a reload is applied with.
+/// Context of the application of a reload.
 pub(crate) struct Applying<'a> {
     /// The new tables.
     pub(crate) tables: &'a Tables,
-    /// What names of the old ones have become.
+    /// Places in the old tables and in the new ones, by name.
     pub(crate) renumbering: &'a Renumbering,
-    /// The moment.
+    /// Time of the reload.
     pub(crate) now: Nanos,
-    /// Frames that end by it.
+    /// Frames ended by the reload.
     pub(crate) ended: &'a mut Vec<Frame>,
     /// Flows that were moved into other memory.
     pub(crate) carried: Imports,
 }
 
-/// How far an export has come: the default is its beginning.
+/// Position of an export; the default is its beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cursor {
     /// Number of parts that are done.
@@ -143,9 +143,9 @@ pub struct Cursor {
 }
 
 impl Shard {
-    /// Gives what is remembered from a cursor on, the default one at first, and says where to go on; `None` when that was
-    /// all. Looks at `most` places of one part, in which there may be nothing: some thousand take well under a millisecond.
-    /// `tables` are those that the shard works with.
+    /// Exports items from a cursor on, the default one at first, and returns the cursor to go on from; `None` at the end.
+    /// Looks at up to `most` places of one part, which may be empty: some thousand take well under a millisecond.
+    /// `tables` are the ones that the shard works with.
     pub fn export(
         &self,
         tables: &Tables,
@@ -166,8 +166,8 @@ impl Shard {
         Some(Cursor { done, place: 0 })
     }
 
-    /// Takes in what another shard, or this one at another time, has given. Places in it are those of `tables`
-    /// ([`Places::moved`] makes them so), which are the ones that the shard works with.
+    /// Takes in an item that another shard, or this one at another time, has exported. Places in it are places in `tables`
+    /// ([`Places::moved`] translates them), the tables that the shard works with.
     ///
     /// # Errors
     /// [`Refused`]; the shard is as it was, but for the count.

@@ -1,4 +1,4 @@
-//! What a policy and its routes compile to: immutable, swapped whole, stamped with an epoch.
+//! Tables: a compiled policy and its routes; immutable, swapped whole, stamped with an epoch.
 
 use std::sync::Arc;
 
@@ -33,28 +33,28 @@ pub use number::{NO_NUMBER, Numbers};
 /// The zone of the gateway itself.
 pub const SELF: u8 = 0;
 
-/// The gateway itself in the place of a port: the egress of what is for it, the ingress of what it sends.
+/// The gateway itself in the place of a port: egress of packets for it, ingress of packets that it sends.
 pub const LOCAL: PortId = PortId(u16::MAX);
 
-/// The interface of what Linux forwards from interfaces that the policy does not name: it comes as what the gateway itself sends,
-/// but meets the rules.
+/// Ingress of packets that Linux forwards from interfaces that the policy does not name: they come as the gateway's own
+/// packets do, but are filtered by the rules.
 pub const OTHER: PortId = PortId(u16::MAX - 1);
 
-/// True if what comes by it is sent by Linux: by the gateway itself, or forwarded from an interface that is not the policy's.
+/// True if packets of this ingress are sent by Linux: the gateway's own, or forwarded from interfaces outside the policy.
 #[inline(always)]
 pub fn is_linux(id: PortId) -> bool {
     id.0 >= OTHER.0
 }
 
-/// What a policy compiles to.
+/// A compiled policy.
 pub struct Tables {
-    /// Which compilation this is, 1 at least; flows of another one are revalidated.
+    /// Number of the compilation, 1 at least; flows of another epoch are revalidated.
     pub epoch: u16,
     /// Connection tracking: stateful or stateless.
     pub mode: Mode,
     /// Interfaces, in the order of the policy; a [`PortId`] is a place in this list.
     pub interfaces: Vec<Interface>,
-    /// What stands for the gateway itself, at [`LOCAL`], where an interface is asked for.
+    /// Interface at [`LOCAL`], for the gateway itself.
     pub itself: Interface,
     /// Names of zones; [`SELF`] is the first.
     pub zones: Vec<String>,
@@ -62,7 +62,7 @@ pub struct Tables {
     pub fib4: Fib4,
     /// Likewise for IPv6.
     pub fib6: Fib6,
-    /// Where routes lead.
+    /// Targets of routes.
     pub targets: Vec<Target>,
     /// Places in `gateways`, referred to by [`Target::Gateways`]; one stands there as often as its weight.
     pub ways: Vec<u32>,
@@ -70,7 +70,7 @@ pub struct Tables {
     pub gateways: Vec<Gateway>,
     /// Static neighbours.
     pub neighbours: Vec<Neighbour>,
-    /// The search through the rules.
+    /// Rules, classifier and default actions.
     pub filter: Filter,
     /// Classes of source MAC addresses, which headers have; `None` where no rule asks for any.
     pub source_macs: Option<SourceMacs>,
@@ -78,14 +78,14 @@ pub struct Tables {
     pub nat: NatTables,
     /// Bounds on memory and rates.
     pub limits: Limits,
-    /// How long is remembered what.
+    /// Timeouts of flows and fragments.
     pub timeouts: Timeouts,
-    /// Which log records are made.
+    /// Log settings: outputs, events, rates.
     pub log: Log,
-    /// What stands for interfaces that are not the policy's, at [`OTHER`], where an interface is asked for. None where no rule or
-    /// default names their zone: then all that Linux forwards from there is dropped.
+    /// Interface at [`OTHER`], for all interfaces outside the policy. `None` where no rule or default names their zone: then all
+    /// packets that Linux forwards from there are dropped.
     pub other: Option<Interface>,
-    /// What becomes of packets that Linux forwards from there and that no rule can decide on: those to groups.
+    /// Action for multicast packets that Linux forwards from there: no rule can decide on them.
     pub other_groups: Action,
     /// Timeouts that rules say, by number from 1 ([`FilterRule::idle`]). A number stays with its timeout while tables follow
     /// one another, as long as there are numbers.
@@ -111,9 +111,9 @@ pub struct Interface {
     pub root: PortId,
     /// Tags of its frames.
     pub tags: Tags,
-    /// VLANs that its own port carries: outer and inner identifier (0: none), and whose they are.
+    /// VLANs that its own port carries: outer and inner identifier (0: none), and the VLAN's interface.
     pub vlans: Vec<(u16, u16, PortId)>,
-    /// What its packets begin with on the link. In the pipeline, all have an Ethernet header ([`wire::link_kind`]).
+    /// Kind of link: the header of its packets. In the pipeline, all have an Ethernet header ([`wire::link_kind`]).
     pub link: LinkKind,
     /// Its link-layer address.
     pub mac: Mac,
@@ -154,16 +154,16 @@ impl Interface {
     }
 }
 
-/// Which unicast frames an interface takes.
+/// Unicast frames that an interface takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hearing {
-    /// Those to its own address.
+    /// Frames to its own MAC address.
     Own,
-    /// All: the policy does not say which address is its own.
+    /// All frames: the policy does not give its MAC address.
     All,
 }
 
-/// Where a route leads.
+/// Target of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// To the gateway itself.
@@ -174,9 +174,9 @@ pub enum Target {
     Link(PortId),
     /// To one of `count` routers, listed in [`Tables::ways`] from `first` on.
     Gateways {
-        /// Place of the first.
+        /// Place of the first router.
         first: u32,
-        /// Number of them, 1 at least.
+        /// Number of routers, 1 at least.
         count: u32,
     },
     /// Nowhere, in silence.
@@ -214,13 +214,13 @@ pub struct Address {
     pub v6: bool,
 }
 
-/// The rules: the search, and what follows from a match.
+/// The rules: classifier, actions and bounds.
 pub struct Filter {
     /// Finds the first pattern that matches. Tables that search for the same have it in common.
     pub search: Arc<Choice>,
     /// The rule of each pattern; patterns and rules stand in the same order.
     pub rule_of: Vec<u32>,
-    /// What follows, by rule.
+    /// Actions and bounds, by rule.
     pub rules: Vec<FilterRule>,
     /// The action where no rule decides, by zone of origin and destination: `from * zones + to`.
     pub defaults: Vec<Action>,
@@ -230,7 +230,7 @@ pub struct Filter {
     pub(crate) has_syn_proxy: bool,
 }
 
-/// What follows from a rule's match.
+/// Action and bounds of a rule.
 #[derive(Clone, Debug)]
 pub struct FilterRule {
     /// Its name.
@@ -239,17 +239,17 @@ pub struct FilterRule {
     pub number: u32,
     /// The number of its buckets, which stays with name and rate.
     pub meter: u32,
-    /// What happens.
+    /// Action on matching packets.
     pub action: Action,
-    /// Bound on how often.
+    /// Bound on the rate of matches.
     pub rate: Option<Rate>,
-    /// Bound on how many at one time.
+    /// Bound on concurrent connections.
     pub connections: Option<ConnectionLimit>,
-    /// How long a connection that it accepts may be idle, where it says so.
+    /// Idle timeout of connections that the rule accepts; `None` for the default.
     pub timeout: Option<wire::Nanos>,
-    /// The number of that timeout; 0 for none.
+    /// Number of that timeout in [`Tables::idle`], from 1; 0 for none.
     pub idle: u8,
-    /// Who answers SYNs that it accepts.
+    /// Responder to SYNs that the rule accepts: the server, or the gateway (SYN proxy).
     pub syn: SynAnswer,
     /// Logging of matches.
     pub log: Logging,
@@ -301,7 +301,7 @@ impl Tables {
         networks.any(|network| Address::from(network.addr()) == address)
     }
 
-    /// Where the best route to `address` leads.
+    /// Returns the target of the longest-prefix match for `address`.
     #[inline]
     pub fn route<T: Tally>(&self, address: Address, tally: &mut T) -> Option<Target> {
         let value = if address.v6 {
@@ -358,7 +358,7 @@ impl Address {
         if self.v6 { Family::V6 } else { Family::V4 }
     }
 
-    /// Of the standard library's form.
+    /// Returns the standard library's form.
     pub fn to_ip(self) -> std::net::IpAddr {
         if self.v6 {
             std::net::IpAddr::V6(self.bits.into())

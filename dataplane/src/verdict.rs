@@ -14,19 +14,19 @@ pub use reason::{Entry, Reason};
 /// received = forwarded + delivered + answered + dropped + held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Verdict {
-    /// It left, or waits to leave, by a port.
+    /// Sent, or queued to be sent, by a port.
     Forwarded,
-    /// It is for the gateway itself, or sent by it and for a link alone ([`Delivery`]).
+    /// For the gateway itself, or sent by the gateway and for a link alone ([`Delivery`]).
     Delivered,
-    /// It was turned into an answer to its sender. Where that is the gateway itself, the answer is for it.
+    /// Turned into an answer to its sender. If the sender is the gateway itself, the answer is for the gateway.
     Answered(Reason),
-    /// It is gone.
+    /// Dropped.
     Dropped(Reason),
-    /// It waits for something; it gets another verdict when that has come, or not.
+    /// Pending; the frame gets another verdict when the event that it waits for has come, or not.
     Held(Reason),
 }
 
-/// Where a host takes a frame that was delivered.
+/// Destination of a delivered frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
     /// To the gateway itself.
@@ -36,7 +36,7 @@ pub enum Delivery {
 }
 
 impl Delivery {
-    /// Of a frame that was delivered.
+    /// Returns the destination of a delivered frame.
     pub fn of(meta: &Meta) -> Delivery {
         if meta.hop == LINK_HOP { Delivery::Link } else { Delivery::Itself }
     }

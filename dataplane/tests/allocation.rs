@@ -13,7 +13,7 @@ use wire::ethernet::Mac;
 use wire::random::Random;
 use wire::{BATCH, Nanos};
 
-/// How much is allocated while these batches pass. Frames are seen and let go, not copied.
+/// Returns the allocations while these batches pass. Frames are seen and released, not copied.
 fn allocated(gateway: &mut Gateway, batches: &[Vec<scene::Arrival>]) -> u64 {
     let (mut seen, mut told) = (0_usize, 0);
     let info = measure(|| {

@@ -1,5 +1,5 @@
-//! What is forwarded, byte for byte: packets are built anew as they must leave, with the next hop's link header and one hop less, by
-//! nothing of the pipeline. What may go no further is answered, and flows are spread over next hops by all that tells them apart.
+//! Forwarding, byte for byte: expected packets are built without the pipeline, with the next hop's link header and one hop
+//! less. Packets that may go no further are answered, and flows are spread over next hops by all fields of their keys.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 
 mod scene;

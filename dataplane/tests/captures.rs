@@ -106,7 +106,7 @@ fn side(frame: &[u8]) -> PortId {
     PortId(if is_inside { 0 } else { 1 })
 }
 
-/// Plays the same frames both ways, and says how many were forwarded.
+/// Plays the same frames both ways, and returns the number of frames forwarded.
 fn both_ways(text: &str, arrivals: &[Arrival], name: &str) -> u64 {
     let mut gateways = [Way::Run, Way::Step].map(|way| Gateway::new(text, way));
     for batch in arrivals.chunks(64) {

@@ -29,7 +29,7 @@ struct Arrival {
     payload: usize,
 }
 
-/// What becomes of the frames: which departed when, in order, and which were dropped.
+/// Outcome of the frames: departures with their times, in order, and drops.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Outcome {
     departed: Vec<(u32, u64)>,
@@ -111,14 +111,14 @@ fn tables(rate: Option<u64>, limit: usize) -> Tables {
     Tables::compile(&policy, 1).expect("tables")
 }
 
-/// How a host puts frames into batches.
+/// Batching of frames by a host.
 #[derive(Clone, Copy, Debug)]
 enum Batching {
-    /// As it likes.
+    /// Batches of the host's choice.
     Free,
-    /// So many at most.
+    /// At most so many frames.
     Most(usize),
-    /// It lets time go on before each.
+    /// Time advances before each frame.
     Advance,
 }
 

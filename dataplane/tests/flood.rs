@@ -1,4 +1,4 @@
-//! Floods: whatever is sent, memory stays as it was taken, and connections that are established go on.
+//! Floods: memory does not grow, and established connections go on.
 //!
 //! A tenth of the flood that is meant, in a debug build; all of it where `WIRERATE_LONG` is set.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests.
@@ -41,7 +41,7 @@ fn at(port: PortId, at: Nanos, packet: &build::Packet<'_>) -> Arrival {
     Arrival { port, at, number: 0, bytes: packet.to_vec() }
 }
 
-/// The fate of one packet, and what left.
+/// Verdict of one packet, and the frames sent.
 fn pass(gateway: &mut Gateway, arrival: Arrival) -> (Verdict, Option<Sent>) {
     gateway.receive(&[arrival]);
     let out = gateway.out(usize::MAX);
@@ -52,7 +52,7 @@ fn pass(gateway: &mut Gateway, arrival: Arrival) -> (Verdict, Option<Sent>) {
     }
 }
 
-/// An established connection from inside, and what its sides say next.
+/// An established connection from inside, and the next segments of its sides.
 struct Connection {
     client: std::net::Ipv4Addr,
     server: std::net::Ipv4Addr,
@@ -82,7 +82,7 @@ impl Connection {
         connection
     }
 
-    /// Ten bytes each way; what becomes of them.
+    /// Sends ten bytes each way, and returns their verdicts.
     fn go_on(&mut self, gateway: &mut Gateway, now: Nanos) -> [Verdict; 2] {
         let [seq, ack] = self.said;
         let header = Tcp { sport: self.sport, dport: 443, seq, ack, flags: Flags::ACK, ..Tcp::default() };

@@ -1,4 +1,4 @@
-//! What properties and fuzzing found, each in the smallest scene that shows it.
+//! Regressions found by properties and fuzzing, each in the smallest scene that shows it.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 
 mod scene;

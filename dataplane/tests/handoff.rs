@@ -1,10 +1,10 @@
-//! Several shards that hand frames off to one another do what one shard does, whichever of them a frame comes to.
+//! Several shards that hand frames off to one another equal one shard, whichever of them a frame comes to.
 //!
-//! What holds exactly, where nothing is lost on the way and each frame comes to its end before the next one: the same
-//! verdict for each, and the same bytes of what is not translated by ports. Ports of source NAT are others, as each shard
-//! has its own; that they are endpoint-independent, and whose they are, is checked by what is answered to them. Bounds of
-//! a source are exact, but for who comes in by mappings; those of all together (flows, rates and connections of a rule as a whole, errors a second) hold for
-//! each shard, so that scenes here do not meet them.
+//! Exact, if no frame is lost on the way and each ends before the next one: the verdict of each frame, and the bytes of
+//! packets without port translation. Ports of source NAT differ, as each shard has its own; answers to these ports verify
+//! that mappings are endpoint-independent, and whose they are. Bounds per source are exact, except for sources that come
+//! in by mappings; bounds of all together (flows, rates and connections of a rule as a whole, errors a second) hold for
+//! each shard, so the scenes here stay below them.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 
 mod scene;
@@ -26,7 +26,7 @@ use wire::random::Random;
 use wire::tcp::Flags;
 use wire::{Nanos, PortId, ipv4};
 
-/// Shards that share their flows, and what carries frames from one to another.
+/// Shards that share their flows, with handoff of frames between them.
 struct Crew {
     workers: Vec<Gateway>,
     steering: Arc<SteeringTable>,
@@ -94,7 +94,7 @@ impl Crew {
     }
 }
 
-/// What came of each frame.
+/// Returns the verdicts of each frame, by number.
 fn fates(out: &Out) -> BTreeMap<u32, Vec<Verdict>> {
     let mut fates: BTreeMap<u32, Vec<Verdict>> = BTreeMap::new();
     let sent = out.sent.iter().filter_map(|sent| Some((sent.number, sent.verdict?)));
@@ -341,7 +341,7 @@ fn pieces(from: End, to: End, id: u32, in_three: bool) -> Vec<Vec<u8>> {
         .to_vec()
 }
 
-/// Where a packet that left comes from and goes to; ports are 0 where it is a later fragment.
+/// Returns the source and destination of a packet sent; ports are 0 in a later fragment.
 fn ends(frame: &[u8]) -> (End, End) {
     let packet = ipv4::parse(&frame[14..]).unwrap();
     let is_first = packet.header.fragment().is_none_or(|fragment| fragment.is_first());

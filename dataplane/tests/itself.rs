@@ -1,4 +1,4 @@
-//! What the gateway itself sends: no rule judges it, answers find their way back, and nothing that it is told leaves.
+//! Packets of the gateway itself: no rule filters them, answers are delivered, and no packet for the gateway leaves.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 
 mod scene;
@@ -151,7 +151,7 @@ fn what_concerns_a_link_stays_on_it() {
     assert_eq!(pair.run().shard.flows.len(), 1, "of these, that of one host");
 }
 
-/// What has been asked for by a DHCP client is let in, by whatever address it is sent to, and for a while; and nothing else.
+/// Answers to a DHCP client's requests are let in, to whatever address, for a while; and nothing else.
 #[test]
 fn answers_to_its_dhcp_clients_are_delivered() {
     const SERVER: [u8; 4] = [203, 0, 113, 1];

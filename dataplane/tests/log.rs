@@ -64,7 +64,7 @@ fn keeping(text: &str, events: &str, room: usize) -> Pair {
     pair
 }
 
-/// What was recorded since it was last asked; both ways record the same.
+/// Returns the records since the last call; both ways record the same.
 fn records(pair: &mut Pair) -> Vec<Record> {
     let mut both = Vec::new();
     pair.do_both(|gateway| {

@@ -88,7 +88,7 @@ fn known() -> Pair {
     pair
 }
 
-/// What left, as its addressee, source port and bytes behind the Ethernet header.
+/// Returns the destination MAC addresses of the frames sent.
 fn to(out: &Out) -> Vec<&[u8]> {
     out.sent.iter().map(|sent| &sent.bytes[..6]).collect()
 }
@@ -416,7 +416,7 @@ fn numbers_of_neighbours_that_are_gone_are_given_again() {
     });
 }
 
-/// After a swap of tables all is told anew, and hops may have other numbers.
+/// After a reload all neighbours are updated anew, and hops may have other numbers.
 #[test]
 fn all_is_told_anew() {
     let mut pair = known();

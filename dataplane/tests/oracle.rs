@@ -1,4 +1,4 @@
-//! What leaves, looked at by somebody else: Wireshark's dissector computes every checksum anew and finds no fault.
+//! Sent packets before an independent oracle: Wireshark's dissector computes every checksum anew and finds no fault.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 
 mod scene;
@@ -15,7 +15,7 @@ use wire::{Nanos, PortId};
 
 const CHECKED: [&str; 5] = ["ip", "tcp", "udp", "icmp", "icmpv6"];
 
-/// How many packets of a capture a filter of Wireshark's selects.
+/// Counts the packets of a capture that a Wireshark display filter selects.
 fn count(file: &std::path::Path, filter: &str) -> usize {
     let mut command = Command::new("tshark");
     for protocol in ["ip", "tcp", "udp"] {

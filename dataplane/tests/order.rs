@@ -90,7 +90,7 @@ fn orders<T: Clone>(things: &[T]) -> Vec<Vec<T>> {
     all
 }
 
-/// What a few packets come to: interfaces by name, verdicts and bytes.
+/// Outcome of a few packets: interfaces by name, verdicts and bytes.
 fn seen(tables: Tables) -> Vec<String> {
     const AWAY: [u8; 4] = [198, 51, 100, 7];
     let syn = |from, to, ports| tcp(v4(from, to), ports, 1, 0, Flags::SYN);

@@ -25,7 +25,7 @@ use wire::{Batch, Frame, Nanos, Pool, PortId};
 
 const HOME: &str = include_str!("../../policies/home-office.toml");
 
-/// From where something was told, and what.
+/// Source location of a tally: file, line and column.
 type Place = (&'static str, u32, u32);
 
 /// The smallest count that was told from each place, for each stage: what is told in proportion to a length is a loop,
@@ -192,7 +192,7 @@ fn owner(file: &str) -> Option<&'static str> {
     owners.iter().find(|(part, _)| file.contains(part)).map(|(_, stage)| *stage)
 }
 
-/// How many times what was told a program may be at most: paths that no tally tells apart.
+/// Largest ratio of a program to its tallied instructions: room for paths that no tally tells apart.
 const MOST: u32 = 4;
 
 #[test]

@@ -21,14 +21,14 @@ use wire::header::Fragment;
 use wire::random::Random;
 use wire::{Nanos, PortId, build};
 
-/// A policy that follows: some of its bytes are others.
+/// The next policy: some of its bytes differ.
 #[derive(Clone, Debug)]
 struct Turn {
-    /// Which bytes of the policy become what.
+    /// Bytes of the policy to replace: place and new value.
     changes: Vec<(u8, u8)>,
     /// Names, order and addresses.
     shape: u8,
-    /// The packets that come before it.
+    /// Packets received before the reload.
     packets: Vec<[u8; packet::BYTES]>,
 }
 
@@ -88,7 +88,7 @@ fn port(gateway: &Gateway, port: PortId) -> Option<PortId> {
     gateway.tables.interface_named(name)
 }
 
-/// What came out, by the ports of scenes.
+/// Renumbers the ports of the output to those of scenes.
 fn by_scene(gateway: &Gateway, mut out: Out) -> Out {
     let interfaces = &gateway.tables.interfaces;
     for sent in &mut out.sent {
@@ -98,12 +98,12 @@ fn by_scene(gateway: &Gateway, mut out: Out) -> Out {
     out
 }
 
-/// Who translates what may change between packets, so that no check can tell who knows an inside address.
+/// Drops the scene's translation: it may change between packets, so that no check can tell who knows an inside address.
 fn open(scene: &Scene) -> Scene {
     Scene { translation: Translation::None, ..scene.clone() }
 }
 
-/// Whether neighbours are assumed, or told by what these bytes stand for.
+/// Bytes of the link events after each batch; `None`: neighbours are assumed.
 type Events<'a> = Option<&'a [[u8; link::BYTES]]>;
 
 /// Plays packets and policies into two gateways, and compares after each batch and each change.
@@ -189,7 +189,7 @@ fn play(
     }
 }
 
-/// What has been counted by names, whether they are still there or gone.
+/// Sums of the counters by name, of present and gone names.
 fn totals(gateway: &Gateway) -> [u64; 5] {
     let counters = &gateway.shard.counters;
     let (rules, nats) = (counters.rules.iter(), counters.nats.iter());
@@ -210,10 +210,10 @@ fn compare([run, step]: &[Gateway; 2]) {
     }
 }
 
-/// What became of the only frame: its verdict, the name of the rule, and port and bytes if it left.
+/// Outcome of the only frame: its verdict, the name of the rule, and port and bytes if it left.
 type Fate = (Verdict, Option<String>, Option<(u16, Vec<u8>)>);
 
-/// `None` for what has to wait for its first fragment.
+/// Returns the frame's outcome; `None` if it waits for its first fragment.
 fn fate(gateway: &mut Gateway, arrival: &Arrival) -> Option<Fate> {
     gateway.receive(std::slice::from_ref(arrival));
     let tables = gateway.tables.clone();
@@ -227,8 +227,8 @@ fn fate(gateway: &mut Gateway, arrival: &Arrival) -> Option<Fate> {
     fates.pop()
 }
 
-/// What becomes of a packet of a flow that is revalidated is what becomes of it as the first of a gateway that knows only
-/// the new policy; where that refuses it by rule or default, the flow is revoked by the same.
+/// A packet that revalidates its flow has the verdict that it has as the first packet of a gateway with the new policy
+/// alone; if that gateway refuses the packet by rule or default, the flow is revoked by the same.
 #[test]
 fn a_flow_is_revalidated_as_a_first_packet_is() {
     let mut random = Random::new(7);

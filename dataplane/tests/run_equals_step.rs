@@ -18,7 +18,7 @@ use wire::random::Random;
 use wire::tcp::Flags;
 use wire::{Frame, Nanos, PortId};
 
-/// What happens on links after each batch; nothing where neighbours are assumed.
+/// Bytes of the link events after each batch; `None`: neighbours are assumed.
 type Events<'a> = Option<&'a [[u8; link::BYTES]]>;
 
 /// Plays packets into two gateways, in batches of these sizes, and compares after each.
@@ -72,8 +72,8 @@ fn play(seed: &[u8; policy::BYTES], packets: &[[u8; packet::BYTES]], sizes: &[u8
     assert!(run.shard.flows.is_empty() && run.shard.mappings.is_empty(), "flows leave mappings behind");
 }
 
-/// It does not matter how many frames travel together, and which way they go: on the replay host the same departs at the same moments,
-/// and the same ends, whatever the lengths of queues and the rates of links.
+/// Batch sizes and ways through the stages make no difference: on the replay host the same frames depart at the same times,
+/// and the same frames end, for any lengths of queues and rates of links.
 fn batches_do_not_matter(scene: &policy::Scene, arrived: &HashMap<u32, Arrival>, events: Events<'_>) {
     let mut arrivals: Vec<&Arrival> = arrived.values().collect();
     arrivals.sort_by_key(|arrival| arrival.number);
@@ -101,7 +101,7 @@ fn batches_do_not_matter(scene: &policy::Scene, arrived: &HashMap<u32, Arrival>,
 /// A frame's number, its moment of departure, verdict and bytes.
 type Departed = (u32, Nanos, Option<Verdict>, Vec<u8>);
 
-/// What a replay tells: what departs by each port, and what ends.
+/// Output of a replay: departures by port, and frames that ended.
 #[derive(Debug, Default, PartialEq)]
 struct Story {
     sent: BTreeMap<PortId, Vec<Departed>>,
@@ -201,7 +201,7 @@ fn scenes_reach_the_corners() {
     }
 }
 
-/// What counts against a bound on connections is counted back, once, however the flow ended.
+/// A flow's count against a bound on connections is released, once, however the flow ended.
 #[test]
 fn connections_are_counted_and_counted_back() {
     let mut random = Random::new(8);

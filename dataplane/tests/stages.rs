@@ -1,5 +1,4 @@
-//! What stages say of themselves is so: the fields that they write, the fields that they read, and the packets that they are
-//! there for.
+//! Declarations of stages verified: the fields that stages write and read, and the packets that they are for.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 
 mod scene;

@@ -22,14 +22,14 @@ const WAN: PortId = PortId(1);
 const SERVER: [u8; 4] = [192, 168, 1, 10];
 const CLIENT: [u8; 4] = [198, 51, 100, 7];
 
-/// What left: flags, sequence and acknowledgement number.
+/// Returns flags, sequence and acknowledgement number of a sent packet.
 fn seen(bytes: &[u8]) -> (Flags, u32, u32) {
     let packet = ipv4::parse(&bytes[14..]).unwrap();
     let header = wire::tcp::parse(packet.payload).unwrap().header;
     (header.flags(), header.seq(), header.ack())
 }
 
-/// A connection that is open, and what the client has to acknowledge next.
+/// Opens a connection, and returns the next sequence number for the client to acknowledge.
 fn open(pair: &mut Pair) -> u32 {
     let out = pair.receive(WAN, &tcp(v4(CLIENT, SERVER), [4_000, 80], 100, 0, Flags::SYN));
     assert_eq!(out.sent[0].verdict, Some(Verdict::Answered(Reason::SynProxied)));

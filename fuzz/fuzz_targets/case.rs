@@ -17,7 +17,7 @@ use libfuzzer_sys::fuzz_target;
 const PACKETS: u64 = 500;
 const FLOWS: u32 = 256;
 
-/// What a failure begins with that is no fault of the case.
+/// Beginnings of failures that are faults of the program, not of the case.
 const OWN_FAULTS: [&str; 3] = ["host `", "frames are not conserved", "the packet has two fates"];
 
 fuzz_target!(|text: &str| {
@@ -56,7 +56,7 @@ fuzz_target!(|text: &str| {
     }
 });
 
-/// No file is opened: whatever is named is the policy that most of the project's cases begin with.
+/// Opens no file: any name stands for the policy that most of the project's cases begin with.
 fn open(_: &Path) -> io::Result<String> {
     Ok(include_str!("../../tests/cases/edge.toml").to_owned())
 }

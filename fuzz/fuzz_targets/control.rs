@@ -72,7 +72,7 @@ fuzz_target!(|data: &[u8]| {
     judge(&answer);
 });
 
-/// What must hold of an answer.
+/// Asserts the invariants of an answer.
 fn judge(answer: &[u8]) {
     let text = String::from_utf8_lossy(answer);
     // Who is to go on may have gone.

@@ -10,7 +10,7 @@ use wire::ethernet::EtherType;
 use wire::header::{Ports, Protocol, RawOptions};
 use wire::{arp, esp, ethernet, icmpv4, icmpv6, ipv4, ipv6, tcp, udp};
 
-/// What is quoted may be an error that quotes; as deep as any sane reader would go.
+/// Largest depth of quotes in quotes (an ICMP error may quote another).
 const DEEPEST: u8 = 4;
 
 fuzz_target!(|data: &[u8]| {

@@ -1,4 +1,4 @@
-//! Any bytes as what iptables-save prints.
+//! Any bytes as the output of iptables-save.
 //!
 //! Beyond not crashing: every rule of the source is accounted for, and the policy that comes of it is the same
 //! when it is printed and read again.

@@ -1,4 +1,4 @@
-//! Any bytes as what nft -j list ruleset prints.
+//! Any bytes as the output of nft -j list ruleset.
 //!
 //! Beyond not crashing: every rule of the source is accounted for, and the policy that comes of it is the same
 //! when it is printed and read again.

@@ -1,4 +1,4 @@
-//! Any bytes as what Linux tells by netlink.
+//! Any bytes as netlink messages from Linux.
 //!
 //! Beyond not crashing: there are no more messages than headers, and what was told can be told again without changing
 //! anything about interfaces, addresses, next-hop objects and neighbours. Whatever it came to, the effective policy is one
@@ -15,7 +15,7 @@ use gateway::linux::message::{Body, parse};
 use libfuzzer_sys::fuzz_target;
 use policy::Policy;
 
-/// Of the interfaces that the recorded messages name.
+/// Policy of the interfaces that the recorded messages name.
 static POLICY: LazyLock<Policy> = LazyLock::new(|| {
     let text = "[interface.east]\nzone = \"a\"\naddresses = [\"192.0.2.1/24\"]\n\
                 [[route]]\nto = \"10.1.0.0/16\"\nvia = \"192.0.2.9\"\n";

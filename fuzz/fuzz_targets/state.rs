@@ -74,7 +74,7 @@ fn written(entries: &[Entry]) -> Vec<u8> {
     writer.end().expect("memory takes all")
 }
 
-/// As a gateway does that begins.
+/// Takes the entries in, as a starting gateway does.
 fn take_in(entries: &[Entry]) {
     let tables = &*TABLES;
     let setup = Setup { seed: [1, 2], now: Clock::BEGIN, resolve: Resolve::ByHost, share: Share::WHOLE };

@@ -34,7 +34,7 @@ pub use tree::Tree;
 pub use tuple::Tuple;
 pub use update::Updatable;
 
-/// What a packet shows to the rules: addresses before source and after destination translation.
+/// Packet header as rules see it: addresses before source and after destination translation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Header {
@@ -73,9 +73,9 @@ pub type Position = u32;
 /// No pattern matches, in the result of a bulk search.
 pub const NO_MATCH: Position = Position::MAX;
 
-/// A way to search patterns. Every one gives the same answers: those of the linear scan.
+/// An algorithm to search patterns. All give the answers of the linear scan.
 pub trait Classifier: Send + Sync {
-    /// The first pattern that matches.
+    /// Returns the position of the first pattern that matches.
     fn classify(&self, header: &Header) -> Option<Position>;
 
     /// Finds the first match of each header; `positions` is as long as `headers`.
@@ -85,25 +85,25 @@ pub trait Classifier: Send + Sync {
         }
     }
 
-    /// [`Classifier::classify`], telling `tally` what it costs.
+    /// [`Classifier::classify`], reporting its cost to `tally`.
     fn classify_tallied(&self, header: &Header, tally: &mut dyn Tally) -> Option<Position>;
 
-    /// Bytes of memory that the search uses.
+    /// Returns the memory that the classifier uses, in bytes.
     fn memory_bytes(&self) -> usize;
 
-    /// Bytes of [`Region::RuleTable`](tally::Region::RuleTable) that [`Classifier::classify_tallied`] tells of.
+    /// Returns the size of [`Region::RuleTable`](tally::Region::RuleTable) for [`Classifier::classify_tallied`], in bytes.
     fn region_bytes(&self) -> u64;
 
-    /// Instructions that the search takes in the store of an engine.
+    /// Returns the size of the search in an engine's control store, in instructions.
     fn program(&self) -> u32;
 
-    /// A copy that can be changed pattern by pattern, of an algorithm that has such.
+    /// Returns a copy that can be changed pattern by pattern; `None` if the algorithm has none.
     fn to_updatable(&self) -> Option<Box<dyn Updatable>> {
         None
     }
 }
 
-/// Tells what a search costs, where an account is kept.
+/// Reports the cost of a search, if the tally is kept.
 #[inline(always)]
 pub fn tell<T: Tally>(classifier: &dyn Classifier, header: &Header, tally: &mut T) {
     if tally.is_kept() {
@@ -115,21 +115,21 @@ pub fn tell<T: Tally>(classifier: &dyn Classifier, header: &Header, tally: &mut 
 /// A known algorithm.
 #[derive(Clone, Copy, Debug)]
 pub struct Algorithm {
-    /// Its name, as an operator writes it.
+    /// Name, as an operator writes it.
     pub name: &'static str,
-    /// What it is, in a line.
+    /// Description, one line.
     pub summary: &'static str,
-    /// Builds it.
+    /// Builds a classifier.
     pub build: fn(&[Pattern], Bounds) -> Built,
 }
 
-/// A search, unless it cannot keep within its bounds.
+/// A classifier, or the error that it does not fit its bounds.
 pub type Built = Result<Box<dyn Classifier>, TooLarge>;
 
-/// What a search may take.
+/// Limits on the resources of a classifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Bytes of memory, while it is built, too.
+    /// Bytes of memory, during construction too.
     pub memory: usize,
 }
 

@@ -1,10 +1,10 @@
 //! Longest-prefix match: from a destination address to a next-hop id.
 //!
-//! [`Fib4`] and [`Fib6`] are built once from routes and never change; a new set of routes is a new FIB.
-//! Both are made to stay in the cache, since a look-up is little else than waiting for memory: an office
-//! gateway's few routes take some KB, a full table of the Internet a few MB. What they look like inside
-//! stands in `fib/v4.rs` and `fib/v6.rs`. They lie on huge pages where the system gives them: of the look-ups in a full
-//! table of IPv4, that made a quarter more a second on a processor with a slow path to its page tables.
+//! [`Fib4`] and [`Fib6`] are built once from routes and never change; a new set of routes is a new FIB. Both are made to
+//! stay in the cache, since a look-up is little else than waiting for memory: an office gateway's few routes take some
+//! KB, a full table of the Internet a few MB. `fib/v4.rs` and `fib/v6.rs` describe the structures. They lie on huge
+//! pages where the system gives them: look-ups per second in a full table of IPv4 rose by a quarter on a processor with
+//! a slow path to its page tables.
 //!
 //! Promises: the answer is that of a linear scan for the longest prefix that matches; every destination is
 //! met with an answer; a look-up does not allocate.
@@ -26,7 +26,7 @@ use crate::memory::MemoryError;
 pub use v4::Fib4;
 pub use v6::Fib6;
 
-/// What `lookup_bulk` writes where no route matches. No route can have this value.
+/// Value that `lookup_bulk` writes where no route matches. No route can have this value.
 pub const NO_ROUTE: u32 = MAX_VALUE + 1;
 
 /// The largest value that a route may have: 2^24 - 1.
@@ -40,9 +40,9 @@ pub const MAX_ROUTES: usize = 1 << 22;
 pub struct Route4 {
     /// The prefix, in host order. Bits past `length` are ignored.
     pub address: u32,
-    /// How many leading bits of `address` count: 0 to 32.
+    /// Prefix length, in bits: 0 to 32.
     pub length: u8,
-    /// What a look-up answers, up to [`MAX_VALUE`]; in practice the id of a next hop.
+    /// Result of a look-up, up to [`MAX_VALUE`]; in practice the id of a next hop.
     pub value: u32,
 }
 
@@ -51,27 +51,27 @@ pub struct Route4 {
 pub struct Route6 {
     /// The prefix, in host order. Bits past `length` are ignored.
     pub address: u128,
-    /// How many leading bits of `address` count: 0 to 128.
+    /// Prefix length, in bits: 0 to 128.
     pub length: u8,
-    /// What a look-up answers, up to [`MAX_VALUE`]; in practice the id of a next hop.
+    /// Result of a look-up, up to [`MAX_VALUE`]; in practice the id of a next hop.
     pub value: u32,
 }
 
-/// Why a FIB could not be built.
+/// Reason for refusing a list of routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FibError {
     /// The route at `index` has a prefix length that its address family does not have.
     Length {
         /// Place of the route in what was given.
         index: usize,
-        /// Its length.
+        /// Prefix length, in bits.
         length: u8,
     },
     /// The route at `index` has a value above [`MAX_VALUE`].
     Value {
         /// Place of the route in what was given.
         index: usize,
-        /// Its value.
+        /// Value of the route.
         value: u32,
     },
     /// More than [`MAX_ROUTES`] routes were given.

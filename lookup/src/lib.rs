@@ -1,11 +1,11 @@
 //! Packet classification and longest-prefix match, for IPv4 and IPv6.
 //!
-//! Two questions that a router or a firewall has about each packet. Which rule is the first in the list that this header
-//! matches? A [`Classifier`](classify::Classifier) answers with its position. Which is the longest prefix that this address lies
-//! in? [`Fib4`](fib::Fib4) and [`Fib6`](fib::Fib6) answer with its value. What follows from the answer is the caller's: nothing
-//! here knows of actions, next hops or a policy.
+//! A router or a firewall asks two questions about each packet. Which rule is the first in the list that matches this
+//! header? A [`Classifier`](classify::Classifier) answers with the rule's position. Which is the longest prefix that
+//! contains this address? [`Fib4`](fib::Fib4) and [`Fib6`](fib::Fib6) answer with the prefix's value. Actions on the answer
+//! are the caller's: this crate knows of no actions, next hops or policy.
 //!
-//! What both promise:
+//! Properties of both:
 //!
 //! - The answer is that of a linear scan, for every header and every address. Tests hold each structure to that.
 //! - A search allocates nothing, takes no lock and never fails. Structures are built beforehand; they can be shared by threads.

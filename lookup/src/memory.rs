@@ -16,7 +16,7 @@ const PAGE: usize = 4096;
 
 /// A fixed number of `T` in memory of their own, zeroed at first.
 pub struct Slab<T> {
-    /// What `first` points into; it stays where it is when the slab is moved.
+    /// Mapping that `first` points into; its address does not change when the slab is moved.
     _map: MmapMut,
     first: NonNull<T>,
     count: usize,
@@ -96,7 +96,7 @@ impl<T: Pod> Slab<T> {
 pub struct MemoryError {
     /// Bytes asked for.
     pub bytes: usize,
-    /// What the system said.
+    /// Error of the system call.
     pub source: io::Error,
 }
 

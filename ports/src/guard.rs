@@ -1,10 +1,12 @@
-//! Guards: programs at both TCX hooks of an interface that keep Linux from receiving and sending by it but through us.
+//! Guards: programs at both TCX hooks of an interface, which keep Linux from receiving and sending by the interface
+//! except through wirerate.
 //!
-//! A guard is a thing of the interface, not of a port: it is put on before a port opens and stays when the port closes. What
-//! it lets through while the process lives is in an array of programs that only this process has open
-//! ([`Guard::open`], [`Guard::close`]), so that the kernel itself takes it back when the process ends, however that ends.
-//! Beyond that it lets the machine alone with what [`Alone`] says. Its links are pinned in a BPF file system, so that the guard outlives the process, until it is [released](Guard::release)
-//! or the next process takes it over, which no packet notices. An interface that is removed takes its guard with it.
+//! A guard belongs to the interface, not to a port: it is put on before a port opens and stays when the port closes.
+//! Programs in force while the process lives are in a program array that only this process has open ([`Guard::open`],
+//! [`Guard::close`]), so that the kernel itself removes them when the process ends, however it ends. After that the
+//! guard passes only the packets that [`Alone`] allows. Its links are pinned in a BPF file system, so that the guard
+//! outlives the process, until it is [released](Guard::release) or the next process takes it over without a gap. A
+//! removed interface takes its guard with it.
 
 use std::fmt;
 use std::fs::{self, DirBuilder};
@@ -21,36 +23,36 @@ use crate::sys::bpf::{self, Hook};
 use crate::sys::interface::{self, Asker};
 use crate::sys::lock;
 
-/// Where guards of this network namespace are pinned.
+/// Guards of this network namespace, with the directories of their pins and locks.
 #[derive(Debug)]
 pub struct GuardSet {
-    /// None where nothing can be pinned.
+    /// Directory of pins; `None` if nothing can be pinned.
     directory: Option<PathBuf>,
-    /// Where the interfaces that a process has are locked; none where nothing can be pinned.
+    /// Directory of interface locks; `None` if nothing can be pinned.
     locks: Option<PathBuf>,
     mark: u32,
-    /// What the machine has sent while it was alone; all guards share it. None where the kernel refuses it.
+    /// Table of packets that the unattended machine has sent, shared by all guards; `None` if the kernel refuses it.
     answers: Option<OwnedFd>,
-    /// Loaded beforehand, so that an interface that appears is shut at once: what drops everything at ingress and egress.
+    /// Programs that drop everything at ingress and egress, loaded beforehand, so that a new interface is shut at once.
     shutters: Option<[OwnedFd; 2]>,
 }
 
-/// An interface that is shut until its guard is [put](GuardSet::put) on, or this is dropped.
+/// An interface that is shut until its guard is [put](GuardSet::put) on, or this value is dropped.
 #[derive(Debug)]
 pub struct Shut([OwnedFd; 2]);
 
-/// An interface that this process has, and no other can have at the same time. The kernel takes it back when the process ends.
+/// Exclusive lock of this process on an interface. The kernel releases it when the process ends.
 #[derive(Clone, Debug)]
 pub struct GuardLock {
     _file: Arc<OwnedFd>,
 }
 
-/// Why guards cannot be pinned, so that they end with the process.
+/// Reason why guards cannot be pinned, and therefore end with the process.
 #[derive(Debug)]
 pub enum Unpinned {
     /// The directory does not lie in a BPF file system.
     NotMounted(PathBuf),
-    /// It cannot be made or read.
+    /// The directory cannot be made or read.
     System(PathBuf, io::Error),
 }
 
@@ -65,24 +67,24 @@ impl fmt::Display for Unpinned {
     }
 }
 
-/// What could not be done with a guard.
+/// Failed operation on a guard.
 #[derive(Debug, thiserror::Error)]
 #[error("could not {operation}: {error}")]
 pub struct GuardError {
-    /// What, as in "could not {operation}".
+    /// Operation that failed, as in "could not {operation}".
     pub operation: &'static str,
-    /// What the kernel said.
+    /// Error of the kernel.
     pub error: io::Error,
 }
 
 impl GuardError {
-    /// Another process has the interface.
+    /// Error for an interface that another process has locked.
     pub fn taken() -> GuardError {
         let error = io::Error::new(io::ErrorKind::ResourceBusy, "another gateway has the interface");
         GuardError { operation: "put on a guard", error }
     }
 
-    /// True if another process has the interface.
+    /// True if another process has locked the interface.
     pub fn is_taken(&self) -> bool {
         self.error.kind() == io::ErrorKind::ResourceBusy
     }
@@ -97,24 +99,24 @@ pub struct Guard {
     lock: Option<GuardLock>,
 }
 
-/// One of its two programs.
+/// One of the two programs of a guard.
 #[derive(Debug)]
 struct Side {
     hook: Hook,
     link: OwnedFd,
-    /// What decides while the process lives and governs it.
+    /// Program array in force while the process governs the guard.
     array: Option<OwnedFd>,
     pin: Option<PathBuf>,
 }
 
-/// Entries of the table of what the machine has sent.
+/// Entries of the table of packets that the unattended machine has sent.
 const ANSWERS: u32 = 16_384;
 
 const SIDES: [(Hook, &str); 2] = [(Hook::TcxIngress, "ingress"), (Hook::TcxEgress, "egress")];
 
 impl GuardSet {
-    /// The guards that are pinned below `directory`, which is made where it is missing. Where nothing can be pinned there, why:
-    /// guards then end with the process. What bears `mark` is delivered to Linux.
+    /// Opens the guards pinned below `directory`, which is created if missing. The second value is the reason if
+    /// nothing can be pinned there: guards then end with the process. Packets marked `mark` are delivered to Linux.
     pub fn open(directory: &Path, mark: u32) -> (GuardSet, Option<Unpinned>) {
         let answers = bpf::recent_map(alone::ANSWER_KEY, ANSWERS).ok();
         let [ingress, egress] = SIDES.map(|(hook, _)| bpf::load(hook, &program::nothing()).ok());
@@ -129,7 +131,7 @@ impl GuardSet {
         }
     }
 
-    /// Directories for pins and for locks of this network namespace, which are made where they are missing.
+    /// Directories for pins and for locks of this network namespace, created if missing.
     ///
     /// # Errors
     /// Nothing can be pinned there.
@@ -137,7 +139,7 @@ impl GuardSet {
         own_directory(directory)
     }
 
-    /// True if a process has an interface of this network namespace.
+    /// True if a process has locked an interface of this network namespace.
     pub fn is_in_use(directory: &Path) -> bool {
         let Ok([_, locks]) = own_directory(directory) else { return false };
         let Ok(entries) = fs::read_dir(locks) else { return false };
@@ -146,12 +148,12 @@ impl GuardSet {
         entries.flatten().any(|entry| is_taken(&entry.path()))
     }
 
-    /// Where the guards of an interface are pinned: at this path, with `-ingress` and `-egress` behind it.
+    /// Prefix of the paths of an interface's two pins; `-ingress` and `-egress` follow it.
     pub fn pin_of(&self, ifindex: u32) -> Option<PathBuf> {
         Some(self.directory.as_ref()?.join(ifindex.to_string()))
     }
 
-    /// Interfaces that have a pinned guard, by their indices. Pins of interfaces that are gone are removed.
+    /// Indices of the interfaces that have a pinned guard. Pins of removed interfaces are deleted.
     pub fn pinned(&self) -> Vec<u32> {
         let Some(directory) = &self.directory else { return Vec::new() };
         let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
@@ -173,8 +175,8 @@ impl GuardSet {
         found
     }
 
-    /// Takes an interface for this process, before anything is put on it. `None` where nothing can be pinned, so that there is
-    /// nothing to take over either.
+    /// Locks an interface for this process, before anything is put on it. `None` if nothing can be pinned, in which
+    /// case there is no guard to take over either.
     ///
     /// # Errors
     /// [Another process has it](GuardError::is_taken), or the kernel refuses.
@@ -190,7 +192,7 @@ impl GuardSet {
         }
     }
 
-    /// Forgets an interface that is gone.
+    /// Deletes the lock of a removed interface.
     pub fn forget(&self, ifindex: u32) {
         if let Some(locks) = &self.locks {
             // There need not be a lock, and one that stays does no harm.
@@ -198,8 +200,8 @@ impl GuardSet {
         }
     }
 
-    /// Shuts an interface at once: nothing is loaded for that, two system calls do it. `None` where the kernel refuses; then
-    /// [`GuardSet::put`] says why.
+    /// Shuts an interface at once, by two system calls with programs loaded beforehand. `None` if the kernel refuses;
+    /// [`GuardSet::put`] then returns the error.
     pub fn shut(&self, ifindex: u32) -> Option<Shut> {
         let [ingress, egress] = self.shutters.as_ref()?;
         // First what keeps Linux from receiving by it.
@@ -208,12 +210,13 @@ impl GuardSet {
         Some(Shut([ingress, egress]))
     }
 
-    /// Puts a guard on an interface, closed; or takes over the one that an earlier process has left there. Beyond this process it
-    /// lets through what `alone` says. An interface that was shut before goes on without a gap. `lock` is what this process has
-    /// locked the interface by already.
+    /// Puts a closed guard on an interface, or takes over the guard that an earlier process has left there. After this
+    /// process ends, the guard passes the packets that `alone` allows. An interface that was shut stays shut without a
+    /// gap. `lock` is the lock that this process already has on the interface.
     ///
     /// # Errors
-    /// [Another process has the interface](GuardError::is_taken), there is no such interface, the kernel lacks what is needed (Linux 6.6), or privileges are missing.
+    /// [Another process has the interface](GuardError::is_taken), there is no such interface, the kernel lacks a needed
+    /// feature (Linux 6.6), or privileges are missing.
     pub fn put(
         &self,
         ifindex: u32,
@@ -234,17 +237,18 @@ impl GuardSet {
         Ok(Guard { ifindex, ingress, egress, lock })
     }
 
-    /// Changes what a guard lets through beyond this process.
+    /// Replaces the rules of a guard for the time after this process.
     ///
     /// # Errors
-    /// Where the kernel refuses; then nothing has changed.
+    /// The kernel refuses; nothing has changed then.
     pub fn change(&self, guard: &Guard, alone: &Alone) -> Result<(), GuardError> {
         let Some(array) = &guard.ingress.array else { return Ok(()) };
         let program = self.program(Hook::TcxIngress, array.as_fd(), alone)?;
         bpf::update(guard.ingress.link.as_fd(), Hook::TcxIngress, &program).map_err(step("change a guard"))
     }
 
-    /// True if so many rules fit a guard. Where they do not, none of them counts, and only answers come in beyond this process.
+    /// True if the rules of `alone` fit into a program. Otherwise none of them is in force, and after this process only
+    /// answers come in.
     pub fn fits(alone: &Alone) -> bool {
         // The numbers of maps do not matter here.
         let none = io::stdin();
@@ -314,10 +318,10 @@ impl GuardSet {
         Ok(Side { hook, link, array: Some(array), pin })
     }
 
-    /// Takes the guard off an interface that no process governs. Says whether there was one.
+    /// Takes the guard off an interface that no process governs. True if there was one.
     ///
     /// # Errors
-    /// Where the kernel refuses.
+    /// The kernel refuses.
     pub fn release(&self, ifindex: u32) -> Result<bool, GuardError> {
         let Some(directory) = &self.directory else { return Ok(false) };
         let mut found = false;
@@ -337,25 +341,25 @@ impl GuardSet {
 }
 
 impl Guard {
-    /// Interface that it is on.
+    /// Index of the guarded interface.
     pub fn ifindex(&self) -> u32 {
         self.ifindex
     }
 
-    /// True if it outlives the process.
+    /// True if the guard outlives the process.
     pub fn is_pinned(&self) -> bool {
         self.ingress.pin.is_some() && self.egress.pin.is_some()
     }
 
-    /// What this process has locked the interface by.
+    /// Lock of this process on the interface.
     pub fn lock(&self) -> Option<GuardLock> {
         self.lock.clone()
     }
 
-    /// Has what Linux sends by the interface go to the punt whose device is `punt`.
+    /// Diverts packets that Linux sends by the interface to the punt whose device is `punt`.
     ///
     /// # Errors
-    /// Where the kernel refuses; then nothing has changed.
+    /// The kernel refuses; nothing has changed then.
     pub fn open(&self, punt: u32) -> Result<(), GuardError> {
         let kind = interface::name(self.ifindex)
             .ok_or_else(|| io::ErrorKind::NotFound.into())
@@ -367,21 +371,21 @@ impl Guard {
         self.egress.enter(&program::divert(punt, kind)).map_err(step("divert what Linux sends"))
     }
 
-    /// Has nothing leave that Linux sends by the interface.
+    /// Drops all packets that Linux sends by the interface.
     ///
     /// # Errors
-    /// Where the kernel refuses. What Linux sends then goes to a punt that is no more, and is lost there.
+    /// The kernel refuses. Packets that Linux sends then go to a punt that no longer exists, and are lost there.
     pub fn close(&self) -> Result<(), GuardError> {
         self.egress.enter(&program::nothing()).map_err(step("close a guard"))
     }
 
-    /// Governs it no more: from now on it lets through what it does when no process lives.
+    /// Gives up control: from now on the guard passes only what it passes when no process lives.
     pub fn leave(&mut self) {
         self.ingress.array = None;
         self.egress.array = None;
     }
 
-    /// Takes it off its interface, which is Linux's from then on.
+    /// Takes the guard off its interface, which belongs to Linux from then on.
     pub fn release(self) {
         for side in [self.ingress, self.egress] {
             if let Some(pin) = &side.pin {
@@ -402,7 +406,7 @@ impl Side {
     }
 }
 
-/// Directories for pins and locks of the network namespace of this thread: names and numbers of interfaces are its own.
+/// Directories for pins and locks of this thread's network namespace, in which interface names and indices are local.
 fn own_directory(directory: &Path) -> Result<[PathBuf; 2], Unpinned> {
     let failed = |error| Unpinned::System(directory.to_owned(), error);
     let namespace = fs::metadata("/proc/thread-self/ns/net").map_err(failed)?.ino();

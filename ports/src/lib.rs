@@ -1,11 +1,12 @@
-//! Live interfaces: where frames really enter and leave, on Linux 6.6 or newer.
+//! Live interfaces: receiving and sending frames on Linux 6.6 or newer.
 //!
-//! [`open`] opens a port by the fastest driver that works on it, with one [`Line`] for each worker. [`Punt`] is the way
-//! to Linux's own stack behind it, [`Tap`] an interface of Linux whose other end is ours. Opening is for any thread,
-//! a line for the one that has the pool whose memory it was opened with.
+//! [`open`] opens a port by the fastest driver that works on it, with one [`Line`] for each worker. [`Punt`] is the
+//! path to Linux's own stack behind a port, [`Tap`] an interface of Linux whose other end is wirerate. Any thread may
+//! open a port; a line is for the thread that has the pool whose memory it was opened with.
 //!
-//! A [`Guard`] keeps an interface shut wherever no port of ours answers for it, and is the one thing that stays in the kernel
-//! when the process ends, however it ends: other programs are held by open links, devices by open queues. An interface that goes down or away shows as an error that says so ([`Gone`]).
+//! A [`Guard`] keeps an interface shut wherever no open port answers for it, and alone stays in the kernel when the
+//! process ends, however it ends: other programs are held by open links, devices by open queues. An interface that is
+//! down or removed shows as an error of its own ([`Gone`]).
 
 mod guard;
 mod line;

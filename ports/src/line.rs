@@ -1,4 +1,4 @@
-//! What a worker has of a port: one queue of it.
+//! The line: one queue of a port, for one worker.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -7,44 +7,44 @@ use wire::{Pool, Port, PortError};
 
 use crate::sys::interface;
 
-/// One queue of a live interface, or of the way to Linux behind one, for one worker. Frames that it receives come from
-/// the pool that it was opened with, and that pool it must be given in each call.
+/// One queue of a live interface, or of the path to Linux behind one, for one worker. Each call must be given the pool
+/// that the line was opened with; received frames come from it.
 pub trait Line: Port + Send {
-    /// To sleep on: readable (`POLLIN`) when frames wait, or when something is wrong that the next call will tell.
+    /// Descriptor to poll: readable (`POLLIN`) when frames wait, or when the next call will return an error.
     fn fd(&self) -> BorrowedFd<'_>;
 
-    /// What has been counted since it was opened.
+    /// Counters since the line was opened.
     fn statistics(&mut self) -> Statistics;
 
-    /// Gives `pool` the slots of frames that the card has sent by now. Sending does so too; this is for a worker that
-    /// is about to sleep.
+    /// Gives `pool` the slots of frames that the card has sent. Sending does so too; this is for a worker that is about
+    /// to sleep.
     fn reclaim(&mut self, pool: &mut Pool);
 }
 
-/// What a [`Line`] counted since it was opened.
+/// Counters of a [`Line`] since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Frames received, after segmentation.
     pub received: u64,
-    /// Bytes of these.
+    /// Bytes of received frames.
     pub received_bytes: u64,
-    /// Frames that were handed to the device.
+    /// Frames handed to the device.
     pub sent: u64,
-    /// Bytes of these.
+    /// Bytes of sent frames.
     pub sent_bytes: u64,
-    /// Frames that the kernel had for us and dropped for want of room: the worker did not keep up.
+    /// Frames dropped by the kernel before receipt for want of room: the worker did not keep up.
     pub lost: u64,
-    /// Frames that the kernel had for us in a form that we cannot make frames of a wire from, and that were dropped.
+    /// Frames received and dropped because no Ethernet frame can be made of their form.
     pub unusable: u64,
-    /// How often the device took no more frames for now. They stay with the worker.
+    /// Number of times that the device refused further frames for now. Such frames stay with the worker.
     pub refused: u64,
-    /// Frames of those that the device dropped instead of sending, or that there was no slot for.
+    /// Frames handed over that the device dropped instead of sending, or that had no slot.
     pub dropped: u64,
-    /// Frames dropped instead of sent, as they are longer or shorter than the device takes.
+    /// Frames dropped instead of sent because they are longer or shorter than the device takes.
     pub unsendable: u64,
-    /// Packets of many segments that were cut into frames.
+    /// Packets of many segments (GSO, GRO) that were segmented into frames.
     pub segmented: u64,
-    /// Frames whose checksum we completed.
+    /// Frames whose checksum was completed here.
     pub completed: u64,
 }
 
@@ -56,25 +56,25 @@ impl Statistics {
     }
 }
 
-/// The interface is not there to be used: found as the cause of a [`PortError`] by [`Gone::of`]. The port must be opened
-/// anew once the interface is back.
+/// Unusable interface, as the cause of a [`PortError`]: see [`Gone::of`]. The port must be reopened once the interface
+/// is back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Gone {
-    /// It was removed, or moved to another network namespace.
+    /// Removed, or moved to another network namespace.
     #[error("the interface is gone")]
     Removed,
-    /// It was taken down.
+    /// Set down.
     #[error("the interface is down")]
     Down,
 }
 
 impl Gone {
-    /// Whether that is why a port failed.
+    /// Returns the `Gone` that caused a port's error, if any.
     pub fn of(error: &PortError) -> Option<Gone> {
         error.cause.downcast_ref().copied()
     }
 
-    /// Whether that is what an error of the kernel means.
+    /// Returns the `Gone` that an error of the kernel stands for, if any.
     fn meant_by(error: &io::Error) -> Option<Gone> {
         match error.raw_os_error()? {
             libc::ENETDOWN | libc::EIO => Some(Gone::Down),
@@ -84,17 +84,17 @@ impl Gone {
     }
 }
 
-/// Which interface a line is of.
+/// Interface of a line.
 #[derive(Clone, Debug)]
 pub(crate) struct Identity {
-    /// Its name when it was opened.
+    /// Name of the interface when it was opened.
     pub(crate) name: String,
-    /// Its index, which stays, and is not given to another.
+    /// Index of the interface: constant, and never reused for another.
     pub(crate) ifindex: u32,
 }
 
 impl Identity {
-    /// The error of this interface, with what the kernel said turned into [`Gone`] where it means that.
+    /// Builds the port's error, with the kernel's error turned into [`Gone`] where it stands for that.
     #[cold]
     pub(crate) fn failed(&self, operation: &'static str, error: io::Error) -> PortError {
         let cause: Box<dyn std::error::Error + Send + Sync> = match Gone::meant_by(&error) {

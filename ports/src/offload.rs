@@ -1,8 +1,8 @@
-//! What Linux leaves to a card and what we therefore do: checksums that only have their pseudo header in them, and
-//! packets of many segments under one header.
+//! Software offloads: completes checksums and segments packets that Linux left to a card.
 //!
-//! A header in front of the frame says what is left ([`VnetHeader`], that of virtio). What comes out are frames as they
-//! would be on a wire. What is not understood (a tunnel's inner segments, say) is refused, never guessed.
+//! A header in front of the frame describes the remaining work ([`VnetHeader`], that of virtio): a checksum field with
+//! only the pseudo header's sum, or many segments under one header. The results are frames as on a wire. Unknown forms
+//! (a tunnel's inner segments, say) are refused, never guessed.
 
 use wire::checksum::Sum;
 use wire::header::Protocol;
@@ -11,24 +11,24 @@ use wire::{Frame, ethernet, ipv4, ipv6, tcp, udp};
 
 use crate::sys::packet::VnetHeader;
 
-/// What is left to do to a frame.
+/// Offload work left to do on a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Left {
     /// Nothing.
     Nothing,
-    /// The checksum: from `start` to the end, into `start + offset`.
+    /// The checksum, from `start` to the end of the frame, goes into `start + offset`.
     Checksum {
-        /// Where the sum begins, in bytes from the frame's start.
+        /// Offset of the first byte summed, in bytes from the frame's start.
         start: usize,
-        /// Where the field lies, in bytes from there.
+        /// Offset of the checksum field, in bytes from `start`.
         offset: usize,
     },
-    /// It must be cut into segments.
+    /// The packet must be segmented.
     Segments,
 }
 
 impl Left {
-    /// What the header says.
+    /// Returns the work that the header describes.
     pub(crate) fn of(header: &VnetHeader) -> Left {
         if header.gso_type != GSO_NONE {
             Left::Segments
@@ -48,7 +48,7 @@ const GSO_TCP6: u8 = 4;
 const GSO_UDP: u8 = 5;
 const GSO_ECN: u8 = 0x80;
 
-/// Completes a checksum whose field has the sum of the pseudo header, or zero for SCTP. `false`, and nothing done, where
+/// Completes a checksum whose field has the sum of the pseudo header, or zero for SCTP. `false`, and nothing done, if
 /// the field does not lie in the frame.
 #[must_use]
 pub(crate) fn complete(frame: &mut [u8], start: usize, offset: usize) -> bool {
@@ -71,21 +71,22 @@ pub(crate) fn complete(frame: &mut [u8], start: usize, offset: usize) -> bool {
     true
 }
 
-/// Where SCTP has its checksum; of the protocols whose checksums Linux leaves to a card it alone has it there.
+/// Offset of the checksum in an SCTP header, in bytes; unique among the protocols whose checksums Linux leaves to a
+/// card.
 const SCTP_FIELD: usize = 8;
 
-/// Completes the checksum of a TCP or UDP packet whose field has the bare sum of the pseudo header, or of an SCTP packet
-/// whose field is zero, which is how Linux leaves it to a card: whether it did.
+/// Completes the checksum of a TCP or UDP packet whose field has the bare sum of the pseudo header, or of an SCTP
+/// packet whose field is zero, as Linux leaves them to a card. True if the checksum was completed.
 ///
-/// It does no harm to others. Let p be that sum, and c the right checksum: where c happens to be p, completing computes
-/// c again, because what it sums is what c was computed from. Of the wrong checksums one in 65536 is p, and is made
-/// right; on interfaces that have no wire, where alone this is used, nothing makes them wrong.
+/// Other packets take no harm. Let p be the bare sum, and c the right checksum: if c happens to equal p, completing
+/// computes c again, because it sums the bytes that c was computed from. One wrong checksum in 65536 equals p, and
+/// becomes right; on interfaces without a wire, the only ones that use this, nothing makes checksums wrong.
 pub(crate) fn complete_bare(frame: &mut [u8]) -> bool {
     let Some(bare) = Bare::of(frame) else { return false };
     complete(&mut frame[..bare.end], bare.start, bare.offset)
 }
 
-/// A checksum that was left to be completed.
+/// Place of a checksum that was left to be completed.
 struct Bare {
     start: usize,
     offset: usize,
@@ -129,19 +130,19 @@ impl Bare {
     }
 }
 
-/// How a packet of many segments is cut.
+/// Plan for segmenting a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     transport: Transport,
-    /// Where the IP header begins.
+    /// Offset of the IP header, in bytes from the frame's start.
     network: usize,
-    /// Where the TCP or UDP header begins.
+    /// Offset of the TCP or UDP header, in bytes from the frame's start.
     transport_at: usize,
-    /// Where the payload begins.
+    /// Offset of the payload, in bytes from the frame's start.
     payload: usize,
-    /// Where it ends.
+    /// End of the payload, in bytes from the frame's start.
     end: usize,
-    /// Bytes of payload in each segment but the last.
+    /// Payload bytes of each segment but the last.
     size: usize,
     /// UDP without checksums.
     unsummed: bool,
@@ -154,7 +155,7 @@ enum Transport {
 }
 
 impl Plan {
-    /// How `packet`, a whole frame, is cut as `header` says; `None` where the two do not fit each other.
+    /// Plans the segmentation of `packet`, a whole frame, by `header`; `None` if the two contradict each other.
     pub(crate) fn new(packet: &[u8], header: &VnetHeader) -> Option<Plan> {
         let layer = ethernet::parse(packet).ok()?;
         let network = layer.payload_at;
@@ -203,12 +204,12 @@ impl Plan {
         Some(Plan { transport, network, transport_at, payload, end, size, unsummed })
     }
 
-    /// Number of frames that come out.
+    /// Number of segments.
     pub(crate) fn count(&self) -> usize {
         (self.end - self.payload).div_ceil(self.size)
     }
 
-    /// Makes `frame` segment `index` of `packet`. `false` where it does not fit.
+    /// Makes `frame` segment `index` of `packet`. `false` if it does not fit.
     #[must_use]
     pub(crate) fn cut(&self, packet: &[u8], index: usize, frame: &mut Frame) -> bool {
         let from = self.payload + index * self.size;
@@ -224,7 +225,8 @@ impl Plan {
         true
     }
 
-    /// Sets what differs from segment to segment: lengths, numbers, flags, checksums.
+    /// Sets the fields that differ from segment to segment: lengths, sequence numbers, identification, flags,
+    /// checksums.
     fn number(&self, frame: &mut [u8], index: usize) {
         let (head, segment) = frame.split_at_mut(self.transport_at);
         let packet = &mut head[self.network..];

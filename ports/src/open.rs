@@ -1,4 +1,4 @@
-//! Opens ports: the fastest driver that works, and why the faster ones did not.
+//! Opens ports: the fastest driver that works, with the reasons why faster ones do not.
 
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -15,14 +15,14 @@ use crate::sys::link::{Change, Stack};
 use crate::tap::Tap;
 use crate::xdp::Xdp;
 
-/// How frames come and go.
+/// Driver that receives and sends a port's frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Driver {
     /// AF_XDP: the card's queue, past Linux.
     Xdp,
     /// AF_PACKET: any interface of Ethernet or of bare IP packets.
     Packet,
-    /// A TAP device that is made here.
+    /// A TAP device created by wirerate.
     Tap,
 }
 
@@ -36,7 +36,7 @@ impl fmt::Display for Driver {
     }
 }
 
-/// Which driver is wanted.
+/// Driver that the operator asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Wish {
     /// The fastest that works on this interface: AF_XDP, else AF_PACKET.
@@ -46,11 +46,11 @@ pub enum Wish {
     Xdp,
     /// AF_PACKET.
     Packet,
-    /// A TAP device of that name, to be made.
+    /// A TAP device of that name, to be created.
     Tap,
 }
 
-/// What is to be opened.
+/// Specification of a port to open.
 #[derive(Clone, Debug)]
 pub struct Spec {
     /// The interface's name in Linux.
@@ -59,22 +59,22 @@ pub struct Spec {
     pub mtu: u16,
     /// The driver.
     pub wish: Wish,
-    /// What is delivered to Linux bears this mark on its way through the interface (`skb->mark`): not 0, and the same
-    /// as for the interface's punt.
+    /// Mark (`skb->mark`) of packets delivered to Linux, on their way through the interface: not 0, and the same as for
+    /// the interface's punt.
     pub mark: u32,
     /// VLAN tags of frames on it.
     pub tagged: Tagged,
-    /// Number of frames that may wait for a worker, rounded up to a power of two: a few milliseconds' worth of those that may come
-    /// at most. AF_XDP has them wait in slots of the worker's pool, and takes no more than an eighth of these.
+    /// Number of frames that may wait for a worker, rounded up to a power of two: at most a few milliseconds' worth.
+    /// With AF_XDP frames wait in slots of the worker's pool, at most an eighth of them.
     pub depth: u32,
-    /// What becomes of frames larger than the link carries.
+    /// Treatment of frames larger than the link carries.
     pub offload: Offload,
-    /// The address of a TAP device; without it Linux draws one. Other interfaces have theirs.
+    /// Hardware address of a TAP device; without it Linux draws one. Other interfaces have their own.
     pub mac: Option<Mac>,
 }
 
 impl Default for Spec {
-    /// No name, an MTU of 1500, any driver, no tags, 4096 frames, large ones cut, and a mark of ours.
+    /// No name, an MTU of 1500, any driver, no tags, 4096 frames, large frames segmented, and the mark [`MARK`].
     fn default() -> Spec {
         Spec {
             name: String::new(),
@@ -89,43 +89,43 @@ impl Default for Spec {
     }
 }
 
-/// The mark that is used where no other is asked for.
+/// Default mark.
 pub const MARK: u32 = 0x7772;
 
 /// VLAN tags of frames on an interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Tagged {
-    /// None that matter. By AF_XDP on an interface without hardware they may lose them.
+    /// No tags of importance. With AF_XDP on an interface without hardware, frames may lose their tags.
     #[default]
     No,
-    /// They do, and each must keep its own.
+    /// Frames have tags, and each must keep its own.
     Yes,
 }
 
-/// What becomes of frames larger than the link carries: those that Linux or a card put together (GRO), or that were to
-/// be cut by a card (GSO). By AF_XDP there are none.
+/// Treatment of frames larger than the link carries: merged by Linux or a card (GRO), or left to a card to segment
+/// (GSO). With AF_XDP there are none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Offload {
-    /// They are cut.
+    /// Segmented.
     #[default]
     Segment,
-    /// Putting together is switched off, and what comes nevertheless is dropped, and counted as unusable.
+    /// Merging is switched off; large frames that come nevertheless are dropped, and counted as unusable.
     Refuse,
 }
 
 /// An open port.
 pub struct Opened {
-    /// The driver that was taken.
+    /// Driver selected.
     pub driver: Driver,
     /// Copying of frames between card and pool.
     pub copying: Copying,
     /// The interface's index in Linux.
     pub ifindex: u32,
-    /// A queue for each worker, in the order of the memories that were given.
+    /// One queue for each worker, in the order of the memories given.
     pub lines: Vec<Box<dyn Line>>,
-    /// Drivers that would be faster, and why they did not work.
+    /// Faster drivers, with the reasons why they did not work.
     pub refused: Vec<Refusal>,
-    /// What the port has changed of the interface. Keep it for as long as the lines.
+    /// Changes of the port to the interface, undone on drop. Keep it as long as the lines.
     pub held: Held,
 }
 
@@ -141,29 +141,28 @@ impl fmt::Debug for Opened {
     }
 }
 
-/// Copying: the card writes frames to the pool itself, or the kernel copies them.
+/// Copying of frames between card and pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Copying {
-    /// It does.
+    /// None: the card writes frames to the pool itself.
     ZeroCopy,
     /// The kernel copies them.
     Copy,
 }
 
-/// Holds the program of AF_XDP to its interface, which it leaves when this is dropped, or the process ends. Offloads of the
-/// card that were switched off are switched on again when this is dropped. What keeps Linux from taking the frames is the
-/// interface's [guard](crate::Guard), not the port's.
+/// Holds the program of AF_XDP on its interface until dropped, or until the process ends. Switches the card's offloads
+/// on again when dropped. The interface's [guard](crate::Guard), not the port, keeps Linux from taking frames.
 #[derive(Debug)]
 pub struct Held {
     _links: Vec<OwnedFd>,
     _offloads: Option<Offloads>,
 }
 
-/// Opens a port with a line for each of `memories`, which are those of the workers' pools. Call it on any thread of the
-/// network namespace that the interface is in.
+/// Opens a port with a line for each of `memories`, the memories of the workers' pools. Call it on any thread of the
+/// interface's network namespace.
 ///
 /// # Errors
-/// Where no driver that the wish allows works, with each one's reason.
+/// No driver that the wish allows works; the error has the reason of each.
 pub fn open(spec: &Spec, memories: &[PoolMemory]) -> Result<Opened, OpenError> {
     let mut refused = Vec::new();
     let drivers: &[Driver] = match spec.wish {
@@ -186,25 +185,25 @@ pub fn open(spec: &Spec, memories: &[PoolMemory]) -> Result<Opened, OpenError> {
     Err(OpenError { interface: spec.name.clone(), refused })
 }
 
-/// True if there is such an interface, and nothing behind it but another stack.
+/// True if the interface exists and has no hardware behind it, only another stack.
 fn has_no_hardware(name: &str) -> bool {
     interface::index(name).is_ok() && Asker::new().is_ok_and(|asker| asker.is_virtual(name))
 }
 
-/// An interface, and what all drivers want to know.
+/// An interface, with the properties that all drivers need.
 pub(crate) struct Target {
     pub(crate) identity: Identity,
-    /// What its packets begin with.
+    /// Link kind of the interface.
     pub(crate) kind: LinkKind,
     /// Bytes of its longest frame.
     pub(crate) longest: usize,
-    /// Frames that may wait for a worker: a power of two.
+    /// Number of frames that may wait for a worker: a power of two.
     pub(crate) depth: u32,
-    /// What becomes of larger ones.
+    /// Treatment of larger frames.
     pub(crate) offload: Offload,
 }
 
-/// Frames that may wait, at least and at most.
+/// Number of frames that may wait: least and most.
 const DEPTHS: (u32, u32) = (64, 1 << 15);
 
 fn open_as(driver: Driver, spec: &Spec, memories: &[PoolMemory]) -> Result<Opened, Cause> {
@@ -251,13 +250,13 @@ fn boxed<L: Line + 'static>(lines: Vec<L>) -> Vec<Box<dyn Line>> {
     lines.into_iter().map(|line| Box::new(line) as Box<dyn Line>).collect()
 }
 
-/// What packets of an interface begin with, which must be Ethernet or IP.
+/// Link kind of an interface, which must be Ethernet or bare IP.
 pub(crate) fn link_kind(name: &str, asker: &Asker) -> Result<LinkKind, Cause> {
     let hardware = asker.hardware(name).map_err(Cause::step("ask what kind of interface it is"))?;
     kind_of(hardware).ok_or(Cause::UnknownLink(hardware))
 }
 
-/// What packets of an interface of that hardware type (`ARPHRD_*`) begin with; `None` where that is neither Ethernet nor IP.
+/// Link kind of a hardware type (`ARPHRD_*`); `None` if neither Ethernet nor bare IP.
 pub fn kind_of(hardware: u16) -> Option<LinkKind> {
     /// Interfaces from which and to which Linux redirects packets without a link-layer header
     /// (`dev_is_mac_header_xmit` in linux/if_arp.h).

@@ -1,18 +1,18 @@
-//! AF_PACKET: a copy of what comes in by an interface, and sending past Linux's queues.
+//! AF_PACKET driver: receives copies of an interface's frames, and sends past Linux's queueing disciplines.
 //!
-//! Receives by a ring of TPACKET_V2. V3 hands over blocks of frames, and a block that is not full only after a timer,
-//! of a millisecond at least and of 4 on kernels with 250 ticks a second: each frame of a quiet line would be as late.
+//! Receives by a ring of TPACKET_V2. V3 hands over blocks of frames, and a partly filled block only after a timer, of a
+//! millisecond at least and of 4 on kernels with 250 ticks a second: each frame of a quiet line would be as late.
 //!
-//! A worker may lose its core to something else for tens of milliseconds. A ring that holds as much would be slow all the
-//! time: it is gone through slot by slot, and does not fit a core's cache. So there are two, and Linux puts frames into
-//! the larger one only while the small one is full (PACKET_FANOUT_FLAG_ROLLOVER).
+//! A worker may lose its core for tens of milliseconds. One ring of that capacity would be slow all the time, because
+//! its slots are visited in turn and do not fit a core's cache. So there are two rings, and Linux fills the larger one
+//! only while the small one is full (PACKET_FANOUT_FLAG_ROLLOVER).
 //!
-//! What the card or a virtual device left undone, a header in front of each frame says, and it is done here
-//! ([`crate::offload`]). What is longer than a slot of the ring, packets of many segments, Linux queues beside it.
+//! A header in front of each frame describes the offloads that the card or a virtual device left undone; they are done
+//! here ([`crate::offload`]). Packets longer than a ring slot (many segments) are queued by Linux beside the ring.
 //!
-//! Packets of an interface without a link-layer header come as they are, and are given one that stands in for it
-//! ([`wire::link_kind`]). They are sent by a socket of another type, as one for frames would take their first bytes for a
-//! header of the device's own where the driver puts one in front (PPP).
+//! Packets of an interface without a link-layer header get a stand-in header on receipt ([`wire::link_kind`]). They are
+//! sent by a socket of another type: a socket for frames would take their first bytes for a device header where the
+//! driver adds one (PPP).
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -33,23 +33,23 @@ use crate::sys::{clock, packet, socket};
 /// One worker's sockets on an interface.
 pub(crate) struct PacketLine {
     identity: Identity,
-    /// The usual one, and a reserve for frames that it has no room for: only where one worker has the interface, because
-    /// among several Linux would choose another's.
+    /// The usual inlet, and a reserve for its overflow: only with a single worker, because among several Linux would
+    /// pick another worker's inlet.
     inlets: Vec<Inlet>,
     pending: Pending,
-    /// When the packet that is being cut arrived.
+    /// Time of arrival of the packet being segmented.
     arrived: Nanos,
     outlet: Outlet,
-    /// Calls that found nothing, since the socket was last asked for an error.
+    /// Number of calls that found nothing since the socket was last asked for an error.
     idle: u32,
     statistics: Statistics,
 }
 
-/// What packets are sent by.
+/// Socket that packets are sent by.
 struct Outlet {
     socket: OwnedFd,
     kind: LinkKind,
-    /// Where packets without a link-layer header go, by IP version.
+    /// Destination address of packets without a link-layer header, by IP version.
     to: [libc::sockaddr_ll; 2],
 }
 
@@ -59,21 +59,21 @@ struct Inlet {
     ring: Ring,
 }
 
-/// What lies in front of a frame in its slot, at most: header, address, offload header, alignment.
+/// Most bytes in front of a frame in its slot: header, address, offload header, alignment.
 const SLOT_OVERHEAD: usize = 128;
-/// Bytes of big packets that may wait beside the ring, and of frames that are being sent.
+/// Socket buffer, in bytes: for big packets queued beside the ring, and for frames being sent.
 const SOCKET_BYTES: i32 = 8 << 20;
-/// Slots of the usual ring where there is a reserve: what is touched of them fits a core's cache.
+/// Slots of the usual ring where there is a reserve: their touched lines fit a core's cache.
 const USUAL: usize = 1024;
-/// Slots of the reserve, as a multiple of those asked for, and its bytes, at most. Linux fills three quarters of it: one of
-/// which more is in use it takes for one that is about to be full.
+/// Slots of the reserve, as a multiple of those asked for, and its most bytes. Linux fills three quarters of it: beyond
+/// that it takes a ring for nearly full.
 const RESERVE: usize = 4;
 const RESERVE_BYTES: usize = 32 << 20;
-/// After how many calls that found nothing the socket is asked for an error.
+/// Number of calls that find nothing before the socket is asked for an error.
 const PATIENCE: u32 = 32;
 
 impl PacketLine {
-    /// Opens one line for each of `workers` on an interface. What bears the mark is not received.
+    /// Opens one line for each of `workers` on an interface. Packets with the mark are not received.
     pub(crate) fn open(target: &Target, mark: u32, workers: usize) -> Result<Vec<PacketLine>, Cause> {
         let mut lines = Vec::with_capacity(workers);
         for _ in 0..workers {
@@ -116,7 +116,7 @@ impl PacketLine {
         Ok(PacketLine { identity, inlets, pending, arrived: Nanos(0), outlet, idle, statistics })
     }
 
-    /// The place of the inlet whose front came first, by its time, and that frame.
+    /// The index of the inlet whose front frame arrived first, and that frame.
     #[inline]
     fn front(&self) -> Option<(usize, Slot)> {
         let fronts = self.inlets.iter().enumerate();
@@ -124,7 +124,7 @@ impl PacketLine {
         fronts.min_by_key(|(_, slot)| (slot.header.tp_sec, slot.header.tp_nsec))
     }
 
-    /// Makes a frame of the slot in `frame`, or begins to cut it: `None` if it is neither, which has been counted.
+    /// Puts the slot's frame into `frame`, or begins to segment it; `None` if unusable, already counted.
     fn take(&mut self, place: usize, slot: &Slot, frame: &mut wire::Frame) -> Option<Begun> {
         let header = slot.header;
         let tag = tag_of(&header);
@@ -170,7 +170,7 @@ impl PacketLine {
         self.pending.begin(before + length, &undone, tag, frame, &mut self.statistics)
     }
 
-    /// Takes a packet that was too long for its slot from the socket's queue.
+    /// Takes a packet too long for its slot from the socket's queue.
     fn take_queued(
         &mut self,
         place: usize,
@@ -211,7 +211,7 @@ impl PacketLine {
         }
     }
 
-    /// Asks the sockets whether the interface went away, every so many calls.
+    /// Asks the sockets for errors (a removed interface), once every [`PATIENCE`] calls.
     fn check(&mut self) -> Result<(), PortError> {
         self.idle += 1;
         if self.idle < PATIENCE {
@@ -234,7 +234,7 @@ impl Outlet {
         Ok(Outlet { socket, kind: target.kind, to })
     }
 
-    /// Bytes that a frame has in front of what the link carries.
+    /// Bytes of the stand-in header in front of the bytes that the link carries.
     #[inline]
     fn before(&self) -> usize {
         match self.kind {
@@ -243,7 +243,7 @@ impl Outlet {
         }
     }
 
-    /// Sends the first of some frames: how many, at least one, or why the first could not be.
+    /// Sends the first frames of a batch: returns their number, at least one, or the error of the first.
     fn send(&self, batch: &Batch) -> io::Result<usize> {
         let socket = self.socket.as_fd();
         match self.kind {
@@ -267,7 +267,7 @@ impl Outlet {
 }
 
 impl Inlet {
-    /// Receives nothing before it has another filter.
+    /// Opens an inlet that receives nothing until it gets another filter.
     fn open(ifindex: u32, slots: usize, slot_bytes: usize) -> Result<Inlet, Cause> {
         let step = Cause::step;
         let socket = packet::new().map_err(step("open a packet socket"))?;
@@ -377,21 +377,21 @@ impl Line for PacketLine {
 /// `TPACKET_V2`
 const V2: i32 = 1;
 
-/// The moment at which a frame arrived, by the monotonic clock, as it is `now` on that one and `wall` on the kernel's. Where the
-/// latter was set meanwhile a frame has not waited, or not longer than [`LONGEST`].
+/// Time of a frame's arrival by the monotonic clock; `now` on that clock is `wall` on the kernel's. If the kernel's
+/// clock was set meanwhile, the frame counts as just arrived, or as waiting for at most [`LONGEST`].
 fn arrival(header: &libc::tpacket2_hdr, now: Nanos, wall: Nanos) -> Nanos {
     let stamp = Nanos::from_secs(header.tp_sec.into()) + Nanos(header.tp_nsec.into());
     now - wall.since(stamp).min(LONGEST)
 }
 
-/// The longest that a frame is taken to have waited in a ring: one that is polled is full long before.
+/// Longest time that a frame is taken to have waited in a ring: a polled ring is full long before.
 const LONGEST: Nanos = Nanos::from_secs(1);
 
-/// How a group spreads frames: by a program, which is never given, and so to the first socket; to the next one if that is
+/// Fanout mode of a group: by a program, which is never loaded, and so to the first socket; to the next if that is
 /// full.
 const SPARE_THE_REST: u32 = libc::PACKET_FANOUT_CBPF | libc::PACKET_FANOUT_FLAG_ROLLOVER;
 
-/// Makes sockets a group, of which one gets each frame.
+/// Joins sockets to a fanout group, in which each frame goes to one of them.
 fn group<'a>(sockets: impl Iterator<Item = BorrowedFd<'a>>, mode: u32) -> io::Result<()> {
     let mut group = None;
     for socket in sockets {
@@ -408,8 +408,8 @@ fn group<'a>(sockets: impl Iterator<Item = BorrowedFd<'a>>, mode: u32) -> io::Re
     Ok(())
 }
 
-/// Puts what stands in for a link-layer header in front of a received packet, which lies behind `before` bytes. `false` where
-/// the link has none and it is no IP packet.
+/// Puts a stand-in header in front of a received packet, which begins at byte `before`. `false` if the link has no
+/// link-layer header and the packet is no IP packet.
 #[inline]
 #[must_use]
 fn stand_in(bytes: &mut [u8], before: usize) -> bool {
@@ -424,7 +424,7 @@ fn stand_in(bytes: &mut [u8], before: usize) -> bool {
     })
 }
 
-/// The tag that Linux took out of the frame.
+/// The VLAN tag that Linux took out of the frame.
 fn tag_of(header: &libc::tpacket2_hdr) -> Option<Tag> {
     if header.tp_status & libc::TP_STATUS_VLAN_VALID == 0 {
         return None;

@@ -1,4 +1,4 @@
-//! A packet of many segments on its way into frames, which may take more than one batch.
+//! A packet of many segments in the middle of its segmentation, which may take more than one batch.
 
 use wire::vlan::{TAG_LEN, Tag};
 use wire::{Batch, Frame, Nanos, Pool};
@@ -8,14 +8,14 @@ use crate::offload::{self, Left, Plan};
 use crate::open::Offload;
 use crate::sys::packet::VnetHeader;
 
-/// Room for one packet as long as IP has them, and what of it is still to be cut.
+/// Buffer for one packet of IP's maximum length, and the state of its segmentation.
 pub(crate) struct Pending {
     buffer: Box<[u8]>,
     cutting: Option<Cutting>,
     offload: Offload,
 }
 
-/// A packet that is being cut.
+/// A packet that is being segmented.
 #[derive(Clone, Copy)]
 struct Cutting {
     plan: Plan,
@@ -32,18 +32,19 @@ impl Pending {
         Pending { buffer: vec![0; LONGEST].into(), cutting: None, offload }
     }
 
-    /// True if nothing is left to cut.
+    /// True if no segments are left.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.cutting.is_none()
     }
 
-    /// Where a packet is put before it is begun. Only while nothing is left to cut.
+    /// Buffer for the next packet, before [`Pending::begin`]. Only while no segments are left.
     pub(crate) fn buffer(&mut self) -> &mut [u8] {
         &mut self.buffer
     }
 
-    /// Begins to cut the packet in the buffer, or makes `frame` of it where it is one. `None`: it is unusable, or refused.
+    /// Begins to segment the packet in the buffer, or puts it into `frame` if it is a single one. `None` if unusable or
+    /// refused.
     pub(crate) fn begin(
         &mut self,
         length: usize,
@@ -66,7 +67,7 @@ impl Pending {
         whole.then_some(Begun::Frame)
     }
 
-    /// Cuts as many frames as `batch` has room for and `pool` slots.
+    /// Segments into as many frames as `batch` has room for and `pool` slots.
     pub(crate) fn cut(
         &mut self,
         batch: &mut Batch,
@@ -92,17 +93,17 @@ impl Pending {
     }
 }
 
-/// What became of a packet in the buffer.
+/// Outcome for a packet in the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Begun {
-    /// The frame has it.
+    /// Copied to the frame.
     Frame,
-    /// It is cut from now on.
+    /// Segmentation begun.
     Segments,
 }
 
-/// Does what is left to do to a frame that is no packet of many segments, and puts its tag back. `false` where that
-/// cannot be done.
+/// Does the offload work left on a frame that needs no segmentation, and puts its VLAN tag back. `false` if that is
+/// impossible.
 #[must_use]
 pub(crate) fn finish(
     frame: &mut Frame,
@@ -123,7 +124,7 @@ pub(crate) fn finish(
     tag.is_none_or(|tag| insert(frame, tag))
 }
 
-/// Puts a tag behind the addresses, where the wire has the outer one.
+/// Inserts a VLAN tag behind the addresses, as the outer tag.
 fn insert(frame: &mut Frame, tag: Tag) -> bool {
     const ADDRESSES: usize = 12;
     if frame.len() < ADDRESSES || frame.push_front(TAG_LEN).is_none() {

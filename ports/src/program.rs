@@ -1,5 +1,5 @@
-//! The programs that the kernel runs for us, in instructions of BPF (RFC 9669): a few each, so that they need neither a
-//! compiler nor a loader.
+//! BPF programs (RFC 9669) for the kernel, as instructions: a few each, so that they need neither a compiler nor a
+//! loader.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -9,7 +9,7 @@ mod assembler;
 use assembler::{Assembler, If, Width};
 use wire::LinkKind;
 
-/// One instruction of eight bytes, as the kernel has it.
+/// One BPF instruction of eight bytes, in the kernel's layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct Instruction {
@@ -20,7 +20,8 @@ pub(crate) struct Instruction {
     immediate: i32,
 }
 
-/// TCX ingress of a guarded interface, its port open or not: Linux gets only what the punt marked, with the mark taken off.
+/// TCX ingress of a guarded interface, its port open or not: passes to Linux only packets that the punt marked, with
+/// the mark cleared.
 pub(crate) fn only_marked(mark: u32) -> Vec<Instruction> {
     vec![
         load_word(R2, R1, SKB_MARK),
@@ -34,7 +35,7 @@ pub(crate) fn only_marked(mark: u32) -> Vec<Instruction> {
     ]
 }
 
-/// TCX ingress of the punt: on as if received by the interface, marked.
+/// TCX ingress of the punt: marks packets and redirects them to the interface, as if received by it.
 pub(crate) fn deliver(mark: u32, ifindex: u32) -> Vec<Instruction> {
     vec![
         set(R2, mark as i32),
@@ -51,25 +52,25 @@ pub(crate) fn nothing() -> Vec<Instruction> {
     vec![set(R0, TCX_DROP), exit()]
 }
 
-/// TCX egress of a port: what Linux sends goes to the punt. What Linux forwards is marked by the group bit of its link-layer
-/// source; of a packet without Ethernet by the first bit, 1 in no version of IP there is.
+/// TCX egress of a port: redirects packets that Linux sends to the punt. Packets that Linux forwards are marked by the
+/// group bit of their link-layer source address; without Ethernet by the first bit, which is 1 in no IP version.
 pub(crate) fn divert(ifindex: u32, kind: LinkKind) -> Vec<Instruction> {
     let mut program = mark_forwarded(kind);
     program.extend([set(R1, ifindex as i32), set(R2, 0), call(BPF_REDIRECT), exit()]);
     program
 }
 
-/// TCX egress of an interface that we have made for Linux: the same, without a punt.
+/// TCX egress of an interface created for Linux: marks as [`divert`] does, without a punt.
 pub(crate) fn mark() -> Vec<Instruction> {
     let mut program = mark_forwarded(LinkKind::Ethernet);
     program.extend([set(R0, TCX_NEXT), exit()]);
     program
 }
 
-/// Bit of the first byte of a packet without Ethernet by which it is marked that Linux forwards it.
+/// Bit of the first byte that marks a packet without Ethernet as forwarded by Linux.
 pub(crate) const FORWARDED_BARE: u8 = 0x80;
 
-/// Marks what came in by another interface before. What cannot be marked is dropped.
+/// Marks packets that came in by another interface before. A packet that cannot be marked is dropped.
 fn mark_forwarded(kind: LinkKind) -> Vec<Instruction> {
     let (place, bit) = match kind {
         LinkKind::Ethernet => (6, 1),
@@ -106,18 +107,18 @@ fn mark_forwarded(kind: LinkKind) -> Vec<Instruction> {
     a.finish().unwrap_or_default()
 }
 
-/// XDP: each frame goes to the socket of its queue, or nowhere: a frame that we do not see must not go by us to Linux.
+/// XDP: redirects each frame to the socket of its queue, or drops it: no frame may pass by wirerate to Linux.
 pub(crate) fn to_sockets(map: BorrowedFd<'_>) -> Vec<Instruction> {
     let [low, high] = set_map(R1, map);
     vec![load_word(R2, R1, XDP_QUEUE), low, high, set(R3, XDP_DROP), call(BPF_REDIRECT_MAP), exit()]
 }
 
-/// The classic program of a socket that is not to receive anything yet.
+/// Classic program of a socket that must not receive anything yet.
 pub(crate) fn keep_nothing() -> [libc::sock_filter; 1] {
     [classic(CLASSIC_RETURN, 0, 0, 0)]
 }
 
-/// The classic program of a socket that receives from a port: all but what the punt marked.
+/// Classic program of a socket that receives from a port: keeps all packets except those that the punt marked.
 pub(crate) fn keep_unmarked(mark: u32) -> [libc::sock_filter; 4] {
     [
         classic(CLASSIC_LOAD_WORD, 0, 0, (libc::SKF_AD_OFF + libc::SKF_AD_MARK) as u32),
@@ -183,7 +184,7 @@ fn set(target: u8, value: i32) -> Instruction {
     Instruction { code: 0xb4, registers: target, offset: 0, immediate: value }
 }
 
-/// `target = map`, in two instructions; the loader puts the map's address there.
+/// `target = map`, in two instructions; the loader fills in the map's address.
 fn set_map(target: u8, map: BorrowedFd<'_>) -> [Instruction; 2] {
     const BPF_PSEUDO_MAP_FD: u8 = 1;
     let registers = target | BPF_PSEUDO_MAP_FD << 4;

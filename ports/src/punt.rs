@@ -1,9 +1,10 @@
-//! The way between us and Linux's own stack behind a real interface.
+//! The punt: the path between wirerate and Linux's own stack behind a real interface.
 //!
-//! It is a TAP device that nobody but us uses, `wr` and the interface's index; a TUN device where the interface has no
-//! Ethernet, as Linux redirects packets only between devices that both have a link-layer header or both none. What we write into it, a program on its
-//! ingress passes on to the interface, as if it had been received there. What Linux sends by the interface, its
-//! [guard](crate::Guard) passes on to the device, where we read it. Our own sending does not come by there.
+//! The punt is a TAP device used by wirerate alone, named `wr` and the interface's index; a TUN device if the interface
+//! has no Ethernet, as Linux redirects packets only between devices that both have a link-layer header or both none. A
+//! program at the device's ingress redirects packets that wirerate writes to the interface, as if received there. The
+//! interface's [guard](crate::Guard) redirects packets that Linux sends to the device, where wirerate reads them.
+//! Frames that wirerate sends do not pass the punt.
 
 use std::os::fd::OwnedFd;
 
@@ -15,15 +16,15 @@ use crate::sys::interface::{self, Asker};
 use crate::sys::link::{Change, Stack};
 use crate::tap::{Tap, TapLine};
 
-/// An open punt: it ends when this or all of its lines are dropped. Linux sends by it once the interface's guard is
+/// An open punt, until it or all of its lines are dropped. Linux sends by it once the interface's guard is
 /// [open](crate::Guard::open) to it.
 #[derive(Debug)]
 pub struct Punt {
-    /// A queue for each worker: what is received is what Linux sends, what is sent is delivered to Linux.
+    /// One queue for each worker: received frames are those that Linux sends; sent frames are delivered to Linux.
     pub lines: Vec<TapLine>,
-    /// Its device in Linux.
+    /// Index of the device in Linux.
     pub ifindex: u32,
-    /// Holds the program. Keep it for as long as the lines.
+    /// Holds the program. Keep it as long as the lines.
     pub held: PuntHeld,
 }
 
@@ -34,11 +35,11 @@ pub struct PuntHeld {
 }
 
 impl Punt {
-    /// Makes the punt of `interface` with a queue for each of `workers`. What is delivered to Linux bears `mark` on its
-    /// way through the interface.
+    /// Opens the punt of `interface` with a queue for each of `workers`. Packets delivered to Linux bear `mark` on
+    /// their way through the interface.
     ///
     /// # Errors
-    /// Where there is no such interface, or another process has its punt, or the kernel lacks what is needed (Linux 6.6).
+    /// There is no such interface, another process has its punt, or the kernel lacks a needed feature (Linux 6.6).
     pub fn open(interface: &str, mark: u32, workers: usize) -> Result<Punt, OpenError> {
         Punt::make(interface, mark, workers).map_err(|cause| OpenError::of_tap(interface, cause))
     }

@@ -1,21 +1,21 @@
-//! Why a port could not be opened, or not by the fastest driver: sentences for operators.
+//! Reasons why a port could not be opened, or not by the fastest driver: sentences for operators.
 
 use std::fmt;
 use std::io;
 
 use crate::open::Driver;
 
-/// No driver that was wanted works on an interface.
+/// Error of opening a port: no allowed driver works on the interface.
 #[derive(Debug, thiserror::Error)]
 pub struct OpenError {
     /// The interface.
     pub interface: String,
-    /// The drivers that were tried, and why they do not work; at least one.
+    /// Drivers that were tried, with the reasons why they do not work; at least one.
     pub refused: Vec<Refusal>,
 }
 
 impl OpenError {
-    /// A TAP device that could not be made.
+    /// Error for a TAP device that could not be created.
     pub(crate) fn of_tap(interface: &str, cause: Cause) -> OpenError {
         OpenError { interface: interface.to_owned(), refused: vec![Refusal { driver: Driver::Tap, cause }] }
     }
@@ -31,12 +31,12 @@ impl fmt::Display for OpenError {
     }
 }
 
-/// A driver that did not work, and why.
+/// A driver that did not work, and the reason.
 #[derive(Debug)]
 pub struct Refusal {
     /// The driver.
     pub driver: Driver,
-    /// Why.
+    /// Reason.
     pub cause: Cause,
 }
 
@@ -46,52 +46,52 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Why a driver does not work on an interface.
+/// Reason why a driver does not work on an interface.
 #[derive(Debug)]
 pub enum Cause {
-    /// The kernel refused something.
+    /// System call that the kernel refused.
     Kernel {
-        /// What, as in "could not {operation}".
+        /// Operation that failed, as in "could not {operation}".
         operation: &'static str,
-        /// What it said.
+        /// Error of the kernel.
         error: io::Error,
     },
-    /// Packets of the interface begin neither with an Ethernet nor with an IP header; Linux's number for what it is
+    /// Packets of the interface begin neither with an Ethernet nor with an IP header; Linux's hardware type of it
     /// (`ARPHRD_...`).
     UnknownLink(u16),
-    /// Its packets have no Ethernet header.
+    /// Packets of the interface have no Ethernet header.
     WithoutEthernet,
-    /// It has fewer queues than there are workers, and each worker needs one.
+    /// Fewer queues than workers: each worker needs one.
     TooFewQueues {
-        /// Queues that receive.
+        /// Number of receive queues.
         queues: u32,
-        /// Workers.
+        /// Number of workers.
         workers: usize,
     },
-    /// Slots of this many bytes are larger than a page, which is all that AF_XDP takes.
+    /// Pool slots larger than a page, the limit of AF_XDP.
     LargeSlots {
         /// Bytes of a slot.
         slot: usize,
     },
-    /// It has no hardware, and Linux keeps VLAN tags beside the frames of such interfaces, where XDP does not see them.
+    /// The interface has no hardware, and Linux keeps VLAN tags of such interfaces beside the frames, unseen by XDP.
     TagsApart,
-    /// Its card takes VLAN tags out of frames, and cannot be told not to.
+    /// The card takes VLAN tags out of frames, and this offload cannot be switched off.
     TagsTaken,
-    /// It has no hardware: AF_PACKET was measured to be faster on such an interface.
+    /// The interface has no hardware: AF_PACKET was measured to be faster on such interfaces.
     SlowerHere,
-    /// There is an interface of that name already.
+    /// An interface of that name exists already.
     NameTaken,
-    /// Its frames, of this many bytes at most, do not fit the pool's slots.
+    /// The longest frames of the interface do not fit the pool's slots.
     TooLong {
         /// Bytes of the longest frame.
         frame: usize,
-        /// Bytes of a slot that are there for it.
+        /// Bytes of a slot available for a frame.
         room: usize,
     },
 }
 
 impl Cause {
-    /// Of an error while something was done: "could not {operation}".
+    /// Cause for a failed operation: "could not {operation}".
     pub(crate) fn step(operation: &'static str) -> impl FnOnce(io::Error) -> Cause {
         move |error| Cause::Kernel { operation, error }
     }
@@ -143,7 +143,7 @@ impl fmt::Display for Cause {
 /// Operations by which errors are told apart.
 pub(crate) const ATTACH_XDP: &str = "attach the XDP program to its driver";
 
-/// What an error of the kernel usually means here.
+/// Hint for operators: the usual meaning of an error of the kernel.
 fn hint(operation: &str, error: &io::Error) -> Option<&'static str> {
     Some(match error.raw_os_error()? {
         libc::EPERM | libc::EACCES => "needs CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF",

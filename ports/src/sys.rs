@@ -1,5 +1,5 @@
-//! The edge to the kernel, and the only place of this crate that says `unsafe`: system calls, memory shared with the
-//! kernel, structures of its interface that `libc` lacks. What is exported from here is safe to call.
+//! The edge to the kernel, and the only module of this crate with `unsafe`: system calls, memory shared with the
+//! kernel, kernel structures missing from `libc`. Everything exported from here is safe to call.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -38,7 +38,7 @@ unsafe impl Plain for u32 {}
 #[cfg(test)]
 unsafe impl Plain for u8 {}
 
-/// The result of a system call that says -1 for an error.
+/// The result of a system call that returns -1 for an error.
 fn check(result: c_int) -> io::Result<c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }

@@ -1,8 +1,9 @@
-//! TAP devices: interfaces of Linux whose other end is ours.
+//! TAP devices: interfaces of Linux whose other end is wirerate.
 //!
-//! What Linux sends by one is received here, and what is sent here Linux receives. A TUN device is the same for bare IP
-//! packets, which have a header that stands in for Ethernet's here ([`wire::link_kind`]). The device goes when the last of its
-//! queues is closed, so that nothing of it is left when the process ends, however it ends.
+//! Packets that Linux sends by a device are received here, and packets sent here are received by Linux. A TUN device
+//! carries bare IP packets, which get a stand-in for the Ethernet header here ([`wire::link_kind`]). The device
+//! vanishes when the last of its queues is closed, so that nothing of it remains when the process ends, however it
+//! ends.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -25,28 +26,29 @@ use crate::sys::{clock, interface, link, tun};
 /// A soft interface: an interface of Linux, with one queue a worker.
 #[derive(Debug)]
 pub struct Tap {
-    /// Its index.
+    /// Index of the interface.
     pub ifindex: u32,
     /// A queue for each worker.
     pub lines: Vec<TapLine>,
-    /// Holds what marks packets that Linux forwards by the device; none where nobody asked for that, or the process may not load
+    /// Holds the program that marks packets forwarded by Linux; `None` if not asked for, or if the process may not load
     /// programs.
     pub held: Option<TapHeld>,
 }
 
-/// Holds the program of a TAP device to its place.
+/// Holds the program on a TAP device.
 #[derive(Debug)]
 pub struct TapHeld {
     _link: OwnedFd,
 }
 
 impl Tap {
-    /// Makes the device `name`, brings it up, and opens a queue for each of `workers`. Linux's stack uses it as any
-    /// other interface; its addresses are not set here. `mtu` is in bytes of an IP packet; without `mac` Linux draws one. In a
-    /// user namespace, where nobody may load programs, what Linux forwards by the device is not marked.
+    /// Creates the device `name`, brings it up, and opens a queue for each of `workers`. Linux's stack uses it as any
+    /// other interface; its addresses are not set here. `mtu` is in bytes of an IP packet; without `mac` Linux draws a
+    /// hardware address. In a user namespace, where nobody may load programs, packets that Linux forwards by the device
+    /// are not marked.
     ///
     /// # Errors
-    /// Where there is a device of that name already, or where it cannot be made.
+    /// A device of that name exists already, or the device cannot be created.
     pub fn open(name: &str, mtu: u16, mac: Option<Mac>, workers: usize) -> Result<Tap, OpenError> {
         // What Linux sends is cut, whatever else may come large: it would not send smaller ones instead.
         let change = Change { mtu: mtu.into(), mac, kind: LinkKind::Ethernet, stack: Stack::Used };
@@ -95,12 +97,12 @@ impl Tap {
 pub struct TapLine {
     identity: Identity,
     fd: OwnedFd,
-    /// What packets on the device begin with.
+    /// Link kind of the device.
     kind: LinkKind,
     pending: Pending,
-    /// The device, at the one queue that tells what the device as a whole has lost.
+    /// Index of the device, at the one queue that reports the losses of the device as a whole.
     device: Option<u32>,
-    /// Bytes of a frame that may be sent.
+    /// Bytes of the longest frame that may be sent.
     longest: usize,
     statistics: Statistics,
 }
@@ -115,7 +117,7 @@ impl std::fmt::Debug for TapLine {
 }
 
 impl TapLine {
-    /// Reads one frame into `frame`, or begins to cut it; `Ok(None)` if it is unusable, which has been counted.
+    /// Reads one frame into `frame`, or begins to segment it; `Ok(None)` if unusable, already counted.
     fn read(&mut self, frame: &mut Frame, slot_bytes: usize) -> io::Result<Option<Begun>> {
         let mut header = [0; VnetHeader::LEN];
         let room = slot_bytes - HEADROOM;

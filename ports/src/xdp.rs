@@ -1,11 +1,12 @@
-//! AF_XDP: a program in the driver redirects each frame of a queue to a socket, which puts it into a slot of the worker's
-//! pool; Linux has no part in it. Frames are sent from where they lie.
+//! AF_XDP driver: a program in the driver redirects each frame of a queue to a socket, which puts it into a slot of the
+//! worker's pool, past Linux. Frames are sent from their slots.
 //!
-//! A line has each `workers`-th queue of the interface, so there must be a queue for each worker at least.
+//! A line has each `workers`-th queue of the interface, so that the interface needs at least one queue for each worker.
 //!
 //! Virtual interfaces (those without a bus: veth, TAP) hand over frames as the sender's stack left them, with checksums
-//! that were for a card to complete, and XDP does not say which. On these a TCP or UDP checksum that equals the sum of
-//! its pseudo header alone, and an SCTP checksum of zero, is completed ([`crate::offload::complete_bare`] says why that does no harm).
+//! for a card to complete, and XDP does not say which. On such interfaces a TCP or UDP checksum that equals the sum of
+//! its pseudo header alone, and an SCTP checksum of zero, is completed, without harm to other packets
+//! ([`crate::offload::complete_bare`]).
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -24,13 +25,13 @@ use crate::sys::interface::{Asker, offload};
 use crate::sys::socket::Waiter;
 use crate::sys::xsk::Queue;
 
-/// What is opened for an interface.
+/// Lines and program of an interface opened by AF_XDP.
 pub(crate) struct Xdp {
-    /// One for each worker.
+    /// One line for each worker.
     pub(crate) lines: Vec<XdpLine>,
-    /// Hold the program, and the map of sockets.
+    /// Links that hold the program, and the map of sockets.
     pub(crate) links: Vec<OwnedFd>,
-    /// True if no queue copies.
+    /// True if no queue copies frames.
     pub(crate) zero_copy: bool,
 }
 
@@ -38,31 +39,31 @@ pub(crate) struct Xdp {
 pub(crate) struct XdpLine {
     identity: Identity,
     queues: Vec<Queue>,
-    /// The queue that is asked first.
+    /// Index of the queue to ask first.
     turn: usize,
-    /// To wait for all of them.
+    /// Descriptor to wait for all queues.
     waiter: Waiter,
-    /// Bytes of the longest frame that is sent.
+    /// Bytes of the longest frame that may be sent.
     longest: usize,
     origin: Origin,
     idle: u32,
     statistics: Statistics,
 }
 
-/// Where frames come from.
+/// Source of an interface's frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Origin {
-    /// A wire: checksums are as they are.
+    /// A wire: checksums are complete.
     Card,
-    /// Another stack: checksums may be left to be completed.
+    /// Another stack: checksums may be left to complete.
     Stack,
 }
 
-/// After how many calls that found nothing the kernel is called, to tell if something is wrong.
+/// Number of calls that find nothing before the kernel is called, to see errors.
 const PATIENCE: u32 = 64;
-/// Entries of a ring, at least: a batch.
+/// Least number of entries of a ring: a batch.
 const FEWEST: u32 = 64;
-/// A slot must not be larger.
+/// Largest size of a slot, in bytes.
 const PAGE: usize = 4096;
 
 impl Xdp {
@@ -131,7 +132,7 @@ impl Xdp {
 }
 
 impl XdpLine {
-    /// Takes what waits in the queues.
+    /// Receives waiting frames from the queues.
     #[inline]
     fn take(&mut self, batch: &mut Batch, pool: &mut Pool) -> usize {
         let mut frames = 0;
@@ -145,7 +146,7 @@ impl XdpLine {
         frames
     }
 
-    /// Calls the kernel for frames where it wants that, and every so often to learn whether the interface went away.
+    /// Calls the kernel for frames if the driver needs it, and every [`PATIENCE`] calls to see a removed interface.
     fn call_idle(&mut self) -> Result<(), PortError> {
         self.idle += 1;
         let asking = self.idle >= PATIENCE;
@@ -165,7 +166,7 @@ impl XdpLine {
         Ok(())
     }
 
-    /// Has the kernel send what is in the ring, as far as it does now.
+    /// Calls the kernel to send the frames in the ring, as far as it does now.
     fn call_to_send(&mut self) -> Result<(), PortError> {
         let Some(queue) = self.queues.first() else { return Ok(()) };
         if !queue.wants_call_to_send() {
@@ -190,7 +191,7 @@ impl XdpLine {
         Ok(())
     }
 
-    /// Puts the first frames of the batch into the ring: how many.
+    /// Puts the first frames of the batch into the ring; returns their number.
     fn load(&mut self, batch: &mut Batch, pool: &mut Pool) -> usize {
         let Some(queue) = self.queues.first_mut() else { return 0 };
         let wanted = batch.len() as u32;

@@ -1,4 +1,4 @@
-//! Ports come and go: what cannot be opened says why, what goes away says so, and nothing stays of what was open.
+//! Opening and closing of ports: reasons for refusals, errors of vanished interfaces, and no state left behind.
 #![allow(clippy::unwrap_used)]
 
 mod lab;
@@ -13,7 +13,7 @@ use lab::{Host, Raw, answers, command, converse, echo, ip, pings, wait};
 use ports::{Copying, Driver, Gone, Line, MARK, Opened, Punt, Spec, Tagged, Tap, Wish};
 use wire::{Batch, Frame, Pool, PoolMemory, PortError, Received};
 
-/// What a line says when it is asked to receive, and to send, until it says that something is wrong.
+/// Errors of receiving and of sending on a line, called until each fails.
 fn failures(line: &mut dyn Line, pool: &mut Pool) -> [PortError; 2] {
     let patience = Instant::now();
     let mut batch = Batch::new();

@@ -1,4 +1,4 @@
-//! Real ports between real hosts: each driver receives and sends what it should.
+//! Real ports between real hosts: each driver receives and sends the right frames.
 #![allow(clippy::unwrap_used)]
 
 mod lab;
@@ -116,7 +116,7 @@ fn frames_of_all_sizes_go_both_ways(wish: Wish) {
     });
 }
 
-/// What no protocol of ours is in.
+/// A packet of a protocol that nothing here handles (Ethernet type 0x88b5).
 trait OfItsOwn {
     fn of_its_own(self) -> Vec<u8>;
 }
@@ -190,8 +190,7 @@ fn frames_have_their_own_times_of_arrival() {
     });
 }
 
-/// A worker that is off its core for a while finds all that came meanwhile, in order, every time; what is past that is
-/// counted.
+/// A worker off its core for a while finds all frames that arrived meanwhile, in order; the overflow is counted.
 #[test]
 fn frames_wait_while_nobody_receives() {
     lab::run(|| {

@@ -1,13 +1,13 @@
-//! The contract between packet code and a chip model: code says what it does as it does it.
+//! The contract between packet code and a chip model: code reports its cost as it executes.
 //!
-//! A stage calls `tally.instructions(n)`, `tally.read(Region::FlowTable, at, bytes)` and so on. With
-//! [`NoTally`] every call compiles to nothing; with [`Count`] the calls are summed, which is what
-//! `wirerate explain` shows; a chip model plays them out in modelled time.
+//! A stage calls `tally.instructions(n)`, `tally.read(Region::FlowTable, at, bytes)` and so on. With [`NoTally`] every
+//! call compiles to nothing; with [`Count`] the calls are summed, for `wirerate explain`; a chip model plays them out
+//! in modelled time.
 //!
-//! The unit of [`Tally::instructions`] is one instruction of a single-issue 32-bit RISC engine. Where a
-//! step's count is written by hand, the comment beside it says how it was counted.
+//! The unit of [`Tally::instructions`] is one instruction of a single-issue 32-bit RISC engine. Beside a count written
+//! by hand, a comment says how it was counted.
 
-/// Receives the account of what a step costs. Who keeps it may ask where in the code it is told
+/// Account of the cost of a step. An implementation may ask for the place in the code of each call
 /// ([`Location::caller`](std::panic::Location::caller)).
 pub trait Tally {
     /// Executes `count` instructions of kind `op`.
@@ -30,8 +30,8 @@ pub trait Tally {
     #[track_caller]
     fn hash(&mut self, bytes: u32);
 
-    /// Issues a reference without waiting for it, as asynchronous memories are used. The instruction that
-    /// issues is part of the reference, and is not told by [`Tally::execute`].
+    /// Issues a reference without waiting for it, as asynchronous memories are used. The instruction that issues is
+    /// part of the reference, and is not reported by [`Tally::execute`].
     ///
     /// By default the reference is a [`Tally::read`] or [`Tally::write`], done at once.
     #[inline(always)]
@@ -45,8 +45,8 @@ pub trait Tally {
         Ticket::DONE
     }
 
-    /// Waits until the reference of `ticket` is done. Who issues waits for each ticket at most once, and never
-    /// for [`Ticket::DONE`].
+    /// Waits until the reference of `ticket` is done. A caller waits for each ticket at most once, and never for
+    /// [`Ticket::DONE`].
     #[inline(always)]
     fn wait(&mut self, _: Ticket) {}
 
@@ -57,13 +57,13 @@ pub trait Tally {
         self.execute(Op::Branch, 1);
     }
 
-    /// True if anybody keeps the account. Where nobody does, a costlier way of counting can be left out.
+    /// True if the account is kept. Otherwise a costlier way of counting can be left out.
     #[inline(always)]
     fn is_kept(&self) -> bool {
         true
     }
 
-    /// Executes `count` instructions that are not told apart further.
+    /// Executes `count` instructions of no particular kind.
     #[inline(always)]
     #[track_caller]
     fn instructions(&mut self, count: u32) {
@@ -71,7 +71,7 @@ pub trait Tally {
     }
 }
 
-/// The account that nobody keeps: zero-sized, and every call compiles to nothing.
+/// The account that is not kept: zero-sized, and every call compiles to nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoTally;
 
@@ -92,22 +92,22 @@ impl Tally for NoTally {
     }
 }
 
-/// One reference to memory, as [`Tally::issue`] is told.
+/// One reference to memory, for [`Tally::issue`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reference {
-    /// What is referred to.
+    /// Region that is read or written.
     pub region: Region,
     /// Byte offset in the region.
     pub at: usize,
     /// Bytes moved.
     pub bytes: u32,
-    /// Which way they move.
+    /// Direction of the move.
     pub access: Access,
-    /// How the offset is known.
+    /// Origin of the offset.
     pub address: Address,
 }
 
-/// Which way a reference moves bytes.
+/// Direction in which a reference moves bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// From memory.
@@ -116,26 +116,26 @@ pub enum Access {
     Write,
 }
 
-/// How the offset of a reference is known. A memory inside an engine may take the one as an operand, and
-/// have to be told the other by an instruction of its own.
+/// Origin of a reference's offset. A memory inside an engine may take a known offset as an operand, and need an
+/// instruction to set a computed one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// Fixed when the code was written, or the one after the last.
+    /// Fixed when the code was written, or the offset after the last.
     Known,
     /// Computed from data.
     Computed,
 }
 
-/// A reference that was issued, to wait for.
+/// Handle of an issued reference, to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ticket(pub u32);
 
 impl Ticket {
-    /// Of a reference that needs no waiting for.
+    /// Ticket of a reference that needs no waiting for.
     pub const DONE: Ticket = Ticket(0);
 }
 
-/// What a branch instruction did.
+/// Outcome of a branch instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Branch {
     /// Conditional, and taken.
@@ -146,8 +146,7 @@ pub enum Branch {
     Always,
 }
 
-/// A named data structure whose memory references are tallied. A chip's mapping says which memory each
-/// region lies in.
+/// A named data structure whose memory references are tallied. A chip's mapping assigns each region to a memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Region {
@@ -155,21 +154,21 @@ pub enum Region {
     Frame,
     /// The metadata that travels with a frame.
     Meta,
-    /// The hash buckets that lead from a key to a flow.
+    /// Hash buckets, from a key to a flow.
     FlowIndex,
     /// The flows.
     FlowTable,
     /// The timer wheel.
     Timer,
-    /// NAT mappings and the ports they hold.
+    /// NAT mappings and their ports.
     NatTable,
-    /// Rules and the structures that search them.
+    /// Rules and the classifiers built of them.
     RuleTable,
     /// Longest-prefix-match structures.
     RouteTable,
     /// Next hops and neighbours.
     HopTable,
-    /// Fragments that wait, and what is remembered of their first.
+    /// Fragments that wait, and the state kept of first fragments.
     FragmentTable,
     /// Counters.
     Counter,
@@ -229,7 +228,7 @@ impl Region {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Op {
-    /// Arithmetic and logic, and what is not told apart further.
+    /// Arithmetic and logic, and instructions of no particular kind.
     Alu,
     /// Shift and rotate.
     Shift,
@@ -266,11 +265,11 @@ pub struct References {
     pub writes: u64,
     /// Number of atomic operations.
     pub atomics: u64,
-    /// Bytes moved by all of them.
+    /// Bytes moved, reads, writes and atomics together.
     pub bytes: u64,
 }
 
-/// The sum of what was told: instructions by kind, references by region.
+/// Sum of an account: instructions by kind, references by region.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Count {
     ops: [u64; Op::ALL.len()],

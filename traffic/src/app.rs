@@ -1,4 +1,4 @@
-//! What people and machines in the office do, and what servers on the internet answer to datagrams.
+//! Applications of the office's users and machines, and replies of internet servers to datagrams.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -23,7 +23,7 @@ const ROUTERS: u8 = 4;
 const A: u16 = 1;
 const AAAA: u16 = 28;
 
-/// Something that takes several packets of one sender.
+/// An activity of several packets from one sender.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Activity {
     kind: Kind,
@@ -43,7 +43,7 @@ enum Kind {
     Trace,
 }
 
-/// What every machine says when it is switched on: its own address, and where is the gateway?
+/// First packets of every machine: ARP for its own address, ARP and neighbour solicitation for the gateway's.
 pub(super) fn greet(office: &mut Office, start: Nanos) {
     for (n, host) in office.settings.hosts.clone().into_iter().enumerate() {
         let at = start + Nanos(n as u64 * 300_000);
@@ -67,7 +67,7 @@ pub(super) fn greet(office: &mut Office, start: Nanos) {
     }
 }
 
-/// Somebody begins something.
+/// Starts a random activity of a random machine.
 pub(super) fn begin(office: &mut Office, at: Nanos) {
     let Some(host) = office.random.pick(&office.settings.hosts).copied() else { return };
     let lport = office.random.between(32768, 60999) as u16;
@@ -89,7 +89,7 @@ pub(super) fn begin(office: &mut Office, at: Nanos) {
     }
 }
 
-/// An activity's next packet.
+/// Sends an activity's next packet.
 pub(super) fn go_on(office: &mut Office, at: Nanos, activity: Activity) {
     let Activity { kind, route, lport, sent, total } = activity;
     let [high, low] = sent.to_be_bytes();
@@ -130,7 +130,7 @@ pub(super) fn go_on(office: &mut Office, at: Nanos, activity: Activity) {
     }
 }
 
-/// What goes on in any office without anybody doing anything, and never leaves it.
+/// Background traffic of any office, which never leaves it.
 pub(super) fn chatter(office: &mut Office, at: Nanos) {
     let Some(host) = office.random.pick(&office.settings.hosts).copied() else { return };
     let Some(other) = office.random.pick(&office.settings.hosts).copied() else { return };
@@ -179,7 +179,7 @@ pub(super) fn chatter(office: &mut Office, at: Nanos) {
     }
 }
 
-/// What a server, or a router on the way to it, answers to a datagram from the office.
+/// Reply of a server, or of a router on the path, to a datagram from the office.
 pub(super) fn answer_udp(office: &mut Office, at: Nanos, ip: &Arrived<'_>, transport: &[u8], fragment: bool) {
     let route = ip.route;
     if route.side == Side::Lan || !office.settings.is_server(route.src) {
@@ -227,7 +227,7 @@ pub(super) fn answer_udp(office: &mut Office, at: Nanos, ip: &Arrived<'_>, trans
     }
 }
 
-/// A router where the packet's hops end, or the server, tells so.
+/// ICMP error of the router at which the packet's hops end, or of the server.
 fn answer_trace(office: &mut Office, at: Nanos, ip: &Arrived<'_>) {
     let expired = ip.hops <= ROUTERS;
     let family = if ip.route.src.is_ipv4() { Family::V4 } else { Family::V6 };
@@ -262,7 +262,7 @@ fn answer_trace(office: &mut Office, at: Nanos, ip: &Arrived<'_>) {
     office.send(at, route.side, &packet.payload(quoted));
 }
 
-/// A name is looked up, and then one to three pages are fetched.
+/// Looks up a name, and then fetches one to three pages.
 fn browse(office: &mut Office, at: Nanos, host: &Host, lport: u16) {
     let family = office.family(40);
     let Some(route) = outward(office, host, family) else { return };
@@ -275,7 +275,7 @@ fn browse(office: &mut Office, at: Nanos, host: &Host, lport: u16) {
     office.schedule(at + Nanos::from_millis(50), Task::Connect(key, exchanges));
 }
 
-/// How long a page is: mostly short, now and then long.
+/// Size of a page in bytes, 500 to 3,000,000: mostly small, now and then large.
 fn page(office: &mut Office) -> u32 {
     let (low, high) = match office.random.below(100) {
         0..60 => (500, 15_000),
@@ -297,7 +297,7 @@ fn upload(office: &mut Office, at: Nanos, host: &Host, lport: u16) {
     office.schedule(at, Task::Connect(key, exchanges));
 }
 
-/// Somebody on the internet uses what the office publishes; without that, somebody in the office browses.
+/// A visit from the internet to a published service; without one, somebody in the office browses.
 fn visit(office: &mut Office, at: Nanos, host: &Host, lport: u16) {
     let Some(rport) = office.random.pick(&office.settings.published).copied() else {
         return browse(office, at, host, lport);
@@ -340,7 +340,7 @@ fn look_up(office: &mut Office, at: Nanos, host: &Host, lport: u16, answer: IpAd
     office.send(at, route.side, &packet);
 }
 
-/// From `host` to some server; `None` if the host has no address of that version.
+/// Route from `host` to some server; `None` if the host has no address of that version.
 fn outward(office: &mut Office, host: &Host, family: Family) -> Option<Route> {
     let n = office.random.next_u64() as u32;
     let dst = office.settings.server(family, n);
@@ -356,7 +356,7 @@ fn dns_query(id: u16, name: &[u8], kind: u16) -> Vec<u8> {
     [head.as_flattened(), name, &kind.to_be_bytes(), &[0, 1]].concat()
 }
 
-/// An answer to a query for `wwwNNN.example`: the address of the server NNN.
+/// Reply to a query for `wwwNNN.example`: the address of the server NNN.
 fn dns_reply(office: &Office, query: &[u8]) -> Option<Vec<u8>> {
     let id = query.first_chunk::<2>()?;
     let question = query.get(12..)?;

@@ -1,4 +1,4 @@
-//! What the internet sends to every address, asked or not: scans, spoofed sources, broken headers.
+//! Hostile traffic from the internet to any address: scans, spoofed sources, broken headers.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -109,7 +109,7 @@ fn cut(office: &mut Office, at: Nanos, mut frame: Vec<u8>) {
     hostile(office, at, frame);
 }
 
-/// Straight to a machine inside, which without NAT only the firewall protects; or from an impossible source.
+/// A packet straight to a machine inside, which without NAT only the firewall protects; or from an impossible source.
 fn break_in_v6(office: &mut Office, at: Nanos, syn: Tcp<'_>) {
     let wan = office.settings.wan;
     let Some(dst) = office.random.pick(&office.settings.hosts).and_then(|host| host.v6) else { return };

@@ -1,11 +1,11 @@
-//! Traffic made from a seed: a minute of mixed office traffic, as a gateway between the office and the
-//! internet would receive it.
+//! Traffic made from a seed: a minute of mixed office traffic, as a gateway between the office and the internet would
+//! receive it.
 //!
-//! [`Office`] is the world around the gateway, on both sides of it. Whoever runs a gateway takes packet
-//! after packet from [`Office::next`], hands it in on its side, and tells with [`Office::arrived`] what came
-//! out; hosts and servers answer what really arrives. So replies go where NAT wants them, dropped packets
-//! are sent again or given up, and a refused connection stays refused. With the same settings and the same
-//! gateway, the same packets.
+//! [`Office`] is the world around the gateway, on both sides of it. The caller takes packet after packet from
+//! [`Office::next`], passes each to the gateway on its side, and reports with [`Office::arrived`] the frames that come
+//! out; hosts and servers answer the packets that really arrive. So replies go where NAT wants them, dropped packets
+//! are sent again or given up, and a refused connection stays refused. With the same settings and the same gateway, the
+//! same packets.
 //!
 //! Memory is bounded: so many connections at a time, so many packets on their way.
 
@@ -32,17 +32,17 @@ pub enum Side {
 /// A packet that enters the gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packet {
-    /// When.
+    /// Time at which the packet enters.
     pub at: Nanos,
-    /// On which side.
+    /// Side on which the packet enters.
     pub side: Side,
     /// The Ethernet frame.
     pub bytes: Vec<u8>,
-    /// What it was sent for.
+    /// Intent of the sender.
     pub intent: Intent,
 }
 
-/// What a packet was sent for.
+/// Intent of a packet's sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Intent {
     /// To be understood: all its lengths and checksums are right.
@@ -51,14 +51,14 @@ pub enum Intent {
     Hostile,
 }
 
-/// What the office is like.
+/// Settings of an office: size, addresses, load.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// What everything random follows from.
+    /// Seed of everything random.
     pub seed: u64,
-    /// When it begins, since 1970.
+    /// Time at which the traffic begins, since 1970.
     pub start: Nanos,
-    /// How long it lasts.
+    /// Duration of the traffic.
     pub duration: Nanos,
     /// The office side of the gateway. Its neighbour is not used.
     pub lan: Link,
@@ -75,11 +75,11 @@ pub struct Settings {
     pub attackers_v4: Ipv4Addr,
     /// TCP ports of the gateway's outside IPv4 address that lead to a machine in the office.
     pub published: Vec<u16>,
-    /// Number of things that the people in the office begin in a second, on average; one makes about 150 packets.
+    /// Number of activities that the people in the office begin in a second, on average; one makes about 150 packets.
     pub activities_per_second: u32,
     /// Number of attacks that the internet begins in a second, on average.
     pub attacks_per_second: u32,
-    /// The most TCP connections alive at a time, on both sides together.
+    /// Most TCP connections alive at a time, on both sides together.
     pub max_connections: usize,
 }
 
@@ -95,7 +95,7 @@ pub struct Link {
     pub v4: Ipv4Addr,
     /// The gateway's IPv6 address, if it has one.
     pub v6: Option<Ipv6Addr>,
-    /// The hardware address of who sits at the other end.
+    /// Hardware address of the neighbour at the other end.
     pub neighbour: Mac,
 }
 

@@ -1,4 +1,4 @@
-//! The event loop: what is due next, who answers what arrived, and how packets are put together.
+//! The event loop: events in the order of time, replies to packets that arrived, and assembly of packets.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -19,14 +19,14 @@ use super::hostile;
 use super::tcp::{Endpoint, Exchange, Key, Outgoing};
 use super::{Family, Intent, Packet, Settings, Side};
 
-/// The most packets and timers that may wait their turn; past it, replies are lost, as in a real queue.
+/// Most packets and timers that may be queued; beyond it, replies are lost, as in a real queue.
 const MAX_QUEUE: usize = 1 << 16;
-/// As much data as any packet has, fragments taken together.
+/// Most data of any packet, in bytes, fragments taken together.
 const FILLER: usize = 16384;
 /// MSS of 1460 and 1440 bytes, SACK permitted, window scale 7.
 const SYN_OPTIONS_V4: [u8; 12] = [2, 4, 0x05, 0xb4, 1, 1, 4, 2, 1, 3, 3, 7];
 const SYN_OPTIONS_V6: [u8; 12] = [2, 4, 0x05, 0xa0, 1, 1, 4, 2, 1, 3, 3, 7];
-/// What a full frame takes on a link of 1 Gbit/s.
+/// Transmission time of a full frame on a link of 1 Gbit/s.
 const FRAME_TIME: Nanos = Nanos(12_304);
 
 /// The world around a gateway: an office on one side, the internet on the other.
@@ -36,16 +36,16 @@ pub struct Office {
     pub(super) random: Random,
     queue: BinaryHeap<Timed>,
     sequence: u64,
-    /// When the last packet was sent, and when the end comes.
+    /// Time of the last packet sent, and time of the end.
     now: Nanos,
     end: Nanos,
     connections: BTreeMap<Key, Endpoint>,
-    /// What data consists of, wherever it does not matter.
+    /// Filler for data whose content does not matter.
     filler: Vec<u8>,
     id: u16,
 }
 
-/// Something to be done at a time.
+/// An event at its time.
 #[derive(Debug)]
 struct Timed {
     at: Nanos,
@@ -57,20 +57,20 @@ struct Timed {
 pub(super) enum Task {
     /// A packet enters the gateway.
     Send(Side, Intent, Vec<u8>),
-    /// Somebody in the office begins something.
+    /// A user in the office begins an activity.
     Begin,
-    /// Somebody on the internet attacks, or a machine in the office makes noise.
+    /// A host on the internet attacks, or a machine in the office makes noise.
     Attack,
     Chatter,
     /// An activity goes on.
     Continue(Activity),
-    /// A connection is opened for these exchanges, last one first.
+    /// Opens a connection for these exchanges, last one first.
     Connect(Key, Vec<Exchange>),
     /// A connection's timer.
     Timer(Key),
 }
 
-/// Who a packet is from and to, for an answer or from scratch.
+/// Source and destination of a packet, for a reply or a new one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Route {
     pub(super) side: Side,
@@ -108,7 +108,7 @@ impl Office {
         office
     }
 
-    /// The next packet that enters the gateway, later than the one before; `None` when it is over.
+    /// The next packet that enters the gateway, later than the one before; `None` at the end.
     // Not an `Iterator`, since what comes next depends on what arrives in between.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Option<Packet> {
@@ -146,8 +146,8 @@ impl Office {
         }
     }
 
-    /// Tells that `frame` left the gateway on `side` at `at`. A time before that of the last packet that
-    /// [`next`](Office::next) gave is taken for that.
+    /// Reports that `frame` left the gateway on `side` at `at`. A time before the last packet of [`next`](Office::next)
+    /// counts as that packet's time.
     pub fn arrived(&mut self, side: Side, at: Nanos, frame: &[u8]) {
         let at = at.max(self.now);
         let Ok(layer) = ethernet::parse(frame) else { return };
@@ -176,7 +176,7 @@ impl Office {
         }
     }
 
-    /// Does something at `at`.
+    /// Schedules `task` for `at`.
     pub(super) fn schedule(&mut self, at: Nanos, task: Task) {
         if self.queue.len() >= MAX_QUEUE {
             return;
@@ -227,7 +227,7 @@ impl Office {
         }
     }
 
-    /// How long a packet takes from the gateway to `address` and back.
+    /// Round-trip time from the gateway to `address`.
     pub(super) fn round_trip(&self, side: Side, address: IpAddr) -> Nanos {
         match (side, address) {
             (Side::Lan, _) => Nanos(250_000),
@@ -304,8 +304,8 @@ impl Office {
         }
     }
 
-    /// Whose hardware address an address on a side resolves to: on the outside the provider's router
-    /// answers for everybody but the gateway.
+    /// Hardware address that an address on a side resolves to: on the outside the provider's router answers for
+    /// everybody but the gateway.
     fn owner(&self, side: Side, address: IpAddr) -> Option<Mac> {
         let wan = self.settings.wan;
         match side {
@@ -351,7 +351,7 @@ impl Office {
         self.follow_up(later, key, route.mac, out);
     }
 
-    /// Opens a connection, unless there are too many.
+    /// Opens a connection, up to the limit.
     fn connect(&mut self, at: Nanos, key: Key, exchanges: Vec<Exchange>) {
         if self.connections.len() >= self.settings.max_connections || self.connections.contains_key(&key) {
             return;
@@ -384,7 +384,7 @@ impl Office {
         self.follow_up(at, key, mac, out);
     }
 
-    /// Sends what an end has to say, sets its timer, and forgets it when it is over.
+    /// Sends the segments of an end, sets its timer, and removes it when it is over.
     fn follow_up(&mut self, at: Nanos, key: Key, mac: Mac, out: Vec<Outgoing>) {
         let route = Route { side: key.side, mac, src: key.local, dst: key.remote };
         let free = self.connections.get(&key).map_or(at, |endpoint| endpoint.busy_until);
@@ -421,13 +421,13 @@ impl Office {
         }
     }
 
-    /// Number of connections that live, for tests.
+    /// Number of live connections, for tests.
     #[cfg(test)]
     pub(super) fn connections(&self) -> usize {
         self.connections.len()
     }
 
-    /// Says which IP version to use for something new: IPv6 for `percent` in a hundred, where there is any.
+    /// Selects the IP version of a new connection: IPv6 for `percent` in a hundred, if the office has any.
     pub(super) fn family(&mut self, percent: u64) -> Family {
         let settings = &self.settings;
         let v6 = settings.lan.v6.is_some() && settings.wan.v6.is_some();
@@ -438,20 +438,19 @@ impl Office {
     pub(super) const VOICE: Option<Dscp> = Dscp::new(46);
 }
 
-/// An IP packet that arrived, and how to answer it.
+/// An IP packet that arrived, and the route of its reply.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrived<'a> {
-    /// From who it was for, to who sent it.
+    /// Route of a reply: from its destination to its source.
     pub(super) route: Route,
-    /// From its IP header on, link-layer padding included.
+    /// The packet, from its IP header on, link-layer padding included.
     pub(super) packet: &'a [u8],
-    /// Its TTL or hop limit.
+    /// TTL or hop limit of the packet.
     pub(super) hops: u8,
 }
 
 impl Ord for Timed {
-    /// The earliest is the greatest, since the heap gives that first; of two at one time, the one that was
-    /// scheduled first.
+    /// The earliest event is the greatest, since the heap pops that first; of two at one time, the one scheduled first.
     fn cmp(&self, other: &Timed) -> Ordering {
         (other.at, other.sequence).cmp(&(self.at, self.sequence))
     }

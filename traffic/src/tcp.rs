@@ -1,8 +1,8 @@
-//! One end of a TCP connection, as little of it as looks and behaves like one: handshake, messages in
-//! segments, acknowledgements, go-back-N, FIN and RST. The same for clients and servers.
+//! One end of a TCP connection, reduced to realistic traffic: handshake, messages in segments, acknowledgements,
+//! go-back-N, FIN and RST. The same for clients and servers.
 //!
-//! A message begins with its own length and that of the answer wanted, four bytes each, so that a server
-//! needs to know nothing else.
+//! A message begins with its own length and that of the answer wanted, four bytes each, so that a server needs no other
+//! state.
 
 use std::net::IpAddr;
 
@@ -11,7 +11,7 @@ use wire::unit::Nanos;
 
 use super::Side;
 
-/// Which end of which connection, as seen from that end.
+/// Addresses and ports of a connection, as seen from one end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
     pub(super) side: Side,
@@ -29,11 +29,11 @@ pub(super) struct Outgoing {
     pub(super) ack: u32,
     /// The first bytes of the data, if a message begins here.
     pub(super) header: Option<[u8; 8]>,
-    /// How much data.
+    /// Length of the data, in bytes.
     pub(super) len: usize,
 }
 
-/// What a client asks for: how many bytes it sends, at least 8, and how many it wants.
+/// Request of a client: bytes that it sends, at least 8, and bytes that it wants.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Exchange {
     pub(super) send: u32,
@@ -53,26 +53,26 @@ pub(super) struct Endpoint {
     una: u32,
     nxt: u32,
     end: u32,
-    /// The highest that `nxt` has been.
+    /// Highest sequence number sent: the most that `nxt` has been.
     sent: u32,
-    /// Where the message that is being sent begins, and its header, if it is a request.
+    /// Sequence number at which the message being sent begins, and its header, if it is a request.
     message: Option<(u32, [u8; 8])>,
     /// The next sequence number expected.
     rcv: u32,
     fin: Fin,
     peer_fin: bool,
     mss: u32,
-    /// Segments that may be on their way.
+    /// Send window, in segments.
     window: u32,
     /// Segments received since the last acknowledgement.
     pending: u32,
     retries: u32,
     role: Role,
-    /// When something must have happened.
+    /// Time of the next timeout.
     pub(super) deadline: Nanos,
-    /// The one timer that counts.
+    /// Time of the one valid timer.
     pub(super) timer: Nanos,
-    /// When the last segment will have left.
+    /// Time at which the last segment will have left.
     pub(super) busy_until: Nanos,
 }
 
@@ -95,9 +95,9 @@ enum Fin {
 
 #[derive(Clone, Debug)]
 enum Role {
-    /// The exchanges to come, last one first, and how many bytes are still missing of the answer.
+    /// Exchanges to come, last one first, and number of bytes still missing of the answer.
     Client { exchanges: Vec<Exchange>, missing: u32 },
-    /// How many bytes of the request are missing, and how long its answer is to be.
+    /// Number of bytes missing of the request, and length of its answer.
     Server { missing: u32, answer: u32 },
 }
 
@@ -146,7 +146,7 @@ impl Endpoint {
         self.state == State::Gone || (self.fin == Fin::Acknowledged && self.peer_fin)
     }
 
-    /// Meets a segment that arrived, and appends what there is to say to `out`.
+    /// Processes a segment that arrived, and appends the segments to send to `out`.
     pub(super) fn receive(&mut self, now: Nanos, segment: &Segment<'_>, out: &mut Vec<Outgoing>) {
         let (header, flags) = (segment.header, segment.header.flags());
         if flags.contains(Flags::RST) {
@@ -187,7 +187,7 @@ impl Endpoint {
         self.wind_up(now);
     }
 
-    /// The deadline has passed.
+    /// Handles an expired deadline: retransmits or gives up.
     pub(super) fn time_out(&mut self, now: Nanos, out: &mut Vec<Outgoing>) {
         if self.una == self.nxt || self.retries == MAX_RETRIES {
             self.state = State::Gone;
@@ -344,7 +344,7 @@ impl Endpoint {
         self.pending = 0;
     }
 
-    /// Sets the deadline anew.
+    /// Restarts the deadline.
     fn wind_up(&mut self, now: Nanos) {
         let wait = if self.una == self.nxt { IDLE } else { Nanos(RETRANSMISSION.0 << self.retries) };
         self.deadline = now + wait;

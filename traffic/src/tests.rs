@@ -22,8 +22,8 @@ fn other(side: Side) -> Side {
     }
 }
 
-/// Runs an office whose gateway passes what is addressed to it and to the other side, as it is; returns
-/// all that entered it, and the office.
+/// Runs an office whose gateway passes packets addressed to it and to the other side, unchanged; returns all packets
+/// that entered it, and the office.
 fn run(settings: Settings, mut passes: impl FnMut(u64, &Packet) -> bool) -> (Vec<Packet>, Office) {
     let mut office = Office::new(settings.clone());
     let mut packets = Vec::new();
@@ -47,7 +47,7 @@ fn run(settings: Settings, mut passes: impl FnMut(u64, &Packet) -> bool) -> (Vec
     (packets, office)
 }
 
-/// The machine that a frame from the internet is for; what is for the outside address goes to the first.
+/// Machine that a frame from the internet is for; frames for the outside address go to the first.
 fn host_of(settings: &Settings, frame: &[u8]) -> Option<Mac> {
     let layer = ethernet::parse(frame).ok()?;
     let dst: IpAddr = match layer.ethertype {
@@ -99,7 +99,7 @@ struct Translator {
 }
 
 impl Translator {
-    /// Translates `frame`, which came in on `side`; `None` if it cannot go on.
+    /// Translates `frame`, received on `side`; `None` if it cannot go on.
     fn translate(&mut self, settings: &Settings, side: Side, frame: &mut [u8]) -> Option<()> {
         let header = ipv4::Header::of(&frame[14..])?;
         let protocol = header.protocol();
@@ -394,7 +394,7 @@ fn answers_who_has() {
     assert_eq!((header.src(), header.dst()), (settings.hosts[3].mac, settings.lan.mac));
 }
 
-/// Wireshark's dissectors find nothing wrong with what is honest, checksums included.
+/// Wireshark's dissectors find nothing wrong with honest packets, checksums included.
 #[test]
 fn tshark_finds_no_fault_in_what_is_honest() {
     let (packets, _) = run(short(), |_, _| true);

@@ -8,16 +8,16 @@ use crate::header::{array, be16, be32, put};
 /// Bytes of a packet.
 pub const LEN: usize = 28;
 
-/// Why it is not a packet for IPv4 over Ethernet.
+/// Reason why bytes are no ARP packet for IPv4 over Ethernet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// Fewer than 28 bytes.
     #[error("shorter than an ARP packet")]
     TooShort,
-    /// Not Ethernet's addresses, 6 bytes long.
+    /// Hardware type other than Ethernet, or address length other than 6 bytes.
     #[error("ARP for other hardware than Ethernet")]
     Hardware,
-    /// Not IPv4's addresses, 4 bytes long.
+    /// Protocol type other than IPv4, or address length other than 4 bytes.
     #[error("ARP for another protocol than IPv4")]
     Protocol,
 }
@@ -40,7 +40,7 @@ pub fn parse(payload: &[u8]) -> Result<Packet<'_>, Malformed> {
 pub struct Packet<'a>(&'a [u8; LEN]);
 
 impl Packet<'_> {
-    /// What it is.
+    /// Operation code: request, reply or another.
     #[inline]
     pub fn operation(self) -> Operation {
         Operation(be16(self.0, 6))
@@ -87,16 +87,16 @@ impl Packet<'_> {
 pub struct Operation(pub u16);
 
 impl Operation {
-    /// Who has the target's address?
+    /// Request: asks for the hardware address of the target.
     pub const REQUEST: Operation = Operation(1);
-    /// The sender has.
+    /// Reply: gives the sender's hardware address.
     pub const REPLY: Operation = Operation(2);
 }
 
 /// A packet's fields, to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fields {
-    /// What it is.
+    /// Operation code.
     pub operation: Operation,
     /// The sender's Ethernet address.
     pub sender_mac: Mac,

@@ -54,14 +54,14 @@ impl Batch {
         self.frames.drain(..)
     }
 
-    /// Takes the first frames out, up to that many; the others move up.
+    /// Takes out the first `frames` frames, or all if there are fewer; the others move up.
     #[inline]
     pub fn drain_front(&mut self, frames: usize) -> impl Iterator<Item = Frame> + '_ {
         let frames = frames.min(self.frames.len());
         self.frames.drain(..frames)
     }
 
-    /// Takes all frames out, and lends those that have not been taken from the iterator yet.
+    /// Takes all frames out, and lends those not yet taken from the iterator.
     #[inline]
     pub fn take(&mut self) -> IntoIter<Frame, BATCH> {
         mem::take(&mut self.frames).into_iter()

@@ -25,7 +25,7 @@ use crate::unit::Dscp;
 use crate::vlan::{Tag, Tags};
 use crate::{arp, icmpv4, icmpv6};
 
-/// Starts a packet with an Ethernet header; name what it carries next.
+/// Starts a packet with an Ethernet header; the next call names its payload.
 pub fn ethernet<'a>(src: Mac, dst: Mac) -> Packet<'a> {
     Packet { link: Some(Link { src, dst, tags: Tags::NONE }), ..Packet::EMPTY }
 }
@@ -162,7 +162,7 @@ impl Icmp {
     }
 }
 
-/// Why a packet was not written.
+/// Reason why a packet was not written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unbuildable {
     /// The buffer is too small.
@@ -355,7 +355,7 @@ impl<'a> Packet<'a> {
         self
     }
 
-    /// Sets what follows the last header.
+    /// Sets the payload after the last header.
     #[must_use]
     pub fn payload(mut self, payload: &'a [u8]) -> Self {
         self.payload = payload;

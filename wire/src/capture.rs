@@ -1,17 +1,17 @@
 //! Capture files: pcap and pcapng read, pcapng written.
 //!
-//! A [`Reader`] streams [`Record`]s out of a file or any other source and never needs more memory than one
-//! record of [`MAX_CAPTURED`] bytes with its options, whatever the file claims. A file that breaks off in
-//! the middle yields all that came before the cut, then ends, and [`Reader::cut_short`] tells where. What
-//! cannot be read at all is a [`CaptureError`] with file, offset and [`Problem`]; after one of those that
-//! leave no way on, the reader is at its end.
+//! A [`Reader`] streams [`Record`]s out of a file or any other source and never needs more memory than one record of
+//! [`MAX_CAPTURED`] bytes with its options, whatever lengths the file claims. A file that breaks off in the middle of a
+//! record yields all complete records, then ends; [`Reader::cut_short`] gives the offset. An unreadable file is a
+//! [`CaptureError`] with file, offset and [`Problem`]; after an error from which reading cannot resume, the reader is
+//! at its end.
 //!
-//! Timestamps pass as they are, also when they go backwards: what to make of that is up to the host.
-//! Packets come with the link-layer header they were captured with; [`link::to_ethernet`] gives each the
-//! Ethernet header that the pipeline knows. A frame check sequence behind a packet stays, as padding does.
+//! Timestamps pass unchanged, also when they go backwards: their interpretation is the host's. Packets come with the
+//! link-layer header of their capture; [`link::to_ethernet`] gives each the Ethernet header that the pipeline expects.
+//! A frame check sequence behind a packet stays, as padding does.
 //!
-//! Formats: draft-ietf-opsawg-pcap and draft-ietf-opsawg-pcapng; the parsing of single headers and blocks
-//! is `pcap-parser`'s.
+//! Formats: draft-ietf-opsawg-pcap and draft-ietf-opsawg-pcapng; the parsing of single headers and blocks is
+//! `pcap-parser`'s.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -35,7 +35,7 @@ use pcapng::Pcapng;
 pub use port::CapturePort;
 pub use writer::PcapngWriter;
 
-/// The most bytes of one packet that a capture may hold: what libpcap allows, 256 KiB.
+/// The most bytes of one packet that a capture may hold: libpcap's limit, 256 KiB.
 pub const MAX_CAPTURED: usize = 262_144;
 
 /// Streams the packets of a capture file.
@@ -102,8 +102,7 @@ impl<R: Read> Reader<R> {
         self.input.file()
     }
 
-    /// Where the file broke off in the middle of a record, known once [`next`](Reader::next) returned
-    /// `None`.
+    /// Offset of an incomplete last record, known once [`next`](Reader::next) returned `None`.
     pub fn cut_short(&self) -> Option<CutShort> {
         self.input.cut_short()
     }
@@ -121,14 +120,13 @@ impl<R: Read> Reader<R> {
 /// One captured packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// When it was captured, since 1970. A pcapng simple packet block has no time and gets that of the
-    /// record before it.
+    /// Time of capture, since 1970. A pcapng simple packet block has none and gets the time of the record before it.
     pub at: Nanos,
     /// Its place in the file, the first being 1, as Wireshark counts.
     pub number: u64,
     /// The interface, as an index into [`Reader::interfaces`]: unique in the whole file, all sections.
     pub interface: usize,
-    /// What the bytes begin with.
+    /// Link type of the bytes: the header that they begin with.
     pub link: LinkType,
     /// The bytes that were captured.
     pub bytes: &'a [u8],
@@ -156,16 +154,16 @@ impl<'a> Record<'a> {
 pub struct Interface {
     /// Its name, where the file tells it; cut to 255 bytes.
     pub name: Option<String>,
-    /// What its packets begin with; it may be one that cannot be read.
+    /// Link type of its packets; possibly an unsupported one.
     pub link: LinkType,
 }
 
-/// Where a capture broke off in the middle of a record.
+/// Incomplete record at which a capture breaks off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CutShort {
-    /// Where the incomplete record begins, in bytes from the start of the file.
+    /// Offset of the incomplete record, in bytes from the start of the file.
     pub offset: u64,
-    /// How many bytes of it are there.
+    /// Bytes of the incomplete record that are present.
     pub present: u64,
 }
 
@@ -184,38 +182,38 @@ impl fmt::Display for CutShort {
 pub struct CaptureError {
     /// The file.
     pub file: String,
-    /// Where the record or block in question begins, in bytes from the start of the file.
+    /// Offset of the record or block in question, in bytes from the start of the file.
     pub offset: u64,
-    /// What is wrong.
+    /// Defect of the file, or error of the system.
     pub problem: Problem,
 }
 
-/// What is wrong with a capture.
+/// Defect of a capture file, or error of the system.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Problem {
-    /// The system could not open or read it.
+    /// Error of the system on opening or reading the file.
     Input(io::Error),
-    /// The system could not create or write it.
+    /// Error of the system on creating or writing the file.
     Output(io::Error),
-    /// It begins with these bytes: neither pcap nor pcapng.
+    /// Unknown magic number, these bytes: neither pcap nor pcapng.
     BadMagic([u8; 4]),
-    /// It ends before its file header does.
+    /// The file ends within its file header.
     HeaderCut,
-    /// A record or block claims this many bytes, and no sound one has more than `limit`.
+    /// Length field of a record or block above `limit`, the greatest of any sound one.
     Oversize {
-        /// The length it claims, in bytes.
+        /// Length claimed, in bytes.
         length: u64,
-        /// The greatest length allowed, in bytes.
+        /// Greatest length allowed, in bytes.
         limit: u64,
     },
-    /// A block contradicts itself: its name.
+    /// Block of this name that contradicts itself.
     Malformed(&'static str),
-    /// Packets of this link type cannot be read.
+    /// Link type that cannot be read.
     UnsupportedLink(LinkType),
-    /// A packet names an interface that its section did not describe.
+    /// Interface number that no interface block of the section described.
     NoInterface(u32),
-    /// More interfaces than this.
+    /// Limit on the number of interfaces, exceeded.
     TooManyInterfaces(usize),
 }
 

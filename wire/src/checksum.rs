@@ -15,7 +15,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::header::Protocol;
 
-/// The checksum of `bytes`: what belongs into the field, given that the field was zero.
+/// Checksum of `bytes`: the value for the checksum field, which must be zero in `bytes`.
 #[inline]
 pub fn of(bytes: &[u8]) -> u16 {
     Sum::of(bytes).checksum()
@@ -45,7 +45,7 @@ impl Sum {
         Sum { words: u64::from(sum_words(bytes)), odd: bytes.len() % 2 == 1 }
     }
 
-    /// Continues with `bytes`, as if they followed directly on what was summed so far.
+    /// Continues with `bytes`, as if they followed directly on the bytes summed so far.
     #[inline]
     #[must_use]
     pub fn and(self, bytes: &[u8]) -> Sum {
@@ -92,13 +92,13 @@ impl Sum {
         fold(self.words)
     }
 
-    /// What belongs into the checksum field, given that it was zero in the sum.
+    /// Value for the checksum field, which was zero in the sum.
     #[inline]
     pub const fn checksum(self) -> u16 {
         !self.fold()
     }
 
-    /// What belongs into a UDP checksum field: 0 is sent as 0xffff (RFC 768).
+    /// Value for a UDP checksum field: 0 is sent as 0xffff (RFC 768).
     #[inline]
     pub const fn udp_checksum(self) -> u16 {
         nonzero(self.checksum())
@@ -162,7 +162,7 @@ impl Delta {
         self.0
     }
 
-    /// From what [`Delta::to_bits`] gave; any other value is taken modulo 0xffff.
+    /// Reads the result of [`Delta::to_bits`]; any other value is taken modulo 0xffff.
     #[inline]
     pub const fn from_bits(bits: u16) -> Delta {
         Delta::canonical(bits as u64)

@@ -1,4 +1,4 @@
-//! The clear part of ESP (RFC 4303, section 2): which security association, and which packet of it.
+//! The cleartext part of ESP (RFC 4303, section 2): security parameters index and sequence number.
 
 use crate::header::{be32, put};
 

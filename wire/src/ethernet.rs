@@ -30,11 +30,11 @@ pub struct Layer<'a> {
     pub header: Header<'a>,
     /// The VLAN tags, the outer one first.
     pub tags: Tags,
-    /// The type after the tags: what the payload is.
+    /// The type after the tags: protocol of the payload.
     pub ethertype: EtherType,
-    /// Where the payload begins, in bytes from the frame's start: 14, 18 or 22.
+    /// Offset of the payload, in bytes from the frame's start: 14, 18 or 22.
     pub payload_at: usize,
-    /// What follows, padding included.
+    /// The payload, padding included.
     pub payload: &'a [u8],
 }
 
@@ -135,7 +135,7 @@ impl<'a> HeaderMut<'a> {
     }
 }
 
-/// What a frame carries (IANA, "IEEE 802 Numbers").
+/// Protocol of a frame's payload (IANA, "IEEE 802 Numbers").
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct EtherType(pub u16);
 
@@ -151,13 +151,13 @@ impl EtherType {
     /// A service VLAN tag (IEEE 802.1ad, "QinQ").
     pub const QINQ: EtherType = EtherType(0x88a8);
 
-    /// A length in place of a type (IEEE 802.3).
+    /// True for a length in place of a type (IEEE 802.3).
     #[inline]
     pub const fn is_length(self) -> bool {
         self.0 < 0x0600
     }
 
-    /// Announces a VLAN tag.
+    /// True for the type of a VLAN tag.
     #[inline]
     pub const fn is_vlan(self) -> bool {
         matches!(self, EtherType::VLAN | EtherType::QINQ)
@@ -207,25 +207,25 @@ impl Mac {
         Mac([a, b, c, d, e, f])
     }
 
-    /// To a group, the broadcast address included.
+    /// True for a group address, the broadcast address included.
     #[inline]
     pub const fn is_multicast(self) -> bool {
         self.0[0] & 1 == 1
     }
 
-    /// To every station.
+    /// True for the broadcast address.
     #[inline]
     pub fn is_broadcast(self) -> bool {
         self == Mac::BROADCAST
     }
 
-    /// To one station, and not zero: what a source address must be.
+    /// True for the address of one station, and not zero: a valid source address.
     #[inline]
     pub fn is_unicast(self) -> bool {
         !self.is_multicast() && self != Mac::ZERO
     }
 
-    /// Chosen by an operator or by software, not by a manufacturer.
+    /// True for a locally administered address: chosen by an operator or by software, not by a manufacturer.
     #[inline]
     pub const fn is_local(self) -> bool {
         self.0[0] & 2 == 2

@@ -1,5 +1,4 @@
-//! One packet in memory: the unique owner of a slot in a [`Pool`](crate::Pool), and what the pipeline has
-//! found out about it so far.
+//! One packet in memory: the unique owner of a slot in a [`Pool`](crate::Pool), with the pipeline's metadata.
 #![allow(unsafe_code)]
 
 use std::fmt;
@@ -10,31 +9,30 @@ use std::ptr::NonNull;
 use crate::meta::Meta;
 use crate::pool::{HEADROOM, Shared};
 
-/// One packet in memory, with headroom in front and room behind it, and its metadata: `frame.meta`.
+/// One packet in memory, with headroom in front and tailroom behind it, and its metadata: `frame.meta`.
 ///
-/// Two words, so that it is cheap to move. What it owns lies in the pool and stays where it is: its slot, and
-/// its head, a cache line.
+/// Two words, so that a move is cheap. The slot and its head, a cache line, lie in the pool and never move.
 pub struct Frame {
     head: NonNull<Head>,
     slot: u32,
-    /// Where the packet begins in the slot; `start + len` is never more than the slot has.
+    /// Offset of the packet in the slot, in bytes; `start + len` is at most the slot's size.
     start: u16,
     len: u16,
 }
 
-/// What a pool keeps of a slot outside of it: one cache line, next to those of the other slots, and not in the
-/// slot, all of which begin in the same few sets of a cache.
+/// Head of a slot, which a pool keeps outside of the slot: one cache line beside the heads of the other slots. The
+/// slots themselves all begin in the same few sets of a cache.
 #[repr(C, align(64))]
 pub(crate) struct Head {
     notes: Notes,
-    /// The slot's first byte; it never changes.
+    /// Address of the slot's first byte; constant.
     base: NonNull<u8>,
 }
 
-/// What goes with a frame beside the packet.
+/// Notes that travel with a frame beside the packet.
 #[derive(Clone, Debug, Default)]
 pub struct Notes {
-    /// What the pipeline knows of this frame.
+    /// Metadata: the pipeline's findings and decisions on this frame.
     pub meta: Meta,
 }
 
@@ -70,7 +68,7 @@ impl Frame {
         unsafe { std::slice::from_raw_parts(self.first(), self.len as usize) }
     }
 
-    /// The packet beside its metadata, for a stage that reads the one and writes the other.
+    /// The packet beside its metadata, for a stage that reads the packet and writes the metadata.
     #[inline(always)]
     pub fn view(&mut self) -> (&[u8], &mut Meta) {
         // SAFETY: as in `bytes` and `deref_mut`; slot and head do not overlap.
@@ -80,7 +78,7 @@ impl Frame {
         }
     }
 
-    /// The packet, to be changed.
+    /// The packet, writable.
     #[inline(always)]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `bytes`, and `&mut self` makes the borrow unique.
@@ -108,7 +106,7 @@ impl Frame {
         self.len as usize
     }
 
-    /// Which slot of its pool it owns: no other frame of the pool has it as long as this one lives.
+    /// Number of the slot in its pool, unique to this frame while the frame lives.
     pub fn slot(&self) -> u32 {
         self.slot
     }
@@ -125,8 +123,8 @@ impl Frame {
         self.room() - (self.start + self.len) as usize
     }
 
-    /// Replaces the packet by a copy of `packet`, with [`HEADROOM`] at least in front. `false`, and unchanged, if
-    /// it does not fit.
+    /// Replaces the packet by a copy of `packet`, with at least [`HEADROOM`] in front. `false`, and unchanged, if the
+    /// packet does not fit.
     #[inline]
     #[must_use]
     pub fn fill(&mut self, packet: &[u8]) -> bool {
@@ -135,8 +133,8 @@ impl Frame {
         true
     }
 
-    /// Replaces the packet by one of `len` bytes, whatever they hold, to be written by the caller, with [`HEADROOM`] at
-    /// least in front. `None`, and unchanged, if it does not fit.
+    /// Replaces the packet by one of `len` bytes of any content, for the caller to write, with at least [`HEADROOM`] in
+    /// front. `None`, and unchanged, if `len` bytes do not fit.
     #[inline]
     pub fn prepare(&mut self, len: usize) -> Option<&mut [u8]> {
         if len > self.room() - HEADROOM {
@@ -149,9 +147,9 @@ impl Frame {
         Some(self.bytes_mut())
     }
 
-    /// By how much further back than others packets begin in this slot: none to three cache lines. Slots lie 2 KiB apart
-    /// at least, so that packets which all began at one place in their slots would lie in two of the 64 sets of a
-    /// first cache, and there is room for 16 to 24 in those.
+    /// Colour of the slot: bytes by which its packets begin later than in other slots, none to three cache lines. Slots
+    /// lie at least 2 KiB apart: packets at one offset in all slots would fall into two of the 64 sets of a first-level
+    /// cache, which have room for 16 to 24.
     #[inline(always)]
     fn colour(&self) -> usize {
         // Of a page's two slots of 2 KiB one is odd, and lies in other sets anyway.
@@ -199,9 +197,9 @@ impl Frame {
     }
 
     /// # Safety
-    /// `head` must be that of `slot` in its pool's heads, right behind their `Shared` and all in one allocation; its
-    /// base must point at a slot of initialised bytes, of which there are `start + len` at least. Nobody else may read or write head and slot while this frame
-    /// lives, and all of it must stay valid as long.
+    /// `head` must be the head of `slot` in its pool's heads, right behind their `Shared` and all in one allocation;
+    /// its base must point at a slot of at least `start + len` initialised bytes. Nobody else may read or write head
+    /// and slot while this frame lives; slot, heads and `Shared` must stay valid as long.
     #[inline(always)]
     pub(crate) unsafe fn over(head: NonNull<Head>, slot: u32, start: u16, len: u16) -> Frame {
         let mut frame = Frame { head, slot, start, len };
@@ -209,7 +207,7 @@ impl Frame {
         frame
     }
 
-    /// What all frames of the pool share.
+    /// Data shared by all frames of the pool.
     #[inline(always)]
     pub(crate) fn shared(&self) -> NonNull<Shared> {
         // SAFETY: it lies in front of the first head, as `over` was promised.

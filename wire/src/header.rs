@@ -1,8 +1,8 @@
-//! What the headers share: protocol numbers, port pairs, fragment information, and the walk over
+//! Elements common to several headers: protocol numbers, port pairs, fragment fields, and the walk over
 //! type-length-value options.
 //!
-//! The crate-private readers at the end take arrays of known size, so that an accessor with a constant
-//! offset compiles to one load, without a bounds check.
+//! The crate-private readers at the end take arrays of known size, so that an accessor with a constant offset compiles
+//! to one load, without a bounds check.
 
 use std::fmt;
 use std::str::FromStr;
@@ -145,25 +145,25 @@ impl Ports {
     }
 }
 
-/// Which part of an IP packet a fragment is (RFC 791, section 3.2; RFC 8200, section 4.5).
+/// Fragment fields of an IP packet (RFC 791, section 3.2; RFC 8200, section 4.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fragment {
     /// The packet's identification: 16 bits in IPv4, 32 in IPv6.
     pub id: u32,
-    /// Where this part begins, in bytes: a multiple of 8, at most 65528.
+    /// Fragment offset, in bytes: a multiple of 8, at most 65528.
     pub offset: u16,
-    /// True if another part follows.
+    /// More fragments: true if another fragment follows.
     pub more: bool,
 }
 
 impl Fragment {
-    /// The part with the transport header.
+    /// True for the first fragment, which has the transport header.
     #[inline]
     pub const fn is_first(self) -> bool {
         self.offset == 0
     }
 
-    /// First and last at once: a whole packet in an IPv6 fragment header (RFC 6946).
+    /// True for an atomic fragment, first and last at once: a whole packet with an IPv6 fragment header (RFC 6946).
     #[inline]
     pub const fn is_atomic(self) -> bool {
         self.offset == 0 && !self.more
@@ -175,22 +175,22 @@ impl Fragment {
 pub struct RawOption<'a> {
     /// The type byte.
     pub kind: u8,
-    /// Where the option's type byte lies, in bytes from the first option.
+    /// Offset of the option's type byte, in bytes from the first option.
     pub at: usize,
-    /// What follows type and length.
+    /// Option data, after type and length.
     pub data: &'a [u8],
 }
 
-/// An option that claims to be shorter than its own type and length, or to reach past the last one.
+/// Malformed option: its length is below 2 bytes, or reaches past the end of the options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("bad length of the option at byte {at}")]
 pub struct BadOption {
-    /// Where its type byte lies, in bytes from the first option.
+    /// Offset of the option's type byte, in bytes from the first option.
     pub at: usize,
 }
 
-/// Walks the options of an IPv4 or TCP header, which share one format: 0 ends, 1 is padding, any other
-/// type has a length byte that counts itself and the type. Ends after the first error.
+/// Walks the options of an IPv4 or TCP header, which share one format: 0 ends, 1 is padding, any other type has a
+/// length byte that counts type and length too. Ends after the first error.
 #[derive(Clone, Debug)]
 pub struct RawOptions<'a> {
     bytes: &'a [u8],
@@ -198,7 +198,7 @@ pub struct RawOptions<'a> {
 }
 
 impl<'a> RawOptions<'a> {
-    /// A walk over the bytes between the fixed header and the payload.
+    /// Starts a walk over the bytes between the fixed header and the payload.
     #[inline]
     pub const fn new(options: &'a [u8]) -> RawOptions<'a> {
         RawOptions { bytes: options, at: 0 }

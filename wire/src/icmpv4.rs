@@ -17,24 +17,24 @@ impl Type {
     pub const DESTINATION_UNREACHABLE: Type = Type(3);
     /// Error: deprecated (RFC 6633).
     pub const SOURCE_QUENCH: Type = Type(4);
-    /// Error: there is a better way.
+    /// Error: a better first hop exists.
     pub const REDIRECT: Type = Type(5);
-    /// Query: answer me.
+    /// Query: asks for an echo reply.
     pub const ECHO_REQUEST: Type = Type(8);
     /// A router's announcement (RFC 1256).
     pub const ROUTER_ADVERTISEMENT: Type = Type(9);
-    /// Asks for one (RFC 1256).
+    /// A host's request for router advertisements (RFC 1256).
     pub const ROUTER_SOLICITATION: Type = Type(10);
     /// Error: the time to live ran out (code 0), or that of reassembly (code 1).
     pub const TIME_EXCEEDED: Type = Type(11);
     /// Error: the header is wrong at a given byte.
     pub const PARAMETER_PROBLEM: Type = Type(12);
-    /// Query: what time is it?
+    /// Query: asks for the time.
     pub const TIMESTAMP_REQUEST: Type = Type(13);
     /// Answer to a timestamp request.
     pub const TIMESTAMP_REPLY: Type = Type(14);
 
-    /// What kind of message it is, as connection tracking sees it.
+    /// Class of the message in connection tracking.
     #[inline]
     pub const fn class(self) -> Class {
         match self.0 {
@@ -63,7 +63,7 @@ pub mod unreachable {
     pub const ADMINISTRATIVELY_PROHIBITED: u8 = 13;
 }
 
-/// Kinds of messages, as connection tracking tells them apart; ICMPv6 has the same.
+/// Classes of messages in connection tracking; common to ICMPv6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// Reports on the packet that it quotes.
@@ -76,7 +76,7 @@ pub enum Class {
     Other,
 }
 
-/// What is wrong with a message.
+/// Reason why a message is malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// Fewer than 8 bytes.
@@ -92,13 +92,13 @@ pub enum Malformed {
 pub struct Message<'a> {
     /// The first 8 bytes.
     pub header: Header<'a>,
-    /// What follows.
+    /// Message body, after the first 8 bytes.
     pub body: &'a [u8],
 }
 
 impl<'a> Message<'a> {
-    /// The beginning of the packet that an error reports on, for [`crate::ipv4::parse_prefix`]. What
-    /// RFC 4884 may append to it lies past that packet's total length or is part of its cut payload.
+    /// Beginning of the packet that an error quotes, for [`crate::ipv4::parse_prefix`]. Extensions after it (RFC 4884)
+    /// lie past the quoted packet's total length or are part of its cut payload.
     #[inline]
     pub fn quoted(&self) -> Option<&'a [u8]> {
         matches!(self.header.kind().class(), Class::Error).then_some(self.body)
@@ -169,7 +169,7 @@ impl<'a> Header<'a> {
         be16(self.0, 6)
     }
 
-    /// Which byte of the quoted packet is wrong, in [`Type::PARAMETER_PROBLEM`].
+    /// Pointer of [`Type::PARAMETER_PROBLEM`]: offset of the wrong byte in the quoted packet.
     #[inline]
     pub fn pointer(self) -> u8 {
         self.0[4]

@@ -23,22 +23,22 @@ impl Type {
     pub const TIME_EXCEEDED: Type = Type(3);
     /// Error: a header is wrong at a given byte.
     pub const PARAMETER_PROBLEM: Type = Type(4);
-    /// Query: answer me.
+    /// Query: asks for an echo reply.
     pub const ECHO_REQUEST: Type = Type(128);
     /// Answer to an echo request.
     pub const ECHO_REPLY: Type = Type(129);
-    /// Asks for routers.
+    /// A host's request for router advertisements.
     pub const ROUTER_SOLICITATION: Type = Type(133);
     /// A router's announcement.
     pub const ROUTER_ADVERTISEMENT: Type = Type(134);
     /// Asks for a neighbour's link-layer address.
     pub const NEIGHBOR_SOLICITATION: Type = Type(135);
-    /// Tells one.
+    /// Announces a node's own link-layer address.
     pub const NEIGHBOR_ADVERTISEMENT: Type = Type(136);
-    /// There is a better first hop.
+    /// Redirect: a better first hop exists.
     pub const REDIRECT: Type = Type(137);
 
-    /// What kind of message it is, as connection tracking sees it: types below 128 are errors.
+    /// Class of the message in connection tracking: types below 128 are errors.
     #[inline]
     pub const fn class(self) -> Class {
         match self.0 {
@@ -49,8 +49,7 @@ impl Type {
         }
     }
 
-    /// True if it belongs to neighbour discovery, and so must come with hop limit 255 (RFC 4861,
-    /// section 6.1 and 7.1).
+    /// True for messages of neighbour discovery, which must have hop limit 255 (RFC 4861, section 6.1 and 7.1).
     #[inline]
     pub const fn is_neighbor_discovery(self) -> bool {
         matches!(self.0, 133..=137)
@@ -69,11 +68,11 @@ pub mod unreachable {
     pub const PORT: u8 = 4;
     /// The source address failed a policy.
     pub const SOURCE_POLICY: u8 = 5;
-    /// The route leads to rejection.
+    /// Reject route to the destination.
     pub const REJECT_ROUTE: u8 = 6;
 }
 
-/// What is wrong with a message.
+/// Reason why a message is malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// Shorter than its type demands.
@@ -92,18 +91,18 @@ pub enum Malformed {
 pub struct Message<'a> {
     /// The first 8 bytes.
     pub header: Header<'a>,
-    /// What follows.
+    /// Message body, after the first 8 bytes.
     pub body: &'a [u8],
 }
 
 impl<'a> Message<'a> {
-    /// The beginning of the packet that an error reports on, for [`crate::ipv6::parse_prefix`].
+    /// Beginning of the packet that an error quotes, for [`crate::ipv6::parse_prefix`].
     #[inline]
     pub fn quoted(&self) -> Option<&'a [u8]> {
         matches!(self.header.kind().class(), Class::Error).then_some(self.body)
     }
 
-    /// The message of neighbour discovery that it is, or `None` where it is none.
+    /// The message as one of neighbour discovery; `None` for any other type.
     pub fn discovery(&self) -> Option<Result<Discovery<'a>, Malformed>> {
         let body = self.body;
         let target = || {
@@ -206,7 +205,7 @@ impl<'a> Header<'a> {
         be32(self.0, 4)
     }
 
-    /// Which byte of the quoted packet is wrong, in [`Type::PARAMETER_PROBLEM`].
+    /// Pointer of [`Type::PARAMETER_PROBLEM`]: offset of the wrong byte in the quoted packet.
     #[inline]
     pub fn pointer(self) -> u32 {
         be32(self.0, 4)
@@ -278,32 +277,32 @@ pub enum Discovery<'a> {
     },
     /// A router announces itself.
     RouterAdvertisement {
-        /// For how many seconds it is a default router; 0 where it is none.
+        /// Router lifetime, in seconds; 0 if it is no default router.
         lifetime: u16,
         /// Options.
         options: DiscoveryOptions<'a>,
     },
-    /// Who has the target's address?
+    /// Asks for the link-layer address of the target.
     NeighborSolicitation {
-        /// The address asked for.
+        /// Address to resolve.
         target: Ipv6Addr,
         /// Options.
         options: DiscoveryOptions<'a>,
     },
-    /// The sender has.
+    /// Announces the link-layer address of the target.
     NeighborAdvertisement {
-        /// The address told about.
+        /// Address whose link-layer address is announced.
         target: Ipv6Addr,
         /// Router, solicited, override.
         flags: AdvertisementFlags,
         /// Options.
         options: DiscoveryOptions<'a>,
     },
-    /// There is a better first hop.
+    /// A better first hop for a destination.
     Redirect {
-        /// The better hop.
+        /// Address of the better hop.
         target: Ipv6Addr,
-        /// For this destination.
+        /// Destination that the redirect is for.
         destination: Ipv6Addr,
         /// Options.
         options: DiscoveryOptions<'a>,
@@ -317,12 +316,12 @@ pub struct AdvertisementFlags(pub u8);
 impl AdvertisementFlags {
     /// The sender is a router.
     pub const ROUTER: AdvertisementFlags = AdvertisementFlags(0x80);
-    /// The sender was asked.
+    /// The advertisement answers a solicitation.
     pub const SOLICITED: AdvertisementFlags = AdvertisementFlags(0x40);
-    /// What was known before is to be replaced.
+    /// The advertisement replaces a cached link-layer address.
     pub const OVERRIDE: AdvertisementFlags = AdvertisementFlags(0x20);
 
-    /// These and those.
+    /// The union of both sets.
     #[must_use]
     pub const fn and(self, other: AdvertisementFlags) -> AdvertisementFlags {
         AdvertisementFlags(self.0 | other.0)
@@ -343,11 +342,11 @@ pub enum DiscoveryOption<'a> {
     TargetLinkLayer(Mac),
     /// The link's MTU in bytes.
     Mtu(u32),
-    /// Another one, by its type and what follows type and length.
+    /// Another option.
     Other {
         /// The type.
         kind: u8,
-        /// What follows type and length.
+        /// Option data, after type and length.
         data: &'a [u8],
     },
 }

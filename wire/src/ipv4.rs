@@ -1,8 +1,7 @@
 //! IPv4 (RFC 791): header, options, fragments.
 //!
-//! [`parse`] checks all that a router must before it looks further (RFC 1812, section 5.2.2), and says
-//! which check failed. [`parse_prefix`] is for bytes whose rest is missing: a packet quoted in an ICMP
-//! error, or one that a capture cut short.
+//! [`parse`] makes all checks that a router must make first (RFC 1812, section 5.2.2), and returns the one that failed.
+//! [`parse_prefix`] is for truncated packets: quoted in an ICMP error, or cut by a snap length.
 
 use std::net::Ipv4Addr;
 
@@ -14,7 +13,7 @@ use crate::unit::Dscp;
 /// Bytes of a header without options.
 pub const MIN_HEADER_LEN: usize = 20;
 
-/// What is wrong with a packet.
+/// Reason why a packet is malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// Fewer than 20 bytes.
@@ -47,7 +46,7 @@ pub struct Packet<'a> {
     pub header: Header<'a>,
     /// The options, 0 to 40 bytes.
     pub options: &'a [u8],
-    /// What follows the header, up to the total length: no padding of the link.
+    /// Payload, from the header up to the total length: without padding of the link.
     pub payload: &'a [u8],
 }
 
@@ -58,7 +57,7 @@ impl<'a> Packet<'a> {
         RawOptions::new(self.options)
     }
 
-    /// True if the header checksum, options included, is right. [`parse`] has seen to it.
+    /// True if the header checksum, options included, is right. [`parse`] verifies it.
     #[inline]
     pub fn checksum_is_right(&self) -> bool {
         if self.options.is_empty() { verifies_20(self.header.0) } else { self.optioned_checksum_is_right() }
@@ -111,9 +110,8 @@ pub fn parse(bytes: &[u8]) -> Result<Packet<'_>, Malformed> {
     if packet.checksum_is_right() { Ok(packet) } else { Err(Malformed::Checksum) }
 }
 
-/// Takes the beginning of a packet apart: its header must be there whole, its payload is what there is of
-/// it. The total length may reach past the end, and the checksum is not looked at: routers may have
-/// changed the header of a quoted packet.
+/// Takes the beginning of a packet apart: the header must be complete, the payload may be truncated. The total length
+/// may reach past the end, and the checksum is not verified: routers may have changed the header of a quoted packet.
 #[inline]
 pub fn parse_prefix(bytes: &[u8]) -> Result<Packet<'_>, Malformed> {
     let Some(header) = Header::of(bytes) else { return Err(Malformed::TooShort) };
@@ -190,7 +188,7 @@ impl<'a> Header<'a> {
         be16(self.0, 2)
     }
 
-    /// The identification, by which fragments are put together.
+    /// The identification, common to all fragments of a packet.
     #[inline]
     pub fn id(self) -> u16 {
         be16(self.0, 4)
@@ -202,19 +200,19 @@ impl<'a> Header<'a> {
         be16(self.0, 6)
     }
 
-    /// True if routers may not fragment it.
+    /// Don't fragment: true if routers may not fragment the packet.
     #[inline]
     pub fn dont_fragment(self) -> bool {
         self.flags_and_offset() & 0x4000 != 0
     }
 
-    /// True if it is a fragment: one test for the packet path.
+    /// True for a fragment: one test for the packet path.
     #[inline]
     pub fn is_fragment(self) -> bool {
         self.flags_and_offset() & 0x3fff != 0
     }
 
-    /// Which part it is, or `None` for a whole packet.
+    /// Fragment fields, or `None` for a whole packet.
     #[inline]
     pub fn fragment(self) -> Option<Fragment> {
         let field = self.flags_and_offset();
@@ -231,7 +229,7 @@ impl<'a> Header<'a> {
         self.0[8]
     }
 
-    /// What the payload is.
+    /// Protocol of the payload.
     #[inline]
     pub fn protocol(self) -> Protocol {
         Protocol(self.0[9])
@@ -268,8 +266,8 @@ impl<'a> Header<'a> {
     }
 }
 
-/// The first 20 bytes of a header, to change. A setter leaves the checksum to the caller; the verbs see to
-/// it themselves.
+/// The first 20 bytes of a header, to change. A setter leaves the checksum to the caller; the other verbs adjust the
+/// checksum.
 #[derive(Debug)]
 pub struct HeaderMut<'a>(&'a mut [u8; MIN_HEADER_LEN]);
 
@@ -322,7 +320,7 @@ impl<'a> HeaderMut<'a> {
         self.0[8] = hops;
     }
 
-    /// Sets what the payload is.
+    /// Sets the protocol of the payload.
     #[inline]
     pub fn set_protocol(&mut self, protocol: Protocol) {
         self.0[9] = protocol.0;
@@ -376,8 +374,8 @@ impl<'a> HeaderMut<'a> {
     }
 }
 
-/// Computes and sets the checksum of the header at the start of `packet`, options included. Bytes that
-/// hold no whole header stay as they are.
+/// Computes and sets the checksum of the header at the start of `packet`, options included. Bytes without a whole
+/// header stay unchanged.
 #[inline]
 pub fn fill_checksum(packet: &mut [u8]) {
     let Some(header_len) = Header::of(packet).map(Header::header_len) else { return };

@@ -1,9 +1,9 @@
 //! IPv6 (RFC 8200): header, and a bounded walk over extension headers.
 //!
-//! The walk passes hop-by-hop options, routing, destination options, fragment and authentication headers.
-//! It refuses more than [`MAX_EXTENSIONS`] headers or [`MAX_EXTENSION_BYTES`] bytes of them: nobody sends
-//! that in earnest, and a chain without end must not cost without end. At a fragment other than the first
-//! it stops, because what follows is the middle of something. Jumbograms (RFC 2675) are not carried.
+//! The walk passes hop-by-hop options, routing, destination options, fragment and authentication headers. It refuses
+//! more than [`MAX_EXTENSIONS`] headers or [`MAX_EXTENSION_BYTES`] bytes of them: no real sender uses so many, and an
+//! endless chain must not cost endless work. The walk stops at a fragment other than the first, whose payload is the
+//! middle of a packet. Jumbograms (RFC 2675) are not carried.
 
 use std::net::Ipv6Addr;
 
@@ -20,7 +20,7 @@ pub const MAX_EXTENSIONS: usize = 8;
 /// The most bytes of extension headers that the walk passes.
 pub const MAX_EXTENSION_BYTES: usize = 512;
 
-/// What is wrong with a packet.
+/// Reason why a packet is malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// Fewer than 40 bytes.
@@ -54,27 +54,27 @@ pub enum Malformed {
 pub struct Packet<'a> {
     /// The fixed header.
     pub header: Header<'a>,
-    /// What lies between it and the payload.
+    /// Extension headers between the fixed header and the payload.
     pub extensions: Extensions,
-    /// What follows the extension headers, up to the payload length: no padding of the link.
+    /// Payload, from the last extension header up to the payload length: without padding of the link.
     pub payload: &'a [u8],
 }
 
 impl Packet<'_> {
-    /// What the payload is.
+    /// Protocol of the payload.
     #[inline]
     pub fn protocol(&self) -> Protocol {
         self.extensions.protocol
     }
 
-    /// Where the payload begins, in bytes from the packet's start: 40 to 552.
+    /// Offset of the payload, in bytes from the packet's start: 40 to 552.
     #[inline]
     pub fn payload_at(&self) -> usize {
         HEADER_LEN + usize::from(self.extensions.len)
     }
 
-    /// The sum of the pseudo header for this packet's payload (of a whole packet, not of a fragment).
-    /// With a routing header that still has segments left, the final destination is not the one summed.
+    /// The sum of the pseudo header for this packet's payload (of a whole packet, not of a fragment). With a routing
+    /// header that has segments left, the destination summed is not the final one.
     #[inline]
     pub fn pseudo_header(&self) -> Sum {
         // The payload length field has 16 bits.
@@ -83,35 +83,35 @@ impl Packet<'_> {
     }
 }
 
-/// What a walk over extension headers found. Offsets count bytes from the first one.
+/// Result of a walk over extension headers. Offsets count bytes from the first extension header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extensions {
-    /// The protocol after the last one walked.
+    /// Protocol after the last extension header walked.
     pub protocol: Protocol,
     /// Bytes of all extension headers walked.
     pub len: u16,
-    /// How many were walked.
+    /// Number of extension headers walked, at most [`MAX_EXTENSIONS`].
     pub count: u8,
-    /// From the fragment header, if there is one.
+    /// Fragment header, if there is one.
     pub fragment: Option<FragmentHeader>,
-    /// From the last routing header, if there is one.
+    /// Last routing header, if there is one.
     pub routing: Option<Routing>,
 }
 
 impl Extensions {
-    /// None, before `protocol`.
+    /// No extension header, before `protocol`.
     #[inline]
     pub const fn none(protocol: Protocol) -> Extensions {
         Extensions { protocol, len: 0, count: 0, fragment: None, routing: None }
     }
 }
 
-/// A fragment header, and where it lies.
+/// Fragment header and its offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FragmentHeader {
-    /// Which part it announces.
+    /// Fragment fields.
     pub fragment: Fragment,
-    /// Where it lies, in bytes from the first extension header.
+    /// Offset of the fragment header, in bytes from the first extension header.
     pub at: u16,
 }
 
@@ -122,7 +122,7 @@ pub struct Routing {
     pub kind: u8,
     /// Number of nodes that are still to be visited.
     pub segments_left: u8,
-    /// Where it lies, in bytes from the first extension header.
+    /// Offset of the routing header, in bytes from the first extension header.
     pub at: u16,
 }
 
@@ -136,8 +136,8 @@ pub fn parse(bytes: &[u8]) -> Result<Packet<'_>, Malformed> {
     }
 }
 
-/// Takes the beginning of a packet apart: fixed and extension headers must be there whole, the payload is
-/// what there is of it. For packets quoted in ICMP errors, and captures that cut packets short.
+/// Takes the beginning of a packet apart: fixed and extension headers must be complete, the payload may be truncated.
+/// For packets quoted in ICMP errors, or cut by a snap length.
 #[inline]
 pub fn parse_prefix(bytes: &[u8]) -> Result<Packet<'_>, Malformed> {
     let (header, rest) = split(bytes)?;
@@ -175,7 +175,7 @@ pub const fn is_extension(protocol: Protocol) -> bool {
     )
 }
 
-/// Walks the extension headers in `bytes`, of which the first is a `next`.
+/// Walks the extension headers in `bytes`, the first of type `next`.
 pub fn walk(next: Protocol, bytes: &[u8]) -> Result<Extensions, Malformed> {
     let mut found = Extensions::none(next);
     while is_extension(found.protocol) {
@@ -265,7 +265,7 @@ impl<'a> Header<'a> {
         be16(self.0, 4)
     }
 
-    /// What follows the fixed header.
+    /// Next header: protocol after the fixed header.
     #[inline]
     pub fn next_header(self) -> Protocol {
         Protocol(self.0[6])
@@ -314,7 +314,7 @@ impl<'a> Header<'a> {
     }
 }
 
-/// The fixed header, to change. It has no checksum; that of the transport covers the addresses.
+/// The fixed header, to change. IPv6 has no header checksum; the transport checksum covers the addresses.
 #[derive(Debug)]
 pub struct HeaderMut<'a>(&'a mut [u8; HEADER_LEN]);
 
@@ -344,7 +344,7 @@ impl<'a> HeaderMut<'a> {
         put(self.0, 4, bytes.to_be_bytes());
     }
 
-    /// Sets what follows the fixed header.
+    /// Sets the next header: protocol after the fixed header.
     #[inline]
     pub fn set_next_header(&mut self, protocol: Protocol) {
         self.0[6] = protocol.0;
@@ -368,7 +368,7 @@ impl<'a> HeaderMut<'a> {
         put(self.0, 24, dst.octets());
     }
 
-    /// Takes one off the hop limit. At 0 it stays 0.
+    /// Decrements the hop limit. At 0 it stays 0.
     #[inline]
     pub fn decrement_hop_limit(&mut self) {
         self.0[7] = self.0[7].saturating_sub(1);

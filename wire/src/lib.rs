@@ -1,8 +1,8 @@
-//! What is on the wire: protocols, checksums, frames, ports and capture files.
+//! Protocols, checksums, frames, ports and capture files: everything on the wire.
 //!
-//! One file per protocol, each a view over bytes that somebody else owns: no copy, no allocation, and no
-//! panic whatever the bytes. [`Frame`] is one packet in memory, unique owner of its slot in a [`Pool`];
-//! frames travel in [`Batch`]es and enter and leave by a [`Port`].
+//! One file per protocol, each a view over borrowed bytes: no copy, no allocation, and no panic whatever the bytes.
+//! [`Frame`] is one packet in memory, unique owner of its slot in a [`Pool`]; frames travel in [`Batch`]es and enter
+//! and leave by a [`Port`].
 
 pub mod arp;
 pub mod batch;

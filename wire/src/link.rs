@@ -1,7 +1,7 @@
-//! The link behind a port: how long a frame occupies it, and when it is free for the next one.
+//! The link behind a port: transmission time of each frame, and time at which the link is free for the next one.
 //!
-//! Arithmetic is exact: what a division leaves over is carried to the next frame, so that a link of any rate up to
-//! 10 Tbit/s, where the shortest frame takes 67 ps, carries its rate over any time.
+//! Arithmetic is exact: the remainder of a division is carried to the next frame, so that a link of any rate up to 10
+//! Tbit/s, where the shortest frame takes 67 ps, carries its rate over any time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,25 +21,26 @@ const ETHERNET_LEAST: usize = 60;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// A link, in one direction. Without a rate it is always free.
+/// A link, in one direction. A link without a rate is always free.
 #[derive(Debug)]
 pub struct Link {
     rate: Option<BitRate>,
     overhead: Bytes,
-    /// Bytes of a frame that its link does not carry.
+    /// Bytes of a frame's stand-in header, which the link does not carry.
     stand_in: usize,
     least: usize,
-    /// When the last frame has left it, in whole nanoseconds. Workers that send by one port share it.
+    /// Time at which the last frame has left the link, in whole nanoseconds. Workers that send by one port share it.
     free: Arc<AtomicU64>,
-    /// What the last frame takes beyond that, in nanoseconds divided by the rate.
+    /// Remainder of the last frame's transmission time, in nanoseconds divided by the rate.
     remainder: u64,
-    /// True if it has a rate, or had one: else it is always free.
+    /// True if the link has a rate, or had one: otherwise it is always free.
     is_paced: bool,
 }
 
 impl Link {
-    /// A link that is free from the beginning of time on. `overhead` is counted with each frame, whose length is that from the
-    /// Ethernet header on; of a link that carries bare IP packets, whose header is a stand-in, that of the packet.
+    /// Creates a link that is free from the beginning of time on. `overhead` is counted with each frame, whose length
+    /// is counted from the Ethernet header on; on a link of bare IP packets, whose header is a stand-in, from the IP
+    /// header on.
     pub fn new(kind: LinkKind, rate: Option<BitRate>, overhead: Bytes) -> Link {
         let (stand_in, least) = match kind {
             LinkKind::Ethernet => (0, ETHERNET_LEAST),
@@ -49,7 +50,7 @@ impl Link {
         Link { rate, overhead, stand_in, least, free: Arc::default(), remainder: 0, is_paced: rate.is_some() }
     }
 
-    /// Another link like it, free from the beginning of time on.
+    /// Another link of the same rate and overhead, free from the beginning of time on.
     #[must_use]
     pub fn another(&self) -> Link {
         Link { free: Arc::default(), remainder: 0, ..self.shared() }
@@ -62,7 +63,7 @@ impl Link {
         Link { rate, overhead, stand_in, least, free: Arc::clone(free), remainder: 0, is_paced }
     }
 
-    /// Lets this be the link that `other` is, with the rate and overhead of its own.
+    /// Continues as `other`: shares its free time, and keeps its own rate and overhead.
     pub fn continue_from(&mut self, other: &Link) {
         self.free = Arc::clone(&other.free);
         self.remainder = if self.rate == other.rate { other.remainder } else { 0 };
@@ -74,11 +75,11 @@ impl Link {
         self.rate
     }
 
-    /// Takes the next opportunity to send a frame of that many bytes which has been ready since `ready`, and returns the moment at
+    /// Takes the next opportunity to send a frame of that many bytes, ready since `ready`, and returns the moment at
     /// which its transmission begins.
     ///
     /// # Errors
-    /// The moment of the next opportunity, where that lies after `now`.
+    /// The moment of the next opportunity, if later than `now`.
     #[inline(always)]
     pub fn take(&mut self, ready: Nanos, now: Nanos, bytes: usize) -> Result<Nanos, Nanos> {
         if self.is_paced {
@@ -131,7 +132,7 @@ mod tests {
         Link::new(LinkKind::Ethernet, Some(BitRate(rate)), ETHERNET_OVERHEAD)
     }
 
-    /// Sends frames that are all ready at once, and returns when the last begins.
+    /// Sends frames that are all ready at once, and returns the moment at which the last begins.
     fn burst(link: &mut Link, frames: u64, bytes: usize) -> Nanos {
         let mut last = Nanos(0);
         for _ in 0..frames {

@@ -1,12 +1,12 @@
 //! Kinds of links: Ethernet, and those that carry bare IP packets (tun, PPP, WireGuard, IP tunnels).
 //!
-//! The pipeline knows frames with an Ethernet header only. A packet of a link that has none is given a stand-in where it
-//! comes in, and the stand-in is taken off where a packet leaves; a packet that is no IP packet cannot come or go there.
+//! The pipeline takes only frames with an Ethernet header. A packet of a link without one gets a stand-in header on
+//! receipt, which is removed on transmission; such a link neither receives nor sends packets other than IP.
 
 use crate::capture::link::NOBODY;
 use crate::ethernet::{self, EtherType, HEADER_LEN, Mac};
 
-/// What packets of a link begin with.
+/// Header at the start of a link's packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum LinkKind {
     /// An Ethernet header.
@@ -19,18 +19,18 @@ pub enum LinkKind {
 /// Link-layer address of the gateway in a stand-in: locally administered, of nobody.
 pub const NEAR: Mac = Mac([0x02, 0, 0, 0, 0, 0x02]);
 
-/// Link-layer address of whoever is at the other end in a stand-in.
+/// Link-layer address of the other end in a stand-in.
 pub const FAR: Mac = NOBODY;
 
 /// Bytes of a stand-in.
 pub const STAND_IN: usize = HEADER_LEN;
 
-/// The stand-in of a received packet; `None` for what is no IP packet.
+/// Stand-in of a received packet; `None` if it is no IP packet.
 pub fn received(packet: &[u8]) -> Option<[u8; STAND_IN]> {
     stand_in(NEAR, FAR, packet)
 }
 
-/// The stand-in of a packet that the gateway itself sends; `None` for what is no IP packet.
+/// Stand-in of a packet that the gateway itself sends; `None` if it is no IP packet.
 pub fn originated(packet: &[u8]) -> Option<[u8; STAND_IN]> {
     stand_in(FAR, NEAR, packet)
 }
@@ -51,9 +51,9 @@ fn stand_in(destination: Mac, source: Mac, packet: &[u8]) -> Option<[u8; STAND_I
 /// An IP packet behind its stand-in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bare<'a> {
-    /// Its version, as an Ethernet type.
+    /// IP version, as an Ethernet type.
     pub ethertype: EtherType,
-    /// From the IP header on.
+    /// The packet, from the IP header on.
     pub packet: &'a [u8],
 }
 
@@ -66,7 +66,7 @@ pub fn bare(frame: &[u8]) -> Option<Bare<'_>> {
     is_ip.then_some(Bare { ethertype, packet })
 }
 
-/// Bytes in front of the IP packet of a frame, tags included: what a capture of bare packets leaves out.
+/// Bytes in front of the IP packet of a frame, tags included, which a capture of bare packets omits.
 pub fn header_len(frame: &[u8]) -> usize {
     ethernet::parse(frame).map_or(frame.len().min(STAND_IN), |layer| layer.payload_at)
 }

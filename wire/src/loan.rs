@@ -1,15 +1,15 @@
 //! Slots of a pool in the hands of a driver: the kernel, or a card, that reads and writes the pool's memory by itself.
 //!
 //! A slot is lent empty, to be filled, or with a frame in it, to be sent; it comes back by its address. The driver's
-//! word is checked: an address that is not lent, or a length past the slot's end, gives no frame. What is still lent
-//! when a [`Loan`] is dropped stays lent, because nobody knows whether the driver is done with it; [`Loan::end`] is for
-//! those who know.
+//! word is checked: an address that is not lent, or a length past the slot's end, gives no frame. Slots still lent when
+//! a [`Loan`] is dropped stay lent, because the driver may still use them; [`Loan::end`] is for callers who know that
+//! it does not.
 #![allow(unsafe_code)]
 
 use crate::frame::Frame;
 use crate::pool::{Pool, PoolMemory};
 
-/// Which slots of a pool a driver has.
+/// Slots of a pool that a driver has.
 #[derive(Debug)]
 pub struct Loan {
     memory: PoolMemory,
@@ -18,7 +18,7 @@ pub struct Loan {
     count: usize,
 }
 
-/// A frame's place in the pool's memory.
+/// Address and length of a frame in the pool's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// Bytes from the memory's first byte to the packet's.
@@ -55,7 +55,7 @@ impl Loan {
         Some(u64::from(slot) * self.memory.slot_bytes() as u64)
     }
 
-    /// Lends a frame: where its packet lies. A frame of another pool is given back.
+    /// Lends a frame and returns the place of its packet. A frame of another pool is given back.
     #[inline]
     pub fn lend(&mut self, frame: Frame) -> Result<Place, Frame> {
         if !self.memory.is_home_of(&frame) {
@@ -68,8 +68,8 @@ impl Loan {
         Ok(Place { address, len: len as u32 })
     }
 
-    /// A frame of what the driver put at `place`. `None`, and nothing changed, where that is in no slot that is lent or
-    /// reaches past its end.
+    /// Takes back the slot at `place`, with the frame that the driver put there. `None`, and nothing changed, if the
+    /// slot is not lent or the frame reaches past its end.
     ///
     /// # Safety
     /// The driver must no longer read or write the slot.
@@ -87,7 +87,7 @@ impl Loan {
         Some(unsafe { self.memory.frame(slot, start as u16, len as u16) })
     }
 
-    /// Gives `pool` the slot that `address` lies in. `false`, and nothing changed, where that is not lent or the pool is
+    /// Gives the slot of `address` back to `pool`. `false`, and nothing changed, if the slot is not lent or the pool is
     /// another one.
     ///
     /// # Safety
@@ -104,7 +104,7 @@ impl Loan {
         true
     }
 
-    /// Gives all slots back, on whatever thread: the pool collects them when it runs dry.
+    /// Gives all slots back, on any thread: the pool collects them when it runs dry.
     ///
     /// # Safety
     /// The driver must no longer read or write any of them.
@@ -153,7 +153,7 @@ mod tests {
         (pool, loan)
     }
 
-    /// What a driver does with an empty slot.
+    /// Writes to a slot as a driver does.
     fn write(loan: &Loan, place: Place, byte: u8) {
         // SAFETY: the test has lent the slot, and the place lies within it.
         unsafe {

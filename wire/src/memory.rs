@@ -10,19 +10,19 @@ use crate::unit::Nanos;
 /// A packet and the moment it was received or sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stamped {
-    /// When.
+    /// Time of receipt or sending.
     pub at: Nanos,
     /// The packet, from its link-layer header on.
     pub bytes: Vec<u8>,
 }
 
-/// A port that receives what was put into `input` and keeps what it sends in `output`.
+/// A port that receives packets from `input` and appends sent packets to `output`.
 #[derive(Debug, Default)]
 pub struct MemoryPort {
     name: String,
-    /// What will be received, first to last.
+    /// Packets to receive, first to last.
     pub input: VecDeque<Stamped>,
-    /// What was sent, first to last.
+    /// Packets sent, first to last.
     pub output: Vec<Stamped>,
 }
 

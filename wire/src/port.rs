@@ -1,4 +1,4 @@
-//! Where frames enter and leave.
+//! The port: the interface that frames enter and leave by.
 
 use crate::batch::Batch;
 use crate::pool::Pool;
@@ -17,14 +17,14 @@ pub trait Port {
     fn transmit(&mut self, batch: &mut Batch, pool: &mut Pool) -> Result<(), PortError>;
 }
 
-/// What came of looking for frames.
+/// Result of a receive call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
-    /// This many frames, at least one.
+    /// Number of frames received, at least one.
     Frames(usize),
-    /// None now; there may be more later.
+    /// No frames now; more may come.
     Nothing,
-    /// None, and there will be no more.
+    /// End of input: no frames now or later.
     End,
 }
 
@@ -34,8 +34,8 @@ pub enum Received {
 pub struct PortError {
     /// The interface or file.
     pub port: String,
-    /// What was being done, as in "could not {operation}".
+    /// Operation that failed, as in "could not {operation}".
     pub operation: &'static str,
-    /// What went wrong.
+    /// Underlying error.
     pub cause: Box<dyn std::error::Error + Send + Sync>,
 }

@@ -1,7 +1,7 @@
-//! Numbers that look random and follow from a seed: xoshiro256**, seeded by splitmix64 (Blackman and Vigna).
+//! Pseudo-random numbers from a seed: xoshiro256**, seeded by splitmix64 (Blackman and Vigna).
 //!
-//! The same seed gives the same numbers on every machine and in every release. For traffic and for tests,
-//! never for secrets.
+//! The same seed gives the same numbers on every machine and in every release. For traffic and for tests, never for
+//! secrets.
 
 use rand_xoshiro::Xoshiro256StarStar;
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
@@ -43,10 +43,10 @@ impl Random {
         items.get(self.below(items.len() as u64) as usize)
     }
 
-    /// How long until the next event of those that come once in `mean` on average, independent of each
-    /// other: exponentially distributed, at most 32 times the mean.
+    /// Time until the next of independent events that come once in `mean` on average: exponentially distributed, at
+    /// most 32 times the mean.
     ///
-    /// The logarithm is computed with additions and shifts alone, so that it is the same everywhere.
+    /// The logarithm is computed with additions and shifts alone, so that the result is the same on every machine.
     pub fn exponential(&mut self, mean: Nanos) -> Nanos {
         // -ln(u) for u = m * 2^-e, m in [1, 2): e * ln 2 - ln m; in units of 2^-32.
         const LN_2: u64 = 2_977_044_472;

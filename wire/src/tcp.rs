@@ -9,7 +9,7 @@ use crate::header::{BadOption, Ports, RawOption, RawOptions, be16, be32, put};
 /// Bytes of a header without options.
 pub const MIN_HEADER_LEN: usize = 20;
 
-/// What is wrong with a segment.
+/// Reason why a segment is malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// Fewer than 20 bytes.
@@ -41,7 +41,7 @@ impl<'a> Segment<'a> {
         Options(RawOptions::new(self.options))
     }
 
-    /// How much sequence space it takes: data bytes, and one each for SYN and FIN.
+    /// Sequence space of the segment: data bytes, and one each for SYN and FIN.
     #[inline]
     pub fn sequence_len(&self) -> u32 {
         let flags = self.header.flags();
@@ -99,7 +99,7 @@ impl<'a> Header<'a> {
         be32(self.0, 4)
     }
 
-    /// The sequence number expected next, where [`Flags::ACK`] is set.
+    /// The next sequence number that the sender expects, if [`Flags::ACK`] is set.
     #[inline]
     pub fn ack(self) -> u32 {
         be32(self.0, 8)
@@ -129,7 +129,7 @@ impl<'a> Header<'a> {
         be16(self.0, 16)
     }
 
-    /// Where urgent data ends, where [`Flags::URG`] is set.
+    /// Urgent pointer: end of urgent data, if [`Flags::URG`] is set.
     #[inline]
     pub fn urgent(self) -> u16 {
         be16(self.0, 18)
@@ -201,7 +201,7 @@ impl<'a> HeaderMut<'a> {
         put(self.0, 16, checksum.to_be_bytes());
     }
 
-    /// Sets where urgent data ends.
+    /// Sets the urgent pointer.
     #[inline]
     pub fn set_urgent(&mut self, urgent: u16) {
         put(self.0, 18, urgent.to_be_bytes());
@@ -252,21 +252,21 @@ impl Flags {
         (Flags::CWR, "cwr"),
     ];
 
-    /// These and those.
+    /// The union of both sets.
     #[inline]
     #[must_use]
     pub const fn and(self, other: Flags) -> Flags {
         Flags(self.0 | other.0)
     }
 
-    /// Those that are in `mask` too.
+    /// The flags that are also in `mask`.
     #[inline]
     #[must_use]
     pub const fn masked(self, mask: Flags) -> Flags {
         Flags(self.0 & mask.0)
     }
 
-    /// Those that are not in `other`.
+    /// The flags that are not in `other`.
     #[inline]
     #[must_use]
     pub const fn without(self, other: Flags) -> Flags {
@@ -340,10 +340,10 @@ pub enum TcpOption<'a> {
     Timestamps {
         /// The sender's clock.
         value: u32,
-        /// The other side's clock, given back.
+        /// The other side's clock, echoed.
         echo: u32,
     },
-    /// Another one, or one of the above with a length that is not its own.
+    /// Another option, or one of the above with a wrong length.
     Other(RawOption<'a>),
 }
 
@@ -352,7 +352,7 @@ pub enum TcpOption<'a> {
 pub struct Options<'a>(RawOptions<'a>);
 
 impl<'a> Options<'a> {
-    /// A walk over the bytes between the fixed header and the data.
+    /// Starts a walk over the bytes between the fixed header and the data.
     #[inline]
     pub const fn new(options: &'a [u8]) -> Options<'a> {
         Options(RawOptions::new(options))
@@ -384,10 +384,10 @@ impl<'a> Iterator for Options<'a> {
     }
 }
 
-/// What [`clamp_mss`] did.
+/// Result of [`clamp_mss`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clamped {
-    /// Not a SYN, or no such option in it, or nothing that parses.
+    /// Not a SYN, no MSS option in it, or malformed.
     NoOption,
     /// The option was within the limit.
     Within,

@@ -6,7 +6,7 @@ use crate::header::{Ports, be16, put};
 /// Bytes of a header.
 pub const HEADER_LEN: usize = 8;
 
-/// What is wrong with a datagram.
+/// Reason why a datagram is malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// Fewer than 8 bytes.
@@ -25,18 +25,18 @@ pub enum Malformed {
 pub struct Datagram<'a> {
     /// The header.
     pub header: Header<'a>,
-    /// Header and payload up to the length field: what the checksum covers.
+    /// Header and payload up to the length field: the bytes that the checksum covers.
     pub covered: &'a [u8],
 }
 
 impl<'a> Datagram<'a> {
-    /// What follows the header, up to the length field.
+    /// Payload, from the header up to the length field.
     #[inline]
     pub fn payload(&self) -> &'a [u8] {
         self.covered.get(HEADER_LEN..).unwrap_or(&[])
     }
 
-    /// What the checksum says, given the sum of the pseudo header with the length field's value.
+    /// Verifies the checksum, given the sum of the pseudo header with the length field's value.
     #[inline]
     pub fn check(&self, pseudo: Sum) -> Check {
         if self.header.checksum() == 0 {
@@ -49,20 +49,20 @@ impl<'a> Datagram<'a> {
     }
 }
 
-/// What a checksum says about its datagram.
+/// Result of verifying a datagram's checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Check {
     /// The field is zero: the sender computed none. IPv6 forbids it outside of tunnels (RFC 8200,
     /// section 8.1; RFC 6935).
     None,
-    /// It verifies.
+    /// The checksum verifies.
     Right,
-    /// It does not.
+    /// The checksum does not verify.
     Wrong,
 }
 
-/// Takes a datagram apart. Bytes past the length field are left aside (RFC 768 lets IP be longer); a length
-/// field of zero is no exception for us, since jumbograms (RFC 2675) are not carried.
+/// Takes a datagram apart. Bytes past the length field are ignored (RFC 768 lets IP be longer); a length field of zero
+/// is no exception, since jumbograms (RFC 2675) are not carried.
 #[inline]
 pub fn parse(payload: &[u8]) -> Result<Datagram<'_>, Malformed> {
     let Some(header) = Header::of(payload) else { return Err(Malformed::TooShort) };

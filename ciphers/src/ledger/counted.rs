@@ -1,4 +1,4 @@
-//! The word that tells a ledger of each operation.
+//! The word that reports each operation to a ledger.
 
 use std::ops::{BitAnd, BitOr, BitXor, Not, Shl, Shr};
 use std::panic::Location;
@@ -9,34 +9,34 @@ use super::{Caller, Ledger};
 use crate::plan::Products;
 use crate::word::{Cost, Word};
 
-/// A word that reports what is done with it.
+/// A word that reports its operations.
 #[derive(Clone, Copy)]
 pub struct Counted<'a> {
     pub(super) value: u32,
-    /// The reference that it comes from.
+    /// Reference that the word comes from.
     pub(super) from: Ticket,
-    /// The operation that it is the result of.
+    /// Operation that the word is the result of.
     result_of: Option<Done>,
     ledger: &'a Ledger<'a>,
 }
 
-/// An operation that was done.
+/// A completed operation.
 ///
-/// A place in the source is where an expression begins. Of operators chained to the left, as in `a ^ b ^ c`, all
-/// begin at the same place; they are told apart by that each has the result of the one before for its left operand,
-/// computed in the same pass of the same loops.
+/// A place in the source is the start of an expression. Operators chained to the left, as in `a ^ b ^ c`, all start at
+/// one place; each is told apart by its left operand: the result of the operator before, computed in the same pass of
+/// the same loops.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Done {
     line: u32,
     column: u32,
     file: &'static str,
     entered: u32,
-    /// How many of its chain come before it.
+    /// Number of operations before it in its chain.
     chained: u8,
 }
 
 impl<'a> Counted<'a> {
-    /// A word that is there, or will be once its reference is done.
+    /// A word of `value`, available once the reference `from` is done.
     pub(super) fn new(value: u32, from: Ticket, ledger: &'a Ledger<'a>) -> Counted<'a> {
         Counted { value, from, result_of: None, ledger }
     }

@@ -1,4 +1,4 @@
-//! The machine that tells a ledger of references, loops and branches.
+//! The machine that reports references, loops and branches to a ledger.
 
 use std::ops::Range;
 use std::panic::Location;
@@ -26,12 +26,12 @@ impl<'a> Counting<'a> {
         Counted::new(value, from, self.ledger)
     }
 
-    /// What addressing a reference costs whose address is known but for the counter of a rolled loop.
+    /// Cost of addressing a reference whose address depends on nothing but the counter of a rolled loop.
     fn address(self) -> Cost {
         if self.ledger.rolled.get() > 0 { Cost::ALU } else { Cost::NONE }
     }
 
-    /// Issues a read; it is an instruction of its own unless it is of an expanded key.
+    /// Issues a read, counted as an instruction of its own unless the read is of an expanded key.
     fn refer(self, caller: Caller, part: u8, reference: Reference) -> Ticket {
         if reference.region != Region::CipherKey {
             self.ledger.stand(caller, part, 1);
@@ -39,14 +39,14 @@ impl<'a> Counting<'a> {
         self.ledger.issue(reference)
     }
 
-    /// Issues a read of the word that was computed.
+    /// Issues a read of the word at a computed index.
     fn fetch(self, caller: Caller, table: Table<'_>, index: usize) -> Counted<'a> {
         let reference = read(table.region, table.at + 4 * index, 4, Address::Computed);
         let from = self.refer(caller, 1, reference);
         self.word(table.words[index], from)
     }
 
-    /// Where the word lies that holds an entry, and what finding that out costs.
+    /// Offset of the word that holds an entry, in bytes, and cost of computing it.
     fn locate(self, table: Entries<'_>, index: usize, mask: u32) -> Located {
         match self.ledger.plan.entries {
             plan::Entries::Aligned => Located {
@@ -256,7 +256,7 @@ fn write(region: Region, at: usize, bytes: u32, address: Address) -> Reference {
     Reference { region, at, bytes, access: Access::Write, address }
 }
 
-/// While it lives, the code is a copy of its own.
+/// Makes the code a copy of its own while alive.
 struct Inlined<'a> {
     ledger: &'a Ledger<'a>,
     outer: u64,
@@ -278,7 +278,7 @@ enum Kind {
     Blocks,
 }
 
-/// The passes of a loop. What the loop itself costs is told as it goes round.
+/// The passes of a loop, each of which reports the loop's own cost.
 struct Passes<'a> {
     ledger: &'a Ledger<'a>,
     caller: Caller,

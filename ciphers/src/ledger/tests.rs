@@ -5,7 +5,7 @@ use crate::machine::{Machine, Table};
 use crate::plan::Optimisation;
 use crate::word::Word;
 
-/// What some code came to.
+/// Account of some code: instructions executed, size of the code, counts.
 struct Came {
     executed: u64,
     size: u32,

@@ -1,8 +1,8 @@
-//! How many headers a second each search finds the rule of, side by side, in one run.
+//! Look-ups per second of each classifier, side by side, in one run.
 //!
 //! All are built from the same rules, held to the linear scan, and then measured by turns on the same headers, 64 at a
-//! time, as the pipeline hands them over: whatever else the machine does in a round meets all of them. What
-//! a measurement is worth depends on the headers; they come from a file or from the seed, and repeat.
+//! time, as the pipeline hands them over: other load on the machine in a round affects all of them. The worth of a
+//! measurement depends on the headers; they come from a file or from the seed, and repeat.
 
 use std::fmt;
 use std::hint::black_box;
@@ -15,33 +15,33 @@ pub(crate) mod peer;
 pub(crate) mod subject;
 pub(crate) mod update;
 
-/// What is measured, and how.
+/// Parameters of a measurement.
 pub(crate) struct Plan<'a> {
     /// The rules.
     pub(crate) patterns: &'a [Pattern],
-    /// What is looked up.
+    /// Headers to look up.
     pub(crate) headers: &'a [Header],
-    /// The memory each may take.
+    /// Memory limit of each classifier.
     pub(crate) bounds: Bounds,
-    /// How long each is measured, all rounds together.
+    /// Duration of the measurement of each classifier, all rounds together.
     pub(crate) time: Duration,
 }
 
-/// An algorithm, built, or why not.
+/// An algorithm with its classifier, or the reason that there is none.
 pub(crate) struct Contender {
-    /// Which.
+    /// The algorithm.
     pub(crate) algorithm: &'static Algorithm,
-    /// The search, or what it would have taken.
+    /// The classifier, or the error with the memory that it needs.
     pub(crate) search: Result<Box<dyn Classifier>, TooLarge>,
-    /// How long it took to build, or to give up.
+    /// Duration of building, or of the attempt.
     pub(crate) build: Duration,
     /// Millions of look-ups a second, one of each round.
     pub(crate) rounds: Vec<f64>,
-    /// Where in the trace the next round begins.
+    /// Place in the trace of the next round's first header, from 0.
     at: usize,
 }
 
-/// What all answers on a trace come to.
+/// Summary of all answers on a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Answers {
     /// Headers that some rule matches.
@@ -50,27 +50,27 @@ pub(crate) struct Answers {
     pub(crate) checksum: u64,
 }
 
-/// What a look-up costs at worst.
+/// Worst-case cost of a look-up.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Worst {
     /// Nanoseconds a look-up in the slowest batch of the trace, the best of [`PASSES`].
     pub(crate) nanos: f64,
-    /// The most instructions that a header tallies.
+    /// The most instructions tallied for one header.
     pub(crate) instructions: u64,
-    /// The most references to memory likewise.
+    /// The most memory references tallied for one header.
     pub(crate) references: u64,
 }
 
 /// Two searches answer differently: a fault of this program.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) struct Disagreement {
-    /// The search.
+    /// Name of the classifier.
     pub(crate) name: String,
-    /// Where in the trace, from 1; `None` where only the checksums tell.
+    /// Number of the header in the trace, from 1; `None` where only the checksums tell.
     pub(crate) header: Option<usize>,
-    /// What it finds.
+    /// Position found.
     pub(crate) found: Option<Position>,
-    /// What it should.
+    /// Position expected.
     pub(crate) wanted: Option<Position>,
 }
 
@@ -80,20 +80,20 @@ const BATCH: usize = 64;
 /// Rounds, of which the median counts.
 pub(crate) const ROUNDS: u32 = 5;
 
-/// How often each batch is measured for the worst.
+/// Number of measurements of each batch for the worst case.
 const PASSES: usize = 3;
 
-/// Comparisons of a header with a pattern that the scan is given to be what all are held to.
+/// Limit on the comparisons of a header with a pattern in the scan that all are held to.
 const SCANNED: usize = 20_000_000;
 
 /// Headers that are tallied for the worst.
 const TALLIED: usize = 4_096;
 
-/// How long the slowest batch is looked for.
+/// Duration of the search for the slowest batch.
 const WORST_TIME: Duration = Duration::from_millis(100);
 
 impl Contender {
-    /// Builds it.
+    /// Builds the classifier of an algorithm.
     pub(crate) fn new(algorithm: &'static Algorithm, plan: &Plan<'_>) -> Contender {
         let begin = Instant::now();
         let search = (algorithm.build)(plan.patterns, plan.bounds);
@@ -132,8 +132,8 @@ impl Contender {
         median(&self.rounds)
     }
 
-    /// Holds it to the scan's answers, and to what those of others come to on all of the trace, which it tells where nobody
-    /// has. A search too slow for all of the trace answers what has been scanned.
+    /// Checks the classifier against the scan's answers, and against `answers` of the others on the whole trace, which
+    /// it sets where nobody has. A classifier too slow for the whole trace answers the scanned headers.
     pub(crate) fn check(
         &self,
         plan: &Plan<'_>,
@@ -175,7 +175,7 @@ impl Contender {
         }
     }
 
-    /// What a look-up costs at worst.
+    /// Measures the worst-case cost of a look-up.
     pub(crate) fn worst(&self, plan: &Plan<'_>) -> Option<Worst> {
         let Ok(search) = &self.search else { return None };
         let mut worst = Worst::default();
@@ -211,11 +211,11 @@ impl Contender {
 /// A header's place in the trace, and the position that the scan finds for it.
 pub(crate) type Scanned = (usize, Option<Position>);
 
-/// How long a search may take to answer the whole trace when it is checked.
+/// Limit on the duration of checking a classifier's answers to the whole trace.
 const CHECK_TIME: Duration = Duration::from_millis(300);
 
-/// What the patterns, one after the other, say of the trace: of all of it, or of headers all over it where that would be
-/// too many comparisons.
+/// Scans the patterns one after the other: for the whole trace, or for headers all over it where the whole would be too
+/// many comparisons.
 pub(crate) fn scan(plan: &Plan<'_>) -> Vec<Scanned> {
     let affordable = (SCANNED / plan.patterns.len().max(1)).max(64);
     let step = plan.headers.len().div_ceil(affordable).max(1);
@@ -232,7 +232,7 @@ pub(crate) fn median(values: &[f64]) -> Option<f64> {
 }
 
 impl Answers {
-    /// Of these positions.
+    /// Summarises positions.
     pub(crate) fn of(positions: &[Position]) -> Answers {
         let matches = positions.iter().filter(|position| **position != NO_MATCH).count() as u64;
         let step =

@@ -1,4 +1,4 @@
-//! How many packets a second one core takes through the whole pipeline, frames from memory, no I/O.
+//! Packets per second of one core through the whole pipeline, frames from memory, no I/O.
 //!
 //! A scenario is a policy and flows through it. Each flow's first packet sets it up; what comes out is turned
 //! round into the packet that answers it. Then frames of both directions, in an order drawn at random, lie in
@@ -24,7 +24,7 @@ use wire::{BATCH, Batch, Frame, Nanos, Pool, PoolError, PortId};
 
 mod rule;
 
-/// What is done with the packets.
+/// Processing of the packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scenario {
     /// Routes only, stateless.
@@ -35,29 +35,29 @@ pub(crate) enum Scenario {
     Napt,
 }
 
-/// How long to measure.
+/// Length of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
     /// Several rounds by the clock, of which the median counts.
     Rounds,
-    /// That many packets, once: what is then executed is the same on each run, as a count of instructions needs.
+    /// A number of packets, once: each run executes the same, as a count of instructions needs.
     Packets(u64),
 }
 
-/// What was measured.
+/// Result of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outcome {
     /// Flows.
     pub(crate) flows: u32,
-    /// Rules beside those that the scenario has.
+    /// Number of rules beside those of the scenario.
     pub(crate) rules: u32,
     /// Millions of packets a second, the median of the rounds.
     pub(crate) mpps: f64,
     /// Instructions a packet, as the stages tally them.
     pub(crate) instructions: f64,
-    /// Millions of flows a second that were set up.
+    /// Flow set-ups, in millions a second.
     pub(crate) setups: f64,
-    /// Bytes of memory that flows, their index and their translations take.
+    /// Bytes of memory for flows, their index and their translations.
     pub(crate) memory: usize,
 }
 
@@ -67,7 +67,7 @@ const LEN: usize = 64;
 /// Rounds, of which the median counts.
 const ROUNDS: usize = 5;
 
-/// How long a round lasts at least.
+/// Minimum duration of a round.
 const ROUND: Duration = Duration::from_millis(300);
 
 /// Frames in the ring: 16 MiB, so that the load itself streams from memory rather than from the first cache.
@@ -199,7 +199,7 @@ pub(crate) fn measure(
     })
 }
 
-/// Why there is no measurement.
+/// Reason that there is no measurement.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BenchError {
     /// The policy is wrong, which it must not be.
@@ -214,7 +214,7 @@ pub(crate) enum BenchError {
     /// The routing table could not be built.
     #[error(transparent)]
     Fib(FibError),
-    /// Not every frame was forwarded: this would be the speed of something else.
+    /// Not every frame was forwarded: the rate would be that of another path.
     #[error("{0} frames were not forwarded")]
     Lost(u64),
 }

@@ -1,9 +1,8 @@
-//! How many destinations a second one core finds the route of, in tables that look like the Internet's.
+//! Route look-ups per second of one core, in tables that look like the Internet's.
 //!
-//! The tables and the destinations are made from a seed: the same counts give the same tables everywhere.
-//! Destinations are random addresses inside random prefixes, handed over 64 at a time as the pipeline does.
-//! [`dump`] writes both to files, so that a peer is measured on the very same input; [`Outcome::sum`] tells
-//! whether it found the same routes.
+//! The tables and the destinations are made from a seed: the same counts give the same tables everywhere. Destinations are
+//! random addresses inside random prefixes, handed over 64 at a time as the pipeline does. [`dump`] writes both to files,
+//! so that a peer is measured on the very same input; [`Outcome::sum`] is equal if the peer found the same routes.
 
 use std::fs;
 use std::hint::black_box;
@@ -17,14 +16,14 @@ use lookup::fib::{Fib4, Fib6, NO_ROUTE, Route4, Route6};
 use super::forward::BenchError;
 use crate::failure::{Failure, OutputError};
 
-/// What was measured of one table.
+/// Result of the measurement of one table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outcome {
     /// 4 or 6.
     pub(crate) family: u8,
     /// Prefixes in the table.
     pub(crate) prefixes: usize,
-    /// How long it took to build.
+    /// Duration of building the table.
     pub(crate) build: Duration,
     /// Millions of look-ups a second, the median of the rounds.
     pub(crate) lookups: f64,
@@ -92,7 +91,7 @@ const BATCH: usize = 64;
 /// Rounds, of which the median counts.
 const ROUNDS: usize = 5;
 
-/// How long a round lasts at least.
+/// Minimum duration of a round.
 const ROUND: Duration = Duration::from_millis(100);
 
 /// Millions of look-ups a second, and the sum of what was found.

@@ -95,7 +95,7 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// How often one looks whether it is time to end.
+/// Interval of checks for the end.
 const TICK: Duration = Duration::from_millis(50);
 
 impl Arguments {
@@ -157,12 +157,12 @@ impl Arguments {
     }
 }
 
-/// Why there is no more.
+/// Reason for the end of the capture.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ended {
-    /// It was to be so.
+    /// The requested end.
     AsTold,
-    /// The gateway gives no more.
+    /// End of the gateway's stream.
     Early,
 }
 
@@ -173,12 +173,12 @@ enum Room {
     None,
 }
 
-/// Writes the blocks of a pcapng stream, each whole, and counts what is in them.
+/// Writer of the blocks of a pcapng stream, each whole; counts their packets.
 struct Blocks {
     path: PathBuf,
-    /// Opened when the gateway has begun to answer: what it refuses writes over nothing.
+    /// The file, opened when the gateway has begun to answer: a refused command overwrites nothing.
     file: Option<Out>,
-    /// Of a block that is not all there yet.
+    /// Bytes of a block that is not complete yet.
     rest: Vec<u8>,
     most: Option<u64>,
     packets: u64,
@@ -290,7 +290,7 @@ fn block(bytes: &[u8]) -> Result<Option<(u32, &[u8])>, Failure> {
     Ok(bytes.get(..length).map(|block| (kind, block)))
 }
 
-/// How many packets a block of statistics says were lost.
+/// Returns the number of packets lost, by a block of statistics.
 fn lost(block: &[u8]) -> Option<u64> {
     let mut options = block.get(20..block.len().checked_sub(4)?)?;
     loop {

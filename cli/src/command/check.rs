@@ -142,7 +142,7 @@ impl Arguments {
     }
 }
 
-/// What was to search the rules, and would take more memory than it may.
+/// Returns the algorithms tried for the rules that would exceed the memory limit.
 fn gave_way(search: &Choice) -> Vec<String> {
     search.gave_way.iter().map(|(algorithm, why)| format!("{}: it {why}", algorithm.name)).collect()
 }

@@ -117,7 +117,7 @@ struct Trials {
 /// A packet in words.
 struct Example {
     words: String,
-    /// Whether both policies, with their routes and translations, bring it before the rules and do with it what is said.
+    /// True if both policies, with their routes and translations, bring the packet before the rules and decide as reported.
     tried: bool,
 }
 
@@ -233,7 +233,7 @@ impl<'a> Report<'a> {
         first
     }
 
-    /// What is different besides rules, their sets, and defaults.
+    /// Returns the differences besides rules, their sets, and defaults.
     fn not_compared(&self) -> Vec<String> {
         let (old, new) = (&self.old.policy, &self.new.policy);
         let compared = |thing: &str| ["rule ", "set ", "default "].iter().any(|kind| thing.starts_with(kind));

@@ -98,7 +98,7 @@ What a running gateway would do, which has its flows and Linux's routes:
     with_exit_codes(&format!("{}\n\n{examples}", packet_syntax::GRAMMAR))
 }
 
-/// When a packet in words comes in: any moment does.
+/// Time of arrival of a packet in words: any moment does.
 const MOMENT: Nanos = Nanos::from_secs(1_700_000_000);
 
 /// The packet that is explained.
@@ -249,7 +249,7 @@ fn no_packet(captures: &Captures, number: u64) -> UsageError {
     }
 }
 
-/// What is told of a packet.
+/// Explanation of a packet.
 struct Report<'a> {
     renderer: Renderer<'a>,
     account: &'a Account,
@@ -258,11 +258,11 @@ struct Report<'a> {
     live: Option<OfLive<'a>>,
 }
 
-/// What is told of a running gateway.
+/// State of a running gateway, for an explanation.
 struct OfLive<'a> {
-    /// The flow that the packet belongs to, as it is there.
+    /// The flow of the packet in the gateway.
     flow: Option<&'a FlowRecord>,
-    /// What cannot be known.
+    /// Sentences on what the explanation cannot know.
     unknown: Vec<String>,
 }
 
@@ -410,7 +410,7 @@ fn instructions(account: &Account) -> u64 {
     account.visits.iter().map(|visit| visit.cost.executed_total()).sum()
 }
 
-/// What all stages cost together, in one line.
+/// Returns the cost of all stages together, in one line.
 fn cost_text_of(account: &Account) -> String {
     let references: u64 = account
         .visits

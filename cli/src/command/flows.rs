@@ -185,7 +185,7 @@ fn destination(flow: &FlowView) -> String {
     }
 }
 
-/// What the far ends see in the place of the ends, where that is something else.
+/// Returns the ends as the far ends see them, where translation changes them.
 fn translated(flow: &FlowView) -> String {
     let mut told = Vec::new();
     let (id, seen_id) = flow.icmp.as_ref().map(|asked| (asked.id, asked.seen_id)).unzip();

@@ -17,10 +17,10 @@ use crate::failure::{Exit, Failure, GatewayError};
 use crate::screen::{self, BAD, GOOD, HEADING};
 use crate::with_exit_codes;
 
-/// Where a gateway takes commands unless it is told otherwise.
+/// Default path of the gateway's control socket.
 pub(crate) const SOCKET: &str = "/run/wirerate/control.sock";
 
-/// Where guards are pinned unless somebody says otherwise.
+/// Default directory of pinned guards.
 pub(crate) const PINS: &str = "/sys/fs/bpf/wirerate";
 
 /// Which gateway, and how its answer looks.
@@ -45,7 +45,7 @@ impl Ask {
         Ok(Client::at(&self.socket).get(question)?)
     }
 
-    /// Prints as JSON, if that is wanted; says whether it was.
+    /// Prints the answer as JSON, if asked to; returns true if it was printed.
     pub(crate) fn as_json(&self, answer: &impl Serialize) -> Result<bool, Failure> {
         if self.json {
             let text = serde_json::to_string_pretty(answer).unwrap_or_default();

@@ -125,7 +125,7 @@ fn verdict(outcome: &Outcome) -> String {
     format!("{}{blind}", outcome.verdict.name())
 }
 
-/// What all of it comes to, in sentences.
+/// Returns the overall result, in sentences.
 fn sentences(outcomes: &[Outcome]) -> [String; 3] {
     let Summary { numbers, qualities, not_blind, contradictory } = Summary::of(outcomes);
     [

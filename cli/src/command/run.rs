@@ -11,7 +11,7 @@ use crate::failure::{Exit, Failure, GatewayError};
 use crate::policy_file;
 use crate::with_exit_codes;
 
-/// Where a gateway keeps its state that is told nothing else.
+/// Default file of a gateway's state.
 const STATE: &str = "/var/lib/wirerate/state";
 
 /// Carry out a policy on this machine's interfaces

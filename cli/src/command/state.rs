@@ -15,7 +15,7 @@ use crate::failure::{Exit, Failure, GatewayError, InputError};
 use crate::screen::{self, count};
 use crate::with_exit_codes;
 
-/// How often one looks whether an answer still comes.
+/// Interval of checks whether an answer still comes.
 const TICK: Duration = Duration::from_secs(1);
 
 /// Save what a running gateway remembers: flows, translations, token debts under rates
@@ -57,7 +57,7 @@ impl Save {
     }
 }
 
-/// Why nothing was saved.
+/// Reason that nothing was saved.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 enum SaveError {

@@ -56,7 +56,7 @@ A case, office.case:
   at 20ms  in  wan tcp 203.0.113.7:9 > 192.168.1.10:22 syn       => dropped default-drop
   expect flows.live 1, dropped 1"#;
 
-/// What became of all cases.
+/// Numbers of cases, by result.
 #[derive(Default)]
 struct Sum {
     passed: usize,

@@ -70,7 +70,7 @@ impl Arguments {
     }
 }
 
-/// What one look at a gateway shows.
+/// Snapshot of a gateway.
 struct Look {
     at: Instant,
     status: view::Status,
@@ -106,7 +106,7 @@ impl Screen {
         self.now.at.duration_since(self.before.at).as_secs_f64().max(1e-3)
     }
 
-    /// A second's worth of what a count grew by. A gateway that was restarted begins at zero.
+    /// Returns the growth of a count per second. After a restart of the gateway, counts begin at zero.
     fn rate(&self, before: u64, now: u64) -> f64 {
         now.saturating_sub(before) as f64 / self.seconds()
     }

@@ -10,13 +10,13 @@ use chip::traffic::{BadStream, TrafficError};
 use super::Exit;
 use crate::screen;
 
-/// What went wrong with a chip.
+/// Errors of chips, mappings and their traffic.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ChipError {
     /// The chip has no such port.
     #[error("the chip has no port `{name}`")]
     NoPort {
-        /// What was said.
+        /// Name given.
         name: String,
         /// Numbers and kinds that it has.
         known: Vec<String>,
@@ -28,15 +28,15 @@ pub(crate) enum ChipError {
         what: &'static str,
         /// The name.
         name: String,
-        /// The one that was probably meant.
+        /// The name that was probably meant.
         nearest: Option<&'static str>,
-        /// Those that do.
+        /// Names that come with the program.
         known: Vec<&'static str>,
     },
     /// A chip of one's own was given without a mapping.
     #[error("no mapping for the chip `{chip}` comes with wirerate")]
     NoMapping {
-        /// Its name.
+        /// Name of the chip.
         chip: String,
     },
     /// A cipher cannot be measured.
@@ -48,9 +48,9 @@ pub(crate) enum ChipError {
     /// A parameter cannot be set.
     #[error("`{path}` cannot be set: {error}")]
     Set {
-        /// Where it was said to be.
+        /// Path given.
         path: String,
-        /// Why not.
+        /// Reason for refusing it.
         error: SetError,
     },
     /// Programs or tables do not fit the chip, in these many ways, which have been shown.
@@ -61,13 +61,13 @@ pub(crate) enum ChipError {
         /// Number of them.
         errors: usize,
     },
-    /// What is to be varied makes no sense.
+    /// The axes of a sweep make no sense.
     #[error(transparent)]
     Grid(BadAxis),
     /// A key of generated traffic cannot be varied like that.
     #[error(transparent)]
     Stream(BadStream),
-    /// There is no frame to search with.
+    /// The traffic has no frame to search with.
     #[error("the traffic has no frame that would count")]
     NothingOffered,
     /// None of so many combinations could be run; each has been shown with its reason.
@@ -111,7 +111,7 @@ impl ChipError {
         }
     }
 
-    /// What to do about it.
+    /// Returns advice on the error.
     pub(super) fn hint(&self) -> Option<String> {
         Some(match self {
             ChipError::NoPort { known, .. } => format!("the chip has {}", known.join(", ")),

@@ -17,7 +17,7 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    /// What to do about it.
+    /// Returns advice on the fault.
     pub(super) fn hint(&self) -> Option<&'static str> {
         match self {
             Fault::Draw(_) => None,

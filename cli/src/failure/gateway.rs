@@ -10,24 +10,24 @@ use gateway::supervisor::StartError;
 
 use super::Exit;
 
-/// What went wrong with a live gateway.
+/// Errors of a live gateway.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum GatewayError {
-    /// It could not begin.
+    /// The gateway cannot start.
     #[error("the gateway cannot begin: {0}")]
     Start(StartError),
-    /// A running one did not answer, or said no.
+    /// A running gateway did not answer, or refused.
     #[error(transparent)]
     Client(ClientError),
     /// Guards were not taken off.
     #[error(transparent)]
     Release(ReleaseError),
-    /// What a gateway remembers cannot be written to a file, or read from it.
+    /// The state of a gateway cannot be written to a file, or read from it.
     #[error("{path}: {error}")]
     Store {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// Error of the store.
         error: StoreError,
     },
 }
@@ -46,7 +46,7 @@ impl GatewayError {
         }
     }
 
-    /// What to do about it.
+    /// Returns advice on the error.
     pub(super) fn hint(&self) -> String {
         let hint = match self {
             GatewayError::Start(_) => {

@@ -7,15 +7,15 @@ use wire::capture::{CaptureError, Problem};
 
 use crate::bench::classify::subject::BadHeader;
 
-/// Why an input cannot be read.
+/// Reason that an input cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum InputError {
     /// A file cannot be read.
     #[error("cannot read {path}: {error}")]
     Read {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the system call.
         error: io::Error,
     },
     /// A capture cannot be read or written.
@@ -24,11 +24,11 @@ pub(crate) enum InputError {
     /// Headers cannot be read.
     #[error("{path}{}: {problem}", after(*.line))]
     Trace {
-        /// Their file.
+        /// The file of the headers.
         path: PathBuf,
         /// The line, from 1; 0 where it is no line.
         line: usize,
-        /// What is wrong with it.
+        /// Reason for refusing the line.
         problem: BadHeader,
     },
 }
@@ -38,7 +38,7 @@ fn after(number: usize) -> String {
 }
 
 impl InputError {
-    /// What to do about it.
+    /// Returns advice on the error.
     pub(super) fn hint(&self) -> &'static str {
         match self {
             InputError::Read { .. } => "check the path and that you may read it",

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::screen;
 
-/// Why an output cannot be written.
+/// Reason that an output cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OutputError {
     /// Standard output takes no more.
@@ -14,9 +14,9 @@ pub(crate) enum OutputError {
     /// A directory or file cannot be written.
     #[error("cannot write {path}: {error}")]
     Write {
-        /// Which.
+        /// The directory or file.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the system call.
         error: io::Error,
     },
     /// A live capture cannot be written any more.
@@ -24,15 +24,15 @@ pub(crate) enum OutputError {
     CaptureFile {
         /// The file.
         path: PathBuf,
-        /// Packets that are in it.
+        /// Number of packets in the file.
         packets: u64,
-        /// What the system says.
+        /// Error of the system call.
         error: io::Error,
     },
 }
 
 impl OutputError {
-    /// What to do about it.
+    /// Returns advice on the error.
     pub(super) fn hint(&self) -> Option<&'static str> {
         match self {
             OutputError::Standard(_) => None,

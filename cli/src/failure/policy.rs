@@ -9,7 +9,7 @@ use policy::import::ImportError;
 
 use super::Exit;
 
-/// What is wrong with a policy.
+/// Errors of policies.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PolicyError {
     /// A policy file cannot be read.
@@ -26,25 +26,25 @@ pub(crate) enum PolicyError {
     /// The policy cannot be compiled.
     #[error("{file} cannot be compiled: {error}")]
     Compile {
-        /// Its file.
+        /// The file of the policy.
         file: String,
-        /// Why not.
+        /// Error of the compiler.
         error: CompileError,
     },
     /// The policy asks for more than this machine has.
     #[error("{file} asks for more than this machine has: {error}")]
     Setup {
-        /// Its file.
+        /// The file of the policy.
         file: String,
-        /// What it asks for.
+        /// Error of the setup.
         error: ReplayError,
     },
     /// The policy says too little for what was asked.
     #[error("the policy has no {what}")]
     Lacks {
-        /// What it says nothing of.
+        /// Missing part of the policy.
         what: &'static str,
-        /// What to do.
+        /// Advice.
         hint: &'static str,
     },
     /// There are no rules to search.
@@ -58,7 +58,7 @@ pub(crate) enum PolicyError {
     Import {
         /// Their file.
         path: PathBuf,
-        /// Why not.
+        /// Error of the import.
         error: ImportError,
     },
 }
@@ -80,7 +80,7 @@ impl PolicyError {
         }
     }
 
-    /// What to do about it.
+    /// Returns advice on the error.
     pub(super) fn hint(&self) -> Option<&'static str> {
         Some(match self {
             PolicyError::Unreadable(_) => "give the path of a policy (TOML); policies/ has examples",

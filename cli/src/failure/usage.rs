@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use crate::packet_syntax::WordError;
 
-/// What is wrong with a command line.
+/// Errors of a command line.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UsageError {
-    /// Two things were asked for that do not go together.
+    /// Two options exclude each other.
     #[error("{one} does not go with {other}")]
     Clash {
-        /// One of them.
+        /// One option.
         one: &'static str,
         /// The other.
         other: &'static str,
@@ -18,12 +18,12 @@ pub(crate) enum UsageError {
     /// A capture is said to come in by an interface that the policy does not have.
     #[error("the policy has no interface `{name}`")]
     NoInterface {
-        /// What was said.
+        /// Name given.
         name: String,
-        /// Those that the policy has.
+        /// Names of the policy's interfaces.
         known: Vec<String>,
     },
-    /// What would be written is what is read.
+    /// An output would overwrite an input.
     #[error("{path} is read and would be written over")]
     Overwrites {
         /// The capture.
@@ -45,25 +45,25 @@ pub(crate) enum UsageError {
     /// A word is not among those that are known.
     #[error("`{word}` is no {what}")]
     Unknown {
-        /// What kind of word.
+        /// Kind of word.
         what: &'static str,
         /// The word.
         word: String,
     },
-    /// There is nothing of that name.
+    /// The name is not known.
     #[error("there is no {what} `{name}`")]
     NotKnown {
         /// A claim, a cipher, a chip or a mapping.
         what: &'static str,
         /// The name.
         name: String,
-        /// Those there are.
+        /// Known names.
         known: Vec<&'static str>,
     },
 }
 
 impl UsageError {
-    /// What to do about it.
+    /// Returns advice on the error.
     pub(super) fn hint(&self) -> String {
         match self {
             UsageError::Clash { .. } => "leave one of them out; --help says what each is for".to_owned(),

@@ -1,7 +1,7 @@
-//! By which interface a packet came in, told by its addresses.
+//! Inference of the interface by which a packet came in, from its addresses.
 //!
-//! A packet comes in where its source is at home: the interface that the best route to it leaves by. What has
-//! no such source (DHCP, link-local addresses, other protocols) comes in where its sender's other packets do.
+//! A packet comes in by the interface of the best route to its source. Packets without such a source (DHCP, link-local
+//! addresses, other protocols) come in by the interface of their sender's other packets.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -13,7 +13,7 @@ use wire::capture::link::NOBODY;
 use wire::ethernet::{self, EtherType, Mac};
 use wire::{PortId, arp, ipv4, ipv6};
 
-/// How the interface of a packet was known.
+/// Evidence for the interface of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum How {
     /// The command line says it.
@@ -22,21 +22,21 @@ pub(crate) enum How {
     CaptureName,
     /// The file is called as the interface.
     FileName,
-    /// Its source is on a network, or behind a route, of the interface.
+    /// The source is on a network, or behind a route, of the interface.
     Home,
-    /// Other packets of the same sender came in there.
+    /// Other packets of the same sender came in by the interface.
     Sender,
-    /// Nothing but the default route leads to its source.
+    /// Only the default route leads to the source.
     DefaultRoute,
-    /// The same, though its source is a private address, which nobody has behind a default route to the
+    /// Only the default route leads to the source, a private address, which nobody has behind a default route to the
     /// internet.
     PrivateSource,
-    /// Nothing tells; it is the interface of the default route, or the first one.
+    /// No evidence: the interface of the default route, or the first one.
     Nothing,
 }
 
 impl How {
-    /// In words, behind "entered by X: ".
+    /// Returns the evidence in words, behind "entered by X: ".
     pub(crate) fn text(self) -> &'static str {
         match self {
             How::Given => "as said",
@@ -75,9 +75,9 @@ impl How {
 /// Senders remembered, at most.
 const SENDERS: usize = 4096;
 
-/// Where senders are at home.
+/// Table of senders, with the interface behind which each is.
 pub(crate) struct Homes {
-    /// Where all go of whom nothing is known.
+    /// Interface of senders of whom nothing is known.
     fallback: PortId,
     default4: Option<PortId>,
     default6: Option<PortId>,
@@ -85,7 +85,7 @@ pub(crate) struct Homes {
 }
 
 impl Homes {
-    /// Nothing has been seen yet.
+    /// Returns an empty table: no packet has been seen yet.
     pub(crate) fn new(tables: &Tables) -> Homes {
         let default4 = default_route(tables, false);
         let default6 = default_route(tables, true);
@@ -93,7 +93,7 @@ impl Homes {
         Homes { fallback, default4, default6, senders: HashMap::new() }
     }
 
-    /// By which interface `frame` came in.
+    /// Returns the interface by which `frame` came in, and the evidence.
     pub(crate) fn find(&mut self, frame: &[u8], tables: &Tables) -> (PortId, How) {
         let Ok(layer) = ethernet::parse(frame) else { return (self.fallback, How::Nothing) };
         let sender = layer.header.src();
@@ -155,8 +155,8 @@ fn is_private(address: IpAddr) -> bool {
     }
 }
 
-/// The interface whose port receives a frame for `interface`: a tagged one comes in by the port that carries
-/// the VLAN, where its tags are looked at.
+/// Returns the interface whose port receives a frame for `interface`: a tagged frame comes in by the port that carries
+/// the VLAN, where its tags are read.
 pub(crate) fn carrier(frame: &[u8], interface: PortId, tables: &Tables) -> PortId {
     let tagged = ethernet::Header::of(frame).is_some_and(|header| header.ethertype().is_vlan());
     match tables.interface(interface) {
@@ -165,7 +165,7 @@ pub(crate) fn carrier(frame: &[u8], interface: PortId, tables: &Tables) -> PortI
     }
 }
 
-/// The link-layer address that a frame must be for, to be taken by what receives it at `port`.
+/// Returns the destination link-layer address that a frame needs to be accepted at `port`.
 pub(crate) fn receiver(frame: &[u8], port: PortId, tables: &Tables) -> Mac {
     let Some(own) = tables.interface(port) else { return Mac::ZERO };
     let Ok(layer) = ethernet::parse(frame) else { return own.mac };
@@ -179,7 +179,7 @@ pub(crate) fn receiver(frame: &[u8], port: PortId, tables: &Tables) -> Mac {
         .map_or(own.mac, |vlan| vlan.mac)
 }
 
-/// Where the default route leads: the best one to an address that nobody has a narrower route for.
+/// Returns the target of the default route: the best route to an address that nobody has a narrower route for.
 fn default_target(tables: &Tables, v6: bool) -> Option<Target> {
     // 192.0.0.8 (RFC 7600) and 100::/64's last (RFC 6666): no route but the default one leads there.
     let nobody =

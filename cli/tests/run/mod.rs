@@ -32,7 +32,7 @@ impl Room {
     }
 }
 
-/// What a run of the command came to.
+/// Result of a run of the command.
 pub(crate) struct Run {
     /// The exit code.
     pub(crate) code: i32,
@@ -50,7 +50,7 @@ impl Run {
             .unwrap_or_else(|error| panic!("{error} in:\n{}\n{}", self.out, self.err))
     }
 
-    /// The same, after making sure of the exit code.
+    /// Returns the run, after a check of the exit code.
     #[track_caller]
     pub(crate) fn exits(self, code: i32) -> Run {
         assert_eq!(self.code, code, "standard output:\n{}\nstandard error:\n{}", self.out, self.err);

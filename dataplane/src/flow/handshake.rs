@@ -1,4 +1,4 @@
-//! Handshakes that the gateway makes for servers: what is remembered of them beside the flow.
+//! Handshakes that the gateway makes for servers: sequence numbers kept beside the flow.
 //!
 //! A number for each flow, in memory that is taken only where the policy has the gateway make handshakes. Packets of other
 //! flows do not come here: two bits of a flow's state say so.
@@ -8,15 +8,16 @@ use serde::{Deserialize, Serialize};
 
 use super::{FlowId, FlowTable, PROXIED, SPLICED};
 
-/// Who has made the handshake of a TCP connection.
+/// Parties to the handshake of a TCP connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Handshake {
     /// Both ends with one another.
     #[default]
     Direct,
-    /// The gateway with the client, to which it has shown this initial sequence number; the server has not answered yet.
+    /// Gateway and client, which has been sent this initial sequence number; the server has not answered yet.
     Shown(u32),
-    /// The gateway with both: the server's sequence numbers are larger by this much than those that the client sees.
+    /// Gateway and client, then gateway and server: the server's sequence numbers are larger by this much than those
+    /// that the client sees.
     Spliced(u32),
 }
 
@@ -50,7 +51,7 @@ impl FlowTable {
         self.numbers.is_some()
     }
 
-    /// Who has made the handshake of a flow.
+    /// Returns the parties to the handshake of a flow.
     pub fn handshake(&self, id: FlowId) -> Handshake {
         let number = || self.numbers.as_ref()?.entries().get(id.0 as usize).copied();
         match self.flow(id).map_or(0, |flow| flow.state & (PROXIED | SPLICED)) {
@@ -60,10 +61,10 @@ impl FlowTable {
         }
     }
 
-    /// Notes who has made the handshake of a flow.
+    /// Notes the parties to the handshake of a flow.
     ///
     /// # Errors
-    /// There is no memory for that; nothing is noted.
+    /// There is no memory for the number; nothing is noted.
     pub(crate) fn set_handshake(&mut self, id: FlowId, handshake: Handshake) -> Result<(), NoRoom> {
         let (bits, number) = match handshake {
             Handshake::Direct => (0, None),

@@ -10,10 +10,10 @@
 //! they cost two multiplications. A fixed one-to-one mixing follows; it keeps the property, and breaks up the
 //! regular spacing that hashes of consecutive ports or addresses would have.
 //!
-//! What it promises: whoever chooses packets without knowing k finds no set of n keys of which more than n
-//! 2^-32 are expected to share the hash of another one, nor more than n / buckets its bucket. What it
-//! assumes: k is secret, and hashes (or times that tell them) are not shown to those who choose packets. It
-//! is no message authentication: who sees hashes can solve for k.
+//! Promise: a sender of packets who does not know k finds no set of n keys of which more than n 2^-32 are expected to
+//! share the hash of another key, nor more than n / buckets the bucket. Assumption: k is secret, and neither hashes nor
+//! times that depend on them are shown to senders. The hash is no message authentication: whoever sees hashes can solve
+//! for k.
 
 use super::key::Key;
 
@@ -24,7 +24,7 @@ pub(crate) struct Hasher {
     pairs: [[u64; 2]; 5],
     /// k0, for keys of IPv6.
     v6: u64,
-    /// k0 and what the zero words behind an IPv4 key add.
+    /// k0 plus the contribution of the zero words behind an IPv4 key.
     v4: u64,
 }
 

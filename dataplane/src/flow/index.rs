@@ -1,4 +1,4 @@
-//! From the hash of a key to the entry that may hold it: buckets of one cache line.
+//! Index from the hash of a key to the entry that may hold the key: buckets of one cache line.
 //!
 //! A bucket holds ten entries, each told by 16 bits of its hash, and counts those that belonged here but found
 //! it full and went on to the next bucket (the scheme of Facebook's F14, without its vector instructions). A
@@ -29,7 +29,7 @@ const HIGH: u64 = 0x8000_8000_8000_8000;
 /// The tags in the third word.
 const LAST: u64 = 0xffff_ffff;
 const ONE_WENT_ON: u64 = 1 << 32;
-/// What an empty place holds once it was used: no entry, so that a wrongly matched tag finds nothing there.
+/// Value of a place that was used and is empty: the number of no entry, so that a false match of a tag leads nowhere.
 const NOTHING: u32 = u32::MAX;
 
 impl Bucket {

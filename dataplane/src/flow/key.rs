@@ -1,4 +1,4 @@
-//! What tells one direction of a flow from all others: addresses, ports, protocol.
+//! Key of one direction of a flow: addresses, ports, protocol.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -37,9 +37,9 @@ impl Key {
         Key { addresses, ends: ends(sport, dport, protocol, Family::V6) }
     }
 
-    /// What stands for source and destination port in an ICMP query: the identifier on the side that asks, the
-    /// kind of question on the side that answers. A question and its answer have reversed keys; a question the
-    /// other way, with the same identifier, has another one.
+    /// Returns the values in place of source and destination port in an ICMP query: the identifier on the querying side,
+    /// the type of the request on the replying side. A request and its reply have reversed keys; a request in the other
+    /// direction with the same identifier has another key.
     #[inline]
     pub fn query_ports(family: Family, kind: u8, id: u16) -> (u16, u16) {
         const ANSWERING: u16 = 0xff00;

@@ -1,6 +1,6 @@
-//! Ethernet addresses that flows began with: what rules that ask for one need when they revalidate a flow.
+//! Source MAC addresses of the first packets of flows, for rules that match one when they revalidate a flow.
 //!
-//! They lie beside the flows, in memory that is taken only where some rule asks.
+//! The addresses lie beside the flows, in memory that is taken only for a policy with such a rule.
 
 use lookup::memory::{MemoryError, Slab};
 use wire::ethernet::Mac;
@@ -33,13 +33,13 @@ impl FlowTable {
         self.senders.is_some()
     }
 
-    /// The source address of the frame that a flow began with; `None` where that has not been noted.
+    /// Returns the source MAC address of the flow's first frame; `None` if not recorded.
     pub fn sender(&self, id: FlowId) -> Option<Mac> {
         let known = self.senders.as_ref()?.entries().get(id.0 as usize).copied().map(Mac)?;
         Some(known).filter(|mac| *mac != Mac::ZERO)
     }
 
-    /// Notes that address, or that it is not known, if the table remembers any.
+    /// Records the source MAC address, `None` if unknown, if the table keeps such addresses.
     #[inline]
     pub(crate) fn note_sender(&mut self, id: FlowId, mac: Option<Mac>) {
         let place = self.senders.as_mut().and_then(|senders| senders.entries_mut().get_mut(id.0 as usize));

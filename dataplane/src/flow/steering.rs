@@ -1,14 +1,14 @@
-//! Which worker has which flow, where there are several: a table that all of them share.
+//! The flow steering table, which several workers share: the owner of each flow.
 //!
-//! From the hash of a key to the number of the worker whose [`FlowTable`](super::FlowTable) has a flow with it. Of a key
-//! there are only some bits, so what is found is a hint: it may be wrong by chance, or late. Whoever goes by it must look
-//! again, and a wrong one must cost no more than that.
+//! Maps the hash of a key to the number of the worker whose [`FlowTable`](super::FlowTable) has a flow with that key.
+//! Only some bits of the hash are kept, so the result is a hint: false by chance, or late. The caller must look up the
+//! flow itself, and a false hint must cost no more than that look-up.
 //!
-//! What it promises: no locks, no memory taken later, work per call bounded (two cache lines); what was published before
-//! a packet is found by whoever receives an answer to that packet. An entry for which there is no room is left out, and
-//! counted ([`SteeringTable::left_out`]); it is made for four times as many entries as there can be, so that this is rare.
+//! Promises: no locks, no allocation after the start, bounded work per call (two cache lines); a flow published before a
+//! packet is sent is found by the worker that receives the answer. An entry for which there is no room is left out and
+//! counted ([`SteeringTable::left_out`]); with room for four times as many entries as there can be, this is rare.
 //!
-//! What it holds is a multiset: an entry published twice has to be withdrawn twice.
+//! The table is a multiset: an entry published twice has to be withdrawn twice.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -17,13 +17,13 @@ use crate::tables::Address;
 /// Entries of a bucket.
 const PLACES: usize = 16;
 
-/// Places for each entry that there can be.
+/// Places for each possible entry.
 const ROOM: usize = 4;
 
-/// Bits of an entry that say which worker; the others are of the hash.
+/// Bits of an entry for the worker's number; the others are bits of the hash.
 const WORKER_BITS: u32 = 10;
 
-/// One cache line. An entry is a part of the hash, never 0, and a worker; 0 is an empty place.
+/// One cache line. An entry is part of the hash, never 0, with the worker's number; 0 is an empty place.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Bucket {
@@ -35,14 +35,14 @@ const _: () = assert!(size_of::<Bucket>() == 64);
 /// See the module.
 #[derive(Debug)]
 pub struct SteeringTable {
-    /// An even number of them: an entry is in one of two neighbours.
+    /// Buckets, an even number: an entry is in one of two neighbours.
     buckets: Box<[Bucket]>,
     workers: u16,
     flows: u32,
     left_out: AtomicU64,
 }
 
-/// Why there is no steering table.
+/// Reason for refusing to make a steering table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SteeringError {
     /// There are no workers, or more than [`SteeringTable::MOST_WORKERS`].
@@ -67,7 +67,7 @@ impl std::fmt::Display for SteeringError {
 impl std::error::Error for SteeringError {}
 
 impl SteeringTable {
-    /// The most workers that can be told apart.
+    /// Highest number of workers.
     pub const MOST_WORKERS: u16 = 1 << WORKER_BITS;
 
     /// A steering table for `workers` workers, each of which has `flows` flows at most.
@@ -87,12 +87,12 @@ impl SteeringTable {
         Ok(SteeringTable { buckets: buckets.into_boxed_slice(), workers, flows, left_out: AtomicU64::new(0) })
     }
 
-    /// Number of workers that share it.
+    /// Number of workers that share the table.
     pub fn workers(&self) -> u16 {
         self.workers
     }
 
-    /// For how many flows of each worker it was made.
+    /// Capacity in flows of each worker.
     pub fn flows(&self) -> u32 {
         self.flows
     }
@@ -102,7 +102,7 @@ impl SteeringTable {
         self.left_out.load(Ordering::Relaxed)
     }
 
-    /// True if it has no entry.
+    /// True if the table has no entry.
     pub fn is_empty(&self) -> bool {
         let mut entries = self.buckets.iter().flat_map(|bucket| &bucket.entries);
         entries.all(|entry| entry.load(Ordering::Relaxed) == 0)
@@ -127,7 +127,7 @@ impl SteeringTable {
         self.left_out.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes back what was published, once.
+    /// Withdraws an entry that was published, once.
     pub fn withdraw(&self, hash: u64, worker: u16) {
         let entry = entry(hash, worker);
         for place in self.places(hash) {
@@ -172,10 +172,10 @@ impl SteeringTable {
     }
 }
 
-/// Bits of an entry that say which worker.
+/// Mask of the bits of an entry for the worker's number.
 const WORKER: u32 = (1 << WORKER_BITS) - 1;
 
-/// An entry: the low bits of the hash, of which the bucket says the high ones, and the worker.
+/// Returns an entry: the low bits of the hash, whose high bits select the bucket, and the worker's number.
 fn entry(hash: u64, worker: u16) -> u32 {
     let tag = (hash as u32 & (u32::MAX >> WORKER_BITS)).max(1);
     tag << WORKER_BITS | u32::from(worker)

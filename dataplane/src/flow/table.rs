@@ -27,8 +27,8 @@ pub struct FlowTable {
     index: Index,
     flows: Slab<Flow>,
     cold: Slab<Cold>,
-    /// Of flows whose handshake the gateway has made, the number in [`Handshake`](super::Handshake). Taken only for a policy that
-    /// has it make some.
+    /// Number in [`Handshake`](super::Handshake) of each flow whose handshake the gateway has made. Allocated only for a
+    /// policy that has the gateway make handshakes.
     pub(super) numbers: Option<Slab<u32>>,
     /// Source MAC addresses of flows, where rules ask for any.
     pub(super) senders: Option<Slab<[u8; 6]>>,
@@ -37,7 +37,7 @@ pub struct FlowTable {
     evictable: Queue,
     /// The moment of tick 0.
     start: Nanos,
-    /// When [`FlowTable::advance`] next has something to do.
+    /// Time at which [`FlowTable::advance`] next has something to do.
     due: Nanos,
     /// First of the free places that have been used before.
     free: u32,
@@ -49,20 +49,20 @@ pub struct FlowTable {
     created: u64,
     ended: u64,
     epochs: epoch::Epochs,
-    /// Where other workers look for the flows.
+    /// Membership in the steering table by which other workers find the flows.
     member: Option<Member>,
 }
 
-/// What a look-up found.
+/// Result of a look-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hit {
     /// The flow.
     pub id: FlowId,
-    /// The direction of which the key is.
+    /// Direction that the key belongs to.
     pub direction: Direction,
 }
 
-/// Why a flow or a key was not taken in. The table is as it was.
+/// Reason for refusing a flow or a key. The table is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// There are as many flows as the table can hold.
@@ -320,13 +320,13 @@ impl FlowTable {
         self.flows.entries_mut().get_mut(id.0 as usize).filter(|flow| flow.is_live())
     }
 
-    /// What is rarely needed of the flow at a place, unless that is free.
+    /// Returns the rarely needed fields of the flow at a place, unless the place is free.
     pub fn cold(&self, id: FlowId) -> Option<&Cold> {
         self.flow(id)?;
         self.cold.entries().get(id.0 as usize)
     }
 
-    /// What is rarely needed of the flow at a place, to be changed, unless that is free.
+    /// Returns the rarely needed fields of the flow at a place, mutably, unless the place is free.
     pub fn cold_mut(&mut self, id: FlowId) -> Option<&mut Cold> {
         self.flow(id)?;
         self.cold.entries_mut().get_mut(id.0 as usize)
@@ -380,7 +380,8 @@ impl FlowTable {
         }
     }
 
-    /// Follows a TCP connection by a segment in the direction of `hit`, sets the state that follows from it, and notes that the flow was seen.
+    /// Tracks a TCP connection by a segment in the direction of `hit`, sets the state that follows, and notes that the
+    /// flow was seen.
     ///
     /// # Errors
     /// [`tcp::Fault`]: the segment is to be dropped; the flow is as it was.
@@ -575,7 +576,7 @@ impl Hit {
         Hit { id: FlowId(entry >> 1), direction }
     }
 
-    /// Where the key lies in the table.
+    /// Returns the offset of the key in the table, in bytes.
     #[inline(always)]
     fn offset(self) -> usize {
         self.id.0 as usize * size_of::<Flow>() + self.direction as usize * 64

@@ -1,4 +1,4 @@
-//! TCP as seen from between the two hosts: which segments belong to a connection, and where it stands.
+//! TCP connection tracking: validation of segments against a connection, and its state machine.
 //!
 //! The windows are those of Guido van Rooij, "Real Stateful TCP Packet Filtering in IP Filter" (SANE 2000), with
 //! the bounds that Linux's connection tracking has since widened to what RFC 9293 accepts: a segment need only
@@ -15,33 +15,33 @@
 //! old connection. A SYN-ACK to an older SYN passes likewise, for its receiver to reset. A SYN in a connection that is
 //! over ([`reopens`]) belongs to another connection, which the rules decide on: the caller ends the flow first.
 //!
-//! Promises: pure functions of flow and segment, no panic on any numbers. What is not checked: SACK blocks and
-//! timestamps. A connection that is picked up in its middle may use any window scale, so its windows are wide;
-//! and each side may acknowledge what was not seen, as far as its window allowed the other to send.
+//! Promises: pure functions of flow and segment, no panic on any numbers. Not checked: SACK blocks and timestamps. A
+//! connection that is picked up in its middle may use any window scale, so its windows are wide; and each side may
+//! acknowledge data that was not seen, as far as its window allowed the other to send.
 
 use wire::tcp::{self, Flags, TcpOption};
 
 use super::{Direction, Flow, Side, State};
 
-/// What a connection is followed by.
+/// Fields of a TCP segment that the state machine reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// The sequence number of its first byte.
+    /// Sequence number of the first byte.
     pub seq: u32,
-    /// The sequence number expected next, if [`Flags::ACK`] is set.
+    /// Sequence number expected next, if [`Flags::ACK`] is set.
     pub ack: u32,
-    /// The receive window, before scaling.
+    /// Receive window, before scaling.
     pub window: u16,
-    /// The flags.
+    /// Flags.
     pub flags: Flags,
-    /// Bytes of data.
+    /// Number of bytes of data.
     pub data: u32,
-    /// The window scale option of a SYN.
+    /// Window scale option of a SYN.
     pub scale: Option<u8>,
 }
 
 impl Segment {
-    /// What matters of a segment on the wire. Options are looked through only where SYN is set.
+    /// Reads the fields of a segment on the wire. Options are parsed only where SYN is set.
     #[inline]
     pub fn of(segment: &tcp::Segment<'_>) -> Segment {
         let header = segment.header;
@@ -66,7 +66,7 @@ impl Segment {
     }
 }
 
-/// How strictly connections are followed.
+/// Strictness of TCP connection tracking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Window check (RFC 9293, section 3.10.7.4): on or off.
@@ -78,33 +78,33 @@ pub struct Settings {
 /// Window check (RFC 9293, section 3.10.7.4): on or off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WindowCheck {
-    /// Those that do not are refused.
+    /// Segments outside the window are refused.
     #[default]
     Strict,
-    /// They pass, and any reset counts.
+    /// Segments outside the window pass, and any reset counts.
     Off,
 }
 
 /// Pickup of connections by another segment than a SYN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Midstream {
-    /// Only a SYN opens one.
+    /// Only a SYN opens a connection.
     #[default]
     Refuse,
-    /// Any segment but a reset does; the windows are learnt from the first of each side.
+    /// Any segment but a reset opens a connection; the windows are learnt from the first segment of each side.
     Learn,
 }
 
-/// Why a segment is refused.
+/// Reason for refusing a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// A combination of flags that no TCP sends.
     Flags,
-    /// It opens nothing, and nothing is open.
+    /// No connection is open, and the segment opens none.
     NotOpen,
-    /// It lies outside the window, or acknowledges what was never sent.
+    /// The segment lies outside the window, or acknowledges data never sent.
     Window,
-    /// It does not fit where the connection stands: the handshake, or after FIN or reset.
+    /// The segment does not fit the state of the connection: the handshake, or after FIN or reset.
     State,
 }
 
@@ -128,9 +128,9 @@ pub const fn reopens(state: State, flags: Flags) -> bool {
     is_syn && matches!(state, State::LastAck | State::TimeWait | State::Reset)
 }
 
-/// True if a segment that passed, and led from one state to the other, renews the flow's timer. One that waits for its
-/// first answer is not renewed by trying again, or whoever keeps trying would keep the flow, and its translation, for
-/// ever. Nor do a SYN and a reset that change nothing: they need not be of this connection.
+/// True if a segment that passed, and led from one state to the other, renews the flow's timer. Retransmissions before
+/// the first answer do not, or a host could keep the flow, and its translation, for ever by trying. Nor do a SYN and a
+/// reset that leave the state unchanged: they need not be of this connection.
 #[inline(always)]
 pub const fn renews(before: State, after: State, flags: Flags) -> bool {
     let is_doubtful = flags.0 & (Flags::SYN.0 | Flags::RST.0) != 0 || matches!(after, State::SynSent);
@@ -188,8 +188,8 @@ pub fn track(
     Ok(next(flow, direction, segment, state))
 }
 
-/// True if an ICMP error may quote a segment with this sequence number, sent in `direction` (RFC 5927, section 4.1): it has
-/// been sent, and may not have been acknowledged yet. Who does not see the connection has to guess it.
+/// True if an ICMP error may quote a segment with this sequence number, sent in `direction` (RFC 5927, section 4.1):
+/// sent already, and possibly not yet acknowledged. An attacker off the path has to guess such a number.
 pub fn may_be_quoted(flow: &Flow, direction: Direction, seq: u32, settings: Settings) -> bool {
     let (side, other) = (flow.side(direction), flow.side(direction.turned()));
     // A side of which nothing has been seen bounds nothing.
@@ -201,7 +201,7 @@ pub fn may_be_quoted(flow: &Flow, direction: Direction, seq: u32, settings: Sett
     !is_after(seq, sent) && !is_after(sent.wrapping_sub(range), seq)
 }
 
-/// Where a connection stands after a segment that belongs to it, neither SYN nor reset.
+/// Returns the state after a segment of the connection that is neither SYN nor reset.
 #[inline]
 fn next(flow: &Flow, direction: Direction, segment: &Segment, state: State) -> State {
     let acknowledges_all = segment.ack == flow.side(direction.turned()).end;
@@ -220,7 +220,7 @@ fn next(flow: &Flow, direction: Direction, segment: &Segment, state: State) -> S
     }
 }
 
-/// SYN and SYN-ACK.
+/// Validates SYN and SYN-ACK, and returns the state that follows.
 fn synchronise(
     flow: &mut Flow,
     direction: Direction,
@@ -287,7 +287,7 @@ fn synchronise(
     }
 }
 
-/// Resets.
+/// Validates a reset, and returns the state that follows.
 fn reset(flow: &Flow, direction: Direction, segment: &Segment, settings: Settings) -> Result<State, Fault> {
     let state = flow.state();
     let (side, other) = (flow.side(direction), flow.side(direction.turned()));
@@ -315,7 +315,7 @@ fn reset(flow: &Flow, direction: Direction, segment: &Segment, settings: Setting
     }
 }
 
-/// The first segment of a connection that began unseen.
+/// Picks up a connection that began unseen, by its first segment.
 fn pick_up(
     flow: &mut Flow,
     direction: Direction,
@@ -334,7 +334,7 @@ fn pick_up(
     Ok(next(flow, direction, segment, State::Established))
 }
 
-/// Whether a segment with an acknowledgement lies in the window: conditions I to IV of the module.
+/// Validates a segment with an acknowledgement against the window: conditions I to IV of the module.
 #[inline]
 fn check(flow: &Flow, direction: Direction, segment: &Segment) -> Result<(), Fault> {
     let (side, other) = (flow.side(direction), flow.side(direction.turned()));

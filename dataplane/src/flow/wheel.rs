@@ -1,4 +1,4 @@
-//! The timer wheel: who may be due when, without a look at those who are not.
+//! The timer wheel: finds flows that may have expired without a look at the others.
 //!
 //! Time goes in ticks of an eighth of a second. The wheel has one list per tick for the next 512 seconds; a
 //! deadline further off waits in the furthest list and is then put on again. It is lazy: a packet does not
@@ -46,7 +46,7 @@ pub(super) struct Wheel {
 }
 
 impl Wheel {
-    /// Whoever is on a list comes up before so many ticks are over.
+    /// Length of a turn in ticks: any flow on a list comes up within it.
     pub(super) const TURN: u32 = SLOTS;
 
     /// A wheel that begins at a tick.

@@ -1,4 +1,4 @@
-//! Frames that wait: a fixed number of places, and lists through them in the order of arrival.
+//! Held frames: a fixed number of places, and lists through them in the order of arrival.
 
 use lookup::memory::MemoryError;
 use wire::Frame;
@@ -10,7 +10,7 @@ use crate::verdict::Reason;
 /// All places.
 pub(crate) struct Held {
     places: Vec<Place>,
-    /// First of the places that are not used, through `next`.
+    /// First of the free places, linked through `next`.
     free: u32,
     /// Frames that are to be given back.
     doomed: List,
@@ -21,7 +21,7 @@ pub(crate) struct Held {
 struct Place {
     frame: Option<Frame>,
     next: u32,
-    /// Why it is given back, if it is.
+    /// Reason for dropping the frame, once it is to be given back.
     reason: Reason,
 }
 

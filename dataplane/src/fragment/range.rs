@@ -1,33 +1,33 @@
-//! Which parts of a datagram have come: a short sorted list of ranges that neither overlap nor touch.
+//! Byte ranges received of a datagram: a short sorted list of ranges that neither overlap nor touch.
 
-/// How many ranges a datagram may be in. The fragments of the largest datagram on Ethernet are 45, so that no
-/// order of them makes more than 23.
+/// Highest number of ranges of a datagram. The fragments of the largest datagram on Ethernet are 45, so that no order of
+/// them makes more than 23.
 pub(super) const RANGES: usize = 24;
 
-/// Where a range begins, and where the next byte after it lies; in units of 8 bytes, so 8,192 at most.
+/// Half-open range `begin..end` of the payload, in units of 8 bytes, at most 8,192.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Range {
     begin: u16,
     end: u16,
 }
 
-/// What has come of a datagram.
+/// Ranges received of a datagram.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Ranges {
     list: [Range; RANGES],
     count: u8,
 }
 
-/// What became of a range.
+/// Outcome of adding a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Added {
-    /// All of it is new; it has been noted.
+    /// The whole range is new, and has been noted.
     New,
-    /// All of it had come before.
+    /// The whole range had come before.
     Again,
-    /// Part of it had come before.
+    /// Part of the range had come before.
     Overlap,
-    /// It is new, but there is no room to note it.
+    /// The range is new, but there is no room to note it.
     Full,
 }
 

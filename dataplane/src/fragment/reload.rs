@@ -1,7 +1,7 @@
-//! Other limits and conntrack zones take the place of those that there are; datagrams under way go on.
+//! Reload: the table takes other limits and conntrack zones, and datagrams under way go on.
 //!
-//! What cannot be kept is given back: frames whose interface is gone, and those for whose datagram there is no room any
-//! more, or of whose conntrack zone it cannot be told which one it is now. The work is bounded by datagrams and frames that wait.
+//! Given back are frames whose interface is gone, frames of a datagram for which there is no room any more, and frames
+//! whose conntrack zone has no known successor. The work is bounded by the datagrams and frames held.
 
 use tally::NoTally;
 use wire::{Frame, Nanos};
@@ -17,7 +17,7 @@ use crate::verdict::Reason;
 pub(crate) struct FragmentsPlan {
     timeout: Nanos,
     limits: FragmentLimits,
-    /// Memory for datagrams and frames, where as much as there is will not do, or conntrack zones are others.
+    /// Memory for datagrams and frames, if their number or the conntrack zones change.
     renewed: Option<Renewed>,
 }
 
@@ -27,7 +27,7 @@ struct Renewed {
 }
 
 impl FragmentsPlan {
-    /// `seed` is the shard's. With `moved` conntrack zones all is put anew.
+    /// Prepares the limits; `seed` is the shard's. With `moved` conntrack zones the whole table is made anew.
     pub(crate) fn prepare(
         old: &Tables,
         new: &Tables,
@@ -51,15 +51,15 @@ impl FragmentsPlan {
 /// Renumbering of conntrack zones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moved {
-    /// None has.
+    /// No conntrack zone is renumbered.
     None,
-    /// Some have.
+    /// Some conntrack zones are renumbered.
     Some,
 }
 
 impl Fragments {
-    /// Puts the limits in place. `keep` says of each frame that waits why it cannot go on, if it cannot; `ct_zone` says
-    /// which one a conntrack zone is now. Frames that cannot go on are given back with the reason.
+    /// Puts the limits in place. `keep` returns the reason why a held frame cannot go on, if any; `ct_zone` maps a
+    /// former conntrack zone to the present one. Frames that cannot go on are given back with the reason.
     pub(crate) fn apply(
         &mut self,
         plan: &mut FragmentsPlan,
@@ -113,7 +113,7 @@ impl Fragments {
         self.recount();
     }
 
-    /// Counts anew what everybody has: all of it, even where that is more than a share.
+    /// Counts anew the datagrams and frames of every owner, even beyond a share.
     fn recount(&mut self) {
         self.shares.clear();
         let places: Vec<u32> = self.table.places().collect();

@@ -1,27 +1,27 @@
-//! Shares of the memory for fragments, so that nobody has all of it.
+//! Shares of the memory for fragments: a bound for each source and each side.
 //!
-//! One source may have a sixteenth of the datagrams under way and a quarter of the frames that wait; what comes in by one
-//! interface, or by such as may stand in for one another, three quarters of each. Sources are counted by the hash of their
-//! address, in a fixed number of places: two may share one, and nobody can tell which without the seed. Tables of few
+//! One source may have a sixteenth of the datagrams under way and a quarter of the frames held; all that is received by
+//! one interface, or by interfaces that may stand in for one another, three quarters of each. Sources are counted by the
+//! hash of their address, in a fixed number of places: two may share one, unpredictably without the seed. Tables of few
 //! entries are shared by all.
 
 use policy::model::FragmentLimits;
 
 /// Places for the counts of sources.
 const SOURCES: usize = 1 << 12;
-/// Places for those of conntrack zones; further ones share with others.
+/// Places for the counts of conntrack zones; further zones share places.
 pub(super) const CT_ZONES: usize = 64;
-/// So many everybody may have.
+/// Number of entries that every owner may have.
 const LEAST: u32 = 16;
 
-/// What one source or conntrack zone has.
+/// Datagrams and held frames of one source or conntrack zone.
 #[derive(Clone, Copy, Default)]
 struct Count {
     datagrams: u32,
     held: u32,
 }
 
-/// Whose a datagram is, as it is counted.
+/// Owner of a datagram in the counts: a source and a conntrack zone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Owner {
     source: u16,
@@ -35,7 +35,7 @@ impl Owner {
     }
 }
 
-/// What everybody has, and may have.
+/// Counts and shares of all owners.
 pub(super) struct Shares {
     sources: Vec<Count>,
     ct_zones: Vec<Count>,
@@ -55,7 +55,7 @@ impl Shares {
         shares
     }
 
-    /// Goes by other limits.
+    /// Sets the shares by other limits.
     pub(super) fn set(&mut self, limits: &FragmentLimits) {
         let (datagrams, held) = (limits.datagrams, limits.held);
         let most = |share: u32| share.max(LEAST);
@@ -63,14 +63,14 @@ impl Shares {
         self.of_ct_zone = Count { datagrams: most(datagrams - datagrams / 4), held: most(held - held / 4) };
     }
 
-    /// Lets anybody have all, as for tests of what else there is.
+    /// Lifts the shares, for tests of other bounds.
     #[cfg(test)]
     pub(super) fn lift(&mut self) {
         (self.of_source, self.of_ct_zone) =
             (Count { datagrams: u32::MAX, held: u32::MAX }, Count { datagrams: u32::MAX, held: u32::MAX });
     }
 
-    /// Where a datagram is counted, by the hash of its source.
+    /// Returns the owner of a datagram, by the hash of its source.
     pub(super) fn owner(hash: u32, ct_zone: u16) -> Owner {
         Owner { source: (hash as usize % SOURCES) as u16, ct_zone: (usize::from(ct_zone) % CT_ZONES) as u8 }
     }
@@ -96,7 +96,7 @@ impl Shares {
         self.change(owner, |count| count.datagrams += 1);
     }
 
-    /// A datagram is forgotten.
+    /// Counts off a datagram that is forgotten.
     pub(super) fn end(&mut self, owner: Owner) {
         self.change(owner, |count| count.datagrams = count.datagrams.saturating_sub(1));
     }
@@ -106,7 +106,7 @@ impl Shares {
         self.change(owner, |count| count.held += 1);
     }
 
-    /// So many frames do not wait any more.
+    /// Counts off frames that are no longer held.
     pub(super) fn go_on(&mut self, owner: Owner, frames: u8) {
         self.change(owner, |count| count.held = count.held.saturating_sub(frames.into()));
     }

@@ -1,4 +1,4 @@
-//! The datagrams that are under way: found by their key, in the order in which they began.
+//! Datagrams under way: found by their key, in the order in which they began.
 
 use lookup::memory::MemoryError;
 use tally::{Region, Tally};
@@ -10,7 +10,7 @@ use super::range::Ranges;
 use super::share::{CT_ZONES, Owner};
 use super::{DatagramKey, Kept, NONE};
 
-/// The last fragment has not come.
+/// Value of `total` before the last fragment has come.
 pub(super) const UNKNOWN: u32 = u32::MAX;
 
 /// A fixed number of datagrams, in chains by the hash of their keys and in one queue by age.
@@ -22,7 +22,7 @@ pub(super) struct Table {
     /// First of the datagrams that are not used, through `next`.
     free: u32,
     ages: Queue,
-    /// The same of each conntrack zone by itself.
+    /// The queue of each conntrack zone by itself.
     ct_zones: Vec<Queue>,
 }
 
@@ -69,12 +69,12 @@ impl Queue {
 #[derive(Clone, Copy)]
 pub(super) struct Datagram {
     key: DatagramKey,
-    /// What has come.
+    /// Ranges received.
     pub(super) ranges: Ranges,
     pub(super) stage: Stage,
     /// Frames in `held`.
     pub(super) waiting: u8,
-    /// What the first fragment said.
+    /// Fields of the first fragment.
     pub(super) kept: Kept,
     pub(super) deadline: Nanos,
     /// Bytes of the whole payload, or [`UNKNOWN`].
@@ -85,18 +85,18 @@ pub(super) struct Datagram {
     ct_zone: Links,
     /// Frames that wait for the first fragment.
     pub(super) held: List,
-    /// Where it is counted.
+    /// Owner in the counts.
     pub(super) owner: Owner,
 }
 
-/// What is to become of a datagram's later fragments.
+/// Stage of a datagram, which decides the fate of later fragments.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// The first has not come.
+    /// The first fragment has not come: later ones are held.
     Waits,
-    /// It has.
+    /// The first fragment has come: later ones pass.
     Follows,
-    /// Fragments overlapped.
+    /// Fragments overlapped: later ones are refused.
     Refused,
 }
 
@@ -130,7 +130,7 @@ impl Table {
         None
     }
 
-    /// Begins a datagram, of which the caller knows that it is not there. `None` where there is no room.
+    /// Begins a datagram, known by the caller to be absent. `None` if there is no room.
     pub(super) fn make<T: Tally>(
         &mut self,
         key: &DatagramKey,
@@ -158,7 +158,7 @@ impl Table {
         Some(at)
     }
 
-    /// Takes a datagram out; the caller has seen to the frames that it holds.
+    /// Removes a datagram; the caller has seen to the frames held for it.
     pub(super) fn forget<T: Tally>(&mut self, at: u32, tally: &mut T) {
         let Datagram { key, next, owner, .. } = self.datagrams[at as usize];
         self.ages.remove(at, &mut self.datagrams, |datagram| &mut datagram.age);
@@ -185,24 +185,24 @@ impl Table {
         tally.write(Region::FragmentTable, head * 4, 4);
     }
 
-    /// All datagrams, those that began first first.
+    /// Returns all datagrams, oldest first.
     pub(super) fn places(&self) -> impl Iterator<Item = u32> + '_ {
         let there = |at: &u32| self.datagrams.get(*at as usize).is_some();
         let first = Some(self.ages.oldest).filter(there);
         std::iter::successors(first, move |at| Some(self.datagrams[*at as usize].age.younger).filter(there))
     }
 
-    /// The datagram of a conntrack zone that began first.
+    /// Returns the oldest datagram of a conntrack zone.
     pub(super) fn oldest_of(&self, owner: Owner) -> Option<u32> {
         Some(self.ct_zones[owner.ct_zone()].oldest).filter(|at| *at != NONE)
     }
 
-    /// Whose fragments those of a datagram are.
+    /// Returns the key of a datagram.
     pub(super) fn key(&self, at: u32) -> DatagramKey {
         self.datagrams[at as usize].key
     }
 
-    /// The datagram that began first.
+    /// Returns the oldest datagram.
     pub(super) fn oldest(&self) -> Option<(u32, &Datagram)> {
         self.datagrams.get(self.ages.oldest as usize).map(|datagram| (self.ages.oldest, datagram))
     }
@@ -212,7 +212,7 @@ impl Table {
         &self.datagrams[at as usize]
     }
 
-    /// The same, to be changed.
+    /// Returns a datagram that was found or made, mutably.
     pub(super) fn get_mut(&mut self, at: u32) -> &mut Datagram {
         &mut self.datagrams[at as usize]
     }
@@ -222,7 +222,7 @@ impl Table {
         self.free == NONE
     }
 
-    /// Where a datagram lies in the region.
+    /// Returns the offset of a datagram in the region, in bytes.
     pub(super) fn place(&self, at: u32) -> usize {
         size_of_val(&*self.heads) + at as usize * size_of::<Datagram>()
     }
@@ -243,7 +243,7 @@ impl Table {
 }
 
 impl Datagram {
-    /// Goes on as another one, but for the frames that it holds.
+    /// Takes the state of another datagram, but for the frames held.
     pub(super) fn go_on_as(&mut self, other: &Datagram) {
         (self.ranges, self.stage, self.kept, self.total) =
             (other.ranges, other.stage, other.kept, other.total);

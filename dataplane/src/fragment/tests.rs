@@ -483,7 +483,7 @@ fn action() -> impl Strategy<Value = Action> {
 }
 
 impl Model {
-    /// What the documentation says of one fragment of a datagram that is there; `None` where it may be noted.
+    /// Returns the documented reason for refusing a fragment of a known datagram; `None` if the fragment may be noted.
     fn refusal(&mut self, at: Span) -> Option<Reason> {
         let end = at.offset + at.len;
         let furthest = self.bytes.keys().max().map_or(0, |last| last + 1);

@@ -1,10 +1,10 @@
-//! Neighbours whose link-layer address is being asked for, and the frames that wait for it.
+//! Neighbours under resolution, and the frames pending for each.
 //!
-//! A shard asks nobody: its host takes the neighbours that are wanted ([`Waiting::wanted`], each once) and says what it has
-//! heard. Whoever is not told of within [`PATIENCE`] is given up. All of it is bounded: [`MOST_ASKED`] neighbours,
-//! [`MOST_WAITING`] frames in all and [`MOST_EACH`] for each neighbour. Where either of the former is reached, the neighbour
-//! that has been asked for longest gives way: on a link that works answers take milliseconds, so it is most likely not
-//! there, and a scan of a network keeps nobody else waiting.
+//! A shard resolves no address: its host takes the neighbours that are wanted ([`Waiting::wanted`], each once) and
+//! updates the shard. Resolution fails without an update within [`PATIENCE`]. All is bounded: [`MOST_ASKED`] neighbours,
+//! [`MOST_WAITING`] frames in all and [`MOST_EACH`] for each neighbour. At either of the first two bounds the neighbour
+//! that has been asked for longest gives way: on a working link answers take milliseconds, so that neighbour is most
+//! likely not there, and a scan of a network delays no other traffic.
 
 use lookup::memory::MemoryError;
 use wire::{Frame, Nanos, PortId};
@@ -12,16 +12,17 @@ use wire::{Frame, Nanos, PortId};
 use crate::fragment::held::{Held, List};
 use crate::tables::Address;
 
-/// How long frames wait: as long as a host asks (RFC 4861, section 10: three times, a second apart).
+/// Time for which frames are pending, the same as for a host's own solicitations (RFC 4861, section 10: three times, a
+/// second apart).
 pub const PATIENCE: Nanos = Nanos::from_secs(3);
 
-/// Neighbours that are asked for at one time.
+/// Highest number of neighbours under resolution at one time.
 pub const MOST_ASKED: usize = 256;
 
-/// Frames that wait at one time: so many slots of the pool are out for them at most.
+/// Highest number of frames pending at one time, and so of slots that they take from the frame pool.
 pub const MOST_WAITING: u32 = 1_024;
 
-/// Frames that wait for one neighbour: as many as with Linux (`unres_qlen`).
+/// Highest number of frames pending for one neighbour: as many as with Linux (`unres_qlen`).
 pub const MOST_EACH: u32 = 101;
 
 /// A neighbour, by its interface and its address there.
@@ -29,16 +30,16 @@ pub const MOST_EACH: u32 = 101;
 pub struct Wanted {
     /// The interface whose link it is on.
     pub interface: PortId,
-    /// Its IP address.
+    /// The neighbour's IP address.
     pub address: Address,
 }
 
-/// Whom frames wait for, those asked for longest first.
+/// Neighbours under resolution, those asked for longest first.
 pub(crate) struct Waiting {
     asked: Vec<Asked>,
     most: usize,
     held: Held,
-    /// How many of them the host has not been told of.
+    /// Number of neighbours that the host has not taken yet.
     untold: usize,
 }
 
@@ -58,7 +59,7 @@ enum Host {
 }
 
 impl Waiting {
-    /// For so many neighbours and frames.
+    /// Makes room for so many neighbours and frames.
     pub(crate) fn new(most: usize, frames: u32) -> Result<Waiting, MemoryError> {
         Ok(Waiting { asked: Vec::with_capacity(most), most, held: Held::new(frames)?, untold: 0 })
     }
@@ -68,7 +69,7 @@ impl Waiting {
         self.asked.capacity() * size_of::<Asked>() + self.held.bytes()
     }
 
-    /// Notes that a neighbour is wanted, where it is not noted yet and there is room.
+    /// Notes that a neighbour is wanted, unless noted already, and if there is room.
     pub(crate) fn ask(&mut self, wanted: Wanted, now: Nanos) {
         if self.place(wanted).is_some() || self.asked.len() == self.most {
             return;
@@ -78,7 +79,7 @@ impl Waiting {
         self.untold += 1;
     }
 
-    /// The next neighbour that the host has not been told of.
+    /// Returns the next neighbour that the host has not taken yet.
     pub(crate) fn wanted(&mut self) -> Option<Wanted> {
         if self.untold == 0 {
             return None;
@@ -89,12 +90,13 @@ impl Waiting {
         Some(asked.wanted)
     }
 
-    /// True if somebody must [give way](Waiting::give_way) before a frame can wait for this neighbour.
+    /// True if another neighbour must [give way](Waiting::give_way) before a frame can be pending for this one.
     pub(crate) fn is_full_for(&self, wanted: Wanted) -> bool {
         self.held.is_full() || self.asked.len() == self.most && self.place(wanted).is_none()
     }
 
-    /// Takes a frame from the neighbour that has been asked for longest, or forgets it if none waits for it.
+    /// Takes a frame from the neighbour that has been asked for longest, or forgets the neighbour if no frame is pending
+    /// for it.
     pub(crate) fn give_way(&mut self) -> Option<Frame> {
         let oldest = self.asked.first_mut()?;
         match self.held.pop(&mut oldest.frames) {
@@ -109,7 +111,7 @@ impl Waiting {
         }
     }
 
-    /// Lets a frame wait, or gives it back where too many do.
+    /// Makes a frame pending, or gives it back if too many are.
     pub(crate) fn hold(&mut self, wanted: Wanted, frame: Frame, now: Nanos) -> Result<(), Frame> {
         self.ask(wanted, now);
         let Some(asked) = self.place(wanted).and_then(|place| self.asked.get_mut(place)) else {
@@ -123,7 +125,7 @@ impl Waiting {
         Ok(())
     }
 
-    /// Takes the next frame that waits for a neighbour, in the order of arrival; the neighbour is forgotten with the last.
+    /// Takes the next frame pending for a neighbour, in the order of arrival; the neighbour is forgotten with the last.
     pub(crate) fn take(&mut self, wanted: Wanted) -> Option<Frame> {
         let place = self.place(wanted)?;
         let asked = &mut self.asked[place];
@@ -139,7 +141,7 @@ impl Waiting {
         }
     }
 
-    /// A neighbour that has been asked for in vain.
+    /// Returns a neighbour whose resolution has failed.
     pub(crate) fn overdue(&self, now: Nanos) -> Option<Wanted> {
         let oldest = self.asked.first()?;
         let left = oldest.deadline.since(now);
@@ -148,12 +150,12 @@ impl Waiting {
         is_over.then_some(oldest.wanted)
     }
 
-    /// Any neighbour that is asked for.
+    /// Returns any neighbour under resolution.
     pub(crate) fn any(&self) -> Option<Wanted> {
         self.asked.first().map(|asked| asked.wanted)
     }
 
-    /// Frames that wait.
+    /// Number of frames pending.
     pub(crate) fn count(&self) -> u32 {
         self.held.count()
     }

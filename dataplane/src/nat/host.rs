@@ -1,5 +1,5 @@
-//! Inside hosts that hold mappings: which outside address each one keeps to, and how many ports it holds. Pools are known
-//! here by the place in which [`Mappings`](super::Mappings) keeps them.
+//! Inside hosts that hold mappings: the outside address that each keeps to, and the number of its ports. Pools are known
+//! here by their place in [`Mappings`](super::Mappings).
 
 use bytemuck::{Pod, Zeroable};
 use lookup::memory::{MemoryError, Slab};
@@ -20,14 +20,14 @@ pub(super) const NONE: u32 = u32::MAX;
 pub(super) struct Host {
     /// High and low half.
     address: [u64; 2],
-    /// The outside address's place in the list; of a free entry, the next free one.
+    /// Place of the outside address in the list; of a free entry, the next free one.
     pub(super) outside: u32,
     /// Mappings of each port space. 16 bits do, as a host keeps to one outside address, with 65535 ports.
     pub(super) held: [u16; PortSpace::COUNT],
     pool: u16,
     /// 4 or 6; 0 in a free entry.
     family: u8,
-    /// Not 0: its outside address is no longer the pool's, and no look-up finds it.
+    /// Not 0: the outside address is no longer the pool's, and no look-up finds the entry.
     left: u8,
     unused: [u8; 2],
 }
@@ -126,7 +126,7 @@ impl Hosts {
         Some(place)
     }
 
-    /// The host can be found no more; what it holds goes on. Another one may be there for the same address then.
+    /// Removes a host from look-ups; its mappings go on. Another entry may then be made for the same address.
     pub(super) fn detach(&mut self, place: u32) {
         self.get_mut(place).left = 1;
     }

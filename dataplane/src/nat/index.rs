@@ -1,4 +1,4 @@
-//! From a keyed hash to an entry of a table: open addressing, linear probing, one word a slot.
+//! Index from a keyed hash to an entry of a table: open addressing, linear probing, one word a slot.
 //!
 //! A slot holds 32 bits of hash and the entry's number, so that a search reads an entry only where all 32 bits
 //! agree, and a removal can shift the slots behind it back (Knuth, TAOCP volume 3, algorithm 6.4R) without
@@ -14,7 +14,7 @@ const SLOT: usize = 8;
 pub(super) struct Index {
     /// hash << 32 | entry + 1; 0 is free.
     slots: Slab<u64>,
-    /// Where the slots lie in [`Region::NatTable`].
+    /// Offset of the slots in [`Region::NatTable`], in bytes.
     base: usize,
 }
 

@@ -3,10 +3,10 @@
 //! All memory is taken at the start: 36 bytes a mapping (an entry of 16, two index slots and their slack), 42 a
 //! host, and 24960 for each outside address. A mapping knows its inside address by its host's entry.
 //!
-//! Paired pooling (RFC 4787, REQ-2): a host keeps to one outside address for as long as it holds a mapping in the
-//! pool. Which one it gets is a keyed hash of its address, the same in every pool of the same addresses. If that
-//! one has no free port, a host without mappings takes the next one that has: nobody has yet seen it by another
-//! address, so that nothing is broken by it. A host that holds mappings is refused instead.
+//! Paired pooling (RFC 4787, REQ-2): a host keeps to one outside address for as long as it holds a mapping in the pool.
+//! A keyed hash of the host's address selects the outside address, the same in every pool of the same addresses. If that
+//! address has no free port, a host without mappings takes the next one that has: no peer has yet seen the host by
+//! another address, so nothing breaks. A host that holds mappings is refused instead.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -33,7 +33,7 @@ use lookup::memory::{MemoryError, Slab};
 pub(crate) use reload::{PoolsPlan, RetiredPools};
 pub use restore::Restore;
 
-/// For how much memory is taken.
+/// Numbers of entries that memory is taken for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capacity {
     /// The most mappings at one time.
@@ -43,20 +43,20 @@ pub struct Capacity {
 }
 
 impl Capacity {
-    /// Room for so many mappings, of half as many hosts.
+    /// Returns the capacity of so many mappings, for half as many hosts.
     pub const fn of(mappings: u32) -> Capacity {
         Capacity { mappings, hosts: mappings.div_ceil(2) }
     }
 }
 
-/// Why there are no [`Mappings`].
+/// Reason for refusing to make [`Mappings`].
 #[derive(Debug)]
 pub enum ConfigError {
     /// A pool is wrong.
     Pool {
-        /// Which one.
+        /// The pool at fault.
         pool: PoolId,
-        /// What is wrong with it.
+        /// Fault in the pool.
         problem: PoolProblem,
     },
     /// More pools than 65535.
@@ -91,7 +91,7 @@ impl std::error::Error for ConfigError {
 struct Entry {
     /// The host's place, or `NONE` in a free entry.
     host: u32,
-    /// How many hold it; of a free entry, the next free one.
+    /// Number of references; of a free entry, the next free one.
     references: u32,
     inside: u16,
     outside: u16,
@@ -111,23 +111,23 @@ pub struct Mappings {
     by_outside: Index,
     hosts: Hosts,
     ports: Ports,
-    /// Ports of the gateway's own services, for when no other is left: bitmaps of the addresses that have such.
+    /// Ports of the gateway's own services, handed out last: bitmaps of the addresses that have services.
     services: Ports,
-    /// Outside addresses, those included that no pool has any more while mappings use them; others, without either, are
-    /// free places.
+    /// Outside addresses, including those that no pool has any more while mappings use them; entries with neither pools
+    /// nor mappings are free places.
     outside: Vec<Outside>,
-    /// Where each of them is.
+    /// Place of each outside address.
     known: HashMap<(u128, Family), u32>,
-    /// Free places among them.
+    /// Free places in `outside`.
     vacant: Vec<u32>,
-    /// Pools, likewise.
+    /// Pools; as with addresses, those gone stay while mappings use them.
     pools: Vec<Pool>,
-    /// By [`PoolId`], where the present tables' pools are.
+    /// By [`PoolId`], place of each of the present tables' pools.
     places: Vec<u16>,
     /// True if some host may keep to an address that its pool no longer has.
     any_left: bool,
     hasher: Hasher,
-    /// Chooses outside addresses. With secrets of its own, because others see what it chooses.
+    /// Hash that selects outside addresses, with secrets of its own, because others see the results.
     pairing: Hasher,
     random: Random,
 }
@@ -137,7 +137,7 @@ impl Mappings {
     /// random one, and keeps it secret. Ports are handed out of `share`.
     ///
     /// # Errors
-    /// All that is wrong with the pools, or the system has not enough memory.
+    /// All faults of the pools, or the system has not enough memory.
     pub fn new(
         capacity: Capacity,
         pools: &[PoolConfig],
@@ -220,7 +220,7 @@ impl Mappings {
     /// The mapping of an inside endpoint, made if there is none yet; takes a reference to it.
     ///
     /// # Errors
-    /// It cannot be made; the refusal is counted.
+    /// The mapping cannot be made; the refusal is counted.
     pub fn map<T: Tally>(
         &mut self,
         pool: PoolId,
@@ -232,11 +232,11 @@ impl Mappings {
         self.count(place, mapped)
     }
 
-    /// One more mapping of an inside endpoint that may have some, with another outside port: where the flow of another has
-    /// the same ends outside. Takes a reference to it.
+    /// Makes one more mapping of an inside endpoint that may have some, with another outside port, for a flow whose
+    /// outside ends are those of another flow. Takes a reference to it.
     ///
     /// # Errors
-    /// It cannot be made; the refusal is counted.
+    /// The mapping cannot be made; the refusal is counted.
     pub fn map_another<T: Tally>(
         &mut self,
         pool: PoolId,
@@ -307,7 +307,8 @@ impl Mappings {
         Ok(self.insert(host, (&inside, hash), port, tally))
     }
 
-    /// True if a host may keep to its outside address; else it is left to what it holds, and makes room for another.
+    /// True if a host may keep to its outside address; else the host stays with its present mappings only, and makes
+    /// room for another entry.
     #[cold]
     fn stays(&mut self, host: u32, pool: PoolId) -> bool {
         let stays = self.outside[self.hosts.get(host).outside as usize].is_of(pool.0);
@@ -317,7 +318,7 @@ impl Mappings {
         stays
     }
 
-    /// A free port of the address that the host keeps to, or of the one that it will keep to.
+    /// Takes a free port of the address that the host keeps to, or is going to keep to.
     fn take_port<T: Tally>(
         &mut self,
         pool: PoolId,
@@ -461,7 +462,7 @@ impl Mappings {
         self.leave(entry.host, &outside, tally);
     }
 
-    /// A host holds one port less.
+    /// Counts off a port of a host.
     fn leave<T: Tally>(&mut self, place: u32, outside: &Endpoint, tally: &mut T) {
         let Some(space) = PortSpace::of(outside.protocol) else { return };
         let host = self.hosts.get_mut(place);
@@ -510,7 +511,7 @@ impl Mappings {
         Some((MappingId(place), self.inside_end(place)))
     }
 
-    /// True if the outside port of a mapping is of a service of the gateway itself, to which goes whatever is of no flow.
+    /// True if the outside port of a mapping is of a service of the gateway itself, which receives packets of no flow.
     pub fn is_service(&self, id: MappingId) -> bool {
         let end = self.outside_end(id.0);
         let host = self.entry(id).map(|entry| *self.hosts.get(entry.host));
@@ -518,12 +519,12 @@ impl Mappings {
             .is_some_and(|(host, space)| self.outside[host.outside as usize].serves(space, end.port))
     }
 
-    /// The outside address for a protocol without ports: the one that the host keeps to, or would get. Port and
-    /// protocol stay. Nothing is remembered, so that two hosts may share the address: their flows must be told
-    /// apart by the other end's address.
+    /// Returns the outside address for a protocol without ports: the one that the host keeps to, or would get. Port and
+    /// protocol stay. No state is kept, so that two hosts may share the address: the other end's address must tell their
+    /// flows apart.
     ///
     /// # Errors
-    /// The pool has none for this host; the refusal is counted.
+    /// The pool has no address for this host; the refusal is counted.
     pub fn map_address<T: Tally>(
         &mut self,
         pool: PoolId,
@@ -563,12 +564,12 @@ impl Mappings {
         self.live
     }
 
-    /// True if none exists.
+    /// True if there is no mapping.
     pub fn is_empty(&self) -> bool {
         self.live == 0
     }
 
-    /// How many may exist.
+    /// Highest number of mappings.
     pub fn capacity(&self) -> u32 {
         self.entries.entries().len() as u32
     }
@@ -583,7 +584,7 @@ impl Mappings {
             + self.services.bytes()
     }
 
-    /// Bytes of bitmaps that an outside address takes.
+    /// Bytes of the bitmaps of one outside address.
     pub const fn bytes_of_address() -> usize {
         BYTES_OF_ADDRESS
     }
@@ -625,7 +626,7 @@ impl Mappings {
         }
     }
 
-    /// Without the pool: whoever is in two has both mappings under one hash.
+    /// Hash of an inside endpoint without the pool: a host's mappings in two pools have one hash.
     fn hash_inside<T: Tally>(&self, inside: &Endpoint, tally: &mut T) -> u32 {
         let key = if inside.family == Family::V4 {
             tally.hash(7);
@@ -643,23 +644,23 @@ impl Mappings {
         (self.hasher.hash(&key) >> 32) as u32
     }
 
-    /// True if nothing is left of any mapping.
+    /// True if there is no trace of any mapping.
     #[cfg(test)]
     pub(super) fn is_blank(&self) -> bool {
         self.by_inside.is_blank() && self.by_outside.is_blank() && self.hosts.is_blank() && self.live == 0
     }
 }
 
-/// Which mapping of an inside endpoint will do.
+/// Choice among the mappings of an inside endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Find {
-    /// One that exists.
+    /// An existing mapping.
     Known,
-    /// None of those.
+    /// A new mapping only.
     Nothing,
 }
 
-/// Bitmaps of ports that are handed out last, and which place of them each address has.
+/// Returns bitmaps of the ports that are handed out last, and the place of each address among them.
 fn lent(outside: &[Outside], share: Share) -> Result<(Chunk, Vec<Option<u32>>), MemoryError> {
     let mut count = 0;
     let places: Vec<Option<u32>> = outside

@@ -1,5 +1,5 @@
-//! Pools of outside addresses: what is asked for, checked and compiled; and deterministic NAT (RFC 7422), in which
-//! an inside address owns a block of ports by arithmetic.
+//! Pools of outside addresses: configuration, validation and compilation; and deterministic NAT (RFC 7422), in which an
+//! inside address owns a block of ports by arithmetic.
 //!
 //! The inside addresses of a deterministic pool are numbered in the order of its ranges, outside addresses in the
 //! order of theirs, each family by itself. With b blocks in the range of ports, inside address i owns block
@@ -37,13 +37,13 @@ pub struct AddressRange {
 }
 
 impl PortRange {
-    /// True if a port is in it.
+    /// True if the range has a port.
     #[inline]
     pub const fn has(self, port: u16) -> bool {
         self.first <= port && port <= self.last
     }
 
-    /// The part of it that another range has, too.
+    /// Returns the intersection with another range.
     pub(super) fn within(self, other: PortRange) -> Option<PortRange> {
         let both = PortRange { first: self.first.max(other.first), last: self.last.min(other.last) };
         (both.first <= both.last).then_some(both)
@@ -61,31 +61,31 @@ impl AddressRange {
     }
 }
 
-/// What a source translation hands out.
+/// Addresses and ports of a source translation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolConfig {
     /// Outside addresses; each inside host uses those of its own family. Pools may share addresses.
     pub addresses: Vec<AddressRange>,
     /// Ports handed out: disjoint, ascending. Port 0 never is.
     pub ports: Vec<PortRange>,
-    /// Which of the free ports an inside endpoint gets.
+    /// Choice among the free ports for an inside endpoint.
     pub choice: PortChoice,
     /// The most ports that one inside address may hold at one time, for each protocol.
     pub quota: Option<u32>,
     /// Deterministic NAT.
     pub block: Option<Block>,
-    /// What else uses the outside addresses: port forwards, one-to-one translations, the gateway's own services.
-    /// It holds for every pool that shares the address.
+    /// Ports in other use on the outside addresses: port forwards, one-to-one translations, the gateway's own services.
+    /// They are reserved in every pool that shares the address.
     pub reserved: Vec<Reserved>,
 }
 
 impl PoolConfig {
-    /// True if it may hand out a port.
+    /// True if the pool may hand out a port.
     pub fn has_port(&self, port: u16) -> bool {
         self.ports.iter().any(|range| range.has(port))
     }
 
-    /// True if it has an outside address.
+    /// True if the pool has an outside address.
     pub fn has(&self, address: IpAddr) -> bool {
         self.addresses.iter().any(|range| range.first <= address && address <= range.last)
     }
@@ -96,40 +96,40 @@ impl PoolConfig {
 pub struct Block {
     /// Ports of a block.
     pub ports: u16,
-    /// The inside addresses that own one.
+    /// Inside addresses that own a block each.
     pub inside: Vec<AddressRange>,
 }
 
-/// How firmly ports are set aside.
+/// Firmness of a reservation of ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hold {
-    /// They are never handed out.
+    /// The ports are never handed out.
     Always,
-    /// They are handed out when nothing else is left: services of the gateway itself, to which goes whatever is of no flow.
+    /// The ports are handed out last: services of the gateway itself, which receive packets of no flow.
     WhileOthersAreFree,
 }
 
-/// Ports that are set aside.
+/// Reserved ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reserved {
-    /// Transport protocol, as in the IP header; every one where absent.
+    /// Transport protocol, as in the IP header; every protocol if absent.
     pub protocol: Option<u8>,
     /// Outside address.
     pub address: IpAddr,
     /// Ports.
     pub ports: PortRange,
-    /// How firmly.
+    /// Firmness of the reservation.
     pub hold: Hold,
 }
 
-/// What is wrong with a pool.
+/// Fault in the configuration of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PoolProblem {
-    /// It has no outside address.
+    /// The pool has no outside address.
     NoAddress,
     /// More than [`MAX_ADDRESSES`] outside addresses.
     TooManyAddresses {
-        /// Number of them.
+        /// Number of outside addresses.
         count: u128,
     },
     /// A range whose first address is above its last, or of the other family.
@@ -183,7 +183,7 @@ impl fmt::Display for PoolProblem {
 
 impl std::error::Error for PoolProblem {}
 
-/// What a pool has done so far.
+/// Counters of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolCounters {
     /// Mappings made.
@@ -209,7 +209,7 @@ impl PoolCounters {
     }
 }
 
-/// Addresses as numbers, of one family; they know their place among the pool's inside addresses.
+/// Addresses as numbers, of one family, with their place among the pool's inside addresses.
 #[derive(Clone, Copy)]
 struct Span {
     first: u128,
@@ -218,7 +218,7 @@ struct Span {
     number: u64,
 }
 
-/// What a pool has for one family.
+/// A pool's addresses of one family.
 #[derive(Default)]
 pub(super) struct Side {
     /// Places in the list of outside addresses.
@@ -231,7 +231,7 @@ pub(super) struct Side {
 
 /// A pool, ready for use.
 pub(super) struct Pool {
-    /// Its place in the tables' list, which is how callers know it; `None` if it is in the present tables no more.
+    /// Place in the tables' list, by which callers know the pool; `None` if the present tables no longer have it.
     pub(super) id: Option<PoolId>,
     /// Mappings by port space.
     pub(super) held: [u32; PortSpace::COUNT],
@@ -244,17 +244,17 @@ pub(super) struct Pool {
     pub(super) counters: PoolCounters,
 }
 
-/// An outside address, and who hands out its ports.
+/// An outside address, and the pools that hand out its ports.
 pub(super) struct Outside {
     pub(super) address: u128,
     pub(super) family: Family,
-    /// Pools, and the address's place among theirs of its family.
+    /// Pools, each with the address's place among the pool's addresses of its family.
     pub(super) users: Vec<(u16, u16)>,
-    /// Ports that are set aside, by port space: disjoint, ascending.
+    /// Reserved ports, by port space: disjoint, ascending.
     pub(super) reserved: [Vec<PortRange>; PortSpace::COUNT],
-    /// Those of them that are handed out when nothing else is left.
+    /// Reserved ports that are handed out last.
     pub(super) services: [Vec<PortRange>; PortSpace::COUNT],
-    /// Mappings.
+    /// Number of mappings.
     pub(super) held: u32,
 }
 
@@ -264,7 +264,7 @@ impl Outside {
         self.users.iter().any(|(user, _)| *user == pool)
     }
 
-    /// True if a port is set aside.
+    /// True if a port is reserved.
     pub(super) fn reserves(&self, space: PortSpace, port: u16) -> bool {
         is_in(&self.reserved[space as usize], port)
     }
@@ -274,7 +274,7 @@ impl Outside {
         is_in(&self.services[space as usize], port)
     }
 
-    /// True if the gateway itself has services on it.
+    /// True if the gateway itself has services on the address.
     pub(super) fn has_services(&self) -> bool {
         self.services.iter().any(|ranges| !ranges.is_empty())
     }
@@ -296,7 +296,7 @@ impl Compiled {
     /// Checks and compiles.
     ///
     /// # Errors
-    /// All that is wrong with the pools.
+    /// All faults of the pools.
     pub(super) fn of(configs: &[PoolConfig]) -> Result<Compiled, Vec<ConfigError>> {
         if configs.len() > usize::from(u16::MAX) {
             return Err(vec![ConfigError::TooManyPools]);
@@ -342,13 +342,13 @@ impl Compiled {
     }
 }
 
-/// Outside addresses as they are found in pools.
+/// Outside addresses in the order in which pools name them.
 struct Addresses<'a> {
     list: &'a mut Vec<Outside>,
     known: &'a mut HashMap<(u128, Family), u32>,
 }
 
-/// Leaves a range out of others.
+/// Subtracts a range from others.
 fn cut_out(ranges: &mut Vec<PortRange>, hole: PortRange) {
     let parts = ranges.iter().flat_map(|range| {
         let before = (range.first < hole.first)
@@ -374,7 +374,7 @@ pub(super) fn merge(ranges: &mut Vec<PortRange>) {
 }
 
 impl Pool {
-    /// Checks and compiles; adds what is not yet there to the list of outside addresses.
+    /// Checks and compiles a pool; adds new outside addresses to the list.
     fn compile(
         config: &PoolConfig,
         number: u16,
@@ -518,7 +518,7 @@ impl Pool {
         &mut self.sides[side_of(family)]
     }
 
-    /// The place among the pool's outside addresses, and the ports, that an inside address owns.
+    /// Returns the place of the outside address among the pool's, and the ports, that an inside address owns.
     pub(super) fn owned(&self, address: u128, family: Family) -> Option<(usize, PortRange)> {
         let (size, blocks) = self.block?;
         let inside = &self.side(family).inside;

@@ -1,4 +1,4 @@
-//! Which ports of outside addresses are taken, and the choice of a free one.
+//! Allocation of ports: bitmaps of the ports in use on outside addresses, and the choice of a free one.
 //!
 //! A port is a bit: one bitmap of 65536 for each outside address and each of TCP, UDP and ICMP identifiers, with
 //! a second level in which a bit says that 64 ports are all taken. A search reads at most two words at the ends
@@ -12,11 +12,10 @@
 //! guess even where the inside host's own port is known.
 //!
 //! Ports of services of the gateway itself are kept in a second bitmap of their address, in which all others are taken:
-//! what is found in neither of both is exhausted.
+//! an address is exhausted when neither bitmap has a free port.
 //!
-//! Where workers share the ports, those of others are taken from the start, so that no search finds them; the random port
-//! is one of the worker's own. Addresses come and go with policies: their bitmaps lie in chunks, one for all that come
-//! together.
+//! Ports of other workers are taken from the start, so that no search finds them; the random port is one of the worker's
+//! own. Addresses come and go with policies: their bitmaps lie in chunks, one for all addresses that come together.
 
 use lookup::memory::{MemoryError, Slab};
 use tally::{Region, Tally};
@@ -29,39 +28,39 @@ const FULL: usize = WORDS / 64;
 /// Words of one bitmap with its second level.
 const MAP: usize = WORDS + FULL;
 
-/// Bytes that an outside address takes: three bitmaps of 8320 bytes.
+/// Bytes of bitmaps of an outside address: three bitmaps of 8320 bytes.
 pub(super) const BYTES_OF_ADDRESS: usize = MAP * 8 * PortSpace::COUNT;
 
-/// Bitmaps of all outside addresses, each known by its place in the list of those.
+/// Bitmaps of all outside addresses, by place in the list of addresses.
 pub(super) struct Ports {
     chunks: Vec<Option<Chunk>>,
     homes: Vec<Home>,
     share: Share,
     /// Bytes of all chunks.
     bytes: usize,
-    /// Where the words lie in [`Region::NatTable`].
+    /// Offset of the words in [`Region::NatTable`], in bytes.
     base: usize,
 }
 
 /// Bitmaps of addresses that came together.
 pub(super) struct Chunk {
     words: Slab<u64>,
-    /// Of how many addresses they are in use.
+    /// Number of addresses whose bitmaps are in use.
     live: u32,
 }
 
-/// Where the bitmaps of an address lie.
+/// Location of the bitmaps of an address.
 #[derive(Clone, Copy)]
 pub(super) struct Home {
     chunk: u32,
     place: u32,
 }
 
-/// No address is at home here.
+/// Location of an address without bitmaps.
 const NOWHERE: Home = Home { chunk: u32::MAX, place: 0 };
 
 impl Chunk {
-    /// Bitmaps for `addresses` addresses; of the share all ports are free but 0, which nobody may be given.
+    /// Makes bitmaps for `addresses` addresses; all ports of the share are free but 0, which is never handed out.
     pub(super) fn new(addresses: usize, share: Share) -> Result<Chunk, MemoryError> {
         let mut words = Slab::new(addresses * PortSpace::COUNT * MAP)?;
         let others = others(share);
@@ -80,14 +79,14 @@ impl Chunk {
         Ok(Chunk { words, live: 0 })
     }
 
-    /// Bitmaps for `addresses` addresses in which nothing is free.
+    /// Makes bitmaps for `addresses` addresses in which no port is free.
     pub(super) fn full(addresses: usize) -> Result<Chunk, MemoryError> {
         let mut words = Slab::new(addresses * PortSpace::COUNT * MAP)?;
         words.entries_mut().fill(u64::MAX);
         Ok(Chunk { words, live: 0 })
     }
 
-    /// Makes ports of the address at a place, as far as they are the share's, free to be chosen.
+    /// Frees ports of the address at a place, as far as they are the share's.
     pub(super) fn offer(&mut self, place: usize, space: PortSpace, ports: PortRange, share: Share) {
         let map = map_mut(&mut self.words, place as u32, space);
         for port in (ports.first..=ports.last).filter(|port| *port != 0 && share.owns(*port)) {
@@ -95,7 +94,7 @@ impl Chunk {
         }
     }
 
-    /// Takes ports of the address at a place out of the choice.
+    /// Reserves ports of the address at a place.
     pub(super) fn reserve(&mut self, place: usize, space: PortSpace, ports: PortRange) {
         let map = map_mut(&mut self.words, place as u32, space);
         for port in ports.first..=ports.last {
@@ -104,7 +103,7 @@ impl Chunk {
     }
 }
 
-/// Which ports of 64 that follow one another are other workers', for each place at which 64 may begin.
+/// Bit masks of other workers' ports, one for each aligned group of 64 ports until they repeat.
 fn others(share: Share) -> Vec<u64> {
     let words = usize::from(share.workers());
     let of_word = |word: usize| {
@@ -120,12 +119,12 @@ impl Ports {
         Ports { chunks: Vec::new(), homes: Vec::new(), share, bytes: 0, base }
     }
 
-    /// Whose ports are handed out.
+    /// Returns the share of the ports that are handed out.
     pub(super) fn share(&self) -> Share {
         self.share
     }
 
-    /// Takes in bitmaps, and says where those of their first address are; others follow.
+    /// Adds bitmaps, and returns the location of those of their first address; others follow.
     pub(super) fn add(&mut self, chunk: Chunk) -> Home {
         let free = self.chunks.iter().position(Option::is_none);
         let place = free.unwrap_or_else(|| {
@@ -137,7 +136,7 @@ impl Ports {
         Home { chunk: place as u32, place: 0 }
     }
 
-    /// The address of that number has the bitmaps `further` behind `home` from now on.
+    /// Gives the address of that number the bitmaps `further` behind `home`.
     pub(super) fn settle(&mut self, address: u32, home: Home, further: u32) {
         let address = address as usize;
         if self.homes.len() <= address {
@@ -149,7 +148,7 @@ impl Ports {
         }
     }
 
-    /// The address of that number needs its bitmaps no more.
+    /// Releases the bitmaps of the address of that number.
     pub(super) fn leave(&mut self, address: u32) {
         let Some(home) = self.homes.get_mut(address as usize) else { return };
         let home = std::mem::replace(home, NOWHERE);
@@ -158,7 +157,7 @@ impl Ports {
         }
     }
 
-    /// Bitmaps that no address needs, to be given back to the system by whoever has time.
+    /// Returns bitmaps that no address uses, for the caller to free when it has time.
     pub(super) fn unused(&mut self) -> Vec<Chunk> {
         let idle = self.chunks.iter_mut().filter(|chunk| chunk.as_ref().is_some_and(|chunk| chunk.live == 0));
         let idle: Vec<Chunk> = idle.filter_map(Option::take).collect();
@@ -166,7 +165,7 @@ impl Ports {
         idle
     }
 
-    /// Takes ports out of the choice for as long as they are not [freed](Ports::free).
+    /// Reserves ports until they are [freed](Ports::free).
     pub(super) fn reserve(&mut self, address: u32, space: PortSpace, ports: PortRange) {
         let map = self.map_mut(address, space);
         for port in ports.first..=ports.last {
@@ -174,14 +173,14 @@ impl Ports {
         }
     }
 
-    /// Makes a port that nobody holds free to be chosen, if it is one to be chosen.
+    /// Frees a port without a holder, if it may be handed out.
     pub(super) fn free(&mut self, address: u32, space: PortSpace, port: u16) {
         if port != 0 && self.share.owns(port) {
             clear(self.map_mut(address, space), port);
         }
     }
 
-    /// Takes one port, of which the caller knows that nobody holds it.
+    /// Takes one port, known by the caller to have no holder.
     pub(super) fn claim(&mut self, address: u32, space: PortSpace, port: u16) {
         set(self.map_mut(address, space), port);
     }
@@ -213,7 +212,7 @@ impl Ports {
         Some(port)
     }
 
-    /// The next free port of a range, from one of it on.
+    /// Returns the next free port of a range, from one of its ports on.
     #[cfg(test)]
     pub(super) fn next(
         &mut self,
@@ -263,7 +262,7 @@ fn map_mut(words: &mut Slab<u64>, address: u32, space: PortSpace) -> &mut [u64] 
     &mut words.entries_mut()[at..at + MAP]
 }
 
-/// Where a bitmap begins, in words.
+/// Returns the offset of a bitmap, in words.
 fn place(address: u32, space: PortSpace) -> usize {
     (address as usize * PortSpace::COUNT + space as usize) * MAP
 }
@@ -282,39 +281,39 @@ fn clear(map: &mut [u64], port: u16) {
     map[WORDS + word / 64] &= !(1 << (word % 64));
 }
 
-/// Ports that will do.
+/// Constraints on the choice of a port.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted<'a> {
-    /// One of these: disjoint, ascending.
+    /// Acceptable ranges: disjoint, ascending.
     pub(super) ranges: &'a [PortRange],
-    /// Which of them, if it can be had.
+    /// Preference among them.
     pub(super) wish: Wish,
 }
 
-/// A bitmap, and where it lies in [`Region::NatTable`].
+/// A bitmap, with its offset in [`Region::NatTable`].
 #[derive(Clone, Copy)]
 struct Map<'a> {
     words: &'a [u64],
     base: usize,
 }
 
-/// Which port is wished for.
+/// Preference for a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wish {
-    /// Whichever is free.
+    /// Any free port.
     Any,
-    /// This one, or the likest that is free.
+    /// This port, or the free one most like it (parity, class).
     Port(u16),
 }
 
-/// The range of well-known ports, and that of all others (RFC 4787, REQ-3).
+/// The range of well-known ports, and the range of all others (RFC 4787, REQ-3).
 const CLASSES: [PortRange; 2] =
     [PortRange { first: 0, last: 1023 }, PortRange { first: 1024, last: u16::MAX }];
 
 /// Every port.
 const EVERY: PortRange = PortRange { first: 0, last: u16::MAX };
 
-/// That port, else one of its class and parity, else one of its class, else any.
+/// Takes that port, else one of its class and parity, else one of its class, else any.
 fn preserve<T: Tally>(
     map: Map<'_>,
     ranges: &[PortRange],
@@ -346,7 +345,7 @@ fn preserve<T: Tally>(
     any(map, ranges, share, random, tally)
 }
 
-/// A random port, or the next free one from there.
+/// Takes a random port, or the next free one from there.
 fn any<T: Tally>(
     map: Map<'_>,
     ranges: &[PortRange],
@@ -358,7 +357,7 @@ fn any<T: Tally>(
     around(ranges, EVERY, place, start, |first, last, tally| next_free(map, first, last, tally), tally)
 }
 
-/// Looks from `start`, in the range at a place, through all ranges and back to it, as far as they are in `class`.
+/// Searches from `start`, in the range at a place, through all ranges and back to it, as far as they are in `class`.
 fn around<T: Tally>(
     ranges: &[PortRange],
     class: PortRange,
@@ -384,10 +383,10 @@ fn is_free(map: &[u64], port: u16) -> bool {
     map[usize::from(port) / 64] >> (port % 64) & 1 == 0
 }
 
-/// Words that are looked at for a port of one parity: with as many, one of a hundred ports free is enough.
+/// Words read for a port of one parity: with as many, one of a hundred ports free is enough.
 const PARITY_WORDS: usize = 16;
 
-/// A free port from `first` to `last` whose bit of a word is in the mask, if one is found soon.
+/// Returns a free port from `first` to `last` whose bit of a word is in the mask, if one is found soon.
 fn next_of<T: Tally>(map: Map<'_>, mask: u64, first: u16, last: u16, tally: &mut T) -> Option<u16> {
     let from = usize::from(first) / 64;
     let (parity, mut mask) = (mask, mask & (u64::MAX << (first % 64)));
@@ -452,8 +451,8 @@ pub(super) fn next_with_free<T: Tally>(
     None
 }
 
-/// Random numbers that nobody predicts from those seen: the key stream of ChaCha20 (RFC 8439). The same seed
-/// gives the same numbers, so that a replay hands out the same ports.
+/// Random numbers, unpredictable from those seen: the key stream of ChaCha20 (RFC 8439). The same seed gives the same
+/// numbers, so that a replay hands out the same ports.
 pub(super) struct Random {
     key: [u32; 8],
     block: [u32; 16],

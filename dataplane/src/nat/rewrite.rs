@@ -1,10 +1,9 @@
 //! Writes a translation into a packet's headers and adjusts its checksums (RFC 1624), from the IP header on.
 //!
-//! Given are the endpoints that the packet shall have; what it has stands in the packet. All checksums are
-//! adjusted by the difference, so that one that verified before does so after, and one that did not stays wrong:
-//! the receiver will notice, as it should. A translation and then its inverse restore every byte, with one
-//! exception: of the two zeros that a TCP, ICMP or IPv4 header checksum can be, 0xffff, which no sender computes,
-//! may come back as 0, which means the same.
+//! Input is the endpoints that the packet shall have; its present ones are read from the packet. All checksums are
+//! adjusted by the difference: a valid checksum stays valid, and an invalid one invalid, for the receiver to notice. A
+//! translation and then its inverse restore every byte, with one exception: of the two zeros that a TCP, ICMP or IPv4
+//! header checksum can be, 0xffff, which no sender computes, may come back as 0, which means the same.
 //!
 //! Ports are those of TCP, UDP, UDP-Lite and DCCP, whose checksums cover addresses too; the identifier of ICMP
 //! queries; nothing of other protocols. SCTP keeps its ports, as its checksum is a CRC over the whole packet.
@@ -16,7 +15,7 @@ use wire::{Family, Part, icmpv4, icmpv6, ipv4, ipv6};
 
 use super::Endpoint;
 
-/// What a packet's ends become. An end that is absent stays as it is.
+/// New ends of a packet. An absent end stays unchanged.
 ///
 /// An ICMP query has one identifier: of a request, that of the source is written, of a reply, that of the
 /// destination, or that of the other end where it is absent.
@@ -50,27 +49,27 @@ pub struct EndsV6 {
     pub ports: Ports,
 }
 
-/// Where the transport header lies and what it is.
+/// Location and protocol of the transport header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transport {
-    /// Bytes from the IP header's first.
+    /// Offset in bytes from the first of the IP header.
     pub offset: usize,
-    /// Its protocol, after all extension headers.
+    /// Transport protocol, after all extension headers.
     pub protocol: u8,
     /// A later fragment has none, and only its addresses are rewritten.
     pub part: Part,
 }
 
-/// What became of the packet that an ICMP error quotes.
+/// Outcome for the packet that an ICMP error quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quote {
-    /// It was rewritten as far as it is there.
+    /// The quoted packet was rewritten as far as it is there.
     Rewritten,
-    /// Its headers cannot be read; neither it nor the error was changed.
+    /// The headers of the quoted packet cannot be read; neither it nor the error was changed.
     Unreadable,
 }
 
-/// Writes a translation into `packet`, which begins with the IP header and ends where that says.
+/// Writes a translation into `packet`, which begins with the IP header and ends where that header says.
 pub fn apply(packet: &mut [u8], transport: Transport, rewrite: &Rewrite) {
     rewrite_any(packet, transport, rewrite);
 }
@@ -146,7 +145,7 @@ pub fn apply_to_error(packet: &mut [u8], transport: Transport, outer: &Rewrite, 
     Quote::Rewritten
 }
 
-/// The transport header of a quoted packet; its payload may be missing, its IP header may not.
+/// Returns the transport header of a quoted packet; its payload may be missing, its IP header may not.
 fn transport_of(quote: &[u8]) -> Option<Transport> {
     match quote.first()? >> 4 {
         4 => {
@@ -172,7 +171,7 @@ fn transport_of(quote: &[u8]) -> Option<Transport> {
     }
 }
 
-/// Rewrites the ends that are given, and says by how much all bytes changed together.
+/// Rewrites the ends that are given, and returns the change of the sum over all bytes.
 fn rewrite_any(packet: &mut [u8], transport: Transport, rewrite: &Rewrite) -> Delta {
     let ports = ports_to_be(packet, transport, rewrite);
     let end_of =
@@ -196,7 +195,7 @@ fn rewrite_any(packet: &mut [u8], transport: Transport, rewrite: &Rewrite) -> De
     }
 }
 
-/// The ports that the packet shall have: those given, else its own.
+/// Returns the ports that the packet shall have: those given, else its own.
 fn ports_to_be(packet: &[u8], transport: Transport, rewrite: &Rewrite) -> Ports {
     let payload = packet.get(transport.offset..).unwrap_or(&[]);
     let (source, destination) = (rewrite.source.map(|end| end.port), rewrite.destination.map(|end| end.port));
@@ -235,7 +234,7 @@ fn rewrite_v6(packet: &mut [u8], transport: Transport, ends: &EndsV6) -> Delta {
     addresses.and(rewrite_transport(payload, transport, ends.ports, addresses))
 }
 
-/// Rewrites ports and checksum of a transport header, and says by how much its bytes changed.
+/// Rewrites ports and checksum of a transport header, and returns the change of the sum over its bytes.
 #[inline(always)]
 fn rewrite_transport(payload: &mut [u8], transport: Transport, ports: Ports, addresses: Delta) -> Delta {
     if transport.part == Part::Later {
@@ -303,12 +302,12 @@ fn rewrite_ports<const N: usize>(header: &mut [u8; N], ports: Ports) -> Delta {
     Delta::NONE.change32(old, new)
 }
 
-/// Of a header that was cut before its checksum.
+/// Rewrites the ports of a header that was cut before its checksum.
 fn rewrite_ports_alone(payload: &mut [u8], ports: Ports) -> Delta {
     payload.first_chunk_mut::<4>().map_or(Delta::NONE, |header| rewrite_ports(header, ports))
 }
 
-/// Adjusts the checksum at `at`, and says by how much it changed.
+/// Adjusts the checksum at `at`, and returns its change.
 #[inline(always)]
 fn adjust<const N: usize>(
     header: &mut [u8; N],

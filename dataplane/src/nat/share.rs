@@ -1,10 +1,10 @@
-//! Which ports of outside addresses are whose, where several workers hand them out.
+//! Shares of the ports of outside addresses among several workers.
 //!
-//! Ports belong together in pairs, an even one and the odd one behind it, so that each worker has ports of both parities.
-//! Worker i of n has the pairs whose number divided by n leaves i, of every pool alike: so no two hand out the same port,
-//! though pools share addresses, and whoever must find the worker of a port divides. Blocks of deterministic NAT
-//! (RFC 7422) are shared likewise, port by port: that a block is one inside address's is as true as with one worker, and
-//! whichever worker has a flow finds ports for it. A range of fewer ports than workers leaves some of them none.
+//! Ports belong together in pairs, an even one and the odd one behind it, so that each worker has ports of both
+//! parities. Worker i of n owns the pairs whose number divided by n leaves i, in every pool alike: no two workers hand
+//! out the same port, though pools share addresses, and one division finds the owner of a port. Blocks of deterministic
+//! NAT (RFC 7422) are shared likewise, port by port: a block is still of one inside address, and any worker that has a
+//! flow of this address finds ports for it. A range of fewer ports than workers leaves some of them none.
 
 use super::PortRange;
 
@@ -19,44 +19,44 @@ impl Share {
     /// All ports: there is one worker.
     pub const WHOLE: Share = Share { worker: 0, workers: 1 };
 
-    /// That of one of `workers`, which are counted from 0; `None` where there is no such worker.
+    /// Returns the share of one of `workers`, which are counted from 0; `None` if there is no such worker.
     pub const fn new(worker: u16, workers: u16) -> Option<Share> {
         if worker < workers { Some(Share { worker, workers }) } else { None }
     }
 
-    /// The worker that a port belongs to, of as many as there are; of none, the first.
+    /// Returns the owner of a port among so many workers; 0 if there are none.
     pub const fn owner(port: u16, workers: u16) -> u16 {
         if workers == 0 { 0 } else { (port / 2) % workers }
     }
 
-    /// Which worker it is, from 0.
+    /// Number of the worker, from 0.
     pub const fn worker(self) -> u16 {
         self.worker
     }
 
-    /// Number of them, 1 at least.
+    /// Number of workers, 1 at least.
     pub const fn workers(self) -> u16 {
         self.workers
     }
 
-    /// True if a port is in it.
+    /// True if a port is in the share.
     pub const fn owns(self, port: u16) -> bool {
         self.workers == 1 || (port / 2) % self.workers == self.worker
     }
 
-    /// Number of its ports within a range.
+    /// Number of the share's ports within a range.
     pub(super) fn within(self, range: PortRange) -> u32 {
         self.below(u32::from(range.last) + 1) - self.below(u32::from(range.first))
     }
 
-    /// That of its ports within a range which has so many of them before it.
+    /// Returns the port of the share within a range that has so many of the share's before it.
     pub(super) fn nth(self, range: PortRange, place: u32) -> u16 {
         let number = self.below(u32::from(range.first)) + place;
         let (workers, worker) = (u32::from(self.workers), u32::from(self.worker));
         (number / 2 * 2 * workers + 2 * worker + number % 2) as u16
     }
 
-    /// Number of its ports below `end`.
+    /// Number of the share's ports below `end`.
     fn below(self, end: u32) -> u32 {
         // Without divisions, which take long, where there is one worker.
         if self.workers == 1 {
@@ -66,7 +66,7 @@ impl Share {
         end / turn * 2 + (end % turn).saturating_sub(own).min(2)
     }
 
-    /// Its part of a bound that holds for all workers together: rounded up, so that it is never nothing.
+    /// Returns the part of a bound that holds for all workers together: rounded up, so that it is never nothing.
     pub(crate) const fn of_bound(self, bound: u32) -> u32 {
         bound.div_ceil(self.workers as u32)
     }

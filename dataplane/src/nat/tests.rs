@@ -353,7 +353,7 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// What a table should hold: by pool and inside endpoint, the mapping and its references.
+/// Expected contents of a table: by pool and inside endpoint, the mapping and its references.
 type Model = HashMap<(u16, Endpoint), (Mapped, u32)>;
 
 proptest! {

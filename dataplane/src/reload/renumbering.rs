@@ -13,18 +13,18 @@ const NOWHERE: PortId = PortId(u16::MAX - 2);
 
 /// Renumbering from places in the old tables to places in the new ones, and back.
 pub(crate) struct Renumbering {
-    /// By place in the new tables.
+    /// Places in the old tables, by place in the new ones.
     pub(crate) rules_were: Vec<Option<u32>>,
     pub(crate) interfaces_were: Vec<Option<u16>>,
     pub(crate) pools_were: Vec<Option<u16>>,
-    /// By place in the old tables.
+    /// Places in the new tables, by place in the old ones.
     pub(crate) rules_become: Vec<Option<u32>>,
     pub(crate) interfaces_become: Vec<Option<u16>>,
     pub(crate) destinations_become: Vec<Option<u16>>,
     pub(crate) sources_become: Vec<Option<u16>>,
-    /// New source translations, and one.
+    /// Number of source translations in the new tables, plus one.
     width: u16,
-    /// Conntrack zones that have another number now; `None` where it cannot be told which.
+    /// New numbers of conntrack zones that are renumbered; `None` if ambiguous.
     pub(crate) ct_zones: BTreeMap<u16, Option<u16>>,
 }
 
@@ -47,7 +47,7 @@ impl Renumbering {
         }
     }
 
-    /// What a pair of translations is now; of those that are gone it has none.
+    /// Pair of translations in the new tables; a translation that is gone becomes none.
     pub(crate) fn pair(&self, pair: u16) -> u16 {
         let width = self.sources_become.len() as u16 + 1;
         let becomes = |counted: u16, list: &[Option<u16>]| {
@@ -58,7 +58,7 @@ impl Renumbering {
         destination * self.width + becomes(pair % width, &self.sources_become)
     }
 
-    /// What an interface is now.
+    /// Interface in the new tables; `None` if gone.
     fn interface(&self, id: PortId) -> Option<PortId> {
         if is_linux(id) {
             return Some(id);
@@ -66,7 +66,7 @@ impl Renumbering {
         self.interfaces_become.get(usize::from(id.0)).copied().flatten().map(PortId)
     }
 
-    /// Makes a frame that is held refer to the interface that it did.
+    /// Renumbers the interfaces of a held frame.
     ///
     /// # Errors
     /// [`Reason::InterfaceGone`]
@@ -78,7 +78,7 @@ impl Renumbering {
         ingress.and(egress).map(|_| ()).ok_or(Reason::InterfaceGone)
     }
 
-    /// Makes a frame that is on its way out by the interface at `egress` refer to what it did; to nothing where that is gone.
+    /// Renumbers interface, rule and translations of a frame queued for the interface at `egress`; gone ones become none.
     pub(crate) fn send_on(&self, meta: &mut Meta, egress: PortId) {
         meta.egress = egress;
         meta.ingress = self.interface(meta.ingress).unwrap_or(NOWHERE);
@@ -86,13 +86,13 @@ impl Renumbering {
         meta.nat = self.pair(meta.nat);
     }
 
-    /// Which conntrack zone a datagram's is now; `None` where that cannot be told.
+    /// Conntrack zone of a datagram in the new tables; `None` if ambiguous.
     pub(crate) fn ct_zone(&self, ct_zone: u16) -> Option<u16> {
         self.ct_zones.get(&ct_zone).copied().unwrap_or(Some(ct_zone))
     }
 }
 
-/// What tells pools apart: translation, interface, and which of its addresses.
+/// Keys of the pools: translation, interface, and the interface's address.
 fn pools(tables: &Tables) -> Vec<(u32, u32, Option<IpAddr>)> {
     let nat = &tables.nat;
     let key = |(owner, config): (&crate::tables::PoolOwner, &crate::nat::PoolConfig)| {
@@ -110,7 +110,7 @@ fn places<K: Copy + Eq + std::hash::Hash, P: TryFrom<usize>>(of: &[K], there: &[
     of.iter().map(|key| P::try_from(*known.get(key)?).ok()).collect()
 }
 
-/// Conntrack zones that have another number now.
+/// New numbers of conntrack zones that are renumbered; `None` if ambiguous.
 fn ct_zones(old: &Tables, new: &Tables) -> BTreeMap<u16, Option<u16>> {
     let mut after: BTreeMap<u16, BTreeSet<u16>> = BTreeMap::new();
     for before in &old.interfaces {

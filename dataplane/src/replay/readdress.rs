@@ -12,25 +12,25 @@ use crate::stage::track::ends;
 use crate::state::Ends;
 use crate::tables::Tables;
 
-/// Outcome: a frame was addressed anew, or not.
+/// Outcome of readdressing a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readdressed {
-    /// It was: it answers a flow that is translated.
+    /// Addressed anew: the frame answers a translated flow.
     Yes,
-    /// It was not.
+    /// Left as it was.
     No,
 }
 
-/// What of a packet tells its flow.
+/// Flow key and transport header found in a packet.
 struct Seen {
-    /// The key of the packets that it answers.
+    /// Key of the packets that this packet answers.
     answers: Key,
     transport: Transport,
     is_error: bool,
 }
 
-/// The ends of the packets that a frame answers; of an error (ICMP), of the packet that it quotes. `None` where it is no
-/// IP packet, or does not say: a fragment further on, an error that quotes too little.
+/// Returns the ends of the packets that a frame answers; of an ICMP error, of the packet that it quotes. `None` for a
+/// frame without an IP packet, or without the ends: a later fragment, an error that quotes too little.
 pub fn answered_ends(frame: &[u8]) -> Option<Ends> {
     let layer = ethernet::parse(frame).ok()?;
     let (seen, _) = match layer.ethertype {
@@ -69,7 +69,7 @@ pub(super) fn readdress(tables: &Tables, flows: &FlowTable, bytes: &mut [u8]) ->
     Readdressed::Yes
 }
 
-/// The flow whose first packets have this key, whichever interface they came in by.
+/// Returns the flow whose first packets have this key, whichever interface they came in by.
 fn answered<'a>(tables: &Tables, flows: &'a FlowTable, key: &Key) -> Option<&'a Flow> {
     tables.interfaces.iter().find_map(|interface| {
         let key = key.in_ct_zone(interface.ct_zone);

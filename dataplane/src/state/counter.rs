@@ -13,12 +13,12 @@ const ENTRY: usize = 16;
 /// Counters.
 pub(super) struct Counts;
 
-/// Reload of counters: those of other tables, all zero, and who was who.
+/// Reload of counters: zeroed counters for the new tables, and the renumbering of the old ones.
 struct CountersPlan {
     rules: Vec<Traffic>,
     nats: Vec<Traffic>,
     nat_refused: Vec<u64>,
-    /// By place in the tables of before, the place now.
+    /// Places in the new tables, by place in the old ones.
     rules_become: Vec<Option<u32>>,
     pairs_become: Vec<u16>,
     sources_become: Vec<Option<u16>>,
@@ -55,7 +55,7 @@ impl Part for Counts {
 }
 
 impl Plan for CountersPlan {
-    /// What was counted for names that are gone goes into sums.
+    /// Adds the counts of names that are gone to the sums.
     fn apply(&mut self, shard: &mut Shard, _: &mut Applying<'_>) {
         let counters = &mut shard.counters;
         for (count, place) in counters.rules.iter().zip(&self.rules_become) {

@@ -1,4 +1,4 @@
-//! Flows that are looked for.
+//! Selection of flows.
 
 use std::ops::Range;
 
@@ -10,33 +10,33 @@ use crate::flow::{FlowId, State};
 use crate::shard::Shard;
 use crate::tables::Tables;
 
-/// What flows are looked for; what is absent holds for every flow.
+/// Criteria of flows to select; an absent one matches every flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowFilter {
-    /// An end of either direction is in it.
+    /// Network that an end of either direction is in.
     pub host: Option<IpNet>,
-    /// A port of either direction is it.
+    /// Port of an end of either direction.
     pub port: Option<u16>,
-    /// The identifier of ICMP queries, before or after translation, is it.
+    /// Identifier of ICMP queries, before or after translation.
     pub icmp_id: Option<u16>,
-    /// The transport protocol.
+    /// Transport protocol, as in the IP header.
     pub protocol: Option<u8>,
-    /// The interface that it began at.
+    /// Interface that the first packet came in by.
     pub ingress: Option<PortId>,
-    /// The rule that lets it in.
+    /// Rule that accepts the flow.
     pub rule: Option<u32>,
-    /// Its destination translation, by place.
+    /// Destination translation, by place from 0.
     pub destination: Option<u16>,
-    /// Its source translation, by place.
+    /// Source translation, by place from 0.
     pub source: Option<u16>,
-    /// Where the connection stands.
+    /// Connection state.
     pub state: Option<State>,
-    /// Standing, where it is known.
+    /// Standing before the current tables.
     pub standing: Option<Standing>,
 }
 
 impl FlowFilter {
-    /// True if a flow is one of them.
+    /// True if a flow matches all criteria.
     pub fn admits(&self, flow: &FlowRecord) -> bool {
         let all = [flow.original, flow.reply];
         let host =

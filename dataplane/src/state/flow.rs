@@ -1,4 +1,4 @@
-//! Flows: what outlives the tables, the memory and the process that they began with.
+//! Flows, which outlive the tables, the memory and the process that they began with.
 
 use std::net::IpAddr;
 
@@ -22,7 +22,7 @@ use crate::tables::{Address, LOCAL, NO_NUMBER, OWN_ACCORD, Tables, Target};
 /// Flows, with their handshakes and MAC addresses.
 pub(super) struct Flows;
 
-/// Reload of flows: those of before are of an earlier epoch from then on.
+/// Reload of flows: existing flows are of an earlier epoch from then on.
 struct FlowsPlan {
     epoch: u16,
     timeouts: Timeouts,
@@ -30,7 +30,7 @@ struct FlowsPlan {
     handshakes: Option<Numbers>,
     /// Memory for MAC addresses of flows, where no rule has asked for any so far.
     macs: Option<Senders>,
-    /// Where flows need other memory: all of it.
+    /// Memory of all flows, if the bound on flows changes.
     renewed: Option<Box<Shard>>,
 }
 
@@ -111,88 +111,88 @@ impl Plan for FlowsPlan {
 /// A flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlowRecord {
-    /// Its place in the table, until it ends.
+    /// Place in the flow table, until the flow ends.
     pub id: FlowId,
-    /// Packets that go as the first one did, as they arrive.
+    /// Ends of packets in the first one's direction, as they arrive.
     pub original: Ends,
-    /// Packets that come back, as they arrive.
+    /// Ends of packets in the reply direction, as they arrive.
     pub reply: Ends,
     /// The interface that its first packet came in by, [`LOCAL`](crate::tables::LOCAL) for the gateway itself,
     /// [`OTHER`](crate::tables::OTHER) where Linux forwards it; `None` if it is gone.
     pub ingress: Option<PortId>,
-    /// Where the connection stands.
+    /// Connection state.
     pub state: State,
-    /// What is known of the sides of a TCP connection.
+    /// TCP windows of both sides.
     pub windows: Windows,
-    /// How long it has had no packet, to an eighth of a second.
+    /// Time since the last packet, to an eighth of a second.
     pub idle: Nanos,
-    /// How long it has been there, likewise.
+    /// Time since the flow was set up, to an eighth of a second.
     pub age: Nanos,
-    /// Standing before the tables that it is given with.
+    /// Standing before the tables of the export.
     pub standing: Standing,
-    /// The rule that lets it in; `None` where a default does, or it has not been validated.
+    /// Rule that accepts the flow; `None` if a default does, or the flow is not validated.
     pub rule: Option<u32>,
-    /// Its destination translation, by place from 0.
+    /// Destination translation, by place from 0.
     pub destination: Through,
-    /// Its source translation, by place from 0.
+    /// Source translation, by place from 0.
     pub source: Through,
-    /// The mapping that translates its source.
+    /// Mapping that translates the source.
     pub mapping: Option<MappingRecord>,
-    /// The mapping by which its first packet was let in from outside.
+    /// Mapping by which the first packet was let in from outside.
     pub inward: Option<MappingRecord>,
-    /// What rules saw of its first packet beside its ends: of ICMP, type << 8 | code.
+    /// ICMP type << 8 | code of the first packet, which rules match.
     pub kind: u16,
-    /// Its DS field.
+    /// DS field of the first packet.
     pub ds_field: u8,
-    /// Its TCP flags.
+    /// TCP flags of the first packet.
     pub tcp_flags: u8,
-    /// The source address of its Ethernet frame, where rules have asked for such.
+    /// Source MAC address of the first packet, if rules match MAC addresses.
     pub mac: Option<[u8; 6]>,
-    /// Who has made the handshake.
+    /// Maker of the TCP handshake: the ends with one another, or the gateway (SYN proxy).
     pub handshake: Handshake,
 }
 
 /// Addresses and ports of packets of one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Ends {
-    /// Where they come from.
+    /// Source address.
     pub source: IpAddr,
-    /// Where they go: of the same family.
+    /// Destination address, of the same family.
     pub destination: IpAddr,
-    /// Source port, or what stands for it ([`Key::query_ports`]).
+    /// Source port, or the ICMP query's stand-in for it ([`Key::query_ports`]).
     pub sport: u16,
-    /// Destination port likewise.
+    /// Destination port, likewise.
     pub dport: u16,
     /// Transport protocol, as in the IP header.
     pub protocol: u8,
 }
 
-/// What an ICMP query asks.
+/// Type and identifier of an ICMP query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IcmpQuery {
     /// Type of the request.
     pub kind: u8,
-    /// Its identifier.
+    /// Identifier.
     pub id: u16,
 }
 
 /// Standing of a flow before tables: validated by them, or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Standing {
-    /// They let it in.
+    /// The tables accept the flow.
     Validated,
-    /// Earlier ones did, or another shard's; its next packet brings it before them.
+    /// Earlier tables, or another shard's, accepted the flow; its next packet revalidates it.
     Waits,
 }
 
 /// A translation that a flow may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Through {
-    /// It has none.
+    /// No translation.
     None,
-    /// That at a place, from 0.
+    /// The translation at a place, from 0.
     Nat(u16),
-    /// One that the tables have no more.
+    /// A translation that the tables have no more.
     Gone,
 }
 
@@ -323,7 +323,7 @@ impl Shard {
         Ok(())
     }
 
-    /// Moves flows, and what goes with them, into other memory, and takes that.
+    /// Moves flows, with mappings and counts, into other memory, and takes that memory over.
     fn move_into(&mut self, fresh: &mut Shard, tables: &Tables, now: Nanos) -> Imports {
         if let Some(member) = self.flows.member() {
             fresh.join(member.clone());
@@ -350,14 +350,14 @@ impl Shard {
 /// Outcome: a flow was there to be ended, or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// It has ended now.
+    /// The flow has ended now.
     Now,
-    /// It was gone already.
+    /// The flow was gone already.
     Before,
 }
 
 impl Ends {
-    /// Those of a key.
+    /// Returns the ends of a key.
     pub fn of(key: &Key) -> Ends {
         Ends {
             source: key.source(),
@@ -379,7 +379,7 @@ impl Ends {
         self.kind().has_ports().then_some(Ports { sport, dport })
     }
 
-    /// What is asked by ICMP queries of this direction; `None` for other packets. Only of the direction that asks.
+    /// Type and identifier of this direction's ICMP queries; `None` for other packets. Valid for the querying direction alone.
     pub fn query(&self) -> Option<IcmpQuery> {
         let icmp = if self.source.is_ipv4() { Protocol::ICMP } else { Protocol::ICMPV6 };
         let is_query = self.kind() == icmp;

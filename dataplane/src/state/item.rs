@@ -1,4 +1,4 @@
-//! Items: what a shard remembers, as plain data.
+//! Items of a shard's state, as plain data.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use wire::Nanos;
 use super::{DebtRecord, FlowRecord, OwnRecord};
 use crate::nat::Restore;
 
-/// Something that a shard remembers.
+/// An item of a shard's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(clippy::large_enum_variant)] // nearly all items are flows: a box each would cost more than it saves
 pub enum Item {
@@ -16,12 +16,12 @@ pub enum Item {
     Flow(FlowRecord),
     /// A token debt under a rate.
     Debt(DebtRecord),
-    /// What the gateway's own packets go on with.
+    /// State of the gateway's own packets.
     Own(OwnRecord),
 }
 
 impl Item {
-    /// The item as it is when a span of time has gone by in which no packet came.
+    /// Returns the item after a span of time without packets.
     #[must_use]
     pub fn aged(self, by: Nanos) -> Item {
         let later = |span: Nanos| Nanos(span.0.saturating_add(by.0));
@@ -36,7 +36,7 @@ impl Item {
     }
 }
 
-/// Why an item was not taken in.
+/// Reason for refusing an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Refused {
     /// The interface that the flow began at is gone.
@@ -51,7 +51,7 @@ pub enum Refused {
     Taken,
     /// Nothing is tracked by these tables.
     Stateless,
-    /// What it says does not fit together: families, or state and protocol.
+    /// The item contradicts itself: families, or state and protocol.
     Malformed,
 }
 
@@ -71,17 +71,17 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// What has been taken in, and what has not, and why.
+/// Counts of items taken in, and of items refused, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Imports {
-    /// Items.
+    /// Number of items taken in.
     pub taken: u64,
-    /// By the order of [`Refused`], and of [`Restore`] within that.
+    /// Numbers of items refused, in the order of `REASONS`.
     refused: [u64; Imports::REASONS.len()],
 }
 
 impl Imports {
-    /// Every reason.
+    /// All reasons, in the order of [`Refused`], and of [`Restore`] within that.
     pub const REASONS: [Refused; 12] = [
         Refused::InterfaceGone,
         Refused::NameGone,
@@ -97,18 +97,18 @@ impl Imports {
         Refused::Malformed,
     ];
 
-    /// How many were refused for a reason.
+    /// Number of items refused for a reason.
     pub fn refused_for(&self, reason: Refused) -> u64 {
         let place = Imports::REASONS.iter().position(|known| *known == reason);
         place.map_or(0, |place| self.refused[place])
     }
 
-    /// How many were refused.
+    /// Number of items refused.
     pub fn refused(&self) -> u64 {
         self.refused.iter().sum()
     }
 
-    /// Counts what came of one item.
+    /// Counts the outcome of one item.
     pub fn count(&mut self, outcome: Result<(), Refused>) {
         let Err(reason) = outcome else {
             self.taken += 1;

@@ -26,15 +26,15 @@ pub struct DebtRecord {
     pub rule: u32,
     /// The source that it is bounded for; `None` where that is the rule as a whole.
     pub source: Option<IpAddr>,
-    /// In how much time as many may pass as the rate ever lets pass at once.
+    /// Time until the bucket is full: as many may pass as the rate ever lets pass at once.
     pub debt: Nanos,
 }
 
 /// Reload of limits.
 struct LimiterPlan {
-    /// Of each rule, the place of the rule whose bucket it goes on with.
+    /// Place of the old rule whose buckets are continued, by rule.
     meters: Vec<Option<u32>>,
-    /// Of each rule that counts as a whole, whose count it goes on with.
+    /// Count of connections to continue, by rule.
     counts: Vec<Whole>,
     rates: Vec<Bucket>,
     places: Vec<u32>,
@@ -42,13 +42,13 @@ struct LimiterPlan {
     counts_by_source: Sets<u32>,
 }
 
-/// How a rule counts connections as a whole.
+/// Count of all connections of a rule, after a reload.
 enum Whole {
-    /// Not at all.
+    /// None: the rule does not count all connections.
     None,
-    /// From now on.
+    /// A new count.
     New,
-    /// As the rule that was at this place, if that did.
+    /// The count of the rule at this place in the old tables, if that has one.
     As(u32),
 }
 

@@ -8,7 +8,7 @@ use wire::PortId;
 use super::{DebtRecord, FlowRecord, Item, MappingRecord, Standing, Through};
 use crate::tables::{OWN_ACCORD, Tables, is_linux};
 
-/// Names in the order of their places in tables: what items refer to.
+/// Names to which items refer, in the order of their places in tables.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Names {
     /// Interfaces.
@@ -21,7 +21,7 @@ pub struct Names {
     pub sources: Vec<String>,
 }
 
-/// From places in some tables to places in others, by name.
+/// Translation of places in some tables to places in others, by name.
 #[derive(Clone, Debug)]
 pub struct Places {
     interfaces: Vec<Option<u16>>,
@@ -31,7 +31,7 @@ pub struct Places {
 }
 
 impl Names {
-    /// Those of tables.
+    /// Returns the names of tables.
     pub fn of(tables: &Tables) -> Names {
         Names {
             interfaces: tables.interfaces.iter().map(|interface| interface.name.clone()).collect(),
@@ -41,7 +41,7 @@ impl Names {
         }
     }
 
-    /// Where they are in tables.
+    /// Returns the places of the names in tables.
     pub fn places_in(&self, tables: &Tables) -> Places {
         let there = Names::of(tables);
         Places {

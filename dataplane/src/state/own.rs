@@ -1,4 +1,4 @@
-//! What the gateway's own packets go on with: identifications, and the token debt under the bounds on answers.
+//! State of the gateway's own packets: IPv4 identification, and token debt under the bounds on answers.
 
 use serde::{Deserialize, Serialize};
 use tally::Region;
@@ -8,15 +8,15 @@ use super::{Applying, Item, Part, Plan, Refused, Reload};
 use crate::shard::{Shard, ShardError};
 use crate::tables::Tables;
 
-/// What the gateway's own packets go on with.
+/// The part of a shard for the gateway's own packets.
 pub(super) struct Own;
 
-/// What the gateway's own packets go on with.
+/// State of the gateway's own packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OwnRecord {
-    /// The identification of the next one.
+    /// Identification of the next packet.
     pub next_id: u16,
-    /// As in [`DebtRecord::debt`], of errors and resets.
+    /// Token debt of errors and resets, as in [`DebtRecord::debt`].
     pub errors: Nanos,
 }
 

@@ -9,7 +9,7 @@ use crate::shard::{Shard, ShardError};
 use crate::tables::{LOCAL, Tables};
 use crate::verdict::Reason;
 
-/// What waits before each port, and the port's link.
+/// Queue and link of each port.
 pub(super) struct Queues;
 
 impl Part for Queues {
@@ -31,7 +31,7 @@ impl Part for Queues {
 }
 
 impl Plan for Egress {
-    /// A queue keeps what waits in it, even where it is shorter now; frames that wait for a port that is gone are dropped.
+    /// Keeps the queued frames, even if the queue is shorter now; drops frames queued for a port that is gone.
     fn apply(&mut self, shard: &mut Shard, reload: &mut Applying<'_>) {
         let Applying { tables, renumbering, ended, .. } = reload;
         // What was a port and is a VLAN of another now has a queue no more.

@@ -1,4 +1,4 @@
-//! From a policy to tables. A policy that `validate` found nothing wrong with compiles, save for bounds of
+//! Compilation of a policy to tables. A policy without errors of `validate` compiles, save for bounds of
 //! the implementation.
 
 use std::net::IpAddr;
@@ -25,7 +25,7 @@ use crate::pipeline::Selection;
 /// The most zones there can be, the gateway's own included: a mask of them is 64 bits.
 const MAX_ZONES: usize = 64;
 
-/// Why a policy could not be compiled.
+/// Reason for refusing to compile a policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CompileError {
     /// A rule or translation names a zone that no interface is in.
@@ -325,7 +325,7 @@ fn itself() -> Interface {
     }
 }
 
-/// Interfaces that are not the policy's, as if they were one: what Linux sends, but of another zone.
+/// Interfaces outside the policy, as one interface: packets that Linux sends, but of another zone.
 fn other(zone: u8) -> Interface {
     Interface { name: OTHER_ZONE.to_owned(), number: OTHER_NUMBER, zone, root: OTHER, ..itself() }
 }
@@ -345,7 +345,7 @@ pub fn met(policy: &Policy) -> impl Iterator<Item = (u32, &Rule)> {
     (0..).zip(&policy.rules).filter(move |(_, rule)| is_met(rule))
 }
 
-/// What the rules that can meet a packet look for, in their order: what a classifier of the policy is built from.
+/// Returns the patterns of the rules that can match a packet, in rule order: the input of a classifier.
 ///
 /// # Errors
 /// A rule names what does not exist, or there is too much of something.

@@ -10,7 +10,7 @@ use wire::ethernet::Mac;
 
 use super::compile::CompileError;
 
-/// Where the class of a packet is not known by an Ethernet header: it has none, or Linux sends it.
+/// Class of packets without a source MAC address: no Ethernet header, or sent by Linux.
 pub const NO_MAC: u16 = 0;
 
 /// One more than the highest address.

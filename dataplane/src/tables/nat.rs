@@ -1,4 +1,4 @@
-//! From a policy's translations to what `dnat` and `snat` search.
+//! Translations, compiled to the tables of stages `dnat` and `snat`.
 //!
 //! Source and destination translations are two lists; of each, the first that matches applies. A flow
 //! carries both places in one number, see [`NatTables::pair`].
@@ -24,20 +24,20 @@ pub struct NatTables {
     pub destination_of: Vec<u16>,
     /// Source translations: their search, in the order of `sources`.
     pub source_search: Box<dyn Classifier>,
-    /// What destination translations do.
+    /// Destination translations, by place.
     pub destinations: Vec<NatRule<DestinationAction>>,
-    /// What source translations do.
+    /// Source translations, by place.
     pub sources: Vec<NatRule<SourceAction>>,
     /// Pools of outside addresses and ports.
     pub pools: Vec<PoolConfig>,
-    /// Whose each of them is.
+    /// Owner of each pool.
     pub owners: Vec<PoolOwner>,
-    /// Pools of the gateway's own addresses, by place of the interface, for what no source translation is for and has to be
-    /// translated all the same ([`OWN_ACCORD`]); empty where nothing has.
+    /// Pools of the gateway's own addresses, by place of the interface, for packets that no source translation matches but
+    /// that must be translated ([`OWN_ACCORD`]); empty if there are no such packets.
     pub accord: Vec<Outgoing>,
-    /// Port forwards by where they lead, ascending.
+    /// Port forwards by target, ascending.
     pub returning: Vec<Returning>,
-    /// Addresses of all pools, merged: where a packet from outside may meet a mapping.
+    /// Addresses of all pools, merged: the destinations of packets from outside that may have a mapping.
     pub outside: Vec<AddressSpan>,
 }
 
@@ -87,7 +87,7 @@ pub struct NatRule<Action> {
     pub name: String,
     /// Its number, which stays with its name.
     pub number: u32,
-    /// What it does.
+    /// Action of the translation.
     pub action: Action,
 }
 
@@ -102,7 +102,7 @@ pub struct DestinationAction {
     pub first: Option<u128>,
     /// Outside ports that become others; where there is none, ports stay.
     pub ports: Vec<PortShift>,
-    /// Where the outside addresses are at home.
+    /// Interfaces and zones of the outside addresses.
     pub homes: Vec<Home>,
 }
 
@@ -111,7 +111,7 @@ pub struct DestinationAction {
 pub struct PortShift {
     /// Outside ports.
     pub outside: PortRange,
-    /// What the lowest of them becomes; higher ones follow in order.
+    /// Inside port of the lowest outside port; higher ones follow in order.
     pub inside: u16,
 }
 
@@ -123,7 +123,7 @@ impl DestinationAction {
         (home.zones & (1 << from) == 0 && home.interface != super::LOCAL).then_some(home.interface)
     }
 
-    /// What an outside address and port become; `port` stays where there are none.
+    /// Translates an outside address and port to inside ones; `port` stays where no ports are translated.
     pub fn inside(&self, outside: Address, port: u16) -> (Address, u16) {
         let offset = self.first.map_or(0, |first| outside.bits.wrapping_sub(first));
         let address = Address { bits: self.target.bits.wrapping_add(offset), v6: self.target.v6 };
@@ -153,9 +153,9 @@ pub enum SourceAction {
     OneToOne {
         /// The lowest inside address.
         inside: u128,
-        /// What it becomes.
+        /// Outside address of the lowest inside one.
         outside: Address,
-        /// What the highest one becomes.
+        /// Highest outside address.
         last: Address,
     },
 }
@@ -187,7 +187,7 @@ impl NatTables {
         destination.into_iter().chain(source).map(String::as_str)
     }
 
-    /// The first destination translation that matches, counted from 1, and what it does.
+    /// The first destination translation that matches, counted from 1, and its action.
     pub fn destination<T: Tally>(
         &self,
         header: &Header,
@@ -198,7 +198,7 @@ impl NatTables {
         self.destinations.get(usize::from(place)).map(|rule| (place + 1, rule))
     }
 
-    /// The first source translation that matches, counted from 1, and what it does.
+    /// The first source translation that matches, counted from 1, and its action.
     pub fn source<T: Tally>(&self, header: &Header, tally: &mut T) -> Option<(u16, &NatRule<SourceAction>)> {
         let place = search(self.source_search.as_ref(), header, tally)?;
         self.sources.get(place as usize).map(|rule| (place as u16 + 1, rule))
@@ -216,7 +216,7 @@ pub(crate) fn is_within(spans: &[AddressSpan], address: Address) -> bool {
     spans[..after].last().is_some_and(|span| span.v6 == address.v6 && address.bits <= span.last)
 }
 
-/// Searches, and tells what it costs.
+/// Classifies the header, and tallies the cost.
 fn search<T: Tally>(classifier: &dyn Classifier, header: &Header, tally: &mut T) -> Option<Position> {
     classify::tell(classifier, header, tally);
     classifier.classify(header)

@@ -20,12 +20,12 @@ pub const NO_NUMBER: u32 = 0;
 /// The number of [`OTHER`] as an interface.
 pub(crate) const OTHER_NUMBER: u32 = u32::MAX;
 
-/// Who has which number.
+/// Numbers of interfaces, translations and meters, and the places that they stand for.
 #[derive(Clone, Debug, Default)]
 pub struct Numbers {
-    /// The next one to be given.
+    /// Next number to assign.
     next: u32,
-    /// Where the search for a conntrack zone that is free begins.
+    /// First conntrack zone to try for a new interface.
     next_ct_zone: u16,
     /// Numbers and places of interfaces, ascending.
     interfaces: Vec<(u32, u16)>,

@@ -1,4 +1,4 @@
-//! From a rule's conditions to a [`Pattern`].
+//! Compilation of a rule's conditions to a [`Pattern`].
 
 use lookup::classify::{AddressSpan, Admit, Pattern, PortSpan, TypeMatch};
 use policy::model::{AddressItem, Addresses, FamilyMatch, Policy, PortRange, Rule};

@@ -1,4 +1,4 @@
-//! From a policy's interfaces and routes to longest-prefix-match tables.
+//! Compilation of a policy's interfaces and routes to longest-prefix-match tables.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

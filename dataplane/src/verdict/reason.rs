@@ -1,8 +1,8 @@
-//! Why a frame was dropped, held or answered: the operator's manual.
+//! Reasons for dropping, holding or answering a frame: the operator's manual.
 
 use std::fmt;
 
-/// Why a frame was dropped, held or answered. The closed list; [`Reason::ALL`] has cause and remedy of each.
+/// Reason for dropping, holding or answering a frame. The closed list; [`Reason::ALL`] has cause and remedy of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Reason {
@@ -150,16 +150,16 @@ pub enum Reason {
     FramePoolEmpty,
 }
 
-/// A reason, told to an operator.
+/// Description of a reason, for operators.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
-    /// Which.
+    /// The reason described.
     pub reason: Reason,
-    /// Its name in every log, counter and trace, in kebab case.
+    /// Name in every log, counter and trace, in kebab case.
     pub name: &'static str,
-    /// What brings it about.
+    /// Cause, for the manual.
     pub cause: &'static str,
-    /// What can be done.
+    /// Remedy, for the manual.
     pub remedy: &'static str,
 }
 

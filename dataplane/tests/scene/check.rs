@@ -1,4 +1,4 @@
-//! What must hold of a gateway and of what comes out of it, whatever went in.
+//! Invariants of a gateway and its output, for any input.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,13 +12,13 @@ use dataplane::tables::{LOCAL, is_linux};
 
 use super::{Arrival, Gateway, Local, Out, Sent};
 
-/// What must hold between batches.
+/// Asserts the invariants between batches.
 pub fn gateway(gateway: &Gateway) {
     assert!(gateway.shard.released.is_empty(), "frames are left behind");
     gateway_at_any_moment(gateway);
 }
 
-/// What must hold also when a host has told something.
+/// Asserts the invariants that hold also after an event from the host.
 pub fn gateway_at_any_moment(gateway: &Gateway) {
     let Gateway { shard, pool, .. } = gateway;
     let counters = &shard.counters;
@@ -59,7 +59,7 @@ fn flows(gateway: &Gateway) {
     assert!(references.is_empty(), "flows hold mappings that are no more: {references:?}");
 }
 
-/// What must hold of a frame that left, beside the one that came in.
+/// Asserts the invariants of a frame that left, beside the one that came in.
 pub fn sent(scene: &Scene, arrivals: &HashMap<u32, Arrival>, sent: &Sent) {
     let arrival = arrivals.get(&sent.number);
     let Some(out) = Seen::of(&sent.bytes) else { panic!("what left is no IP packet: {:02x?}", sent.bytes) };
@@ -109,7 +109,7 @@ pub fn sent(scene: &Scene, arrivals: &HashMap<u32, Arrival>, sent: &Sent) {
     }
 }
 
-/// What must hold of what ended here, beside what came in.
+/// Asserts the invariants of frames that ended here, beside those that came in.
 pub fn ended(arrivals: &HashMap<u32, Arrival>, out: &Out) {
     for (number, verdict) in &out.ended {
         if arrivals.get(number).is_some_and(|arrival| arrival.port == LOCAL) {
@@ -140,7 +140,7 @@ pub fn ended(arrivals: &HashMap<u32, Arrival>, out: &Out) {
     }
 }
 
-/// What is for the gateway itself, or a link as it is.
+/// Asserts the invariants of frames delivered to the gateway itself, or unchanged to a link.
 fn to_itself(local: &Local, arrival: &Arrival) {
     if local.delivery == Delivery::Link {
         assert!(is_linux(arrival.port) && local.bytes == arrival.bytes, "it is changed: {local:?}");

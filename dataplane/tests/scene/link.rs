@@ -1,4 +1,4 @@
-//! Hosts on the links: which of them gateways know, and what happens to that knowledge.
+//! Hosts on the links, and the neighbour events that gateways get of them.
 
 use dataplane::Tables;
 use dataplane::hop::Wanted;
@@ -8,10 +8,10 @@ use wire::ethernet::Mac;
 
 use super::Gateway;
 
-/// Bytes that an event is made of.
+/// Number of bytes that an event is made of.
 pub const BYTES: usize = 2;
 
-/// What a host that asks on links knows, and tells gateways.
+/// Neighbour cache of a host that resolves addresses and updates gateways.
 #[derive(Default)]
 pub struct Link {
     known: Vec<(Wanted, Mac)>,
@@ -20,7 +20,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// Hears what the gateways want, which must be the same, and does what these bytes stand for.
+    /// Takes the neighbours that the gateways want, which must be the same, and applies the event of these bytes.
     pub fn happen(&mut self, bytes: &[u8; BYTES], now: Nanos, gateways: &mut [Gateway]) {
         let wanted: Vec<Vec<Wanted>> = gateways
             .iter_mut()
@@ -90,7 +90,7 @@ impl Link {
         gateways.iter_mut().for_each(|gateway| how(gateway, wanted));
     }
 
-    /// Tables have been swapped: gateways are told anew of whom is still on a link, or must ask again.
+    /// Follows a reload: gateways get updates of neighbours still on a link, or must resolve them again.
     pub fn swapped(&mut self, old: &Tables, retold: bool, gateways: &mut [Gateway]) {
         let [first, ..] = gateways else { return };
         let new = first.tables.clone();

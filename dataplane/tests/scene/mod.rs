@@ -28,7 +28,7 @@ use tally::NoTally;
 use wire::ethernet::Mac;
 use wire::{Batch, Frame, Meta, Nanos, Pool, PortId};
 
-/// When every scene begins.
+/// Start time of every scene.
 pub const START: Nanos = Nanos::from_secs(1_700_000_000);
 
 /// A gateway, its queues emptied only when it is told to.
@@ -44,14 +44,14 @@ pub struct Gateway {
     pub pool: Pool,
 }
 
-/// What came out.
+/// Output of a gateway.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Out {
-    /// What left, by port, in order.
+    /// Frames sent, by port, in order.
     pub sent: Vec<Sent>,
-    /// What ended here, in order.
+    /// Numbers and verdicts of the frames that ended here, in order.
     pub ended: Vec<(u32, Verdict)>,
-    /// Those of what ended that a host takes on: what was delivered, and answers to the gateway itself.
+    /// Frames for the host, of those that ended: delivered ones, and answers to the gateway itself.
     pub local: Vec<Local>,
 }
 
@@ -93,7 +93,7 @@ pub fn tables(text: &str) -> Tables {
     }
 }
 
-/// What shards of scenes are made with.
+/// Setup of the shards of scenes.
 pub fn setup(now: Nanos) -> Setup {
     Setup { seed: [7, 11], now, resolve: Resolve::Assume, share: Share::WHOLE }
 }
@@ -105,7 +105,7 @@ impl Gateway {
         Gateway::with_slots(tables, way, slots)
     }
 
-    /// A gateway that knows no neighbours but those that it is told of.
+    /// A gateway that knows only the neighbours of updates from the host.
     pub fn resolved_by_host(text: &str, way: Way) -> Gateway {
         let tables = tables(text);
         let slots = 160 + tables.limits.fragments.held + MOST_WAITING;
@@ -237,7 +237,7 @@ impl Gateway {
         self.shard.neighbour_unreachable(&self.tables, wanted.interface, wanted.address);
     }
 
-    /// Frames that wait, for whatever it is.
+    /// Number of pending frames.
     pub fn held(&self) -> usize {
         self.shard.fragments.held() as usize + self.shard.hops.held() as usize + self.shard.released.len()
     }
@@ -257,7 +257,7 @@ impl Gateway {
         }
     }
 
-    /// What has come out, at most `most` frames of each queue.
+    /// Drains the output, at most `most` frames of each queue.
     pub fn out(&mut self, most: usize) -> Out {
         let mut out = Out::default();
         self.drain(most, |port, frame| {

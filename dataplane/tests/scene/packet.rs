@@ -18,7 +18,7 @@ use super::{Arrival, Out, START};
 /// Bytes that a packet is made of.
 pub const BYTES: usize = 18;
 
-/// So much is remembered of what passed.
+/// Number of passed frames to remember.
 const REMEMBERED: usize = 24;
 
 const INSIDE: [[u8; 4]; 8] = [
@@ -79,7 +79,7 @@ const SPANS: [Nanos; 12] = [
     Nanos::from_secs(100_000_000),
 ];
 
-/// Makes packets, in the light of what has come out so far.
+/// Generator of packets, with the output so far as input.
 #[derive(Default)]
 pub struct Packets {
     now: Nanos,
@@ -109,12 +109,12 @@ impl Packets {
         Arrival { port, at: self.now, number: self.number, bytes: frame }
     }
 
-    /// When the last packet came.
+    /// Time of the last packet.
     pub fn now(&self) -> Nanos {
         self.now
     }
 
-    /// Learns what came out.
+    /// Remembers the output.
     pub fn learn(&mut self, out: &Out) {
         for sent in &out.sent {
             remember(&mut self.sent, PortId(sent.port), &sent.bytes);
@@ -319,7 +319,7 @@ fn ends(frame: &[u8]) -> Option<(build::Packet<'static>, &[u8], Protocol, &[u8])
     }
 }
 
-/// What the other end would say to a frame.
+/// Returns the other end's answer to a frame.
 fn answer(frame: &[u8], bytes: &[u8; BYTES]) -> Option<Vec<u8>> {
     let (turned, _, protocol, payload) = ends(frame)?;
     let data = data(bytes[8]);
@@ -383,7 +383,7 @@ fn complain(frame: &[u8], bytes: &[u8; BYTES]) -> Option<Vec<u8>> {
     Some(message.payload(quote).to_vec())
 }
 
-/// What the same sender would say next.
+/// Returns the next frame of the same sender.
 fn go_on(frame: &[u8], bytes: &[u8; BYTES]) -> Option<Vec<u8>> {
     let (turned, whole, protocol, payload) = ends(frame)?;
     if protocol != Protocol::TCP {

@@ -11,7 +11,7 @@ use wire::{Nanos, PortId};
 
 use super::{Arrival, Gateway, Out, START, check};
 
-/// Both ways, and what the clock shows, in milliseconds.
+/// Gateways of both ways, and the clock, in milliseconds.
 pub struct Pair {
     ways: [Gateway; 2],
     pub now: u64,
@@ -24,7 +24,7 @@ impl Pair {
         Pair::of([Way::Run, Way::Step].map(|way| Gateway::new(text, way)))
     }
 
-    /// Neighbours are told.
+    /// Gateways get neighbour updates.
     pub fn resolved_by_host(text: &str) -> Pair {
         Pair::of([Way::Run, Way::Step].map(|way| Gateway::resolved_by_host(text, way)))
     }
@@ -45,12 +45,12 @@ impl Pair {
         START + Nanos::from_millis(self.now)
     }
 
-    /// What comes of a packet, a millisecond after the one before.
+    /// Receives a packet, a millisecond after the previous one, and returns the output.
     pub fn receive(&mut self, port: PortId, packet: &Packet<'_>) -> Out {
         self.receive_all(&[(port, packet.clone())])
     }
 
-    /// What comes of packets that arrive together.
+    /// Receives packets that arrive together, and returns the output.
     pub fn receive_all(&mut self, packets: &[(PortId, Packet<'_>)]) -> Out {
         self.now += 1;
         let at = self.at();
@@ -62,7 +62,7 @@ impl Pair {
         self.do_both(|gateway| gateway.receive(&arrivals))
     }
 
-    /// Does the same to both, and gives what came out since.
+    /// Does the same to both, and returns the output since.
     pub fn do_both(&mut self, act: impl FnMut(&mut Gateway)) -> Out {
         self.ways.iter_mut().for_each(act);
         self.ways.iter().for_each(check::gateway_at_any_moment);
@@ -71,7 +71,7 @@ impl Pair {
         out
     }
 
-    /// What is wanted since it was last asked.
+    /// Returns the neighbours wanted since the last call.
     pub fn wanted(&mut self) -> Vec<Wanted> {
         let of = |gateway: &mut Gateway| std::iter::from_fn(|| gateway.shard.hops.wanted()).collect();
         let [wanted, also]: [Vec<Wanted>; 2] = self.ways.each_mut().map(of);
@@ -79,7 +79,7 @@ impl Pair {
         wanted
     }
 
-    /// A neighbour is told of, and what waits for it goes on.
+    /// Updates a neighbour, and releases the frames pending for it.
     pub fn learn(&mut self, wanted: Wanted, mac: Mac) -> Out {
         self.do_both(|gateway| gateway.learn(wanted, mac));
         self.tend(0)
@@ -94,7 +94,7 @@ impl Pair {
         out
     }
 
-    /// What becomes of a packet that leaves.
+    /// Returns the bytes of the forwarded packet.
     pub fn forwarded(&mut self, port: PortId, packet: &Packet<'_>) -> Vec<u8> {
         let out = self.receive(port, packet);
         let [sent] = out.sent.as_slice() else { panic!("{out:?}") };
@@ -109,7 +109,7 @@ impl Pair {
         *fate
     }
 
-    /// What comes of a packet that the gateway itself sends by the interface of that number.
+    /// Sends a packet of the gateway itself by the interface of that number, and returns the output.
     pub fn originate(&mut self, interface: u32, packet: &Packet<'_>) -> Out {
         self.number = interface - 1;
         self.receive(LOCAL, packet)

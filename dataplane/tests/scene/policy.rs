@@ -7,7 +7,7 @@ pub const LAN: u16 = 0;
 pub const WAN: u16 = 2;
 pub const WAN2: u16 = 3;
 
-/// How sources that leave by the outer interfaces are translated.
+/// Source translation on the outer interfaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Translation {
     None,
@@ -16,7 +16,7 @@ pub enum Translation {
     OneToOne,
 }
 
-/// A policy, and what must hold under it.
+/// A policy, and its expected properties.
 #[derive(Clone, Debug)]
 pub struct Scene {
     pub text: String,

@@ -1,9 +1,9 @@
 //! Ordered binary decision diagrams of the patterns: one bit of the header after the other decides where to go on.
 //!
-//! What Vlaeminck et al. have as future work (Implementation of network systems using network processor technology,
+//! Future work of Vlaeminck et al. (Implementation of network systems using network processor technology,
 //! CDES'05, section VII), after Hazelhurst, Attar and Sinnappan (Algorithms for Improving the Dependability of Firewall
 //! and Filter Rule Lists, DSN 2000). A look-up meets each bit once at most, however many patterns there are: its time is
-//! bounded by the header's length. What grows is the memory, with patterns that overlap in many ways; a list whose diagram
+//! bounded by the header's length. The memory grows with patterns that overlap in many ways; a list whose diagram
 //! does not fit is for another algorithm.
 //!
 //! The library makes a diagram of each pattern, and the algebra of sets of headers on top (`set`); `fold` makes one
@@ -33,9 +33,9 @@ pub struct Bdd {
 /// A node, as the look-up walks it.
 #[derive(Clone, Copy, Debug)]
 struct Step {
-    /// The place of its bit in a [`Key`].
+    /// Bit number in a [`Key`].
     bit: u32,
-    /// Where to go on if it is 0 or 1.
+    /// Next step if the bit is 0, and if it is 1.
     next: [Next; 2],
 }
 
@@ -48,8 +48,8 @@ const NOTHING: Next = Next::MAX;
 /// Bytes that a network processor reads for a node: two places of 27 bits, and the number of the bit.
 const STEP_BYTES: u32 = 8;
 
-/// Instructions of a node: its address, the bit's word out of local memory, shift and mask, the next one's place, and whether it
-/// is a leaf.
+/// Instructions of a node: its address, the bit's word out of local memory, shift and mask, the next node's place, and
+/// the test for a leaf.
 const STEP: u32 = 7;
 
 /// Bytes that a diagram may take while it is built: these, and so many for each pattern. Where more are needed, the patterns
@@ -64,7 +64,7 @@ impl Bdd {
     /// Builds the diagrams.
     ///
     /// # Errors
-    /// They do not fit within the bounds.
+    /// The patterns do not fit within the bounds.
     pub fn new(patterns: &[Pattern], bounds: Bounds) -> Result<Bdd, TooLarge> {
         let own = BYTES + patterns.len() * BYTES_PER_PATTERN;
         let bounds = Bounds { memory: bounds.memory.min(own) };

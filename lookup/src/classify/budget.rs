@@ -2,7 +2,7 @@
 
 use super::{Bounds, TooLarge};
 
-/// What of the bounds is taken.
+/// Account of the part of the bounds in use.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Budget {
     bounds: Bounds,
@@ -24,7 +24,7 @@ impl Budget {
         Ok(())
     }
 
-    /// The same bounds, of which other bytes are taken.
+    /// Returns a budget of the same bounds, with `taken` bytes in use.
     pub(super) fn with(self, taken: usize) -> Budget {
         Budget { taken, ..self }
     }
@@ -38,7 +38,7 @@ impl Budget {
     /// Takes so many bytes more.
     ///
     /// # Errors
-    /// They are not left; none is taken.
+    /// Fewer bytes are left; none is taken.
     pub(super) fn take(&mut self, bytes: usize) -> Result<(), TooLarge> {
         let needed = self.taken.saturating_add(bytes);
         self.bounds.admit(needed)?;
@@ -46,7 +46,7 @@ impl Budget {
         Ok(())
     }
 
-    /// So many are free again.
+    /// Returns bytes to the budget.
     pub(super) fn give_back(&mut self, bytes: usize) {
         self.taken -= bytes;
     }
@@ -54,7 +54,7 @@ impl Budget {
     /// Makes room for one item more, and, as far as there is memory, for half as many as there are.
     ///
     /// # Errors
-    /// There is no memory for it beside what the list has so far.
+    /// There is no memory for a larger list beside the present one.
     pub(super) fn grow<T>(&mut self, list: &mut Vec<T>) -> Result<(), TooLarge> {
         let had = list.capacity();
         if list.len() < had {

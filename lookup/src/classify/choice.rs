@@ -1,38 +1,38 @@
-//! Which algorithm searches these patterns.
+//! Choice of the algorithm for a list of patterns.
 
 use std::sync::Arc;
 
 use super::update::revised;
 use super::{ALGORITHMS, Algorithm, Bounds, Classifier, Linear, Pattern, TooLarge};
 
-/// A search, and how it came to be chosen.
+/// A classifier, with the record of its selection.
 pub struct Choice {
-    /// The search.
+    /// The classifier.
     pub classifier: Box<dyn Classifier>,
-    /// What it is.
+    /// Its algorithm.
     pub algorithm: &'static Algorithm,
-    /// Which were to be it and gave way, in the order of trial.
+    /// Algorithms that did not fit the bounds, in the order of trial, each with its error.
     pub gave_way: Vec<(&'static Algorithm, TooLarge)>,
-    /// What it was chosen for.
+    /// Request that it answers.
     pub task: Task,
 }
 
-/// What is to be searched, and how.
+/// Request for a classifier.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Task {
     /// The patterns, in order.
     pub patterns: Vec<Pattern>,
-    /// By what; by the fastest, where it is `None`.
+    /// Algorithm required; `None` for the fastest.
     pub wanted: Option<&'static Algorithm>,
-    /// What it may take.
+    /// Limits on its resources.
     pub bounds: Bounds,
 }
 
 /// Algorithms to be tried in turn for many patterns.
 const ORDER: &[&str] = &["tree", "tuple"];
 
-/// Up to how many patterns the linear scan is as fast as anything: it compares six in the time of one search in a tree, and
-/// most packets meet one of the first.
+/// Number of patterns up to which the linear scan is as fast as anything: it compares six in the time of one search in a
+/// tree, and most packets meet one of the first.
 const FEW: usize = 8;
 
 /// Bytes of memory that each pattern is worth, and that a search may take in any case and at most, where nobody says
@@ -42,7 +42,7 @@ const ANYWAY: usize = 64 << 20;
 const MOST: usize = 1 << 30;
 
 impl Bounds {
-    /// What a search of so many patterns may take where nobody says otherwise.
+    /// Returns the default limits for a number of patterns.
     pub fn of(patterns: usize) -> Bounds {
         Bounds { memory: patterns.saturating_mul(EACH).clamp(ANYWAY, MOST) }
     }

@@ -7,10 +7,10 @@ use super::{AddressSpan, Admit, Header, Pattern};
 /// A field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Field {
-    /// Source address of IPv4, and with it whether IPv4 is let in.
+    /// Source address of IPv4, and with it the admission of IPv4.
     Source4,
     Destination4,
-    /// Likewise of IPv6.
+    /// Source address of IPv6, and with it the admission of IPv6.
     Source6,
     Destination6,
     Sport,
@@ -71,7 +71,7 @@ impl Field {
         u128::MAX >> (128 - self.bits())
     }
 
-    /// The one family whose packets are compared by it; both, where it is `None`.
+    /// Returns the only family whose packets are compared by the field; `None` for both.
     pub(super) fn only(self) -> Option<Family> {
         match self {
             Field::Source4 | Field::Destination4 => Some(Family::V4),
@@ -216,7 +216,7 @@ fn dports(pattern: &Pattern, spans: &mut Vec<Span>) {
     spans.extend(pairs.filter(|span| span.first <= span.last));
 }
 
-/// What is asked for; all where it is nothing.
+/// Spans of the condition; the full range if it is empty.
 fn any_or(mut asked: Vec<Span>) -> Vec<Span> {
     if asked.is_empty() {
         asked.push(span_of(0, u16::MAX));
@@ -225,7 +225,7 @@ fn any_or(mut asked: Vec<Span>) -> Vec<Span> {
     asked
 }
 
-/// Sorts, and joins what overlaps or touches. What ends before it begins is no value at all.
+/// Sorts spans, and joins those that overlap or touch. A span that ends before it begins holds no value.
 pub(super) fn join(spans: &mut Vec<Span>) {
     spans.retain(|span| span.first <= span.last);
     spans.sort_unstable();

@@ -1,10 +1,10 @@
-//! What a packet must show to match a rule.
+//! Patterns: the conditions that a packet must meet to match a rule.
 
 use wire::Family;
 
 use super::Header;
 
-/// What a packet must show: every condition holds. An empty list holds for every packet.
+/// Conditions on a packet, all of which must hold. An empty list holds for every packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern {
     /// Zones of origin, a bit each.
@@ -35,7 +35,7 @@ pub struct Pattern {
     pub icmp: Vec<TypeMatch>,
     /// TCP flags looked at; 0 for none.
     pub tcp_mask: u8,
-    /// Those of them that must be set.
+    /// Flags of the mask that must be set.
     pub tcp_value: u8,
     /// DiffServ code points, a bit each.
     pub dscp: u64,

@@ -10,7 +10,7 @@ pub(super) struct Prefix {
 }
 
 impl Prefix {
-    /// Its values, of so many bits.
+    /// Returns the values of the prefix, in a field of `width` bits.
     pub(super) fn span(self, width: u32) -> Span {
         let host = u128::MAX.checked_shr(128 - width + u32::from(self.length)).unwrap_or(0);
         Span { first: self.value, last: self.value | host }

@@ -2,10 +2,10 @@
 //!
 //! After Lakshman and Stiliadis (High-Speed Policy-based Packet Forwarding Using Efficient Multi-dimensional Range
 //! Matching, SIGCOMM 1998), as Lin et al. had it in a DiffServ router (DiffServ over Network Processors: Implementation and
-//! Evaluation). The patterns cut each field into intervals. In an interval, bit n of the vector says whether pattern n admits it. Vectors
-//! of the intervals that a header's fields lie in are ANDed; the first bit left is the first match. Of many patterns most
-//! words are zero: then a summary, with a bit for each word that is not, is ANDed first (Baboescu and Varghese, Scalable
-//! Packet Classification, SIGCOMM 2001).
+//! Evaluation). The patterns cut each field into intervals. In an interval, bit n of the vector is 1 if pattern n admits
+//! the interval. Vectors of the intervals that a header's fields lie in are ANDed; the first bit left is the first match.
+//! Of many patterns most words are zero: then a summary, with a bit for each word that is not, is ANDed first (Baboescu and
+//! Varghese, Scalable Packet Classification, SIGCOMM 2001).
 //!
 //! Exact for every pattern: unions of ranges are just more intervals. Fields that nobody asks for are left out. Memory grows
 //! with the square of the patterns where all of them differ; vectors are counted, and refused past the bounds, before any is
@@ -26,11 +26,11 @@ mod interval;
 /// Patterns as vectors.
 #[derive(Clone)]
 pub struct RangeMatch {
-    /// Those of IPv4, of both families, of IPv6.
+    /// Dimensions of IPv4, then of both families, then of IPv6.
     dimensions: Vec<Dimension>,
-    /// How many of them concern IPv4.
+    /// Number of dimensions that concern IPv4.
     v4_until: usize,
-    /// From where on they concern IPv6.
+    /// Index of the first dimension that concerns IPv6.
     v6_from: usize,
     /// Vectors, each [`Shape::row`] long.
     blocks: Vec<Block>,
@@ -39,7 +39,7 @@ pub struct RangeMatch {
     first: First,
 }
 
-/// How long vectors are.
+/// Lengths of vectors, in blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Shape {
     /// Blocks of a summary; none for few patterns.
@@ -48,7 +48,7 @@ struct Shape {
     lines: usize,
 }
 
-/// Up to so many blocks, all of them are read sooner than a summary and what it leads to.
+/// Number of blocks up to which reading all is faster than reading a summary first.
 const SHORT: usize = 4;
 
 /// Headers that are looked up side by side.
@@ -78,7 +78,7 @@ impl RangeMatch {
     /// Makes the vectors of `patterns`.
     ///
     /// # Errors
-    /// They would take more than `bounds` admits.
+    /// The vectors would take more memory than `bounds` admits.
     pub fn new(patterns: &[Pattern], bounds: Bounds) -> Result<RangeMatch, TooLarge> {
         let mut budget = Budget::new(bounds);
         let shape = Shape::new(patterns.len());
@@ -130,7 +130,7 @@ impl RangeMatch {
         rows
     }
 
-    /// The first bit that all vectors of a header have.
+    /// Returns the first bit common to all vectors of a header.
     #[inline(always)]
     fn first(&self, header: &Header, rows: &Rows) -> Option<Position> {
         let rows = &rows.rows[..rows.count];
@@ -142,7 +142,7 @@ impl RangeMatch {
     }
 }
 
-/// Where the vectors of a header's intervals begin.
+/// Offsets of the vectors of a header's intervals.
 #[derive(Clone, Copy)]
 struct Rows {
     rows: [u32; MOST],

@@ -1,14 +1,14 @@
-//! What the search of trees does with vectors: gathering bits of a word, and comparing a header with eight cuboids.
+//! Vector instructions for the search of trees: gathering bits of a word, and comparing a header with eight cuboids.
 #![allow(unsafe_code)]
 
 use super::tree::{Octet, Shape, gather, scalar_hits};
 
-/// A way to do it.
+/// An implementation for one instruction set.
 pub(super) trait Kernel: Copy {
     /// Gathers the bits of `word` that `mask` has into the lowest bits.
     fn gather(self, word: u64, mask: u64) -> u64;
 
-    /// Which of the cuboids of a block a header lies in, a bit each.
+    /// Returns a bit mask of the cuboids of a block that contain a header.
     fn hits<S: Shape, const ZONES: bool>(self, block: &[Octet], key: &S::Key) -> u32;
 }
 
@@ -42,12 +42,12 @@ mod x86 {
     use super::super::tree::{Octet, Shape, lane, lanes};
     use super::Kernel;
 
-    /// AVX2, BMI2 and what else comes with them. Whoever has one has found the processor to have them.
+    /// Proof that the processor has AVX2, BMI2 and the extensions that come with them; made by detection alone.
     #[derive(Clone, Copy, Debug)]
     pub(in crate::classify) struct Avx2(());
 
     impl Avx2 {
-        /// If the processor has them.
+        /// Returns the token if the processor has the instructions.
         pub(in crate::classify) fn found() -> Option<Avx2> {
             let found = is_x86_feature_detected!("avx2")
                 && is_x86_feature_detected!("bmi1")

@@ -15,11 +15,11 @@ const WORDS: usize = BLOCK_BITS / 64;
 #[repr(C, align(64))]
 pub(super) struct Block(pub(super) [u64; WORDS]);
 
-/// All vectors lie in `blocks`; `rows` says where those begin that are compared, one at least. `summaries` of their blocks
-/// come first: bit n of these says whether word n of the vector has a bit set. `lines` blocks follow.
+/// All vectors lie in `blocks`; `rows` are the first blocks of the vectors to compare, one at least. `summaries` blocks
+/// of a vector come first: their bit n is 1 if word n of the vector has a bit set. `lines` blocks follow.
 pub(super) type First = fn(blocks: &[Block], rows: &[u32], summaries: usize, lines: usize) -> Option<u32>;
 
-/// The fastest that this processor runs: of short vectors, which have no summaries, or of long ones.
+/// Returns the fastest function that this processor runs: for short vectors, which have no summaries, or for long ones.
 pub(super) fn first(summaries: usize) -> First {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") {
@@ -28,7 +28,7 @@ pub(super) fn first(summaries: usize) -> First {
     if summaries == 0 { short } else { long }
 }
 
-/// The first common bit of vectors without summaries: every block is read up to the one that has it.
+/// Returns the first common bit of vectors without summaries: every block up to that of the bit is read.
 #[inline(always)]
 pub(super) fn short(blocks: &[Block], rows: &[u32], _: usize, lines: usize) -> Option<u32> {
     (0..lines).find_map(|line| {
@@ -38,7 +38,7 @@ pub(super) fn short(blocks: &[Block], rows: &[u32], _: usize, lines: usize) -> O
     })
 }
 
-/// The first common bit of vectors with summaries: only words that have a bit in all of them are read.
+/// Returns the first common bit of vectors with summaries: only words with a bit in all summaries are read.
 #[inline(always)]
 pub(super) fn long(blocks: &[Block], rows: &[u32], summaries: usize, _: usize) -> Option<u32> {
     (0..summaries).find_map(|summary| {

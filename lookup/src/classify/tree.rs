@@ -34,7 +34,7 @@ pub(super) use self::search::hits as scalar_hits;
 pub struct Tree {
     v4: Forest<V4>,
     v6: Forest<V6>,
-    /// Those that some cuboid does not say all of, by position.
+    /// Patterns that some cuboid says only a part of, by position.
     asked: Vec<(Position, Pattern)>,
     /// Bytes of these.
     asked_bytes: usize,
@@ -162,7 +162,7 @@ fn grow<S: Shape>(entries: &[Entry<S>], bounds: Bounds) -> Result<Forest<S>, Too
     }
 }
 
-/// How much work it may be to grow trees of so many cuboids.
+/// Returns the limit on the work of growing trees of so many cuboids, in cuboids looked at.
 fn work(cuboids: usize) -> usize {
     EACH * cuboids + ANYWAY
 }
@@ -172,9 +172,9 @@ const TREES: usize = 4;
 /// Bytes that trees may take for each cuboid, and that they may take in any case: a core has as much in caches of its own.
 const WORTH: usize = 2048;
 const NEAR: usize = 2 << 20;
-/// How often a cuboid may be looked at on the average while trees grow, and how many looks there may be in any case: a tenth of
-/// a second for ten thousand cuboids. Trees that are fast take half of that; others, in which cuboids are copied over and
-/// over, could take minutes.
+/// Limit on the work of growing trees, in looks at each cuboid on average, and the limit in any case: a tenth of a second
+/// for ten thousand cuboids. Trees that are fast take half of it; others, in which cuboids are copied over and over, could
+/// take minutes.
 const EACH: usize = 256;
 const ANYWAY: usize = 1 << 20;
 /// Cuboids of which building takes so long that fewer ways are tried.

@@ -6,8 +6,8 @@
 //! takes patterns of longer prefixes than its own, too, until too many have one hash; those go to a table of their own
 //! lengths. Tables are asked in the order of their best patterns, until none can be better.
 //!
-//! Exact for every pattern: ranges and sets are looked for at each of their prefixes, and what has no such form is asked
-//! itself. It can be changed pattern by pattern.
+//! Exact for every pattern: ranges and sets are looked for at each of their prefixes, and patterns without such a form
+//! are asked themselves. The classifier can be changed pattern by pattern.
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ struct List {
     order: Vec<u32>,
     /// Positions by number.
     positions: Vec<Position>,
-    /// By number.
+    /// Rules, by number.
     rules: Vec<Rule>,
     /// The first number that is free; [`Rule::v4`] leads to more.
     free: u32,
@@ -53,7 +53,7 @@ struct List {
 /// A pattern, and the last of its entries in each family.
 #[derive(Clone)]
 struct Rule {
-    /// None where the number is free.
+    /// The pattern; `None` where the number is free.
     pattern: Option<Arc<Pattern>>,
     v4: u32,
     v6: u32,
@@ -75,7 +75,7 @@ impl Tuple {
     /// Puts the patterns into tables.
     ///
     /// # Errors
-    /// They would take more than `bounds` admits.
+    /// The tables would take more memory than `bounds` admits.
     pub fn new(patterns: &[Pattern], bounds: Bounds) -> Result<Tuple, TooLarge> {
         let list = List { order: Vec::new(), positions: Vec::new(), rules: Vec::new(), free: NONE };
         let mut tuple = Tuple { v4: Space::new(), v6: Space::new(), list, budget: Budget::new(bounds) };

@@ -1,4 +1,4 @@
-//! Rules that come and go while packets are searched for.
+//! Insertion and removal of patterns while look-ups go on.
 //!
 //! An [`Updatable`] search takes patterns in, and lets them go, one by one. Positions stay what they are everywhere: places
 //! in the list as it is now. To insert at a position moves those from there on by one, as in a list.
@@ -26,22 +26,22 @@ pub trait Updatable: Classifier {
     /// Keeps within other bounds from now on.
     ///
     /// # Errors
-    /// It takes more already; the bounds stay as they are.
+    /// More memory is in use already; the bounds stay as they are.
     fn keep_within(&mut self, bounds: Bounds) -> Result<(), TooLarge>;
 
     /// Inserts before what is at `position`; at the end, where nothing is.
     ///
     /// # Errors
-    /// There is no memory for it within the bounds of the search, which answers as before.
+    /// There is no memory for the pattern within the bounds of the search, which answers as before.
     fn insert(&mut self, position: Position, pattern: &Pattern) -> Result<(), TooLarge>;
 
     /// Removes what is at `position`, if anything.
     fn remove(&mut self, position: Position);
 
-    /// Another one, which changes by itself.
+    /// Returns an independent copy.
     fn copy(&self) -> Box<dyn Updatable>;
 
-    /// What it is to those that only search.
+    /// Converts to a classifier that is only searched.
     fn into_classifier(self: Box<Self>) -> Box<dyn Classifier>;
 }
 
@@ -103,7 +103,7 @@ pub struct Versions {
     current: Arc<dyn Updatable>,
     /// The version before, until nobody holds it and it can be changed.
     before: Option<Arc<dyn Updatable>>,
-    /// What leads from there to the current one.
+    /// Edits from that version to the current one.
     behind: Vec<Edit>,
 }
 
@@ -113,7 +113,7 @@ impl Versions {
         Versions { current: Arc::from(search), before: None, behind: Vec::new() }
     }
 
-    /// The last version.
+    /// Returns the current version.
     pub fn current(&self) -> Arc<dyn Updatable> {
         self.current.clone()
     }
@@ -121,7 +121,7 @@ impl Versions {
     /// Makes the next version. Where somebody still holds the version before the current one, all is copied.
     ///
     /// # Errors
-    /// There is no memory for it; the current version stays.
+    /// There is no memory for the next version; the current one stays.
     pub fn next(&mut self, edits: Vec<Edit>) -> Result<Arc<dyn Updatable>, TooLarge> {
         let behind = std::mem::take(&mut self.behind);
         let mut next = match self.before.take() {

@@ -1,4 +1,4 @@
-//! From nested prefixes to flat ranges: the form that both families' structures are built from.
+//! Conversion of nested prefixes to flat ranges, which both families' structures are built from.
 //!
 //! The result covers the whole address space without gaps, in ascending order, and no two neighbours
 //! have the same value. Where no route reaches, the value is [`NO_ROUTE`].
@@ -68,7 +68,7 @@ impl Sweep {
         }
     }
 
-    /// Leaves the prefixes that end before `address`; what encloses them takes over again.
+    /// Leaves the prefixes that end before `address`; the prefix around them takes over again.
     fn close_before(&mut self, address: u128) {
         while let Some(last) = self.open.last().map(|open| open.last).filter(|last| *last < address) {
             self.open.pop();

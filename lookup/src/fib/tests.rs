@@ -299,7 +299,7 @@ fn bulk_stops_at_the_shorter_side() {
     assert_eq!((hops[0], hops[32], hops[33]), (NO_ROUTE, NO_ROUTE, 5));
 }
 
-/// What a chip model is told to read lies inside the table.
+/// All reads reported to a chip model lie inside the table.
 #[test]
 fn the_tally_stays_inside_the_table() {
     struct Farthest(usize);
@@ -343,7 +343,7 @@ fn a_route_of_24_bits_costs_two_reads() {
     assert_eq!(count.references(Region::RouteTable).reads, 2);
 }
 
-/// How many of a hundred `routes` lie inside another one.
+/// Returns the percentage of `routes` that lie inside another route.
 fn nested(routes: &[Route6], width: u8) -> usize {
     let cut = |address: u128, length: u8| address.checked_shr(u32::from(width - length)).unwrap_or(0);
     let all: HashSet<(u128, u8)> =

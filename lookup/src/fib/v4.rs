@@ -40,7 +40,7 @@ const STEP: u32 = 6;
 /// A slot with this bit leads to a node; any other is a value or [`NO_ROUTE`].
 const IS_NODE: u32 = 1 << 31;
 
-/// Up to this many ranges, 12 bits at the root will do.
+/// Number of ranges up to which 12 bits at the root suffice.
 const SMALL: usize = 8192;
 
 /// Look-ups that run side by side. 16 are a tenth slower; a batch of 64 is two groups.
@@ -154,7 +154,7 @@ impl Fib4 {
 }
 
 impl Node {
-    /// As many ones as there are changes up to the block that the upper six bits of `rest` name.
+    /// Returns a word with as many ones as there are changes up to the block that the upper six bits of `rest` name.
     #[inline(always)]
     fn changes_until(&self, rest: u64) -> u64 {
         self.changes << (63 - (rest >> (64 - STEP)))
@@ -249,7 +249,7 @@ impl Builder<'_> {
         range
     }
 
-    /// Where a range starts, in sixteenths; past the last one, beyond the address space.
+    /// Returns the start of a range, in sixteenths; past the last range, a value beyond the address space.
     fn start(&self, range: usize) -> u64 {
         self.ranges.get(range).map_or(u64::MAX, |range| (range.start as u64) << 4)
     }

@@ -55,7 +55,7 @@ impl Root {
 struct Block {
     /// Each way but the first begins past a bound: with the first key that is greater. Ascending.
     bounds: [u32; BOUNDS],
-    /// Where the ways begin: in `slots`, or with [`IS_BLOCK`] in `blocks`.
+    /// Index of the first of the ways: in `slots`, or with [`IS_BLOCK`] in `blocks`.
     ways: u32,
 }
 
@@ -68,7 +68,7 @@ const NEVER: u32 = u32::MAX;
 /// A slot with this bit leads to the first block of a section; any other is a value or [`NO_ROUTE`].
 const IS_BLOCK: u32 = 1 << 31;
 
-/// Up to this many ranges, no index is needed.
+/// Number of ranges up to which no index is needed.
 const SMALL: usize = 256;
 
 /// Look-ups that run side by side: a batch. 32 were a tenth slower.
@@ -87,7 +87,7 @@ impl Block {
     }
 }
 
-/// The next 32 bits of an address, `rest` being those not used up yet.
+/// Returns the next 32 bits of an address, `rest` being those not used up yet.
 #[inline(always)]
 fn key(rest: u128) -> u32 {
     (rest >> 96) as u32
@@ -350,8 +350,8 @@ impl Builder<'_> {
         (self.blocks.len() - 1) as u32
     }
 
-    /// Adds the blocks above what begins with each of `keys`; `ways` says where that lies. Returns the first
-    /// key under each of the new blocks.
+    /// Adds the blocks above the nodes that begin with `keys`; `ways` returns the index of a node. Returns the first key
+    /// under each of the new blocks.
     fn level(&mut self, keys: &[u32], ways: impl Fn(usize) -> u32) -> Vec<u32> {
         let groups = keys.chunks(WAYS).enumerate();
         self.blocks.extend(groups.map(|(group, keys)| {

@@ -10,7 +10,7 @@ use wire::vlan::Tag;
 
 use super::*;
 
-/// What a stack hands over, in the plainest terms.
+/// A packet for segmentation, as a stack sends it, by its fields.
 #[derive(Clone, Debug)]
 struct Sent {
     v6: bool,
@@ -50,7 +50,7 @@ fn sent(payload: impl Strategy<Value = Vec<u8>>) -> impl Strategy<Value = Sent> 
 }
 
 impl Sent {
-    /// As a frame whose checksums are right.
+    /// The packet as a frame whose checksums are right.
     fn frame(&self) -> Vec<u8> {
         let mut packet = build::ethernet(Mac([2, 0, 0, 0, 0, 1]), Mac([2, 0, 0, 0, 0, 2]));
         for (number, id) in self.tags.iter().enumerate() {
@@ -105,7 +105,7 @@ impl Sent {
         self.transport_at() + self.tcp.as_ref().map_or(8, |(options, _)| 20 + options.len())
     }
 
-    /// What says how it is to be cut.
+    /// Offload header that describes the segmentation.
     fn header(&self) -> VnetHeader {
         VnetHeader {
             flags: NEEDS_CHECKSUM,
@@ -147,7 +147,7 @@ fn summed(frame: &[u8], of: &Sent) -> Vec<u8> {
     all
 }
 
-/// The sum of the pseudo header alone, which is what Linux puts into the field for a card to go on with.
+/// The sum of the pseudo header alone, which Linux puts into the field for a card to continue.
 fn bare(frame: &[u8], of: &Sent) -> [u8; 2] {
     let all = summed(frame, of);
     let pseudo = all.len() - (frame.len() - of.transport_at());
@@ -295,7 +295,7 @@ proptest! {
     }
 }
 
-/// A tunnel's inner segments, and a header of another protocol, are not taken for what they are not.
+/// A tunnel's inner segments, and a header of another protocol, are refused.
 #[test]
 fn what_does_not_fit_is_refused() {
     let sent = Sent {

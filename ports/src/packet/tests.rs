@@ -11,10 +11,10 @@ use crate::sys::mapping::Mapping;
 
 const SLOT: usize = 2048;
 const SLOTS: usize = 8;
-/// Where the kernel puts a frame in its slot, with an offload header in front.
+/// Offset of a frame in its slot, in bytes, with an offload header in front.
 const AT: usize = 96;
 
-/// A line over a ring that the test fills in the kernel's place. Its sockets are none.
+/// A line over a ring that the test fills in the kernel's place, without real sockets.
 fn line() -> (PacketLine, Mapping) {
     line_of(LinkKind::Ethernet)
 }

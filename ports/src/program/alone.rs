@@ -1,16 +1,16 @@
-//! Programs of a guard for the time in which no process governs it: nothing is forwarded, and the machine itself receives
-//! answers to what it sends and what is let in to it by rules, no more.
+//! Programs of a guard for the time in which no process governs it: the machine forwards nothing, and receives only
+//! answers to its own packets and packets that rules accept.
 //!
-//! A packet is let in where it is for one of the machine's own addresses, or for its link alone, and
-//! - ARP, neighbour discovery and router advertisements;
+//! A packet is passed if its destination is one of the machine's own addresses, or local to the link, and it is
+//! - ARP, neighbour discovery or a router advertisement;
 //! - an answer of a DHCP server, or a DHCPv6 server;
-//! - TCP of a connection that a socket of this machine has: the kernel is asked for it;
-//! - anything else whose inverse the machine has sent within [`ANSWER_SECONDS`], by a table that the egress program fills;
-//! - an ICMP error: Linux itself looks for what it is about;
-//! - or the first of the rules that matches accepts. Of TCP only what may open a connection (SYN) meets them, so that the
-//!   packets of a connection that the gateway translates are not answered with a reset.
+//! - TCP of a connection that a socket of this machine has: the kernel looks the socket up;
+//! - any packet whose inverse the machine has sent within [`ANSWER_SECONDS`], by a table that the egress program fills;
+//! - an ICMP error: Linux itself looks up the packet that it quotes;
+//! - or accepted by the first rule that matches. Of TCP only segments that may open a connection (SYN) reach the rules,
+//!   so that packets of a connection that the gateway translates are not answered with a reset.
 //!
-//! Fragments and IPv6 extension headers are refused, as no ports can be seen in them.
+//! Fragments and IPv6 extension headers are refused, as their ports cannot be seen.
 
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
@@ -21,21 +21,21 @@ use super::{
     SKB_VLAN_PRESENT, SKB_VLAN_TCI, TCX_DROP, TCX_NEXT, call, set_map,
 };
 
-/// What a machine is let alone with.
+/// Rules for the machine while no process governs its guards.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Alone {
-    /// Its addresses.
+    /// Addresses of the machine.
     pub own: Vec<IpAddr>,
-    /// What decides about packets to it; the first that matches. What none matches is dropped.
+    /// Rules for packets to the machine; the first match decides. A packet without a match is dropped.
     pub rules: Vec<SelfRule>,
-    /// VLANs of the interface that have an interface of Linux with a guard of its own.
+    /// VLANs of the interface that have a Linux interface with a guard of its own.
     pub vlans: Vec<u16>,
 }
 
-/// A rule about packets to the machine itself. Conditions that are empty hold for all packets.
+/// A rule for packets to the machine itself. An empty condition matches all packets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SelfRule {
-    /// What becomes of a packet that matches.
+    /// Fate of a matching packet.
     pub fate: Fate,
     /// The IP version.
     pub version: Option<Version>,
@@ -51,34 +51,34 @@ pub struct SelfRule {
     pub dports: Vec<(u16, u16)>,
     /// ICMP types, with their codes where those matter.
     pub icmp: Vec<(u8, Option<u8>)>,
-    /// How often it accepts at most; what comes more often is dropped.
+    /// Limit on the rate of accepted packets; packets above it are dropped.
     pub pace: Option<Pace>,
 }
 
-/// The least time between two packets that a rule accepts: a token bucket that holds one.
+/// Least time between two packets that a rule accepts: a token bucket that holds one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// Nanoseconds.
+    /// Interval, in nanoseconds.
     pub interval: u64,
-    /// For whom it counts.
+    /// Packets that share the bucket.
     pub scope: Scope,
 }
 
-/// For whom a pace counts.
+/// Packets that share a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// All that match the rule together.
+    /// All packets that match the rule.
     Rule,
-    /// Each source address by itself.
+    /// Packets of one source address.
     Source,
 }
 
-/// What becomes of a packet.
+/// Fate of a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fate {
-    /// Linux receives it.
+    /// Passed to Linux.
     Accept,
-    /// Nobody does.
+    /// Dropped.
     #[default]
     Drop,
 }
@@ -92,17 +92,17 @@ pub enum Version {
     V6,
 }
 
-/// Seconds after which the machine is no longer waiting for an answer.
+/// Lifetime of an expected answer, in seconds.
 pub const ANSWER_SECONDS: u64 = 120;
 
-/// Bytes of the key of the table of what the machine has sent.
+/// Bytes of the key of the table of expected answers.
 pub(crate) const ANSWER_KEY: u32 = 40;
 
-/// Instructions that a program may have: a jump over all of them is as long as one can be.
+/// Most instructions of a program, limited by the length of a jump over all of them.
 const MOST: usize = 30_000;
 
 // The stack. What is compared with, looked up and handed to the kernel lies at these places.
-/// Key of an answer: the other's address, ours, the other's port, ours, protocol.
+/// Key of an answer: remote address, local address, remote port, local port, protocol.
 const KEY: i16 = -40;
 const THEIRS: i16 = KEY;
 const OURS: i16 = KEY + 16;
@@ -111,12 +111,12 @@ const OUR_PORT: i16 = KEY + 34;
 const KEY_PROTOCOL: i16 = KEY + 36;
 /// The IP header.
 const HEADER: i16 = -80;
-/// The first bytes of what follows it.
+/// The first bytes after the IP header.
 const INNER: i16 = -96;
-/// What the kernel is asked for a socket by.
+/// Tuple for the kernel's socket look-up.
 const TUPLE: i16 = -136;
 const MOMENT: i16 = -144;
-/// Key of a pace: the source, or nobody; the rule; and a protocol that no answer has.
+/// Key of a token bucket: source address, or zero; rule; and a protocol that no answer has.
 const PACE_KEY: i16 = -184;
 const LOWEST: i16 = PACE_KEY;
 
@@ -135,8 +135,8 @@ const ICMP6: u32 = 58;
 /// Protocols whose first four bytes are ports: TCP, UDP, DCCP, SCTP, UDP-Lite.
 const WITH_PORTS: [u32; 5] = [TCP, UDP, 33, 132, 136];
 
-/// TCX ingress: `array`'s program decides while a process has it open, `alone` beyond that. None where there are more rules than
-/// a program can have.
+/// TCX ingress: `array`'s program decides while a process has it open, `alone` afterwards. `None` if the rules exceed
+/// the length of a program.
 pub(crate) fn ingress(
     array: BorrowedFd<'_>,
     answers: BorrowedFd<'_>,
@@ -181,8 +181,8 @@ pub(crate) fn ingress(
     a.finish()
 }
 
-/// TCX egress: `array`'s program decides while a process has it open. Beyond that, what the machine forwards is dropped, and of what
-/// it sends itself is noted what the answer will look like.
+/// TCX egress: `array`'s program decides while a process has it open. Afterwards packets that the machine forwards are
+/// dropped, and for packets of its own the expected answer is recorded.
 pub(crate) fn egress(array: BorrowedFd<'_>, answers: BorrowedFd<'_>) -> Option<Vec<Instruction>> {
     let mut a = Assembler::default();
     let (drop, pass) = begin(&mut a, array);
@@ -202,7 +202,7 @@ pub(crate) fn egress(array: BorrowedFd<'_>, answers: BorrowedFd<'_>) -> Option<V
     a.finish()
 }
 
-/// Notes the moment that is on the stack under the key there.
+/// Stores the time on the stack in the table, under the key on the stack.
 fn note_moment(a: &mut Assembler, answers: BorrowedFd<'_>, key: i16) {
     a.all(&set_map(R1, answers));
     a.stack(R2, key);
@@ -211,7 +211,7 @@ fn note_moment(a: &mut Assembler, answers: BorrowedFd<'_>, key: i16) {
     a.all(&[call(MAP_UPDATE)]);
 }
 
-/// Calls the program of the array, which does not come back. From there on R6 is the packet, and the stack is zero.
+/// Calls the program of the array, which does not return. Afterwards R6 is the packet, and the stack is zero.
 fn begin(a: &mut Assembler, array: BorrowedFd<'_>) -> (Label, Label) {
     let (drop, pass) = (a.label(), a.label());
     a.copy(R6, R1);
@@ -225,15 +225,16 @@ fn begin(a: &mut Assembler, array: BorrowedFd<'_>) -> (Label, Label) {
     (drop, pass)
 }
 
-/// The way that a packet goes.
+/// Direction of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     In,
     Out,
 }
 
-/// Reads headers: from there on R9 is the version, R8 the protocol, R7 where its header begins, and the key is that of the
-/// connection, seen from this machine. Jumps to `other` where it is no IP, to `odd` where no ports can be seen.
+/// Reads headers: afterwards R9 is the IP version, R8 the protocol, R7 the offset of the transport header, and the key
+/// is that of the connection, seen from this machine. Jumps to `other` if the packet is not IP, to `odd` if its ports
+/// cannot be seen.
 fn parse(a: &mut Assembler, other: Label, odd: Label, way: Way) {
     let (v6, inner, done) = (a.label(), a.label(), a.label());
     let (source, destination) = match way {
@@ -302,7 +303,7 @@ fn parse(a: &mut Assembler, other: Label, odd: Label, way: Way) {
     a.place(done);
 }
 
-/// Copies bytes to the stack, from behind the beginning of the IP header.
+/// Copies bytes to the stack, relative to the IP header.
 fn load_header(a: &mut Assembler, from: Option<u8>, to: i16, bytes: i32, short: Label) {
     a.copy(R1, R6);
     match from {
@@ -317,7 +318,7 @@ fn load_header(a: &mut Assembler, from: Option<u8>, to: i16, bytes: i32, short: 
     a.jump_if(R0, If::Unequal, 0, short);
 }
 
-/// Goes on only with what is for this machine or its link alone, and which Linux therefore does not forward.
+/// Continues only with packets for this machine or local to its link, which Linux therefore does not forward.
 fn own(a: &mut Assembler, alone: &Alone, drop: Label, pass: Label) {
     let (v6, is_own) = (a.label(), a.label());
     a.jump_if(R9, If::Equal, 6, v6);
@@ -364,7 +365,7 @@ fn own(a: &mut Assembler, alone: &Alone, drop: Label, pass: Label) {
     dhcp(a, [547, 546], pass);
 }
 
-/// Passes what a DHCP server sends to a client.
+/// Passes packets of a DHCP server to a client.
 fn dhcp(a: &mut Assembler, [server, client]: [u32; 2], pass: Label) {
     let other = a.label();
     a.jump_if(R8, If::Unequal, UDP, other);
@@ -375,7 +376,7 @@ fn dhcp(a: &mut Assembler, [server, client]: [u32; 2], pass: Label) {
     a.place(other);
 }
 
-/// Passes what needs no rule. What goes on is neither an answer nor about a connection that is.
+/// Passes packets that need no rule: answers, and packets of existing connections.
 fn answered(a: &mut Assembler, answers: BorrowedFd<'_>, drop: Label, pass: Label) {
     let (rules, tcp, table, icmp, icmp6) = (a.label(), a.label(), a.label(), a.label(), a.label());
     a.jump_if(R8, If::Equal, TCP, tcp);
@@ -448,9 +449,9 @@ fn answered(a: &mut Assembler, answers: BorrowedFd<'_>, drop: Label, pass: Label
 
 const HAS_SOCKET: u32 = 1;
 
-/// Asks for the socket of the tuple, whose length is in R3: R7 says whether it has one of its own.
+/// Looks up the socket of the tuple, whose length is in R3: R7 is non-zero if the connection has a socket of its own.
 fn ask_for_socket(a: &mut Assembler) {
-    /// `TCP_LISTEN`, at its place in `struct bpf_sock`.
+    /// `TCP_LISTEN`, the value of the state field in `struct bpf_sock`.
     const LISTENING: u32 = 10;
     const STATE: i16 = 72;
     let (none, listens) = (a.label(), a.label());
@@ -471,7 +472,7 @@ fn ask_for_socket(a: &mut Assembler) {
     a.place(none);
 }
 
-/// Ends with a rule's fate if it matches. Its own ends, so that no jump is longer than the rule.
+/// Ends with a rule's fate if the rule matches. Each rule has ends of its own, so that no jump is longer than the rule.
 fn decide(a: &mut Assembler, answers: BorrowedFd<'_>, number: i32, rule: &SelfRule) -> Reach {
     let next = a.label();
     let begin = a.len();
@@ -556,14 +557,14 @@ fn decide(a: &mut Assembler, answers: BorrowedFd<'_>, number: i32, rule: &SelfRu
     reach
 }
 
-/// What of the packets that meet a rule goes on behind it.
+/// Packets that a rule leaves for the rules after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reach {
     More,
     Nothing,
 }
 
-/// Goes on if one of them holds, or there is none; jumps to `no` otherwise.
+/// Continues if one of the conditions holds, or there is none; jumps to `no` otherwise.
 fn any_of<T>(a: &mut Assembler, items: &[T], no: Label, mut test: impl FnMut(&mut Assembler, &T, Label)) {
     if items.is_empty() {
         return;
@@ -576,7 +577,7 @@ fn any_of<T>(a: &mut Assembler, items: &[T], no: Label, mut test: impl FnMut(&mu
     a.place(yes);
 }
 
-/// Jumps to `yes` if the address on the stack lies between these two.
+/// Jumps to `yes` if the address on the stack lies between `first` and `last`.
 fn lies_in(a: &mut Assembler, at: i16, first: IpAddr, last: IpAddr, yes: Label) {
     let no = a.label();
     match (first, last) {

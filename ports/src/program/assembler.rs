@@ -1,8 +1,8 @@
-//! Instructions in a row, with jumps to places that are known only later.
+//! Assembler for BPF: a list of instructions, with forward jumps to labels.
 
 use super::{BPF_EXIT, Instruction, R10};
 
-/// A program while it is written.
+/// A program under construction.
 #[derive(Debug, Default)]
 pub(crate) struct Assembler {
     code: Vec<Instruction>,
@@ -12,11 +12,11 @@ pub(crate) struct Assembler {
     places: Vec<Option<usize>>,
 }
 
-/// A place to jump to, forwards.
+/// A jump target, forwards only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Label(usize);
 
-/// When to jump: comparisons of the lower 32 bits of a register, without sign.
+/// Condition of a jump: unsigned comparison of the lower 32 bits of a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum If {
     Equal,
@@ -73,7 +73,7 @@ impl Assembler {
         self.places[label.0] = Some(self.code.len());
     }
 
-    /// Jumps if a register compares so with a number.
+    /// Jumps if the register compares so with `value`.
     pub(crate) fn jump_if(&mut self, register: u8, how: If, value: u32, to: Label) {
         self.jumps.push((self.code.len(), to));
         let code = match how {
@@ -86,7 +86,7 @@ impl Assembler {
         self.one(code, register, 0, value as i32);
     }
 
-    /// Jumps if all of a register is zero, as a pointer is that leads nowhere.
+    /// Jumps if all 64 bits of a register are zero, as in a null pointer.
     pub(crate) fn jump_if_null(&mut self, register: u8, to: Label) {
         self.jumps.push((self.code.len(), to));
         self.one(0x15, register, 0, 0);
@@ -165,7 +165,7 @@ impl Assembler {
         self.one(BPF_EXIT, 0, 0, 0);
     }
 
-    /// The program; none where a jump is too long for the kernel.
+    /// The program; `None` if a jump is too long for the kernel.
     pub(crate) fn finish(mut self) -> Option<Vec<Instruction>> {
         for (at, label) in self.jumps {
             let place = self.places[label.0]?;

@@ -1,4 +1,4 @@
-//! The system call bpf(2): programs, maps, and links that hold a program to an interface for as long as they are open.
+//! The system call bpf(2): programs, maps, and links that hold a program on an interface as long as they are open.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -8,14 +8,14 @@ use std::path::Path;
 
 use crate::program::Instruction;
 
-/// Where a program is called.
+/// Hook at which a program is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hook {
     /// In the driver, before Linux has a buffer for the frame.
     Xdp,
-    /// What comes in by an interface, after taps saw it.
+    /// Packets received by an interface, after taps saw them.
     TcxIngress,
-    /// What Linux sends by an interface.
+    /// Packets that Linux sends by an interface.
     TcxEgress,
 }
 
@@ -37,7 +37,7 @@ impl Hook {
         }
     }
 
-    /// XDP in the driver only (`XDP_FLAGS_DRV_MODE`), not on a buffer that is made for it.
+    /// XDP in the driver only (`XDP_FLAGS_DRV_MODE`), not on a socket buffer.
     fn flags(self) -> u32 {
         match self {
             Hook::Xdp => 1 << 2,
@@ -46,12 +46,12 @@ impl Hook {
     }
 }
 
-/// Loads `program` and attaches it to an interface. It stays for as long as what is returned.
+/// Loads `program` and attaches it to an interface, until the returned link is closed.
 pub(crate) fn attach(hook: Hook, ifindex: u32, program: &[Instruction]) -> io::Result<OwnedFd> {
     attach_loaded(hook, ifindex, load(hook, program)?.as_fd())
 }
 
-/// Attaches a program that was loaded for this hook.
+/// Attaches a program loaded for this hook.
 pub(crate) fn attach_loaded(hook: Hook, ifindex: u32, program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let mut attributes = Attributes::default();
     attributes.word(0, program.as_raw_fd() as u32);
@@ -62,7 +62,7 @@ pub(crate) fn attach_loaded(hook: Hook, ifindex: u32, program: BorrowedFd<'_>) -
     unsafe { attributes.call(BPF_LINK_CREATE) }
 }
 
-/// Takes the program of a link off its interface, before this returns. The link stays open, for nothing.
+/// Detaches the program of a link from its interface at once. The link stays open, without effect.
 pub(crate) fn detach(link: BorrowedFd<'_>) -> io::Result<()> {
     let mut attributes = Attributes::default();
     attributes.word(0, link.as_raw_fd() as u32);
@@ -70,7 +70,7 @@ pub(crate) fn detach(link: BorrowedFd<'_>) -> io::Result<()> {
     unsafe { attributes.command(BPF_LINK_DETACH) }.map(drop)
 }
 
-/// Puts another program in the place of the one that a link holds: each packet meets one or the other.
+/// Replaces the program of a link: each packet meets either the old or the new one.
 pub(crate) fn update(link: BorrowedFd<'_>, hook: Hook, program: &[Instruction]) -> io::Result<()> {
     let program = load(hook, program)?;
     let mut attributes = Attributes::default();
@@ -80,7 +80,8 @@ pub(crate) fn update(link: BorrowedFd<'_>, hook: Hook, program: &[Instruction]) 
     unsafe { attributes.command(BPF_LINK_UPDATE) }.map(drop)
 }
 
-/// Interface that a TCX link holds its program to; `None` where that interface is gone, or it is no such link.
+/// Index of the interface that a TCX link is attached to; `None` if the interface is gone, or the link is of another
+/// type.
 pub(crate) fn interface_of(link: BorrowedFd<'_>) -> io::Result<Option<u32>> {
     // struct bpf_link_info: type, id, program, padding, then ifindex.
     let mut info = [0_u32; 16];
@@ -103,7 +104,7 @@ pub(crate) fn pin(link: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
     unsafe { attributes.command(BPF_OBJ_PIN) }.map(drop)
 }
 
-/// Opens what is pinned at a path.
+/// Opens the object pinned at a path.
 pub(crate) fn pinned(path: &Path) -> io::Result<OwnedFd> {
     let path = CString::new(path.as_os_str().as_bytes())?;
     let mut attributes = Attributes::default();
@@ -112,7 +113,7 @@ pub(crate) fn pinned(path: &Path) -> io::Result<OwnedFd> {
     unsafe { attributes.call(BPF_OBJ_GET) }
 }
 
-/// Whether a path lies in a BPF file system.
+/// True if a path lies in a BPF file system.
 pub(crate) fn is_bpf_file_system(path: &Path) -> io::Result<bool> {
     const BPF_FS_MAGIC: u64 = 0xcafe_4a11;
     let path = CString::new(path.as_os_str().as_bytes())?;
@@ -123,19 +124,19 @@ pub(crate) fn is_bpf_file_system(path: &Path) -> io::Result<bool> {
     Ok(found.f_type as u64 & 0xffff_ffff == BPF_FS_MAGIC)
 }
 
-/// An array of one program, to be called from another by its number 0. The kernel empties it when the last process that has it
-/// open ends, however that ends, also where a program still refers to it.
+/// An array of one program, to be called from another by its number 0. The kernel empties the array when the last
+/// process that has it open ends, however it ends, even if a program still refers to it.
 pub(crate) fn program_array() -> io::Result<OwnedFd> {
     map(BPF_MAP_TYPE_PROG_ARRAY, 4, 4, 1)
 }
 
-/// Puts a program into an array of programs, in the place of the one before.
+/// Puts a program into an array of programs, replacing the one before.
 pub(crate) fn enter_program(array: BorrowedFd<'_>, hook: Hook, program: &[Instruction]) -> io::Result<()> {
     let program = load(hook, program)?;
     enter(array, 0, program.as_raw_fd())
 }
 
-/// A hash table with keys of `key` bytes and values of eight, of which the least recently used entry gives way.
+/// A hash table with keys of `key` bytes and values of eight, which evicts the least recently used entry when full.
 pub(crate) fn recent_map(key: u32, entries: u32) -> io::Result<OwnedFd> {
     map(BPF_MAP_TYPE_LRU_HASH, key, 8, entries)
 }
@@ -162,10 +163,10 @@ pub(crate) fn load(hook: Hook, program: &[Instruction]) -> io::Result<OwnedFd> {
     }
 }
 
-/// Times that a program is given to the verifier again.
+/// Most retries of loading a program whose verification a signal interrupted.
 const MOST_TRIES: u32 = 10;
 
-/// A map from queue to socket of AF_XDP.
+/// A map from queues to AF_XDP sockets.
 pub(crate) fn socket_map(entries: u32) -> io::Result<OwnedFd> {
     map(BPF_MAP_TYPE_XSKMAP, 4, 4, entries)
 }
@@ -180,12 +181,12 @@ fn map(kind: u32, key: u32, value: u32, entries: u32) -> io::Result<OwnedFd> {
     unsafe { attributes.call(BPF_MAP_CREATE) }
 }
 
-/// Enters a socket for a queue.
+/// Enters the socket of a queue into the map.
 pub(crate) fn map_socket(map: BorrowedFd<'_>, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
     enter(map, queue, socket.as_raw_fd())
 }
 
-/// Enters what is open under a number into a map of such.
+/// Enters a file descriptor into a map.
 fn enter(map: BorrowedFd<'_>, key: u32, value: RawFd) -> io::Result<()> {
     let mut attributes = Attributes::default();
     attributes.word(0, map.as_raw_fd() as u32);
@@ -229,14 +230,14 @@ impl Attributes {
     }
 
     /// # Safety
-    /// What the command takes for pointers must be valid for what it does with them.
+    /// Pointers among the attributes must be valid for the command's accesses.
     unsafe fn command(&self, command: libc::c_int) -> io::Result<libc::c_int> {
         // SAFETY: the kernel reads the attributes, which are live and of this size, and what the caller vouches for.
         let result = unsafe { libc::syscall(libc::SYS_bpf, command, &raw const *self, size_of::<Self>()) };
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as libc::c_int) }
     }
 
-    /// A command that opens something.
+    /// Runs a command that opens an object.
     ///
     /// # Safety
     /// As for `command`, and the command must return a new file descriptor.
@@ -257,7 +258,7 @@ pub(crate) mod tests {
         run_on(&[0; 64], hook, program, mark)
     }
 
-    /// What the kernel made of a frame with this mark: what the program returned, and the mark.
+    /// Test run of a program on a frame with this mark: the program's return value, and the mark afterwards.
     pub(crate) fn run_on(
         frame: &[u8],
         hook: Hook,
@@ -286,7 +287,7 @@ pub(crate) mod tests {
         Ok((number(4, bytes) as i32, number(8, &out)))
     }
 
-    /// Says so and gives nothing where the kernel does not let us.
+    /// Results of test runs; `None`, with a message, if the kernel does not let us.
     fn results(runs: &[(Hook, &[Instruction], u32)]) -> Option<Vec<(i32, u32)>> {
         match runs.iter().map(|(hook, program, mark)| run(*hook, program, *mark)).collect() {
             Ok(results) => Some(results),

@@ -1,14 +1,14 @@
-//! The clocks that stamp what is received.
+//! Clocks for timestamps of received frames.
 
 use wire::Nanos;
 
-/// `CLOCK_MONOTONIC`, by which ports say when a frame was received.
+/// `CLOCK_MONOTONIC`, the clock of the ports' receive timestamps.
 #[inline]
 pub fn now() -> Nanos {
     read(libc::CLOCK_MONOTONIC)
 }
 
-/// `CLOCK_REALTIME`, by which the kernel stamps frames.
+/// `CLOCK_REALTIME`, the clock of the kernel's frame timestamps.
 #[inline]
 pub(crate) fn wall() -> Nanos {
     read(libc::CLOCK_REALTIME)

@@ -1,4 +1,4 @@
-//! What Linux says of an interface: its index, MTU, flags, driver and queues.
+//! Properties of Linux interfaces: index, MTU, flags, driver and queues.
 
 use std::ffi::CString;
 use std::io;
@@ -7,10 +7,10 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use super::{Plain, check, socket};
 use crate::open::Offload;
 
-/// The index of the interface called `name`, in this thread's network namespace.
+/// Index of the interface called `name`, in this thread's network namespace.
 ///
 /// # Errors
-/// There is none.
+/// There is no such interface.
 pub fn index(name: &str) -> io::Result<u32> {
     let name = CString::new(name).map_err(|_| io::ErrorKind::InvalidInput)?;
     // SAFETY: a string that ends with a zero.
@@ -20,7 +20,7 @@ pub fn index(name: &str) -> io::Result<u32> {
     }
 }
 
-/// True if there is an interface of that index in this thread's network namespace.
+/// True if an interface of that index exists in this thread's network namespace.
 pub(crate) fn exists(index: u32) -> bool {
     name(index).is_some()
 }
@@ -48,11 +48,11 @@ pub(super) fn request(name: &str) -> io::Result<libc::ifreq> {
     Ok(request)
 }
 
-/// Asks questions about interfaces.
+/// Socket for queries about interfaces.
 pub(crate) struct Asker(OwnedFd);
 
 impl Asker {
-    /// Of this thread's network namespace.
+    /// Opens a socket in this thread's network namespace.
     pub(crate) fn new() -> io::Result<Asker> {
         socket::new(libc::AF_INET, libc::SOCK_DGRAM, 0).map(Asker)
     }
@@ -70,7 +70,7 @@ impl Asker {
         Ok(unsafe { request.ifr_ifru.ifru_mtu }.unsigned_abs())
     }
 
-    /// What kind of hardware it is: `ARPHRD_ETHER` for Ethernet.
+    /// Hardware type: `ARPHRD_ETHER` for Ethernet.
     pub(crate) fn hardware(&self, name: &str) -> io::Result<u16> {
         let mut request = request(name)?;
         self.ask(libc::SIOCGIFHWADDR, &mut request)?;
@@ -78,7 +78,7 @@ impl Asker {
         Ok(unsafe { request.ifr_ifru.ifru_hwaddr }.sa_family)
     }
 
-    /// Number of queues that receive: 1 where the driver does not say.
+    /// Number of receive queues: 1 if the driver does not report it.
     pub(crate) fn queues(&self, name: &str) -> u32 {
         let mut channels = Channels { command: ETHTOOL_GCHANNELS, ..Channels::default() };
         match self.ethtool(name, &mut channels) {
@@ -87,7 +87,7 @@ impl Asker {
         }
     }
 
-    /// True if there is no hardware behind it: its driver names no bus, or is that of TAP devices, which name
+    /// True if no hardware is behind the interface: its driver reports no bus, or is that of TAP devices, which report
     /// themselves.
     pub(crate) fn is_virtual(&self, name: &str) -> bool {
         let mut driver = Driver { command: ETHTOOL_GDRVINFO, text: [0; 192] };
@@ -97,7 +97,7 @@ impl Asker {
         }
     }
 
-    /// Which of the offloads in [`offload`] are on.
+    /// Offloads that are on, as flags of [`offload`].
     pub(crate) fn offloads(&self, name: &str) -> io::Result<u32> {
         let mut flags = Flags { command: ETHTOOL_GFLAGS, flags: 0 };
         self.ethtool(name, &mut flags)?;
@@ -117,24 +117,24 @@ impl Asker {
 
 /// Offloads of a card, by their flags in linux/ethtool.h.
 pub(crate) mod offload {
-    /// VLAN tags are taken out of frames received.
+    /// VLAN tags are taken out of received frames.
     pub(crate) const VLAN_RECEIVE: u32 = 1 << 8;
-    /// Packets received are put together, and what they were before is forgotten.
+    /// Received packets are merged, and their boundaries lost.
     pub(crate) const LRO: u32 = 1 << 15;
 }
 
-/// Offloads that were switched off, and that are switched on again when this is dropped.
+/// Offloads that were switched off, and are switched on again on drop.
 #[derive(Debug)]
 pub(crate) struct Offloads {
     name: String,
     off: u32,
-    /// True if Linux put packets together.
+    /// True if generic receive offload was on.
     gro: bool,
 }
 
 impl Offloads {
-    /// Switches off those of `unwanted` that are on and can be; where `large` frames are refused, Linux's own putting
-    /// together as well. `None` where there is nothing to switch on again.
+    /// Switches off the offloads of `unwanted` that are on and changeable; if `large` frames are refused, generic
+    /// receive offload as well. `None` if nothing needs to be switched on again.
     pub(crate) fn off(asker: &Asker, name: &str, unwanted: u32, large: Offload) -> Option<Offloads> {
         let mut gro = Flags { command: ETHTOOL_GGRO, flags: 0 };
         let gro = large == Offload::Refuse

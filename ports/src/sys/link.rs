@@ -1,4 +1,4 @@
-//! Sets up a device of our own, and asks what it lost, by a message to rtnetlink each.
+//! Sets up a TAP device, and reads its drop counter, by a message to rtnetlink each.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -8,29 +8,29 @@ use wire::ethernet::Mac;
 
 use super::socket;
 
-/// What to change of a device.
+/// Settings of a device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Change {
     /// The MTU.
     pub(crate) mtu: u32,
-    /// The address, where it is to be another.
+    /// The hardware address, if it is to change.
     pub(crate) mac: Option<Mac>,
-    /// What its packets begin with.
+    /// Link kind of the device.
     pub(crate) kind: LinkKind,
-    /// Whether Linux's own stack is to use the device, or nobody: then no ARP, and no IPv6 addresses of its own.
+    /// Use of the device by Linux's own stack; a bypassed device has no ARP and no IPv6 addresses of its own.
     pub(crate) stack: Stack,
 }
 
-/// Who uses a device.
+/// User of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stack {
     /// Linux, as any other interface.
     Used,
-    /// Nobody: frames are redirected from and to it.
+    /// Nobody: frames are redirected from and to the device.
     Bypassed,
 }
 
-/// Applies the change to a device and brings it up.
+/// Applies the settings to a device and brings it up.
 pub(crate) fn change(ifindex: u32, change: Change) -> io::Result<()> {
     let mut flags = libc::IFF_UP as u32;
     if change.stack == Stack::Bypassed {
@@ -52,7 +52,7 @@ pub(crate) fn change(ifindex: u32, change: Change) -> io::Result<()> {
     message.exchange().map(drop)
 }
 
-/// How many frames that Linux sent by a device found no room in its queues.
+/// Number of frames sent by Linux that a device dropped because its queues were full.
 pub(crate) fn lost(ifindex: u32) -> io::Result<u64> {
     let answer = Message::new(libc::RTM_GETLINK, 0, ifindex, 0).exchange()?;
     let bad = || io::Error::from(io::ErrorKind::InvalidData);
@@ -78,7 +78,7 @@ const IN6_ADDR_GEN_MODE_NONE: u8 = 1;
 const HEADER: usize = 16;
 const INFO: usize = 16;
 
-/// A request to rtnetlink about a device, while it is written.
+/// A request to rtnetlink about a device, under construction.
 struct Message(Vec<u8>);
 
 impl Message {
@@ -99,7 +99,7 @@ impl Message {
         self.0.extend_from_slice(bytes);
     }
 
-    /// An attribute of what `body` writes, padded to four bytes.
+    /// Appends an attribute with the content that `body` writes, padded to four bytes.
     fn attribute(&mut self, kind: u16, body: impl FnOnce(&mut Message)) {
         let start = self.0.len();
         self.bytes(&[0; 2]);
@@ -110,7 +110,7 @@ impl Message {
         self.0.resize(self.0.len().next_multiple_of(4), 0);
     }
 
-    /// Sends it: the kernel's answer, or the error that it told.
+    /// Sends the request and returns the kernel's answer or error.
     fn exchange(mut self) -> io::Result<Vec<u8>> {
         let length = self.0.len() as u32;
         self.0[..4].copy_from_slice(&length.to_ne_bytes());

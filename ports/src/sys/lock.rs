@@ -1,4 +1,4 @@
-//! Locks that the kernel takes back when the process ends, however it ends.
+//! Locks that the kernel releases when the process ends, however it ends.
 
 use std::fs::File;
 use std::io;
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::check;
 
-/// Locks a file or directory for as long as what this returns is open; `WouldBlock` where another has locked it.
+/// Locks a file or directory until the returned descriptor is closed; `WouldBlock` if another process has the lock.
 pub(crate) fn exclusive(path: &Path) -> io::Result<OwnedFd> {
     let file = OwnedFd::from(File::open(path)?);
     // SAFETY: the descriptor is open; no memory is handed over.

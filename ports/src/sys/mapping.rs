@@ -7,8 +7,8 @@ use std::sync::atomic::AtomicU32;
 
 use super::Plain;
 
-/// A stretch of a file or socket mapped into memory, to read and write; unmapped when dropped. What lies in it belongs
-/// to the kernel too, so it is never lent as a slice, only copied.
+/// A stretch of a file or socket mapped into memory, to read and write; unmapped when dropped. The kernel shares the
+/// memory, so that it is never lent as a slice, only copied.
 pub(crate) struct Mapping {
     base: NonNull<u8>,
     len: usize,
@@ -39,7 +39,7 @@ impl Mapping {
         at.checked_add(bytes).is_some_and(|end| end <= self.len)
     }
 
-    /// A word that the kernel reads and writes too; `None` past the end or off its alignment.
+    /// A word shared with the kernel; `None` past the end or if misaligned.
     #[inline]
     pub(crate) fn word(&self, at: usize) -> Option<&AtomicU32> {
         if !self.holds(at, 4) || at % 4 != 0 {
@@ -49,7 +49,7 @@ impl Mapping {
         Some(unsafe { AtomicU32::from_ptr(self.base.as_ptr().add(at).cast()) })
     }
 
-    /// Where `count` values lie from `at` on; `None` past the end or off their alignment. Valid while the mapping is.
+    /// Pointer to `count` values from `at` on; `None` past the end or if misaligned. Valid while the mapping is.
     pub(crate) fn slice<T: Plain>(&self, at: usize, count: usize) -> Option<NonNull<T>> {
         if !self.holds(at, count.checked_mul(size_of::<T>())?) || at % align_of::<T>() != 0 {
             return None;
@@ -58,7 +58,7 @@ impl Mapping {
         Some(unsafe { self.base.add(at) }.cast())
     }
 
-    /// A copy of what lies at `at`; `None` past the end.
+    /// A copy of the value at `at`; `None` past the end.
     #[inline]
     pub(crate) fn read<T: Plain>(&self, at: usize) -> Option<T> {
         if !self.holds(at, size_of::<T>()) {
@@ -68,7 +68,7 @@ impl Mapping {
         Some(unsafe { self.base.as_ptr().add(at).cast::<T>().read_unaligned() })
     }
 
-    /// Copies what lies from `at` on to `to`; `false`, and nothing done, past the end.
+    /// Copies the bytes from `at` on to `to`; `false`, and nothing done, past the end.
     #[inline]
     #[must_use]
     pub(crate) fn copy_to(&self, at: usize, to: &mut [u8]) -> bool {
@@ -83,7 +83,7 @@ impl Mapping {
 
 #[cfg(test)]
 impl Mapping {
-    /// The same memory twice: our view, and that of who plays the kernel.
+    /// The same memory mapped twice: our view, and that of the test in the kernel's role.
     pub(crate) fn twice(len: usize) -> [Mapping; 2] {
         use std::os::fd::{AsFd, FromRawFd, OwnedFd};
         // SAFETY: a name that ends with a zero; takes and returns numbers.

@@ -20,7 +20,8 @@ unsafe impl Plain for libc::tpacket_stats {}
 // SAFETY: as above.
 unsafe impl Plain for VnetHeader {}
 
-/// `struct virtio_net_hdr` in its legacy form, numbers in the machine's own order: what the kernel left undone in a frame.
+/// `struct virtio_net_hdr` in its legacy form, numbers in the machine's own order: offload work that the kernel left
+/// undone in a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct VnetHeader {
@@ -33,16 +34,16 @@ pub(crate) struct VnetHeader {
 }
 
 impl VnetHeader {
-    /// The same of a packet that has `bytes` more in front.
+    /// The header for the same packet with `bytes` more in front.
     pub(crate) fn behind(self, bytes: usize) -> VnetHeader {
         let further = |at: u16| at.saturating_add(bytes as u16);
         VnetHeader { hdr_len: further(self.hdr_len), csum_start: further(self.csum_start), ..self }
     }
 
-    /// Its bytes on the way from and to the kernel.
+    /// Bytes of the header in its exchange with the kernel.
     pub(crate) const LEN: usize = size_of::<VnetHeader>();
 
-    /// From the bytes that the kernel wrote.
+    /// Reads the header from the bytes that the kernel wrote.
     pub(crate) fn from_bytes(bytes: [u8; Self::LEN]) -> VnetHeader {
         let word = |at: usize| u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
         VnetHeader {
@@ -61,12 +62,13 @@ pub(crate) fn new() -> io::Result<std::os::fd::OwnedFd> {
     socket::new(libc::AF_PACKET, libc::SOCK_RAW, 0)
 }
 
-/// The same, of which packets are sent without a link-layer header: the driver puts one in front where the link has any.
+/// A socket of AF_PACKET for packets without a link-layer header, which receives nothing yet: the driver adds the
+/// header of a link that has one.
 pub(crate) fn new_bare() -> io::Result<std::os::fd::OwnedFd> {
     socket::new(libc::AF_PACKET, libc::SOCK_DGRAM, 0)
 }
 
-/// Where a packet of that protocol (an Ethernet type) is sent by an interface without link-layer addresses.
+/// Destination address for packets of that protocol (an Ethernet type) on an interface without link-layer addresses.
 pub(crate) fn address(ifindex: u32, protocol: u16) -> sockaddr_ll {
     let mut address = sockaddr_ll::zeroed();
     address.sll_family = libc::AF_PACKET as u16;
@@ -80,7 +82,7 @@ pub(crate) fn bind(fd: BorrowedFd<'_>, ifindex: u32, protocol: c_int) -> io::Res
     socket::bind(fd, &address(ifindex, protocol as u16))
 }
 
-/// A ring of received frames, TPACKET_V2: slots of one size, each with a word that says whose it is.
+/// A ring of received frames, TPACKET_V2: slots of one size, each with a word that names its owner.
 pub(crate) struct Ring {
     map: Mapping,
     slot_bytes: usize,
@@ -91,9 +93,9 @@ pub(crate) struct Ring {
 /// A frame in the ring.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slot {
-    /// Where the slot begins.
+    /// Offset of the slot in the ring, in bytes.
     at: usize,
-    /// As the kernel has it.
+    /// Header of the slot, as the kernel wrote it.
     pub(crate) header: libc::tpacket2_hdr,
 }
 
@@ -128,7 +130,7 @@ impl Ring {
         self.map.read(at).map(|header| Slot { at, header })
     }
 
-    /// Copies bytes of the slot, from `offset` on; `false`, and nothing done, where they would not lie in it.
+    /// Copies bytes of the slot, from `offset` on; `false`, and nothing done, if they would reach past its end.
     #[inline]
     #[must_use]
     pub(crate) fn copy_to(&self, slot: &Slot, offset: usize, to: &mut [u8]) -> bool {

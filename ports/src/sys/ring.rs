@@ -1,7 +1,7 @@
 //! One side of a ring of AF_XDP: entries in memory shared with the kernel, a producer's and a consumer's position.
 //!
-//! Positions count on without end, and an entry's place is its position modulo the ring's size. What the kernel says of
-//! its position is checked: further away from ours than the ring is large, it counts as no news.
+//! Positions count on without end; an entry's index is its position modulo the ring's size. The kernel's position is
+//! checked: a position further away from ours than the ring's size is ignored.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -11,21 +11,21 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::Plain;
 use super::mapping::Mapping;
 
-/// What both sides have.
+/// Parts common to producer and consumer.
 struct Ring<T> {
-    /// Ours, which the kernel reads.
+    /// Position of our side, read by the kernel.
     ours: NonNull<AtomicU32>,
-    /// The kernel's, which we read.
+    /// Position of the kernel's side, read by us.
     theirs: NonNull<AtomicU32>,
     flags: NonNull<AtomicU32>,
     entries: NonNull<T>,
     size: u32,
-    /// Our position, not all of which has been told yet.
+    /// Our position, ahead of the published one.
     at: u32,
     _map: Mapping,
 }
 
-/// Where in a socket's address space a ring is, and what lies where in it.
+/// Offset of a ring in a socket's mapping, and layout of the ring.
 #[derive(Clone, Copy)]
 pub(crate) struct Place {
     pub(crate) page_offset: i64,
@@ -79,7 +79,7 @@ impl<T: Plain> Ring<T> {
 /// A ring that we fill and the kernel empties.
 pub(crate) struct Producer<T> {
     ring: Ring<T>,
-    /// The position before which there is room, as far as we know.
+    /// Position up to which there is room, as last read.
     limit: u32,
 }
 
@@ -118,13 +118,13 @@ impl<T: Plain> Producer<T> {
         true
     }
 
-    /// Shows the kernel what was pushed.
+    /// Publishes the pushed entries to the kernel.
     #[inline]
     pub(crate) fn submit(&self) {
         self.ring.publish();
     }
 
-    /// Entries that the kernel has not taken yet.
+    /// Number of entries that the kernel has not consumed yet.
     #[inline]
     pub(crate) fn waiting(&self) -> u32 {
         let waiting = self.ring.at.wrapping_sub(self.ring.theirs());
@@ -141,7 +141,7 @@ impl<T: Plain> Producer<T> {
 /// A ring that the kernel fills and we empty.
 pub(crate) struct Consumer<T> {
     ring: Ring<T>,
-    /// The position up to which there are entries, as far as we know.
+    /// Position up to which there are entries, as last read.
     limit: u32,
 }
 
@@ -171,7 +171,7 @@ impl<T: Plain> Consumer<T> {
         Some(entry)
     }
 
-    /// Lets the kernel have the entries that were popped.
+    /// Returns the popped entries to the kernel.
     #[inline]
     pub(crate) fn release(&self) {
         self.ring.publish();

@@ -1,4 +1,4 @@
-//! Sockets: options, addresses, and what can be sent by one call.
+//! Sockets: options, addresses, and sending several messages by one call.
 
 use std::ffi::c_void;
 use std::io;
@@ -42,7 +42,7 @@ pub(crate) fn get<T: Plain>(socket: BorrowedFd<'_>, level: c_int, name: c_int) -
     Ok(value)
 }
 
-/// The error that waits at a socket, which this takes away.
+/// Takes the pending error of a socket, and clears it.
 pub(crate) fn take_error(socket: BorrowedFd<'_>) -> io::Result<()> {
     match get::<c_int>(socket, libc::SOL_SOCKET, libc::SO_ERROR)? {
         0 => Ok(()),
@@ -50,7 +50,7 @@ pub(crate) fn take_error(socket: BorrowedFd<'_>) -> io::Result<()> {
     }
 }
 
-/// Attaches a classic BPF program: what it returns is how many bytes of a frame are kept.
+/// Attaches a classic BPF program, whose return value is the number of bytes to keep of a frame.
 pub(crate) fn filter(socket: BorrowedFd<'_>, program: &mut [libc::sock_filter]) -> io::Result<()> {
     let length = u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
     let program = libc::sock_fprog { len: length, filter: program.as_mut_ptr() };
@@ -76,8 +76,8 @@ pub(crate) fn bind<A: Plain>(socket: BorrowedFd<'_>, address: &A) -> io::Result<
     .map(drop)
 }
 
-/// Sends each of `packets` as one message, up to [`wire::BATCH`] of them: how many went, at least one, or why the first
-/// did not. Does not block.
+/// Sends each of `packets` as one message, up to [`wire::BATCH`] of them: returns the number sent, at least one, or the
+/// error of the first. Does not block.
 pub(crate) fn send_many<'a>(
     socket: BorrowedFd<'_>,
     packets: impl Iterator<Item = &'a [u8]>,
@@ -85,7 +85,7 @@ pub(crate) fn send_many<'a>(
     send_many_to(socket, packets.map(|packet| (packet, None::<&c_int>)))
 }
 
-/// The same, each to the address beside it where there is one.
+/// Sends as [`send_many`] does, each packet to the address beside it, if there is one.
 pub(crate) fn send_many_to<'a, A: Plain + 'a>(
     socket: BorrowedFd<'_>,
     packets: impl Iterator<Item = (&'a [u8], Option<&'a A>)>,
@@ -121,8 +121,8 @@ pub(crate) fn send(socket: BorrowedFd<'_>, message: &[u8]) -> io::Result<()> {
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Receives one message into `head` and what does not fit there into `body`, without blocking: its length, which is
-/// more than both hold where it was cut.
+/// Receives one message into `head` and its rest into `body`, without blocking. Returns its length, which exceeds both
+/// if the message was truncated.
 pub(crate) fn receive(socket: BorrowedFd<'_>, head: &mut [u8], body: &mut [u8]) -> io::Result<usize> {
     let mut parts = [head, body]
         .map(|part| libc::iovec { iov_base: part.as_mut_ptr().cast::<c_void>(), iov_len: part.len() });
@@ -136,18 +136,18 @@ pub(crate) fn receive(socket: BorrowedFd<'_>, head: &mut [u8], body: &mut [u8]) 
     usize::try_from(length).map_err(|_| io::Error::last_os_error())
 }
 
-/// Whether there is something to receive. Does not wait.
+/// True if there is something to receive. Does not block.
 pub(crate) fn is_readable(socket: BorrowedFd<'_>) -> io::Result<bool> {
     let mut asked = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     // SAFETY: the kernel reads and writes one live entry.
     check(unsafe { libc::poll(&raw mut asked, 1, 0) }).map(|ready| ready > 0)
 }
 
-/// Waits for several descriptors by one.
+/// One descriptor to wait for several.
 pub(crate) struct Waiter(OwnedFd);
 
 impl Waiter {
-    /// Readable when one of `fds` is.
+    /// Creates a descriptor that is readable when one of `fds` is.
     pub(crate) fn new<'a>(fds: impl Iterator<Item = BorrowedFd<'a>>) -> io::Result<Waiter> {
         // SAFETY: takes and returns numbers.
         let epoll = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;

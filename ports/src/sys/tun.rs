@@ -12,8 +12,8 @@ use wire::LinkKind;
 use super::check;
 use super::interface::request;
 
-/// Opens a queue of the device `name`, TAP for Ethernet and TUN for bare IP packets: the first makes the device, and fails
-/// with `EBUSY` where there is one. Frames on it have an offload header in front.
+/// Opens a queue of the device `name`, TAP for Ethernet and TUN for bare IP packets: the first one creates the device,
+/// and fails with `EBUSY` if it exists. Frames have an offload header in front.
 pub(crate) fn open(name: &str, kind: LinkKind, many: bool, first: bool) -> io::Result<OwnedFd> {
     let file = OpenOptions::new()
         .read(true)
@@ -39,8 +39,8 @@ pub(crate) fn open(name: &str, kind: LinkKind, many: bool, first: bool) -> io::R
     Ok(fd)
 }
 
-/// Says what may be left undone in frames that are read: checksums, and cutting TCP and UDP into segments. `false` where
-/// this kernel does not know the last.
+/// Enables offloads for frames that are read: checksums, and segmentation of TCP and UDP. `false` if this kernel does
+/// not know the last.
 pub(crate) fn offload(fd: BorrowedFd<'_>) -> io::Result<()> {
     let tcp = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
     let set = |flags: libc::c_uint| {
@@ -50,7 +50,7 @@ pub(crate) fn offload(fd: BorrowedFd<'_>) -> io::Result<()> {
     set(tcp | libc::TUN_F_USO4 | libc::TUN_F_USO6).or_else(|_| set(tcp)).map(drop)
 }
 
-/// Reads one frame, offload header first, into the parts, one after the other; how many bytes.
+/// Reads one frame, offload header first, into the parts, one after the other; returns the number of bytes.
 pub(crate) fn read(fd: BorrowedFd<'_>, parts: [&mut [u8]; 3]) -> io::Result<usize> {
     let parts = parts.map(|part| libc::iovec { iov_base: part.as_mut_ptr().cast(), iov_len: part.len() });
     // SAFETY: the kernel writes to the parts only, which are live and of these lengths.

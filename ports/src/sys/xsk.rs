@@ -1,8 +1,8 @@
-//! AF_XDP: a socket on one queue of an interface, its four rings, and the slots that the kernel has through it.
+//! AF_XDP: a socket on one queue of an interface, its four rings, and the slots lent to the kernel through it.
 //!
 //! The memory of the worker's pool is registered with each socket by itself. One registration could serve them all
-//! (`XDP_SHARED_UMEM`), but then all of a worker's interfaces would have to copy where one of them does, and could not
-//! be opened and closed each on its own.
+//! (`XDP_SHARED_UMEM`), but then all of a worker's interfaces would have to copy if one of them does, and could not be
+//! opened and closed independently.
 
 use std::io;
 use std::mem::ManuallyDrop;
@@ -36,15 +36,15 @@ pub(crate) struct Queue {
     loan: Loan,
     ifindex: u32,
     queue: u32,
-    /// Slots that are lent to be filled, and how many that may be.
+    /// Number of slots lent to be filled, and its limit.
     filling: u32,
     fill_target: u32,
-    /// Slots that are lent to be sent.
+    /// Number of slots lent to be sent.
     sending: u32,
     zero_copy: bool,
 }
 
-/// The socket and its rings. The socket is closed when all of these are.
+/// The socket and its rings. The socket is closed when all of them are.
 struct Rings {
     fill: Producer<u64>,
     completion: Consumer<u64>,
@@ -54,8 +54,8 @@ struct Rings {
 }
 
 impl Queue {
-    /// Opens a socket on `queue` of an interface, with rings of `size` entries, a power of two. Without copying where
-    /// the driver can.
+    /// Opens a socket on `queue` of an interface, with rings of `size` entries, a power of two. Zero-copy if the driver
+    /// can.
     pub(crate) fn open(ifindex: u32, queue: u32, memory: &PoolMemory, size: u32) -> io::Result<Queue> {
         let socket = socket::new(libc::AF_XDP, libc::SOCK_RAW, 0)?;
         let fd = socket.as_fd();
@@ -116,7 +116,7 @@ impl Queue {
         rings.fill.submit();
     }
 
-    /// Appends what was received to the batch: how many.
+    /// Appends received frames to the batch; returns their number.
     #[inline]
     pub(crate) fn receive(&mut self, batch: &mut Batch) -> usize {
         let rings = &mut *self.rings;
@@ -141,7 +141,7 @@ impl Queue {
         self.rings.sent.room(wanted)
     }
 
-    /// Puts a frame into the ring of frames to send, or gives it back: the ring is full, or it is of another pool.
+    /// Puts a frame into the transmit ring, or gives it back if the ring is full or the frame is of another pool.
     #[inline]
     pub(crate) fn send(&mut self, frame: Frame) -> Result<(), Frame> {
         let rings = &mut *self.rings;
@@ -155,13 +155,13 @@ impl Queue {
         Ok(())
     }
 
-    /// Shows the kernel what is to be sent.
+    /// Shows the kernel the frames to send.
     #[inline]
     pub(crate) fn submit(&self) {
         self.rings.sent.submit();
     }
 
-    /// Frames that are shown and not yet taken.
+    /// Number of frames shown to the kernel and not yet taken.
     #[inline]
     pub(crate) fn waiting(&self) -> u32 {
         self.rings.sent.waiting()
@@ -227,7 +227,7 @@ impl Queue {
         if received < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// What the kernel counted.
+    /// Statistics of the kernel.
     pub(crate) fn statistics(&self) -> io::Result<libc::xdp_statistics> {
         socket::get(self.fd(), libc::SOL_XDP, libc::XDP_STATISTICS)
     }
@@ -262,9 +262,9 @@ impl Drop for Queue {
     }
 }
 
-/// Bytes of frames that may be on their way from a socket.
+/// Socket send buffer, in bytes.
 const SEND_BYTES: c_int = 8 << 20;
-/// How often, and how long each time, something is waited for that happens soon.
+/// Number of waits for a queue to drain (`DRAINING`) and to be released (`WAITING`), and duration of each (`MOMENT`).
 const DRAINING: u32 = 50;
 const WAITING: u32 = 500;
 const MOMENT: Duration = Duration::from_millis(2);
@@ -293,7 +293,7 @@ fn register(fd: BorrowedFd<'_>, memory: &PoolMemory) -> io::Result<()> {
     .map(drop)
 }
 
-/// Binds to a queue. A socket that was closed lets go of its queue a while later, so this waits for a second.
+/// Binds to a queue. The kernel releases the queue of a closed socket with a delay, so this retries for a second.
 fn bind(fd: BorrowedFd<'_>, ifindex: u32, queue: u32, flags: u16) -> io::Result<()> {
     let address = libc::sockaddr_xdp {
         sxdp_family: libc::AF_XDP as u16,
@@ -314,7 +314,7 @@ fn bind(fd: BorrowedFd<'_>, ifindex: u32, queue: u32, flags: u16) -> io::Result<
     }
 }
 
-/// True if no socket has the queue any more, or the interface is gone; waits for a second for it.
+/// True if the queue has no socket any more, or the interface is gone; waits up to a second for it.
 fn is_free(ifindex: u32, queue: u32) -> bool {
     let probe = || {
         let memory = Pool::new(1, 4096).map_err(io::Error::other)?.memory();

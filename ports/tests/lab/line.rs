@@ -24,7 +24,7 @@ pub(crate) fn open(name: &str, wish: Wish, pool: &Pool) -> Opened {
     ports::open(&spec(name, wish), &[pool.memory()]).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The guard of an interface, open to its punt; it goes with what is returned.
+/// The guard of an interface, open to its punt, removed on drop.
 pub(crate) fn guarded(name: &str, punt: &Punt) -> Guard {
     let (guards, unpinned) = GuardSet::open(Path::new("/proc/self"), MARK);
     assert!(unpinned.is_some());
@@ -41,7 +41,7 @@ pub(crate) fn host(near: &str) -> Host {
     host
 }
 
-/// Carries frames between two lines until told to stop, as a wire does: what each counted, and the longest frame.
+/// A wire: carries frames between two lines until stopped; returns the counters of each, and the longest frame.
 pub(crate) struct Wire {
     stop: Arc<AtomicBool>,
     worker: thread::JoinHandle<(Statistics, Statistics, usize)>,
@@ -120,7 +120,7 @@ pub(crate) fn datagram(src: Mac, dst: Mac, tags: &[Tag], bytes: usize, sport: u1
     frame.ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into()).udp(sport, 5000).payload(&payload).to_vec()
 }
 
-/// How many slots of a pool can be had once all that is lent is home.
+/// Number of free slots of a pool: all, once no slot is lent.
 pub(crate) fn at_home(pool: &mut Pool) -> usize {
     let frames: Vec<Frame> = std::iter::from_fn(|| pool.take()).collect();
     let slots = frames.len();

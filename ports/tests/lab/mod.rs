@@ -70,7 +70,7 @@ impl Host {
         self.start(task)()
     }
 
-    /// Runs something at the host; what is returned waits for it.
+    /// Starts a task at the host; the returned closure waits for its result.
     pub(crate) fn start<T, F>(&self, task: F) -> impl FnOnce() -> T + use<T, F>
     where
         T: Send + 'static,
@@ -102,7 +102,7 @@ pub(crate) fn ip(arguments: &str) {
     command("ip", arguments);
 }
 
-/// Runs a command in this thread's namespace, which must succeed: what it printed.
+/// Runs a command in this thread's namespace, which must succeed; returns its output.
 pub(crate) fn command(program: &str, arguments: &str) -> String {
     let output = Command::new(program).args(arguments.split_whitespace()).output().unwrap();
     let said = |bytes| String::from_utf8_lossy(bytes).into_owned();
@@ -120,8 +120,8 @@ pub(crate) fn pings(address: &str) -> bool {
     Command::new("ping").args(["-c1", "-W1", address]).output().unwrap().status.success()
 }
 
-/// True if Linux at an address answers within [`PATIENCE`]: on a busy machine, or while an address is resolved anew, the first echo may be
-/// too late.
+/// True if Linux at an address answers within [`PATIENCE`]: on a busy machine, or while an address is resolved anew, the
+/// first echo may be too late.
 pub(crate) fn answers(address: &str) -> bool {
     let begun = Instant::now();
     loop {
@@ -139,7 +139,7 @@ pub(crate) fn pattern(bytes: usize) -> Vec<u8> {
     (0..bytes as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
 }
 
-/// Takes one connection on `address` and answers what it sends, when it has sent it all, by the same.
+/// Accepts one connection on `address` and echoes its data once all has arrived.
 pub(crate) fn echo(address: IpAddr, port: u16) {
     let listener = TcpListener::bind((address, port)).unwrap();
     let (mut stream, _) = listener.accept().unwrap();
@@ -149,7 +149,7 @@ pub(crate) fn echo(address: IpAddr, port: u16) {
     stream.write_all(&all).unwrap();
 }
 
-/// Sends so many bytes to who echoes, and looks at what comes back.
+/// Sends so many bytes to an echo server, and checks its reply.
 pub(crate) fn converse(address: IpAddr, port: u16, bytes: usize) {
     let mut stream = (0..)
         .find_map(|tries| match TcpStream::connect_timeout(&SocketAddr::new(address, port), PATIENCE) {
@@ -172,7 +172,7 @@ pub(crate) fn converse(address: IpAddr, port: u16, bytes: usize) {
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Has Linux send what is sent by `socket` as datagrams of so many bytes, cut by the card.
+/// Has Linux send data of `socket` as datagrams of so many bytes, segmented by the card.
 pub(crate) fn segment_udp(socket: &UdpSocket, bytes: i32) {
     const UDP_SEGMENT: i32 = 103;
     // SAFETY: pointer and length are those of a live number.
@@ -182,7 +182,7 @@ pub(crate) fn segment_udp(socket: &UdpSocket, bytes: i32) {
     assert_eq!(set, 0);
 }
 
-/// Waits until a descriptor is readable, or something is wrong with it: whether that was so within the time.
+/// Waits until a descriptor is readable or has an error; true if so within `patience`.
 pub(crate) fn wait(fd: BorrowedFd<'_>, patience: Duration) -> bool {
     let mut waiting = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     // SAFETY: one live structure.

@@ -1,4 +1,4 @@
-//! A host's raw view of an interface: what it sends and receives, byte by byte, by the plainest means there are.
+//! A host's raw view of an interface: frames sent and received, byte by byte, by a plain packet socket.
 
 use std::ffi::CString;
 use std::mem::zeroed;

@@ -64,7 +64,7 @@ fn arp_in_ethernet() {
     assert_eq!(arp::parse(layer.payload).unwrap().fields(), fields);
 }
 
-/// What stands above IP, owned, so that a property can hold it.
+/// Transport header and its fields, owned, so that a property test can hold them.
 #[derive(Clone, Debug)]
 enum Above {
     Tcp { ports: (u16, u16), numbers: (u32, u32), flags: u8, options: Vec<u8> },
@@ -103,7 +103,7 @@ impl Above {
         }
     }
 
-    /// Parses `bytes` and holds it against what was built.
+    /// Parses `bytes` and compares with the packet built.
     fn check(&self, protocol: Protocol, bytes: &[u8], pseudo: Sum, payload: &[u8]) {
         match self {
             Above::Tcp { ports, numbers, flags, options } => {

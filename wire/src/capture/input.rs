@@ -4,14 +4,14 @@ use std::io::{self, BufReader, Read};
 
 use super::{CaptureError, CutShort, Problem};
 
-/// A source with its name, the place in it, and the record that is being read.
+/// A source with its name, the offset in it, and the record that is being read.
 #[derive(Debug)]
 pub(super) struct Input<R: Read> {
     file: String,
     source: BufReader<R>,
-    /// Where the record begins.
+    /// Offset of the current record, in bytes.
     start: u64,
-    /// How far the source has been read.
+    /// Offset up to which the source has been read, in bytes.
     offset: u64,
     record: Vec<u8>,
     cut: Option<CutShort>,
@@ -67,7 +67,7 @@ impl<R: Read> Input<R> {
         }
     }
 
-    /// What has been read of the record.
+    /// Bytes of the current record read so far.
     pub(super) fn record(&self) -> &[u8] {
         &self.record
     }
@@ -84,12 +84,12 @@ impl<R: Read> Input<R> {
         self.cut
     }
 
-    /// `problem`, here.
+    /// Error for `problem` at the current record.
     pub(super) fn error(&self, problem: Problem) -> CaptureError {
         CaptureError { file: self.file.clone(), offset: self.start, problem }
     }
 
-    /// `problem`, here, after which there is no way on.
+    /// Error for `problem` at the current record, after which reading ends.
     pub(super) fn fail(&mut self, problem: Problem) -> CaptureError {
         self.done = true;
         self.error(problem)

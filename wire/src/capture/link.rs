@@ -1,23 +1,22 @@
-//! Link types, and the Ethernet header that packets captured without one are given.
+//! Link types, and the Ethernet header for packets captured without one.
 //!
-//! Numbers and layouts are those of the tcpdump group's registry (draft-ietf-opsawg-pcaplinktype). Nothing
-//! here fails: a packet too short for its link-layer header becomes an empty frame, which whoever parses
-//! it will say is too short.
+//! Numbers and layouts are those of the tcpdump group's registry (draft-ietf-opsawg-pcaplinktype). Nothing here fails:
+//! a packet too short for its link-layer header becomes an empty frame, which the parser reports as too short.
 
 use std::fmt;
 
 use super::Record;
 use crate::ethernet::{EtherType, HEADER_LEN, Mac};
 
-/// The source address of packets that were captured without one: locally administered, of nobody.
+/// Source address of packets captured without one: locally administered, assigned to nobody.
 pub const NOBODY: Mac = Mac([0x02, 0, 0, 0, 0, 0x01]);
 
 const IPV4: u16 = EtherType::IPV4.0;
 const IPV6: u16 = EtherType::IPV6.0;
-/// An Ethernet type that is reserved, for what has none: no protocol is taken for another one.
+/// Reserved Ethernet type for payloads that have none, so that no protocol is mistaken for another.
 const NO_TYPE: u16 = 0xffff;
 
-/// Which link-layer header packets begin with, by its number in capture files.
+/// Link-layer header type of packets, by its number in capture files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LinkType(pub u16);
 
@@ -43,7 +42,7 @@ impl LinkType {
     /// Linux cooked, version 2.
     pub const COOKED_V2: LinkType = LinkType(276);
 
-    /// True if [`to_ethernet`] knows what to do with it.
+    /// True if [`to_ethernet`] can convert packets of this type.
     pub fn is_supported(self) -> bool {
         matches!(
             self,
@@ -60,7 +59,7 @@ impl LinkType {
         )
     }
 
-    /// What it is called, for those that one meets.
+    /// Name of the link type, for the common ones.
     pub fn name(self) -> Option<&'static str> {
         NAMES.iter().find(|(number, _)| *number == self.0).map(|(_, name)| *name)
     }
@@ -132,13 +131,12 @@ const NAMES: [(u16, &str); 54] = [
     (276, "Linux cooked, version 2"),
 ];
 
-/// The packet as the interface with the hardware address `receiver` would have received it over Ethernet.
-/// `scratch` holds the bytes of those that have to be rewritten.
+/// Returns the packet as the interface with hardware address `receiver` would have received it over Ethernet. `scratch`
+/// holds the bytes of a rewritten packet.
 ///
-/// Ethernet passes untouched. The others get `receiver` as their destination (or the broadcast or the
-/// multicast address, where a cooked header tells that it was one), [`NOBODY`] as their source unless a
-/// cooked header tells it, and an Ethernet type from the cooked header, the address family or the IP
-/// version. [`Record::original_len`] changes with the header.
+/// Ethernet passes untouched. Other packets get `receiver` as destination (or the broadcast or multicast address, if a
+/// cooked header says so), [`NOBODY`] as source unless a cooked header has the address, and an Ethernet type from the
+/// cooked header, the address family or the IP version. [`Record::original_len`] changes with the header.
 pub fn to_ethernet<'a>(record: Record<'a>, receiver: Mac, scratch: &'a mut Vec<u8>) -> Record<'a> {
     let bytes = record.bytes;
     let parts = match record.link {
@@ -181,7 +179,7 @@ pub fn to_ethernet<'a>(record: Record<'a>, receiver: Mac, scratch: &'a mut Vec<u
     }
 }
 
-/// What a link-layer header tells.
+/// Fields of a link-layer header.
 struct Parts<'a> {
     protocol: u16,
     source: Option<Mac>,
@@ -212,7 +210,7 @@ impl Cast {
     }
 }
 
-/// The Ethernet type that goes with the version of an IP header.
+/// Ethernet type by the version field of an IP header.
 fn by_version(packet: &[u8]) -> u16 {
     match packet.first().map(|first| first >> 4) {
         Some(4) => IPV4,
@@ -222,7 +220,7 @@ fn by_version(packet: &[u8]) -> u16 {
 }
 
 enum FamilyOrder {
-    /// Whichever gives the smaller number: families are small.
+    /// The byte order that gives the smaller number: address families are small.
     Either,
     Network,
 }

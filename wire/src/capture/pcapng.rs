@@ -33,7 +33,7 @@ const MAX_BLOCK: usize = 2 * MAX_CAPTURED;
 const MAX_INTERFACES: usize = 4096;
 const MAX_NAME: usize = 255;
 
-/// What is known of a pcapng file at one point in it.
+/// State of a pcapng file at the current offset: byte order, interfaces, clocks.
 #[derive(Debug)]
 pub(super) struct Pcapng {
     order: Order,
@@ -196,7 +196,7 @@ impl Pcapng {
         Ok(())
     }
 
-    /// Rewrites an obsolete packet block: its interface is 16 bits wide, followed by a drop count.
+    /// Rewrites an obsolete packet block as an enhanced one: its interface is 16 bits wide, followed by a drop count.
     fn turn_into_enhanced(&self, block: &mut [u8]) {
         if let Some(head) = block.first_chunk_mut::<12>() {
             let interface = u32::from(self.order.u16([head[8], head[9]]));
@@ -281,14 +281,14 @@ fn options<'o, 'a>(all: &'o [PcapNGOption<'a>]) -> impl Iterator<Item = &'o Pcap
     all.iter().take_while(|option| option.code != OptionCode::EndOfOpt)
 }
 
-/// How an interface counts time, and how much of a packet it keeps.
+/// Timestamp units and snap length of an interface.
 #[derive(Clone, Copy, Debug)]
 struct Clock {
     /// `if_tsresol`: a second is 10 to this power of units, or with the top bit set 2 to the rest.
     resolution: u8,
     /// `if_tsoffset`, in seconds.
     offset: i64,
-    /// 0 is no limit.
+    /// `if_snaplen`, in bytes; 0 is no limit.
     snaplen: u32,
 }
 
@@ -299,8 +299,7 @@ impl Default for Clock {
 }
 
 impl Clock {
-    /// The moment that a timestamp of `units` means; what lies before 1970 or past the year 2554 is
-    /// brought to the nearest moment that can be told.
+    /// Time that a timestamp of `units` stands for; times before 1970 or after 2554 are clamped.
     fn time(self, units: u64) -> Nanos {
         let exponent = u32::from(self.resolution & 0x7f);
         let base: u128 = if self.resolution & 0x80 == 0 { 10 } else { 2 };

@@ -10,8 +10,8 @@ use crate::ethernet::Mac;
 use crate::pool::{HEADROOM, Pool};
 use crate::port::{Port, PortError, Received};
 
-/// A port that receives the packets of a capture, of whatever interface in it, and writes what it sends
-/// into another. Either may be missing: then there is nothing to receive, or what is sent is not kept.
+/// A port that receives the packets of a capture, of every interface in it, and writes sent frames into another
+/// capture. Either may be missing: nothing is received, or sent frames are not kept.
 ///
 /// A packet longer than a slot is delivered as far as it fits, like one that a snap length has cut.
 pub struct CapturePort<R: Read, W: Write> {
@@ -39,12 +39,12 @@ impl<R: Read, W: Write> CapturePort<R, W> {
         Ok(CapturePort { name, address, reader, writer, scratch: Vec::new() })
     }
 
-    /// Where the capture that is read broke off, known once the port has come to its end.
+    /// Offset of an incomplete last record, known once the port has come to its end.
     pub fn cut_short(&self) -> Option<CutShort> {
         self.reader.as_ref().and_then(Reader::cut_short)
     }
 
-    /// Writes out what was sent and returns what it was written into.
+    /// Flushes the writer and returns the sink it wrote into.
     pub fn finish(self) -> Result<Option<W>, CaptureError> {
         self.writer.map(PcapngWriter::finish).transpose()
     }

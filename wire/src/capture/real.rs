@@ -1,4 +1,4 @@
-//! Every real capture at hand, with `tshark` as the judge. Both are optional: what is missing is said.
+//! Every real capture at hand, against `tshark`. Both are optional: a missing one is reported.
 
 use std::env;
 use std::fs;
@@ -23,7 +23,7 @@ fn captures() -> Vec<PathBuf> {
     found
 }
 
-/// What `tshark` says of each packet: time, length on the wire, captured length, comment.
+/// Packets as `tshark` reports them: time, length on the wire, captured length, comment.
 fn tshark(path: &Path) -> Option<Vec<[String; 4]>> {
     let fields = ["frame.time_epoch", "frame.len", "frame.cap_len", "frame.comment"];
     let mut command = Command::new("tshark");

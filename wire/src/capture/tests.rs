@@ -12,7 +12,7 @@ use crate::link_kind::LinkKind;
 use crate::pool::Pool;
 use crate::port::{Port, Received};
 
-/// A record that owns what it holds.
+/// A record that owns its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Owned {
     at: u64,

@@ -14,7 +14,7 @@ use super::{CaptureError, MAX_CAPTURED, Problem, Record};
 use crate::link_kind::{LinkKind, header_len};
 use crate::unit::Nanos;
 
-/// What the section header names as the program that wrote the file.
+/// Name of the program that wrote the file, for the section header.
 const USER_APPLICATION: &str = "wirerate";
 
 const COMMENT: u16 = 1;
@@ -30,7 +30,7 @@ pub struct PcapngWriter<W: Write = File> {
     file: String,
     /// One block, before it is written.
     block: Vec<u8>,
-    /// What packets of each interface begin with.
+    /// Link kind of each interface.
     interfaces: Vec<LinkKind>,
     written: u64,
 }
@@ -73,8 +73,8 @@ impl<W: Write> PcapngWriter<W> {
         self.interface_of(name, LinkKind::Ethernet)
     }
 
-    /// Describes an interface of a link of that kind; returns its index. Packets of one without Ethernet are written as
-    /// raw IP, without the header that stands in for the one they do not have.
+    /// Describes an interface of a link of that kind; returns its index. Packets of a link without Ethernet are written
+    /// as raw IP, without their stand-in header.
     pub fn interface_of(&mut self, name: &str, kind: LinkKind) -> Result<usize, CaptureError> {
         let LinkType(link) = match kind {
             LinkKind::Ethernet => LinkType::ETHERNET,
@@ -123,7 +123,8 @@ impl<W: Write> PcapngWriter<W> {
         self.end()
     }
 
-    /// Says how many packets of an interface were lost to the capture by a moment, in all, with a comment.
+    /// Writes interface statistics with a comment: total number of packets of an interface lost to the capture by a
+    /// moment.
     pub fn lost(
         &mut self,
         interface: usize,
@@ -145,17 +146,17 @@ impl<W: Write> PcapngWriter<W> {
         self.end()
     }
 
-    /// Writes out what is still buffered: whole blocks.
+    /// Writes out the buffered blocks, all of them whole.
     pub fn flush(&mut self) -> Result<(), CaptureError> {
         self.out.flush().map_err(|error| self.error(Problem::Output(error)))
     }
 
-    /// What is written into. What is buffered is not there yet.
+    /// The sink of the capture. Buffered bytes have not reached it.
     pub fn get_mut(&mut self) -> &mut W {
         self.out.get_mut()
     }
 
-    /// Writes out what is still buffered and returns what was written into.
+    /// Flushes the writer and returns the sink it wrote into.
     pub fn finish(mut self) -> Result<W, CaptureError> {
         self.flush()?;
         let PcapngWriter { out, file, written, .. } = self;

@@ -141,7 +141,7 @@ proptest! {
         prop_assert_eq!(delta.apply_udp(udp(naive(&before))), udp(naive(&after)));
     }
 
-    /// What was wrong stays wrong by the same difference, and what verified by either zero still does.
+    /// A wrong checksum stays wrong by the same difference, and a checksum that verified by either zero still verifies.
     #[test]
     fn adjusting_keeps_right_and_wrong(old in message(), new in message(), checksum in any::<u16>()) {
         prop_assume!(new.bytes(&[]).iter().any(|byte| *byte != 0));

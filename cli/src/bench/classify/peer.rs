@@ -18,7 +18,7 @@ use super::{Answers, Disagreement, Plan, ROUNDS, median, subject};
 /// The environment variable with the program's path.
 pub(crate) const VARIABLE: &str = "WIRERATE_RTE_ACL";
 
-/// What the program is called on the PATH.
+/// Name of the program on the PATH.
 pub(crate) const PROGRAM: &str = "wirerate-rte-acl";
 
 /// rte_acl's build parameter: nothing, and what allows the fewest and largest tries.
@@ -30,9 +30,9 @@ pub(crate) struct Peer {
     pub(crate) setting: &'static str,
     /// Seconds to build.
     pub(crate) build: f64,
-    /// Bytes that it takes.
+    /// Memory of the tries, in bytes.
     pub(crate) memory: u64,
-    /// What its answers come to.
+    /// Summary of its answers.
     pub(crate) answers: Answers,
     /// Millions of look-ups a second, of each round: 64 and 1,024 at a time.
     rounds: [Vec<f64>; 2],
@@ -51,7 +51,7 @@ struct Files {
 pub(crate) struct Peers {
     /// One for each setting.
     pub(crate) built: Vec<Peer>,
-    /// Why it could not be built in any setting, though it was to be.
+    /// Reason that rte_acl could not be built in any setting, though it was required.
     pub(crate) gave_way: Option<String>,
 }
 
@@ -103,7 +103,7 @@ pub(crate) fn start(
     Ok(peers)
 }
 
-/// Where the program is; it is built where its source is and can be.
+/// Returns the path of the program, which is built first where its source is and can be.
 fn program() -> Option<PathBuf> {
     if let Some(path) = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()) {
         return Some(path.into());
@@ -123,7 +123,7 @@ fn program() -> Option<PathBuf> {
     })
 }
 
-/// Where the program's source was when this was built.
+/// Directory of the program's source when this was built.
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../bench/peers");
 
 impl Files {
@@ -166,7 +166,7 @@ impl Drop for Files {
 /// Huge pages that rte_acl needs to have its memory from them, each 2 MiB.
 const HUGE_PAGES: u64 = 900;
 
-/// What DPDK is told: no devices; memory from huge pages where enough are free.
+/// Returns the arguments of DPDK's EAL: no devices; memory from huge pages where enough are free.
 fn eal() -> Vec<String> {
     let free = fs::read_to_string("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages");
     let is_huge =

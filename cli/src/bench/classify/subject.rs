@@ -1,4 +1,4 @@
-//! What is looked up in what: rules from a file, headers from a file or from a seed.
+//! Input of classifier measurements: rules from a file, headers from a file or from a seed.
 //!
 //! A trace is text, a header a line, as ClassBench's trace generator writes it: source, destination, source port,
 //! destination port, protocol, flags, and the number of the rule that it was made for; decimal, apart by tabs or spaces.
@@ -55,12 +55,12 @@ pub(crate) fn trace(path: &Path) -> Result<Vec<Header>, Failure> {
     if headers.is_empty() { Err(bad(0, BadHeader::None).into()) } else { Ok(headers) }
 }
 
-/// What is wrong with a line of a trace.
+/// Reason for refusing a line of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BadHeader {
-    /// There is no line at all.
+    /// The trace has no line.
     None,
-    /// It has fewer than five columns.
+    /// The line has fewer than five columns.
     Short,
     /// A column is not a number, or too large a one.
     Value(&'static str),
@@ -123,8 +123,8 @@ pub(crate) fn line(header: &Header, rule: usize) -> String {
     format!("{source}\t{destination}\t{sport}\t{dport}\t{protocol}\t{flags}\t{rule}")
 }
 
-/// Why a pattern has no ClassBench form: each is a condition on a field that it does not have, or more than one on
-/// a field that it has.
+/// Reason that a pattern has no ClassBench form: a condition on a field that ClassBench lacks, or more than one on a field
+/// that it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unlike(&'static str);
 

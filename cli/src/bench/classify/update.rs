@@ -1,4 +1,4 @@
-//! How many rules a second come or go, while look-ups go on.
+//! Rule insertions and removals per second, while look-ups go on.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use wire::random::Random;
 
 use super::{BATCH, Disagreement, Plan};
 
-/// How long it is measured, look-ups and all.
+/// Duration of a measurement, look-ups included.
 const TIME: Duration = Duration::from_millis(200);
 
 /// Comparisons with a pattern that the scan is given afterwards.

@@ -76,14 +76,14 @@ pub(super) struct Classify {
     json: bool,
 }
 
-/// Who can be measured.
+/// Subject of a measurement.
 #[derive(Clone, Copy, Debug)]
 enum Named {
     Ours(&'static Algorithm),
     RteAcl,
 }
 
-/// What DPDK's search is called.
+/// Name of DPDK's classifier.
 const RTE_ACL: &str = "rte_acl";
 
 fn named(name: &str) -> Result<Named, String> {
@@ -101,7 +101,7 @@ fn seconds(word: &str) -> Result<f64, String> {
     if (0.01..=3_600.0).contains(&value) { Ok(value) } else { Err("from 0.01 to 3600".to_owned()) }
 }
 
-/// What is said of one of them.
+/// Row of the report: one subject.
 struct Row {
     algorithm: String,
     mlookups: Option<f64>,
@@ -110,7 +110,7 @@ struct Row {
     updates: Option<f64>,
     worst: Option<Worst>,
     gave_way: Option<String>,
-    /// What a policy with these rules is compiled to.
+    /// True for the algorithm that a policy with these rules is compiled to.
     is_picked: bool,
     more: Value,
 }

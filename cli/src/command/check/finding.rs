@@ -1,4 +1,4 @@
-//! What the analysis of rules finds, as diagnostics.
+//! Findings of the analysis of rules, as diagnostics.
 
 use analysis::{Decider, Effort, Finding, Findings, Look, Places, Region, findings};
 use dataplane::Tables;
@@ -13,13 +13,13 @@ use crate::trial::{self, Trial};
 /// Other rules that are named in a message; of more, how many.
 const MOST_NAMED: usize = 3;
 
-/// What was found.
+/// Result of the analysis.
 pub(super) struct Found {
     /// One for each finding.
     pub(super) diagnostics: Vec<Diagnostic>,
     /// Number of rules that were not settled.
     pub(super) open: usize,
-    /// There are more overlaps than were looked for.
+    /// True if there are more overlaps than were looked for.
     pub(super) more_overlaps: bool,
 }
 

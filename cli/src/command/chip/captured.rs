@@ -10,17 +10,17 @@ use wire::ethernet::Header;
 use crate::input::Captures;
 use crate::screen::number;
 
-/// What is wrong with captures; known when they have been played.
+/// Problems of captures; known when the captures have been played.
 pub(super) type Problems = Arc<OnceLock<Vec<Problem>>>;
 
 /// Something that is wrong with a capture.
 #[derive(Clone, Debug)]
 pub(super) enum Problem {
-    /// It breaks off.
+    /// The file is truncated.
     Short(String),
-    /// It is damaged.
+    /// The file is damaged.
     Unreadable(String),
-    /// It spans more time than the chip's clocks can be counted over.
+    /// The capture spans more time than the chip's clocks can be counted over.
     Long(String),
 }
 
@@ -30,7 +30,7 @@ pub(super) struct Captured {
     tables: Tables,
     start: Nanos,
     last: Nanos,
-    /// By capture: packets after `last`.
+    /// Number of packets after `last`, by capture.
     late: Vec<u64>,
     problems: Problems,
 }

@@ -1,4 +1,4 @@
-//! What a chip did, as a page with plots: one HTML file that needs nothing else.
+//! Report of a chip run as a page with plots: one HTML file that needs nothing else.
 //!
 //! Bars are elements of the page, so that their numbers can be read and copied; the curve of latency is drawn by
 //! plotters.

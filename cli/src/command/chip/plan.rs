@@ -1,5 +1,5 @@
-//! What the commands about a chip have in common: the chip, what runs on it, and what comes in, from the words of the
-//! command line to a pipeline and its traffic.
+//! Common part of the commands about a chip: the chip, its mapping and its traffic, from the words of the command line to a
+//! pipeline and its input.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -63,7 +63,7 @@ pub(super) struct Subject {
     set: Vec<Setting>,
 }
 
-/// What a stream's keys are, for help.
+/// Returns the keys of a stream, for help.
 pub(super) fn keys() -> String {
     let mut text = String::from(
         "A generated stream is FROM>TO and keys, with commas between; FROM and TO are interfaces of the policy:\n",
@@ -103,7 +103,7 @@ impl FromStr for Wish {
 #[derive(Clone, Debug)]
 enum Item {
     Capture(Named),
-    /// As it was written, and what it means.
+    /// The text of a stream, and the stream.
     Stream(String, Stream),
 }
 
@@ -122,12 +122,12 @@ impl FromStr for Item {
 /// Generated traffic without a capture begins at this moment: any, but none at which a clock starts.
 const START: Nanos = Nanos::from_secs(1_700_000_000);
 
-/// What the words of a subject mean.
+/// Input resolved from the command line.
 pub(super) struct Prepared {
     pub(super) texts: Texts,
     pub(super) described: Described,
     pub(super) plan: Plan,
-    /// Bytes of frames that will come, about.
+    /// Approximate size of the frames to come, in bytes.
     pub(super) size: u64,
 }
 
@@ -142,7 +142,7 @@ impl Subject {
         }
     }
 
-    /// The same, whether tables and programs fit or not: something may yet be changed.
+    /// Prepares without a check that tables and programs fit: something may yet be changed.
     pub(super) fn prepare_unfitted(&self) -> Result<Prepared, Failure> {
         self.read().map(|(prepared, _)| prepared)
     }
@@ -190,7 +190,7 @@ impl Subject {
         Some((texts, described))
     }
 
-    /// What it is about, in a line.
+    /// Returns a title of one line: policy and traffic.
     pub(super) fn title(&self) -> String {
         let items = self.traffic.iter().map(|item| match item {
             Item::Capture(named) => named.path.display().to_string(),
@@ -219,18 +219,18 @@ pub(super) struct Plan {
     pub(super) start: Nanos,
     classifier: Option<String>,
     ports: Ports,
-    /// How the chip counts time.
+    /// Time base of the chip.
     time: Timebase,
     plugs: Vec<Plug>,
     seed: u64,
 }
 
-/// How traffic is varied.
+/// Variation of the traffic.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Variant {
-    /// The share of its own rate, above 0.
+    /// Load, as a multiple of the traffic's own rate, above 0.
     pub(super) load: f64,
-    /// What is added to the seed.
+    /// Number added to the seed.
     pub(super) repeat: u32,
 }
 
@@ -262,7 +262,7 @@ impl Plan {
         .on(&described.chip, &described.mapping)
     }
 
-    /// The same on another chip, or with another mapping.
+    /// Returns the plan on another chip, or with another mapping.
     #[must_use]
     pub(super) fn on(mut self, chip: &Chip, mapping: &Mapping) -> Plan {
         self.ports.clone_from(&chip.ports);
@@ -313,8 +313,8 @@ impl Plan {
     }
 }
 
-/// What is wished for, with the numbers of interfaces and ports. One that names a kind has its first port that nobody else
-/// wishes for by then, or its first where there is no more.
+/// Resolves wishes to the numbers of interfaces and ports. A wish for a kind gets the first port of the kind that nobody
+/// else wishes for by then, or its first where there is no more.
 fn plugs(wishes: &[Wish], tables: &Tables, ports: &Ports) -> Result<Vec<Plug>, Failure> {
     let mut plugs: Vec<Plug> = Vec::new();
     for Wish { interface, port } in wishes {
@@ -339,7 +339,7 @@ fn plugs(wishes: &[Wish], tables: &Tables, ports: &Ports) -> Result<Vec<Plug>, F
     Ok(plugs)
 }
 
-/// Why captures could not be opened, which they could be before.
+/// Reports captures that could not be opened, though they could be before.
 fn unopened(failure: Failure) -> SourceError {
     SourceError::Traffic(match failure {
         Failure::Input(InputError::Capture(error)) => TrafficError::Capture(error),
@@ -348,7 +348,7 @@ fn unopened(failure: Failure) -> SourceError {
     })
 }
 
-/// What does not fit of a plan, whose policy is called `file`.
+/// Returns the misfits of a plan, whose policy is called `file`.
 fn weigh(described: &Described, plan: &Plan, file: &str) -> Result<Vec<Diagnostic>, Failure> {
     let tables = plan.tables().map_err(|error| PolicyError::Compile { file: file.to_owned(), error })?;
     let replay = Replay::new(tables, plan.start, Way::Step)
@@ -356,7 +356,7 @@ fn weigh(described: &Described, plan: &Plan, file: &str) -> Result<Vec<Diagnosti
     Ok(fits(described, &replay))
 }
 
-/// What does not fit: tables and programs have their sizes only with the policy.
+/// Returns misfits: tables and programs have their sizes only with the policy.
 pub(super) fn fits(described: &Described, replay: &Replay) -> Vec<Diagnostic> {
     let Described { chip, mapping, lines, .. } = described;
     let extents: Vec<Extent> = extent::regions(&replay.tables, &replay.shard)

@@ -108,7 +108,7 @@ impl FromStr for Ratio {
 /// Bounds never come closer than this.
 const FINEST: f64 = 1e-6;
 
-/// Where the bottleneck is looked for: this times the load that is too much.
+/// Load at which the bottleneck is looked for, relative to the load that is too much.
 const ABOVE: f64 = 1.25;
 
 /// The first trials have one in so many of the frames.

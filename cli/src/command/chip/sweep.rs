@@ -157,7 +157,7 @@ fn figures(
     Ok(Figures::of(&report))
 }
 
-/// Where rows go.
+/// Output of rows.
 struct Rows {
     names: Vec<String>,
     csv: Option<Csv>,

@@ -1,4 +1,4 @@
-//! What a chip did, for people.
+//! Report of a chip run, for people.
 
 use std::io::{self, Write};
 
@@ -7,16 +7,16 @@ use chip::report::{EngineReport, Report};
 
 use crate::screen::{BAD, CARE, DIM, GOOD, HEADING, Table, bytes, count, number};
 
-/// What every report says of the model.
+/// Limits of the model, stated in every report.
 pub(super) const FICTION: &str = "What a frame's stages change is there at once when it comes in, in the order of arrival: races between engines \
      over one datum are not modelled.";
 
-/// How much is told.
+/// Level of detail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Detail {
-    /// What matters.
+    /// The main figures.
     Brief,
-    /// All.
+    /// All figures.
     Full,
 }
 
@@ -26,10 +26,10 @@ impl From<bool> for Detail {
     }
 }
 
-/// Resources whose relief is told of in brief.
+/// Number of resources whose relief is reported in brief.
 const BEST: usize = 5;
 
-/// What brings less than this is not worth a line in brief.
+/// Smallest speed-up worth a line in brief.
 const WORTH: f64 = 1.005;
 
 /// Prints the report.

@@ -1,5 +1,5 @@
-//! What a running gateway would do: its policy, routes, neighbours and flows, brought here, so that a packet can be tried
-//! on them and nothing live is touched.
+//! Simulation of a running gateway: its policy, routes, neighbours and flows, copied here, so that a packet can be tried on
+//! them and nothing live is touched.
 
 use std::net::IpAddr;
 use std::ops::ControlFlow;
@@ -26,25 +26,25 @@ use crate::failure::{Failure, PolicyError};
 use crate::policy_file::EPOCH;
 use crate::rendering::{Chosen, key};
 
-/// What a running gateway goes by.
+/// Policy and state of a running gateway.
 pub(super) struct Live {
     client: Client,
     pub(super) policy: Policy,
     basis: BasisView,
-    /// The packet, where it has ends.
+    /// Ends of the packet, where it has any.
     about: Option<About>,
-    /// What of its state bears on the packet.
+    /// Flows of the gateway that concern the packet.
     flows: Vec<FlowRecord>,
 }
 
-/// How long one waits for a part of an answer before looking again.
+/// Timeout of waiting for a part of an answer before checking again.
 const TICK: Duration = Duration::from_secs(1);
 
-/// The most flows that are made room for here: those that bear on one packet.
+/// Limit on the flow table here, in flows: only the flows that concern one packet are loaded.
 const FLOWS: u32 = 65_536;
 
 impl Live {
-    /// Asks a gateway what it goes by.
+    /// Asks a gateway for its policy and state.
     pub(super) fn ask(client: Client) -> Result<(Live, Tables), Failure> {
         let basis: BasisView = client.get("/basis")?;
         let garbled = |what: &str| ClientError::Garbled(format!("its policy, with Linux's routes, {what}"));
@@ -85,7 +85,7 @@ impl Live {
         Ok(replay)
     }
 
-    /// What bears on a packet, its places those of `tables`.
+    /// Returns the state that concerns a packet, its places those of `tables`.
     fn items(&self, about: About, tables: &Tables) -> Result<Vec<Item>, Failure> {
         let mut bytes = Vec::new();
         self.client.listen("/state", &about, TICK, |piece| {
@@ -119,7 +119,7 @@ impl Live {
         })
     }
 
-    /// What of a translation the gateway chooses only when the packet comes.
+    /// Returns the parts of a translation that the gateway chooses only when the packet comes.
     pub(super) fn chosen(&self, account: &Account, tables: &Tables) -> Option<Chosen> {
         let visit = account.visits.iter().find(|visit| visit.stage == "snat")?;
         let reply = visit.flow.as_ref()?.reply();
@@ -151,7 +151,7 @@ impl Live {
         })
     }
 
-    /// What cannot be known before the packet comes, in words.
+    /// Returns, in words, the facts that are unknown before the packet comes.
     pub(super) fn unknown(&self, chosen: Option<&Chosen>, account: &Account, tables: &Tables) -> Vec<String> {
         let mut told = Vec::new();
         if let Some(chosen) = chosen {
@@ -188,7 +188,7 @@ pub(super) fn flow_text(flow: &FlowRecord) -> String {
     )
 }
 
-/// The same for scripts.
+/// Returns a flow as JSON, for scripts.
 pub(super) fn flow_json(flow: &FlowRecord) -> Value {
     json!({
         "age_seconds": flow.age.as_secs_f64(),

@@ -189,7 +189,7 @@ impl Traffic {
     }
 }
 
-/// Which interface is which side.
+/// Inside and outside interfaces.
 #[derive(Clone, Copy)]
 struct Sides {
     lan: PortId,

@@ -8,7 +8,7 @@ use super::plot::{self, Colour, PUBLISHED};
 use super::{error, notes, of_study, sentences, untested};
 use crate::html::{STYLE, escape};
 
-/// What only this page has.
+/// Style sheet of this page alone.
 const OWN: &str = "\
 main { max-width: 66rem }
 .claims td:nth-child(n+5), .claims th:nth-child(n+5) { text-align: left }

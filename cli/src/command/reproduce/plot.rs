@@ -27,7 +27,7 @@ const PURPLE: Colour = Colour(0x6b, 0x46, 0xc1);
 const RED: Colour = Colour(0xc5, 0x30, 0x30);
 const PALE: Colour = Colour(0xa3, 0xbf, 0xd9);
 
-/// What published points are called.
+/// Legend of published points.
 pub(super) const PUBLISHED: &str = "published";
 
 /// Kinds of instructions, in the order of the reports.
@@ -38,7 +38,7 @@ pub(super) const KINDS: [(&str, Colour); 5] =
 pub(super) const STEPS: [(&str, Colour); 4] =
     [("raw", PALE), ("generic", BLUE), ("memory", TEAL), ("overlap", PURPLE)];
 
-/// What an engine spends its time with.
+/// States of an engine.
 pub(super) const STATES: [(&str, Colour); 3] = [("executing", BLUE), ("aborted", ORANGE), ("stalled", RED)];
 
 /// Threads of an engine.
@@ -126,7 +126,7 @@ fn diamond(area: &Area<'_>, (x, y): (i32, i32), rim: Colour) -> Drawn {
     Ok(())
 }
 
-/// The same for what the paper estimates, beside the estimate.
+/// Throughput in % over rules, on a linear axis, beside the paper's estimate, where there is one.
 pub(super) fn estimates(curves: &[Curve]) -> Result<String, String> {
     svg((960, 340), |backend| {
         let root = backend.into_drawing_area();
@@ -151,7 +151,7 @@ pub(super) fn estimates(curves: &[Curve]) -> Result<String, String> {
     })
 }
 
-/// What was published of single ciphers, in Mbit/s, after the last step.
+/// Published throughput of single ciphers, in Mbit/s, after the last step.
 const SINGLE: [(&str, f64); 2] = [("md5", 1219.0), ("des", 32.2)];
 
 /// Columns by cipher and step, on a logarithmic axis.

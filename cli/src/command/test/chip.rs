@@ -71,7 +71,7 @@ fn modelled(name: &str, tables: Tables, now: Nanos) -> Result<Box<dyn Player>, R
     }))
 }
 
-/// A chip at work. What it remembers goes on from flush to flush; its clock and its engines begin anew.
+/// A chip at work. Its state lasts from flush to flush; its clock and its engines begin anew.
 struct Modelled {
     described: Option<&'static Described>,
     replay: Replay,
@@ -95,8 +95,7 @@ impl Traffic for Coming {
     }
 }
 
-/// Records what happens on a chip. A frame that is lost has no fate, and differs by that from what other hosts did with
-/// it.
+/// Recorder of the events on a chip. A lost frame has no fate, and thereby differs from the frame on other hosts.
 #[derive(Default)]
 struct Recorder(Record);
 

@@ -16,12 +16,12 @@ use crate::flow::{Flow, FlowId, Key, STALE, Tick, Timeouts};
 /// Epochs that may begin before flows of the first of them have been marked.
 const MOST: u32 = u16::MAX as u32 - 8;
 
-/// Which epoch it is, and how many there have been of late.
+/// The current epoch, and counts of the recent ones.
 pub(super) struct Epochs {
     now: u16,
     /// True if flows of earlier epochs may be in the table.
     any_stale: bool,
-    /// When the present count began, and what has been counted since then and in the turn before.
+    /// Start of the present turn, and numbers of epochs begun in it and in the turn before.
     turn: Tick,
     begun: [u32; 2],
 }
@@ -89,8 +89,8 @@ impl FlowTable {
         flow.epoch != self.epochs.now
     }
 
-    /// A flow of an earlier epoch, none of `but`, that has this key but for the conntrack zone: in which conntrack zone it is now is not
-    /// known before it is revalidated.
+    /// Returns a flow of an earlier epoch, none of `but`, whose key equals this one but for the conntrack zone: the
+    /// present zone of the flow is unknown until revalidation.
     pub fn find_stale<T: Tally>(&self, key: &Key, hash: u64, but: &[FlowId], tally: &mut T) -> Option<Hit> {
         let flows = self.flows.entries();
         let entry = self.index.find(hash, tally, |entry, tally| {
@@ -136,7 +136,7 @@ impl FlowTable {
         Ok(())
     }
 
-    /// How long a flow has had no packet.
+    /// Returns the time since the last packet of a flow.
     pub fn idle(&self, flow: &Flow, now: Nanos) -> Nanos {
         Nanos(u64::from(self.tick(now).since(Tick(flow.seen))) * Tick::LENGTH.0)
     }

@@ -1,28 +1,28 @@
-//! Flows that other workers look for, too: each is in a steering table from its beginning to its end, however it ends.
+//! Flows that other workers look up, too: each is in a steering table from its beginning to its end, however it ends.
 
 use std::sync::Arc;
 
 use super::FlowTable;
 use crate::flow::SteeringTable;
 
-/// A worker's part in a steering table.
+/// Membership of a worker in a steering table.
 #[derive(Clone, Debug)]
 pub struct Member {
-    /// The steering table, which all workers share. They hash by the same seed.
+    /// The steering table of all workers, which hash with the same seed.
     pub steering: Arc<SteeringTable>,
-    /// The worker, from 0.
+    /// Number of the worker, from 0.
     pub worker: u16,
 }
 
 impl FlowTable {
-    /// Shows its flows, those of today and those to come, in a steering table, and in no other one.
+    /// Publishes the table's flows, present and future, in a steering table, and in no other.
     pub fn join(&mut self, member: Member) {
         self.withdraw_all();
         self.member = Some(member);
         self.each_hash(|member, hash| member.steering.publish(hash, member.worker));
     }
 
-    /// Where it shows its flows; nowhere where it is the only worker's.
+    /// Returns the membership in a steering table; `None` for the only worker.
     #[inline(always)]
     pub fn member(&self) -> Option<&Member> {
         self.member.as_ref()
@@ -57,7 +57,7 @@ impl FlowTable {
     }
 }
 
-/// Whose flows are gone has none to show.
+/// Withdraws the flows from the steering table.
 impl Drop for FlowTable {
     fn drop(&mut self) {
         self.withdraw_all();

@@ -1,4 +1,4 @@
-//! Flows that come from another table.
+//! Flows restored from another table.
 
 use serde::{Deserialize, Serialize};
 use tally::NoTally;
@@ -6,36 +6,36 @@ use tally::NoTally;
 use super::{FlowTable, Refusal};
 use crate::flow::{Flow, FlowId, Key, STALE, Side, State, Tick, tcp};
 
-/// What is known of both sides of a TCP connection, as [`Flow`] keeps it.
+/// TCP window state of both sides of a connection, as [`Flow`] keeps it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Windows {
     /// Window scales: the original side's in the low four bits, the reply side's in the high four.
     pub scales: u8,
-    /// Of the original side, then of the other: the highest sequence number that it has sent, plus one.
+    /// Highest sequence number sent, plus one: by the original side, then by the other.
     pub end: [u32; 2],
-    /// Likewise the highest that the other side allows it to send, plus one.
+    /// Highest sequence number that the other side allows, plus one; in the same order.
     pub max_end: [u32; 2],
-    /// Likewise the largest window that it has offered, scaled.
+    /// Largest window offered, scaled; in the same order.
     pub max_window: [u32; 2],
 }
 
-/// A flow that another table has had.
+/// A flow from another table.
 #[derive(Clone, Copy, Debug)]
 pub struct Former<'a> {
     /// The keys of both directions.
     pub keys: [&'a Key; 2],
-    /// Where the connection stands: a state of its protocol.
+    /// State of the connection, one of its protocol's.
     pub state: State,
-    /// What is known of its sides.
+    /// TCP window state of both sides.
     pub windows: &'a Windows,
-    /// Ticks since its last packet.
+    /// Ticks since the last packet.
     pub idle: u32,
-    /// Ticks since its first.
+    /// Ticks since the first packet.
     pub age: u32,
 }
 
 impl Flow {
-    /// What is known of its sides.
+    /// Returns the TCP window state of both sides.
     pub fn windows(&self) -> Windows {
         let sides = &self.sides;
         Windows {
@@ -48,8 +48,7 @@ impl Flow {
 }
 
 impl FlowTable {
-    /// Takes in a flow that another table has had, as one of an earlier epoch. What was before ticks began was when they
-    /// began.
+    /// Takes in a flow from another table, as a flow of an earlier epoch. Times before tick 0 become tick 0.
     ///
     /// # Errors
     /// [`Refusal`]: there is no room, or a key is taken; the table is as it was.
@@ -83,7 +82,7 @@ impl FlowTable {
         Ok(id)
     }
 
-    /// Goes on counting where another table, whose flows this one has taken in, has come to.
+    /// Continues the counters of another table whose flows this one has taken in.
     pub(crate) fn go_on_from(&mut self, other: &FlowTable) {
         self.created = other.created;
         self.ended = other.created - u64::from(self.len);

@@ -369,7 +369,7 @@ struct Host {
     acknowledged: u32,
     /// Right edge that the other side allows.
     edge: u32,
-    /// What has come from the other side, in order.
+    /// Bytes received in order from the other side.
     received: u32,
     /// Pieces that came early: offset and end.
     early: Vec<(u32, u32)>,
@@ -546,8 +546,8 @@ proptest! {
         assert_eq!(connection.state(), State::TimeWait);
     }
 
-    /// Whoever does not see the numbers gets nothing in: neither data nor a reset nor a SYN-ACK changes anything,
-    /// and only what falls into the window by chance passes.
+    /// A sender who does not see the numbers gets nothing in: neither data nor a reset nor a SYN-ACK changes anything,
+    /// and only segments that fall into the window by chance pass.
     #[test]
     fn blind_segments_change_nothing(
         seq in any::<u32>(),

@@ -1,36 +1,36 @@
-//! What mappings and pools there are, for operators.
+//! Lists of mappings and pools, for operators.
 
 use std::net::IpAddr;
 
 use super::super::{Endpoint, MappingId, PoolCounters, PoolId, PortRange, PortSpace, bits_of, ip_of};
 use super::Mappings;
 
-/// A mapping, to show.
+/// A mapping, for display.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapping {
-    /// Its place.
+    /// Place of the mapping.
     pub id: MappingId,
-    /// The pool that it was made from; `None` if that, or its outside address, is in the present tables no more.
+    /// Pool of the mapping; `None` if the present tables no longer have the pool, or the outside address.
     pub pool: Option<PoolId>,
     /// The host's own endpoint.
     pub inside: Endpoint,
-    /// What it looks like from outside.
+    /// The outside endpoint, as other hosts see it.
     pub outside: Endpoint,
-    /// How many hold it.
+    /// Number of references.
     pub references: u32,
 }
 
-/// How much of a pool is in use.
+/// Use of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolUse {
     /// Outside addresses.
     pub addresses: u32,
-    /// Ports, for each of TCP, UDP and ICMP identifiers: those of this worker's share in the pool's range on all its
-    /// addresses, those included that are set aside for something else.
+    /// Ports, for each of TCP, UDP and ICMP identifiers: this worker's share of the pool's range on all its addresses,
+    /// reserved ports included.
     pub ports: u64,
-    /// Of those of TCP, of UDP and of ICMP, how many are in use.
+    /// Number of ports in use, of TCP, UDP and ICMP identifiers.
     pub used: [u32; 3],
-    /// What the pool has done so far.
+    /// Counters of the pool.
     pub counters: PoolCounters,
 }
 
@@ -52,13 +52,13 @@ impl Mappings {
         self.iter_from(MappingId(0)).take(self.capacity() as usize).flatten()
     }
 
-    /// The places from one on, each with its mapping, if it has one: to be gone through little by little.
+    /// Iterates over places from one on, each with its mapping, if any: for going through the table in steps.
     pub fn iter_from(&self, first: MappingId) -> impl Iterator<Item = Option<Mapping>> + '_ {
         (first.0..self.capacity()).map(|place| self.get(MappingId(place)))
     }
 
-    /// The pool of the present tables that a mapping is of; `None` where that, or the mapping's outside address, is in
-    /// them no more.
+    /// Returns the pool of a mapping; `None` if the present tables no longer have the pool, or the mapping's outside
+    /// address.
     pub fn pool_of(&self, id: MappingId) -> Option<PoolId> {
         let host = self.hosts.get(self.entry(id)?.host);
         let place = host.pool().0;
@@ -69,7 +69,7 @@ impl Mappings {
         }
     }
 
-    /// How much of a pool is in use.
+    /// Returns the use of a pool.
     pub fn usage(&self, pool: PoolId) -> Option<PoolUse> {
         let pool = &self.pools[usize::from(*self.places.get(usize::from(pool.0))?)];
         let share = self.ports.share();
@@ -83,12 +83,12 @@ impl Mappings {
         })
     }
 
-    /// What a pool has done so far.
+    /// Returns the counters of a pool.
     pub fn counters(&self, pool: PoolId) -> Option<PoolCounters> {
         Some(self.pools[usize::from(*self.places.get(usize::from(pool.0))?)].counters)
     }
 
-    /// What an inside address owns of a deterministic pool (RFC 7422): the outside address and its block.
+    /// Returns the outside address and the block of an inside address in a deterministic pool (RFC 7422).
     pub fn block_of(&self, pool: PoolId, inside: IpAddr) -> Option<(IpAddr, PortRange)> {
         let pool = &self.pools[usize::from(*self.places.get(usize::from(pool.0))?)];
         let (address, family) = bits_of(inside);
@@ -97,8 +97,8 @@ impl Mappings {
         Some((ip_of(outside.address, family), ports))
     }
 
-    /// Who owns an outside port by deterministic NAT, whether or not it is in use: the answer to a complaint, for
-    /// which no log is needed.
+    /// Returns the owner of an outside port by deterministic NAT, in use or not: the answer to an abuse report, without
+    /// a log.
     pub fn owner_of(&self, outside: IpAddr, port: u16) -> Option<(PoolId, IpAddr)> {
         let known = &self.outside[*self.known.get(&bits_of(outside))? as usize];
         known.users.iter().find_map(|(user, place)| {

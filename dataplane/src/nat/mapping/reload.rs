@@ -1,14 +1,14 @@
-//! Other pools take the place of those that there are, and mappings go on.
+//! Reload: other pools take the place of the present ones, and mappings go on.
 //!
-//! A pool stays itself where the caller says so (its translation has the same name), and keeps its hosts, mappings and
-//! counters, whatever else about it has changed; others end. An outside address stays itself by its value. What mappings
-//! still use stays until they have ended, and is not handed out any more: neither pools that are gone, nor addresses that
-//! their pool no longer has. A host that keeps to such an address gets another one for what it maps anew.
+//! A pool stays itself if the caller says so (its translation has the same name), and keeps its hosts, mappings and
+//! counters, whatever else about it has changed; others end. An outside address stays itself by its value. Pools that
+//! are gone, and addresses that their pool no longer has, stay until their last mapping has ended, but hand out no
+//! ports. A host that keeps to such an address gets another one for its new mappings.
 //!
-//! Ports that are set aside from now on stay with whoever holds them, and are not handed out again.
+//! Newly reserved ports stay with their holders, and are not handed out again.
 //!
-//! The work is bounded by pools and outside addresses, not by mappings. Memory for addresses that come is taken beforehand
-//! ([`PoolsPlan::prepare`]), and what is no longer needed is handed back to be given up by somebody who has time.
+//! The work is bounded by pools and outside addresses, not by mappings. Memory for new addresses is taken beforehand
+//! ([`PoolsPlan::prepare`]), and retired state is returned for the caller to free when it has time.
 
 use super::super::pool::Side;
 use super::super::{Endpoint, PoolConfig};
@@ -17,22 +17,22 @@ use super::{
     reserve,
 };
 
-/// Pools that will take the place of others.
+/// Reload plan of the pools.
 pub(crate) struct PoolsPlan {
     compiled: Compiled,
-    /// For each pool, which one it was.
+    /// Predecessor of each pool, by its place in the old list.
     was: Vec<Option<u16>>,
-    /// Bitmaps for addresses that the pools of before did not have.
+    /// Bitmaps for addresses that the old pools did not have.
     chunk: Chunk,
-    /// For each address, its place among those.
+    /// For each address, its place among those bitmaps.
     fresh: Vec<Option<u32>>,
-    /// Bitmaps of ports that are handed out last, for all addresses that have such.
+    /// Bitmaps of ports that are handed out last, for all addresses that have such ports.
     lent: Chunk,
-    /// For each address, its place among those.
+    /// For each address, its place among those bitmaps.
     lent_places: Vec<Option<u32>>,
 }
 
-/// What is no longer needed.
+/// Retired state of the pools.
 #[derive(Default)]
 pub(crate) struct RetiredPools {
     _chunks: Vec<Chunk>,
@@ -40,10 +40,10 @@ pub(crate) struct RetiredPools {
 }
 
 impl PoolsPlan {
-    /// Compiles `new`; each of them was the pool of `was` in `old`.
+    /// Compiles `new`; `was` is the predecessor of each pool in `old`.
     ///
     /// # Errors
-    /// All that is wrong with the pools, or the system has not enough memory.
+    /// All faults of the pools, or the system has not enough memory.
     pub(crate) fn prepare(
         old: &[PoolConfig],
         new: &[PoolConfig],
@@ -85,7 +85,7 @@ impl PoolsPlan {
 }
 
 impl Mappings {
-    /// True if there are places for all pools beside those whose mappings go on. Always, but for tens of thousands.
+    /// True if there are places for all pools beside those whose mappings go on, as always but for tens of thousands.
     pub(crate) fn has_places_for(&self, plan: &PoolsPlan) -> bool {
         let more = plan.was.iter().filter(|was| was.is_none()).count();
         self.pools.len() + more <= usize::from(u16::MAX) || self.is_empty()
@@ -165,7 +165,7 @@ impl Mappings {
         retired
     }
 
-    /// A place for an address that is not known yet.
+    /// Takes a place for a new address.
     fn take_outside(&mut self, new: Outside) -> u32 {
         let key = (new.address, new.family);
         let new = Outside { users: Vec::new(), ..new };
@@ -183,7 +183,7 @@ impl Mappings {
         place
     }
 
-    /// Tells addresses by which pools they are used; pools that are gone use none.
+    /// Notes the pools that use each address; pools that are gone use none.
     fn note_users(&mut self) {
         let Mappings { pools, outside, .. } = self;
         for (place, pool) in (0..).zip(pools.iter_mut()) {
@@ -198,7 +198,7 @@ impl Mappings {
         }
     }
 
-    /// Forgets addresses that nobody uses.
+    /// Forgets addresses without pools and mappings.
     fn forget_unused(&mut self) {
         for place in 0..self.outside.len() {
             let at = &self.outside[place];
@@ -212,7 +212,7 @@ impl Mappings {
         }
     }
 
-    /// Sets other ports of an address aside than before.
+    /// Replaces the reserved ports of an address.
     fn reserve_anew(&mut self, place: u32, reserved: [Vec<PortRange>; PortSpace::COUNT]) {
         let before = std::mem::replace(&mut self.outside[place as usize].reserved, reserved);
         for space in PortSpace::ALL {
@@ -232,7 +232,8 @@ impl Mappings {
         }
     }
 
-    /// Gives an address other bitmaps of the ports that are handed out last, if it has such; those of mappings are taken.
+    /// Replaces an address's bitmaps of the ports that are handed out last, if it has such ports; those of mappings are
+    /// taken.
     fn lend_anew(&mut self, place: u32, home: Option<(Home, u32)>) {
         self.services.leave(place);
         let Some((home, further)) = home else { return };

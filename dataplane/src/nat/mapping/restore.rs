@@ -1,4 +1,4 @@
-//! Mappings that come from another table, with the outside ports that they had there.
+//! Mappings restored from another table, with the outside ports that they had there.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use tally::NoTally;
 use super::super::{Endpoint, MappingId, PoolCounters, PoolId, PortSpace};
 use super::{Mappings, NONE};
 
-/// Why a mapping that was elsewhere cannot be here.
+/// Reason for refusing to restore a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Restore {
     /// The pool has no such outside address.
@@ -18,7 +18,7 @@ pub enum Restore {
     NotOurs,
     /// The inside endpoint, or its host, is mapped otherwise.
     Otherwise,
-    /// As many mappings or hosts as there is memory for.
+    /// All mappings or hosts that there is memory for are in use.
     TableFull,
     /// The two ends are not of one protocol with ports, and one family.
     Malformed,
@@ -38,8 +38,8 @@ impl fmt::Display for Restore {
 }
 
 impl Mappings {
-    /// The mapping of these two ends, made if there is none yet; takes a reference to it. Neither the pool's range of
-    /// ports nor its quota is asked: they are for those that are made anew.
+    /// Returns the mapping of these two ends, made if there is none yet; takes a reference to it. The pool's range of
+    /// ports and its quota are not checked: they are for new mappings.
     ///
     /// # Errors
     /// [`Restore`]; nothing is changed.
@@ -94,7 +94,7 @@ impl Mappings {
         Ok(self.insert(host, (&inside, hash), outside.port, tally).id)
     }
 
-    /// Goes on counting, and choosing ports, where another table has come to, whose mappings this one has taken in and whose
+    /// Continues the counters and the choice of ports of another table, whose mappings this one has taken in and whose
     /// pools are the same.
     pub(crate) fn go_on_from(&mut self, other: &mut Mappings) {
         std::mem::swap(&mut self.random, &mut other.random);

@@ -74,7 +74,7 @@ fn the_fastest_is_chosen_and_what_takes_too_much_gives_way() {
     assert_eq!((narrow.algorithm.name, gave_way), ("linear", vec!["tree", "tuple"]));
 }
 
-/// What a policy can name is what there is.
+/// A policy can name each classification algorithm.
 #[test]
 fn every_algorithm_can_be_named() {
     for algorithm in lookup::classify::ALGORITHMS {

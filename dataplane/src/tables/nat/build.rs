@@ -1,4 +1,4 @@
-//! From a policy's translations to [`NatTables`].
+//! Compilation of a policy's translations to [`NatTables`].
 //!
 //! The order of interfaces, and of rules and translations that have nothing to do with one another, decides nothing.
 

@@ -42,8 +42,9 @@ pub enum Version {
 
 /// Fields in the order in which diagrams decide on them, the highest bit of each first.
 ///
-/// What has few values and divides the list first: zones, interfaces, source MAC addresses, protocol. Then what tells most rules apart,
-/// addresses; last what repeats in many rules, so that its diagrams are shared. Decision 18 has what was measured.
+/// First, fields of few values that divide the list: zones, interfaces, source MAC addresses, protocol. Then addresses,
+/// which tell most rules apart; last, fields that repeat in many rules, so that their diagrams are shared. Measurements:
+/// decision 18.
 pub const ORDER: [Field; 12] = [
     Field::From,
     Field::To,
@@ -106,7 +107,7 @@ impl Field {
         ORDER.iter().take_while(|field| **field != self).map(|field| field.bits(version)).sum()
     }
 
-    /// Its value in a header.
+    /// Returns the value of the field in a header.
     pub fn of(self, header: &Header) -> u128 {
         match self {
             Field::From => header.from.into(),

@@ -14,9 +14,9 @@ use crate::classify::{Bounds, Position, TooLarge};
 /// A node of the diagram that is being folded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Node {
-    /// The bit that it decides on.
+    /// Bit tested by the node.
     pub(super) variable: u32,
-    /// Where it leads if the bit is 0 or 1.
+    /// Edges taken if the bit is 0, and if it is 1.
     pub(super) children: [Edge; 2],
 }
 
@@ -24,7 +24,7 @@ pub(super) struct Node {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Edge(u32);
 
-/// What an edge leads to.
+/// Target of an edge.
 pub(super) enum End {
     Node(usize),
     Leaf(Position),
@@ -87,7 +87,7 @@ pub(super) struct Fold {
 
 const EMPTY: u32 = u32::MAX;
 
-/// There is no place for a node.
+/// Error: there is no place for a node.
 struct Full;
 
 impl Fold {
@@ -167,7 +167,7 @@ impl Fold {
         Ok(edges.last().copied().unwrap_or(Edge::NOTHING))
     }
 
-    /// The first diagram where it leads to a position, else the second.
+    /// Merges two diagrams: the first where it leads to a position, else the second.
     fn merge(&mut self, first: Edge, second: Edge) -> Result<Edge, Full> {
         if first == Edge::NOTHING {
             return Ok(second);

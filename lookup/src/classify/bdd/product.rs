@@ -21,7 +21,7 @@ impl Product {
         Product { fields: Default::default() }
     }
 
-    /// What a pattern matches among the headers of a version; `None` if it is nothing.
+    /// Returns the headers of a version that a pattern matches; `None` if there are none.
     pub fn of(pattern: &Pattern, version: Version) -> Option<Product> {
         let mut product = Product::all();
         for field in ORDER {
@@ -67,7 +67,7 @@ impl Product {
         })
     }
 
-    /// What is in both; `None` if nothing is.
+    /// Returns the intersection; `None` if it is empty.
     pub fn within(&self, other: &Product, version: Version) -> Option<Product> {
         let mut product = self.clone();
         for field in ORDER {

@@ -10,7 +10,7 @@ use wire::random::Random;
 use super::super::{AddressSpan, Admit, Pattern, PortSpan, TypeMatch};
 use super::table::{ACL, Class, FW, IPC, Kind, Ports, Tree};
 
-/// What a rule set is like.
+/// Kind of rule set to imitate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Like {
     /// An access list of a router: hosts and networks to services of hosts.
@@ -34,18 +34,18 @@ pub struct Filter {
     pub dport: PortSpan,
     /// Transport protocol; `None` for any.
     pub protocol: Option<u8>,
-    /// What the 16 bits must be that are TCP's flags << 8, or ICMP's type << 8 | code.
+    /// Value of the 16 bits TCP flags << 8, or ICMP type << 8 | code.
     pub flags: u16,
-    /// Which of them are looked at.
+    /// Mask of the bits compared.
     pub flags_mask: u16,
 }
 
 /// An IPv4 prefix; host bits are zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Prefix {
-    /// Its first address.
+    /// First address of the prefix.
     pub address: u32,
-    /// Its length, 0 to 32.
+    /// Length in bits, 0 to 32.
     pub length: u8,
 }
 
@@ -82,10 +82,10 @@ pub fn rules(like: Like, count: usize, seed: u64) -> Vec<Filter> {
 /// Pairs of source and destination that have been drawn, as often as they were, by their lengths.
 type Sites = HashMap<(u8, u8), Vec<(Prefix, Prefix)>>;
 
-/// After so many repeats in a row, addresses leave the tree.
+/// Number of repeats in a row after which addresses leave the tree.
 const STRAY_AFTER: u32 = 64;
 
-/// After so many there is no room for another rule.
+/// Number of repeats in a row after which there is no room for another rule.
 const MOST_REPEATS: u32 = 100_000;
 
 fn draw(
@@ -157,10 +157,10 @@ struct Addresses {
     /// Levels from the root at which every node has two children: larger sets are spread wider.
     spread: u8,
     seed: u64,
-    /// What has been drawn, as often as it was, by length: what was drawn often is drawn more often.
+    /// Prefixes drawn so far, with repetitions, by length: a prefix drawn often is drawn more often.
     drawn: [Vec<Prefix>; 33],
     known: HashSet<Prefix>,
-    /// Of each prefix that known ones lie in, or that is known: how many of them, at most, lie one in the other.
+    /// Depth of nesting of known prefixes, by each prefix that is known or contains known prefixes.
     depths: HashMap<Prefix, usize>,
 }
 
@@ -171,8 +171,8 @@ impl Addresses {
         Addresses { tree, spread, seed, drawn, known: HashSet::new(), depths: HashMap::new() }
     }
 
-    /// A prefix of that length, beginning as `begin` does: one that is known, or a new one. What would make them nested
-    /// too deep is drawn again, a few times.
+    /// Draws a prefix of `length` bits, beginning as `begin` does: a known prefix, or a new one. A prefix nested too
+    /// deep is drawn again, a few times.
     fn draw(&mut self, length: u8, begin: Option<Prefix>, stray: bool, random: &mut Random) -> Prefix {
         let drawn = &mut self.drawn[usize::from(length)];
         let again = random.pick(drawn).copied().filter(|_| begin.is_none() && !stray);
@@ -199,7 +199,7 @@ impl Addresses {
         prefix
     }
 
-    /// How many known prefixes would lie one in the other, with this among them.
+    /// Returns the depth of nesting of known prefixes around `prefix`, itself included.
     fn depth_with(&self, prefix: Prefix) -> usize {
         let around = |shorter: &u8| self.known.contains(&Prefix::of(prefix.address, *shorter));
         (0..prefix.length).filter(around).count() + 1 + self.depths.get(&prefix).copied().unwrap_or(0)
@@ -224,13 +224,13 @@ impl Addresses {
 }
 
 impl Prefix {
-    /// That many bits of an address.
+    /// Returns the prefix of the first `length` bits of an address; 0 to 32.
     pub fn of(address: u32, length: u8) -> Prefix {
         let mask = u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0);
         Prefix { address: address & mask, length }
     }
 
-    /// All of its addresses; `None` where that is every address.
+    /// Returns the addresses of the prefix; `None` for all addresses.
     fn spans(self) -> Option<Vec<AddressSpan>> {
         let hosts = u32::MAX.checked_shr(self.length.into()).unwrap_or(0);
         let span = AddressSpan { v6: false, first: self.address.into(), last: (self.address | hosts).into() };
@@ -239,7 +239,7 @@ impl Prefix {
 }
 
 impl Filter {
-    /// What it looks for, as the import of ClassBench's sets has it.
+    /// Returns the pattern, as the import of ClassBench's sets makes it.
     pub fn pattern(&self) -> Pattern {
         let ports = |span: PortSpan| {
             if (span.first, span.last) == (0, u16::MAX) { Vec::new() } else { vec![span] }

@@ -1,7 +1,7 @@
-//! How real rule sets are distributed: shares in percent or per mille, measured on sets that ClassBench's generator
-//! made from the seeds acl1, fw1 and ipc1, and rounded.
+//! Distributions of real rule sets: shares in percent or per mille, measured on sets that ClassBench's generator made from
+//! the seeds acl1, fw1 and ipc1, and rounded.
 
-/// What a kind of rule set is like.
+/// Distributions of one kind of rule set.
 pub(super) struct Kind {
     /// Protocol with the classes of its ports.
     pub(super) classes: &'static [(&'static Class, u32)],
@@ -9,7 +9,7 @@ pub(super) struct Kind {
     pub(super) source: Tree,
     /// Destination addresses.
     pub(super) destination: Tree,
-    /// Of a thousand rules between prefixes long enough, how many are within one site.
+    /// Per mille of the rules between prefixes long enough that are within one site.
     pub(super) alike: u64,
     /// Percent of the rules that are about the source and destination of another.
     pub(super) again: u64,
@@ -53,15 +53,16 @@ pub(super) enum Ports {
     Exact,
 }
 
-/// How the addresses of one side branch.
+/// Branching of the addresses of one side.
 pub(super) struct Tree {
     /// Number of rules that share a part of the tree of their own.
     pub(super) crowd: usize,
-    /// Up to how many prefixes lie one in the other.
+    /// Greatest depth of nested prefixes.
     pub(super) nested: usize,
     /// Percent of the addresses that have been in another rule.
     pub(super) again: u64,
-    /// From each level on: percent of the nodes with two children, and how much lighter the lighter is, in percent.
+    /// Branching from each level on: percent of the nodes with two children, and by how much the lighter child is
+    /// lighter, in percent.
     levels: &'static [(u8, u64, u64)],
 }
 

@@ -58,7 +58,7 @@ fn no_rule_hides_a_later_one() {
     }
 }
 
-/// What real sets of about 1,000 and 10,000 rules have: the shares of both lie within these bounds, or near them.
+/// The bounds of each share are the values of real sets of about 1,000 and 10,000 rules, or near them.
 #[test]
 fn shares_are_those_of_real_sets() {
     type Share = (&'static str, fn(&Filter) -> bool, f64, f64);

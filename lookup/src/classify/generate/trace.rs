@@ -18,12 +18,12 @@ pub struct Locality(f64);
 impl Locality {
     /// Each header is drawn anew: b = 0.
     pub const NONE: Locality = Locality(0.0);
-    /// What ClassBench's authors call low: b = 0.0001.
+    /// Low locality of ClassBench: b = 0.0001.
     pub const LOW: Locality = Locality(0.0001);
-    /// What they call high: b = 1.
+    /// High locality of ClassBench: b = 1.
     pub const HIGH: Locality = Locality(1.0);
 
-    /// ClassBench's b; what is less than 0 is 0, and so is what is no number.
+    /// Sets ClassBench's b; a negative number and NaN count as 0.
     pub fn new(b: f64) -> Locality {
         Locality(b.max(0.0))
     }
@@ -109,7 +109,7 @@ const TCP: u8 = 6;
 const ICMP: u8 = 1;
 const ICMPV6: u8 = 58;
 
-/// What TCP segments show, most of them.
+/// Flags of most TCP segments: SYN; SYN, ACK; ACK; PSH, ACK; FIN, ACK; RST.
 const FLAGS: [u8; 6] = [0x02, 0x12, 0x10, 0x18, 0x11, 0x04];
 
 fn header(pattern: &Pattern, places: &Places, random: &mut Random) -> Header {
@@ -185,7 +185,7 @@ fn port(spans: &[PortSpan], has_ports: bool, random: &mut Random) -> u16 {
     }
 }
 
-/// The first, the last, or any number of a span.
+/// Draws the first, the last, or any number of a span.
 fn within(first: u128, last: u128, random: &mut Random) -> u128 {
     let wide = (u128::from(random.next_u64()) << 64) | u128::from(random.next_u64());
     match random.below(4) {

@@ -1,8 +1,8 @@
-//! What a search costs on an engine.
+//! Cost of a search on an engine.
 //!
-//! The interval tables lie one after the other, then the vectors. An interval is its first value and where its vector is: 8
-//! bytes, 20 of IPv6. The engine reads what eight transfer registers take, 32 bytes, of each vector in turn, up to the
-//! piece that has the first common bit.
+//! The interval tables lie one after the other, then the vectors. An interval takes 8 bytes, 20 of IPv6: its first value
+//! and the offset of its vector. The engine reads 32 bytes, the size of eight transfer registers, of each vector in turn,
+//! up to the piece that has the first common bit.
 
 use tally::{Branch, Op, Region, Tally};
 use wire::Family;
@@ -24,7 +24,7 @@ const BEGIN: u32 = 3;
 /// Instructions of a probe: middle (add, shift), scaled, added to the table, compared, bound moved. And two branches.
 const PROBE: u32 = 6;
 
-/// Those of an address of IPv6: three more words to compare with borrow.
+/// Instructions of a probe of an IPv6 address: three more words to compare with borrow.
 const WIDE_PROBE: u32 = PROBE + 3;
 
 /// Instructions of a piece of a vector: place, and eight ANDs.
@@ -90,7 +90,7 @@ impl Dimension {
     }
 }
 
-/// The last interval that begins at `value` or before, by bisection.
+/// Returns the last interval that begins at `value` or before, by bisection.
 fn search<V: Copy + Ord>(firsts: &[V], value: V, mut probe: impl FnMut(usize)) -> usize {
     let (mut low, mut high) = (0, firsts.len());
     while high - low > 1 {
@@ -134,7 +134,7 @@ pub(super) fn classify(search: &RangeMatch, header: &Header, tally: &mut dyn Tal
 struct Vectors<'a> {
     blocks: &'a [Block],
     rows: &'a [u32],
-    /// Where the first of all begins.
+    /// Offset of the first vector.
     at: usize,
 }
 
@@ -157,7 +157,7 @@ impl Vectors<'_> {
         common
     }
 
-    /// The first bit of pieces from `from` on.
+    /// Returns the first bit of pieces from `from` on.
     fn first_bit(&self, from: usize, pieces: usize, tally: &mut dyn Tally) -> Option<Position> {
         for piece in 0..pieces {
             let common = self.piece(from + piece, tally);
@@ -174,7 +174,7 @@ impl Vectors<'_> {
         None
     }
 
-    /// The first bit, by summaries: a bit of them stands for 64.
+    /// Returns the first bit, by summaries: a bit of a summary stands for 64.
     fn first_summarised(&self, summaries: usize, lines: usize, tally: &mut dyn Tally) -> Option<Position> {
         for piece in 0..(lines * 8).div_ceil(PIECE * 8) {
             let candidates = self.piece(piece, tally);

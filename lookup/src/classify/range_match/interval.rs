@@ -20,22 +20,22 @@ pub(super) struct Dimension {
     pub(super) lookup: Lookup,
 }
 
-/// From a value to the first block of its vector.
+/// Map from a value to the first block of its vector.
 #[derive(Clone, Debug)]
 pub(super) enum Lookup {
-    /// By the value itself.
+    /// Table indexed by the value.
     Direct(Vec<u32>),
-    /// By binary search: the first value of each interval, and its vector.
+    /// Binary search: the first value of each interval, and its vector.
     Narrow(Vec<u32>, Vec<u32>),
-    /// The same for addresses of IPv6.
+    /// Binary search in IPv6 addresses.
     Wide(Vec<u128>, Vec<u32>),
 }
 
-/// Of so many intervals on, a field of 16 bits is looked up directly: 256 KB for the last six steps of a search.
+/// Number of intervals from which on a field of 16 bits is looked up directly: 256 KB for the last six steps of a search.
 const DIRECT: usize = 64;
 
 impl Dimension {
-    /// The first block of the vector of a header's value.
+    /// Returns the first block of the vector of a header's value.
     #[inline(always)]
     pub(super) fn row(&self, header: &Header) -> u32 {
         match &self.lookup {
@@ -55,27 +55,27 @@ impl Dimension {
     }
 }
 
-/// The last interval that begins at `value` or before. The first begins at 0.
+/// Returns the last interval that begins at `value` or before. The first begins at 0.
 #[inline(always)]
 fn interval<V: Copy + Ord>(firsts: &[V], value: V) -> usize {
     firsts.partition_point(|first| *first <= value).saturating_sub(1)
 }
 
-/// What a dimension will be.
+/// Plan of a dimension.
 pub(super) struct Plan {
     field: Field,
     edges: Edges,
-    /// Of patterns that begin with the lowest value.
+    /// Positions of patterns that begin with the lowest value.
     first: Vec<Position>,
 }
 
-/// Where patterns begin, but for the lowest value, and the values after those where they end: ascending.
+/// Edges of the patterns' spans, ascending: first values, except the lowest, and the values after last values.
 enum Edges {
     Narrow(Vec<(u32, Position)>),
     Wide(Vec<(u128, Position)>),
 }
 
-/// Hashes of vectors, and where they lie once they are made.
+/// Hashes of vectors, with the row of each vector once it is made.
 pub(super) type Known = HashMap<u64, Option<u32>>;
 
 /// Bytes of an entry of [`Known`], with its tag and what the map keeps free: 7/16 to 7/8 of it are full, and while it
@@ -177,7 +177,8 @@ impl Plan {
     }
 }
 
-/// The values at which a span's pattern comes in or goes out, but for those that need no edge.
+/// Returns the edges of a span: its first value, unless the lowest of the field, and the value after its last, unless the
+/// last is the highest of the field.
 fn ends(field: Field, span: Span) -> impl Iterator<Item = u128> {
     let begin = Some(span.first).filter(|first| *first > 0);
     let end = Some(span.last).filter(|last| *last < field.highest()).map(|last| last + 1);
@@ -215,7 +216,7 @@ fn count<V: Value>(
     Ok(())
 }
 
-/// Where intervals begin, and where their vectors do.
+/// Builds the intervals: their first values, and the rows of their vectors.
 fn make<V: Value>(
     first: &[Position],
     edges: &[(V, Position)],
@@ -271,7 +272,7 @@ impl Vector {
         }
     }
 
-    /// Where it lies among the vectors, as one of them now if it was not.
+    /// Returns the row of this vector among `blocks`, appending the vector if it is new.
     fn keep(&self, known: &mut Known, blocks: &mut Vec<Block>, budget: &mut Budget) -> Result<u32, TooLarge> {
         let place = known.get(&self.hash).copied().flatten();
         if let Some(row) = place.filter(|row| blocks[*row as usize..][..self.blocks.len()] == self.blocks) {

@@ -11,7 +11,7 @@ fn header(source: u32) -> Header {
     Header { source: source.into(), family: Family::V4, dport: 7, ..Header::default() }
 }
 
-/// Of the studies' kind: each for a host.
+/// Patterns of the studies' kind: each for a host.
 fn hosts(count: u32) -> Vec<Pattern> {
     let dports = vec![PortSpan { first: 7, last: 7 }];
     (0..count)

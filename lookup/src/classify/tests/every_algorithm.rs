@@ -152,14 +152,14 @@ fn pattern() -> impl Strategy<Value = Pattern> {
         )
 }
 
-/// From which a header's fields are chosen.
+/// Source of a header's fields.
 #[derive(Clone, Debug)]
 struct Aim {
     v6: bool,
     other: bool,
     /// The pattern that it is to match.
     pattern: Index,
-    /// Another pattern that a field follows instead, which of its edges, and how far beside it.
+    /// Another pattern that a field follows instead, its edge, and the distance from the edge.
     fields: [(Option<Index>, Index, i8); 11],
     random: (u128, u16, u8),
 }

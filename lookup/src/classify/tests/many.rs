@@ -6,7 +6,7 @@ use wire::random::Random;
 
 use super::super::{ALGORITHMS, AddressSpan, Admit, Algorithm, Bounds, Header, NO_MATCH, Pattern, PortSpan};
 
-/// Those that are measured as they build.
+/// Algorithms whose memory is measured as they build.
 const BOUNDED: &[&str] = &["range_match", "tuple"];
 
 fn address(random: &mut Random, v6: bool) -> u128 {

@@ -1,4 +1,4 @@
-//! What a search costs an engine, which compares one cuboid after the other.
+//! Cost of a search on an engine, which compares one cuboid after the other.
 
 use tally::{Branch, Op, Region, Tally};
 
@@ -6,21 +6,22 @@ use super::forest::Forest;
 use super::layout::{Node, Octet, Shape, WIDTH, lanes};
 use super::search::Visit;
 
-/// Of a tree, without branches: its first position compared with what has been found, and its root taken.
+/// Instructions for a tree, without branches: its first position compared with the position found, and its root taken.
 const TREE: u32 = 3;
 
-/// Of a node, without branches and the gathering itself: two words of the header taken, 4; the two parts put together and
-/// added to the first branch, 3; the branch taken apart, 2.
+/// Instructions for a node, without branches and the gathering: two words of the header taken, 4; the two parts put
+/// together and added to the first branch, 3; the branch taken apart, 2.
 const NODE: u32 = 9;
 
-/// Of each run of bits that stand side by side in a node's mask: shifted, masked, put to the others.
+/// Instructions for each run of adjacent bits in a node's mask: shifted, masked, put to the others.
 const RUN: u32 = 3;
 
-/// Of a block: its place, and whether another follows.
+/// Instructions for a block: its place, and the test for another block.
 const BLOCK: u32 = 4;
 
-/// Of a cuboid, of each lane with addresses: the lowest taken away and compared with the span, 2; of that with ports: both
-/// halves of three words taken out, taken away and compared, 10; of the others: masked and compared, 2; and 2 for the next.
+/// Instructions for a cuboid. Of each lane with addresses: the lowest taken away and compared with the span, 2; of that
+/// with ports: both halves of three words taken out, taken away and compared, 10; of the others: masked and compared, 2;
+/// and 2 for the next.
 const fn compare<S: Shape>(zones: bool) -> u32 {
     let others = (lanes::<S>(zones) - S::PORTS - 1) as u32;
     2 * S::PORTS as u32 + 10 + 2 * others + 2
@@ -71,7 +72,7 @@ impl<'a> Account<'a> {
     }
 }
 
-/// How many runs of ones the masks of a node have.
+/// Returns the number of runs of ones in the masks of a node.
 fn runs(node: &Node) -> u32 {
     node.masks.iter().map(|mask| (mask & !(mask << 1)).count_ones()).sum()
 }

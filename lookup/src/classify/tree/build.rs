@@ -13,16 +13,16 @@ use crate::classify::{Bounds, Position, TooLarge};
 /// Nodes from root to leaf, at most; bits that tell cuboids apart are used up long before.
 const DEEPEST: u32 = 24;
 
-/// How trees are grown.
+/// Limits on the growth of trees.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Growth {
-    /// How many of the bits that the root gathers may be open in a cuboid, before it is left to another tree.
+    /// Number of the bits gathered by the root that may be open in a cuboid, before it is left to another tree.
     pub open: u32,
     /// Number of trees that there may be.
     pub trees: usize,
-    /// After how much work, in cuboids looked at, only long lists are divided; after four times as much none is.
+    /// Work, in cuboids looked at, after which only long lists are divided; after four times as much none is.
     pub work: usize,
-    /// From how many bytes on no list is divided.
+    /// Memory of the forest, in bytes, from which on no list is divided.
     pub lean: usize,
 }
 
@@ -32,7 +32,7 @@ const LONG: usize = 8 * WIDTH;
 /// Grows the trees for `entries`, which are in the order of their patterns.
 ///
 /// # Errors
-/// They do not keep within the bounds.
+/// The trees do not keep within the bounds.
 pub(super) fn grow<S: Shape>(
     entries: &[Entry<S>],
     growth: Growth,
@@ -89,7 +89,7 @@ struct Grower<'a, S: Shape> {
     roots: Vec<Root>,
     branches: Vec<Branch>,
     octets: Vec<Octet>,
-    /// Leaves that exist, by what is in them.
+    /// Leaves that exist, by their cuboids.
     leaves: HashMap<Vec<u32>, Branch>,
     scratch: &'a mut Scratch,
     growth: Growth,
@@ -97,7 +97,8 @@ struct Grower<'a, S: Shape> {
 }
 
 impl<S: Shape> Grower<'_, S> {
-    /// A tree of what is not too open: its root, what is in it and what is left to others.
+    /// Grows a tree of the cuboids that are not too open. Returns its root, the cuboids in it and those left to other
+    /// trees.
     fn root(&mut self, list: &[u32], open: u32) -> Result<(Branch, Vec<u32>, Vec<u32>), TooLarge> {
         let known = Fixed { mask: S::Key::default(), value: S::Key::default() };
         let members = self.members(list, &known);
@@ -116,7 +117,7 @@ impl<S: Shape> Grower<'_, S> {
         Ok((branch, listed, left))
     }
 
-    /// Of listed cuboids those that have headers with the known bits, up to one that has all of them.
+    /// Returns the listed cuboids that have headers with the known bits, up to a cuboid that has all such headers.
     fn members(&mut self, list: &[u32], known: &Fixed<S::Key>) -> Vec<Member<S>> {
         self.scratch.work += list.len();
         let mut members = Vec::with_capacity(list.len());
@@ -232,7 +233,7 @@ impl<S: Shape> Grower<'_, S> {
     }
 
     /// # Errors
-    /// So many bytes more are too many.
+    /// The bounds do not admit `more` bytes.
     fn admit(&self, more: usize) -> Result<(), TooLarge> {
         self.bounds.admit(self.bytes() + more)
     }

@@ -1,4 +1,4 @@
-//! Patterns as cuboids: what a leaf compares, and which bits of a header each of them fixes.
+//! Patterns as cuboids: the form that a leaf compares, with the bits of a header that each cuboid fixes.
 
 use wire::Family;
 
@@ -17,20 +17,20 @@ const PREFIXES: usize = 8;
 /// A part of the headers that a pattern matches, or of a few more.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry<S: Shape> {
-    /// The pattern's.
+    /// Position of the pattern.
     pub position: Position,
-    /// Whether all headers in it match, or the pattern has to be asked.
+    /// Exactness: all headers in the cuboid match, or the pattern has to be asked.
     pub exact: Exact,
-    /// Of each lane the lowest value, or the bits looked at.
+    /// Of each lane the lowest value, or the mask of the bits compared.
     pub low: S::Lanes,
-    /// Of each lane what may be added to the lowest, or the value of the bits looked at.
+    /// Of each lane the distance to the highest value, or the value of the bits compared.
     pub span: S::Lanes,
 }
 
-/// Whether a cuboid says all that its pattern does.
+/// Exactness of a cuboid, compared with its pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Exact {
-    /// It does.
+    /// The cuboid says all that the pattern does.
     Yes,
     /// The pattern asks for more.
     No,
@@ -39,13 +39,13 @@ pub(super) enum Exact {
 /// Bits that all headers of a cuboid share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fixed<K> {
-    /// Which.
+    /// Mask of the bits.
     pub mask: K,
-    /// Their values; others are 0.
+    /// Values of the bits; others are 0.
     pub value: K,
 }
 
-/// What one field may be, and whether that is all its pattern asks of it.
+/// Ranges of one field, and their exactness compared with the pattern's condition.
 struct Choices<T> {
     list: Vec<T>,
     exact: Exact,
@@ -137,7 +137,7 @@ fn beside<'a>(zones: &'a [Bits], macs: &'a [Span]) -> impl Iterator<Item = (Bits
     zones.iter().flat_map(move |zones| macs.iter().map(move |macs| (*zones, macs)))
 }
 
-/// What a pattern asks for in a field.
+/// Returns the spans of a pattern's condition on a field.
 fn spans(field: Field, pattern: &Pattern) -> Vec<Span> {
     let mut spans = Vec::new();
     field.spans(pattern, &mut spans);
@@ -167,7 +167,7 @@ fn addresses<S: Shape>(field: Field, pattern: &Pattern) -> Choices<Span> {
     choices
 }
 
-/// What holds all of them: the longest prefix, which every shape can compare.
+/// Returns the hull of the spans: the longest prefix that contains all, which every shape can compare.
 fn hull<S: Shape>(spans: &[Span]) -> Span {
     let Span { first, last } = ends(spans);
     let differ = first ^ last;
@@ -175,7 +175,8 @@ fn hull<S: Shape>(spans: &[Span]) -> Span {
     Span { first: first & !host, last: (last | host) & S::ADDRESSES[0].highest() }
 }
 
-/// From the lowest of all, which ascend, to the highest; there is none only for a pattern that matches nothing.
+/// Returns the span from the lowest value to the highest; spans ascend, and are empty only for a pattern that matches
+/// nothing.
 fn ends(spans: &[Span]) -> Span {
     let first = spans.first().map_or(0, |span| span.first);
     Span { first, last: spans.last().map_or(0, |span| span.last) }
@@ -225,7 +226,7 @@ fn product(these: &[Bits], those: &[Bits]) -> Vec<Bits> {
 }
 
 impl<S: Shape> Entry<S> {
-    /// Its pattern's position, if that has to be asked.
+    /// Returns the position of the pattern, if the pattern has to be asked.
     pub(super) fn asks(&self) -> Option<Position> {
         (self.exact == Exact::No).then_some(self.position)
     }
@@ -271,7 +272,7 @@ impl<S: Shape> Entry<S> {
     }
 }
 
-/// The first bits that are the same in all of a range, of what begins with the known ones; `None` where nothing does.
+/// Returns the leading bits common to all values of a range that begin with the known bits; `None` if no value does.
 fn shared((low, high): (u32, u32), known: Bits, bits: u32) -> Option<Bits> {
     let unused = 32 - bits;
     let leading = (known.0 << unused).leading_ones();

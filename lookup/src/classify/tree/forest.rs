@@ -8,9 +8,9 @@ use crate::memory::{MemoryError, Slab};
 
 /// The trees over the patterns of one family, to be searched all.
 pub(super) struct Forest<S: Shape> {
-    /// Their roots; the one with the first position first.
+    /// Roots, in the order of their first positions.
     pub roots: Vec<Root>,
-    /// Where the bits that a node gathers lead.
+    /// Targets of the bits that nodes gather.
     pub branches: Slab<Branch>,
     /// Nodes, each one octet, and blocks of leaves: for each lane that is compared two octets, then the positions.
     pub octets: Slab<Octet>,
@@ -18,12 +18,12 @@ pub(super) struct Forest<S: Shape> {
     shape: PhantomData<S>,
 }
 
-/// Where a tree begins.
+/// Entry point of a tree.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Root {
-    /// Its root.
+    /// Branch to the root node.
     pub branch: Branch,
-    /// The first position in it.
+    /// First position in the tree.
     pub first: Position,
 }
 

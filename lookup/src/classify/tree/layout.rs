@@ -1,4 +1,4 @@
-//! How headers, nodes and leaves lie in memory.
+//! Memory layout of headers, nodes and leaves.
 //!
 //! A header is a few lanes of 32 bits, two to a word: addresses first, then ports, then the rest. Nodes gather bits of
 //! the words; leaves compare lanes, of [`WIDTH`] cuboids at a time.
@@ -14,29 +14,29 @@ use crate::classify::field::{Field, Span};
 /// Cuboids that a block of a leaf holds.
 pub(super) const WIDTH: usize = 8;
 
-/// After the lane of the ports, that of `protocol | flags << 8 | dscp << 16`.
+/// Lane of `protocol | flags << 8 | dscp << 16`, counted from the lane of the ports.
 pub(super) const MISC: usize = 1;
 
-/// After the lane of the ports, that of `from | to << 8 | ingress << 16`.
+/// Lane of `from | to << 8 | ingress << 16`, counted from the lane of the ports.
 pub(super) const ZONES: usize = 2;
 
-/// After the lane of the ports, that of the class of the source MAC address. Nodes gather bits of it; it is rare, and leaves
-/// do not compare it.
+/// Lane of the class of the source MAC address, counted from the lane of the ports. Nodes gather bits of it; it is rare,
+/// and leaves do not compare it.
 pub(super) const MACS: usize = 3;
 
 /// The lanes of one family's headers.
 pub(in crate::classify) trait Shape: Copy + Debug + Send + Sync + 'static {
     /// A header's words; their number is a power of two.
     type Key: Copy + Debug + Default + PartialEq + AsRef<[u64]> + AsMut<[u64]>;
-    /// Something for each lane.
+    /// An array with one value for each lane.
     type Lanes: Copy + Debug + Default + AsRef<[u32]> + AsMut<[u32]>;
-    /// Which family.
+    /// Address family.
     const FAMILY: Family;
-    /// Its addresses.
+    /// Address fields of the family.
     const ADDRESSES: [Field; 2];
     /// The lane of the ports, after those of the addresses.
     const PORTS: usize;
-    /// What lies where.
+    /// Layout of the lanes, by slice.
     const SLICES: &'static [Slice];
 
     /// The words of a header; without zones, interfaces and MAC addresses, unless these are asked for.
@@ -46,25 +46,25 @@ pub(in crate::classify) trait Shape: Copy + Debug + Send + Sync + 'static {
     fn set_addresses(low: &mut Self::Lanes, span: &mut Self::Lanes, ranges: [Span; 2]);
 }
 
-/// Some bits of a lane.
+/// A field within a lane.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::classify) struct Slice {
-    /// Which lane.
+    /// Number of the lane.
     pub lane: usize,
-    /// Its lowest bit.
+    /// Lowest bit of the slice in the lane.
     pub shift: u32,
     /// Number of bits.
     pub bits: u32,
-    /// What a cuboid says of it.
+    /// Form of a cuboid's condition on the slice.
     pub kind: Kind,
 }
 
-/// What a cuboid says of a slice.
+/// Form of a cuboid's condition on a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::classify) enum Kind {
-    /// The lowest value, and by how much the highest is more.
+    /// The lowest value, and the distance to the highest.
     Range,
-    /// Which bits are looked at, and their values.
+    /// Mask and value.
     Bits,
 }
 
@@ -82,7 +82,7 @@ impl Slice {
         u32::MAX >> (32 - self.bits)
     }
 
-    /// Of a lane's bits, this field's.
+    /// Returns the bits of the field out of a lane.
     pub(in crate::classify) const fn of(&self, lane: u32) -> u32 {
         lane >> self.shift & self.highest()
     }
@@ -92,7 +92,7 @@ impl Slice {
         self.lane / 2
     }
 
-    /// Its lowest bit there.
+    /// Returns the lowest bit of the field in its word.
     pub(in crate::classify) const fn shift_in_word(&self) -> u32 {
         self.shift + 32 * (1 - self.lane as u32 % 2)
     }
@@ -220,22 +220,22 @@ impl Shape for V6 {
 #[repr(C, align(32))]
 pub(in crate::classify) struct Octet(pub [u32; WIDTH]);
 
-/// Where a branch leads: to the octet that is a node, or to that with which a leaf begins.
+/// Target of a branch: the octet of a node, or the first octet of a leaf.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(transparent)]
 pub(super) struct Branch(u32);
 
 impl Branch {
-    /// To no pattern at all.
+    /// Branch to no pattern at all.
     pub(super) const NOWHERE: Branch = Branch(0);
     const NODE: u32 = 1 << 31;
 
-    /// To a node.
+    /// Returns a branch to a node.
     pub(super) fn node(octet: u32) -> Branch {
         Branch(Branch::NODE | octet)
     }
 
-    /// To a leaf.
+    /// Returns a branch to a leaf.
     pub(super) fn leaf(octet: u32) -> Branch {
         Branch(octet)
     }
@@ -258,23 +258,23 @@ impl Branch {
 pub(super) struct Node {
     /// Bits of each of the two words.
     pub masks: [u64; 2],
-    /// The first of its branches.
+    /// Index of the first branch.
     pub first: u32,
-    /// Which words.
+    /// Numbers of the words in the header's key.
     pub words: [u8; 2],
     /// Number of bits that are gathered from the first of them.
     pub shift: u8,
 }
 
 impl Node {
-    /// As it lies in memory.
+    /// Encodes the node for memory.
     pub(super) fn to_octet(self) -> Octet {
         let [low, high] = self.masks;
         let rest = u32::from_le_bytes([self.words[0], self.words[1], self.shift, 0]);
         Octet([low as u32, (low >> 32) as u32, high as u32, (high >> 32) as u32, self.first, rest, 0, 0])
     }
 
-    /// Out of memory.
+    /// Decodes a node from memory.
     #[inline(always)]
     pub(super) fn of(octet: &Octet) -> Node {
         let [a, b, c, d, first, rest, ..] = octet.0;
@@ -284,10 +284,10 @@ impl Node {
     }
 }
 
-/// What a block says beside the patterns' positions: in the entry of the first cuboid that matches, that its pattern is
-/// to be asked, too.
+/// Flags beside the patterns' positions in a block: in the entry of the first cuboid that matches, its pattern is to be
+/// asked, too.
 pub(super) const ASK: u32 = 1 << 31;
-/// In the last entry, that the next block belongs to the same leaf.
+/// In the last entry, the next block belongs to the same leaf.
 pub(super) const MORE: u32 = 1 << 30;
 /// The bits of a position.
 pub(super) const POSITION: u32 = MORE - 1;

@@ -34,7 +34,7 @@ impl Places {
 }
 
 impl<S: Shape> Forest<S> {
-    /// The first match of each of `headers`, [`AT_ONCE`] at most, all of the family. `matches` says whether a header
+    /// Finds the first match of each of `headers`, [`AT_ONCE`] at most, all of the family. `matches` tells if a header
     /// matches the pattern of a position.
     #[inline(always)]
     pub(super) fn find_all<K: Kernel>(
@@ -81,7 +81,7 @@ impl<S: Shape> Forest<S> {
         found
     }
 
-    /// The first match of the header of these words, or [`NO_MATCH`]. What is met on the way is told to `visit`.
+    /// Returns the first match of the header of these words, or [`NO_MATCH`]. Reports nodes and leaves visited to `visit`.
     #[inline(always)]
     pub(super) fn find<K: Kernel>(
         &self,
@@ -191,11 +191,11 @@ pub(super) enum Visit {
     Tree,
     /// A node, its octet, and the number of the branch taken.
     Node { node: Node, octet: usize, branch: usize },
-    /// The block that begins with this octet, and how many of its cuboids have been compared up to the one that matches.
+    /// The block that begins with this octet, and the number of its cuboids compared, up to the match.
     Block { block: usize, compared: usize },
 }
 
-/// Asks for the memory that a branch leads to: as if it were a block, because no processor could foretell whether it is.
+/// Prefetches the target of a branch: as if it were a block, because no processor could predict the kind.
 #[inline(always)]
 fn prefetch<S: Shape, const ZONES: bool>(octets: &[Octet], branch: Branch) {
     let begin = branch.octet();
@@ -206,7 +206,7 @@ fn prefetch<S: Shape, const ZONES: bool>(octets: &[Octet], branch: Branch) {
     }
 }
 
-/// The first match in a leaf, or [`NO_MATCH`].
+/// Returns the first match in a leaf, or [`NO_MATCH`].
 #[inline(always)]
 fn find_in_leaf<K: Kernel, S: Shape, const ZONES: bool>(
     kernel: K,

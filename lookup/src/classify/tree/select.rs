@@ -9,9 +9,9 @@ use super::layout::{Node, Shape, WIDTH};
 /// A cuboid in a node.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Member<S: Shape> {
-    /// Its number among all.
+    /// Number of the cuboid among all.
     pub entry: u32,
-    /// The bits that it fixes.
+    /// Bits that the cuboid fixes.
     pub fixed: Fixed<S::Key>,
 }
 
@@ -31,9 +31,9 @@ const BRANCHES: usize = 8;
 const SAMPLE: usize = 8192;
 /// The share of packets that may meet lists that are too long, and are left to further nodes.
 const LEFT: f32 = 0.02;
-/// By how much the lists that packets meet must get shorter, as a share, for a bit to be worth its branches.
+/// Least share by which a bit must shorten the lists that packets meet, to be worth its branches.
 const WORTH: f32 = 0.005;
-/// What a copy of each cuboid counts beside the length of a list.
+/// Cost of a copy of each cuboid, relative to the length of a list.
 const COPIES: f32 = 0.25;
 /// A node's branches lead to so many copies of each cuboid, at most.
 const MOST_COPIES: usize = 64;
@@ -48,7 +48,7 @@ struct Cell {
     end: usize,
 }
 
-/// Of the cuboids of a cell, how many fix a bit, and the share of packets that they stand for.
+/// Number of the cuboids of a cell that fix a bit, and the share of packets that these stand for.
 #[derive(Clone, Copy, Default)]
 struct Side {
     count: f32,
@@ -84,14 +84,14 @@ pub(super) fn select<S: Shape>(
     (selection.bits() > 0).then_some(selection)
 }
 
-/// What the choice of a bit counts with, kept from one to the next: most nodes are small, and making it anew would be
-/// most of the work.
+/// Working memory of the selection of bits, kept from one selection to the next: most nodes are small, and allocating it
+/// anew would be most of the work.
 pub(super) struct Scratch {
-    /// Of a cell, by bit: those that fix it to 0 and to 1.
+    /// Of a cell, by bit: the cuboids that fix it to 0 and to 1.
     sides: Vec<[Side; 2]>,
     /// Bits that any of a cell fixes.
     fixed: Vec<usize>,
-    /// By bit, what it would gain and which copies it would spare.
+    /// Gain of each bit.
     gains: Vec<Gain>,
     /// Bits that anything fixes.
     seen: Vec<usize>,
@@ -99,12 +99,12 @@ pub(super) struct Scratch {
     pub(super) work: usize,
 }
 
-/// What is said for a bit.
+/// Gain of a bit.
 #[derive(Clone, Copy, Default)]
 struct Gain {
-    /// By how much shorter the lists get that packets meet.
+    /// Reduction of the length of the lists that packets meet.
     shorter: f32,
-    /// Members that need no copy, because they fix it.
+    /// Number of members that need no copy, because they fix the bit.
     spared: f32,
 }
 
@@ -123,7 +123,7 @@ impl Default for Scratch {
 /// The nodes of a tree as they are divided further and further.
 struct Division<'a, S: Shape> {
     sample: &'a [&'a Member<S>],
-    /// By member of the sample, the share of packets that a copy of it stands for.
+    /// Share of packets that a copy of a member stands for, by member of the sample.
     weights: Vec<f32>,
     /// Members of the cells, one cell after the other.
     list: Vec<u32>,
@@ -274,7 +274,7 @@ impl<S: Shape> Selection<S> {
         self.masks[0].count_ones() + self.masks[1].count_ones()
     }
 
-    /// How many of the bits a cuboid leaves open.
+    /// Returns the number of the bits that a cuboid leaves open.
     pub(super) fn open(&self, fixed: &Fixed<S::Key>) -> u32 {
         self.masks
             .iter()
@@ -283,12 +283,12 @@ impl<S: Shape> Selection<S> {
             .sum()
     }
 
-    /// Of a header's words, the one of that place.
+    /// Returns the word at a place of the selection out of a header's key.
     fn of(&self, key: &S::Key, place: usize) -> u64 {
         key.as_ref().get(usize::from(self.words[place])).copied().unwrap_or(0)
     }
 
-    /// The node that gathers them.
+    /// Returns the node that gathers these bits.
     pub(super) fn node(&self, first: u32) -> Node {
         let words = self.words.map(|word| if word == u8::MAX { 0 } else { word });
         Node { masks: self.masks, first, words, shift: self.masks[0].count_ones() as u8 }
@@ -312,7 +312,7 @@ impl<S: Shape> Selection<S> {
         }
     }
 
-    /// What is known in a cell.
+    /// Returns the bits known in a cell.
     pub(super) fn within(&self, known: &Fixed<S::Key>, cell: usize) -> Fixed<S::Key> {
         let mut within = *known;
         let mut bits = cell as u64;

@@ -1,4 +1,4 @@
-//! What a search takes, estimated from what it visits.
+//! Estimate of the time of a search, from the nodes and leaves that it visits.
 
 use wire::random::Random;
 
@@ -16,12 +16,12 @@ const SAMPLES: usize = 1024;
 const TREE: f32 = 10.5;
 const BLOCK: f32 = 4.0;
 const NODE: f32 = 2.8;
-/// Bytes that a core has in caches that are its own, and what a visit takes more each time that trees are twice as large.
+/// Bytes of a core's private caches, and nanoseconds that a visit takes more with each doubling of the trees' size.
 const NEAR: f32 = 2.0 * 1024.0 * 1024.0;
 const FAR: f32 = 0.7;
 
-/// Nanoseconds that a search takes on average, for headers that each match some cuboid: good to say which of several
-/// forests is the fastest.
+/// Returns the average time of a search, in nanoseconds, for headers that each match some cuboid: good to select the
+/// fastest of several forests.
 pub(super) fn weigh<S: Shape>(forest: &Forest<S>, entries: &[Entry<S>]) -> f32 {
     let step = entries.len().div_ceil(SAMPLES).max(1);
     let mut random = Random::new(1);

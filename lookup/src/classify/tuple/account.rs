@@ -1,7 +1,7 @@
-//! What a search costs on an engine.
+//! Cost of a search on an engine.
 //!
-//! Tables lie in the order in which they are asked, 32 bytes each: masks, best pattern, where its slots are. Then the
-//! slots of all, 8 bytes each, the entries, and the sieves' sets. Hashing is told as such.
+//! Tables lie in the order in which they are asked, 32 bytes each: masks, best pattern, offset of the slots. Then the slots
+//! of all, 8 bytes each, the entries, and the sieves' sets. Hashing is reported as an operation of its own.
 
 use tally::{Branch, Op, Region, Tally};
 
@@ -16,8 +16,8 @@ const TABLE: usize = 32;
 /// Bytes of a slot.
 const SLOT: usize = 8;
 
-/// Instructions of a table, but for the masks of addresses: its place and end, 2; best, 1; rest of the key masked, 2; slot's
-/// place, 3; its hash, and whether it is free, 2.
+/// Instructions of a table, but for the masks of addresses: its place and end, 2; best, 1; rest of the key masked, 2;
+/// slot's place, 3; the slot's hash, and the test for a free slot, 2.
 const ASK: u32 = 10;
 
 /// Instructions of a sieve, but for the mask of the address: hashed with a multiplication, 2; set's place, 2; four words of

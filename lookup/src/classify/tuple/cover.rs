@@ -1,4 +1,4 @@
-//! From a pattern to the places in hash tables where it is looked for: prefixes that cover what it asks for.
+//! Places of a pattern in hash tables: prefixes that cover its conditions.
 //!
 //! A range of addresses is split into prefixes, and so is a set; where these were too many, they are shortened until a few
 //! cover all, and the pattern itself has the last word.
@@ -31,7 +31,7 @@ impl Lengths {
             && self.protocol <= other.protocol
     }
 
-    /// How much a key of these lengths tells.
+    /// Returns the selectivity of a key of these lengths, as a weighted sum of bits.
     pub(super) fn bits(self) -> u32 {
         // Of ports, few are in use: a bit of them tells less.
         2 * (u32::from(self.source) + u32::from(self.destination) + u32::from(self.protocol))
@@ -40,10 +40,10 @@ impl Lengths {
     }
 }
 
-/// Whether to be in a place is to match the pattern.
+/// Exactness of a place, compared with its pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Match {
-    /// It is.
+    /// Every packet in the place matches the pattern.
     Whole,
     /// The pattern must be asked.
     Part,
@@ -68,8 +68,8 @@ pub(super) struct PortCover {
 }
 
 impl Cover {
-    /// What a pattern asks for of packets whose source and destination are these fields'; `None` where none of them can
-    /// match.
+    /// Returns the places of a pattern for packets whose source and destination are these fields'; `None` where none of
+    /// them can match.
     pub(super) fn new(source: Field, destination: Field, pattern: &Pattern) -> Option<Cover> {
         let mut spans = Vec::new();
         let mut matched = Match::Whole;
@@ -151,7 +151,7 @@ fn cover(spans: &[Span], width: u32, most: usize) -> Covered {
     Covered { prefixes, matched: if fits == width { Match::Whole } else { Match::Part } }
 }
 
-/// How many prefixes of at most `length` bits cover spans; `None` where they are more than `most`.
+/// Returns the number of prefixes of at most `length` bits that cover spans; `None` where it is more than `most`.
 fn pieces(spans: &[Span], width: u32, length: u32, most: usize) -> Option<usize> {
     let mut count = 0;
     each_piece(spans, width, length, |_| {

@@ -1,8 +1,8 @@
-//! Which tables can have an entry for an address at all: a set of tables by leading bits.
+//! Sieves: for the leading bits of an address, the set of tables that can have an entry for it.
 //!
-//! Most tables have entries of few networks. A look-up takes the sets of its two addresses, and asks only tables that are in
-//! both (pruned tuple space search, Srinivasan et al. 1999, with bits for lists). A set may have tables that have no such
-//! entry any more; it lacks none that has.
+//! Most tables have entries of few networks. A look-up takes the sets of its two addresses, and asks only tables in both
+//! sets (pruned tuple space search, Srinivasan et al. 1999, with bits for lists). A set lacks no table that has such an
+//! entry, but may keep a table that has none any more.
 
 use super::super::budget::Budget;
 use super::table::Bits;
@@ -19,11 +19,11 @@ const MOST_SETS: usize = 4096;
 /// Sets of tables by an address.
 #[derive(Clone)]
 pub(super) struct Sieve {
-    /// How many leading bits are looked at.
+    /// Number of leading bits compared.
     length: u8,
-    /// As many as a power of two, by the hash of these bits.
+    /// Sets, a power of two in number, by the hash of the leading bits.
     sets: Vec<Tables>,
-    /// Tables with an entry of fewer bits than these.
+    /// Tables with an entry of fewer than `length` bits.
     all: Tables,
 }
 
@@ -39,8 +39,8 @@ impl Sieve {
     /// Lets all tables through.
     pub(super) const OPEN: Sieve = Sieve { length: 0, sets: Vec::new(), all: Tables::MAX };
 
-    /// The one, of some lengths, that lets fewest through of what looks like the entries themselves; an open one where there is
-    /// no memory for any.
+    /// Returns the sieve, of some lengths, that lets through the fewest addresses like those of the entries; an open one
+    /// where there is no memory for any.
     pub(super) fn best<A: Bits>(
         grains: impl Iterator<Item = Grain<A>> + Clone,
         count: usize,
@@ -76,7 +76,7 @@ impl Sieve {
         address.leading(self.length) as usize & self.sets.len().wrapping_sub(1)
     }
 
-    /// Where an address's set begins, in bytes; nowhere in a sieve that lets all through.
+    /// Returns the offset of an address's set, in bytes; `None` in a sieve that lets all through.
     pub(super) fn offset<A: Bits>(&self, address: A) -> Option<usize> {
         (!self.sets.is_empty()).then(|| self.place(address) * size_of::<Tables>())
     }

@@ -15,8 +15,8 @@ pub(super) const GROUP: usize = 16;
 /// Tables and entries.
 #[derive(Clone)]
 pub(super) struct Space<A> {
-    /// At most [`MOST`], in the order of their best patterns, as far as changes have not come in between. What needs
-    /// another goes into one there is.
+    /// At most [`MOST`], in the order of their best patterns, as far as changes have not come in between. An entry that
+    /// needs another goes into one there is.
     pub(super) tables: Vec<Table<A>>,
     /// Tables by source.
     sources: Sieve,
@@ -25,7 +25,7 @@ pub(super) struct Space<A> {
     /// Entries that came or went since tables were put in order.
     changes: usize,
     pub(super) entries: Vec<Entry<A>>,
-    /// What of an entry only changes need to know.
+    /// Parts of entries that only changes need.
     links: Vec<Link>,
     /// The first of the entries that are free; `next` leads to more.
     free: u32,
@@ -42,7 +42,7 @@ pub(super) struct Entry<A> {
     to: u64,
     dscp: u64,
     sport: u16,
-    /// How many more ports follow the first.
+    /// Number of ports after the first.
     sports: u16,
     dport: u16,
     dports: u16,
@@ -50,9 +50,9 @@ pub(super) struct Entry<A> {
     protocol_mask: u8,
     tcp_value: u8,
     tcp_mask: u8,
-    /// Whose it is.
+    /// Rule that owns the entry.
     pub(super) rule: u32,
-    /// The next of the same hash, whose pattern is later.
+    /// The next entry of the same hash, whose pattern is later.
     pub(super) next: u32,
     pub(super) matched: Match,
 }
@@ -64,7 +64,7 @@ struct Link {
     lengths: Lengths,
     /// The next entry of the same pattern.
     sibling: u32,
-    /// Of the first of a chain: the last one, behind which most that come have to stand.
+    /// In the first entry of a chain, the last entry, behind which most new entries are put.
     last: u32,
 }
 
@@ -93,7 +93,7 @@ impl Iterator for Candidates {
     }
 }
 
-/// What tables look at of a header.
+/// Fields of a header that tables are keyed by.
 #[derive(Clone, Copy)]
 pub(super) struct Key<A> {
     source: A,
@@ -112,7 +112,7 @@ impl<A: Bits> Key<A> {
         }
     }
 
-    /// Its hash in a table.
+    /// Returns the hash of the key in a table.
     #[inline(always)]
     pub(super) fn hash(&self, table: &Table<A>) -> u32 {
         table.hash(self.source, self.destination, self.rest)
@@ -173,7 +173,7 @@ impl<A: Bits> Space<A> {
         Candidates(self.sources.tables(key.source) & self.destinations.tables(key.destination))
     }
 
-    /// Where the sets lie that [`Space::candidates`] reads, both sieves' one after the other.
+    /// Reports the offsets, in bytes, of the sets that [`Space::candidates`] reads, both sieves' one after the other.
     pub(super) fn tell_sieves(&self, key: &Key<A>, mut tell: impl FnMut(usize)) {
         let sieves =
             [(&self.sources, key.source, 0), (&self.destinations, key.destination, self.sources.bytes())];
@@ -188,14 +188,14 @@ impl<A: Bits> Space<A> {
         self.sources.bytes() + self.destinations.bytes()
     }
 
-    /// The first pattern that a header matches; [`NO_MATCH`] if there is none.
+    /// Returns the first pattern that a header matches; [`NO_MATCH`] if there is none.
     #[inline(always)]
     pub(super) fn find(&self, header: &Header, rules: &impl Rules) -> Position {
         let key = Key::new(header);
         self.find_in(self.candidates(&key), &key, header, NO_MATCH, rules)
     }
 
-    /// The first pattern of some tables, unless `best` is before it.
+    /// Returns the first pattern of some tables, unless `best` is before it.
     #[inline(always)]
     fn find_in(
         &self,
@@ -269,7 +269,7 @@ impl<A: Bits> Space<A> {
         }
     }
 
-    /// The first match from an entry on.
+    /// Returns the first match from an entry on.
     #[inline(always)]
     fn first_of(&self, first: u32, key: &Key<A>, header: &Header, rules: &impl Rules) -> Position {
         let mut at = first;

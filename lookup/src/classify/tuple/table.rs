@@ -13,13 +13,13 @@ pub(super) trait Bits: Copy + Eq {
     const WIDTH: u8;
     /// The low bits.
     fn of(bits: u128) -> Self;
-    /// As many leading ones.
+    /// Returns a mask of `length` leading ones.
     fn mask(length: u8) -> Self;
-    /// Some bits that depend on the leading ones alone.
+    /// Returns some bits that depend on the leading `length` bits alone.
     fn leading(self, length: u8) -> u32;
-    /// Those that the mask has.
+    /// Returns the bits that the mask has.
     fn and(self, mask: Self) -> Self;
-    /// Two of them hashed together with other bits.
+    /// Hashes two addresses together with other bits.
     fn hash(source: Self, destination: Self, rest: u64) -> u32;
 }
 
@@ -89,7 +89,7 @@ impl Bits for u128 {
     }
 }
 
-/// From the hash of a key to the first entry that has it.
+/// Slot: the hash of a key, and the first entry with the hash.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot {
     hash: u32,
@@ -108,7 +108,7 @@ pub(super) struct Table<A> {
     /// No entry's pattern is before this; after removals it may be a later one.
     pub(super) best: Position,
     pub(super) lengths: Lengths,
-    /// As many as a power of two, half of them free at least. Slots whose entries have gone stay, with their hash.
+    /// Slots, a power of two in number, at least half of them free. Slots whose entries have gone stay, with their hash.
     slots: Vec<Slot>,
     /// Slots that are not free.
     used: usize,
@@ -140,13 +140,13 @@ impl<A: Bits> Table<A> {
         A::hash(source.and(self.source), destination.and(self.destination), rest & self.rest)
     }
 
-    /// Where a hash is looked for first.
+    /// Returns the first slot probed for a hash.
     #[inline(always)]
     pub(super) fn home(&self, hash: u32) -> &Slot {
         &self.slots[hash as usize & (self.slots.len() - 1)]
     }
 
-    /// The first entry of a hash.
+    /// Returns the first entry of a hash.
     #[inline(always)]
     pub(super) fn first(&self, hash: u32) -> u32 {
         let mask = self.slots.len() - 1;
@@ -198,7 +198,7 @@ impl<A: Bits> Table<A> {
         self.slots[at] = Slot { hash, first: if first == NONE { GONE } else { first } };
     }
 
-    /// Where a hash is, or would be.
+    /// Returns the place of a hash, or the free place for it.
     fn place(&self, hash: u32) -> usize {
         let mask = self.slots.len() - 1;
         let mut at = hash as usize & mask;
@@ -228,7 +228,7 @@ impl<A: Bits> Table<A> {
         size_of_val(self.slots.as_slice())
     }
 
-    /// The first entries of all hashes.
+    /// Returns the first entries of all hashes.
     pub(super) fn firsts(&self) -> impl Iterator<Item = u32> + Clone + '_ {
         self.slots.iter().map(|slot| slot.first).filter(|first| *first < GONE)
     }

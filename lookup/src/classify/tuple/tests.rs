@@ -96,7 +96,7 @@ fn a_set_is_looked_for_at_a_bounded_number_of_places() {
     }
 }
 
-/// Which table has the better pattern may only show once others have gone.
+/// Removals may change which table has the better pattern.
 #[test]
 fn what_goes_brings_later_ones_forward() {
     let to = |first, last| Pattern {

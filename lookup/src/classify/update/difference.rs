@@ -53,7 +53,7 @@ fn between<T: PartialEq>(old: &[T], new: &[T], most: usize) -> Option<Vec<Step>>
     None
 }
 
-/// Where the last edit leads on diagonal `k`, and which it was.
+/// Returns the end of the last edit on diagonal `k`, and the kind of edit.
 fn from(reach: &[isize], offset: isize, k: isize, edits: isize) -> (isize, Step) {
     let (removed, inserted) = (reach[(offset + k - 1) as usize] + 1, reach[(offset + k + 1) as usize]);
     if k == -edits || (k != edits && removed <= inserted) {

@@ -38,7 +38,7 @@ fn udp(source: &str, destination: &str, sport: u16, dport: u16) -> Vec<u8> {
     ip(source, destination).udp(sport, dport).payload(b"hello").to_vec()
 }
 
-/// What becomes of frames that come in, with these rules; none where the kernel lets us load no programs.
+/// Fates of received frames under these rules; `None` if the kernel does not let us load programs.
 fn fates(rules: &[SelfRule], frames: &[Vec<u8>]) -> Option<Vec<Fate>> {
     let made = bpf::program_array().and_then(|array| Ok((array, bpf::recent_map(ANSWER_KEY, 16)?)));
     let (array, answers) = match made {

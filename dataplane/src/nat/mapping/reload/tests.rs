@@ -100,7 +100,7 @@ fn is_reserved(pools: &[Named], end: &Endpoint, hold: Hold) -> bool {
     )
 }
 
-/// What is held of one mapping.
+/// A mapping and the references held to it.
 struct Held {
     id: MappingId,
     name: u8,

@@ -1,4 +1,4 @@
-//! How entries come and go: which table takes them, and in what order they and the tables are.
+//! Insertion and removal of entries: the choice of a table, and the order of entries and tables.
 
 use super::super::super::budget::Budget;
 use super::super::super::{Pattern, Position, TooLarge};
@@ -11,10 +11,10 @@ use super::{Entry, Key, Link, Rules, Space};
 const CHAIN: usize = 32;
 
 impl<A: Bits> Space<A> {
-    /// Puts a rule in at each of its places. The last of its entries, for [`Space::remove`].
+    /// Puts a rule in at each of its places. Returns the last of its entries, for [`Space::remove`].
     ///
     /// # Errors
-    /// There is no memory for it; nothing is changed but for memory that is taken.
+    /// There is no memory for the entries; nothing is changed but for memory that is taken.
     pub(in super::super) fn insert(
         &mut self,
         rule: u32,
@@ -167,7 +167,8 @@ impl<A: Bits> Space<A> {
         }
     }
 
-    /// The table that takes an entry: the most telling of those that admit it, unless too many there have its hash.
+    /// Returns the table for an entry: the most selective table that admits the entry, unless too many entries there
+    /// have its hash.
     fn table_for(
         &mut self,
         entry: &Entry<A>,
@@ -206,7 +207,7 @@ impl<A: Bits> Space<A> {
         Ok(at)
     }
 
-    /// Another table, in the place of one that has no entries any more if there is such a one.
+    /// Makes a table, in the place of one that has no entries any more if there is one.
     fn new_table(&mut self, lengths: Lengths, budget: &mut Budget) -> Result<u32, TooLarge> {
         if let Some(at) = self.tables.iter().position(|table| table.entries == 0) {
             let fresh = Table::new(lengths, budget)?;
@@ -314,7 +315,7 @@ impl<A: Bits> Space<A> {
         }
     }
 
-    /// From `position` on, all have one place more.
+    /// Moves all positions from `position` on up by one.
     pub(in super::super) fn make_place(&mut self, position: Position) {
         for table in &mut self.tables {
             table.best += Position::from(table.best >= position && table.best != Position::MAX);
@@ -329,7 +330,7 @@ impl<A: Bits> Space<A> {
     }
 }
 
-/// An entry and those behind it.
+/// Returns an entry and the entries behind it in the chain.
 fn successors<A>(entries: &[Entry<A>], first: u32) -> impl Iterator<Item = u32> + Clone + '_ {
     let entry = |at: u32| (at < GONE).then_some(at);
     std::iter::successors(entry(first), move |at| entry(entries[*at as usize].next))
