@@ -78,7 +78,7 @@ pub struct Flow {
     pub nat: u16,
     /// The epoch of the tables that `hops`, `rule`, `nat` and `class` come from; [`STALE`] for tables long gone.
     pub epoch: u16,
-    /// The [`State`] in the low four bits; above it, the parties to the handshake ([`Flow::handshake`]).
+    /// The [`State`] in the low four bits; above it, the parties to the handshake ([`FlowTable::handshake`]).
     state: u8,
     /// TCP window scales: the original side's in the low four bits, the reply side's in the high four.
     scales: u8,

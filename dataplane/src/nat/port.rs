@@ -390,8 +390,9 @@ const PARITY_WORDS: usize = 16;
 fn next_of<T: Tally>(map: Map<'_>, mask: u64, first: u16, last: u16, tally: &mut T) -> Option<u16> {
     let from = usize::from(first) / 64;
     let (parity, mut mask) = (mask, mask & (u64::MAX << (first % 64)));
-    let words = map.words.iter().enumerate().take(usize::from(last) / 64 + 1).skip(from).take(PARITY_WORDS);
-    for (at, word) in words {
+    let until = (usize::from(last) / 64).min(from + PARITY_WORDS - 1);
+    for at in from..=until {
+        let word = map.words.get(at)?;
         // Load two words, complement, mask, compare, branch, advance, find first set (2).
         tally.instructions(9);
         tally.read(Region::NatTable, map.base + at * 8, 8);

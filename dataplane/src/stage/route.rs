@@ -117,7 +117,7 @@ fn ordinary(frame: &Frame) -> Option<ipv4::Header<'_>> {
         return None;
     }
     let header = ipv4::Header::of(frame.bytes().get(usize::from(frame.meta.network)..)?)?;
-    (header.dst_bits() >> 16 != LINK_LOCAL4 && header.ttl() > 1).then_some(header)
+    (!is_link_local4(header.dst_bits()) && header.ttl() > 1).then_some(header)
 }
 
 /// Checks time to live and size against the hop, and names the interface.
@@ -378,12 +378,22 @@ fn is_ours(group: Address) -> bool {
 }
 
 /// 169.254.0.0/16 (RFC 3927) or fe80::/10 (RFC 4291).
+#[inline(always)]
 pub(super) fn is_link_local(address: Address) -> bool {
-    if address.v6 { address.bits >> 118 == 0x3fa } else { (address.bits as u32) >> 16 == LINK_LOCAL4 }
+    if address.v6 {
+        (address.bits >> 112) as u16 & 0xffc0 == LINK_LOCAL6
+    } else {
+        is_link_local4(address.bits as u32)
+    }
 }
 
-/// The upper half of 169.254.0.0/16.
-const LINK_LOCAL4: u32 = 0xa9fe;
+#[inline(always)]
+fn is_link_local4(address: u32) -> bool {
+    address >> 16 == 0xa9fe
+}
+
+/// The upper 16 bits of fe80::/10.
+const LINK_LOCAL6: u16 = 0xfe80;
 
 /// Spreads flows over next hops where no flow is tracked: both ends mixed, so that packets of one flow take
 /// one way.
