@@ -79,9 +79,9 @@ impl Default for Openings {
 }
 
 impl Openings {
-    /// Gives an opening to the frame of `meta`, which has none.
+    /// Gives an opening, to be written, to the frame of `meta`, which has none.
     #[inline(always)]
-    pub(crate) fn give(&mut self, meta: &mut Meta, opening: Opening) -> Result<(), NoPlace> {
+    pub(crate) fn give(&mut self, meta: &mut Meta) -> Result<&mut Opening, NoPlace> {
         debug_assert!(meta.opening == Meta::NO_OPENING, "a frame has one opening");
         if self.free == 0 {
             return Err(NoPlace);
@@ -89,8 +89,7 @@ impl Openings {
         let place = self.free.trailing_zeros();
         self.free &= self.free - 1;
         meta.opening = place as u8;
-        self.places[place as usize % BATCH] = opening;
-        Ok(())
+        Ok(&mut self.places[place as usize % BATCH])
     }
 
     /// The opening of the frame of `meta`, if it has one.
@@ -135,14 +134,14 @@ mod tests {
         let mut metas = vec![Meta::default(); BATCH];
         assert_eq!(openings.of(&metas[0]), None);
         for (number, meta) in (0..).zip(&mut metas) {
-            assert_eq!(openings.give(meta, Opening { sport: number, ..Opening::default() }), Ok(()));
+            openings.give(meta).expect("there is a place").sport = number;
         }
         let mut further = Meta::default();
-        assert_eq!(openings.give(&mut further, Opening::default()), Err(NoPlace));
+        assert_eq!(openings.give(&mut further), Err(NoPlace));
         assert_eq!((further.opening, openings.len()), (Meta::NO_OPENING, 64));
         assert_eq!(openings.take(&mut metas[9]).map(|opening| opening.sport), Some(9));
         assert_eq!((openings.take(&mut metas[9]), openings.len()), (None, 63));
-        assert_eq!(openings.give(&mut further, Opening { sport: 99, ..Opening::default() }), Ok(()));
+        openings.give(&mut further).expect("there is a place").sport = 99;
         for (number, meta) in (0..).zip(&mut metas).filter(|(number, _)| *number != 9) {
             assert_eq!(openings.take(meta).map(|opening| opening.sport), Some(number));
         }

@@ -7,8 +7,9 @@
 //!
 //! [`Pipeline::step`] takes the frames of a batch through all stages one after the other. [`Pipeline::run`] does so
 //! to the same effect, but stage by stage: those before `track` take the whole batch, and those behind it the packets, in a
-//! row, of flows that have been decided. A packet of another flow goes through all stages by itself, after the packets before it and
-//! before the next one is looked at, as what it decides may be about these. Where nothing is tracked, all stages take the whole batch.
+//! row, of flows that have been decided. A packet of another flow goes from `track` on by itself, after the packets before it and
+//! before the next one is looked at, as what it decides may be about these; first packets in a row wait behind `snat`, and go on
+//! together. Where nothing is tracked, all stages take the whole batch.
 //! Each frame is queued, or ends, by itself.
 
 use std::marker::PhantomData;
@@ -18,6 +19,7 @@ use policy::model::Mode;
 use tally::{NoTally, Tally};
 use wire::{Batch, Frame, Nanos};
 
+use crate::hop::leaves;
 use crate::stage::answer::Answer;
 use crate::stage::classify::Classify;
 use crate::stage::dnat::Dnat;
@@ -147,6 +149,9 @@ pub struct Selection {
     track: Places,
     /// Those behind it that decide: for the first packet of a flow, and for every packet where nothing is tracked.
     first: Places,
+    /// Those of them up to `snat`, which creates the flow, and those behind it.
+    opening: Places,
+    opened: Places,
     /// Those of them that packets of flows which have been decided go through.
     decided: Places,
     /// What answers, and egress: for a packet that is not simply queued.
@@ -160,6 +165,7 @@ impl Selection {
     pub fn of(tables: &Tables) -> Selection {
         let mut selection = Selection::default();
         let track = stages().position(|stage| stage.about.name == Track::ABOUT.name).unwrap_or(0);
+        let snat = stages().position(|stage| stage.about.name == Snat::ABOUT.name).unwrap_or(0);
         let is_tracked = Track::packets(tables) != Packets::None;
         for (place, stage) in stages().enumerate() {
             let packets = (stage.packets)(tables);
@@ -180,6 +186,7 @@ impl Selection {
             }
             if place > track {
                 selection.first.push(number);
+                if place <= snat { selection.opening.push(number) } else { selection.opened.push(number) }
             }
             if place > track && packets == Packets::Every {
                 selection.decided.push(number);
@@ -288,14 +295,48 @@ impl Pipeline {
                     leave(frame, ended, cx);
                 }
             }
-            if let Some(mut frame) = frames.next() {
+            first += decided;
+            let opened = self.open(first, frames.as_mut_slice(), cx);
+            if opened > 0 {
+                let behind = &cx.tables.stages.opened;
+                run_stages(behind, frames.as_mut_slice().get_mut(..opened).unwrap_or_default(), cx);
+                for frame in frames.by_ref().take(opened) {
+                    leave(frame, ended, cx);
+                }
+                first += opened;
+            } else if let Some(frame) = frames.next() {
                 let now = frame.meta.received;
-                self.lookups.take(first + decided, &mut frame, cx);
-                behind_track(frame, ended, cx);
+                alone(frame, ended, cx);
                 self.released(now, ended, cx);
+                first += 1;
             }
-            first += decided + 1;
         }
+    }
+
+    /// Takes first packets of flows, in a row, through the stages from `track` to `snat`, one after the other, and says how many. What the
+    /// stages behind do with one of them depends on nothing that is done here for those behind it, as no flow ends meanwhile: all
+    /// come in one tick, and there is room for their flows. Only the last one may have its verdict, or not simply be queued.
+    fn open<T: Tally + 'static>(&mut self, first: usize, frames: &mut [Frame], cx: &mut Cx<'_, T>) -> usize {
+        if !self.lookups.is_absent(first) {
+            return 0;
+        }
+        let many = frames.len();
+        let tick = frames.first().map(|frame| cx.shard.flows.tick(frame.meta.received));
+        for (place, frame) in frames.iter_mut().enumerate() {
+            if place > 0 {
+                let is_simultaneous = Some(cx.shard.flows.tick(frame.meta.received)) == tick;
+                if !is_simultaneous || !self.lookups.is_next_absent(first + place, frame, cx) {
+                    return place;
+                }
+            }
+            self.lookups.take(first + place, frame, cx);
+            take_through(&cx.tables.stages.opening, frame, cx);
+            let is_queued = frame.meta.fate == 0 && leaves(frame.meta.hop) && !Fragment::takes(frame);
+            if !is_queued || cx.tables.filter.has_syn_proxy || !cx.shard.has_room() {
+                return place + 1;
+            }
+        }
+        many
     }
 
     /// Takes the frames of a batch through the stages one by one, to the same effect as [`Pipeline::run`].
@@ -398,13 +439,6 @@ enum Begin {
 fn alone<T: Tally + 'static>(mut frame: Frame, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
     let stages = &cx.tables.stages;
     take_through(&stages.track, &mut frame, cx);
-    behind_track(frame, ended, cx);
-}
-
-/// Takes one frame through the stages behind `track`.
-#[inline(always)]
-fn behind_track<T: Tally + 'static>(mut frame: Frame, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
-    let stages = &cx.tables.stages;
     let behind = if frame.meta.flags & flag::HIT == 0 { &stages.first } else { &stages.decided };
     take_through(behind, &mut frame, cx);
     leave(frame, ended, cx);

@@ -153,6 +153,12 @@ impl Shard {
         next
     }
 
+    /// True if another flow can be created, with a mapping, and none has to make room for it.
+    #[inline(always)]
+    pub(crate) fn has_room(&self) -> bool {
+        self.flows.len() < self.flows.capacity() && self.mappings.has_room()
+    }
+
     /// Ends a flow at once, one that was idle for its timeout: its mappings and counts are given back.
     pub fn end_flow<T: Tally>(&mut self, id: FlowId, tally: &mut T) {
         self.end_flow_for(id, Cause::Timeout, tally);

@@ -422,6 +422,12 @@ impl Mappings {
         Mapped { id: MappingId(place), outside }
     }
 
+    /// True if another mapping can be entered, of whatever host.
+    #[inline(always)]
+    pub(crate) fn has_room(&self) -> bool {
+        self.free != NONE && !self.hosts.is_full()
+    }
+
     /// Takes a reference to a mapping that exists; `None` if there is none in that place.
     pub fn retain<T: Tally>(&mut self, id: MappingId, tally: &mut T) -> Option<Mapped> {
         self.entry(id)?;

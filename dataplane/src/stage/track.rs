@@ -8,25 +8,28 @@
 //! For a batch, `Lookups::prepare` asks for the memory of all its flows before the first is looked at.
 
 use policy::model::{Checksum, Mode, Pickup, TcpWindow};
-use tally::{Branch, NoTally, Op, Region, Tally};
+use tally::{Branch, Op, Region, Tally};
 use wire::checksum::Sum;
 use wire::header::Protocol;
 use wire::meta::Fields;
 use wire::tcp::Flags;
-use wire::{BATCH, Family, Frame, Part, icmpv4, ipv4, ipv6, tcp, udp};
+use wire::{Family, Frame, Part, icmpv4, ipv4, ipv6, tcp, udp};
 
 use super::parse::flag;
 use super::route::{back, ct_zone, is_link_local};
-use super::{About, Cx, Packets, Stage, Step, handoff, handshake, header, revalidate, take};
+use super::{About, Cx, Packets, Stage, Step, handoff, handshake, header, revalidate};
 use crate::client;
 use crate::flow::tcp::{Fault, Midstream, Segment, Settings, WindowCheck};
 use crate::flow::{Direction, Flow, FlowId, Hit, Key, State};
 use crate::fragment::{DatagramKey, Kept, Later, Span};
 use crate::hop::{ASKED_HOP, LINK_HOP, LOCAL_HOP, NO_HOP};
-use crate::nat::Endpoint;
 use crate::opening::Opening;
 use crate::tables::{Address, LOCAL, Tables};
 use crate::verdict::Reason;
+
+mod lookups;
+
+pub(crate) use lookups::Lookups;
 
 /// The stage.
 #[derive(Clone, Copy, Debug, Default)]
@@ -85,127 +88,6 @@ impl Stage for Track {
         // back, 40. Of handshakes: the cookie, whose rounds are a loop, 60; the SYN that comes of it, 60; its numbers, 30.
         641 + if tables.filter.has_syn_proxy { 150 } else { 0 }
     }
-}
-
-/// Keys, hashes and probable flows of the packets of a batch.
-#[derive(Clone, Debug)]
-pub(crate) struct Lookups {
-    keys: [Key; BATCH],
-    hashes: [u64; BATCH],
-    guesses: [Option<Hit>; BATCH],
-    /// The place of a packet whose key no flow has, as [`Lookups::follow`] has found.
-    absent: Option<usize>,
-}
-
-impl Default for Lookups {
-    fn default() -> Lookups {
-        Lookups { keys: [Key::default(); BATCH], hashes: [0; BATCH], guesses: [None; BATCH], absent: None }
-    }
-}
-
-impl Lookups {
-    /// Computes keys and hashes, and asks for buckets and flows. `frames` are at most [`BATCH`].
-    #[inline]
-    pub(crate) fn prepare<T: Tally>(&mut self, frames: &[Frame], cx: &mut Cx<'_, T>) {
-        for ((frame, key), hash) in frames.iter().zip(&mut self.keys).zip(&mut self.hashes) {
-            if frame.meta.fate == 0 {
-                *key = key_of(frame, cx);
-                *hash = cx.shard.flows.hash(key, cx.tally);
-                cx.shard.flows.prefetch_bucket(*hash);
-            }
-        }
-        let lookups = self.keys.iter().zip(&self.hashes).zip(&mut self.guesses);
-        for (frame, ((key, hash), guess)) in frames.iter().zip(lookups) {
-            if frame.meta.fate == 0 {
-                *guess = cx.shard.flows.candidate_hit(*hash);
-                match guess {
-                    Some(hit) => cx.shard.flows.prefetch_flow(hit.id),
-                    None => prefetch_for_first(key, cx),
-                }
-            }
-        }
-    }
-
-    /// Follows the frames of the prepared batch from `first` on that simply belong to decided flows, up to the
-    /// first one that does not, and says how many. What it does then, [`Stage::step`] would have done, too; what later
-    /// stages do with such a frame depends on nothing that this stage does for frames behind it.
-    #[inline(always)]
-    pub(crate) fn follow<T: Tally>(
-        &mut self,
-        first: usize,
-        frames: &mut [Frame],
-        cx: &mut Cx<'_, T>,
-    ) -> usize {
-        let many = frames.len();
-        self.absent = None;
-        for (place, frame) in frames.iter_mut().enumerate() {
-            if frame.meta.fate == 0 && !self.follow_one(first + place, frame, cx) {
-                return place;
-            }
-        }
-        many
-    }
-
-    /// Follows the frame at `place` of the prepared batch, and says whether it did.
-    #[inline(always)]
-    fn follow_one<T: Tally>(&mut self, place: usize, frame: &mut Frame, cx: &mut Cx<'_, T>) -> bool {
-        let now = frame.meta.received;
-        let special = flag::ERROR | flag::GROUP | flag::TO_GROUP;
-        if frame.meta.part != Part::Whole
-            || frame.meta.flags & special != 0
-            || cx.shard.flows.is_due(now)
-            || cx.shard.fragments.is_due(now)
-        {
-            return false;
-        }
-        let Some(key) = self.keys.get(place) else { return false };
-        let (hash, guess) = (self.hashes[place], self.guesses[place]);
-        let Some(hit) = cx.shard.flows.find_from(guess, key, hash, cx.tally) else {
-            self.absent = (!cx.shard.flows.may_be_stale()).then_some(place);
-            return false;
-        };
-        if frame.meta.tcp_flags & (Flags::SYN.0 | Flags::RST.0) != 0 {
-            return false;
-        }
-        let tick = cx.shard.flows.tick(now);
-        let Some(flow) = cx.shard.flows.flow(hit.id) else { return false };
-        if cx.shard.flows.is_expired(flow, tick)
-            || flow.epoch != cx.tables.epoch
-            || flow.hops[hit.direction as usize] == NO_HOP
-        {
-            return false;
-        }
-        follow(frame, hit, hash, cx).settle(frame);
-        true
-    }
-
-    /// Takes the frame at `place` of the prepared batch, where [`Lookups::follow`] has stopped, through the stage. What was
-    /// looked up is not looked up again.
-    #[inline(always)]
-    pub(crate) fn take<T: Tally>(&self, place: usize, frame: &mut Frame, cx: &mut Cx<'_, T>) {
-        match self.keys.get(place) {
-            Some(key) if self.absent == Some(place) => {
-                open(frame, *key, self.hashes[place], cx).settle(frame);
-            }
-            _ => take::<Track, T>(frame, cx),
-        }
-    }
-}
-
-/// Asks for memory that the first packet of a flow will need: the mapping that its source most likely has, or, where sources are not
-/// translated, the bucket of the packets that come back.
-#[inline(never)]
-fn prefetch_for_first<T: Tally>(key: &Key, cx: &Cx<'_, T>) {
-    if cx.tables.nat.sources.is_empty() {
-        return cx.shard.flows.prefetch_bucket(cx.shard.flows.hash(&key.reversed(), &mut NoTally));
-    }
-    let source: Address = key.source().into();
-    cx.shard.mappings.prefetch(&Endpoint {
-        address: source.bits,
-        port: key.sport(),
-        protocol: key.protocol(),
-        family: source.family(),
-    });
 }
 
 /// The key of a packet as it arrives.
@@ -443,7 +325,11 @@ fn open<T: Tally>(frame: &mut Frame, key: Key, hash: u64, cx: &mut Cx<'_, T>) ->
     if frame.meta.flags & flag::QUERY == 0 {
         seen.dport = key.dport();
     }
-    let opening = Opening {
+    let Ok(opening) = cx.shard.openings.give(&mut frame.meta) else {
+        // There are as many as frames under way.
+        return Step::Drop(Reason::FlowTableFull);
+    };
+    *opening = Opening {
         cookie: shown.map(|shown| shown.cookie),
         key,
         hash,
@@ -453,10 +339,6 @@ fn open<T: Tally>(frame: &mut Frame, key: Key, hash: u64, cx: &mut Cx<'_, T>) ->
         seen,
         ..Opening::default()
     };
-    if cx.shard.openings.give(&mut frame.meta, opening).is_err() {
-        // There are as many as frames under way.
-        return Step::Drop(Reason::FlowTableFull);
-    }
     frame.meta.flags |= flag::OPENS;
     Step::Next
 }

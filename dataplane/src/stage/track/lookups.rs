@@ -1,0 +1,163 @@
+//! Look-ups for a batch: keys, hashes and flows of its packets, asked for together.
+//!
+//! A look-up ahead is a guess until the packet's turn has come, as the packets before it may have opened or ended flows.
+
+use tally::{NoTally, Tally};
+use wire::tcp::Flags;
+use wire::{BATCH, Frame, Part};
+
+use super::{Track, follow, key_of, open};
+use crate::flow::{Hit, Key};
+use crate::hop::NO_HOP;
+use crate::nat::Endpoint;
+use crate::stage::parse::flag;
+use crate::stage::{Cx, take};
+use crate::tables::Address;
+
+/// Keys, hashes and probable flows of the packets of a batch.
+#[derive(Clone, Debug)]
+pub(crate) struct Lookups {
+    keys: [Key; BATCH],
+    hashes: [u64; BATCH],
+    guesses: [Option<Hit>; BATCH],
+    /// The place of a packet whose key no flow has, as [`Lookups::follow`] has found.
+    absent: Option<usize>,
+}
+
+impl Default for Lookups {
+    fn default() -> Lookups {
+        Lookups { keys: [Key::default(); BATCH], hashes: [0; BATCH], guesses: [None; BATCH], absent: None }
+    }
+}
+
+impl Lookups {
+    /// Computes keys and hashes, and asks for buckets and flows. `frames` are at most [`BATCH`].
+    #[inline]
+    pub(crate) fn prepare<T: Tally>(&mut self, frames: &[Frame], cx: &mut Cx<'_, T>) {
+        for ((frame, key), hash) in frames.iter().zip(&mut self.keys).zip(&mut self.hashes) {
+            if frame.meta.fate == 0 {
+                *key = key_of(frame, cx);
+                *hash = cx.shard.flows.hash(key, cx.tally);
+                cx.shard.flows.prefetch_bucket(*hash);
+            }
+        }
+        let lookups = self.keys.iter().zip(&self.hashes).zip(&mut self.guesses);
+        for (frame, ((key, hash), guess)) in frames.iter().zip(lookups) {
+            if frame.meta.fate == 0 {
+                *guess = cx.shard.flows.candidate_hit(*hash);
+                match guess {
+                    Some(hit) => cx.shard.flows.prefetch_flow(hit.id),
+                    None => prefetch_for_first(key, cx),
+                }
+            }
+        }
+    }
+
+    /// Follows the frames of the prepared batch from `first` on that simply belong to decided flows, up to the
+    /// first one that does not, and says how many. What it does then, [`Stage::step`](crate::stage::Stage::step) would have done, too; what later
+    /// stages do with such a frame depends on nothing that this stage does for frames behind it.
+    #[inline(always)]
+    pub(crate) fn follow<T: Tally>(
+        &mut self,
+        first: usize,
+        frames: &mut [Frame],
+        cx: &mut Cx<'_, T>,
+    ) -> usize {
+        let many = frames.len();
+        self.absent = None;
+        for (place, frame) in frames.iter_mut().enumerate() {
+            if frame.meta.fate == 0 && !self.follow_one(first + place, frame, cx) {
+                return place;
+            }
+        }
+        many
+    }
+
+    /// Follows the frame at `place` of the prepared batch, and says whether it did.
+    #[inline(always)]
+    fn follow_one<T: Tally>(&mut self, place: usize, frame: &mut Frame, cx: &mut Cx<'_, T>) -> bool {
+        let Some(found) = self.find(place, frame, cx) else { return false };
+        let Some(hit) = found else {
+            self.absent = (!cx.shard.flows.may_be_stale()).then_some(place);
+            return false;
+        };
+        if frame.meta.tcp_flags & (Flags::SYN.0 | Flags::RST.0) != 0 {
+            return false;
+        }
+        let hash = self.hashes[place];
+        let tick = cx.shard.flows.tick(frame.meta.received);
+        let Some(flow) = cx.shard.flows.flow(hit.id) else { return false };
+        if cx.shard.flows.is_expired(flow, tick)
+            || flow.epoch != cx.tables.epoch
+            || flow.hops[hit.direction as usize] == NO_HOP
+        {
+            return false;
+        }
+        follow(frame, hit, hash, cx).settle(frame);
+        true
+    }
+
+    /// Looks for the flow of the frame at `place` of the prepared batch; `None` where that does not depend on its key alone, or
+    /// time has to pass before.
+    #[inline(always)]
+    fn find<T: Tally>(&self, place: usize, frame: &Frame, cx: &mut Cx<'_, T>) -> Option<Option<Hit>> {
+        let now = frame.meta.received;
+        let special = flag::ERROR | flag::GROUP | flag::TO_GROUP;
+        if frame.meta.part != Part::Whole
+            || frame.meta.flags & special != 0
+            || cx.shard.flows.is_due(now)
+            || cx.shard.fragments.is_due(now)
+        {
+            return None;
+        }
+        let key = self.keys.get(place)?;
+        Some(cx.shard.flows.find_from(self.guesses[place], key, self.hashes[place], cx.tally))
+    }
+
+    /// True if no flow has the key of the frame at `place` of the prepared batch, where [`Lookups::follow`] has stopped.
+    #[inline(always)]
+    pub(crate) fn is_absent(&self, place: usize) -> bool {
+        self.absent == Some(place)
+    }
+
+    /// Goes on to the next frame of the prepared batch, at `place`, and says if no flow has its key either.
+    #[inline(always)]
+    pub(crate) fn is_next_absent<T: Tally>(
+        &mut self,
+        place: usize,
+        frame: &Frame,
+        cx: &mut Cx<'_, T>,
+    ) -> bool {
+        let is_absent = frame.meta.fate == 0 && self.find(place, frame, cx) == Some(None);
+        self.absent = is_absent.then_some(place);
+        is_absent
+    }
+
+    /// Takes the frame at `place` of the prepared batch, where [`Lookups::follow`] has stopped, through the stage. What was
+    /// looked up is not looked up again.
+    #[inline(always)]
+    pub(crate) fn take<T: Tally>(&self, place: usize, frame: &mut Frame, cx: &mut Cx<'_, T>) {
+        match self.keys.get(place) {
+            Some(key) if self.is_absent(place) => {
+                open(frame, *key, self.hashes[place], cx).settle(frame);
+            }
+            _ => take::<Track, T>(frame, cx),
+        }
+    }
+}
+
+/// Asks for memory that the first packet of a flow will need: the mapping that its source most likely has, or, where sources are not
+/// translated, the bucket of the packets that come back.
+#[inline(never)]
+fn prefetch_for_first<T: Tally>(key: &Key, cx: &Cx<'_, T>) {
+    if cx.tables.nat.sources.is_empty() {
+        return cx.shard.flows.prefetch_bucket(cx.shard.flows.hash(&key.reversed(), &mut NoTally));
+    }
+    let source: Address = key.source().into();
+    cx.shard.mappings.prefetch(&Endpoint {
+        address: source.bits,
+        port: key.sport(),
+        protocol: key.protocol(),
+        family: source.family(),
+    });
+}
