@@ -9,21 +9,15 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use dataplane::Tables;
-use dataplane::client::Clients;
-use dataplane::flow::{SteeringError, SteeringTable};
-use dataplane::hop::Resolve;
-use dataplane::nat::Share;
-use dataplane::reload::{PlanError, ReloadPlan};
-use dataplane::shard::Setup;
+use dataplane::reload::PlanError;
 use dataplane::tables::{Address, Neighbour};
 use policy::model::{Listener, OnExit};
 use policy::{Checked, LoadError, Policy};
 use tracing::{debug, error, info, warn};
-use wire::{Pool, PoolMemory};
 
 use crate::api;
 use crate::clock::Clock;
@@ -38,11 +32,7 @@ use crate::privilege::{self, Confinement, Held, Places, Restriction};
 use crate::reload::{Asked, Built, Keep, Reload, Trial};
 use crate::request::{Refusal, Request};
 use crate::server::{Public, Server};
-use crate::worker::handoff::Exchange;
-use crate::worker::{
-    Command, CommandSender, Found, Known, Memory, Parts, Shared, Swap, WakeUp, Worker, WorkerEvent,
-    command_channel,
-};
+use crate::worker::{Found, Known, WorkerEvent};
 use crate::{service, signal};
 
 mod announce;
@@ -52,15 +42,14 @@ mod beside;
 pub(crate) mod memory;
 mod pool;
 mod start_error;
+mod worker;
 
 pub use attach::{Carrier, PortState, Presence};
 pub use start_error::StartError;
 
 use attach::Attached;
-use pool::{slot_bytes, slots};
-
-/// How long a worker may take to do what it is asked between two turns, before it counts as stuck.
-const PATIENCE: Duration = Duration::from_secs(2);
+use start_error::system;
+use worker::{Start, Workers};
 
 /// How often neighbours are looked after that nobody has asked for of late.
 const PROBE_PAUSE: Duration = Duration::from_secs(1);
@@ -121,9 +110,7 @@ pub struct Supervisor {
     /// When neighbours are next looked after, unless a worker asks for one before.
     probe_at: Instant,
     reload: Reload,
-    handles: Vec<WorkerHandle>,
-    /// Which worker has which flow; none where there is one worker.
-    steering: Option<Arc<SteeringTable>>,
+    workers: Workers,
     attached: BTreeMap<String, Attached>,
     /// What keeps Linux off the interfaces of the policy.
     guards: Guards,
@@ -152,14 +139,6 @@ pub struct Supervisor {
 struct Watchdog {
     interval: Duration,
     next: Instant,
-}
-
-/// A worker, as the supervisor drives it.
-struct WorkerHandle {
-    commands: CommandSender,
-    memory: PoolMemory,
-    setup: Setup,
-    thread: JoinHandle<Memory>,
 }
 
 impl Supervisor {
@@ -204,26 +183,40 @@ impl Supervisor {
         let server = public
             .and_then(|public| Server::start(&options.socket, public, sender.clone()))
             .map_err(StartError::Server)?;
+        let started = Instant::now();
+        let writer = linux::Writer::open().map_err(StartError::Linux)?;
+        let probe_at = Instant::now() + PROBE_PAUSE;
+        let watchdog = service::watchdog().map(|interval| Watchdog { interval, next: Instant::now() });
+        list_listeners(sender.clone()).map_err(|error| system("start a thread", error))?;
+        signal::forward(sender.clone(), options.file.clone())
+            .map_err(|error| system("hear signals", error))?;
+        let workers = Workers::spawn(&Start {
+            count: usize::from(policy.gateway.workers.unwrap_or(1).max(1)),
+            tables: &tables,
+            state: options.state.as_deref(),
+            log: &log,
+            clock,
+            events: &sender,
+        })?;
         let mut supervisor = Supervisor {
             clock,
-            started: Instant::now(),
+            started,
             events,
             arp: linux.neighbours.clone(),
             linux,
             _watch: watch,
-            writer: linux::Writer::open().map_err(StartError::Linux)?,
+            writer,
             probe: Probe::new(MOST_PROBED),
-            probe_at: Instant::now() + PROBE_PAUSE,
+            probe_at,
             reload: Reload::new(policy, first, tables, sender.clone()),
-            handles: Vec::new(),
-            steering: None,
+            workers,
             attached: BTreeMap::new(),
             guards,
             told: Vec::new(),
             neighbours: BTreeMap::new(),
             announced: announce::Announced::new(),
             panics: 0,
-            watchdog: service::watchdog().map(|interval| Watchdog { interval, next: Instant::now() }),
+            watchdog,
             noted: Vec::new(),
             history,
             log,
@@ -233,10 +226,6 @@ impl Supervisor {
             _server: server,
             options,
         };
-        list_listeners(sender.clone()).map_err(|error| system("start a thread", error))?;
-        signal::forward(sender.clone(), supervisor.options.file.clone())
-            .map_err(|error| system("hear signals", error))?;
-        supervisor.spawn_workers(&sender)?;
         supervisor.neighbours_of_state();
         supervisor.guards.name(terms(&supervisor.reload.policy, &supervisor.linux));
         supervisor.attach_all();
@@ -302,61 +291,6 @@ impl Supervisor {
         }
     }
 
-    /// Starts the workers.
-    fn spawn_workers(&mut self, events: &Sender<Event>) -> Result<(), StartError> {
-        let count = usize::from(self.options.policy.gateway.workers.unwrap_or(1).max(1));
-        let seed = seed();
-        let channels: Vec<_> = (0..count)
-            .map(|_| command_channel().map_err(|error| system("make a file descriptor for a worker", error)))
-            .collect::<Result<_, _>>()?;
-        let wake_ups: Vec<WakeUp> = channels.iter().map(|(_, _, wake_up)| wake_up.clone()).collect();
-        self.steering = steering(count, &self.reload.tables).map_err(StartError::Steering)?;
-        let mut workers = Vec::with_capacity(count);
-        let mut handles = Vec::with_capacity(count);
-        let tables = &self.reload.tables;
-        let clients = Arc::<Clients>::default();
-        for ((number, (sender, commands, wake_up)), exchange) in
-            channels.into_iter().enumerate().zip(Exchange::between(&wake_ups))
-        {
-            let mut pool = Pool::new(slots(tables, count), slot_bytes(tables)).map_err(StartError::Pool)?;
-            pool.prefault();
-            let memory = pool.memory();
-            let events = events.clone();
-            let share = Share::new(number as u16, count as u16).unwrap_or(Share::WHOLE);
-            let setup = Setup { seed, now: self.clock.now(), resolve: Resolve::ByHost, share };
-            let worker = Worker::new(Parts {
-                number,
-                tables: tables.clone(),
-                setup,
-                pool,
-                clock: self.clock,
-                commands,
-                wake_up,
-                events: Box::new(move |event| events.send(Event::Worker(event)).is_ok()),
-                shared: self.steering.clone().map(|steering| Shared {
-                    steering,
-                    clients: clients.clone(),
-                    exchange,
-                }),
-                log: Some(self.log.feed()),
-            })
-            .map_err(StartError::Shard)?;
-            workers.push(worker);
-            handles.push((sender, memory, setup));
-        }
-        if let Some(path) = &self.options.state {
-            memory::recall(path, &self.reload.tables, &mut workers, self.steering.as_deref());
-        }
-        for (worker, (commands, memory, setup)) in workers.into_iter().zip(handles) {
-            let thread = thread::Builder::new()
-                .name(format!("worker {}", self.handles.len()))
-                .spawn(move || worker.work())
-                .map_err(|error| system("start a worker", error))?;
-            self.handles.push(WorkerHandle { commands, memory, setup, thread });
-        }
-        Ok(())
-    }
-
     fn linux_says(&mut self, news: News) {
         match news {
             News::State(newest) => {
@@ -408,9 +342,7 @@ impl Supervisor {
             Found::At(_) => self.neighbours.insert(key, known.found),
             Found::Nowhere | Found::Forgotten => self.neighbours.remove(&key),
         };
-        for handle in &self.handles {
-            handle.commands.send(Command::Neighbour(known.clone()));
-        }
+        self.workers.update_neighbour(&known);
     }
 
     /// Takes over the neighbours that Linux knew before the gateway began.
@@ -465,9 +397,7 @@ impl Supervisor {
                     worker,
                     "worker panicked; its flows are lost, and it starts with an empty flow table: {message}"
                 );
-                if let Some(handle) = self.handles.get(worker) {
-                    handle.commands.send(Command::Neighbours(self.known()));
-                }
+                self.workers.restore_neighbours(worker, self.known());
             }
         }
     }
@@ -506,49 +436,9 @@ impl Supervisor {
         self.reload.finished(&self.linux);
     }
 
-    /// Lets all workers go on with other tables, and waits until they do. Where what that takes cannot be had for all
-    /// of them, none does.
     fn swap(&mut self, tables: &Arc<Tables>) -> Result<(), PlanError> {
-        let known: Vec<Neighbour> = self.neighbours_in(tables);
-        let mut plans = Vec::with_capacity(self.handles.len());
-        for handle in &self.handles {
-            let setup = Setup { now: self.clock.now(), ..handle.setup };
-            let mut plan = ReloadPlan::prepare(&self.reload.tables, tables, setup)?;
-            if plan.update_neighbours(tables, &known).is_err() {
-                warn!("neighbour table full; further neighbours stay unresolved");
-            }
-            plans.push(plan);
-        }
-        let larger = self.larger_steering(tables);
-        let (done, told) = channel();
-        for (handle, plan) in self.handles.iter().zip(plans) {
-            let swap = Box::new(Swap { tables: tables.clone(), plan, steering: larger.clone() });
-            handle.commands.send(Command::Swap { swap, done: done.clone() });
-        }
-        drop(done);
-        let until = Instant::now() + PATIENCE;
-        for _ in &self.handles {
-            if told.recv_timeout(until.saturating_duration_since(Instant::now())).is_err() {
-                error!("a worker has not acknowledged the reload in time");
-            }
-        }
-        Ok(())
-    }
-
-    /// A flow steering table for more flows than the present one was made for, where the tables have so many.
-    fn larger_steering(&mut self, tables: &Tables) -> Option<Arc<SteeringTable>> {
-        let present = self.steering.as_ref().filter(|present| present.flows() < tables.limits.flows)?;
-        match steering(usize::from(present.workers()), tables) {
-            Ok(larger) => {
-                self.steering = larger.clone();
-                larger
-            }
-            Err(error) => {
-                // It was made with room to spare.
-                warn!("{error}; the flow steering table stays as large as it is");
-                None
-            }
-        }
+        let known = self.neighbours_in(tables);
+        self.workers.swap(&self.reload.tables, tables, &known)
     }
 
     /// Neighbours that are known, on the interfaces of tables.
@@ -616,7 +506,7 @@ impl Supervisor {
         let now = Instant::now();
         let Some(watchdog) = self.watchdog.as_mut().filter(|watchdog| watchdog.next <= now) else { return };
         watchdog.next = now + watchdog.interval;
-        if self.reports().len() == self.handles.len() {
+        if self.workers.all_respond() {
             service::alive();
         } else {
             error!("a worker does not respond; the watchdog is not fed");
@@ -667,16 +557,7 @@ impl Supervisor {
 
     /// Ends the workers, and with them the ports; keeps what they remembered.
     fn stop(self) {
-        for handle in &self.handles {
-            handle.commands.send(Command::Stop);
-        }
-        let mut memories = Vec::with_capacity(self.handles.len());
-        for handle in self.handles {
-            match handle.thread.join() {
-                Ok(memory) => memories.push(memory),
-                Err(_) => error!("a worker panicked while stopping; its state is not saved"),
-            }
-        }
+        let memories = self.workers.stop();
         drop(self.attached);
         self.log.finish();
         if self.reload.policy.gateway.on_exit == OnExit::Open {
@@ -747,25 +628,6 @@ fn first_state(heard: &Receiver<News>) -> Result<Arc<State>, StartError> {
             Err(_) => return Err(system("follow Linux", io::ErrorKind::BrokenPipe.into())),
         }
     }
-}
-
-fn system(operation: &str, error: io::Error) -> StartError {
-    StartError::System { operation: operation.to_owned(), error }
-}
-
-/// Two seeds that nobody can guess: the standard library's maps are keyed by the system's randomness.
-fn seed() -> [u64; 2] {
-    use std::hash::{BuildHasher, Hasher, RandomState};
-    [RandomState::new().build_hasher().finish(), RandomState::new().build_hasher().finish()]
-}
-
-/// The flow steering table of so many workers; none where there is only one.
-fn steering(workers: usize, tables: &Tables) -> Result<Option<Arc<SteeringTable>>, SteeringError> {
-    if workers < 2 {
-        return Ok(None);
-    }
-    let workers = u16::try_from(workers).unwrap_or(u16::MAX);
-    Ok(Some(Arc::new(SteeringTable::new(workers, tables.limits.flows)?)))
 }
 
 /// Says how the rules are searched, and what was to do it and takes too much memory.

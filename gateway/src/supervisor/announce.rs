@@ -9,7 +9,6 @@ use policy::model::AddressRange;
 use wire::ethernet::Mac;
 
 use super::Supervisor;
-use crate::worker::Command;
 
 /// Addresses of an interface that are told of at once, the lowest: each is a frame to everybody on the link. Of the others
 /// neighbours learn when they ask.
@@ -33,9 +32,7 @@ impl Supervisor {
                 let known = self.announced.get(name).filter(|known| known.0 == now.0);
                 let known = known.map_or(&[][..], |known| &known.1);
                 let addresses: Vec<Address> = fresh(&now.1, known).take(MOST).map(Address::from).collect();
-                if let Some(handle) = self.handles.first() {
-                    handle.commands.send(Command::Announce { interface: name.clone(), addresses });
-                }
+                self.workers.announce(name, addresses);
             }
             announced.insert(name.clone(), now);
         }

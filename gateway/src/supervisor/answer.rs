@@ -1,14 +1,12 @@
 //! What is asked of the supervisor, and what it answers.
 
 use std::sync::Arc;
-use std::sync::mpsc::channel;
 use std::time::Instant;
 
-use super::{PATIENCE, Supervisor};
+use super::Supervisor;
 use crate::linux::State;
 use crate::reload::{Asked, Keep};
 use crate::request::{Basis, NoTrial, Overview, Refusal, Request};
-use crate::worker::{Command, Report};
 
 /// True if a policy has nothing to carry out: an empty file, say, that was being written. Nobody wants that of a gateway that
 /// runs.
@@ -88,7 +86,7 @@ impl Supervisor {
                 let _ = reply.send(self.guards.release(&interfaces).map_err(|error| error.to_string()));
             }
             Request::Workers(reply) => {
-                let _ = reply.send(self.handles.iter().map(|handle| handle.commands.clone()).collect());
+                let _ = reply.send(self.workers.commands());
             }
             Request::Policy(reply) => {
                 let _ = reply.send(self.reload.policy.clone());
@@ -97,7 +95,7 @@ impl Supervisor {
                 let _ = reply.send(Basis {
                     tables: self.reload.tables.clone(),
                     effective: self.reload.effective.clone(),
-                    steering: self.steering.clone(),
+                    steering: self.workers.steering(),
                     neighbours: self.known(),
                 });
             }
@@ -123,7 +121,7 @@ impl Supervisor {
         let notes = notes.chain(beside).collect();
         Overview {
             tables: self.reload.tables.clone(),
-            reports: self.reports(),
+            reports: self.workers.reports(),
             ports: self.port_states(),
             guards: self.guards.states(),
             uptime: self.started.elapsed(),
@@ -137,21 +135,5 @@ impl Supervisor {
                 .as_ref()
                 .map(|trial| trial.until.saturating_duration_since(Instant::now())),
         }
-    }
-
-    /// What each worker has counted.
-    pub(super) fn reports(&self) -> Vec<Report> {
-        let (to, told) = channel();
-        for handle in &self.handles {
-            handle.commands.send(Command::Report(to.clone()));
-        }
-        drop(to);
-        let until = Instant::now() + PATIENCE;
-        let mut reports = Vec::with_capacity(self.handles.len());
-        while let Ok(report) = told.recv_timeout(until.saturating_duration_since(Instant::now())) {
-            reports.push(report);
-        }
-        reports.sort_by_key(|report| report.worker);
-        reports
     }
 }

@@ -2,18 +2,16 @@
 //! given to all workers; one whose interface goes is taken away.
 
 use std::fmt;
-use std::sync::mpsc::{RecvTimeoutError, channel};
 
 use policy::model::{Driver, Interface, LinkKind, Offload};
 use ports::{Copying, Held, OpenError, Opened, Punt, PuntHeld, Spec, Tagged, Tap, TapHeld, Wish};
 use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
-use wire::PoolMemory;
 
-use super::{PATIENCE, Supervisor};
+use super::Supervisor;
 use crate::linux::LinkIndex;
 use crate::linux::state::{Condition, Link};
-use crate::worker::{Attachment, Command};
+use crate::worker::Attachment;
 
 /// A port that was opened, or could not be.
 pub(super) struct Attached {
@@ -163,16 +161,7 @@ impl Supervisor {
             self.guards.close(index);
         }
         info!(interface = name, "port detached");
-        let (done, closed) = channel();
-        for handle in &self.handles {
-            let (interface, ends, done) = (name.to_owned(), Attachment::default(), Some(done.clone()));
-            handle.commands.send(Command::Attach { interface, ends, done });
-        }
-        drop(done);
-        // Its devices are free to be made again only then. Nothing is ever sent.
-        if closed.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
-            warn!(interface = name, "a worker has not released the port in time");
-        }
+        self.workers.detach(name);
         self.guards.unmake(name);
     }
 
@@ -254,9 +243,7 @@ impl Supervisor {
                 (state, Kept::default(), Vec::new())
             }
         };
-        for (handle, ends) in self.handles.iter().zip(ends) {
-            handle.commands.send(Command::Attach { interface: name.clone(), ends, done: None });
-        }
+        self.workers.attach(name, ends);
         self.attached.insert(name.clone(), Attached { on, state, asked, _kept: kept });
     }
 
@@ -275,8 +262,9 @@ impl Supervisor {
         let offload = self.offload();
         let spec = Spec { name: name.to_owned(), mtu, wish, tagged, offload, ..Spec::default() };
         // First the way to Linux: what the port takes must not be lost to it meanwhile.
-        let punt = Punt::open(name, ports::MARK, self.handles.len())?;
-        let Opened { driver, copying, lines, refused, held, .. } = ports::open(&spec, &self.memories())?;
+        let punt = Punt::open(name, ports::MARK, self.workers.count())?;
+        let Opened { driver, copying, lines, refused, held, .. } =
+            ports::open(&spec, &self.workers.memories())?;
         let driver = match (driver, copying) {
             (ports::Driver::Xdp, Copying::ZeroCopy) => format!("{driver}, zero-copy"),
             (ports::Driver::Xdp, Copying::Copy) => format!("{driver}, copy"),
@@ -297,7 +285,7 @@ impl Supervisor {
 
     /// The way to Linux behind one of its VLAN interfaces, whose frames come by its parent's port.
     fn punt(&self, name: &str) -> Result<Ends, OpenError> {
-        let punt = Punt::open(name, ports::MARK, self.handles.len())?;
+        let punt = Punt::open(name, ports::MARK, self.workers.count())?;
         let kept = Kept { _port: None, _punt: Some(punt.held), _made: None };
         Ok(Ends { kept, punt: Some(punt.ifindex), ..alone(punt.lines, "Linux's VLAN interface") })
     }
@@ -307,7 +295,7 @@ impl Supervisor {
         // As VLAN interfaces of Linux have it; another one at each start would be unknown to everybody on the link.
         let parent = interface.parent.as_deref().and_then(|parent| self.linux.link_named(parent));
         let mac = interface.mac.or(parent.and_then(|(_, link)| link.mac));
-        let tap = Tap::open(&interface.name, interface.mtu, mac, self.handles.len())?;
+        let tap = Tap::open(&interface.name, interface.mtu, mac, self.workers.count())?;
         warn_unmarked(&interface.name, &tap);
         let kept = Kept { _made: tap.held, ..Kept::default() };
         Ok(Ends { kept, ..alone(tap.lines, "VLAN") })
@@ -315,7 +303,7 @@ impl Supervisor {
 
     /// An interface for Linux, and a cable whose other end is another one, for a bridge, a guest or a namespace.
     fn cable(&self, interface: &Interface) -> Result<Ends, OpenError> {
-        let near = Tap::open(&interface.name, interface.mtu, interface.mac, self.handles.len())?;
+        let near = Tap::open(&interface.name, interface.mtu, interface.mac, self.workers.count())?;
         warn_unmarked(&interface.name, &near);
         let far = Spec {
             name: format!("{}{FAR}", interface.name),
@@ -324,7 +312,7 @@ impl Supervisor {
             offload: self.offload(),
             ..Spec::default()
         };
-        let far = ports::open(&far, &self.memories())?;
+        let far = ports::open(&far, &self.workers.memories())?;
         let kept = Kept { _made: near.held, ..Kept::default() };
         let mut ends = Ends { kept, ..alone(near.lines, "TAP") };
         for (ends, line) in ends.ends.iter_mut().zip(far.lines) {
@@ -338,10 +326,6 @@ impl Supervisor {
             Offload::Segment => ports::Offload::Segment,
             Offload::Refuse => ports::Offload::Refuse,
         }
-    }
-
-    fn memories(&self) -> Vec<PoolMemory> {
-        self.handles.iter().map(|handle| handle.memory.clone()).collect()
     }
 
     /// All ports, in the order of the policy's interfaces.

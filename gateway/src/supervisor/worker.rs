@@ -1,0 +1,293 @@
+//! The workers, as the supervisor drives them: their start, commands to all of them, other tables, reports and their end.
+//!
+//! Commands are sent and not waited for, but for three that are: other tables, a port that is taken away, and reports. For
+//! these the supervisor waits [`PATIENCE`] at most, so that a stuck worker does not keep it from its other events.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use dataplane::Tables;
+use dataplane::client::Clients;
+use dataplane::flow::{SteeringError, SteeringTable};
+use dataplane::hop::Resolve;
+use dataplane::nat::Share;
+use dataplane::reload::{PlanError, ReloadPlan};
+use dataplane::shard::Setup;
+use dataplane::tables::{Address, Neighbour};
+use tracing::{error, warn};
+use wire::{Pool, PoolMemory};
+
+use super::pool::{slot_bytes, slots};
+use super::start_error::system;
+use super::{Event, StartError, memory};
+use crate::clock::Clock;
+use crate::log;
+use crate::worker::handoff::Exchange;
+use crate::worker::{
+    Attachment, Command, CommandSender, Known, Memory, Parts, Report, Shared, Swap, WakeUp, Worker,
+    command_channel,
+};
+
+/// How long a worker may take to do what it is asked between two turns, before it counts as stuck.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// All workers, in the order of their numbers.
+pub(super) struct Workers {
+    handles: Vec<WorkerHandle>,
+    /// Which worker has which flow; none where there is one worker.
+    steering: Option<Arc<SteeringTable>>,
+    clock: Clock,
+}
+
+/// A worker, as the supervisor drives it.
+struct WorkerHandle {
+    commands: CommandSender,
+    memory: PoolMemory,
+    setup: Setup,
+    thread: JoinHandle<Memory>,
+}
+
+/// What all workers are started with.
+pub(super) struct Start<'a> {
+    /// Number of workers, 1 at least.
+    pub(super) count: usize,
+    /// The tables that they begin with.
+    pub(super) tables: &'a Arc<Tables>,
+    /// The state file that they restore flows from; none are restored where absent.
+    pub(super) state: Option<&'a Path>,
+    /// Writes what they log.
+    pub(super) log: &'a log::Writer,
+    /// The time.
+    pub(super) clock: Clock,
+    /// Takes what they report.
+    pub(super) events: &'a Sender<Event>,
+}
+
+impl Workers {
+    /// Spawns the workers, without ports.
+    ///
+    /// # Errors
+    /// The system refuses memory, a thread or a file descriptor.
+    pub(super) fn spawn(start: &Start<'_>) -> Result<Workers, StartError> {
+        let Start { count, tables, state, log, clock, events } = *start;
+        let seed = seed();
+        let channels: Vec<_> = (0..count)
+            .map(|_| command_channel().map_err(|error| system("make a file descriptor for a worker", error)))
+            .collect::<Result<_, _>>()?;
+        let wake_ups: Vec<WakeUp> = channels.iter().map(|(_, _, wake_up)| wake_up.clone()).collect();
+        let steering = steering(count, tables).map_err(StartError::Steering)?;
+        let mut workers = Vec::with_capacity(count);
+        let mut ends = Vec::with_capacity(count);
+        let clients = Arc::<Clients>::default();
+        for ((number, (sender, commands, wake_up)), exchange) in
+            channels.into_iter().enumerate().zip(Exchange::between(&wake_ups))
+        {
+            let mut pool = Pool::new(slots(tables, count), slot_bytes(tables)).map_err(StartError::Pool)?;
+            pool.prefault();
+            let memory = pool.memory();
+            let events = events.clone();
+            let share = Share::new(number as u16, count as u16).unwrap_or(Share::WHOLE);
+            let setup = Setup { seed, now: clock.now(), resolve: Resolve::ByHost, share };
+            let worker = Worker::new(Parts {
+                number,
+                tables: tables.clone(),
+                setup,
+                pool,
+                clock,
+                commands,
+                wake_up,
+                events: Box::new(move |event| events.send(Event::Worker(event)).is_ok()),
+                shared: steering.clone().map(|steering| Shared {
+                    steering,
+                    clients: clients.clone(),
+                    exchange,
+                }),
+                log: Some(log.feed()),
+            })
+            .map_err(StartError::Shard)?;
+            workers.push(worker);
+            ends.push((sender, memory, setup));
+        }
+        if let Some(path) = state {
+            memory::recall(path, tables, &mut workers, steering.as_deref());
+        }
+        let mut handles = Vec::with_capacity(count);
+        for (worker, (commands, memory, setup)) in workers.into_iter().zip(ends) {
+            let thread = thread::Builder::new()
+                .name(format!("worker {}", handles.len()))
+                .spawn(move || worker.work())
+                .map_err(|error| system("start a worker", error))?;
+            handles.push(WorkerHandle { commands, memory, setup, thread });
+        }
+        Ok(Workers { handles, steering, clock })
+    }
+
+    /// Number of workers.
+    pub(super) fn count(&self) -> usize {
+        self.handles.len()
+    }
+
+    /// The frame pools, for drivers that share memory with the kernel.
+    pub(super) fn memories(&self) -> Vec<PoolMemory> {
+        self.handles.iter().map(|handle| handle.memory.clone()).collect()
+    }
+
+    /// The command channels.
+    pub(super) fn commands(&self) -> Vec<CommandSender> {
+        self.handles.iter().map(|handle| handle.commands.clone()).collect()
+    }
+
+    /// The flow steering table; none where there is one worker.
+    pub(super) fn steering(&self) -> Option<Arc<SteeringTable>> {
+        self.steering.clone()
+    }
+
+    /// Sends all workers a neighbour update.
+    pub(super) fn update_neighbour(&self, known: &Known) {
+        for handle in &self.handles {
+            handle.commands.send(Command::Neighbour(known.clone()));
+        }
+    }
+
+    /// Sends one worker all neighbours: it has lost those that it had.
+    pub(super) fn restore_neighbours(&self, worker: usize, known: Arc<[Known]>) {
+        if let Some(handle) = self.handles.get(worker) {
+            handle.commands.send(Command::Neighbours(known));
+        }
+    }
+
+    /// Has addresses announced on the link of an interface; by one worker, since the link needs it once.
+    pub(super) fn announce(&self, interface: &str, addresses: Vec<Address>) {
+        if let Some(handle) = self.handles.first() {
+            handle.commands.send(Command::Announce { interface: interface.to_owned(), addresses });
+        }
+    }
+
+    /// Gives each worker its ends of a port.
+    pub(super) fn attach(&self, interface: &str, ends: Vec<Attachment>) {
+        for (handle, ends) in self.handles.iter().zip(ends) {
+            handle.commands.send(Command::Attach { interface: interface.to_owned(), ends, done: None });
+        }
+    }
+
+    /// Takes a port away from all workers, and waits until they have released it: its devices are free to be made again only
+    /// then.
+    pub(super) fn detach(&self, interface: &str) {
+        let (done, closed) = channel();
+        for handle in &self.handles {
+            let (interface, ends, done) = (interface.to_owned(), Attachment::default(), Some(done.clone()));
+            handle.commands.send(Command::Attach { interface, ends, done });
+        }
+        drop(done);
+        // Nothing is ever sent.
+        if closed.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+            warn!(interface, "a worker has not released the port in time");
+        }
+    }
+
+    /// Lets all workers go on with other tables, and waits until they do. Where what that takes cannot be had for all
+    /// of them, none does.
+    ///
+    /// # Errors
+    /// The memory that the state of one of them needs is not to be had.
+    pub(super) fn swap(
+        &mut self,
+        old: &Tables,
+        tables: &Arc<Tables>,
+        known: &[Neighbour],
+    ) -> Result<(), PlanError> {
+        let mut plans = Vec::with_capacity(self.handles.len());
+        for handle in &self.handles {
+            let setup = Setup { now: self.clock.now(), ..handle.setup };
+            let mut plan = ReloadPlan::prepare(old, tables, setup)?;
+            if plan.update_neighbours(tables, known).is_err() {
+                warn!("neighbour table full; further neighbours stay unresolved");
+            }
+            plans.push(plan);
+        }
+        let larger = self.larger_steering(tables);
+        let (done, acknowledged) = channel();
+        for (handle, plan) in self.handles.iter().zip(plans) {
+            let swap = Box::new(Swap { tables: tables.clone(), plan, steering: larger.clone() });
+            handle.commands.send(Command::Swap { swap, done: done.clone() });
+        }
+        drop(done);
+        let until = Instant::now() + PATIENCE;
+        for _ in &self.handles {
+            if acknowledged.recv_timeout(until.saturating_duration_since(Instant::now())).is_err() {
+                error!("a worker has not acknowledged the reload in time");
+            }
+        }
+        Ok(())
+    }
+
+    /// A flow steering table for more flows than the present one was made for, where the tables have so many.
+    fn larger_steering(&mut self, tables: &Tables) -> Option<Arc<SteeringTable>> {
+        let present = self.steering.as_ref().filter(|present| present.flows() < tables.limits.flows)?;
+        match steering(usize::from(present.workers()), tables) {
+            Ok(larger) => {
+                self.steering = larger.clone();
+                larger
+            }
+            Err(error) => {
+                // It was made with room to spare.
+                warn!("{error}; the flow steering table stays as large as it is");
+                None
+            }
+        }
+    }
+
+    /// Reports of the workers, in the order of their numbers; of those that answer in time.
+    pub(super) fn reports(&self) -> Vec<Report> {
+        let (to, answers) = channel();
+        for handle in &self.handles {
+            handle.commands.send(Command::Report(to.clone()));
+        }
+        drop(to);
+        let until = Instant::now() + PATIENCE;
+        let mut reports = Vec::with_capacity(self.handles.len());
+        while let Ok(report) = answers.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            reports.push(report);
+        }
+        reports.sort_by_key(|report| report.worker);
+        reports
+    }
+
+    /// True if every worker answers in time.
+    pub(super) fn all_respond(&self) -> bool {
+        self.reports().len() == self.handles.len()
+    }
+
+    /// Ends the workers. Returns what each of them remembers.
+    pub(super) fn stop(self) -> Vec<Memory> {
+        for handle in &self.handles {
+            handle.commands.send(Command::Stop);
+        }
+        let mut memories = Vec::with_capacity(self.handles.len());
+        for handle in self.handles {
+            match handle.thread.join() {
+                Ok(memory) => memories.push(memory),
+                Err(_) => error!("a worker panicked while stopping; its state is not saved"),
+            }
+        }
+        memories
+    }
+}
+
+/// Two seeds that nobody can guess: the standard library's maps are keyed by the system's randomness.
+fn seed() -> [u64; 2] {
+    use std::hash::{BuildHasher, Hasher, RandomState};
+    [RandomState::new().build_hasher().finish(), RandomState::new().build_hasher().finish()]
+}
+
+/// The flow steering table of so many workers; none where there is only one.
+fn steering(workers: usize, tables: &Tables) -> Result<Option<Arc<SteeringTable>>, SteeringError> {
+    if workers < 2 {
+        return Ok(None);
+    }
+    let workers = u16::try_from(workers).unwrap_or(u16::MAX);
+    Ok(Some(Arc::new(SteeringTable::new(workers, tables.limits.flows)?)))
+}
