@@ -37,17 +37,17 @@ use crate::{service, signal};
 
 mod announce;
 mod answer;
-mod attach;
 mod beside;
 pub(crate) mod memory;
 mod pool;
+mod port;
 mod start_error;
 mod worker;
 
-pub use attach::{Carrier, PortState, Presence};
+pub use port::{Carrier, PortState, Presence};
 pub use start_error::StartError;
 
-use attach::Attached;
+use port::Ports;
 use start_error::system;
 use worker::{Start, Workers};
 
@@ -111,11 +111,7 @@ pub struct Supervisor {
     probe_at: Instant,
     reload: Reload,
     workers: Workers,
-    attached: BTreeMap<String, Attached>,
-    /// What keeps Linux off the interfaces of the policy.
-    guards: Guards,
-    /// Failures to open ports that have been told already.
-    told: Vec<PortState>,
+    ports: Ports,
     neighbours: BTreeMap<(String, Address), Found>,
     /// Addresses that neighbours have been told of.
     announced: announce::Announced,
@@ -210,9 +206,7 @@ impl Supervisor {
             probe_at,
             reload: Reload::new(policy, first, tables, sender.clone()),
             workers,
-            attached: BTreeMap::new(),
-            guards,
-            told: Vec::new(),
+            ports: Ports::new(guards),
             neighbours: BTreeMap::new(),
             announced: announce::Announced::new(),
             panics: 0,
@@ -227,12 +221,12 @@ impl Supervisor {
             options,
         };
         supervisor.neighbours_of_state();
-        supervisor.guards.name(terms(&supervisor.reload.policy, &supervisor.linux));
-        supervisor.attach_all();
+        supervisor.ports.guards.name(terms(&supervisor.reload.policy, &supervisor.linux));
+        supervisor.ports.attach_all(&supervisor.reload, &supervisor.linux, &supervisor.workers);
         // What could not be opened may be later, where Linux has it not yet, or another port of it works. Where all fail there is
         // nothing to be a gateway of, and another one may have them all.
-        if let Some(names) = supervisor.all_failed() {
-            let taken = supervisor.guards.is_taken();
+        if let Some(names) = supervisor.ports.all_failed(&supervisor.reload) {
+            let taken = supervisor.ports.guards.is_taken();
             supervisor.stop();
             return Err(StartError::NoPort { names, taken });
         }
@@ -268,7 +262,7 @@ impl Supervisor {
             self.end_trial();
             self.show_life();
             if self.probe_at <= Instant::now() {
-                self.attach_failed();
+                self.ports.attach_failed(&self.reload, &self.linux, &self.workers);
                 self.probe();
             }
         }
@@ -296,9 +290,9 @@ impl Supervisor {
             News::State(newest) => {
                 let before = std::mem::replace(&mut self.linux, newest.take());
                 if before.addresses != self.linux.addresses || before.links != self.linux.links {
-                    self.guards.name(terms(&self.reload.policy, &self.linux));
+                    self.ports.guards.name(terms(&self.reload.policy, &self.linux));
                 }
-                self.attach_all();
+                self.ports.attach_all(&self.reload, &self.linux, &self.workers);
                 self.ensure();
                 self.announce();
                 self.reload.linux_changed(&self.linux);
@@ -382,8 +376,8 @@ impl Supervisor {
             }
             WorkerEvent::PortFailed { interface, error } => {
                 warn!(interface, "port failed and is opened again: {error}");
-                self.detach(&interface);
-                self.attach_all();
+                self.ports.detach(&interface, &self.workers);
+                self.ports.attach_all(&self.reload, &self.linux, &self.workers);
             }
             WorkerEvent::NotAlone { worker } => {
                 warn!(
@@ -412,10 +406,10 @@ impl Supervisor {
                     self.reload.tables = tables;
                     self.reload.effective = effective;
                     if let Some(asked) = asked {
-                        self.guards.name(terms(&asked.policy, &self.linux));
+                        self.ports.guards.name(terms(&asked.policy, &self.linux));
                         self.in_force(asked);
                     }
-                    self.attach_all();
+                    self.ports.attach_all(&self.reload, &self.linux, &self.workers);
                     self.ensure();
                     self.announce();
                 }
@@ -556,13 +550,13 @@ impl Supervisor {
     }
 
     /// Ends the workers, and with them the ports; keeps what they remembered.
-    fn stop(self) {
+    fn stop(mut self) {
         let memories = self.workers.stop();
-        drop(self.attached);
+        self.ports.close_all();
         self.log.finish();
         if self.reload.policy.gateway.on_exit == OnExit::Open {
             info!("on-exit is open: guards removed, Linux forwards unfiltered");
-            self.guards.end_open();
+            self.ports.guards.end_open();
         }
         if let Some(path) = &self.options.state {
             memory::keep(path, &memories);

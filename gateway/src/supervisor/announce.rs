@@ -24,7 +24,7 @@ impl Supervisor {
         let mut announced = Announced::new();
         for interface in tables.interfaces.iter().filter(|interface| !interface.answered.is_empty()) {
             let name = &interface.name;
-            if self.attached.get(name).is_none_or(|port| !port.is_up()) {
+            if !self.ports.is_up(name) {
                 continue;
             }
             let now = (interface.mac, interface.answered.clone());

@@ -83,7 +83,7 @@ impl Supervisor {
                 let _ = reply.send(self.history.as_ref().and_then(|history| history.text(number)));
             }
             Request::Release { interfaces, reply } => {
-                let _ = reply.send(self.guards.release(&interfaces).map_err(|error| error.to_string()));
+                let _ = reply.send(self.ports.guards.release(&interfaces).map_err(|error| error.to_string()));
             }
             Request::Workers(reply) => {
                 let _ = reply.send(self.workers.commands());
@@ -122,8 +122,8 @@ impl Supervisor {
         Overview {
             tables: self.reload.tables.clone(),
             reports: self.workers.reports(),
-            ports: self.port_states(),
-            guards: self.guards.states(),
+            ports: self.ports.states(&self.reload, &self.linux),
+            guards: self.ports.guards.states(),
             uptime: self.started.elapsed(),
             panics: self.panics,
             log: self.log.counts(),

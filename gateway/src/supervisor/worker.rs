@@ -125,11 +125,6 @@ impl Workers {
         Ok(Workers { handles, steering, clock })
     }
 
-    /// Number of workers.
-    pub(super) fn count(&self) -> usize {
-        self.handles.len()
-    }
-
     /// The frame pools, for drivers that share memory with the kernel.
     pub(super) fn memories(&self) -> Vec<PoolMemory> {
         self.handles.iter().map(|handle| handle.memory.clone()).collect()

@@ -1,0 +1,222 @@
+//! The ports, and the guards of their interfaces: a port whose interface appears is opened and given to all workers; one
+//! whose interface goes is taken away from them.
+
+use std::collections::BTreeMap;
+
+use policy::model::{Driver, Interface, LinkKind, Offload};
+use ports::OpenError;
+use tracing::{info, warn};
+
+use super::worker::Workers;
+use crate::guard::Guards;
+use crate::linux::state::{Condition, Link};
+use crate::linux::{LinkIndex, State};
+use crate::reload::Reload;
+
+mod open;
+mod state;
+
+pub use state::{Carrier, PortState, Presence};
+
+use open::{Ends, Kept, Opener};
+
+/// The ports of the policy in force.
+pub(super) struct Ports {
+    attached: BTreeMap<String, Attached>,
+    /// What keeps Linux off the interfaces of the policy.
+    pub(super) guards: Guards,
+    /// Failures to open ports that are in the log already.
+    logged: Vec<PortState>,
+}
+
+/// A port that was opened, or could not be.
+struct Attached {
+    /// The interface of Linux that it is on: its number, since another one may get its name, and its MTU. None where
+    /// the gateway has made it, so that it goes when the gateway wants.
+    on: Option<(LinkIndex, u32)>,
+    state: PortState,
+    /// What the policy asked for when it was opened.
+    asked: (Driver, Offload),
+    _kept: Kept,
+}
+
+impl Attached {
+    /// True if frames come and go.
+    fn is_up(&self) -> bool {
+        self.state.state == Presence::Up
+    }
+
+    /// True if what a port was opened on is still there, and as it was.
+    fn is_there(&self, name: &str, linux: &State) -> bool {
+        let Some((index, mtu)) = self.on else { return true };
+        // Shorter packets are no reason to open it anew, and to let Linux see frames meanwhile.
+        let same = |now, link: &Link| now == index && link.mtu <= mtu && link.condition != Condition::Down;
+        linux.link_named(name).is_some_and(|(now, link)| same(now, link))
+    }
+}
+
+impl Ports {
+    /// None as yet, on interfaces with these guards.
+    pub(super) fn new(guards: Guards) -> Ports {
+        Ports { attached: BTreeMap::new(), guards, logged: Vec::new() }
+    }
+
+    /// True if frames come and go by the port of an interface.
+    pub(super) fn is_up(&self, name: &str) -> bool {
+        self.attached.get(name).is_some_and(Attached::is_up)
+    }
+
+    /// Opens what can be opened and is not, and closes what has gone.
+    pub(super) fn attach_all(&mut self, reload: &Reload, linux: &State, workers: &Workers) {
+        let policy = &reload.effective.policy;
+        let wanted = |name: &str| policy.interfaces.iter().any(|interface| interface.name == name);
+        let gone: Vec<String> = self
+            .attached
+            .iter()
+            .filter(|(name, port)| {
+                !wanted(name) || !port.is_there(name, linux) || port.asked != asked_for(name, reload)
+            })
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in gone {
+            self.detach(&name, workers);
+        }
+        for interface in &policy.interfaces {
+            if !self.attached.contains_key(&interface.name) {
+                self.attach(interface, reload, linux, workers);
+            }
+        }
+    }
+
+    /// Takes a port away from the workers, and closes it.
+    pub(super) fn detach(&mut self, name: &str, workers: &Workers) {
+        let Some(port) = self.attached.remove(name) else { return };
+        if let Some((index, _)) = port.on {
+            self.guards.close(index);
+        }
+        info!(interface = name, "port detached");
+        workers.detach(name);
+        self.guards.unmake(name);
+    }
+
+    /// Tries again to open what could not be opened.
+    pub(super) fn attach_failed(&mut self, reload: &Reload, linux: &State, workers: &Workers) {
+        let failed = |port: &Attached| port.state.state == Presence::Failed;
+        if self.attached.values().any(failed) {
+            let logged: Vec<PortState> =
+                self.attached.values().filter(|port| failed(port)).map(|port| port.state.clone()).collect();
+            self.attached.retain(|_, port| !failed(port));
+            self.logged = logged;
+            self.attach_all(reload, linux, workers);
+            self.logged.clear();
+        }
+    }
+
+    /// The interfaces that frames come by, if none of them could be opened for another reason than that Linux does not have it,
+    /// or has it switched off. A VLAN's come by its parent's.
+    pub(super) fn all_failed(&self, reload: &Reload) -> Option<Vec<String>> {
+        let interfaces = reload.effective.policy.interfaces.iter();
+        let roots = interfaces.filter(|interface| interface.parent.is_none());
+        let names: Vec<String> = roots.map(|interface| interface.name.clone()).collect();
+        let failed =
+            |name: &String| self.attached.get(name).is_some_and(|port| port.state.state == Presence::Failed);
+        (!names.is_empty() && names.iter().all(failed)).then_some(names)
+    }
+
+    fn attach(&mut self, interface: &Interface, reload: &Reload, linux: &State, workers: &Workers) {
+        let name = &interface.name;
+        let is_vlan = interface.parent.is_some();
+        let asked = asked_for(name, reload);
+        let (wish, _) = asked;
+        let opener = Opener::new(reload, linux, workers);
+        let link = linux.link_named(name).map(|(index, link)| (index, link.mtu, link.condition));
+        let opened = match link {
+            None if is_vlan || wish == Driver::Tap => {
+                self.guards.make(name);
+                let made = if is_vlan { opener.vlan(interface) } else { opener.tap(interface) };
+                match made {
+                    Ok(_) => self.guards.made(name),
+                    Err(_) => self.guards.unmake(name),
+                }
+                made
+            }
+            None | Some((_, _, Condition::Down)) => return,
+            Some(_) if is_vlan => opener.punt(name),
+            Some((_, mtu, _)) => opener.port(name, mtu, wish),
+        };
+        let on = link.map(|(index, mtu, _)| (index, mtu));
+        let opened = opened.and_then(|ends| match (on, ends.punt) {
+            (Some((index, _)), Some(punt)) => {
+                self.guards.open(index, name, punt).map(|()| ends).map_err(|error| {
+                    let cause = ports::Cause::Kernel { operation: error.operation, error: error.error };
+                    OpenError {
+                        interface: name.clone(),
+                        refused: vec![ports::Refusal { driver: ports::Driver::Tap, cause }],
+                    }
+                })
+            }
+            _ => Ok(ends),
+        });
+        let (state, kept, ends) = match opened {
+            Ok(Ends { ends, driver, refused, kept, .. }) => {
+                info!(interface = name, driver, "port attached");
+                for reason in &refused {
+                    info!(interface = name, "driver not used: {reason}");
+                }
+                let (state, carrier) = (Presence::Up, Carrier::Unknown);
+                (PortState { interface: name.clone(), state, carrier, driver, refused }, kept, ends)
+            }
+            Err(error) => {
+                let refused: Vec<String> = error.refused.iter().map(ToString::to_string).collect();
+                let driver = String::new();
+                let (state, carrier) = (Presence::Failed, Carrier::Unknown);
+                let state = PortState { interface: name.clone(), state, carrier, driver, refused };
+                // What is tried again and again is logged once.
+                if !self.logged.contains(&state) {
+                    warn!("{error}");
+                }
+                (state, Kept::default(), Vec::new())
+            }
+        };
+        workers.attach(name, ends);
+        self.attached.insert(name.clone(), Attached { on, state, asked, _kept: kept });
+    }
+
+    /// All ports, in the order of the policy's interfaces.
+    pub(super) fn states(&self, reload: &Reload, linux: &State) -> Vec<PortState> {
+        let interfaces = reload.effective.policy.interfaces.iter();
+        interfaces
+            .map(|interface| {
+                let condition = linux.link_named(&interface.name).map(|(_, link)| link.condition);
+                let carrier = match condition {
+                    Some(Condition::Running) => Carrier::Up,
+                    Some(Condition::NoCarrier) => Carrier::Down,
+                    Some(Condition::Down) | None => Carrier::Unknown,
+                };
+                match self.attached.get(&interface.name) {
+                    Some(port) => PortState { carrier, ..port.state.clone() },
+                    None => {
+                        let state = if condition.is_some() { Presence::Down } else { Presence::Absent };
+                        let (driver, refused) = (String::new(), Vec::new());
+                        PortState { interface: interface.name.clone(), state, carrier, driver, refused }
+                    }
+                }
+            })
+            .collect()
+    }
+
+    /// Closes all ports. Guards stay.
+    pub(super) fn close_all(&mut self) {
+        self.attached.clear();
+    }
+}
+
+/// How the policy wants the port of an interface opened.
+fn asked_for(name: &str, reload: &Reload) -> (Driver, Offload) {
+    let gateway = &reload.policy.gateway;
+    let is_named = gateway.drivers.iter().any(|own| own.interface == name);
+    let bare = reload.effective.policy.interface(name).is_some_and(|own| own.link == LinkKind::Ip);
+    // What is said of all interfaces is meant of those that can have it.
+    let driver = if bare && !is_named { Driver::Packet } else { gateway.driver_of(name) };
+    (driver, gateway.offload)
+}

@@ -1,0 +1,145 @@
+//! Opening a port: the four kinds of interfaces, and what each of them takes.
+
+use policy::Policy;
+use policy::model::{Driver, Interface, Offload};
+use ports::{Copying, Held, OpenError, Opened, Punt, PuntHeld, Spec, Tagged, Tap, TapHeld, Wish};
+use tracing::warn;
+use wire::PoolMemory;
+
+use crate::linux::State;
+use crate::reload::Reload;
+use crate::supervisor::worker::Workers;
+use crate::worker::Attachment;
+
+/// What ports are opened with.
+pub(super) struct Opener<'a> {
+    /// The policy in force, with what Linux adds.
+    policy: &'a Policy,
+    linux: &'a State,
+    offload: ports::Offload,
+    /// The frame pool of each worker.
+    memories: Vec<PoolMemory>,
+}
+
+/// What was opened for an interface: its ends for each worker, and how.
+pub(super) struct Ends {
+    pub(super) ends: Vec<Attachment>,
+    pub(super) driver: String,
+    pub(super) refused: Vec<String>,
+    pub(super) kept: Kept,
+    /// Device of the punt that Linux's sending by the interface is diverted to; none where the gateway has made the interface.
+    pub(super) punt: Option<u32>,
+}
+
+/// What lives in the kernel as long as the port.
+#[derive(Default)]
+pub(super) struct Kept {
+    _port: Option<Held>,
+    _punt: Option<PuntHeld>,
+    _made: Option<TapHeld>,
+}
+
+impl Opener<'_> {
+    /// Opens ports of the policy in force for these workers.
+    pub(super) fn new<'a>(reload: &'a Reload, linux: &'a State, workers: &Workers) -> Opener<'a> {
+        let offload = match reload.policy.gateway.offload {
+            Offload::Segment => ports::Offload::Segment,
+            Offload::Refuse => ports::Offload::Refuse,
+        };
+        Opener { policy: &reload.effective.policy, linux, offload, memories: workers.memories() }
+    }
+
+    /// A port of Linux, and the way to Linux behind it.
+    pub(super) fn port(&self, name: &str, mtu: u32, wish: Driver) -> Result<Ends, OpenError> {
+        let wish = match wish {
+            Driver::Auto => Wish::Auto,
+            Driver::Xdp => Wish::Xdp,
+            Driver::Packet => Wish::Packet,
+            Driver::Tap => Wish::Tap,
+        };
+        let mtu = u16::try_from(mtu).unwrap_or(u16::MAX);
+        let carries = |interface: &Interface| interface.parent.as_deref() == Some(name);
+        let vlans = self.policy.interfaces.iter().any(carries);
+        let tagged = if vlans { Tagged::Yes } else { Tagged::No };
+        let spec =
+            Spec { name: name.to_owned(), mtu, wish, tagged, offload: self.offload, ..Spec::default() };
+        // First the way to Linux: what the port takes must not be lost to it meanwhile.
+        let punt = Punt::open(name, ports::MARK, self.memories.len())?;
+        let Opened { driver, copying, lines, refused, held, .. } = ports::open(&spec, &self.memories)?;
+        let driver = match (driver, copying) {
+            (ports::Driver::Xdp, Copying::ZeroCopy) => format!("{driver}, zero-copy"),
+            (ports::Driver::Xdp, Copying::Copy) => format!("{driver}, copy"),
+            _ => driver.to_string(),
+        };
+        let ends = lines
+            .into_iter()
+            .zip(punt.lines)
+            .map(|(line, punt)| Attachment { line: Some(line), punt: Some(Box::new(punt)) });
+        Ok(Ends {
+            ends: ends.collect(),
+            driver,
+            refused: refused.iter().map(ToString::to_string).collect(),
+            kept: Kept { _port: Some(held), _punt: Some(punt.held), _made: None },
+            punt: Some(punt.ifindex),
+        })
+    }
+
+    /// The way to Linux behind one of its VLAN interfaces, whose frames come by its parent's port.
+    pub(super) fn punt(&self, name: &str) -> Result<Ends, OpenError> {
+        let punt = Punt::open(name, ports::MARK, self.memories.len())?;
+        let kept = Kept { _port: None, _punt: Some(punt.held), _made: None };
+        Ok(Ends { kept, punt: Some(punt.ifindex), ..alone(punt.lines, "Linux's VLAN interface") })
+    }
+
+    /// An interface for Linux, of a VLAN that it has none for.
+    pub(super) fn vlan(&self, interface: &Interface) -> Result<Ends, OpenError> {
+        // As VLAN interfaces of Linux have it; another one at each start would be unknown to everybody on the link.
+        let parent = interface.parent.as_deref().and_then(|parent| self.linux.link_named(parent));
+        let mac = interface.mac.or(parent.and_then(|(_, link)| link.mac));
+        let tap = Tap::open(&interface.name, interface.mtu, mac, self.memories.len())?;
+        warn_unmarked(&interface.name, &tap);
+        let kept = Kept { _made: tap.held, ..Kept::default() };
+        Ok(Ends { kept, ..alone(tap.lines, "VLAN") })
+    }
+
+    /// An interface for Linux, and a cable whose other end is another one, for a bridge, a guest or a namespace.
+    pub(super) fn tap(&self, interface: &Interface) -> Result<Ends, OpenError> {
+        let near = Tap::open(&interface.name, interface.mtu, interface.mac, self.memories.len())?;
+        warn_unmarked(&interface.name, &near);
+        let far = Spec {
+            name: format!("{}{FAR}", interface.name),
+            mtu: interface.mtu,
+            wish: Wish::Tap,
+            offload: self.offload,
+            ..Spec::default()
+        };
+        let far = ports::open(&far, &self.memories)?;
+        let kept = Kept { _made: near.held, ..Kept::default() };
+        let mut ends = Ends { kept, ..alone(near.lines, "TAP") };
+        for (ends, line) in ends.ends.iter_mut().zip(far.lines) {
+            ends.line = Some(line);
+        }
+        Ok(ends)
+    }
+}
+
+/// What the name of a cable's other end has behind that of the interface.
+const FAR: &str = "-far";
+
+/// Ways to Linux without a port of their own.
+fn alone(lines: Vec<ports::TapLine>, driver: &str) -> Ends {
+    let ends = lines.into_iter().map(|line| Attachment { line: None, punt: Some(Box::new(line)) });
+    let (kept, punt) = (Kept::default(), None);
+    Ends { ends: ends.collect(), driver: driver.to_owned(), refused: Vec::new(), kept, punt }
+}
+
+/// Tells operators where what Linux forwards cannot be told from what it sends.
+fn warn_unmarked(name: &str, tap: &Tap) {
+    if tap.held.is_none() {
+        warn!(
+            interface = name,
+            "no BPF program can be loaded: what Linux forwards from interfaces outside the policy passes as its own; keep \
+             net.ipv4.ip_forward off"
+        );
+    }
+}
