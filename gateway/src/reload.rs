@@ -1,4 +1,5 @@
-//! From what is asked for and what Linux says to tables: made on a thread of its own, one after the other.
+//! The policy in force, on trial or for good, and the policies that are asked for: from these and from what Linux says to
+//! tables, compiled on a thread of their own, one after the other.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,11 +11,12 @@ use dataplane::Tables;
 use dataplane::tables::CompileError;
 use policy::Policy;
 use policy::model::Listener;
+use tracing::{info, warn};
 
 use crate::effective::{Effective, effective};
-use crate::history::By;
+use crate::history::{By, History, HistoryView};
 use crate::linux::State;
-use crate::request::{Applied, Refusal, Reply};
+use crate::request::{Applied, NoTrial, Refusal, Reply};
 use crate::supervisor::Event;
 
 /// What is in force, what is asked for, and what is being made of it.
@@ -26,7 +28,9 @@ pub struct Reload {
     /// The tables in force.
     pub tables: Arc<Tables>,
     /// The policy in force is on trial.
-    pub trial: Option<Trial>,
+    trial: Option<Trial>,
+    /// Policies that were put in force; none where they are not kept.
+    history: Option<History>,
     asked: VecDeque<Asked>,
     /// Linux has changed since the tables that are in force or being made.
     dirty: bool,
@@ -37,13 +41,13 @@ pub struct Reload {
 }
 
 /// A policy goes unless it is confirmed.
-pub struct Trial {
+struct Trial {
     /// What it goes back to.
-    pub before: Arc<Policy>,
+    before: Arc<Policy>,
     /// When.
-    pub until: Instant,
+    until: Instant,
     /// How it is kept once it is confirmed.
-    pub keep: Keep,
+    keep: Keep,
 }
 
 /// How a policy is kept over a restart.
@@ -69,6 +73,16 @@ pub struct Asked {
     pub reply: Option<Reply<Result<Applied, Refusal>>>,
 }
 
+impl Asked {
+    /// Answers who asked that the policy is not put in force.
+    pub fn refuse(self, refusal: Refusal) {
+        if let Some(reply) = self.reply {
+            // Who asked may have gone.
+            let _ = reply.send(Err(refusal));
+        }
+    }
+}
+
 /// What came of making tables.
 pub struct Built {
     /// Who asked; nobody where Linux had changed.
@@ -81,10 +95,11 @@ pub struct Built {
 
 impl Reload {
     /// With the tables that the gateway begins with.
-    pub fn new(
+    pub(crate) fn new(
         policy: Arc<Policy>,
         effective: Arc<Effective>,
         tables: Arc<Tables>,
+        history: Option<History>,
         sender: Sender<Event>,
     ) -> Reload {
         Reload {
@@ -92,6 +107,7 @@ impl Reload {
             effective,
             tables,
             trial: None,
+            history,
             asked: VecDeque::new(),
             dirty: false,
             building: false,
@@ -127,6 +143,96 @@ impl Reload {
         self.next(linux);
     }
 
+    /// Says that the gateway has begun with the policy in force.
+    pub fn begun(&mut self) {
+        if let Some(history) = &mut self.history {
+            history.begun();
+        }
+    }
+
+    /// A policy that was asked for is in force, with the tables in force. Answers who asked.
+    pub fn put_in_force(&mut self, asked: Asked) {
+        let Asked { policy, confirm, keep, reply } = asked;
+        let before = std::mem::replace(&mut self.policy, policy);
+        self.trial = match confirm {
+            Some(time) => Some(Trial { before, until: Instant::now() + time, keep }),
+            None => {
+                self.keep(keep);
+                None
+            }
+        };
+        info!(epoch = self.tables.epoch, "policy applied");
+        log_classifier(&self.tables);
+        if let Some(reply) = reply {
+            // Who asked may have gone.
+            let _ = reply.send(Ok(Applied { epoch: self.tables.epoch }));
+        }
+    }
+
+    /// Keeps the policy in force over a restart, where that is asked for.
+    fn keep(&mut self, keep: Keep) {
+        let Some(history) = &mut self.history else { return };
+        match keep {
+            Keep::No => {}
+            Keep::Reread => history.keep_reread(&self.policy),
+            Keep::Applied(by) => history.keep_applied(&self.policy, by),
+        }
+    }
+
+    /// True if the policy in force is on trial.
+    pub fn is_on_trial(&self) -> bool {
+        self.trial.is_some()
+    }
+
+    /// The end of the trial, if the policy in force is on trial.
+    pub fn end_of_trial(&self) -> Option<Instant> {
+        self.trial.as_ref().map(|trial| trial.until)
+    }
+
+    /// Time until the policy in force is rolled back, if it is on trial.
+    pub fn time_on_trial(&self) -> Option<Duration> {
+        self.end_of_trial().map(|until| until.saturating_duration_since(Instant::now()))
+    }
+
+    /// Has the policy on trial stay.
+    ///
+    /// # Errors
+    /// None is on trial.
+    pub fn confirm(&mut self) -> Result<(), NoTrial> {
+        let trial = self.trial.take().ok_or(NoTrial)?;
+        self.keep(trial.keep);
+        Ok(())
+    }
+
+    /// Asks for the policy before the one on trial.
+    ///
+    /// # Errors
+    /// None is on trial.
+    pub fn roll_back(&mut self, linux: &Arc<State>) -> Result<(), NoTrial> {
+        let trial = self.trial.take().ok_or(NoTrial)?;
+        self.ask(Asked { policy: trial.before, confirm: None, keep: Keep::No, reply: None }, linux);
+        Ok(())
+    }
+
+    /// Rolls back the policy on trial, if its time is over.
+    pub fn expire_trial(&mut self, linux: &Arc<State>) {
+        if self.end_of_trial().is_some_and(|until| until <= Instant::now()) {
+            warn!("policy not confirmed in time; rolling back to the one before");
+            // It is on trial.
+            let _ = self.roll_back(linux);
+        }
+    }
+
+    /// Policies that were put in force; none where they are not kept.
+    pub fn history(&self) -> Option<HistoryView> {
+        self.history.as_ref().map(|history| history.view(self.is_on_trial()))
+    }
+
+    /// The text of one of them, if there is such.
+    pub fn kept(&self, number: u64) -> Option<String> {
+        self.history.as_ref().and_then(|history| history.text(number))
+    }
+
     /// Begins to make the next tables, if there is anything to make and none are being made.
     fn next(&mut self, linux: &Arc<State>) {
         if self.building || (!self.dirty && self.asked.is_empty()) {
@@ -154,4 +260,13 @@ impl Reload {
             let _ = sender.send(Event::Built(Box::new(Built { asked, effective, tables })));
         });
     }
+}
+
+/// Logs which classifier the tables have, and which fell back to it.
+pub(crate) fn log_classifier(tables: &Tables) {
+    for (algorithm, why) in &tables.filter.search.gave_way {
+        warn!("classifier {} not used: it {why}; falling back", algorithm.name);
+    }
+    let (algorithm, rules) = (tables.filter.search.algorithm.name, tables.filter.rules.len());
+    info!(algorithm, rules, bytes = tables.filter.search.classifier.memory_bytes(), "classifier built");
 }

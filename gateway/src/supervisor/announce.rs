@@ -1,42 +1,44 @@
-//! Telling neighbours of the outside addresses of translations that the gateway answers for on a link: when its port is
+//! Announcements to neighbours of the outside addresses of translations that the gateway answers for on a link: when its port is
 //! opened, and when there are others. So routers that knew them elsewhere, at the gateway that had them before, send here.
 
 use std::collections::BTreeMap;
 
+use dataplane::Tables;
 use dataplane::tables::Address;
 use ipnet::{IpAdd, IpSub};
 use policy::model::AddressRange;
 use wire::ethernet::Mac;
 
-use super::Supervisor;
+use super::port::Ports;
+use super::worker::Workers;
 
-/// Addresses of an interface that are told of at once, the lowest: each is a frame to everybody on the link. Of the others
+/// Addresses of an interface that are announced at once, the lowest: each is a frame to everybody on the link. Of the others
 /// neighbours learn when they ask.
 const MOST: usize = 1_024;
 
-/// What has been told on which interface.
-pub(super) type Announced = BTreeMap<String, (Mac, Vec<AddressRange>)>;
+/// Addresses that have been announced, by interface, and the link-layer address with which.
+#[derive(Default)]
+pub(super) struct Announcements(BTreeMap<String, (Mac, Vec<AddressRange>)>);
 
-impl Supervisor {
-    /// Tells of what has not been told of yet, where there is a port.
-    pub(super) fn announce(&mut self) {
-        let tables = self.reload.tables.clone();
-        let mut announced = Announced::new();
+impl Announcements {
+    /// Announces what has not been announced yet, where there is a port.
+    pub(super) fn announce(&mut self, tables: &Tables, ports: &Ports, workers: &Workers) {
+        let mut announced = BTreeMap::new();
         for interface in tables.interfaces.iter().filter(|interface| !interface.answered.is_empty()) {
             let name = &interface.name;
-            if !self.ports.is_up(name) {
+            if !ports.is_up(name) {
                 continue;
             }
             let now = (interface.mac, interface.answered.clone());
-            if self.announced.get(name) != Some(&now) {
-                let known = self.announced.get(name).filter(|known| known.0 == now.0);
+            if self.0.get(name) != Some(&now) {
+                let known = self.0.get(name).filter(|known| known.0 == now.0);
                 let known = known.map_or(&[][..], |known| &known.1);
                 let addresses: Vec<Address> = fresh(&now.1, known).take(MOST).map(Address::from).collect();
-                self.workers.announce(name, addresses);
+                workers.announce(name, addresses);
             }
             announced.insert(name.clone(), now);
         }
-        self.announced = announced;
+        self.0 = announced;
     }
 }
 
@@ -76,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_new_is_told_of_and_no_more_than_so_much() {
+    fn what_is_new_is_announced_and_no_more_than_so_much() {
         let ranges = [range("203.0.113.8", "203.0.113.11"), range("2001:db8::", "2001:db8::ffff:ffff")];
         let known = [range("203.0.113.7", "203.0.113.9")];
         let found: Vec<String> = fresh(&ranges, &known).take(3).map(|address| address.to_string()).collect();

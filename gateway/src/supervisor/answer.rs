@@ -1,45 +1,19 @@
-//! What is asked of the supervisor, and what it answers.
+//! Requests to the supervisor, and its answers; and the policy file, read again.
 
 use std::sync::Arc;
-use std::time::Instant;
+
+use policy::{Checked, LoadError};
+use tracing::error;
 
 use super::Supervisor;
-use crate::linux::State;
 use crate::reload::{Asked, Keep};
-use crate::request::{Basis, NoTrial, Overview, Refusal, Request};
+use crate::request::{Basis, Overview, Refusal, Request};
+use crate::{api, service};
 
 /// True if a policy has nothing to carry out: an empty file, say, that was being written. Nobody wants that of a gateway that
 /// runs.
-pub(super) fn is_empty(policy: &policy::Policy) -> bool {
+fn is_empty(policy: &policy::Policy) -> bool {
     policy.interfaces.is_empty()
-}
-
-/// A note for operators where Linux forwards, and has interfaces that the policy does not name.
-pub(super) fn forwarding(policy: &policy::Policy, linux: &State) -> Option<String> {
-    let is_on = |path: &str| std::fs::read_to_string(path).is_ok_and(|value| value.trim() != "0");
-    let settings = [
-        ("net.ipv4.ip_forward", "/proc/sys/net/ipv4/ip_forward"),
-        ("net.ipv6.conf.all.forwarding", "/proc/sys/net/ipv6/conf/all/forwarding"),
-    ];
-    let on: Vec<&str> = settings.iter().filter(|(_, path)| is_on(path)).map(|(name, _)| *name).collect();
-    let punts: Vec<String> = linux.links.keys().map(|index| format!("wr{}", index.0)).collect();
-    let mut outside = linux.links.values().map(|link| link.name.as_str()).filter(|name| {
-        *name != "lo" && policy.interface(name).is_none() && !punts.iter().any(|punt| punt == name)
-    });
-    let first = outside.next().filter(|_| !on.is_empty())?;
-    let more = match outside.count() {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    let fate = if policy.admits_other() {
-        "meets the rules of the zone \"other\" where it would leave by an interface of the policy"
-    } else {
-        "is dropped (other-drop) where it would leave by an interface of the policy"
-    };
-    let on = on.join(", ");
-    Some(format!(
-        "Linux forwards ({on}), also from {first}{more}, not of the policy: what comes from there {fate}"
-    ))
 }
 
 impl Supervisor {
@@ -50,7 +24,7 @@ impl Supervisor {
                 let _ = reply.send(self.overview());
             }
             Request::Apply { policy, confirm, by, reply } => {
-                if self.reload.trial.is_some() {
+                if self.reload.is_on_trial() {
                     let _ = reply.send(Err(Refusal::OnTrial));
                     return;
                 }
@@ -58,29 +32,25 @@ impl Supervisor {
                     let _ = reply.send(Err(Refusal::Empty));
                     return;
                 }
-                if let Some(what) = self.needs_restart(&policy) {
+                if let Some(what) = self.process.needs_restart(&self.reload.policy.gateway, &policy.gateway) {
                     let _ = reply.send(Err(Refusal::Restart(what)));
                     return;
                 }
                 let asked =
                     Asked { policy: Arc::new(*policy), confirm, keep: Keep::Applied(by), reply: Some(reply) };
-                self.reload.ask(asked, &self.linux);
+                self.reload.ask(asked, &self.kernel.state);
             }
             Request::Confirm(reply) => {
-                let confirmed = self.reload.trial.take().map(|trial| self.keep(trial.keep));
-                let _ = reply.send(confirmed.ok_or(NoTrial));
+                let _ = reply.send(self.reload.confirm());
             }
             Request::Rollback(reply) => {
-                let outcome = if self.reload.trial.is_some() { Ok(()) } else { Err(NoTrial) };
-                self.roll_back();
-                let _ = reply.send(outcome);
+                let _ = reply.send(self.reload.roll_back(&self.kernel.state));
             }
             Request::History(reply) => {
-                let on_trial = self.reload.trial.is_some();
-                let _ = reply.send(self.history.as_ref().map(|history| history.view(on_trial)));
+                let _ = reply.send(self.reload.history());
             }
             Request::Kept { number, reply } => {
-                let _ = reply.send(self.history.as_ref().and_then(|history| history.text(number)));
+                let _ = reply.send(self.reload.kept(number));
             }
             Request::Release { interfaces, reply } => {
                 let _ = reply.send(self.ports.guards.release(&interfaces).map_err(|error| error.to_string()));
@@ -96,44 +66,53 @@ impl Supervisor {
                     tables: self.reload.tables.clone(),
                     effective: self.reload.effective.clone(),
                     steering: self.workers.steering(),
-                    neighbours: self.known(),
+                    neighbours: self.neighbours.all(),
                 });
             }
         }
     }
 
-    /// What in `policy` cannot change while the gateway runs.
-    pub(super) fn needs_restart(&self, policy: &policy::Policy) -> Option<String> {
-        let (old, new) = (&self.reload.policy.gateway, &policy.gateway);
-        if old.workers.unwrap_or(1) != new.workers.unwrap_or(1) {
-            return Some("the number of workers".to_owned());
-        }
-        if (old.metrics, &old.metrics_access) != (new.metrics, &new.metrics_access) {
-            return Some("where metrics are given".to_owned());
-        }
-        let elsewhere = self.places.out_of_reach(new).filter(|_| self.confinement.landlock.is_some())?;
-        Some(format!("the directory of log files to that of {}", elsewhere.display()))
-    }
-
     fn overview(&mut self) -> Overview {
-        let beside = self.notes_beside();
+        let ineffective = self.kernel.notes(&self.reload);
         let notes = self.reload.effective.notes.iter().map(ToString::to_string);
-        let notes = notes.chain(beside).collect();
+        let notes = notes.chain(ineffective).collect();
         Overview {
             tables: self.reload.tables.clone(),
             reports: self.workers.reports(),
-            ports: self.ports.states(&self.reload, &self.linux),
+            ports: self.ports.states(&self.reload, &self.kernel.state),
             guards: self.ports.guards.states(),
-            uptime: self.started.elapsed(),
-            panics: self.panics,
-            log: self.log.counts(),
-            confinement: self.confinement.clone(),
+            uptime: self.process.started.elapsed(),
+            panics: self.workers.panics(),
+            log: self.process.log.counts(),
+            confinement: self.process.confinement.clone(),
             notes,
-            trial: self
-                .reload
-                .trial
-                .as_ref()
-                .map(|trial| trial.until.saturating_duration_since(Instant::now())),
+            trial: self.reload.time_on_trial(),
+        }
+    }
+
+    /// Goes on with what the policy file has now.
+    pub(super) fn reread(&mut self, found: Result<Checked, LoadError>) {
+        service::reloading();
+        self.process.log.reopen();
+        let checked = match found {
+            Ok(checked) => checked,
+            Err(error) => return error!("{error}; the policy in force stays"),
+        };
+        let wrong = match &checked.policy {
+            None => api::in_short(&checked),
+            Some(policy) if is_empty(policy) => "has no interface".to_owned(),
+            Some(policy) => match self.process.needs_restart(&self.reload.policy.gateway, &policy.gateway) {
+                None => String::new(),
+                Some(what) => format!("changes {what}, which takes a restart"),
+            },
+        };
+        match checked.policy {
+            Some(policy) if wrong.is_empty() => {
+                let asked =
+                    Asked { policy: Arc::new(policy), confirm: None, keep: Keep::Reread, reply: None };
+                self.reload.ask(asked, &self.kernel.state);
+            }
+            _ => error!("{} {wrong}; the policy in force stays", self.process.policy_file.display()),
         }
     }
 }

@@ -4,22 +4,22 @@ use std::collections::BTreeMap;
 
 use tracing::{debug, warn};
 
-use super::Supervisor;
-use crate::linux::beside;
+use super::kernel::Kernel;
+use crate::linux::{State, beside};
+use crate::reload::Reload;
 
-impl Supervisor {
+impl Kernel {
     /// Notes on queueing disciplines and routing rules that have no effect; each is logged once, as long as it is there.
-    pub(super) fn notes_beside(&mut self) -> Vec<String> {
+    pub(super) fn notes(&mut self, reload: &Reload) -> Vec<String> {
         let mut notes = Vec::new();
         match beside::qdiscs() {
             Ok(qdiscs) => {
-                let names: BTreeMap<u32, &str> = self
-                    .reload
+                let names: BTreeMap<u32, &str> = reload
                     .effective
                     .policy
                     .interfaces
                     .iter()
-                    .filter_map(|own| Some((self.linux.link_named(&own.name)?.0.0, own.name.as_str())))
+                    .filter_map(|own| Some((self.state.link_named(&own.name)?.0.0, own.name.as_str())))
                     .collect();
                 notes.extend(qdiscs.iter().filter_map(|qdisc| {
                     let name = names.get(&qdisc.link)?;
@@ -37,13 +37,41 @@ impl Supervisor {
             })),
             Err(error) => debug!("routing rules cannot be listed: {error}"),
         }
-        notes.extend(super::answer::forwarding(&self.reload.policy, &self.linux));
+        notes.extend(forwarding(&reload.policy, &self.state));
         for note in &notes {
-            if !self.noted.contains(note) {
+            if !self.logged.contains(note) {
                 warn!("{note}");
             }
         }
-        self.noted.clone_from(&notes);
+        self.logged.clone_from(&notes);
         notes
     }
+}
+
+/// A note for operators where Linux forwards, and has interfaces that the policy does not name.
+fn forwarding(policy: &policy::Policy, linux: &State) -> Option<String> {
+    let is_on = |path: &str| std::fs::read_to_string(path).is_ok_and(|value| value.trim() != "0");
+    let settings = [
+        ("net.ipv4.ip_forward", "/proc/sys/net/ipv4/ip_forward"),
+        ("net.ipv6.conf.all.forwarding", "/proc/sys/net/ipv6/conf/all/forwarding"),
+    ];
+    let on: Vec<&str> = settings.iter().filter(|(_, path)| is_on(path)).map(|(name, _)| *name).collect();
+    let punts: Vec<String> = linux.links.keys().map(|index| format!("wr{}", index.0)).collect();
+    let mut outside = linux.links.values().map(|link| link.name.as_str()).filter(|name| {
+        *name != "lo" && policy.interface(name).is_none() && !punts.iter().any(|punt| punt == name)
+    });
+    let first = outside.next().filter(|_| !on.is_empty())?;
+    let more = match outside.count() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let fate = if policy.admits_other() {
+        "meets the rules of the zone \"other\" where it would leave by an interface of the policy"
+    } else {
+        "is dropped (other-drop) where it would leave by an interface of the policy"
+    };
+    let on = on.join(", ");
+    Some(format!(
+        "Linux forwards ({on}), also from {first}{more}, not of the policy: what comes from there {fate}"
+    ))
 }

@@ -3,12 +3,14 @@
 
 use std::collections::BTreeMap;
 
+use policy::Policy;
 use policy::model::{Driver, Interface, LinkKind, Offload};
 use ports::OpenError;
 use tracing::{info, warn};
 
 use super::worker::Workers;
 use crate::guard::Guards;
+use crate::guard::alone::{self, Terms};
 use crate::linux::state::{Condition, Link};
 use crate::linux::{LinkIndex, State};
 use crate::reload::Reload;
@@ -59,6 +61,11 @@ impl Ports {
     /// None as yet, on interfaces with these guards.
     pub(super) fn new(guards: Guards) -> Ports {
         Ports { attached: BTreeMap::new(), guards, logged: Vec::new() }
+    }
+
+    /// Puts guards on the interfaces of a policy.
+    pub(super) fn name_guards(&self, policy: &Policy, linux: &State) {
+        self.guards.name(terms(policy, linux));
     }
 
     /// True if frames come and go by the port of an interface.
@@ -219,4 +226,10 @@ fn asked_for(name: &str, reload: &Reload) -> (Driver, Offload) {
     // What is said of all interfaces is meant of those that can have it.
     let driver = if bare && !is_named { Driver::Packet } else { gateway.driver_of(name) };
     (driver, gateway.offload)
+}
+
+/// What guards of a policy's interfaces let through while no gateway runs.
+pub(super) fn terms(policy: &Policy, linux: &State) -> BTreeMap<String, Terms> {
+    let interfaces = policy.interfaces.iter();
+    interfaces.map(|interface| (interface.name.clone(), alone::terms(policy, interface, linux))).collect()
 }

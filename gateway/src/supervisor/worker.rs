@@ -40,6 +40,8 @@ pub(super) struct Workers {
     /// Which worker has which flow; none where there is one worker.
     steering: Option<Arc<SteeringTable>>,
     clock: Clock,
+    /// Panics of workers that have begun anew.
+    panics: u64,
 }
 
 /// A worker, as the supervisor drives it.
@@ -122,7 +124,7 @@ impl Workers {
                 .map_err(|error| system("start a worker", error))?;
             handles.push(WorkerHandle { commands, memory, setup, thread });
         }
-        Ok(Workers { handles, steering, clock })
+        Ok(Workers { handles, steering, clock, panics: 0 })
     }
 
     /// The frame pools, for drivers that share memory with the kernel.
@@ -140,6 +142,11 @@ impl Workers {
         self.steering.clone()
     }
 
+    /// Number of times that a worker panicked and began anew.
+    pub(super) fn panics(&self) -> u64 {
+        self.panics
+    }
+
     /// Sends all workers a neighbour update.
     pub(super) fn update_neighbour(&self, known: &Known) {
         for handle in &self.handles {
@@ -147,8 +154,9 @@ impl Workers {
         }
     }
 
-    /// Sends one worker all neighbours: it has lost those that it had.
-    pub(super) fn restore_neighbours(&self, worker: usize, known: Arc<[Known]>) {
+    /// A worker has panicked and begun anew: counts that, and sends it all neighbours, which it has lost.
+    pub(super) fn panicked(&mut self, worker: usize, known: Arc<[Known]>) {
+        self.panics += 1;
         if let Some(handle) = self.handles.get(worker) {
             handle.commands.send(Command::Neighbours(known));
         }

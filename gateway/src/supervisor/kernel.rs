@@ -1,0 +1,105 @@
+//! Linux, as the supervisor follows and changes it: its state, the addresses and routes that it is to have, and notes on
+//! settings of it that have no effect on the gateway's packets.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+
+use policy::Policy;
+use tracing::{debug, warn};
+
+use super::start_error::system;
+use super::{Event, StartError};
+use crate::linux::{self, Desired, NeighbourKey, News, State};
+
+/// Linux: its newest state, and the way to change it.
+pub(super) struct Kernel {
+    /// The newest state.
+    pub(super) state: Arc<State>,
+    /// Follows Linux as long as it lives.
+    _watch: linux::Watch,
+    writer: linux::Writer,
+    /// Notes that are in the log already.
+    pub(super) logged: Vec<String>,
+}
+
+impl Kernel {
+    /// Waits for the first state; those that follow are events.
+    ///
+    /// # Errors
+    /// Linux does not tell its state, or the system refuses a thread.
+    pub(super) fn follow(events: Sender<Event>) -> Result<Kernel, StartError> {
+        let (news, heard) = channel();
+        let watch = linux::watch(linux::Options::default(), news).map_err(StartError::Linux)?;
+        let state = first_state(&heard)?;
+        forward(heard, events).map_err(|error| system("start a thread", error))?;
+        let writer = linux::Writer::open().map_err(StartError::Linux)?;
+        Ok(Kernel { state, _watch: watch, writer, logged: Vec::new() })
+    }
+
+    /// Sees to it that Linux has the policy's addresses and routes. What Linux refuses now it may take when more of them are
+    /// there, or their interface is up: it is tried again whenever Linux changes.
+    pub(super) fn ensure(&mut self, policy: &Policy) {
+        let desired = Desired::of(policy);
+        for error in self.writer.ensure(&desired, &self.state) {
+            debug!("{error}");
+        }
+    }
+
+    /// Has Linux resolve a neighbour, or see whether it is still there.
+    pub(super) fn resolve(&mut self, key: NeighbourKey) {
+        if let Err(error) = self.writer.resolve(key) {
+            debug!("{error}");
+        }
+    }
+}
+
+/// Waits for the first state of Linux.
+fn first_state(heard: &Receiver<News>) -> Result<Arc<State>, StartError> {
+    loop {
+        match heard.recv() {
+            Ok(News::State(newest)) => return Ok(newest.take()),
+            Ok(News::Neighbour(_) | News::Lost) => {}
+            Ok(News::Trouble(error)) => return Err(StartError::Linux(error)),
+            Err(_) => return Err(system("follow Linux", io::ErrorKind::BrokenPipe.into())),
+        }
+    }
+}
+
+/// Sends on what Linux reports, by a thread of its own.
+fn forward(from: Receiver<News>, to: Sender<Event>) -> io::Result<()> {
+    let send = move || {
+        while let Ok(one) = from.recv() {
+            if to.send(Event::Linux(one)).is_err() {
+                return;
+            }
+        }
+    };
+    thread::Builder::new().name("news".to_owned()).spawn(send).map(|_| ())
+}
+
+/// Reports, from time to time, on which endpoints sockets of the machine listen; by a thread of its own.
+pub(super) fn list_listeners(to: Sender<Event>) -> io::Result<()> {
+    let list = move || {
+        let mut listeners = linux::listener::Listeners::default();
+        let mut is_logged = false;
+        loop {
+            match listeners.list() {
+                Ok(listeners) => {
+                    // The supervisor has gone: so has the need.
+                    if to.send(Event::Listeners(listeners)).is_err() {
+                        return;
+                    }
+                }
+                Err(error) if !is_logged => {
+                    warn!("{error}; ports of services are known by the policy's rules alone");
+                    is_logged = true;
+                }
+                Err(_) => {}
+            }
+            thread::sleep(linux::listener::PAUSE);
+        }
+    };
+    thread::Builder::new().name("sockets".to_owned()).spawn(list).map(|_| ())
+}

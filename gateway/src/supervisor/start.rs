@@ -1,0 +1,138 @@
+//! The start of a gateway: the process is confined, interfaces are guarded, Linux is followed, tables are compiled, workers are
+//! spawned, ports are opened, in this order.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Instant;
+
+use dataplane::Tables;
+use policy::Policy;
+
+use super::announce::Announcements;
+use super::kernel::{Kernel, list_listeners};
+use super::neighbour::Neighbours;
+use super::port::{Ports, terms};
+use super::process::{Process, Watchdog};
+use super::start_error::system;
+use super::worker::{Start, Workers};
+use super::{StartError, Supervisor};
+use crate::clock::Clock;
+use crate::effective::effective;
+use crate::guard::Guards;
+use crate::history::History;
+use crate::linux::State;
+use crate::privilege::{self, Places, Restriction};
+use crate::reload::{Reload, log_classifier};
+use crate::server::{Public, Server};
+use crate::{log, signal};
+
+/// What a gateway is started with.
+#[derive(Debug)]
+pub struct Options {
+    /// What to carry out.
+    pub policy: Policy,
+    /// The file it is from.
+    pub file: PathBuf,
+    /// Where commands are taken.
+    pub socket: PathBuf,
+    /// Where flows are kept over a restart; not at all where absent.
+    pub state: Option<PathBuf>,
+    /// Where policies that were put in force are kept over a restart; not at all where absent.
+    pub history: Option<PathBuf>,
+    /// Where guards of interfaces are pinned: a directory of a BPF file system.
+    pub pins: PathBuf,
+    /// How far the process restricts itself.
+    pub restriction: Restriction,
+}
+
+impl Supervisor {
+    /// Starts everything: Linux is asked, tables are made, workers begin, ports are opened.
+    ///
+    /// # Errors
+    /// What a gateway cannot do without is missing: [`StartError`]. Ports that cannot be opened are no error: they may
+    /// come later.
+    pub fn start(mut options: Options) -> Result<Supervisor, StartError> {
+        if !privilege::can_open_interfaces().map_err(|error| system("ask for privileges", error))? {
+            return Err(StartError::Privilege);
+        }
+        let (path, state, directory) =
+            (&options.socket, options.state.as_deref(), options.history.as_deref());
+        let mut places = Places::make(&options.file, path, state, directory, &options.pins);
+        // While it can: the key of metrics need not be its user's.
+        let public = Public::open(&options.policy.gateway);
+        let mut history = None;
+        if let Some(directory) = &options.history {
+            let (kept, policy) = History::begin(directory, &options.file, options.policy);
+            (history, options.policy) = (Some(kept), policy);
+        }
+        places.log(&options.policy.gateway);
+        let (confinement, held) =
+            privilege::confine(&places, &options.restriction).map_err(StartError::Privileges)?;
+        let policy = Arc::new(options.policy);
+        // Before anything else that takes time, or may fail.
+        let guards =
+            Guards::start(&options.pins, terms(&policy, &State::default())).map_err(StartError::Linux)?;
+        let clock = Clock::start();
+        let (sender, events) = channel();
+        let kernel = Kernel::follow(sender.clone())?;
+        let first = Arc::new(effective(&policy, &kernel.state));
+        let tables = Arc::new(Tables::compile(&first.policy, 1).map_err(StartError::Compile)?);
+        log_classifier(&tables);
+        let log = log::Writer::start(&policy.gateway.log, clock)
+            .map_err(|error| system("start a thread", error))?;
+        // Not before there are guards: a gateway that cannot begin leaves its interfaces closed.
+        let server = public
+            .and_then(|public| Server::start(&options.socket, public, sender.clone()))
+            .map_err(StartError::Server)?;
+        let started = Instant::now();
+        let neighbours = Neighbours::new(&kernel.state, clock);
+        let watchdog = Watchdog::of_service();
+        list_listeners(sender.clone()).map_err(|error| system("start a thread", error))?;
+        signal::forward(sender.clone(), options.file.clone())
+            .map_err(|error| system("hear signals", error))?;
+        let workers = Workers::spawn(&Start {
+            count: usize::from(policy.gateway.workers.unwrap_or(1).max(1)),
+            tables: &tables,
+            state: options.state.as_deref(),
+            log: &log,
+            clock,
+            events: &sender,
+        })?;
+        let mut supervisor = Supervisor {
+            events,
+            kernel,
+            neighbours,
+            announcements: Announcements::default(),
+            reload: Reload::new(policy, first, tables, history, sender),
+            workers,
+            ports: Ports::new(guards),
+            process: Process {
+                policy_file: options.file,
+                state_file: options.state,
+                started,
+                watchdog,
+                log,
+                places,
+                confinement,
+                _held: held,
+                _server: server,
+            },
+        };
+        supervisor.neighbours.take_over(&supervisor.kernel.state, &supervisor.workers);
+        supervisor.ports.name_guards(&supervisor.reload.policy, &supervisor.kernel.state);
+        supervisor.ports.attach_all(&supervisor.reload, &supervisor.kernel.state, &supervisor.workers);
+        // What could not be opened may be later, where Linux has it not yet, or another port of it works. Where all fail there is
+        // nothing to be a gateway of, and another one may have them all.
+        if let Some(names) = supervisor.ports.all_failed(&supervisor.reload) {
+            let taken = supervisor.ports.guards.is_taken();
+            supervisor.stop();
+            return Err(StartError::NoPort { names, taken });
+        }
+        supervisor.kernel.ensure(&supervisor.reload.policy);
+        supervisor.kernel.notes(&supervisor.reload);
+        supervisor.reload.begun();
+        supervisor.announcements.announce(&supervisor.reload.tables, &supervisor.ports, &supervisor.workers);
+        Ok(supervisor)
+    }
+}
