@@ -16,9 +16,7 @@ use dataplane::handoff::receiver;
 use dataplane::hop::Wanted;
 use dataplane::shard::{Setup, ShardError};
 use dataplane::stage::Cx;
-use dataplane::stage::proxy::announcement;
-use dataplane::state::{Item, Refused};
-use dataplane::tables::{Address, LOCAL, NO_NUMBER, OTHER, Tables, is_linux};
+use dataplane::tables::{LOCAL, NO_NUMBER, OTHER, Tables, is_linux};
 use dataplane::verdict::{Delivery, Verdict};
 use dataplane::{Pipeline, Shard};
 use tally::NoTally;
@@ -38,6 +36,7 @@ mod sleep;
 mod state;
 #[cfg(test)]
 mod tests;
+mod update;
 
 pub use command::{
     Command, CommandSender, Found, FoundFlows, Known, Retired, Swap, WakeUp, WorkerEvent, command_channel,
@@ -51,6 +50,7 @@ use handoff::Exchange;
 use link::Link;
 use log::LogFeed;
 use sleep::Sleep;
+use update::carry;
 
 /// How often flows and waiting frames are looked after while no frame comes.
 const TEND: Nanos = Nanos::from_millis(20);
@@ -217,20 +217,6 @@ impl Worker {
         }
     }
 
-    /// Takes in something that was remembered by another, and says whether it did.
-    ///
-    /// # Errors
-    /// [`Refused`]: it is not possible here.
-    pub fn remember(&mut self, item: &Item) -> Result<(), Refused> {
-        self.shard.import(&self.tables, item, self.clock.now())
-    }
-
-    /// Lets go of the ports, and keeps what is remembered.
-    fn memory(mut self) -> Memory {
-        self.finish_log();
-        Memory { tables: self.tables, shard: self.shard, now: self.clock.now() }
-    }
-
     /// Turn after turn.
     fn turns(&mut self) {
         loop {
@@ -253,23 +239,6 @@ impl Worker {
         }
     }
 
-    /// Sleeps, unless another worker has given something meanwhile.
-    fn sleep(&mut self, now: Nanos) {
-        if let Some(exchange) = &mut self.exchange {
-            // Frames released since the last turn may be others'.
-            exchange.wake();
-            exchange.falls_asleep();
-        }
-        if self.take_handed(now) == 0 {
-            self.sleep.until_something(&self.links);
-        } else {
-            self.sleep.worked(now);
-        }
-        if let Some(exchange) = &self.exchange {
-            exchange.is_awake();
-        }
-    }
-
     /// One look at what other workers have given, at every port, and at what Linux sends. Says how many frames moved.
     fn turn(&mut self, now: Nanos) -> usize {
         let mut moved = self.take_handed(now);
@@ -287,6 +256,23 @@ impl Worker {
             exchange.wake();
         }
         moved
+    }
+
+    /// Sleeps, unless another worker has given something meanwhile.
+    fn sleep(&mut self, now: Nanos) {
+        if let Some(exchange) = &mut self.exchange {
+            // Frames released since the last turn may be others'.
+            exchange.wake();
+            exchange.falls_asleep();
+        }
+        if self.take_handed(now) == 0 {
+            self.sleep.until_something(&self.links);
+        } else {
+            self.sleep.worked(now);
+        }
+        if let Some(exchange) = &self.exchange {
+            exchange.is_awake();
+        }
     }
 
     /// Takes in what other workers have handed off. Says how many frames that were.
@@ -457,106 +443,9 @@ impl Worker {
         }
     }
 
-    /// Goes on with other tables; gives back what is not needed any more, for whoever has time to free it.
-    fn swap(&mut self, swap: Swap) -> Retired {
-        let now = self.clock.now();
-        let Swap { tables, plan, steering } = swap;
-        self.tell_left_out_at_once();
-        let applied = self.shard.apply(plan, &tables, now, &mut self.ended);
-        if applied.is_err() {
-            self.tell(WorkerEvent::Panicked {
-                worker: self.number,
-                message: "tables out of turn".to_owned(),
-            });
-            return Retired { _tables: tables, _applied: None };
-        }
-        // What has ended by it is known to the tables of before.
-        self.send_records();
-        let old = std::mem::replace(&mut self.tables, tables);
-        self.follow_log();
-        if let Some(steering) = steering {
-            self.shard.join(Member { steering, worker: self.setup.share.worker() });
-        }
-        let mut links = std::mem::take(&mut self.links);
-        self.links = self
-            .tables
-            .interfaces
-            .iter()
-            .map(|interface| {
-                let place = links.iter().position(|link| link.name == interface.name);
-                place.map_or_else(|| Link::new(&interface.name), |place| links.swap_remove(place))
-            })
-            .collect();
-        carry(&mut self.links, &self.tables);
-        for link in &mut links {
-            link.attach(Attachment::default(), &mut self.pool);
-        }
-        self.settle();
-        self.tended = Nanos(0);
-        Retired { _tables: old, _applied: applied.ok() }
-    }
-
-    /// Takes note of a neighbour.
-    fn update_neighbour(&mut self, known: &Known) {
-        let Some(interface) = self.tables.interface_named(&known.interface) else { return };
-        let (tables, address) = (&self.tables, known.address);
-        match known.found {
-            // One more than there is room for stays unknown: packets to it are answered so.
-            Found::At(mac) => {
-                let _ = self.shard.update_neighbour(tables, interface, address, mac);
-            }
-            Found::Forgotten => self.shard.remove_neighbour(tables, interface, address),
-            Found::Nowhere => self.shard.neighbour_unreachable(tables, interface, address),
-        }
-        // What has waited goes on at once.
-        self.tended = Nanos(0);
-    }
-
-    /// Tells everybody on the link of an interface that addresses are the gateway's. What there is no frame for stays untold.
-    fn announce(&mut self, interface: &str, addresses: &[Address]) {
-        let found = self.tables.interface_named(interface).and_then(|id| self.tables.interface(id));
-        let Some(interface) = found else { return };
-        let root = usize::from(interface.root.0);
-        for address in addresses {
-            let Some(mut frame) = self.pool.take() else { return };
-            if frame.fill(&announcement(*address, interface.mac)) {
-                self.links[root].send_as_is(frame, &interface.tags, &mut self.pool);
-            } else {
-                self.pool.put(frame);
-            }
-        }
-    }
-
     fn tell(&self, event: WorkerEvent) {
         // Who would hear it is gone when the process ends.
         let _ = (self.events)(event);
-    }
-
-    /// Forgets everything but its ports.
-    fn begin_anew(&mut self) -> Result<(), ShardError> {
-        self.setup.now = self.clock.now();
-        while let Some(frame) = self.batch.pop() {
-            self.pool.put(frame);
-        }
-        self.ended.drain(..).for_each(drop);
-        let (member, clients) = (self.shard.flows.member().cloned(), self.shard.clients.clone());
-        self.shard = Shard::new(&self.tables, self.setup)?;
-        self.shard.clients = clients;
-        if self.log.is_some() {
-            self.shard.log.keep(log::ROOM, &self.tables);
-        }
-        if let Some(member) = member {
-            self.shard.join(member);
-        }
-        self.pipeline = Pipeline::default();
-        Ok(())
-    }
-}
-
-/// Tells ports which VLANs they carry.
-fn carry(links: &mut [Link], tables: &Tables) {
-    for (place, link) in links.iter_mut().enumerate() {
-        link.carry(tables, place);
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use dataplane::Tables;
 use dataplane::state::{Cursor, Item, Refused};
 
-use super::Worker;
+use super::{Memory, Worker};
 use crate::about::About;
 
 /// A part of what a worker remembers.
@@ -45,5 +45,19 @@ impl Worker {
             return Imported::Outdated(self.tables.clone());
         }
         Imported::Done(items.iter().map(|item| self.remember(item)).collect())
+    }
+
+    /// Takes in something that was remembered by another, and says whether it did.
+    ///
+    /// # Errors
+    /// [`Refused`]: it is not possible here.
+    pub fn remember(&mut self, item: &Item) -> Result<(), Refused> {
+        self.shard.import(&self.tables, item, self.clock.now())
+    }
+
+    /// Lets go of the ports, and keeps what is remembered.
+    pub(super) fn memory(mut self) -> Memory {
+        self.finish_log();
+        Memory { tables: self.tables, shard: self.shard, now: self.clock.now() }
     }
 }
