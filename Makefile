@@ -20,7 +20,7 @@ replay: build ## a minute of office traffic through policies/home-office.toml, a
 
 build: ## the wirerate command, optimised
 	./setup run
-	cargo build --release --locked --package cli --bin wirerate
+	cargo build --release --locked --package wirerate --bin wirerate
 
 test: ## all the checks and tests
 	./setup test

@@ -90,13 +90,18 @@ fn rust_files(directory: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
+/// The folder of a package, by which crates are known here: packages have names that are nobody else's.
+fn folder(package: &str) -> &str {
+    if package == "wirerate" { "cli" } else { package.strip_prefix("wirerate-").unwrap_or(package) }
+}
+
 /// Every breach of the rule, as a sentence; none for a sound workspace.
 fn faults(metadata: &Value) -> Vec<String> {
     let packages = packages(metadata);
     let mut faults = Vec::new();
     let mut floor_of = BTreeMap::new();
     for package in packages {
-        let name = text(package, "name");
+        let name = folder(text(package, "name"));
         let stated = package.pointer("/metadata/wirerate/level").and_then(Value::as_u64);
         let designed = FLOORS.iter().find(|(known, _)| *known == name).map(|(_, floor)| *floor);
         match (stated, designed) {
@@ -111,9 +116,9 @@ fn faults(metadata: &Value) -> Vec<String> {
         }
     }
     for package in packages {
-        let user = text(package, "name");
+        let user = folder(text(package, "name"));
         for dependency in package["dependencies"].as_array().into_iter().flatten() {
-            let used = text(dependency, "name");
+            let used = folder(text(dependency, "name"));
             let (Some(above), Some(below)) = (floor_of.get(user), floor_of.get(used)) else { continue };
             let kind = dependency["kind"].as_str().unwrap_or("normal");
             let is_for_tests = kind == "dev" && TESTED_FROM_ABOVE.contains(&(user, used));

@@ -1,4 +1,4 @@
-//! Cost of setting up, finding and removing flows: `cargo bench -p dataplane --bench flow`.
+//! Cost of setting up, finding and removing flows: `cargo bench -p wirerate-dataplane --bench flow`.
 //!
 //! Keys are drawn at random, uniformly over all flows and both directions, in batches of 64 as a worker has them:
 //! hash and ask for the bucket, ask for the flow, look up and note that it was seen. One core, full table.

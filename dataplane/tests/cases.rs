@@ -1,5 +1,5 @@
 //! Plays the project's cases on the replay host, each as a test of its own, named by its path below `tests/cases`:
-//! `cargo test -p dataplane --test cases nat/` plays those of NAT.
+//! `cargo test -p wirerate-dataplane --test cases nat/` plays those of NAT.
 //!
 //! A change of a stage that breaks a case thus shows before anything above this crate is built. `wirerate test` plays
 //! the same cases on the modelled chips, too.

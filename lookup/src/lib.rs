@@ -56,7 +56,7 @@
 //! | `bdd` | a binary decision diagram | a bounded number of steps, whatever the patterns |
 //! | `tree` | decision trees whose leaves compare eight patterns at a time | speed, from ten patterns to 100,000 |
 //!
-//! `cargo run -p lookup --example classifier` asks each of them, and prints what a search costs.
+//! `cargo run -p wirerate-lookup --example classifier` asks each of them, and prints what a search costs.
 //!
 //! # Forwarding information bases
 //!
@@ -78,7 +78,7 @@
 //! # Ok::<(), lookup::fib::FibError>(())
 //! ```
 //!
-//! `cargo run -p lookup --example fib` builds larger ones, and `cargo bench -p lookup` measures them.
+//! `cargo run -p wirerate-lookup --example fib` builds larger ones, and `cargo bench -p wirerate-lookup` measures them.
 
 pub mod classify;
 pub mod fib;
