@@ -3,7 +3,7 @@
 /// A description that comes with the program.
 #[derive(Clone, Copy, Debug)]
 pub struct Shipped {
-    /// What it is called on the command line.
+    /// Name on the command line.
     pub name: &'static str,
     /// Its text, in TOML.
     pub text: &'static str,

@@ -1,8 +1,8 @@
-//! One cipher on engines and threads of a chip: how fast, and what the engines did meanwhile.
+//! Throughput of one cipher on engines and threads of a chip, and the engines' use of their time.
 //!
 //! As Yin, Tan et al. measured (Adding Security to Network via Network Processors, section 4.3): each thread works on
-//! a flow of its own, message after message, and nobody else uses the chip. Text is in DRAM; where tables are, the step
-//! of optimisation says ([`ciphers::home`]).
+//! a flow of its own, message after message, and nothing else runs on the chip. Text is in DRAM; the step of optimisation
+//! decides the place of tables ([`ciphers::home`]).
 
 use std::time::Instant;
 
@@ -19,14 +19,14 @@ use crate::mapping::{Mapping, Place, Placement, Pool, PoolPlace, Task, Work};
 use crate::report::{EngineReport, MemoryReport, Report, Share};
 use crate::trace::{Act, Recorder};
 
-/// What is to be measured.
+/// Parameters of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct CipherRun<'a> {
     /// The chip; its first kind of engine does the work.
     pub chip: &'a Chip,
     /// The cipher.
     pub cipher: &'static Cipher,
-    /// How far its code is optimised.
+    /// Step of optimisation of the code.
     pub optimisation: Optimisation,
     /// Engines, from 1; those with the lowest numbers.
     pub engines: u32,
@@ -34,11 +34,11 @@ pub struct CipherRun<'a> {
     pub threads: u32,
     /// Bytes of a message, from 1.
     pub message: u32,
-    /// What enciphers.
+    /// Executor of the cipher.
     pub by: By,
 }
 
-/// What enciphers.
+/// Executor of a cipher.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum By {
     /// Code on the engines.
@@ -48,7 +48,7 @@ pub enum By {
     Unit,
 }
 
-/// What was measured.
+/// Results of a measurement.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CipherReport {
     /// The chip.
@@ -71,17 +71,17 @@ pub struct CipherReport {
     pub code_size: u32,
     /// Shares of kinds of instructions.
     pub mix: Vec<Share>,
-    /// How the engines spent their time.
+    /// Time of the engines by use.
     pub engines: Vec<EngineReport>,
     /// Shared memories.
     pub memories: Vec<MemoryReport>,
     /// Instructions that were modelled.
     pub simulated_instructions: u64,
-    /// What the modelling took.
+    /// Wall-clock time that the modelling took, in seconds.
     pub wall_seconds: f64,
 }
 
-/// Why a cipher could not be measured.
+/// Failure to measure a cipher.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CipherError {
     /// The chip has no memory of that name, which the cipher's text or tables need.
@@ -112,21 +112,21 @@ pub enum CipherError {
     /// The machine could not be made.
     #[error(transparent)]
     Machine(MachineError),
-    /// It came to a standstill.
+    /// The run came to a deadlock.
     #[error(transparent)]
     Deadlock(Deadlock),
 }
 
-/// Messages that each thread works on; the first are left out of the measurement.
+/// Messages that each thread works on; the first `WARM` are left out of the measurement.
 const MESSAGES: u32 = 12;
 
 /// Messages of each thread that are left out.
 const WARM: u32 = 3;
 
-/// Instructions that prepare to hand a message over: its place, its length, the key's place, and what is to be done.
+/// Instructions that pass a message to the unit: its place, its length, the key's place, and the operation.
 const HAND_OVER: u32 = 4;
 
-/// Messages that differ: what is looked up where depends on the text.
+/// Number of different messages: the table look-ups depend on the text.
 const DIFFERENT: u64 = 5;
 
 impl CipherRun<'_> {
@@ -239,7 +239,7 @@ impl CipherRun<'_> {
         })
     }
 
-    /// What is done for messages of different text, and what was counted of the last.
+    /// Records the acts for messages of different text; returns them with the counts of the last.
     fn messages(&self, about: &About) -> Result<(Vec<Vec<Act>>, ciphers::Report), CipherError> {
         let mut random = Random::new(1);
         let mut bytes = |count: usize| (0..count).map(|_| random.below(256) as u8).collect::<Vec<u8>>();

@@ -1,4 +1,4 @@
-//! A chip: what a network processor is made of, as `chips/*.toml` describe it.
+//! A chip: the parts of a network processor, as `chips/*.toml` describe them.
 //!
 //! [`parse`] and [`load`] make a [`Chip`] of such a text, or say all that is wrong with it; [`set`] changes one
 //! parameter of the text first.
@@ -18,12 +18,12 @@ pub mod bound;
 mod read;
 mod schema;
 
-/// A chip, and what is wrong with it.
+/// A chip, and the diagnostics of its text.
 #[derive(Clone, Debug)]
 pub struct Checked {
     /// The chip; `None` if anything is wrong. Warnings do not make it wrong.
     pub chip: Option<Chip>,
-    /// What is wrong, and what is unwise, in the order of the text.
+    /// Errors and warnings, in the order of the text.
     pub diagnostics: Vec<Diagnostic>,
     /// The path of each parameter that the text gives, in its order: "memory.sram.latency".
     pub parameters: Vec<String>,
@@ -53,7 +53,7 @@ pub fn set(text: &str, path: &str, value: &str) -> Result<String, SetError> {
 pub struct Chip {
     /// Its name.
     pub name: String,
-    /// What it is, in a sentence.
+    /// Description, in a sentence.
     pub about: String,
     /// The clock that cycles are counted in, unless said otherwise.
     pub clock: Hertz,
@@ -67,22 +67,22 @@ pub struct Chip {
     pub units: Vec<Unit>,
     /// Buses between ports and buffers.
     pub buses: Vec<Bus>,
-    /// Where frames wait that were received.
+    /// Receive buffer, between ports and engines.
     pub receive: Buffer,
-    /// Where frames wait that are to be sent.
+    /// Transmit buffer, between engines and ports.
     pub transmit: Buffer,
     /// The interfaces, numbered from 0 in the order of their kinds.
     pub ports: Ports,
-    /// What it draws.
+    /// Power consumption.
     pub power: Option<Power>,
-    /// What it is packed in.
+    /// Package.
     pub package: Option<Package>,
-    /// Where each parameter comes from: the path of a parameter or of a table of them, and the source.
+    /// Sources of the parameters: the path of a parameter or of a table of them, and the document.
     pub sources: Vec<Source>,
 }
 
 impl Chip {
-    /// The sources of what was not read anywhere but assumed.
+    /// Sources of the parameters that are assumed, not read in a document.
     pub fn assumed(&self) -> impl Iterator<Item = &Source> {
         self.sources.iter().filter(|source| source.standing == Standing::Assumed)
     }
@@ -104,7 +104,7 @@ impl Chip {
 }
 
 impl Source {
-    /// True if it speaks of the parameter at `path`.
+    /// True if the source covers the parameter at `path`.
     pub fn is_about(&self, path: &str) -> bool {
         path.strip_prefix(self.path.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     }
@@ -132,11 +132,11 @@ pub struct Cycles(pub u64);
 pub struct EngineKind {
     /// Their name: "me".
     pub name: String,
-    /// What they are for.
+    /// Role: packet processing or control.
     pub role: Role,
     /// Number of them, from 1.
     pub count: u32,
-    /// How many share a cluster and its command bus.
+    /// Number of engines that share a cluster and its command bus.
     pub cluster: u32,
     /// Their clock.
     pub clock: Hertz,
@@ -162,12 +162,12 @@ pub struct EngineKind {
     pub cache: Option<Cache>,
 }
 
-/// What an engine is for.
+/// Role of an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// It carries packets.
+    /// Packet processing.
     Packet,
-    /// It manages the chip, and takes what is rare.
+    /// Management of the chip, and the rare packets of the slow path.
     Control,
 }
 
@@ -208,7 +208,7 @@ pub struct Memory {
     pub bytes: Bytes,
     /// Channels that work side by side, from 1.
     pub channels: u32,
-    /// How many bytes in a row lie in one channel before the next one's turn.
+    /// Interleaving: consecutive bytes that lie in one channel before the next one's turn.
     pub interleave: Bytes,
     /// Banks of a channel, from 1, interleaved likewise.
     pub banks: u32,
@@ -216,9 +216,9 @@ pub struct Memory {
     pub clock: Hertz,
     /// Bytes that a channel moves in a cycle of that clock.
     pub width: Bytes,
-    /// Cycles of the chip's clock from a read's command to its data in the engine, with nobody else about.
+    /// Unloaded latency: cycles of the chip's clock from a read's command to its data in the engine.
     pub latency: Cycles,
-    /// The same of a write, until it is known to be done.
+    /// Unloaded latency of a write, until its completion is known.
     pub write_latency: Cycles,
     /// The most bytes that one command moves; a longer reference is several commands.
     pub burst: Bytes,
@@ -228,7 +228,7 @@ pub struct Memory {
     pub recovery: Cycles,
     /// Cycles of its own clock that an atomic operation takes beyond a read; where absent, it is a read and a write.
     pub atomic: Option<Cycles>,
-    /// Commands that wait at a channel before those who issue more stall.
+    /// Commands that a channel queues before further ones stall their issuer.
     pub queue: u32,
 }
 
@@ -237,7 +237,7 @@ pub struct Memory {
 pub struct RingKind {
     /// Their name: "scratch".
     pub name: String,
-    /// How many the chip has; for next-neighbour rings, one between each pair of neighbours.
+    /// Number of rings of the chip; for next-neighbour rings, one between each pair of neighbours.
     pub count: u32,
     /// The most entries of one, in frames.
     pub entries: u32,
@@ -247,11 +247,11 @@ pub struct RingKind {
     pub entry: Bytes,
     /// Cycles of the engine's clock for a put or get that is no command to a memory.
     pub latency: Cycles,
-    /// Who can be connected.
+    /// Engines that a ring can connect.
     pub reach: Reach,
 }
 
-/// Who a ring can connect.
+/// Engines that a ring can connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
     /// All engines.
@@ -265,7 +265,7 @@ pub enum Reach {
 pub struct Unit {
     /// Its name: "hash".
     pub name: String,
-    /// What it does.
+    /// Function.
     pub work: UnitWork,
     /// Number of them, from 1.
     pub count: u32,
@@ -277,7 +277,7 @@ pub struct Unit {
     pub latency: Cycles,
 }
 
-/// What a unit does.
+/// Function of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnitWork {
     /// Hashes keys for engines.
@@ -301,16 +301,16 @@ pub struct Bus {
     pub width: Bytes,
     /// Cycles of that clock lost with each element.
     pub overhead: Cycles,
-    /// Which frames go over it.
+    /// Direction of the frames that it carries.
     pub carries: Carries,
 }
 
-/// Which frames go over a bus.
+/// Direction of the frames that a bus carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carries {
-    /// Those received.
+    /// Received frames.
     Receive,
-    /// Those sent.
+    /// Transmitted frames.
     Transmit,
     /// Both.
     Both,
@@ -335,7 +335,7 @@ impl Ports {
         self.0.iter().map(|kind| kind.count).sum::<u32>().max(1)
     }
 
-    /// Of each port its kind, in the order of their numbers.
+    /// Returns the kind of each port, in the order of their numbers.
     pub fn each(&self) -> impl Iterator<Item = &PortKind> {
         self.0.iter().flat_map(|kind| std::iter::repeat_n(kind, kind.count as usize))
     }
@@ -360,7 +360,7 @@ pub struct PortKind {
     pub gap: Bytes,
 }
 
-/// What a chip draws.
+/// Power consumption of a chip.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Power {
     /// Watts, typically.
@@ -369,7 +369,7 @@ pub struct Power {
     pub most: f64,
 }
 
-/// What a chip is packed in.
+/// Package of a chip.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Package {
     /// Balls or pins.
@@ -378,10 +378,10 @@ pub struct Package {
     pub side: f64,
 }
 
-/// Where parameters come from.
+/// Source of a parameter, or of a table of parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
-    /// The path of a parameter, or of a table: what stands in it, unless it has a source of its own.
+    /// The path of a parameter, or of a table: then of all parameters in it without a source of their own.
     pub path: String,
     /// The document, and the place in it.
     pub text: String,
@@ -389,12 +389,12 @@ pub struct Source {
     pub standing: Standing,
 }
 
-/// How well a parameter is known.
+/// Standing of a parameter's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// Read in its source.
     Read,
-    /// Assumed; the text says on what grounds.
+    /// Assumed; the text gives the grounds.
     Assumed,
 }
 

@@ -1,16 +1,16 @@
-//! What is wrong with a chip or a mapping: [`config::Diagnostic`]s with codes of their own.
+//! Diagnostics of chips and mappings: [`config::Diagnostic`]s with codes of their own.
 
 use std::fmt;
 
 use config::{Kind, Severity};
 
-/// One thing that is wrong with a chip or a mapping.
+/// An error or a warning of a chip or a mapping.
 pub type Diagnostic = config::Diagnostic<Code>;
 
-/// Which kind of thing is wrong. Names are stable: scripts may rely on them.
+/// Code of a diagnostic. Names are stable: scripts may rely on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Code {
-    /// What can be wrong with any text in TOML, and with names and numbers in it.
+    /// A code of any TOML text, and of names and numbers in it.
     Common(config::Code),
 
     /// Clocks with no common measure that time could be counted in.
@@ -43,21 +43,21 @@ pub enum Code {
     NoSuchEngine,
     /// More threads than an engine has.
     TooManyThreads,
-    /// A stage that nobody does.
+    /// A stage that no task runs.
     UnmappedStage,
     /// Stages of a task that do not follow one another.
     StageOrder,
-    /// Frames come to a stage before they have met those in front of it.
+    /// Frames come to a stage before they have passed the preceding ones.
     SkippedStage,
     /// Frames come to a stage a second time.
     RepeatedStage,
-    /// Nobody receives, or nobody transmits.
+    /// No task receives, or no task transmits.
     NoEnd,
-    /// New frames and known ones part where nobody knows yet which are which.
+    /// New and known frames take different exits before the stage that tells them apart.
     EarlyParting,
-    /// A ring that nobody puts frames into.
+    /// A ring that no task puts frames into.
     NoProducer,
-    /// A ring that nobody takes frames from: a way that never reaches `transmit`.
+    /// A ring that no task takes frames from: a path that never reaches `transmit`.
     NoConsumer,
     /// Rings that frames go round for ever.
     RingCycle,
@@ -72,14 +72,14 @@ pub enum Code {
     /// A region that cannot lie there.
     BadPlace,
 
-    /// What lies in a memory is larger than the memory.
+    /// Regions and rings in a memory that are larger than the memory.
     MemoryFull,
     /// Programs of an engine that are longer than its store.
     StoreFull,
 }
 
 impl Code {
-    /// Those that only chips and mappings have, with their names.
+    /// Codes that only chips and mappings have, with their names and severities.
     pub const ALL: &'static [(Code, &'static str, Severity)] = &[
         (Code::ClockMismatch, "clock-mismatch", Severity::Error),
         (Code::Contradiction, "contradiction", Severity::Error),

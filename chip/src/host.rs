@@ -1,5 +1,5 @@
 //! The chip as a host of the pipeline: each frame that the machine takes in goes through the replay host's pipeline at
-//! its own timestamp, and what that cost is what the machine plays out.
+//! its own timestamp, and the machine plays back the recorded cost.
 
 use dataplane::pipeline::{self, STAGES, Watch};
 use dataplane::replay::Witness;
@@ -14,34 +14,34 @@ use crate::trace::Recorder;
 
 /// Frames to come.
 pub trait Traffic {
-    /// When the next frame comes, no earlier than the one before; `None` when there are no more.
+    /// Timestamp of the next frame, no earlier than the one before; `None` when there are no more.
     fn peek(&mut self) -> Option<Nanos>;
 
     /// Writes the next frame into `bytes`, which is empty; `None` when there are no more.
     fn next(&mut self, bytes: &mut Vec<u8>) -> Option<Entry>;
 
-    /// A frame was queued before a port because of the one that was given last: those out there can answer it.
+    /// A frame was queued at a port because of the frame given last: a source can now answer it.
     fn left(&mut self, port: PortId, frame: &[u8]) {
         let _ = (port, frame);
     }
 }
 
-/// When and where a frame comes in.
+/// Time and place of a frame's arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its timestamp: when its first bit is there, and the time that the pipeline goes by.
+    /// Timestamp of its first bit, and the time that the pipeline goes by.
     pub at: Nanos,
     /// The interface, by its place in the policy.
     pub ingress: PortId,
-    /// How long it was on the wire, in bytes, where a capture has only part of it.
+    /// Length on the wire, in bytes; more than the frame's own where a capture has only part of it.
     pub original_len: u32,
-    /// The link-layer address that it is taken to be for, where that is not its own.
+    /// Link-layer destination that the gateway assumes, where it differs from the frame's own.
     pub receiver: Option<Mac>,
-    /// On which side of the gateway it was seen.
+    /// Side of the gateway on which it was seen.
     pub view: View,
 }
 
-/// On which side of the gateway a frame was seen.
+/// Side of the gateway on which a frame was seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum View {
     /// As its sender sent it to the gateway.
@@ -52,27 +52,27 @@ pub enum View {
 }
 
 impl Entry {
-    /// Of a frame of that many bytes, as its sender sent it.
+    /// Makes the entry of a frame of `bytes` bytes, as its sender sent it.
     pub fn new(at: Nanos, ingress: PortId, bytes: usize) -> Entry {
         let original_len = u32::try_from(bytes).unwrap_or(u32::MAX);
         Entry { at, ingress, original_len, receiver: None, view: View::Sent }
     }
 }
 
-/// Who is told what becomes of frames on a chip: what every host tells, and what is only there.
+/// Observer of frames on a chip: the events of every host, and those of a chip alone.
 pub trait Onlooker: Witness {
     /// A frame comes in: the one of that number, counted from 0, which may wrap.
     fn came(&mut self, number: u32, entry: &Entry, bytes: &[u8]) {
         let _ = (number, entry, bytes);
     }
 
-    /// There was no room for it in the receive buffer.
+    /// The frame was lost: there was no room in the receive buffer.
     fn lost(&mut self, number: u32) {
         let _ = number;
     }
 }
 
-/// Nobody is told.
+/// No observer.
 impl Onlooker for () {}
 
 /// A pipeline on a machine.
@@ -87,14 +87,14 @@ pub struct Host<'a, W> {
     bytes: Vec<u8>,
     number: u32,
     wiring: Wiring,
-    /// What was executed, by kind.
+    /// Recorder of the stages' acts, and of instructions by kind.
     pub recorder: Recorder,
     stages: [&'static str; STAGES],
 }
 
 impl<'a, W: Onlooker> Host<'a, W> {
-    /// A pipeline that `traffic` goes through; `witness` is told what happens to its frames, in the order in which they
-    /// came in.
+    /// Makes a host whose pipeline `traffic` goes through; `witness` receives the events of its frames, in the order of
+    /// arrival.
     pub fn new(
         replay: &'a mut Replay,
         traffic: &'a mut dyn Traffic,
@@ -130,7 +130,7 @@ impl<'a, W: Onlooker> Host<'a, W> {
         self.replay.finish(self.witness);
     }
 
-    /// Lets the frames that come be numbered from `number` on.
+    /// Numbers the frames from `number` on.
     #[must_use]
     pub fn numbered_from(mut self, number: u32) -> Host<'a, W> {
         self.number = number;
@@ -152,8 +152,8 @@ pub struct Plug {
 }
 
 impl Wiring {
-    /// Of the interfaces of a policy: those of `plugs` as these say, and the others in their order, each at the first port
-    /// that is left. A chip with fewer ports begins again with its first.
+    /// Wires the interfaces of a policy: those of `plugs` to the ports given there, the others in their order, each to
+    /// the first port left. A chip with fewer ports begins again with its first.
     pub fn new(tables: &Tables, plugs: &[Plug]) -> Wiring {
         let root = |interface: PortId| tables.interface(interface).map_or(interface, |of| of.root);
         let mut free = (0..=u16::MAX).filter(|port| plugs.iter().all(|plug| plug.port != *port));
@@ -247,7 +247,7 @@ impl Watch<Recorder> for Marker<'_> {
     }
 }
 
-/// Notes what leaves, and passes all of it on.
+/// Witness that records the frames that leave, and forwards all events.
 struct Outcome<'a, W> {
     witness: &'a mut W,
     traffic: &'a mut dyn Traffic,
@@ -256,7 +256,7 @@ struct Outcome<'a, W> {
 }
 
 impl<W: Witness> Witness for Outcome<'_, W> {
-    /// The engines work for a frame until it is queued; what it leaves by, and when, is then no work of theirs.
+    /// Records the output: engines work for a frame until it is queued; choice of port and time is no work of engines.
     fn queued(&mut self, port: PortId, frame: &Frame) {
         self.outputs.push(Output { port: self.wiring.port(port), bytes: frame.bytes().len() as u32 });
         self.traffic.left(port, frame.bytes());

@@ -1,4 +1,4 @@
-//! Modelled time, and the agenda of what happens next.
+//! Modelled time, and the event queue.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -16,7 +16,7 @@ impl Ticks {
     /// No time, and the beginning of time.
     pub const ZERO: Ticks = Ticks(0);
 
-    /// The latest moment at which something comes in: behind it there is room for what becomes of it.
+    /// Latest moment of an arrival: later moments are left for the events that the arrival causes.
     pub const LATEST: Ticks = Ticks(u64::MAX / 16 * 15);
 
     /// The span from `earlier` to here, zero if it is later.
@@ -45,7 +45,7 @@ impl Sub for Ticks {
     }
 }
 
-/// How ticks relate to seconds and to cycles.
+/// Conversion of ticks to and from seconds and cycles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timebase {
     ticks_per_second: u64,
@@ -115,7 +115,7 @@ impl fmt::Display for Ticks {
     }
 }
 
-/// What will happen, in the order of time; at one moment, in the order in which it was noted.
+/// Event queue, in the order of time; at one moment, in the order in which events were noted.
 #[derive(Clone, Debug)]
 pub struct Agenda<E> {
     heap: BinaryHeap<Reverse<Entry<E>>>,
@@ -151,7 +151,7 @@ impl<E> Ord for Entry<E> {
 }
 
 impl<E> Agenda<E> {
-    /// Nothing will happen, and it is the beginning of time.
+    /// Returns an empty queue, at time zero.
     pub fn new() -> Agenda<E> {
         Agenda { heap: BinaryHeap::new(), noted: 0, now: Ticks::ZERO }
     }

@@ -1,8 +1,8 @@
 //! Network processors, modelled: the pipeline's own stages run on a described chip, in modelled time.
 //!
-//! A [`Chip`](description::Chip) says what a processor is made of, a [`Mapping`](mapping::Mapping) which of its
-//! engines run which stages and which of its memories hold what. A machine made of both takes frames, and tells
-//! how fast it was and what held it up.
+//! A [`Chip`](description::Chip) describes the parts of a processor, a [`Mapping`](mapping::Mapping) assigns stages to
+//! its engines and regions to its memories. A machine made of both processes frames, and reports throughput and
+//! bottleneck.
 
 pub mod builtin;
 pub mod cipher;

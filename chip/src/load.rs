@@ -1,39 +1,39 @@
-//! What a machine is given to do.
+//! Load of a machine: frames that arrive, and the cost and outcome of each.
 
 use crate::kernel::Ticks;
 use crate::trace::Act;
 
-/// Where frames come from, and who says what each costs.
+/// Source of frames, and of the cost of each.
 pub trait Load {
     /// The next frame that will come in, no earlier than the one before; `None` when there are no more.
     fn next(&mut self) -> Option<Arrival>;
 
-    /// The frame that [`Load::next`] gave last has been taken in: runs it, and writes into `job` what that costs and
-    /// what comes of it. It is not called for frames that are lost.
+    /// Runs the frame that [`Load::next`] gave last, once taken in, and writes its cost and outcome into `job`. Not
+    /// called for frames that are lost.
     fn accept(&mut self, job: &mut Job);
 }
 
 /// A frame that comes in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// When its first bit is there; later, if its port is still taken by the frame before.
+    /// Time of its first bit; later, if its port is still busy with the frame before.
     pub at: Ticks,
-    /// By which port.
+    /// The port.
     pub port: u16,
-    /// Its length in bytes, without what only the line has.
+    /// Its length in bytes, without the line's overhead.
     pub bytes: u32,
 }
 
 /// A frame under way in a machine.
 #[derive(Clone, Debug, Default)]
 pub struct Job {
-    /// What its stages did, one stage after the other.
+    /// Acts of its stages, one stage after the other.
     pub acts: Vec<Act>,
-    /// Where the acts of each stage begin, and where those of the last end: one entry more than there are stages.
+    /// Index in `acts` of each stage's first act, and the end of the last stage: one entry more than there are stages.
     pub marks: Vec<u32>,
     /// The stage behind which it goes no further, if nothing leaves because of it.
     pub ends_at: usize,
-    /// What leaves because of it.
+    /// Frames that leave because of it.
     pub outputs: Vec<Output>,
     /// Standing of its flow.
     pub standing: Standing,
@@ -45,7 +45,7 @@ pub struct Job {
 /// A frame that leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Output {
-    /// By which port.
+    /// The port.
     pub port: u16,
     /// Its length in bytes.
     pub bytes: u32,
@@ -54,10 +54,10 @@ pub struct Output {
 /// Standing of a frame: of a flow that has been decided, or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Standing {
-    /// It opens one, or is judged for itself.
+    /// The frame opens a flow, or is tracked for itself.
     #[default]
     New,
-    /// It does.
+    /// The frame belongs to a decided flow.
     Known,
 }
 

@@ -1,13 +1,12 @@
 //! A chip at work: engines with threads, memories, rings, buffers and ports, in modelled time.
 //!
-//! A frame that comes in and finds room in the receive buffer is run by the [`Load`] at once; what its stages did is
-//! then played out, task by task, on the threads that the mapping gives them. Engines issue one instruction after
-//! another; a thread gives its engine up when it waits, and the next one that is ready, in the order in which they
-//! became so, takes over. Rings hold back those who put when they are full, so that frames are lost only where they
-//! come in.
+//! A frame that finds room in the receive buffer is run by the [`Load`] at once; the acts of its stages are then
+//! played back, task by task, on the threads that the mapping assigns. Engines issue one instruction after another; a
+//! waiting thread yields its engine to the thread that has been ready longest. A put to a full ring blocks, so that
+//! frames are lost only at the receive buffer.
 //!
-//! Its fiction: the effects of a frame's stages are there, all at once and in the order of arrival, when it comes in.
-//! That makes the outcome the same as on every other host; races between engines over one datum are not modelled.
+//! Simplification: the effects of a frame's stages take place on its arrival, all at once and in the order of arrival.
+//! The outcome is therefore the same as on every other host; races between engines over one datum are not modelled.
 
 use std::collections::VecDeque;
 
@@ -67,7 +66,7 @@ pub struct Machine<'a> {
     watch: Option<&'a mut dyn Watch>,
 }
 
-/// What happens.
+/// Event of the simulation.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     /// The next frame's first bit is there.
@@ -82,7 +81,7 @@ enum Event {
     Resume(usize),
     /// An engine that was held up is free.
     Free(usize),
-    /// A thread has what it waited for.
+    /// A thread's wait is over.
     Ready(usize),
     /// A frame is in a ring.
     Deliver { ring: usize, job: u32 },
@@ -123,7 +122,7 @@ struct Thread {
     waits: Waits,
 }
 
-/// What a thread waits for.
+/// Cause of a thread's wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Waits {
     Frames,
@@ -151,8 +150,8 @@ struct Ring {
 }
 
 impl<'a> Machine<'a> {
-    /// Takes all that `load` has to give through the machine, and tells what was seen; what came before the arrival
-    /// number `warm` is left out, and what came after the last arrival, too, unless `warm` is 0.
+    /// Runs all frames of `load` through the machine, and returns the counts; the time before arrival number `warm` is
+    /// left out, and the time after the last arrival, too, unless `warm` is 0.
     pub(crate) fn run(&mut self, load: &mut dyn Load, warm: u64) -> Result<Window, Deadlock> {
         self.seen.warm = warm;
         self.start(load);
@@ -182,7 +181,7 @@ impl<'a> Machine<'a> {
         Ok(self.window())
     }
 
-    /// How ticks relate to seconds.
+    /// Returns the conversion of ticks to seconds.
     pub fn timebase(&self) -> Timebase {
         self.time
     }
@@ -191,7 +190,7 @@ impl<'a> Machine<'a> {
         self.agenda.now()
     }
 
-    /// Tells whoever watches.
+    /// Passes an event to the observer, if there is one.
     #[inline]
     fn tell(&mut self, what: impl FnOnce(&mut dyn Watch, Ticks)) {
         if let Some(watch) = &mut self.watch {

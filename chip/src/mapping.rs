@@ -1,4 +1,4 @@
-//! A mapping: which engines run which stages, the rings between them, and which memories hold what.
+//! A mapping: the assignment of stages to engines, the rings between them, and the memories of the regions.
 //!
 //! [`parse`] and [`load`] make a [`Mapping`] of a text as `chips/mappings/*.toml` have it, for a chip, or say all
 //! that is wrong with it; [`set`] changes one value of the text first. Whether programs and tables fit is known
@@ -26,23 +26,23 @@ mod read;
 
 pub use fit::{Extent, Program, check_fit};
 
-/// A mapping, and what is wrong with it.
+/// A mapping, and the diagnostics of its text.
 #[derive(Clone, Debug)]
 pub struct Checked {
     /// The mapping; `None` if anything is wrong. Warnings do not make it wrong.
     pub mapping: Option<Mapping>,
-    /// What is wrong, and what is unwise, in the order of the text.
+    /// Errors and warnings, in the order of the text.
     pub diagnostics: Vec<Diagnostic>,
-    /// Where things stand, for [`check_fit`].
+    /// Positions in the text, for [`check_fit`].
     pub lines: Lines,
 }
 
-/// Where the parts of a mapping stand in its text. A mapping that came from no text has no lines.
+/// Positions of a mapping's parts in its text; empty for a mapping that came from no text.
 #[derive(Clone, Debug, Default)]
 pub struct Lines {
     source: Option<Arc<Source>>,
     pools: Vec<Entry>,
-    /// Of each pool, its tasks.
+    /// Tasks of each pool.
     tasks: Vec<Vec<Entry>>,
     rings: Vec<Entry>,
     placements: Vec<Range<usize>>,
@@ -69,8 +69,8 @@ pub fn chip_of(text: &str) -> Option<String> {
     table.get("chip")?.as_str().map(str::to_owned)
 }
 
-/// The text of a mapping with what is at `path` ("pool.firewall.threads", "region.rule-table") set to `value`. The
-/// rest of the text stays as it is; whether the value is one that can stand there, [`parse`] says.
+/// Returns the text of a mapping with the value at `path` ("pool.firewall.threads", "region.rule-table") replaced by
+/// `value`, and the rest unchanged. [`parse`] checks the value.
 pub fn set(text: &str, path: &str, value: &str) -> Result<String, SetError> {
     setting::set(text, path, value, read::keys)
 }
@@ -80,90 +80,90 @@ pub(crate) fn stages() -> Vec<&'static str> {
     pipeline::names().to_vec()
 }
 
-/// What runs and lies where.
+/// Assignment of stages to engines and of regions to memories.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mapping {
     /// The chip that it is for.
     pub chip: String,
-    /// What it is, in a sentence.
+    /// Description, in a sentence.
     pub about: String,
-    /// Pools of threads, and what they do.
+    /// Pools of threads, with their tasks.
     pub pools: Vec<Pool>,
     /// Rings between them.
     pub rings: Vec<Ring>,
-    /// Where regions lie.
+    /// Places of the regions.
     pub placements: Vec<Placement>,
-    /// How rules are searched; the outcome is the same, the program and its cost are not. `None`: as the policy does.
+    /// Name of the classifier; the outcome is the same, the program and its cost are not. `None`: the policy's.
     pub classifier: Option<String>,
 }
 
-/// Threads that do the same.
+/// Threads that run the same tasks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pool {
     /// Its name.
     pub name: String,
-    /// Where its threads are.
+    /// Engines or unit that its threads run on.
     pub place: PoolPlace,
-    /// What they do. A thread that is free takes from the last of them that has something to take, so that frames
-    /// far on their way go first.
+    /// Tasks of each thread. A free thread serves the last task that has a frame waiting, so that frames furthest along
+    /// the pipeline go first.
     pub tasks: Vec<Task>,
 }
 
-/// Where the threads of a pool are.
+/// Engines or unit that the threads of a pool run on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PoolPlace {
     /// On engines.
     Engines {
         /// The kind, by its place in the chip's list.
         kind: usize,
-        /// Which, from 0.
+        /// Numbers of the engines, from 0.
         numbers: Vec<u32>,
-        /// How many threads of each. Pools may share an engine, not a thread.
+        /// Number of threads of each engine. Pools may share an engine, not a thread.
         threads: u32,
     },
     /// In a unit of the kind [`crate::description::UnitWork::Stage`], by its place in the chip's list.
     Unit(usize),
 }
 
-/// One thing that threads do with a frame.
+/// A task of threads on a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Task {
-    /// What.
+    /// Work on the frame.
     pub work: Work,
     /// The ring that frames are taken from, by its place in [`Mapping::rings`]; none for [`Work::Receive`].
     pub from: Option<usize>,
-    /// Where frames go that go on; empty for [`Work::Transmit`].
+    /// Exits for frames that go on; empty for [`Work::Transmit`].
     pub to: Vec<Exit>,
 }
 
-/// What is done with a frame.
+/// Work of a task on a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// It is moved from the receive buffer to memory.
+    /// Moves it from the receive buffer to memory.
     Receive,
-    /// These stages of the pipeline, by their places in its order, which follow one another.
+    /// Runs consecutive stages of the pipeline, by their places in its order.
     Stages(Range<usize>),
-    /// It is moved from memory to the transmit buffer.
+    /// Moves it from memory to the transmit buffer.
     Transmit,
 }
 
-/// A way on.
+/// An exit of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exit {
-    /// Who takes it.
+    /// Frames that take it.
     pub who: Who,
     /// The ring that it leads to, by its place in [`Mapping::rings`].
     pub ring: usize,
 }
 
-/// Which frames take an exit.
+/// Frames that take an exit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
-    /// All.
+    /// All frames.
     All,
-    /// Those that open a flow, or are tracked for themselves.
+    /// Frames that open a flow, or are tracked for themselves.
     New,
-    /// Those of a flow that has been decided.
+    /// Frames of a flow that has been decided.
     Known,
 }
 
@@ -178,21 +178,21 @@ pub struct Ring {
     pub entries: u32,
 }
 
-/// Where a region, or a part of it, lies.
+/// Place of a region, or of a part of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
     /// The region.
     pub region: Region,
-    /// Bytes of it that this is about: from `first` to before `end`. A region may lie in several places by parts; the
-    /// first placement that holds an offset counts.
+    /// First byte of the part, which ends before `end`. A region may lie in several places by parts; the first placement
+    /// that holds an offset counts.
     pub first: u64,
-    /// See `first`; `u64::MAX` for all the rest.
+    /// End of the part, exclusive; `u64::MAX` for all the rest.
     pub end: u64,
-    /// Where.
+    /// Place of the part.
     pub place: Place,
 }
 
-/// Where something lies.
+/// Place of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// In a shared memory, by its place in the chip's list.

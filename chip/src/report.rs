@@ -1,4 +1,4 @@
-//! How fast a chip was, how busy its parts were, and what held it up.
+//! Report of a run: throughput and latency of the chip, utilisation of its parts, bottleneck.
 
 use serde::Serialize;
 use tally::{Op, Region};
@@ -8,30 +8,30 @@ use crate::kernel::{Ticks, Timebase};
 use crate::machine::{Count, Machine, Traffic, Window};
 use crate::mapping::{Mapping, PoolPlace};
 
-/// What a run showed.
+/// Results of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
     /// The chip.
     pub chip: String,
-    /// What the mapping is.
+    /// Description of the mapping.
     pub mapping: String,
-    /// Modelled seconds that this is about.
+    /// Modelled time that the report covers, in seconds.
     pub seconds: f64,
     /// Frames offered, in millions a second.
     pub offered_mpps: f64,
     /// Frames that left, in millions a second.
     pub delivered_mpps: f64,
-    /// Frames that the policy ended within, in millions a second.
+    /// Frames ended by the policy inside the chip, in millions a second.
     pub ended_mpps: f64,
-    /// Bits of the frames that left, without what only the line has, in 10^9 a second.
+    /// Bits of the frames that left, without the line's overhead, in 10^9 a second.
     pub gbps: f64,
     /// Frames lost to overload: there was no room in the receive buffer.
     pub lost: u64,
-    /// The same by port.
+    /// Frames lost to overload, by port.
     pub lost_by_port: Vec<u64>,
-    /// From a frame's last bit in to its last bit out.
+    /// Latency from a frame's last bit in to its last bit out.
     pub latency_ns: Latency,
-    /// The same in finer steps, the shortest first; empty where nothing left.
+    /// Quantiles of latency in finer steps, the shortest first; empty where no frame left.
     pub latency_curve: Vec<Quantile>,
     /// The engines that do something, and the units in their place.
     pub engines: Vec<EngineReport>,
@@ -39,9 +39,9 @@ pub struct Report {
     pub memories: Vec<MemoryReport>,
     /// Rings.
     pub rings: Vec<RingReport>,
-    /// Units, buses and lines: the share of time that they were taken.
+    /// Units, buses and lines: the share of time that each was busy.
     pub others: Vec<Share>,
-    /// What held it up; absent where nobody looked.
+    /// Bottleneck; absent where none was looked for.
     pub bottleneck: Option<Bottleneck>,
     /// Instructions a packet, engines of the control role included.
     pub instructions_per_packet: f64,
@@ -49,88 +49,88 @@ pub struct Report {
     pub mix: Vec<Share>,
     /// Instructions that the whole run modelled.
     pub simulated_instructions: u64,
-    /// What the modelling took.
+    /// Wall-clock time that the modelling took, in seconds.
     pub wall_seconds: f64,
     /// Parameters of the chip that are assumed.
     pub assumed: Vec<String>,
-    /// What the chip draws, where that is known.
+    /// Power of the chip, where known.
     pub power: Option<Draw>,
 }
 
-/// What a chip draws, and what follows.
+/// Power of a chip, and figures derived from it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Draw {
     /// Watts, typically.
     pub typical_watts: f64,
     /// Frames that left for each joule, in millions.
     pub mega_frames_per_joule: f64,
-    /// The most that a kelvin-per-watt from junction to air may be for the chip at its most to stay below 120 degrees Celsius in air of
-    /// 50 (Nishida, RENA-CHIP, equation 2).
+    /// Highest thermal resistance from junction to air, in kelvin per watt, that keeps the chip at its maximal power
+    /// below 120 degrees Celsius in air of 50 (Nishida, RENA-CHIP, equation 2).
     pub thermal_resistance: f64,
 }
 
 /// Percentiles in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Latency {
-    /// The least.
+    /// Minimum.
     pub min: f64,
-    /// The median.
+    /// Median.
     pub p50: f64,
-    /// Nine of ten are below.
+    /// 90th percentile.
     pub p90: f64,
-    /// Ninety-nine of a hundred are.
+    /// 99th percentile.
     pub p99: f64,
-    /// 999 of a thousand are.
+    /// 99.9th percentile.
     pub p999: f64,
-    /// The most.
+    /// Maximum.
     pub max: f64,
 }
 
-/// How long the quickest of frames took.
+/// A quantile of latency.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Quantile {
-    /// The share of frames that took no longer, from 0 to 1.
+    /// Share of frames of at most that latency, from 0 to 1.
     pub share: f64,
-    /// How long.
+    /// Latency, in nanoseconds.
     pub ns: f64,
 }
 
-/// How an engine spent its time, in shares of 1.
+/// Time of an engine by use, in shares of 1.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct EngineReport {
     /// Its kind and number: "me.5".
     pub name: String,
     /// The pools that have threads on it.
     pub pools: Vec<String>,
-    /// It executed instructions.
+    /// Executing instructions.
     pub executing: f64,
-    /// It fetched instructions in vain, for branches and switches of threads.
+    /// Fetching instructions in vain, for branches and switches of threads.
     pub aborted: f64,
-    /// It could not issue a command, for queues were full.
+    /// Unable to issue a command, for queues were full.
     pub stalled: f64,
-    /// No thread was ready.
+    /// Idle: no thread was ready.
     pub idle: f64,
-    /// Instructions.
+    /// Number of instructions executed.
     pub instructions: u64,
 }
 
-/// How busy a memory was.
+/// Utilisation of a memory.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MemoryReport {
     /// Its name.
     pub name: String,
-    /// The share of time that its channels were taken, the mean over them.
+    /// Share of time that its channels were busy, the mean over them.
     pub utilisation: f64,
-    /// The share of time that each channel was taken. One that is full holds up what lies in it, whatever the mean.
+    /// Share of time that each channel was busy. A saturated channel limits the regions in it, whatever the mean.
     pub channels: Vec<f64>,
-    /// Commands that waited for service, on average.
+    /// Mean number of commands that waited for service.
     pub queue: f64,
-    /// References, by what they were for.
+    /// References by region, and those of rings.
     pub regions: Vec<RegionReport>,
 }
 
 impl MemoryReport {
-    /// The share of time that the fullest of several channels was taken; absent where there is but one, which is all.
+    /// Returns the share of time that the busiest of several channels was busy; `None` where there is one only.
     pub fn fullest_channel(&self) -> Option<f64> {
         let fullest = self.channels.iter().copied().fold(0.0, f64::max);
         (self.channels.len() > 1).then_some(fullest)
@@ -146,55 +146,55 @@ pub struct RegionReport {
     pub references: u64,
     /// Bytes moved.
     pub bytes: u64,
-    /// From issue to completion, on average.
+    /// Mean time from issue to completion.
     pub mean_ns: f64,
-    /// At worst, in the whole run.
+    /// Longest time, in the whole run.
     pub worst_ns: f64,
 }
 
-/// How full a ring was.
+/// Occupancy of a ring.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RingReport {
     /// Its name.
     pub name: String,
-    /// Frames that it holds.
+    /// Capacity, in frames.
     pub entries: u32,
-    /// Frames in it after a put, on average.
+    /// Mean number of frames in it after a put.
     pub mean: f64,
-    /// At most, in the whole run.
+    /// Highest number of frames in it, in the whole run.
     pub most: u64,
-    /// How often one who puts had to wait for room.
+    /// Number of times that a put blocked for want of room.
     pub blocked: u64,
 }
 
 /// A share of 1.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Share {
-    /// Of what.
+    /// Name of the part.
     pub name: String,
-    /// How much.
+    /// Share, from 0 to 1.
     pub share: f64,
 }
 
-/// What held a machine up.
+/// Bottleneck of a machine, found by making each resource infinitely fast.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Bottleneck {
     /// The resource that brings most when it is infinitely fast; absent where nothing was lost, or nothing alone helps.
     pub name: Option<String>,
-    /// In a sentence.
+    /// Finding, in a sentence.
     pub text: String,
-    /// Every resource and what it would bring, the most first.
+    /// Gain of every resource, the highest first.
     pub relief: Vec<Relief>,
 }
 
-/// What a resource would bring were it infinitely fast.
+/// Gain from making a resource infinitely fast.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Relief {
     /// The resource: "memory sram".
     pub name: String,
-    /// Frames dealt with then, in millions a second.
+    /// Frames then delivered or ended by the policy, in millions a second.
     pub mpps: f64,
-    /// That by what it is now.
+    /// Ratio of `mpps` to the rate of the unchanged machine.
     pub speed_up: f64,
 }
 
@@ -205,7 +205,7 @@ const JUNCTION: f64 = 120.0;
 const AIR: f64 = 50.0;
 
 impl Report {
-    /// What `window` shows. `mix` is what stages executed, by kind.
+    /// Makes the report of `window`. `mix` has the instructions that stages executed, by kind.
     pub(crate) fn new(
         chip: &Chip,
         mapping: &Mapping,

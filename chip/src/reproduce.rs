@@ -1,9 +1,9 @@
-//! Published results of two studies, held against what the model predicts.
+//! Published results of two studies, beside the model's predictions.
 //!
-//! Every number that a study states has an identifier and stands here beside its prediction, the misses too. What is
-//! predicted is measured on the described chips when it is asked for; nothing but the published side is written down.
-//! One number was used to settle a parameter that no source has ([`Outcome::blind`] says which); all others are
-//! predicted without having been looked at. `docs/fidelity.md` explains the misses.
+//! Every number that a study states has an identifier and stands here beside its prediction, the misses too. Predictions
+//! are measured on the described chips on request; only the published values are stored. One number was used to settle a
+//! parameter without a source ([`Outcome::blind`] says which); all others are predicted blind. `docs/fidelity.md`
+//! explains the misses.
 
 use std::fmt;
 
@@ -28,9 +28,9 @@ pub struct Claim {
     pub id: &'static str,
     /// The study that it is from.
     pub study: Study,
-    /// Why there is nothing in it to be put to the test; empty where there is something.
+    /// Reason that it cannot be tested; empty where it can.
     pub untested: &'static str,
-    /// Puts it to the test: a row for each number or order in it.
+    /// Test of the claim: returns a row for each number or order in it.
     test: fn() -> Result<Vec<Outcome>, ReproduceError>,
 }
 
@@ -47,7 +47,7 @@ impl Study {
     /// Every study.
     pub const ALL: [Study; 2] = [Study::Firewall, Study::Crypto];
 
-    /// What it is called on the command line.
+    /// Returns the name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Study::Firewall => "ixp2400-firewall",
@@ -66,30 +66,30 @@ impl Study {
     }
 }
 
-/// What came of one statement.
+/// Outcome of testing one statement.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
     /// The claim that it belongs to.
     pub id: &'static str,
-    /// What is stated.
+    /// The statement.
     pub statement: String,
-    /// What was published.
+    /// Published value.
     pub published: Value,
-    /// What the model says.
+    /// Predicted value.
     pub predicted: Value,
-    /// The unit of both; empty for what has none.
+    /// Unit of both values; empty for values without one.
     pub unit: &'static str,
-    /// Predicted by published, less 1; absent where that is no number.
+    /// Relative error: predicted by published, less 1; absent where that is no number.
     pub error: Option<f64>,
     /// True if it was predicted without settling anything by it, and is no input of the model either.
     pub blind: bool,
-    /// How it stands.
+    /// Verdict on the prediction.
     pub verdict: Verdict,
-    /// Where the study contradicts itself, or what else a reader should know.
+    /// Note for the reader, such as a contradiction within the study.
     pub note: String,
 }
 
-/// What was published or predicted: a number, or a kind or an order in words.
+/// Published or predicted value: a number, or a kind or an order in words.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Value {
@@ -113,7 +113,7 @@ impl fmt::Display for Value {
     }
 }
 
-/// How a prediction stands.
+/// Verdict on a prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -123,7 +123,7 @@ pub enum Verdict {
     Miss,
     /// An order or a kind that is as published.
     QualitativeRight,
-    /// One that is not.
+    /// An order or a kind that is not as published.
     QualitativeWrong,
     /// The study contradicts itself, or can be read in two ways of which one would be right.
     Contradictory,
@@ -142,10 +142,10 @@ impl Verdict {
     }
 }
 
-/// How far a prediction may be off, as a share of the published number.
+/// Tolerance of a prediction, as a share of the published number.
 pub const TOLERANCE: f64 = 0.15;
 
-/// Why a claim could not be put to the test.
+/// Failure to test a claim.
 #[derive(Debug, thiserror::Error)]
 pub enum ReproduceError {
     /// A run failed.
@@ -176,7 +176,7 @@ pub fn reproduce(claims: &[Claim], done: &(dyn Fn(&Claim) + Sync)) -> Result<Vec
 }
 
 impl Outcome {
-    /// A number beside a number. Where none was published of what is counted, there must be none.
+    /// Compares two numbers. Where the published number is zero, the predicted one must be zero.
     fn number(
         id: &'static str,
         statement: &str,
@@ -228,7 +228,7 @@ impl Outcome {
         Outcome { note: note.to_owned(), ..self }
     }
 
-    /// It is an input of the model, or settled one.
+    /// Marks the outcome as an input of the model, or as used to settle one.
     fn not_blind(self) -> Outcome {
         Outcome { blind: false, ..self }
     }
@@ -238,25 +238,25 @@ impl Outcome {
     }
 }
 
-/// How many of how many.
+/// Number of outcomes that hold, out of how many.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Score {
-    /// Those that hold.
+    /// Number that hold.
     pub good: usize,
-    /// All of them.
+    /// Total number.
     pub of: usize,
 }
 
-/// Outcomes, summed up. Those that are not blind and those that contradict themselves are in no other score.
+/// Outcomes, summed up. Those not blind and those of contradictory statements are in no other score.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Summary {
     /// Numbers predicted blind, and those of them within [`TOLERANCE`].
     pub numbers: Score,
     /// Orders and kinds predicted blind, and those of them that are as published.
     pub qualities: Score,
-    /// What is not blind, and what of it agrees.
+    /// Outcomes that are not blind, and those of them that agree.
     pub not_blind: Score,
-    /// Where the study contradicts itself.
+    /// Number of statements in which the study contradicts itself.
     pub contradictory: usize,
 }
 

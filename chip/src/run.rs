@@ -1,4 +1,4 @@
-//! Running a policy and traffic on a chip, and finding out what holds it up.
+//! Runs of a policy and traffic on a chip, and the search for the bottleneck.
 
 use std::io::Write;
 use std::time::Instant;
@@ -16,37 +16,37 @@ use crate::report::{Bottleneck, Relief, Report};
 use crate::timeline::Timeline;
 use crate::traffic::TrafficError;
 
-/// A chip, what runs on it, and what comes in: all that a run needs, as often as it is run.
+/// Inputs of a run, reusable for any number of runs: chip, mapping, pipeline and traffic.
 pub struct Setup<'a> {
     /// The chip.
     pub chip: &'a Chip,
-    /// What runs where.
+    /// The mapping.
     pub mapping: &'a Mapping,
     /// Makes a pipeline and its traffic, from the beginning, the same each time.
     pub source: &'a (dyn Fn() -> Result<Source, SourceError> + Sync),
-    /// Number of arrivals that come before those that are told of, while the machine fills.
+    /// Number of arrivals before the reported ones, while the machine fills.
     pub warm: u64,
 }
 
-/// A pipeline and what will come in.
+/// A pipeline and its traffic.
 pub struct Source {
-    /// The pipeline, and what it remembers by then.
+    /// The pipeline, with its state so far.
     pub replay: dataplane::Replay,
     /// The frames to come.
     pub traffic: Box<dyn Traffic>,
     /// The moment that modelled time begins with.
     pub start: Nanos,
-    /// Which port each interface has.
+    /// Port of each interface.
     pub wiring: Wiring,
 }
 
-/// Why there is no pipeline, or no traffic.
+/// Failure to make a pipeline or its traffic.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
     /// The pipeline could not be made.
     #[error(transparent)]
     Replay(#[from] ReplayError),
-    /// The traffic could not.
+    /// The traffic could not be made.
     #[error(transparent)]
     Traffic(#[from] TrafficError),
     /// The policy could not be compiled.
@@ -54,7 +54,7 @@ pub enum SourceError {
     Compile(#[from] CompileError),
 }
 
-/// Why a run failed.
+/// Failure of a run.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The machine could not be made.
@@ -69,8 +69,8 @@ pub enum RunError {
 }
 
 impl Setup<'_> {
-    /// One run, with something made infinitely fast or not. `witness` is told what becomes of frames, in the order in
-    /// which they came in.
+    /// Makes one run, with the resource `ideal` infinitely fast. `witness` receives the fates of frames, in the order of
+    /// arrival.
     pub fn run(&self, ideal: Ideal, witness: &mut impl Onlooker) -> Result<Report, RunError> {
         let started = Instant::now();
         let mut machine = Machine::new(self.chip, self.mapping, ideal).map_err(RunError::Machine)?;
@@ -85,7 +85,7 @@ impl Setup<'_> {
         Ok(report)
     }
 
-    /// One run, written down by `timeline` as far as it is asked to; it ends when that has enough.
+    /// Makes one run, of which `timeline` writes its part; the run ends when the timeline has enough.
     pub fn trace<W: Write>(&self, timeline: &mut Timeline<'_, W>) -> Result<Report, RunError> {
         let started = Instant::now();
         let machine = Machine::new(self.chip, self.mapping, Ideal::Nothing).map_err(RunError::Machine)?;
@@ -101,15 +101,15 @@ impl Setup<'_> {
         Ok(report)
     }
 
-    /// One run, and what would help it.
+    /// Makes one run, and looks for its bottleneck.
     pub fn explain(&self, witness: &mut impl Onlooker) -> Result<Report, RunError> {
         let mut report = self.run(Ideal::Nothing, witness)?;
         self.relieve(&mut report)?;
         Ok(report)
     }
 
-    /// Says in `report`, of a run with nothing made infinitely fast, what held the machine up: by one more run for each
-    /// resource with that made infinitely fast, on all cores. Where nothing was lost nothing did, and nothing is run.
+    /// Adds the bottleneck to `report`, of a run with nothing made infinitely fast: makes one more run for each resource,
+    /// with that resource infinitely fast, on all cores. Where nothing was lost there is no bottleneck, and no run.
     pub fn relieve(&self, report: &mut Report) -> Result<(), RunError> {
         let resources = if report.lost == 0 { Vec::new() } else { self.resources() };
         let now = report.dealt_mpps();
@@ -124,7 +124,7 @@ impl Setup<'_> {
         Ok(())
     }
 
-    /// What can be made infinitely fast, and its name in reports.
+    /// Returns the resources that can be made infinitely fast, with their names in reports.
     fn resources(&self) -> Vec<(String, Ideal)> {
         let pools = self.mapping.pools.iter().enumerate();
         let pools = pools.map(|(place, pool)| (format!("engines of {}", pool.name), Ideal::Pool(place)));
@@ -146,8 +146,8 @@ impl Setup<'_> {
     }
 }
 
-/// Takes all of `traffic` through `replay` on a chip whose receive buffer is never full, so that no frame is lost: what
-/// becomes of them must be the same as on every other host. The first has the number `first`.
+/// Runs all of `traffic` through `replay` on a chip whose receive buffer is never full, so that no frame is lost: the
+/// fates of frames must be the same as on every other host. The first frame has the number `first`.
 pub fn play(
     chip: &Chip,
     mapping: &Mapping,
@@ -164,7 +164,7 @@ pub fn play(
     Ok(())
 }
 
-/// A resource that brings less than this is not what holds a machine up.
+/// Least speed-up of a bottleneck; a resource that gains less is none.
 const WORTH: f64 = 1.02;
 
 impl Bottleneck {

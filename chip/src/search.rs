@@ -1,17 +1,18 @@
-//! How much a chip can carry: trials at loads that close in on the highest one at which no more is lost than a goal says.
+//! Search for a chip's throughput: trials at loads that close in on the highest one at which no more frames are lost
+//! than a goal allows.
 //!
-//! Two ways there. [`binary`] is RFC 2544's (section 26.1): whole trials only, halving what is left between a load
-//! without loss and one with it, to a stated precision. [`mlrsearch`] is MLRsearch (RFC 9971, before that
-//! draft-ietf-bmwg-mlrsearch): several loss ratios at once, short trials first, every trial of use to every goal. Of it
-//! this has the goals (section 4.6), the classification of trials and loads (4.7, appendix A), relevant bounds and
-//! conditional throughput (4.8, appendix B). Which load comes next is left to implementations; here, durations grow and
-//! widths shrink fourfold and twofold from one phase to the next, beginning with what is forwarded at the maximal load.
+//! Two algorithms. [`binary`] is RFC 2544's (section 26.1): whole trials only, halving the interval between a load
+//! without loss and one with loss, to a stated precision. [`mlrsearch`] is MLRsearch (RFC 9971, before that
+//! draft-ietf-bmwg-mlrsearch): several loss ratios at once, short trials first, every trial of use to every goal.
+//! Implemented are its goals (section 4.6), the classification of trials and loads (4.7, appendix A), relevant bounds
+//! and conditional throughput (4.8, appendix B). The choice of the next load is left to implementations; here, durations
+//! grow and widths shrink fourfold and twofold from one phase to the next, beginning with the rate forwarded at the
+//! maximal load.
 //!
 //! Loads are shares of the traffic as it was described, which is the maximal load. Durations are counted in frames: a
 //! trial has the same frames at every load, further apart or closer together. RFC 2544 wants a minute of trial, which at
-//! a gigabit is 90 million frames: whether fewer will do is for whoever says how many. There is no pause between trials,
-//! since each begins with a machine at rest, and no trial is repeated unless a goal asks for it: the same trial has the
-//! same result.
+//! a gigabit is 90 million frames: the caller decides whether fewer will do. There is no pause between trials, since each
+//! begins with a machine at rest, and no trial is repeated unless a goal asks for it: the same trial has the same result.
 
 use serde::Serialize;
 
@@ -34,49 +35,49 @@ const GROWTH: u64 = 4;
 pub struct Request {
     /// The share of the traffic's own rate: above 0, at most 1.
     pub load: f64,
-    /// Number of frames that are offered, if there are so many.
+    /// Number of frames to offer, if the traffic has so many.
     pub frames: u64,
-    /// Number of trials that there were at this load before: they should differ in what is random.
+    /// Number of earlier trials at this load, from which the random choices of this one should differ.
     pub repeat: u32,
 }
 
-/// What a trial showed.
+/// Result of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Trial {
     /// The share of the traffic's own rate.
     pub load: f64,
     /// Frames offered.
     pub frames: u64,
-    /// Those of them that were lost to overload.
+    /// Frames lost to overload.
     pub lost: u64,
     /// Frames offered, in millions a second.
     pub mpps: f64,
-    /// Bits of frames offered, in 10^9 a second, without what only the line has.
+    /// Bits of frames offered, in 10^9 a second, without the line's overhead.
     pub gbps: f64,
 }
 
-/// What a search found.
+/// Result of a search.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Found {
-    /// For each goal, in their order.
+    /// Result for each goal, in their order.
     pub goals: Vec<GoalResult>,
     /// All trials, in the order in which they were made.
     pub trials: Vec<Trial>,
 }
 
-/// What a search found for a goal. Both bounds are there where the result is regular (RFC 9971, section 4.8.4); without
-/// an upper one the whole traffic can be carried, without a lower one none of it, and without either there was none.
+/// Result of a search for a goal. Both bounds are there where the result is regular (RFC 9971, section 4.8.4); without an
+/// upper bound the whole traffic can be carried, without a lower bound none of it, and without either there was none.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct GoalResult {
-    /// The share of frames that may be lost.
+    /// Goal loss ratio: the share of frames that may be lost.
     pub loss_ratio: f64,
-    /// The highest load, below the upper bound, that is known to satisfy the goal.
+    /// Lower bound: the highest load, below the upper bound, that is known to satisfy the goal.
     pub lower: Option<Trial>,
-    /// The lowest load that is known not to.
+    /// Upper bound: the lowest load that is known not to satisfy the goal.
     pub upper: Option<Trial>,
-    /// What is forwarded at the lower bound, in millions of frames a second: the conditional throughput.
+    /// Conditional throughput: the rate forwarded at the lower bound, in millions of frames a second.
     pub throughput_mpps: Option<f64>,
-    /// The same in 10^9 bits a second.
+    /// Conditional throughput in 10^9 bits a second.
     pub throughput_gbps: Option<f64>,
 }
 
@@ -87,8 +88,8 @@ impl Trial {
     }
 }
 
-/// RFC 2544's search. `first` is a trial at load 1, and all are as long. Where it had no frames, nothing is found. It ends when the bounds are apart by no more than
-/// `precision`, as a share of the upper one.
+/// Searches as RFC 2544 does. `first` is a trial at load 1, and all trials are as long; if `first` had no frames, nothing
+/// is found. The search ends when the bounds are apart by no more than `precision`, as a share of the upper one.
 pub fn binary<E>(
     first: Trial,
     precision: f64,
@@ -163,7 +164,7 @@ fn phases(goal: &Goal) -> Vec<Goal> {
     phases
 }
 
-/// Where bounds were in the phase before.
+/// Bounds of the phase before, as loads.
 #[derive(Clone, Copy, Debug)]
 struct Hint {
     lower: Option<f64>,
@@ -176,7 +177,7 @@ struct Controller<M> {
 }
 
 impl<E, M: FnMut(Request) -> Result<Trial, E>> Controller<M> {
-    /// Measures until the goal's bounds are close enough; says where they are.
+    /// Measures until the goal's bounds are close enough; returns them.
     fn close_in(&mut self, goal: &Goal, hint: Hint) -> Result<Hint, E> {
         let mut step = goal.width * 2.0;
         loop {
@@ -200,8 +201,8 @@ impl<E, M: FnMut(Request) -> Result<Trial, E>> Controller<M> {
         }
     }
 
-    /// A load below one that loses too much: what was forwarded there, if that is far enough below, or a step that
-    /// doubles each time.
+    /// Returns a load below `upper`, which loses too much: the load forwarded there, or a step down that doubles each
+    /// time, whichever is lower.
     fn below(&self, upper: f64, step: &mut f64) -> f64 {
         let forwarded = self.at(upper).map(|trial| upper * (1.0 - trial.loss_ratio())).fold(upper, f64::min);
         let stepped = upper * (1.0 - step.min(0.5));

@@ -1,29 +1,29 @@
-//! Setting one value in the text of a chip or a mapping, by its path, before it is read.
+//! Replacement of one value in the text of a chip or a mapping, by its path, before parsing.
 //!
-//! The text stays as it is but for the value, so that what is then said of it still names the right lines.
+//! The rest of the text is unchanged, so that diagnostics still name the right lines.
 
 use std::ops::Range;
 
 use config::nearest;
 use toml::de::{DeTable, DeValue};
 
-/// Why a value could not be set.
+/// Failure to set a value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SetError {
     /// The text is not TOML, and has no paths.
     #[error("the text is not TOML")]
     NotToml,
-    /// Nothing is at that path.
+    /// No value is at that path.
     #[error("there is no \"{path}\"; {}", instead(.nearest.as_deref(), .known))]
     UnknownPath {
         /// The path.
         path: String,
         /// The one that was probably meant.
         nearest: Option<String>,
-        /// Those under the last table that the path leads through.
+        /// Paths under the last table that the path leads through.
         known: Vec<String>,
     },
-    /// The path leads to a table, which has values but is none.
+    /// The path leads to a table, which has values but is not one.
     #[error("\"{path}\" is a table; name one of its values: {}", .known.join(", "))]
     Table {
         /// The path.
@@ -41,9 +41,9 @@ fn instead(nearest: Option<&str>, known: &[String]) -> String {
     }
 }
 
-/// Where a value goes.
+/// Position of a new value in the text.
 enum Spot {
-    /// In place of what stands here.
+    /// In place of the value here.
     Over(Range<usize>),
     /// As a new key on a line of its own, from here.
     Line(usize),
@@ -118,7 +118,7 @@ fn spot(
     Err(SetError::UnknownPath { path, nearest: None, known: Vec::new() })
 }
 
-/// Where a table takes one more key: a table by its header, one in braces, or the top.
+/// Returns the position of a new key in a table: one with a header, one in braces, or the top.
 fn new_key(text: &str, table: &DeTable<'_>, span: &Range<usize>, depth: usize) -> Option<Spot> {
     if depth == 0 {
         return Some(Spot::Line(0));

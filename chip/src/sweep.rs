@@ -1,6 +1,6 @@
-//! A chip over a range of parameters: every combination of their values, a row each, over all cores.
+//! Sweep of a chip over ranges of parameters: every combination of their values, a row each, over all cores.
 //!
-//! An [`Axis`] is a parameter and its values, a [`Grid`] several of them. What cannot be run is a row that says why.
+//! An [`Axis`] is a parameter and its values, a [`Grid`] several of them. A failed run is a row with the reason.
 //! Rows come in the order of their combinations, the last axis changing fastest; no more are held than are being run.
 
 use std::str::FromStr;
@@ -21,12 +21,12 @@ pub const MOST: usize = 100_000;
 /// The key of the number of rules.
 const RULES: &str = "rules";
 
-/// What is varied.
+/// Parameter that a sweep varies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Key {
     /// A parameter of the chip or the mapping, by its path: "memory.sram.latency".
     Parameter(String),
-    /// How many rules that match nothing stand before those of the policy.
+    /// Number of rules put before those of the policy, which match nothing.
     Rules,
     /// A key of generated traffic, in all streams.
     Traffic(&'static str),
@@ -37,15 +37,15 @@ pub enum Key {
 /// A range has both its ends, if the step comes to the last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Axis {
-    /// What is varied.
+    /// Parameter.
     pub key: Key,
-    /// What it is called.
+    /// Name, as written.
     pub name: String,
     /// Its values: at least one.
     pub values: Vec<String>,
 }
 
-/// Why text is no axis, or axes are no grid.
+/// Error in the text of an axis, or in the axes of a grid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadAxis {
     /// There are not both a parameter and values.
@@ -70,7 +70,7 @@ pub enum BadAxis {
     /// A number of rules that is none.
     #[error("`{value}` is no number of rules: 0 to {MOST_RULES}")]
     NotRules {
-        /// What was said.
+        /// Value as written.
         value: String,
     },
     /// A parameter that is varied twice.
@@ -156,9 +156,9 @@ fn rules(value: &str) -> Option<u32> {
 /// A parameter with one of its values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice<'a> {
-    /// What is set.
+    /// Parameter.
     pub key: &'a Key,
-    /// To what.
+    /// Value.
     pub value: &'a str,
 }
 
@@ -169,7 +169,7 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// Of these axes, no two of one parameter.
+    /// Makes a grid of axes, no two of one parameter, with at most `MOST` combinations.
     pub fn new(axes: Vec<Axis>) -> Result<Grid, BadAxis> {
         for (place, axis) in axes.iter().enumerate() {
             if axes[..place].iter().any(|other| other.name == axis.name) {
@@ -235,44 +235,44 @@ impl Grid {
     }
 }
 
-/// What came of a combination.
+/// Result of a combination.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     /// The value of each axis.
     pub values: Vec<String>,
-    /// What the chip did, or why it could not be run.
+    /// Figures of the run, or the reason for its failure.
     pub outcome: Result<Figures, String>,
 }
 
-/// What is told of a run in a row.
+/// Figures of a run in a row.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Figures {
     /// Frames offered, in millions a second.
     pub offered_mpps: f64,
     /// Frames that left, in millions a second.
     pub delivered_mpps: f64,
-    /// Frames that the policy ended within, in millions a second.
+    /// Frames ended by the policy inside the chip, in millions a second.
     pub ended_mpps: f64,
-    /// 10^9 bits of frames that left a second.
+    /// Bits of the frames that left, in 10^9 a second.
     pub gbps: f64,
     /// Frames lost to overload.
     pub lost: u64,
-    /// Latency that half of the frames stay within, in nanoseconds.
+    /// Median latency, in nanoseconds.
     pub p50_ns: f64,
-    /// That 99 of 100 do.
+    /// 99th percentile of latency, in nanoseconds.
     pub p99_ns: f64,
-    /// The engine that was busiest; empty where there is none.
+    /// Busiest engine; empty where there is none.
     pub engine: String,
-    /// The share of time that it executed, lost by branches and switches, or was held up.
+    /// Share of time that the busiest engine was not idle: executing, aborted or stalled.
     pub engine_busy: f64,
-    /// The memory that was busiest.
+    /// Busiest memory; empty where there is none.
     pub memory: String,
-    /// The share of time that its channels were taken.
+    /// Share of time that its channels were busy.
     pub memory_busy: f64,
 }
 
 impl Figures {
-    /// Their names, in their order.
+    /// Names of the figures, in their order.
     pub const NAMES: [&'static str; 11] = [
         "offered_mpps",
         "delivered_mpps",
@@ -287,7 +287,7 @@ impl Figures {
         "memory_busy",
     ];
 
-    /// What a report says.
+    /// Takes the figures from a report.
     pub fn of(report: &Report) -> Figures {
         // Of those as busy as each other, the first.
         let engines = report.engines.iter().map(|engine| (1.0 - engine.idle, &engine.name));
@@ -313,7 +313,7 @@ impl Figures {
         }
     }
 
-    /// They as text, in the order of [`Figures::NAMES`].
+    /// Returns the figures as text, in the order of [`Figures::NAMES`].
     pub fn cells(&self) -> [String; Figures::NAMES.len()] {
         [
             self.offered_mpps.to_string(),

@@ -1,18 +1,17 @@
-//! A run written down: who did what when, as a file that Perfetto and chrome://tracing open.
+//! Timeline of a run: the work of each thread over time, as a file that Perfetto and chrome://tracing open.
 //!
 //! The format is the Trace Event Format's JSON object (Chromium's document of that name). An engine is a process and its
-//! threads are its tracks: a slice (`B`, `E`) for each task and its frame, and in it further ones for what the engine did
-//! for the thread: "execute", "abort" for branches, "switch", "stall" where it could not issue a command. What
-//! is left of a task, the thread waited, or another one had the engine. References to memory are asynchronous slices
-//! (`b`, `e`) of the memory's process, rings are counters (`C`), a frame's way from task to task is a flow (`s`, `t`,
-//! `f`), a frame that is lost is an instant (`i`). Times are microseconds of modelled time, to the picosecond, rounded
-//! down.
+//! threads are its tracks: a slice (`B`, `E`) for each task and its frame, and in it further slices for the engine's work
+//! for the thread: "execute", "abort" for branches, "switch", "stall" where no command could be issued. In the rest of a
+//! task the thread waited, or another thread had the engine. References to memory are asynchronous slices (`b`, `e`) of
+//! the memory's process, rings are counters (`C`), a frame's path from task to task is a flow (`s`, `t`, `f`), a lost
+//! frame is an instant (`i`). Times are microseconds of modelled time, to the picosecond, rounded down.
 //!
-//! Slices are not written as complete ones (`X`), though those are shorter: viewers that round beginnings and durations to
-//! nanoseconds, each for itself, have some end a nanosecond behind the beginning of the next, and drop that.
+//! Slices are not written as complete ones (`X`), though shorter: viewers that round beginnings and durations to
+//! nanoseconds, each for itself, have some slices end a nanosecond after the beginning of the next, and drop the latter.
 //!
-//! Only a window is written: from a moment on, until so many frames that came in since are done with. It goes to the file
-//! as it happens; memory does not grow with it.
+//! Only a window is written: from a moment on, until a number of frames that came in since are done. Events go to the
+//! file at once; memory does not grow with their number.
 
 use std::io::{self, Write};
 
@@ -27,21 +26,21 @@ use crate::trace::Access;
 #[cfg(test)]
 mod tests;
 
-/// What of a run is written.
+/// Part of a run to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// From this moment of modelled time on, in nanoseconds.
+    /// Begin of the part in modelled time, in nanoseconds.
     pub from: wire::Nanos,
-    /// Until so many frames that came in since have left, ended or been lost.
+    /// Number of frames that come in from then on; the part ends when all have left, ended or been lost.
     pub frames: u64,
 }
 
-/// What was written.
+/// Size of a written timeline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
-    /// Frames that it follows.
+    /// Frames followed.
     pub frames: u64,
-    /// Those of them that were lost.
+    /// Frames of these that were lost.
     pub lost: u64,
     /// Entries of the file.
     pub events: u64,
@@ -88,18 +87,18 @@ struct Lane {
     /// The frame that its open slice is for.
     frame: u64,
     slice: Slice,
-    /// When the last thing on it ended.
+    /// End of the last slice on it.
     last: Ticks,
 }
 
-/// Whether a task's slice has begun.
+/// State of a task's slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Slice {
     /// The thread has no task.
     None,
-    /// It has one that is not written.
+    /// The thread has a task, and nothing of the slice is written.
     Due,
-    /// It has one whose beginning is.
+    /// The beginning of the slice is written.
     Open,
 }
 
@@ -110,22 +109,22 @@ struct Slot {
     way: Way,
 }
 
-/// What is written of a frame's way.
+/// State of a frame's flow (`s`, `t`, `f`) in the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Way {
-    /// It is not followed.
+    /// The frame is not followed.
     #[default]
     Aside,
-    /// It is, and nothing is written yet.
+    /// The frame is followed, and nothing is written yet.
     New,
-    /// Its beginning is.
+    /// The beginning is written.
     Begun,
-    /// All of it is.
+    /// All events are written.
     Done,
 }
 
 impl<'a, W: Write> Timeline<'a, W> {
-    /// A timeline of what `chip` does with `mapping`, into `out`.
+    /// Makes a timeline of a run of `chip` with `mapping`, written into `out`.
     pub fn new(out: W, chip: &'a Chip, mapping: &'a Mapping, part: Part) -> Timeline<'a, W> {
         Timeline {
             out,
@@ -207,7 +206,7 @@ impl<'a, W: Write> Timeline<'a, W> {
         self.name("process_name", self.ports, 0, "ports");
     }
 
-    /// What the machine's engines are called, in its order: those of the chip, then the units that stages run in.
+    /// Returns the names of the machine's engines, in its order: those of the chip, then the units that stages run in.
     fn engine_names(&self) -> Vec<String> {
         let engines = self.chip.engines.iter();
         let engines = engines.flat_map(|of| (0..of.count).map(move |number| format!("{}.{number}", of.name)));
@@ -241,7 +240,7 @@ impl<'a, W: Write> Timeline<'a, W> {
         self.written.events += 1;
     }
 
-    /// True if what happens now is to be written.
+    /// True if events at `now` are to be written.
     fn is_open(&mut self, now: Ticks) -> bool {
         if self.state == State::Before && now >= self.from {
             self.state = State::Open;
@@ -249,7 +248,7 @@ impl<'a, W: Write> Timeline<'a, W> {
         self.state == State::Open
     }
 
-    /// Writes no more: what is under way ends here.
+    /// Ends the window: open slices end at `now`.
     fn close(&mut self, now: Ticks) {
         if self.state == State::Closed {
             return;

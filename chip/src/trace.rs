@@ -1,45 +1,45 @@
-//! What one frame costs: what its stages did, in order, to be played out in modelled time.
+//! Cost of one frame: the acts of its stages, in order, for playback in modelled time.
 
 use tally::{Address, Branch, Op, Reference, Region, Tally, Ticket};
 
-/// One thing that code did.
+/// One act of the code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
-    /// It executed instructions, some of them branches that were taken.
+    /// Execution of instructions, some of them branches taken.
     Execute {
         /// Instructions, the branches included.
         instructions: u32,
         /// Branches taken.
         taken: u32,
     },
-    /// It referred to memory.
+    /// Reference to memory.
     Refer(Referral),
-    /// It waited for the reference of that ticket.
+    /// Wait for the reference of that ticket.
     Await(u32),
-    /// It hashed a key of that many bytes.
+    /// Hash of a key of that many bytes.
     Hash(u32),
-    /// It handed text of that many bytes to a crypto unit.
+    /// Text of that many bytes passed to a crypto unit.
     Encipher(u32),
 }
 
 /// A reference to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Referral {
-    /// What lies there.
+    /// Region referred to.
     pub region: Region,
-    /// How.
+    /// Kind of access.
     pub access: Access,
     /// The offset in the region.
     pub at: u64,
     /// Number of bytes.
     pub bytes: u32,
-    /// How the offset is known.
+    /// Kind of address: known beforehand or computed.
     pub address: Address,
-    /// Wait of the code, if it did not go on meanwhile.
+    /// Wait of the code for the reference.
     pub wait: Wait,
 }
 
-/// How memory is referred to.
+/// Kind of access to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// A read.
@@ -59,28 +59,28 @@ pub enum Wait {
     Later(u32),
 }
 
-/// Writes down what code does.
+/// Recorder of the acts of code.
 #[derive(Clone, Debug, Default)]
 pub struct Recorder {
-    /// What was done, in order.
+    /// Acts, in order.
     pub acts: Vec<Act>,
     /// Instructions by kind, in all.
     pub mix: [u64; Op::ALL.len()],
     /// The ticket given last.
     tickets: u32,
-    /// Number of acts that belong to what is over: nothing is added to them.
+    /// Number of acts before the last mark: nothing is added to them.
     over: usize,
 }
 
 impl Recorder {
-    /// Begins anew, in the memory of `acts`; the mix goes on. Gives what was recorded.
+    /// Begins anew, in the memory of `acts`; the mix goes on. Returns the recorded acts.
     pub fn renew(&mut self, mut acts: Vec<Act>) -> Vec<Act> {
         acts.clear();
         self.over = 0;
         std::mem::replace(&mut self.acts, acts)
     }
 
-    /// What follows belongs to something else than what came before; gives where it begins.
+    /// Marks a boundary: later acts are kept apart from earlier ones. Returns the index of the first later act.
     pub fn mark(&mut self) -> u32 {
         self.over = self.acts.len();
         u32::try_from(self.over).unwrap_or(u32::MAX)
@@ -104,7 +104,7 @@ impl Recorder {
 }
 
 impl Tally for Recorder {
-    /// Branches that are told so are not taken; [`Tally::branch`] tells of those that are.
+    /// Counts instructions; branches among them are not taken: [`Tally::branch`] counts the taken ones.
     fn execute(&mut self, op: Op, count: u32) {
         self.add(op, count, 0);
     }

@@ -1,6 +1,6 @@
 //! Frames to come: generated streams, and several sources merged by time.
 //!
-//! A [`Stream`] says what is generated, and has a text form for the command line; a [`Generator`] makes it, the same
+//! A [`Stream`] describes traffic, and has a text form for the command line; a [`Generator`] makes its frames, the same
 //! from the same seed. Memory grows with the number of flows and with nothing else.
 
 use dataplane::Verdict;
@@ -33,7 +33,7 @@ pub struct Merge {
 }
 
 impl Merge {
-    /// Of these sources.
+    /// Merges these sources.
     pub fn new(sources: Vec<Box<dyn Traffic>>) -> Merge {
         Merge { sources, last: 0 }
     }
@@ -62,7 +62,7 @@ impl Traffic for Merge {
     }
 }
 
-/// Why there is no traffic.
+/// Failure to make traffic.
 #[derive(Debug, thiserror::Error)]
 pub enum TrafficError {
     /// The policy has no interface of that name.
@@ -70,7 +70,7 @@ pub enum TrafficError {
     NoInterface {
         /// The name.
         name: String,
-        /// Those that it has.
+        /// Names of the interfaces that the policy has.
         known: Vec<String>,
     },
     /// No addresses were found that packets could come from.
@@ -79,7 +79,7 @@ pub enum TrafficError {
         /// The interface that they come in by.
         from: String,
     },
-    /// No destination was found that the policy routes there.
+    /// No destination was found that the policy routes out of the interface.
     #[error("no destination was found that the policy routes out of `{to}`")]
     NoDestination {
         /// The interface that they should leave by.
@@ -104,9 +104,9 @@ pub enum TrafficError {
     /// More flows than addresses and ports can tell apart.
     #[error("{flows} flows cannot be told apart: addresses and ports make {most}")]
     TooManyFlows {
-        /// Those asked for.
+        /// Number of flows asked for.
         flows: u32,
-        /// Those that can be.
+        /// Highest number of distinct flows.
         most: u64,
     },
     /// TCP in one direction only would never get past its first segment.
@@ -122,7 +122,7 @@ pub enum TrafficError {
         packet: String,
         /// The interface that it was to leave by.
         to: String,
-        /// What became of it; `None` if it left by another interface, or waits.
+        /// Verdict on the packet; `None` if it left by another interface, or waits.
         verdict: Option<Verdict>,
     },
     /// A capture cannot be read.
@@ -131,7 +131,7 @@ pub enum TrafficError {
 }
 
 impl TrafficError {
-    /// What to do about it.
+    /// Returns a remedy, where there is one.
     pub fn hint(&self) -> Option<String> {
         Some(match self {
             TrafficError::NoInterface { known, .. } => format!("the policy has {}", known.join(", ")),

@@ -72,7 +72,7 @@ pub(crate) fn number(value: &DeValue<'_>, least: u64, most: u64) -> Read<u64> {
     value::number(value, least, most)
 }
 
-/// The same as one of 32 bits, which `most` has to fit.
+/// An integer of 32 bits from `least` to `most`.
 pub(crate) fn number32(value: &DeValue<'_>, least: u32, most: u32) -> Read<u32> {
     number(value, least.into(), most.into()).map(|number| number as u32)
 }
@@ -113,12 +113,12 @@ pub(crate) fn float(value: &DeValue<'_>, most: f64) -> Read<f64> {
     }
 }
 
-/// The place of the name that `value` is among `names`, of which `code` complains as not being `what`.
+/// Reads a name and returns its place in `names`. Error: `code`, if no `what` has that name.
 pub(crate) fn place_of(value: &DeValue<'_>, names: &[&str], what: &str, code: Code) -> Read<usize> {
     find(text(value)?, names, what, code)
 }
 
-/// The same of a text.
+/// Returns the place of `name` in `names`. Error: `code`, if no `what` has that name.
 pub(crate) fn find(name: &str, names: &[&str], what: &str, code: Code) -> Read<usize> {
     names.iter().position(|known| *known == name).ok_or_else(|| {
         let hint = did_you_mean(name, names.iter().copied(), || match names.is_empty() {

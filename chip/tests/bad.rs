@@ -1,8 +1,8 @@
-//! Bad chips and mappings as data: `tests/bad/{chip,mapping}/*.toml`, each with what is to be said of it at its end,
-//! as `# expect: code line:column`, or `# expect: code` where there is no place.
+//! Bad chips and mappings as data: `tests/bad/{chip,mapping}/*.toml`, each with its expected diagnostics at the end, as
+//! `# expect: code line:column`, or `# expect: code` where there is no position.
 //!
 //! A mapping is read for the chip "tetra", or for the one that it names. Lines `# size: region bytes` and
-//! `# program: name instructions` say what a policy would ask for.
+//! `# program: name instructions` stand for the demands of a policy.
 
 #![allow(clippy::unwrap_used)]
 
@@ -40,7 +40,7 @@ fn numbers<'t>(text: &'t str, key: &str) -> Vec<(&'t str, u64)> {
         .collect()
 }
 
-/// What is said of a bad file, and whether something was made of it.
+/// Returns the diagnostics of a bad file, and true if a chip or a mapping was made of it.
 fn said(kind: &str, path: &Path) -> (Vec<Diagnostic>, bool) {
     if kind == "chip" {
         let checked = description::load(path).unwrap();

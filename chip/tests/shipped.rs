@@ -73,7 +73,7 @@ fn every_mapping_is_right_for_its_chip() {
     }
 }
 
-/// `CHIP-pool` is what runs where nothing is asked for, and `CHIP-split` where its programs are too long for that.
+/// `CHIP-pool` is the default mapping, and `CHIP-split` the one for programs too long for it.
 #[test]
 fn every_chip_has_a_mapping_whose_stores_hold_any_policy() {
     for (name, chip) in chips() {

@@ -1,37 +1,37 @@
-//! The kinds of things that can be wrong with any text in TOML, and with the names and numbers in it.
+//! Diagnostic codes common to all TOML files: syntax, keys, types, names and numbers.
 
 use std::fmt;
 
 use super::Severity;
 
-/// Kinds of diagnostics of one sort of file: [`Code`], and those that only such a file has.
+/// Codes of the diagnostics of one sort of file: the common [`Code`]s and its own.
 pub trait Kind: Copy + Eq + Ord + fmt::Debug + fmt::Display + From<Code> + 'static {
-    /// Severity: an error makes what was written wrong.
+    /// Severity of diagnostics with this code: an error makes the file wrong.
     fn severity(self) -> Severity;
 }
 
-/// Kind of a diagnostic that any file may have; always an error. Names are stable: scripts may rely on them.
+/// Code of a diagnostic that any file may have; always an error. Names are stable: scripts may rely on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Code {
     /// The text is not TOML.
     Syntax,
-    /// The text is longer than is taken.
+    /// The text is longer than the limit.
     TooLarge,
     /// The text is not UTF-8.
     NotUtf8,
-    /// So much is wrong that the rest is not listed.
+    /// More errors than are listed; the rest is left out.
     TooManyDiagnostics,
-    /// No such key here.
+    /// A key that the table does not have.
     UnknownKey,
-    /// A key that has no meaning together with another one's value.
+    /// A key that has no meaning together with the value of another key.
     MisplacedKey,
-    /// A key that has to be there is not.
+    /// A required key is absent.
     MissingKey,
     /// A value of another type than the key wants.
     WrongType,
     /// A list without items where it would mean "all".
     EmptyList,
-    /// A word that is none of those that the key takes.
+    /// A word that the key does not take.
     UnknownWord,
     /// A number out of its range.
     BadNumber,
@@ -39,14 +39,14 @@ pub enum Code {
     BadQuantity,
     /// A name that is empty, too long, or has characters that names may not have.
     BadName,
-    /// A name that means something else already.
+    /// A name that is reserved for another meaning.
     ReservedName,
-    /// Two things of one kind by the same name.
+    /// Two items of one kind by the same name.
     DuplicateName,
 }
 
 impl Code {
-    /// All of them, with their names.
+    /// All codes, with their names.
     pub const ALL: &'static [(Code, &'static str)] = &[
         (Code::Syntax, "syntax"),
         (Code::TooLarge, "too-large"),
@@ -65,7 +65,7 @@ impl Code {
         (Code::DuplicateName, "duplicate-name"),
     ];
 
-    /// Its name, in kebab case.
+    /// Name of the code, in kebab case.
     pub fn name(self) -> &'static str {
         // In the order of the variants, which a test holds.
         Code::ALL[self as usize].1

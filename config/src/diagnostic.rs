@@ -1,7 +1,7 @@
-//! What is wrong with a file, for the person who has to put it right: what, where, and what to do.
+//! Diagnostics of a file for its author: error, position and hint.
 //!
-//! A [`Diagnostic`] of severity [`Severity::Error`] makes the file wrong; a warning or a note does not. It renders with
-//! a snippet of the source by `miette`, and as JSON by `serde`. Each sort of file has codes of its own: see [`Kind`].
+//! A [`Diagnostic`] of severity [`Severity::Error`] makes the file wrong; a warning or a note does not. A diagnostic renders
+//! with a snippet of the source by `miette`, and as JSON by `serde`. Each sort of file has codes of its own: see [`Kind`].
 
 use std::fmt;
 use std::ops::Range;
@@ -13,36 +13,36 @@ use serde::ser::{Serialize, SerializeStruct, Serializer};
 use crate::code::{Code, Kind};
 use crate::source::Source;
 
-/// One thing that is wrong.
+/// An error, a warning or a note.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Diagnostic<C = Code> {
-    /// Which kind of thing.
+    /// Code of the diagnostic.
     pub code: C,
     /// Severity: an error makes the file wrong.
     pub severity: Severity,
-    /// What is wrong, in one sentence without a full stop.
+    /// Message: one sentence without a full stop.
     pub message: String,
-    /// What to do.
+    /// Hint: the remedy.
     pub hint: Option<String>,
-    /// Where; absent for what came from no text.
+    /// Position in the text; none for a file that came from no text.
     pub place: Option<Place>,
-    /// Other places that have to do with it.
+    /// Other positions that the diagnostic concerns.
     pub related: Vec<Related>,
 }
 
 /// Severity of a diagnostic: an error makes the file wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
-    /// It does.
+    /// The file is wrong.
     Error,
-    /// It does not, but something in it is without effect or unwise.
+    /// The file is valid, but something in it is without effect or unwise.
     Warning,
-    /// It does not, and may well be meant so.
+    /// The file is valid, and may well be meant so.
     Note,
 }
 
-/// A place in a text.
+/// Position of a stretch of text: source, bytes, line and column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     source: Arc<Source>,
@@ -51,17 +51,17 @@ pub struct Place {
     column: u32,
 }
 
-/// Another place, and what it has to do with the diagnostic.
+/// Another position, and its relation to the diagnostic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Related {
-    /// What is there, in a few words.
+    /// Label of the position, in a few words.
     pub label: String,
-    /// Where.
+    /// Position in the text.
     pub place: Place,
 }
 
 impl<C: Kind> Diagnostic<C> {
-    /// An error or a warning, as `code` has it, without hint and place.
+    /// Returns an error or a warning, by the severity of `code`, without hint and position.
     pub fn new(code: impl Into<C>, message: impl Into<String>) -> Diagnostic<C> {
         let code = code.into();
         Diagnostic {
@@ -74,38 +74,38 @@ impl<C: Kind> Diagnostic<C> {
         }
     }
 
-    /// The same with a hint.
+    /// Adds a hint.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Diagnostic<C> {
         self.hint = Some(hint.into());
         self
     }
 
-    /// The same with a place, if there is one.
+    /// Sets the position, if there is one.
     #[must_use]
     pub fn at(mut self, place: Option<Place>) -> Diagnostic<C> {
         self.place = place;
         self
     }
 
-    /// The same with another place, if there is one.
+    /// Adds a related position, if there is one.
     #[must_use]
     pub fn and(mut self, label: impl Into<String>, place: Option<Place>) -> Diagnostic<C> {
         self.related.extend(place.map(|place| Related { label: label.into(), place }));
         self
     }
 
-    /// True if it makes the file wrong.
+    /// True if the diagnostic makes the file wrong.
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error
     }
 
-    /// The line it is on, from 1.
+    /// Line of the position, from 1.
     pub fn line(&self) -> Option<u32> {
         self.place.as_ref().map(Place::line)
     }
 
-    /// Puts diagnostics into the order of the text; at one place errors first.
+    /// Sorts diagnostics by position in the text; at one position errors first.
     pub fn sort(diagnostics: &mut [Diagnostic<C>]) {
         diagnostics.sort_by_key(|diagnostic| {
             let start = diagnostic.place.as_ref().map_or(usize::MAX, |place| place.span.start);
@@ -115,28 +115,28 @@ impl<C: Kind> Diagnostic<C> {
 }
 
 impl Place {
-    /// The bytes `span` of `source`.
+    /// Position of the bytes `span` of `source`.
     pub fn new(source: Arc<Source>, span: Range<usize>) -> Place {
         let (line, column) = (source.line(span.start), source.column(span.start));
         Place { source, span, line, column }
     }
 
-    /// The file's name.
+    /// Name of the file.
     pub fn file(&self) -> &str {
         self.source.name()
     }
 
-    /// The line, from 1.
+    /// Line of the first byte, from 1.
     pub fn line(&self) -> u32 {
         self.line
     }
 
-    /// The column, from 1, in characters.
+    /// Column of the first byte, from 1, in characters.
     pub fn column(&self) -> u32 {
         self.column
     }
 
-    /// The bytes of the text.
+    /// Range of the bytes in the text.
     pub fn span(&self) -> Range<usize> {
         self.span.clone()
     }
@@ -152,14 +152,14 @@ impl fmt::Display for Severity {
     }
 }
 
-/// `file:line:column`.
+/// Writes `file:line:column`.
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}:{}", self.file(), self.line, self.column)
     }
 }
 
-/// The message alone, as `miette` wants it.
+/// Renders the message alone, as `miette` wants it.
 impl<C: Kind> miette::Diagnostic for Diagnostic<C> {
     fn code<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
         Some(Box::new(self.code))
@@ -192,7 +192,7 @@ impl<C: Kind> miette::Diagnostic for Diagnostic<C> {
     }
 }
 
-/// The text that the place is in, under its name.
+/// Text around the position, under the name of its file.
 impl SourceCode for Place {
     fn read_span<'a>(
         &'a self,
@@ -231,24 +231,24 @@ impl SourceCode for Place {
     }
 }
 
-/// Bytes of a line that is shown as a whole.
+/// Longest line shown as a whole, in bytes.
 const LONG_LINE: usize = 1000;
 
-/// Bytes of a longer line that are shown before and behind a place in it.
+/// Context shown before and behind a position in a longer line, in bytes.
 const BESIDE: usize = 60;
 
-/// Bytes of a place that are marked.
+/// Most bytes marked of one position.
 const MOST_MARKED: usize = 200;
 
 impl Place {
-    /// The bytes of the text that are marked where it is shown: not all of a long place.
+    /// Range of the bytes marked in the snippet: not all of a long position.
     fn shown(&self) -> Range<usize> {
         let end = self.span.end.min(boundary(self.source.text(), self.span.start + MOST_MARKED));
         self.span.start..end.max(self.span.start)
     }
 }
 
-/// The nearest end of a character at `at` or before.
+/// Last character boundary at or before byte `at`.
 fn boundary(text: &str, at: usize) -> usize {
     let at = at.min(text.len());
     (0..=at).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)

@@ -1,4 +1,4 @@
-//! Files of text that people write, read whole up to a bound.
+//! Text files written by people, read whole up to a bound.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use crate::code::{Code, Kind};
 use crate::diagnostic::Diagnostic;
 
-/// The longest file that is read, in bytes.
+/// Longest file that is read, in bytes (64 MiB).
 pub const MOST_BYTES: usize = 64 << 20;
 
-/// The text of the file at `path`, which is to be a `what`: a policy, say. In place of a text that is too long or
-/// not UTF-8 there is a diagnostic.
+/// Reads the file at `path`, which should be a `what`: a policy, say. Yields a diagnostic for a text that is too long
+/// or not UTF-8.
 pub fn text<C: Kind>(path: &Path, what: &'static str) -> Result<Result<String, Diagnostic<C>>, LoadError> {
     let unreadable = |error| LoadError { what, path: path.to_owned(), error };
     let file = path.display().to_string();
@@ -33,20 +33,20 @@ pub fn text<C: Kind>(path: &Path, what: &'static str) -> Result<Result<String, D
     }))
 }
 
-/// The diagnostic for a file of more than [`MOST_BYTES`], without a hint.
+/// Diagnostic for a file of more than [`MOST_BYTES`], without a hint.
 pub fn longer_than_taken<C: Kind>(file: &str) -> Diagnostic<C> {
     Diagnostic::new(Code::TooLarge, format!("{file} is longer than {} MiB", MOST_BYTES >> 20))
 }
 
-/// A file that cannot be read.
+/// Failure to read a file.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot read the {what} {path}: {error}")]
 pub struct LoadError {
-    /// What it was to be.
+    /// Sort of file expected: `policy`, say.
     pub what: &'static str,
-    /// Which one.
+    /// Path of the file.
     pub path: PathBuf,
-    /// What the system says.
+    /// Error of the operating system.
     pub error: io::Error,
 }
 

@@ -1,12 +1,12 @@
-//! What files in TOML that people write share, whatever they are about: policies, chips, mappings.
+//! Reader for TOML files written by people, common to policies, chips and mappings.
 //!
-//! A [`Source`] is the text of a file. [`document`] parses it, a [`Table`] reads one table of it key by key, and the
-//! readers of [`value`] and [`quantity`] read values. Each says what is wrong as a [`Complaint`], which becomes, with its
-//! place in the text, a [`Diagnostic`]: all of a file are gathered, not only the first, each with a hint, and keys that
-//! nobody asked for are among them.
+//! A [`Source`] is the text of a file. [`document`] parses the text, a [`Table`] reads one table key by key, and the readers
+//! of [`value`] and [`quantity`] read values. Each reader reports an error as a [`Complaint`], which becomes, with its
+//! position in the text, a [`Diagnostic`]. All errors of a file are gathered, not only the first, each with a hint; unknown
+//! keys are among them.
 //!
-//! A sort of file has an enum of what can be wrong with it, which implements [`Kind`] and has a place for the [`Code`]s
-//! of this crate. Here, the file has no codes of its own:
+//! A sort of file has an enum of its diagnostic codes, which implements [`Kind`] and has a variant for the [`Code`]s of
+//! this crate. Here, the file has no codes of its own:
 //!
 //! ```
 //! use std::sync::Arc;

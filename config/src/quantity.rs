@@ -1,4 +1,4 @@
-//! Numbers with units: rates of data, and other kinds that a file describes by a [`Quantity`].
+//! Numbers with units: data rates, and other quantities that a file describes by a [`Quantity`].
 
 use toml::de::DeValue;
 
@@ -6,16 +6,16 @@ use crate::code::{Code, Kind};
 use crate::reader::{Complaint, wrong_type};
 use crate::value::Read;
 
-/// A kind of number with a unit.
+/// A physical quantity, with its units.
 #[derive(Debug)]
 pub struct Quantity {
-    /// What it is, with its article.
+    /// Name with its article, for messages: "a rate".
     pub what: &'static str,
-    /// How one is written.
+    /// Example of a value: "1 Gbit/s".
     pub example: &'static str,
-    /// Its units and how many of the smallest each is.
+    /// Names of the units, each with its factor to the smallest unit.
     pub units: &'static [(&'static str, u64)],
-    /// The most that makes sense, in the smallest unit.
+    /// Largest value accepted, in the smallest unit.
     pub most: u64,
 }
 
@@ -32,7 +32,7 @@ const RATE: Quantity = Quantity {
     most: u64::MAX,
 };
 
-/// Reads a rate of data from 1 to `most` bit/s: `"100 Mbit/s"`.
+/// Reads a data rate from 1 to `most` bit/s: `"100 Mbit/s"`.
 ///
 /// # Errors
 /// See [`read`].
@@ -40,17 +40,17 @@ pub fn bit_rate<C: Kind>(value: &DeValue<'_>, most: u64) -> Read<u64, C> {
     read(value, &Quantity { most, ..RATE }, 1)
 }
 
-/// Writes a rate in bit/s as [`bit_rate`] reads it, in the largest unit of which it is a whole number.
+/// Formats a rate in bit/s for [`bit_rate`], in the largest unit of which the rate is a whole number.
 pub fn bit_rate_text(rate: u64) -> String {
     let unit = RATE.units.iter().rev().find(|(_, scale)| rate != 0 && rate % scale == 0);
     let (name, scale) = unit.unwrap_or(&RATE.units[0]);
     format!("{} {name}", rate / scale)
 }
 
-/// Reads a quantity of that kind, `least` at least, in its smallest unit. Decimals are taken where they are exact.
+/// Reads a quantity of `kind`, at least `least`, in its smallest unit. Decimals are accepted if exact.
 ///
 /// # Errors
-/// A complaint that says what is wrong and what to write instead.
+/// A complaint that names the error and the form expected.
 pub fn read<C: Kind>(value: &DeValue<'_>, kind: &Quantity, least: u64) -> Read<u64, C> {
     let example = || format!("write a number and a unit: \"{}\"", kind.example);
     let DeValue::String(text) = value else {
@@ -82,7 +82,7 @@ pub fn read<C: Kind>(value: &DeValue<'_>, kind: &Quantity, least: u64) -> Read<u
     }
 }
 
-/// Product of `digits` and `scale`, where it is whole; `Some(Err)` where it is negative or does not fit.
+/// Product of `digits` and `scale` if whole; `Some(Err)` if negative or too large.
 pub fn exact(digits: &str, scale: u64) -> Option<Result<u64, ()>> {
     let (negative, digits) = digits.strip_prefix('-').map_or((false, digits), |digits| (true, digits));
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));

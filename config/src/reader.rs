@@ -1,7 +1,6 @@
-//! Reading a TOML table key by key, gathering what is wrong, and noticing the keys that nobody asked for.
+//! Reader of TOML tables, key by key, gathering errors and unknown keys.
 //!
-//! [`document`] comes first, then a [`Table`] for each table. The codes of complaints are those of the file's own
-//! [`Kind`].
+//! [`document`] comes first, then a [`Table`] for each table. Complaints have the codes of the file's own [`Kind`].
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -15,15 +14,14 @@ use crate::diagnostic::{Diagnostic, Place};
 use crate::source::Source;
 use crate::word;
 
-/// The most diagnostics that are kept of one file; a last one says how many more there were.
+/// Most diagnostics kept of one file; a last one gives the number left out.
 const MOST: usize = 1_000;
 
-/// Up to this many bytes all syntax errors are listed, and past it only the first: a text of another kind
+/// Longest text, in bytes, of which all syntax errors are listed; of a longer one only the first: a text of another kind
 /// would yield one in every line.
 const MOST_BYTES_FOR_ALL_ERRORS: usize = 1 << 20;
 
-/// Parses the text of `source`, and has `read` make of its top table what it can. `None` if it is not TOML, of
-/// which `sink` is told.
+/// Parses the text of `source` and reads its root table with `read`. `None`, with errors in `sink`, if the text is not TOML.
 pub fn document<T, C: Kind>(
     source: &Source,
     sink: &Sink<C>,
@@ -49,31 +47,31 @@ fn toml_table(text: &str) -> (Spanned<DeTable<'_>>, Vec<Error>) {
     }
 }
 
-/// What is wrong with one value, before its place is known.
+/// Error in one value, before its position is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Complaint<C = Code> {
-    /// Which kind of thing it is.
+    /// Code of the diagnostic.
     pub code: C,
-    /// What is wrong, in one sentence without a full stop.
+    /// Message: one sentence without a full stop.
     pub message: String,
-    /// What to do.
+    /// Hint: the remedy.
     pub hint: Option<String>,
 }
 
 impl<C: Kind> Complaint<C> {
-    /// A complaint without hint.
+    /// Returns a complaint without hint.
     pub fn new(code: impl Into<C>, message: impl Into<String>) -> Complaint<C> {
         Complaint { code: code.into(), message: message.into(), hint: None }
     }
 
-    /// The same with a hint.
+    /// Adds a hint.
     #[must_use]
     pub fn hint(self, hint: impl Into<String>) -> Complaint<C> {
         Complaint { hint: Some(hint.into()), ..self }
     }
 }
 
-/// Where diagnostics go.
+/// Collector of the diagnostics of one file.
 #[derive(Debug)]
 pub struct Sink<C = Code> {
     source: Arc<Source>,
@@ -82,12 +80,12 @@ pub struct Sink<C = Code> {
 }
 
 impl<C: Kind> Sink<C> {
-    /// For what is wrong with `source`.
+    /// Returns an empty collector for `source`.
     pub fn new(source: &Arc<Source>) -> Sink<C> {
         Sink { source: Arc::clone(source), diagnostics: RefCell::default(), left_out: Default::default() }
     }
 
-    /// Takes the complaint of what stands at `span`.
+    /// Adds a complaint about the bytes `span`.
     pub fn report(&self, complaint: Complaint<C>, span: Range<usize>) {
         self.push(
             Diagnostic { hint: complaint.hint, ..Diagnostic::new(complaint.code, complaint.message) }
@@ -95,7 +93,7 @@ impl<C: Kind> Sink<C> {
         );
     }
 
-    /// Takes a diagnostic.
+    /// Adds a diagnostic; counts it only, past the bound.
     pub fn push(&self, diagnostic: Diagnostic<C>) {
         let mut diagnostics = self.diagnostics.borrow_mut();
         if diagnostics.len() < MOST {
@@ -105,7 +103,7 @@ impl<C: Kind> Sink<C> {
         }
     }
 
-    /// All that it was given, up to a bound, in that order; the last says how many more there were.
+    /// Returns the diagnostics in order of arrival, up to a bound; the last gives the number left out.
     pub fn into_diagnostics(self) -> Vec<Diagnostic<C>> {
         let mut diagnostics = self.diagnostics.into_inner();
         if self.left_out.get() > 0 {
@@ -117,48 +115,48 @@ impl<C: Kind> Sink<C> {
     }
 }
 
-/// Where one thing and its parts stand.
+/// Positions of one item of the file (a rule, say) and of its values, in bytes of the text.
 #[derive(Clone, Debug, Default)]
 pub struct Entry {
-    /// The thing: its name where it has one.
+    /// Position of the item: of its name if it has one.
     pub span: Range<usize>,
-    /// Keys' values, and the items of those that are lists.
+    /// Positions of the keys' values, and of the elements of lists.
     pub parts: Vec<Part>,
-    /// Something in it could not be read, and is left out.
+    /// True if something in the item could not be read, and is left out.
     pub broken: bool,
 }
 
 impl Entry {
-    /// Where an item of the list that is a key's value stands; the value, or the thing, where there is none.
+    /// Returns the position of element `index` of the list at `key`; else that of the whole value, else that of the item.
     pub fn span_of(&self, key: &str, index: Option<usize>) -> Range<usize> {
         let part = |index| self.parts.iter().find(|part| part.key == key && part.item == index);
         part(index).or_else(|| part(None)).map_or(&self.span, |part| &part.span).clone()
     }
 }
 
-/// Where a key's value stands, or one item of it.
+/// Position of the value of a key, or of one element of that value.
 #[derive(Clone, Debug)]
 pub struct Part {
     /// The key.
     pub key: &'static str,
-    /// Which item of its value, where that is a list; none for the value as a whole.
+    /// Index in the value, if that is a list; none for the whole value.
     pub item: Option<usize>,
-    /// Where it stands.
+    /// Position, in bytes of the text.
     pub span: Range<usize>,
 }
 
-/// A table that is being read.
+/// A table being read.
 pub struct Table<'s, 't, 'i, C = Code> {
     sink: &'s Sink<C>,
     table: &'t DeTable<'i>,
-    /// What it is, for messages: "a rule".
+    /// Name of the table in messages: "a rule".
     what: &'static str,
     known: Vec<&'static str>,
     entry: Entry,
 }
 
 impl<'s, 't, 'i, C: Kind> Table<'s, 't, 'i, C> {
-    /// The table `table`, which stands at `span`; `what` is what messages call it: "a rule".
+    /// Returns a reader of `table`, at the bytes `span`; messages call the table `what`: "a rule".
     pub fn new(
         sink: &'s Sink<C>,
         table: &'t DeTable<'i>,
@@ -174,7 +172,7 @@ impl<'s, 't, 'i, C: Kind> Table<'s, 't, 'i, C> {
         }
     }
 
-    /// The table that `value` is; a complaint where it is something else.
+    /// Returns a reader of the table `value`; complains of any other type.
     pub fn of(
         sink: &'s Sink<C>,
         value: &'t Spanned<DeValue<'i>>,
@@ -191,7 +189,7 @@ impl<'s, 't, 'i, C: Kind> Table<'s, 't, 'i, C> {
         }
     }
 
-    /// The value of `key`, if it is there.
+    /// Returns the value of `key`, if present.
     pub fn raw(&mut self, key: &'static str) -> Option<&'t Spanned<DeValue<'i>>> {
         self.known.push(key);
         let value = self.table.get(key)?;
@@ -199,7 +197,7 @@ impl<'s, 't, 'i, C: Kind> Table<'s, 't, 'i, C> {
         Some(value)
     }
 
-    /// The value of `key` as `read` understands it; `None` if it is absent or wrong.
+    /// Reads the value of `key` with `read`; `None` if absent or wrong.
     pub fn take<T>(
         &mut self,
         key: &'static str,
@@ -209,7 +207,7 @@ impl<'s, 't, 'i, C: Kind> Table<'s, 't, 'i, C> {
         self.read(value, read)
     }
 
-    /// The value of `key`, which has to be there.
+    /// Reads the value of `key`; complains if absent.
     pub fn require<T>(
         &mut self,
         key: &'static str,
@@ -227,8 +225,8 @@ impl<'s, 't, 'i, C: Kind> Table<'s, 't, 'i, C> {
         self.take(key, read)
     }
 
-    /// The items of the list that is the value of `key`, or the value itself as the only item. Empty if the
-    /// key is absent; a list without items is a complaint, for it would match everything.
+    /// Reads the elements of the list at `key`, or a single value as the only element. Empty if the key is absent; an empty
+    /// list is a complaint, for it would match everything.
     pub fn list<T>(
         &mut self,
         key: &'static str,
@@ -238,7 +236,7 @@ impl<'s, 't, 'i, C: Kind> Table<'s, 't, 'i, C> {
         self.list_of(key, value, read)
     }
 
-    /// The same of a value that was found already.
+    /// Reads the elements of `value`, the value of `key`, as `list` does.
     pub fn list_of<T>(
         &mut self,
         key: &'static str,
@@ -257,7 +255,7 @@ impl<'s, 't, 'i, C: Kind> Table<'s, 't, 'i, C> {
         self.items_of(key, value, read)
     }
 
-    /// The same where a list may be empty.
+    /// Reads the elements of the list at `key`, which may be empty.
     pub fn items<T>(
         &mut self,
         key: &'static str,
@@ -301,12 +299,12 @@ impl<'s, 't, 'i, C: Kind> Table<'s, 't, 'i, C> {
         }
     }
 
-    /// True if `key` is written.
+    /// True if `key` is present.
     pub fn has(&self, key: &str) -> bool {
         self.table.contains_key(key)
     }
 
-    /// Complains of `key`, if it is there, as having no meaning here for the reason given.
+    /// Complains of `key`, if present, as having no meaning here; `why` is the reason.
     pub fn misplaced(&mut self, key: &'static str, why: &str) {
         self.known.push(key);
         if let Some((key, _)) = self.table.get_key_value(key) {
@@ -315,34 +313,34 @@ impl<'s, 't, 'i, C: Kind> Table<'s, 't, 'i, C> {
         }
     }
 
-    /// Complains of the table as a whole.
+    /// Complains of the whole table.
     pub fn complain(&mut self, complaint: Complaint<C>) {
         let span = self.entry.span.clone();
         self.broken(complaint, span);
     }
 
-    /// Complains of something in it.
+    /// Complains of a part of the table, at the bytes `span`, and marks the table as broken.
     pub fn broken(&mut self, complaint: Complaint<C>, span: Range<usize>) {
         self.entry.broken = true;
         self.sink.report(complaint, span);
     }
 
-    /// Notes that something in a table within it is wrong, if it is.
+    /// Marks the table as broken if a table within it is.
     pub fn note(&mut self, broken: bool) {
         self.entry.broken |= broken;
     }
 
-    /// Where its complaints go.
+    /// Collector of the table's diagnostics.
     pub fn sink(&self) -> &'s Sink<C> {
         self.sink
     }
 
-    /// All keys and values, in the order of the text.
+    /// Returns all keys and values, in the order of the text.
     pub fn in_order(&self) -> Vec<Pair<'t, 'i>> {
         in_order(self.table)
     }
 
-    /// Complains of the keys that nobody asked for, and gives where the others stand.
+    /// Complains of unknown keys, and returns the positions of the known ones.
     pub fn finish(mut self) -> Entry {
         for (key, _) in self.in_order() {
             let name = key.get_ref().as_ref();
@@ -366,7 +364,7 @@ impl<'s, 't, 'i, C: Kind> Table<'s, 't, 'i, C> {
 /// A key and its value.
 pub type Pair<'t, 'i> = (&'t Spanned<std::borrow::Cow<'i, str>>, &'t Spanned<DeValue<'i>>);
 
-/// The tables by name in the section `key`, in the order of the text; a complaint where it is no table.
+/// Returns the named tables of the section `key`, in the order of the text; complains if the section is no table.
 pub fn section<'t, 'i, C: Kind>(top: &mut Table<'_, 't, 'i, C>, key: &'static str) -> Vec<Pair<'t, 'i>> {
     let Some(value) = top.raw(key) else { return Vec::new() };
     match value.get_ref() {
@@ -382,7 +380,7 @@ pub fn section<'t, 'i, C: Kind>(top: &mut Table<'_, 't, 'i, C>, key: &'static st
     }
 }
 
-/// The tables of the list `[[key]]`.
+/// Returns readers of the tables of the list `[[key]]`.
 pub fn tables<'s, 't, 'i, C: Kind>(
     top: &mut Table<'s, 't, 'i, C>,
     key: &'static str,
@@ -400,14 +398,14 @@ pub fn tables<'s, 't, 'i, C: Kind>(
     }
 }
 
-/// All keys and values of a table, in the order of the text.
+/// Returns all keys and values of a table, in the order of the text.
 pub fn in_order<'t, 'i>(table: &'t DeTable<'i>) -> Vec<Pair<'t, 'i>> {
     let mut pairs: Vec<Pair<'t, 'i>> = table.iter().collect();
     pairs.sort_by_key(|(key, _)| key.span().start);
     pairs
 }
 
-/// The complaint that `found` is not `wanted`.
+/// Returns the complaint about a value of type `found` in the place of `wanted`.
 pub fn wrong_type<C: Kind>(wanted: &str, found: &DeValue<'_>) -> Complaint<C> {
     let article = if matches!(found, DeValue::Integer(_) | DeValue::Array(_)) { "an" } else { "a" };
     let hint = match found {

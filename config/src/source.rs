@@ -1,48 +1,48 @@
-//! The text of a file, with its lines found, for diagnostics.
+//! Text of a file with its line index, for diagnostics.
 
 use std::ops::Range;
 
-/// A text with a name.
+/// A named text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Source {
     name: String,
     text: String,
-    /// Where each line starts, in bytes.
+    /// Offset of each line, in bytes.
     starts: Vec<usize>,
 }
 
 impl Source {
-    /// The text `text`, which came from the file `name`.
+    /// Returns the source `text` of the file `name`.
     pub fn new(name: &str, text: &str) -> Source {
         let after_break = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at + 1);
         let starts = std::iter::once(0).chain(after_break).collect();
         Source { name: name.to_owned(), text: text.to_owned(), starts }
     }
 
-    /// The file's name.
+    /// Name of the file.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// All of it.
+    /// The whole text.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The line, from 1, that the byte at `at` is on.
+    /// Line of the byte at `at`, from 1.
     pub fn line(&self, at: usize) -> u32 {
         let line = self.starts.partition_point(|start| *start <= at).max(1);
         u32::try_from(line).unwrap_or(u32::MAX)
     }
 
-    /// The column, from 1, of the byte at `at`, in characters.
+    /// Column of the byte at `at`, from 1, in characters.
     pub fn column(&self, at: usize) -> u32 {
         let start = self.starts.get(self.line(at) as usize - 1).copied().unwrap_or(0);
         let before = self.text.get(start..at).map_or(0, |before| before.chars().count());
         u32::try_from(before + 1).unwrap_or(u32::MAX)
     }
 
-    /// The bytes of line `line`, counted from 1, without its line break.
+    /// Range of the bytes of line `line`, counted from 1, without its line break.
     pub fn span_of_line(&self, line: u32) -> Option<Range<usize>> {
         let index = (line as usize).checked_sub(1)?;
         let start = *self.starts.get(index)?;

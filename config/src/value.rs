@@ -1,7 +1,6 @@
-//! Values that any file may have: strings, integers, words.
+//! Readers of values common to all files: strings, integers, words.
 //!
-//! Each reader takes one value and gives what it means, or a complaint that says what is wrong and what to write
-//! instead.
+//! Each reader takes one value and returns its meaning, or a complaint that names the error and the form expected.
 
 use toml::de::DeValue;
 
@@ -9,10 +8,10 @@ use crate::code::{Code, Kind};
 use crate::reader::{Complaint, wrong_type};
 use crate::word;
 
-/// A value, or what is wrong with it.
+/// Result of reading a value, or the complaint about it.
 pub type Read<T, C = Code> = Result<T, Complaint<C>>;
 
-/// A string.
+/// Reads a string.
 pub fn text<'v, C: Kind>(value: &'v DeValue<'_>) -> Read<&'v str, C> {
     match value {
         DeValue::String(text) => Ok(text),
@@ -20,12 +19,12 @@ pub fn text<'v, C: Kind>(value: &'v DeValue<'_>) -> Read<&'v str, C> {
     }
 }
 
-/// A string that is kept.
+/// Reads a string into an owned one.
 pub fn owned<C: Kind>(value: &DeValue<'_>) -> Read<String, C> {
     text(value).map(str::to_owned)
 }
 
-/// `true` or `false`, as what they stand for.
+/// Reads a Boolean: `yes` for `true`, `no` for `false`.
 pub fn flag<T, C: Kind>(value: &DeValue<'_>, yes: T, no: T) -> Read<T, C> {
     match value {
         DeValue::Boolean(given) => Ok(if *given { yes } else { no }),
@@ -33,7 +32,7 @@ pub fn flag<T, C: Kind>(value: &DeValue<'_>, yes: T, no: T) -> Read<T, C> {
     }
 }
 
-/// An integer from `least` to `most`.
+/// Reads an integer from `least` to `most`.
 pub fn number<C: Kind>(value: &DeValue<'_>, least: u64, most: u64) -> Read<u64, C> {
     let DeValue::Integer(integer) = value else { return Err(wrong_type("an integer", value)) };
     let number = i128::from_str_radix(integer.as_str(), integer.radix()).ok();
@@ -44,7 +43,7 @@ pub fn number<C: Kind>(value: &DeValue<'_>, least: u64, most: u64) -> Read<u64, 
     }
 }
 
-/// One of `words`.
+/// Reads one of `words`.
 pub fn one_of<T: Copy, C: Kind>(value: &DeValue<'_>, words: &[(&str, T)]) -> Read<T, C> {
     let text = text(value)?;
     word::meaning(words, text).ok_or_else(|| {

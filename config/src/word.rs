@@ -1,11 +1,11 @@
-//! Words that stand for values, and the nearest known word to a mistyped one.
+//! Keywords and their values, and the nearest keyword to a mistyped one.
 
-/// What `word` means, in any case.
+/// Returns the value of the keyword `word`, ignoring case.
 pub fn meaning<T: Copy>(words: &[(&str, T)], word: &str) -> Option<T> {
     words.iter().find(|(known, _)| known.eq_ignore_ascii_case(word)).map(|(_, value)| *value)
 }
 
-/// Of `known`, the one that `word` is most likely meant to be.
+/// Returns the keyword of `known` that `word` most likely stands for.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_lowercase();
     let most = word.chars().count().div_ceil(3).min(3);
@@ -17,7 +17,7 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .map(|(_, known)| known)
 }
 
-/// Hint for a mistyped word: the one of `known` that is nearest to it, or else what `otherwise` says.
+/// Returns the hint for a mistyped word: the nearest of `known`, or else `otherwise`.
 pub fn did_you_mean<'a>(
     word: &str,
     known: impl IntoIterator<Item = &'a str>,

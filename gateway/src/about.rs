@@ -1,4 +1,4 @@
-//! What of the live state bears on one packet: enough to say what would become of it, and no more.
+//! Filter of live state by one packet, for explaining what the pipeline would do with that packet.
 
 use std::net::IpAddr;
 
@@ -6,27 +6,27 @@ use dataplane::nat::Endpoint;
 use dataplane::state::{Ends, FlowRecord, Item};
 use serde::{Deserialize, Serialize};
 
-/// The ends of a packet, in whichever direction; of an error (ICMP), those of the packet that it quotes.
+/// Both ends of a packet, in either direction; of an ICMP error, the ends of the packet that it quotes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct About {
     /// One end.
     pub one: IpAddr,
-    /// Its port, or what stands for it ([`dataplane::flow::Key::query_ports`]).
+    /// Its port, or the number in the port's place ([`dataplane::flow::Key::query_ports`]).
     pub one_port: u16,
     /// The other end.
     pub other: IpAddr,
-    /// Its port likewise.
+    /// Port of the other end, likewise.
     pub other_port: u16,
     /// The transport protocol, as in the IP header.
     pub protocol: u8,
-    /// The host that sends the packet: what else it has open counts where connections of a source are bounded, or
-    /// share an outside address.
+    /// Sender of the packet: its other flows count where connections per source are limited or an outside address is
+    /// shared.
     pub from: IpAddr,
 }
 
 impl About {
-    /// True if an item bears on the packet: its flow; flows that share a mapping with it; those of its sender; what is
-    /// token debts under rates of rules, and by its sender.
+    /// True if an item bears on the packet: its flow, flows with the same mapping, flows of the same sender, token
+    /// debts under rates of rules, and token debts of the sender.
     pub fn admits(&self, item: &Item) -> bool {
         match item {
             Item::Flow(flow) => self.is_of(flow) || flow.original.source == self.from,
@@ -35,7 +35,7 @@ impl About {
         }
     }
 
-    /// True if a flow is the packet's, or has a mapping that may be.
+    /// True if the flow is the packet's, or has a mapping that the packet may match.
     pub fn is_of(&self, flow: &FlowRecord) -> bool {
         let at = |end: &Endpoint| self.ends().contains(&(end.ip(), end.port));
         let mapped =
@@ -43,7 +43,7 @@ impl About {
         self.is_between(flow) || (mapped && flow.original.protocol == self.protocol)
     }
 
-    /// True if a flow's packets, of one direction or the other, have these ends.
+    /// True if packets of the flow, in one direction or the other, have these ends.
     pub fn is_between(&self, flow: &FlowRecord) -> bool {
         let [one, other] = self.ends();
         let between = |of: &Ends| {

@@ -1,7 +1,7 @@
-//! What can be asked of a running gateway from outside its process: HTTP with JSON, over a socket in the file
-//! system that its owner alone may open. Metrics are on loopback, too, for Prometheus.
+//! Control API of a running gateway: HTTP with JSON over a Unix socket that its owner alone may open; metrics for
+//! Prometheus also on loopback.
 //!
-//! Only the supervisor and the workers know anything; here questions are read, passed on, and answers written.
+//! State belongs to the supervisor and the workers; this module parses requests, forwards them and writes responses.
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -44,60 +44,60 @@ pub use state::{LoadedState, RefusedItems};
 pub use token::Token;
 pub use trouble::{Answer, Trouble, forbidden, trouble};
 
-/// The way to the supervisor.
+/// API state: the channel to the supervisor, and limits on concurrent requests.
 #[derive(Clone)]
 pub struct Desk {
     sender: Sender<Event>,
-    /// Policies are large: they are taken one at a time.
+    /// Permit to submit a policy: one at a time, as policies are large.
     turn: Arc<Semaphore>,
-    /// One state is taken in at a time.
+    /// Permit to import state: one import at a time.
     loading: Arc<Semaphore>,
-    /// Captures that can be made beside those under way.
+    /// Permits for further captures beside those under way.
     captures: Arc<Semaphore>,
 }
 
-/// A policy has been put in force.
+/// Response: the policy is in force.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InForce {
-    /// The epoch of its tables.
+    /// Epoch of its tables.
     pub epoch: u16,
-    /// Seconds in which it must be confirmed.
+    /// Seconds in which the policy must be confirmed.
     pub confirm_seconds: Option<u64>,
 }
 
-/// Guards that were taken off.
+/// Response: interfaces whose guards were removed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Released {
-    /// Interfaces that are Linux's now.
+    /// Interfaces that are Linux's from now on.
     pub interfaces: Vec<String>,
 }
 
-/// How a policy is put in force.
+/// Query parameters of `POST /apply`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApplyQuery {
-    /// Seconds in which it must be confirmed; it stays without where absent.
+    /// Seconds in which the policy must be confirmed; absent: no confirmation needed.
     pub confirm: Option<u64>,
-    /// What is said about it.
+    /// Operator's comment, for the history.
     pub comment: Option<String>,
 }
 
-/// Flows that were asked for.
+/// Response: flows that match a query.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Listed {
-    /// They, worker by worker.
+    /// Flows, worker by worker.
     pub flows: Vec<FlowView>,
-    /// True if there are more than were wanted.
+    /// True if more flows match than the limit.
     pub more: bool,
 }
 
-/// Flows that were ended.
+/// Response: number of flows ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Killed {
-    /// Number of them.
+    /// Number of flows.
     pub ended: u64,
 }
 
-/// All questions, for the socket.
+/// Routes of the control API, for the Unix socket.
 pub fn control(sender: Sender<Event>) -> Router {
     Router::new()
         .route("/status", get(status))
@@ -125,7 +125,7 @@ pub fn control(sender: Sender<Event>) -> Router {
         .with_state(Desk::new(sender))
 }
 
-/// What is told by TCP: to this machine, or to those who show the token.
+/// Routes of the metrics over TCP: for loopback, or for clients with the token.
 pub fn public(sender: Sender<Event>, token: Option<Token>) -> Router {
     let router = Router::new().route("/metrics", get(all_metrics)).with_state(Desk::new(sender));
     match token {
@@ -144,7 +144,7 @@ impl Desk {
         }
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends a request to the supervisor and waits for the reply.
     async fn ask<T>(&self, request: impl FnOnce(Reply<T>) -> Request) -> Answer<T> {
         let (reply, answer) = oneshot::channel();
         let gone = || trouble(StatusCode::SERVICE_UNAVAILABLE, "the gateway is ending", "try again soon");
@@ -152,7 +152,7 @@ impl Desk {
         answer.await.map_err(|_| gone())
     }
 
-    /// Asks a worker.
+    /// Sends a command to a worker and waits for the reply.
     async fn ask_worker<T>(
         &self,
         worker: &CommandSender,
@@ -200,10 +200,10 @@ async fn all_metrics(State(desk): State<Desk>) -> Answer<Response> {
     Ok(([("content-type", metrics::CONTENT_TYPE)], metrics::text(&overview)).into_response())
 }
 
-/// How many places of a flow table a worker looks at between two turns: a fraction of a millisecond's work.
+/// Flow table slots that a worker visits between two turns: a fraction of a millisecond's work.
 const AT_ONCE: u32 = 2048;
 
-/// Flows listed where nobody says how many.
+/// Default limit of flows listed.
 const LISTED: usize = 1000;
 
 async fn flows(State(desk): State<Desk>, Query(query): Query<FlowQuery>) -> Answer<Json<Listed>> {
@@ -255,7 +255,7 @@ fn not_known(word: NotKnown) -> (StatusCode, Json<Trouble>) {
     )
 }
 
-/// The policy in force, as text.
+/// Returns the policy in force, as TOML.
 async fn policy(State(desk): State<Desk>) -> Answer<String> {
     let policy = desk.ask(Request::Policy).await?;
     let text = tokio::task::spawn_blocking(move || policy.to_string()).await;
@@ -266,13 +266,13 @@ fn failed(error: &str) -> (StatusCode, Json<Trouble>) {
     trouble(StatusCode::INTERNAL_SERVER_ERROR, error, "see the gateway's log")
 }
 
-/// The longest trial, in seconds: a day.
+/// Longest trial, in seconds: a day.
 const LONGEST_TRIAL: u64 = 86_400;
 
-/// Time in which all of a policy must be there.
+/// Time in which the whole body of a policy must arrive.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Puts the policy that is the body in force.
+/// Puts the policy in the request body in force.
 async fn apply(
     State(desk): State<Desk>,
     Query(query): Query<ApplyQuery>,
@@ -294,7 +294,7 @@ async fn apply(
     done.await.map_err(|_| failed("the policy could not be put in force"))?
 }
 
-/// A body that is text and no longer than a policy may be.
+/// Reads a body as UTF-8 text, up to the size limit of a policy.
 async fn text_of(mut body: Body) -> Answer<String> {
     let whole = async {
         let (mut bytes, mut too_long) = (Vec::new(), false);
@@ -327,7 +327,7 @@ async fn text_of(mut body: Body) -> Answer<String> {
     })
 }
 
-/// What is wrong with a policy, in a line.
+/// Summary of a policy's errors, in a line.
 pub(crate) fn in_short(checked: &Checked) -> String {
     let mut errors = checked.diagnostics.iter().filter(|diagnostic| diagnostic.is_error());
     let first = errors.next().map_or_else(String::new, |first| {
@@ -386,7 +386,7 @@ async fn rollback(State(desk): State<Desk>) -> Answer<()> {
     desk.ask(Request::Rollback).await?.map_err(no_trial)
 }
 
-/// Takes guards off the interfaces that the body names, one a line; off all that are left where it names none.
+/// Removes guards from the interfaces named in the body, one a line; from all in mode `left` if the body is empty.
 async fn release(State(desk): State<Desk>, body: Body) -> Answer<Json<Released>> {
     let interfaces = text_of(body).await?.lines().map(str::to_owned).collect();
     let released = desk.ask(|reply| Request::Release { interfaces, reply }).await?;

@@ -1,7 +1,7 @@
-//! Live packets, copied as workers see them: at which points of their way, which of them, and on whose account.
+//! Packet capture at the capture points of the workers, with filters and verdicts.
 //!
-//! Workers copy and never wait: what their reader does not take in time is lost to the capture, and counted. While there
-//! is no capture, there is no more of this on the packet path than the question whether there is one.
+//! Workers copy frames and never block: chunks that the reader does not fetch in time are dropped from the capture and
+//! counted. With no capture running, the cost on the packet path is one branch.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -23,63 +23,64 @@ use crate::flows::{NotKnown, interface_of, nats_of, net_of, protocol_number, rul
 
 pub(crate) mod record;
 
-/// Bytes of copies that wait for the reader of a capture, at most.
+/// Bytes of copies queued for the reader of a capture, at most.
 const MOST_WAITING: usize = 32 << 20;
 
-/// Chunks of copies that wait, at most.
+/// Chunks of copies queued, at most.
 pub(crate) const MOST_CHUNKS: usize = 8_192;
 
-/// The longest part of a frame that is copied, where nobody says how much.
+/// Snap length where none is given, in bytes.
 const WHOLE: u32 = 65_535;
 
-/// What is to be copied. What is absent is of no account; the words are those of [`crate::flows::FlowQuery`].
+/// Query parameters of a capture: points and filter. An absent parameter matches everything; syntax as in
+/// [`crate::flows::FlowQuery`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CaptureQuery {
-    /// Where, as names of points with commas between: see [`Point::named`]. Where absent: `sent`, `delivered`, `dropped`
-    /// and `held`, so that each packet is there once, with what became of it.
+    /// Names of capture points, separated by commas: see [`Point::named`]. Default: `sent`, `delivered`, `dropped` and
+    /// `held`, so that each packet is captured once, with its verdict.
     pub stage: Option<String>,
-    /// An address or prefix that either end is in, before or after translation.
+    /// Address or prefix of either end, before or after translation.
     pub host: Option<String>,
-    /// A port of either end, before or after translation.
+    /// Port of either end, before or after translation.
     pub port: Option<u16>,
-    /// `tcp`, `udp`, `icmp`, `icmpv6` or a number.
+    /// Protocol: `tcp`, `udp`, `icmp`, `icmpv6` or a number.
     pub protocol: Option<String>,
-    /// The interface that it came in or leaves by.
+    /// Ingress or egress interface.
     pub interface: Option<String>,
-    /// The rule that decided.
+    /// Name of the rule that decided.
     pub rule: Option<String>,
-    /// A translation that applies.
+    /// Name of a translation that applies.
     pub nat: Option<String>,
-    /// `forwarded`, `delivered`, `answered`, `dropped` or `held`.
+    /// Verdict: `forwarded`, `delivered`, `answered`, `dropped` or `held`.
     pub verdict: Option<String>,
-    /// Why it was dropped, answered or held.
+    /// Reason for the drop, answer or hold.
     pub reason: Option<String>,
-    /// At most so many bytes of each frame.
+    /// Snap length: bytes copied of each frame, at most.
     pub snap: Option<u32>,
 }
 
-/// A point on a frame's way where it can be copied.
+/// Capture point on a frame's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Point {
-    /// As it was received.
+    /// On reception.
     Received,
-    /// Before the stage of that place takes it.
+    /// Before the stage of that index.
     Before(usize),
-    /// After it.
+    /// After the stage of that index.
     After(usize),
-    /// As it is sent, forwarded or answered.
+    /// On transmission, forwarded or answered.
     Sent,
-    /// As it is given to Linux.
+    /// On delivery to Linux.
     Delivered,
-    /// As it was when it was dropped.
+    /// On the drop.
     Dropped,
-    /// As it waits.
+    /// On the hold.
     Held,
 }
 
 impl Point {
-    /// `received`, `sent`, `delivered`, `dropped`, `held`; the name of a stage, behind it; `before-` and the name of a
-    /// stage, in front of it.
+    /// Parses `received`, `sent`, `delivered`, `dropped` or `held`; a stage's name, for the point after the stage;
+    /// `before-` and a stage's name, for the point before it.
     pub fn named(word: &str) -> Option<Point> {
         let stage = |name: &str| pipeline::names().iter().position(|stage| *stage == name);
         match word {
@@ -109,7 +110,7 @@ impl Point {
     }
 }
 
-/// Some points.
+/// Set of capture points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Points(u64);
 
@@ -120,14 +121,14 @@ impl Points {
 }
 
 impl CaptureQuery {
-    /// The points that are meant.
+    /// Returns the capture points of the query.
     pub(crate) fn points(&self) -> Result<Points, NotKnown> {
         let words = self.stage.as_deref().unwrap_or("sent,delivered,dropped,held");
         let named = |word: &str| NotKnown::or("point", word, Point::named(word).map(Point::bit));
         words.split(',').try_fold(0, |bits, word| Ok(bits | named(word.trim())?)).map(Points)
     }
 
-    /// The first stage among the points that no packet goes through, as the policy of `tables` does not need it.
+    /// Returns the first stage among the points that is not in the pipeline of `tables`.
     pub(crate) fn left_out(&self, tables: &Tables) -> Option<&'static str> {
         let words = self.stage.as_deref().unwrap_or_default().split(',').map(str::trim);
         let mut names = words.map(|word| word.strip_prefix("before-").unwrap_or(word));
@@ -137,10 +138,10 @@ impl CaptureQuery {
         })
     }
 
-    /// The packets that are meant, in the places of `tables`.
+    /// Compiles the query to a filter for `tables`.
     ///
     /// # Errors
-    /// A word means nothing.
+    /// Unknown name or malformed value.
     pub(crate) fn filter(&self, tables: &Tables) -> Result<Filter, NotKnown> {
         let mut filter = Filter { port: self.port, ..Filter::default() };
         if let Some(word) = &self.host {
@@ -169,13 +170,13 @@ impl CaptureQuery {
         Ok(filter)
     }
 
-    /// Bytes of a frame that are copied.
+    /// Returns the snap length in bytes.
     pub(crate) fn snap(&self) -> usize {
         self.snap.unwrap_or(WHOLE).clamp(1, WHOLE) as usize
     }
 }
 
-/// What a packet says of itself.
+/// Header fields of a packet that a filter matches on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Look {
     source: IpAddr,
@@ -185,7 +186,7 @@ pub(crate) struct Look {
 }
 
 impl Look {
-    /// At a frame; `None` where it is no IP packet.
+    /// Parses a frame; `None` for non-IP frames.
     pub(crate) fn at(frame: &[u8]) -> Option<Look> {
         let layer = ethernet::parse(frame).ok()?;
         let ports = |protocol: wire::header::Protocol, payload| {
@@ -223,7 +224,7 @@ impl Look {
     }
 }
 
-/// Which packets are meant; what is absent holds for each.
+/// Compiled filter of packets; absent fields match every packet.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Filter {
     host: Option<IpNet>,
@@ -231,14 +232,14 @@ pub(crate) struct Filter {
     protocol: Option<u8>,
     interface: Option<PortId>,
     rule: Option<u32>,
-    /// The places of a destination and of a source translation.
+    /// Indices of a destination and of a source translation.
     nat: Option<(Option<usize>, Option<usize>)>,
     verdict: Option<&'static str>,
     reason: Option<Reason>,
 }
 
 impl Filter {
-    /// True if a packet is one of them: it looked like that when it came, this is known of it, and this is its flow.
+    /// True if a packet matches, by its headers on arrival, its metadata and its flow.
     pub(crate) fn admits(
         &self,
         look: Option<&Look>,
@@ -272,7 +273,7 @@ impl Filter {
     }
 }
 
-/// The interface that a frame leaves by, where that has been decided.
+/// Returns the egress interface of a frame, once decided.
 pub(crate) fn egress(meta: &Meta) -> Option<PortId> {
     let is_out = matches!(Verdict::of_fate(meta.fate), Some(Verdict::Forwarded | Verdict::Answered(_)));
     (meta.hop != Meta::NO_HOP || is_out).then_some(meta.egress)
@@ -287,33 +288,33 @@ pub(crate) struct Seen {
     pub(crate) fate: u16,
     pub(crate) rule: u32,
     pub(crate) nat: u16,
-    /// The flow that it belongs to, by its first packets.
+    /// Flow of the packet, by its original direction.
     pub(crate) flow: Option<(Ends, State)>,
-    /// Bytes that were copied.
+    /// Bytes copied.
     pub(crate) copied: u32,
-    /// Bytes that there were.
+    /// Bytes of the frame.
     pub(crate) length: u32,
 }
 
-/// Copies that a worker has made in one go.
+/// Copies that a worker has made between two sends.
 pub(crate) struct Chunk {
-    /// What places in them are of.
+    /// Tables that indices in the copies refer to.
     pub(crate) tables: Arc<Tables>,
-    /// When, since 1970.
+    /// Time of the copies, since 1970.
     pub(crate) at: Nanos,
     pub(crate) seen: Vec<Seen>,
-    /// Their bytes, one behind the other.
+    /// Bytes of all copies, concatenated.
     pub(crate) bytes: Vec<u8>,
 }
 
 impl Chunk {
-    /// Bytes of memory, about.
+    /// Returns the approximate memory, in bytes.
     fn weight(&self) -> usize {
         self.bytes.len() + self.seen.len() * size_of::<Seen>() + size_of::<Chunk>()
     }
 }
 
-/// Where a worker puts what it has copied.
+/// Worker's sending end of a capture.
 #[derive(Clone)]
 pub struct Tap {
     pub(crate) query: Arc<CaptureQuery>,
@@ -321,12 +322,12 @@ pub struct Tap {
     account: Arc<Account>,
 }
 
-/// What is known of a capture.
+/// Counters of a capture.
 #[derive(Debug, Default)]
 pub(crate) struct Account {
-    /// Copies that nobody took in time.
+    /// Copies dropped, as the reader was too slow.
     lost: AtomicU64,
-    /// Bytes that wait.
+    /// Bytes queued.
     waiting: AtomicUsize,
 }
 
@@ -338,7 +339,7 @@ pub(crate) enum Reader {
 }
 
 impl Tap {
-    /// Puts copies in. Who reads may be slow: then they are lost.
+    /// Queues a chunk, or counts its copies as lost if the queue is full.
     pub(crate) fn put(&self, chunk: Chunk) -> Reader {
         let (weight, copies) = (chunk.weight(), chunk.seen.len() as u64);
         if self.account.waiting.load(Ordering::Relaxed) + weight <= MOST_WAITING {

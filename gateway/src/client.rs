@@ -1,4 +1,4 @@
-//! The asking side: one question to the gateway that listens on a socket.
+//! Client of the control API: one request per connection to the gateway's socket.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -21,56 +21,56 @@ use tokio::time::timeout;
 use crate::api::Trouble;
 use crate::stream::{Broken, stream};
 
-/// The gateway that listens on one socket.
+/// Client of the gateway at one socket.
 #[derive(Clone, Debug)]
 pub struct Client {
     socket: PathBuf,
     patience: Duration,
 }
 
-/// Why a question was not answered.
+/// Reason for a request without a response.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// Nobody listens, or may be asked.
+    /// No listener at the socket, or no permission to connect.
     #[error("no gateway can be asked at {socket}: {error}")]
     Unreachable {
         /// The socket.
         socket: PathBuf,
-        /// What the system says.
+        /// Error of the system.
         error: io::Error,
     },
-    /// Somebody listens, but nothing came back in time.
+    /// Timeout: connected, but no response.
     #[error("the gateway at {socket} has not answered within {} seconds", .waited.as_secs_f64())]
     Silent {
         /// The socket.
         socket: PathBuf,
-        /// Time that was waited.
+        /// Time waited.
         waited: Duration,
     },
-    /// The conversation broke off, or the other side does not speak as a gateway does.
+    /// Connection closed early, or a response that is not the gateway's.
     #[error("the gateway's answer cannot be understood: {0}")]
     Garbled(String),
-    /// The gateway says no.
+    /// Error response of the gateway.
     #[error("{}", .0.error)]
     Refused(Trouble),
 }
 
 impl Client {
-    /// Time in which an answer must begin and go on, unless [`Client::patient`] says otherwise.
+    /// Time in which a response must begin and go on, unless [`Client::patient`] sets another.
     pub const PATIENCE: Duration = Duration::from_secs(60);
 
-    /// The gateway at that socket; nothing is asked yet.
+    /// Client of the gateway at that socket; does not connect yet.
     pub fn at(socket: &Path) -> Client {
         Client { socket: socket.to_owned(), patience: Client::PATIENCE }
     }
 
-    /// The same, with another time to wait for an answer's beginning and for each further piece.
+    /// Sets the timeout for the beginning of a response and for each further piece.
     #[must_use]
     pub fn patient(self, patience: Duration) -> Client {
         Client { patience, ..self }
     }
 
-    /// Asks, and reads the answer as JSON.
+    /// Sends a GET request and parses the response as JSON.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -78,7 +78,7 @@ impl Client {
         json(&self.ask(Method::GET, question, String::new())?)
     }
 
-    /// Asks with words of a query, and reads the answer as JSON.
+    /// Sends a GET request with query parameters and parses the response as JSON.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -90,7 +90,7 @@ impl Client {
         json(&self.ask(Method::GET, &with(question, query)?, String::new())?)
     }
 
-    /// Tells with words of a query, and reads the answer as JSON.
+    /// Sends a POST request with query parameters and parses the response as JSON.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -102,7 +102,7 @@ impl Client {
         json(&self.ask(Method::POST, &with(what, query)?, String::new())?)
     }
 
-    /// Tells with words of a query and a body, and reads the answer as JSON.
+    /// Sends a POST request with query parameters and a body, and parses the response as JSON.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -115,7 +115,7 @@ impl Client {
         json(&self.ask(Method::POST, &with(what, query)?, body)?)
     }
 
-    /// Asks, and gives the answer as it is.
+    /// Sends a GET request and returns the response as text.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -124,7 +124,7 @@ impl Client {
         String::from_utf8(bytes.into()).map_err(|error| ClientError::Garbled(error.to_string()))
     }
 
-    /// Tells, and reads the answer as JSON.
+    /// Sends a POST request and parses the response as JSON.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -132,7 +132,7 @@ impl Client {
         json(&self.ask(Method::POST, what, body)?)
     }
 
-    /// Tells something that has no answer.
+    /// Sends a POST request that has no response body.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -140,11 +140,11 @@ impl Client {
         self.ask(Method::POST, what, String::new()).map(|_| ())
     }
 
-    /// Asks, and hands on the answer as it comes: each piece, and nothing at each `tick` in which none came. `take` says
-    /// whether to go on.
+    /// Sends a GET request and streams the response to `take`: each piece, and nothing at each `tick` without one.
+    /// `take` decides whether to go on.
     ///
     /// # Errors
-    /// Those of `take`, and see [`ClientError`]; an answer that breaks off is [`ClientError::Garbled`].
+    /// Those of `take`, and see [`ClientError`]; a truncated response is [`ClientError::Garbled`].
     pub fn listen<E: From<ClientError>>(
         &self,
         question: &str,
@@ -171,10 +171,10 @@ impl Client {
         })
     }
 
-    /// Tells what is read from `source`, piece by piece, and reads the answer as JSON.
+    /// Streams the content of `source` as a POST body and parses the response as JSON.
     ///
     /// # Errors
-    /// See [`ClientError`]; a source that cannot be read to its end breaks the conversation off.
+    /// See [`ClientError`]; a read error of the source aborts the connection.
     pub fn send<T: DeserializeOwned>(
         &self,
         what: &str,
@@ -220,7 +220,7 @@ impl Client {
         runtime.map_err(|error| ClientError::Unreachable { socket: self.socket.clone(), error })
     }
 
-    /// Says something, and gives the body of the answer if that is not a refusal.
+    /// Sends a request, and returns the body of the response unless the gateway refuses.
     async fn converse<B>(&self, method: Method, path: &str, body: B) -> Result<Incoming, ClientError>
     where
         B: Body<Data = Bytes> + Send + 'static,
@@ -250,7 +250,7 @@ impl Client {
         }
     }
 
-    /// A body as it came, however long that takes as long as something comes.
+    /// Reads a whole body, however long, with the timeout on each piece.
     async fn whole(&self, mut body: Incoming) -> Result<Bytes, ClientError> {
         let mut bytes = Vec::new();
         while let Some(frame) = timeout(self.patience, body.frame()).await.map_err(|_| self.silent())? {
@@ -266,7 +266,7 @@ impl Client {
     }
 }
 
-/// Bytes that are sent at once.
+/// Bytes sent at once.
 const PIECE: usize = 1 << 16;
 
 fn garbled(error: &dyn fmt::Display) -> ClientError {

@@ -1,35 +1,34 @@
-//! The machine's time, for the packet path: monotonic, so that setting the clock back changes nothing. Wall-clock time is
-//! for log lines alone.
+//! Monotonic clock for the packet path, immune to changes of the wall clock, which only log lines use.
 
 use std::time::Instant;
 
 use wire::Nanos;
 
-/// Counts from the start of the process. Workers read it once a turn.
+/// Time since the start of the process. Workers read the clock once a turn.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     start: Instant,
-    /// The same moment by the clock of ports.
+    /// Start on the clock of ports.
     ports: Nanos,
 }
 
 impl Clock {
-    /// Begins at [`Clock::BEGIN`].
+    /// Starts a clock at [`Clock::BEGIN`].
     pub fn start() -> Clock {
         Clock { start: Instant::now(), ports: ports::now() }
     }
 
-    /// The first moment: a year, so that flows which are older than the process can be told as old. Their table counts for
-    /// another 16 years.
+    /// Time at the start: one year, so that ages of flows older than the process can be expressed. Flow table
+    /// timestamps suffice for another 16 years.
     pub const BEGIN: Nanos = Nanos::from_secs(365 * 86_400);
 
-    /// The moment that ports call `moment`: that at which they received a frame.
+    /// Converts a timestamp of a port, such as a frame's time of reception.
     #[inline]
     pub fn of_port(&self, moment: Nanos) -> Nanos {
         Clock::BEGIN + moment.since(self.ports)
     }
 
-    /// Now.
+    /// Returns the current time.
     #[inline]
     pub fn now(&self) -> Nanos {
         Clock::BEGIN + Nanos::from(self.start.elapsed())
@@ -48,7 +47,7 @@ mod tests {
 
     use super::*;
 
-    /// What a state file says of times is spans, so no clock of before matters; but this one must reach back as far.
+    /// Ages in a state file are durations, so earlier clocks do not matter; but this clock must reach back as far.
     #[test]
     fn ages_survive_a_clock_that_begins_anew() {
         let text = "[interface.east]\nzone = \"a\"\naddresses = [\"192.0.2.1/24\"]\n";

@@ -1,10 +1,12 @@
-//! What the gateway acts by: the policy, with what Linux has put in.
+//! Effective policy of the gateway: the policy merged with the state of Linux.
 //!
-//! Interfaces get Linux's kind of link, MAC address and MTU, its addresses beside the policy's own, and its routes of the main table. To
-//! the same destination, the policy's route wins. What Linux says is never refused: what cannot be carried out is left out,
-//! with a [`Note`]. Everything else is the policy's, word for word.
+//! Interfaces take kind of link, MAC address and MTU from Linux, and Linux's addresses in addition to the policy's own;
+//! routes are those of Linux's main table, with the policy's routes preferred for the same destination. State of Linux
+//! is never an error: entries that the pipeline cannot carry out are left out with a [`Note`]. Everything else is the
+//! policy's, unchanged.
 //!
-//! Left out without a word are link-local addresses and groups, and routes to them: the pipeline knows them by itself.
+//! Link-local addresses, multicast groups and routes to them are left out without a note: the pipeline has them built
+//! in.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
@@ -18,86 +20,86 @@ use crate::linux::route::{Hop, Object, Route, Target};
 use crate::linux::state::{Condition, Link, LinkdownKey};
 use crate::linux::{LinkIndex, OURS, State};
 
-/// A policy and what Linux has put in.
+/// Policy merged with the state of Linux.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Effective {
-    /// What tables are compiled from. Interfaces are the policy's, in its order.
+    /// Policy to compile tables from, with the interfaces of the operator's policy in their order.
     pub policy: Policy,
-    /// Where each interface of the policy is, in its order.
+    /// Place of each interface of the policy, in its order.
     pub places: Vec<Place>,
-    /// What was left out or is odd.
+    /// Entries left out, and oddities.
     pub notes: Vec<Note>,
 }
 
-/// Where an interface of the policy is.
+/// Place of an interface of the policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Linux has it.
+    /// Link of Linux.
     Link(LinkIndex),
-    /// Linux does not have it, but it is a VLAN, which the gateway makes by itself.
+    /// VLAN without a link of Linux's: made by the gateway.
     Soft,
-    /// Linux does not have it.
+    /// No link of that name.
     Absent,
 }
 
-/// What an operator may want to know.
+/// Note for the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
-    /// The policy names an interface that Linux does not have.
+    /// Interface of the policy without a link of that name.
     InterfaceAbsent {
-        /// Its name.
+        /// Name of the interface.
         interface: String,
     },
-    /// Linux has another MTU than the policy asks for, which is not the usual 1500; Linux's counts.
+    /// MTU of the policy other than Linux's and than the default of 1500; Linux's counts.
     Mtu {
-        /// The interface.
+        /// Name of the interface.
         interface: String,
-        /// What the policy says.
+        /// MTU of the policy, in bytes.
         policy: u16,
-        /// What counts, in bytes.
+        /// MTU in effect, in bytes.
         counts: u16,
     },
-    /// Linux has another MAC address than the policy says; Linux's counts.
+    /// MAC address of the policy other than Linux's; Linux's counts.
     Mac {
-        /// The interface.
+        /// Name of the interface.
         interface: String,
     },
-    /// Linux has another kind of link than the policy says; Linux's counts.
+    /// Kind of link of the policy other than Linux's; Linux's counts.
     Link {
-        /// The interface.
+        /// Name of the interface.
         interface: String,
-        /// What counts.
+        /// Kind in effect.
         counts: LinkKind,
     },
-    /// Routes that were left out.
+    /// Routes left out.
     Routes {
-        /// Why.
+        /// Reason.
         why: Why,
-        /// Number of them.
+        /// Number of routes.
         count: usize,
-        /// One of them.
+        /// One of the routes.
         example: IpNet,
     },
 }
 
-/// Why a route of Linux's was left out.
+/// Reason for leaving out a route of Linux's.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Why {
-    /// It leads out of an interface that the policy does not name.
+    /// Egress interface that the policy does not name.
     ForeignInterface(String),
-    /// Linux does not say which interface it leads out of.
+    /// Egress interface not given by Linux.
     InterfaceUnknown,
-    /// Its router has an address of the other IP version.
+    /// Router of the other IP version.
     OtherVersion,
-    /// It wants packets encapsulated.
+    /// Encapsulation of packets.
     Encapsulated,
-    /// It is for one type of service only.
+    /// Restriction to one type of service.
     TypeOfService,
-    /// It is of a type that has no meaning here (`RTN_*`).
+    /// Route type without an equivalent here (`RTN_*`).
     Kind(u8),
-    /// It leads to a next-hop object that is not there.
+    /// Next-hop object that does not exist.
     ObjectUnknown(u32),
-    /// The policy has another to the same destination.
+    /// Route of the policy to the same destination.
     PolicyWins,
 }
 
@@ -143,7 +145,7 @@ impl fmt::Display for Note {
     }
 }
 
-/// Puts what Linux has into a policy.
+/// Merges a policy with the state of Linux.
 pub fn effective(policy: &Policy, state: &State) -> Effective {
     let by_name: HashMap<&str, (LinkIndex, &Link)> =
         state.links.iter().map(|(index, link)| (link.name.as_str(), (*index, link))).collect();
@@ -183,10 +185,10 @@ pub fn effective(policy: &Policy, state: &State) -> Effective {
     effective
 }
 
-/// Sizes of IP packets that the pipeline can carry.
+/// Smallest and largest MTU that the pipeline supports, in bytes.
 const MTUS: (u32, u32) = (68, 16_000);
 
-/// What a policy says that says nothing of it.
+/// MTU of a policy that gives none, in bytes.
 const USUAL_MTU: u16 = 1_500;
 
 fn equip(interface: &mut Interface, link: &Link, notes: &mut Vec<Note>) {
@@ -213,7 +215,7 @@ fn equip(interface: &mut Interface, link: &Link, notes: &mut Vec<Note>) {
     interface.mac = Some(mac);
 }
 
-/// No VLAN carries more than what carries it.
+/// Limits the MTU of each VLAN to its parent's.
 fn carry(policy: &mut Policy) {
     let mtus: HashMap<String, u16> =
         policy.interfaces.iter().map(|interface| (interface.name.clone(), interface.mtu)).collect();
@@ -224,9 +226,9 @@ fn carry(policy: &mut Policy) {
     }
 }
 
-/// Adds the addresses that Linux has.
+/// Adds Linux's addresses of an interface.
 fn address(interface: &mut Interface, index: LinkIndex, state: &State) {
-    /// Another host has it (`IFA_F_DADFAILED`).
+    /// Duplicate address: another host has it (`IFA_F_DADFAILED`).
     const REFUSED: u32 = 0x08;
     let own: HashSet<IpNet> = interface.addresses.iter().copied().collect();
     for (key, address) in state.addresses.iter().filter(|(key, _)| key.link == index) {
@@ -251,8 +253,8 @@ fn address(interface: &mut Interface, index: LinkIndex, state: &State) {
     }
 }
 
-/// Leaves only its addresses to an interface without a carrier where Linux does not use routes by it, such as to their
-/// networks (`ignore_routes_with_linkdown`).
+/// Reduces networks to addresses on interfaces without a carrier where Linux ignores their routes
+/// (`ignore_routes_with_linkdown`).
 fn leave_networks(made: &mut Policy, places: &[Place], state: &State) {
     for (interface, place) in made.interfaces.iter_mut().zip(places) {
         for net in &mut interface.addresses {
@@ -263,8 +265,8 @@ fn leave_networks(made: &mut Policy, places: &[Place], state: &State) {
     }
 }
 
-/// Leaves out those of the policy's own next hops that Linux would not use for want of a carrier, and routes that have no
-/// other. What is switched off stays: nothing leaves by it.
+/// Removes the policy's own next hops that Linux would not use for want of a carrier, and routes with no other next
+/// hop. Next hops by interfaces switched off stay: no frame leaves by such an interface.
 fn leave_routes(made: &mut Policy, places: &[Place], state: &State) {
     let Policy { interfaces, routes, .. } = made;
     let is_dead = |hop: &NextHop, v6: bool| {
@@ -283,15 +285,15 @@ fn leave_routes(made: &mut Policy, places: &[Place], state: &State) {
     });
 }
 
-/// True if routes of an IP version do not lead by an interface, as it has no carrier.
+/// True if routes of an IP version ignore an interface, as it has no carrier.
 fn is_left(place: &Place, v6: bool, state: &State) -> bool {
     let Place::Link(index) = place else { return false };
     let has_no_carrier = state.links.get(index).is_some_and(|link| link.condition == Condition::NoCarrier);
     has_no_carrier && condition(state, *index, v6) == Condition::Down
 }
 
-/// Whether an interface is up, as routes of an IP version see it: one without a carrier is down to them where Linux was told
-/// so.
+/// Returns the condition of an interface for routes of an IP version: without a carrier, it counts as down where Linux
+/// is so configured.
 fn condition(state: &State, index: LinkIndex, v6: bool) -> Condition {
     let condition = state.links.get(&index).map_or(Condition::Down, |link| link.condition);
     if condition == Condition::NoCarrier && state.linkdown.contains(&LinkdownKey { link: index, v6 }) {
@@ -300,18 +302,18 @@ fn condition(state: &State, index: LinkIndex, v6: bool) -> Condition {
     condition
 }
 
-/// Linux's routes on their way into a policy.
+/// Import of Linux's routes into a policy.
 struct Routing<'a> {
     state: &'a State,
-    /// The policy's interfaces that Linux has.
+    /// Names of the policy's interfaces that Linux has, by link index.
     names: HashMap<LinkIndex, &'a str>,
     left_out: BTreeMap<Why, (usize, IpNet)>,
 }
 
-/// What a route comes to.
+/// Result of resolving a route.
 enum Way {
     To(RouteTarget),
-    /// It leads nowhere at present; the next best counts.
+    /// Dead route; the next best applies.
     Dead,
 }
 
@@ -343,7 +345,7 @@ impl Routing<'_> {
         }
     }
 
-    /// Where the best of the routes to a destination leads.
+    /// Resolves the best of the routes to a destination.
     fn target<'r>(
         &mut self,
         destination: IpNet,
@@ -397,7 +399,7 @@ impl Routing<'_> {
         }
     }
 
-    /// By those of the next hops that can be taken.
+    /// Resolves next hops to those that are usable.
     fn by(&self, destination: IpNet, hops: &[Hop]) -> Result<Way, Why> {
         let v6 = destination.addr().is_ipv6();
         let condition = |hop: &Hop| hop.link.map_or(Condition::Down, |link| condition(self.state, link, v6));
@@ -444,7 +446,7 @@ impl Routing<'_> {
     }
 }
 
-/// Shares of next hops, in the smallest numbers with the same ratio; brought down to 255 where they are larger.
+/// Weights of next hops, reduced to the smallest integers of the same ratio, and scaled down to 255 where larger.
 fn weights(hops: &[(&Hop, &str)]) -> Vec<u8> {
     let divisor = hops.iter().fold(0, |divisor, (hop, _)| common_divisor(divisor, hop.weight)).max(1);
     let most = hops.iter().map(|(hop, _)| hop.weight / divisor).max().unwrap_or(1);
@@ -461,7 +463,7 @@ fn common_divisor(a: u16, b: u16) -> u16 {
     if b == 0 { a } else { common_divisor(b, a % b) }
 }
 
-/// 169.254.0.0/16 (RFC 3927) or fe80::/10 (RFC 4291): each link's own.
+/// True for 169.254.0.0/16 (RFC 3927) and fe80::/10 (RFC 4291), which are local to a link.
 fn is_link_local(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => address.is_link_local(),

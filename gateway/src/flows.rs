@@ -1,4 +1,4 @@
-//! Flows as operators see them: listed, found, ended.
+//! Flows for operators: listing, filtering and ending them.
 
 use std::net::IpAddr;
 
@@ -11,110 +11,110 @@ use policy::model::{OTHER_ZONE, SELF_ZONE};
 use serde::{Deserialize, Serialize};
 use wire::PortId;
 
-/// Which flows are meant, in words of the policy and of packets. What is absent is of no account.
+/// Filter of flows, by names of the policy and values of packets. An absent field matches every flow.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlowQuery {
-    /// An address or prefix that either end is in, before or after translation.
+    /// Address or prefix of either end, before or after translation.
     pub host: Option<String>,
-    /// A port of either end, before or after translation.
+    /// Port of either end, before or after translation.
     pub port: Option<u16>,
-    /// The identifier of ICMP queries, before or after translation.
+    /// Identifier of ICMP queries, before or after translation.
     pub icmp_id: Option<u16>,
-    /// `tcp`, `udp`, `icmp`, `icmpv6` or a number.
+    /// Protocol: `tcp`, `udp`, `icmp`, `icmpv6` or a number.
     pub protocol: Option<String>,
-    /// The interface by which it began.
+    /// Ingress interface of the original direction.
     pub interface: Option<String>,
-    /// The rule that lets it in.
+    /// Name of the rule that accepted the flow.
     pub rule: Option<String>,
-    /// A translation of its source or destination.
+    /// Name of a translation of source or destination.
     pub nat: Option<String>,
-    /// Where it stands, as [`FlowView::state`] says it.
+    /// State, as in [`FlowView::state`].
     pub state: Option<String>,
-    /// At most so many are listed.
+    /// Flows listed, at most.
     pub limit: Option<usize>,
 }
 
-/// What in a question means nothing.
+/// Unknown name or malformed value in a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotKnown {
-    /// What it is to be.
+    /// Kind of value expected.
     pub what: &'static str,
-    /// The word.
+    /// Value given.
     pub word: String,
 }
 
 impl NotKnown {
-    /// What was found for a word; that it means nothing where there is none.
+    /// Converts an absent result to [`NotKnown`].
     pub(crate) fn or<T>(what: &'static str, word: &str, found: Option<T>) -> Result<T, NotKnown> {
         found.ok_or_else(|| NotKnown { what, word: word.to_owned() })
     }
 }
 
-/// A flow.
+/// Flow, as operators see it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FlowView {
-    /// The worker whose it is.
+    /// Number of the worker that owns the flow.
     pub worker: usize,
-    /// `tcp`, `udp`, `icmp`, `icmpv6` or a number.
+    /// Protocol: `tcp`, `udp`, `icmp`, `icmpv6` or a number.
     pub protocol: String,
-    /// `established`, `syn-sent` and so on.
+    /// State: `established`, `syn-sent` and so on.
     pub state: String,
-    /// The interface by which it began; none if that is gone.
+    /// Ingress interface of the original direction; none if the interface is gone.
     pub interface: Option<String>,
-    /// Who began it.
+    /// Source address of the original direction.
     pub source: IpAddr,
-    /// Its port; none where the protocol has no ports.
+    /// Source port; none where the protocol has no ports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sport: Option<u16>,
-    /// Whom it called.
+    /// Destination address of the original direction.
     pub destination: IpAddr,
-    /// The port that it called.
+    /// Destination port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dport: Option<u16>,
-    /// Whom it reaches, after translation.
+    /// Destination address after translation.
     pub reached: IpAddr,
-    /// The port that it reaches.
+    /// Destination port after translation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reached_port: Option<u16>,
-    /// Who it seems to be, after translation.
+    /// Source address after translation.
     pub seen_as: IpAddr,
-    /// The port that it seems to come from.
+    /// Source port after translation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen_port: Option<u16>,
-    /// What it asks, where it is of ICMP queries.
+    /// Query of an ICMP flow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub icmp: Option<QueryView>,
-    /// The rule that let it in; none where a default did, or where it has yet to be revalidated by the policy in force.
+    /// Rule that accepted the flow; none where a default did, or until the policy in force has revalidated the flow.
     pub rule: Option<String>,
-    /// Its translations.
+    /// Names of its translations.
     pub nat: Vec<String>,
-    /// Since its last packet.
+    /// Seconds since its last packet.
     pub idle_seconds: f64,
-    /// Since its first.
+    /// Seconds since its first packet.
     pub age_seconds: f64,
-    /// True if the policy in force has validated it; else its next packet brings it before that.
+    /// True if the policy in force has validated the flow; else its next packet triggers revalidation.
     pub validated: bool,
 }
 
-/// ICMP queries and their answers.
+/// ICMP query and its reply.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueryView {
     /// Type of the request.
     #[serde(rename = "type")]
     pub kind: u8,
-    /// What it is called, `echo-request` for one; its number where it has no name.
+    /// Name of the type, such as `echo-request`; the number where it has no name.
     pub name: String,
-    /// Identifier that the one who asks sends.
+    /// Identifier in the request.
     pub id: u16,
-    /// Identifier that the one who answers sees, after translation.
+    /// Identifier in the request after translation.
     pub seen_id: u16,
 }
 
 impl FlowQuery {
-    /// The same in the places of `tables`. `None` if nothing can be meant: the tables do not have the rule, say, any more.
+    /// Compiles the query for `tables`. `None` if nothing can match, such as a rule that the tables no longer have.
     ///
     /// # Errors
-    /// A word means nothing.
+    /// Unknown name or malformed value.
     pub fn filter(&self, tables: &Tables) -> Result<FlowFilter, NotKnown> {
         let mut filter = FlowFilter { port: self.port, icmp_id: self.icmp_id, ..FlowFilter::default() };
         if let Some(word) = &self.host {
@@ -144,7 +144,7 @@ impl FlowQuery {
 }
 
 impl FlowView {
-    /// A flow of a worker that goes by `tables`.
+    /// View of a flow of a worker that uses `tables`.
     pub fn of(worker: usize, flow: &FlowRecord, tables: &Tables) -> FlowView {
         let Ends { source, destination, protocol, .. } = flow.original;
         let (ports, answered) = (flow.original.ports(), flow.reply.ports());
@@ -186,12 +186,12 @@ impl FlowView {
     }
 }
 
-/// An address or a prefix.
+/// Parses an address or a prefix.
 pub(crate) fn net_of(word: &str) -> Option<IpNet> {
     word.parse().ok().or_else(|| word.parse::<IpAddr>().ok().map(IpNet::from))
 }
 
-/// An interface by its name; `self` is the gateway itself, `other` what Linux forwards.
+/// Port of an interface by name: `self` for the gateway itself, `other` for traffic that Linux forwards.
 pub(crate) fn interface_of(word: &str, tables: &Tables) -> Option<PortId> {
     match word {
         SELF_ZONE => Some(LOCAL),
@@ -200,12 +200,12 @@ pub(crate) fn interface_of(word: &str, tables: &Tables) -> Option<PortId> {
     }
 }
 
-/// The place of a rule.
+/// Index of a rule.
 pub(crate) fn rule_of(word: &str, tables: &Tables) -> Option<u32> {
     tables.filter.rules.iter().position(|rule| rule.name == word).map(|place| place as u32)
 }
 
-/// The places of the translations of that name, of destinations and of sources: of one of them at least.
+/// Indices of the destination and source translations of that name; at least one of the two.
 pub(crate) fn nats_of(word: &str, tables: &Tables) -> Option<(Option<usize>, Option<usize>)> {
     let destination = tables.nat.destinations.iter().position(|nat| nat.name == word);
     let source = tables.nat.sources.iter().position(|nat| nat.name == word);
@@ -224,7 +224,7 @@ pub(crate) fn protocol_name(number: u8) -> String {
     known.map_or_else(|| number.to_string(), |(name, _)| (*name).to_owned())
 }
 
-/// The names of ICMP requests, as rules have them.
+/// Protocol, type and name of ICMP requests, as rules spell them.
 const QUERIES: [(u8, u8, &str); 5] = [
     (1, 8, "echo-request"),
     (1, 13, "timestamp-request"),
@@ -238,7 +238,7 @@ pub(crate) fn query_name(protocol: u8, kind: u8) -> String {
     known.map_or_else(|| kind.to_string(), |(.., name)| (*name).to_owned())
 }
 
-/// The names of states, as operators of other firewalls know them.
+/// Name of a state, as in other firewalls.
 pub(crate) fn state_name(state: State) -> &'static str {
     match state {
         State::Opening => "opening",

@@ -1,8 +1,10 @@
-//! Guards of the interfaces that a policy names: put on as soon as an interface is first seen, whatever becomes of its port.
+//! Guards of the interfaces that a policy names: attached as soon as an interface appears, whatever the state of its
+//! port.
 //!
-//! A thread of its own hears of interfaces and guards those with a name of the policy before anything else is done about them.
-//! The supervisor opens a guard when the port behind it is open, and closes it before the port is. An interface that the
-//! policy no longer names keeps its guard ("left") until somebody [releases](Guards::release) it.
+//! A thread of its own follows link events and attaches guards to interfaces named by the policy before any other
+//! configuration of these interfaces. The supervisor opens a guard once the port behind it is open, and closes the
+//! guard before the port. An interface that the policy no longer names keeps its guard (mode "left") until an operator
+//! [releases](Guards::release) it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -25,33 +27,33 @@ use alone::Terms;
 #[derive(Clone, Debug)]
 pub struct Guards(Arc<Mutex<Post>>);
 
-/// What the guards' thread needs to shut an interface, whatever the supervisor is doing with guards at that moment.
+/// State of the guards' thread for attaching a guard without waiting for the supervisor.
 #[derive(Debug)]
 struct Scout {
     set: Arc<GuardSet>,
-    /// Names that are to be guarded. Never held for longer than it takes to look one up, or to change them.
+    /// Names to guard. Locked only for a look-up or an update.
     wanted: Mutex<BTreeSet<String>>,
 }
 
-/// What the guards' thread and the supervisor share. Neither holds it while it waits for anything but the kernel.
+/// State shared by the guards' thread and the supervisor. Its lock is held across system calls, but no other blocking.
 #[derive(Debug)]
 struct Post {
     set: Arc<GuardSet>,
     scout: Arc<Scout>,
-    /// Interfaces that the policy names, and what their guards let through beyond this gateway.
+    /// Interfaces that the policy names, with the rules of their guards while no gateway runs.
     named: BTreeMap<String, Terms>,
-    /// Those of them that the gateway has made itself: they go with it, and nobody is behind them but Linux.
+    /// Interfaces among them made by the gateway: removed with it, and only Linux is behind them.
     made: BTreeMap<String, Option<GuardLock>>,
     links: BTreeMap<LinkIndex, String>,
     guards: BTreeMap<LinkIndex, Kept>,
-    /// Guards that an earlier gateway has left on interfaces that the policy does not name.
+    /// Guards left by an earlier gateway on interfaces that the policy does not name.
     left: BTreeSet<LinkIndex>,
     failed: BTreeMap<LinkIndex, String>,
-    /// Those of them that another gateway has.
+    /// Interfaces guarded by another gateway.
     taken: BTreeSet<LinkIndex>,
 }
 
-/// A guard, and whether Linux is reached through it.
+/// Guard, and its mode.
 #[derive(Debug)]
 struct Kept {
     guard: Guard,
@@ -66,32 +68,33 @@ enum Door {
     Left,
 }
 
-/// A guard, as operators see it.
+/// Guard, as operators see it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuardState {
-    /// The interface.
+    /// Name of the interface.
     pub interface: String,
-    /// What it lets through.
+    /// Mode of the guard.
     pub state: GuardMode,
-    /// Where its programs are pinned, with `-ingress` and `-egress` behind it; none where they end with the gateway.
+    /// Path prefix of its pinned programs, with `-ingress` and `-egress` behind it; none where they end with the
+    /// gateway.
     pub pin: Option<String>,
-    /// Why there is none, where there ought to be one.
+    /// Error, where a guard is missing.
     pub trouble: Option<String>,
-    /// Rules to `self` that let in nothing while no gateway runs, as they say what a guard cannot look at.
+    /// Rules to `self` that accept nothing while no gateway runs, as they match on fields that a guard cannot match.
     pub left_out: Vec<String>,
 }
 
-/// What a guard lets through.
+/// Mode of a guard: traffic that it passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum GuardMode {
-    /// What the gateway delivers to Linux, and what Linux sends through the gateway: its port is open.
+    /// Traffic that the gateway delivers to Linux, and traffic that Linux sends through the gateway: the port is open.
     Open,
-    /// Nothing: its port is not open.
+    /// No traffic: the port is not open.
     Closed,
-    /// What it lets through when no gateway runs: the policy in force does not name the interface, an earlier one did.
+    /// Traffic for when no gateway runs: an earlier policy named the interface, the policy in force does not.
     Left,
-    /// It could not be put on: its port is not opened either.
+    /// Guard not attached; the port is not opened either.
     Failed,
 }
 
@@ -107,10 +110,10 @@ impl fmt::Display for GuardMode {
 }
 
 impl Guards {
-    /// Guards all interfaces of these names that there are, and from then on those that come.
+    /// Guards all interfaces of these names, present and future.
     ///
     /// # Errors
-    /// Where Linux does not tell of interfaces.
+    /// Link events are not available.
     pub fn start(pins: &Path, named: BTreeMap<String, Terms>) -> Result<Guards, linux::Error> {
         let (set, unpinned) = GuardSet::open(pins, ports::MARK);
         if let Some(why) = unpinned {
@@ -143,7 +146,7 @@ impl Guards {
         Ok(Guards(post))
     }
 
-    /// Guards what a policy names; what it does not name keeps its guard, and is left.
+    /// Guards the interfaces that a policy names; guards of all others become "left".
     pub fn name(&self, named: BTreeMap<String, Terms>) {
         let mut post = lock(&self.0);
         if post.named == named {
@@ -165,11 +168,11 @@ impl Guards {
         post.guard_all();
     }
 
-    /// Takes the guards off interfaces that the policy does not name: off these, or all that are left where none is named. Says
-    /// of which.
+    /// Removes the guards from interfaces that the policy does not name: from the given ones, or from all if `names` is
+    /// empty. Returns the interfaces released.
     ///
     /// # Errors
-    /// The policy names one of them, or there is no guard on it, or the kernel refuses.
+    /// Interface named by the policy, no guard on it, or refusal by the kernel.
     pub fn release(&self, names: &[String]) -> Result<Vec<String>, ReleaseError> {
         let mut post = lock(&self.0);
         let mut left: BTreeMap<String, LinkIndex> = BTreeMap::new();
@@ -200,7 +203,7 @@ impl Guards {
         Ok(released)
     }
 
-    /// Takes all guards off that this gateway governs: its interfaces are Linux's from then on.
+    /// Removes all guards that this gateway manages: their interfaces are Linux's from then on.
     pub fn end_open(&self) {
         let mut post = lock(&self.0);
         post.named.clear();
@@ -210,14 +213,14 @@ impl Guards {
         }
     }
 
-    /// Notes that the gateway makes the interface of this name by itself: no guard is on it.
+    /// Notes that the gateway is about to make the interface of this name, which gets no guard.
     pub fn make(&self, name: &str) {
         let mut post = lock(&self.0);
         post.made.insert(name.to_owned(), None);
         post.scouted();
     }
 
-    /// Keeps other gateways from guarding the interface of this name, now that the gateway has made it.
+    /// Locks the interface of this name, which the gateway has made, against guards of other gateways.
     pub fn made(&self, name: &str) {
         let mut post = lock(&self.0);
         let index = ports::interface_index(name).ok();
@@ -226,22 +229,22 @@ impl Guards {
         post.made.insert(name.to_owned(), locked);
     }
 
-    /// True if another gateway has an interface that is to be guarded.
+    /// True if another gateway guards an interface that this one is to guard.
     pub fn is_taken(&self) -> bool {
         !lock(&self.0).taken.is_empty()
     }
 
-    /// Notes that an interface that the gateway has made is no more.
+    /// Notes the removal of an interface made by the gateway.
     pub fn unmake(&self, name: &str) {
         let mut post = lock(&self.0);
         post.made.remove(name);
         post.scouted();
     }
 
-    /// Has Linux reached through the guard of an interface: by the punt whose device is `punt`.
+    /// Opens the guard of an interface for the punt whose device is `punt`.
     ///
     /// # Errors
-    /// The interface has no guard, or it cannot be opened.
+    /// No guard on the interface, or failure to open it.
     pub fn open(&self, index: LinkIndex, name: &str, punt: u32) -> Result<(), GuardError> {
         let mut post = lock(&self.0);
         post.put(index, name, None)?;
@@ -252,7 +255,7 @@ impl Guards {
         Ok(())
     }
 
-    /// Closes the guard of an interface, if it has one.
+    /// Closes the guard of an interface, if any.
     pub fn close(&self, index: LinkIndex) {
         if let Some(kept) = lock(&self.0).guards.get_mut(&index).filter(|kept| kept.door == Door::Open) {
             kept.door = Door::Closed;
@@ -262,7 +265,7 @@ impl Guards {
         }
     }
 
-    /// All guards, by interface.
+    /// Returns all guards, by interface.
     pub fn states(&self) -> Vec<GuardState> {
         let post = lock(&self.0);
         let mut states: Vec<GuardState> =
@@ -291,27 +294,28 @@ impl Guards {
     }
 }
 
-/// Why a guard is not released.
+/// Reason for not releasing a guard.
 #[derive(Debug, thiserror::Error)]
 pub enum ReleaseError {
-    /// The policy in force names the interface.
+    /// Interface named by the policy in force.
     #[error("the policy in force names \"{0}\": its guard stays while the gateway runs")]
     Named(String),
-    /// There is no guard on it.
+    /// No guard on the interface.
     #[error("there is no guard on \"{0}\"")]
     Unguarded(String),
-    /// Nothing can be pinned, so nothing is.
+    /// No support for pinning, so no pinned guards.
     #[error("there are no guards: {0}")]
     Unpinned(Unpinned),
-    /// The kernel refuses.
+    /// Refusal by the kernel.
     #[error(transparent)]
     Kernel(GuardError),
 }
 
-/// Takes guards off interfaces while no gateway runs: off these, or off all where none is named. Says of which.
+/// Removes guards while no gateway runs: from the given interfaces, or from all if `names` is empty. Returns the
+/// interfaces released.
 ///
 /// # Errors
-/// There is no guard on one of them, or it cannot be taken off.
+/// No guard on an interface, or failure to remove it.
 pub fn release(pins: &Path, names: &[String]) -> Result<Vec<String>, ReleaseError> {
     let (set, unpinned) = GuardSet::open(pins, ports::MARK);
     if let Some(why) = unpinned {
@@ -332,7 +336,7 @@ pub fn release(pins: &Path, names: &[String]) -> Result<Vec<String>, ReleaseErro
 }
 
 impl Scout {
-    /// Shuts an interface that is seen for the first time, or under another name, and is to be guarded.
+    /// Shuts an interface that is to be guarded, on its first event or the first under another name.
     fn look(&self, event: &LinkEvent, seen: &mut BTreeSet<(LinkIndex, String)>) -> Option<Shut> {
         match event {
             LinkEvent::There(index, link) => {
@@ -356,7 +360,7 @@ impl Scout {
 }
 
 impl Post {
-    /// Tells the guards' thread which names are wanted.
+    /// Updates the guards' thread with the names to guard.
     fn scouted(&self) {
         let wanted = self.named.keys().filter(|name| !self.made.contains_key(*name)).cloned().collect();
         *self.scout.wanted.lock().unwrap_or_else(PoisonError::into_inner) = wanted;
@@ -393,7 +397,7 @@ impl Post {
         self.named.contains_key(name) && !self.made.contains_key(name)
     }
 
-    /// Guards what is named, and leaves what is not.
+    /// Guards the interfaces that the policy names, and sets the guards of all others to "left".
     fn guard_all(&mut self) {
         let links = std::mem::take(&mut self.links);
         for (index, name) in &links {
@@ -430,7 +434,7 @@ impl Post {
         }
     }
 
-    /// Puts a guard on an interface that has none of this process's.
+    /// Attaches a guard to an interface that has none of this process's.
     fn put(&mut self, index: LinkIndex, name: &str, shut: Option<Shut>) -> Result<(), GuardError> {
         if self.guards.get(&index).is_some_and(|kept| kept.door != Door::Left) {
             return Ok(());

@@ -1,9 +1,9 @@
-//! Policies that were put in force, kept over a restart: numbered files in a directory, each whole or not there.
+//! History of policies put in force, kept over a restart: numbered files in a directory, each written atomically.
 //!
-//! The first line of a file says who put the policy in force and when, as JSON behind a `#`; the rest is the policy. The
-//! entry of the highest number is the newest. Which policy a gateway begins with: the newest entry, if somebody applied that
-//! and the file that the gateway is started with has not changed since it was last read; else that file. Nothing that is
-//! wrong with an entry keeps a gateway from starting.
+//! The first line of a file holds origin, user and time as JSON behind a `#`; the rest is the policy. The entry of the
+//! highest number is the newest. A gateway starts with the newest entry if an operator applied that policy and the
+//! configured file has not changed since it was last read; else with that file. A damaged entry never keeps a gateway
+//! from starting.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -21,84 +21,84 @@ use tracing::{error, info, warn};
 use crate::log::line::time_text;
 use crate::privilege;
 
-/// Entries that are kept, at most.
+/// Entries kept, at most.
 const MOST: usize = 50;
 
-/// Bytes of all entries that are kept; the newest is, however long.
+/// Bytes of all entries kept, at most; the newest is kept whatever its size.
 const MOST_KEPT: u64 = 256 << 20;
 
 /// Bytes of an entry's first line, at most.
 const MOST_OF_HEAD: u64 = 16 << 10;
 
-/// What stands before the JSON in an entry's first line.
+/// Prefix of the JSON in an entry's first line.
 const HEAD: &str = "# wirerate policy ";
 
-/// A policy that was put in force.
+/// Entry: a policy that was put in force.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// Its number, from 1.
+    /// Number, from 1.
     pub number: u64,
-    /// When: UTC, as RFC 3339 writes it.
+    /// Time in UTC, as in RFC 3339.
     pub time: String,
-    /// How.
+    /// Origin of the policy.
     pub origin: Origin,
-    /// Who applied it: the user's name or number. Nobody where it was read from the file.
+    /// User who applied it, by name or number; none where it was read from the file.
     pub user: Option<String>,
-    /// What was said about it.
+    /// Operator's comment.
     pub comment: Option<String>,
-    /// SHA-256 of its text.
+    /// SHA-256 of the policy's text.
     pub hash: String,
-    /// The file that the gateway was started with.
+    /// Policy file that the gateway was started with.
     pub file: PathBuf,
-    /// SHA-256 of what that file had when it was last read.
+    /// SHA-256 of that file when it was last read.
     pub file_hash: Option<String>,
 }
 
-/// How a policy came into force.
+/// Origin of a policy in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Origin {
-    /// Somebody applied it.
+    /// Applied by an operator.
     Apply,
-    /// It was read from the file, at the start or by SIGHUP.
+    /// Read from the file, at the start or on SIGHUP.
     File,
 }
 
-/// Who put a policy in force, and what was said about it.
+/// User and comment of a policy that is applied.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct By {
-    /// The user's number.
+    /// User ID.
     pub uid: Option<u32>,
-    /// What was said about it.
+    /// Operator's comment.
     pub comment: Option<String>,
 }
 
-/// What operators see of the history.
+/// History, as operators see it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HistoryView {
-    /// The file that the gateway was started with.
+    /// Policy file that the gateway was started with.
     pub file: PathBuf,
-    /// Number of the entry in force; none where that is not kept, as a policy on trial.
+    /// Number of the entry in force; none where the policy in force has no entry, as on trial.
     pub in_force: Option<u64>,
     /// True if the policy in force is on trial.
     pub on_trial: bool,
-    /// All entries, oldest first.
+    /// Entries, oldest first.
     pub entries: Vec<Entry>,
 }
 
-/// The entries of a directory.
+/// Entries of a directory.
 pub(crate) struct History {
     directory: PathBuf,
     file: PathBuf,
     file_hash: Option<String>,
     entries: Vec<Entry>,
-    /// The file's policy, where the gateway begins with that and no entry says so.
+    /// File's policy, where the gateway starts with it and no entry for it exists yet.
     unwritten: Option<String>,
-    /// Above all numbers in use, those of entries that cannot be read, too.
+    /// Next number: above all in use, including those of unreadable entries.
     next: u64,
 }
 
-/// Why an entry is of no use.
+/// Damage that makes an entry unusable.
 #[derive(Debug)]
 enum Damage {
     Read(io::Error),
@@ -121,7 +121,7 @@ impl std::fmt::Display for Damage {
 }
 
 impl History {
-    /// Opens a directory, and says which policy to begin with: `given`, which was read from `file`, or the one that was
+    /// Opens a directory and selects the policy to start with: `given`, which was read from `file`, or the policy
     /// applied last.
     pub(crate) fn begin(directory: &Path, file: &Path, given: Policy) -> (History, Policy) {
         if let Err(error) = DirBuilder::new().recursive(true).mode(0o700).create(directory) {
@@ -192,7 +192,7 @@ impl History {
         self.begin_with_file(given)
     }
 
-    /// Begins with the file's policy.
+    /// Selects the file's policy to start with.
     fn begin_with_file(&mut self, given: Policy) -> Policy {
         let text = given.to_string();
         let hash = hash_of(text.as_bytes());
@@ -205,21 +205,21 @@ impl History {
         given
     }
 
-    /// Writes down which policy the gateway has begun with, where that is not known yet. Not before it has begun: one that
-    /// cannot, as another is running, is no part of the history.
+    /// Writes the entry of the policy that the gateway has started with, if not yet written. Called only after the
+    /// start: a gateway that fails to start, as another is running, is no part of the history.
     pub(crate) fn begun(&mut self) {
         if let Some(text) = self.unwritten.take() {
             self.keep(&text, Origin::File, By::default());
         }
     }
 
-    /// Notes that the file was read again, and its policy is in force.
+    /// Adds the policy file's new content, in force after SIGHUP.
     pub(crate) fn keep_reread(&mut self, policy: &Policy) {
         self.file_hash = hash_of_file(&self.file);
         self.keep(&policy.to_string(), Origin::File, By::default());
     }
 
-    /// Keeps a policy that was applied.
+    /// Adds an applied policy.
     pub(crate) fn keep_applied(&mut self, policy: &Policy, by: By) {
         self.keep(&policy.to_string(), Origin::Apply, by);
     }
@@ -266,13 +266,13 @@ impl History {
         }
     }
 
-    /// The file that the gateway was started with, number of the newest entry, and all entries.
+    /// Returns policy file, number of the newest entry, and all entries.
     pub(crate) fn view(&self, on_trial: bool) -> HistoryView {
         let in_force = self.entries.last().map(|last| last.number).filter(|_| !on_trial);
         HistoryView { file: self.file.clone(), in_force, on_trial, entries: self.entries.clone() }
     }
 
-    /// The text of an entry.
+    /// Returns the text of an entry.
     pub(crate) fn text(&self, number: u64) -> Option<String> {
         let entry = self.entries.iter().find(|entry| entry.number == number)?;
         self.text_of(entry).ok()
@@ -316,8 +316,7 @@ fn numbers_in(directory: &Path) -> Vec<u64> {
     numbers
 }
 
-/// Writes an entry: beside its place, to the disk, and then into its place. An entry that could not be written leaves
-/// nothing behind.
+/// Writes an entry atomically: to a temporary file, synced, then renamed. A failed write leaves no file behind.
 fn write(directory: &Path, path: &Path, entry: &Entry, text: &str) -> io::Result<()> {
     let beside = path.with_extension("new");
     write_beside(&beside, entry, text).and_then(|()| fs::rename(&beside, path)).inspect_err(|_| {
@@ -339,7 +338,7 @@ fn hash_of(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// SHA-256 of a file; none of what is no file, or cannot be read.
+/// SHA-256 of a regular file; `None` if it cannot be read.
 fn hash_of_file(path: &Path) -> Option<String> {
     if !fs::metadata(path).ok()?.is_file() {
         return None;

@@ -1,8 +1,8 @@
-//! The live host: the data plane on this machine's interfaces, with Linux as its control plane.
+//! Live host: the data plane on this machine's interfaces, with Linux as its control plane.
 //!
-//! [`Supervisor`] is what runs: it starts [`worker`]s, one thread each, which do all the packet work; follows
-//! [`linux`]; makes tables anew when either the policy or Linux changes ([`reload`]); and answers what is asked
-//! through [`server`]. Nothing outside of workers touches a packet, and nothing in them waits, locks or logs.
+//! [`Supervisor`] starts [`worker`]s, one thread each, which do all packet processing; follows [`linux`]; recompiles
+//! tables when the policy or Linux changes ([`reload`]); and serves requests of [`server`]. Only workers touch packets,
+//! and workers never block, lock or log.
 
 pub mod about;
 pub mod api;

@@ -1,8 +1,9 @@
-//! Linux as the control plane: what it has is followed, what the policy wants of it is asked for. By netlink, over blocking
-//! sockets, in a thread of its own.
+//! Linux as the control plane: its state is followed, and the policy's wishes are requested of it, by netlink over
+//! blocking sockets, in a thread of its own.
 //!
-//! [`watch`](watch()) tells of every change of interfaces, addresses, routes and neighbours; [`Writer`] asks Linux to
-//! change something; [`Desired`] says what, and [`Probe`] which neighbours are to be asked for. Whatever Linux says, nothing here panics; what was not understood or not heard is asked for again.
+//! [`watch`](watch()) reports every change of interfaces, addresses, routes and neighbours; [`Writer`] sends requests
+//! for changes; [`Desired`] plans them, and [`Probe`] schedules neighbour requests. No message of Linux causes a panic;
+//! after a malformed or lost message, the state is listed again.
 
 pub(crate) mod beside;
 pub mod cow;

@@ -1,5 +1,5 @@
-//! What the gateway says of itself, on standard error: events with their names, for people or for machines; and the log of
-//! packets, connections and mappings, where the policy asks for one.
+//! Logging: named events of the gateway on standard error, as text or JSON; and the log of packets, connections and
+//! mappings, where the policy enables one.
 
 use std::io::IsTerminal;
 use std::sync::OnceLock;
@@ -18,39 +18,39 @@ mod tests;
 pub use writer::{Feed, LogCounts};
 pub(crate) use writer::{Parcel, Writer};
 
-/// How log lines look.
+/// Format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
-    /// For people.
+    /// Text, for people.
     #[default]
     Text,
-    /// A JSON object a line.
+    /// JSON, an object a line.
     Json,
 }
 
-/// A count of records that were made and not written.
+/// Count of records made and not written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeftOut {
-    /// What they were of: `rule`, `connection` or `nat`.
+    /// Kind of the records: `rule`, `connection` or `nat`.
     pub of: &'static str,
-    /// The rule, by place.
+    /// Index of the rule.
     pub rule: Option<u32>,
-    /// Number of them.
+    /// Number of records.
     pub count: u64,
 }
 
-/// What was given to [`start`].
+/// Format given to [`start`].
 static FORMAT: OnceLock<Format> = OnceLock::new();
 
 impl Format {
-    /// How log lines of this process look.
+    /// Returns the format of this process's log lines.
     pub(crate) fn current() -> Format {
         FORMAT.get().copied().unwrap_or_default()
     }
 }
 
-/// Begins to log. The environment variable WIRERATE_LOG says from which level on, `info` where it is absent. Only the
-/// first call in a process has an effect.
+/// Starts logging from the level in the environment variable WIRERATE_LOG, by default `info`. Only the first call in a
+/// process has an effect.
 pub fn start(format: Format) {
     FORMAT.get_or_init(|| format);
     let filter = EnvFilter::try_from_env("WIRERATE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));

@@ -1,5 +1,5 @@
-//! Metrics for Prometheus, in its text format (OpenMetrics): base units, and labels of which there are as many as
-//! the policy has names: rule, translation, interface, reason. Never addresses.
+//! Metrics for Prometheus, in OpenMetrics text format: base units, and labels of bounded cardinality, by the policy's
+//! names: rule, translation, interface, reason. Never addresses.
 
 use std::fmt;
 
@@ -13,10 +13,10 @@ use crate::request::Overview;
 use crate::supervisor::{Carrier, Presence};
 use crate::view::Count;
 
-/// What the text is.
+/// Content type of the metrics.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// All metrics, as text.
+/// Renders all metrics.
 pub fn text(overview: &Overview) -> String {
     let mut registry = Registry::with_prefix("wirerate");
     registry.register_collector(Box::new(Collected(overview.clone())));
@@ -34,7 +34,7 @@ impl fmt::Debug for Collected {
     }
 }
 
-/// A family of metrics: values by the value of one label.
+/// Metric family: values by the value of one label.
 struct Family<'a> {
     name: &'a str,
     help: &'a str,
@@ -122,7 +122,7 @@ impl Collected {
         Family { name: "answered_packets", help, unit: None, label: "reason" }.counters(encoder, answered)
     }
 
-    /// Rules and translations.
+    /// Encodes the metrics of rules and translations.
     fn named(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let (rules, nats) = (self.0.rules(), self.0.nats());
         let rules = || rules.iter().map(|view| (view.name.as_str(), view.count));

@@ -1,8 +1,8 @@
-//! What the process may do: it gives up all that it does not need, before its first thread begins, as each thread has its own.
+//! Privilege dropping, before the first thread starts, as privileges are per thread.
 //!
-//! In this order: directories are made and given to the user that the gateway runs as; the process becomes that
-//! user, with three capabilities; Landlock leaves it the files that it needs, and a seccomp filter
-//! the system calls. What the kernel lacks is noted, and the gateway goes on without it.
+//! In order: create directories and change their owner to the gateway's user; become that user, with three
+//! capabilities; restrict files by Landlock and system calls by a seccomp filter. Mechanisms that the kernel lacks are
+//! noted, and the gateway starts without them.
 
 use std::fmt;
 use std::io;
@@ -23,43 +23,43 @@ pub(crate) use place::Places;
 pub use user::UserError;
 pub(crate) use user::name_of;
 
-/// What is needed: interfaces, routes and neighbours; AF_PACKET and AF_XDP; the programs that steer frames.
+/// Capabilities needed: for interfaces, routes and neighbours; for AF_PACKET and AF_XDP; for eBPF programs.
 const NEEDED: [Capability; 3] = [Capability::CAP_NET_ADMIN, Capability::CAP_NET_RAW, Capability::CAP_BPF];
 
-/// The user that a gateway of root runs as where nobody says otherwise, if there is such.
+/// Default user of a gateway started as root, if the machine has such a user.
 pub const USER: &str = "wirerate";
 
-/// How far a gateway restricts itself.
+/// Requested restriction of a gateway.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Restriction {
-    /// Name of the user that it runs as; [`USER`] where absent, if there is such.
+    /// Name of the user to become; [`USER`] if absent and such a user exists.
     pub user: Option<String>,
-    /// Files and system calls that it leaves itself.
+    /// Restriction of files and system calls.
     pub confine: Confine,
 }
 
-/// Files and system calls that a gateway leaves itself.
+/// Restriction of files and system calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Confine {
-    /// Those that it needs, by Landlock and a seccomp filter.
+    /// Only those needed, by Landlock and a seccomp filter.
     #[default]
     On,
-    /// All that its user and capabilities leave it: for debugging.
+    /// All that user and capabilities permit: for debugging.
     Off,
 }
 
-/// What a gateway may do, as operators see it.
+/// Privileges of a gateway, as operators see them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Confinement {
-    /// The user that it runs as.
+    /// User of the process.
     pub user: String,
-    /// Capabilities that it kept.
+    /// Capabilities kept.
     pub capabilities: Vec<String>,
-    /// ABI of Landlock that is in force; none where its files are not restricted.
+    /// Landlock ABI in force; none where files are not restricted.
     pub landlock: Option<u32>,
     /// True if a seccomp filter is in force.
     pub seccomp: bool,
-    /// What could not be given up, and why.
+    /// Privileges that could not be dropped, with the reason.
     pub notes: Vec<String>,
 }
 
@@ -74,24 +74,25 @@ impl fmt::Display for Confinement {
     }
 }
 
-/// Why privileges could not be given up.
+/// Error in dropping privileges.
 #[derive(Debug, thiserror::Error)]
 pub enum PrivilegeError {
-    /// The user cannot be had.
+    /// User not available.
     #[error(transparent)]
     User(UserError),
-    /// The system refused something.
+    /// Refusal by the system.
     #[error("could not give up privileges: {0}")]
     System(io::Error),
 }
 
-/// What keeps a restriction as it is: directories of /proc, whose entries Linux would else make anew.
+/// Directories of /proc kept open, as their Landlock rules are bound to entries that Linux would otherwise recreate.
 pub(crate) type Held = Vec<OwnedFd>;
 
-/// Gives up, for good, what a gateway with these files does not need. Call it while there is one thread.
+/// Drops, for good, privileges that a gateway with these files does not need. To be called in a single-threaded
+/// process.
 ///
 /// # Errors
-/// The system refuses, which is no reason to go on with more than is needed; the user that was asked for cannot be had.
+/// Refusal by the system, which is no reason to go on with excess privileges; requested user not available.
 pub(crate) fn confine(
     places: &Places,
     restriction: &Restriction,
@@ -136,7 +137,7 @@ pub(crate) fn confine(
     Ok((confinement, held))
 }
 
-/// Keeps what of [`NEEDED`] the process has, and nothing else: not for programs that it might start, either. Becomes `user`.
+/// Keeps the process's capabilities among [`NEEDED`] and no others, also for programs it might start. Becomes `user`.
 fn keep_only_what_is_needed(user: Option<&user::User>) -> io::Result<Vec<Capability>> {
     let mut needed = NEEDED.to_vec();
     // Frames that are shared with the kernel count as locked memory. Where the bound on it stays, this passes it by.
@@ -165,10 +166,10 @@ fn keep_only_what_is_needed(user: Option<&user::User>) -> io::Result<Vec<Capabil
     Ok(kept)
 }
 
-/// Whether interfaces can be opened at all: every driver, and the way to Linux's stack, needs CAP_NET_ADMIN.
+/// True if interfaces can be opened: every driver, and the punt to Linux's stack, needs CAP_NET_ADMIN.
 ///
 /// # Errors
-/// The system does not say.
+/// Capabilities not readable.
 pub(crate) fn can_open_interfaces() -> io::Result<bool> {
     caps::has_cap(None, CapSet::Effective, Capability::CAP_NET_ADMIN).map_err(refused)
 }

@@ -1,5 +1,5 @@
-//! The policy in force, on trial or for good, and the policies that are asked for: from these and from what Linux says to
-//! tables, compiled on a thread of their own, one after the other.
+//! The policy in force, on trial or for good, the policies requested, and the compilation of tables from these and the state of
+//! Linux: on a thread of its own, one after the other.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,62 +19,62 @@ use crate::linux::State;
 use crate::request::{Applied, NoTrial, Refusal, Reply};
 use crate::supervisor::Event;
 
-/// What is in force, what is asked for, and what is being made of it.
+/// Policy in force, policies requested, and tables under compilation.
 pub struct Reload {
-    /// The policy in force, as it was asked for.
+    /// Policy in force, as requested.
     pub policy: Arc<Policy>,
-    /// The same, with what Linux adds.
+    /// Policy in force, merged with the state of Linux.
     pub effective: Arc<Effective>,
-    /// The tables in force.
+    /// Tables in force.
     pub tables: Arc<Tables>,
-    /// The policy in force is on trial.
+    /// Trial of the policy in force, if any.
     trial: Option<Trial>,
     /// Policies that were put in force; none where they are not kept.
     history: Option<History>,
     asked: VecDeque<Asked>,
-    /// Linux has changed since the tables that are in force or being made.
+    /// True if Linux has changed since the tables in force or under compilation.
     dirty: bool,
     building: bool,
-    /// What sockets of the machine listen on.
+    /// Endpoints that sockets of the machine listen on.
     listeners: Arc<[Listener]>,
     sender: Sender<Event>,
 }
 
-/// A policy goes unless it is confirmed.
+/// Trial of a policy, which is rolled back unless confirmed.
 struct Trial {
-    /// What it goes back to.
+    /// Policy to roll back to.
     before: Arc<Policy>,
-    /// When.
+    /// Time of the rollback.
     until: Instant,
-    /// How it is kept once it is confirmed.
+    /// Entry in the history once confirmed.
     keep: Keep,
 }
 
-/// How a policy is kept over a restart.
+/// Entry of a policy in the history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Keep {
-    /// Not: it was in force before, and is kept already.
+    /// None: the policy was in force before, and has an entry.
     No,
-    /// As read from the policy file.
+    /// As reread from the policy file.
     Reread,
-    /// As applied.
+    /// As applied by an operator.
     Applied(By),
 }
 
-/// Somebody asked for another policy.
+/// Request for another policy.
 pub struct Asked {
-    /// It.
+    /// Policy requested.
     pub policy: Arc<Policy>,
-    /// Time in which it must be confirmed.
+    /// Time in which the policy must be confirmed.
     pub confirm: Option<Duration>,
-    /// How it is kept over a restart.
+    /// Entry in the history.
     pub keep: Keep,
-    /// Who asked; nobody for one that goes back.
+    /// Reply channel of the client; none for a rollback.
     pub reply: Option<Reply<Result<Applied, Refusal>>>,
 }
 
 impl Asked {
-    /// Answers who asked that the policy is not put in force.
+    /// Answers the request with a refusal.
     pub fn refuse(self, refusal: Refusal) {
         if let Some(reply) = self.reply {
             // Who asked may have gone.
@@ -83,18 +83,18 @@ impl Asked {
     }
 }
 
-/// What came of making tables.
+/// Result of a compilation.
 pub struct Built {
-    /// Who asked; nobody where Linux had changed.
+    /// Request that the tables are for; none where Linux had changed.
     pub asked: Option<Asked>,
-    /// The policy with what Linux adds.
+    /// Policy merged with the state of Linux.
     pub effective: Arc<Effective>,
-    /// The tables; none where they would be those in force.
+    /// Tables; none where they would equal those in force.
     pub tables: Result<Option<Arc<Tables>>, CompileError>,
 }
 
 impl Reload {
-    /// With the tables that the gateway begins with.
+    /// Creates the reload state with the tables that the gateway starts with.
     pub(crate) fn new(
         policy: Arc<Policy>,
         effective: Arc<Effective>,
@@ -116,7 +116,7 @@ impl Reload {
         }
     }
 
-    /// Sockets of the machine listen on these endpoints.
+    /// Updates the endpoints that sockets of the machine listen on.
     pub fn sockets_listen(&mut self, listeners: Vec<Listener>, linux: &Arc<State>) {
         if *self.listeners != *listeners {
             self.listeners = listeners.into();
@@ -125,19 +125,19 @@ impl Reload {
         }
     }
 
-    /// Linux has changed.
+    /// Notes a change of Linux.
     pub fn linux_changed(&mut self, linux: &Arc<State>) {
         self.dirty = true;
         self.next(linux);
     }
 
-    /// Somebody asks for another policy.
+    /// Queues a request for another policy.
     pub fn ask(&mut self, asked: Asked, linux: &Arc<State>) {
         self.asked.push_back(asked);
         self.next(linux);
     }
 
-    /// What was being made is made.
+    /// Notes the end of a compilation.
     pub fn finished(&mut self, linux: &Arc<State>) {
         self.building = false;
         self.next(linux);

@@ -1,4 +1,4 @@
-//! What may be asked of a running gateway.
+//! Requests to a running gateway.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,110 +16,110 @@ use crate::privilege::Confinement;
 use crate::supervisor::PortState;
 use crate::worker::{CommandSender, Known, Report};
 
-/// Where an answer goes. Nobody may be waiting any more.
+/// Reply channel. The receiver may have gone.
 pub type Reply<T> = oneshot::Sender<T>;
 
-/// What may be asked.
+/// Request to the supervisor.
 pub enum Request {
-    /// All that was counted.
+    /// Overview: all counters and states.
     Overview(Reply<Overview>),
-    /// Another policy.
+    /// Apply another policy.
     Apply {
-        /// The policy.
+        /// Policy.
         policy: Box<Policy>,
-        /// Goes back to what was before unless it is confirmed within this time.
+        /// Time after which the policy is rolled back unless confirmed.
         confirm: Option<Duration>,
-        /// Who asks.
+        /// User and comment.
         by: By,
-        /// Is told when all workers go by it.
+        /// Reply, sent once all workers use the policy.
         reply: Reply<Result<Applied, Refusal>>,
     },
-    /// The policy on trial is to stay.
+    /// Confirm the policy on trial.
     Confirm(Reply<Result<(), NoTrial>>),
-    /// The policy on trial is to go.
+    /// Roll back the policy on trial.
     Rollback(Reply<Result<(), NoTrial>>),
-    /// Policies that were put in force; none where they are not kept.
+    /// History of policies put in force; none where no history is kept.
     History(Reply<Option<HistoryView>>),
-    /// The text of one of them.
+    /// Text of a policy in the history.
     Kept {
-        /// Its number.
+        /// Number of the policy.
         number: u64,
-        /// Is told, if there is such.
+        /// Reply: the text, if there is such an entry.
         reply: Reply<Option<String>>,
     },
-    /// Guards are to be taken off interfaces that the policy does not name: these, or all where none is named.
+    /// Remove guards from interfaces that the policy does not name: from the given ones, or from all if none is given.
     Release {
-        /// The interfaces.
+        /// Interfaces.
         interfaces: Vec<String>,
-        /// Is told off which they were taken.
+        /// Reply: the interfaces released, or an error.
         reply: Reply<Result<Vec<String>, String>>,
     },
-    /// A way to the workers themselves.
+    /// Command channels to the workers.
     Workers(Reply<Vec<CommandSender>>),
-    /// The policy in force, as it was asked for.
+    /// Policy in force, as requested.
     Policy(Reply<Arc<Policy>>),
-    /// What the workers go by.
+    /// Tables, steering and neighbours of the workers.
     Basis(Reply<Basis>),
 }
 
-/// What the workers go by.
+/// Tables, steering and neighbours that the workers use.
 #[derive(Clone)]
 pub struct Basis {
-    /// Their tables.
+    /// Tables of the workers.
     pub tables: Arc<Tables>,
-    /// What these were made of: the policy, with what Linux adds.
+    /// Policy that the tables were compiled from: the policy in force, merged with the state of Linux.
     pub effective: Arc<Effective>,
-    /// Where flows are, of several workers.
+    /// Flow steering table, with several workers.
     pub steering: Option<Arc<SteeringTable>>,
-    /// The neighbours that are known.
+    /// Resolved neighbours.
     pub neighbours: Arc<[Known]>,
 }
 
-/// A policy is in force.
+/// Success: the policy is in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Applied {
-    /// The epoch of its tables.
+    /// Epoch of its tables.
     pub epoch: u16,
 }
 
-/// Why a policy was not put in force. Nothing has changed.
+/// Reason for refusing a policy. The policy in force stays.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Its tables could not be made.
+    /// Compile error.
     Compile(String),
-    /// It has no interface.
+    /// No interfaces.
     Empty,
-    /// Another one is on trial.
+    /// Another policy on trial.
     OnTrial,
-    /// What it changes takes a restart.
+    /// Change that requires a restart.
     Restart(String),
 }
 
-/// No policy is on trial.
+/// Error: no policy is on trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoTrial;
 
-/// All that is known of a running gateway.
+/// Overview of a running gateway.
 #[derive(Clone)]
 pub struct Overview {
-    /// What the workers go by.
+    /// Tables of the workers.
     pub tables: Arc<Tables>,
-    /// What each worker counted, in their order; one that does not answer is missing.
+    /// Counters of each worker, in order; a worker that does not answer is missing.
     pub reports: Vec<Report>,
     /// Ports, in the order of the policy's interfaces.
     pub ports: Vec<PortState>,
-    /// What keeps Linux off interfaces.
+    /// Guards of interfaces.
     pub guards: Vec<GuardState>,
     /// Time since the start.
     pub uptime: Duration,
-    /// Workers that panicked and began anew, in all.
+    /// Panics of workers, each followed by a restart of the worker.
     pub panics: u64,
     /// Log records written and left out.
     pub log: LogCounts,
-    /// What the process may do.
+    /// Privileges of the process.
     pub confinement: Confinement,
-    /// What Linux says that could not be taken over.
+    /// Entries of Linux's state left out.
     pub notes: Vec<String>,
-    /// Time until the policy on trial goes back.
+    /// Time until the policy on trial is rolled back.
     pub trial: Option<Duration>,
 }

@@ -1,7 +1,7 @@
-//! Where questions come in: the socket in the file system, and loopback for metrics.
+//! Server of the control API: the Unix socket, and the metrics address.
 //!
-//! The socket is its owner's from the first moment on, whatever the umask; what else stands at its path is left alone.
-//! Who may not ask is told so. See [`connection`] for what bad or slow clients can do.
+//! The socket belongs to its owner from its creation on, whatever the umask; a file of another type at its path is left
+//! alone. Peers without permission receive an error response. See [`connection`] for limits on bad or slow clients.
 
 use std::fs::{self, DirBuilder, Metadata};
 use std::io;
@@ -38,10 +38,10 @@ use connection::{Bounds, serve};
 
 pub use error::ServerError;
 
-/// Connections that wait to be taken; the kernel may know better.
+/// Listen backlog, which the kernel may limit further.
 const BACKLOG: i32 = 1024;
 
-/// Where metrics are given and to whom: opened while privileges are there that it may take.
+/// Metrics endpoint: listener, TLS and token, opened before privileges are dropped, as the address may need them.
 pub struct Public {
     token: Option<api::Token>,
     acceptor: Option<TlsAcceptor>,
@@ -49,10 +49,10 @@ pub struct Public {
 }
 
 impl Public {
-    /// Reads the files of the metrics' access, and takes their address.
+    /// Reads the files for access to metrics, and binds the metrics address.
     ///
     /// # Errors
-    /// [`ServerError`] says which of the address and the files of token, certificate and key is at fault.
+    /// [`ServerError`] names the address, or the file of token, certificate or key, that is at fault.
     pub fn open(gateway: &policy::model::Gateway) -> Result<Public, ServerError> {
         let access = &gateway.metrics_access;
         let token = match &access.token {
@@ -71,19 +71,19 @@ impl Public {
     }
 }
 
-/// Answers until it is dropped.
+/// Running server, which stops when dropped.
 pub struct Server {
     path: PathBuf,
-    /// The socket's device and inode.
+    /// Device and inode of the socket.
     own: (u64, u64),
     _stop: oneshot::Sender<()>,
 }
 
 impl Server {
-    /// Begins to listen, on a thread of its own.
+    /// Starts to listen, on a thread of its own.
     ///
     /// # Errors
-    /// [`ServerError`] says what is wrong with the control socket.
+    /// [`ServerError`] names the fault of the control socket.
     pub fn start(path: &Path, public: Public, events: Sender<Event>) -> Result<Server, ServerError> {
         let Public { token, acceptor, listener: loopback } = public;
         let control = listen(path)?;
@@ -145,12 +145,12 @@ fn identity(of: &Metadata) -> (u64, u64) {
     (of.dev(), of.ino())
 }
 
-/// The user who asks.
+/// Returns the user at the other end.
 fn caller(stream: &UnixStream) -> api::Caller {
     api::Caller { uid: stream.peer_cred().ok().map(|peer| peer.uid()) }
 }
 
-/// The user who asks, if it is one that may not: neither root nor the gateway's own.
+/// Returns the name of a user without permission: neither root nor the gateway's own user.
 fn stranger(stream: &UnixStream) -> Option<String> {
     match stream.peer_cred() {
         Ok(peer) if peer.uid() == 0 || peer.uid() == geteuid().as_raw() => None,
@@ -159,14 +159,14 @@ fn stranger(stream: &UnixStream) -> Option<String> {
     }
 }
 
-/// A socket at an address for metrics.
+/// Binds a listener for metrics.
 fn listen_for_metrics(address: SocketAddr) -> Result<TcpListener, ServerError> {
     let listener =
         TcpListener::bind(address).and_then(|listener| listener.set_nonblocking(true).map(|()| listener));
     listener.map_err(|error| ServerError::Metrics { address, error })
 }
 
-/// A socket at `path`, for its owner alone. One that a killed gateway left behind is replaced, nothing else.
+/// Binds a socket at `path`, for its owner alone. A socket left behind by a killed gateway is replaced, no other file.
 fn listen(path: &Path) -> Result<UnixListener, ServerError> {
     if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
         // Who may write to it could put a socket of their own there.
@@ -206,10 +206,10 @@ pub(crate) enum Listening {
     Nobody,
 }
 
-/// Asks whether somebody listens at a socket, without waiting.
+/// Checks for a listener at a socket, without blocking.
 ///
 /// # Errors
-/// There is no socket, or it may not be asked.
+/// No socket, or no permission to connect.
 pub(crate) fn knock(path: &Path) -> io::Result<Listening> {
     // Where nobody listens any more it refuses; anything else is a living one's, even too busy.
     match connect(&socket()?, &SocketAddrUnix::new(path)?) {

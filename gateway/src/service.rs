@@ -1,4 +1,4 @@
-//! What systemd is told, where it is systemd that runs the gateway: that it is ready, that it lives, that it reloads.
+//! Notifications to systemd, if started by systemd: ready, watchdog, reloading, stopping.
 
 use std::env;
 use std::time::Duration;
@@ -6,23 +6,23 @@ use std::time::Duration;
 use sd_notify::NotifyState;
 use tracing::warn;
 
-/// How often systemd wants to hear that the gateway lives: twice as often as it must. None where nobody asks.
+/// Interval of watchdog notifications: half of systemd's timeout. None without a watchdog.
 pub(crate) fn watchdog() -> Option<Duration> {
     let microseconds: u64 = env::var("WATCHDOG_USEC").ok()?.parse().ok()?;
     Some(Duration::from_micros(microseconds / 2)).filter(|interval| !interval.is_zero())
 }
 
-/// Ports are open, and commands are taken.
+/// Notifies systemd that ports are open and requests are served.
 pub(crate) fn ready() {
     tell(&[NotifyState::Ready]);
 }
 
-/// All threads do what they are for.
+/// Notifies the watchdog that all threads make progress.
 pub(crate) fn alive() {
     tell(&[NotifyState::Watchdog]);
 }
 
-/// The policy is read again; [`ready`] follows.
+/// Notifies systemd of a reload; [`ready`] follows.
 pub(crate) fn reloading() {
     match NotifyState::monotonic_usec_now() {
         Ok(now) => tell(&[NotifyState::Reloading, now]),
@@ -30,7 +30,7 @@ pub(crate) fn reloading() {
     }
 }
 
-/// The gateway ends.
+/// Notifies systemd that the gateway stops.
 pub(crate) fn stopping() {
     tell(&[NotifyState::Stopping]);
 }

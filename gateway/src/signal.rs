@@ -1,4 +1,4 @@
-//! What the system or an operator tells the process.
+//! Signals to the process.
 
 use std::io;
 use std::path::PathBuf;
@@ -12,11 +12,10 @@ use signal_hook::iterator::Signals;
 
 use crate::supervisor::Event;
 
-/// Becomes true when the process is told to end (SIGINT, SIGTERM), which it then does in its own time. A second signal ends
-/// it at once.
+/// Returns a flag that becomes true on SIGINT or SIGTERM, for an orderly end. A second signal ends the process at once.
 ///
 /// # Errors
-/// The system refuses a handler.
+/// No signal handler.
 pub fn interrupt() -> io::Result<Arc<AtomicBool>> {
     let told = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
@@ -27,11 +26,11 @@ pub fn interrupt() -> io::Result<Arc<AtomicBool>> {
     Ok(told)
 }
 
-/// Sends on, from now on: SIGTERM and SIGINT as [`Event::Stop`], SIGHUP as [`Event::Reread`] with what is in `file`. That is
-/// read on a thread of its own, as it may be long; of several requests meanwhile one is kept.
+/// Forwards signals as events: SIGTERM and SIGINT as [`Event::Stop`], SIGHUP as [`Event::Reread`] with the content of
+/// `file`. A thread of its own reads the file, which may be long; further SIGHUPs meanwhile cause one more read.
 ///
 /// # Errors
-/// The system refuses a handler or a thread.
+/// No signal handler, or no thread.
 pub(crate) fn forward(to: Sender<Event>, file: PathBuf) -> io::Result<()> {
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
     let (ask, asked) = sync_channel(1);

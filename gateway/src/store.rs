@@ -1,9 +1,9 @@
-//! What flows and translations there are, in a file: for a restart that no connection notices.
+//! State file of flows and translations, for a restart without loss of connections.
 //!
-//! The file is a line that says what it is, then blocks: length, CRC-32 and as many bytes, each one as postcard writes
-//! it; the first one is a [`Stamp`] of when and why it was written, the last one says how many items there were. A file is taken in only if every block is whole and the last one is
-//! there: [`check`] reads it all before [`read`] gives the first item. It is written under another name, brought to the
-//! disk, and only then given its own.
+//! The file is a header line, then blocks: length, CRC-32 and payload in postcard encoding. The first block is a
+//! [`Stamp`] of time and occasion, the last holds the number of items. Only a complete file with intact blocks is
+//! imported: [`check`] validates it before [`read`] returns the first item. A file is written atomically: under a
+//! temporary name, synced, then renamed.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -23,29 +23,29 @@ mod tests;
 
 pub use stamp::{Occasion, Stamp};
 
-/// The first line. Another form of the blocks gets another number.
+/// Header line, with the version of the block format.
 const HEAD: &[u8] = b"wirerate state 4\n";
 
-/// The most items of a block. What is read is bounded by it: an item takes far more memory than bytes of a file.
+/// Items of a block, at most. Bounds the memory for decoding: an item is far larger in memory than in a file.
 pub const BLOCK_ITEMS: usize = 1024;
 
-/// The longest block in bytes: names of the largest policies.
+/// Size of a block in bytes, at most: names of the largest policies.
 const LONGEST: u32 = 64 << 20;
 
-/// A part of the file.
+/// Block of the file.
 #[derive(Serialize, Deserialize)]
 enum Block {
-    /// When and why the state was written: always the first block, and there only.
+    /// Time and occasion of the file: always the first block, and only there.
     Stamp(Stamp),
-    /// Names that the places in later items are of.
+    /// Names that indices in later items refer to.
     Names(Names),
-    /// What was remembered.
+    /// Items of state.
     Items(#[serde(deserialize_with = "block_items")] Vec<Item>),
-    /// There is no more, and so many items there were.
+    /// End of the file, with the number of items.
     End(u64),
 }
 
-/// [`BLOCK_ITEMS`] items at most.
+/// Deserializes [`BLOCK_ITEMS`] items at most.
 fn block_items<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Item>, D::Error> {
     struct Bounded;
 
@@ -71,44 +71,44 @@ fn block_items<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Item>, D::Error
     from.deserialize_seq(Bounded)
 }
 
-/// What is read.
+/// Entry read from a state file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::large_enum_variant)] // one at a time, most of them items
 pub enum Entry {
-    /// When and why the state was written; the first entry, and no other.
+    /// Time and occasion of the file: always the first entry, and only there.
     Stamp(Stamp),
-    /// Names that the places in the items behind them are of.
+    /// Names that indices in later items refer to.
     Names(Names),
-    /// Something that was remembered.
+    /// Item of state.
     Item(Item),
 }
 
-/// Why there is no state to be had from a file, or none was written.
+/// Reason for not reading or writing a state file.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The system refuses.
+    /// Error of the system.
     #[error("could not {operation} the state: {error}")]
     System {
-        /// What was being done.
+        /// Operation that failed.
         operation: &'static str,
-        /// What it said.
+        /// Error.
         error: io::Error,
     },
-    /// It is not a state file, or that of another version.
+    /// Not a state file, or one of another version.
     #[error("it is no state file of this version")]
     Foreign,
-    /// It was not written to its end, or has been changed since.
+    /// Truncated or altered file.
     #[error("it is damaged or was not written to its end")]
     Damaged,
-    /// What is to be read or written over is a directory, a FIFO or a device.
+    /// Path of a directory, a FIFO or a device.
     #[error("it is no regular file")]
     NoFile,
-    /// It was saved by hand, while a gateway went on.
+    /// State saved on request, while the gateway went on.
     #[error(
         "it is not of a gateway's clean end, but was saved while one went on; `wirerate load` takes it in"
     )]
     Saved,
-    /// It is older than the clocks can tell: written before another boot, at a time of day that is yet to come.
+    /// Age unknown: written before another boot, at a time of day in the future.
     #[error(
         "its age cannot be told: it was written before the last boot, and the clock has been set back since"
     )]
@@ -119,17 +119,17 @@ fn system(operation: &'static str) -> impl Fn(io::Error) -> StoreError {
     move |error| StoreError::System { operation, error }
 }
 
-/// Writes state, block by block.
+/// Writer of a state file, block by block.
 pub struct Writer<W: Write> {
     out: W,
     items: u64,
 }
 
 impl<W: Write> Writer<W> {
-    /// Begins a state of this moment.
+    /// Begins a state file with a stamp.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// Failed write.
     pub fn new(mut out: W, stamp: Stamp) -> io::Result<Writer<W>> {
         out.write_all(HEAD)?;
         let mut writer = Writer { out, items: 0 };
@@ -137,10 +137,10 @@ impl<W: Write> Writer<W> {
         Ok(writer)
     }
 
-    /// Says what the places in the items that follow are of.
+    /// Writes the names that indices in the following items refer to.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// Failed write.
     pub fn names(&mut self, names: Names) -> io::Result<()> {
         self.block(&Block::Names(names))
     }
@@ -148,16 +148,16 @@ impl<W: Write> Writer<W> {
     /// Writes items, at best [`BLOCK_ITEMS`] at once.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// Failed write.
     pub fn items(&mut self, items: Vec<Item>) -> io::Result<()> {
         self.items += items.len() as u64;
         items.chunks(BLOCK_ITEMS).try_for_each(|items| self.block(&Block::Items(items.to_vec())))
     }
 
-    /// Ends it, and gives back what it was written to.
+    /// Writes the end of the file, and returns the underlying writer.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// Failed write.
     pub fn end(mut self) -> io::Result<W> {
         self.block(&Block::End(self.items))?;
         self.out.flush()?;
@@ -175,16 +175,16 @@ impl<W: Write> Writer<W> {
 }
 
 impl Writer<Vec<u8>> {
-    /// What has been written since this was last asked.
+    /// Takes the bytes written since the last call.
     pub fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.out)
     }
 }
 
-/// Writes a file that is whole or not there, for its owner alone: `fill` does the writing.
+/// Writes a file atomically, for its owner alone; `fill` writes the content.
 ///
 /// # Errors
-/// It cannot be written; what was there before is then still there.
+/// Failed write; an existing file is then unchanged.
 pub fn write_file(
     path: &Path,
     stamp: Stamp,
@@ -199,7 +199,7 @@ pub fn write_file(
     })
 }
 
-/// What is in a file.
+/// Content of a state file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Contents {
     /// Flows, with their translations.
@@ -208,12 +208,11 @@ pub struct Contents {
     pub rates: u64,
 }
 
-/// Takes over a state that comes from elsewhere, as [`Writer`] wrote it, into a file that is whole or not there: `fill`
-/// gives its bytes.
+/// Saves a state received from elsewhere, in the format of [`Writer`], to a file, atomically; `fill` supplies the
+/// bytes.
 ///
 /// # Errors
-/// Those of `fill`; it cannot be written; what came is no state or not all of one. What was there before is then
-/// still there.
+/// Those of `fill`; failed write; bytes that are not a complete state. An existing file is then unchanged.
 pub fn receive_file<E: From<StoreError>>(
     path: &Path,
     fill: impl FnOnce(&mut BufWriter<&mut File>) -> Result<(), E>,
@@ -227,10 +226,10 @@ pub fn receive_file<E: From<StoreError>>(
     })
 }
 
-/// Reads all of a state, and says what is in it.
+/// Reads a whole state, and counts its content.
 ///
 /// # Errors
-/// It is not all there, or not a state.
+/// Truncated, altered or not a state.
 pub fn contents(input: impl Read) -> Result<Contents, StoreError> {
     let mut contents = Contents::default();
     read(input, |entry| match entry {
@@ -241,7 +240,7 @@ pub fn contents(input: impl Read) -> Result<Contents, StoreError> {
     Ok(contents)
 }
 
-/// Writes another file in the place of that at `path`, once it is whole and on the disk.
+/// Replaces the file at `path` by another, once that is complete and synced.
 fn replace<T, E: From<StoreError>>(
     path: &Path,
     fill: impl FnOnce(&mut File) -> Result<T, E>,
@@ -270,10 +269,10 @@ fn replace<T, E: From<StoreError>>(
     outcome
 }
 
-/// Removes what a process that was killed had written of `path`.
+/// Removes the unfinished temporary file of `path` that a killed process has left.
 ///
 /// # Errors
-/// The system refuses.
+/// Error of the system.
 pub fn discard_unfinished(path: &Path) -> io::Result<()> {
     match fs::remove_file(unfinished(path)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -281,25 +280,25 @@ pub fn discard_unfinished(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The name that a file has until it is whole.
+/// Temporary name of a file until it is complete.
 fn unfinished(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".new");
     PathBuf::from(name)
 }
 
-/// Reads all of the state, and says how many items there are.
+/// Validates a whole state, and returns the number of items.
 ///
 /// # Errors
-/// It is not all there, or not a state.
+/// Truncated, altered or not a state.
 pub fn check(input: impl Read) -> Result<u64, StoreError> {
     read(input, |_| {})
 }
 
-/// Gives the names and items of a state. What is wrong comes out only where it stands: [`check`] first.
+/// Passes the names and items of a state to `give`. Damage is detected only where it occurs: call [`check`] first.
 ///
 /// # Errors
-/// It is not all there, or not a state.
+/// Truncated, altered or not a state.
 pub fn read(mut input: impl Read, mut give: impl FnMut(Entry)) -> Result<u64, StoreError> {
     let mut head = [0; HEAD.len()];
     input.read_exact(&mut head).map_err(|error| match cut(error) {
@@ -352,21 +351,21 @@ fn cut(error: io::Error) -> StoreError {
     }
 }
 
-/// A state file that was taken from its place, to be read once.
+/// State file removed from its path, to be read once.
 #[derive(Debug)]
 pub struct Taken {
-    /// Its bytes, which are whole.
+    /// Content of the file, validated.
     pub file: BufReader<File>,
-    /// Time since it was written.
+    /// Time since the file was written.
     pub age: Nanos,
 }
 
-/// Takes the state that a gateway left at its clean end, so that nobody reads it a second time: whatever ended after it was
-/// written would live again. `None` if there is none.
+/// Takes the state file of a gateway's clean end and removes it, as a second import would revive flows that have ended
+/// since. `None` if there is no file.
 ///
 /// # Errors
-/// See [`check`]; it is none of a clean end ([`StoreError::Saved`]); its age cannot be told ([`StoreError::Ageless`]); it cannot
-/// be removed. The file is then where it was.
+/// See [`check`]; not of a clean end ([`StoreError::Saved`]); age unknown ([`StoreError::Ageless`]); failure to remove
+/// the file. The file then stays in place.
 pub fn take(path: &Path, now: &Stamp) -> Result<Option<Taken>, StoreError> {
     // Opening a FIFO would wait for a writer, and a device is no file.
     match fs::metadata(path) {
@@ -394,7 +393,7 @@ pub fn take(path: &Path, now: &Stamp) -> Result<Option<Taken>, StoreError> {
     Ok(Some(Taken { file, age }))
 }
 
-/// Brings the names in a file's directory to the disk.
+/// Syncs the directory of a file.
 fn sync_directory(path: &Path) -> io::Result<()> {
     match path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
         Some(directory) => File::open(directory)?.sync_all(),

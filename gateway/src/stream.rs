@@ -1,5 +1,4 @@
-//! Bodies of questions and answers that go piece by piece, as they are made: no more of them is in memory than a few
-//! pieces.
+//! Streamed bodies of requests and responses, with no more than a few chunks in memory.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -9,30 +8,30 @@ use axum::response::{IntoResponse, Response};
 use hyper::body::{Bytes, Frame};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-/// Pieces that wait for whoever reads. Who does not read lets whoever makes them wait.
+/// Chunks queued for the reader; a full queue makes the writer wait.
 const PIECES: usize = 4;
 
-/// The body ends here, but is not whole. Whoever reads sees that it breaks off.
+/// Error: the body ends here, incomplete. The reader sees a truncated body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it could not be gone on with")]
 pub(crate) struct Broken;
 
-/// Where pieces are put in.
+/// Sending end of a body.
 pub(crate) type Pieces = Sender<Result<Bytes, Broken>>;
 
-/// A body, and where its pieces are put in. It is whole when the last sender is dropped.
+/// Creates a body and its sending end. The body is complete when the last sender is dropped.
 pub(crate) fn stream() -> (Pieces, Stream) {
     let (sender, receiver) = channel(PIECES);
     (sender, Stream { receiver })
 }
 
-/// The same for tests, which take the pieces out themselves.
+/// Creates the channel alone, for tests, which receive the chunks themselves.
 #[cfg(test)]
 pub(crate) fn channel_of_pieces() -> (Pieces, Receiver<Result<Bytes, Broken>>) {
     channel(PIECES)
 }
 
-/// An answer that is such a body.
+/// Response with such a body.
 pub(crate) fn respond(content_type: &'static str) -> (Pieces, Response) {
     let (sender, stream) = stream();
     (sender, ([("content-type", content_type)], Body::new(stream)).into_response())

@@ -1,7 +1,6 @@
-//! What operators see of a running gateway: plain data, the same for tables on a screen and for JSON.
+//! Views of a running gateway for operators: plain data, the same for tables on a screen and for JSON.
 //!
-//! Counts are sums over all workers, from the start of the gateway on; they keep going over a change of policy, by
-//! name.
+//! Counters are sums over all workers since the start of the gateway; by name, they continue over a change of policy.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,85 +16,85 @@ use crate::request::Overview;
 use crate::supervisor::{Carrier, PortState, Presence};
 use crate::worker::Report;
 
-/// The gateway as a whole.
+/// Status of the gateway as a whole.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Status {
-    /// The version of the program.
+    /// Version of the program.
     pub version: String,
-    /// Since the start.
+    /// Seconds since the start.
     pub uptime_seconds: f64,
-    /// Which tables are in force, counted from 1.
+    /// Epoch of the tables in force, counted from 1.
     pub epoch: u16,
-    /// The algorithm that searches the rules.
+    /// Name of the rules' classifier.
     pub classifier: String,
-    /// Bytes that it takes.
+    /// Memory of the classifier, in bytes.
     pub classifier_bytes: u64,
-    /// Seconds until the policy on trial goes back to the one before; none where none is on trial.
+    /// Seconds until the policy on trial is rolled back; none where no policy is on trial.
     pub trial_seconds: Option<f64>,
     /// Frames received, by ports and from Linux.
     pub received: u64,
-    /// Frames that left by a port.
+    /// Frames sent by a port.
     pub forwarded: u64,
     /// Frames for the gateway itself.
     pub delivered: u64,
-    /// Frames that were turned into an answer.
+    /// Frames turned into an answer.
     pub answered: u64,
     /// Frames dropped.
     pub dropped: u64,
-    /// Frames that wait for something now, or are on their way from one worker to another.
+    /// Frames held now, or on handoff between workers.
     pub held: u64,
-    /// Frames that wait before a port now.
+    /// Frames queued at ports now.
     pub queued: u64,
-    /// Frames that one worker received and another one went on with.
+    /// Frames received by one worker and handed off to another.
     pub handed_off: u64,
-    /// Flows that exist.
+    /// Flows in existence.
     pub flows: u64,
-    /// The most there can be.
+    /// Flows, at most.
     pub flow_capacity: u64,
     /// Flows begun since the start.
     pub flows_begun: u64,
     /// Flows ended since the start.
     pub flows_ended: u64,
-    /// Bytes of memory that the state of all workers takes.
+    /// Memory of the state of all workers, in bytes.
     pub memory_bytes: u64,
-    /// The same by part: flows, translations, limits, counters, neighbours, queues, fragments.
+    /// Memory by part, in bytes: flows, translations, limits, counters, neighbours, queues, fragments.
     pub memory_by_part: BTreeMap<String, u64>,
-    /// The workers.
+    /// Status of each worker.
     pub workers: Vec<WorkerStatus>,
-    /// Workers that failed and began anew.
+    /// Restarts of workers after a failure.
     pub worker_failures: u64,
     /// Log records written and left out.
     pub log: LogCounts,
     /// Interfaces that are not up.
     pub ports_not_up: Vec<String>,
-    /// Ports at the other end of whose link nobody is.
+    /// Ports without a carrier.
     #[serde(default)]
     pub ports_without_carrier: Vec<String>,
-    /// What keeps Linux off interfaces.
+    /// Guards of interfaces.
     pub guards: Vec<GuardState>,
-    /// What the process may do.
+    /// Privileges of the process.
     #[serde(default)]
     pub confinement: Confinement,
-    /// What Linux says that could not be taken over.
+    /// Entries of Linux's state left out.
     pub notes: Vec<String>,
 }
 
-/// One worker.
+/// Status of a worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorkerStatus {
-    /// Its number, from 0.
+    /// Number of the worker, from 0.
     pub worker: usize,
-    /// Seconds since the start in which it had something to do.
+    /// Seconds since the start with work to do.
     pub busy_seconds: f64,
-    /// Flows that are its own.
+    /// Flows owned by the worker.
     pub flows: u32,
     /// Frames received.
     pub received: u64,
-    /// Frames that it handed off to other workers.
+    /// Frames handed off to other workers.
     pub given: u64,
-    /// Frames that other workers handed off to it.
+    /// Frames handed off by other workers.
     pub taken: u64,
-    /// Frames of its pool that are free.
+    /// Free frames of its frame pool.
     pub free_frames: usize,
 }
 
@@ -104,40 +103,40 @@ pub struct WorkerStatus {
 pub struct Count {
     /// Number of frames.
     pub packets: u64,
-    /// How many bytes of IP packets.
+    /// Bytes of IP packets.
     pub bytes: u64,
 }
 
-/// A rule.
+/// Rule, with its counters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleView {
-    /// Its name.
+    /// Name of the rule.
     pub name: String,
     /// `accept`, `drop` or `reject`.
     pub action: String,
-    /// What it decided, and the flows that it let in.
+    /// Packets that the rule decided on, and packets of flows that it accepted.
     #[serde(flatten)]
     pub count: Count,
 }
 
-/// A translation.
+/// Translation, with its counters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NatView {
-    /// Its name.
+    /// Name of the translation.
     pub name: String,
     /// `source` or `destination`.
     pub side: String,
-    /// What it translated.
+    /// Packets translated.
     #[serde(flatten)]
     pub count: Count,
-    /// Flows refused for want of ports.
+    /// Flows refused for want of NAT ports.
     pub refused: u64,
 }
 
-/// A port.
+/// Port, with its counters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PortView {
-    /// Its interface, whether it is there, and by which driver.
+    /// Interface, state and driver of the port.
     #[serde(flatten)]
     pub port: PortState,
     /// Frames received.
@@ -148,35 +147,35 @@ pub struct PortView {
     pub received_bytes: u64,
     /// Bytes of frames sent.
     pub sent_bytes: u64,
-    /// Frames that the system lost before the gateway saw them, for want of room.
+    /// Frames lost by the system before the gateway saw them, for want of room.
     pub missed: u64,
     /// Frames that could not be sent.
     pub unsent: u64,
-    /// Times that the device did not take all frames that it was given.
+    /// Times that the device accepted only some of the frames offered.
     pub backpressure: u64,
-    /// Frames given to Linux.
+    /// Frames delivered to Linux.
     pub delivered: u64,
-    /// Frames that Linux did not take.
+    /// Frames that Linux did not accept.
     pub undelivered: u64,
-    /// Frames that Linux sent.
+    /// Frames sent by Linux.
     pub originated: u64,
 }
 
-/// The queue of an interface.
+/// Queue of an interface.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueueView {
-    /// The interface.
+    /// Name of the interface.
     pub interface: String,
-    /// Frames that wait now.
+    /// Frames queued now.
     pub waiting: usize,
-    /// The most that can, all workers together.
+    /// Capacity in frames, all workers together.
     pub capacity: usize,
 }
 
 /// Frames dropped or answered for one reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DropView {
-    /// The reason's name; `wirerate reasons NAME` explains it.
+    /// Name of the reason; `wirerate reasons NAME` explains it.
     pub reason: String,
     /// Frames dropped.
     pub dropped: u64,
@@ -199,7 +198,7 @@ impl Overview {
         sums
     }
 
-    /// The gateway as a whole.
+    /// Status of the gateway as a whole.
     pub fn status(&self) -> Status {
         let sum = |of: fn(&Counters) -> u64| self.reports.iter().map(|report| of(&report.counters)).sum();
         let add = |of: fn(&Report) -> u64| self.reports.iter().map(of).sum();
@@ -246,13 +245,14 @@ impl Overview {
         }
     }
 
-    /// What each worker says is true at that moment of its own: what was taken since then has not been given yet.
+    /// Frames held now, or on handoff. Workers report at different times, so a handoff may be counted in before it is
+    /// counted out.
     fn held(&self) -> u64 {
         let each = |counters: &Counters| counters.held as i64 + counters.given as i64 - counters.taken as i64;
         self.reports.iter().map(|report| each(&report.counters)).sum::<i64>().try_into().unwrap_or(0)
     }
 
-    /// The rules, in their order.
+    /// Rules, in order.
     pub fn rules(&self) -> Vec<RuleView> {
         let rules = self.tables.filter.rules.iter().enumerate();
         rules
@@ -264,7 +264,7 @@ impl Overview {
             .collect()
     }
 
-    /// The translations: of destinations, then of sources, in their order.
+    /// Translations: of destinations, then of sources, each in order.
     pub fn nats(&self) -> Vec<NatView> {
         let nat = &self.tables.nat;
         let each: Vec<NatTraffic> =
@@ -289,7 +289,7 @@ impl Overview {
         destinations.chain(sources).collect()
     }
 
-    /// The ports, in the order of the policy's interfaces.
+    /// Ports, in the order of the policy's interfaces.
     pub fn port_views(&self) -> Vec<PortView> {
         let ports = self.ports.iter();
         ports
@@ -318,7 +318,7 @@ impl Overview {
             .collect()
     }
 
-    /// The queues, in the order of the policy's interfaces.
+    /// Queues, in the order of the policy's interfaces.
     pub fn queues(&self) -> Vec<QueueView> {
         let interfaces = self.tables.interfaces.iter().enumerate();
         interfaces
@@ -330,7 +330,7 @@ impl Overview {
             .collect()
     }
 
-    /// What was dropped and answered, by reason; reasons that never came up are left out.
+    /// Frames dropped and answered, by reason; reasons that never occurred are left out.
     pub fn drops(&self) -> Vec<DropView> {
         let reasons = Reason::ALL.iter().map(|entry| entry.reason);
         reasons

@@ -1,4 +1,4 @@
-//! The front door: reads a policy and validates it.
+//! Front door of the crate: reads a policy and validates it.
 
 use std::path::Path;
 
@@ -10,24 +10,24 @@ use crate::model::Policy;
 use crate::parse;
 use crate::validate::validate;
 
-/// A policy, and what is wrong with it.
+/// A policy with its diagnostics.
 #[derive(Clone, Debug)]
 pub struct Checked {
-    /// The policy; `None` if anything is wrong. Warnings do not make it wrong.
+    /// The policy; `None` if there are errors. Warnings are no errors.
     pub policy: Option<Policy>,
-    /// Where things stand.
+    /// Positions of the policy's items in the text.
     pub lines: Lines,
-    /// What is wrong, and what is unwise, in the order of the text.
+    /// Errors and warnings, in the order of the text.
     pub diagnostics: Vec<Diagnostic>,
 }
 
 impl Checked {
-    /// Those that make the policy wrong.
+    /// Diagnostics that are errors.
     pub fn errors(&self) -> impl Iterator<Item = &Diagnostic> {
         self.diagnostics.iter().filter(|diagnostic| diagnostic.severity == Severity::Error)
     }
 
-    /// Those that do not.
+    /// Diagnostics that are no errors.
     pub fn warnings(&self) -> impl Iterator<Item = &Diagnostic> {
         self.diagnostics.iter().filter(|diagnostic| diagnostic.severity == Severity::Warning)
     }
@@ -35,7 +35,7 @@ impl Checked {
 
 /// Reads and validates the text of a policy; `file` is its name in diagnostics.
 ///
-/// What could not be read does not keep the rest from being validated.
+/// Items that could be read are validated even where others could not.
 pub fn check(text: &str, file: &str) -> Checked {
     let draft = parse::draft(text, file);
     let mut diagnostics = draft.diagnostics;

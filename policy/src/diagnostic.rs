@@ -1,16 +1,16 @@
-//! What is wrong with a policy: diagnostics with codes of their own.
+//! Diagnostics of policies, with codes of their own.
 
 use std::fmt;
 
 use config::{Kind, Severity};
 
-/// One thing that is wrong with a policy.
+/// An error or a warning about a policy.
 pub type Diagnostic = config::Diagnostic<Code>;
 
-/// Which kind of thing is wrong. Names are stable: scripts may rely on them.
+/// Code of a diagnostic. Names are stable: scripts may rely on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Code {
-    /// What can be wrong with any text in TOML, and with names and numbers in it.
+    /// Error that any TOML file may have: syntax, keys, names, numbers.
     Common(config::Code),
 
     /// Not an address, prefix or range of addresses.
@@ -34,11 +34,11 @@ pub enum Code {
     /// Not a pair of zones.
     BadZonePair,
 
-    /// No interface is in that zone.
+    /// A zone without interfaces.
     UnknownZone,
-    /// No such interface.
+    /// An unknown interface.
     UnknownInterface,
-    /// No such set.
+    /// An unknown set.
     UnknownSet,
     /// More of something than a policy may hold.
     TooMany,
@@ -51,7 +51,7 @@ pub enum Code {
     UnusableAddress,
     /// An MTU out of its range.
     BadMtu,
-    /// A rate of an interface that has no link of its own, or an overhead without a rate.
+    /// A rate for an interface without a link of its own, or an overhead without a rate.
     BadLinkRate,
     /// A VLAN identifier out of its range, too many of them, or one twice on a parent.
     BadVlan,
@@ -61,7 +61,7 @@ pub enum Code {
     BadMss,
     /// A next hop that is on no interface's link.
     NextHopOffLink,
-    /// Something of Ethernet on a link that carries bare IP packets.
+    /// An Ethernet feature on a link that carries bare IP packets.
     NeedsEthernet,
     /// A neighbour that is not on its interface's link.
     NeighbourOffLink,
@@ -82,59 +82,59 @@ pub enum Code {
     LimitWithoutAccept,
     /// A SYN proxy where there is no SYN, or for the gateway's own services.
     SynProxy,
-    /// What only a stateful policy can do, in a stateless one.
+    /// A feature of stateful policies in a stateless one.
     NeedsStateful,
 
-    /// A rule that no packet meets, for its state or its zone of origin.
+    /// A rule that no packet reaches, by its connection state or its zone of origin.
     RuleWithoutEffect,
     /// A rule whose own conditions contradict one another.
     RuleNeverMatches,
-    /// A rule that earlier ones hide. Found by the data plane's analysis, as the next two.
+    /// A rule hidden by earlier ones. Found by the data plane's analysis, as the next two.
     ShadowedRule,
-    /// A rule without which every packet would have the same fate.
+    /// A redundant rule: without it every packet would have the same verdict.
     RedundantRule,
-    /// Two rules that do different things to packets that both match, neither of which matches all that the other does.
+    /// Two rules with different actions and overlapping matches, neither of which contains the other.
     OverlappingRules,
-    /// A default action for a pair of zones that no packet has.
+    /// A default action for a pair of zones that no packet crosses.
     ImpossiblePair,
-    /// An address that is not behind the zone it is looked for in.
+    /// An address that is not behind the zone of its condition.
     AddressOutsideZone,
 
-    /// A translation that no packet meets.
+    /// A translation that no packet reaches.
     NatNeverMatches,
-    /// A translation that an earlier one hides.
+    /// A translation hidden by an earlier one.
     ShadowedNat,
     /// A forward from an address that is not the gateway's.
     OutsideNotOwn,
-    /// A masquerade whose interface has no address of the family as yet.
+    /// A masquerade whose interface has no address of the family yet.
     NoOutsideAddress,
-    /// A pool that shares addresses with something else.
+    /// A pool that shares addresses with another pool, a translation or the gateway.
     PoolOverlap,
     /// Inside and outside of a one-to-one translation differ in size.
     UnequalPrefixes,
     /// Ports that run past 65535 at the target, or a range that is empty.
     PortOverflow,
-    /// Port blocks that the outside addresses have no room for, or that cannot be computed.
+    /// Port blocks that exceed the outside addresses, or that cannot be computed.
     BlockMisfit,
-    /// A forward to where no route leads.
+    /// A forward to an address without a route.
     TargetUnreachable,
 
     /// A bound out of its range.
     BadLimit,
-    /// A place that no log can go to.
+    /// An invalid destination for logs.
     BadLogOutput,
-    /// An address that other machines can reach, where only this one is to.
+    /// An address reachable from other machines in the place of a loopback one.
     NotLoopback,
     /// A driver for a VLAN, whose frames are its parent's.
     DriverOfVlan,
-    /// A timeout of no time.
+    /// A timeout of zero.
     ZeroTimeout,
-    /// A timeout shorter than an RFC asks for.
+    /// A timeout shorter than an RFC requires.
     ShortTimeout,
 }
 
 impl Code {
-    /// Those that only policies have, with their names.
+    /// Codes of policies alone, with their names and severities.
     pub const ALL: &'static [(Code, &'static str, Severity)] = &[
         (Code::BadAddress, "bad-address", Severity::Error),
         (Code::BadMac, "bad-mac", Severity::Error),
@@ -194,7 +194,7 @@ impl Code {
         (Code::ShortTimeout, "short-timeout", Severity::Warning),
     ];
 
-    /// Its name, in kebab case.
+    /// Name of the code, in kebab case.
     pub fn name(self) -> &'static str {
         match self {
             Code::Common(code) => code.name(),

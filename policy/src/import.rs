@@ -1,12 +1,11 @@
 //! Policies from the rule sets of other firewalls.
 //!
-//! An importer translates what means the same here, and lists line by line what does not: each rule of the
-//! source is translated, implied by how wirerate works anyway, or [`Untranslated`], and [`Count`] accounts
-//! for all of them. What the source does not say and a policy needs (zones, addresses), and what was assumed,
-//! stands in [`Note`]s.
+//! An importer translates the rules that mean the same here, and lists the others line by line: each rule of the source is
+//! translated, implied by the way wirerate works anyway, or [`Untranslated`], and [`Count`] accounts for all of them.
+//! [`Note`]s name the assumptions, and what a policy needs but the source lacks (zones, addresses).
 //!
-//! Any bytes are met with an [`Import`] or an [`ImportError`], in memory bounded by [`MOST_BYTES`] and
-//! [`MOST_RULES`]. Adding an importer is one file and one line in [`IMPORTERS`].
+//! Any input yields an [`Import`] or an [`ImportError`], in memory bounded by [`MOST_BYTES`] and [`MOST_RULES`]. A new
+//! importer is one file and one line in [`IMPORTERS`].
 
 use std::fmt;
 
@@ -29,33 +28,33 @@ mod tests;
 
 pub use note::{Note, NoteKind, Origin, Why};
 
-/// The largest input that an importer reads, in bytes.
+/// Largest input of an importer, in bytes (32 MiB).
 pub const MOST_BYTES: usize = 32 << 20;
 
-/// The most rules that an import may make; jumps and sets can multiply a source's rules without end.
+/// Most rules of an import; jumps and sets can multiply the rules of a source without bound.
 pub const MOST_RULES: usize = 100_000;
 
 /// All importers.
 pub const IMPORTERS: &[Importer] = &[nftables::IMPORTER, iptables::IMPORTER, classbench::IMPORTER];
 
-/// The importer of that name.
+/// Returns the importer named `name`.
 pub fn find(name: &str) -> Option<&'static Importer> {
     IMPORTERS.iter().find(|importer| importer.name == name)
 }
 
-/// A way to read one kind of rule set.
+/// Importer for one format of rule sets.
 #[derive(Clone, Copy, Debug)]
 pub struct Importer {
-    /// Its name on the command line.
+    /// Name on the command line.
     pub name: &'static str,
-    /// What it reads, in a few words.
+    /// Format of the input, in a few words.
     pub reads: &'static str,
     read: fn(&[u8], Option<IpVersion>) -> Result<Import, ImportError>,
 }
 
 impl Importer {
-    /// Reads a rule set. `version` is the IP version of a source that does not say (`iptables-save` and
-    /// `ip6tables-save` write alike); it is inferred from the text where absent.
+    /// Reads a rule set. `version` is the IP version of a source that does not name one (`iptables-save` and
+    /// `ip6tables-save` write alike); inferred from the text if absent.
     pub fn import(&self, source: &[u8], version: Option<IpVersion>) -> Result<Import, ImportError> {
         if source.len() > MOST_BYTES {
             return Err(ImportError::TooLarge { bytes: source.len() });
@@ -64,7 +63,7 @@ impl Importer {
     }
 }
 
-/// The IP version that a source is for.
+/// IP version of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum IpVersion {
     /// IPv4.
@@ -82,42 +81,42 @@ impl fmt::Display for IpVersion {
     }
 }
 
-/// What became of a rule set.
+/// Result of an import: the policy, and an account of the source's rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Import {
-    /// What could be translated.
+    /// The translated policy.
     pub policy: Policy,
-    /// What could not, in the order of the source. Where there is any, the policy is not equivalent.
+    /// Rules that could not be translated, in the order of the source. If there are any, the policy is not equivalent.
     pub untranslated: Vec<Untranslated>,
-    /// What was assumed, and what is left to fill in.
+    /// Assumptions, and gaps to fill in.
     pub notes: Vec<Note>,
-    /// What became of how many rules.
+    /// Numbers of rules, by result.
     pub count: Count,
 }
 
-/// What became of how many rules of the source: `rules = translated + implied + untranslated`.
+/// Numbers of rules of the source, by result: `rules = translated + implied + untranslated`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
     /// All rules of the source.
     pub rules: usize,
-    /// Those that are whole in the policy, as one rule or several.
+    /// Rules that are whole in the policy, as one rule or several.
     pub translated: usize,
-    /// Those that need no rule here: no packet meets them, or what they ask happens anyway.
+    /// Rules that need no counterpart: no packet matches, or the effect happens anyway.
     pub implied: usize,
-    /// Those of which all or a part is missing.
+    /// Rules of which all or a part is missing.
     pub untranslated: usize,
 }
 
-/// A rule of the source that is missing in the policy, or a part of one.
+/// A rule of the source that is missing in the policy, in whole or in part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Untranslated {
-    /// Where it stands.
+    /// Position of the rule in the source.
     pub origin: Origin,
-    /// The rule as the source has it.
+    /// Text of the rule in the source.
     pub text: String,
-    /// What stood in the way.
+    /// Reason for the gap.
     pub why: Why,
-    /// The rule of the policy before which it would have stood, where there is one.
+    /// Rule of the policy before which this one would stand, if any.
     pub before: Option<String>,
 }
 
@@ -127,13 +126,13 @@ impl fmt::Display for Untranslated {
     }
 }
 
-/// A source that cannot be read at all.
+/// Reason for refusing a whole source.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ImportError {
-    /// More than [`MOST_BYTES`].
+    /// Input longer than [`MOST_BYTES`].
     #[error("{bytes} bytes are more than the {MOST_BYTES} that an import may have")]
     TooLarge {
-        /// Number of them.
+        /// Size of the input, in bytes.
         bytes: usize,
     },
     /// Not JSON.
@@ -155,10 +154,10 @@ pub enum ImportError {
     /// JSON, but not a list of nftables objects.
     #[error("JSON, but not of nftables: there is no list named \"nftables\"")]
     NotNftables,
-    /// No line of it is of the format.
+    /// No line is of the format.
     #[error("no line is what {format} would write")]
     NothingKnown {
-        /// What it was read as.
+        /// Name of the format expected.
         format: &'static str,
     },
 }

@@ -1,7 +1,7 @@
-//! What an operator asked for: the model, its TOML form, its validation, and importers from other firewalls.
+//! The operator's policy: model, TOML form, validation, and importers from other firewalls.
 //!
-//! [`check()`] is the front door: a text goes in, and a [`Policy`] comes out together with all that is wrong
-//! with it. A policy's [`Display`](std::fmt::Display) is its canonical text.
+//! [`check()`] is the front door: it reads a text and returns a [`Policy`] with its diagnostics. A policy's
+//! [`Display`](std::fmt::Display) is its canonical text.
 
 pub mod check;
 pub mod diagnostic;

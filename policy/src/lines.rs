@@ -1,7 +1,7 @@
-//! Where in the text of a policy each thing stands, for diagnostics and `explain`.
+//! Positions of a policy's items in its text, for diagnostics and `explain`.
 //!
-//! Indices are those of the vectors of [`Policy`](crate::Policy). A policy that came from no text has no
-//! lines: every question is answered with `None`.
+//! Indices are those of the vectors of [`Policy`](crate::Policy). A policy that came from no text has no positions: every
+//! method returns `None`.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -9,12 +9,12 @@ use std::sync::Arc;
 
 use config::{Entry, Place, Source};
 
-/// Where things stand.
+/// Positions of a policy's items.
 #[derive(Clone, Debug, Default)]
 pub struct Lines {
     source: Option<Arc<Source>>,
     entries: [Vec<Entry>; 10],
-    /// Of each kind, whether a thing could not be read at all.
+    /// For each kind of item, true if one could not be read at all.
     lost: [bool; 10],
     rules: HashMap<String, u32>,
     nats: HashMap<String, u32>,
@@ -22,7 +22,7 @@ pub struct Lines {
     sets: HashMap<String, u32>,
 }
 
-/// One thing in a policy: an index into a vector of [`Policy`](crate::Policy), or one of its sections.
+/// An item of a policy: an index into a vector of [`Policy`](crate::Policy), or one of the policy's sections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Item {
     /// An interface.
@@ -43,47 +43,47 @@ pub enum Item {
     Limit,
     /// The timeouts.
     Timeout,
-    /// The daemon's knobs, and the top of the file.
+    /// The daemon's settings, and the top of the file.
     Top,
 }
 
 impl Lines {
-    /// The line of the rule of that name.
+    /// Line of the rule named `name`.
     pub fn rule(&self, name: &str) -> Option<u32> {
         self.rules.get(name).copied()
     }
 
-    /// The line of the translation of that name.
+    /// Line of the translation named `name`.
     pub fn nat(&self, name: &str) -> Option<u32> {
         self.nats.get(name).copied()
     }
 
-    /// The line of the interface of that name.
+    /// Line of the interface named `name`.
     pub fn interface(&self, name: &str) -> Option<u32> {
         self.interfaces.get(name).copied()
     }
 
-    /// The line of the set of that name.
+    /// Line of the set named `name`.
     pub fn set(&self, name: &str) -> Option<u32> {
         self.sets.get(name).copied()
     }
 
-    /// The line of the route of that index.
+    /// Line of the route at `index`.
     pub fn route(&self, index: usize) -> Option<u32> {
         self.place(Item::Route(index)).map(|place| place.line())
     }
 
-    /// Where a thing stands.
+    /// Position of an item.
     pub fn place(&self, item: Item) -> Option<Place> {
         self.at(self.entry(item)?.span.clone())
     }
 
-    /// Where the value of a thing's key stands; the thing itself where the key is not written.
+    /// Position of the value of an item's key; of the item if the key is absent.
     pub fn place_of(&self, item: Item, key: &str) -> Option<Place> {
         self.place_of_item(item, key, None)
     }
 
-    /// Where an item of the list that is a key's value stands; the value, or the thing, where there is none.
+    /// Position of one element of the list at an item's key; else of the whole value, else of the item.
     pub fn place_in(&self, item: Item, key: &str, index: usize) -> Option<Place> {
         self.place_of_item(item, key, Some(index))
     }
@@ -92,12 +92,12 @@ impl Lines {
         self.at(self.entry(item)?.span_of(key, index))
     }
 
-    /// True if something in the thing could not be read.
+    /// True if a part of the item could not be read.
     pub(crate) fn is_broken(&self, item: Item) -> bool {
         self.entry(item).is_some_and(|entry| entry.broken)
     }
 
-    /// True if something in any thing of the kind of `like` could not be read.
+    /// True if a part of any item of the kind of `like` could not be read.
     pub(crate) fn any_broken(&self, like: Item) -> bool {
         self.lost[like.kind()] || self.entries[like.kind()].iter().any(|entry| entry.broken)
     }
@@ -114,12 +114,12 @@ impl Lines {
         Lines { source: Some(Arc::clone(source)), ..Lines::default() }
     }
 
-    /// Notes that a thing of the kind of `like` could not be read at all.
+    /// Marks an item of the kind of `like` as lost: not readable at all.
     pub(crate) fn lose(&mut self, like: Item) {
         self.lost[like.kind()] = true;
     }
 
-    /// Notes where the next thing of the kind of `like` stands.
+    /// Adds the position of the next item of the kind of `like`.
     pub(crate) fn push(&mut self, like: Item, name: &str, entry: Entry) {
         let line = self.source.as_ref().map_or(0, |source| source.line(entry.span.start));
         let names = match like {

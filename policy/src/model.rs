@@ -1,8 +1,7 @@
-//! What was asked for: pure data, comparable, printable, without handles.
+//! The policy model: pure data, comparable, printable, without handles.
 //!
-//! A [`Policy`] says nothing of how it is carried out, and holds only what an operator may write; whether it
-//! makes sense is the business of `validate`. Names are kept as written; `compile` in the dataplane turns
-//! them into indices.
+//! A [`Policy`] says nothing of its execution, and holds only what an operator may write; semantic checks are the business
+//! of `validate`. Names are kept as written; `compile` in the dataplane turns them into indices.
 
 use std::net::IpAddr;
 
@@ -32,17 +31,17 @@ pub use rule::{
     Macs, PortRange, Protocol, Rate, RejectWith, Rule, Scope, State, SynAnswer, TcpFlagsMatch,
 };
 
-/// The zone of the gateway itself: traffic to its own addresses goes to this zone.
+/// Zone of the gateway itself: the destination of traffic to the gateway's own addresses.
 pub const SELF_ZONE: &str = "self";
 
-/// The zone of what Linux forwards from interfaces that the policy does not name, out by one that it names. Rules and defaults
-/// that name it as the origin decide on it; where none does, it is dropped.
+/// Zone of packets that Linux forwards from an interface outside the policy to one inside. Rules and defaults with this
+/// zone as the origin decide on such packets; without any, the packets are dropped.
 pub const OTHER_ZONE: &str = "other";
 
-/// The word that stands for every zone in a default action.
+/// Keyword for every zone in a default action.
 pub const ANY_ZONE: &str = "any";
 
-/// Everything that one policy file asks for.
+/// A whole policy file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
     /// Connection tracking: stateful or stateless.
@@ -51,61 +50,61 @@ pub struct Policy {
     pub interfaces: Vec<Interface>,
     /// Named sets of addresses.
     pub sets: Vec<Set>,
-    /// Static routes. Those to the interfaces' own networks need not be written.
+    /// Static routes. Routes to the interfaces' own networks are implied.
     pub routes: Vec<Route>,
     /// Static neighbours: the link-layer addresses of next hops.
     pub neighbours: Vec<Neighbour>,
-    /// What happens to a new connection that no rule decides, by zone pair. Where none is given: drop.
+    /// Actions for new connections that no rule decides, by zone pair. A pair without one: drop.
     pub defaults: Vec<ZoneDefault>,
     /// Filter rules; the first that matches decides.
     pub rules: Vec<Rule>,
     /// Address translations; of each kind (source, destination) the first that matches applies.
     pub nats: Vec<Nat>,
-    /// Endpoints that sockets of the machine itself listen on: no key of a file, but what a live host finds. Their ports
-    /// are handed out by no translation while others are free.
+    /// Endpoints that sockets of the machine itself listen on: no key of the file, but found on a live host. Translations
+    /// hand out the endpoints' ports last.
     pub listeners: Vec<Listener>,
-    /// How the rules are searched.
+    /// Classifier for the rules.
     pub search: Search,
-    /// Bounds on what is remembered.
+    /// Bounds on state: flows, fragments, errors, queues.
     pub limits: Limits,
-    /// How long it is remembered.
+    /// Lifetimes of idle flows and fragments.
     pub timeouts: Timeouts,
-    /// Knobs of the live daemon; replay and chip ignore them.
+    /// Settings of the live daemon; replay and chip ignore them.
     pub gateway: Gateway,
 }
 
-/// Connection tracking: does the first packet decide for the rest of its connection?
+/// Connection tracking: stateful, the first packet decides for the rest of its connection; or stateless.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// Connections are tracked; only the first packet meets the rules.
+    /// Connections are tracked; only the first packet is matched against the rules.
     #[default]
     Stateful,
-    /// No connections and no NAT; every packet meets the rules.
+    /// No connections and no NAT; every packet is matched against the rules.
     Stateless,
 }
 
-/// How the filter rules are searched. What is found is the same by every algorithm.
+/// Selection of the classifier for the filter rules. All algorithms find the same rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Search {
-    /// By what.
+    /// Lookup algorithm.
     pub algorithm: SearchAlgorithm,
-    /// Memory that it may take; by default as much as so many rules are worth. One that would take more gives way.
+    /// Memory limit; by default 64 MiB, or 5 KiB a rule if more. An algorithm that exceeds the limit falls back to another.
     pub memory: Option<Bytes>,
 }
 
-/// An algorithm that searches rules.
+/// Lookup algorithm of the classifier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SearchAlgorithm {
-    /// The fastest for these rules.
+    /// The fastest for the rules at hand.
     #[default]
     Auto,
-    /// One rule after the other.
+    /// Linear search, rule by rule.
     Linear,
-    /// The same, translated to code of a network processor.
+    /// Linear search, compiled to code of a network processor.
     Coded,
     /// Intervals and bit vectors.
     RangeMatch,
-    /// Hash tables by prefix lengths.
+    /// Hash tables, one for each tuple of prefix lengths (tuple space search).
     Tuple,
     /// Decision trees.
     Tree,
@@ -114,13 +113,13 @@ pub enum SearchAlgorithm {
 }
 
 impl SearchAlgorithm {
-    /// All.
+    /// Returns all algorithms.
     pub fn all() -> impl Iterator<Item = SearchAlgorithm> {
         // A former name is no algorithm of its own.
         word::SEARCH_ALGORITHM.iter().filter(|(name, one)| one.name() == *name).map(|(_, one)| *one)
     }
 
-    /// Its name in a policy, which is its name everywhere.
+    /// Name of the algorithm, in policies as elsewhere.
     pub fn name(self) -> &'static str {
         word::SEARCH_ALGORITHM.iter().find(|(_, one)| *one == self).map_or("auto", |(name, _)| name)
     }
@@ -129,39 +128,38 @@ impl SearchAlgorithm {
 /// A named set of addresses, used as `@name`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Set {
-    /// Its name, without the `@`.
+    /// Name, without the `@`.
     pub name: String,
-    /// What it holds; sets do not hold sets.
+    /// Addresses of the set; sets do not nest.
     pub items: Vec<AddressRange>,
 }
 
 /// A static route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// The destinations it is for.
+    /// Destination prefix.
     pub destination: IpNet,
-    /// Where they go.
+    /// Target of matching packets.
     pub target: RouteTarget,
 }
 
-/// Where a route leads.
+/// Target of a route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RouteTarget {
-    /// To one of these next hops, chosen by flow (ECMP) where there are several; never empty.
+    /// Next hops, at least one; of several, each flow is assigned one (ECMP).
     Via(Vec<NextHop>),
-    /// Nowhere: dropped in silence.
+    /// Silent discard.
     Blackhole,
-    /// Nowhere: answered with ICMP destination unreachable.
+    /// Discard, answered with ICMP destination unreachable.
     Unreachable,
 }
 
-/// One next hop of a route. At least one of the two is given; an interface alone means that the destinations
-/// are on its link.
+/// One next hop of a route: address, interface or both. An interface alone means that the destinations are on its link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NextHop {
-    /// The router's address.
+    /// IP address of the router.
     pub via: Option<IpAddr>,
-    /// The interface to leave by; found from `via` where absent.
+    /// Outgoing interface; found from `via` if absent.
     pub interface: Option<String>,
     /// Share of the flows among the route's next hops, 1 to 255.
     pub weight: u8,
@@ -170,23 +168,23 @@ pub struct NextHop {
 /// A static neighbour (the link-layer address that ARP or ND would find).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Neighbour {
-    /// The interface it is on.
+    /// Interface of the neighbour.
     pub interface: String,
-    /// Its IP address.
+    /// IP address of the neighbour.
     pub address: IpAddr,
-    /// Its link-layer address.
+    /// Link-layer address of the neighbour.
     pub mac: Mac,
 }
 
-/// The action for new connections of a zone pair that no rule decides. The most specific pair counts:
-/// both zones named, then `from` named, then `to` named, then neither.
+/// Action for new connections of a zone pair that no rule decides. The most specific pair wins: both zones named, then
+/// `from` named, then `to` named, then neither.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZoneDefault {
     /// Zone of origin, or [`ANY_ZONE`].
     pub from: String,
     /// Zone of destination, or [`ANY_ZONE`].
     pub to: String,
-    /// What happens.
+    /// Action for the connections.
     pub action: Action,
 }
 
@@ -195,24 +193,24 @@ pub struct ZoneDefault {
 pub struct Listener {
     /// Transport protocol.
     pub protocol: Protocol,
-    /// The address that it is bound to; `None` for every address of the machine.
+    /// Bound address; `None` for every address of the machine.
     pub address: Option<IpAddr>,
-    /// The port.
+    /// Local port.
     pub port: u16,
 }
 
 impl Policy {
-    /// The interface of that name.
+    /// Returns the interface named `name`.
     pub fn interface(&self, name: &str) -> Option<&Interface> {
         self.interfaces.iter().find(|interface| interface.name == name)
     }
 
-    /// The set of that name.
+    /// Returns the set named `name`.
     pub fn set(&self, name: &str) -> Option<&Set> {
         self.sets.iter().find(|set| set.name == name)
     }
 
-    /// All zones, in the order in which interfaces name them, without [`SELF_ZONE`].
+    /// Returns all zones but [`SELF_ZONE`], in the order of the interfaces.
     pub fn zones(&self) -> Vec<&str> {
         let mut zones: Vec<&str> = Vec::new();
         for interface in &self.interfaces {
@@ -223,13 +221,13 @@ impl Policy {
         zones
     }
 
-    /// True if a rule or a default names [`OTHER_ZONE`]: without, all of it is dropped.
+    /// True if a rule or a default names [`OTHER_ZONE`]; if none does, all packets from it are dropped.
     pub fn admits_other(&self) -> bool {
         self.rules.iter().any(Rule::names_other)
             || self.defaults.iter().any(|default| default.from == OTHER_ZONE)
     }
 
-    /// What happens to a new connection between two zones that no rule decides. Defaults from every zone do not speak of
+    /// Action for a new connection between two zones that no rule decides. Defaults from every zone do not apply to
     /// [`OTHER_ZONE`].
     pub fn default_action(&self, from: &str, to: &str) -> Action {
         let given = |a: &str, b: &str| {
@@ -246,7 +244,7 @@ impl Policy {
     }
 }
 
-/// Whole seconds as a duration, for defaults.
+/// Returns whole seconds as a duration, for defaults.
 const fn seconds(count: u64) -> Nanos {
     Nanos::from_secs(count)
 }

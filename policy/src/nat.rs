@@ -1,4 +1,4 @@
-//! Conclusions from translations that hosts draw, too.
+//! Addresses of translations that the gateway answers for on its links.
 
 use std::net::IpAddr;
 
@@ -7,19 +7,19 @@ use ipnet::IpNet;
 use crate::model::{AddressRange, NatAction, Policy};
 pub use crate::validate::interface_of;
 
-/// Outside addresses of translations on the link of an interface: no host there has them, so that the gateway answers for
-/// them by ARP or neighbour discovery.
+/// Outside addresses of translations on the link of an interface: no host there has them, so the gateway answers for them
+/// by ARP or neighbour discovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OnLink {
-    /// The interface, by its place in the policy.
+    /// Index of the interface in the policy.
     pub interface: usize,
-    /// Lowest and highest address, of one family.
+    /// Range of addresses, of one family.
     pub addresses: AddressRange,
 }
 
-/// Outside addresses of translations (pools, one-to-one translations, forwards) that are on the network of an interface and
-/// no address of the gateway itself: ordered, disjoint, of an IPv4 network neither its own nor its broadcast address. An
-/// address on the networks of two interfaces is on that with the longer prefix.
+/// Returns the outside addresses of translations (pools, one-to-one translations, forwards) on the network of an interface,
+/// without the gateway's own: ordered, disjoint, of an IPv4 network neither the network nor the broadcast address. An
+/// address on the networks of two interfaces belongs to the one with the longer prefix.
 pub fn on_link_addresses(policy: &Policy) -> Vec<OnLink> {
     let mut nets: Vec<(usize, IpNet)> = Vec::new();
     for (place, interface) in policy.interfaces.iter().enumerate() {
@@ -70,7 +70,7 @@ fn outside_of(action: &NatAction) -> Vec<AddressRange> {
     }
 }
 
-/// The part of a range that is in a network.
+/// Intersection of a range and a network.
 fn part_of(range: AddressRange, net: IpNet) -> Option<AddressRange> {
     if range.first.is_ipv4() != net.addr().is_ipv4() {
         return None;
@@ -79,7 +79,7 @@ fn part_of(range: AddressRange, net: IpNet) -> Option<AddressRange> {
     (first <= last).then_some(AddressRange { first, last })
 }
 
-/// What is left of a range of numbers without others.
+/// Range of numbers less the ranges in `holes`.
 fn without(range: (u128, u128), holes: &mut [(u128, u128)]) -> Vec<(u128, u128)> {
     holes.sort_unstable();
     let mut left = Vec::new();
@@ -97,7 +97,7 @@ fn without(range: (u128, u128), holes: &mut [(u128, u128)]) -> Vec<(u128, u128)>
     left
 }
 
-/// Sorts, and joins what overlaps or touches.
+/// Sorts ranges, and joins those that overlap or touch.
 fn joined(mut found: Vec<OnLink>) -> Vec<OnLink> {
     found.sort_unstable();
     let mut joined: Vec<OnLink> = Vec::with_capacity(found.len());
@@ -123,7 +123,7 @@ fn bits(address: IpAddr) -> u128 {
     }
 }
 
-/// The address of that number, of the family of another.
+/// Address with the number `bits`, of the family of `family_of`.
 fn ip(bits: u128, family_of: IpAddr) -> IpAddr {
     match family_of {
         IpAddr::V4(_) => IpAddr::V4((bits as u32).into()),

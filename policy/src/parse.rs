@@ -1,8 +1,7 @@
 //! The policy file: TOML text to [`Policy`].
 //!
-//! All that is wrong is gathered, not only the first: syntax errors, unknown keys with the nearest known one,
-//! and values that mean nothing. Whether what was read makes sense is the business of
-//! [`validate`](crate::validate()).
+//! All errors are gathered, not only the first: syntax errors, unknown keys with the nearest known one, and invalid
+//! values. Semantic checks are the business of [`validate`](crate::validate()).
 
 use std::sync::Arc;
 
@@ -29,17 +28,17 @@ type Complaint = config::Complaint<Code>;
 type Sink = config::Sink<Code>;
 type Table<'s, 't, 'i> = config::Table<'s, 't, 'i, Code>;
 
-/// The longest policy that is read, in bytes: that of any file.
+/// Longest policy that is read, in bytes: as for any file.
 pub use config::file::MOST_BYTES;
 
-/// What was read.
+/// Result of parsing a policy.
 #[derive(Clone, Debug)]
 pub struct Parsed {
-    /// The policy; `None` if anything is wrong.
+    /// The policy; `None` if there are errors.
     pub policy: Option<Policy>,
-    /// Where things stand.
+    /// Positions of the policy's items in the text.
     pub lines: Lines,
-    /// What is wrong, in the order of the text.
+    /// Errors, in the order of the text.
     pub diagnostics: Vec<Diagnostic>,
 }
 
@@ -50,16 +49,16 @@ pub fn parse(text: &str, file: &str) -> Parsed {
     Parsed { policy, lines: draft.lines, diagnostics: draft.diagnostics }
 }
 
-/// What was read, with what could be made of a text in which something is wrong.
+/// Result of parsing a policy, with the readable part of a text that has errors.
 #[derive(Debug)]
 pub(crate) struct Draft {
-    /// `None` if the text is not TOML.
+    /// The readable part; `None` if the text is not TOML.
     pub(crate) policy: Option<Policy>,
     pub(crate) lines: Lines,
     pub(crate) diagnostics: Vec<Diagnostic>,
 }
 
-/// Reads the text of a policy, and makes of it what can be made.
+/// Reads the text of a policy, and keeps the readable part.
 pub(crate) fn draft(text: &str, file: &str) -> Draft {
     if text.len() > MOST_BYTES {
         let diagnostic = too_large(file);
@@ -74,12 +73,12 @@ pub(crate) fn draft(text: &str, file: &str) -> Draft {
     Draft { policy, lines, diagnostics }
 }
 
-/// The diagnostic for a policy of more than [`MOST_BYTES`].
+/// Diagnostic for a policy of more than [`MOST_BYTES`].
 fn too_large(file: &str) -> Diagnostic {
     longer_than_taken(file).hint(WHERE_TOO_LARGE)
 }
 
-/// How a policy that is too long becomes shorter.
+/// Hint for a policy that is too long.
 pub const WHERE_TOO_LARGE: &str = "write prefixes and ranges in the place of single addresses";
 
 fn read(sink: &Sink, lines: &mut Lines, root: &DeTable<'_>) -> Policy {

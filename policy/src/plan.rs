@@ -1,4 +1,4 @@
-//! What is different between two policies, by name: the plan that is shown before one takes the place of the other.
+//! Differences between two policies, by name: the plan shown before a reload.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -6,34 +6,34 @@ use std::hash::Hash;
 
 use crate::model::{Policy, Route, ZoneDefault};
 
-/// One thing that is different.
+/// One difference between two policies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// In which way.
+    /// Kind of difference.
     pub kind: Kind,
-    /// What it is, and its name: `rule web-in`.
+    /// Kind and name of the item: `rule web-in`.
     pub thing: String,
-    /// Lines of its text that go.
+    /// Lines removed from the item's text.
     pub old: Vec<String>,
-    /// Lines of its text that come.
+    /// Lines added to the item's text.
     pub new: Vec<String>,
 }
 
-/// In which way a thing is different.
+/// Kind of difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It is new.
+    /// A new item.
     Added,
-    /// It is gone.
+    /// A removed item.
     Removed,
-    /// It says something else.
+    /// An item with another text.
     Changed,
-    /// It says the same at another place among its kind, where the first that matches counts.
+    /// An unchanged item at another position, in a list whose first match counts.
     Moved,
 }
 
 impl Kind {
-    /// `add`, `remove`, `change` or `move`.
+    /// Returns `add`, `remove`, `change` or `move`.
     pub const fn name(self) -> &'static str {
         match self {
             Kind::Added => "add",
@@ -57,7 +57,7 @@ impl fmt::Display for Change {
     }
 }
 
-/// What is different in `new`, seen from `old`; empty for equal policies.
+/// Returns the changes from `old` to `new`; none for equal policies.
 pub fn plan(old: &Policy, new: &Policy) -> Vec<Change> {
     let mut changes = Vec::new();
     for (kind, order, things) in KINDS {
@@ -66,13 +66,13 @@ pub fn plan(old: &Policy, new: &Policy) -> Vec<Change> {
     changes
 }
 
-/// A thing by itself.
+/// An item by itself.
 struct Thing {
     name: String,
     lines: Vec<String>,
 }
 
-/// Whether the order of things of one kind means something.
+/// Significance of the order of items of one kind: it counts for lists whose first match decides.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Order {
     Counts,
@@ -134,7 +134,7 @@ fn each<T: Clone>(all: &[T], alone: impl Fn(T) -> (String, Policy)) -> Vec<Thing
     things.map(|(name, policy)| thing(name, policy)).collect()
 }
 
-/// A thing's text: that of a policy which has nothing else.
+/// Text of one item: that of a policy which has nothing else.
 fn thing(name: String, alone: Policy) -> Thing {
     let text = alone.to_string();
     let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('['));
@@ -190,8 +190,8 @@ fn compare(kind: &str, order: Order, old: &[Thing], new: &[Thing], changes: &mut
     }
 }
 
-/// Pairs of places of what both have, in an order that both have: a longest such run, so that as few as possible have
-/// moved. What one has several times is taken once.
+/// Pairs of the positions of common elements, in an order that both lists have: a longest common subsequence, so that as
+/// few elements as possible have moved. An element that a list has several times is paired once.
 pub fn staying<T: Eq + Hash>(old: &[T], new: &[T]) -> Vec<Pair> {
     let places: HashMap<&T, usize> = old.iter().enumerate().map(|(place, thing)| (thing, place)).collect();
     // Longest ascending run of old places, by patience sorting: `tops` are the places in `common` that the piles end with.
@@ -217,12 +217,12 @@ pub fn staying<T: Eq + Hash>(old: &[T], new: &[T]) -> Vec<Pair> {
     run
 }
 
-/// Where two lists have the same thing.
+/// Positions of one element in two lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pair {
-    /// The place in the old list.
+    /// Index in the old list.
     pub old: usize,
-    /// The place in the new one.
+    /// Index in the new list.
     pub new: usize,
 }
 
@@ -261,7 +261,7 @@ mod tests {
         );
     }
 
-    /// As a sound policy is: no name twice.
+    /// Removes duplicate names, as a sound policy has none.
     fn unique(mut policy: Policy) -> Policy {
         fn first<T>(all: &mut Vec<T>, name: impl Fn(&T) -> String) {
             let mut seen = HashSet::new();

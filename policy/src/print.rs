@@ -1,6 +1,6 @@
-//! A policy's canonical text, which reads back as the same policy.
+//! Canonical text of a policy, which reads back as the same policy.
 //!
-//! What is as it is by default is left out.
+//! Default values are left out.
 
 use std::fmt::{self, Display, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -18,7 +18,7 @@ use crate::model::{
 use crate::parse::value::UNITS;
 use crate::word::{self, Words, word_for};
 
-/// Lines longer than this are broken into one item a line.
+/// Longest line, in characters; a longer list is broken into one item a line.
 const WIDTH: usize = 100;
 
 impl Display for Policy {
@@ -29,7 +29,7 @@ impl Display for Policy {
     }
 }
 
-/// The text so far. Writing to a string cannot fail, so nothing here does.
+/// The text so far. Writing to a string cannot fail.
 struct Printer {
     text: String,
 }
@@ -368,7 +368,7 @@ impl Printer {
         self.items(key, macs.items.iter().map(|item| quoted(&item.to_string())).collect(), macs.except);
     }
 
-    /// Those that match, or that do not; nothing where there are none.
+    /// Writes the items that match, or the exceptions; nothing for an empty list.
     fn items(&mut self, key: &str, items: Vec<String>, except: bool) {
         if except && !items.is_empty() {
             self.line(key, &format!("{{ except = [{}] }}", items.join(", ")));
@@ -381,7 +381,7 @@ impl Printer {
         self.one_or_list(key, values.iter().map(|value| quoted(value)));
     }
 
-    /// One value by itself, several as a list, none not at all.
+    /// Writes one value by itself, several as a list, none not at all.
     fn one_or_list(&mut self, key: &str, values: impl Iterator<Item = String>) {
         let values: Vec<String> = values.collect();
         match &values[..] {
@@ -423,18 +423,18 @@ impl Printer {
     }
 }
 
-/// The word for `value`; every value has one, which a test of the tables holds.
+/// Word for `value`, or nothing; a test of the tables holds that every value has one.
 fn word_or_empty<T: PartialEq + Copy>(words: Words<T>, value: T) -> &'static str {
     word_for(words, value).unwrap_or_default()
 }
 
-/// A key, in quotes where TOML wants them.
+/// Formats a key, in quotes where TOML wants them.
 fn key(name: &str) -> String {
     let bare = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     if !name.is_empty() && name.bytes().all(bare) { name.to_owned() } else { quoted(name) }
 }
 
-/// A basic string of TOML.
+/// Formats a basic string of TOML.
 fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
@@ -462,12 +462,12 @@ fn next_hop(hop: &NextHop) -> String {
     format!("{{ {} }}", parts.join(", "))
 }
 
-/// A prefix; that of one address without its length.
+/// Formats a prefix; that of one address without its length.
 fn prefix(net: IpNet) -> String {
     if net.prefix_len() == net.max_prefix_len() { net.addr().to_string() } else { net.to_string() }
 }
 
-/// One address, a prefix where it is one, or `first-last`.
+/// Formats a range as one address, as a prefix if it is one, or as `first-last`.
 pub(crate) fn range(range: AddressRange) -> String {
     match prefix_of(range) {
         Some(net) => prefix(net),
@@ -475,7 +475,7 @@ pub(crate) fn range(range: AddressRange) -> String {
     }
 }
 
-/// The prefix that `range` is, if it is one.
+/// Returns the prefix equal to `range`, if there is one.
 fn prefix_of(range: AddressRange) -> Option<IpNet> {
     let net = match (range.first, range.last) {
         (IpAddr::V4(first), IpAddr::V4(last)) => {
@@ -541,7 +541,7 @@ fn rate_text(rate: Rate) -> String {
     format!("{}/{per}{burst}{scope}", rate.count)
 }
 
-/// Numbers with units, the longest first.
+/// Formats a duration as numbers with units, the longest first.
 pub(crate) fn duration(time: Nanos) -> String {
     let mut rest = time.0;
     let mut text = String::new();

@@ -1,7 +1,7 @@
-//! Whether a policy makes sense: names that mean something, addresses where they can be, rules that can match.
+//! Semantic checks of policies: known names, reachable addresses, rules that can match.
 //!
-//! Every check reports all that it finds. Things of which something could not be read are passed over, and so
-//! are conclusions from them, so that one mistake is not reported twice.
+//! Every check reports all its findings. Items of which a part could not be read are passed over, as are conclusions from
+//! them, so that one mistake is not reported twice.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -27,8 +27,8 @@ mod rule;
 mod shape;
 mod space;
 
-/// Says what is wrong with `policy`, and what is without effect or unwise. `lines` says where things stand;
-/// `Lines::default()` for a policy that came from no text.
+/// Reports errors in `policy`, and parts without effect or unwise. `lines` has the positions of items; `Lines::default()`
+/// for a policy that came from no text.
 pub fn validate(policy: &Policy, lines: &Lines) -> Vec<Diagnostic> {
     let known = !lines.any_broken(Item::Interface(0)) && !lines.any_broken(Item::Route(0));
     let own = Arc::new(reach::own_addresses(policy));
@@ -57,7 +57,7 @@ pub fn validate(policy: &Policy, lines: &Lines) -> Vec<Diagnostic> {
     validator.diagnostics
 }
 
-/// What the checks share.
+/// State shared by the checks.
 struct Validator<'a> {
     policy: &'a Policy,
     lines: &'a Lines,
@@ -66,7 +66,7 @@ struct Validator<'a> {
     spaces: Spaces<'a>,
     /// The gateway's own addresses.
     own: Arc<Space>,
-    /// Where addresses are; `None` if that is not known.
+    /// Reachable addresses of each zone; `None` if unknown.
     reach: Option<Reach<'a>>,
     diagnostics: Vec<Diagnostic>,
 }
@@ -76,7 +76,7 @@ impl Validator<'_> {
         self.diagnostics.push(diagnostic);
     }
 
-    /// Reports what is wrong with the value of a thing's key.
+    /// Reports an error in the value of an item's key.
     fn wrong(
         &mut self,
         code: impl Into<Code>,
@@ -89,7 +89,7 @@ impl Validator<'_> {
         self.report(Diagnostic::new(code, message).hint(hint).at(place));
     }
 
-    /// Reports what is wrong with an item of the list that is the value of a thing's key.
+    /// Reports an error in one element of the list at an item's key.
     fn wrong_in(&mut self, code: Code, at: In<'_>, message: String, hint: impl Into<String>) {
         let place = self.lines.place_in(at.item, at.key, at.index);
         self.report(Diagnostic::new(code, message).hint(hint).at(place));
@@ -100,7 +100,7 @@ impl Validator<'_> {
     }
 }
 
-/// An item of the list that is the value of a thing's key.
+/// One element of the list at an item's key.
 #[derive(Clone, Copy)]
 struct In<'a> {
     item: Item,

@@ -1,4 +1,4 @@
-//! The words that the policy file has for values. Reading and printing share these tables.
+//! Keywords of the policy file and their values. Reading and printing share these tables.
 
 use wire::Dscp;
 
@@ -7,7 +7,7 @@ use crate::model::{
     Protocol, RejectWith, SearchAlgorithm, SourceCheck, State, SynAnswer, TcpWindow, WhenFull,
 };
 
-/// Words and what they mean. Where several mean the same, the first is printed.
+/// Keywords with their values. Of several for one value, the first is printed.
 pub(crate) type Words<T> = &'static [(&'static str, T)];
 
 pub(crate) const MODE: Words<Mode> = &[("stateful", Mode::Stateful), ("stateless", Mode::Stateless)];
@@ -69,7 +69,7 @@ pub(crate) const OFFLOAD: Words<Offload> = &[("segment", Offload::Segment), ("re
 
 pub(crate) const ON_EXIT: Words<OnExit> = &[("closed", OnExit::Closed), ("open", OnExit::Open)];
 
-/// TCP's flags, from the lowest bit.
+/// TCP flags, from the lowest bit.
 pub(crate) const TCP_FLAG: Words<u8> = &[
     ("fin", 0x01),
     ("syn", 0x02),
@@ -156,12 +156,12 @@ pub(crate) const ICMPV6: Words<IcmpMatch> = &[
     ("mld2-report", kind(143)),
 ];
 
-/// The ICMP type, and the code where the name means one, that policies call so.
+/// Returns the ICMP type named `name`, with the code if the name has one.
 pub fn icmp_named(name: &str, family: FamilyMatch) -> Option<IcmpMatch> {
     icmp_words_of(family).iter().find(|(word, _)| *word == name).map(|(_, means)| *means)
 }
 
-/// What policies call an ICMP type with its code; the name of the type alone where the code has none.
+/// Returns the name of an ICMP type with its code; the name of the type alone if the code has none.
 pub fn icmp_name(kind: u8, code: u8, family: FamilyMatch) -> Option<&'static str> {
     let words = icmp_words_of(family).iter();
     let of_kind = words.filter(|(_, means)| means.kind == kind && means.code.is_none_or(|own| own == code));
@@ -172,17 +172,17 @@ fn icmp_words_of(family: FamilyMatch) -> Words<IcmpMatch> {
     if family == FamilyMatch::V6 { ICMPV6 } else { ICMP }
 }
 
-/// The DiffServ code point that policies call so.
+/// Returns the DiffServ code point named `name`.
 pub fn dscp_named(name: &str) -> Option<Dscp> {
     DSCP.iter().find(|(word, _)| *word == name).and_then(|(_, value)| Dscp::new(*value))
 }
 
-/// What policies call a DiffServ code point.
+/// Returns the name of a DiffServ code point.
 pub fn dscp_name(dscp: Dscp) -> Option<&'static str> {
     DSCP.iter().find(|(_, value)| *value == dscp.value()).map(|(word, _)| *word)
 }
 
-/// Services whose names operators write for ports; only for hints.
+/// Service names that operators write for ports; only for hints.
 pub(crate) const SERVICE: Words<u16> = &[
     ("ftp", 21),
     ("ssh", 22),
@@ -209,7 +209,7 @@ pub(crate) const SERVICE: Words<u16> = &[
     ("wireguard", 51820),
 ];
 
-/// The names of the ICMP protocol that `protocols` lists; `None` unless it lists exactly one of the two.
+/// Returns the type names of the ICMP protocol in `protocols`; `None` unless exactly one of the two is listed.
 pub(crate) fn icmp_words(protocols: &[Protocol]) -> Option<Words<IcmpMatch>> {
     match (protocols.contains(&Protocol::ICMP), protocols.contains(&Protocol::ICMPV6)) {
         (true, false) => Some(ICMP),
@@ -218,7 +218,7 @@ pub(crate) fn icmp_words(protocols: &[Protocol]) -> Option<Words<IcmpMatch>> {
     }
 }
 
-/// The word for `value`.
+/// Returns the first word for `value`.
 pub(crate) fn word_for<T: PartialEq + Copy>(words: Words<T>, value: T) -> Option<&'static str> {
     words.iter().find(|(_, meaning)| *meaning == value).map(|(word, _)| *word)
 }

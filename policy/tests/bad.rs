@@ -1,13 +1,13 @@
-//! Bad policies as data: `tests/bad/*.toml`, each with what is to be said of it at its end, as
-//! `# expect: code line:column`, or `# expect: code` where there is no place.
+//! Bad policies as data: `tests/bad/*.toml`, each with its expected diagnostics at the end, as
+//! `# expect: code line:column`, or `# expect: code` for one without a position.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use policy::{Code, Diagnostic, load};
 
-/// Codes that take a file too long to keep, which unit tests of `parse` and `check` have; and those of the data plane's
-/// analysis, which tests of the command have.
+/// Codes tested elsewhere: of files too long to keep, in unit tests of `parse` and `check`; of the data plane's analysis, in
+/// tests of the command.
 const NOT_HERE: [Code; 5] = [
     Code::Common(config::Code::TooLarge),
     Code::Common(config::Code::TooManyDiagnostics),

@@ -1,4 +1,4 @@
-//! The policies that come with the project are right, without so much as a warning, and print as themselves.
+//! Example policies of the project: valid, without a warning, and printed unchanged.
 
 use std::path::Path;
 

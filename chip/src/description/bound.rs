@@ -1,4 +1,4 @@
-//! What the numbers of a chip may be at most. Past them they are slips of the pen.
+//! Upper bounds of a chip's numbers. A number above its bound is a typing error.
 
 /// Cycles of a latency.
 pub const CYCLES: u64 = 1_000_000;

@@ -1,4 +1,4 @@
-//! The keys of a chip's tables, for those who set one without reading the whole.
+//! The keys of a chip's tables, for setting one without reading the whole.
 
 /// The top of the file.
 pub(super) const TOP: &[&str] = &["name", "about", "clock"];

@@ -79,7 +79,7 @@ fn a_parameter_is_set_by_its_path() {
     assert_eq!(nearest.as_deref(), Some("memory.sram.latency"));
 }
 
-/// The keys that can be set are those that are read: a key that nobody knows has them listed in its hint.
+/// The keys that can be set are those that are read: the hint for an unknown key lists them.
 #[test]
 fn the_keys_that_can_be_set_are_those_that_are_read() {
     let tables: &[(&str, &[&str])] = &[

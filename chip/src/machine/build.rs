@@ -12,10 +12,10 @@ use crate::description::{Carries, Chip, EngineKind};
 use crate::kernel::{Agenda, Ticks, Timebase};
 use crate::mapping::{Mapping, PoolPlace};
 
-/// What is made infinitely fast, to see what it holds up.
+/// Resource made infinitely fast, to measure how far it limits the machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ideal {
-    /// Nothing.
+    /// No resource.
     #[default]
     Nothing,
     /// The engines of a pool, by its place in the mapping: instructions take no time.
@@ -36,7 +36,7 @@ pub enum Ideal {
     Ports,
 }
 
-/// Why a machine could not be made.
+/// Failure to make a machine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MachineError {
     /// The clocks have no common measure that time could be counted in.
@@ -47,7 +47,7 @@ pub enum MachineError {
     Unmapped(&'static str),
 }
 
-/// Entries of what is never full.
+/// Entries of a ring or buffer that is never full.
 const UNBOUNDED: u32 = 1 << 30;
 
 impl<'a> Machine<'a> {
@@ -135,13 +135,13 @@ impl<'a> Machine<'a> {
         Ok(machine)
     }
 
-    /// The same, with `watch` told of all that happens.
+    /// Attaches the observer `watch`.
     #[must_use]
     pub(crate) fn watched(self, watch: &'a mut dyn Watch) -> Machine<'a> {
         Machine { watch: Some(watch), ..self }
     }
 
-    /// Where each thread is.
+    /// Returns the engine and the pool of each thread.
     pub(crate) fn tracks(&self) -> Vec<Track> {
         self.threads.iter().map(|thread| Track { engine: thread.engine, pool: thread.pool }).collect()
     }
@@ -151,7 +151,7 @@ impl<'a> Machine<'a> {
         chip.engines.iter().take(kind).map(|kind| kind.count as usize).sum::<usize>() + number as usize
     }
 
-    /// All engines of the chip, in its order, and after them the units that stages run in; then the threads.
+    /// Makes all engines of the chip, in its order, after them the units that stages run in, and then the threads.
     fn make_engines(&mut self) -> Result<(), MachineError> {
         let (chip, mapping) = (self.chip, self.mapping);
         for kind in &chip.engines {

@@ -1,13 +1,13 @@
-//! Runs that do not come to their end, and who waits for whom then.
+//! Deadlocks: runs that do not end, with the waits of their threads.
 
 use std::fmt;
 
 use super::{Machine, Waits, program};
 
-/// Why a run did not come to its end.
+/// Deadlock of a run: frames are under way, and no event is left.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Deadlock {
-    /// Who waits for whom, a line each.
+    /// Waiting threads and what each waits for, a line each.
     pub waits: Vec<String>,
     /// Frames that are stuck.
     pub frames: usize,
@@ -21,7 +21,7 @@ impl fmt::Display for Deadlock {
 }
 
 impl Machine<'_> {
-    /// What everybody waits for, when nothing happens any more.
+    /// Returns the waits of all threads, once no event is left.
     pub(super) fn deadlock(&self) -> Deadlock {
         let mut waits = Vec::new();
         for (pool, of) in self.mapping.pools.iter().enumerate() {

@@ -69,7 +69,7 @@ impl Machine<'_> {
         self.agenda.note(begins, Event::Arrive { port: arrival.port, bytes: arrival.bytes });
     }
 
-    /// What comes next, unless whoever watches has seen enough; the window is closed when nothing does.
+    /// Returns the next arrival; `None`, which closes the window, at the end of the load or once the observer has enough.
     pub(super) fn next_arrival(&mut self, load: &mut dyn Load) -> Option<Arrival> {
         let enough = self.watch.as_ref().is_some_and(|watch| watch.has_enough());
         let arrival = if enough { None } else { load.next() };
@@ -136,7 +136,7 @@ impl Machine<'_> {
         self.time.of_bits((u64::from(bytes) + gap.0) * 8, rate.0)
     }
 
-    /// When a frame that goes now is over the buses on its way.
+    /// Returns the time at which a frame sent now has crossed the buses on its path.
     fn over_buses(&mut self, bytes: u32, inward: Way, outward: Way) -> Ticks {
         let mut at = self.now();
         for (number, bus) in self.buses.iter_mut().enumerate() {
@@ -155,7 +155,7 @@ impl Machine<'_> {
         at
     }
 
-    /// Takes room in the transmit buffer for what the thread has to send, or waits for it.
+    /// Claims elements of the transmit buffer for the thread's output, or waits for them.
     pub(super) fn claim(&mut self, engine: usize, number: usize) {
         let elements = self.elements_of_output(number);
         if elements > self.transmit.free {
@@ -168,7 +168,7 @@ impl Machine<'_> {
         self.go(engine, Ticks::ZERO);
     }
 
-    /// What the thread sends next.
+    /// Returns the thread's next output.
     fn output(&self, thread: usize) -> Output {
         let thread = &self.threads[thread];
         let outputs = &self.jobs[thread.job as usize].outputs;
@@ -179,7 +179,7 @@ impl Machine<'_> {
         script::elements(self.output(thread).bytes, self.transmit.element).min(self.chip.transmit.elements)
     }
 
-    /// Hands on what the thread has to send: over the buses, to its line.
+    /// Sends the thread's output: over the buses, to its line.
     pub(super) fn send(&mut self, thread: usize) {
         let output = self.output(thread);
         let elements = self.elements_of_output(thread);

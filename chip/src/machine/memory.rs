@@ -28,32 +28,32 @@ pub(super) struct SharedMemory {
     atomic: Option<Ticks>,
     queue: usize,
     ideal: bool,
-    /// All but the time that channels were taken, which they have themselves.
+    /// Counts, except for the channels' busy time, which each channel keeps.
     seen: Seen,
 }
 
 #[derive(Clone, Debug)]
 struct Channel {
-    /// From when on it is free for the next command.
+    /// Time from which it is free for the next command.
     free: Ticks,
-    /// Time that it was taken.
+    /// Total time that it was busy.
     busy: Ticks,
-    /// From when on each bank is.
+    /// Time from which each bank is free.
     banks: Vec<Ticks>,
-    /// When the latest commands began to be served, as many as the queue holds.
+    /// Start of service of the latest commands, as many as the queue holds.
     starts: VecDeque<Ticks>,
 }
 
-/// What was seen of a memory.
+/// Counts of a memory.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
-    /// Time that each channel was taken.
+    /// Time that each channel was busy.
     pub(crate) busy: Vec<Ticks>,
-    /// Time that commands waited before they were served, all together.
+    /// Time that commands waited for service, summed.
     pub(crate) waited: u128,
-    /// By region.
+    /// Traffic by region.
     pub(crate) regions: [Traffic; Region::ALL.len()],
-    /// Of rings.
+    /// Traffic of rings.
     pub(crate) rings: Traffic,
 }
 
@@ -62,12 +62,12 @@ pub(crate) struct Seen {
 pub(crate) struct Traffic {
     pub(crate) references: u64,
     pub(crate) bytes: u64,
-    /// From issue to completion, all together.
+    /// Time from issue to completion, summed.
     pub(crate) latency: u128,
     pub(crate) worst: Ticks,
 }
 
-/// What a command is for.
+/// Purpose of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// A reference to a region.
@@ -79,14 +79,14 @@ pub(crate) enum Purpose {
 /// A reference under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Underway {
-    /// When the last of its commands was in the queue: whoever issued it may go on.
+    /// Time at which its last command is in the queue: the issuing thread may go on.
     pub(super) admitted: Ticks,
-    /// When it is done.
+    /// Time of completion.
     pub(super) done: Ticks,
 }
 
 impl Seen {
-    /// Nothing yet, of a memory of so many channels.
+    /// Returns zero counts of a memory of `channels` channels.
     pub(super) fn of(channels: usize) -> Seen {
         Seen { busy: vec![Ticks::ZERO; channels], ..Seen::default() }
     }
@@ -142,7 +142,7 @@ impl SharedMemory {
         }
     }
 
-    /// What has been seen of it.
+    /// Returns the counts so far.
     pub(super) fn seen(&self) -> Seen {
         Seen { busy: self.channels.iter().map(|channel| channel.busy).collect(), ..self.seen.clone() }
     }

@@ -1,8 +1,7 @@
-//! What tasks do beside the stages: taking frames from rings, and moving them between ports and memory.
+//! Work of tasks beside the stages: gets of frames from rings, and moves between ports and memory.
 //!
 //! Instructions were counted in the microcode for the IXP2400 that Linux had (drivers/net/ixp2000, ixp2400_rx.uc and
-//! ixp2400_tx.uc of version 2.6.33, by L. Buytenhek): the way of a frame of one element, and what each further element
-//! takes.
+//! ixp2400_tx.uc of version 2.6.33, by L. Buytenhek): those of a frame of one element, and of each further element.
 
 use tally::Region;
 
@@ -83,7 +82,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Taking a frame and what is known of it.
+    /// Gets a frame and its metadata from a ring.
     pub(super) fn take(&mut self, number: u16, ring: &Ring) {
         self.cost(TAKE);
         match ring.memory {
@@ -94,7 +93,7 @@ impl Writer<'_> {
         self.refer(Region::Meta, Access::Read, 0, METADATA);
     }
 
-    /// Writing down what is known of it now, and passing it on.
+    /// Writes a frame's metadata, and puts the frame into a ring.
     pub(super) fn pass(&mut self, number: u16, ring: &Ring) {
         self.execute(2, 0);
         self.refer(Region::Meta, Access::Write, 0, METADATA);
@@ -119,7 +118,7 @@ impl Writer<'_> {
     }
 }
 
-/// Whether the pool runs in a unit of fixed function rather than on engines.
+/// Returns the unit of fixed function that the pool runs in; `None` if it runs on engines.
 pub(super) fn unit_of(pool: &Pool, chip: &Chip) -> Option<usize> {
     match pool.place {
         PoolPlace::Unit(unit) if chip.units.get(unit).is_some_and(|unit| unit.work == UnitWork::Stage) => {

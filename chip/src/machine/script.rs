@@ -1,4 +1,4 @@
-//! What a thread has to go through for one frame: a task's acts with their places looked up, as moves.
+//! Script of a thread for one frame: a task's acts with their places looked up, as moves.
 
 use tally::{Address, Region};
 use wire::Bytes;
@@ -12,27 +12,27 @@ use crate::trace::{Access, Act, Referral, Wait};
 /// One move of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Move {
-    /// It occupies its engine.
+    /// Occupies the engine.
     Busy(Busy),
-    /// It refers to a shared memory.
+    /// Issues a reference to a shared memory.
     Refer(Command, Wait),
-    /// It waits for the reference of that ticket.
+    /// Waits for the reference of that ticket.
     Await(u32),
-    /// It hands a key or text of that many bytes to a unit, and waits.
+    /// Passes a key or text of `bytes` bytes to a unit, and waits.
     Hand { unit: u16, bytes: u32 },
-    /// It takes the entry that it was given from its ring.
+    /// Gets the thread's entry from the ring.
     Get(u16),
-    /// It lets go of the receive buffer's elements.
+    /// Releases the elements of the receive buffer.
     Release,
-    /// It takes elements of the transmit buffer.
+    /// Claims elements of the transmit buffer.
     Claim,
-    /// It hands the elements to the port.
+    /// Passes the elements to the port.
     Send,
-    /// It sleeps: the latency of a pipelined unit.
+    /// Sleeps for the latency of a pipelined unit.
     Sleep(Ticks),
-    /// It puts the frame into a ring.
+    /// Puts the frame into a ring.
     Put(u16),
-    /// It is done with the frame, which goes no further.
+    /// Ends the frame, which goes no further.
     End,
 }
 
@@ -56,7 +56,7 @@ pub(super) struct Busy {
     pub(super) aborted: Ticks,
 }
 
-/// Where regions lie, as one kind of engine sees them, and what its instructions cost.
+/// Places of regions as one kind of engine sees them, and the cost of its instructions.
 #[derive(Clone, Debug)]
 pub(super) struct View {
     places: Vec<Vec<Span>>,
@@ -80,7 +80,7 @@ struct Span {
     base: u64,
 }
 
-/// What an engine remembers of its references: lines that its CAM holds, and how its cache stands.
+/// State of an engine's CAM and cache after its references.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Remembered {
     /// Lines in local memory, the one used last at the end.
@@ -241,7 +241,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The instruction that hands work to a unit; the thread waits for what comes of it.
+    /// Adds the instruction that passes work to a unit; the thread waits for the result.
     fn hand(&mut self, unit: usize, bytes: u32) {
         self.execute(1, 0);
         self.moves.push(Move::Hand { unit: unit as u16, bytes });
@@ -267,7 +267,7 @@ impl Writer<'_> {
         self.moves.push(Move::Refer(command, wait));
     }
 
-    /// By way of the CAM: what is read is fetched by lines and kept; what is written goes through to the memory.
+    /// Adds a reference cached by the CAM: reads fetch whole lines and keep them, writes go through to the memory.
     fn cached(&mut self, command: Command, line: u32) {
         let Some((entries, latency)) = self.view.cam else {
             return self.shared(command, Wait::Now);
@@ -299,7 +299,7 @@ impl Writer<'_> {
     }
 }
 
-/// How many elements of a buffer a frame takes.
+/// Returns the number of buffer elements that a frame takes: 1 at least.
 pub(super) fn elements(bytes: u32, element: Bytes) -> u32 {
     u64::from(bytes.max(1)).div_ceil(element.0.max(1)) as u32
 }

@@ -1,4 +1,4 @@
-//! What is seen of a machine at work: counts and times, and the window of time that they are told of.
+//! Counts and times of a machine at work, and the window of time that a report covers.
 
 use hdrhistogram::Histogram;
 
@@ -7,7 +7,7 @@ use super::memory::{Seen, SharedMemory};
 use crate::kernel::Ticks;
 use crate::load::Arrival;
 
-/// What has been counted since the beginning.
+/// Counts since the beginning of a run.
 #[derive(Clone, Debug)]
 pub(super) struct Tallies {
     pub(super) engines: Vec<EngineSeen>,
@@ -37,7 +37,7 @@ pub(crate) struct Count {
     pub(crate) bytes: u64,
 }
 
-/// What an engine did with its time; what is left, it was idle.
+/// Time of an engine by use; the rest is idle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct EngineSeen {
     pub(crate) instructions: u64,
@@ -46,18 +46,18 @@ pub(crate) struct EngineSeen {
     pub(crate) stalled: Ticks,
 }
 
-/// What became of a ring.
+/// Counts of a ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RingSeen {
     pub(crate) puts: u64,
-    /// The entries that were taken after each put, summed.
+    /// Entries taken after each put, summed.
     pub(crate) filled: u64,
     pub(crate) most: u64,
-    /// How often one who puts had to wait.
+    /// Number of times that a put blocked.
     pub(crate) blocked: u64,
 }
 
-/// What had been counted at a moment.
+/// Snapshot of the counts at one moment.
 #[derive(Clone, Debug)]
 struct Shot {
     at: Ticks,
@@ -74,7 +74,7 @@ struct Shot {
     memories: Vec<Seen>,
 }
 
-/// What was seen between two moments.
+/// Counts between two moments.
 #[derive(Clone, Debug)]
 pub(crate) struct Window {
     pub(crate) span: Ticks,
@@ -89,7 +89,7 @@ pub(crate) struct Window {
     pub(crate) lost: u64,
     pub(crate) lost_by_port: Vec<u64>,
     pub(crate) memories: Vec<Seen>,
-    /// In ticks; of frames that left.
+    /// Latency of frames that left, in ticks.
     pub(crate) latency: Histogram<u64>,
     /// Instructions of the whole run.
     pub(crate) instructions: u64,
@@ -217,7 +217,7 @@ impl Machine<'_> {
         }
     }
 
-    /// What was seen in the window.
+    /// Returns the counts of the window.
     pub(super) fn window(&mut self) -> Window {
         let last = Box::new(self.shot());
         let end = self.seen.end.take().unwrap_or(last);
@@ -282,7 +282,7 @@ impl RingSeen {
 }
 
 impl Shot {
-    /// As at the beginning of time.
+    /// Resets all counts to the beginning of time.
     fn clear(&mut self) {
         self.at = Ticks::ZERO;
         self.engines.fill(EngineSeen::default());

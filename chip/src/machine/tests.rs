@@ -409,12 +409,12 @@ fn a_long_frame_on_one_port_holds_up_nobody_on_another() {
     );
 }
 
-/// What comes by two ports, each frame with its port's own number of bytes.
+/// Arrivals by two ports, each frame with its port's own number of bytes.
 struct Ways {
-    /// When, by which port, and how many bytes.
+    /// Time in ticks, port and bytes of each arrival.
     coming: Vec<(u64, u16, u32)>,
     next: usize,
-    /// Of those taken in, when.
+    /// Time and port of each frame taken in.
     taken: Vec<(Ticks, u16)>,
 }
 
@@ -468,7 +468,7 @@ fn a_port_that_is_late_makes_no_other_exceed_its_rate() {
     assert!(fast.windows(2).all(|pair| pair[1] - pair[0] >= 64), "{fast:?}");
 }
 
-/// What a slow port cannot send as fast as it comes in fills the buffers, and is lost where it comes in.
+/// Frames that come in faster than a slow port can send fill the buffers, and are lost at the port that they come in by.
 #[test]
 fn what_a_slow_port_cannot_send_is_lost_at_the_fast_one() {
     let (chip, mapping) = (unlike(16), line(1, 8));

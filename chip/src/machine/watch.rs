@@ -1,15 +1,14 @@
-//! Who is told, event by event, what happens in a machine.
+//! Observer of a machine, event by event.
 //!
-//! Most runs have nobody, and are not to pay for it: a machine asks once an event whether there is anybody, and does
-//! nothing else.
+//! Most runs have none, and must not pay for one: a machine tests once an event for an observer, and does nothing else.
 
 use super::memory::Purpose;
 use crate::kernel::Ticks;
 use crate::trace::Access;
 
-/// Somebody who watches. Threads, rings and memories are numbered as the machine has them; a frame is known by its slot,
-/// which the next one has when it has left. `now` never goes back; spans may begin later than that, but those of one
-/// thread follow one another.
+/// An observer. Threads, rings and memories have the machine's numbers; a frame has the number of its slot, which is
+/// reused once the frame has left. `now` never goes back; spans may begin later than `now`, but those of one thread
+/// follow one another.
 pub(crate) trait Watch {
     /// A frame comes in, and is given a slot, or none if it is lost.
     fn comes(&mut self, now: Ticks, job: Option<u32>);
@@ -32,23 +31,23 @@ pub(crate) trait Watch {
     /// A thread hands an output of the frame to its port, or ends it.
     fn sends(&mut self, now: Ticks, thread: usize, job: u32);
 
-    /// The frame has gone, and so has all that it brought about.
+    /// The frame has gone, with all outputs that it caused.
     fn leaves(&mut self, now: Ticks, job: u32);
 
-    /// No more frames need come.
+    /// True if no more frames need come.
     fn has_enough(&self) -> bool;
 }
 
-/// What an engine does with a thread's time.
+/// Use of an engine's time for a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Spends {
-    /// It executes.
+    /// Executing instructions.
     Executing,
-    /// It has fetched in vain, for a branch.
+    /// Fetching in vain, after a branch taken.
     Aborted,
-    /// It turns to the thread.
+    /// Switching to the thread.
     Switching,
-    /// It cannot issue a command.
+    /// Unable to issue a command.
     Stalled,
 }
 
@@ -60,13 +59,13 @@ pub(crate) struct Reference {
     pub(crate) purpose: Purpose,
     pub(crate) access: Access,
     pub(crate) bytes: u32,
-    /// When it is issued.
+    /// Time of issue.
     pub(crate) at: Ticks,
-    /// When it is done.
+    /// Time of completion.
     pub(crate) done: Ticks,
 }
 
-/// Where a thread is.
+/// Engine and pool of a thread.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Track {
     /// Its engine, in the machine's order.

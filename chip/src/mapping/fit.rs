@@ -1,4 +1,4 @@
-//! Whether programs and tables of the sizes that a policy gives them fit where a mapping puts them.
+//! Fit of programs and tables, of the sizes that a policy gives them, in the stores and memories of a mapping.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,26 +12,26 @@ use super::{Lines, Mapping, Place, Placement, PoolPlace, Task, Work, stages};
 use crate::description::Chip;
 use crate::diagnostic::{Code, Diagnostic};
 
-/// How large a region is.
+/// Size of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// The region.
     pub region: Region,
-    /// Its bytes.
+    /// Size, in bytes.
     pub bytes: u64,
 }
 
-/// How long a program is.
+/// Length of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Program<'a> {
-    /// What it does: the name of a stage, "receive" or "transmit".
+    /// Name of a stage, "receive" or "transmit".
     pub name: &'a str,
-    /// Its instructions.
+    /// Length, in instructions.
     pub instructions: u32,
 }
 
-/// Says what does not fit: regions in a shared memory, with the rings that lie there, or in an engine's local memory,
-/// and the programs of an engine in its store. Regions and programs that are not listed take no room.
+/// Returns a diagnostic for each misfit: regions in a shared memory, with the rings that lie there, or in an engine's
+/// local memory, and the programs of an engine in its store. Regions and programs that are not listed take no room.
 ///
 /// Of an engine with several tasks each stage is in the store once. Local memory holds what is placed there, and as
 /// many cached lines of each region as the CAM has entries.
@@ -121,7 +121,8 @@ impl Fit<'_> {
         }
     }
 
-    /// What lies where `lies_here` says, part by part: the first placement that holds an offset counts.
+    /// Returns the regions at the places that `lies_here` accepts, part by part: the first placement that holds an offset
+    /// counts.
     fn loads(&self, lies_here: impl Fn(Place) -> bool) -> Vec<Load> {
         let mut loads = Vec::new();
         for extent in self.extents {
@@ -239,7 +240,7 @@ impl Fit<'_> {
     }
 }
 
-/// How programs that are too long together, given in their order, can be told to fit a store each.
+/// Returns advice on programs, given in their order, that exceed a store together: a split into parts that fit one each.
 fn split(programs: &[(&str, u64)], store: u32) -> String {
     let store = u64::from(store);
     if let Some((name, length)) = programs.iter().find(|(_, length)| *length > store) {

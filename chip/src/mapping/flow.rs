@@ -33,7 +33,7 @@ struct At {
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Step {
     at: At,
-    /// The stages that it has met: those before this one.
+    /// Number of stages passed, all those before this index.
     met: usize,
     known: bool,
 }
@@ -70,7 +70,7 @@ impl<'a> Ways<'a> {
         &self.mapping.rings[ring].name
     }
 
-    /// Somebody receives, and somebody transmits.
+    /// Checks that a task receives and a task transmits.
     fn ends(&self) {
         for (work, name, hint) in [
             (Work::Receive, "receives", "to = \"the ring of the first stage\""),
@@ -267,7 +267,7 @@ impl<'a> Ways<'a> {
         }
     }
 
-    /// How many stages a frame has met after a task; says what is wrong with their order, once for each task.
+    /// Returns the number of stages that a frame has passed after a task; reports a wrong order, once for each task.
     fn meets(&self, step: Step, said: &mut HashSet<(At, usize)>) -> usize {
         let (first, end) = match &self.task(step.at).work {
             Work::Receive => return step.met,

@@ -1,4 +1,4 @@
-//! Where regions lie.
+//! Places of regions.
 
 use std::ops::Range;
 
@@ -182,8 +182,8 @@ fn place(value: &DeValue<'_>, chip: &Chip) -> Read<Place> {
     })
 }
 
-/// Whether a region can lie there: what engines share lies where all of them see it, and an engine has local memory
-/// or a CAM, or it has not.
+/// Checks that a region can lie at a place: shared data has to lie where all engines see it, and local memory and CAM
+/// have to exist.
 fn fits_there(region: Region, place: Place, chip: &Chip, mapping: &Mapping) -> Read<()> {
     let name = region.name();
     let bad = |message: String| Complaint::new(Code::BadPlace, message);

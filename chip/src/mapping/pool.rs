@@ -1,4 +1,4 @@
-//! The pools of a mapping: where their threads are, and what they do.
+//! Pools of a mapping: places of their threads, and their tasks.
 
 use std::ops::Range;
 

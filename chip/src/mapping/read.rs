@@ -127,7 +127,7 @@ pub(super) fn ring(value: &DeValue<'_>, names: &[&str]) -> Read<usize> {
     value::place_of(value, names, "ring", Code::UnknownRing)
 }
 
-/// Where frames go on: a ring, or one for new frames and one for known ones.
+/// Reads the exits of a task: one ring, or a ring for new frames and one for known ones.
 pub(super) fn exits(
     table: &mut Table<'_, '_, '_>,
     value: &Spanned<DeValue<'_>>,

@@ -49,10 +49,10 @@ fn chip() -> Result<Chip, ReproduceError> {
         .ok_or_else(|| ReproduceError::Shipped("the chip ixp2800 is wrong; `chip list` says how".to_owned()))
 }
 
-/// What a measurement was of: cipher, step, engines, threads.
+/// Key of a measurement: cipher, step of optimisation, engines, threads.
 type Key = (&'static str, &'static str, u32, u32);
 
-/// One measurement; several claims ask for the same.
+/// Makes one measurement, or takes it from the cache: several claims need the same.
 pub(super) fn measure(
     cipher: &'static Cipher,
     optimisation: Optimisation,
@@ -86,7 +86,7 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
-/// What every cipher shows at one step, on one thread.
+/// Measures every cipher at one step of optimisation, on one thread of one engine.
 fn all(optimisation: Optimisation) -> Result<Vec<(&'static Cipher, CipherReport)>, ReproduceError> {
     ALL.into_iter().map(|cipher| Ok((cipher, one_thread(cipher, optimisation)?))).collect()
 }

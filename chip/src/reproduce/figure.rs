@@ -1,4 +1,4 @@
-//! What the studies' figures show, measured anew.
+//! Data of the studies' figures, measured anew.
 
 use ciphers::{ALL, Cipher, Optimisation};
 use rayon::prelude::{IntoParallelRefIterator, ParallelIterator};
@@ -6,7 +6,7 @@ use rayon::prelude::{IntoParallelRefIterator, ParallelIterator};
 use super::{ReproduceError, crypto, firewall};
 use crate::cipher::CipherReport;
 
-/// What all the figures are drawn from.
+/// Data of all figures.
 #[derive(Clone, Debug)]
 pub struct Figures {
     /// The firewall's throughput over rules (Vlaeminck et al., figures 5 and 6), a curve for each implementation.
@@ -20,31 +20,31 @@ pub struct Figures {
 /// Throughput over rules.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curve {
-    /// Which implementation.
+    /// The implementation.
     pub of: Implementation,
-    /// Number of rules, and the share of a gigabit's packets of 64 bytes that is dealt with.
+    /// Number of rules, and the share of a gigabit's packets of 64 bytes that is processed.
     pub points: Vec<(u32, f64)>,
 }
 
-/// Where the firewall has its rules, and how many engines search them.
+/// Implementation of the firewall: place of its rules, and number of engines that search them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Implementation {
-    /// In SRAM, one engine.
+    /// Rules in SRAM, one engine.
     OneSram,
-    /// In SRAM, three engines.
+    /// Rules in SRAM, three engines.
     Sram,
-    /// In local memory, three engines.
+    /// Rules in local memory, three engines.
     Local,
-    /// In the code, three engines.
+    /// Rules in the code, three engines.
     Coded,
 }
 
 impl Implementation {
-    /// Every one, in the order of the figure.
+    /// Every implementation, in the order of the figure.
     pub const ALL: [Implementation; 4] =
         [Implementation::OneSram, Implementation::Sram, Implementation::Local, Implementation::Coded];
 
-    /// What it is called.
+    /// Returns the name in figures.
     pub const fn name(self) -> &'static str {
         match self {
             Implementation::OneSram => "SRAM, 1 engine",
@@ -64,9 +64,9 @@ impl Implementation {
         }
     }
 
-    /// The share that the study's own reckoning gives for so many rules (section VI): 403 cycles of each of three
-    /// engines, 100 for the packet and so many for a rule; beyond that in inverse proportion. None for what it does
-    /// not reckon.
+    /// Returns the share that the study's own estimate gives for `rules` rules (section VI): 403 cycles of each of three
+    /// engines, of which 100 for the packet and 50 (SRAM) or 40 (local memory) for a rule; beyond that in inverse
+    /// proportion. `None` for implementations that the study does not estimate.
     pub fn estimated(self, rules: u32) -> Option<f64> {
         let cycles = match self {
             Implementation::Sram => 50.0,
@@ -97,16 +97,16 @@ impl Implementation {
 /// A cipher by step of optimisation.
 #[derive(Clone, Debug)]
 pub struct Steps {
-    /// Which.
+    /// The cipher.
     pub cipher: &'static Cipher,
-    /// In the order of [`Optimisation::ALL`].
+    /// Reports, in the order of [`Optimisation::ALL`].
     pub reports: Vec<CipherReport>,
 }
 
 /// A cipher by engines and threads.
 #[derive(Clone, Debug)]
 pub struct Scaling {
-    /// Which.
+    /// The cipher.
     pub cipher: &'static Cipher,
     /// For each of [`COUNTS`] engines, for each of [`COUNTS`] threads, 10^6 bits a second.
     pub mbps: [[f64; 4]; 4],
@@ -115,13 +115,13 @@ pub struct Scaling {
 /// Engines, and threads of each.
 pub const COUNTS: [u32; 4] = [1, 2, 4, 8];
 
-/// Number of runs to the figures, each of which `done` is told of.
+/// Returns the number of runs to the figures, which is the number of calls of `done`.
 pub fn runs() -> usize {
     let points: usize = Implementation::ALL.iter().map(|of| of.rules().len()).sum();
     points + ALL.len() * (Optimisation::ALL.len() + COUNTS.len() * COUNTS.len())
 }
 
-/// Measures, on all cores, what claims have not measured already.
+/// Measures the figures on all cores; runs that claims have already made are taken from the cache.
 pub fn figures(done: &(dyn Fn() + Sync)) -> Result<Figures, ReproduceError> {
     // Long runs first, so that no core is left with one at the end.
     let wanted: Vec<(Implementation, u32)> = Implementation::ALL

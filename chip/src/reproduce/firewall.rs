@@ -77,10 +77,10 @@ fn mapping(chip: &Chip, name: &str) -> Result<Mapping, ReproduceError> {
     mapping::parse(text, &name, chip).mapping.ok_or_else(wrong)
 }
 
-/// How packets are judged.
+/// Packets that the rules are evaluated for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Judged {
-    /// Every packet by every rule.
+    /// Every packet, by every rule.
     Each,
     /// The first packet of a connection; sources are translated.
     First,

@@ -1,13 +1,13 @@
-//! What was measured once is not measured again: several claims and figures rest on the same runs.
+//! Cache of measurements: several claims and figures rest on the same runs, each made once.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
-/// Results by what they are of.
+/// Results by key.
 pub(super) struct Known<K, V>(LazyLock<Mutex<HashMap<K, Slot<V>>>>);
 
-/// One result; whoever makes it holds the lock, and whoever wants it too waits.
+/// One result; the thread that computes it holds the lock, and others that need it wait.
 type Slot<V> = Arc<Mutex<Option<V>>>;
 
 impl<K: Eq + Hash, V: Clone> Known<K, V> {
@@ -15,7 +15,7 @@ impl<K: Eq + Hash, V: Clone> Known<K, V> {
         Known(LazyLock::new(Mutex::default))
     }
 
-    /// The result for `key`; `make` makes it where nobody did before. It must not wait for other threads.
+    /// Returns the result for `key`, made by `make` if there is none yet. `make` must not wait for other threads.
     pub(super) fn get<E>(&self, key: K, make: impl FnOnce() -> Result<V, E>) -> Result<V, E> {
         let slot = Arc::clone(self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default());
         let mut held = slot.lock().unwrap_or_else(PoisonError::into_inner);

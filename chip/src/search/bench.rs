@@ -13,16 +13,16 @@ use crate::report::Report;
 use crate::run::{RunError, Setup, Source, SourceError};
 use crate::traffic::First;
 
-/// A chip, what runs on it, and its traffic at any load.
+/// A chip, its mapping, and its traffic at any load.
 pub struct Bench<'a> {
     /// The chip.
     pub chip: &'a Chip,
-    /// What runs where.
+    /// The mapping.
     pub mapping: &'a Mapping,
     /// Makes a pipeline and its traffic, from the beginning, at the load and for the repetition that are asked for. How
     /// many frames are asked for is no matter to it.
     pub source: &'a (dyn Fn(Request) -> Result<Source, SourceError> + Sync),
-    /// Number of frames that come in each trial before those that are told of.
+    /// Number of frames in each trial before the reported ones.
     pub warm: u64,
 }
 
@@ -34,7 +34,7 @@ impl Bench<'_> {
         Ok(counter.trial(request.load))
     }
 
-    /// Makes a trial and says what held the machine up.
+    /// Makes a trial and looks for the bottleneck.
     pub fn explain(&self, request: Request) -> Result<Report, RunError> {
         self.with(request, |setup| setup.explain(&mut ()))
     }
@@ -53,14 +53,14 @@ impl Bench<'_> {
     }
 }
 
-/// Counts what is offered and what is lost, behind the first ones.
+/// Counter of frames offered and lost, after the first `warm` ones.
 struct Counter {
     warm: u64,
     came: u64,
     lost: u64,
     first: Nanos,
     last: Nanos,
-    /// Of all but the latest.
+    /// Bytes of all frames but the latest.
     bytes: u64,
     latest: u64,
 }

@@ -1,4 +1,4 @@
-//! What a load has to satisfy, and whether trials show that it does.
+//! Goals of a search, and the classification of loads by their trials.
 
 use super::Trial;
 
@@ -9,28 +9,28 @@ pub struct Goal {
     pub loss_ratio: f64,
     /// The share of trials, by duration, that may lose more: 0 to below 1.
     pub exceed_ratio: f64,
-    /// How far apart bounds may be, as a share of the upper one: above 0.
+    /// Distance that the bounds may have, as a share of the upper one: above 0.
     pub width: f64,
-    /// How long the first trials are.
+    /// Duration of the first trials.
     pub initial: u64,
-    /// How long a trial has to be to count in full.
+    /// Duration from which a trial counts in full.
     pub last: u64,
-    /// How long trials at a load have to be together.
+    /// Duration that the trials at a load must have together.
     pub sum: u64,
 }
 
-/// What a load is known to be.
+/// Classification of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
-    /// It satisfies the goal, whatever further trials would show.
+    /// Satisfies the goal, whatever further trials would show.
     Lower,
-    /// It does not, whatever they would show.
+    /// Does not satisfy the goal, whatever further trials would show.
     Upper,
-    /// That depends on them.
+    /// Depends on further trials.
     Undecided,
 }
 
-/// What `trials` at a load show that it is to the goal (RFC 9971, appendix A).
+/// Classifies a load by its `trials`, for the goal (RFC 9971, appendix A).
 pub fn classify<'a>(goal: &Goal, trials: impl Iterator<Item = &'a Trial>) -> Bound {
     let (mut full_high, mut full_low, mut short_high, mut short_low) = (0.0, 0.0, 0.0, 0.0);
     for trial in trials {

@@ -134,7 +134,7 @@ fn trials_that_differ_are_repeated_as_often_as_the_goal_says() {
     assert!(strict.lower.unwrap().load <= 0.5 && strict.upper.unwrap().load <= 0.5 * 1.01, "{strict:?}");
 }
 
-/// RFC 9971, appendix C: four goals, and what one load is to them as trials come in.
+/// RFC 9971, appendix C: four goals, and the classification of one load for each as trials come in.
 #[test]
 fn loads_are_classified_as_in_the_specification() {
     let goal = |last, sum, loss_ratio, exceed_ratio| Goal {

@@ -1,4 +1,4 @@
-//! Timelines of small runs, read back: what they say must be what the report says.
+//! Timelines of small runs, read back: their figures must be those of the report.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -85,7 +85,7 @@ fn time(event: &Value, name: &str) -> f64 {
 /// A picosecond and the rounding of microseconds.
 const CLOSE: f64 = 1e-5;
 
-/// What an engine did for a thread.
+/// Slice of an engine's time for a thread.
 struct Slice {
     pid: u64,
     name: String,
@@ -181,7 +181,7 @@ fn a_timeline_says_what_the_report_says() {
     }
 }
 
-/// The reader of the format finds what is wrong: each event here is.
+/// The reader of the format finds the fault of each event here.
 #[test]
 fn what_is_not_of_the_format_is_found() {
     let named = r#"{"ph":"M","name":"process_name","pid":1,"tid":0,"args":{"name":"p"}},

@@ -23,7 +23,7 @@ pub(super) struct Ends {
 }
 
 impl Ends {
-    /// Of a frame with UDP or TCP in it.
+    /// Returns the ends of a frame that carries UDP or TCP.
     pub(super) fn of(frame: &[u8]) -> Option<Ends> {
         let layer = ethernet::parse(frame).ok()?;
         let (source, destination, transport): (IpAddr, IpAddr, _) = match layer.ethertype {
@@ -40,14 +40,14 @@ impl Ends {
         Some(Ends { source, destination, ports: Ports::of(transport)? })
     }
 
-    /// Of the packet that answers.
+    /// Returns the ends of the answer: source and destination exchanged.
     pub(super) fn turned(self) -> Ends {
         let ports = Ports { sport: self.ports.dport, dport: self.ports.sport };
         Ends { source: self.destination, destination: self.source, ports }
     }
 }
 
-/// Gives each flow its ends.
+/// Addresses and ports of each flow.
 #[derive(Clone, Debug)]
 pub(super) struct Addresses {
     sources: Hosts,
@@ -55,13 +55,13 @@ pub(super) struct Addresses {
     dport: u16,
 }
 
-/// Hosts of each side: a prime number, so that what is counted round both meets every pair.
+/// Hosts of each side: a prime number, so that a count round both sides meets every pair.
 const HOSTS: u64 = 251;
 
 /// The first source port, and how many there are: none that a service has.
 const SPORTS: (u16, u64) = (1024, 64_000);
 
-/// Networks that nobody's hosts are on: for benchmarks (RFC 2544, RFC 5180) and documentation (RFC 5737, RFC 3849).
+/// Networks without hosts: for benchmarks (RFC 2544, RFC 5180) and documentation (RFC 5737, RFC 3849).
 const NOBODY4: [(Ipv4Addr, u8); 4] = [
     (Ipv4Addr::new(198, 18, 0, 0), 15),
     (Ipv4Addr::new(198, 51, 100, 0), 24),
@@ -74,7 +74,7 @@ const NOBODY6: [(Ipv6Addr, u8); 2] = [
 ];
 
 impl Addresses {
-    /// Those of a stream.
+    /// Chooses the addresses of a stream.
     pub(super) fn choose(
         stream: &Stream,
         from: PortId,

@@ -1,4 +1,4 @@
-//! When the frames of one direction of a stream come.
+//! Arrival times of the frames of one direction of a stream.
 
 use wire::random::Random;
 use wire::{BitRate, Bytes, Nanos, PortId};
@@ -12,7 +12,7 @@ use crate::host::Wiring;
 pub(super) struct Line {
     /// Its rate.
     rate: BitRate,
-    /// What each frame has on it beside its own bytes: preamble, check sequence, gap.
+    /// Bytes on the line beside each frame's own: preamble, check sequence, gap.
     gap: Bytes,
 }
 
@@ -21,7 +21,7 @@ pub(super) struct Line {
 pub struct Lines<'a> {
     /// The ports that there are.
     pub ports: &'a Ports,
-    /// Which of them each interface has.
+    /// Port of each interface.
     pub wiring: &'a Wiring,
 }
 
@@ -41,7 +41,7 @@ const PARTS: f64 = 65_536.0;
 /// A moment or span in those parts.
 type Parts = u128;
 
-/// Tells the moment of the next frame.
+/// Clock of the next frame's arrival.
 #[derive(Clone, Debug)]
 pub(super) struct Clock {
     rate: Rate,
@@ -49,7 +49,7 @@ pub(super) struct Clock {
     line: Line,
     random: Random,
     at: Parts,
-    /// Until when frames come, where they come in bursts.
+    /// End of the burst, where frames come in bursts.
     on_until: Parts,
 }
 
@@ -63,12 +63,12 @@ impl Clock {
         clock
     }
 
-    /// When the next frame comes.
+    /// Returns the time of the next frame.
     pub(super) fn at(&self) -> Nanos {
         Nanos(u64::try_from(self.at >> 16).unwrap_or(u64::MAX))
     }
 
-    /// It has come, and was of that many bytes.
+    /// Advances past a frame of `bytes` bytes.
     pub(super) fn advance(&mut self, bytes: usize) {
         let mean = self.gap(bytes);
         match self.arrivals {

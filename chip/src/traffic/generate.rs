@@ -27,18 +27,18 @@ pub struct Generator {
     lanes: [Lane; 2],
     flows: Pool,
     random: Random,
-    /// The flow of the frame given last, and the way that it goes.
+    /// Flow and direction of the frame given last.
     given: Option<(u64, Way)>,
 }
 
-/// The way of a frame.
+/// Direction of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     There,
     Back,
 }
 
-/// Where frames of one way come in.
+/// Ingress of the frames of one direction.
 #[derive(Clone, Copy, Debug)]
 struct Side {
     /// The interface whose port carries them.
@@ -47,46 +47,46 @@ struct Side {
     tags: Tags,
 }
 
-/// Frames of one way.
+/// Frames of one direction.
 #[derive(Clone, Debug)]
 struct Lane {
     clock: Clock,
     left: u64,
 }
 
-/// The flows, and what is known of each.
+/// The flows, and the state of each.
 #[derive(Clone, Debug)]
 enum Pool {
-    /// So many.
+    /// A fixed number of flows.
     Fixed {
         flows: Vec<Flow>,
-        /// Those whose first packet got through, in the order in which they did.
+        /// Flows whose first packet got through, in that order.
         open: Vec<u32>,
     },
-    /// One for every frame: its number, and those that got through last and wait for their answer.
+    /// One flow for every frame: the next number, and the last flows that got through and wait for their answer.
     Each { next: u64, waiting: VecDeque<(u64, Ends)> },
 }
 
 /// Flows that wait for an answer where every frame opens one; older ones never get theirs.
 const WAITING: usize = 1024;
 
-/// What is known of a flow.
+/// State of a flow.
 #[derive(Clone, Copy, Debug, Default)]
 struct Flow {
     stage: Stage,
-    /// The ends of what left, which an answer goes back by.
+    /// Ends of the frame that left, by which an answer goes back.
     far: Option<Ends>,
 }
 
-/// How far a flow is.
+/// Progress of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
-    /// Nothing of it got through.
+    /// No packet got through.
     #[default]
     Fresh,
-    /// Its first packet did.
+    /// The first packet got through.
     Asked,
-    /// The first answer did, too.
+    /// The first answer got through, too.
     Answered,
     /// Either side has had an answer.
     Open,
@@ -99,7 +99,7 @@ const ISN: [u32; 2] = [1_000, 500_000];
 /// A frame without data: the least that Ethernet carries.
 const EMPTY: u16 = Size::LEAST;
 
-/// Bytes of data; what they are is nobody's matter.
+/// Bytes of data, of arbitrary content.
 const DATA: [u8; 9_216] = [0x5a; 9_216];
 
 impl Generator {
@@ -348,7 +348,7 @@ impl Generator {
         }
     }
 
-    /// What left was the frame of that flow and way.
+    /// Notes that the frame of that flow and direction left.
     fn note(&mut self, flow: u64, way: Way, far: Option<Ends>) {
         match &mut self.flows {
             Pool::Fixed { flows, open } => {

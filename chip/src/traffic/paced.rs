@@ -1,4 +1,4 @@
-//! Less of a source: only its first frames, or all of them further apart.
+//! Reductions of a source: to its first frames, or to a slower pace.
 
 use wire::{Nanos, PortId};
 
@@ -33,7 +33,7 @@ impl Traffic for First {
     }
 }
 
-/// A source whose frames come at a share of its own pace: what was a second from its beginning to a frame is two at half.
+/// A source at a share of its own pace: a frame one second after the beginning comes after two at a share of one half.
 pub struct Slowed {
     source: Box<dyn Traffic>,
     start: Nanos,
@@ -72,7 +72,7 @@ impl Traffic for Slowed {
 }
 
 impl Stream {
-    /// The same at a share of its rate.
+    /// Returns the stream at the share `load` of its rate.
     #[must_use]
     pub fn scaled(&self, load: f64) -> Stream {
         let rate = match self.rate {

@@ -1,43 +1,43 @@
-//! What is to be generated.
+//! Description of the traffic to generate.
 
 use ipnet::IpNet;
 use wire::Nanos;
 
 /// Frames of one kind that come in by one interface, to leave by another, and perhaps their answers.
 ///
-/// Its text form is that of the command line; [`super::KEYS`] explains it.
+/// The text form is that of the command line; [`super::KEYS`] explains it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stream {
     /// The name of the interface that flows begin at.
     pub from: String,
     /// The name of the interface that they lead to.
     pub to: String,
-    /// How large frames are.
+    /// Frame size.
     pub size: Size,
-    /// How many come, each way.
+    /// Offered rate, each way.
     pub rate: Rate,
-    /// How they are spread over time.
+    /// Arrival process.
     pub arrivals: Arrivals,
-    /// Number of flows that they belong to.
+    /// Number of flows.
     pub flows: Flows,
-    /// How many come in all, each way.
+    /// Total number of frames, each way.
     pub frames: u64,
-    /// Which ways they go.
+    /// Directions.
     pub ways: Ways,
     /// State of flows when the traffic begins.
     pub begin: Begin,
     /// The transport protocol.
     pub transport: Transport,
-    /// Where they come from; chosen from the networks of `from` where absent.
+    /// Source network; chosen from the networks of `from` where absent.
     pub source: Option<IpNet>,
-    /// Where they go to; chosen so that the policy routes it out of `to` where absent.
+    /// Destination network; chosen so that the policy routes it out of `to` where absent.
     pub destination: Option<IpNet>,
     /// The destination port.
     pub dport: u16,
 }
 
-/// How large frames are on the wire, as RFC 2544 (section 9.1) counts: with their check sequence of four bytes, which
-/// captures leave out, and without preamble and gap.
+/// Frame size on the wire, as RFC 2544 (section 9.1) counts: with the frame check sequence of four bytes, which captures
+/// leave out, and without preamble and inter-frame gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
     /// All alike: [`Size::LEAST`] to [`Size::MOST`] bytes.
@@ -54,27 +54,27 @@ impl Size {
     pub const MOST: u16 = 9000;
     /// Bytes of the check sequence.
     pub const CHECK: u16 = 4;
-    /// Sizes of the mix, and how many of twelve have each.
+    /// Sizes of the mix, in bytes, and the number of frames of each among twelve.
     pub const IMIX: [(u16, u64); 3] = [(64, 7), (594, 4), (1518, 1)];
 }
 
-/// Number of frames that come.
+/// Offered rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Rate {
-    /// A share of what the line carries; 1 is all of it, back to back.
+    /// A share of the line rate; 1 is back to back.
     Line(f64),
     /// Frames a second.
     Frames(f64),
-    /// Bits of frames a second, without check sequence and what else only the line has.
+    /// Bits of frames a second, without check sequence, preamble and gap.
     Bits(f64),
 }
 
-/// How frames are spread over time.
+/// Arrival process of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrivals {
-    /// Evenly: the gap to the next is what the rate and the frame's size say.
+    /// Evenly: rate and frame size give the gap to the next frame.
     Constant,
-    /// Independently of each other: gaps are exponentially distributed around that.
+    /// Independently of each other: gaps are exponentially distributed around that mean.
     Poisson,
     /// In bursts: evenly while on, none while off; both last exponentially distributed times with these means. The
     /// rate is that while on.
@@ -89,21 +89,21 @@ pub enum Arrivals {
 /// Number of flows that frames belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flows {
-    /// So many, each frame to a random one.
+    /// A fixed number, each frame in a random flow.
     Fixed(u32),
     /// Every frame opens one.
     Each,
 }
 
 impl Flows {
-    /// The most: what is remembered of each takes memory.
+    /// The most, since the state of each takes memory.
     pub const MOST: u32 = 10_000_000;
 }
 
-/// Which ways frames go.
+/// Directions of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ways {
-    /// From the one to the other.
+    /// From the one interface to the other.
     One,
     /// Answers come, too: as many, as fast, to flows whose first packet got through.
     Both,
@@ -112,9 +112,9 @@ pub enum Ways {
 /// State of flows when the traffic begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begin {
-    /// They are not: the first packet of each is part of the traffic.
+    /// Not set up: the first packet of each is part of the traffic.
     Fresh,
-    /// They are set up before modelled time begins.
+    /// Set up before modelled time begins.
     Established,
 }
 

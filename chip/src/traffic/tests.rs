@@ -1,4 +1,4 @@
-//! What is generated is what was asked for.
+//! Tests of generated traffic against its description.
 
 use std::collections::BTreeSet;
 
@@ -251,7 +251,7 @@ fn every_frame_is_whole() {
     }
 }
 
-/// Takes all frames through a gateway, and tells the generator what leaves.
+/// A gateway that all frames pass; the generator receives those that leave.
 struct Through<'a> {
     generator: &'a mut dyn Traffic,
     sent: [u64; 2],

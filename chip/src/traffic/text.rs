@@ -7,7 +7,7 @@ use wire::Nanos;
 
 use super::stream::{Arrivals, Begin, Flows, Rate, Size, Stream, Transport, Ways};
 
-/// Every key of the text form, with its values and what it means.
+/// Every key of the text form, with its values and meaning.
 pub const KEYS: &[(&str, &str)] = &[
     (
         "size=64..9000|imix",
@@ -31,13 +31,13 @@ pub const KEYS: &[(&str, &str)] = &[
     ("dport=N", "the destination port [443]"),
 ];
 
-/// What is wrong with the text of a stream.
+/// Error in the text of a stream.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadStream {
-    /// It does not begin with two interfaces.
+    /// The text does not begin with two interfaces.
     #[error("`{text}` names no two interfaces: generated traffic begins with FROM>TO")]
     NoInterfaces {
-        /// What it begins with.
+        /// Text in place of the interfaces.
         text: String,
     },
     /// A key is not known.
@@ -61,7 +61,7 @@ pub enum BadStream {
         key: &'static str,
         /// The value; empty if there is none.
         value: String,
-        /// What is expected, as [`KEYS`] has it.
+        /// Values expected, as [`KEYS`] has them.
         expected: &'static str,
     },
 }
@@ -187,10 +187,10 @@ fn within(text: &str, least: u64, most: u64) -> Option<u64> {
     (least..=most).contains(&number).then_some(number)
 }
 
-/// The least and the most of a rate in frames or bits a second: what makes sense on a line.
+/// Range of a rate in frames or bits a second, as plausible on a line.
 const RATES: std::ops::RangeInclusive<f64> = 1e-3..=1e13;
 
-/// A unit of rates, and what so many of it are.
+/// A unit of rates, and the conversion from it.
 type Unit = (&'static str, fn(f64) -> Rate);
 
 fn rate(text: &str) -> Option<Rate> {

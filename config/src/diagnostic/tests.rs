@@ -37,7 +37,7 @@ fn miette_finds_the_source_line() {
     assert_eq!(diagnostic.code().unwrap().to_string(), "unknown-key");
 }
 
-/// A drawing of all lines would be wider than what can be drawn (65,535 columns).
+/// A drawing of whole lines would exceed the widest that can be drawn (65,535 columns).
 #[test]
 fn a_long_line_is_shown_around_the_place() {
     let many = "\u{e9}".repeat(70_000);

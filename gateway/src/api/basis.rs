@@ -1,4 +1,4 @@
-//! `GET /basis`: what the workers go by, for who wants to do in another place what they would do.
+//! `GET /basis`: policy and neighbours that the workers forward by, for reproducing their decisions elsewhere.
 
 use std::net::IpAddr;
 
@@ -10,23 +10,23 @@ use super::{Answer, Desk, failed};
 use crate::request::{Basis, Request};
 use crate::worker::Found;
 
-/// What the workers go by.
+/// Effective policy and neighbours of the workers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BasisView {
-    /// The policy with what Linux adds (addresses, routes, MTU, link-layer addresses), as TOML.
+    /// Policy merged with Linux's addresses, routes, MTUs and link-layer addresses, as TOML.
     pub policy: String,
-    /// The neighbours that are known.
+    /// Resolved neighbours.
     pub neighbours: Vec<NeighbourView>,
 }
 
 /// A neighbour.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NeighbourView {
-    /// The interface it is on.
+    /// Interface of the neighbour.
     pub interface: String,
-    /// Its address.
+    /// IP address.
     pub address: IpAddr,
-    /// Its link-layer address, as `02:00:5e:10:00:01`.
+    /// Link-layer address, as `02:00:5e:10:00:01`.
     pub mac: String,
 }
 

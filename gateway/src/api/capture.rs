@@ -1,4 +1,4 @@
-//! `GET /capture`: live packets as pcapng, until whoever reads has read enough.
+//! `GET /capture`: live packets as pcapng, until the client disconnects.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,10 +13,10 @@ use crate::request::Request;
 use crate::stream::respond;
 use crate::worker::Command;
 
-/// The most captures at one time.
+/// Captures at one time, at most.
 pub(super) const MOST: usize = 4;
 
-/// Tells captures apart.
+/// Number of the next capture.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
 pub(super) async fn capture(State(desk): State<Desk>, Query(query): Query<CaptureQuery>) -> Answer<Response> {

@@ -9,17 +9,17 @@ use super::{Answer, Desk, trouble};
 use crate::history::HistoryView;
 use crate::request::Request;
 
-/// Who asks, as the kernel knows it.
+/// Peer of the connection, as the kernel reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caller {
-    /// The user's number.
+    /// User ID.
     pub uid: Option<u32>,
 }
 
-/// Which policy is meant.
+/// Query parameters of `GET /policy/kept`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptQuery {
-    /// Its number in the history.
+    /// Number of the policy in the history.
     pub number: u64,
 }
 

@@ -1,6 +1,6 @@
-//! `GET /state`: what the gateway remembers, as [`store`] writes it; `POST /state`: the same taken in.
+//! `GET /state`: exports the state of the workers in the format of [`store`]; `POST /state`: imports it.
 //!
-//! It is given in pieces, each made between two turns of a worker. What is to be taken in is all read and all checked
+//! An export is a stream of chunks, each made between two turns of a worker. An import is read and validated completely
 //! before its first item is used.
 
 use std::collections::BTreeMap;
@@ -32,47 +32,47 @@ use crate::stream::{Broken, Pieces, respond};
 use crate::supervisor::memory::worker_of;
 use crate::worker::{Command, CommandSender, Exported, Imported};
 
-/// Places that a worker looks at between two turns.
+/// Flow table slots that a worker visits between two turns.
 const AT_ONCE: u32 = 1024;
 
-/// Items that a worker takes in between two turns: well under a millisecond's work.
+/// Items that a worker imports between two turns: well under a millisecond's work.
 const TAKEN_AT_ONCE: usize = 256;
 
-/// Flows of the sender of a packet that are told beside those that bear on it by themselves, at most, of each worker.
+/// Most flows of a packet's sender that each worker exports, beside those that match the packet themselves.
 const MOST_OF_A_HOST: usize = 16_384;
 
-/// Bytes of state that are read for each flow that there is room for: more than one takes, with its mappings.
+/// Bytes of state accepted per flow of capacity: more than a flow with its mappings takes.
 const BYTES_A_FLOW: u64 = 256;
 
-/// Bytes that are read in any case: names, and token debts under rates.
+/// Bytes of state accepted in any case: names, and token debts under rates.
 const BYTES_BESIDE: u64 = 64 << 20;
 
-/// Time in which something more of a state must come.
+/// Longest pause between two chunks of an import.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What came of a state that was to be taken in.
+/// Result of an import.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoadedState {
-    /// Flows that exist by it now.
+    /// Flows created.
     pub flows: u64,
-    /// Flows that existed already, and are as they were.
+    /// Flows that existed already, left unchanged.
     pub present: u64,
     /// Token debts under rates.
     pub rates: u64,
-    /// What could not be taken in.
+    /// Items refused, by reason.
     pub refused: Vec<RefusedItems>,
 }
 
-/// Items that could not be taken in for one reason.
+/// Items refused for one reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RefusedItems {
-    /// The reason.
+    /// Reason for the refusal.
     pub reason: String,
-    /// Number of them.
+    /// Number of items.
     pub items: u64,
 }
 
-/// The packet that is meant, where one is.
+/// Packet to filter by, if any.
 pub(super) struct Meant(Option<About>);
 
 impl<S: Send + Sync> FromRequestParts<S> for Meant {
@@ -93,7 +93,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Meant {
     }
 }
 
-/// What is remembered, all of it or what bears on a packet.
+/// Exports all state, or the state that bears on a packet.
 pub(super) async fn save(State(desk): State<Desk>, Meant(about): Meant) -> Answer<Response> {
     let senders = desk.ask(Request::Workers).await?;
     let (pieces, response) = respond("application/octet-stream");
@@ -140,7 +140,7 @@ async fn give(senders: &[CommandSender], about: Option<About>, pieces: &Pieces) 
     pieces.send(Ok(Bytes::from(rest))).await.map_err(|_| Broken)
 }
 
-/// Takes in a state that was saved.
+/// Imports a saved state.
 pub(super) async fn load(State(desk): State<Desk>, body: Body) -> Answer<Json<LoadedState>> {
     let Ok(_turn) = desk.loading.clone().try_acquire_owned() else {
         return Err(trouble(StatusCode::CONFLICT, "another state is being loaded", "try again when it is"));
@@ -165,7 +165,7 @@ pub(super) async fn load(State(desk): State<Desk>, body: Body) -> Answer<Json<Lo
     }
 }
 
-/// Reads a body as it came, up to a bound. One that is longer is read to its end, too, so that who sends it hears why.
+/// Reads a body up to `most` bytes. A longer one is drained to its end, so that the client receives the error.
 async fn collect(mut body: Body, most: u64) -> Answer<Vec<Bytes>> {
     let mut pieces = Vec::new();
     let mut length = 0;
@@ -194,7 +194,7 @@ async fn collect(mut body: Body, most: u64) -> Answer<Vec<Bytes>> {
     Ok(pieces)
 }
 
-/// Pieces, read as if they were one.
+/// Chunks read as one stream.
 struct Pile<'a> {
     pieces: std::slice::Iter<'a, Bytes>,
     piece: &'a [u8],
@@ -221,7 +221,7 @@ enum LoadError {
     Gone,
 }
 
-/// Gives the items of a state that is whole to the workers.
+/// Distributes the items of a validated state to the workers.
 fn take(bytes: &[Bytes], basis: Basis, senders: &[CommandSender]) -> Result<LoadedState, LoadError> {
     let Basis { tables, steering, .. } = basis;
     let mut taker = Taker {
@@ -272,14 +272,14 @@ fn take(bytes: &[Bytes], basis: Basis, senders: &[CommandSender]) -> Result<Load
 struct Taker<'a> {
     senders: &'a [CommandSender],
     steering: Option<Arc<SteeringTable>>,
-    /// What the workers go by.
+    /// Tables of the workers.
     tables: Arc<Tables>,
     /// Time since the state was written.
     age: Nanos,
-    /// What places in items are of.
+    /// Names that the indices in items refer to.
     names: Names,
     places: dataplane::state::Places,
-    /// Items as they were read.
+    /// Items as read, pending distribution.
     waiting: Vec<Item>,
     loaded: LoadedState,
     refused: BTreeMap<Refused, u64>,
@@ -287,8 +287,8 @@ struct Taker<'a> {
 }
 
 impl Taker<'_> {
-    /// Gives what waits to the workers: each item to the one that goes on with it, token debts of nobody in particular to
-    /// all, which have a share of it each.
+    /// Sends pending items to the workers: a flow to its owner, token debts without an owner to all workers, each of
+    /// which has a share.
     fn flush(&mut self) {
         let waiting = std::mem::take(&mut self.waiting);
         let (senders, steering) = (self.senders, self.steering.clone());
@@ -318,7 +318,7 @@ impl Taker<'_> {
         }
     }
 
-    /// What came of items that a worker was offered, as they were read. `None` if it has ended.
+    /// Offers items to a worker and returns the outcome of each, in order; `None` if the worker has ended.
     fn offer(&mut self, worker: &CommandSender, items: &[Item]) -> Option<Vec<Result<(), Refused>>> {
         loop {
             let moved = items.iter().map(|item| self.places.moved(item)).collect();

@@ -1,4 +1,4 @@
-//! A token that whoever asks must show: `Authorization: Bearer TOKEN` (RFC 6750, section 2.1).
+//! Bearer token of clients: `Authorization: Bearer TOKEN` (RFC 6750, section 2.1).
 
 use std::fs;
 use std::io;
@@ -14,18 +14,18 @@ use subtle::ConstantTimeEq;
 
 use super::trouble;
 
-/// Bytes of a token, at least: fewer could be tried out.
+/// Length of a token in bytes, at least: a shorter one could be guessed.
 const LEAST: usize = 16;
 
-/// A token, as its hash: two of those are of one length, and can be compared in the same time whatever they are.
+/// Hash of a token: of fixed length, for a comparison in constant time.
 #[derive(Clone, Copy)]
 pub struct Token([u8; 32]);
 
 impl Token {
-    /// Reads a token from a file; white space around it is none of it.
+    /// Reads a token from a file, without surrounding white space.
     ///
     /// # Errors
-    /// The file cannot be read, or has no token, or one of fewer than 16 characters.
+    /// Unreadable file, no token, or a token of fewer than 16 characters.
     pub fn read(path: &Path) -> io::Result<Token> {
         let text = fs::read_to_string(path)?;
         if text.trim().len() < LEAST {
@@ -44,7 +44,7 @@ impl Token {
     }
 }
 
-/// Answers those alone that show the token.
+/// Requires the token for all routes.
 pub(super) fn wanted(router: Router, token: Token) -> Router {
     router.layer(from_fn(move |request: Request, next: Next| async move {
         let shown = request.headers().get(header::AUTHORIZATION).map(|value| value.as_bytes());

@@ -1,4 +1,4 @@
-//! What went wrong, in words, and always as JSON: also what the HTTP library refuses of its own accord.
+//! Error responses: always JSON, including those of the HTTP library itself.
 
 use axum::Json;
 use axum::Router;
@@ -10,19 +10,19 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 
-/// What went wrong, as it is told.
+/// Body of an error response.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trouble {
-    /// What.
+    /// Error.
     pub error: String,
-    /// What can be done about it.
+    /// Remedy.
     pub hint: String,
 }
 
-/// An answer, or what went wrong.
+/// Response, or status code with an error body.
 pub type Answer<T> = Result<T, (StatusCode, Json<Trouble>)>;
 
-/// Both halves of [`Answer`]'s other side.
+/// Returns both halves of an error [`Answer`]: status code and body.
 pub fn trouble(
     code: StatusCode,
     error: impl Into<String>,
@@ -31,19 +31,19 @@ pub fn trouble(
     (code, Json(Trouble { error: error.into(), hint: hint.into() }))
 }
 
-/// Where nobody answers.
+/// Responds to a path without a route.
 pub(super) async fn unknown(uri: Uri) -> (StatusCode, Json<Trouble>) {
     let error = format!("the gateway has no {}", uri.path());
     trouble(StatusCode::NOT_FOUND, error, SAME_VERSION)
 }
 
-/// Where somebody answers, but not so.
+/// Responds to a method that the path does not support.
 pub(super) async fn other_method(method: Method, uri: Uri) -> (StatusCode, Json<Trouble>) {
     let error = format!("{} does not take {method}", uri.path());
     trouble(StatusCode::METHOD_NOT_ALLOWED, error, SAME_VERSION)
 }
 
-/// Tells what the library refuses (a number that is none, say) as all other trouble is told.
+/// Rewrites the HTTP library's own error responses (to a malformed number, say) as JSON.
 pub(super) async fn in_words(request: Request, next: Next) -> Response {
     let (head, body) = next.run(request).await.into_parts();
     let failed = head.status.is_client_error() || head.status.is_server_error();
@@ -57,12 +57,12 @@ pub(super) async fn in_words(request: Request, next: Next) -> Response {
     trouble(head.status, error, SAME_VERSION).into_response()
 }
 
-/// Bytes of what the library says; far less than that.
+/// Most bytes read of the library's own error text; the text is far shorter.
 const MOST_WORDS: usize = 16 << 10;
 
 const SAME_VERSION: &str = "use the same version of wirerate for both";
 
-/// What somebody is told who may not ask.
+/// Responds to every request with 403: the peer is not permitted.
 pub fn forbidden(who: String) -> Router {
     Router::new().fallback(move || {
         let error = format!("the gateway takes no questions from {who}");

@@ -1,4 +1,4 @@
-//! Writes what workers have copied as pcapng: a comment on each packet says where it was seen and what became of it.
+//! Pcapng writer for captured frames: each packet has a comment with capture point and verdict.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -23,13 +23,13 @@ use super::{Account, CaptureQuery, Chunk, MOST_CHUNKS, Point, Seen, Tap};
 use crate::flows::{protocol_name, query_name, state_name};
 use crate::stream::{Broken, Pieces};
 
-/// How long copies wait before one looks whether anybody still reads.
+/// Time between two checks for a reader that has gone, while no copies arrive.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Bytes of pcapng that are handed on at once, about.
+/// Approximate size of a chunk of pcapng, in bytes.
 const PIECE: usize = 256 << 10;
 
-/// A capture: the tap for the workers, and what writes what comes by it.
+/// Creates a capture: the tap for the workers, and the recorder that writes their copies.
 pub(crate) fn capture(query: CaptureQuery) -> (Tap, Recorder) {
     let (sender, receiver) = sync_channel(MOST_CHUNKS);
     let account = Arc::new(Account::default());
@@ -38,21 +38,21 @@ pub(crate) fn capture(query: CaptureQuery) -> (Tap, Recorder) {
     (tap, Recorder { receiver, account, writer, interfaces: HashMap::new(), told: 0, last: Nanos(0) })
 }
 
-/// See [`capture`].
+/// Writer of a capture; see [`capture`].
 pub(crate) struct Recorder {
     receiver: Receiver<Chunk>,
     account: Arc<Account>,
     writer: Result<PcapngWriter<Vec<u8>>, CaptureError>,
-    /// Numbers in the file, by name.
+    /// Interface IDs in the file, by name.
     interfaces: HashMap<String, usize>,
-    /// Losses that have been told.
+    /// Losses reported so far.
     told: u64,
-    /// When the last packet came.
+    /// Time of the last packet.
     last: Nanos,
 }
 
 impl Recorder {
-    /// Writes on a thread of its own until nobody reads or nobody copies any more; then `end` is called.
+    /// Writes on a thread of its own until the reader or all workers have gone, then calls `end`.
     pub(crate) fn start(
         mut self,
         tables: &Tables,
@@ -101,7 +101,7 @@ impl Recorder {
         }
     }
 
-    /// Writes copies, and says how many bytes they have.
+    /// Writes copies, and returns their size in bytes.
     fn write(&mut self, writer: &mut PcapngWriter<Vec<u8>>, chunk: &Chunk) -> Result<usize, CaptureError> {
         self.account.waiting.fetch_sub(chunk.weight(), Ordering::Relaxed);
         self.last = chunk.at;
@@ -124,7 +124,7 @@ impl Recorder {
         Ok(chunk.bytes.len() + 200 * chunk.seen.len())
     }
 
-    /// The number of an interface in the file.
+    /// Returns the ID of an interface in the file.
     fn interface(&mut self, writer: &mut PcapngWriter<Vec<u8>>, name: &str) -> Result<usize, CaptureError> {
         if let Some(number) = self.interfaces.get(name) {
             return Ok(*number);
@@ -134,8 +134,8 @@ impl Recorder {
         Ok(number)
     }
 
-    /// Says how many copies were lost, where there are more than have been told. Nobody knows by which interface they came:
-    /// they are told of the first.
+    /// Reports copies lost since the last report, on the first interface: the ingress interface of lost copies is
+    /// unknown.
     fn tell_losses(&mut self, writer: &mut PcapngWriter<Vec<u8>>) -> Result<(), CaptureError> {
         let lost = self.account.lost.load(Ordering::Relaxed);
         if lost == self.told {
@@ -157,7 +157,7 @@ fn name(tables: &Tables, id: PortId) -> &str {
     }
 }
 
-/// What stands beside a packet: `dropped: rule-drop by rule "no-mail", in by lan`.
+/// Comment on a packet: `dropped: rule-drop by rule "no-mail", in by lan`.
 fn comment(seen: &Seen, tables: &Tables) -> String {
     let mut text = String::new();
     let stage = |place: usize| dataplane::pipeline::names().get(place).copied().unwrap_or("?");

@@ -9,7 +9,7 @@ use crate::linux::message::Event;
 use crate::linux::route::{Member, Placing};
 use crate::linux::state::{Address, AddressKey, Linkdown};
 
-/// Interfaces of the scene; the policy names all but `mgmt`, and `gone` besides.
+/// Interfaces of the test machine; the policy names all but `mgmt`, and a nonexistent `gone`.
 const LAN: LinkIndex = LinkIndex(2);
 const WAN: LinkIndex = LinkIndex(3);
 const MGMT: LinkIndex = LinkIndex(4);
@@ -78,7 +78,7 @@ fn route(metric: u32, protocol: u8, target: Target) -> Route {
     Route { metric, tos: 0, protocol, target }
 }
 
-/// A machine with `lan`, `wan` and `mgmt`, which has what the policy wants.
+/// Machine with `lan`, `wan` and `mgmt`, in the state that the policy wants.
 struct Scene(State);
 
 impl Scene {
@@ -107,7 +107,7 @@ impl Scene {
         effective(&policy(), &self.0)
     }
 
-    /// Where the effective policy's route leads; it has one at most.
+    /// Returns the target of the effective policy's route, of which there is one at most.
     fn target(&self, to: &str) -> Option<RouteTarget> {
         let policy = self.effective().policy;
         dataplane::tables::Tables::compile(&policy, 1).expect("whatever Linux says, it compiles");
@@ -388,7 +388,7 @@ fn what_linux_lacks_of_the_policy_is_added_and_nothing_else() {
     );
 }
 
-/// Linux's word on routes by an interface without a carrier.
+/// Event of the sysctl for routes by an interface without a carrier.
 fn linkdown(link: LinkIndex, v6: bool, linkdown: Linkdown) -> Event {
     Event::Linkdown(LinkdownKey { link, v6 }, linkdown)
 }
@@ -428,7 +428,7 @@ fn routes_by_dead_links_are_ignored_where_linux_ignores_them() {
     assert!(scene.0.linkdown.is_empty());
 }
 
-/// The policy's.
+/// Default route of the policy.
 fn default_route() -> RouteTarget {
     let mut routes = policy().routes.into_iter();
     routes.find(|route| route.destination == net("0.0.0.0/0")).expect("a default route").target

@@ -1,7 +1,8 @@
-//! Rules to `self` as a guard carries them out while no gateway runs.
+//! Translation of rules to `self` for a guard while no gateway runs.
 //!
-//! A guard knows of no connections, DiffServ or MAC addresses, and of a rate as a bucket that holds one. Where a rule cannot be said in its terms, what is accepted is never more than
-//! the policy accepts: such a rule that accepts is left out, and one that drops does so whatever it cannot look at.
+//! A guard has no connection tracking, DiffServ or MAC matching, and a rate is a bucket of depth one. Where a rule
+//! cannot be translated exactly, the guard never accepts more than the policy: an accept rule is left out, and a drop
+//! rule is applied without the conditions that a guard cannot match.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -14,16 +15,16 @@ use ports::{Alone, Fate, GuardSet, Pace, Scope, SelfRule, Version};
 
 use crate::linux;
 
-/// What a guard lets through without a gateway, and what of the policy it cannot.
+/// Rules of a guard without a gateway, and rules of the policy that a guard cannot apply.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Terms {
-    /// What is let through.
+    /// Rules of the guard.
     pub alone: Alone,
-    /// Names of rules that let in nothing then, as they say what a guard cannot look at.
+    /// Names of accept rules left out, as they match on fields that a guard cannot match.
     pub left_out: Vec<String>,
 }
 
-/// The terms of an interface of a policy. `linux` adds addresses, and says which VLANs have an interface of their own.
+/// Compiles the rules of an interface. `linux` adds addresses, and tells which VLANs have an interface of their own.
 pub fn terms(policy: &Policy, interface: &Interface, linux: &linux::State) -> Terms {
     let mut own: BTreeSet<IpAddr> = linux.addresses.keys().map(|key| key.net.addr()).collect();
     own.extend(policy.interfaces.iter().flat_map(|other| &other.addresses).map(|net| net.addr()));
@@ -62,12 +63,12 @@ fn decides(policy: &Policy, interface: &Interface, rule: &Rule) -> bool {
         && (policy.mode == Mode::Stateless || rule.states.is_empty() || rule.states.contains(&State::New))
 }
 
-/// A rule in a guard's terms.
+/// Translation of a rule.
 enum Rendering {
     Rule(SelfRule),
-    /// It decides about nothing that meets a guard's rules.
+    /// No packet that reaches a guard's rules can match.
     Nothing,
-    /// It accepts by what a guard cannot look at.
+    /// Accept rule on fields that a guard cannot match.
     TooMuch,
 }
 
@@ -123,7 +124,7 @@ const SYN: u8 = 0x02;
 /// FIN, SYN, RST and ACK.
 const LOOKED_AT: u8 = 0x17;
 
-/// Ranges of addresses: none at all hold for every address, `None` for no address.
+/// Ranges of addresses: an empty list matches every address, `None` matches no address.
 fn ranges(policy: &Policy, addresses: &Addresses) -> Option<Vec<(IpAddr, IpAddr)>> {
     if addresses.items.is_empty() {
         return Some(Vec::new());
@@ -140,7 +141,7 @@ fn ranges(policy: &Policy, addresses: &Addresses) -> Option<Vec<(IpAddr, IpAddr)
     Some(pairs).filter(|pairs| !pairs.is_empty())
 }
 
-/// Every address but these, of the families that they are of.
+/// Complement of the ranges, within their address families.
 fn all_but(mut ranges: Vec<AddressRange>) -> Vec<AddressRange> {
     ranges.sort_unstable();
     let mut others = Vec::new();

@@ -1,8 +1,8 @@
-//! Which policy a gateway begins with.
+//! Selection of the policy that a gateway starts with.
 
 use super::*;
 
-/// A directory that goes with the test.
+/// Directory removed with the test.
 struct Place(PathBuf);
 
 impl Place {
@@ -17,7 +17,7 @@ impl Place {
         self.0.join("policy")
     }
 
-    /// As a gateway that starts with what is in the file.
+    /// Starts a gateway's history with the content of the file.
     fn begin(&self) -> (History, Policy) {
         let file = self.0.join("policy.toml");
         let given = policy::load(&file).unwrap().policy.unwrap();
@@ -91,10 +91,10 @@ fn a_start_with_the_same_file_adds_nothing() {
     }
 }
 
-/// The name of a damage, and what does it to a file.
+/// Name of a damage, and the function that inflicts it.
 type Harm = (&'static str, fn(&Path));
 
-/// Every way in which the newest entry can be of no use: the file's policy counts, and what was there is not lost.
+/// Every damage to the newest entry: the file's policy is in force, and no existing file is lost.
 #[test]
 fn a_damaged_entry_is_no_reason_not_to_start() {
     let damages: [Harm; 5] = [

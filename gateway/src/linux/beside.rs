@@ -1,5 +1,5 @@
-//! What Linux has beside what the gateway follows, and what therefore has no effect on its packets: queueing disciplines on its
-//! interfaces, and routing rules.
+//! Linux state that the gateway does not follow, and that therefore has no effect on its packets: queueing disciplines
+//! of its interfaces, and routing rules.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -26,32 +26,32 @@ const FRA_TABLE: u16 = 15;
 const TCMSG: usize = 20;
 const RULE: usize = 12;
 
-/// A parent from here on is the root, or the place of `ingress` and `clsact`, which queue nothing.
+/// Smallest special parent: the root, or the handle of `ingress` and `clsact`, which queue nothing.
 const NOT_A_CLASS: u32 = 0xffff_0000;
 const ROOT: u32 = 0xffff_ffff;
 
-/// Disciplines that Linux gives to an interface by itself.
+/// Default disciplines of interfaces.
 const USUAL: [&str; 4] = ["noqueue", "mq", "fq_codel", "pfifo_fast"];
 
-/// Where Linux says which other one it gives.
+/// Sysctl with the configured default discipline.
 const DEFAULT: &str = "/proc/sys/net/core/default_qdisc";
 
-/// Priority and table of the rules that Linux begins with.
+/// Priority and table of Linux's default rules.
 const BEGUN_WITH: [(u32, u32); 3] = [(0, 255), (32_766, 254), (32_767, 253)];
 
-/// Time in which Linux must answer.
+/// Time limit for Linux's answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A queueing discipline.
+/// Queueing discipline.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Qdisc {
-    /// Index of its interface.
+    /// Index of the interface.
     pub(crate) link: u32,
-    /// `tbf`, `htb` and so on.
+    /// Kind: `tbf`, `htb` and so on.
     pub(crate) kind: String,
 }
 
-/// A routing rule.
+/// Routing rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Rule {
     v6: bool,
@@ -66,10 +66,10 @@ impl std::fmt::Display for Rule {
     }
 }
 
-/// Queueing disciplines that somebody has given to interfaces.
+/// Returns queueing disciplines other than the defaults.
 ///
 /// # Errors
-/// Linux does not say.
+/// Failed dump.
 pub(crate) fn qdiscs() -> io::Result<BTreeSet<Qdisc>> {
     let default = fs::read_to_string(DEFAULT).unwrap_or_default();
     let mut found = BTreeSet::new();
@@ -82,10 +82,10 @@ pub(crate) fn qdiscs() -> io::Result<BTreeSet<Qdisc>> {
     Ok(found)
 }
 
-/// Routing rules that somebody has added.
+/// Returns routing rules other than the defaults.
 ///
 /// # Errors
-/// Linux does not say.
+/// Failed dump.
 pub(crate) fn rules() -> io::Result<BTreeSet<Rule>> {
     let mut found = BTreeSet::new();
     for family in [AF_INET, AF_INET6] {
@@ -101,7 +101,7 @@ pub(crate) fn rules() -> io::Result<BTreeSet<Rule>> {
     Ok(found)
 }
 
-/// Asks for a list, and gives the body of each message of it.
+/// Requests a dump and passes the type and body of each of its messages to `take`.
 fn list(request: u16, body: &[u8], mut take: impl FnMut(u16, &[u8])) -> io::Result<()> {
     let mut socket = Socket::open().map_err(io::Error::other)?;
     let sequence = socket.send(request, NLM_F_DUMP, body)?;
@@ -136,7 +136,7 @@ fn number(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// A queueing discipline at the root, or below one that has many.
+/// Parses a queueing discipline at the root, or below a classful one; `None` for `ingress` and `clsact`.
 fn qdisc_of(body: &[u8]) -> Option<Qdisc> {
     let (link, parent) = (number(body, 4)?, number(body, 12)?);
     if parent >= NOT_A_CLASS && parent != ROOT {
@@ -164,7 +164,7 @@ fn rule_of(body: &[u8]) -> Option<Rule> {
 mod tests {
     use super::*;
 
-    /// As `tc qdisc add dev lo root handle 1: tbf` and `clsact` beside it are listed.
+    /// Dump after `tc qdisc add dev lo root handle 1: tbf`, with `clsact` beside it.
     #[test]
     fn disciplines_that_queue_are_told_from_those_that_do_not() {
         let message = |parent: u32, kind: &str| {

@@ -1,20 +1,19 @@
-//! A map that is cheap to hand out as it stands and to go on changing: copy on write, in buckets.
+//! Copy-on-write map in buckets: cheap to snapshot while it goes on changing.
 //!
-//! A million routes are copied by copying one pointer. What changes after that copies its own bucket, a few hundred
-//! entries, once for each copy that was handed out. Equal content is equal memory, so comparing two generations of one
-//! map passes over the buckets that they share.
+//! A snapshot of a million routes copies one pointer. A later change copies its own bucket, a few hundred entries, once
+//! per snapshot. Unchanged buckets share memory, so a comparison of two generations of one map skips them.
 
 use std::fmt;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
 use std::sync::Arc;
 
-/// Number of buckets: a million entries make 250 in each.
+/// Number of buckets: with a million entries, 250 in each.
 const BUCKETS: usize = 4096;
 
 /// Entries of one bucket, by key.
 type Bucket<K, V> = Arc<Vec<(K, V)>>;
 
-/// A map whose copies share what they have in common.
+/// Map whose copies share their unchanged buckets.
 #[derive(Clone)]
 pub struct Map<K, V> {
     buckets: Arc<Vec<Bucket<K, V>>>,
@@ -34,23 +33,23 @@ impl<K: Ord + Hash + Clone, V: Clone + PartialEq> Map<K, V> {
         self.len
     }
 
-    /// True if there are none.
+    /// True if the map is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The value of `key`.
+    /// Returns the value of `key`.
     pub fn get(&self, key: &K) -> Option<&V> {
         let bucket = &self.buckets[place(key)];
         bucket.binary_search_by(|(other, _)| other.cmp(key)).ok().map(|at| &bucket[at].1)
     }
 
-    /// All entries, in an order that only their keys decide.
+    /// Iterates over all entries, in an order that depends on their keys alone.
     pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
         self.buckets.iter().flat_map(|bucket| bucket.iter()).map(|(key, value)| (key, value))
     }
 
-    /// Gives `key` a value; the one that it had comes back.
+    /// Sets the value of `key`, and returns the former one.
     pub fn insert(&mut self, key: K, value: V) -> Option<V> {
         let bucket = Arc::make_mut(&mut Arc::make_mut(&mut self.buckets)[place(&key)]);
         match bucket.binary_search_by(|(other, _)| other.cmp(&key)) {
@@ -63,7 +62,7 @@ impl<K: Ord + Hash + Clone, V: Clone + PartialEq> Map<K, V> {
         }
     }
 
-    /// Takes `key` out, with its value.
+    /// Removes `key`, and returns its value.
     pub fn remove(&mut self, key: &K) -> Option<V> {
         let place = place(key);
         let at = self.buckets[place].binary_search_by(|(other, _)| other.cmp(key)).ok()?;
@@ -72,7 +71,7 @@ impl<K: Ord + Hash + Clone, V: Clone + PartialEq> Map<K, V> {
         Some(bucket.remove(at).1)
     }
 
-    /// What differs from `old` to `self`, key by key.
+    /// Returns the differences from `old` to `self`, key by key.
     pub fn differences<'a>(&'a self, old: &'a Map<K, V>) -> Vec<Difference<'a, K, V>> {
         let mut found = Vec::new();
         for (new, old) in self.buckets.iter().zip(old.buckets.iter()) {
@@ -103,14 +102,14 @@ impl<K: Ord + Hash + Clone, V: Clone + PartialEq> Map<K, V> {
     }
 }
 
-/// What became of a key.
+/// Difference of one key between two maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Difference<'a, K, V> {
-    /// The key.
+    /// Key.
     pub key: &'a K,
-    /// Its value before.
+    /// Value before.
     pub was: Option<&'a V>,
-    /// Its value now.
+    /// Value now.
     pub is: Option<&'a V>,
 }
 
@@ -130,7 +129,7 @@ impl<K: PartialEq, V: PartialEq> PartialEq for Map<K, V> {
 
 impl<K: Eq, V: Eq> Eq for Map<K, V> {}
 
-/// The bucket of a key: the same in every map and every run.
+/// Bucket of a key: the same in every map and every run.
 fn place<K: Hash>(key: &K) -> usize {
     BuildHasherDefault::<DefaultHasher>::default().hash_one(key) as usize % BUCKETS
 }
@@ -144,7 +143,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// As the standard library's map, and a copy stays as it was.
+        /// Equivalence with the standard library's map; a copy stays unchanged.
         #[test]
         fn a_map_is_a_map(steps in prop::collection::vec((any::<u8>(), prop::option::of(any::<u8>())), 0..200)) {
             let mut map = Map::default();

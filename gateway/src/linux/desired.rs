@@ -1,7 +1,7 @@
-//! What the policy wants Linux to have, and what is to be done about the difference.
+//! Desired state of Linux by the policy, and the plan that reconciles Linux with it.
 //!
-//! What the gateway adds is marked with a number of its own ([`OURS`]), and so is known again, even by a gateway that was
-//! started anew. What others made is never removed and never changed; what they made that is the same as wanted is enough.
+//! Addresses and routes that the gateway adds have its own protocol number ([`OURS`]), by which a restarted gateway,
+//! too, recognises them. Entries of others are never removed or changed; an equal entry of theirs suffices.
 
 use std::collections::HashSet;
 
@@ -12,13 +12,13 @@ use policy::model::{NextHop, RouteTarget};
 use super::route::{Hop, Route, Target};
 use super::state::{AddressKey, Condition, LinkIndex, State};
 
-/// Marks addresses (`IFA_PROTO`) and routes (`RTPROT_*`) that the gateway made.
+/// Protocol number of addresses (`IFA_PROTO`) and routes (`RTPROT_*`) that the gateway adds.
 pub const OURS: u8 = 119;
 
-/// The metric of the gateway's routes: better than those of others who give one, and not in the way of those who give none.
+/// Metric of the gateway's routes: preferred to routes with a larger one, and yielding to routes without one.
 const METRIC: u32 = 1;
 
-/// What the policy wants Linux to have.
+/// Desired addresses and routes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Desired {
     /// Addresses of interfaces.
@@ -27,39 +27,39 @@ pub struct Desired {
     pub routes: Vec<policy::model::Route>,
 }
 
-/// An address that an interface is to have.
+/// Desired address of an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DesiredAddress {
-    /// The interface's name.
+    /// Name of the interface.
     pub interface: String,
-    /// The address, with its network's prefix.
+    /// Address, with its network's prefix length.
     pub net: IpNet,
 }
 
-/// Something to do.
+/// Step of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Take a route away.
+    /// Remove a route.
     RemoveRoute(IpNet, Route),
-    /// Take an address away.
+    /// Remove an address.
     RemoveAddress(Device, AddressKey),
-    /// Give an interface an address.
+    /// Add an address to an interface.
     AddAddress(Device, IpNet),
     /// Add a route.
     AddRoute(IpNet, Route),
 }
 
-/// An interface of Linux.
+/// Interface of Linux.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
-    /// Its number.
+    /// Index of the interface.
     pub index: LinkIndex,
-    /// Its name.
+    /// Name of the interface.
     pub name: String,
 }
 
 impl Desired {
-    /// What a policy wants: its interfaces' addresses and its routes.
+    /// Desired state by a policy: its interfaces' addresses and its routes.
     pub fn of(policy: &Policy) -> Desired {
         let addresses = policy.interfaces.iter().flat_map(|interface| {
             interface
@@ -80,8 +80,9 @@ impl Desired {
         Desired { addresses: addresses.collect(), routes }
     }
 
-    /// What is to be done so that Linux has this and nothing else of the gateway's: first what goes, then addresses, then
-    /// routes, which need them. What needs an interface that is not there or switched off is left for later.
+    /// Plans the steps after which Linux has this state and no other entries of the gateway: removals first, then
+    /// addresses, then routes, which depend on addresses. Entries on an interface that is absent or switched off are
+    /// deferred.
     pub fn plan(&self, state: &State) -> Vec<Step> {
         let routes: Vec<(IpNet, Route)> =
             self.routes.iter().filter_map(|route| Some((route.destination, wanted(route, state)?))).collect();
@@ -121,7 +122,7 @@ impl Desired {
     }
 }
 
-/// The interface that a router without one is behind: the first with a network that has its address.
+/// Interface of a next hop given without one: the first interface with a network that contains the router's address.
 fn interface_of(policy: &Policy, hop: &NextHop) -> Option<String> {
     let via = hop.via?;
     let on_link =
@@ -129,7 +130,7 @@ fn interface_of(policy: &Policy, hop: &NextHop) -> Option<String> {
     policy.interfaces.iter().find(on_link).map(|interface| interface.name.clone())
 }
 
-/// A route of the policy in Linux's words; `None` while it leads by no interface that is switched on.
+/// Converts a route of the policy to Linux's form; `None` while no interface of its next hops is switched on.
 fn wanted(route: &policy::model::Route, state: &State) -> Option<Route> {
     let target = match &route.target {
         RouteTarget::Blackhole => Target::Blackhole,
@@ -151,7 +152,7 @@ fn wanted(route: &policy::model::Route, state: &State) -> Option<Route> {
     Some(Route { metric: METRIC, tos: 0, protocol: OURS, target })
 }
 
-/// True if packets go the same ways.
+/// True if two targets have the same next hops.
 fn leads_alike(a: &Target, b: &Target) -> bool {
     match (a.hops(), b.hops()) {
         ([], []) => a == b,

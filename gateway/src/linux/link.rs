@@ -1,5 +1,5 @@
-//! Following interfaces alone, for those who must act before a packet comes: each event is told as soon as it is there, in
-//! order, on the thread that reads it. [`watch`](super::watch()) gathers events and lists routes meanwhile.
+//! Link events alone, for code that must act before a packet arrives: each event is delivered at once, in order, on the
+//! thread that reads it. [`watch`](super::watch()) coalesces events and lists routes meanwhile.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
@@ -10,38 +10,38 @@ use super::message::{Body, Event, parse};
 use super::socket::{Error, Operation, Received, Socket, wait};
 use super::state::{Link, LinkIndex};
 
-/// An event of an interface.
+/// Link event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LinkEvent {
-    /// All interfaces there are; those that are not among them are gone.
+    /// All interfaces present; any other is gone.
     All(BTreeMap<LinkIndex, Link>),
-    /// An interface is there, or has changed.
+    /// Interface added or changed.
     There(LinkIndex, Link),
-    /// An interface is gone.
+    /// Interface removed.
     Gone(LinkIndex),
-    /// Linux could not be asked; it is tried again.
+    /// Failed request to Linux, to be retried.
     Trouble(String),
 }
 
-/// Continuation: more is wanted, or not.
+/// Decision of a receiver to go on or stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// It is.
+    /// Go on.
     More,
-    /// Nobody wants it any more.
+    /// Stop.
     Enough,
 }
 
 /// `RTNLGRP_LINK`
 const GROUP: u32 = 1;
 
-/// Bytes of events that may wait.
+/// Receive buffer for events, in bytes.
 const BUFFER: usize = 16 << 20;
 
-/// Tells `take` all interfaces before it returns, and each event of one from then on, on a thread of its own.
+/// Passes all interfaces to `take` before it returns, and each later event, on a thread of its own.
 ///
 /// # Errors
-/// Where no netlink socket can be had, or interfaces cannot be listed, or no thread can be started.
+/// No netlink socket, failed dump of interfaces, or no thread.
 pub fn follow(mut take: impl FnMut(LinkEvent) -> Heard + Send + 'static) -> Result<(), Error> {
     let mut events = begin(&mut take)?;
     let thread = thread::Builder::new().name("guards".to_owned()).spawn(move || {
@@ -65,13 +65,13 @@ pub fn follow(mut take: impl FnMut(LinkEvent) -> Heard + Send + 'static) -> Resu
     thread.map(drop).map_err(|source| Error::new(Operation::Open, source))
 }
 
-/// The pause where Linux could not be asked.
+/// Pause after a failed request to Linux.
 const AFTER_TROUBLE: std::time::Duration = std::time::Duration::from_secs(1);
 
-/// Events were lost.
+/// Overrun of the receive buffer.
 struct Lost;
 
-/// Subscribes before it lists, so that nothing falls between.
+/// Subscribes before listing, so that no event is missed.
 fn begin(take: &mut impl FnMut(LinkEvent) -> Heard) -> Result<Socket, Error> {
     let mut events = Socket::open()?;
     events.subscribe(&[GROUP], BUFFER)?;

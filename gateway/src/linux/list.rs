@@ -1,4 +1,4 @@
-//! Everything that Linux has, asked for at once.
+//! Dumps of Linux's objects.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ const RTM_GETNEIGH: u16 = 30;
 const RTM_GETNETCONF: u16 = 82;
 const RTM_GETNEXTHOP: u16 = 106;
 
-/// Lists everything.
+/// Lists all objects.
 pub(super) fn state(socket: &mut Socket) -> Result<State, Error> {
     let links = links(socket)?;
     let addresses = socket.list(
@@ -65,7 +65,7 @@ pub(super) fn links(socket: &mut Socket) -> Result<BTreeMap<LinkIndex, Link>, Er
     })
 }
 
-/// Lists interfaces that routes of an IP version do not lead by while they have no carrier.
+/// Lists interfaces whose routes of an IP version are ignored while they have no carrier.
 fn linkdown(socket: &mut Socket, family: u8) -> Result<BTreeSet<LinkdownKey>, Error> {
     let operation = Operation::ListSettings;
     let request = Request { operation, kind: RTM_GETNETCONF, body: &[family, 0, 0, 0] };

@@ -1,7 +1,7 @@
-//! Endpoints that sockets of this machine listen on, as Linux lists them by `sock_diag`: their ports are the machine's own.
+//! Listening endpoints of this machine's sockets, from Linux's `sock_diag`: their ports belong to the machine itself.
 //!
-//! TCP sockets that listen, and UDP sockets that are not connected to anybody. Of the latter many live for one question and its
-//! answer: such a socket counts once two lists in a row have it. Sockets are not told of by events; they are listed every
+//! Covers listening TCP sockets and unconnected UDP sockets. Many of the latter live for one query and its response, so
+//! a UDP socket counts once two dumps in a row contain it. Linux sends no events for sockets; they are polled every
 //! [`PAUSE`].
 
 use std::collections::BTreeSet;
@@ -18,10 +18,10 @@ use policy::model::{Listener, Protocol};
 use super::message::{AF_INET, AF_INET6};
 use super::socket::{Error, Operation, wait};
 
-/// Time between two lists.
+/// Interval between two dumps.
 pub const PAUSE: Duration = Duration::from_secs(5);
 
-/// Endpoints that are kept, lowest first: a machine has some dozens.
+/// Endpoints kept, at most, lowest first: a machine has some dozens.
 const MOST: usize = 4096;
 
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
@@ -31,27 +31,27 @@ const HEADER: usize = 16;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 
-/// States of sockets, as bits: `TCP_LISTEN`, and `TCP_CLOSE`, in which UDP sockets are that are not connected.
+/// Socket states, as bits: `TCP_LISTEN`, and `TCP_CLOSE`, the state of unconnected UDP sockets.
 const LISTENING: u32 = 1 << 10;
 const UNCONNECTED: u32 = 1 << 7;
 
-/// How long Linux may take to answer.
+/// Time limit for Linux's answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The largest datagram of a list.
+/// Largest datagram of a dump, in bytes.
 const LARGEST: usize = 1 << 16;
 
-/// Lists what listens, and what did the last time.
+/// Poller of listening endpoints, with the previous dump.
 #[derive(Debug, Default)]
 pub struct Listeners {
     before: BTreeSet<Listener>,
 }
 
 impl Listeners {
-    /// Lists what listens now.
+    /// Returns the current listening endpoints.
     ///
     /// # Errors
-    /// Linux does not say.
+    /// Failed dump.
     pub fn list(&mut self) -> Result<Vec<Listener>, Error> {
         let failed = |source| Error::new(Operation::ListSockets, source);
         let mut found = BTreeSet::new();
@@ -101,7 +101,7 @@ fn dump(family: u8, protocol: u8, states: u32, found: &mut BTreeSet<Listener>) -
     }
 }
 
-/// Takes the endpoints out of a datagram; how the list has ended, if it has.
+/// Parses the endpoints of a datagram; returns the outcome of the dump at its end.
 fn read(mut bytes: &[u8], protocol: u8, found: &mut BTreeSet<Listener>) -> Option<io::Result<()>> {
     while let Some(header) = bytes.get(..HEADER) {
         let length = u32::from_ne_bytes([header[0], header[1], header[2], header[3]]) as usize;
@@ -121,7 +121,7 @@ fn read(mut bytes: &[u8], protocol: u8, found: &mut BTreeSet<Listener>) -> Optio
     None
 }
 
-/// The endpoint of `struct inet_diag_msg`, none on loopback. An IPv6 socket on all addresses takes IPv4, too.
+/// Parses the endpoint of `struct inet_diag_msg`; `None` for loopback. An IPv6 socket on all addresses includes IPv4.
 fn endpoints(message: &[u8], protocol: u8) -> Option<Listener> {
     let family = *message.first()?;
     let port = u16::from_be_bytes(*message.get(4..)?.first_chunk()?);

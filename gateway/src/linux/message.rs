@@ -1,7 +1,7 @@
-//! Netlink messages as they arrive: bytes to events.
+//! Parser of netlink messages: bytes to events.
 //!
-//! Pure, and of any bytes: what is malformed is said to be, nothing panics. Each attribute that matters is read by itself,
-//! so that one that a newer Linux has changed costs nothing but itself.
+//! A pure function of any bytes: malformed messages are reported, and never cause a panic. Each attribute of interest
+//! is parsed by itself, so an attribute with a new layout in a newer Linux affects no other.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -18,63 +18,63 @@ use super::state::{
     NeighbourKey, Reachability,
 };
 
-/// What Linux tells.
+/// Event of Linux.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// An interface is there, or has changed.
+    /// Interface added or changed.
     Link(LinkIndex, Link),
-    /// An interface is gone.
+    /// Interface removed.
     LinkGone(LinkIndex),
-    /// Use of routes by an interface without a carrier (`ignore_routes_with_linkdown`).
+    /// Sysctl `ignore_routes_with_linkdown` of an interface: use of its routes while it has no carrier.
     Linkdown(LinkdownKey, Linkdown),
-    /// An address is there, or has changed.
+    /// Address added or changed.
     Address(AddressKey, Address),
-    /// An address is gone.
+    /// Address removed.
     AddressGone(AddressKey),
-    /// A next-hop object is there, or has changed.
+    /// Next-hop object added or changed.
     Object(u32, Object),
-    /// A next-hop object is gone.
+    /// Next-hop object removed.
     ObjectGone(u32),
-    /// A route is there.
+    /// Route added.
     Route(IpNet, Route, Placing),
-    /// A route is gone.
+    /// Route removed.
     RouteGone(IpNet, Route),
-    /// A neighbour has changed.
+    /// Neighbour changed.
     Neighbour(NeighbourChange),
 }
 
 impl Event {
-    /// True if it is about routes, or what they lead by.
+    /// True for routes, and for objects that routes depend on.
     pub fn is_of_routes(&self) -> bool {
         matches!(self, Event::Route(..) | Event::RouteGone(..) | Event::Object(..) | Event::ObjectGone(..))
     }
 }
 
-/// One message.
+/// Netlink message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// The number of the request that it answers; 0 for events.
+    /// Sequence number of the request that the message answers; 0 for events.
     pub sequence: u32,
-    /// True if things changed while they were listed, so that the list may be wrong.
+    /// True if a dump may be inconsistent, as its objects changed meanwhile (`NLM_F_DUMP_INTR`).
     pub interrupted: bool,
-    /// What it says.
+    /// Body of the message.
     pub body: Body,
 }
 
-/// What a message says.
+/// Body of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
-    /// Something that is followed.
+    /// Event on an object that is followed.
     Event(Event),
-    /// A list is at its end; an error number or 0.
+    /// End of a dump; an error number or 0.
     Done(i32),
-    /// A request was carried out (0) or refused (a negative error number), and why in Linux's words, if it has any.
+    /// Acknowledgement (0) or refusal (a negative error number) of a request, with Linux's explanation, if any.
     Answer(i32, String),
-    /// Messages were lost.
+    /// Loss of messages.
     Overrun,
-    /// Something that is not followed.
+    /// Message about an object that is not followed.
     Other,
-    /// It could not be read.
+    /// Malformed message.
     Malformed,
 }
 
@@ -94,15 +94,15 @@ const RTM_DELNEXTHOP: u16 = 105;
 pub(super) const AF_INET: u8 = 2;
 pub(super) const AF_INET6: u8 = 10;
 
-/// The main table of routes.
+/// Number of the main routing table.
 pub(super) const MAIN: u8 = 254;
 
-/// All messages of a datagram, in order.
+/// Returns the messages of a datagram, in order.
 pub fn parse(bytes: &[u8]) -> Messages<'_> {
     Messages { rest: bytes }
 }
 
-/// The messages of a datagram.
+/// Iterator over the messages of a datagram.
 #[derive(Clone, Debug)]
 pub struct Messages<'a> {
     rest: &'a [u8],
@@ -131,7 +131,7 @@ impl Iterator for Messages<'_> {
     }
 }
 
-/// Bytes of a message's header.
+/// Size of a message header, in bytes.
 pub(super) const HEADER: usize = 16;
 
 fn read(kind: u16, flags: u16, body: &[u8]) -> Body {
@@ -160,7 +160,7 @@ fn read(kind: u16, flags: u16, body: &[u8]) -> Body {
     }
 }
 
-/// Why a request was refused (`NLMSGERR_ATTR_MSG`), where Linux says so behind the header of the request.
+/// Linux's explanation of a refusal (`NLMSGERR_ATTR_MSG`), behind the header of the refused request; empty if none.
 fn explanation(flags: u16, body: &[u8]) -> String {
     const NLMSGERR_ATTR_MSG: u16 = 1;
     let said = NLM_F_CAPPED | NLM_F_ACK_TLVS;
@@ -169,10 +169,10 @@ fn explanation(flags: u16, body: &[u8]) -> String {
     message.map_or_else(String::new, |message| text(message.value))
 }
 
-/// Bytes that are no message of their type.
+/// Error: malformed message of its type.
 struct Unreadable;
 
-/// An event; `None` where the message is about something that is not followed.
+/// Parsed event; `None` for a message about an object that is not followed.
 type Read = Result<Option<Event>, Unreadable>;
 
 fn link(kind: u16, body: &[u8]) -> Read {
@@ -244,7 +244,7 @@ fn link(kind: u16, body: &[u8]) -> Read {
     Ok(Some(Event::Link(index, link)))
 }
 
-/// Settings of an interface below /proc/sys/net: the one that bears on routes.
+/// Parses an interface's settings below /proc/sys/net: the one that affects routes.
 fn configuration(kind: u16, body: &[u8]) -> Read {
     const NETCONFA_IFINDEX: u16 = 1;
     const NETCONFA_IGNORE_ROUTES_WITH_LINKDOWN: u16 = 6;
@@ -370,7 +370,7 @@ fn route(kind: u16, flags: u16, body: &[u8]) -> Read {
     }))
 }
 
-/// The next hops of a route with several.
+/// Parses the next hops of a multipath route.
 fn hops(family: u8, mut bytes: &[u8]) -> Result<Vec<Hop>, Unreadable> {
     const HEAD: usize = 8;
     const ONLINK: u8 = 4;
@@ -398,7 +398,7 @@ fn hops(family: u8, mut bytes: &[u8]) -> Result<Vec<Hop>, Unreadable> {
     Ok(hops)
 }
 
-/// What a route and each of several hops may say.
+/// Parses an attribute common to a route and to each next hop of a multipath route.
 fn hop_attribute(family: u8, kind: u16, value: &[u8], hop: &mut Hop) -> Result<(), Unreadable> {
     const RTA_OIF: u16 = 4;
     const RTA_GATEWAY: u16 = 5;
@@ -501,7 +501,7 @@ fn object(kind: u16, body: &[u8]) -> Read {
     }))
 }
 
-/// `struct nexthop_grp`: the weight less one in a low and, since Linux 6.12, a high byte.
+/// Parses `struct nexthop_grp`: weight less one in a low byte and, since Linux 6.12, a high byte.
 fn members(bytes: &[u8]) -> Result<Vec<Member>, Unreadable> {
     if bytes.len() % 8 != 0 {
         return Err(Unreadable);
@@ -514,7 +514,7 @@ fn members(bytes: &[u8]) -> Result<Vec<Member>, Unreadable> {
     bytes.chunks_exact(8).map(member).collect()
 }
 
-/// The fixed part of a message, `N` bytes, and what follows it.
+/// Fixed part of a message, `N` bytes, and the attributes behind it.
 struct Header<'a, const N: usize> {
     fixed: &'a [u8; N],
     rest: &'a [u8],

@@ -1,9 +1,9 @@
-//! Which neighbours Linux is to be asked for, and when.
+//! Schedule of the neighbour requests to Linux.
 //!
-//! Packets to a neighbour do not pass through Linux, which so cannot see that it is in use, and would never find out that it
-//! is gone. So one that a shard has asked for is asked for again while Linux has it as stale: at most every
-//! [`PAUSE`]. One that is not known is asked for when a shard asks, at most every [`RETRY`]. Bounded: past the capacity,
-//! what was asked for longest ago is forgotten; at most [`AT_ONCE`] are due at a time.
+//! Packets to a neighbour bypass Linux, which therefore cannot see that the neighbour is in use, and would never detect
+//! that it is gone. While Linux has a neighbour in use as stale, a request is due at most every [`PAUSE`]; for an
+//! unresolved neighbour that a shard wants, at most every [`RETRY`]. Bounded: past the capacity, the neighbours wanted
+//! longest ago are evicted; at most [`AT_ONCE`] are due at a time.
 
 use std::collections::HashMap;
 
@@ -12,16 +12,16 @@ use wire::Nanos;
 use super::cow::Map;
 use super::state::{Neighbour, NeighbourKey, Reachability};
 
-/// From one question about a stale neighbour to the next.
+/// Least interval between two requests for a stale neighbour.
 pub const PAUSE: Nanos = Nanos::from_secs(15);
 
-/// From one question about a neighbour that is not known to the next.
+/// Least interval between two requests for an unresolved neighbour.
 pub const RETRY: Nanos = Nanos::from_secs(1);
 
-/// How many are due at once, at most.
+/// Requests due at once, at most.
 pub const AT_ONCE: usize = 256;
 
-/// The neighbours that shards have asked for.
+/// Neighbours that shards want, with the times of requests.
 #[derive(Debug)]
 pub struct Probe {
     entries: HashMap<NeighbourKey, Entry>,
@@ -30,19 +30,19 @@ pub struct Probe {
 
 #[derive(Debug)]
 struct Entry {
-    /// When a shard asked last.
+    /// Time of the last request by a shard.
     wanted: Nanos,
-    /// When Linux was asked last.
+    /// Time of the last request to Linux.
     asked: Option<Nanos>,
 }
 
 impl Probe {
-    /// Room for `capacity` neighbours, 1 at least.
+    /// Creates a schedule with room for `capacity` neighbours, 1 at least.
     pub fn new(capacity: usize) -> Probe {
         Probe { entries: HashMap::new(), capacity: capacity.max(1) }
     }
 
-    /// A shard asks for a neighbour, or uses it.
+    /// Notes that a shard requests a neighbour or uses it.
     pub fn want(&mut self, key: NeighbourKey, now: Nanos) {
         if let Some(entry) = self.entries.get_mut(&key) {
             entry.wanted = now;
@@ -54,12 +54,12 @@ impl Probe {
         self.entries.insert(key, Entry { wanted: now, asked: None });
     }
 
-    /// No shard uses this neighbour any more.
+    /// Removes a neighbour that no shard uses any more.
     pub fn forget(&mut self, key: &NeighbourKey) {
         self.entries.remove(key);
     }
 
-    /// Those that Linux is to be asked for now, those wanted longest ago first; they count as asked for.
+    /// Returns the neighbours to request now, those wanted longest ago first, and marks them as requested.
     pub fn due(&mut self, neighbours: &Map<NeighbourKey, Neighbour>, now: Nanos) -> Vec<NeighbourKey> {
         let mut due = Vec::new();
         self.entries.retain(|key, entry| {
@@ -87,7 +87,7 @@ impl Probe {
         due.into_iter().map(|(_, key)| key).collect()
     }
 
-    /// Forgets the quarter that was wanted longest ago.
+    /// Evicts the quarter wanted longest ago.
     fn make_room(&mut self) {
         let mut wanted: Vec<Nanos> = self.entries.values().map(|entry| entry.wanted).collect();
         wanted.sort_unstable();

@@ -1,5 +1,5 @@
-//! Routes of the main table, as Linux has them: several to one destination, told apart by metric and type of service, and
-//! even several with these alike.
+//! Routes of Linux's main table: several per destination, distinguished by metric and type of service, and even several
+//! with the same metric and type of service.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -9,90 +9,90 @@ use ipnet::IpNet;
 use super::cow::Map;
 use super::state::LinkIndex;
 
-/// A route to some destination.
+/// Route of Linux, without its destination.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Route {
-    /// Of two to the same destination, the lower wins.
+    /// Metric: the lower is preferred.
     pub metric: u32,
-    /// Type of service that packets must have; 0 for all.
+    /// Type of service that the route applies to; 0 for all.
     pub tos: u8,
-    /// Who made it (`RTPROT_*`).
+    /// Protocol: origin of the route (`RTPROT_*`).
     pub protocol: u8,
-    /// Where it leads.
+    /// Target of the route.
     pub target: Target,
 }
 
-/// Where a route leads.
+/// Target of a route.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Target {
-    /// One way.
+    /// Single next hop.
     One(Hop),
-    /// Several ways, shared by weight, in order; two at least.
+    /// Multipath: next hops with weights, in order; two at least.
     Many(Arc<[Hop]>),
-    /// To a next-hop object, which is looked up in [`super::State::objects`].
+    /// Next-hop object, by its ID in [`super::State::objects`].
     Object(u32),
-    /// Dropped in silence.
+    /// Drop in silence.
     Blackhole,
-    /// Answered: host unreachable.
+    /// Drop with ICMP host unreachable.
     Unreachable,
-    /// Answered: administratively prohibited.
+    /// Drop with ICMP administratively prohibited.
     Prohibit,
-    /// A type of which nothing is known here (`RTN_*`): local, throw and the like.
+    /// Other route type (`RTN_*`), not supported here: local, throw and the like.
     Other(u8),
 }
 
-/// A next hop.
+/// Next hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Hop {
-    /// The interface to leave by; `None` where Linux does not say.
+    /// Egress interface; `None` where Linux gives none.
     pub link: Option<LinkIndex>,
-    /// The router, of either IP version; `None` where destinations are on the link.
+    /// Router, of either IP version; `None` where destinations are on the link.
     pub via: Option<IpAddr>,
-    /// Its share among the route's hops, 1 or more; 1 where there is one hop.
+    /// Weight among the route's next hops, 1 or more; 1 for a single next hop.
     pub weight: u16,
-    /// The router is on the link even where no network there says so.
+    /// True if the router counts as on the link even without a network there that contains it.
     pub onlink: bool,
-    /// Packets are to be encapsulated (MPLS, segment routing).
+    /// True if packets are to be encapsulated (MPLS, segment routing).
     pub encapsulated: bool,
 }
 
-/// A next-hop object (`ip nexthop`), which any number of routes may share.
+/// Next-hop object (`ip nexthop`), shared by any number of routes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Object {
-    /// One way.
+    /// Single next hop.
     One(Hop),
-    /// Other objects, by their numbers, with weights of 1 or more.
+    /// Group of other objects, with weights of 1 or more.
     Group(Arc<[Member]>),
-    /// Dropped in silence.
+    /// Drop in silence.
     Blackhole,
 }
 
-/// A member of a group of next-hop objects.
+/// Member of a next-hop group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Member {
-    /// The object's number.
+    /// ID of the object.
     pub object: u32,
-    /// Its share in the group, 1 or more.
+    /// Weight in the group, 1 or more.
     pub weight: u16,
 }
 
-/// How a route that Linux tells of goes with others of its destination, metric and type of service.
+/// Position of a new route among those of the same destination, metric and type of service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placing {
-    /// In front of them.
+    /// First.
     First,
-    /// Behind them.
+    /// Last.
     Last,
-    /// Instead of the first.
+    /// In place of the first.
     Instead,
 }
 
-/// Certainty of a change.
+/// Certainty of the state after an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Certainty {
-    /// It is as Linux has it.
+    /// State equal to Linux's.
     Sure,
-    /// Linux told something that does not fit with what was known, or not enough.
+    /// State doubtful: the event was inconsistent with the known state, or incomplete.
     Doubtful,
 }
 
@@ -106,8 +106,8 @@ pub struct Routes {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Same {
     One(Route),
-    /// Two at least, by metric and type of service. Where these are alike, in IPv4 the first counts; in IPv6 none is before
-    /// another, and so they are in order.
+    /// Two at least, sorted by metric and type of service. Among equals, the first is used in IPv4; in IPv6 none has
+    /// precedence, and equals are sorted.
     Many(Vec<Route>),
 }
 
@@ -117,22 +117,22 @@ impl Routes {
         self.map.len()
     }
 
-    /// True if there are none.
+    /// True if there are no routes.
     pub fn is_empty(&self) -> bool {
         self.map.is_empty()
     }
 
-    /// All destinations, each with its routes, the best first.
+    /// Iterates over all destinations, each with its routes, the best first.
     pub fn iter(&self) -> impl Iterator<Item = (&IpNet, &[Route])> {
         self.map.iter().map(|(destination, same)| (destination, same.as_slice()))
     }
 
-    /// The routes to exactly this destination, the best first.
+    /// Returns the routes to exactly this destination, the best first.
     pub fn get(&self, destination: &IpNet) -> &[Route] {
         self.map.get(destination).map_or(&[], Same::as_slice)
     }
 
-    /// Takes the routes of one IP version from `other`, whatever they were here.
+    /// Replaces all routes of one IP version by those of `other`.
     pub(super) fn replace_version(&mut self, v6: bool, other: &Routes) {
         let gone: Vec<IpNet> = self
             .map
@@ -151,7 +151,7 @@ impl Routes {
         }
     }
 
-    /// Adds a route of a list, behind those that it goes with and that were listed before it.
+    /// Adds a route of a dump, behind those of equal destination, metric and type of service listed before.
     pub(super) fn add(&mut self, destination: IpNet, route: Route) {
         let Some(same) = self.map.get(&destination) else {
             self.map.insert(destination, Same::One(route));
@@ -162,7 +162,7 @@ impl Routes {
         self.set(destination, routes);
     }
 
-    /// Applies what Linux tells of a new or changed route.
+    /// Applies the event of a new or changed route.
     pub(super) fn put(&mut self, destination: IpNet, route: Route, placing: Placing) -> Certainty {
         let Some(same) = self.map.get(&destination) else {
             self.map.insert(destination, Same::One(route));
@@ -187,7 +187,7 @@ impl Routes {
         certainty
     }
 
-    /// Applies what Linux tells of a route's end.
+    /// Applies the event of a removed route.
     pub(super) fn take(&mut self, destination: IpNet, route: &Route) -> Certainty {
         let Some(same) = self.map.get(&destination) else { return Certainty::Sure };
         let mut routes = same.as_slice().to_vec();
@@ -227,7 +227,7 @@ impl Same {
 }
 
 impl Target {
-    /// The ways given, in an order of their own: Linux gives no meaning to it.
+    /// Target with these next hops, sorted: their order has no meaning in Linux.
     pub fn of(mut hops: Vec<Hop>) -> Option<Target> {
         hops.sort();
         match hops.as_slice() {
@@ -237,7 +237,7 @@ impl Target {
         }
     }
 
-    /// The ways that the route itself names.
+    /// Next hops that the route itself names.
     pub fn hops(&self) -> &[Hop] {
         match self {
             Target::One(hop) => std::slice::from_ref(hop),
@@ -251,13 +251,13 @@ fn is_v6(destination: &IpNet) -> bool {
     matches!(destination, IpNet::V6(_))
 }
 
-/// True if routes to the same destination are told apart by where they lead alone.
+/// True if routes to the same destination have equal metric and type of service, and differ in their targets alone.
 fn goes_with(a: &Route, b: &Route) -> bool {
     (a.metric, a.tos) == (b.metric, b.tos)
 }
 
-/// `fib_table_insert` in Linux's `net/ipv4/fib_trie.c`. What is there already keeps its place: after a dump, events from
-/// before it are told again.
+/// Inserts as `fib_table_insert` in Linux's `net/ipv4/fib_trie.c`. A route already present keeps its position: after a
+/// dump, earlier events are delivered again.
 fn put4(routes: &mut Vec<Route>, route: Route, placing: Placing) {
     let known = routes.iter().position(|other| *other == route);
     match placing {
@@ -275,8 +275,8 @@ fn put4(routes: &mut Vec<Route>, route: Route, placing: Placing) {
     }
 }
 
-/// `fib6_add_rt2node` in `net/ipv6/ip6_fib.c`: routes by routers unite into one of several ways, and are told of as a
-/// whole; others stand beside one another. Which of several was replaced, Linux does not say.
+/// Inserts as `fib6_add_rt2node` in `net/ipv6/ip6_fib.c`: routes by routers merge into one multipath route, reported as
+/// a whole; others remain separate. Of several such routes, Linux does not report which one was replaced.
 fn put6(routes: &mut Vec<Route>, mut route: Route, placing: Placing) -> Certainty {
     let mut certainty = Certainty::Sure;
     if placing == Placing::Instead {
@@ -303,7 +303,7 @@ fn put6(routes: &mut Vec<Route>, mut route: Route, placing: Placing) -> Certaint
     certainty
 }
 
-/// Takes the ways of `gone` out of routes that have them.
+/// Removes the next hops of `gone` from routes that have them.
 fn take_hops(routes: &mut Vec<Route>, gone: &Route) -> Certainty {
     let is_gone = |hop: &Hop| gone.target.hops().iter().any(|old| (old.link, old.via) == (hop.link, hop.via));
     let mut found = 0;

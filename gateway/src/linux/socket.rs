@@ -1,4 +1,4 @@
-//! Netlink sockets: requests out, answers and events in; and what can go wrong with them.
+//! Netlink sockets: requests out, answers and events in; and their errors.
 
 use std::fmt;
 use std::io;
@@ -12,25 +12,25 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::message::{Body, Event, HEADER, Message, parse};
 
-/// Linux refused something, or could not be asked.
+/// Failed or refused request to Linux.
 #[derive(Debug, thiserror::Error)]
 pub struct Error {
-    /// What was being done.
+    /// Operation that failed.
     pub operation: Operation,
-    /// The interface, address or route that it was about.
+    /// Interface, address or route of the operation.
     pub subject: Option<String>,
-    /// Why it failed.
+    /// Error of the system.
     pub error: io::Error,
-    /// What Linux said of it beyond that; empty if nothing.
+    /// Linux's extended acknowledgement; empty if none.
     pub explanation: String,
 }
 
-/// What was being done.
+/// Operation on Linux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Opening a socket.
     Open,
-    /// Asking to be told of changes.
+    /// Subscribing to events.
     Subscribe,
     /// Listing interfaces.
     ListLinks,
@@ -38,7 +38,7 @@ pub enum Operation {
     ListAddresses,
     /// Listing next-hop objects.
     ListObjects,
-    /// Listing settings of interfaces.
+    /// Listing sysctls of interfaces.
     ListSettings,
     /// Listing routes.
     ListRoutes,
@@ -46,9 +46,9 @@ pub enum Operation {
     ListNeighbours,
     /// Listing sockets that listen.
     ListSockets,
-    /// Waiting for news.
+    /// Waiting for events.
     Receive,
-    /// Asking for a neighbour.
+    /// Resolving a neighbour.
     Resolve,
     /// Adding an address.
     AddAddress,
@@ -110,16 +110,16 @@ impl Error {
     }
 }
 
-/// How long Linux may take to answer.
+/// Time limit for Linux's answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The largest datagram expected: what is listed comes in 32 KiB at most, an event in less.
+/// Largest datagram expected, in bytes: dumps come in 32 KiB at most, an event in less.
 const LARGEST: usize = 256 << 10;
 
-/// How often a list is asked for again that changed while it was made.
+/// Attempts at a dump that is interrupted by changes.
 const TRIES: usize = 10;
 
-/// A netlink socket of the kernel's routing family.
+/// Netlink socket of the kernel's routing family.
 #[derive(Debug)]
 pub(super) struct Socket {
     raw: Raw,
@@ -127,21 +127,21 @@ pub(super) struct Socket {
     sequence: u32,
 }
 
-/// What was received.
+/// Result of a receive.
 pub(super) enum Received<'a> {
-    /// A datagram.
+    /// Datagram.
     Datagram(&'a [u8]),
-    /// Nothing is there.
+    /// No datagram available.
     Nothing,
-    /// Datagrams were lost, as the buffer was full.
+    /// Datagrams lost: the receive buffer was full.
     Lost,
 }
 
-/// What a list is asked for by.
+/// Request for a dump.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request<'a> {
     pub(super) operation: Operation,
-    /// `RTM_*`.
+    /// Message type (`RTM_*`).
     pub(super) kind: u16,
     /// Fixed part and attributes.
     pub(super) body: &'a [u8],
@@ -160,7 +160,7 @@ impl Socket {
         Ok(Socket { raw, buffer: Vec::with_capacity(LARGEST), sequence: 0 })
     }
 
-    /// Asks to be told of changes, with a receive buffer of that many bytes or as many as Linux grants.
+    /// Subscribes to events, with a receive buffer of that many bytes or as many as Linux grants.
     pub(super) fn subscribe(&mut self, groups: &[u32], buffer: usize) -> Result<(), Error> {
         let failed = |source| Error::new(Operation::Subscribe, source);
         // By force takes CAP_NET_ADMIN; without it, sysctl net.core.rmem_max bounds it.
@@ -174,7 +174,7 @@ impl Socket {
         Ok(())
     }
 
-    /// What is next, without waiting.
+    /// Returns the next datagram without blocking.
     pub(super) fn receive(&mut self) -> io::Result<Received<'_>> {
         loop {
             self.buffer.clear();
@@ -191,7 +191,7 @@ impl Socket {
         }
     }
 
-    /// Sends a message; its number comes back. `flags` besides `NLM_F_REQUEST`.
+    /// Sends a message and returns its sequence number. `flags` are in addition to `NLM_F_REQUEST`.
     pub(super) fn send(&mut self, kind: u16, flags: u16, body: &[u8]) -> io::Result<u32> {
         self.sequence = self.sequence.wrapping_add(1).max(1);
         let mut bytes = Vec::with_capacity(HEADER + body.len());
@@ -206,8 +206,8 @@ impl Socket {
         Ok(self.sequence)
     }
 
-    /// Waits for a message that answers the request of that number, and gives all of them to `take`, until it says that it
-    /// has enough.
+    /// Waits for the answer to the request of that sequence number, and passes each of its messages to `take` until
+    /// `take` has enough.
     pub(super) fn answers(
         &mut self,
         sequence: u32,
@@ -230,7 +230,7 @@ impl Socket {
         }
     }
 
-    /// Asks for a list and puts it into a `T`; again, from the beginning, while it changes as it is made.
+    /// Requests a dump and collects it into a `T`; starts over while changes interrupt the dump.
     pub(super) fn list<T: Default>(
         &mut self,
         request: Request<'_>,
@@ -278,24 +278,24 @@ impl AsFd for Socket {
     }
 }
 
-/// Continuation: more answers are wanted, or not.
+/// Decision of a receiver of answers to go on or stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Enough {
     No,
     Yes,
 }
 
-/// `recv`'s flag by which it returns the length that the datagram had.
+/// Flag of `recv` for returning the full length of a truncated datagram.
 const MSG_TRUNC: i32 = 0x20;
 
-/// ENOENT, as netlink has it.
+/// ENOENT, negative as in netlink.
 const NO_ENTRY: i32 = -2;
 
 fn is_lost(error: &io::Error) -> bool {
     rustix::io::Errno::from_io_error(error) == Some(rustix::io::Errno::NOBUFS)
 }
 
-/// Waits until one of the descriptors can be read; for ever without `timeout`.
+/// Waits until one of the descriptors is readable; without `timeout`, for ever.
 pub(super) fn wait(descriptors: &[std::os::fd::BorrowedFd<'_>], timeout: Option<Duration>) -> io::Result<()> {
     let mut polled: Vec<PollFd<'_>> =
         descriptors.iter().map(|descriptor| PollFd::from_borrowed_fd(*descriptor, PollFlags::IN)).collect();

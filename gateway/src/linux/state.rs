@@ -1,4 +1,4 @@
-//! What Linux has, as far as packets are concerned: interfaces, addresses, routes of the main table, neighbours.
+//! State of Linux that affects packets: interfaces, addresses, routes of the main table, neighbours.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -11,180 +11,180 @@ use super::cow::Map;
 use super::message::Event;
 use super::route::{Certainty, Object, Routes};
 
-/// Linux's number of an interface.
+/// Interface index of Linux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkIndex(pub u32);
 
-/// Everything that is followed. Copies share what they have in common, so that handing one out costs little, however many
+/// State of Linux that the gateway follows. Copies share their common parts, so a snapshot is cheap, however many
 /// routes there are.
 ///
-/// Left out, as Linux changes it without a word: whether a route's hop is dead for want of a carrier, and neighbours
-/// without a link-layer address that need none.
+/// Not included, as Linux changes them without an event: dead next hops for want of a carrier, and neighbours that need
+/// no link-layer address and have none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
     /// Interfaces.
     pub links: Arc<BTreeMap<LinkIndex, Link>>,
     /// Addresses of interfaces.
     pub addresses: Arc<BTreeMap<AddressKey, Address>>,
-    /// Next-hop objects, by number.
+    /// Next-hop objects, by ID.
     pub objects: Arc<BTreeMap<u32, Object>>,
     /// Routes of the main table.
     pub routes: Routes,
-    /// Interfaces that routes do not lead by while they have no carrier (`ignore_routes_with_linkdown`).
+    /// Interfaces whose routes are ignored while they have no carrier (`ignore_routes_with_linkdown`).
     pub linkdown: Arc<BTreeSet<LinkdownKey>>,
-    /// Neighbours: who is behind which address on a link.
+    /// Neighbours: link-layer address and state, by link and IP address.
     pub neighbours: Map<NeighbourKey, Neighbour>,
 }
 
-/// An interface.
+/// Interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// Its name.
+    /// Name of the interface.
     pub name: String,
-    /// Its Ethernet address; `None` where it has none, or one of another kind.
+    /// Ethernet address; `None` where the link has none, or an address of another kind.
     pub mac: Option<Mac>,
-    /// Largest IP packet that it carries.
+    /// MTU: largest IP packet, in bytes.
     pub mtu: u32,
-    /// Condition: up or down.
+    /// Operational state.
     pub condition: Condition,
-    /// What is in front of its IP packets (`ARPHRD_*`); 1 for Ethernet.
+    /// Hardware type (`ARPHRD_*`), which decides the link-layer header; 1 for Ethernet.
     pub hardware: u16,
-    /// What made it: `veth`, `vlan`, `tun` and so on; empty for hardware.
+    /// Kind of virtual link: `veth`, `vlan`, `tun` and so on; empty for hardware.
     pub kind: String,
-    /// The interface that it is on top of, such as a VLAN's, if that is in the same network namespace.
+    /// Lower link, such as a VLAN's parent, if in the same network namespace.
     pub parent: Option<LinkIndex>,
-    /// The bridge, bond or VRF that it belongs to.
+    /// Bridge, bond or VRF that the interface belongs to.
     pub master: Option<LinkIndex>,
 }
 
-/// Condition of an interface.
+/// Operational state of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
     /// Switched off.
     Down,
-    /// Switched on, but nobody is at the other end.
+    /// Switched on, without a carrier.
     NoCarrier,
-    /// Switched on, and ready.
+    /// Switched on, with a carrier.
     Running,
 }
 
-/// Which address.
+/// Key of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AddressKey {
-    /// The interface it is on.
+    /// Interface of the address.
     pub link: LinkIndex,
-    /// The address, with the length of its network's prefix.
+    /// Address, with its network's prefix length.
     pub net: IpNet,
-    /// The other end of a point-to-point link; the prefix is then around that.
+    /// Peer of a point-to-point link, whose network the prefix then is.
     pub peer: Option<IpAddr>,
 }
 
-/// Routes of an IP version by an interface.
+/// Key of the sysctl for routes of an IP version by an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkdownKey {
-    /// The interface.
+    /// Interface.
     pub link: LinkIndex,
-    /// IPv6; else IPv4.
+    /// True for IPv6, false for IPv4.
     pub v6: bool,
 }
 
 /// Use of routes by an interface without a carrier (`ignore_routes_with_linkdown`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Linkdown {
-    /// They do.
+    /// Routes are used.
     Used,
-    /// They do not.
+    /// Routes are ignored.
     Ignored,
 }
 
-/// What is known of an address.
+/// Attributes of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// Who made it (`IFAPROT_*`); 0 where nobody said.
+    /// Origin of the address (`IFAPROT_*`); 0 where unspecified.
     pub protocol: u8,
-    /// How far it counts (`RT_SCOPE_*`).
+    /// Scope (`RT_SCOPE_*`).
     pub scope: u8,
-    /// `IFA_F_*`.
+    /// Flags (`IFA_F_*`).
     pub flags: u32,
 }
 
-/// Which neighbour.
+/// Key of a neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NeighbourKey {
-    /// The interface it is on.
+    /// Interface of the neighbour.
     pub link: LinkIndex,
-    /// Its IP address.
+    /// IP address.
     pub address: IpAddr,
 }
 
-/// What is known of a neighbour.
+/// Attributes of a neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Neighbour {
-    /// Its Ethernet address, if it is known.
+    /// Ethernet address, once resolved.
     pub mac: Option<Mac>,
-    /// How sure that is.
+    /// State of the entry.
     pub reachability: Reachability,
-    /// It said that it is a router (IPv6).
+    /// True if the neighbour is a router, by its advertisement (IPv6).
     pub router: bool,
 }
 
-/// Linux's state of a neighbour (`NUD_*`; RFC 4861, section 7.3.2).
+/// State of a neighbour entry in Linux (`NUD_*`; RFC 4861, section 7.3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reachability {
-    /// Being asked for the first time.
+    /// First resolution under way.
     Incomplete,
-    /// Known to be there.
+    /// Confirmed recently.
     Reachable,
-    /// Was there, and has not been heard of for a while.
+    /// Confirmation expired.
     Stale,
-    /// About to be asked again.
+    /// Probe about to be sent.
     Delay,
-    /// Being asked again.
+    /// Probe under way.
     Probe,
-    /// Did not answer.
+    /// No answer.
     Failed,
-    /// Needs no asking.
+    /// No resolution needed.
     NoArp,
-    /// Set by hand.
+    /// Static entry.
     Permanent,
 }
 
-/// What became of a neighbour.
+/// Change of a neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NeighbourChange {
-    /// Which one.
+    /// Neighbour.
     pub key: NeighbourKey,
-    /// What it is now; `None` if Linux has forgotten it.
+    /// Attributes now; `None` if Linux has removed the entry.
     pub now: Option<Neighbour>,
 }
 
-/// What an event changed.
+/// Effect of an event on the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Effect {
-    /// What is other than before.
+    /// Change made to the state.
     pub changed: Changed,
-    /// What Linux may have changed besides, without a word.
+    /// Part of the state that Linux may have changed without an event.
     pub doubt: Doubt,
 }
 
-/// What is other than before.
+/// Change of the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Changed {
-    /// Nothing.
+    /// None.
     Nothing,
     /// Interfaces, addresses, next-hop objects or routes.
     Tables,
-    /// A neighbour.
+    /// Neighbour.
     Neighbour(NeighbourChange),
 }
 
-/// What has to be asked for again.
+/// Part of the state that has to be listed again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doubt {
-    /// Nothing.
+    /// None.
     None,
-    /// Next-hop objects and routes. Linux says nothing of IPv4 routes that end with an interface, an address or a next-hop
-    /// object, nor of next-hop objects that end with an interface.
+    /// Next-hop objects and routes. Linux sends no events for IPv4 routes removed with an interface, an address or a
+    /// next-hop object, nor for next-hop objects removed with an interface.
     Routes,
 }
 
@@ -198,12 +198,12 @@ impl From<Certainty> for Doubt {
 }
 
 impl State {
-    /// The interface of that name.
+    /// Returns the interface of that name.
     pub fn link_named(&self, name: &str) -> Option<(LinkIndex, &Link)> {
         self.links.iter().find(|(_, link)| link.name == name).map(|(index, link)| (*index, link))
     }
 
-    /// Says whether that is other than before.
+    /// Sets the sysctl of an interface; returns true if changed.
     fn set_linkdown(&mut self, key: LinkdownKey, linkdown: Linkdown) -> bool {
         let ignored = linkdown == Linkdown::Ignored;
         if self.linkdown.contains(&key) == ignored {
@@ -213,7 +213,7 @@ impl State {
         if ignored { all.insert(key) } else { all.remove(&key) }
     }
 
-    /// Applies what Linux told.
+    /// Applies an event.
     pub fn apply(&mut self, event: Event) -> Effect {
         let tables = |changed: bool, doubt| Effect {
             changed: if changed { Changed::Tables } else { Changed::Nothing },
@@ -293,7 +293,7 @@ impl State {
 }
 
 impl Neighbour {
-    /// The Ethernet address to send to, while Linux would send there, too.
+    /// Returns the Ethernet address, in the states in which Linux, too, would send to it.
     pub fn usable(&self) -> Option<Mac> {
         match self.reachability {
             Reachability::Incomplete | Reachability::Failed => None,

@@ -1,12 +1,12 @@
-//! Following Linux: a thread that lists everything, then keeps up with every change, and tells of it.
+//! Follower of Linux's state: a thread that lists all objects, then applies every event and reports changes.
 //!
-//! Changes of interfaces, addresses and routes are told as one whole [`State`]: the first at once, those after it
-//! together, at most one a [`Options::gap`], and never more than one waits to be fetched, however fast routes come. Changes
-//! of neighbours are told one by one, in order and at once.
+//! Changes of interfaces, addresses and routes are reported as one whole [`State`]: the first at once, later ones
+//! coalesced, at most one per [`Options::gap`], and never more than one pending, however fast routes change. Changes of
+//! neighbours are reported one by one, in order and at once.
 //!
-//! What Linux says nothing of (IPv4 routes that end with an interface, and the like) is asked for again. Where events were
-//! lost, everything is, and what has changed is told as if it had been heard of. A list that changed while it was made is
-//! made again once things are quiet.
+//! Objects that Linux removes without an event (IPv4 routes with their interface, and the like) are listed again. After
+//! a receive overrun, all objects are, and differences are reported like events. A dump interrupted by changes is
+//! repeated once events pause.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -23,12 +23,12 @@ use super::message::{Body, Event, parse};
 use super::socket::{Error, Operation, Received, Socket, wait};
 use super::state::{Changed, Doubt, Link, LinkIndex, NeighbourChange, State};
 
-/// How Linux is followed.
+/// Options for following Linux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// The least time from one state told to the next.
+    /// Least interval between two reports of a state.
     pub gap: Duration,
-    /// Bytes of events that may wait while this thread is busy; Linux grants less without CAP_NET_ADMIN.
+    /// Receive buffer for events in bytes; Linux grants less without CAP_NET_ADMIN.
     pub buffer: usize,
 }
 
@@ -38,21 +38,21 @@ impl Default for Options {
     }
 }
 
-/// What is told.
+/// Report of the follower.
 #[derive(Debug)]
 pub enum News {
-    /// Interfaces, addresses or routes have changed; the first is everything there is. It has all neighbours that were
-    /// told of before it, and perhaps newer ones.
+    /// Interfaces, addresses or routes changed; the first report is the initial state. The state includes all
+    /// neighbours reported before, and perhaps newer ones.
     State(Newest),
-    /// A neighbour has changed, on an interface that was told of before.
+    /// Neighbour changed, on an interface reported before.
     Neighbour(NeighbourChange),
-    /// Netlink receive buffer overrun, or a message that was not understood: resynchronising.
+    /// Netlink receive buffer overrun, or malformed message: resynchronising.
     Lost,
-    /// Linux could not be asked; it is tried again.
+    /// Failed request to Linux, to be retried.
     Trouble(Error),
 }
 
-/// A state to be fetched: as of now, not as of when it was told.
+/// Latest state, as of the fetch and not of the report.
 #[derive(Debug)]
 pub struct Newest {
     slot: Arc<Mutex<Option<Arc<State>>>>,
@@ -60,25 +60,25 @@ pub struct Newest {
 }
 
 impl Newest {
-    /// Fetches it. States that come later are told anew.
+    /// Fetches the state. Later states are reported anew.
     pub fn take(self) -> Arc<State> {
         self.slot.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or(self.told)
     }
 }
 
-/// Linux being followed; until this is dropped.
+/// Handle of the follower, which ends when this is dropped.
 #[derive(Debug)]
 pub struct Watch {
     end: OwnedFd,
     thread: Option<JoinHandle<()>>,
 }
 
-/// Begins to follow Linux, in the network namespace of the calling thread. News go to `to`; nobody being there to hear
-/// them ends it, too.
+/// Begins to follow Linux in the network namespace of the calling thread. Reports go to `to`; the follower also ends
+/// when the receiver is gone.
 ///
 /// # Errors
 ///
-/// Where no netlink socket can be had.
+/// No netlink socket.
 pub fn watch(options: Options, to: Sender<News>) -> Result<Watch, Error> {
     let failed = |source| Error::new(Operation::Open, source);
     let events = events(options)?;
@@ -119,19 +119,19 @@ impl Drop for Watch {
     }
 }
 
-/// `RTNLGRP_*`: links, neighbours, addresses, routes and settings of both versions, next-hop objects.
+/// Groups (`RTNLGRP_*`): links, neighbours, addresses, routes and sysctls of both versions, next-hop objects.
 const GROUPS: [u32; 9] = [1, 3, 5, 7, 9, 11, 24, 25, 32];
 
-/// Datagrams read before anything else is looked at.
+/// Datagrams read in one go, at most.
 const AT_ONCE: usize = 256;
 
-/// The shortest and longest pause before a list is asked for again.
+/// Shortest and longest pause before another dump.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(10));
 
-/// After so long without an event, a list will not change while it is made.
+/// Time without an event after which a dump is unlikely to be interrupted.
 const QUIET: Duration = Duration::from_millis(200);
 
-/// The pause where Linux could not be asked.
+/// Pause after a failed request to Linux.
 const AFTER_TROUBLE: Duration = Duration::from_secs(1);
 
 struct Watcher {
@@ -144,34 +144,34 @@ struct Watcher {
     state: State,
     untold: Untold,
     told_at: Option<Instant>,
-    /// The interfaces of the state that was told last.
+    /// Interfaces of the state reported last.
     told_links: Arc<BTreeMap<LinkIndex, Link>>,
     doubts: Doubts,
-    /// When doubt arose.
+    /// Time at which doubt arose.
     doubted: Instant,
-    /// When the last event came.
+    /// Time of the last event.
     last_event: Instant,
-    /// When something was listed, or could not be.
+    /// Time of the last dump, or attempt.
     listed_at: Option<Instant>,
-    /// How long to wait after that before something is listed again, at least.
+    /// Least pause from that time to the next dump.
     pause: Duration,
-    /// Set while events are read that may have come while the last list was made: what they were about.
+    /// Objects of events that may be older than the last dump; set while such events are read.
     overlap: Option<Doubts>,
-    /// How many lists in a row changed while they were made.
+    /// Number of dumps in a row that events overlapped.
     overlaps: u32,
 }
 
-/// State of what is still to be told.
+/// State of pending reports.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Untold {
     Nothing,
     State,
 }
 
-/// What has to be asked for again.
+/// Parts of the state that have to be listed again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Doubts {
-    /// Everything.
+    /// All parts.
     all: bool,
     /// Next-hop objects and routes.
     routes: bool,
@@ -184,7 +184,7 @@ impl Doubts {
     }
 }
 
-/// The watch is at its end.
+/// Error: the watch has ended.
 struct Ended;
 
 fn events(options: Options) -> Result<Socket, Error> {
@@ -211,7 +211,7 @@ impl Watcher {
         self.read()
     }
 
-    /// How long to wait for events; for ever, if nothing else is to be done.
+    /// Returns the time to wait for events; `None`, for ever, if no other work is pending.
     fn patience(&self) -> Option<Duration> {
         let now = Instant::now();
         let untold = self.told_at.filter(|_| self.untold == Untold::State).map(|at| at + self.options.gap);
@@ -219,8 +219,8 @@ impl Watcher {
         untold.into_iter().chain(doubt).min().map(|until| until.saturating_duration_since(now))
     }
 
-    /// When doubt is to be cleared up: at once, but for a fifth of the time at most; and less and less often while lists
-    /// change as they are made, until things are quiet.
+    /// Returns the time of the next dump: at once, but for a fifth of the time at most; with a growing pause while
+    /// dumps overlap with events, until events pause.
     fn clears_up(&self) -> Instant {
         let Some(listed_at) = self.listed_at else { return self.doubted };
         let soonest = (self.doubted + PAUSES.0).max(listed_at + self.pause);
@@ -283,8 +283,8 @@ impl Watcher {
         Ok(())
     }
 
-    /// Events that come from now on came after what was listed last. Where those before came while it was made, the list may
-    /// have missed others: Linux finds its place again by counting.
+    /// Notes that later events are newer than the last dump. Where earlier ones overlapped with the dump, the dump may
+    /// have missed objects: Linux resumes a dump by counting entries.
     fn all_read(&mut self) {
         let Some(overlap) = self.overlap.take() else { return };
         if overlap.any() {
@@ -304,7 +304,7 @@ impl Watcher {
         self.doubts.neighbours |= doubts.neighbours;
     }
 
-    /// Asks again for what is in doubt, once its time has come.
+    /// Lists the doubtful parts of the state again, once due.
     fn clear_up(&mut self) -> Result<(), Ended> {
         if !self.doubts.any() || Instant::now() < self.clears_up() {
             return Ok(());
@@ -343,7 +343,7 @@ impl Watcher {
         self.tell_neighbours(&changes)
     }
 
-    /// The state with what is in doubt listed anew.
+    /// Returns the state with its doubtful parts listed anew.
     fn list(&mut self) -> Result<State, Error> {
         if self.doubts.all {
             return self.list_all();
@@ -369,7 +369,7 @@ impl Watcher {
         list::state(&mut self.asking)
     }
 
-    /// Tells the state, if there is news and its time has come.
+    /// Reports the state, if changed and due.
     fn tell(&mut self) -> Result<(), Ended> {
         let due = self.told_at.is_none_or(|at| at.elapsed() >= self.options.gap);
         if self.untold == Untold::State && due { self.tell_now() } else { Ok(()) }

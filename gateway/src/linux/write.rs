@@ -1,5 +1,5 @@
-//! Asking Linux to do something, on a socket of its own: to find a neighbour out, to have what the policy wants, to set an
-//! interface up.
+//! Requests to Linux, on a socket of their own: resolving neighbours, reconciling addresses and routes with the policy,
+//! setting up interfaces.
 
 use std::fs;
 use std::io;
@@ -29,28 +29,28 @@ use super::route::{Hop, Route, Target};
 use super::socket::{Enough, Error, Operation, Socket};
 use super::state::{AddressKey, NeighbourKey, State};
 
-/// Asks Linux to do things.
+/// Sender of requests to Linux.
 #[derive(Debug)]
 pub struct Writer {
     socket: Socket,
 }
 
 impl Writer {
-    /// A socket to ask by, in the network namespace of the calling thread.
+    /// Opens a socket in the network namespace of the calling thread.
     ///
     /// # Errors
     ///
-    /// Where none can be had.
+    /// No netlink socket.
     pub fn open() -> Result<Writer, Error> {
         Ok(Writer { socket: Socket::open()? })
     }
 
-    /// Asks Linux to find out a neighbour's link-layer address, or whether it is still there, as if there were a packet
-    /// to send to it. The answer comes as news.
+    /// Requests resolution of a neighbour, or confirmation of its reachability, as if Linux had a packet to send to it.
+    /// The answer arrives as an event.
     ///
     /// # Errors
     ///
-    /// Where the interface is gone or the table of neighbours is full.
+    /// Interface gone, or neighbour table full.
     pub fn resolve(&mut self, key: NeighbourKey) -> Result<(), Error> {
         let mut message = NeighbourMessage::default();
         message.header = NeighbourHeader {
@@ -70,8 +70,9 @@ impl Writer {
         })
     }
 
-    /// Sees to it that Linux, whose state is given, has what is desired and nothing else that the gateway made. What others
-    /// made stays. Goes on where something is refused; all refusals come back. To be called again when the state changes.
+    /// Reconciles Linux, whose state is given, with the desired state: of the gateway's entries, no others remain;
+    /// entries of others stay. Continues after a refusal, and returns all refusals. To be called again when the state
+    /// changes.
     pub fn ensure(&mut self, desired: &Desired, state: &State) -> Vec<Error> {
         desired.plan(state).iter().filter_map(|step| self.carry_out(step).err()).collect()
     }
@@ -80,7 +81,7 @@ impl Writer {
     ///
     /// # Errors
     ///
-    /// What Linux refuses. That what is to go is gone, or what is to come is there, is no error.
+    /// Refusal by Linux. Removing an absent entry or adding a present one is no error.
     pub fn carry_out(&mut self, step: &Step) -> Result<(), Error> {
         match step {
             Step::AddAddress(device, net) => {
@@ -114,7 +115,7 @@ impl Writer {
     ///
     /// # Errors
     ///
-    /// Where there is no such interface, or Linux refuses.
+    /// No such interface, or refusal by Linux.
     pub fn switch_on(&mut self, device: &str) -> Result<(), Error> {
         let mut message = link(device);
         message.header.flags = LinkFlags::Up;
@@ -144,8 +145,8 @@ impl Writer {
         self.set(Operation::SetMac, device, &message)
     }
 
-    /// Keeps Linux from giving an interface a link-local address, and so from sending anything out of it by itself. To be
-    /// called before it is switched on.
+    /// Prevents Linux from giving an interface a link-local address, and so from sending packets of its own. To be
+    /// called before the interface is switched on.
     ///
     /// # Errors
     ///
@@ -182,7 +183,7 @@ impl Writer {
     }
 }
 
-/// Linux did not do what it was asked to.
+/// Refusal of a request by Linux.
 struct Refusal {
     error: io::Error,
     explanation: String,
@@ -194,16 +195,16 @@ impl Refusal {
     }
 }
 
-/// What is to be added is there.
+/// Errors of an addition whose entry is present.
 const EXISTS: &[Errno] = &[Errno::EXIST];
 
-/// What is to be removed is not there.
+/// Errors of a removal whose route is absent.
 const ROUTE_GONE: &[Errno] = &[Errno::SRCH];
 
-/// The same; or not even its interface is there.
+/// Errors of a removal whose address, or its interface, is absent.
 const ADDRESS_GONE: &[Errno] = &[Errno::ADDRNOTAVAIL, Errno::NODEV];
 
-/// Takes some refusals for success.
+/// Treats some errors as success.
 fn settled(outcome: Result<(), Refusal>, as_good: &[Errno]) -> Result<(), Refusal> {
     outcome.or_else(|refusal| match Errno::from_io_error(&refusal.error) {
         Some(error) if as_good.contains(&error) => Ok(()),
@@ -296,8 +297,8 @@ fn gateway(hop: &Hop) -> Option<RouteAttribute> {
     hop.via.map(|via| RouteAttribute::Gateway(RouteAddress::from(via)))
 }
 
-/// Lets Linux keep an IPv4 network's other addresses when its first one goes: they would go with it, and others may have made
-/// them. Until this is dropped.
+/// Temporary `promote_secondaries` of an interface, restored when dropped: Linux keeps an IPv4 network's other
+/// addresses, which others may have added, when its first one is removed.
 struct KeepSecondaries {
     path: PathBuf,
 }

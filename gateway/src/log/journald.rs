@@ -1,9 +1,9 @@
-//! Datagrams of the journal's native protocol (systemd.io/JOURNAL_NATIVE_PROTOCOL): a field a line, with the length before a
-//! value that has lines of its own.
+//! Datagrams of the journal's native protocol (systemd.io/JOURNAL_NATIVE_PROTOCOL): a field a line, with a length
+//! before a value that contains newlines.
 
 use super::line::{Line, plain};
 
-/// A record as journald takes it.
+/// Encodes a record for journald.
 pub(super) fn datagram(line: &Line) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(512);
     field(&mut bytes, "MESSAGE", &line.message());

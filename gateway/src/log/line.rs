@@ -1,4 +1,4 @@
-//! Log records with names in the place of numbers, and how they look: as text, as JSON.
+//! Log records with names in place of numbers, and their formats: text and JSON.
 
 use std::fmt::Write as _;
 use std::time::{Duration, SystemTime};
@@ -14,25 +14,25 @@ use wire::{Nanos, PortId};
 use super::LeftOut;
 use crate::flows::{protocol_name, state_name};
 
-/// A record of the log.
+/// Log record.
 #[derive(Clone, Debug)]
 pub struct Line {
-    /// When it happened.
+    /// Time of the event.
     pub at: SystemTime,
-    /// What happened.
+    /// Name of the event.
     pub event: &'static str,
-    /// How grave it is.
+    /// Severity.
     pub level: Level,
-    /// What is known of it, in this order.
+    /// Fields, in order.
     pub fields: Vec<(&'static str, Value)>,
 }
 
-/// How grave a record is.
+/// Severity of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
-    /// All is as it should be.
+    /// Normal event.
     Info,
-    /// Something is missing.
+    /// Loss or failure.
     Warning,
 }
 
@@ -54,7 +54,8 @@ impl Level {
 }
 
 impl Line {
-    /// A record of what happened at `at`, which was `now` of the clock that times in records are of.
+    /// Converts a record of the dataplane. `at` is the wall-clock time of `now`, which is on the clock of the record's
+    /// times.
     pub fn of(record: &Record, tables: &Tables, at: SystemTime, now: Nanos) -> Line {
         let mut fields = Fields::default();
         let event = match record {
@@ -92,7 +93,7 @@ impl Line {
         Line { at, event, level: Level::Info, fields: fields.0 }
     }
 
-    /// A count of records that were not written.
+    /// Record on records not written.
     pub fn left_out(left_out: &LeftOut, tables: &Tables, at: SystemTime) -> Line {
         let mut fields = Fields::default();
         fields.put("of", left_out.of);
@@ -102,19 +103,19 @@ impl Line {
         Line { at, event: "left-out", level: Level::Warning, fields: fields.0 }
     }
 
-    /// The same with a field behind the others.
+    /// Appends a field.
     #[must_use]
     pub fn with(mut self, key: &'static str, value: impl Into<Value>) -> Line {
         self.fields.push((key, value.into()));
         self
     }
 
-    /// When it happened: UTC, as RFC 3339 writes it.
+    /// Time of the event in UTC, as in RFC 3339.
     pub fn time(&self) -> String {
         time_text(self.at)
     }
 
-    /// What happened, for people.
+    /// Message for people.
     pub fn message(&self) -> String {
         let text = |key| self.field(key).unwrap_or_default();
         let ends = || {
@@ -139,7 +140,7 @@ impl Line {
         }
     }
 
-    /// As one line of JSON, without its end.
+    /// Renders as one line of JSON, without newline.
     pub fn json(&self) -> String {
         let mut object = Map::new();
         object.insert("timestamp".to_owned(), self.time().into());
@@ -152,7 +153,7 @@ impl Line {
         Value::Object(object).to_string()
     }
 
-    /// As one line of text, without its end.
+    /// Renders as one line of text, without newline.
     pub fn text(&self) -> String {
         let mut text = format!("{} {:>5} {}", self.time(), self.level.name(), self.message());
         for (key, value) in &self.fields {
@@ -161,13 +162,13 @@ impl Line {
         text
     }
 
-    /// The value of a field, as text.
+    /// Returns the value of a field, as text.
     pub fn field(&self, key: &str) -> Option<String> {
         self.fields.iter().find(|(known, _)| *known == key).map(|(_, value)| plain(value))
     }
 }
 
-/// A value as text: strings without quotes.
+/// Renders a value as text: strings without quotes.
 pub fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -176,7 +177,7 @@ pub fn plain(value: &Value) -> String {
     }
 }
 
-/// UTC, to the microsecond.
+/// Renders a time as UTC, to the microsecond.
 pub fn time_text(at: SystemTime) -> String {
     humantime::format_rfc3339_micros(at).to_string()
 }

@@ -1,4 +1,5 @@
-//! Where log records go. Nothing here waits for long: what an output does not take at once is counted, and forgotten.
+//! Outputs of log records. Writes never block for long: records that an output does not accept at once are counted and
+//! discarded.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -15,33 +16,33 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::line::Line;
 use super::{Format, journald, syslog};
 
-/// The journal's socket (systemd.io/JOURNAL_NATIVE_PROTOCOL).
+/// Socket of the journal (systemd.io/JOURNAL_NATIVE_PROTOCOL).
 const JOURNAL: &str = "/run/systemd/journal/socket";
 
-/// Where syslog servers receive on their own machine.
+/// Socket of the local syslog server.
 const DEV_LOG: &str = "/dev/log";
 
-/// How long a record may wait for an output that is slow.
+/// Time limit for a slow output to accept a record.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Time after which an output that could not be had is tried again.
+/// Interval between attempts to open a failed output.
 const AGAIN: Duration = Duration::from_secs(2);
 
-/// An output.
+/// Output of log records.
 pub(super) struct Output {
-    /// What it is, as the policy has it.
+    /// Output, as in the policy.
     pub(super) what: LogOutput,
     kind: Kind,
-    /// Outcome of the last try.
+    /// Outcome of the last attempt.
     pub(super) failed: Failed,
 }
 
-/// How an output's last try went.
+/// Outcome of an output's last attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Failed {
-    /// Well.
+    /// Success.
     No,
-    /// Not well.
+    /// Failure.
     Yes,
 }
 
@@ -81,7 +82,7 @@ impl Output {
     /// Writes a record.
     ///
     /// # Errors
-    /// The record is lost to this output.
+    /// Failed write: the record is lost to this output.
     pub(super) fn write(&mut self, line: &Line) -> io::Result<()> {
         let written = match &mut self.kind {
             Kind::Stderr(format) => stderr(line, *format, self.failed),
@@ -93,7 +94,7 @@ impl Output {
         written
     }
 
-    /// Opens its file again, where it has one: somebody has moved that away.
+    /// Reopens a file output, as after log rotation.
     pub(super) fn reopen(&mut self) {
         if let Kind::File(file) = &mut self.kind {
             file.file = None;
@@ -101,7 +102,7 @@ impl Output {
     }
 }
 
-/// Writes to standard error, where somebody reads there.
+/// Writes to standard error, unless it is a full pipe without a reader.
 fn stderr(line: &Line, format: Format, failed: Failed) -> io::Result<()> {
     let mut text = match format {
         Format::Text => line.text(),
@@ -122,7 +123,7 @@ fn stderr(line: &Line, format: Format, failed: Failed) -> io::Result<()> {
     stderr.write_all(text.as_bytes())
 }
 
-/// A datagram socket in the file system.
+/// Datagram socket in the file system.
 struct Datagrams {
     path: PathBuf,
     socket: Option<UnixDatagram>,
@@ -201,14 +202,14 @@ impl Syslog {
     }
 }
 
-/// A file of JSON lines.
+/// Log file of JSON lines.
 struct LogFile {
     path: PathBuf,
     file: Option<File>,
     torn: Torn,
 }
 
-/// State of the last line of a file: whole, or torn, as on a full disk.
+/// State of a file's last line: whole, or truncated, as by a full disk.
 #[derive(PartialEq, Eq)]
 enum Torn {
     No,

@@ -1,5 +1,5 @@
-//! Messages of RFC 5424. By ourselves: the crates that there are write the time of writing, not that of the event, and connect
-//! and wait where a gateway must not.
+//! Messages of RFC 5424, encoded here: existing crates give the time of writing instead of the event's, and block on
+//! connecting, where a gateway must not.
 
 use std::fmt::Write as _;
 
@@ -8,11 +8,11 @@ use super::line::{Line, plain};
 /// "System daemons", RFC 5424, section 6.2.1.
 const FACILITY: u8 = 3;
 
-/// Name of the structured data (section 6.3.2). The number is the one that RFC 5612 sets aside for examples: wirerate has
-/// none of its own.
+/// Name of the structured data (section 6.3.2). The enterprise number is the one that RFC 5612 reserves for examples:
+/// wirerate has none of its own.
 pub const SD_ID: &str = "wirerate@32473";
 
-/// Who sends messages.
+/// Originator in the header: host name and process ID.
 pub(super) struct Sender {
     host: String,
     process: u32,
@@ -26,7 +26,7 @@ impl Sender {
         Sender { host, process: std::process::id() }
     }
 
-    /// A message.
+    /// Encodes a message.
     pub(super) fn message(&self, line: &Line) -> String {
         let priority = FACILITY * 8 + line.level.severity();
         let Sender { host, process } = self;
@@ -40,7 +40,7 @@ impl Sender {
     }
 }
 
-/// Section 6.3.3: these three are escaped, nothing else.
+/// Escapes the three characters of section 6.3.3, and no others.
 fn escaped(value: &str) -> String {
     let mut text = String::with_capacity(value.len());
     for sign in value.chars() {

@@ -1,4 +1,4 @@
-//! Records as each output has them.
+//! Format of records in each output.
 
 use std::time::{Duration, SystemTime};
 
@@ -30,7 +30,7 @@ fn json_has_every_field_by_its_own_type() {
     assert_eq!((&json["sport"], &json["rule"]), (&5000.into(), &"a \"b\" [c] \\d".into()));
 }
 
-/// RFC 5424, section 6: header, structured data with its three escaped signs, message.
+/// RFC 5424, section 6: header, structured data with its three escaped characters, message.
 #[test]
 fn syslog_messages_are_those_of_rfc_5424() {
     let text = syslog::Sender::new().message(&line());
@@ -46,7 +46,7 @@ fn syslog_messages_are_those_of_rfc_5424() {
     assert!(rest.contains(r#" dport="22"] rule a "b""#), "{rest}");
 }
 
-/// A value with lines of its own has its length in front, as 64 bits, little end first.
+/// Value with newlines: preceded by its length, 64 bits little-endian.
 #[test]
 fn journal_datagrams_have_a_field_a_line() {
     let line = line().with("note", "one\ntwo");

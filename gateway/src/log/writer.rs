@@ -1,7 +1,7 @@
-//! The thread that writes log records, and the channel by which workers send them.
+//! Writer thread for log records, and the channel by which workers send them.
 //!
-//! The channel is bounded, and nobody waits at it: what it does not take stays counted with the worker, which says later how
-//! much was left out. What an output does not take is counted here.
+//! The channel is bounded and never blocks: records that find no room are counted by the worker, which later reports
+//! their number. Records that an output does not accept are counted here.
 
 use std::io;
 use std::sync::Arc;
@@ -23,37 +23,37 @@ use super::output::{Failed, Output};
 use super::{Format, LeftOut};
 use crate::clock::Clock;
 
-/// Parcels that may wait for the writer.
+/// Depth of the channel, in parcels.
 const DEPTH: usize = 256;
 
-/// How often the writer looks for what it is told, while no record comes.
+/// Interval at which the idle writer checks for commands.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Records of a worker on their way to the writer.
+/// Batch of a worker's records for the writer.
 pub(crate) struct Parcel {
     pub(crate) worker: usize,
-    /// What places and numbers in the records are of.
+    /// Tables that indices and numbers in the records refer to.
     pub(crate) tables: Arc<Tables>,
-    /// When they were made.
+    /// Time of the records.
     pub(crate) at: Nanos,
     pub(crate) records: Vec<Record>,
     pub(crate) left_out: Vec<LeftOut>,
 }
 
-/// A worker's end of the channel, by which it hands log records to the writer.
+/// Worker's end of the channel to the writer.
 #[derive(Clone)]
 pub struct Feed {
     sender: SyncSender<Parcel>,
     told: Arc<Told>,
 }
 
-/// The writer, as the supervisor has it in hand.
+/// Supervisor's handle of the writer.
 pub(crate) struct Writer {
     feed: Feed,
     thread: JoinHandle<()>,
 }
 
-/// What the writer is told, and what it has counted.
+/// Commands for the writer, and its counters.
 #[derive(Default)]
 struct Told {
     outputs: Mutex<Option<Vec<LogOutput>>>,
@@ -64,14 +64,14 @@ struct Told {
     not_written: AtomicU64,
 }
 
-/// Log records so far.
+/// Counters of log records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogCounts {
-    /// Records that outputs took, each output by itself.
+    /// Records written, counted per output.
     pub written: u64,
-    /// Records that were made and not written, by rate or for want of room.
+    /// Records made and not written, by rate limit or for want of room.
     pub left_out: u64,
-    /// Records that an output did not take.
+    /// Records that an output did not accept.
     pub not_written: u64,
 }
 
@@ -79,7 +79,7 @@ impl Feed {
     /// Sends a parcel.
     ///
     /// # Errors
-    /// There is no room: here it is again.
+    /// Channel full: returns the parcel.
     pub(crate) fn send(&self, parcel: Parcel) -> Result<(), Parcel> {
         use std::sync::mpsc::TrySendError;
         self.sender.try_send(parcel).map_err(|refused| match refused {
@@ -87,7 +87,7 @@ impl Feed {
         })
     }
 
-    /// Counts records that are not written.
+    /// Counts records not written.
     pub(crate) fn count_left_out(&self, records: u64) {
         self.told.left_out.fetch_add(records, Ordering::Relaxed);
     }
@@ -97,7 +97,7 @@ impl Writer {
     /// Starts the thread.
     ///
     /// # Errors
-    /// The system refuses a thread.
+    /// No thread.
     pub(crate) fn start(log: &Log, clock: Clock) -> io::Result<Writer> {
         let (sender, receiver) = sync_channel(DEPTH);
         let told = Arc::new(Told::default());
@@ -111,12 +111,12 @@ impl Writer {
         Ok(Writer { feed, thread })
     }
 
-    /// An end of the channel, for a worker.
+    /// Returns a sending end of the channel, for a worker.
     pub(crate) fn feed(&self) -> Feed {
         self.feed.clone()
     }
 
-    /// Has records go elsewhere from now on.
+    /// Switches to the outputs of another policy.
     pub(crate) fn change(&self, log: &Log) {
         let told = &self.feed.told;
         // A thread that panicked while it held the lock has done no harm to the list.
@@ -125,12 +125,12 @@ impl Writer {
         told.is_told.store(true, Ordering::Release);
     }
 
-    /// Has files opened again.
+    /// Has log files reopened.
     pub(crate) fn reopen(&self) {
         self.feed.told.reopen.store(true, Ordering::Release);
     }
 
-    /// What became of records so far.
+    /// Returns the counters.
     pub(crate) fn counts(&self) -> LogCounts {
         let told = &self.feed.told;
         LogCounts {
@@ -140,7 +140,7 @@ impl Writer {
         }
     }
 
-    /// Waits until all is written that workers have sent; they have ended.
+    /// Waits until all records are written; to be called once the workers have ended.
     pub(crate) fn finish(self) {
         drop(self.feed);
         if self.thread.join().is_err() {
@@ -149,10 +149,10 @@ impl Writer {
     }
 }
 
-/// The thread's own.
+/// State of the writer thread.
 struct Writing {
     outputs: Vec<Output>,
-    /// Standard error, where the journal is away and has no other output beside it.
+    /// Fallback to standard error, where the journal is unavailable and the only output.
     fallback: Option<Output>,
     told: Arc<Told>,
     clock: Clock,
@@ -180,7 +180,7 @@ impl Writing {
         self.fallback = falls_back.then(|| Output::new(&LogOutput::Stderr, format));
     }
 
-    /// Does what it was told.
+    /// Carries out pending commands.
     fn hear(&mut self) {
         if self.told.is_told.swap(false, Ordering::Acquire) {
             let outputs = self.told.outputs.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();

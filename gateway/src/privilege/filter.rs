@@ -1,8 +1,8 @@
-//! A seccomp filter: the system calls that a gateway makes. All others fail as if the kernel did not know them (ENOSYS), so
-//! that the C library falls back on an older one where it can; nothing is killed.
+//! Seccomp filter: system calls of a gateway. All others fail as if unknown to the kernel (ENOSYS), so that the C
+//! library can fall back on older ones; no process is killed.
 //!
-//! No program can be started, and no process; no memory can become code; sockets are of the families in [`FAMILIES`], and of
-//! `bpf` there are the commands of guards and AF_XDP.
+//! No process or program can be started; no memory can become executable; sockets are restricted to the families in
+//! [`FAMILIES`], and `bpf` to the commands of guards and AF_XDP.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,7 +14,7 @@ use seccompiler::{
     SeccompRule, TargetArch, apply_filter,
 };
 
-/// System calls that are let through whatever their arguments.
+/// System calls permitted with any arguments.
 const CALLS: &[c_long] = &[
     // Files.
     libc::SYS_read,
@@ -137,10 +137,10 @@ const CALLS: &[c_long] = &[
     libc::SYS_sigaltstack,
 ];
 
-/// `futex_waitv`, by the same number on all architectures (Linux 5.16).
+/// Number of `futex_waitv`, the same on all architectures (Linux 5.16).
 const SYS_FUTEX_WAITV: c_long = 449;
 
-/// Older calls that newer architectures do not have.
+/// Older system calls, absent on newer architectures.
 #[cfg(target_arch = "x86_64")]
 const OLDER: &[c_long] = &[
     libc::SYS_open,
@@ -165,21 +165,21 @@ const OLDER: &[c_long] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const OLDER: &[c_long] = &[];
 
-/// Families of sockets.
+/// Socket families permitted.
 const FAMILIES: [libc::c_int; 6] =
     [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK, libc::AF_PACKET, libc::AF_XDP];
 
-/// Commands of `bpf` (linux/bpf.h): to make a map and enter into it; to load a program; to pin a link, find it again and ask what it
-/// is on; to make, change and undo one.
+/// Commands of `bpf` permitted (linux/bpf.h): create a map and update its entries; load a program; pin a link, open a
+/// pinned one and query its target; create, update and detach a link.
 const BPF_COMMANDS: [u64; 9] = [0, 2, 5, 6, 7, 15, 28, 29, 34];
 
-/// Of `prctl`: names of threads and of memory, and what the kernel told the process at its start (PR_GET_AUXV).
+/// Options of `prctl` permitted: names of threads and of memory, and the auxiliary vector (PR_GET_AUXV).
 const PRCTL_OPTIONS: [libc::c_int; 4] = [libc::PR_SET_NAME, libc::PR_GET_NAME, libc::PR_SET_VMA, 0x4155_5856];
 
-/// Flags of `clone` that make a thread of this process.
+/// Flags of `clone` for a thread of this process.
 const THREAD: u64 = (libc::CLONE_THREAD | libc::CLONE_VM | libc::CLONE_SIGHAND) as u64;
 
-/// Flags of `clone` that make namespaces.
+/// Flags of `clone` for new namespaces.
 const NAMESPACES: u64 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWCGROUP
     | libc::CLONE_NEWUTS
@@ -188,12 +188,12 @@ const NAMESPACES: u64 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWPID
     | libc::CLONE_NEWNET) as u64;
 
-/// Why system calls are not restricted.
+/// Reason for the absence of a seccomp filter.
 #[derive(Debug)]
 pub(super) enum Unfiltered {
-    /// There is no filter for this architecture, or the library cannot make it.
+    /// No filter for this architecture, or an error of the library.
     Filter(BackendError),
-    /// The kernel refused.
+    /// Refusal by the kernel.
     Kernel(seccompiler::Error),
 }
 
@@ -206,10 +206,10 @@ impl fmt::Display for Unfiltered {
     }
 }
 
-/// Leaves this thread, and those that it begins, the system calls of a gateway.
+/// Restricts this thread, and those that it starts, to the system calls of a gateway.
 ///
 /// # Errors
-/// The kernel has no seccomp filters; nothing is restricted then.
+/// No seccomp filters in the kernel; nothing is restricted.
 pub(super) fn install() -> Result<(), Unfiltered> {
     let program = program().map_err(Unfiltered::Filter)?;
     apply_filter(&program).map_err(Unfiltered::Kernel)
@@ -238,7 +238,7 @@ fn program() -> Result<BpfProgram, BackendError> {
     SeccompFilter::new(rules, unknown, SeccompAction::Allow, architecture)?.try_into()
 }
 
-/// Rules by which an argument has one of these values.
+/// Rules that match an argument with one of these values.
 fn one_of<const N: usize>(argument: u8, values: [u64; N]) -> Result<Vec<SeccompRule>, BackendError> {
     let rule = |value| {
         let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value)?;
@@ -247,7 +247,7 @@ fn one_of<const N: usize>(argument: u8, values: [u64; N]) -> Result<Vec<SeccompR
     values.into_iter().map(rule).collect()
 }
 
-/// Condition that an argument has none of these bits.
+/// Condition: none of these bits set in an argument.
 fn without(argument: u8, bits: u64) -> Result<SeccompCondition, BackendError> {
     SeccompCondition::new(argument, SeccompCmpArgLen::Qword, SeccompCmpOp::MaskedEq(bits), 0)
 }
@@ -264,7 +264,7 @@ mod tests {
 
     use super::*;
 
-    /// A thread of its own is restricted, and nobody else.
+    /// Runs in a thread of its own, so that no other is restricted.
     #[test]
     fn a_program_cannot_be_started_and_a_thread_can() {
         thread::spawn(|| {
@@ -294,7 +294,7 @@ mod tests {
         .unwrap();
     }
 
-    /// A panic is told with where it came from, and ends the thread alone.
+    /// A panic is reported with its location, and ends only its thread.
     #[test]
     fn a_panic_ends_in_order() {
         let outcome = thread::spawn(|| {

@@ -1,8 +1,8 @@
-//! The files and directories of a gateway: made before privileges are given up, given to the user that it runs as, and named for
-//! Landlock.
+//! Files and directories of a gateway: created before privileges are dropped, owned by the gateway's user, and listed
+//! for Landlock.
 //!
-//! Only a directory *of its own* changes its owner, with the files in it: one that the gateway makes, or one that is called
-//! `wirerate` or lies in such a one. Of others the log says where they cannot be used.
+//! Only a directory *of the gateway's own* changes its owner, with the files in it: one that the gateway creates, or
+//! one named `wirerate` or below such a directory. Others that the gateway's user cannot use are reported in the log.
 
 use std::fs::{self, DirBuilder, Metadata, Permissions};
 use std::io;
@@ -21,28 +21,28 @@ use super::ruleset::Right;
 use super::user::User;
 use crate::server::{Listening, knock};
 
-/// Where log files are under the packaged unit; a later policy may name one there.
+/// Log directory of the packaged unit; a later policy may name a file there.
 const LOGS: &str = "/var/log/wirerate";
 
-/// By which the gateway makes TAP devices, as the way to Linux behind each port.
+/// Device by which the gateway creates TAP interfaces, the punt to Linux behind each port.
 const TUN: &str = "/dev/net/tun";
 
 /// Files and directories of a gateway.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
-    /// The policy file, which SIGHUP reads again.
+    /// Policy file, read again on SIGHUP.
     policy: PathBuf,
-    /// Directories that files are made in.
+    /// Directories that files are created in.
     kept: Vec<Kept>,
     /// Log files.
     logs: Vec<PathBuf>,
-    /// Where guards are pinned, with the directories of this network namespace.
+    /// Directory of pinned guards, with the directories of this network namespace.
     guards: (PathBuf, Option<[PathBuf; 2]>),
-    /// Where commands are taken.
+    /// Path of the control socket.
     socket: PathBuf,
 }
 
-/// A directory that files are made in.
+/// Directory that files are created in.
 #[derive(Debug)]
 struct Kept {
     path: PathBuf,
@@ -50,7 +50,7 @@ struct Kept {
 }
 
 impl Places {
-    /// Makes what directories are missing.
+    /// Creates missing directories.
     pub(crate) fn make(
         policy: &Path,
         socket: &Path,
@@ -70,7 +70,7 @@ impl Places {
         places
     }
 
-    /// Notes the log files of a policy.
+    /// Adds the log files of a policy.
     pub(crate) fn log(&mut self, gateway: &Gateway) {
         for output in &gateway.log.outputs {
             if let LogOutput::File(path) = output {
@@ -79,7 +79,7 @@ impl Places {
         }
     }
 
-    /// Makes a directory where it is missing. That it cannot be made is said by whoever needs it.
+    /// Creates a directory if missing. Failure is reported later, by the code that needs the directory.
     fn keep(&mut self, path: &Path, mode: u32) {
         let is_new = !path.exists();
         let made = DirBuilder::new().recursive(true).mode(mode).create(path).is_ok();
@@ -88,7 +88,7 @@ impl Places {
         self.kept.push(Kept { path: path.to_owned(), is_own });
     }
 
-    /// What a user could not do with these places, if there is anything.
+    /// Operation on these files that a user is not permitted, if any.
     pub(super) fn hindrance(&self, user: &User) -> Option<String> {
         if !may(Path::new(TUN), user, 0o6) {
             return Some(format!("cannot open {TUN}"));
@@ -97,8 +97,8 @@ impl Places {
         Some(format!("cannot make files in {}", foreign.path.display()))
     }
 
-    /// Gives what is the gateway's own to the user that it becomes, or to the one that it is: an earlier gateway may have been
-    /// another's. Nothing of a gateway that lives is touched.
+    /// Changes the owner of the gateway's own files to the user that it becomes, or else to its current user, as an
+    /// earlier gateway may have run as another. Files of a running gateway are left alone.
     pub(super) fn give(&self, user: Option<&User>) {
         if !geteuid().is_root() {
             return;
@@ -127,7 +127,7 @@ impl Places {
         }
     }
 
-    /// Says which places the gateway's user cannot use, once it is that.
+    /// Reports files that the gateway's user cannot use, after the change of user.
     pub(super) fn say_unusable(&self, user: &str) {
         let must = |path: &Path, access_wanted, what| {
             if path.exists() && access(path, access_wanted).is_err() {
@@ -144,7 +144,7 @@ impl Places {
         }
     }
 
-    /// A log file of a policy that the gateway may not write, by its [rights](Places::rights), if there is one.
+    /// Returns a log file of a policy that the gateway may not write, by its [rights](Places::rights), if any.
     pub(crate) fn out_of_reach<'a>(&self, gateway: &'a Gateway) -> Option<&'a Path> {
         let files = gateway.log.outputs.iter().filter_map(|output| match output {
             LogOutput::File(path) => Some(path.as_path()),
@@ -162,7 +162,7 @@ impl Places {
         })
     }
 
-    /// Files that the gateway needs once it runs, and what for.
+    /// Files that a running gateway needs, with the rights to each.
     pub(super) fn rights(&self) -> Vec<(PathBuf, Right)> {
         let mut rights: Vec<(PathBuf, Right)> = vec![
             (TUN.into(), Right::Device),
@@ -196,7 +196,7 @@ fn directory_of(file: &Path) -> PathBuf {
     }
 }
 
-/// True if the mode of a file or directory lets a user do this with it: 4 to read, 2 to write, 1 to go through.
+/// True if the mode of a file or directory permits access by a user: 4 to read, 2 to write, 1 to search.
 fn may(path: &Path, user: &User, wanted: u32) -> bool {
     let Ok(found) = fs::metadata(path) else { return false };
     let shift = match (found.uid() == user.uid.as_raw(), found.gid() == user.gid.as_raw()) {
@@ -207,7 +207,7 @@ fn may(path: &Path, user: &User, wanted: u32) -> bool {
     (found.mode() >> shift) & wanted == wanted
 }
 
-/// Gives a directory to a user, and the files and directories that lie in it.
+/// Changes the owner of a directory, and of the files and directories in it.
 fn give_all(directory: &Path, uid: Uid, gid: Gid) {
     // A link that systemd made to where the directory lies.
     let Ok(directory) = fs::canonicalize(directory) else { return };
@@ -222,8 +222,8 @@ fn give_all(directory: &Path, uid: Uid, gid: Gid) {
     }
 }
 
-/// Gives one file or directory to a user. A link is left alone, and so is a file that has another name elsewhere: whoever could
-/// write to the directory may have made it, to be given what is not theirs.
+/// Changes the owner of one file or directory. Symbolic links and files with several hard links are left alone: anyone
+/// with write access to the directory may have created one to obtain another user's file.
 fn give(path: &Path, uid: Uid, gid: Gid) -> io::Result<()> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file: OwnedFd = openat(CWD, path, flags, Mode::empty())?;
@@ -239,8 +239,8 @@ fn give(path: &Path, uid: Uid, gid: Gid) -> io::Result<()> {
     Ok(())
 }
 
-/// Lets a user through to a directory of the BPF file system, which is mounted for root alone. What lies beside the directory
-/// cannot be listed for that.
+/// Permits a user to pass to a directory of the BPF file system, which is mounted for root alone, without permission to
+/// list the directories on the path.
 fn let_through(own: &Path, uid: Uid) {
     let Ok(device) = fs::metadata(own).map(|found| found.dev()) else { return };
     let in_it = |found: &Metadata| found.dev() == device;
@@ -307,7 +307,7 @@ mod tests {
         fs::remove_dir_all(&place).unwrap();
     }
 
-    /// A link, or a second name, of somebody else's file would give that away.
+    /// A symbolic or hard link to another user's file would give that file away.
     #[test]
     fn only_plain_files_are_given() {
         if !geteuid().is_root() {

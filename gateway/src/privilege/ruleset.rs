@@ -1,4 +1,4 @@
-//! Landlock: the files that the process can open, and what for. Files that are open already stay so.
+//! Landlock: files that the process can open, with the rights to each. Open files are not affected.
 
 use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,20 +11,20 @@ use landlock::{
 
 use super::Held;
 
-/// Rights that are restricted: those of Linux 6.10. Of an older kernel, those that it knows. Networks are none of them, as
-/// whom metrics and logs go to is for the policy to say; neither is connecting to sockets of the file system.
+/// Rights restricted: those of Linux 6.10, or as many as an older kernel supports. Not included: networks, as the
+/// policy chooses the peers of metrics and logs; and connections to Unix sockets.
 const HANDLED: ABI = ABI::V5;
 
-/// What may be done with a file, or with what is beneath a directory.
+/// Right to a file, or to the files below a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Right {
-    /// Files are read.
+    /// Read files.
     Read,
-    /// Files are read and written, and none is made.
+    /// Read and write files, but create none.
     Write,
-    /// Files, sockets and directories are made, read, written, renamed and removed.
+    /// Create, read, write, rename and remove files, sockets and directories.
     Keep,
-    /// A device is read, written and told what to do.
+    /// Read, write and control (ioctl) a device.
     Device,
 }
 
@@ -45,14 +45,14 @@ impl Right {
     }
 }
 
-/// Why files are not restricted.
+/// Reason for unrestricted files.
 #[derive(Debug)]
 pub(crate) enum Unrestricted {
-    /// The kernel has no Landlock.
+    /// No Landlock in the kernel.
     Lacking,
-    /// It was not switched on when the machine booted.
+    /// Landlock disabled at boot.
     Disabled,
-    /// The kernel refused.
+    /// Refusal by the kernel.
     Refused(RulesetError),
 }
 
@@ -68,11 +68,11 @@ impl fmt::Display for Unrestricted {
     }
 }
 
-/// Leaves this thread, and those that it begins, these files alone. What is not there is left out. Gives the ABI of Landlock that
-/// is in force.
+/// Restricts this thread, and those that it starts, to these files. Paths that do not exist are left out. Returns the
+/// Landlock ABI in force.
 ///
 /// # Errors
-/// The kernel cannot; nothing is restricted then.
+/// No support in the kernel; nothing is restricted.
 pub(crate) fn restrict(rights: &[(PathBuf, Right)]) -> Result<(u32, Held), Unrestricted> {
     let refused = Unrestricted::Refused;
     let ruleset = Ruleset::default().handle_access(AccessFs::from_all(HANDLED)).map_err(refused)?;
@@ -104,7 +104,7 @@ mod tests {
 
     use super::*;
 
-    /// A thread of its own is restricted, and nobody else.
+    /// Runs in a thread of its own, so that no other is restricted.
     #[test]
     fn nothing_is_opened_but_what_was_named() {
         let place = std::env::temp_dir().join(format!("wirerate-ruleset-{}", std::process::id()));

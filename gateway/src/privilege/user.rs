@@ -1,4 +1,4 @@
-//! The user that a gateway of root becomes.
+//! User that a gateway started as root becomes.
 
 use std::fs;
 use std::io;
@@ -10,33 +10,33 @@ use rustix::thread::{set_keep_capabilities, set_thread_groups, set_thread_res_gi
 
 use super::USER;
 
-/// A user of this machine.
+/// User of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct User {
     pub(super) uid: Uid,
     pub(super) gid: Gid,
 }
 
-/// Why a user cannot be had.
+/// Reason for not becoming a user.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UserError {
-    /// There is none of that name.
+    /// No user of that name.
     #[error("there is no user \"{0}\" in /etc/passwd; `useradd --system {0}` makes it")]
     Unknown(String),
-    /// The process is another user, and not root.
+    /// Process of another user than root.
     #[error("only root can become user \"{0}\"; leave `--user` out, or begin as root")]
     NotRoot(String),
-    /// Root lacks what it takes to become another user: capabilities, or the user in its user namespace.
+    /// No permission to change the user: no capabilities, or no such user in the user namespace.
     #[error(
         "it cannot become user \"{0}\", for want of CAP_SETUID and CAP_SETGID or in a user namespace without it"
     )]
     Incapable(String),
 }
 
-/// The user that the process is to become, if any. One that nobody asked for and that cannot be had is noted.
+/// Returns the user to become, if any. A default user that is not available is noted.
 ///
 /// # Errors
-/// The user that was asked for cannot be had.
+/// Requested user not available.
 pub(super) fn wanted(asked: Option<&str>, notes: &mut Vec<String>) -> Result<Option<User>, UserError> {
     let name = asked.unwrap_or(USER);
     let found = entry_of(name);
@@ -80,7 +80,7 @@ impl User {
             && !read("setgroups").is_ok_and(|setting| setting.trim() == "deny")
     }
 
-    /// Becomes the user, without other groups, and keeps the capabilities that are permitted.
+    /// Changes to the user, without supplementary groups, and keeps the permitted capabilities.
     pub(super) fn become_it(&self) -> io::Result<()> {
         set_keep_capabilities(true)?;
         set_thread_groups(&[])?;
@@ -91,7 +91,7 @@ impl User {
     }
 }
 
-/// Name of a user of this machine; the number where it has none.
+/// Name of a user of this machine; the number for a user without one.
 pub(crate) fn name_of(uid: u32) -> String {
     let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
     let name = users.lines().find_map(|line| {
@@ -102,7 +102,7 @@ pub(crate) fn name_of(uid: u32) -> String {
     name.unwrap_or_else(|| uid.to_string())
 }
 
-/// True if a map of a user namespace has a number: lines of the first one inside, the one outside, and how many.
+/// True if a user namespace's map contains an ID: lines of first ID inside, first ID outside, and number of IDs.
 fn maps(map: &str, id: u32) -> bool {
     map.lines().any(|line| {
         let mut numbers = line.split_whitespace().map(str::parse);
@@ -118,7 +118,7 @@ fn entry_of(name: &str) -> Option<User> {
     entry_in(&fs::read_to_string("/etc/passwd").unwrap_or_default(), name)
 }
 
-/// The user of a name, by the form of /etc/passwd (passwd(5)).
+/// Finds a user by name in text of the form of /etc/passwd (passwd(5)).
 fn entry_in(users: &str, name: &str) -> Option<User> {
     users.lines().find_map(|line| {
         let mut fields = line.split(':');

@@ -1,8 +1,8 @@
-//! Connections of those who ask, whoever they are and however they behave.
+//! Connections of clients, with limits for bad and slow ones.
 //!
-//! One question a connection. It is bounded how many there are, how long a head may take to come and how long an answer may
-//! wait to be taken. Where there are as many as there may be, the one that has waited longest without asking makes room, so
-//! that others are answered meanwhile.
+//! One request per connection. Bounded are the number of connections, the time for the head of a request to arrive and
+//! the time for a response to be read. At the limit, the connection idle for longest without a request is closed, so
+//! that others are served.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -24,37 +24,37 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// What connections may take.
+/// Limits of connections.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// How many there may be at once.
+    /// Connections at once, at most.
     pub most: usize,
-    /// Until the head of a question is there.
+    /// Time limit for the head of a request.
     pub head: Duration,
-    /// In which the other side must take at least something of an answer.
+    /// Time limit for the client to read at least some of a response.
     pub stall: Duration,
 }
 
 impl Bounds {
-    /// For the socket of commands.
+    /// Limits of the control socket.
     pub const CONTROL: Bounds =
         Bounds { most: 256, head: Duration::from_secs(10), stall: Duration::from_secs(30) };
 
-    /// For metrics.
+    /// Limits of the metrics address.
     pub const PUBLIC: Bounds = Bounds { most: 32, ..Bounds::CONTROL };
 }
 
-/// Bytes of a connection that are kept in memory: the head of a question, and of an answer what has not yet gone.
+/// Buffer of a connection, in bytes: the head of a request, and unsent parts of a response.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// A connection.
+/// Open connection.
 struct Open {
-    /// Whether it has asked: the head of its question was there.
+    /// True once the head of its request has arrived.
     asked: Arc<AtomicBool>,
     task: AbortHandle,
 }
 
-/// Takes connections without end, and lets `router_for` say what each may ask.
+/// Accepts connections without end; `router_for` selects the routes that each may use.
 pub async fn serve<L: Listener>(
     mut listener: L,
     bounds: Bounds,
@@ -86,7 +86,7 @@ pub async fn serve<L: Listener>(
     }
 }
 
-/// Answers one question, or gives the connection up.
+/// Serves one request, or closes the connection at a limit.
 pub async fn converse<S>(stream: S, router: Router, bounds: Bounds, asked: Arc<AtomicBool>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -106,11 +106,11 @@ where
         .await;
 }
 
-/// A stream that is given up where the other side takes nothing for too long.
+/// Stream that fails once the peer has read nothing for too long.
 struct Impatient<S> {
     stream: S,
     stall: Duration,
-    /// When it is over; runs only while `waiting`.
+    /// Deadline of a write; runs only while `waiting`.
     over: Pin<Box<Sleep>>,
     waiting: bool,
 }
@@ -120,7 +120,7 @@ impl<S> Impatient<S> {
         Impatient { stream, stall, over: Box::pin(sleep(stall)), waiting: false }
     }
 
-    /// What became of an attempt to write.
+    /// Updates the deadline by the outcome of a write.
     fn written<T>(&mut self, outcome: Poll<io::Result<T>>, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
         if outcome.is_ready() {
             self.waiting = false;

@@ -1,96 +1,96 @@
-//! Why questions cannot be taken, with the file or address that is at fault and what to do about it.
+//! Errors of the server's start, with the file or address at fault and the remedy.
 
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Why questions cannot be taken.
+/// Error in starting the server.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
-    /// The file of the token that whoever asks for metrics shows is of no use.
+    /// Unusable file of the bearer token for metrics.
     #[error(
         "the token of metrics, {path}, is of no use: {error}{}; `[gateway] metrics-token` names another file",
         reader(.error)
     )]
     Token {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Fault.
         error: io::Error,
     },
-    /// The certificate of metrics is of no use.
+    /// Unusable certificate for metrics.
     #[error(
         "the certificate of metrics, {path}, is of no use: {error}{}; `[gateway] metrics-certificate` names another file",
         reader(.error)
     )]
     Certificate {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Fault.
         error: io::Error,
     },
-    /// The key of that certificate is of no use.
+    /// Unusable private key for metrics.
     #[error(
         "the key of metrics, {path}, is of no use: {error}{}; `[gateway] metrics-key` names another file",
         reader(.error)
     )]
     Key {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Fault.
         error: io::Error,
     },
-    /// Metrics cannot be given at their address.
+    /// Failure to bind the metrics address.
     #[error(
         "metrics cannot be given at {address}: {error}{}; `[gateway] metrics` names another address",
         cause(*.address, .error)
     )]
     Metrics {
-        /// The address.
+        /// Address.
         address: SocketAddr,
-        /// What the system said.
+        /// Error of the system.
         error: io::Error,
     },
-    /// The directory of the control socket cannot be made.
+    /// Failure to create the directory of the control socket.
     #[error("the directory of the control socket, {path}, cannot be made: {error}; {ELSEWHERE}")]
     Directory {
-        /// The directory.
+        /// Path of the directory.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         error: io::Error,
     },
-    /// Another gateway takes commands at the control socket.
+    /// Control socket in use by another gateway.
     #[error("another gateway takes commands at {path}; {ELSEWHERE}")]
     Taken {
-        /// The control socket.
+        /// Path of the control socket.
         path: PathBuf,
     },
-    /// Something stands at the path of the control socket that is no socket.
+    /// File of another type at the path of the control socket.
     #[error("{path} is no socket, and is left alone; remove it, or {ELSEWHERE}")]
     Occupied {
-        /// The path.
+        /// Path.
         path: PathBuf,
     },
-    /// The control socket cannot be made.
+    /// Failure to create the control socket.
     #[error("the control socket {path} cannot be made: {error}; {ELSEWHERE}")]
     Socket {
-        /// The control socket.
+        /// Path of the control socket.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         error: io::Error,
     },
-    /// There is no thread to be had, or no event loop.
+    /// No thread, or no event loop.
     #[error("could not start the thread that answers: {error}")]
     Thread {
-        /// What the system said.
+        /// Error of the system.
         error: io::Error,
     },
 }
 
-/// What to do about a control socket.
+/// Remedy for errors of the control socket.
 const ELSEWHERE: &str = "`--socket` names another place";
 
-/// What to do about a file, where the system says that it may not be read.
+/// Remedy for a file that the system does not permit to read.
 fn reader(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::PermissionDenied => "; the gateway's own user must be able to read it",
@@ -98,7 +98,7 @@ fn reader(error: &io::Error) -> &'static str {
     }
 }
 
-/// Likely reason why an address cannot be listened at.
+/// Likely cause of a failure to listen at an address.
 fn cause(address: SocketAddr, error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::AddrInUse => format!("; `ss -ltnp sport = :{}` says who has it", address.port()),
@@ -121,7 +121,7 @@ mod tests {
 
     use super::super::{Public, Server};
 
-    /// A directory of its own, gone with it.
+    /// Temporary directory, removed when dropped.
     struct Place(PathBuf);
 
     impl Drop for Place {

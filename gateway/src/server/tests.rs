@@ -1,5 +1,5 @@
-//! Whatever comes by the socket: it is answered in words or given up, and who asks in order is answered meanwhile. The
-//! other side of the socket is a worker without ports, and a supervisor that knows one policy.
+//! Arbitrary input on the socket: answered with an error or disconnected, while well-behaved clients are served. Behind
+//! the socket are a worker without ports, and a supervisor that knows one policy.
 
 use std::io::{Read, Write};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -27,7 +27,7 @@ use crate::worker::{Command, CommandSender, Parts, Worker, command_channel};
 const POLICY: &str =
     "[interface.east]\nzone = \"a\"\naddresses = [\"192.0.2.1/24\"]\n[limit]\nflows = 1024\n";
 
-/// A directory of its own, gone with it.
+/// Temporary directory, removed when dropped.
 struct Place(PathBuf);
 
 impl Place {
@@ -52,7 +52,7 @@ fn nothing_public() -> Public {
     Public::open(&policy::model::Gateway::default()).unwrap()
 }
 
-/// Answers as a supervisor would.
+/// Stub of the supervisor.
 fn desk() -> Sender<Event> {
     let policy = Arc::new(policy::parse(POLICY, "policy").policy.unwrap());
     let tables = Arc::new(Tables::compile(&policy, 1).unwrap());
@@ -195,7 +195,7 @@ fn a_policy_that_is_no_text_is_refused_in_words() {
     assert!(answer.contains(r#""error":"the policy is not UTF-8: byte 2""#), "{answer}");
 }
 
-/// What comes back on these bytes, to the end of the connection.
+/// Sends bytes, and returns the response up to the end of the connection.
 fn said(place: &Place, bytes: &[u8]) -> String {
     let mut stream = UnixStream::connect(place.socket()).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -232,7 +232,7 @@ fn what_is_no_question_is_no_harm() {
     }
 }
 
-/// Serves a socket by other bounds, until the process ends.
+/// Serves a socket with other limits, until the process ends.
 fn serve_with(path: &Path, bounds: Bounds, router: axum::Router) {
     let socket = listen(path).unwrap();
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
@@ -412,7 +412,7 @@ fn an_ended_connection_is_forgotten() {
     }
 }
 
-/// As a gateway that is stopped, or stuck: it takes connections, and says what it is told to once it is asked, but no more.
+/// Stub of a stopped or stuck gateway: accepts connections, sends the given bytes after a request, and no more.
 fn silent(place: &Place, says: &'static [u8]) -> UnixListener {
     let listener = UnixListener::bind(place.socket()).unwrap();
     let own = listener.try_clone().unwrap();

@@ -20,10 +20,10 @@ use tokio_rustls::{Accept, TlsAcceptor};
 
 use super::ServerError;
 
-/// Reads a certificate, with those that lead to its issuer, and its key: PEM files.
+/// Reads a certificate with its chain and its private key: PEM files.
 ///
 /// # Errors
-/// A file cannot be read, or is none of that kind; the key is another certificate's.
+/// Unreadable file or not PEM; key that does not match the certificate.
 pub(super) fn acceptor(certificate: &Path, key: &Path) -> Result<TlsAcceptor, ServerError> {
     let of_certificate = |error| ServerError::Certificate { path: certificate.to_owned(), error };
     let of_key = |error| ServerError::Key { path: key.to_owned(), error };
@@ -47,7 +47,7 @@ pub(super) fn acceptor(certificate: &Path, key: &Path) -> Result<TlsAcceptor, Se
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// What is wrong with a file, with the kind of what the system said.
+/// Converts an error of a PEM file, preserving the kind of a system error.
 fn read(error: pem::Error) -> io::Error {
     match error {
         pem::Error::Io(error) => error,
@@ -55,7 +55,7 @@ fn read(error: pem::Error) -> io::Error {
     }
 }
 
-/// Takes connections, each of which begins with a handshake.
+/// Listener whose connections begin with a TLS handshake.
 pub(super) struct TlsListener {
     pub(super) listener: TcpListener,
     pub(super) acceptor: TlsAcceptor,
@@ -76,7 +76,7 @@ impl Listener for TlsListener {
     }
 }
 
-/// A connection, from its handshake on.
+/// TLS connection, from its handshake on.
 pub(super) enum Encrypted {
     Handshake(Box<Accept<TcpStream>>),
     Open(Box<TlsStream<TcpStream>>),

@@ -1,4 +1,4 @@
-//! When and why a state was written, so that whoever takes it in can count the time between.
+//! Stamp of a state file: time and occasion of the write, for the age of the file at the import.
 
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -7,33 +7,33 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use wire::Nanos;
 
-/// Where Linux tells the boot apart from others.
+/// File with Linux's ID of the current boot.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
-/// What a state was written for.
+/// Occasion of writing a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Occasion {
-    /// The gateway came to its end in good order: no flow has changed since.
+    /// Clean end of the gateway: no flow has changed since.
     End,
-    /// Somebody asked, and the gateway went on.
+    /// Operator's request, while the gateway went on.
     Save,
 }
 
-/// When and why a state was written.
+/// Time and occasion of writing a state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamp {
-    /// What it was written for.
+    /// Occasion.
     pub occasion: Occasion,
-    /// The boot it was written in, as Linux names it; empty where it does not.
+    /// Boot ID of Linux; empty where not available.
     pub boot: String,
     /// Time since that boot, suspension included (CLOCK_BOOTTIME).
     pub uptime: Nanos,
-    /// Time of day, since 1970 in UTC.
+    /// Time of day (UTC), since 1970.
     pub time_of_day: Nanos,
 }
 
 impl Stamp {
-    /// A stamp of this moment.
+    /// Stamp of the current time.
     pub fn now(occasion: Occasion) -> Stamp {
         let boot = fs::read_to_string(BOOT_ID).unwrap_or_default();
         let since_boot = clock_gettime(ClockId::Boottime);
@@ -48,8 +48,8 @@ impl Stamp {
         }
     }
 
-    /// Time from this stamp to a later one. Within a boot the clock counts that nobody sets; from boot to boot there is only the
-    /// time of day, and `None` where that went backwards.
+    /// Returns the time from this stamp to a later one: by the boot clock within a boot, by the time of day across
+    /// boots; `None` where the time of day went backwards.
     pub fn age(&self, now: &Stamp) -> Option<Nanos> {
         let [from, to] = match !self.boot.is_empty() && self.boot == now.boot {
             true => [self.uptime, now.uptime],

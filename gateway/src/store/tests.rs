@@ -1,4 +1,4 @@
-//! A state is taken in as it was written, or not at all: whatever was cut off, changed or left behind.
+//! Import of state files: complete, or none at all if truncated, altered or unfinished.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -11,7 +11,7 @@ use wire::{Nanos, PortId};
 
 use super::*;
 
-/// A directory of its own, gone with it.
+/// Temporary directory, removed when dropped.
 struct Place(PathBuf);
 
 impl Place {
@@ -25,7 +25,7 @@ impl Place {
         self.0.join("state")
     }
 
-    /// The names of what is there.
+    /// Names of the files present.
     fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(&self.0).unwrap();
         let mut names: Vec<String> =
@@ -84,12 +84,12 @@ fn stamp(occasion: Occasion) -> Stamp {
     }
 }
 
-/// Four seconds later in the same boot, whatever the time of day.
+/// Stamp four seconds later in the same boot, whatever the time of day.
 fn later() -> Stamp {
     Stamp { uptime: Nanos::from_secs(13), time_of_day: Nanos(0), ..stamp(Occasion::End) }
 }
 
-/// A state that is taken in.
+/// Takes a state file that must be valid.
 fn taken(path: &Path) -> BufReader<File> {
     take(path, &later()).unwrap().unwrap().file
 }
@@ -109,7 +109,7 @@ fn bytes(items: &[Item]) -> Vec<u8> {
     writer.end().unwrap()
 }
 
-/// All that a state gives, if it is whole.
+/// Returns all entries of a state that is complete.
 fn all(bytes: &[u8]) -> Result<Vec<Entry>, StoreError> {
     let mut entries = Vec::new();
     check(bytes)?;
@@ -122,13 +122,13 @@ fn entries(items: &[Item]) -> Vec<Entry> {
     head.into_iter().chain(items.iter().copied().map(Entry::Item)).collect()
 }
 
-/// A block as it would have been written.
+/// Frames a block, as the writer does.
 fn framed(bytes: &[u8]) -> Vec<u8> {
     let length = u32::try_from(bytes.len()).unwrap().to_le_bytes();
     [&length, &crc32fast::hash(bytes).to_le_bytes(), bytes].concat()
 }
 
-/// The first block.
+/// Stamp block of a file.
 fn first() -> Vec<u8> {
     framed(&postcard::to_stdvec(&Block::Stamp(stamp(Occasion::End))).unwrap())
 }

@@ -1,4 +1,4 @@
-//! Much at once, and more than can be kept up with.
+//! Bursts of changes, some beyond the receive buffer.
 
 use std::fmt::Write;
 use std::fs;
@@ -11,7 +11,7 @@ use crate::follow::Follower;
 use crate::netns::{ip, ip_batch, within};
 use crate::oracle::differs;
 
-/// An interface with a router behind it.
+/// Creates an interface with a router behind it.
 fn one_link() {
     ip("link add name east type veth peer name far");
     ip("link set east up");
@@ -30,7 +30,7 @@ fn routes(what: &str, count: u32) -> String {
 }
 
 impl Follower {
-    /// Waits until there are that many destinations.
+    /// Waits until the state has that many destinations.
     fn hear_until(&mut self, destinations: usize) {
         let begun = Instant::now();
         while self.state.routes.len() != destinations {
@@ -117,7 +117,7 @@ fn interfaces_are_told_of_before_their_neighbours() {
     });
 }
 
-/// What one state has and the other has not.
+/// Differences between two states, for a message.
 fn difference(a: &State, b: &State) -> String {
     let mut said = String::new();
     if a.links != b.links {

@@ -1,4 +1,4 @@
-//! Linux is followed.
+//! Following of Linux's state.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -12,14 +12,14 @@ use wire::random::Random;
 use crate::netns::{ip, ip_may_fail, within};
 use crate::oracle::{address, differs};
 
-/// A watch, and what it told.
+/// Watch under test, and its reports.
 pub(crate) struct Follower {
     pub(crate) state: Arc<State>,
     pub(crate) changes: Vec<NeighbourChange>,
     pub(crate) told: usize,
-    /// How often it said that it missed something.
+    /// Number of overruns reported.
     pub(crate) lost: usize,
-    /// What it told of neighbours, after the first state.
+    /// Neighbours by the watch's reports, after the first state.
     neighbours: Map<NeighbourKey, Neighbour>,
     news: Receiver<News>,
     _watch: Watch,
@@ -44,7 +44,7 @@ impl Follower {
         follower
     }
 
-    /// Takes what has been told; if nothing has, waits for news for that time.
+    /// Processes pending reports; if there are none, waits for one up to that time.
     pub(crate) fn hear(&mut self, patience: Duration) {
         let mut next = self.news.recv_timeout(patience);
         while !matches!(next, Err(RecvTimeoutError::Timeout)) {
@@ -82,14 +82,14 @@ impl Follower {
         }
     }
 
-    /// Waits until the state is what `ip` says.
+    /// Waits until the state equals that of `ip`.
     pub(crate) fn settle(&mut self) {
         if let Err(difference) = self.settles(Duration::from_secs(10)) {
             panic!("{difference}");
         }
     }
 
-    /// Whether the state becomes what `ip` says within that time; else, what differs.
+    /// Waits up to that time for the state to equal that of `ip`; returns the differences otherwise.
     pub(crate) fn settles(&mut self, within: Duration) -> Result<(), String> {
         let begun = Instant::now();
         loop {
@@ -163,7 +163,7 @@ fn links_addresses_routes_and_neighbours_are_as_ip_has_them() {
     });
 }
 
-/// A network of two links, and addresses to reach routers by.
+/// Creates two links, with addresses to reach routers by.
 fn two_links() {
     ip("link set lo up");
     for (pair, number) in [(("east", "east-end"), 1), (("west", "west-end"), 2)] {
@@ -223,7 +223,7 @@ fn whatever_is_done_to_routes_is_followed() {
     });
 }
 
-/// Something to do to some route.
+/// Random command of `ip` on a route.
 fn route_command(random: &mut Random) -> String {
     let v6 = random.below(2) == 1;
     let how = *one_of(random, &["add", "append", "prepend", "replace", "del", "del", "change"]);

@@ -1,4 +1,4 @@
-//! Linux followed and written to, in network namespaces of their own, against what `ip` says.
+//! Following and configuring Linux, in network namespaces of their own, compared with the output of `ip`.
 #![allow(clippy::unwrap_used)]
 
 mod burst;

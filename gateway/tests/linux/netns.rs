@@ -1,12 +1,13 @@
-//! A network namespace of its own for each test: the test's binary runs the test once more, in a new one.
+//! Network namespace per test: the test's binary runs the test once more, in a new namespace.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-/// Says that the test runs in its own namespace already.
+/// Environment variable set for a test already in its own namespace.
 const INSIDE: &str = "WIRERATE_TEST_NETNS";
 
-/// Runs `test`, the test function of that name, in a namespace of its own; without privileges, says that it did not.
+/// Runs `test`, the test function of that name, in a namespace of its own; without privileges, reports that it was
+/// skipped.
 pub(crate) fn within(name: &str, test: impl FnOnce()) {
     if std::env::var_os(INSIDE).is_some() {
         test();
@@ -31,25 +32,25 @@ pub(crate) fn within(name: &str, test: impl FnOnce()) {
     eprint!("{}", said[1]);
 }
 
-/// Runs `ip` with these words, and gives what it printed.
+/// Runs `ip` with these arguments, and returns its output.
 pub(crate) fn ip(words: &str) -> String {
     ip_may_fail(words).unwrap_or_else(|error| panic!("ip {words}: {error}"))
 }
 
-/// Runs `ip` with these words, and gives what it printed, or what it complained of.
+/// Runs `ip` with these arguments, and returns its output or its error message.
 pub(crate) fn ip_may_fail(words: &str) -> Result<String, String> {
     let output = Command::new("ip").args(words.split_whitespace()).output().expect("ip");
     let text = |bytes| String::from_utf8(bytes).expect("ip prints UTF-8");
     if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
 }
 
-/// What `ip -j` prints.
+/// Returns the output of `ip -j`, parsed.
 pub(crate) fn ip_json(words: &str) -> Vec<serde_json::Value> {
     let text = ip(&format!("-j {words}"));
     if text.trim().is_empty() { Vec::new() } else { serde_json::from_str(&text).expect("ip -j prints JSON") }
 }
 
-/// Runs many commands of `ip` at once.
+/// Runs many commands of `ip` in one batch.
 pub(crate) fn ip_batch(commands: &str) {
     let mut child = Command::new("ip")
         .args(["-force", "-batch", "-"])

@@ -1,4 +1,4 @@
-//! What `ip -j` says of the same things, in the words of `linux::State`.
+//! Reference state, from the output of `ip -j` in the terms of `linux::State`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::netns::ip_json;
 
-/// Compares a state with what `ip` lists now.
+/// Compares a state with the output of `ip`.
 pub(crate) fn differs(state: &State) -> Option<String> {
     let seen = words_of(state);
     let said = words_of_ip();
@@ -191,7 +191,7 @@ fn route_of_ip(route: &Value, version: &str, protocols: &BTreeMap<&str, u8>) -> 
     )
 }
 
-/// A next hop, as `ip -j` has it.
+/// Next hop from the output of `ip -j`.
 fn hop_of_ip(hop: &Value) -> String {
     let via = match (hop.get("gateway"), hop.get("via")) {
         (Some(gateway), _) => text(gateway),
@@ -219,7 +219,7 @@ fn strings(value: &Value) -> BTreeSet<String> {
     value.as_array().into_iter().flatten().map(text).collect()
 }
 
-/// The address, for tests that look for one.
+/// Parses an address, for tests.
 pub(crate) fn address(text: &str) -> IpAddr {
     text.parse().unwrap()
 }

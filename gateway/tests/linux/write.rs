@@ -1,4 +1,4 @@
-//! Linux is asked to do things, and does them.
+//! Requests to Linux, and their effects.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use crate::follow::Follower;
 use crate::netns::{ip, ip_json, within};
 use crate::oracle::address;
 
-/// The policy that Linux is to follow; `guests` is a soft interface.
+/// Policy to reconcile Linux with; `guests` is a soft interface.
 const POLICY: &str = r#"
 [interface.east]
 zone = "inside"
@@ -52,7 +52,7 @@ fn desired(text: &str) -> Desired {
     Desired::of(&parsed.policy.unwrap_or_else(|| panic!("{:?}", parsed.diagnostics)))
 }
 
-/// Sees to it that Linux has what is desired, and that then there is nothing more to do.
+/// Reconciles Linux with the desired state, after which the plan must be empty.
 fn ensure(writer: &mut Writer, follower: &mut Follower, desired: &Desired) {
     follower.settle();
     let refused = writer.ensure(desired, &follower.state);
@@ -71,7 +71,7 @@ fn all_addresses() -> BTreeSet<String> {
         .collect()
 }
 
-/// Routes that are not the kernel's, as `ip` prints them.
+/// Routes of other origin than the kernel, as printed by `ip`.
 fn all_routes() -> BTreeSet<String> {
     let lines = ip("-o -4 route show") + &ip("-o -6 route show");
     let ours = lines.lines().filter(|line| !line.contains("proto kernel"));

@@ -1,8 +1,8 @@
 //! Chains that jump to one another, written out as one list: the form that nftables and iptables share.
 //!
-//! Each rule of a chain that is jumped to takes on the conditions of the jump. Where a packet returns early,
-//! what would come next is written out for such packets at that place, so no condition is ever negated. An
-//! accept in a chain that others of the same hook follow leads to those. Steps and depth are bounded.
+//! Each rule of a chain that is jumped to takes on the conditions of the jump. For packets that return early, the rules after
+//! the return are written out at that place, so no condition is ever negated. An accept leads to the next chain of the same
+//! hook, if there is one. Steps and depth are bounded.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
@@ -11,33 +11,33 @@ use super::note::{Origin, Why};
 use super::{IpVersion, MOST_RULES};
 use crate::model::{ConnectionLimit, NatAction, Rate, RejectWith};
 
-/// The deepest that jumps may nest; the kernel allows 16.
+/// Deepest nesting of jumps; the kernel allows 16.
 const DEEPEST: usize = 48;
 
-/// The most rules looked at, each as often as it is come by.
+/// Most rules visited, each counted as often as it is reached.
 const MOST_STEPS: usize = 10 * MOST_RULES;
 
-/// The most ranges of addresses and ports that one list may hold: large sets, written out often.
+/// Most ranges of addresses and ports in one list: large sets, written out often.
 const MOST_RANGES: usize = 64 * MOST_RULES;
 
-/// Everything that one rule set says.
+/// A whole rule set.
 #[derive(Debug, Default)]
 pub(super) struct Program {
     pub(super) chains: Vec<Vec<usize>>,
     pub(super) rules: Vec<SourceRule>,
 }
 
-/// A rule as the source has it.
+/// A rule of the source.
 #[derive(Debug)]
 pub(super) struct SourceRule {
     pub(super) origin: Origin,
     pub(super) text: String,
-    /// What to name it by: its comment, or chain and number.
+    /// Label to name the rule by: its comment, or chain and number.
     pub(super) label: String,
     pub(super) body: Result<Body, Why>,
 }
 
-/// What a rule does: the first of its ways that matches.
+/// Body of a rule: alternatives, of which the first that matches decides.
 #[derive(Clone, Debug)]
 pub(super) struct Body {
     pub(super) ways: Vec<(Cond, Verdict)>,
@@ -45,11 +45,11 @@ pub(super) struct Body {
     pub(super) log: bool,
 }
 
-/// A limit and what side of it matches.
+/// A limit, and the side of it that matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limit {
     pub(super) bound: Bound,
-    /// True if what exceeds it matches, as opposed to what does not.
+    /// True if the excess matches, false if the packets within the limit do.
     pub(super) over: bool,
 }
 
@@ -59,78 +59,78 @@ pub(super) enum Bound {
     Connections(ConnectionLimit),
 }
 
-/// What a rule does with a packet that matches.
+/// Verdict on a packet that matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Accept,
     Drop,
     Reject(RejectWith),
-    /// To a chain, by its index, and back.
+    /// Jump to the chain with this index, with return.
     Jump(usize),
-    /// To a chain, and not back.
+    /// Jump to the chain with this index, without return.
     Goto(usize),
     Return,
     /// On to the next rule.
     Continue,
-    /// Its MSS is clamped; on to the next rule.
+    /// Clamping of the MSS; on to the next rule.
     Clamp,
     Translate(NatAction),
 }
 
-/// A chain that a hook calls.
+/// A base chain: one that a hook calls.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Base {
     pub(super) chain: usize,
-    /// The IP version whose packets it sees; none for both. Each version has chains and policies of its own.
+    /// IP version of the chain's packets; none for both. Each version has its own chains and chain policies.
     pub(super) version: Option<IpVersion>,
-    /// True if what comes to its end is dropped.
+    /// True if the chain's policy is to drop.
     pub(super) drops: bool,
 }
 
 impl Base {
-    /// True if packets of `version` come by it.
+    /// True if packets of `version` traverse the chain.
     fn sees(&self, version: IpVersion) -> bool {
         self.version.is_none_or(|only| only == version)
     }
 }
 
-/// One line of the list.
+/// One entry of the list.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) cond: Cond,
     pub(super) what: What,
     pub(super) limit: Option<Limit>,
     pub(super) log: bool,
-    /// True if it decides packets of established connections, as happens here without a rule.
+    /// True if the entry decides packets of established connections, as happens here without a rule.
     pub(super) settled: bool,
-    /// The rule it comes from; none where it is a chain's policy.
+    /// Rule of origin; none for a chain's policy.
     pub(super) rule: Option<usize>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum What {
-    /// Never a jump, goto or return; `Continue` only logs.
+    /// A verdict: never a jump, goto or return; `Continue` only logs.
     Do(Verdict),
-    /// Something is missing here.
+    /// A gap: the rule could not be translated.
     Hole(Why),
 }
 
-/// A hook's chains as one list.
+/// The chains of a hook as one list.
 #[derive(Debug, Default)]
 pub(super) struct Listing {
     pub(super) entries: Vec<Entry>,
-    /// True if what no entry decides is dropped.
+    /// True if packets that no entry decides are dropped.
     pub(super) drops: bool,
-    /// Rules that packets come by and that only lead elsewhere.
+    /// Rules that packets reach and that only lead to other chains.
     pub(super) leads: BTreeSet<usize>,
-    /// True if the list was cut short.
+    /// True if the list was truncated.
     pub(super) cut: bool,
 }
 
-/// Writes out the chains of a hook, in the order in which it calls them.
+/// Writes out the chains of a hook, in calling order.
 ///
-/// Where IPv4 and IPv6 come by different chains, each version is written out by itself, and rules that both
-/// come by are joined again. The packets of `silent`, a version that the source says nothing of, are dropped.
+/// IPv4 and IPv6 with different chains are written out one by one, and rules common to both are joined again. The packets of
+/// `silent`, a version that the source does not mention, are dropped.
 pub(super) fn write_out(program: &Program, bases: &[Base], silent: Option<IpVersion>) -> Listing {
     if silent.is_none() && bases.iter().all(|base| base.version.is_none()) {
         return walk(program, bases, &Cond::default());
@@ -157,8 +157,8 @@ fn walk(program: &Program, bases: &[Base], cond: &Cond) -> Listing {
     walk.listing
 }
 
-/// One list for both IP versions, in an order that keeps that of each. Entries of one rule that differ in the
-/// version alone become one.
+/// Joins the lists of both IP versions, keeping the order of each. Entries of one rule that differ in the version alone become
+/// one.
 fn join(v4: Listing, v6: Listing) -> Listing {
     let mut joined = Listing {
         entries: Vec::with_capacity(v4.entries.len() + v6.entries.len()),
@@ -209,7 +209,7 @@ fn join(v4: Listing, v6: Listing) -> Listing {
 }
 
 impl Entry {
-    /// The entry that stands for this one, of IPv4, and `other`, of IPv6, where they differ in the version alone.
+    /// Returns the common entry for this one, of IPv4, and `other`, of IPv6, if only the version differs.
     fn twin(&self, other: &Entry) -> Option<Entry> {
         let same = self.what == other.what
             && self.limit == other.limit
@@ -237,7 +237,7 @@ struct Walk<'a> {
     weight: usize,
 }
 
-/// Where in the chains.
+/// Position in the chains.
 #[derive(Clone, Copy)]
 struct At {
     chain: usize,
@@ -246,14 +246,14 @@ struct At {
     depth: usize,
 }
 
-/// Where a packet goes on that returns from a chain.
+/// Position at which a packet resumes after a return from a chain.
 struct Next<'a> {
     chain: usize,
     from: usize,
     then: Option<&'a Next<'a>>,
 }
 
-/// What is left of the packets of a chain at its end.
+/// Fate of a chain's packets at its end: falling through, or all decided.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ending {
     Falls,
@@ -360,7 +360,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The refusal that a chain is for packets of `cond`, whatever it logs before.
+    /// Verdict of a chain that only refuses packets of `cond`, after logging perhaps.
     fn refusal(&mut self, chain: usize, cond: &Cond) -> Option<Verdict> {
         let program = self.program;
         let mut logs = Vec::new();
@@ -385,7 +385,7 @@ impl Walk<'_> {
         None
     }
 
-    /// Packets that leave the chain here: where others stay, what comes next is written out for these.
+    /// Lets packets leave the chain here: if others stay, the rules that follow are written out for the leaving ones.
     fn leave(&mut self, at: At, cond: &Cond, after: &Next<'_>, stays: bool) -> After {
         if stays {
             self.carry_on(at.base, at.depth + 1, cond, after.then);
@@ -460,7 +460,7 @@ impl Walk<'_> {
     }
 }
 
-/// One rule, one of its ways.
+/// One alternative of a rule.
 struct Step<'a> {
     rule: usize,
     body: &'a Body,
@@ -469,13 +469,13 @@ struct Step<'a> {
     stays: bool,
 }
 
-/// What became of the packets of a step.
+/// Fate of the packets of a step.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum After {
-    /// They go on to the next rule of the chain.
+    /// On to the next rule of the chain.
     On,
-    /// They have left the chain.
+    /// Out of the chain.
     Out,
-    /// They are decided.
+    /// Decided.
     Decided,
 }

@@ -1,9 +1,9 @@
 //! ClassBench filter sets (Taylor and Turner, ClassBench: A Packet Classification Benchmark, 2007):
 //! `@source/len destination/len sport : sport dport : dport protocol/mask flags/mask`, first match wins.
 //!
-//! They say which packets, not what happens, so all accept and the rest is dropped. The last column is 16
-//! bits of the transport header: in every published set its high byte fits TCP's flags (`0x0200/0x1200`
-//! is SYN without ACK) and the ICMP type (`0x0800/0xff00` is echo request), and so it is read.
+//! The sets have conditions but no actions, so all filters accept and the rest is dropped. The last column is 16 bits of the
+//! transport header: in every published set its high byte fits TCP's flags (`0x0200/0x1200` is SYN without ACK) and the ICMP
+//! type (`0x0800/0xff00` is echo request), and is read as such.
 
 use super::note::{Note, NoteKind, Origin, Why};
 use super::{Count, Import, ImportError, Importer, IpVersion, MOST_RULES, Untranslated, word};
@@ -131,7 +131,7 @@ fn filter(line: &str) -> Result<Rule, Why> {
     Ok(rule)
 }
 
-/// Addresses, none for all, and whether they are IPv4.
+/// Parses addresses, none for all, and returns true for IPv4.
 fn addresses(word: &str) -> Result<(Addresses, bool), Why> {
     let range = word::addresses(word).ok_or_else(|| Why::Value(word.to_owned()))?;
     let whole = word.ends_with("/0");
@@ -139,7 +139,7 @@ fn addresses(word: &str) -> Result<(Addresses, bool), Why> {
     Ok((Addresses { items, except: false }, range.first.is_ipv4()))
 }
 
-/// `value/mask`, both hexadecimal with `0x`.
+/// Parses `value/mask`, both hexadecimal with `0x`.
 fn masked(word: &str) -> Result<(u16, u16), Why> {
     let (value, mask) = word.split_once('/').ok_or(Why::Syntax)?;
     let number = |word: &str| {

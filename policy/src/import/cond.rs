@@ -1,7 +1,7 @@
-//! What a rule of another firewall asks of a packet: a conjunction of sets, one for each field.
+//! Conditions of another firewall's rules: conjunctions of sets, one for each field.
 //!
-//! A rule that asks for more than a conjunction becomes several. Conjunctions intersect exactly, which is
-//! how the rules of a chain that is jumped to take on the conditions of the jump.
+//! A rule with more than a conjunction becomes several. Conjunctions intersect exactly; so the rules of a chain that is jumped
+//! to take on the conditions of the jump.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -12,20 +12,20 @@ use super::IpVersion;
 use super::range::{ByteSet, Ranges};
 use crate::model::{AddressRange, MacRange, TcpFlagsMatch};
 
-/// Interfaces by their index in the importer's list; `None` stands for all, those that no rule names too.
+/// Interfaces by their index in the importer's list; `None` stands for all, even those that no rule names.
 pub(super) type Interfaces = Option<Vec<u16>>;
 
-/// Source addresses of Ethernet frames as numbers; `None` stands for all packets, those without an Ethernet header too.
+/// Source addresses of Ethernet frames as numbers; `None` stands for all packets, even those without an Ethernet header.
 pub(super) type SourceMacs = Option<Ranges>;
 
 pub(super) const NEW: u8 = 1;
 pub(super) const ESTABLISHED: u8 = 2;
 pub(super) const RELATED: u8 = 4;
 pub(super) const INVALID: u8 = 8;
-/// Every state that a packet can have.
+/// Every connection state, as bits.
 pub(super) const STATES: u8 = 15;
 
-/// A conjunction: a packet matches if each of its fields lies in that field's set.
+/// A conjunction: a packet matches if each of its fields lies in the set of the field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Cond {
     pub(super) inward: Interfaces,
@@ -33,7 +33,7 @@ pub(super) struct Cond {
     pub(super) source_macs: SourceMacs,
     pub(super) source: Place,
     pub(super) destination: Place,
-    /// The destination must be one of the gateway's own addresses; matters before routing only.
+    /// True if the destination must be one of the gateway's own addresses; relevant before routing only.
     pub(super) to_gateway: bool,
     pub(super) protocols: ByteSet,
     pub(super) sports: Ranges,
@@ -47,7 +47,7 @@ pub(super) struct Cond {
 }
 
 impl Default for Cond {
-    /// All packets.
+    /// Returns the condition for all packets.
     fn default() -> Cond {
         Cond {
             inward: None,
@@ -69,7 +69,7 @@ impl Default for Cond {
 }
 
 impl Cond {
-    /// All packets of an IP version.
+    /// Returns the condition for all packets of an IP version.
     pub(super) fn of(version: IpVersion) -> Cond {
         let place = match version {
             IpVersion::V4 => Place::v4(),
@@ -78,7 +78,7 @@ impl Cond {
         Cond { source: place.clone(), destination: place, ..Cond::default() }
     }
 
-    /// The packets that match both, or `None` if there can be none.
+    /// Intersection of both conditions; `None` if it is empty.
     pub(super) fn and(&self, other: &Cond) -> Option<Cond> {
         let flags = match (self.flags, other.flags) {
             (None, flags) | (flags, None) => flags,
@@ -108,7 +108,7 @@ impl Cond {
         if both.is_empty() { None } else { Some(both) }
     }
 
-    /// True if every packet that matches this one matches `other`. May say no where the answer is yes.
+    /// True if every packet that matches here matches `other`. May be false where that is so.
     pub(super) fn is_within(&self, other: &Cond) -> bool {
         let flags = match (self.flags, other.flags) {
             (_, None) => true,
@@ -131,14 +131,14 @@ impl Cond {
             && self.states & !other.states == 0
     }
 
-    /// True if it asks for nothing but a state of the connection and an IP version.
+    /// True if the condition is on connection state and IP version alone.
     pub(super) fn is_wide(&self) -> bool {
         let Cond { source, destination, .. } = Cond::default();
         let rest = Cond { source, destination, states: STATES, ..self.clone() };
         self.source.is_whole() && self.destination.is_whole() && rest == Cond::default()
     }
 
-    /// True if some packet may match both. May say yes where the answer is no.
+    /// True if some packet may match both. May be true where none does.
     pub(super) fn meets(&self, other: &Cond) -> bool {
         self.and(other).is_some()
     }
@@ -161,14 +161,14 @@ impl Cond {
             || self.states == 0
     }
 
-    /// Its size in memory, in ranges.
+    /// Size in memory, in ranges.
     pub(super) fn weight(&self) -> usize {
         let places = [&self.source.v4, &self.source.v6, &self.destination.v4, &self.destination.v6];
         let ranges = places.into_iter().chain([&self.sports, &self.dports]).chain(&self.source_macs);
         ranges.map(|ranges| ranges.list().len()).sum()
     }
 
-    /// Whether IPv4 and whether IPv6 packets can match.
+    /// True for IPv4, and true for IPv6, if such packets can match.
     pub(super) fn families(&self) -> (bool, bool) {
         (
             !self.source.v4.is_empty() && !self.destination.v4.is_empty(),
@@ -181,20 +181,20 @@ pub(super) fn all_ports() -> Ranges {
     Ranges::all(u128::from(u16::MAX))
 }
 
-/// Ports from first to last.
+/// Returns the set of the port ranges in `list`, each first to last.
 pub(super) fn ports(list: impl IntoIterator<Item = (u16, u16)>) -> Ranges {
     Ranges::of(u128::from(u16::MAX), list.into_iter().map(|(a, b)| (u128::from(a), u128::from(b))))
 }
 
-/// The highest Ethernet address.
+/// Highest Ethernet address.
 pub(super) const MAC_MAX: u64 = Mac::BROADCAST.to_bits();
 
-/// Ethernet addresses from first to last.
+/// Returns the set of the Ethernet address ranges in `list`, each first to last.
 pub(super) fn macs(list: impl IntoIterator<Item = (u64, u64)>) -> Ranges {
     Ranges::of(u128::from(MAC_MAX), list.into_iter().map(|(a, b)| (u128::from(a), u128::from(b))))
 }
 
-/// The ranges of a set of Ethernet addresses.
+/// Ranges of a set of Ethernet addresses.
 pub(super) fn mac_ranges(macs: &Ranges) -> impl Iterator<Item = MacRange> {
     macs.list().iter().map(|&(first, last)| MacRange {
         first: Mac::from_bits(first as u64),
@@ -237,7 +237,7 @@ fn interfaces_within(a: &Interfaces, b: &Interfaces) -> bool {
 pub(super) struct Place {
     pub(super) v4: Ranges,
     pub(super) v6: Ranges,
-    /// The named set that it is equal to, or that it is all but.
+    /// Named set equal to this one, or to its complement.
     pub(super) name: Option<Named>,
 }
 
@@ -251,22 +251,22 @@ pub(super) struct Named {
 const V4_MAX: u128 = u32::MAX as u128;
 
 impl Place {
-    /// Every address.
+    /// Returns all addresses.
     pub(super) fn all() -> Place {
         Place { v4: Ranges::all(V4_MAX), v6: Ranges::all(u128::MAX), name: None }
     }
 
-    /// Every IPv4 address.
+    /// Returns all IPv4 addresses.
     pub(super) fn v4() -> Place {
         Place { v4: Ranges::all(V4_MAX), v6: Ranges::none(u128::MAX), name: None }
     }
 
-    /// Every IPv6 address.
+    /// Returns all IPv6 addresses.
     pub(super) fn v6() -> Place {
         Place { v4: Ranges::none(V4_MAX), v6: Ranges::all(u128::MAX), name: None }
     }
 
-    /// The addresses of any of `ranges`.
+    /// Returns the union of `ranges`.
     pub(super) fn of(ranges: &[AddressRange]) -> Place {
         let mut v4 = Vec::new();
         let mut v6 = Vec::new();
@@ -282,7 +282,7 @@ impl Place {
         Place { v4: Ranges::of(V4_MAX, v4), v6: Ranges::of(u128::MAX, v6), name: None }
     }
 
-    /// Every address of `within` that is not in it.
+    /// Returns the addresses of `within` that are not in the set.
     pub(super) fn except(&self, within: &Place) -> Place {
         let name = self.name.as_ref().map(|n| Named { set: n.set.clone(), except: !n.except });
         let others = Place { v4: self.v4.complement(), v6: self.v6.complement(), name: None }.and(within);
@@ -303,12 +303,12 @@ impl Place {
         self.v4.is_within(&other.v4) && self.v6.is_within(&other.v6)
     }
 
-    /// True if it says no more than the IP version, or nothing.
+    /// True if the set is empty, everything, or all of one IP version.
     pub(super) fn is_whole(&self) -> bool {
         (self.v4.is_all() || self.v4.is_empty()) && (self.v6.is_all() || self.v6.is_empty())
     }
 
-    /// Its ranges, IPv4 before IPv6.
+    /// Ranges of the set, IPv4 before IPv6.
     pub(super) fn ranges(&self) -> Vec<AddressRange> {
         let v4 =
             self.v4.list().iter().map(|&(a, b)| AddressRange { first: v4_address(a), last: v4_address(b) });

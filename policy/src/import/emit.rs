@@ -1,5 +1,5 @@
-//! From hooks, written out, to a policy: rules, defaults, translations, interfaces, and the account of what
-//! became of each rule of the source.
+//! Translation of hooks, written out as lists, to a policy: rules, defaults, translations, interfaces, and the account of
+//! each rule of the source.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -21,40 +21,40 @@ mod nat;
 
 use answer::Way;
 
-/// What an importer found, before anything is written out.
+/// Hooks, interfaces and sets found by an importer, before they are written out.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) program: Program,
-    /// Interfaces that rules name, without the loopback.
+    /// Interfaces named by rules, without the loopback.
     pub(super) interfaces: Vec<String>,
     pub(super) sets: Vec<Set>,
     pub(super) input: Vec<Base>,
     pub(super) forward: Vec<Base>,
     pub(super) prerouting: Vec<Base>,
     pub(super) postrouting: Vec<Base>,
-    /// Chains that filter before routing, and whether they see destinations before their translation.
+    /// Chains that filter before routing, each before or after destination translation.
     pub(super) early: Vec<(Base, Translation)>,
     /// Chains that filter after routing, before source translation.
     pub(super) late: Vec<Base>,
     /// Hooks of the gateway's own packets.
     pub(super) own: Vec<(String, Vec<Base>)>,
-    /// Hooks that have no counterpart, with their names.
+    /// Hooks without a counterpart, with their names.
     pub(super) foreign: Vec<(String, Vec<Base>)>,
     pub(super) notes: BTreeSet<Note>,
-    /// True if any rule looks at the state of connections.
+    /// True if any rule matches on connection state.
     pub(super) stateful: bool,
-    /// The IP version that the source says nothing of.
+    /// IP version that the source does not mention.
     pub(super) silent: Option<IpVersion>,
 }
 
-/// Whether a chain sees packets before or after the translation of their destination.
+/// Order of a chain and destination translation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Translation {
     Before,
     After,
 }
 
-/// Makes the policy.
+/// Converts an importer's findings to a policy.
 pub(super) fn emit(found: Found) -> Import {
     let mut emit = Emit::new(found);
     emit.around();
@@ -68,15 +68,15 @@ pub(super) fn emit(found: Found) -> Import {
 struct Emit {
     found: Found,
     import: Import,
-    /// What became of each rule.
+    /// Result for each rule of the source.
     fates: Vec<Fate>,
     missing: BTreeSet<(usize, Why)>,
     names: Unique,
     /// Rules that filter before routing.
     early: BTreeSet<usize>,
-    /// How many comparisons of rules are left.
+    /// Budget of comparisons left, weighted by size.
     patience: usize,
-    /// True if a listing was cut short.
+    /// True if a listing was truncated.
     cut: bool,
 }
 
@@ -162,7 +162,7 @@ impl Emit {
         self.import.policy.defaults = vec![default("any", passing), default(SELF_ZONE, inside)];
     }
 
-    /// Jumps whose chains are written out are in the policy.
+    /// Counts jumps as translated: their chains are written out in the policy.
     fn lead(&mut self, listing: &Listing) {
         for &rule in &listing.leads {
             self.fates[rule].translated = true;
@@ -195,7 +195,7 @@ impl Emit {
         }
     }
 
-    /// Takes out what the tracking of connections does by itself.
+    /// Removes entries that connection tracking implies.
     fn settle_states(&mut self, entries: &mut Vec<Entry>) {
         let mut implied = false;
         for index in 0..entries.len() {
@@ -233,8 +233,8 @@ impl Emit {
         }
     }
 
-    /// Takes from an entry that is for no new packets the states that earlier entries have decided: one base chain
-    /// that lets established packets through to the next leaves its further rules to none.
+    /// Removes from an entry for established packets the states that earlier entries have decided: one base chain that passes
+    /// established packets to the next leaves none to its own further rules.
     fn undecided(&mut self, entries: &mut [Entry], index: usize) {
         let (before, rest) = entries.split_at_mut(index);
         let Some(entry) = rest.first_mut().filter(|entry| entry.cond.states & NEW == 0) else { return };
@@ -254,7 +254,7 @@ impl Emit {
         }
     }
 
-    /// Limits whose excess is dropped become limits of an accepting rule; the others are missing.
+    /// Converts limits whose excess is dropped to limits of an accepting rule; the others are missing.
     fn settle_limits(&mut self, entries: &mut [Entry], drops: bool) {
         let mut uses: HashMap<usize, usize> = HashMap::new();
         for rule in entries.iter().filter(|e| e.limit.is_some()).filter_map(|e| e.rule) {
@@ -300,12 +300,12 @@ impl Emit {
         }
     }
 
-    /// A comparison costs by the size of what is compared.
+    /// Charges a comparison to the budget, by the size of the condition.
     fn tire(&mut self, cond: &Cond) {
         self.patience = self.patience.saturating_sub(1 + cond.weight());
     }
 
-    /// True if what exceeds the limit of an accepting rule is accepted further on all the same.
+    /// True if the excess of an accepting rule's limit is accepted by a later rule.
     fn excess_passes(&mut self, entries: &[Entry], index: usize, drops: bool) -> bool {
         let cond = &entries[index].cond;
         for later in &entries[index + 1..] {
@@ -330,7 +330,7 @@ impl Emit {
         !drops
     }
 
-    /// True if what exceeds the limit of an accepting rule is dropped further on.
+    /// True if the excess of an accepting rule's limit is dropped by a later rule.
     fn excess_drops(&mut self, entries: &[Entry], index: usize, drops: bool) -> bool {
         let cond = &entries[index].cond;
         for later in &entries[index + 1..] {
@@ -361,8 +361,8 @@ impl Emit {
         drops
     }
 
-    /// A rule that drops what exceeds a limit becomes one that accepts the rest, where the rule that decides on
-    /// that accepts all of it.
+    /// Turns a rule that drops the excess of a limit into one that accepts the rest, if the rule that decides on the rest
+    /// accepts all of it.
     fn hand_on(&mut self, entries: &mut [Entry], index: usize, drops: bool) -> bool {
         let limit = entries[index].limit;
         let cond = entries[index].cond.clone();
@@ -403,7 +403,7 @@ impl Emit {
         true
     }
 
-    /// Rules that only log become part of the rule that decides the same packets.
+    /// Merges rules that only log into the rule that decides the same packets.
     fn settle_logs(&mut self, entries: &mut [Entry], drops: bool) {
         for index in 0..entries.len() {
             if entries[index].what != What::Do(Verdict::Continue) {
@@ -452,7 +452,7 @@ impl Emit {
         self.named_rule(entry, action, to_self, &label);
     }
 
-    /// What to name a rule by.
+    /// Label to name a rule by.
     fn label(&self, entry: &Entry, to_self: bool) -> String {
         match entry.rule {
             Some(rule) => self.found.program.rules[rule].label.clone(),
@@ -601,7 +601,7 @@ impl Emit {
         }
     }
 
-    /// Hooks without a counterpart are of no account where all they do is accept.
+    /// Reports hooks without a counterpart, unless all their rules accept.
     fn foreign(&mut self) {
         for (hook, bases) in std::mem::take(&mut self.found.foreign) {
             let listing = write_out(&self.found.program, &bases, None);
@@ -702,13 +702,13 @@ impl Emit {
         self.found.notes.insert(Note { origin, kind });
     }
 
-    /// Where the rule of an entry stands.
+    /// Position in the source of an entry's rule.
     fn origin(&self, entry: &Entry) -> Option<Origin> {
         entry.rule.map(|rule| self.found.program.rules[rule].origin)
     }
 }
 
-/// The IP versions whose addresses a rule names: those of its packets, and of ICMP its own where it names any.
+/// IP versions of the addresses that a rule names: those of its packets; for ICMP, its own version if it names addresses.
 fn families(cond: &Cond) -> (bool, bool) {
     let (v4, v6) = cond.families();
     let named = !cond.source.is_whole() || !cond.destination.is_whole();
@@ -716,7 +716,7 @@ fn families(cond: &Cond) -> (bool, bool) {
     (v4 && !(named && only(Protocol::ICMPV6)), v6 && !(named && only(Protocol::ICMP)))
 }
 
-/// The zone of an interface: its name, unless that means something else.
+/// Zone of an interface: its name, unless reserved.
 fn zone(interface: &str) -> String {
     match interface {
         SELF_ZONE | ANY_ZONE | OTHER_ZONE => format!("{interface}-zone"),
@@ -724,7 +724,7 @@ fn zone(interface: &str) -> String {
     }
 }
 
-/// Whether a policy can say the condition: ports, ICMP types and TCP flags only of protocols that have them.
+/// Checks that a policy can express the condition: ports, ICMP types and TCP flags only with protocols that have them.
 fn sound(cond: &Cond) -> Result<(), Why> {
     let only = |protocol: Protocol| cond.protocols == ByteSet::one(protocol.0);
     let (v4, v6) = cond.families();
@@ -749,7 +749,7 @@ fn protocols(cond: &Cond) -> Vec<Protocol> {
     if cond.protocols.is_all() { Vec::new() } else { cond.protocols.iter().map(Protocol).collect() }
 }
 
-/// The addresses, or all but them, whichever is shorter.
+/// Returns the addresses, or all except their complement, whichever is shorter.
 fn source_macs(macs: &SourceMacs) -> Macs {
     let Some(these) = macs else { return Macs::default() };
     let others = these.complement();

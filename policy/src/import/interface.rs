@@ -1,8 +1,7 @@
 //! The interfaces that rules name, by index.
 //!
-//! All names are gathered before any rule is read, so that "all but" and patterns have a meaning. An
-//! interface of the name `elsewhere` then stands for those that no rule names, and `ppp0` for those of a pattern
-//! `ppp+` that fits none.
+//! All names are gathered before any rule is read, so that "all but" and patterns have a meaning. An interface named
+//! `elsewhere` then stands for those that no rule names, and `ppp0` for those of a pattern `ppp+` that matches no name.
 
 use std::collections::BTreeSet;
 
@@ -11,22 +10,22 @@ use super::note::{Note, NoteKind, Why};
 
 const LOOPBACK: &str = "lo";
 
-/// The most interfaces that one import may name.
+/// Most interfaces of one import.
 const MOST: usize = 4095;
 
-/// The interfaces of an import.
+/// Interfaces of an import.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     list: Vec<String>,
     seen: BTreeSet<String>,
     patterns: BTreeSet<String>,
-    /// Patterns that an interface of our own stands for.
+    /// Patterns for which an interface was made up.
     stood: BTreeSet<String>,
     negated: bool,
 }
 
 impl Names {
-    /// Takes note of a name or a pattern that a rule has.
+    /// Adds a name or a pattern of a rule.
     pub(super) fn gather(&mut self, word: &str, negated: bool) {
         self.negated |= negated && word != LOOPBACK;
         if pattern(word).is_some_and(|prefix| !prefix.is_empty()) && self.patterns.len() < MOST {
@@ -38,7 +37,7 @@ impl Names {
         }
     }
 
-    /// Call when all are gathered.
+    /// Ends the gathering: makes up interfaces for unmatched patterns and for "all but".
     pub(super) fn close(&mut self, notes: &mut BTreeSet<Note>) {
         for word in std::mem::take(&mut self.patterns) {
             let Some(prefix) = pattern(&word) else { continue };
@@ -63,7 +62,7 @@ impl Names {
         self.list.push(name);
     }
 
-    /// The interfaces that any of `words` names, or all others.
+    /// Returns the interfaces named by any of `words`, or all others.
     pub(super) fn select(
         &self,
         words: &[&str],
@@ -107,7 +106,7 @@ impl Names {
     }
 }
 
-/// The beginning that a pattern asks for: `eth+` in iptables, `eth*` in nftables.
+/// Prefix of a pattern: `eth+` in iptables, `eth*` in nftables.
 fn pattern(word: &str) -> Option<&str> {
     word.strip_suffix('+').or_else(|| word.strip_suffix('*'))
 }

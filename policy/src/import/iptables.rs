@@ -1,8 +1,8 @@
-//! What `iptables-save` and `ip6tables-save` print.
+//! Importer for the output of `iptables-save` and `ip6tables-save`.
 //!
-//! `filter`, `nat`, `mangle`, `raw` and `security` are translated as far as what they do has a counterpart;
-//! those for the gateway's own packets are counted unless all they do is accept. Byte and packet counters,
-//! before a rule or in a chain's line, are behaviour of nobody and are skipped.
+//! `filter`, `nat`, `mangle`, `raw` and `security` are translated as far as there are counterparts; chains for the gateway's
+//! own packets are counted unless all their rules accept. Byte and packet counters, before a rule or in a chain's line, do not
+//! affect packets and are skipped.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -54,7 +54,7 @@ fn read(source: &[u8], version: Option<IpVersion>) -> Result<Import, ImportError
     Ok(emit(save.found(version)))
 }
 
-/// Whether a text is about IPv6: it says so, or has IPv6 addresses.
+/// Infers the IP version: IPv6 if the text says so, or has IPv6 addresses.
 fn infer(text: &str) -> IpVersion {
     let mut words = text.split_ascii_whitespace();
     let v6 = words.any(|word| {
@@ -66,7 +66,7 @@ fn infer(text: &str) -> IpVersion {
     if v6 { IpVersion::V6 } else { IpVersion::V4 }
 }
 
-/// A save, taken apart.
+/// A parsed save.
 #[derive(Default)]
 struct Save {
     chains: Vec<Chain>,
@@ -81,7 +81,7 @@ struct Chain {
     lines: usize,
 }
 
-/// A rule's line. Words are none where the line is not understood.
+/// Line of a rule, split into words; none if the line is malformed.
 struct Line {
     number: u32,
     text: String,
@@ -209,7 +209,7 @@ impl Save {
     }
 }
 
-/// Hooks and the tables that they call, in order, as far as one list can stand for them.
+/// Hooks and their tables, in calling order, as far as one list can represent them.
 const HOOKS: &[(&str, &[&str])] = &[
     ("INPUT", &["mangle", "filter", "security"]),
     ("FORWARD", &["mangle", "filter", "security"]),
@@ -221,7 +221,7 @@ const HOOKS: &[(&str, &[&str])] = &[
     ("INPUT", &["nat"]),
 ];
 
-/// The words of a line, with double quotes and backslashes as iptables writes them.
+/// Splits a line into words, with double quotes and backslashes as iptables writes them.
 fn words(line: &str) -> Option<Vec<String>> {
     let mut words = Vec::new();
     let mut chars = line.chars().peekable();

@@ -1,11 +1,11 @@
-//! Names that a policy may have, made of what the source has: comments, chains, interfaces, sets.
+//! Policy names derived from the source: comments, chains, interfaces, sets.
 
 use std::collections::HashSet;
 
-/// The longest name that is made; a policy's may have 64 characters, and a number may follow.
+/// Longest derived name, in characters; a policy's may have 64, and a number may follow.
 const LONGEST: usize = 56;
 
-/// The nearest valid name, or `None` if nothing of `text` can stand in one.
+/// Nearest valid name; `None` if no character of `text` is valid.
 pub(super) fn valid(text: &str) -> Option<String> {
     let mut name = String::with_capacity(text.len().min(LONGEST));
     for c in text.chars() {
@@ -24,7 +24,7 @@ pub(super) fn valid(text: &str) -> Option<String> {
     (!name.is_empty()).then_some(name)
 }
 
-/// Names, each of which is given once.
+/// Generator of unique names.
 #[derive(Debug, Default)]
 pub(super) struct Unique {
     given: HashSet<String>,
@@ -32,7 +32,7 @@ pub(super) struct Unique {
 }
 
 impl Unique {
-    /// `wanted`, or with a number where that is given already.
+    /// Returns `wanted`, with a number appended if already taken.
     pub(super) fn name(&mut self, wanted: &str) -> String {
         if self.given.insert(wanted.to_owned()) {
             return wanted.to_owned();

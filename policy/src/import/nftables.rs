@@ -1,8 +1,7 @@
-//! What `nft -j list ruleset` prints (libnftables-json(5)).
+//! Importer for the output of `nft -j list ruleset` (libnftables-json(5)).
 //!
-//! Tables of families ip, ip6 and inet are translated; rules of others, and those at hooks that have no
-//! counterpart, are listed unless all they do is accept. Counters are behaviour of nobody and are skipped.
-//! A rule is told by its handle.
+//! Tables of families ip, ip6 and inet are translated; rules of other families, and those at hooks without a counterpart, are
+//! listed unless all of them accept. Counters do not affect packets and are skipped. A rule is identified by its handle.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -19,7 +18,7 @@ use crate::model::Set;
 mod expression;
 mod statement;
 
-/// The priorities at which destinations and sources are translated.
+/// Priorities of NAT chains: destination, then source.
 const DESTINATION_NAT: i64 = -100;
 const SOURCE_NAT: i64 = 100;
 
@@ -39,7 +38,7 @@ fn read(source: &[u8], _: Option<IpVersion>) -> Result<Import, ImportError> {
     Ok(emit(Ruleset::gather(list).found()))
 }
 
-/// Family and table, and the name of a chain, set or map in it.
+/// Family and table, and the name of a chain, set or map.
 type Key = (String, String, String);
 
 /// The objects of a rule set, by kind.
@@ -132,7 +131,7 @@ impl<'a> Ruleset<'a> {
         found
     }
 
-    /// The IP version that no table is of, where there is one of the other.
+    /// IP version without a table, if the other has one.
     fn silent(&self) -> Option<IpVersion> {
         let families = self.chains.iter().map(|(key, _)| key.0.as_str());
         let (v4, v6) = families.fold((false, false), |(v4, v6), family| {
@@ -145,7 +144,7 @@ impl<'a> Ruleset<'a> {
         }
     }
 
-    /// The object of a named set or map, of the table of `key`.
+    /// Object of a named set or map, in the table of `key`.
     fn elements(&self, key: &Key, name: &str) -> Option<&'a Value> {
         self.sets.get(&(key.0.clone(), key.1.clone(), name.to_owned())).copied()
     }

@@ -1,10 +1,10 @@
-//! Why a rule is missing, and what was assumed of those that are there.
+//! Reasons for gaps in an import, and assumptions about the imported rules.
 
 use std::fmt;
 
 use super::IpVersion;
 
-/// Where a rule stands in its source.
+/// Position of a rule in its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Origin {
     /// A line, from 1.
@@ -14,7 +14,7 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// The number of the line or the handle.
+    /// Number of the line or the handle.
     pub fn number(self) -> u32 {
         match self {
             Origin::Line(number) | Origin::Handle(number) => number,
@@ -31,42 +31,42 @@ impl fmt::Display for Origin {
     }
 }
 
-/// What stood in the way of a rule.
+/// Reason why a rule could not be translated.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Why {
-    /// The line is not what the format would write.
+    /// A line that the format would not contain.
     Syntax,
-    /// A match or target that has no counterpart here, in the source's words.
+    /// A match or target without a counterpart, in the source's words.
     Feature(String),
-    /// A value that is out of range or unknown, in the source's words.
+    /// A value out of range or unknown, in the source's words.
     Value(String),
-    /// A jump to a chain, or a use of a set, that the source does not hold.
+    /// A jump to a chain, or a use of a set, that the source lacks.
     Missing(String),
-    /// A set that packets change, or whose items expire.
+    /// A set that packets change, or whose elements expire.
     DynamicSet(String),
-    /// A hook that has no counterpart here: before routing, after it, or the gateway's own packets.
+    /// A hook without a counterpart: before routing, after it, or for the gateway's own packets.
     Hook(String),
-    /// The gateway's own packets meet no rules here.
+    /// Rules for the gateway's own packets, which bypass the rules here.
     OwnPackets,
     /// A family of tables other than ip, ip6 and inet.
     Family(String),
     /// A limit whose excess is not dropped, or that several rules would have to share.
     Limit,
-    /// A log that no rule follows which decides the same packets.
+    /// A log without a later rule that decides the same packets.
     Log,
-    /// Packets of established connections never meet rules here, and invalid ones never pass.
+    /// A state condition: here packets of established connections bypass the rules, and invalid ones never pass.
     State,
-    /// A condition that translations do not have here (ports of a source translation, flags, DSCP, source MAC, ...).
+    /// A condition that translations lack here (ports of a source translation, flags, DSCP, source MAC, ...).
     NatCondition,
     /// An exception from destination translation.
     NatException,
-    /// A destination translation for addresses that are not the gateway's.
+    /// A destination translation for addresses other than the gateway's.
     NatDestination,
-    /// A translation to more than one address, to another one for each packet, or to the gateway itself.
+    /// A translation to more than one address, to a different one for each packet, or to the gateway itself.
     NatTarget,
-    /// Jumps nest too deep, or in a circle.
+    /// Jumps nested too deep, or in a loop.
     TooDeep,
-    /// Written out, the rules would be more than an import may make.
+    /// More rules, written out, than an import may make.
     TooMany,
 }
 
@@ -100,108 +100,108 @@ impl fmt::Display for Why {
     }
 }
 
-/// Something to know about an import.
+/// A note about an import.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Note {
-    /// The rule that it is about, where it is about one.
+    /// Rule concerned, if it is one rule.
     pub origin: Option<Origin>,
-    /// What there is to know.
+    /// Content of the note.
     pub kind: NoteKind,
 }
 
-/// What there is to know about an import.
+/// Content of a note about an import.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NoteKind {
-    /// Rules are missing, so the policy does not do what the source does.
+    /// Rules are missing, so the policy is not equivalent to the source.
     NotEquivalent {
-        /// Number of them.
+        /// Number of missing rules.
         missing: usize,
     },
-    /// The source knows no zones: each interface became one of its own name.
+    /// The source has no zones: each interface became a zone of its own name.
     Zones,
     /// The interface has no addresses yet.
     FillInAddresses {
-        /// Its name.
+        /// Name of the interface.
         interface: String,
     },
     /// The source names no interface.
     NoInterfaces,
-    /// An interface that stands for all that no rule names, because rules say "all but".
+    /// An interface stands for all those that no rule names, because rules say "all but".
     OtherInterface {
-        /// Its name.
+        /// Name of the interface.
         interface: String,
     },
-    /// An interface has another name here, for its own cannot stand in a policy.
+    /// An interface was renamed, because its own name is not valid in a policy.
     Renamed {
-        /// Its name in the source.
+        /// Name in the source.
         name: String,
-        /// Its name here.
+        /// Name in the policy.
         interface: String,
     },
-    /// Interfaces of a pattern are those that rules name.
+    /// A pattern stands for the interfaces that rules name.
     Pattern {
         /// The pattern.
         pattern: String,
     },
-    /// An interface that stands for all of a pattern, because rules name none of it.
+    /// An interface stands for all of a pattern, because rules name none that match.
     PatternInterface {
         /// The pattern.
         pattern: String,
-        /// The interface's name.
+        /// Name of the interface.
         interface: String,
     },
-    /// A list of recent sources became a rate.
+    /// A list of recent sources was converted to a rate.
     RecentRate,
     /// Rules for the gateway itself come first, and a last one repeats the chain's policy.
     InputFirst,
-    /// No rule looks at the state of connections: imported as stateless.
+    /// No rule matches on connection state: imported as stateless.
     Stateless,
-    /// No rule looks at the state of connections, but a translation does: imported as stateful.
+    /// No rule matches on connection state, but a translation needs it: imported as stateful.
     StatefulByNat,
-    /// Before a reset nft's listing leaves out the IP version that a rule is of.
+    /// The listing of nft omits the IP version of a rule before a reset.
     ResetVersion,
     /// Connections that the source leaves untracked are tracked here.
     Tracked,
-    /// The source says nothing of an IP version, whose packets are dropped here.
+    /// The source does not mention an IP version; here its packets are dropped.
     Silent {
-        /// The version.
+        /// IP version not mentioned.
         version: IpVersion,
     },
-    /// A rule that drops or rejects sees packets of established connections there, and only the first here.
+    /// A rule drops or rejects packets of established connections in the source, but only first packets here.
     BeforeEstablished,
-    /// A rule sees answers there; here connections whose answers it drops are not let begin.
+    /// A rule drops answers in the source; here the connections of such answers are refused.
     AnswersRefused,
-    /// The source does not accept all packets of established connections; here they pass.
+    /// The source drops some packets of established connections; here they pass.
     EstablishedPass,
-    /// Answers pass, and what fits no connection is dropped, without a rule.
+    /// Answers pass, and packets of no connection are dropped, without a rule.
     StateImplied,
-    /// Rules about the loopback interface; no packet of the gateway to itself is filtered here.
+    /// Rules are about the loopback interface; here packets of the gateway to itself are not filtered.
     Loopback,
-    /// A drop of the gateway's own packets by the policy of a chain.
+    /// The policy of a chain drops the gateway's own packets.
     OwnPackets {
-        /// The hook.
+        /// Name of the hook.
         hook: String,
     },
-    /// The answer to a rejected packet is another one than the source's.
+    /// The answer to a rejected packet differs from the source's.
     NearestReject {
-        /// The source's.
+        /// Answer of the source.
         kind: String,
     },
-    /// A port forward without a destination is taken to mean the gateway's own addresses.
+    /// A port forward without a destination is assumed to be for the gateway's own addresses.
     OutsideAssumed,
-    /// Logs are not limited here.
+    /// Logs are not rate limited here.
     LogUnlimited,
-    /// Ports are handed out in an order of their own; the source's choice of order is not kept.
+    /// Ports are allocated in an order of wirerate's own; the source's order is not kept.
     PortOrder,
     /// Flow tables: all flows take the fast path here.
     FastPath,
-    /// MSS is clamped on the interface; the source did it for some packets of its only.
+    /// MSS is clamped on the interface; the source clamps only some of its packets.
     ClampWidened,
-    /// The source matches packets, the policy the first packet of a connection.
+    /// A limit counts packets in the source, but first packets of connections in the policy.
     LimitCountsConnections,
-    /// ClassBench filters say which, not what: all accept, the rest is dropped.
+    /// ClassBench filters have no actions: all accept, the rest is dropped.
     NoActions,
-    /// The high byte of the last column was read as TCP's flags, or as the type of ICMP.
+    /// The high byte of the last column was read as TCP flags, or as the ICMP type.
     FlagsColumn,
 }
 

@@ -1,10 +1,10 @@
-//! Sets of numbers as sorted, disjoint ranges: ports and addresses, with exact union, intersection and
-//! complement. An importer needs them to say "not these", and to ask whether two rules can meet.
+//! Sets of numbers as sorted, disjoint ranges: ports and addresses, with exact union, intersection and complement. Importers
+//! use the sets for negated conditions, and for overlap of rules.
 
-/// The most ranges that a mask may stand for.
+/// Most ranges of one mask.
 const MOST_MASKED: u64 = 128;
 
-/// Numbers from 0 to `max`, as ranges that neither touch nor overlap.
+/// A set of numbers from 0 to `max`, as ranges that neither touch nor overlap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Ranges {
     max: u128,
@@ -12,17 +12,17 @@ pub(super) struct Ranges {
 }
 
 impl Ranges {
-    /// All numbers from 0 to `max`.
+    /// Returns all numbers from 0 to `max`.
     pub(super) fn all(max: u128) -> Ranges {
         Ranges { max, list: vec![(0, max)] }
     }
 
-    /// No number of those from 0 to `max`.
+    /// Returns the empty set within 0 to `max`.
     pub(super) fn none(max: u128) -> Ranges {
         Ranges { max, list: Vec::new() }
     }
 
-    /// The numbers of any of `ranges`, of each first to last; a range whose ends are swapped holds none.
+    /// Returns the union of `ranges`, each first to last; a range whose ends are swapped is empty.
     pub(super) fn of(max: u128, ranges: impl IntoIterator<Item = (u128, u128)>) -> Ranges {
         let mut list: Vec<(u128, u128)> =
             ranges.into_iter().map(|(first, last)| (first, last.min(max))).filter(|(a, b)| a <= b).collect();
@@ -37,7 +37,7 @@ impl Ranges {
         Ranges { max, list: merged }
     }
 
-    /// The numbers whose bits of `mask` are those of `value`; none where these are more than [`MOST_MASKED`] ranges.
+    /// Returns the numbers whose bits of `mask` are those of `value`; `None` if these are more than [`MOST_MASKED`] ranges.
     pub(super) fn masked(max: u64, mask: u64, value: u64) -> Option<Ranges> {
         let mask = mask & max;
         if value & !mask != 0 {
@@ -69,12 +69,12 @@ impl Ranges {
         self.list.is_empty()
     }
 
-    /// The ranges, in ascending order.
+    /// Ranges in ascending order.
     pub(super) fn list(&self) -> &[(u128, u128)] {
         &self.list
     }
 
-    /// The numbers that are not in it.
+    /// Complement of the set.
     pub(super) fn complement(&self) -> Ranges {
         let mut list = Vec::with_capacity(self.list.len() + 1);
         let mut next = Some(0);
@@ -92,7 +92,7 @@ impl Ranges {
         Ranges { max: self.max, list }
     }
 
-    /// The numbers in both.
+    /// Intersection of both sets.
     pub(super) fn and(&self, other: &Ranges) -> Ranges {
         if self.is_all() {
             return other.clone();
@@ -116,7 +116,7 @@ impl Ranges {
         Ranges { max: self.max, list }
     }
 
-    /// True if every number of it is in `other`.
+    /// True if every number of the set is in `other`.
     pub(super) fn is_within(&self, other: &Ranges) -> bool {
         other.is_all() || self.and(other) == *self
     }
@@ -129,10 +129,10 @@ pub(super) struct ByteSet([u128; 2]);
 impl ByteSet {
     pub(super) const ALL: ByteSet = ByteSet([u128::MAX; 2]);
     pub(super) const NONE: ByteSet = ByteSet([0; 2]);
-    /// All DiffServ code points.
+    /// Set of all DiffServ code points.
     pub(super) const CODE_POINTS: ByteSet = ByteSet([u64::MAX as u128, 0]);
 
-    /// Only `value`.
+    /// Returns the set of `value` alone.
     pub(super) fn one(value: u8) -> ByteSet {
         let mut set = ByteSet::NONE;
         set.insert(value);
@@ -167,7 +167,7 @@ impl ByteSet {
         self.and(other) == self
     }
 
-    /// The numbers in it, in ascending order.
+    /// Numbers of the set, in ascending order.
     pub(super) fn iter(self) -> impl Iterator<Item = u8> {
         (0..=u8::MAX).filter(move |&value| self.contains(value))
     }

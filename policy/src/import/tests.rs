@@ -32,7 +32,7 @@ fn iptables(rules: &str) -> Import {
     import("iptables", &format!("*filter\n:INPUT ACCEPT [0:0]\n:FORWARD DROP [0:0]\n{rules}\nCOMMIT\n"))
 }
 
-/// Nothing vanishes.
+/// Asserts that every rule is accounted for.
 fn account(import: &Import) {
     let Count { rules, translated, implied, untranslated } = import.count;
     assert_eq!(rules, translated + implied + untranslated);
@@ -92,8 +92,8 @@ fn a_home_router_in_nftables_is_whole() {
 fn a_router_in_iptables() {
     let import = import("iptables", ROUTER);
     assert_eq!(why(&import), [(10, Why::NatTarget)]);
-    // What exceeds the limit of line 23 is rejected there, and dropped here. Who returns early from `ssh` meets what comes after the jump; the
-    // others do not.
+    // The excess of the limit of line 23 is rejected there, and dropped here. Packets that return early from `ssh` match the
+    // rules after the jump; the others do not.
     let order: Vec<&str> = import.policy.rules.iter().map(|rule| rule.name.as_str()).collect();
     assert_eq!(
         order,
@@ -207,7 +207,7 @@ fn chains_that_call_themselves_end() {
     assert!(import.untranslated.iter().any(|missing| matches!(missing.why, Why::TooDeep | Why::TooMany)));
 }
 
-/// In a table of both families both are translated. A policy's masquerade is of IPv6 only if it says so.
+/// A table of both families is translated for both. A policy's masquerade is of IPv6 only if it says so.
 #[test]
 fn a_masquerade_of_both_families_stays_one() {
     let chain = |family: &str, expressions: &str| {

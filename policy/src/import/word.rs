@@ -1,4 +1,4 @@
-//! Words that the sources share: protocols, ICMP types, DSCP classes, TCP flags, addresses, time units.
+//! Parsers of words common to the sources: protocols, ICMP types, DSCP classes, TCP flags, addresses, time units.
 
 use std::net::IpAddr;
 
@@ -7,7 +7,7 @@ use wire::Nanos;
 use super::range::ByteSet;
 use crate::model::{AddressRange, Protocol};
 
-/// A protocol by its number or its name in `/etc/protocols`.
+/// Parses a protocol: a number, or a name of `/etc/protocols`.
 pub(super) fn protocol(word: &str) -> Option<u8> {
     if let Ok(number) = word.parse() {
         return Some(number);
@@ -40,7 +40,7 @@ pub(super) fn protocol(word: &str) -> Option<u8> {
     }
 }
 
-/// An ICMP or ICMPv6 type, and the code where the word says one, by the names of nftables and iptables.
+/// Parses an ICMP or ICMPv6 type, with the code if the word has one, by the names of nftables and iptables.
 pub(super) fn icmp(word: &str, v6: bool) -> Option<(u8, Option<u8>)> {
     if let Some((kind, code)) = word.split_once('/') {
         return Some((kind.parse().ok()?, Some(code.parse().ok()?)));
@@ -133,7 +133,7 @@ pub(super) fn icmp(word: &str, v6: bool) -> Option<(u8, Option<u8>)> {
     names.iter().find(|(name, ..)| *name == word).map(|&(_, kind, code)| (kind, code))
 }
 
-/// A code of an unreachable by nftables' name.
+/// Parses a code of an ICMP unreachable, by nftables' name.
 pub(super) fn icmp_code(word: &str, v6: bool) -> Option<u8> {
     if let Ok(code) = word.parse() {
         return Some(code);
@@ -160,7 +160,7 @@ pub(super) fn icmp_code(word: &str, v6: bool) -> Option<u8> {
     names.iter().find(|(name, _)| *name == word).map(|&(_, code)| code)
 }
 
-/// A DiffServ code point by number, decimal or `0x` hexadecimal, or by class.
+/// Parses a DiffServ code point: a number, decimal or `0x` hexadecimal, or a class.
 pub(super) fn dscp(word: &str) -> Option<u8> {
     let word = word.to_ascii_lowercase();
     let number = match word.strip_prefix("0x") {
@@ -183,12 +183,12 @@ pub(super) fn dscp(word: &str) -> Option<u8> {
     number.or(class).filter(|&value| value < 64)
 }
 
-/// A set of code points.
+/// Parses a DiffServ code point into a set.
 pub(super) fn dscp_set(word: &str) -> Option<ByteSet> {
     dscp(word).map(ByteSet::one)
 }
 
-/// TCP flags by name, as on the wire.
+/// Parses a TCP flag by name, to its bit on the wire.
 pub(super) fn tcp_flag(word: &str) -> Option<u8> {
     Some(match word.to_ascii_lowercase().as_str() {
         "fin" => 1,
@@ -205,7 +205,7 @@ pub(super) fn tcp_flag(word: &str) -> Option<u8> {
     })
 }
 
-/// An address, a prefix (by length or by mask), or a range with a dash.
+/// Parses an address, a prefix (by length or by mask), or a range with a dash.
 pub(super) fn addresses(word: &str) -> Option<AddressRange> {
     if let Some((first, last)) = word.split_once('-') {
         let (first, last): (IpAddr, IpAddr) = (first.parse().ok()?, last.parse().ok()?);
@@ -231,7 +231,7 @@ pub(super) fn addresses(word: &str) -> Option<AddressRange> {
     ipnet::IpNet::new(address, length).ok().map(AddressRange::from)
 }
 
-/// An Ethernet address: six groups of one or two hexadecimal digits, as a number.
+/// Parses an Ethernet address, six groups of one or two hexadecimal digits, to a number.
 pub(super) fn mac(word: &str) -> Option<u64> {
     let mut groups = word.split(':');
     let address = (0..6).try_fold(0, |address, _| {
@@ -241,7 +241,7 @@ pub(super) fn mac(word: &str) -> Option<u64> {
     groups.next().is_none().then_some(address)
 }
 
-/// A unit of time, in full or by its beginning.
+/// Parses a unit of time, in full or by its beginning.
 pub(super) fn unit(word: &str) -> Option<Nanos> {
     let seconds = match word {
         "second" | "sec" | "s" => 1,

@@ -1,4 +1,4 @@
-//! Policies at random, for property tests: each can be written in the policy file. They need not make sense.
+//! Random policies, for property tests: each can be written as a policy file, but need not be valid.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -68,7 +68,7 @@ fn search() -> impl Strategy<Value = Search> {
         .prop_map(|(algorithm, memory)| Search { algorithm, memory })
 }
 
-/// Any knobs of the daemon.
+/// Any settings of the daemon.
 pub(crate) fn gateway() -> impl Strategy<Value = Gateway> {
     let driver = || select(&[Driver::Auto, Driver::Xdp, Driver::Packet, Driver::Tap][..]);
     let own = (name(), driver()).prop_map(|(interface, driver)| PortDriver { interface, driver });
@@ -391,7 +391,7 @@ fn names() -> impl Strategy<Value = Vec<String>> {
     vec(name(), 0..3)
 }
 
-/// Names with and without what TOML wants quotes for.
+/// Names with and without characters that TOML wants quotes for.
 fn name() -> impl Strategy<Value = String> {
     let word = vec(select(&b"abcxyz019-_.:/"[..]), 1..8)
         .prop_map(|bytes| bytes.into_iter().map(char::from).collect::<String>());

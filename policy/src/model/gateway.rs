@@ -1,76 +1,75 @@
-//! Knobs of the live daemon.
+//! Settings of the live daemon.
 
 use std::net::SocketAddr;
 
 use super::{Log, MetricsAccess};
 
-/// Knobs of the live daemon; replay and chip ignore them.
+/// Settings of the live daemon; replay and chip ignore them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Gateway {
-    /// Worker threads; one where absent.
+    /// Number of worker threads; one if absent.
     pub workers: Option<u16>,
-    /// How frames come and go, where nothing else is said for an interface.
+    /// Driver of interfaces that `drivers` does not list.
     pub driver: Driver,
-    /// How they do on single interfaces.
+    /// Drivers of single interfaces.
     pub drivers: Vec<PortDriver>,
-    /// What becomes of frames that were put together, or left uncut, to spare work.
+    /// Treatment of frames that GRO merged, or that GSO left unsegmented.
     pub offload: Offload,
-    /// Where metrics can be fetched: an address and TCP port. Nowhere where absent.
+    /// Listening address and TCP port of the metrics endpoint; none if absent.
     pub metrics: Option<SocketAddr>,
-    /// Who may fetch them.
+    /// Access control of the metrics endpoint.
     pub metrics_access: MetricsAccess,
-    /// What is logged of packets, and where to.
+    /// Log of packets, connections and mappings.
     pub log: Log,
-    /// What becomes of interfaces when the gateway ends.
+    /// State of the interfaces after the gateway has ended.
     pub on_exit: OnExit,
 }
 
 /// The driver of one interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortDriver {
-    /// The interface's name.
+    /// Name of the interface.
     pub interface: String,
-    /// How its frames come and go.
+    /// Driver of the interface's frames.
     pub driver: Driver,
 }
 
-/// How frames come from an interface and go to it.
+/// Driver that receives and sends an interface's frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Driver {
     /// The fastest that works.
     #[default]
     Auto,
-    /// AF_XDP, with frames in memory that is shared with Linux.
+    /// AF_XDP, with frames in memory shared with Linux.
     Xdp,
-    /// AF_PACKET, with a ring to receive from.
+    /// AF_PACKET, with a receive ring.
     Packet,
-    /// A TAP device, which the gateway makes.
+    /// A TAP device, created by the gateway.
     Tap,
 }
 
-/// What becomes of frames larger than the link carries: those that Linux or a card put together (GRO), or that
-/// were to be cut by a card (GSO).
+/// Treatment of frames larger than the link carries: merged by Linux or a card (GRO), or left for a card to segment (GSO).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Offload {
-    /// They are cut.
+    /// Such frames are segmented.
     #[default]
     Segment,
-    /// Putting together is switched off, and what comes nevertheless is dropped.
+    /// Merging is switched off, and oversized frames are dropped.
     Refuse,
 }
 
-/// What becomes of the policy's interfaces when the gateway has ended.
+/// State of the policy's interfaces after the gateway has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnExit {
-    /// Linux forwards nothing by them, and receives what rules to `self` let in, and answers.
+    /// Linux forwards nothing by these interfaces, receives only what rules to `self` accept, and answers.
     #[default]
     Closed,
-    /// After an end in good order they are Linux's, unfiltered.
+    /// After an orderly shutdown the interfaces are Linux's, unfiltered.
     Open,
 }
 
 impl Gateway {
-    /// The driver of an interface.
+    /// Returns the driver of an interface.
     pub fn driver_of(&self, interface: &str) -> Driver {
         let own = self.drivers.iter().find(|own| own.interface == interface);
         own.map_or(self.driver, |own| own.driver)

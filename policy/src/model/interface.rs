@@ -10,37 +10,37 @@ pub use wire::ethernet::Mac;
 /// An interface of the gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// Its name, as the system has it.
+    /// Name of the interface in the system.
     pub name: String,
-    /// The zone its networks belong to.
+    /// Zone of the interface's networks.
     pub zone: String,
-    /// The gateway's own addresses on it, each with the length of its network's prefix.
+    /// The gateway's own addresses on the interface, each with the prefix length of its network.
     pub addresses: Vec<IpNet>,
-    /// What its packets begin with. A link without Ethernet has no link-layer addresses, neighbours or VLANs.
+    /// First header of the packets. A link without Ethernet has no link-layer addresses, neighbours or VLANs.
     pub link: LinkKind,
-    /// Largest IP packet it carries, 68 to 16000 bytes (1280 at least where it has IPv6).
+    /// Largest IP packet, 68 to 16000 bytes (at least 1280 with IPv6).
     pub mtu: u16,
-    /// Rate of its link outwards, where frames are to be sent no faster; none of a VLAN, whose frames take its parent's link.
+    /// Rate of the link outwards, for shaping; none for a VLAN, whose frames share the parent's link.
     pub rate: Option<BitRate>,
-    /// Bytes that count against the rate with each frame beside those from the Ethernet (or IP) header on, where it is not what the
-    /// kind of link has ([`Interface::overhead`]).
+    /// Bytes that each frame takes of the rate beside those from the Ethernet (or IP) header on; by default those of the kind of
+    /// link ([`Interface::overhead`]).
     pub overhead: Option<u16>,
-    /// Its link-layer address. Where it is given, unicast frames for others are dropped; where not, all are
-    /// taken and the replay host makes an address up.
+    /// Link-layer address. With one, unicast frames for other addresses are dropped; without, all are accepted and the replay
+    /// host makes up an address.
     pub mac: Option<Mac>,
-    /// The interface that carries this one's frames in VLANs.
+    /// Parent interface, which carries this one's frames in VLANs.
     pub parent: Option<String>,
     /// VLAN identifiers, outermost first: none, one (802.1Q) or two (QinQ), 1 to 4094 each.
     pub vlans: Vec<u16>,
-    /// Source check: must source addresses be at home behind this interface?
+    /// Check of source addresses against the routes.
     pub source_check: SourceCheck,
-    /// Clamping of the MSS of TCP connections that cross this interface.
+    /// Clamping of the MSS of TCP connections across the interface.
     pub mss: MssClamp,
 }
 
 impl Interface {
-    /// Bytes that count against the rate with each frame beside its own: 24 on Ethernet (preamble, frame check sequence and gap), none
-    /// on links that carry bare IP packets, or those that are given.
+    /// Bytes that each frame takes of the rate beside its own: as configured, else 24 on Ethernet (preamble, frame check
+    /// sequence and gap) and none on links that carry bare IP packets.
     pub fn overhead(&self) -> Bytes {
         match (self.overhead, self.link) {
             (Some(bytes), _) => Bytes(bytes.into()),
@@ -53,23 +53,23 @@ impl Interface {
 /// Check of source addresses against the routes (unicast reverse path forwarding, RFC 3704).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SourceCheck {
-    /// The best route back must leave by the interface that the packet came in by.
+    /// The best route back must leave by the interface of arrival.
     #[default]
     Strict,
-    /// There must be some route back that leads on; the default route is one.
+    /// Some route back must lead on; the default route is one.
     Loose,
-    /// None.
+    /// No check.
     Off,
 }
 
-/// Lowering of the maximum segment size that TCP SYNs announce.
+/// Lowering of the maximum segment size in TCP SYNs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MssClamp {
-    /// Left as it is.
+    /// MSS left unchanged.
     #[default]
     Off,
-    /// To what fits the smaller MTU of the path's two interfaces: less 40 bytes for IPv4, 60 for IPv6.
+    /// MSS that fits the smaller MTU of the path's two interfaces: less 40 bytes for IPv4, 60 for IPv6.
     Mtu,
-    /// To at most this many bytes, 536 at least.
+    /// Largest MSS, in bytes, 536 at least.
     Bytes(u16),
 }

@@ -1,4 +1,4 @@
-//! Bounds on what is remembered, and for how long.
+//! Bounds on state, and timeouts.
 
 use wire::{Bytes, Nanos};
 
@@ -7,47 +7,47 @@ use super::seconds;
 /// Bounds on memory and rates. All memory is allocated at start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Flows that can exist at one time, 1 to 16,777,216.
+    /// Most flows at one time, 1 to 16,777,216.
     pub flows: u32,
-    /// What happens when there are that many.
+    /// Reaction to a new flow when the table is full.
     pub when_full: WhenFull,
-    /// The most flows that one source address may have open at one time; no bound where absent.
+    /// Most flows of one source address at one time; unbounded if absent.
     pub flows_per_source: Option<u32>,
-    /// Fragments.
+    /// Bounds on virtual reassembly.
     pub fragments: FragmentLimits,
-    /// ICMP errors and resets that the gateway sends to one receiver, a second (RFC 1812, section 4.3.2.8; RFC 4443,
-    /// 2.4 f): of each kind (packet too big; no way; refused) so many.
+    /// Most ICMP errors and resets that the gateway sends to one receiver, per second (RFC 1812, section 4.3.2.8; RFC 4443,
+    /// 2.4 f), of each kind (packet too big; unreachable; refused).
     pub errors_per_second: u32,
-    /// Those that it sends to all receivers together, a second, of each kind.
+    /// Most ICMP errors and resets to all receivers together, per second, of each kind.
     pub errors_in_all: u32,
-    /// Frames that wait for an interface; those past it are dropped from the tail.
+    /// Length of an interface's transmit queue, in frames; frames past it are dropped from the tail.
     pub queue: u32,
-    /// Window check: must TCP sequence numbers lie in the window?
+    /// Check of TCP sequence numbers against the window.
     pub tcp_window: TcpWindow,
-    /// Pickup of TCP flows in their middle.
+    /// Pickup of TCP flows in mid-stream.
     pub pickup: Pickup,
-    /// Verification of transport checksums where a packet opens or closes a flow.
+    /// Verification of transport checksums of packets that open or close a flow.
     pub checksum: Checksum,
 }
 
 /// Bounds on virtual reassembly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FragmentLimits {
-    /// Datagrams of which fragments may be under way at one time.
+    /// Most datagrams with fragments under way at one time.
     pub datagrams: u32,
-    /// Fragments that may wait for their first fragment, all datagrams together.
+    /// Most fragments parked until their first fragment arrives, all datagrams together.
     pub held: u32,
-    /// The largest datagram that fragments may make up.
+    /// Largest datagram, in bytes.
     pub datagram: Bytes,
 }
 
-/// What a full flow table does with a new flow.
+/// Reaction of a full flow table to a new flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenFull {
-    /// The new flow is refused; those that exist are unharmed.
+    /// The new flow is refused; existing flows are unharmed.
     Refuse,
-    /// A flow that both sides have not confirmed makes room, of the oldest of these the one that has been idle longest; the
-    /// new one is refused where there is none. So those who send from addresses that are not theirs crowd out one another.
+    /// The longest idle of the oldest flows that both sides have not confirmed is evicted; without any, the new flow is refused.
+    /// Senders with spoofed addresses so crowd out one another.
     #[default]
     EvictIdle,
 }
@@ -58,34 +58,34 @@ pub enum TcpWindow {
     /// Segments out of the window are dropped.
     #[default]
     Strict,
-    /// They pass.
+    /// Segments out of the window pass.
     Off,
 }
 
-/// Pickup of TCP flows whose handshake was not seen.
+/// Pickup of TCP flows without a handshake seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pickup {
     /// Only a SYN opens a flow.
     #[default]
     Refuse,
-    /// Any segment but RST does, if a rule accepts it; the window is learnt from it.
+    /// Any segment but RST opens a flow, if a rule accepts it; the window starts from that segment.
     Accept,
 }
 
 /// Check of TCP, UDP and ICMP checksums of packets that would open or close a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Checksum {
-    /// Wrong ones are dropped.
+    /// Packets with a wrong checksum are dropped.
     #[default]
     Verify,
-    /// Not looked at, as for captures taken on the sending machine before its card filled them in.
+    /// Checksums are ignored, as for captures taken on the sender before its card filled them in.
     Ignore,
 }
 
-/// How long an idle flow is remembered, by protocol and state.
+/// Lifetimes of idle flows, by protocol and state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// TCP, handshake under way (RFC 5382, REQ-5: 4 minutes at least).
+    /// TCP, handshake incomplete (RFC 5382, REQ-5: 4 minutes at least).
     pub tcp_half_open: Nanos,
     /// TCP, established (RFC 5382, REQ-5: 2 hours 4 minutes at least).
     pub tcp_established: Nanos,
@@ -95,13 +95,13 @@ pub struct Timeouts {
     pub tcp_reset: Nanos,
     /// UDP that has been answered (RFC 4787, REQ-5: 2 minutes at least, 5 recommended).
     pub udp: Nanos,
-    /// UDP that nobody has answered: 30 seconds, as in Linux. [`Timeouts::udp`] holds where that is shorter.
+    /// UDP without an answer: 30 seconds, as in Linux. [`Timeouts::udp`] applies if shorter.
     pub udp_unanswered: Nanos,
     /// ICMP echo (RFC 5508, REQ-2: 60 seconds at least).
     pub icmp: Nanos,
     /// All other protocols.
     pub other: Nanos,
-    /// Fragments of a datagram that is not complete (RFC 8200, section 4.5: 60 seconds; RFC 791: 15).
+    /// Fragments of an incomplete datagram (RFC 8200, section 4.5: 60 seconds; RFC 791: 15).
     pub fragment: Nanos,
 }
 

@@ -1,4 +1,4 @@
-//! What a live gateway logs of packets, how much of it, and where to.
+//! Log of packets on a live gateway: events, rates and outputs.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -11,24 +11,24 @@ use super::{Rate, Scope};
 /// The log of packets, connections and mappings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Log {
-    /// Where records go: standard error where none is named.
+    /// Outputs of the records; standard error if empty.
     pub outputs: Vec<LogOutput>,
-    /// Which records are made; of rules with `log = true` alone where absent.
+    /// Events logged; only those of rules with `log = true` if absent.
     pub events: Option<Vec<LogEvent>>,
-    /// Records of each rule that are written; [`Log::RATE`] where absent.
+    /// Most records of each rule; [`Log::RATE`] if absent.
     pub rate: Option<Rate>,
-    /// Records of all kinds together that are written; [`Log::TOTAL`] where absent.
+    /// Most records of all kinds together; [`Log::TOTAL`] if absent.
     pub total: Option<Rate>,
 }
 
 impl Log {
-    /// Records of each rule, where the policy does not say.
+    /// Default rate of records of each rule.
     pub const RATE: Rate = Rate { count: 10, per: Nanos::from_secs(1), burst: 50, scope: Scope::Rule };
 
-    /// Records of all kinds together, where the policy does not say.
+    /// Default rate of records of all kinds together.
     pub const TOTAL: Rate = Rate { count: 1_000, per: Nanos::from_secs(1), burst: 2_000, scope: Scope::Rule };
 
-    /// Returns true if records of that kind are made.
+    /// True if records of `event` are written.
     pub fn has(&self, event: LogEvent) -> bool {
         self.events.as_ref().map_or(event == LogEvent::Rule, |events| events.contains(&event))
     }
@@ -47,7 +47,7 @@ impl Log {
 /// A kind of log record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogEvent {
-    /// A packet met a rule that has `log = true`.
+    /// A packet matched a rule with `log = true`.
     Rule,
     /// A connection began or ended.
     Connection,
@@ -55,12 +55,12 @@ pub enum LogEvent {
     Nat,
 }
 
-/// A place where log records go.
+/// Output of log records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogOutput {
     /// Standard error, as the gateway's other log lines.
     Stderr,
-    /// The journal of systemd, by its native protocol: its own socket where absent.
+    /// The journal of systemd, by its native protocol, at this socket; systemd's own if absent.
     Journald(Option<PathBuf>),
     /// Syslog (RFC 5424).
     Syslog(SyslogAddress),
@@ -68,14 +68,14 @@ pub enum LogOutput {
     File(PathBuf),
 }
 
-/// Where a syslog server receives.
+/// Transport and address of a syslog server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SyslogAddress {
     /// A datagram socket in the file system; `/dev/log` where absent.
     Unix(Option<PathBuf>),
     /// UDP (RFC 5426).
     Udp(SocketAddr),
-    /// TCP, with the length before each message (RFC 6587, section 3.4.1).
+    /// TCP, each message preceded by its length (RFC 6587, section 3.4.1).
     Tcp(SocketAddr),
 }
 

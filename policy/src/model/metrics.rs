@@ -1,14 +1,14 @@
-//! Who may fetch metrics.
+//! Access control of the metrics endpoint.
 
 use std::path::PathBuf;
 
-/// How metrics are kept from those whom they do not concern.
+/// Credentials of the metrics endpoint: TLS certificate, key and token.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MetricsAccess {
-    /// Certificate for TLS, with those that lead to its issuer: a PEM file.
+    /// TLS certificate chain of the endpoint: a PEM file.
     pub certificate: Option<PathBuf>,
-    /// Its key: a PEM file.
+    /// Private key of the certificate: a PEM file.
     pub key: Option<PathBuf>,
-    /// File of a token that whoever asks must show.
+    /// File with the token that clients must present.
     pub token: Option<PathBuf>,
 }

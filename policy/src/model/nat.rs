@@ -6,10 +6,10 @@ use ipnet::IpNet;
 
 use super::rule::{AddressRange, Addresses, PortRange, Protocol};
 
-/// An address translation. Every condition that is given must hold; an empty list holds for all.
+/// An address translation. All conditions must hold; an empty list holds for all packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nat {
-    /// Its name, unique among translations.
+    /// Name, unique among translations.
     pub name: String,
     /// Zones of origin.
     pub from: Vec<String>,
@@ -25,23 +25,23 @@ pub struct Nat {
     pub sports: Vec<PortRange>,
     /// Destination ports, after destination translation; only for source translations (masquerade, source, exempt).
     pub dports: Vec<PortRange>,
-    /// What is done.
+    /// Action on matching packets.
     pub action: NatAction,
 }
 
-/// What a translation does.
+/// Action of a translation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NatAction {
-    /// The source becomes the address of the interface that the packet leaves by.
+    /// The source becomes the address of the outgoing interface.
     Masquerade {
-        /// Ports handed out.
+        /// Ports allocated.
         ports: PortUse,
     },
     /// The source becomes an address of a pool; each inside address keeps to one (RFC 4787, REQ-2).
     Source {
         /// Outside addresses.
         pool: Vec<AddressRange>,
-        /// Ports handed out, of each outside address.
+        /// Ports allocated on each outside address.
         ports: PortUse,
     },
     /// The source stays as it is: an exception before a wider translation.
@@ -70,48 +70,47 @@ pub enum NatAction {
     },
 }
 
-/// Whether packets from inside to an outside address are turned back inside (RFC 4787, section 6).
+/// Hairpinning: return of packets from inside to an outside address back inside (RFC 4787, section 6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Hairpin {
-    /// They are.
+    /// Such packets are turned back.
     #[default]
     On,
-    /// They are not.
+    /// Such packets are not turned back.
     Off,
 }
 
-/// How the ports of outside addresses are handed out.
+/// Allocation of the ports of outside addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortUse {
-    /// Ports (ICMP identifiers) that may be handed out; never empty.
+    /// Ports (ICMP identifiers) for allocation; never empty.
     pub ranges: Vec<PortRange>,
-    /// The most ports that one inside address may hold at one time, for each protocol;
-    /// [`PortUse::quota_in_force`] where absent.
+    /// Most ports of one inside address at one time, for each protocol;
+    /// [`PortUse::quota_in_force`] if absent.
     pub quota: Option<u32>,
     /// Deterministic NAT (RFC 7422): every inside address of the translation's `source` owns a block of this
     /// many ports, computed, not remembered.
     pub block: Option<u16>,
-    /// Which of the free ports an inside endpoint gets.
+    /// Selection of an outside port for an inside endpoint.
     pub choice: PortChoice,
 }
 
-/// Selection of an outside port among those that are free.
+/// Selection of an outside port among the free ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PortChoice {
-    /// The inside port where it is free, else one of the same parity where there is one (RFC 4787, sections 4.2.1 and
-    /// 4.2.2).
+    /// The inside port if free, else one of the same parity if there is one (RFC 4787, sections 4.2.1 and 4.2.2).
     #[default]
     Preserve,
     /// A random one (RFC 6056).
     Random,
 }
 
-/// The least that one inside address may hold where no quota is given.
+/// Least default quota of one inside address, in ports.
 const LEAST_QUOTA: u32 = 4_096;
 
 impl PortUse {
-    /// The quota that holds. Where none is given it is a quarter of the ports of one outside address, 4,096 at least, so that
-    /// no host takes them all; where inside addresses own blocks, these are the quota.
+    /// Quota in force, in ports: if not configured, a quarter of the ports of one outside address, 4,096 at least, so that no
+    /// host takes them all; `None` for inside addresses with blocks of their own, which are the quota.
     pub fn quota_in_force(&self) -> Option<u32> {
         let size = |range: &PortRange| u32::from(range.last).saturating_sub(range.first.into()) + 1;
         let ports: u32 = self.ranges.iter().map(size).sum();

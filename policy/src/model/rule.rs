@@ -1,4 +1,4 @@
-//! Filter rules and what they match.
+//! Filter rules and their conditions.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -8,10 +8,10 @@ use wire::{Dscp, Nanos};
 
 pub use wire::header::Protocol;
 
-/// A filter rule. Every condition that is given must hold; an empty list or `None` holds for all packets.
+/// A filter rule. All conditions must hold; an empty list or `None` holds for all packets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rule {
-    /// Its name, unique among rules, in every log, counter and trace.
+    /// Name in logs, counters and traces, unique among rules.
     pub name: String,
     /// Zones of origin.
     pub from: Vec<String>,
@@ -23,7 +23,7 @@ pub struct Rule {
     pub out_interfaces: Vec<String>,
     /// IPv4, IPv6 or both.
     pub family: FamilyMatch,
-    /// Source address of the Ethernet frame; given, a packet that came without an Ethernet header does not match.
+    /// Source address of the Ethernet frame. With a condition, packets that came without an Ethernet header do not match.
     pub source_macs: Macs,
     /// Source address, before source NAT.
     pub source: Addresses,
@@ -35,28 +35,27 @@ pub struct Rule {
     pub sports: Vec<PortRange>,
     /// Destination ports.
     pub dports: Vec<PortRange>,
-    /// ICMP types and codes, of the protocols that `protocols` lists (ICMP or ICMPv6).
+    /// ICMP types and codes, of the protocol in `protocols` (ICMP or ICMPv6).
     pub icmp: Vec<IcmpMatch>,
     /// TCP flags.
     pub tcp_flags: Option<TcpFlagsMatch>,
     /// DiffServ code points.
     pub dscp: Vec<Dscp>,
-    /// Connection states; empty means [`State::New`]. Packets of established and related connections do not
-    /// meet the rules, and invalid ones never pass, so a rule without `New` has no effect.
+    /// Connection states; empty means [`State::New`]. Packets of established and related connections bypass the rules, and
+    /// invalid ones never pass, so a rule without `New` has no effect.
     pub states: Vec<State>,
-    /// The most connections (packets, where stateless) accepted in a time; those past it are dropped. Only
-    /// with [`Action::Accept`].
+    /// Most connections (packets, if stateless) accepted per interval; the excess is dropped. Only with [`Action::Accept`].
     pub rate: Option<Rate>,
-    /// The most connections at one time; those past it are dropped. Only with [`Action::Accept`].
+    /// Most concurrent connections; the excess is dropped. Only with [`Action::Accept`].
     pub connections: Option<ConnectionLimit>,
-    /// How long a connection that it accepts may be idle, TCP once it is established; as `[timeout]` says where absent. Only
-    /// with [`Action::Accept`].
+    /// Idle timeout of accepted connections, for TCP once established; that of `[timeout]` if absent. Only with
+    /// [`Action::Accept`].
     pub timeout: Option<Nanos>,
-    /// Who answers the SYN of a TCP connection that it accepts. Only with [`Action::Accept`].
+    /// Responder to the SYN of an accepted TCP connection: server or gateway. Only with [`Action::Accept`].
     pub syn: SynAnswer,
     /// Logging of matches.
     pub log: Logging,
-    /// What happens.
+    /// Action on matching packets.
     pub action: Action,
 }
 
@@ -67,25 +66,25 @@ impl Rule {
     }
 }
 
-/// What happens to a packet.
+/// Action on a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Action {
-    /// It passes, and so does the rest of its connection.
+    /// The packet passes, with the rest of its connection.
     Accept,
-    /// It is dropped in silence.
+    /// The packet is dropped silently.
     #[default]
     Drop,
-    /// It is dropped and answered.
+    /// The packet is dropped and answered.
     Reject(RejectWith),
 }
 
-/// The answer to a rejected packet.
+/// Answer to a rejected packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RejectWith {
-    /// TCP is answered with RST, all else with ICMP "administratively prohibited" (UDP: "port unreachable").
+    /// TCP RST, or for other protocols ICMP "administratively prohibited" (for UDP "port unreachable").
     #[default]
     Fitting,
-    /// RST; all but TCP is dropped in silence.
+    /// TCP RST; other protocols are dropped silently.
     TcpReset,
     /// ICMP port unreachable.
     PortUnreachable,
@@ -95,62 +94,62 @@ pub enum RejectWith {
     AdminProhibited,
 }
 
-/// Who answers the SYN of a connection.
+/// Responder to the SYN of a TCP connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SynAnswer {
-    /// The server.
+    /// The server, to which the SYN is forwarded.
     #[default]
     Forward,
-    /// The gateway, with a cookie: the server hears of the connection when the client has acknowledged that (SYN proxy).
+    /// The gateway, with a SYN cookie; the server sees the connection once the client has acknowledged the cookie (SYN proxy).
     Proxy,
 }
 
-/// Addresses that match.
+/// Address condition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Addresses {
-    /// The addresses; none means all addresses.
+    /// Addresses; an empty list means all.
     pub items: Vec<AddressItem>,
-    /// If true, every address but these matches, of the families that the items name.
+    /// True if every address but these matches, of the families of the items.
     pub except: bool,
 }
 
-/// One item of a list of addresses.
+/// An element of a list of addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AddressItem {
     /// Addresses from first to last.
     Range(AddressRange),
-    /// All of a named set.
+    /// All addresses of a named set.
     Set(String),
 }
 
-/// Addresses of one family from `first` to `last`, both included; `first <= last`. A prefix is one, too.
+/// Addresses of one family from `first` to `last`, inclusive; `first <= last`. Prefixes are ranges, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AddressRange {
-    /// The lowest.
+    /// Lowest address.
     pub first: IpAddr,
-    /// The highest.
+    /// Highest address.
     pub last: IpAddr,
 }
 
-/// Ethernet addresses that match.
+/// Ethernet address condition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Macs {
-    /// The addresses; none means all, and frames without one.
+    /// Addresses; an empty list means all, and frames without one.
     pub items: Vec<MacRange>,
-    /// If true, every address but these matches.
+    /// True if every address but these matches.
     pub except: bool,
 }
 
-/// Ethernet addresses from `first` to `last`, both included; `first <= last`.
+/// Ethernet addresses from `first` to `last`, inclusive; `first <= last`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MacRange {
-    /// The lowest.
+    /// Lowest address.
     pub first: Mac,
-    /// The highest.
+    /// Highest address.
     pub last: Mac,
 }
 
-/// Which IP versions match.
+/// IP versions matched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FamilyMatch {
     /// Both.
@@ -162,102 +161,102 @@ pub enum FamilyMatch {
     V6,
 }
 
-/// Port numbers from `first` to `last`, both included; `first <= last`.
+/// Port numbers from `first` to `last`, inclusive; `first <= last`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PortRange {
-    /// The lowest.
+    /// Lowest port.
     pub first: u16,
-    /// The highest.
+    /// Highest port.
     pub last: u16,
 }
 
-/// An ICMP or ICMPv6 type, and its code where that matters.
+/// An ICMP or ICMPv6 type, with an optional code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IcmpMatch {
-    /// The type.
+    /// ICMP type.
     pub kind: u8,
-    /// The code; any where absent.
+    /// ICMP code; any if absent.
     pub code: Option<u8>,
 }
 
-/// TCP flags that must be set or clear: `flags & mask == value`.
+/// TCP flags to be set or clear: `flags & mask == value`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpFlagsMatch {
-    /// The flags looked at, as on the wire.
+    /// Flags compared, as on the wire.
     pub mask: u8,
-    /// Those of them that must be set.
+    /// Flags of `mask` that must be set.
     pub value: u8,
 }
 
-/// State of a packet's connection, in netfilter's words.
+/// State of a packet's connection, in the terms of netfilter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum State {
-    /// The packet may open one.
+    /// The packet may open a connection.
     New,
-    /// The packet belongs to one.
+    /// The packet belongs to a connection.
     Established,
-    /// The packet is an ICMP error about one.
+    /// The packet is an ICMP error about a connection.
     Related,
-    /// The packet fits none and may not open one.
+    /// The packet belongs to no connection and may not open one.
     Invalid,
 }
 
-/// A token bucket: `count` per `per`, and at most `burst` at once.
+/// A token bucket: `count` tokens per `per`, at most `burst` at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// Number of them, 1 at least.
+    /// Number of tokens, 1 at least.
     pub count: u32,
-    /// In which time.
+    /// Interval.
     pub per: Nanos,
-    /// Depth of the bucket, 1 at least.
+    /// Depth of the bucket, in tokens, 1 at least.
     pub burst: u32,
-    /// Scope: a bucket for each source address, or one for all.
+    /// Scope: one bucket for each source address, or one for the rule.
     pub scope: Scope,
 }
 
-/// A bound on the connections that exist at one time.
+/// A bound on concurrent connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionLimit {
-    /// The most, 1 at least.
+    /// Most connections, 1 at least.
     pub most: u32,
-    /// Counted for whom.
+    /// Scope of the count.
     pub scope: Scope,
 }
 
-/// For whom a limit counts.
+/// Scope of a limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scope {
-    /// For all that match the rule together.
+    /// All packets that match the rule, together.
     #[default]
     Rule,
-    /// For each source address by itself.
+    /// Each source address by itself.
     Source,
 }
 
 /// Logging of matches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Logging {
-    /// No.
+    /// Nothing is logged.
     #[default]
     Off,
-    /// Yes, the first packet of each connection.
+    /// The first packet of each connection is logged.
     On,
 }
 
 impl AddressRange {
-    /// The range that is one address.
+    /// Returns the range of one address.
     pub fn single(address: IpAddr) -> AddressRange {
         AddressRange { first: address, last: address }
     }
 
-    /// True if `address` lies in it.
+    /// True if `address` lies in the range.
     pub fn contains(&self, address: IpAddr) -> bool {
         self.first <= address && address <= self.last && address.is_ipv4() == self.first.is_ipv4()
     }
 }
 
 impl MacRange {
-    /// The range that is one address.
+    /// Returns the range of one address.
     pub const fn single(mac: Mac) -> MacRange {
         MacRange { first: mac, last: mac }
     }
@@ -278,12 +277,12 @@ impl From<ipnet::IpNet> for AddressRange {
 }
 
 impl PortRange {
-    /// The range that is one port.
+    /// Returns the range of one port.
     pub const fn single(port: u16) -> PortRange {
         PortRange { first: port, last: port }
     }
 
-    /// True if `port` lies in it.
+    /// True if `port` lies in the range.
     pub const fn contains(self, port: u16) -> bool {
         self.first <= port && port <= self.last
     }

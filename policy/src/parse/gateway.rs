@@ -1,4 +1,4 @@
-//! Knobs of the live daemon.
+//! Settings of the live daemon.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! The keys of `[gateway]` that say what is logged, how much of it, and where to.
+//! Log keys of `[gateway]`: events, rates and outputs.
 
 use toml::de::DeValue;
 

@@ -25,7 +25,7 @@ const KINDS: Words<Kind> = &[
     ("one-to-one", Kind::OneToOne),
 ];
 
-/// Keys that only some kinds have.
+/// Keys of some kinds of translation only.
 const SPECIAL: [(&str, &[Kind]); 13] = [
     ("to", &[Kind::Masquerade, Kind::Source, Kind::Exempt]),
     ("sport", &[Kind::Masquerade, Kind::Source, Kind::Exempt]),
@@ -42,7 +42,7 @@ const SPECIAL: [(&str, &[Kind]); 13] = [
     ("hairpin", &[Kind::Forward, Kind::OneToOne]),
 ];
 
-/// Reads a `[[nat]]`; `None` if it lacks what its kind is made of.
+/// Reads a `[[nat]]`; `None` if a key that its kind requires is absent.
 pub(super) fn read(mut table: Table<'_, '_, '_>) -> Option<(Nat, Entry)> {
     let name = table.require("name", "\"office\"", value::owned).unwrap_or_default();
     let kind = table.require("kind", "\"masquerade\"", |value| value::one_of(value, KINDS));

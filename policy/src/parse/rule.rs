@@ -1,4 +1,4 @@
-//! Rules, and the addresses that rules and translations match.
+//! Rules, and the addresses in conditions of rules and translations.
 
 use config::Entry;
 use toml::de::DeValue;
@@ -47,13 +47,13 @@ pub(super) fn read_addresses(table: &mut Table<'_, '_, '_>, key: &'static str) -
     Addresses { items, except }
 }
 
-/// Reads Ethernet addresses likewise.
+/// Reads Ethernet addresses: one, a list, or `{ except = ... }`.
 fn read_macs(table: &mut Table<'_, '_, '_>, key: &'static str) -> Macs {
     let (items, except) = read_items(table, key, "02:00:5e:10:00:01", value::mac_range);
     Macs { items, except }
 }
 
-/// Reads items: one, a list, or `{ except = ... }`, and whether they are those that do not match. `example` is one.
+/// Reads items (one, a list, or `{ except = ... }`), and true for exceptions. `example` is an item, for messages.
 fn read_items<T>(
     table: &mut Table<'_, '_, '_>,
     key: &'static str,

@@ -51,7 +51,7 @@ fn every_key_of_the_format_is_read() {
     assert_eq!(policy.gateway.workers, Some(2));
 }
 
-/// Operators read of every key and word on one page.
+/// The manual has every key and word on one page.
 #[test]
 fn the_manual_has_every_key_and_word() {
     let page = include_str!("../../../docs/policy.md");

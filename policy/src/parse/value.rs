@@ -1,7 +1,6 @@
-//! Values of the policy file: what a string or a number means.
+//! Readers of the values of a policy file.
 //!
-//! Each reader takes one value and gives what it means, or a complaint that says what is wrong and what to
-//! write instead.
+//! Each reader takes one value and returns its meaning, or a complaint that names the error and the form expected.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -22,40 +21,40 @@ use crate::word::{self, Words};
 
 pub(super) use config::value::{flag, one_of, owned, text};
 
-/// A value, or what is wrong with it.
+/// Result of reading a value, or the complaint about it.
 pub(super) type Read<T> = value::Read<T, Code>;
 
-/// An integer from `least` to `most`.
+/// Reads an integer from `least` to `most`.
 pub(super) fn number(value: &DeValue<'_>, least: u64, most: u64) -> Read<u64> {
     value::number(value, least, most)
 }
 
-/// A rate of a link, not zero.
+/// Reads the rate of a link, not zero.
 pub(super) fn bit_rate(value: &DeValue<'_>) -> Read<BitRate> {
     quantity::bit_rate(value, MOST_RATE.0).map(BitRate)
 }
 
-/// A 32-bit integer of any size; whether it makes sense is for `validate`.
+/// Reads any 32-bit integer; `validate` checks the range.
 pub(super) fn number32(value: &DeValue<'_>) -> Read<u32> {
     number(value, 0, u32::MAX.into()).map(|number| number as u32)
 }
 
-/// The same with 16 bits.
+/// Reads any 16-bit integer; `validate` checks the range.
 pub(super) fn number16(value: &DeValue<'_>) -> Read<u16> {
     number(value, 0, u16::MAX.into()).map(|number| number as u16)
 }
 
-/// A number of bytes.
+/// Reads a number of bytes.
 pub(super) fn bytes(value: &DeValue<'_>) -> Read<Bytes> {
     number(value, 0, u32::MAX.into()).map(Bytes)
 }
 
-/// A number of MiB, up to a TiB.
+/// Reads a number of MiB, up to a TiB.
 pub(super) fn mebibytes(value: &DeValue<'_>) -> Read<Bytes> {
     number(value, 1, 1 << 20).map(|number| Bytes(number << 20))
 }
 
-/// An IP address.
+/// Reads an IP address.
 pub(super) fn address(value: &DeValue<'_>) -> Read<IpAddr> {
     address_of(text(value)?)
 }
@@ -71,7 +70,7 @@ fn address_of(text: &str) -> Read<IpAddr> {
     })
 }
 
-/// An address and a TCP port.
+/// Reads an address and a TCP port.
 pub(super) fn socket_address(value: &DeValue<'_>) -> Read<SocketAddr> {
     let text = text(value)?;
     text.parse().map_err(|_| {
@@ -80,7 +79,7 @@ pub(super) fn socket_address(value: &DeValue<'_>) -> Read<SocketAddr> {
     })
 }
 
-/// An address of the gateway with the length of its network's prefix.
+/// Reads an address of the gateway with the prefix length of its network.
 pub(super) fn interface_address(value: &DeValue<'_>) -> Read<IpNet> {
     let text = text(value)?;
     text.parse().map_err(|_| {
@@ -98,7 +97,7 @@ pub(super) fn interface_address(value: &DeValue<'_>) -> Read<IpNet> {
     })
 }
 
-/// A prefix; one address is a prefix, too.
+/// Reads a prefix; a single address is a prefix, too.
 pub(super) fn prefix(value: &DeValue<'_>) -> Read<IpNet> {
     prefix_of(text(value)?)
 }
@@ -125,12 +124,12 @@ fn prefix_of(text: &str) -> Read<IpNet> {
     Ok(net)
 }
 
-/// Addresses: one, a prefix, or `first-last`.
+/// Reads addresses: one, a prefix, or `first-last`.
 pub(super) fn address_range(value: &DeValue<'_>) -> Read<AddressRange> {
     address_range_of(text(value)?)
 }
 
-/// The same from the text itself.
+/// Reads addresses from their text: one, a prefix, or `first-last`.
 pub(crate) fn address_range_of(text: &str) -> Read<AddressRange> {
     if text.starts_with('@') {
         return Err(Complaint::new(Code::BadAddress, format!("\"{text}\": a set cannot stand here"))
@@ -155,7 +154,7 @@ pub(crate) fn address_range_of(text: &str) -> Read<AddressRange> {
     Ok(AddressRange { first, last })
 }
 
-/// Addresses or `@set`.
+/// Reads addresses or `@set`.
 pub(super) fn address_item(value: &DeValue<'_>) -> Read<AddressItem> {
     let text = text(value)?;
     match text.strip_prefix('@') {
@@ -164,7 +163,7 @@ pub(super) fn address_item(value: &DeValue<'_>) -> Read<AddressItem> {
     }
 }
 
-/// `address`, `v4:port` or `[v6]:port`.
+/// Reads `address`, `v4:port` or `[v6]:port`.
 pub(super) fn target(value: &DeValue<'_>) -> Read<(IpAddr, Option<u16>)> {
     let text = text(value)?;
     if let Ok(address) = text.parse() {
@@ -181,7 +180,7 @@ pub(super) fn target(value: &DeValue<'_>) -> Read<(IpAddr, Option<u16>)> {
         .hint("write it as 192.0.2.1, 192.0.2.1:8443, 2001:db8::1 or [2001:db8::1]:8443"))
 }
 
-/// An Ethernet address.
+/// Reads an Ethernet address.
 pub(super) fn mac(value: &DeValue<'_>) -> Read<Mac> {
     mac_of(text(value)?)
 }
@@ -193,7 +192,7 @@ fn mac_of(text: &str) -> Read<Mac> {
     })
 }
 
-/// An Ethernet address, or `first-last`. Bytes of an address may have dashes between them, too: then there are eleven.
+/// Reads an Ethernet address, or `first-last`. An address may have dashes between its bytes, too: a range then has eleven.
 pub(super) fn mac_range(value: &DeValue<'_>) -> Read<MacRange> {
     let text = text(value)?;
     if let Ok(mac) = text.parse() {
@@ -211,7 +210,7 @@ pub(super) fn mac_range(value: &DeValue<'_>) -> Read<MacRange> {
     Ok(range)
 }
 
-/// A port, or `first-last`.
+/// Reads a port, or `first-last`.
 pub(super) fn ports(value: &DeValue<'_>) -> Read<PortRange> {
     match value {
         DeValue::Integer(integer) => number(value, 0, u16::MAX.into())
@@ -241,7 +240,7 @@ fn bad_port(text: &str) -> Complaint {
     })
 }
 
-/// A protocol by name or number.
+/// Reads a protocol by name or number.
 pub(super) fn protocol(value: &DeValue<'_>) -> Read<Protocol> {
     if let DeValue::Integer(_) = value {
         return number(value, 0, 255)
@@ -257,7 +256,7 @@ pub(super) fn protocol(value: &DeValue<'_>) -> Read<Protocol> {
     })
 }
 
-/// An ICMP type by name, number or `type/code`; names are those of the protocol that `words` is for.
+/// Reads an ICMP type by name, number or `type/code`; `words` has the names of the protocol.
 pub(super) fn icmp(value: &DeValue<'_>, words: Option<Words<IcmpMatch>>) -> Read<IcmpMatch> {
     let bad = |what: String| Complaint::new(Code::BadIcmp, what);
     if let DeValue::Integer(integer) = value {
@@ -293,7 +292,7 @@ pub(super) fn icmp(value: &DeValue<'_>, words: Option<Words<IcmpMatch>>) -> Read
     })
 }
 
-/// TCP flags: named ones are looked at, those with `!` must be clear.
+/// Reads TCP flags: a flag is compared if listed, and must be clear with `!`.
 pub(super) fn tcp_flags(value: &DeValue<'_>) -> Read<TcpFlagsMatch> {
     let text = text(value)?;
     let bad = |what: String| {
@@ -313,7 +312,7 @@ pub(super) fn tcp_flags(value: &DeValue<'_>) -> Read<TcpFlagsMatch> {
     Ok(flags)
 }
 
-/// A DiffServ code point by name or number.
+/// Reads a DiffServ code point by name or number.
 pub(super) fn dscp(value: &DeValue<'_>) -> Read<Dscp> {
     let bad = |what: &str| {
         Complaint::new(Code::BadDscp, format!("{what} is not a DiffServ code point"))
@@ -329,7 +328,7 @@ pub(super) fn dscp(value: &DeValue<'_>) -> Read<Dscp> {
     Dscp::new(point).ok_or_else(|| bad(&point.to_string()))
 }
 
-/// MSS: `off`, `mtu` or a number of bytes.
+/// Reads an MSS clamp: `off`, `mtu` or a number of bytes.
 pub(super) fn mss(value: &DeValue<'_>) -> Read<MssClamp> {
     match value {
         DeValue::Integer(_) => number16(value).map(MssClamp::Bytes),
@@ -338,7 +337,7 @@ pub(super) fn mss(value: &DeValue<'_>) -> Read<MssClamp> {
     }
 }
 
-/// A duration: whole seconds, or numbers with units, the longest first.
+/// Reads a duration: whole seconds, or numbers with units, the longest first.
 pub(super) fn duration(value: &DeValue<'_>) -> Read<Nanos> {
     match value {
         DeValue::Integer(integer) => {
@@ -393,7 +392,7 @@ fn bad_duration(text: &str) -> Complaint {
         .hint("write \"30s\", \"4m\", \"2h4m\", \"250ms\", or a number of seconds; 584 years at most")
 }
 
-/// `N/second burst M per source`.
+/// Reads a rate: `N/second burst M per source`.
 pub(super) fn rate(value: &DeValue<'_>) -> Read<Rate> {
     let text = text(value)?;
     let bad = |what: &str| {
@@ -425,7 +424,7 @@ pub(super) fn rate(value: &DeValue<'_>) -> Read<Rate> {
     Ok(rate)
 }
 
-/// `N` or `N per source`.
+/// Reads a bound on connections: `N` or `N per source`.
 pub(super) fn connections(value: &DeValue<'_>) -> Read<ConnectionLimit> {
     let bad = |what: &str| {
         Complaint::new(Code::BadRate, format!("{what} is not a number of connections"))
@@ -448,7 +447,7 @@ fn positive(text: &str) -> Option<u32> {
     text.parse().ok().filter(|number| *number > 0)
 }
 
-/// `per source` or nothing.
+/// Reads a scope: `per source` or nothing.
 fn scope<'a>(first: Option<&str>, mut rest: impl Iterator<Item = &'a str>) -> Option<Scope> {
     match (first, rest.next(), rest.next()) {
         (None, None, None) => Some(Scope::Rule),

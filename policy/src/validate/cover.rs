@@ -1,25 +1,25 @@
-//! Which translations can never match, for one earlier one matches all that they do. Of rules, the crate `analysis`
-//! knows exactly.
+//! Shadowed translations: those that never match because one earlier translation matches all their packets. Rules are left to
+//! the exact analysis of the crate `analysis`.
 //!
-//! Sound: what is reported is so. Not complete: what several earlier ones cover only together is not
-//! found, and past a fixed amount of work no more is looked for.
+//! Sound: every report is true. Incomplete: a translation covered only by several earlier ones together is not found, nor any
+//! past a fixed amount of work.
 
 use std::collections::HashMap;
 
 use super::shape::Shape;
 use super::space::{Family, Space};
 
-/// Comparisons and look-ups after which no more is looked for: some seconds.
+/// Most comparisons and look-ups, some seconds' worth; the search ends there.
 const MOST_STEPS: usize = 50_000_000;
 
-/// A thing that an earlier one hides, by index.
+/// Indices of a hidden item and of the earlier one that hides it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shadow {
     pub(super) hidden: usize,
     pub(super) by: usize,
 }
 
-/// All shapes that one earlier shape covers, each with the first that does.
+/// Returns all shapes that one earlier shape covers, each with the first to do so.
 pub(super) fn shadows(shapes: &[Option<Shape<'_>>]) -> Vec<Shadow> {
     let mut index = Index::default();
     let mut found = Vec::new();
@@ -64,12 +64,12 @@ pub(super) fn shadows(shapes: &[Option<Shape<'_>>]) -> Vec<Shadow> {
     found
 }
 
-/// Shapes by the shortest prefixes that hold all their addresses. One that covers another has, in both
+/// Index of shapes by the shortest prefixes that contain all their addresses. A shape that covers another has, in both
 /// dimensions, the same prefix or a shorter one of it.
 #[derive(Default)]
 struct Index {
     shapes: HashMap<Key, Vec<usize>>,
-    /// For each family, by its number of bits, the pairs of lengths that occur.
+    /// For each family, by its number of bits, the pairs of prefix lengths present.
     tuples: HashMap<u32, Vec<Lengths>>,
 }
 

@@ -72,7 +72,7 @@ impl Validator<'_> {
         }
     }
 
-    /// Reports what only Ethernet has on a link without it.
+    /// Reports Ethernet settings on a link without Ethernet.
     fn link(&mut self, item: Item, interface: &Interface) {
         if interface.link == LinkKind::Ip {
             if interface.mac.is_some() {
@@ -105,7 +105,7 @@ impl Validator<'_> {
         }
     }
 
-    /// True if packets of an interface have no Ethernet header.
+    /// True if the interface's packets have no Ethernet header.
     pub(super) fn is_bare(&self, name: &str) -> bool {
         self.policy.interface(name).is_some_and(|interface| interface.link == LinkKind::Ip)
     }
@@ -161,7 +161,7 @@ impl Validator<'_> {
         }
     }
 
-    /// Reports addresses and networks that two interfaces share. Link-local ones are each link's own.
+    /// Reports addresses and networks shared by two interfaces. Link-local ones belong to each link alone.
     fn networks(&mut self) {
         let policy = self.policy;
         let mut all: Vec<(IpNet, usize, usize)> = Vec::new();
@@ -230,10 +230,10 @@ impl Validator<'_> {
     }
 }
 
-/// What to do about something of Ethernet where there is none.
+/// Hint for an Ethernet setting on a link without Ethernet.
 const WITHOUT_ETHERNET: &str = "its packets have no Ethernet header: leave the key out, or `link = \"ip\"`";
 
-/// Why no host can have the address, if none can.
+/// Reason why no host can have the address; `None` for a host address.
 pub(super) fn unusable(net: IpNet) -> Option<&'static str> {
     let address = net.addr();
     let hosts = net.max_prefix_len() - net.prefix_len();
@@ -248,7 +248,7 @@ pub(super) fn unusable(net: IpNet) -> Option<&'static str> {
     }
 }
 
-/// True if the address has a meaning on one link only (RFC 4291, section 2.5.6).
+/// True if the address is link-local (RFC 4291, section 2.5.6).
 pub(super) fn is_link_local(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(_) => false,

@@ -7,7 +7,7 @@ use crate::diagnostic::Code;
 use crate::lines::Item;
 use crate::print::duration;
 
-/// Timeouts that RFCs say a least value of.
+/// Least timeouts by RFCs.
 const LEAST: [(&str, u64, &str); 6] = [
     ("tcp-half-open", 240, "RFC 5382, REQ-5, asks for 4 minutes at least"),
     ("tcp-established", 7_440, "RFC 5382, REQ-5, asks for 2 hours and 4 minutes at least"),

@@ -1,4 +1,4 @@
-//! Names: their form, that each means one thing, and that those used are known.
+//! Names: form, uniqueness, and use of known ones only.
 
 use std::collections::HashMap;
 
@@ -9,10 +9,10 @@ use crate::diagnostic::{Code, Diagnostic};
 use crate::lines::Item;
 use crate::model::{ANY_ZONE, AddressItem, Addresses, OTHER_ZONE, SELF_ZONE};
 
-/// The longest name, in characters.
+/// Longest name, in characters.
 const LONGEST: usize = 64;
 
-/// The most of each kind that a policy may hold.
+/// Most items of each kind in a policy.
 const MOST: [(&str, usize); 5] = [
     ("interfaces", 4_096),
     ("sets", 65_536),
@@ -63,7 +63,7 @@ impl<'a> Validator<'a> {
         }
     }
 
-    /// Reports bad names, and those that are there twice.
+    /// Reports malformed and duplicate names.
     fn unique(&mut self, kind: &str, names: &[(Item, &'a str)]) {
         let mut first: HashMap<&str, Item> = HashMap::with_capacity(names.len());
         for (item, name) in names {
@@ -96,7 +96,7 @@ impl<'a> Validator<'a> {
         }
     }
 
-    /// Reports those of the zones listed that no interface is in.
+    /// Reports zones without interfaces.
     pub(super) fn known_zones(&mut self, item: Item, key: &str, zones: &[String]) {
         for (index, zone) in zones.iter().enumerate() {
             let is_origin = key == "from" && matches!(item, Item::Rule(_));
@@ -108,7 +108,7 @@ impl<'a> Validator<'a> {
         }
     }
 
-    /// True if an interface is in `zone`; yes, if some interface's zone could not be read.
+    /// True if an interface is in `zone`, or if the zone of some interface could not be read.
     pub(super) fn is_zone(&self, zone: &str) -> bool {
         self.zones.contains(zone) || self.zones.contains("")
     }
@@ -129,14 +129,14 @@ impl<'a> Validator<'a> {
         })
     }
 
-    /// Reports those of the interfaces listed that there are not.
+    /// Reports unknown interfaces.
     pub(super) fn known_interfaces(&mut self, item: Item, key: &str, names: &[String]) {
         for (index, name) in names.iter().enumerate() {
             self.known_interface(In { item, key, index }, name);
         }
     }
 
-    /// Reports the interface if there is none by that name; says whether there is.
+    /// True if the interface is known; reports an unknown one.
     pub(super) fn known_interface(&mut self, at: In<'_>, name: &str) -> bool {
         if self.interfaces.contains(name) {
             return true;
@@ -147,7 +147,7 @@ impl<'a> Validator<'a> {
         false
     }
 
-    /// Reports those of the sets listed that there are not.
+    /// Reports unknown sets.
     pub(super) fn known_sets(&mut self, item: Item, key: &str, addresses: &Addresses) {
         for (index, address) in addresses.items.iter().enumerate() {
             let AddressItem::Set(name) = address else { continue };

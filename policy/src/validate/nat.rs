@@ -1,4 +1,4 @@
-//! Translations: whether each can match, and has what it needs.
+//! Translations: possible matches, pools, ports and targets.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::diagnostic::{Code, Diagnostic};
 use crate::lines::Item;
 use crate::model::{FamilyMatch, Nat, NatAction, PortRange, SELF_ZONE};
 
-/// Which address a translation changes.
+/// Address that a translation changes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
     Source,
@@ -79,8 +79,7 @@ impl<'a> Validator<'a> {
         }
     }
 
-    /// Reports sources that cannot come from the zones of origin, and destinations that are not behind those
-    /// of destination.
+    /// Reports sources that cannot come from the zones of origin, and destinations outside the zones of destination.
     fn outside_zone(&mut self, item: Item, nat: &Nat) {
         let Some(reach) = &self.reach else { return };
         let from: Vec<Arc<Space>> = nat.from.iter().map(|zone| reach.sources(zone)).collect();
@@ -143,7 +142,7 @@ impl<'a> Validator<'a> {
         self.wrong(Code::NoOutsideAddress, item, key, message, hint);
     }
 
-    /// Reports a source of a family of which there is no outside address.
+    /// Reports sources of a family without an outside address.
     fn outside_family(&mut self, item: Item, nat: &Nat, outside: &Space, whose: &str) {
         let source = self.spaces.of_addresses(&nat.source);
         let shared = outside.families().any(|family| source.has(family));
@@ -207,17 +206,17 @@ impl<'a> Validator<'a> {
         self.target(item, "target", *target);
     }
 
-    /// True if an address is on the network of an interface.
+    /// True if the address is on the network of an interface.
     fn is_on_network(&self, address: IpAddr) -> bool {
         super::reach::interface_of(self.policy, address).is_some()
     }
 
-    /// True if an interface has no address of the policy: Linux gives it some.
+    /// True if an interface has no address in the policy: Linux assigns some.
     fn has_dynamic(&self) -> bool {
         self.policy.interfaces.iter().any(|interface| interface.addresses.is_empty())
     }
 
-    /// Reports a target that no route leads to.
+    /// Reports a target without a route.
     fn target(&mut self, item: Item, key: &str, target: IpAddr) {
         if self.reach.as_ref().is_some_and(|reach| !reach.leads_to(target)) {
             let message = format!("no route leads to {target}");
@@ -256,7 +255,7 @@ impl<'a> Validator<'a> {
         }
     }
 
-    /// What a translation matches; `None` if it does not translate that side.
+    /// Match of a translation; `None` if it does not translate the address of `side`.
     fn nat_shape(&self, nat: &'a Nat, side: Side) -> Option<Shape<'a>> {
         let destination = self.spaces.of_addresses(&nat.destination);
         let (destination, ports): (Arc<Space>, &[PortRange]) = match &nat.action {

@@ -1,4 +1,4 @@
-//! Pools of outside addresses and their ports: whether they suffice, and are nobody else's.
+//! Pools of outside addresses and their ports: size, and exclusive use.
 
 use super::Validator;
 use super::shape::merged;
@@ -49,7 +49,7 @@ impl Validator<'_> {
         }
     }
 
-    /// Whether each source has a block of ports of its own (RFC 7422, section 2).
+    /// Reports outside addresses with too few ports for a block of each source (RFC 7422, section 2).
     fn blocks(&mut self, item: Item, nat: &Nat, ports: &PortUse, outside: &Space, whose: &str) {
         let Some(block) = ports.block else { return };
         // A block lies within one range.
@@ -90,7 +90,7 @@ impl Validator<'_> {
         }
     }
 
-    /// Reports what the pool of translation `index` shares with others.
+    /// Reports addresses that the pool of translation `index` shares with others.
     fn overlaps(&mut self, index: usize, pool: &[AddressRange], ports: &PortUse) {
         let policy = self.policy;
         let item = Item::Nat(index);
@@ -133,7 +133,7 @@ impl Validator<'_> {
     }
 }
 
-/// What a masquerade has at least: one outside address of each family.
+/// Least pool of a masquerade: one outside address of each family.
 fn one_address_each() -> [AddressRange; 2] {
     use std::net::{Ipv4Addr, Ipv6Addr};
     [AddressRange::single(Ipv4Addr::UNSPECIFIED.into()), AddressRange::single(Ipv6Addr::UNSPECIFIED.into())]

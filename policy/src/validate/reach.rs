@@ -1,4 +1,4 @@
-//! Where addresses are: by which interfaces the best routes to them lead.
+//! Reachability of addresses: the interfaces that the best routes lead to.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -9,16 +9,16 @@ use ipnet::IpNet;
 use super::space::{Family, Interval, Space, interval};
 use crate::model::{AddressRange, NextHop, Policy, RouteTarget, SELF_ZONE, SourceCheck};
 
-/// Where addresses are, by zone.
+/// Reachable addresses, by zone.
 pub(super) struct Reach<'a> {
-    /// The addresses that the routes lead to.
+    /// Addresses with a route to the zone.
     routed: HashMap<&'a str, Space>,
     sources: HashMap<&'a str, Arc<Space>>,
     destinations: HashMap<&'a str, Arc<Space>>,
 }
 
 impl<'a> Reach<'a> {
-    /// Follows the longest prefix: the interfaces' own networks and the static routes.
+    /// Computes reachability by longest prefix match on the interfaces' own networks and the static routes.
     pub(super) fn of(policy: &'a Policy, own: &Space) -> Reach<'a> {
         let routed = routed(policy);
         let mut sources = HashMap::new();
@@ -37,12 +37,12 @@ impl<'a> Reach<'a> {
         Reach { routed, sources, destinations }
     }
 
-    /// The addresses that packets from `zone` can have as their source.
+    /// Possible source addresses of packets from `zone`.
     pub(super) fn sources(&self, zone: &str) -> Arc<Space> {
         self.sources.get(zone).cloned().unwrap_or_default()
     }
 
-    /// The addresses that packets to `zone` can have as their destination.
+    /// Possible destination addresses of packets to `zone`.
     pub(super) fn destinations(&self, zone: &str) -> Arc<Space> {
         self.destinations.get(zone).cloned().unwrap_or_default()
     }
@@ -52,7 +52,7 @@ impl<'a> Reach<'a> {
         self.routed.values().any(|zone| zone.contains(address))
     }
 
-    /// The zones that `space` lies behind, for hints.
+    /// Zones that `space` lies behind, for hints.
     pub(super) fn zones_of(&self, space: &Space) -> Vec<&'a str> {
         let mut zones: Vec<&str> =
             self.routed.iter().filter(|(_, zone)| zone.overlaps(space)).map(|(name, _)| *name).collect();
@@ -61,7 +61,7 @@ impl<'a> Reach<'a> {
     }
 }
 
-/// The addresses that the routes lead to, by the zone that they leave to.
+/// Addresses with routes, by the zone of the outgoing interface.
 fn routed(policy: &Policy) -> HashMap<&str, Space> {
     let mut entries: Vec<Entry> = Vec::new();
     for (index, interface) in policy.interfaces.iter().enumerate() {
@@ -89,7 +89,7 @@ fn routed(policy: &Policy) -> HashMap<&str, Space> {
     zones
 }
 
-/// The interface that `hop` leaves by: its own, or the one with the longest prefix that holds its address.
+/// Outgoing interface of `hop`: its own, or the one whose longest prefix contains the router's address.
 fn hop_interface(policy: &Policy, hop: &NextHop) -> Option<usize> {
     let named = |name: &String| policy.interfaces.iter().position(|interface| interface.name == *name);
     match (&hop.interface, hop.via) {
@@ -99,7 +99,7 @@ fn hop_interface(policy: &Policy, hop: &NextHop) -> Option<usize> {
     }
 }
 
-/// The interface on whose link `address` is: of several, the one with the longest prefix.
+/// Interface on whose link `address` is: of several, the one with the longest prefix.
 pub fn interface_of(policy: &Policy, address: IpAddr) -> Option<usize> {
     let mut found: Option<(u8, usize)> = None;
     for (index, interface) in policy.interfaces.iter().enumerate() {
@@ -144,7 +144,7 @@ impl Entry {
     }
 }
 
-/// Calls `found` for each stretch of addresses with the interfaces of the longest prefix that holds it.
+/// Calls `found` for each interval of addresses with the interfaces of the longest prefix that contains the interval.
 fn each_best(mut entries: Vec<&Entry>, mut found: impl FnMut(Interval, &[usize])) {
     // Prefixes nest or are disjoint, so a stack of those that are open does; the shorter ones open first.
     entries.sort_by_key(|entry| (entry.interval.first, std::cmp::Reverse(entry.interval.last)));

@@ -12,7 +12,7 @@ use crate::diagnostic::{Code, Diagnostic};
 use crate::lines::Item;
 use crate::model::{ANY_ZONE, NextHop, OTHER_ZONE, Route, RouteTarget, SELF_ZONE};
 
-/// The most next hops of one route.
+/// Most next hops of one route.
 const MOST_HOPS: usize = 64;
 
 impl Validator<'_> {
@@ -144,8 +144,8 @@ impl Validator<'_> {
         }
     }
 
-    /// True if `address` is on the link of the interface named, or of any; yes, if some address of an
-    /// interface could not be read.
+    /// True if `address` is on the link of the interface `named`, or of any if none is; also if an address of an interface could
+    /// not be read.
     fn is_on_link(&self, address: IpAddr, named: Option<&str>) -> bool {
         if self.lines.any_broken(Item::Interface(0)) || (is_link_local(address) && named.is_some()) {
             return true;

@@ -1,4 +1,4 @@
-//! Rules: whether each makes sense by itself.
+//! Checks of each rule by itself.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use crate::model::{
     Protocol, Rule, SELF_ZONE, State, SynAnswer,
 };
 
-/// The flag of TCP.
+/// SYN flag of TCP.
 const SYN: u8 = 0x02;
 
-/// How many different timeouts rules can have.
+/// Most different timeouts of rules.
 const MOST_TIMEOUTS: usize = 127;
 
 impl Validator<'_> {
@@ -49,7 +49,7 @@ impl Validator<'_> {
         }
     }
 
-    /// Ports, ICMP types and TCP flags want their protocols.
+    /// Reports ports, ICMP types and TCP flags without their protocols.
     fn transport(&mut self, item: Item, rule: &Rule) {
         for (key, ports) in [("sport", &rule.sports), ("dport", &rule.dports)] {
             if !ports.is_empty() {
@@ -76,7 +76,7 @@ impl Validator<'_> {
         }
     }
 
-    /// Reports ports unless all protocols listed have them, and some are.
+    /// Reports ports unless protocols are listed and all of them have ports.
     pub(super) fn ports_have_protocol(&mut self, item: Item, key: &str, protocols: &[Protocol]) {
         let without = protocols.iter().find(|protocol| !protocol.has_ports());
         let message = match without {
@@ -123,7 +123,7 @@ impl Validator<'_> {
         }
     }
 
-    /// Reports a SYN proxy where there is no connection to answer for, or where it is the gateway's own.
+    /// Reports a SYN proxy on a rule that accepts no new TCP connection, or none that the gateway may answer.
     fn syn_proxy(&mut self, item: Item, rule: &Rule) {
         if rule.syn == SynAnswer::Forward {
             return;
@@ -158,7 +158,7 @@ impl Validator<'_> {
         }
     }
 
-    /// Reports rules past so many different timeouts: a flow keeps the number of its own in seven bits.
+    /// Reports rules past 127 different timeouts: a flow keeps the index of its timeout in seven bits.
     pub(super) fn rule_timeouts(&mut self) {
         let mut known = std::collections::BTreeSet::new();
         for (place, rule) in self.policy.rules.iter().enumerate() {
@@ -209,7 +209,7 @@ impl Validator<'_> {
         }
     }
 
-    /// Reports Ethernet addresses that no frame has as its source, and those of packets that have no Ethernet header.
+    /// Reports Ethernet addresses that no frame has as its source, and conditions on packets without an Ethernet header.
     fn source_macs(&mut self, item: Item, rule: &Rule) {
         let key = "source-mac";
         let is_group = |range: &MacRange| range.first == range.last && !range.first.is_unicast();
@@ -234,7 +234,7 @@ impl Validator<'_> {
         }
     }
 
-    /// Whether addresses, protocols and `family` can be of one IP version.
+    /// Reports addresses, protocols and `family` that exclude one another's IP version.
     fn families(&mut self, item: Item, rule: &Rule) {
         let protocol_family = match rule.protocols[..] {
             [Protocol::ICMP] => FamilyMatch::V4,
@@ -254,7 +254,7 @@ impl Validator<'_> {
         self.same_family(item, wanted, &rule.source, &rule.destination);
     }
 
-    /// Reports addresses that are not of the family wanted, and sources and destinations that share none.
+    /// Reports addresses of another family than wanted, and sources and destinations without a common family.
     pub(super) fn same_family(
         &mut self,
         item: Item,
@@ -341,7 +341,7 @@ impl Validator<'_> {
         })
     }
 
-    /// Reports addresses that lie behind none of the zones.
+    /// Reports addresses behind none of the zones.
     fn behind(&mut self, at: In<'_>, addresses: &Addresses, behind: &[Arc<Space>], zones: &[String]) {
         if addresses.except
             || zones.is_empty()
@@ -376,7 +376,7 @@ impl Validator<'_> {
     }
 }
 
-/// The item, as it is written.
+/// Formats an item as written in the policy.
 pub(super) fn said(item: &AddressItem) -> String {
     match item {
         AddressItem::Range(range) => crate::print::range(*range),

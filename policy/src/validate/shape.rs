@@ -1,4 +1,4 @@
-//! What a rule or a translation matches, in a form that can be compared.
+//! Match sets of rules and translations, in comparable form.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::space::{Family, Space};
 use crate::model::{Addresses, FamilyMatch, Rule};
 use crate::model::{IcmpMatch, PortRange, Protocol, TcpFlagsMatch};
 
-/// What is matched: the product of all dimensions.
+/// Match set: the product of all dimensions.
 #[derive(Clone, Debug)]
 pub(super) struct Shape<'a> {
     pub(super) from: &'a [String],
@@ -19,17 +19,17 @@ pub(super) struct Shape<'a> {
     pub(super) source: Arc<Space>,
     pub(super) destination: Arc<Space>,
     pub(super) protocols: &'a [Protocol],
-    /// In order and not touching; none means all.
+    /// Port ranges, ascending and not touching; an empty list means all.
     pub(super) sports: Vec<PortRange>,
     pub(super) dports: Vec<PortRange>,
     pub(super) icmp: &'a [IcmpMatch],
     pub(super) tcp_flags: Option<TcpFlagsMatch>,
-    /// A bit for each code point.
+    /// Bit set of DiffServ code points.
     pub(super) dscp: u64,
 }
 
 impl<'a> Shape<'a> {
-    /// What a rule matches: the same conditions as a translation's, and more.
+    /// Match set of a rule: the conditions of a translation, and more.
     #[cfg(test)]
     pub(super) fn of(rule: &'a Rule, spaces: &Spaces<'_>) -> Shape<'a> {
         let space = |addresses: &Addresses| {
@@ -56,12 +56,12 @@ impl<'a> Shape<'a> {
         }
     }
 
-    /// The families of which packets match.
+    /// Families with packets that match.
     pub(super) fn families(&self) -> impl Iterator<Item = Family> + '_ {
         Family::BOTH.into_iter().filter(|family| self.source.has(*family) && self.destination.has(*family))
     }
 
-    /// True if every packet that `other` matches is matched, too. May say no where it is so.
+    /// True if every packet that matches `other` matches here, too. May be false where that is so.
     pub(super) fn covers(&self, other: &Shape<'_>) -> bool {
         all_of(self.from, other.from)
             && all_of(self.to, other.to)
@@ -80,7 +80,7 @@ impl<'a> Shape<'a> {
     }
 }
 
-/// Port ranges in order, joined where they touch.
+/// Returns port ranges in order, joined where they touch.
 pub(super) fn merged(ranges: &[PortRange]) -> Vec<PortRange> {
     let mut sorted = ranges.to_vec();
     sorted.sort_unstable();
@@ -96,7 +96,7 @@ pub(super) fn merged(ranges: &[PortRange]) -> Vec<PortRange> {
     merged
 }
 
-/// True if a list, of which none means all, has all that another has.
+/// True if a list contains all of another; an empty list means all.
 fn all_of<T: PartialEq>(mine: &[T], theirs: &[T]) -> bool {
     mine.is_empty() || (!theirs.is_empty() && theirs.iter().all(|item| mine.contains(item)))
 }

@@ -1,4 +1,4 @@
-//! Sets of addresses, with the algebra that the checks need.
+//! Sets of addresses, with their algebra.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -36,7 +36,7 @@ impl Family {
         }
     }
 
-    /// The number of an address's bits.
+    /// Number of bits of an address.
     pub(super) fn bits(self) -> u32 {
         match self {
             Family::V4 => 32,
@@ -54,7 +54,7 @@ impl Family {
 pub(super) struct Space([Vec<Interval>; 2]);
 
 impl Space {
-    /// All addresses.
+    /// Returns all addresses.
     pub(super) fn all() -> Space {
         Space([vec![Family::V4.all()], vec![Family::V6.all()]])
     }
@@ -93,7 +93,7 @@ impl Space {
         Family::BOTH.iter().all(|family| !self.has(*family))
     }
 
-    /// The families that have addresses here.
+    /// Families with addresses in the set.
     pub(super) fn families(&self) -> impl Iterator<Item = Family> + '_ {
         Family::BOTH.into_iter().filter(|family| self.has(*family))
     }
@@ -102,7 +102,7 @@ impl Space {
         self.overlaps(&Space::of(address))
     }
 
-    /// How many addresses of the family there are.
+    /// Number of addresses of the family.
     pub(super) fn count(&self, family: Family) -> u128 {
         let size = |interval: &Interval| (interval.last - interval.first).saturating_add(1);
         self.intervals(family).iter().map(size).fold(0, u128::saturating_add)
@@ -112,7 +112,7 @@ impl Space {
         Family::BOTH.iter().any(|family| overlap(self.intervals(*family), other.intervals(*family)))
     }
 
-    /// True if all addresses of `other` of the family are here.
+    /// True if all addresses of `other` of the family are in the set.
     pub(super) fn covers(&self, other: &Space, family: Family) -> bool {
         let mine = self.intervals(family);
         other.intervals(family).iter().all(|theirs| {
@@ -147,7 +147,7 @@ impl Space {
         }))
     }
 
-    /// All addresses but these, of the families that are here.
+    /// Returns all other addresses, of the families in the set.
     pub(super) fn complement(&self) -> Space {
         Space(Family::BOTH.map(|family| {
             let mut rest = Vec::new();
@@ -169,7 +169,7 @@ impl Space {
         }))
     }
 
-    /// These addresses but those of `other`.
+    /// Returns the addresses that are not in `other`.
     pub(super) fn without(&self, other: &Space) -> Space {
         let mut rest = other.complement();
         for family in Family::BOTH.into_iter().filter(|family| !other.has(*family)) {
@@ -178,7 +178,7 @@ impl Space {
         self.intersection(&rest)
     }
 
-    /// Only the addresses of the families that `family` matches.
+    /// Returns the addresses of the families in `family`.
     pub(super) fn only(mut self, family: FamilyMatch) -> Space {
         match family {
             FamilyMatch::Both => {}
@@ -196,7 +196,7 @@ fn number(address: IpAddr) -> u128 {
     }
 }
 
-/// The addresses of `range` as numbers.
+/// Converts the addresses of `range` to numbers.
 pub(super) fn interval(range: AddressRange) -> Interval {
     Interval { first: number(range.first), last: number(range.last) }
 }
@@ -232,7 +232,7 @@ impl<'a> Spaces<'a> {
         Spaces(sets.iter().map(space).collect())
     }
 
-    /// What one item of a list of addresses stands for; nothing if its set is unknown.
+    /// Addresses of one element of a list; none if its set is unknown.
     pub(super) fn of_item(&self, item: &AddressItem) -> Arc<Space> {
         match item {
             AddressItem::Range(range) => Arc::new(Space::of_ranges([*range])),
@@ -240,7 +240,7 @@ impl<'a> Spaces<'a> {
         }
     }
 
-    /// What a list of addresses stands for.
+    /// Addresses of a whole list.
     pub(super) fn of_addresses(&self, addresses: &Addresses) -> Arc<Space> {
         if addresses.items.is_empty() {
             return Arc::new(Space::all());

@@ -1,5 +1,5 @@
-//! Whether a file is what the Trace Event Format says (Chromium's document of that name, sections "Event Descriptions"
-//! and "Metadata Events"), read on its own: it knows nothing of what wrote it.
+//! Checker of a file against the Trace Event Format (Chromium's document of that name, sections "Event Descriptions" and
+//! "Metadata Events"), independent of the writer.
 //!
 //! Slices have to lie in one another also for a viewer that rounds all times to nanoseconds, as Perfetto's does.
 
@@ -13,7 +13,7 @@ type Track = (u64, u64);
 /// Picoseconds.
 type Time = u64;
 
-/// What is wrong with the events of a file, in their order.
+/// Returns the faults in the events of a file, in their order.
 pub(super) fn faults(file: &Value) -> Vec<String> {
     let mut reader = Reader::default();
     if !matches!(file["displayTimeUnit"].as_str(), None | Some("ms" | "ns")) {
@@ -30,11 +30,11 @@ pub(super) fn faults(file: &Value) -> Vec<String> {
 /// The slices of a track.
 #[derive(Default)]
 struct Slices {
-    /// Those that are open: when they began, and what they are called.
+    /// Beginning and name of each open slice.
     open: Vec<(Time, Value)>,
-    /// When the last thing was.
+    /// Time of the last event.
     last: Time,
-    /// The same in nanoseconds, each time rounded for itself.
+    /// Time of the last event in nanoseconds, each time rounded for itself.
     last_nanos: u64,
 }
 

@@ -6,7 +6,7 @@ use proptest::prelude::{any, prop, proptest};
 
 use super::*;
 
-/// What `ip` did, and the bytes by which Linux told of it.
+/// Recorded `ip` commands, each with the bytes of Linux's events.
 fn recorded() -> Vec<(&'static str, Vec<u8>)> {
     let mut all: Vec<(&str, String)> = Vec::new();
     for line in include_str!("recorded.txt").lines().skip(1) {
@@ -20,7 +20,7 @@ fn recorded() -> Vec<(&'static str, Vec<u8>)> {
     all.into_iter().map(|(what, hex)| (what, hex.as_bytes().chunks(2).map(byte).collect())).collect()
 }
 
-/// The one message that a command led to.
+/// Parses the one message recorded for a command.
 fn told(command: &str) -> Body {
     let (_, bytes) = recorded().into_iter().find(|(what, _)| *what == command).expect("it was recorded");
     let mut messages = parse(&bytes);
@@ -71,7 +71,7 @@ fn links() {
     assert_eq!(told("ip link set far nomaster"), Body::Other);
 }
 
-/// What Linux says of the settings of an interface: attributes by number.
+/// Body of a message on the settings of an interface: attributes by number.
 fn settings(kind: u16, family: u8, attributes: &[(u16, i32)]) -> Body {
     let mut bytes = vec![family, 0, 0, 0];
     for (number, value) in attributes {
@@ -204,7 +204,7 @@ fn neighbours() {
     }
 }
 
-/// Another's reading of the same bytes.
+/// Comparison with another parser's result for the same bytes.
 #[test]
 fn it_is_read_as_others_read_it() {
     let mut compared = 0;
@@ -314,7 +314,7 @@ fn answers_are_told_from_events() {
 }
 
 proptest! {
-    /// Bytes that Linux would not send neither panic nor go on for ever.
+    /// Malformed bytes cause neither a panic nor an endless loop.
     #[test]
     fn damage_does_no_harm(
         which in any::<prop::sample::Index>(),

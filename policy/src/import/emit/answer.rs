@@ -1,8 +1,8 @@
-//! Answers: packets of connections that have begun, which meet no rule here.
+//! Answers: packets of established connections, which bypass the rules here.
 //!
-//! Where the source drops packets before it lets those of established connections pass, it drops the answers among
-//! them, too, and such a connection never comes to anything. Here it is not let begin: the rule stands once more in front
-//! of the others, turned round. What cannot be turned is listed as incomplete.
+//! A source that drops packets before it accepts those of established connections drops the answers among them, too, so the
+//! connection never gets anywhere. Here such a connection is refused: the rule is repeated in front of the others, with its
+//! direction reversed. A rule that cannot be reversed is listed as incomplete.
 
 use super::Emit;
 use crate::import::IpVersion;
@@ -12,28 +12,28 @@ use crate::import::note::{NoteKind, Why};
 use crate::import::range::ByteSet;
 use crate::model::{Protocol, TcpFlagsMatch};
 
-/// Where packets of a listing go.
+/// Path of a listing's packets.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
-    /// To the gateway, whose answers meet other hooks.
+    /// To the gateway, whose answers traverse other hooks.
     Inside,
-    /// Through it, as their answers do.
+    /// Through the gateway, as the answers do.
     Through,
 }
 
-/// What a rule that drops packets of established connections comes to.
+/// A rule that drops packets of established connections, with its direction reversed.
 enum Turned {
-    /// Connections whose answers match.
+    /// Condition for the connections whose answers match.
     To(Box<Cond>),
-    /// It matches the first packet of a connection, or none that a connection has.
+    /// No reversal needed: the rule matches the first packet of a connection, or none of a connection.
     Needless,
-    /// Packets that are seen here no more.
+    /// No reversal possible: the matching packets are not seen here.
     Lost,
 }
 
 impl Emit {
-    /// Notes which packets of established connections the source does not let pass, and gives the rules for
-    /// connections whose answers it drops.
+    /// Notes the packets of established connections that the source drops, and returns the rules for connections whose answers
+    /// it drops.
     pub(super) fn established(&mut self, listing: &Listing, way: Way) -> Vec<Entry> {
         let mut open = [IpVersion::V4, IpVersion::V6].map(|version| self.found.silent != Some(version));
         let mut passed: Vec<&Cond> = Vec::new();
@@ -68,7 +68,7 @@ impl Emit {
         turned
     }
 
-    /// The rule for connections whose answers a rule drops.
+    /// Returns the rule for connections whose answers the rule of `entry` drops.
     fn before_established(&mut self, entry: &Entry, passed: &[&Cond], way: Way) -> Option<Entry> {
         let of = match turn(&entry.cond, way) {
             // What is for the gateway before its translation is known by another address.
@@ -104,7 +104,7 @@ impl Emit {
         }
     }
 
-    /// True if a rule sees answers before their destination is put back.
+    /// True if the rule sees answers before their destination translation is reversed.
     fn is_hidden(&self, entry: &Entry) -> bool {
         let early = entry.rule.is_some_and(|rule| self.early.contains(&rule));
         let aimed = !entry.cond.destination.is_whole() || !entry.cond.dports.is_all();
@@ -112,7 +112,7 @@ impl Emit {
     }
 }
 
-/// The connections whose answers match a condition.
+/// Reverses a condition: returns the condition for connections whose answers match `cond`.
 fn turn(cond: &Cond, way: Way) -> Turned {
     let flagged = cond.flags.filter(|flags| flags.mask != 0);
     match flagged {
@@ -164,7 +164,7 @@ fn has_errors(cond: &Cond, v6: bool) -> bool {
     errors.iter().any(|&kind| cond.icmp_types.contains(kind))
 }
 
-/// True if a condition on the protocol holds for ICMP errors about connections of other protocols, which it leaves alone.
+/// True if a protocol condition matches ICMP errors about connections of other protocols, but not those connections.
 fn has_errors_of_others(cond: &Cond) -> bool {
     let (v4, v6) = cond.families();
     let is_asked = |of_family, icmp| of_family && cond.protocols.contains(icmp);
@@ -173,7 +173,7 @@ fn has_errors_of_others(cond: &Cond) -> bool {
         && (is_asked(v4, Protocol::ICMP.0) || is_asked(v6, Protocol::ICMPV6.0))
 }
 
-/// True if a later segment of a connection may have such flags.
+/// True if a later segment of a connection may have flags that match.
 fn is_later(flags: TcpFlagsMatch) -> bool {
     const FIN: u8 = 1;
     const SYN: u8 = 2;

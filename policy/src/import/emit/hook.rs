@@ -1,4 +1,4 @@
-//! Hooks beside the three that a policy knows: filters before and after routing, and the gateway's own packets.
+//! Hooks without a place in a policy: filters before and after routing, and the gateway's own packets.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +10,8 @@ use crate::import::{IpVersion, Untranslated};
 use crate::model::{AddressRange, NatAction};
 
 impl Emit {
-    /// Puts filters before routing in front of those of input and forward, and filters after it behind the latter.
-    /// Where all they do is accept they are of no account.
+    /// Prepends filters before routing to those of input and forward, and appends filters after routing to the latter. Filters
+    /// that only accept are left out.
     pub(super) fn around(&mut self) {
         let early: Vec<(Base, Translation)> = std::mem::take(&mut self.found.early);
         let bases: Vec<Base> = early.iter().map(|&(base, _)| base).collect();
@@ -36,8 +36,8 @@ impl Emit {
         }
     }
 
-    /// Takes out what a rule before routing cannot say here: limits, which two lists would have to share, and
-    /// destinations that one of `translations` changes afterwards.
+    /// Removes what a rule before routing cannot express here: limits, which two lists would have to share, and destinations
+    /// that one of `translations` changes afterwards.
     fn guard(&mut self, base: Base, translations: &[Entry]) {
         for rule in self.reached(base.chain) {
             let source = &mut self.found.program.rules[rule];
@@ -55,7 +55,7 @@ impl Emit {
         }
     }
 
-    /// The rules of a chain, and of those that it leads to.
+    /// Returns the rules of a chain, and of the chains reached from it.
     fn reached(&self, chain: usize) -> BTreeSet<usize> {
         let program = &self.found.program;
         let (mut chains, mut rules) = (BTreeSet::from([chain]), BTreeSet::new());
@@ -76,8 +76,8 @@ impl Emit {
         rules
     }
 
-    /// The gateway's own packets meet no rule here: where the source refuses or changes any, one line says so
-    /// for all rules of the hook.
+    /// Reports the gateway's own packets, which bypass the rules here: if the source refuses or changes any, one line reports all
+    /// rules of the hook.
     pub(super) fn own(&mut self) {
         for (hook, bases) in std::mem::take(&mut self.found.own) {
             let mut listing = write_out(&self.found.program, &bases, None);
@@ -103,7 +103,7 @@ impl Emit {
     }
 }
 
-/// True if a translation may take packets out of a condition's destinations, or into them.
+/// True if a translation may move packets out of a condition's destinations, or into them.
 fn is_moved(cond: &Cond, entry: &Entry) -> bool {
     match &entry.what {
         // What is missing translates nothing here.
@@ -122,7 +122,7 @@ fn is_moved(cond: &Cond, entry: &Entry) -> bool {
     }
 }
 
-/// True if all that a hook does is accept.
+/// True if the hook only accepts.
 fn is_idle(listing: &Listing) -> bool {
     let idle = |what: &What| matches!(what, What::Do(Verdict::Accept | Verdict::Continue));
     // A list that decides every packet by accepting it ends in a drop that none comes to.

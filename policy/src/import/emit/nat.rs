@@ -6,7 +6,7 @@ use crate::import::cond::{Cond, Place, STATES};
 use crate::import::note::{NoteKind, Why};
 use crate::model::{AddressItem, Addresses, Hairpin, Nat, NatAction, PortRange};
 
-/// The most translations that one rule with one inside port for many outside ports becomes.
+/// Most translations made of one rule with one inside port for many outside ports.
 const MOST_PORTS: usize = 256;
 
 impl Emit {

@@ -1,9 +1,9 @@
-//! Lists of recent sources (`-m recent`), as far as a rate for each source can stand for them.
+//! Lists of recent sources (`-m recent`), as far as a rate for each source can replace them.
 //!
-//! The idiom of all guides: one rule puts the source of each new connection on a list (`--set`), and the next drops it
-//! where so many of its connections came in so many seconds (`--update` or `--rcheck`). A bucket of as many tokens, one
-//! of which comes back after the seconds, lets no more pass in any such time. Lists that are used in other ways
-//! (knocking, bans set elsewhere, destinations) have no counterpart.
+//! The idiom of all guides: one rule adds the source of each new connection to a list (`--set`), and the next drops the
+//! connection if the source has reached a number of connections in a number of seconds (`--update` or `--rcheck`). A bucket
+//! of as many tokens, refilled by one token per interval of as many seconds, passes no more in any such interval. Lists
+//! with other uses (knocking, bans set elsewhere, destinations) have no counterpart.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,22 +11,22 @@ use super::Line;
 use crate::import::word;
 use crate::model::{Rate, Scope};
 
-/// What the use of a list comes to.
+/// Translation of a rule that uses a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Recent {
-    /// The source is put on the list: nothing to do here.
+    /// Addition of the source to the list: without effect here.
     Set,
-    /// What exceeds the rate matches.
+    /// Match on the excess of the rate.
     Rate(Rate),
 }
 
-/// A rule's use of a list.
+/// Use of a list by a rule.
 struct Use<'a> {
-    /// Its place among all rules, and in which chain.
+    /// Index among all rules, and the chain.
     at: usize,
     chain: Option<usize>,
     kind: Kind,
-    /// Conditions of the rule beside the list.
+    /// Conditions of the rule other than on the list.
     rest: Vec<&'a str>,
     target: &'a [String],
 }
@@ -38,7 +38,7 @@ enum Kind {
     Other,
 }
 
-/// Rules whose lists a rate can stand for, by their places among all.
+/// Finds the rules whose lists a rate can replace, by index among all rules.
 pub(super) fn find(lines: &[Line]) -> HashMap<usize, Recent> {
     let mut lists: BTreeMap<&str, Vec<Use<'_>>> = BTreeMap::new();
     for (at, line) in lines.iter().enumerate() {
@@ -54,7 +54,7 @@ pub(super) fn find(lines: &[Line]) -> HashMap<usize, Recent> {
     found
 }
 
-/// The rule's list and use of it.
+/// Reads the name of a rule's list, and the rule's use of it.
 fn read(at: usize, line: &Line) -> (&str, Use<'_>) {
     let words = &line.words;
     let target = words.iter().position(|word| matches!(word.as_str(), "-j" | "-g" | "--jump" | "--goto"));
@@ -94,10 +94,10 @@ fn read(at: usize, line: &Line) -> (&str, Use<'_>) {
     (name, of)
 }
 
-/// Options of the match.
+/// Options of `-m recent`.
 const OWN: &[&str] = &["--set", "--update", "--rcheck", "--remove", "--rdest", "--rsource", "--rttl"];
 
-/// What the uses of one list come to, each with the place of its rule.
+/// Translations of all uses of one list, each with the index of its rule.
 fn rates(uses: &[Use<'_>], lines: &[Line]) -> Option<Vec<(usize, Recent)>> {
     let (first, last) = (uses.first()?, uses.last()?);
     let sets_first = first.kind == Kind::Set && first.target.is_empty();
@@ -124,7 +124,7 @@ fn rates(uses: &[Use<'_>], lines: &[Line]) -> Option<Vec<(usize, Recent)>> {
     Some(found)
 }
 
-/// A rate of `most` at once, and another one after so many seconds or some more.
+/// Returns a rate of `most` at once, and one more per `seconds`, or per a slightly longer time.
 fn rate(seconds: u32, most: u32) -> Option<Rate> {
     let units = [("second", 1), ("minute", 60), ("hour", 3_600), ("day", 86_400)];
     let (unit, length) = units.into_iter().find(|&(_, length)| seconds > 0 && seconds <= length)?;

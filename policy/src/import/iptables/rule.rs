@@ -1,4 +1,4 @@
-//! One rule's words.
+//! Reader of the words of one rule.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -15,7 +15,7 @@ use crate::import::range::{ByteSet, Ranges};
 use crate::import::word;
 use crate::model::{ConnectionLimit, Rate, Scope, TcpFlagsMatch};
 
-/// Modules whose options [`Reader`] knows.
+/// Match modules with options that [`Reader`] supports.
 const MODULES: &[&str] = &[
     "tcp",
     "udp",
@@ -37,7 +37,7 @@ const MODULES: &[&str] = &[
     "mac",
 ];
 
-/// Options that narrow a rule at their place among its matches, unlike addresses, interfaces and protocol.
+/// Options that narrow a rule from their position among its matches on, unlike addresses, interfaces and protocol.
 const NARROWING: &[&str] = &[
     "--src-range",
     "--dst-range",
@@ -63,26 +63,26 @@ const NARROWING: &[&str] = &[
     "--mac-source",
 ];
 
-/// Reads one rule.
+/// Reader of one rule.
 pub(super) struct Reader<'a> {
     pub(super) version: IpVersion,
     names: &'a Names,
     origin: Origin,
     notes: &'a mut BTreeSet<Note>,
-    /// True if the rule stands where all packets are for the gateway.
+    /// True if all packets of the rule's chain are for the gateway.
     pub(super) input: bool,
     pub(super) stateful: bool,
     pub(super) comment: Option<String>,
     ways: Vec<Cond>,
     rate: Option<Rate>,
     over: bool,
-    /// What `hashlimit` has a bucket for each of.
+    /// Key of the buckets of `hashlimit`: source, destination, ports.
     hashed: Option<String>,
-    /// What its list of recent sources comes to.
+    /// Translation of the rule's use of a list of recent sources.
     pub(super) recent: Option<Recent>,
-    /// Number of rules that have each table of `hashlimit`.
+    /// Number of rules that share each table of `hashlimit`.
     shared: &'a HashMap<&'a str, usize>,
-    /// True if it asks for more after its limit, which has then counted other packets, too.
+    /// True if conditions follow the limit, which then has counted other packets, too.
     late: bool,
     connections: Option<ConnectionLimit>,
     target: target::Target,
@@ -121,7 +121,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The rule; `chain` finds the chains of its table.
+    /// Reads the rule; `chain` finds the chains of its table.
     pub(super) fn read(
         &mut self,
         words: &[String],
@@ -336,8 +336,8 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Whether buckets for each of `mode` are buckets for each source, or one: a destination or port that the
-    /// rule fixes makes no difference.
+    /// Checks that the buckets of `mode` are one for each source, or one in all: a destination or port fixed by the rule makes no
+    /// difference.
     fn hash_mode(&self, mode: &str) -> Result<(), Why> {
         let one = |ranges: &Ranges| matches!(ranges.list(), [(first, last)] if first == last);
         let fixed = |word: &str| match word {
@@ -368,7 +368,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Only masks that keep all of an address have a counterpart.
+    /// Checks that a mask keeps the whole address; other masks have no counterpart.
     fn whole_mask(&self, mask: &str) -> Result<(), Why> {
         let whole = if self.version == IpVersion::V6 { "128" } else { "32" };
         if mask == whole { Ok(()) } else { Err(Why::Value(format!("mask {mask}"))) }
@@ -452,7 +452,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A list of ports and ranges.
+/// Parses a list of ports and ranges.
 fn port_set(list: &str, negated: bool) -> Result<Ranges, Why> {
     let mut ranges = Vec::new();
     for item in list.split(',') {
@@ -469,7 +469,7 @@ fn port_set(list: &str, negated: bool) -> Result<Ranges, Why> {
     Ok(if negated { set.complement() } else { set })
 }
 
-/// Flags that are as asked, or the ways in which they are not: some flag is the other way.
+/// Alternatives for a match on flags; negated, one for each flag with the opposite value.
 pub(in crate::import) fn flag_ways(flags: TcpFlagsMatch, negated: bool) -> Vec<TcpFlagsMatch> {
     let possible = flags.value & !flags.mask == 0;
     match (negated, possible) {
@@ -484,7 +484,7 @@ pub(in crate::import) fn flag_ways(flags: TcpFlagsMatch, negated: bool) -> Vec<T
     }
 }
 
-/// The note of a reject whose kind is not one of ours.
+/// Note about a reject whose kind has no exact counterpart.
 pub(super) fn nearest(kind: &str) -> NoteKind {
     NoteKind::NearestReject { kind: kind.to_owned() }
 }

@@ -8,7 +8,7 @@ use crate::import::note::{NoteKind, Why};
 use crate::import::word;
 use crate::model::{Hairpin, NatAction, PortRange, PortUse, RejectWith};
 
-/// The target of a rule.
+/// Target of a rule.
 #[derive(Debug, Default)]
 pub(super) struct Target {
     name: Option<String>,
@@ -28,12 +28,12 @@ impl Target {
         self.chain = chain;
     }
 
-    /// The target's name.
+    /// Name of the target.
     pub(super) fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
 
-    /// An option that no match has.
+    /// Reads an option that no match has.
     pub(super) fn option(&mut self, option: &str, arguments: &[&str]) -> Result<(), Why> {
         let argument = arguments.first().map(|word| (*word).to_owned());
         match option {
@@ -51,12 +51,12 @@ impl Target {
         Ok(())
     }
 
-    /// True if it is a target that has no counterpart, which is what to say of it whatever its options are.
+    /// True if the target has no counterpart; it is reported as such, whatever its options.
     fn is_foreign(&self) -> bool {
         matches!(self.name(), Some("SYNPROXY" | "CLASSIFY" | "TPROXY" | "NFQUEUE" | "SET" | "TEE" | "HMARK"))
     }
 
-    /// What the rule does, and whether it logs.
+    /// Verdict of the rule, and true if the rule logs.
     pub(super) fn verdict(&self, v6: bool, note: &mut dyn FnMut(NoteKind)) -> Result<(Verdict, bool), Why> {
         let Some(name) = &self.name else { return Ok((Verdict::Continue, false)) };
         if self.ordered {
@@ -119,8 +119,7 @@ impl Target {
     }
 }
 
-/// A port forward, before its rule's conditions are known: where the source has an inside range, it stands
-/// in `ports`.
+/// Returns a port forward, before the conditions of its rule are known: an inside range in the source is put into `ports`.
 pub(in crate::import) fn forward(target: IpAddr, range: Option<PortRange>) -> NatAction {
     let inside = range.filter(|range| range.first != range.last);
     NatAction::Forward {
@@ -132,7 +131,7 @@ pub(in crate::import) fn forward(target: IpAddr, range: Option<PortRange>) -> Na
     }
 }
 
-/// The kind of answer, by iptables' name.
+/// Parses the kind of a reject, by iptables' name.
 pub(in crate::import) fn reject(kind: &str, note: &mut dyn FnMut(NoteKind)) -> Result<RejectWith, Why> {
     let short = kind.strip_prefix("icmp6-").or_else(|| kind.strip_prefix("icmp-")).unwrap_or(kind);
     Ok(match short {
@@ -159,7 +158,7 @@ pub(in crate::import) fn reject(kind: &str, note: &mut dyn FnMut(NoteKind)) -> R
     })
 }
 
-/// An address, and the ports after its colon; an IPv6 address with ports stands in brackets.
+/// Splits an address from the ports after its colon; an IPv6 address with ports is in brackets.
 fn split_port(text: &str) -> (&str, Option<&str>) {
     if let Some((address, rest)) = text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         return (address, rest.strip_prefix(':'));

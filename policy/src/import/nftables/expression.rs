@@ -1,4 +1,4 @@
-//! Expressions: what a match looks at, and the constants it compares with.
+//! Expressions: packet fields of matches, and the constants compared.
 
 use std::net::IpAddr;
 
@@ -11,7 +11,7 @@ use crate::import::range::Ranges;
 use crate::import::word;
 use crate::model::AddressRange;
 
-/// What a match looks at.
+/// Packet field of a match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Field {
     Source {
@@ -20,7 +20,7 @@ pub(super) enum Field {
     Destination {
         v6: bool,
     },
-    /// Of the protocol given, or of any transport.
+    /// Source port of the protocol given, or of any transport protocol.
     Sport(Option<u8>),
     Dport(Option<u8>),
     IcmpType {
@@ -43,15 +43,15 @@ pub(super) enum Field {
         v6: bool,
     },
     Nfproto,
-    /// The protocol that a frame carries: that of its Ethernet header, where the source asks for one.
+    /// Protocol carried by a frame: the type in its Ethernet header, if the source requires one.
     EtherType {
         framed: bool,
     },
-    /// The bits of `mask` of a frame's source address.
+    /// Bits in `mask` of a frame's source address.
     SourceMac {
         mask: u64,
     },
-    /// The kind of link that a packet came by.
+    /// Kind of link that a packet arrived by.
     InwardType,
     Inward,
     Outward,
@@ -59,7 +59,7 @@ pub(super) enum Field {
     DestinationType,
 }
 
-/// The field of the left side of a match.
+/// Parses the left side of a match.
 pub(super) fn field(left: &Value) -> Result<Field, Why> {
     let unknown = || Why::Feature(left.to_string());
     let word = |value: &Value, name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
@@ -122,7 +122,7 @@ pub(super) fn field(left: &Value) -> Result<Field, Why> {
     Err(unknown())
 }
 
-/// The constants of a right side: the items of a set, or the one that it is.
+/// Constants of a right side: the elements of a set, or a single one.
 pub(super) fn items(right: &Value) -> Vec<&Value> {
     match right.get("set").unwrap_or(right) {
         Value::Array(list) => list.iter().collect(),
@@ -130,12 +130,12 @@ pub(super) fn items(right: &Value) -> Vec<&Value> {
     }
 }
 
-/// An item without what does not matter: its counter, comment, or expiry.
+/// Element of a set without its counter, comment and expiry.
 pub(super) fn bare(item: &Value) -> &Value {
     item.get("elem").and_then(|elem| elem.get("val")).unwrap_or(item)
 }
 
-/// A constant as a word: numbers in decimal.
+/// Formats a constant as a word: numbers in decimal.
 pub(super) fn constant(item: &Value) -> Result<String, Why> {
     match bare(item) {
         Value::String(word) => Ok(word.clone()),
@@ -144,7 +144,7 @@ pub(super) fn constant(item: &Value) -> Result<String, Why> {
     }
 }
 
-/// First and last of a range, or the constant twice.
+/// First and last of a range, or a constant twice.
 pub(super) fn ends(item: &Value) -> Result<(String, String), Why> {
     match bare(item).get("range").and_then(Value::as_array).map(Vec::as_slice) {
         Some([first, last]) => Ok((constant(first)?, constant(last)?)),
@@ -153,7 +153,7 @@ pub(super) fn ends(item: &Value) -> Result<(String, String), Why> {
     }
 }
 
-/// An address, prefix or range.
+/// Parses an address, prefix or range.
 pub(super) fn address(item: &Value) -> Result<AddressRange, Why> {
     let bad = || Why::Value(item.to_string());
     if let Some(prefix) = bare(item).get("prefix") {
@@ -170,7 +170,7 @@ pub(super) fn address(item: &Value) -> Result<AddressRange, Why> {
     word::addresses(&format!("{first}-{last}")).ok_or_else(bad)
 }
 
-/// Ethernet addresses of which the bits of `mask` are a constant, or all bits are of a prefix or a range.
+/// Parses Ethernet addresses: a constant for the bits of `mask`, or, with all bits, a prefix or a range.
 pub(super) fn source_macs(item: &Value, mask: u64) -> Result<Ranges, Why> {
     let bad = || Why::Value(item.to_string());
     let number = |word: &str| word::mac(word).ok_or_else(bad);
@@ -189,7 +189,7 @@ pub(super) fn source_macs(item: &Value, mask: u64) -> Result<Ranges, Why> {
     if first > last { Err(bad()) } else { Ok(macs([(first, last)])) }
 }
 
-/// Takes note of all interfaces that a rule names.
+/// Gathers all interfaces named by a rule.
 pub(super) fn gather_interfaces<'a>(
     rule: &'a Value,
     names: &mut Names,

@@ -1,4 +1,4 @@
-//! Statements: one rule's matches and what it does.
+//! Statements of a rule: matches and verdict.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -22,10 +22,10 @@ use crate::model::{
     ConnectionLimit, NatAction, PortRange, PortUse, Protocol, Rate, RejectWith, Scope, Set, TcpFlagsMatch,
 };
 
-/// The most ways that one rule may have.
+/// Most alternatives of one rule.
 const MOST_WAYS: usize = 4096;
 
-/// What the reading of a rule needs to know, and what it finds.
+/// State of the reading of a rule: its surroundings, and the notes and sets found.
 pub(super) struct Context<'a> {
     pub(super) family: &'a str,
     pub(super) origin: Origin,
@@ -33,7 +33,7 @@ pub(super) struct Context<'a> {
     pub(super) notes: &'a mut BTreeSet<Note>,
     pub(super) stateful: &'a mut bool,
     pub(super) sets: &'a mut BTreeMap<String, Set>,
-    /// True if all packets here are for the gateway.
+    /// True if all packets of the rule's chain are for the gateway.
     pub(super) input: bool,
     pub(super) chain: &'a dyn Fn(&str) -> Option<usize>,
     pub(super) named: &'a dyn Fn(&str) -> Option<&'a Value>,
@@ -200,7 +200,7 @@ impl Context<'_> {
         self.notes.insert(Note { origin: Some(self.origin), kind });
     }
 
-    /// The ways in which a match holds.
+    /// Alternatives of a match.
     fn found(&mut self, body: &Value) -> Result<Vec<(Cond, Verdict)>, Why> {
         let null = Value::Null;
         let part = |name| body.get(name).unwrap_or(&null);
@@ -247,7 +247,7 @@ impl Context<'_> {
         }
     }
 
-    /// The items of a named set, if `right` names one.
+    /// Elements of a named set, if `right` names one.
     fn named_items<'v>(&self, right: &'v Value) -> Result<Option<(&'v str, Vec<&'v Value>)>, Why>
     where
         Self: 'v,
@@ -261,7 +261,7 @@ impl Context<'_> {
         Ok(Some((name, set.get("elem").map_or_else(Vec::new, items))))
     }
 
-    /// The items of a set or map, named or not, each of which is a way of its own.
+    /// Elements of a set or map, named or not, each of which is an alternative.
     fn way_items<'v>(&self, right: &'v Value) -> Result<Vec<&'v Value>, Why>
     where
         Self: 'v,
@@ -294,7 +294,7 @@ impl Context<'_> {
         Ok(())
     }
 
-    /// The ways of a verdict map.
+    /// Alternatives of a verdict map.
     fn map(&mut self, body: &Value) -> Result<Vec<(Cond, Verdict)>, Why> {
         let null = Value::Null;
         let (key, data) = (body.get("key").unwrap_or(&null), body.get("data").unwrap_or(&null));
@@ -314,7 +314,7 @@ impl Context<'_> {
         Ok(ways)
     }
 
-    /// The condition that fields, put side by side, are equal to an item.
+    /// Condition that the concatenation of `fields` equals an element.
     fn tuple(&mut self, fields: &[Field], item: &Value) -> Result<Option<Cond>, Why> {
         let one = [item];
         let parts: Vec<&Value> = match bare(item).get("concat").and_then(Value::as_array) {
@@ -332,7 +332,7 @@ impl Context<'_> {
         Ok(cond)
     }
 
-    /// The condition that a field is, or is not, one of `list`.
+    /// Condition that a field is, or is not, in `list`.
     fn cond(&mut self, field: Field, list: &[&Value], negated: bool) -> Result<Cond, Why> {
         let mut cond = Cond::default();
         match field {
@@ -462,7 +462,7 @@ impl Context<'_> {
         Ok(cond)
     }
 
-    /// The ways in which flags compare with `right`: an item is a value that all of `mask` must have.
+    /// Alternatives of a comparison of flags with `right`: an element is a value for all bits of `mask`.
     fn tcp_flags(&mut self, mask: u8, op: &str, right: &Value) -> Result<Vec<(Cond, Verdict)>, Why> {
         let listed = self.named_items(right)?.map(|(_, list)| list);
         let set = listed.or_else(|| right.get("set").map(|_| items(right)));
@@ -510,7 +510,7 @@ impl Context<'_> {
         }))
     }
 
-    /// The ways of a verdict map whose key is flags.
+    /// Alternatives of a verdict map with flags as its key.
     fn flag_map(&mut self, mask: u8, data: &Value) -> Result<Vec<(Cond, Verdict)>, Why> {
         let list = self.named_items(data)?.map_or_else(|| items(data), |(_, list)| list);
         let mut ways = Vec::new();
@@ -522,7 +522,7 @@ impl Context<'_> {
         Ok(ways)
     }
 
-    /// Key and verdict of an item of a verdict map.
+    /// Key and verdict of an element of a verdict map.
     fn pair<'v>(&mut self, item: &'v Value) -> Result<(&'v Value, Verdict), Why> {
         let Some([key, verdict]) = item.as_array().map(Vec::as_slice) else {
             return Err(Why::Value(item.to_string()));
@@ -533,7 +533,7 @@ impl Context<'_> {
         Ok((key, self.verdict(kind, body)?))
     }
 
-    /// The ways of a translation whose address, or address and port, a map gives.
+    /// Alternatives of a translation whose address, or address and port, comes from a map.
     fn mapped(&mut self, kind: &str, body: &Value) -> Result<Vec<(Cond, Verdict)>, Why> {
         self.flags(body);
         let map = body.get("addr").and_then(|addr| addr.get("map")).ok_or(Why::NatTarget)?;
@@ -571,8 +571,7 @@ impl Context<'_> {
     }
 }
 
-/// The packets that a verdict is for by itself: those of its answer's IP version, of the address that it puts
-/// in, or of TCP for a reset.
+/// Condition implied by a verdict: the IP version of its answer or of the new address, or TCP for a reset.
 fn implied(kind: &str, body: &Value) -> Cond {
     let word = |name| body.get(name).and_then(Value::as_str);
     let version = match (kind, word("type")) {
@@ -591,7 +590,7 @@ fn implied(kind: &str, body: &Value) -> Cond {
     version.map_or_else(Cond::default, Cond::of)
 }
 
-/// The flags that `left` looks at, where it looks at TCP's flags: all of them, or those of a mask.
+/// Mask of TCP flags that `left` compares, if it is on TCP flags; all of them without a mask.
 fn flag_mask(left: &Value) -> Result<Option<u8>, Why> {
     match left.get("&").and_then(Value::as_array).map(Vec::as_slice) {
         Some([masked, mask]) if field(masked).is_ok_and(|field| field == Field::TcpFlags) => {
@@ -602,7 +601,7 @@ fn flag_mask(left: &Value) -> Result<Option<u8>, Why> {
     }
 }
 
-/// First and last of the numbers up to `max` that are less or greater than `than`, as `op` has it, if there are any.
+/// First and last of the numbers up to `max` less or greater than `than`, by `op`; `None` if there are none.
 fn compared(op: &str, than: u64, max: u64) -> Option<(u64, u64)> {
     match op {
         "<" => Some((0, than.checked_sub(1)?)),
@@ -624,7 +623,7 @@ fn tcp_ways(flags: Vec<TcpFlagsMatch>) -> Vec<(Cond, Verdict)> {
         .collect()
 }
 
-/// Each way of `ways` with each of `list`.
+/// Product of `ways` and `list`.
 fn narrow(ways: &[(Cond, Verdict)], list: &[(Cond, Verdict)]) -> Result<Vec<(Cond, Verdict)>, Why> {
     if ways.len().saturating_mul(list.len()) > MOST_WAYS {
         return Err(Why::TooMany);
@@ -638,7 +637,7 @@ fn icmp_of(cond: &mut Cond, v6: bool) {
     cond.source = if v6 { Place::v6() } else { Place::v4() };
 }
 
-/// A set of small numbers, ranges of numbers among them.
+/// Set of small numbers, given as numbers and ranges.
 fn bytes(list: &[&Value], negated: bool, read: impl Fn(&str) -> Option<u8>) -> Result<ByteSet, Why> {
     let mut set = ByteSet::NONE;
     for item in list {
@@ -651,7 +650,7 @@ fn bytes(list: &[&Value], negated: bool, read: impl Fn(&str) -> Option<u8>) -> R
     Ok(if negated { set.complement() } else { set })
 }
 
-/// Flags by name, one or several, by number, or joined by `|`.
+/// Parses flags: one or several names, a number, or several joined by `|`.
 fn flag_bits(value: &Value) -> Result<u8, Why> {
     let bad = || Why::Value(value.to_string());
     match value {
@@ -676,7 +675,7 @@ fn rate(body: &Value) -> Result<Limit, Why> {
     Ok(Limit { bound: Bound::Rate(Rate { count, per, burst, scope: Scope::Rule }), over })
 }
 
-/// A bound on connections.
+/// Parses a bound on connections.
 fn connections(body: &Value) -> Result<Limit, Why> {
     let most = body.get("val").and_then(Value::as_u64).and_then(|most| u32::try_from(most).ok());
     let most = most.filter(|&most| most > 0).ok_or_else(|| Why::Value(body.to_string()))?;
@@ -684,7 +683,7 @@ fn connections(body: &Value) -> Result<Limit, Why> {
     Ok(Limit { bound: Bound::Connections(ConnectionLimit { most, scope: Scope::Rule }), over })
 }
 
-/// A limit for each source: a meter, or a set that packets add their source to.
+/// Parses a limit for each source: a meter, or a set to which packets add their source.
 fn per_source(kind: &str, body: &Value) -> Result<Limit, Why> {
     let unknown = || Why::Feature(kind.to_owned());
     let key = body.get(if kind == "meter" { "key" } else { "elem" }).ok_or_else(unknown)?;
@@ -710,7 +709,7 @@ fn per_source(kind: &str, body: &Value) -> Result<Limit, Why> {
     Ok(limit)
 }
 
-/// True if a mangle is the clamping of the MSS to the route's MTU.
+/// True if a mangle statement clamps the MSS to the route's MTU.
 fn clamps(body: &Value) -> bool {
     let option = body.get("key").and_then(|key| key.get("tcp option"));
     let value = body.get("value").and_then(|value| value.get("rt")).and_then(|rt| rt.get("key"));

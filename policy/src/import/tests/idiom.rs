@@ -1,10 +1,10 @@
-//! What real rule sets are full of.
+//! Idioms of real rule sets.
 
 use super::{import, iptables, rule, why};
 use crate::import::{Import, NoteKind, Why};
 use crate::model::{Action, NatAction, PortRange, Scope};
 
-/// A rule set of nftables: the chains and the rules, each with chain and expressions.
+/// Returns the import of an nftables rule set: chains and rules, each rule with its chain and expressions.
 fn nft(chains: &[(&str, &str, i64, &str)], rules: &[(&str, &str)]) -> Import {
     let chain = |&(name, kind, priority, policy): &(&str, &str, i64, &str)| {
         format!(
@@ -43,7 +43,7 @@ fn filters_before_routing_come_first() {
     assert_eq!(rule(&import, "prerouting-1-2").action, Action::Drop);
 }
 
-/// A filter before routing sees the destination before its translation, and rules here see it after that.
+/// A filter before routing sees the destination before its translation; rules here see it after.
 #[test]
 fn a_filter_before_a_translation_is_not_one_after_it() {
     let aimed = "-A PREROUTING -p tcp -m tcp --dport 80 -j DROP";
@@ -54,7 +54,7 @@ fn a_filter_before_a_translation_is_not_one_after_it() {
     assert_eq!(why(&raw(nat)), [(3, Why::Hook("prerouting".to_owned()))]);
 }
 
-/// A drop before routing of what no translation touches is a drop here.
+/// A drop before routing of packets that no translation touches is a drop here.
 #[test]
 fn a_filter_before_routing_beside_a_translation_stays() {
     let rules = "-A PREROUTING -s 10.9.0.0/16 -j DROP\n-A PREROUTING -p tcp -m tcp --dport 23 -j DROP\n\
@@ -77,7 +77,7 @@ fn a_filter_before_routing_beside_a_translation_stays() {
     assert_eq!(names.iter().position(|name| *name == "prerouting-1-answers"), Some(4), "{names:?}");
 }
 
-/// What is sent to the gateway's own addresses is never forwarded.
+/// A packet to the gateway's own addresses is never forwarded.
 #[test]
 fn a_rule_for_own_addresses_is_none_for_others() {
     let own = "-A PREROUTING -p tcp -m addrtype --dst-type LOCAL -m tcp --dport 22 -j DROP";
@@ -144,7 +144,7 @@ fn a_pattern_that_fits_no_interface_is_one() {
     assert!(import.notes.iter().any(|note| note.kind == kind), "{:#?}", import.notes);
 }
 
-/// The guides' way to stop guessers of passwords.
+/// The guides' defence against password guessing.
 #[test]
 fn recent_sources_become_a_rate() {
     let ssh = "-A INPUT -p tcp -m tcp --dport 22 -m state --state NEW -m recent";
@@ -202,7 +202,7 @@ fn a_target_without_a_counterpart_is_called_by_its_name() {
     assert_eq!(why(&iptables(proxy)), [(4, Why::Feature("SYNPROXY".to_owned()))]);
 }
 
-/// As ufw has it: what exceeds a limit goes to a chain that logs and refuses.
+/// As in ufw: the excess of a limit goes to a chain that logs and refuses.
 #[test]
 fn a_limit_may_lead_to_a_refusal() {
     let import = import("iptables", include_str!("../../../tests/import/ufw.v4"));
@@ -211,7 +211,7 @@ fn a_limit_may_lead_to_a_refusal() {
     assert_eq!((rate.count, rate.burst, rate.scope), (2, 5, Scope::Source));
 }
 
-/// As OpenWrt has it: what exceeds a limit is rejected; here it is dropped.
+/// As in OpenWrt: the excess of a limit is rejected; here it is dropped.
 #[test]
 fn what_exceeds_a_limit_may_be_rejected_there() {
     let import = iptables("-A INPUT -p icmp -m limit --limit 3/min -j ACCEPT\n-A INPUT -j REJECT");
@@ -220,7 +220,7 @@ fn what_exceeds_a_limit_may_be_rejected_there() {
     assert!(import.notes.iter().any(|note| matches!(note.kind, NoteKind::NearestReject { .. })));
 }
 
-/// Rule sets in the style of real ones: what comes out has no errors, whatever is missing.
+/// Rule sets in the style of real ones: the policies have no errors, whatever is missing.
 #[test]
 fn samples_of_real_files_are_sound() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/import");

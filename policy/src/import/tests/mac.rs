@@ -8,7 +8,7 @@ const SAMPLE: &str = include_str!("../../../tests/import/mac.nft.json");
 
 const SADDR: &str = "{\"payload\":{\"protocol\":\"ether\",\"field\":\"saddr\"}}";
 
-/// One chain of nftables at `forward` that drops at its end.
+/// Returns one nftables chain at `forward` with a policy of drop.
 fn forward(rules: &[String]) -> Import {
     let chain = "{\"chain\":{\"family\":\"inet\",\"table\":\"t\",\"name\":\"f\",\"type\":\"filter\",\
                  \"hook\":\"forward\",\"prio\":0,\"policy\":\"drop\"}}";
@@ -28,7 +28,7 @@ fn saddr(left: &str, op: &str, right: &str) -> String {
     format!("{{\"match\":{{\"op\":\"{op}\",\"left\":{left},\"right\":{right}}}}},{{\"accept\":null}}")
 }
 
-/// The conditions of the rules that a match came to.
+/// Conditions of the rules made of a match.
 fn macs(import: &Import) -> Vec<Macs> {
     let rules = import.policy.rules.iter().filter(|rule| rule.name.starts_with("f"));
     rules.map(|rule| rule.source_macs.clone()).collect()
@@ -54,7 +54,7 @@ fn text(rule: &Rule) -> String {
     format!("{}{}", if rule.source_macs.except { "! " } else { "" }, items.join(" "))
 }
 
-/// Every form of a match, held against the plain meaning at and beside each address that a form has.
+/// Every form of a match against its literal meaning, at and beside each address of the form.
 #[test]
 fn matches_mean_what_they_say() {
     const A: u64 = 0x0200_5e10_0001;
@@ -265,7 +265,7 @@ fn translations_have_no_such_condition() {
     assert_eq!((why(&import), import.policy.nats.len()), (vec![(3, Why::NatCondition)], 1));
 }
 
-/// Whom the answers of a connection come from its first packet does not say.
+/// The first packet of a connection does not show the Ethernet source of the answers.
 #[test]
 fn answers_of_frames_are_not_turned_round() {
     let mac = "-m mac --mac-source 00:11:22:33:44:55 -j DROP";
@@ -286,7 +286,7 @@ fn answers_of_frames_are_not_turned_round() {
     assert_eq!(why(&after), []);
 }
 
-/// Before routing it is in front of both hooks, and no translation of a destination bears on it.
+/// A filter before routing precedes both hooks, and destination translation does not affect it.
 #[test]
 fn filters_before_routing_and_after_it() {
     let text = "*raw\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -m mac ! --mac-source 00:11:22:33:44:55 -j DROP\nCOMMIT\n\

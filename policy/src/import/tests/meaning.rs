@@ -1,4 +1,4 @@
-//! Imports that say what the rules said: each of these once said something else.
+//! Imports that keep the meaning of the rules: each case was once wrong.
 
 use super::{import, iptables, rule, why};
 use crate::import::{Import, NoteKind, Origin, find};
@@ -103,7 +103,7 @@ fn a_set_of_flags_holds_values() {
     assert_eq!(flags, [TcpFlagsMatch { mask: 255, value: 18 }, TcpFlagsMatch { mask: 255, value: 2 }]);
 }
 
-/// Every form of a match of flags, held against the plain meaning for every value that flags can have.
+/// Every form of a match on flags against its literal meaning, for every value of the flags.
 #[test]
 fn flags_mean_what_they_say() {
     let set = "{\"set\":[\"syn\",{\"|\":[\"syn\",\"ack\"]}]}";
@@ -141,7 +141,7 @@ fn flags_mean_what_they_say() {
     }
 }
 
-/// nft leaves out the match that an answer implies.
+/// The listing of nft omits the match implied by an answer.
 #[test]
 fn an_answer_is_for_its_own_ip_version() {
     let import = import("nft", example!("reject.nft.json"));

@@ -1,4 +1,4 @@
-//! The real tools load a rule set, and what they print is read. Needs root, network namespaces and the tools.
+//! Imports of what the real tools print after loading a rule set. Needs root, network namespaces and the tools.
 
 use std::process::Command;
 

@@ -10,7 +10,7 @@ use crate::parse::value::address_range_of;
 use crate::validate::shape::Shape;
 use crate::validate::space::Spaces;
 
-/// Rules of few values, so that they cover one another often.
+/// Rules of few values, so that many cover one another.
 fn rule() -> impl Strategy<Value = Rule> {
     let addresses = || {
         let some = [
@@ -58,7 +58,7 @@ proptest! {
     }
 }
 
-/// A packet, as far as the rules above look at it.
+/// A packet, with the fields that the rules above match.
 #[derive(Clone, Copy, Debug)]
 struct Probe {
     source: IpAddr,
@@ -68,7 +68,7 @@ struct Probe {
     dport: u16,
 }
 
-/// True if the rule matches, by reading it word for word.
+/// True if the rule matches, by a literal reading.
 fn matches(rule: &Rule, probe: &Probe) -> bool {
     let address = |addresses: &Addresses, address: IpAddr| {
         addresses.items.is_empty()
