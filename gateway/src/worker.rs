@@ -204,8 +204,8 @@ impl Worker {
             match catch_unwind(AssertUnwindSafe(|| self.turns())) {
                 Ok(()) => return self.memory(),
                 Err(panic) => {
-                    let told = WorkerEvent::Panicked { worker: self.number, message: message_of(&*panic) };
-                    if !(self.events)(told) || self.begin_anew().is_err() {
+                    let event = WorkerEvent::Panicked { worker: self.number, message: message_of(&*panic) };
+                    if !(self.events)(event) || self.begin_anew().is_err() {
                         return self.memory();
                     }
                     let again = failed.is_some_and(|before| self.clock.now().since(before) < CALM);

@@ -44,7 +44,7 @@ pub(crate) struct Parcel {
 #[derive(Clone)]
 pub struct Feed {
     sender: SyncSender<Parcel>,
-    told: Arc<Told>,
+    shared: Arc<Shared>,
 }
 
 /// Supervisor's handle of the writer.
@@ -55,9 +55,9 @@ pub(crate) struct Writer {
 
 /// Commands for the writer, and its counters.
 #[derive(Default)]
-struct Told {
+struct Shared {
     outputs: Mutex<Option<Vec<LogOutput>>>,
-    is_told: AtomicBool,
+    is_changed: AtomicBool,
     reopen: AtomicBool,
     written: AtomicU64,
     left_out: AtomicU64,
@@ -89,7 +89,7 @@ impl Feed {
 
     /// Counts records not written.
     pub(crate) fn count_left_out(&self, records: u64) {
-        self.told.left_out.fetch_add(records, Ordering::Relaxed);
+        self.shared.left_out.fetch_add(records, Ordering::Relaxed);
     }
 }
 
@@ -100,11 +100,11 @@ impl Writer {
     /// No thread.
     pub(crate) fn start(log: &Log, clock: Clock) -> io::Result<Writer> {
         let (sender, receiver) = sync_channel(DEPTH);
-        let told = Arc::new(Told::default());
-        let feed = Feed { sender, told: told.clone() };
+        let shared = Arc::new(Shared::default());
+        let feed = Feed { sender, shared: shared.clone() };
         let outputs = log.outputs.clone();
         let thread = thread::Builder::new().name("log".to_owned()).spawn(move || {
-            let mut writing = Writing { outputs: Vec::new(), fallback: None, told, clock };
+            let mut writing = Writing { outputs: Vec::new(), fallback: None, shared, clock };
             writing.begin(&outputs);
             writing.work(&receiver);
         })?;
@@ -118,25 +118,25 @@ impl Writer {
 
     /// Switches to the outputs of another policy.
     pub(crate) fn change(&self, log: &Log) {
-        let told = &self.feed.told;
+        let shared = &self.feed.shared;
         // A thread that panicked while it held the lock has done no harm to the list.
-        let mut outputs = told.outputs.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut outputs = shared.outputs.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         *outputs = Some(log.outputs.clone());
-        told.is_told.store(true, Ordering::Release);
+        shared.is_changed.store(true, Ordering::Release);
     }
 
     /// Has log files reopened.
     pub(crate) fn reopen(&self) {
-        self.feed.told.reopen.store(true, Ordering::Release);
+        self.feed.shared.reopen.store(true, Ordering::Release);
     }
 
     /// Returns the counters.
     pub(crate) fn counts(&self) -> LogCounts {
-        let told = &self.feed.told;
+        let shared = &self.feed.shared;
         LogCounts {
-            written: told.written.load(Ordering::Relaxed),
-            left_out: told.left_out.load(Ordering::Relaxed),
-            not_written: told.not_written.load(Ordering::Relaxed),
+            written: shared.written.load(Ordering::Relaxed),
+            left_out: shared.left_out.load(Ordering::Relaxed),
+            not_written: shared.not_written.load(Ordering::Relaxed),
         }
     }
 
@@ -154,7 +154,7 @@ struct Writing {
     outputs: Vec<Output>,
     /// Fallback to standard error, where the journal is unavailable and the only output.
     fallback: Option<Output>,
-    told: Arc<Told>,
+    shared: Arc<Shared>,
     clock: Clock,
 }
 
@@ -182,13 +182,14 @@ impl Writing {
 
     /// Carries out pending commands.
     fn hear(&mut self) {
-        if self.told.is_told.swap(false, Ordering::Acquire) {
-            let outputs = self.told.outputs.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+        if self.shared.is_changed.swap(false, Ordering::Acquire) {
+            let outputs =
+                self.shared.outputs.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
             if let Some(outputs) = outputs {
                 self.begin(&outputs);
             }
         }
-        if self.told.reopen.swap(false, Ordering::Acquire) {
+        if self.shared.reopen.swap(false, Ordering::Acquire) {
             self.outputs.iter_mut().for_each(Output::reopen);
         }
     }
@@ -206,7 +207,7 @@ impl Writing {
     }
 
     fn write(&mut self, line: &Line) {
-        let Writing { outputs, fallback, told, .. } = self;
+        let Writing { outputs, fallback, shared, .. } = self;
         for output in outputs {
             let before = output.failed;
             let error = match output.write(line) {
@@ -214,7 +215,7 @@ impl Writing {
                     if before == Failed::Yes {
                         info!(output = %output.what, "log output recovered");
                     }
-                    told.written.fetch_add(1, Ordering::Relaxed);
+                    shared.written.fetch_add(1, Ordering::Relaxed);
                     continue;
                 }
                 Err(error) => error,
@@ -224,8 +225,8 @@ impl Writing {
             }
             let stands_in = fallback.as_mut().filter(|_| matches!(output.what, LogOutput::Journald(_)));
             match stands_in.map(|stands_in| stands_in.write(line)) {
-                Some(Ok(())) => &told.written,
-                Some(Err(_)) | None => &told.not_written,
+                Some(Ok(())) => &shared.written,
+                Some(Err(_)) | None => &shared.not_written,
             }
             .fetch_add(1, Ordering::Relaxed);
         }

@@ -9,7 +9,7 @@ use std::thread;
 use policy::Policy;
 use tracing::{debug, warn};
 
-use super::start_error::system;
+use super::start::system;
 use super::{Event, StartError};
 use crate::linux::{self, Desired, NeighbourKey, News, State};
 

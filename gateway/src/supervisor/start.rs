@@ -1,6 +1,7 @@
 //! The start of a gateway: the process is confined, interfaces are guarded, Linux is followed, tables are compiled, workers are
 //! spawned, ports are opened, in this order.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -14,7 +15,6 @@ use super::kernel::{Kernel, list_listeners};
 use super::neighbour::Neighbours;
 use super::port::{Ports, terms};
 use super::process::{Process, Watchdog};
-use super::start_error::system;
 use super::worker::{Start, Workers};
 use super::{StartError, Supervisor};
 use crate::clock::Clock;
@@ -135,4 +135,9 @@ impl Supervisor {
         supervisor.announcements.announce(&supervisor.reload.tables, &supervisor.ports, &supervisor.workers);
         Ok(supervisor)
     }
+}
+
+/// The error of a system call that was to do `operation`.
+pub(super) fn system(operation: &str, error: io::Error) -> StartError {
+    StartError::System { operation: operation.to_owned(), error }
 }

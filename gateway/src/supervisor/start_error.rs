@@ -55,8 +55,3 @@ pub enum StartError {
         taken: bool,
     },
 }
-
-/// The error of a system call that was to do `operation`.
-pub(super) fn system(operation: &str, error: io::Error) -> StartError {
-    StartError::System { operation: operation.to_owned(), error }
-}

@@ -21,7 +21,7 @@ use tracing::{error, warn};
 use wire::{Pool, PoolMemory};
 
 use super::pool::{slot_bytes, slots};
-use super::start_error::system;
+use super::start::system;
 use super::{Event, StartError, memory};
 use crate::clock::Clock;
 use crate::log;

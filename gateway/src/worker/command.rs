@@ -196,7 +196,7 @@ pub struct WakeUp {
 }
 
 impl WakeUp {
-    /// A silent one.
+    /// One that nobody has used yet.
     ///
     /// # Errors
     /// The system refuses one more file descriptor.
@@ -205,16 +205,16 @@ impl WakeUp {
         Ok(WakeUp { event: Arc::new(event) })
     }
 
-    /// Rings.
+    /// Wakes the worker, or keeps it from falling asleep once.
     pub fn wake(&self) {
-        // It can only fail where it rings already, 2^64 times.
+        // It can only fail where it was called 2^64 times since the last sleep.
         let _ = rustix::io::write(&*self.event, &1u64.to_ne_bytes());
     }
 
-    /// Ends the ringing.
+    /// Takes note: the worker is awake.
     pub(super) fn clear(&self) {
         let mut count = [0; 8];
-        // Where it does not ring there is nothing to read.
+        // Where nobody has woken the worker there is nothing to read.
         let _ = rustix::io::read(&*self.event, &mut count);
     }
 }

@@ -23,7 +23,7 @@ use super::command::WakeUp;
 /// One worker's ends of its channels.
 pub struct Exchange {
     others: Vec<Other>,
-    own: Arc<Doorbell>,
+    own: Arc<Sleeper>,
     /// The other worker that is looked at first.
     turn: usize,
 }
@@ -35,9 +35,9 @@ struct Other {
     back: Receiver<Frame>,
     taken: Receiver<Parcel>,
     empty: SyncSender<Frame>,
-    doorbell: Arc<Doorbell>,
-    /// True if something was given since the wake_up was last rung.
-    rings: bool,
+    sleeper: Arc<Sleeper>,
+    /// True if something was given since the other worker was last woken.
+    is_to_wake: bool,
 }
 
 /// A frame on its way.
@@ -47,8 +47,8 @@ struct Parcel {
     ingress: u32,
 }
 
-/// Wakes a worker, if it sleeps.
-struct Doorbell {
+/// A worker that is woken, if it sleeps.
+struct Sleeper {
     asleep: AtomicBool,
     wake_up: WakeUp,
 }
@@ -61,15 +61,15 @@ pub(crate) fn depth(workers: usize) -> usize {
 }
 
 impl Exchange {
-    /// The ends of all workers, whose wake_ups these are.
+    /// The ends of all workers, whose wake-ups these are.
     pub fn between(wake_ups: &[WakeUp]) -> Vec<Exchange> {
         let depth = depth(wake_ups.len());
-        let doorbells: Vec<Arc<Doorbell>> = wake_ups
+        let sleepers: Vec<Arc<Sleeper>> = wake_ups
             .iter()
-            .map(|wake_up| Arc::new(Doorbell { asleep: AtomicBool::new(false), wake_up: wake_up.clone() }))
+            .map(|wake_up| Arc::new(Sleeper { asleep: AtomicBool::new(false), wake_up: wake_up.clone() }))
             .collect();
         let mut exchanges: Vec<Exchange> =
-            doorbells.iter().map(|own| Exchange { others: Vec::new(), own: own.clone(), turn: 0 }).collect();
+            sleepers.iter().map(|own| Exchange { others: Vec::new(), own: own.clone(), turn: 0 }).collect();
         for high in 0..wake_ups.len() {
             for low in 0..high {
                 let ((to_low, at_low), (to_high, at_high)) = (sync_channel(depth), sync_channel(depth));
@@ -81,8 +81,8 @@ impl Exchange {
                     back: back_at_low,
                     taken: at_low,
                     empty: back_to_high,
-                    doorbell: doorbells[high].clone(),
-                    rings: false,
+                    sleeper: sleepers[high].clone(),
+                    is_to_wake: false,
                 });
                 exchanges[high].others.push(Other {
                     worker: low as u16,
@@ -90,8 +90,8 @@ impl Exchange {
                     back: back_at_high,
                     taken: at_high,
                     empty: back_to_low,
-                    doorbell: doorbells[low].clone(),
-                    rings: false,
+                    sleeper: sleepers[low].clone(),
+                    is_to_wake: false,
                 });
             }
         }
@@ -109,7 +109,7 @@ impl Exchange {
         let ingress = tables.number_of(frame.meta.ingress);
         match other.given.try_send(Parcel { frame, ingress }) {
             Ok(()) => {
-                other.rings = true;
+                other.is_to_wake = true;
                 Ok(())
             }
             Err(refused) => match refused {
@@ -121,9 +121,9 @@ impl Exchange {
 
     /// Wakes those that something was given to and that sleep.
     pub fn wake(&mut self) {
-        for other in self.others.iter_mut().filter(|other| other.rings) {
-            other.rings = false;
-            other.doorbell.ring_if_asleep();
+        for other in self.others.iter_mut().filter(|other| other.is_to_wake) {
+            other.is_to_wake = false;
+            other.sleeper.wake_if_asleep();
         }
     }
 
@@ -182,8 +182,8 @@ impl Exchange {
     }
 }
 
-impl Doorbell {
-    fn ring_if_asleep(&self) {
+impl Sleeper {
+    fn wake_if_asleep(&self) {
         // Behind what was given: see `falls_asleep`.
         fence(Ordering::SeqCst);
         if self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::Relaxed) {

@@ -15,8 +15,8 @@ use crate::log::{Feed, LeftOut, Parcel};
 /// Records that a worker's shard has room for: several of each frame of a batch, and of all that are released by one.
 pub(super) const ROOM: usize = 4_096;
 
-/// How often it is told what was left out.
-const TOLD_EVERY: Nanos = Nanos::from_secs(1);
+/// From one report of records left out to the next.
+const REPORT_PAUSE: Nanos = Nanos::from_secs(1);
 
 /// A worker's part of the log.
 pub(super) struct LogFeed {
@@ -28,10 +28,11 @@ pub(super) struct LogFeed {
     rate: Span,
     total_rate: Span,
     left_out: Left,
-    told: Nanos,
+    /// When records left out were last reported.
+    reported: Nanos,
 }
 
-/// Records left out since it was last told.
+/// Records left out since they were last reported.
 #[derive(Default)]
 struct Left {
     rules: Vec<u64>,
@@ -87,7 +88,7 @@ impl LogFeed {
             rate: Span::of(rate, workers),
             total_rate: Span::of(total_rate, workers),
             left_out: Left::default(),
-            told: Nanos(0),
+            reported: Nanos(0),
         };
         log.follow(tables);
         log
@@ -139,7 +140,7 @@ impl Left {
         self.any += lost.rules + lost.connections + lost.mappings;
     }
 
-    fn told(&self) -> Vec<LeftOut> {
+    fn counts(&self) -> Vec<LeftOut> {
         let rules = (0..).zip(&self.rules).map(|(place, count)| ("rule", Some(place), *count));
         let others = [
             ("rule", None, self.unknown),
@@ -195,8 +196,8 @@ impl Worker {
     /// Tells how many records were left out, where any were and it is time.
     pub(super) fn tell_left_out(&mut self, now: Nanos) {
         let Some(log) = &mut self.log else { return };
-        if now.since(log.told) >= TOLD_EVERY {
-            log.told = now;
+        if now.since(log.reported) >= REPORT_PAUSE {
+            log.reported = now;
             self.tell_left_out_at_once();
         }
     }
@@ -211,7 +212,7 @@ impl Worker {
         if log.left_out.any == 0 {
             return;
         }
-        let (tables, left_out) = (self.tables.clone(), log.left_out.told());
+        let (tables, left_out) = (self.tables.clone(), log.left_out.counts());
         // Where there is no room it is told later.
         if log.feed.send(Parcel { worker, tables, at, records: Vec::new(), left_out }).is_ok() {
             log.left_out.clear();
