@@ -1,8 +1,9 @@
-//! Openings: what is decided about a flow while its first packet goes through the stages.
+//! Openings: decisions on a flow while its first packet goes through the stages.
 //!
-//! An opening goes with its frame, as the second part of the frame's metadata: `track` makes it, the stages behind write in what they decide, and
-//! `snat` takes it and creates the flow. Packets of flows that exist have none. Openings therefore lie apart from the cache line of
-//! metadata that every frame has, as many as a batch has frames, and [`Meta::opening`] says which one is a frame's.
+//! An opening goes with its frame, as the second part of the frame's metadata: `track` creates the opening, the later stages
+//! write their decisions there, and `snat` takes the opening and creates the flow. Packets of existing flows have no opening.
+//! Openings therefore lie apart from the cache line of metadata that every frame has, as many as a batch has frames;
+//! [`Meta::opening`] is the index of a frame's opening.
 //!
 //! An opening holds references to mappings and counts. It is taken when its flow is created, or else when its frame ends or
 //! begins to wait (`Shard::abandon_opening`): no frame takes one out of the pipeline.
@@ -15,38 +16,38 @@ use crate::limiter::CountId;
 use crate::nat::{MappingId, PoolId};
 use crate::tables::Address;
 
-/// What has been decided about the flow that a packet opens.
+/// Decisions on the flow that a packet opens, so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Opening {
-    /// The key of the packet.
+    /// Flow key of the packet.
     pub key: Key,
-    /// The hash of that key.
+    /// Hash of `key`.
     pub hash: u64,
-    /// What the packet shows to rules and translations: its destination is that after translation.
+    /// Header fields that rules and translations match on, with the destination after translation.
     pub seen: Header,
-    /// The destination port after translation (of an ICMP query, what [`Key::query_ports`] has in its place).
+    /// Destination port after translation; for an ICMP query, the second value of [`Key::query_ports`].
     pub dport: u16,
-    /// The destination translation, counted from 1.
+    /// Place of the destination translation in the tables, counted from 1; 0 for none.
     pub dnat: u16,
     /// The mapping whose inside endpoint is the destination.
     pub inward: Option<MappingId>,
     /// The interface that the packet would have left by, had it not been turned back inside (hairpin).
     pub turned: Option<PortId>,
-    /// Where it counts against its rule's bound on connections.
+    /// Count against the rule's limit on connections.
     pub count: Option<CountId>,
-    /// Where it counts against its source's bound.
+    /// Count against the limit on flows of one source.
     pub source_count: Option<CountId>,
-    /// Where the source comes from after translation.
+    /// Source address after translation.
     pub source: Address,
-    /// The source port after translation (of an ICMP query, its identifier).
+    /// Source port after translation; for an ICMP query, its identifier.
     pub sport: u16,
-    /// The source translation, counted from 1.
+    /// Place of the source translation in the tables, counted from 1; 0 for none.
     pub snat: u16,
     /// The mapping that translates the source.
     pub mapping: Option<MappingId>,
-    /// The cookie that the client has acknowledged, where the gateway has answered its SYN.
+    /// SYN cookie that the client has acknowledged, where the gateway has answered its SYN.
     pub cookie: Option<u32>,
-    /// The pool that such mappings are of, where ports are translated, and the port of the inside endpoint.
+    /// NAT pool of the source's mapping, where ports are translated, and the port of the inside endpoint.
     pub pool: Option<(PoolId, u16)>,
 }
 
@@ -68,7 +69,7 @@ pub struct Openings {
 
 const _: () = assert!(BATCH == u64::BITS as usize);
 
-/// More frames than a batch has would open flows at once.
+/// Refusal of an opening: more frames than a batch holds would open flows at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NoPlace;
 
@@ -104,7 +105,7 @@ impl Openings {
         self.places.get_mut(usize::from(meta.opening))
     }
 
-    /// Takes its opening from the frame of `meta`.
+    /// Takes the opening from the frame of `meta`, if it has one.
     #[inline(always)]
     pub(crate) fn take(&mut self, meta: &mut Meta) -> Option<Opening> {
         let opening = *self.of(meta)?;
@@ -113,12 +114,12 @@ impl Openings {
         Some(opening)
     }
 
-    /// Number of frames that have one: none between batches.
+    /// Number of frames with an opening; 0 between batches.
     pub fn len(&self) -> u32 {
         self.free.count_zeros()
     }
 
-    /// True if no frame has one.
+    /// True if no frame has an opening.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -1,9 +1,9 @@
-//! The stages in their order, and how batches go through them.
+//! Stages in their order, and the run of batches and single frames through the stages.
 //!
-//! [`Stages::INGRESS`] and [`Stages::EGRESS`] are the lists; everything that needs the order is made of them: the live run
-//! of batches, the step of single frames, `wirerate explain`, capture points, mappings onto chips and the sizes of their programs, and
-//! `wirerate stages`. A [`Selection`] has those that a policy needs: it is made once for each [`Tables`], and no frame is asked if
-//! a stage is for it that its policy cannot need.
+//! [`Stages::INGRESS`] and [`Stages::EGRESS`] are the lists, from which everything that needs the order is derived: the live
+//! run of batches, the step of single frames, `wirerate explain`, capture points, mappings onto chips and the sizes of their
+//! programs, and `wirerate stages`. A [`Selection`] holds the stages that a policy needs, and is built once for each
+//! [`Tables`]: no frame is checked against a stage that its policy cannot need.
 //!
 //! [`Pipeline::step`] takes the frames of a batch through all stages one after the other. [`Pipeline::run`] does so
 //! to the same effect, but stage by stage: those before `track` take the whole batch, and those behind it the packets, in a
@@ -39,7 +39,7 @@ use crate::verdict::{Reason, Verdict};
 pub struct Stages<T>(PhantomData<T>);
 
 impl<T: Tally + 'static> Stages<T> {
-    /// Ingress: what is done with a frame when it comes, until it is known by which port it leaves, with what bytes.
+    /// Ingress: from the receipt of a frame until its egress port and its final bytes are known.
     pub const INGRESS: &'static [Entry<T>] = &[
         Entry::of::<Parse>(),
         Entry::of::<Track>(),
@@ -89,24 +89,24 @@ pub fn stages() -> impl ExactSizeIterator<Item = &'static Entry<NoTally>> {
     (0..STAGES as u8).map(Stages::at)
 }
 
-/// Those of ingress.
+/// Stages of ingress.
 pub fn ingress() -> &'static [Entry<NoTally>] {
     Stages::INGRESS
 }
 
-/// Those of egress.
+/// Stages of egress.
 pub fn egress() -> &'static [Entry<NoTally>] {
     Stages::EGRESS
 }
 
-/// Their names.
+/// Names of all stages, in their order.
 pub fn names() -> [&'static str; STAGES] {
     std::array::from_fn(|place| Stages::<NoTally>::at(place as u8).about.name)
 }
 
-/// A stage in a list: what its file says of it.
+/// Stage in a list: the items of its `Stage` implementation.
 pub struct Entry<T> {
-    /// Its name, its question, what it reads and writes.
+    /// Name, question, and the fields that the stage reads and writes.
     pub about: About,
     /// [`Stage::packets`].
     pub packets: fn(&Tables) -> Packets,
@@ -141,27 +141,27 @@ impl<T: Tally> Entry<T> {
 /// The stages that a policy needs, by their places in the lists.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
-    /// All of them.
+    /// All stages of the selection.
     all: Places,
-    /// Those that a whole batch goes through: those before `track`, or, where nothing is tracked, all that decide.
+    /// Stages for a whole batch: the stages before `track`, or all stages that decide, without connection tracking.
     front: Places,
     /// `track`, where it is needed.
     track: Places,
-    /// Those behind it that decide: for the first packet of a flow, and for every packet where nothing is tracked.
+    /// Deciding stages after `track`: for the first packet of a flow, and for every packet without connection tracking.
     first: Places,
-    /// Those of them up to `snat`, which creates the flow, and those behind it.
+    /// Stages of `first` up to `snat`, which creates the flow, and the stages after `snat`.
     opening: Places,
     opened: Places,
-    /// Those of them that packets of flows which have been decided go through.
+    /// Stages of `first` for packets of established flows, too.
     decided: Places,
-    /// What answers, and egress: for a packet that is not simply queued.
+    /// Stages that answer, and egress: for a packet that is not simply queued.
     leaving: Places,
 }
 
 type Places = ArrayVec<u8, STAGES>;
 
 impl Selection {
-    /// Those that these tables need.
+    /// Returns the stages that these tables need.
     pub fn of(tables: &Tables) -> Selection {
         let mut selection = Selection::default();
         let track = stages().position(|stage| stage.about.name == Track::ABOUT.name).unwrap_or(0);
@@ -196,16 +196,16 @@ impl Selection {
     }
 }
 
-/// Sees a frame before and after each stage that takes it.
+/// Observer of a frame before and after each stage that processes the frame.
 pub trait Watch<T: Tally> {
-    /// The stage of that name is about to take the frame.
+    /// Called before the stage of that name processes the frame.
     fn before(&mut self, stage: &'static str, frame: &Frame, cx: &mut Cx<'_, T>);
 
-    /// It has.
+    /// Called after the stage of that name has processed the frame.
     fn after(&mut self, stage: &'static str, frame: &Frame, cx: &mut Cx<'_, T>);
 }
 
-/// Nobody watches.
+/// No observer.
 impl<T: Tally> Watch<T> for () {
     #[inline(always)]
     fn before(&mut self, _: &'static str, _: &Frame, _: &mut Cx<'_, T>) {}
@@ -220,18 +220,18 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// Takes a batch through the stages. Frames on their way out are then queued before their ports, until the host
-    /// [offers](crate::Shard::next) these opportunities to send; those that
-    /// ended here (dropped, delivered, answers to the gateway itself) are in `ended`, in order, with their verdict; the
-    /// batch is empty. Among those that ended are those that are another worker's ([`handoff`](crate::handoff)).
+    /// Takes a batch through the stages, and empties the batch. Frames to be sent are then queued before their ports, until the
+    /// host [offers](crate::Shard::next) the ports opportunities to send. Frames that end here (dropped, delivered, answers to
+    /// the gateway itself) are pushed to `ended`, in order, with their verdicts, as are frames to hand off to another worker
+    /// ([`handoff`](crate::handoff)).
     pub fn run<T: Tally + 'static>(&mut self, batch: &mut Batch, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
         self.resume_before(batch, ended, cx);
         cx.shard.counters.received.count_all(batch);
         self.run_from(Begin::AtFront, batch, ended, cx);
     }
 
-    /// [`Pipeline::run`], for frames that another worker has handed off ([`handoff`](crate::handoff)): they have been counted
-    /// there, and been through the stages before `track`.
+    /// [`Pipeline::run`], for frames that another worker has handed off ([`handoff`](crate::handoff)): that worker has counted
+    /// the frames as received, and taken them through the stages before `track`.
     pub fn run_taken<T: Tally + 'static>(
         &mut self,
         batch: &mut Batch,
@@ -313,9 +313,10 @@ impl Pipeline {
         }
     }
 
-    /// Takes first packets of flows, in a row, through the stages from `track` to `snat`, one after the other, and says how many. What the
-    /// stages behind do with one of them depends on nothing that is done here for those behind it, as no flow ends meanwhile: all
-    /// come in one tick, and there is room for their flows. Only the last one may have its verdict, or not simply be queued.
+    /// Takes consecutive first packets of flows through the stages from `track` to `snat`, one after the other, and returns their
+    /// number. The later stages' work on one packet depends on nothing done here for the packets behind it, as no flow ends
+    /// meanwhile: all packets come in one tick, and there is room for their flows. Only the last packet may have its verdict, or
+    /// not simply be queued.
     fn open<T: Tally + 'static>(&mut self, first: usize, frames: &mut [Frame], cx: &mut Cx<'_, T>) -> usize {
         if !self.lookups.is_absent(first) {
             return 0;
@@ -349,8 +350,7 @@ impl Pipeline {
         self.step_watched(batch, ended, cx, &mut ());
     }
 
-    /// [`Pipeline::step`] before the eyes of `watch`, which sees the frames of the batch, not those that are released
-    /// by them.
+    /// [`Pipeline::step`] with the observer `watch` on the frames of the batch, but not on frames that the batch releases.
     pub fn step_watched<T: Tally + 'static>(
         &mut self,
         batch: &mut Batch,
@@ -377,15 +377,15 @@ impl Pipeline {
         }
     }
 
-    /// Lets time pass without a frame: what has waited for too long, or is released by what the host has told, goes on or ends,
-    /// and so do flows. To be called now and then while nothing is received.
+    /// Lets time pass without a frame: expires flows, and processes pending frames that have timed out or that an update by the
+    /// host has released. To be called now and then while no frame is received.
     pub fn tend<T: Tally + 'static>(&mut self, now: Nanos, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
         self.released(now, ended, cx);
         pass_time(now, cx);
         self.released(now, ended, cx);
     }
 
-    /// Before a batch, takes what the host has released through the stages.
+    /// Before a batch, takes the frames that the host has released through the stages.
     #[inline(always)]
     fn resume_before<T: Tally + 'static>(
         &mut self,
@@ -401,8 +401,8 @@ impl Pipeline {
         }
     }
 
-    /// The stages from `track` on, for the frames that were released by another one, or by what the host has told. Until here
-    /// they are held.
+    /// Takes frames that another frame or an update by the host has released through the stages from `track` on. Until here
+    /// these frames count as held.
     fn released<T: Tally + 'static>(&mut self, now: Nanos, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
         while let Some(mut frame) = cx.shard.released.pop_front() {
             cx.shard.counters.held = cx.shard.counters.held.saturating_sub(1);
@@ -420,15 +420,15 @@ fn run_stages<T: Tally + 'static>(places: &[u8], frames: &mut [Frame], cx: &mut 
     }
 }
 
-/// Says if a flow or a datagram is due before one of the frames of a batch, not only before the last one: clocks are set back. Where
-/// nothing is tracked there are such only since tables before these tracked connections.
+/// True if a flow or a datagram expires before any frame of a batch, not only before the last frame: clocks are set back. Without
+/// connection tracking, only tables of an earlier epoch can have left flows or datagrams.
 #[inline(always)]
 fn is_due_before_one<T: Tally>(batch: &Batch, cx: &Cx<'_, T>) -> bool {
     let mut moments = batch.iter().map(|frame| frame.meta.received);
     moments.any(|now| cx.shard.flows.is_due(now) || cx.shard.fragments.is_due(now))
 }
 
-/// Where a batch begins.
+/// First stages for a batch.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Begin {
     AtFront,
@@ -455,7 +455,7 @@ fn take_through<T: Tally + 'static>(places: &[u8], frame: &mut Frame, cx: &mut C
 /// True if egress has no stage for every packet but `queue`. A further one takes frames through the list, by its pointers.
 const IS_QUEUED_AT_ONCE: bool = Stages::<NoTally>::EGRESS.len() == 2;
 
-/// Queues a frame of which all has been decided, as it is, or else answers, fragments or ends it.
+/// Queues a frame as it is, or answers, fragments or ends the frame, after all decisions.
 #[inline(always)]
 fn leave<T: Tally + 'static>(mut frame: Frame, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
     if frame.meta.fate != 0 || Fragment::takes(&frame) || !IS_QUEUED_AT_ONCE {
@@ -489,7 +489,7 @@ fn end<T: Tally>(mut frame: Frame, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
     }
 }
 
-/// Moves a fragment that has to wait to where it waits.
+/// Moves a fragment to the fragments pending for the first one of their datagram; drops the fragment if the table is full.
 fn hold<T: Tally>(mut frame: Frame, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
     if let Some((key, _)) = datagram(&frame, cx) {
         match cx.shard.fragments.hold(&key, frame, cx.tally) {
@@ -504,7 +504,7 @@ fn hold<T: Tally>(mut frame: Frame, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) 
     lead(frame, ended, cx);
 }
 
-/// Moves a frame that has to wait for a neighbour to where it waits.
+/// Moves a frame to the frames pending for a neighbour; drops the oldest ones where there is no room.
 fn wait<T: Tally>(frame: Frame, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
     let (wanted, now) = (awaited(&frame, cx), frame.meta.received);
     while cx.shard.hops.waiting.is_full_for(wanted) && cx.shard.hops.waiting.any().is_some() {
@@ -519,13 +519,13 @@ fn wait<T: Tally>(frame: Frame, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
     }
 }
 
-/// Ends a frame that cannot wait for a neighbour.
+/// Drops a frame for which the queue of a neighbour has no room.
 fn crowded_out<T: Tally>(mut frame: Frame, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
     Step::Drop(Reason::NeighbourQueueFull).settle(&mut frame);
     lead(frame, ended, cx);
 }
 
-/// Counts a frame, and moves it to where its verdict leads.
+/// Counts a frame, and moves the frame to the egress queue or to `ended`, by its verdict.
 #[inline(always)]
 fn lead<T: Tally>(frame: Frame, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
     let goes_out = frame.meta.fate == Verdict::Forwarded.to_fate() || frame.meta.fate >> 8 == ANSWERED;
@@ -549,7 +549,7 @@ fn lead<T: Tally>(frame: Frame, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
     }
 }
 
-/// Queues a further fragment of the packet that has just been queued, or what goes to the other side with it.
+/// Queues a further fragment of the packet just queued, or a packet sent to the other side along with it.
 fn queue_part<T: Tally>(cx: &mut Cx<'_, T>) {
     let Some(part) = cx.shard.parts.pop_front() else { return };
     match cx.shard.egress.port(part.meta.egress).filter(|queue| !queue.is_full()) {

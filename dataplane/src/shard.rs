@@ -1,6 +1,6 @@
 //! The mutable memory of one worker: flows, mappings, hops, limits, fragments, queues, counters.
 //!
-//! All of it is taken when the shard is made, by the bounds that the tables state; nothing grows later.
+//! All memory is allocated when the shard is created, to the limits that the tables state; nothing grows later.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -45,17 +45,17 @@ pub struct Shard {
     pub(crate) cookies: Cookies,
     /// DHCP clients on the gateway itself; workers share it.
     pub clients: Arc<Clients>,
-    /// What waits before each port.
+    /// Queue and link of each port.
     pub egress: Egress,
-    /// What was counted.
+    /// Packet and event counters.
     pub counters: Counters,
     /// Records for a host that writes a log.
     pub log: Log,
-    /// What came of items that were taken in.
+    /// Numbers of imported items, accepted and refused.
     pub imports: Imports,
-    /// What is decided about flows that frames under way open.
+    /// Decisions on flows that frames under way open.
     pub openings: Openings,
-    /// Frames that have waited long enough, or for what has now come: they go through next.
+    /// Frames no longer pending, because of a timeout or because the fragment or neighbour has come: next to be processed.
     pub released: VecDeque<Frame>,
     /// Further fragments of the packet under way.
     pub parts: VecDeque<Frame>,
@@ -63,25 +63,25 @@ pub struct Shard {
     pub next_id: u16,
 }
 
-/// What a host gives to its shards.
+/// Parameters that a host sets for a shard.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
-    /// Keys the hashes and the choice of ports: random and secret in a live host, fixed in a replay.
+    /// Key of the hashes and of the selection of ports: random and secret in a live host, fixed in a replay.
     pub seed: [u64; 2],
-    /// The moment that the host's time begins with.
+    /// Time at the host's start.
     pub now: Nanos,
-    /// What is done about unknown neighbours. Where they are told, [`MOST_WAITING`] slots more are needed for frames that wait.
+    /// Resolution of unknown neighbours. With resolution by the host, pending frames take up to [`MOST_WAITING`] further slots.
     pub resolve: Resolve,
-    /// The part of the translations' ports that this shard hands out.
+    /// Share of the NAT pools' ports that this shard allocates.
     pub share: Share,
 }
 
-/// Why a shard could not be made.
+/// Failure to create a shard.
 #[derive(Debug)]
 pub enum ShardError {
     /// The system refused memory.
     Memory(MemoryError),
-    /// The translations' pools are wrong, in these ways.
+    /// Errors in the configuration of the NAT pools.
     Nat(Vec<ConfigError>),
 }
 
@@ -103,7 +103,7 @@ impl fmt::Display for ShardError {
 impl std::error::Error for ShardError {}
 
 impl Shard {
-    /// Takes all memory that the tables' bounds ask for.
+    /// Allocates all memory, to the limits that the tables state.
     pub fn new(tables: &Tables, setup: Setup) -> Result<Shard, ShardError> {
         let timeouts = timeouts(tables);
         let mut flows = FlowTable::new(most_flows(tables), setup.seed, timeouts, setup.now)
@@ -193,7 +193,7 @@ impl Shard {
         }
     }
 
-    /// Gives back two counts, where there are such.
+    /// Releases up to two counts; `NOTHING` stands for none.
     pub(crate) fn uncount(&mut self, counts: [u32; 2]) {
         for count in counts.into_iter().filter(|count| *count != NOTHING) {
             self.limiter.uncount(CountId(count));
@@ -222,7 +222,7 @@ impl Shard {
         [by_rule, if is_bounded { count(all, all, Scope::Source) } else { NOTHING }]
     }
 
-    /// Gives back what the flow holds that a frame would have opened, because it will not come to be.
+    /// Releases the mappings and counts of the opening of a frame whose flow will not be created.
     #[inline(always)]
     pub(crate) fn abandon_opening(&mut self, frame: &mut Frame) {
         if let Some(opening) = self.openings.take(&mut frame.meta) {
@@ -230,7 +230,7 @@ impl Shard {
         }
     }
 
-    /// Gives back what an opening holds that has been taken.
+    /// Releases the mappings and counts of an opening that has been taken from its frame.
     pub(crate) fn abandon(&mut self, opening: &Opening) {
         for mapping in [opening.mapping, opening.inward].into_iter().flatten() {
             self.log.note_released(&self.mappings, mapping);
@@ -242,7 +242,7 @@ impl Shard {
     }
 }
 
-/// How long flows are remembered.
+/// Returns the idle timeouts of flows, by state and protocol.
 pub(crate) fn timeouts(tables: &Tables) -> Timeouts {
     let spans = tables.timeouts;
     Timeouts::new(|life| match life {
@@ -259,7 +259,7 @@ pub(crate) fn timeouts(tables: &Tables) -> Timeouts {
     .with_own(&tables.idle)
 }
 
-/// For how many flows memory is taken.
+/// Returns the number of flows to allocate memory for; 1 without connection tracking.
 pub(crate) fn most_flows(tables: &Tables) -> u32 {
     match tables.mode {
         Mode::Stateful => tables.limits.flows,
@@ -267,7 +267,7 @@ pub(crate) fn most_flows(tables: &Tables) -> u32 {
     }
 }
 
-/// For how many mappings, and hosts that have some.
+/// Returns the numbers of mappings, and of inside hosts with mappings, to allocate memory for.
 pub(crate) fn most_mappings(tables: &Tables) -> Capacity {
     // One more than there can be flows, each of another host at worst: what is full is then the flow table,
     // which knows who makes room.
@@ -280,7 +280,7 @@ pub(crate) fn most_mappings(tables: &Tables) -> Capacity {
 /// Flows looked at when the timer is due: few enough not to delay the packet that brought the time.
 const EXPIRED_AT_ONCE: u32 = 256;
 
-/// Nothing, where a flow keeps the number of something.
+/// Value for none in a flow's numbers of mappings and counts.
 pub(crate) const NOTHING: u32 = u32::MAX;
 
 fn give_back(mappings: &mut Mappings, limiter: &mut Limiter, log: &mut Log, cold: &Cold) {

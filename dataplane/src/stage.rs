@@ -1,4 +1,4 @@
-//! A stage is one step of the pipeline, named by a verb; `pipeline` knows their order.
+//! Stages, the steps of the pipeline, named by verbs; `pipeline` knows their order.
 
 use serde::Serialize;
 use tally::Tally;
@@ -32,7 +32,7 @@ pub mod track;
 /// One step of the pipeline: a type without values, whose file says all that the rest of the program knows of it. The lists of
 /// stages are in [`pipeline`](crate::pipeline); `docs/add/stage.md` adds one.
 pub trait Stage {
-    /// Its name, its question, and the fields of a frame's metadata that it reads and writes.
+    /// Name, question, and the fields of a frame's metadata that the stage reads and writes.
     const ABOUT: About;
 
     /// The packets that it is there for where these tables are in force: a stage that these cannot need is not in their pipeline.
@@ -41,16 +41,16 @@ pub trait Stage {
         Packets::Every
     }
 
-    /// Says if it has anything to do with `frame`: not with one that has its verdict, as a rule.
+    /// True if the stage processes `frame`: as a rule, unless the frame has its verdict.
     #[inline(always)]
     fn takes(frame: &Frame) -> bool {
         frame.meta.fate == 0
     }
 
-    /// Does the step for one frame.
+    /// Processes one frame.
     fn step<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step;
 
-    /// Does the step for many, first to last. A stage that overrides this to look up in bulk must do what
+    /// Processes many frames, first to last. A stage that overrides this to look up in bulk must do what
     /// repeated [`Stage::step`] would; what it does for a frame must not depend on what later stages do with the frames before.
     #[inline]
     fn run<T: Tally>(frames: &mut [Frame], cx: &mut Cx<'_, T>) {
@@ -60,8 +60,8 @@ pub trait Stage {
     }
 
     /// Instructions that its code takes in the store of an engine: those of each tally call once, however often it is
-    /// executed, one for each reference, and the paths that no tally tells apart. What several stages call is counted with
-    /// one of them (`tests/program.rs` says which).
+    /// executed, one for each reference, and the paths that no tally tells apart. Code that several stages call is counted
+    /// with one of them (`tests/program.rs` says which).
     fn program(tables: &Tables) -> u32;
 }
 
@@ -73,64 +73,64 @@ pub(crate) fn take<S: Stage + ?Sized, T: Tally>(frame: &mut Frame, cx: &mut Cx<'
     }
 }
 
-/// What a stage says of itself.
+/// Description of a stage.
 #[derive(Clone, Copy, Debug)]
 pub struct About {
-    /// Its name, a verb: as mappings, captures and `wirerate explain` have it.
+    /// Name, a verb: used in mappings, captures and `wirerate explain`.
     pub name: &'static str,
-    /// The question that it answers of a packet.
+    /// Question about a packet that the stage answers.
     pub asks: &'static str,
-    /// What it reads: none that only a later stage writes.
+    /// Fields that the stage reads: none that only a later stage writes.
     pub reads: Fields,
-    /// What it writes, and nothing else.
+    /// All fields that the stage writes.
     pub writes: Fields,
 }
 
-/// The packets that a stage is there for.
+/// Packets that a stage processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Packets {
     /// None: the stage is not in the pipeline.
     None,
-    /// The first packets of flows, which later ones follow.
+    /// First packets of flows; later packets take the decisions from the flow.
     First,
-    /// Those that will be answered.
+    /// Packets that will be answered.
     Answered,
-    /// All.
+    /// All packets.
     Every,
 }
 
-/// What a stage works with beside the frame.
+/// Context of a stage's step, beside the frame.
 pub struct Cx<'a, T> {
-    /// What the policy compiled to.
+    /// Compiled policy.
     pub tables: &'a Tables,
-    /// The mutable memory of this worker.
+    /// Mutable memory of this worker.
     pub shard: &'a mut Shard,
-    /// Where slots come from, for what needs more than one.
+    /// Frame pool, for packets that need a further slot.
     pub pool: &'a mut Pool,
-    /// The account of what it costs.
+    /// Account of the step's cost.
     pub tally: &'a mut T,
 }
 
-/// What a stage decided.
+/// Decision of a stage on a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// On to the next stage.
+    /// Goes on to the next stage.
     Next,
-    /// It has been found out to be on its way out: forwarded.
+    /// Forwarded: leaves by a port.
     Forward,
-    /// It is for the gateway itself.
+    /// Delivered to the gateway itself.
     Deliver,
-    /// It will be turned into an answer to its sender.
+    /// Turned into an answer to the sender.
     Answer(Reason),
-    /// It is dropped.
+    /// Dropped.
     Drop(Reason),
-    /// It has to wait.
+    /// Held: pending, or handed off to another worker.
     Hold(Reason),
 }
 
 impl Step {
-    /// Writes the decision, where it is final, into the frame's metadata.
+    /// Writes the decision, unless `Step::Next`, into the frame's metadata as the verdict.
     #[inline(always)]
     pub fn settle(self, frame: &mut Frame) {
         // Asked first, or it becomes one of the places of a jump table.

@@ -150,7 +150,7 @@ impl Reload {
         }
     }
 
-    /// A policy that was asked for is in force, with the tables in force. Answers who asked.
+    /// Puts a requested policy in force, and answers the request.
     pub fn put_in_force(&mut self, asked: Asked) {
         let Asked { policy, confirm, keep, reply } = asked;
         let before = std::mem::replace(&mut self.policy, policy);
@@ -169,7 +169,7 @@ impl Reload {
         }
     }
 
-    /// Keeps the policy in force over a restart, where that is asked for.
+    /// Saves the policy in force over a restart, where requested.
     fn keep(&mut self, keep: Keep) {
         let Some(history) = &mut self.history else { return };
         match keep {

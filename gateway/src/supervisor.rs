@@ -1,8 +1,8 @@
-//! The supervisor: one thread that starts the workers, hangs ports on them, and tells them what has changed.
+//! Supervisor: the thread that starts the workers, attaches ports to them, and sends them commands and updates.
 //!
-//! It holds what is asked for (the policy) and what is there (Linux's state). Whenever either changes, tables are
-//! made anew off the packet path, and the workers go on with those at the end of a batch. Everything comes to it as
-//! an [`Event`], one after the other, so that nothing here is shared or locked.
+//! Holds the policy and the state of Linux. A change of either has tables compiled off the packet path, and the
+//! workers switch to the new tables at the end of a batch. All input arrives as an [`Event`], one after the other, so
+//! that nothing here is shared or locked.
 
 use std::fmt::Display;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -42,21 +42,21 @@ use port::Ports;
 use process::Process;
 use worker::Workers;
 
-/// What comes to the supervisor.
+/// Event for the supervisor.
 pub enum Event {
-    /// Linux has changed, or tells of a neighbour.
+    /// Change of Linux, or of a neighbour.
     Linux(News),
-    /// Sockets of the machine listen on these endpoints.
+    /// Endpoints that sockets of the machine listen on.
     Listeners(Vec<Listener>),
-    /// A worker tells something.
+    /// Event of a worker.
     Worker(WorkerEvent),
-    /// Somebody wants something.
+    /// Request of a client.
     Request(Request),
-    /// Tables have been made.
+    /// End of a compilation of tables.
     Built(Box<Built>),
-    /// The process is asked to end.
+    /// Request to stop the process.
     Stop,
-    /// The process was asked to read its policy file again, and this is what it has found.
+    /// Outcome of rereading the policy file.
     Reread(Box<Result<Checked, LoadError>>),
 }
 
@@ -73,7 +73,7 @@ pub struct Supervisor {
 }
 
 impl Supervisor {
-    /// Does what comes, until it is asked to stop.
+    /// Handles events until the stop event.
     pub fn run(mut self) {
         service::ready();
         loop {
@@ -101,7 +101,7 @@ impl Supervisor {
         self.stop();
     }
 
-    /// Time until something is to be done unasked.
+    /// Time until the next timer: neighbour probes, the end of a trial, the watchdog.
     fn time_to_deadline(&self) -> Duration {
         let trial = self.reload.end_of_trial();
         let life = self.process.watchdog.as_ref().map(|watchdog| watchdog.next);
@@ -154,7 +154,7 @@ impl Supervisor {
         }
     }
 
-    /// Tables have been made: the workers go on with them.
+    /// Switches the workers to compiled tables.
     fn built(&mut self, built: Built) {
         let Built { asked, effective, tables } = built;
         match tables {
@@ -193,7 +193,7 @@ impl Supervisor {
         self.announcements.announce(&self.reload.tables, &self.ports, &self.workers);
     }
 
-    /// Ends the workers, and with them the ports; keeps what they remembered.
+    /// Stops the workers, closes the ports, and saves the flow state.
     fn stop(mut self) {
         let memories = self.workers.stop();
         self.ports.close_all();
@@ -209,7 +209,7 @@ impl Supervisor {
     }
 }
 
-/// Answers who asked for a policy, if anybody did, that its tables could not be made.
+/// Refuses the request for a policy, if any, whose tables could not be compiled.
 fn refuse(asked: Option<Asked>, error: &impl Display) {
     if let Some(asked) = asked {
         asked.refuse(Refusal::Compile(error.to_string()));

@@ -1,8 +1,8 @@
 //! A worker: one thread that takes frames from its queue of each port through the pipeline, and out again.
 //!
-//! It alone touches its [`Shard`]; whoever wants something of it sends [`Command`], which it reads between two turns.
-//! It promises: no lock, no system call but those of the ports, no allocation on the packet path; every frame that
-//! a port gave it is sent, given to Linux or to another worker, or counted as gone. While nothing comes it sleeps.
+//! A worker alone accesses its [`Shard`]; other threads send it a [`Command`], which it reads between two turns.
+//! Guarantees: no lock, no system call except those of the ports, no allocation on the packet path; every frame that
+//! a port received is sent, delivered to Linux, handed off to another worker, or counted as dropped. An idle worker sleeps.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -52,24 +52,24 @@ use log::LogFeed;
 use sleep::Sleep;
 use update::carry;
 
-/// How often flows and waiting frames are looked after while no frame comes.
+/// Interval of timer work on flows and pending frames while no frames arrive: 20 ms.
 const TEND: Nanos = Nanos::from_millis(20);
 
-/// Batches of what others have given that are taken before the ports have their turn.
+/// Maximum number of batches taken from other workers before the ports have their turn.
 const MOST_BATCHES: u32 = 16;
 
-/// How often Linux is asked for what it sends, while ports keep the worker busy: each question is a system call, and a
-/// turn under load takes about as long.
+/// Interval between reads of frames that Linux sends, while ports keep the worker busy: 50 µs. Each read is a system
+/// call, and a turn under load takes about as long.
 const ORIGINATED: Nanos = Nanos(50_000);
 
-/// How long a worker that fails again goes without: longer each time, so that a fault that comes with every packet takes
+/// Bounds of the pause after a repeated panic, which doubles each time, so that a fault that comes with every packet takes
 /// neither the core nor the log; no longer than others wait for an answer.
 const PAUSE: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
 
-/// Time without a failure after which the next is the first again.
+/// Time without a panic after which the pause is reset.
 const CALM: Nanos = Nanos::from_secs(10);
 
-/// The state of one worker.
+/// State of one worker.
 pub struct Worker {
     number: usize,
     tables: Arc<Tables>,
@@ -77,7 +77,7 @@ pub struct Worker {
     shard: Shard,
     pipeline: Pipeline,
     pool: Pool,
-    /// What hangs on each interface, in the order of the tables.
+    /// Attachments and counters of each interface, in the order of the tables.
     links: Vec<Link>,
     batch: Batch,
     ended: Vec<Frame>,
@@ -85,62 +85,62 @@ pub struct Worker {
     events: Box<dyn Fn(WorkerEvent) -> bool + Send>,
     captures: Captures,
     sleep: Sleep,
-    /// The way to and from other workers; none where there are none.
+    /// Handoff channels to and from other workers; none with a single worker.
     exchange: Option<Exchange>,
-    /// Where log records go; nowhere where absent.
+    /// Destination of log records; none are sent where absent.
     log: Option<LogFeed>,
     clock: Clock,
-    /// The last moment that the shard knows of: for it, time does not go backwards from one port to the next.
+    /// Latest time passed to the shard, whose time does not go backwards from one port to the next.
     latest: Nanos,
     tended: Nanos,
-    /// When Linux was last asked for what it sends.
+    /// Time of the last read of frames that Linux sends.
     asked: Nanos,
     /// Time spent on turns that found something to do.
     busy: Nanos,
     turns: u64,
 }
 
-/// What a worker is made of.
+/// Parameters of a new worker.
 pub struct Parts {
-    /// Its number, from 0.
+    /// Worker number, from 0.
     pub number: usize,
-    /// What the policy compiled to.
+    /// Tables compiled from the policy.
     pub tables: Arc<Tables>,
-    /// Seeds and the share of ports.
+    /// Seeds and the share of NAT ports.
     pub setup: Setup,
-    /// Its frames; lines that share memory with the kernel know it.
+    /// Frame pool; known to lines that share memory with the kernel.
     pub pool: Pool,
-    /// The time.
+    /// Clock of the gateway.
     pub clock: Clock,
-    /// What is asked of it.
+    /// Receiving end of the command channel.
     pub commands: Receiver<Command>,
-    /// What wakes it.
+    /// Wake-up of the worker.
     pub wake_up: WakeUp,
-    /// Takes what it has to tell; `false` if nobody hears it any more.
+    /// Callback for events; returns `false` once the receiver has gone.
     pub events: Box<dyn Fn(WorkerEvent) -> bool + Send>,
-    /// What it shares with other workers; nothing where there are none.
+    /// State shared with other workers; none with a single worker.
     pub shared: Option<Shared>,
-    /// Where its log records go; it makes none where absent.
+    /// Destination of log records; none are made where absent.
     pub log: Option<Feed>,
 }
 
-/// What workers share.
+/// State shared by workers.
 pub struct Shared {
-    /// Which worker has which flow.
+    /// Flow steering table: owners of flows.
     pub steering: Arc<SteeringTable>,
     /// DHCP clients on the gateway itself.
     pub clients: Arc<Clients>,
-    /// This worker's ways to and from the others.
+    /// Handoff channels of this worker to and from the others.
     pub exchange: Exchange,
 }
 
-/// What a worker that has ended remembers.
+/// State of a worker that has ended.
 pub struct Memory {
-    /// What it went by.
+    /// Tables of the worker at its end.
     pub tables: Arc<Tables>,
-    /// All that it remembered.
+    /// Shard of the worker.
     pub shard: Shard,
-    /// When it ended.
+    /// Time of the end.
     pub now: Nanos,
 }
 
@@ -152,7 +152,7 @@ enum Then {
 }
 
 impl Worker {
-    /// A worker without ports.
+    /// Creates a worker without ports.
     pub fn new(parts: Parts) -> Result<Worker, ShardError> {
         let Parts { number, tables, setup, pool, clock, commands, wake_up, events, shared, log } = parts;
         let mut shard = Shard::new(&tables, setup)?;
@@ -193,8 +193,8 @@ impl Worker {
         })
     }
 
-    /// Works until it is told to stop, and gives what it remembers. A panic ends what the shard remembers, not the
-    /// worker: it says so, and goes on with an empty shard.
+    /// Runs until the stop command, and returns the state of the worker. A panic loses the shard, not the worker, which
+    /// reports the panic and goes on with an empty shard.
     pub fn work(mut self) -> Memory {
         if self.exchange.is_some() && !core::keep_to(self.number) {
             self.tell(WorkerEvent::NotAlone { worker: self.number });
@@ -217,7 +217,7 @@ impl Worker {
         }
     }
 
-    /// Turn after turn.
+    /// Runs turns until the stop command.
     fn turns(&mut self) {
         loop {
             if self.run_commands() == Then::Stop {
@@ -239,7 +239,7 @@ impl Worker {
         }
     }
 
-    /// One look at what other workers have given, at every port, and at what Linux sends. Says how many frames moved.
+    /// Polls the handoff channels, every port, and the frames that Linux sends. Returns the number of frames moved.
     fn turn(&mut self, now: Nanos) -> usize {
         let mut moved = self.take_handed(now);
         for place in 0..self.links.len() {
@@ -258,7 +258,7 @@ impl Worker {
         moved
     }
 
-    /// Sleeps, unless another worker has given something meanwhile.
+    /// Sleeps, unless another worker has handed off frames meanwhile.
     fn sleep(&mut self, now: Nanos) {
         if let Some(exchange) = &mut self.exchange {
             // Frames released since the last turn may be others'.
@@ -275,7 +275,7 @@ impl Worker {
         }
     }
 
-    /// Takes in what other workers have handed off. Says how many frames that were.
+    /// Processes frames handed off by other workers. Returns their number.
     fn take_handed(&mut self, now: Nanos) -> usize {
         let mut found = 0;
         for _ in 0..MOST_BATCHES {
@@ -299,7 +299,7 @@ impl Worker {
         found
     }
 
-    /// Takes in what a port has received.
+    /// Processes frames received by a port. Returns their number.
     fn take_received(&mut self, place: usize, now: Nanos) -> usize {
         let link = &mut self.links[place];
         let received = link.receive(&mut self.batch, &mut self.pool);
@@ -319,7 +319,7 @@ impl Worker {
         received
     }
 
-    /// Takes in what Linux sends by an interface.
+    /// Processes frames that Linux sends by an interface. Returns their number.
     fn take_originated(&mut self, place: usize, now: Nanos) -> usize {
         let received = self.links[place].receive_punted(&mut self.batch, &mut self.pool);
         if received == 0 {
@@ -338,7 +338,7 @@ impl Worker {
         received
     }
 
-    /// Takes the batch through the pipeline.
+    /// Runs the batch through the pipeline.
     fn process(&mut self) {
         if !self.captures.is_empty() {
             return self.process_watched();
@@ -348,7 +348,7 @@ impl Worker {
         self.pipeline.run(&mut self.batch, &mut self.ended, &mut cx);
     }
 
-    /// The same, frame by frame, before the eyes of those who capture.
+    /// Runs the batch through the pipeline frame by frame, for captures.
     #[cold]
     fn process_watched(&mut self) {
         self.captures.begin(&self.tables, &self.shard.egress);
@@ -359,8 +359,8 @@ impl Worker {
         self.captures.finish(&self.ended, &self.shard, &self.tables);
     }
 
-    /// Gives what ended to Linux, to the worker whose it is, or back to the pool. What Linux sent and concerns a link alone
-    /// goes out as it is by the interface by which Linux sent it.
+    /// Delivers ended frames to Linux, hands them off to their owner, or returns them to the pool. Frames of Linux that concern
+    /// a link alone are sent unchanged by the interface by which Linux sent them.
     fn settle(&mut self) {
         self.send_records();
         for mut frame in self.ended.drain(..) {
@@ -400,7 +400,7 @@ impl Worker {
         }
     }
 
-    /// Offers each port opportunities to send. Says how many frames went.
+    /// Offers each port opportunities to send. Returns the number of frames sent.
     fn send(&mut self, now: Nanos) -> usize {
         let Worker { links, shard, pool, captures, tables, .. } = self;
         let mut sent = 0;
@@ -421,7 +421,7 @@ impl Worker {
         sent
     }
 
-    /// Looks after what time alone changes, and frames that neighbour updates release.
+    /// Runs timers, and processes frames that neighbour updates release.
     fn tend(&mut self, now: Nanos) {
         self.tended = now;
         self.latest = now;
@@ -434,7 +434,7 @@ impl Worker {
         self.settle();
     }
 
-    /// Tells of neighbours that packets have begun to wait for.
+    /// Reports neighbours that packets newly wait for.
     fn ask_for_neighbours(&mut self) {
         while let Some(Wanted { interface, address }) = self.shard.hops.wanted() {
             if let Some(interface) = self.tables.interface(interface) {
@@ -449,8 +449,8 @@ impl Worker {
     }
 }
 
-/// Takes the mark off a frame that Linux sends, by which it says that Linux forwards it and has not made it: the group bit of its
-/// link-layer source, which no address of a card has (IEEE 802, 8.2.2). Says whether the mark was there.
+/// Clears the mark of a frame that Linux forwards rather than originates: the group bit of the link-layer source, which no
+/// address of a card has (IEEE 802, 8.2.2). Returns true if the mark was set.
 fn unmark(frame: &mut Frame) -> bool {
     let Some(byte) = frame.bytes_mut().get_mut(6) else { return false };
     let is_marked = *byte & 1 != 0;

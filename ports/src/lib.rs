@@ -1,6 +1,6 @@
 //! Live interfaces: receiving and sending frames on Linux 6.6 or newer.
 //!
-//! [`open`] opens a port by the fastest driver that works on it, with one [`Line`] for each worker. [`Punt`] is the
+//! [`open`](fn@open) opens a port by the fastest driver that works on it, with one [`Line`] for each worker. [`Punt`] is the
 //! path to Linux's own stack behind a port, [`Tap`] an interface of Linux whose other end is wirerate. Any thread may
 //! open a port; a line is for the thread that has the pool whose memory it was opened with.
 //!

@@ -1,7 +1,7 @@
-//! What the pipeline finds out about a frame, written once by one stage and read by those after it.
+//! Metadata of a frame: the pipeline's findings, each written once by one stage and read by the stages after it.
 //!
-//! Plain numbers on purpose: this goes with every frame, in a cache line. What an index or a code
-//! means is the business of the stage named beside the field.
+//! Plain numbers on purpose: metadata goes with every frame, in a cache line. The stage named beside a field
+//! defines the meaning of its indices and codes.
 
 use crate::unit::Nanos;
 use serde::{Deserialize, Serialize};
@@ -10,11 +10,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct PortId(pub u16);
 
-/// Which protocol of the network layer a frame carries.
+/// Network-layer protocol of a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum Family {
-    /// Neither of the two.
+    /// Neither IPv4 nor IPv6.
     #[default]
     Other = 0,
     /// IPv4.
@@ -36,18 +36,17 @@ pub enum Part {
     Later,
 }
 
-/// What the pipeline knows of a frame. A frame fresh from its pool has nothing of it but the places that stand for
-/// none.
+/// Metadata of a frame. A frame fresh from its pool has the default: `flow`, `hop`, `rule` and `opening` stand for none, all
+/// other fields are zero.
 #[derive(Clone, Debug)]
 pub struct Meta {
-    /// Host: when it was received.
+    /// Host: time of receipt.
     pub received: Nanos,
-    /// Host: a number of the host's own, by which it knows the frame again when it comes out.
+    /// Host: number by which the host identifies the frame on its return.
     pub number: u32,
-    /// Host: the port it came in by.
+    /// Host: ingress port.
     pub ingress: PortId,
-    /// `route`: the port it leaves by. Host: of what the gateway itself sends, the interface by which its own stack would
-    /// have it leave.
+    /// `route`: egress port. Host: for packets of the gateway itself, the egress interface that its own stack would choose.
     pub egress: PortId,
     /// `parse`: offset of the IP header from the frame's first byte.
     pub network: u16,
@@ -75,26 +74,26 @@ pub struct Meta {
     pub hop: u32,
     /// `filter`: index of the rule that decided, or `u32::MAX`.
     pub rule: u32,
-    /// `dnat`, `snat`: which translations apply, encoded by the dataplane.
+    /// `dnat`, `snat`: translations that apply, encoded by the dataplane.
     pub nat: u16,
     /// `classify`: the traffic class.
     pub class: u16,
     /// `track`: bit flags of its own (direction, state seen).
     pub flags: u16,
-    /// `track`: of a packet that opens a flow, which of the worker's openings is the frame's, where the stages write what they decide
-    /// about that flow; else [`Meta::NO_OPENING`].
+    /// `track`: for a packet that opens a flow, index of its opening, where the stages write their decisions on that flow; else
+    /// [`Meta::NO_OPENING`].
     pub opening: u8,
-    /// `rewrite`: how many further parts of this packet follow it.
+    /// `rewrite`: number of further parts of this packet that follow it.
     pub parts: u8,
     /// Any stage: the verdict, encoded by the dataplane; 0 while none has been given.
     pub fate: u16,
 }
 
 impl Meta {
-    /// No next hop has been chosen.
+    /// Value of `hop` before a next hop has been chosen.
     pub const NO_HOP: u32 = u32::MAX - 1;
 
-    /// The frame opens no flow.
+    /// Value of `opening` for a frame that opens no flow.
     pub const NO_OPENING: u8 = u8::MAX;
 }
 
@@ -129,13 +128,13 @@ impl Default for Meta {
     }
 }
 
-/// Some of what is known of a frame: its packet, the fields of its [`Meta`], and what has been decided of the flow that it opens.
-/// Those that `parse` finds in the headers count as one.
+/// Set of fields of a frame: its packet, the fields of its [`Meta`], and the decisions on the flow that the frame opens. The
+/// fields that `parse` reads from the headers count as one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fields(u16);
 
 impl Fields {
-    /// None.
+    /// No fields.
     pub const NONE: Fields = Fields(0);
     /// The packet's bytes.
     pub const PACKET: Fields = Fields(1);
@@ -163,13 +162,13 @@ impl Fields {
     pub const FLAGS: Fields = Fields(1 << 11);
     /// [`Meta::parts`].
     pub const PARTS: Fields = Fields(1 << 12);
-    /// [`Meta::opening`], and what has been decided there.
+    /// [`Meta::opening`], and the decisions in the opening.
     pub const OPENING: Fields = Fields(1 << 13);
 
-    /// What a packet shows: its bytes, what `parse` found in them, and where it came in.
+    /// Fields known after `parse`: packet, headers, ingress port and flags.
     pub const SEEN: Fields = Fields::PACKET.and(Fields::HEADERS).and(Fields::INGRESS).and(Fields::FLAGS);
 
-    /// What a host says of a frame.
+    /// Fields that a host sets.
     pub const HOST: Fields =
         Fields::PACKET.and(Fields::RECEIVED).and(Fields::NUMBER).and(Fields::INGRESS).and(Fields::EGRESS);
 
@@ -178,19 +177,19 @@ impl Fields {
         "class", "flags", "parts", "opening",
     ];
 
-    /// These and the others.
+    /// Returns the union with `others`.
     #[must_use]
     pub const fn and(self, others: Fields) -> Fields {
         Fields(self.0 | others.0)
     }
 
-    /// These without the others.
+    /// Returns the fields of `self` that are not in `others`.
     #[must_use]
     pub const fn without(self, others: Fields) -> Fields {
         Fields(self.0 & !others.0)
     }
 
-    /// Their names, in the order of their constants.
+    /// Returns the names of the fields, in the order of the constants.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         Fields::NAMES
             .into_iter()
@@ -201,7 +200,7 @@ impl Fields {
 }
 
 impl Meta {
-    /// The fields that are not the same in both; the verdict is none of them.
+    /// Returns the fields that differ between both; the verdict (`fate`) is not compared.
     pub fn changed(&self, other: &Meta) -> Fields {
         let headers = |meta: &Meta| {
             let bounds = [meta.network, meta.transport, meta.end, meta.sport, meta.dport];

@@ -1,13 +1,13 @@
-//! The memory that frames live in: one mapping, cut into slots of one size, allocated at start.
+//! Frame pool: one mapping, divided into slots of one size, allocated at start.
 //!
 //! [`Pool::take`] hands out a [`Frame`], the unique owner of a slot; [`Pool::put`] takes it back at the
 //! cost of a push. A frame that is dropped elsewhere (an early return, another thread) is not lost: it
 //! marks its slot as an orphan, and the pool collects orphans when its free list runs dry.
 //!
-//! What a frame knows of its packet lies beside the slots: a head for each, one after the other.
+//! Metadata of frames lies apart from the slots, in an array with one head for each slot.
 //!
-//! The mapping is page-aligned and never moves, so that a driver can register it with the kernel. Pages of slots that were never used
-//! need not exist: [`Pool::prefault`] makes them all.
+//! The mapping is page-aligned and never moves, so that a driver can register the mapping with the kernel. Pages of slots that
+//! were never used need not be resident: [`Pool::prefault`] makes all of them resident.
 #![allow(unsafe_code)]
 
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
@@ -24,38 +24,38 @@ const PAGE: usize = 4096;
 
 /// Slots of one mapping and the list of those that are free.
 pub struct Pool {
-    /// In front of the heads, with which it shares an allocation.
+    /// Shared state, in one allocation with the heads and in front of them.
     shared: NonNull<Shared>,
     free: Vec<u32>,
     slots: u32,
     slot_bytes: usize,
 }
 
-/// What a frame reaches of its pool. It is as large as a head, so that it can stand in front of them.
+/// State of a pool that its frames refer to: as large as a head, in front of the heads.
 #[repr(C, align(64))]
 pub(crate) struct Shared {
     /// Bytes of each slot.
     pub(crate) slot_bytes: usize,
-    /// One bit a slot, set when its owner went away without giving it back.
+    /// One bit for each slot, set when the slot's owner was dropped without returning the slot.
     orphans: Box<[AtomicU64]>,
     /// The first slot's first byte, at the beginning of a page.
     memory: NonNull<u8>,
-    /// What was allocated, from which the slots begin within a page.
+    /// Start of the allocation; the first slot begins less than a page after it.
     allocated: NonNull<u8>,
     slots: u32,
-    /// The pool, and each [`PoolMemory`]. Whoever is the last frees everything.
+    /// Number of holders: the pool, and each [`PoolMemory`]. The last holder frees everything.
     holders: AtomicU32,
 }
 
 impl Shared {
-    /// The allocation that holds a `Shared` and the heads of that many slots.
+    /// Returns the layout of a `Shared` with the heads of `slots` slots.
     fn layout(slots: u32) -> Option<Layout> {
         const { assert!(size_of::<Shared>() == size_of::<Head>() && align_of::<Shared>() == align_of::<Head>()) };
         Layout::array::<Head>(slots as usize + 1).ok()
     }
 
-    /// The mapping that holds that many slots from the beginning of a page on. Not aligned to one by itself: what is aligned so is zeroed
-    /// by hand, which takes every page.
+    /// Returns the layout of a mapping with room for `slots` slots from the beginning of a page on. The layout itself is not
+    /// aligned to a page: the allocator zeroes aligned memory by writing, which makes every page resident.
     fn memory_layout(slots: u32, slot_bytes: usize) -> Option<Layout> {
         (slots as usize)
             .checked_mul(slot_bytes)
@@ -63,7 +63,7 @@ impl Shared {
             .and_then(|bytes| Layout::from_size_align(bytes.checked_add(PAGE)?, 1).ok())
     }
 
-    /// Gives up a hold, and frees everything with the last one.
+    /// Releases one holder's reference; the last release frees everything.
     ///
     /// # Safety
     /// The caller must have a hold, and never use `shared` again.
@@ -114,7 +114,7 @@ impl Shared {
     }
 }
 
-/// Why a pool could not be made.
+/// Failure to create a frame pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PoolError {
     /// Slots must be 2, 4, 8 or 16 KiB.
@@ -215,7 +215,7 @@ impl Pool {
         }
     }
 
-    /// Back onto the free list.
+    /// Returns a slot to the free list.
     ///
     /// # Safety
     /// The slot must be this pool's, and nobody else may have it: neither the free list nor a frame nor a driver.
@@ -224,12 +224,12 @@ impl Pool {
         self.free.push(slot);
     }
 
-    /// Slots that nobody uses now, not counting orphans.
+    /// Number of free slots, not counting orphans.
     pub fn available(&self) -> usize {
         self.free.len()
     }
 
-    /// All slots, used or not.
+    /// Number of slots, free or in use.
     pub fn capacity(&self) -> usize {
         self.slots as usize
     }
@@ -273,7 +273,7 @@ impl Drop for Pool {
     }
 }
 
-/// The mapping of a [`Pool`], which stays for as long as this does: what a driver registers with the kernel, on whatever
+/// Reference to the mapping of a [`Pool`], which keeps the mapping allocated: for a driver to register with the kernel, on any
 /// thread.
 pub struct PoolMemory {
     shared: NonNull<Shared>,
@@ -285,18 +285,18 @@ impl PoolMemory {
         unsafe { self.shared.as_ref() }
     }
 
-    /// Its first byte, at the beginning of a page. Slots follow one another from there.
+    /// Address of the first byte of the mapping, at the beginning of a page. Slots follow one another from there.
     pub fn base(&self) -> NonNull<u8> {
         self.shared().memory
     }
 
-    /// Its length in bytes.
+    /// Length of the mapping, in bytes.
     #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
         self.slots() as usize * self.slot_bytes()
     }
 
-    /// Number of slots that lie in it.
+    /// Number of slots in the mapping.
     pub fn slots(&self) -> u32 {
         self.shared().slots
     }
@@ -306,7 +306,7 @@ impl PoolMemory {
         self.shared().slot_bytes
     }
 
-    /// True if `frame` lies in it.
+    /// True if the slot of `frame` lies in the mapping.
     #[inline]
     pub(crate) fn is_home_of(&self, frame: &Frame) -> bool {
         frame.shared() == self.shared
@@ -322,7 +322,7 @@ impl PoolMemory {
         unsafe { Frame::over(Shared::heads(self.shared).add(slot as usize), slot, start, len) }
     }
 
-    /// Leaves a slot to be collected.
+    /// Marks a slot as an orphan, for the pool to collect.
     ///
     /// # Safety
     /// The slot must be this pool's, and nobody else may have it.

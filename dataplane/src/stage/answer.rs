@@ -2,9 +2,9 @@
 //!
 //! Turns the frame, in its slot, into the ICMP error (RFC 792, RFC 4443) or TCP reset (RFC 9293, section
 //! 3.10.7.1) that answers it, and sends it back the way routing leads. Nothing is answered that must not be:
-//! errors, groups, later fragments, resets (RFC 1122, section 3.2.2; RFC 1812, section 4.3.2.7). What is not
-//! answered, or more than the limits a second, is dropped for the same reason. Limits hold by receiver, and for each kind
-//! of answer apart, so that neither a host that floods nor what the rules refuse uses up what others need. The answer to a
+//! errors, groups, later fragments, resets (RFC 1122, section 3.2.2; RFC 1812, section 4.3.2.7). Frames
+//! without an answer, or above the limits per second, are dropped for the same reason. Limits hold by receiver, and for each kind
+//! of answer apart, so that neither a flooding host nor the rules' refusals use up the tokens of others. The answer to a
 //! packet of the gateway itself is for the gateway itself, and no limit holds it back.
 
 use arrayvec::ArrayVec;
@@ -84,7 +84,7 @@ impl Stage for Answer {
     }
 }
 
-/// What the sender is told.
+/// Answer to the sender.
 enum Tell {
     /// A SYN-ACK with a cookie.
     Cookie,
@@ -139,7 +139,7 @@ fn build<T: Tally>(frame: &mut Frame, reason: Reason, cx: &mut Cx<'_, T>) -> Opt
     rewrite::link(frame, cx).then_some(())
 }
 
-/// Which of the answers' buckets one is taken from.
+/// Returns the kind of answer for rate limiting: each kind has its own token buckets.
 fn kind_of(reason: Reason) -> ErrorKind {
     match reason {
         Reason::PacketTooBig => ErrorKind::TooBig,
@@ -179,7 +179,7 @@ fn may_be_answered(frame: &Frame) -> bool {
     frame.meta.flags & silent == 0 && frame.meta.part != Part::Later
 }
 
-/// What is told for a reason; `None` where that is nothing.
+/// Returns the answer for a reason; `None` if there is no answer.
 fn tell<T: Tally>(frame: &Frame, reason: Reason, cx: &Cx<'_, T>) -> Option<Tell> {
     let v4 = frame.meta.family == Family::V4;
     let icmp = |four: (icmpv4::Type, u8), six: (icmpv6::Type, u8)| {

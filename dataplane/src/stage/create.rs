@@ -1,8 +1,8 @@
 //! Creation of flows: the entry of the flow table (netfilter: a conntrack entry) that a first packet opens.
 //!
-//! A flow is created behind all stages that may drop its first packet, so that what is refused leaves nothing (netfilter: when it is
-//! confirmed). It has two keys, of the original and of the reply direction. Where another flow has the same reply key, another outside
-//! port is chosen; where the table is full, one that is idle makes room, if the policy has it so.
+//! A flow is created after all stages that may drop its first packet, so that a refused packet leaves nothing (netfilter: a
+//! conntrack entry is confirmed). A flow has two keys, of the original and of the reply direction. If another flow has the same
+//! reply key, another outside port is chosen; if the table is full, an idle flow is evicted, if the policy says so.
 
 use arrayvec::ArrayVec;
 use policy::model::WhenFull;
@@ -26,14 +26,14 @@ use crate::shard::NOTHING;
 use crate::tables::{NO_NUMBER, Tables};
 use crate::verdict::Reason;
 
-/// How many of the flows that are idle longest are compared to find one that makes room.
+/// Number of long-idle flows compared to find the flow to evict.
 const CANDIDATES: u32 = 64;
 
-/// Creates the flow that a first packet opens, with all that the stages before have decided about it. From here on its packets, and those of
-/// the other direction, are found by `track` and meet no rule.
+/// Creates the flow that a first packet opens, with all decisions of the stages before. From here on `track` finds the flow for
+/// packets of both directions, and the rules are not looked up again.
 ///
 /// # Errors
-/// The step that ends the packet: nothing remains of its flow, and no other flow is touched but one that makes room.
+/// Step that ends the packet: nothing remains of its flow, and no other flow is touched but an evicted one.
 pub(super) fn flow<T: Tally>(
     frame: &mut Frame,
     opening: &mut Opening,
@@ -184,12 +184,12 @@ fn set_reply<T: Tally>(
     Err(Step::Drop(Reason::NatClash))
 }
 
-/// How many other mappings are tried where another flow has the same ends outside.
+/// Number of further mappings tried where another flow has the same outside endpoints.
 const MOST_TRIES: usize = 8;
 
-/// Enters the key of a reply with another outside port, because another flow has the same ends outside: of a pool, a further
-/// mapping's; what the gateway itself sends, which is not translated otherwise, is so then, as in netfilter. `None` where there
-/// is no such port.
+/// Enters the key of a reply with another outside port, because another flow has the same outside endpoints. The port is of
+/// a further mapping of the NAT pool. Packets of the gateway itself are translated in this case only, as in netfilter. `None` if
+/// no port is free.
 #[cold]
 fn settle_otherwise<T: Tally>(
     id: FlowId,
@@ -222,7 +222,7 @@ fn settle_otherwise<T: Tally>(
     settled
 }
 
-/// The key of the packets that come back.
+/// Returns the key of reply packets.
 fn reply_key<T: Tally>(frame: &Frame, opening: &Opening, cx: &Cx<'_, T>) -> Key {
     let protocol = frame.meta.protocol;
     let (from, to) = (opening.destination(), opening.source);

@@ -1,8 +1,8 @@
 //! `filter`: may it pass?
 //!
 //! The first rule that matches decides, else the default action of the zone pair. Only the first packet of a
-//! flow comes here, and every packet where the policy is stateless. What the gateway itself sends may pass; what Linux forwards
-//! from interfaces that are not the policy's meets the rules that name its zone. Changes no byte.
+//! flow comes here, and every packet where the policy is stateless. Packets of the gateway itself may pass; packets that Linux
+//! forwards from interfaces outside the policy meet the rules that name their zone. Changes no byte.
 
 use arrayvec::ArrayVec;
 use lookup::classify::{self, Header, NO_MATCH};
@@ -125,7 +125,7 @@ fn tell_search<T: Tally>(cx: &mut Cx<'_, T>) {
     }
 }
 
-/// What follows from the rule that was found, or from there being none.
+/// Applies the rule found, with its rate and connection limits, or the default action if there is none.
 fn decide<T: Tally>(frame: &mut Frame, place: Option<u32>, seen: &Header, cx: &mut Cx<'_, T>) -> Step {
     let Some(place) = place else { return by_default(frame, seen.from, seen.to, cx) };
     frame.meta.rule = place;
@@ -174,8 +174,8 @@ fn decide<T: Tally>(frame: &mut Frame, place: Option<u32>, seen: &Header, cx: &m
     Step::Next
 }
 
-/// Where the gateway answers SYNs: what becomes of a first packet that has shown no cookie. What is for the gateway itself its
-/// own TCP answers; who comes by Linux is not answered.
+/// Returns the step for a first TCP packet without a cookie, under a rule with SYN proxy; `None` for all other packets. The
+/// gateway's own TCP answers SYNs to the gateway itself; SYNs from Linux get no answer.
 #[cold]
 fn by_proxy<T>(frame: &Frame, cx: &Cx<'_, T>) -> Option<Step> {
     let is_tcp = frame.meta.protocol == Protocol::TCP.0;

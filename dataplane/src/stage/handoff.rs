@@ -1,11 +1,12 @@
-//! Which worker is it for, where there are several? What `track` asks where it knows no flow.
+//! Selection of the worker for a packet of a flow that `track` does not know.
 //!
-//! - A packet of a flow goes to the worker that has it, as far as the steering table knows.
-//! - A packet that opens one goes to its *home*: of what is for a mapping of source NAT, the worker that hands out that
-//!   port, as nobody else knows the mapping; else the worker of its source, so that mappings, quotas and bounds of one host
-//!   are exact. What the gateway itself sends begins where Linux gives it, packets to groups where they come in.
-//! - A fragment goes to the worker of its datagram first, of which each worker thinks the same; there it gets to know its
-//!   ports, and goes on as any packet.
+//! - A packet of a known flow goes to the flow's owner, as far as the flow steering table knows.
+//! - A packet that opens a flow goes to the flow's future owner: for an outside port of source NAT, the worker that
+//!   allocates this port, as no other worker knows the mapping; otherwise the worker of the source address, so that mappings,
+//!   quotas and limits of one host are exact. Packets of the gateway itself stay on the worker that receives them from Linux,
+//!   packets to groups on the worker that receives them.
+//! - A fragment goes first to the worker of its datagram, for which all workers compute the same number; there the fragment
+//!   gets its ports, and goes on as any packet.
 
 use tally::Tally;
 use wire::{Family, Frame, Part};
@@ -19,7 +20,7 @@ use crate::nat::Share;
 use crate::tables::{Address, OWN_ACCORD};
 use crate::verdict::Reason;
 
-/// To the worker that puts the fragments of this datagram in order, unless that is this one.
+/// Hands a fragment off to the owner of its datagram; `None` if the owner is this worker.
 #[cold]
 pub(super) fn to_datagram<T: Tally>(frame: &mut Frame, key: &DatagramKey, cx: &Cx<'_, T>) -> Option<Step> {
     if times(&frame.meta) > 0 || frame.meta.flags & flag::WAITED != 0 {
@@ -32,7 +33,7 @@ pub(super) fn to_datagram<T: Tally>(frame: &mut Frame, key: &DatagramKey, cx: &C
     (home != member.worker).then(|| hand(frame, home))
 }
 
-/// To the worker that has the flow of packets whose key has this hash, if one is known to.
+/// Hands a packet off to the owner of the flow with this hash of its key; `None` if no other worker is known to own the flow.
 #[inline(never)]
 pub(super) fn to_flow<T: Tally>(frame: &mut Frame, hash: u64, cx: &Cx<'_, T>) -> Option<Step> {
     let member = member(frame, cx)?;
@@ -44,7 +45,7 @@ pub(super) fn to_flow<T: Tally>(frame: &mut Frame, hash: u64, cx: &Cx<'_, T>) ->
     Some(hand_on(frame, worker))
 }
 
-/// To the worker where the flow that it opens begins, unless that is this one.
+/// Hands a packet that opens a flow off to the flow's future owner; `None` if the owner is this worker.
 #[inline(never)]
 pub(super) fn to_home<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Option<Step> {
     let member = member(frame, cx)?;
@@ -81,13 +82,13 @@ fn mapped_port<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> Option<u16> {
     Some(port)
 }
 
-/// This worker, where there are others, and the frame may be theirs.
+/// Returns this worker's place among the workers; `None` if it is the only one, or the frame cannot be another worker's.
 fn member<'a, T>(frame: &Frame, cx: &'a Cx<'_, T>) -> Option<&'a Member> {
     let stays = flag::TO_GROUP | flag::WAITED;
     cx.shard.flows.member().filter(|_| frame.meta.flags & stays == 0)
 }
 
-/// Hands over a packet; of a fragment it is known what its first one said.
+/// Hands a packet off; a fragment with the ports of its datagram's first fragment.
 fn hand_on(frame: &mut Frame, worker: u16) -> Step {
     if frame.meta.part != Part::Whole {
         frame.meta.flags |= flag::RESUMED;

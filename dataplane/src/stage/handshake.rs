@@ -4,8 +4,8 @@
 //! that acknowledges the cookie ([`shown`]) becomes the client's SYN again ([`begin`]) and opens a flow as any SYN does, on
 //! its way to the server. The server's SYN-ACK becomes an acknowledgement that opens the client's window, and beside it goes
 //! one to the server ([`splice`]). From then on the server's sequence numbers are moved by the difference of its initial
-//! number and the cookie, and windows are brought to the scale that their receiver was told. What the flow tracks are the
-//! numbers that the server sees ([`join`]).
+//! number and the cookie, and windows are brought to the scale that their receiver was told. The flow tracks the
+//! sequence numbers that the server sees ([`join`]).
 //!
 //! Promises: nothing is remembered before a cookie was acknowledged; no timer: what is lost on the server's side is sent
 //! again when the client or the server repeats itself. Data that the client sends before its window is open is not
@@ -42,7 +42,7 @@ pub(super) struct Shown {
     pub(super) cookie: u32,
     /// The client's initial sequence number.
     isn: u32,
-    /// What its SYN offered.
+    /// Options of the client's SYN.
     offer: Offer,
 }
 
@@ -124,11 +124,11 @@ pub(super) fn begin(frame: &mut Frame, shown: &Shown) -> Option<()> {
     head.replace(frame)
 }
 
-/// Takes a segment of a flow with such a handshake as the server sees it. One that acknowledges the cookie once more becomes the SYN
-/// once more.
+/// Returns a segment of a flow with such a handshake as the server sees the segment. A segment that acknowledges the cookie
+/// once more becomes the SYN once more.
 ///
 /// # Errors
-/// What becomes of it otherwise.
+/// Step for a segment that the handshake does not admit.
 #[cold]
 #[inline(never)]
 pub(super) fn join<T: Tally>(
@@ -183,7 +183,7 @@ pub(super) fn join<T: Tally>(
     }
 }
 
-/// By how much the sequence number quoted in an ICMP error of this direction differs from that of the server.
+/// Returns the difference between the sequence number quoted in an ICMP error of this direction and the server's.
 pub(super) fn quoted_shift<T>(hit: Hit, cx: &Cx<'_, T>) -> u32 {
     let is_proxied = cx.shard.flows.flow(hit.id).is_some_and(|flow| flow.is_proxied());
     if !is_proxied || hit.direction == Direction::Reply {
@@ -359,7 +359,7 @@ fn to_client(window: u16, [client, server]: [Option<u8>; 2]) -> u16 {
     (window >> SCALE).min(u16::MAX.into()) as u16
 }
 
-/// What a SYN offers.
+/// Returns the options that a SYN offers, or their defaults.
 fn offered(segment: &tcp::Segment<'_>, is_v4: bool) -> Offer {
     // RFC 9293, section 3.7.1: what holds where nothing is said.
     let mut offer = Offer { mss: if is_v4 { 536 } else { 1220 }, scale: None, sack: Sack::Unknown };

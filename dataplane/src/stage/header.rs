@@ -1,4 +1,4 @@
-//! What a packet shows to rules and translations.
+//! Header fields of a packet that rules and translations match on.
 
 use lookup::classify::Header;
 use tally::{Op, Region, Tally};
@@ -33,7 +33,8 @@ pub(super) fn zones<T: Tally>(frame: &Frame, cx: &Cx<'_, T>) -> (u8, u8) {
     (zone(frame.meta.ingress), to)
 }
 
-/// What the rules see of a packet that opens no flow: its addresses, and zones by the interfaces that it came in by and leaves by.
+/// Returns the fields that rules match on, for a packet that opens no flow: its addresses, and the zones of its ingress and
+/// egress interfaces.
 #[inline]
 pub(super) fn of<T: Tally>(frame: &Frame, cx: &Cx<'_, T>) -> Header {
     let mut header = on_arrival(frame, cx);
@@ -41,7 +42,7 @@ pub(super) fn of<T: Tally>(frame: &Frame, cx: &Cx<'_, T>) -> Header {
     header
 }
 
-/// What a packet shows before it is known where it goes.
+/// Returns the fields that rules match on before the routing decision: the destination's zone is not known yet.
 #[inline]
 pub(super) fn on_arrival<T: Tally>(frame: &Frame, cx: &Cx<'_, T>) -> Header {
     let meta = &frame.meta;

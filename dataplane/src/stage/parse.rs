@@ -33,15 +33,15 @@ pub mod flag {
     pub const GROUP: u16 = 1 << 1;
     /// An ICMP error about its flow.
     pub const RELATED: u16 = 1 << 2;
-    /// It belongs to a flow that has been decided.
+    /// The packet belongs to a flow that has been decided.
     pub const HIT: u16 = 1 << 3;
-    /// It opens a flow, which `snat` will write down.
+    /// The packet opens a flow, which `snat` will create.
     pub const OPENS: u16 = 1 << 4;
-    /// It is larger than its way out carries, and may be fragmented.
+    /// The packet is larger than the MTU of its next hop, and may be fragmented.
     pub const CUT: u16 = 1 << 5;
     /// The packet must not be fragmented (DF).
     pub const DONT_FRAGMENT: u16 = 1 << 6;
-    /// Its flow is translated.
+    /// The packet's flow is translated.
     pub const TRANSLATED: u16 = 1 << 7;
     /// The IP destination is a group: multicast or broadcast.
     pub const TO_GROUP: u16 = 1 << 8;
@@ -54,9 +54,9 @@ pub mod flag {
     /// Linux sends it: the gateway itself, or an interface that is not the policy's ([`OTHER`](crate::tables::OTHER)), whose
     /// packets meet the rules.
     pub const OWN: u16 = 1 << 12;
-    /// It has waited for a neighbour, and goes through once more.
+    /// The packet has been pending for a neighbour, and goes through the stages once more.
     pub const WAITED: u16 = 1 << 13;
-    /// A number of two bits: how often it has been handed off to another worker.
+    /// Number of handoffs of the packet to another worker, in two bits (0 to 3).
     pub const HANDED: u16 = 3 << 14;
 }
 
@@ -152,11 +152,11 @@ fn tell<T: Tally>(meta: &Meta, tally: &mut T) {
     }
 }
 
-/// What a frame carries.
+/// Payload of a frame.
 enum Carried {
     /// An IP packet that goes through the pipeline.
     Packet,
-    /// What only concerns the link: ARP, neighbour discovery, multicast listeners.
+    /// Control traffic of the link only: ARP, neighbour discovery, multicast listener discovery.
     LinkControl,
 }
 
@@ -176,8 +176,8 @@ fn link(bytes: &[u8], meta: &mut Meta, tables: &Tables) -> Result<Carried, Reaso
     network(header, ethertype, payload, port, meta)
 }
 
-/// Reads a frame that Linux sends, in whatever VLAN. What is not for one host beyond its link (groups, neighbour
-/// discovery, other protocols than IP) is not looked at.
+/// Reads a frame that Linux sends, in any VLAN. Frames that are not for one host beyond the link (groups, neighbour
+/// discovery, other protocols than IP) are not parsed further.
 #[cold]
 fn own(bytes: &[u8], meta: &mut Meta, tables: &Tables) -> Result<Carried, Reason> {
     let is_judged = meta.ingress == OTHER;
@@ -449,7 +449,7 @@ fn addresses6(source: u128, destination: u128, protocol: Protocol, meta: &mut Me
     if source == destination { Err(Reason::Land) } else { Ok(()) }
 }
 
-/// Which part of a datagram a fragment is.
+/// Returns the part of its datagram that a packet is.
 fn part(fragment: Option<Fragment>, protocol: Protocol) -> Result<Part, Reason> {
     match fragment {
         None => Ok(Part::Whole),

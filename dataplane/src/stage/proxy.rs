@@ -3,8 +3,8 @@
 //!
 //! `parse` asks whether a frame is such a question, `answer` turns it into the answer, in its slot. The gateway does not stand
 //! in for another node (RFC 4861, section 7.2.8): the address is its own, so that it overrides what neighbours knew before
-//! and defends the address against a host that probes for it (RFC 5227, RFC 4862). What says something and asks nothing
-//! (announcements, advertisements) is Linux's affair as ever.
+//! and defends the address against a host that probes for it (RFC 5227, RFC 4862). Linux handles packets that announce
+//! and ask nothing (announcements, advertisements).
 
 use arrayvec::ArrayVec;
 use tally::Tally;
@@ -28,10 +28,10 @@ const IPV6: usize = ipv6::HEADER_LEN;
 const ALL_NODES: u128 = 0xff02_0000_0000_0000_0000_0000_0000_0001;
 const ALL_NODES_MAC: Mac = Mac([0x33, 0x33, 0, 0, 0, 1]);
 
-/// Who has an address of the gateway's?
+/// Query for the link-layer address of an IP address (ARP request, neighbour solicitation).
 struct Question {
     target: Address,
-    /// Who asks; 0 where it has no address yet.
+    /// IP address of the sender; 0 if the sender has no address yet.
     asker: Address,
     mac: Mac,
 }

@@ -1,7 +1,7 @@
 //! `queue`: is there room before its interface?
 //!
-//! One first-in-first-out queue for each port, of fixed length; what finds it full is dropped from the tail.
-//! The pipeline then moves the frame into it.
+//! One first-in-first-out queue for each port, of fixed length; a frame that finds the queue full is dropped (tail drop).
+//! The pipeline then moves the frame into the queue.
 
 use tally::{Op, Region, Tally};
 use wire::Frame;

@@ -1,18 +1,18 @@
-//! What earlier tables have decided, revalidated by those that now hold.
+//! Revalidation of flows of earlier epochs by the tables in force.
 //!
-//! The first packet of a flow that comes after a change, whichever way it goes, brings the whole flow before the rules, as
-//! its very first packet would be: source before and destination after the translation that the flow has, from the
-//! interface where it began to where routes now lead. A flow that is let in keeps its translation, state and windows; its
-//! hop, rule and class are chosen anew, and it counts for the rule that now lets it in, whatever that bounds: bounds and
-//! rates are for those that come. A flow that is not let in ends. So does one of whose translation the name or the
-//! outside address is gone, and one that is masqueraded and now leaves by another interface, as in netfilter: an inside host
-//! is told by a reset, where that is TCP. Without a route it goes on waiting for one.
+//! The first packet of a flow after a reload, in either direction, has the whole flow re-evaluated by the rules, as the
+//! flow's very first packet would be: with the source before and the destination after the flow's translation, from the
+//! interface where the flow began to the interface where routes now lead. An accepted flow keeps its translation, state and
+//! windows; its next hop, rule and class are chosen anew. The flow counts against the limit of the rule that now accepts it,
+//! even beyond the limit: limits and rates refuse new flows only. A refused flow ends. A flow also ends if the name or the
+//! outside address of its translation is gone, or if it is masqueraded and now leaves by another interface, as in netfilter:
+//! an inside host gets a reset, if the flow is TCP. A flow without a route stays until there is one.
 //!
-//! A flow that nobody has answered has no translation to lose: where other ones would now be chosen for it, it ends, and its
-//! packet opens another. One that has been answered keeps what it has, or has not, as in netfilter.
+//! A flow without an answer has no translation to lose: if another translation would now be chosen, the flow ends, and its
+//! packet opens another flow. A flow with an answer keeps its translation, or goes on without one, as in netfilter.
 //!
-//! Until then nobody knows in which conntrack zone the flow's packets now arrive, so it is looked for in all; it is found by packets
-//! of the right one only.
+//! Before revalidation, the conntrack zone in which the flow's packets now arrive is unknown, so the lookup covers all zones;
+//! only packets of the right zone match the flow.
 
 use arrayvec::ArrayVec;
 use lookup::classify::Header;
@@ -41,23 +41,23 @@ use crate::verdict::Reason;
 /// addresses and ports are in use.
 const STRANGERS: usize = 4;
 
-/// What has come of revalidating a flow.
+/// Outcome of revalidating a flow.
 enum Outcome {
-    /// It goes on.
+    /// The flow goes on.
     Kept,
-    /// The packet comes from elsewhere than the flow's.
+    /// The packet is of another conntrack zone than the flow.
     Stranger,
-    /// It has ended, and the packet may open another.
+    /// The flow has ended, and the packet may open another.
     Ended,
-    /// It has ended, or has no way; the packet goes no further.
+    /// The flow has ended, or has no path; the packet goes no further.
     Refused(Step),
 }
 
-/// The flow of earlier tables that a packet with this key belongs to, revalidated; `None` where there is none, or it has
-/// ended and the packet may open another.
+/// Finds the flow of an earlier epoch that a packet with this key belongs to, and revalidates the flow. `None` if there is no
+/// flow, or the flow has ended and the packet may open another.
 ///
 /// # Errors
-/// The flow has ended, or has no way: what becomes of the packet.
+/// Step for the packet: the flow has ended, or has no path.
 #[cold]
 #[inline(never)]
 pub(super) fn find<T: Tally>(
@@ -88,7 +88,7 @@ fn both<T: Tally>(id: FlowId, cx: &Cx<'_, T>) -> Option<(Flow, Cold)> {
     Some((*cx.shard.flows.flow(id)?, *cx.shard.flows.cold(id)?))
 }
 
-/// Where a flow goes.
+/// Path of a flow: next hop and egress interface.
 #[derive(Clone, Copy)]
 struct Way {
     hop: u32,
@@ -102,8 +102,8 @@ fn revalidate<T: Tally>(
     frame: &mut Frame,
     cx: &mut Cx<'_, T>,
 ) -> Outcome {
-    // Interfaces, conntrack zones and translations by number, 30; the header's fourteen fields, 20; the choice, 5; limits, 10; the
-    // flow's fields, 15. Searches and routes tell their own.
+    // Interfaces, conntrack zones and translations by number, 30; the header's fourteen fields, 20; the choice, 5; limits, 10;
+    // the flow's fields, 15. Searches and routes tell their own.
     cx.tally.instructions(80);
     cx.tally.execute(Op::Branch, 24);
     cx.tally.read(Region::Timer, hit.id.0 as usize * size_of::<Cold>(), size_of::<Cold>() as u32);
@@ -164,7 +164,7 @@ fn revalidate<T: Tally>(
     Outcome::Kept
 }
 
-/// Where routes now lead the packets that go as the first one did.
+/// Returns the path by current routes, for packets in the original direction.
 fn way<T: Tally>(flow: &Flow, ingress: PortId, cx: &mut Cx<'_, T>) -> Result<Way, Step> {
     let (source, destination) = (flow.original().source().into(), flow.reply().source().into());
     let is_own = is_linux(ingress);
@@ -323,16 +323,17 @@ fn is_translated_otherwise<T: Tally>(
     }
 }
 
-/// A flow is not let in.
+/// Refusal of a flow.
 struct Refusal {
-    /// By this rule, or by default.
+    /// Rule that refuses the flow; `None` for the default action.
     rule: Option<u32>,
     action: Action,
-    /// What the rule saw.
+    /// Header fields that the rule was matched against.
     seen: Header,
 }
 
-/// The rule that lets a flow in, which was sent by `sender`; `None` where the default does, or nobody asks.
+/// Returns the rule that accepts a flow from `sender`; `None` if the default action accepts the flow, or the
+/// flow began in the gateway itself.
 fn rule<T: Tally>(
     flow: &Flow,
     cold: &Cold,

@@ -1,8 +1,8 @@
 //! `rewrite`: carries out on the bytes what was decided.
 //!
 //! Translates addresses and ports, lowers the time to live and the MSS, puts the next hop's link-layer header
-//! in front. What goes to a neighbour whose address is not known waits. Until
-//! here the frame is as it was received, so that an error can quote it as its sender sent it. Checksums are updated
+//! in front. A packet to a neighbour whose address is not known becomes pending. Until
+//! here the frame is as received, so that an error can quote the packet as its sender sent it. Checksums are updated
 //! incrementally (RFC 1624).
 
 use tally::{Branch, Op, Region, Tally};

@@ -147,8 +147,8 @@ fn fits<T: Tally>(frame: &mut Frame, ttl: u8, cx: &mut Cx<'_, T>) -> Step {
     Step::Next
 }
 
-/// True if the time to live of what shall leave, but to a neighbour that has no number yet, has run out. What is delivered
-/// is not checked.
+/// True if the time to live has run out of a packet that shall leave to a neighbour without a number yet. Packets delivered
+/// to the gateway itself are not checked.
 #[cold]
 #[inline(never)]
 fn has_run_out(frame: &Frame, ttl: u8) -> bool {

@@ -1,7 +1,7 @@
 //! `snat`: under which address does it go out? Then its flow is created (`create.rs`).
 //!
-//! Chooses the source translation of a flow's first packet, which all stages before have let pass. If no port is free, the packet is
-//! dropped and nothing remains of it. Changes no byte: `rewrite` carries it out.
+//! Chooses the source translation of a flow's first packet, which all stages before have let pass. If no port is free, the
+//! packet is dropped and no state remains. Changes no byte: `rewrite` carries out the translation.
 
 use lookup::classify::Header;
 use policy::model::Mode;
@@ -124,8 +124,8 @@ fn choose<T: Tally>(frame: &Frame, opening: &mut Opening, cx: &mut Cx<'_, T>) ->
     Ok(())
 }
 
-/// Where a packet goes next on its way out, and where in the end; of one that is turned back, the outside address that it was
-/// sent to.
+/// Returns the addresses of the next hop and of the final destination; for a hairpinned packet, the outside address to which
+/// the packet was sent, twice.
 fn towards<T: Tally>(frame: &Frame, opening: &Opening, cx: &Cx<'_, T>) -> (Address, Address) {
     if opening.turned.is_some() {
         let outside = opening.key.destination().into();

@@ -149,7 +149,7 @@ fn live<T: Tally>(key: &Key, hash: u64, frame: &mut Frame, cx: &mut Cx<'_, T>) -
     Ok(Some(hit))
 }
 
-/// True if a packet opens another connection in the place of the one that it was found to be of: the rules decide anew.
+/// True if a packet opens a new connection in place of the flow that it matches: the rules decide anew.
 #[inline(always)]
 fn is_another<T: Tally>(frame: &Frame, hit: Hit, cx: &mut Cx<'_, T>) -> bool {
     let flags = Flags(frame.meta.tcp_flags);
@@ -343,8 +343,8 @@ fn open<T: Tally>(frame: &mut Frame, key: Key, hash: u64, cx: &mut Cx<'_, T>) ->
     Step::Next
 }
 
-/// Of DHCP clients on the gateway itself: takes note of a request to one server, and lets an answer in where there was a
-/// request by its interface, whoever it comes from and to whatever address it goes. It opens no flow.
+/// Serves DHCP clients on the gateway itself: records a request to one server, and accepts an answer from any address and to any
+/// address if there was a request by its interface. Neither opens a flow.
 #[inline(always)]
 fn with_client<T: Tally>(frame: &mut Frame, cx: &Cx<'_, T>) -> Option<Step> {
     let meta = &frame.meta;
@@ -365,7 +365,7 @@ fn with_client<T: Tally>(frame: &mut Frame, cx: &Cx<'_, T>) -> Option<Step> {
 /// Checks that a packet of its kind may open a flow.
 ///
 /// # Errors
-/// Why not.
+/// Reason for dropping the packet.
 #[inline(always)]
 pub(super) fn may_open(frame: &Frame, tables: &Tables) -> Result<(), Reason> {
     let whole = frame.meta.part != Part::Later;
@@ -400,8 +400,8 @@ pub(super) fn may_open(frame: &Frame, tables: &Tables) -> Result<(), Reason> {
     Ok(())
 }
 
-/// Finds the flow that an ICMP error is about: that of the packet it quotes, which went the other way. What the gateway
-/// itself says goes out even where there is none.
+/// Finds the flow of the packet that an ICMP error quotes, which went the other way. Errors from the gateway itself go out
+/// even without a flow.
 fn relate<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
     match find_related(frame, cx) {
         Step::Drop(Reason::IcmpUnrelated) if frame.meta.flags & flag::OWN != 0 => Step::Next,
@@ -487,8 +487,8 @@ fn quoted_key(quoted: &[u8], family: Family) -> Option<(Key, Option<u32>)> {
     }
 }
 
-/// What tells a packet's flow beside addresses and protocol: its ports, or what stands for them in an ICMP query;
-/// zeros for protocols without. `None` where there are none to tell, as in an ICMP error.
+/// Returns the ports of a packet's flow key: TCP or UDP ports, `Key::query_ports` for an ICMP query, or zeros for protocols
+/// without ports. `None` if there are none to read, as in an ICMP error.
 pub(crate) fn ends(protocol: Protocol, payload: &[u8], family: Family) -> Option<(u16, u16)> {
     let icmp = if family == Family::V4 { Protocol::ICMP } else { Protocol::ICMPV6 };
     if protocol == icmp {
@@ -507,7 +507,7 @@ pub(crate) fn ends(protocol: Protocol, payload: &[u8], family: Family) -> Option
     Some((0, 0))
 }
 
-/// Gives a fragment the ports of its datagram's first one, or lets it wait for that.
+/// Gives a fragment the ports of its datagram's first fragment, or makes the fragment pending for the first.
 fn follow_first<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
     let now = frame.meta.received;
     let (key, span) = datagram(frame, cx).ok_or(Step::Drop(Reason::FragmentTiny))?;
@@ -550,7 +550,7 @@ fn adopt(frame: &mut Frame, kept: Kept) {
     frame.meta.flags |= kept.own;
 }
 
-/// Which datagram a fragment is of, and which part of it.
+/// Returns the key of the datagram that a fragment belongs to, and the fragment's span of bytes.
 pub(crate) fn datagram<T: Tally>(frame: &Frame, cx: &Cx<'_, T>) -> Option<(DatagramKey, Span)> {
     let meta = &frame.meta;
     let packet = frame.bytes().get(usize::from(meta.network)..usize::from(meta.end))?;
@@ -580,7 +580,7 @@ pub(crate) fn datagram<T: Tally>(frame: &Frame, cx: &Cx<'_, T>) -> Option<(Datag
     Some((key, span))
 }
 
-/// It is this late now: what has been remembered or has waited for too long ends.
+/// Advances the time to `now`: expires idle flows and pending fragments.
 pub(crate) fn pass_time<T: Tally>(now: wire::Nanos, cx: &mut Cx<'_, T>) {
     if cx.shard.flows.is_due(now) {
         cx.shard.expire(now, cx.tally);
@@ -590,7 +590,7 @@ pub(crate) fn pass_time<T: Tally>(now: wire::Nanos, cx: &mut Cx<'_, T>) {
     }
 }
 
-/// Drops fragments whose first one did not come in time.
+/// Drops fragments for which the first fragment of their datagram did not come in time.
 fn expire_fragments<T: Tally>(cx: &mut Cx<'_, T>, now: wire::Nanos) {
     let crate::shard::Shard { fragments, released, .. } = &mut *cx.shard;
     fragments.expire(now, cx.tally, |mut frame, reason| {
@@ -599,7 +599,7 @@ fn expire_fragments<T: Tally>(cx: &mut Cx<'_, T>, now: wire::Nanos) {
     });
 }
 
-/// How strictly TCP is followed.
+/// Returns the strictness of TCP tracking: window check and midstream pickup.
 #[inline(always)]
 pub(super) fn settings<T: Tally>(cx: &Cx<'_, T>) -> Settings {
     Settings {

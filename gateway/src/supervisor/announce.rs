@@ -1,5 +1,5 @@
 //! Announcements to neighbours of the outside addresses of translations that the gateway answers for on a link: when its port is
-//! opened, and when there are others. So routers that knew them elsewhere, at the gateway that had them before, send here.
+//! opened, and when there are others. Routers whose entries name a previous gateway then send here.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +12,8 @@ use wire::ethernet::Mac;
 use super::port::Ports;
 use super::worker::Workers;
 
-/// Addresses of an interface that are announced at once, the lowest: each is a frame to everybody on the link. Of the others
-/// neighbours learn when they ask.
+/// Addresses of an interface that are announced at once, the lowest: each is a frame to everybody on the link. The
+/// others are resolved on request.
 const MOST: usize = 1_024;
 
 /// Addresses that have been announced, by interface, and the link-layer address with which.
@@ -21,7 +21,7 @@ const MOST: usize = 1_024;
 pub(super) struct Announcements(BTreeMap<String, (Mac, Vec<AddressRange>)>);
 
 impl Announcements {
-    /// Announces what has not been announced yet, where there is a port.
+    /// Announces new addresses on the links of open ports.
     pub(super) fn announce(&mut self, tables: &Tables, ports: &Ports, workers: &Workers) {
         let mut announced = BTreeMap::new();
         for interface in tables.interfaces.iter().filter(|interface| !interface.answered.is_empty()) {

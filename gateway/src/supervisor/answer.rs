@@ -10,14 +10,13 @@ use crate::reload::{Asked, Keep};
 use crate::request::{Basis, Overview, Refusal, Request};
 use crate::{api, service};
 
-/// True if a policy has nothing to carry out: an empty file, say, that was being written. Nobody wants that of a gateway that
-/// runs.
+/// True if a policy has nothing to carry out, as from an empty file that is still being written: unwanted of a running gateway.
 fn is_empty(policy: &policy::Policy) -> bool {
     policy.interfaces.is_empty()
 }
 
 impl Supervisor {
-    /// Answers, now or when it is done. Whoever asked may have gone; then nobody hears it.
+    /// Answers a request, at once or on completion. The client may have gone; then the answer is dropped.
     pub(super) fn answer(&mut self, request: Request) {
         match request {
             Request::Overview(reply) => {
@@ -90,7 +89,7 @@ impl Supervisor {
         }
     }
 
-    /// Goes on with what the policy file has now.
+    /// Requests the policy of the reread policy file.
     pub(super) fn reread(&mut self, found: Result<Checked, LoadError>) {
         service::reloading();
         self.process.log.reopen();

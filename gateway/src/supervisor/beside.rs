@@ -1,4 +1,4 @@
-//! What an operator ought to know of Linux because it has no effect on the gateway's packets.
+//! Notes for operators on settings of Linux that have no effect on the gateway's packets.
 
 use std::collections::BTreeMap;
 
@@ -48,7 +48,7 @@ impl Kernel {
     }
 }
 
-/// A note for operators where Linux forwards, and has interfaces that the policy does not name.
+/// Returns a note for operators if Linux forwards, and has interfaces that the policy does not name.
 fn forwarding(policy: &policy::Policy, linux: &State) -> Option<String> {
     let is_on = |path: &str| std::fs::read_to_string(path).is_ok_and(|value| value.trim() != "0");
     let settings = [

@@ -17,7 +17,7 @@ use crate::linux::{self, Desired, NeighbourKey, News, State};
 pub(super) struct Kernel {
     /// The newest state.
     pub(super) state: Arc<State>,
-    /// Follows Linux as long as it lives.
+    /// Netlink watch of Linux, until dropped.
     _watch: linux::Watch,
     writer: linux::Writer,
     /// Notes that are in the log already.
@@ -25,10 +25,10 @@ pub(super) struct Kernel {
 }
 
 impl Kernel {
-    /// Waits for the first state; those that follow are events.
+    /// Waits for the first state of Linux; later states arrive as events.
     ///
     /// # Errors
-    /// Linux does not tell its state, or the system refuses a thread.
+    /// State of Linux unavailable, or no thread.
     pub(super) fn follow(events: Sender<Event>) -> Result<Kernel, StartError> {
         let (news, heard) = channel();
         let watch = linux::watch(linux::Options::default(), news).map_err(StartError::Linux)?;
@@ -38,8 +38,8 @@ impl Kernel {
         Ok(Kernel { state, _watch: watch, writer, logged: Vec::new() })
     }
 
-    /// Sees to it that Linux has the policy's addresses and routes. What Linux refuses now it may take when more of them are
-    /// there, or their interface is up: it is tried again whenever Linux changes.
+    /// Configures the policy's addresses and routes in Linux. Those that Linux refuses, since others are missing or their
+    /// interface is down, are retried on every change of Linux.
     pub(super) fn ensure(&mut self, policy: &Policy) {
         let desired = Desired::of(policy);
         for error in self.writer.ensure(&desired, &self.state) {
@@ -47,7 +47,7 @@ impl Kernel {
         }
     }
 
-    /// Has Linux resolve a neighbour, or see whether it is still there.
+    /// Has Linux resolve a neighbour, or probe its reachability.
     pub(super) fn resolve(&mut self, key: NeighbourKey) {
         if let Err(error) = self.writer.resolve(key) {
             debug!("{error}");
@@ -67,7 +67,7 @@ fn first_state(heard: &Receiver<News>) -> Result<Arc<State>, StartError> {
     }
 }
 
-/// Sends on what Linux reports, by a thread of its own.
+/// Forwards reports of Linux as events, on a thread of its own.
 fn forward(from: Receiver<News>, to: Sender<Event>) -> io::Result<()> {
     let send = move || {
         while let Ok(one) = from.recv() {
@@ -79,7 +79,7 @@ fn forward(from: Receiver<News>, to: Sender<Event>) -> io::Result<()> {
     thread::Builder::new().name("news".to_owned()).spawn(send).map(|_| ())
 }
 
-/// Reports, from time to time, on which endpoints sockets of the machine listen; by a thread of its own.
+/// Reports the endpoints that sockets of the machine listen on, from time to time, on a thread of its own.
 pub(super) fn list_listeners(to: Sender<Event>) -> io::Result<()> {
     let list = move || {
         let mut listeners = linux::listener::Listeners::default();

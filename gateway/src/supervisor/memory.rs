@@ -1,4 +1,4 @@
-//! What is remembered over a restart: written when the gateway ends, read before its workers begin.
+//! Flow state kept over a restart: written when the gateway ends, read before its workers start.
 
 use std::fs;
 use std::io;
@@ -15,7 +15,7 @@ use wire::Nanos;
 use crate::store::{self, BLOCK_ITEMS, Entry, Occasion, Stamp, StoreError, Taken};
 use crate::worker::{Memory, Worker};
 
-/// Gives the workers what is in the file, each what it can be. Whatever is wrong with it, the gateway begins.
+/// Restores the items of the state file to the workers where possible. The gateway starts even if the file is invalid.
 pub(super) fn recall(
     path: &Path,
     tables: &dataplane::Tables,
@@ -36,13 +36,13 @@ pub(super) fn recall(
     }
 }
 
-/// What came of a state file.
+/// Result of restoring a state file.
 struct Recalled {
-    /// Items that were taken in.
+    /// Number of items restored.
     taken: u64,
-    /// Items that could not be.
+    /// Number of items refused.
     refused: u64,
-    /// Time since it was written.
+    /// Time since the file was written.
     age: Nanos,
 }
 
@@ -71,8 +71,8 @@ fn read(
     Ok(Some(Recalled { taken, refused, age }))
 }
 
-/// The worker that goes on with an item; `None` where all of them do. A flow whose translation has a port is the
-/// worker's that hands out that port, any other one, and token debts of a source, is at home with its source.
+/// Returns the worker that owns an item, `None` where all workers do. A flow whose translation has a port belongs to
+/// the worker that allocates that port; any other flow, and the token debts of a source, to the owner of the source.
 pub(crate) fn worker_of(item: &Item, workers: usize, steering: Option<&SteeringTable>) -> Option<usize> {
     let home =
         |source: IpAddr| steering.map_or(0, |steering| usize::from(steering.home_of_source(source.into())));
@@ -86,7 +86,7 @@ pub(crate) fn worker_of(item: &Item, workers: usize, steering: Option<&SteeringT
     }
 }
 
-/// Writes what workers remembered when they ended.
+/// Writes the state of workers that have ended.
 pub(super) fn keep(path: &Path, memories: &[Memory]) {
     if let Some(directory) = path.parent() {
         // Where it cannot be made, writing says so.

@@ -1,4 +1,4 @@
-//! Neighbours: the neighbour table of Linux, which of them workers know, and which of them Linux is to resolve.
+//! Neighbours: the neighbour table of Linux, the entries that workers have, and the resolutions that Linux is asked for.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use crate::linux::state::Reachability;
 use crate::linux::{self, NeighbourChange, NeighbourKey, Probe, State};
 use crate::worker::{Found, Known};
 
-/// How often neighbours are looked after that nobody has asked for of late.
+/// Interval between neighbour probes while no worker requests a resolution: 1 s.
 const PROBE_PAUSE: Duration = Duration::from_secs(1);
 
-/// Neighbours that are looked after.
+/// Maximum number of neighbours probed.
 const MOST_PROBED: usize = 65_536;
 
 /// The neighbours of all interfaces.
@@ -28,7 +28,7 @@ pub(super) struct Neighbours {
     /// Link-layer addresses that the workers know, by interface and address.
     resolved: BTreeMap<(String, Address), Mac>,
     probe: Probe,
-    /// When neighbours are next looked after, unless a worker asks for one before.
+    /// Time of the next probe, unless a worker requests a resolution before.
     pub(super) probe_at: Instant,
     clock: Clock,
 }
@@ -56,7 +56,7 @@ impl Neighbours {
         }
     }
 
-    /// Linux has changed its neighbour table.
+    /// Applies a change of Linux's neighbour table.
     pub(super) fn changed(&mut self, change: &NeighbourChange, linux: &State, workers: &Workers) {
         match change.now {
             Some(now) => self.kernel.insert(change.key, now),
@@ -85,7 +85,7 @@ impl Neighbours {
         workers.update_neighbour(known);
     }
 
-    /// Packets of a worker wait for a neighbour's resolution.
+    /// Requests the resolution of a neighbour that packets of a worker wait for.
     pub(super) fn want(&mut self, interface: &str, address: Address, kernel: &mut Kernel) {
         if let Some((link, _)) = kernel.state.link_named(interface) {
             let key = NeighbourKey { link, address: address.to_ip() };
@@ -113,7 +113,7 @@ impl Neighbours {
         .collect()
     }
 
-    /// Those of them that are on interfaces of these tables.
+    /// Returns the resolved neighbours on interfaces of these tables.
     pub(super) fn of(&self, tables: &Tables) -> Vec<Neighbour> {
         let all = self.resolved.iter();
         all.filter_map(|((interface, address), mac)| {

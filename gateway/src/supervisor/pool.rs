@@ -1,4 +1,4 @@
-//! How large a worker's frame pool is.
+//! Size of a worker's frame pool.
 
 use dataplane::Tables;
 use dataplane::hop::MOST_WAITING;
@@ -6,8 +6,8 @@ use wire::HEADROOM;
 
 use crate::worker::handoff;
 
-/// Frames of a worker's pool: what rings and queues of its interfaces can hold, what can wait, and what can be on its way to
-/// other workers and back.
+/// Returns the number of frames of a worker's pool: room for the rings and queues of its interfaces, for pending frames,
+/// and for frames in handoff to other workers and back.
 pub(super) fn slots(tables: &Tables, workers: usize) -> u32 {
     let ports = tables.interfaces.iter().enumerate().filter(|(place, own)| usize::from(own.root.0) == *place);
     let rings = ports.count() as u32 * RING_FRAMES;
@@ -19,18 +19,18 @@ pub(super) fn slots(tables: &Tables, workers: usize) -> u32 {
 /// Frames that a port's rings can hold.
 const RING_FRAMES: u32 = 8_192;
 
-/// Frames of a queue that the pool is made for; longer queues share what there is.
+/// Maximum number of frames per queue that the pool is sized for; longer queues share the rest.
 const MOST_QUEUED: u32 = 4_096;
 
-/// Frames for batches under way and for neighbours that are waited for.
+/// Frames for batches in progress and for packets pending neighbour resolution.
 const SPARE_FRAMES: u32 = 1_024 + MOST_WAITING;
 
-/// Bytes of a slot: the smallest that takes the longest frame.
+/// Returns the size of a slot, in bytes: the smallest for the longest frame.
 pub(super) fn slot_bytes(tables: &Tables) -> usize {
     let longest = tables.interfaces.iter().map(|interface| usize::from(interface.mtu)).max().unwrap_or(1500);
     let needed = longest + LINK_BYTES + HEADROOM;
     [2048, 4096, 8192].into_iter().find(|slot| needed <= *slot).unwrap_or(16_384)
 }
 
-/// Ethernet, and two VLAN tags.
+/// Length of an Ethernet header with two VLAN tags, in bytes.
 const LINK_BYTES: usize = 22;

@@ -25,30 +25,30 @@ use open::{Ends, Kept, Opener};
 /// The ports of the policy in force.
 pub(super) struct Ports {
     attached: BTreeMap<String, Attached>,
-    /// What keeps Linux off the interfaces of the policy.
+    /// Guards that keep Linux off the interfaces of the policy.
     pub(super) guards: Guards,
     /// Failures to open ports that are in the log already.
     logged: Vec<PortState>,
 }
 
-/// A port that was opened, or could not be.
+/// Port that was opened, or failed to open.
 struct Attached {
-    /// The interface of Linux that it is on: its number, since another one may get its name, and its MTU. None where
-    /// the gateway has made it, so that it goes when the gateway wants.
+    /// Interface of Linux: index, since another interface may get its name, and MTU, in bytes. None where the gateway has
+    /// created the interface, whose removal is then up to the gateway.
     on: Option<(LinkIndex, u32)>,
     state: PortState,
-    /// What the policy asked for when it was opened.
+    /// Driver and offload of the policy at the time of opening.
     asked: (Driver, Offload),
     _kept: Kept,
 }
 
 impl Attached {
-    /// True if frames come and go.
+    /// True if the port is up.
     fn is_up(&self) -> bool {
         self.state.state == Presence::Up
     }
 
-    /// True if what a port was opened on is still there, and as it was.
+    /// True if the interface of the port still exists, unchanged.
     fn is_there(&self, name: &str, linux: &State) -> bool {
         let Some((index, mtu)) = self.on else { return true };
         // Shorter packets are no reason to open it anew, and to let Linux see frames meanwhile.
@@ -58,7 +58,7 @@ impl Attached {
 }
 
 impl Ports {
-    /// None as yet, on interfaces with these guards.
+    /// Creates the set without ports, on interfaces with these guards.
     pub(super) fn new(guards: Guards) -> Ports {
         Ports { attached: BTreeMap::new(), guards, logged: Vec::new() }
     }
@@ -68,12 +68,12 @@ impl Ports {
         self.guards.name(terms(policy, linux));
     }
 
-    /// True if frames come and go by the port of an interface.
+    /// True if the port of an interface is up.
     pub(super) fn is_up(&self, name: &str) -> bool {
         self.attached.get(name).is_some_and(Attached::is_up)
     }
 
-    /// Opens what can be opened and is not, and closes what has gone.
+    /// Opens missing ports where possible, and closes those whose interface has gone or changed.
     pub(super) fn attach_all(&mut self, reload: &Reload, linux: &State, workers: &Workers) {
         let policy = &reload.effective.policy;
         let wanted = |name: &str| policy.interfaces.iter().any(|interface| interface.name == name);
@@ -95,7 +95,7 @@ impl Ports {
         }
     }
 
-    /// Takes a port away from the workers, and closes it.
+    /// Detaches a port from the workers, and closes it.
     pub(super) fn detach(&mut self, name: &str, workers: &Workers) {
         let Some(port) = self.attached.remove(name) else { return };
         if let Some((index, _)) = port.on {
@@ -106,7 +106,7 @@ impl Ports {
         self.guards.unmake(name);
     }
 
-    /// Tries again to open what could not be opened.
+    /// Retries failed ports.
     pub(super) fn attach_failed(&mut self, reload: &Reload, linux: &State, workers: &Workers) {
         let failed = |port: &Attached| port.state.state == Presence::Failed;
         if self.attached.values().any(failed) {
@@ -119,8 +119,8 @@ impl Ports {
         }
     }
 
-    /// The interfaces that frames come by, if none of them could be opened for another reason than that Linux does not have it,
-    /// or has it switched off. A VLAN's come by its parent's.
+    /// Returns the interfaces with ports of their own, thus no VLANs, if all of them failed to open. An interface that is
+    /// absent or down has not failed.
     pub(super) fn all_failed(&self, reload: &Reload) -> Option<Vec<String>> {
         let interfaces = reload.effective.policy.interfaces.iter();
         let roots = interfaces.filter(|interface| interface.parent.is_none());
@@ -218,7 +218,7 @@ impl Ports {
     }
 }
 
-/// How the policy wants the port of an interface opened.
+/// Returns the driver and offload that the policy requests for an interface.
 fn asked_for(name: &str, reload: &Reload) -> (Driver, Offload) {
     let gateway = &reload.policy.gateway;
     let is_named = gateway.drivers.iter().any(|own| own.interface == name);
@@ -228,7 +228,7 @@ fn asked_for(name: &str, reload: &Reload) -> (Driver, Offload) {
     (driver, gateway.offload)
 }
 
-/// What guards of a policy's interfaces let through while no gateway runs.
+/// Returns the rules, by interface, that guards apply while no gateway runs.
 pub(super) fn terms(policy: &Policy, linux: &State) -> BTreeMap<String, Terms> {
     let interfaces = policy.interfaces.iter();
     interfaces.map(|interface| (interface.name.clone(), alone::terms(policy, interface, linux))).collect()

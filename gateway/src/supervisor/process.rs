@@ -1,4 +1,4 @@
-//! The process: the files that it keeps, what it may do, its log, and its life as systemd sees it.
+//! Process: its files, privileges and log, and its watchdog of systemd.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -11,27 +11,27 @@ use crate::privilege::{Confinement, Held, Places};
 use crate::server::Server;
 use crate::{log, service};
 
-/// What the process has for as long as it lives.
+/// Resources of the process over its lifetime.
 pub(super) struct Process {
-    /// The file that policies are read from.
+    /// Policy file.
     pub(super) policy_file: PathBuf,
-    /// Where flows are kept over a restart; not at all where absent.
+    /// State file for flows over a restart; none are kept where absent.
     pub(super) state_file: Option<PathBuf>,
-    /// When it started.
+    /// Time of the start.
     pub(super) started: Instant,
-    /// When systemd is next told that the gateway lives; never where it does not ask.
+    /// Watchdog of systemd; none where systemd requests none.
     pub(super) watchdog: Option<Watchdog>,
     /// Writes what workers log.
     pub(super) log: log::Writer,
-    /// Files that the process keeps, as it was restricted to them.
+    /// Files that the process is restricted to.
     pub(super) places: Places,
-    /// What the process may do.
+    /// Privileges of the process.
     pub(super) confinement: Confinement,
     pub(super) _held: Held,
     pub(super) _server: Server,
 }
 
-/// When systemd is next told that the gateway lives.
+/// Watchdog of systemd: interval and time of the next notification.
 pub(super) struct Watchdog {
     interval: Duration,
     pub(super) next: Instant,
@@ -45,7 +45,7 @@ impl Watchdog {
 }
 
 impl Process {
-    /// Tells systemd that the gateway lives, when it is time and all workers do.
+    /// Notifies the watchdog of systemd when due, provided that all workers respond.
     pub(super) fn show_life(&mut self, workers: &Workers) {
         let now = Instant::now();
         let Some(watchdog) = self.watchdog.as_mut().filter(|watchdog| watchdog.next <= now) else { return };
@@ -57,7 +57,7 @@ impl Process {
         }
     }
 
-    /// The first thing in which `new` differs from `old` that cannot change while the gateway runs.
+    /// Returns the first difference between `old` and `new` that requires a restart.
     pub(super) fn needs_restart(&self, old: &Gateway, new: &Gateway) -> Option<String> {
         if old.workers.unwrap_or(1) != new.workers.unwrap_or(1) {
             return Some("the number of workers".to_owned());

@@ -27,31 +27,31 @@ use crate::reload::{Reload, log_classifier};
 use crate::server::{Public, Server};
 use crate::{log, signal};
 
-/// What a gateway is started with.
+/// Start parameters of a gateway.
 #[derive(Debug)]
 pub struct Options {
-    /// What to carry out.
+    /// Policy to put in force.
     pub policy: Policy,
-    /// The file it is from.
+    /// File of the policy.
     pub file: PathBuf,
-    /// Where commands are taken.
+    /// Path of the control socket.
     pub socket: PathBuf,
-    /// Where flows are kept over a restart; not at all where absent.
+    /// State file for flows over a restart; none are kept where absent.
     pub state: Option<PathBuf>,
-    /// Where policies that were put in force are kept over a restart; not at all where absent.
+    /// Directory of the history of policies that were put in force; none is kept where absent.
     pub history: Option<PathBuf>,
-    /// Where guards of interfaces are pinned: a directory of a BPF file system.
+    /// Directory of a BPF file system where guards of interfaces are pinned.
     pub pins: PathBuf,
-    /// How far the process restricts itself.
+    /// Restriction of the process.
     pub restriction: Restriction,
 }
 
 impl Supervisor {
-    /// Starts everything: Linux is asked, tables are made, workers begin, ports are opened.
+    /// Starts the gateway: reads the state of Linux, compiles tables, spawns workers, opens ports.
     ///
     /// # Errors
-    /// What a gateway cannot do without is missing: [`StartError`]. Ports that cannot be opened are no error: they may
-    /// come later.
+    /// Missing requirement of a gateway: [`StartError`]. A port that cannot be opened is no error, since it may come later;
+    /// all ports failing is.
     pub fn start(mut options: Options) -> Result<Supervisor, StartError> {
         if !privilege::can_open_interfaces().map_err(|error| system("ask for privileges", error))? {
             return Err(StartError::Privilege);
@@ -137,7 +137,7 @@ impl Supervisor {
     }
 }
 
-/// The error of a system call that was to do `operation`.
+/// Returns the error of a system call for `operation`.
 pub(super) fn system(operation: &str, error: io::Error) -> StartError {
     StartError::System { operation: operation.to_owned(), error }
 }

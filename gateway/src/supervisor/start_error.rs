@@ -1,4 +1,4 @@
-//! Why a gateway could not begin, in words.
+//! Reasons for a failed start of the gateway.
 
 use std::io;
 
@@ -11,47 +11,47 @@ use crate::linux;
 use crate::privilege::PrivilegeError;
 use crate::server::ServerError;
 
-/// Why a gateway could not begin.
+/// Reason for a failed start of the gateway.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The system refused something.
+    /// Failed system call.
     #[error("could not {operation}: {error}")]
     System {
-        /// What was being done.
+        /// Operation that failed, as a verb phrase.
         operation: String,
-        /// What it said.
+        /// Error of the system.
         error: io::Error,
     },
-    /// Linux did not tell its state.
+    /// State of Linux unavailable.
     #[error(transparent)]
     Linux(linux::Error),
-    /// The policy does not compile.
+    /// Policy that does not compile.
     #[error(transparent)]
     Compile(CompileError),
-    /// A shard could not be made.
+    /// Failure to create a shard.
     #[error(transparent)]
     Shard(ShardError),
-    /// Workers could not be made to share their flows.
+    /// Failure to create the flow steering table.
     #[error(transparent)]
     Steering(SteeringError),
-    /// A frame pool could not be made.
+    /// Failure to create a frame pool.
     #[error(transparent)]
     Pool(PoolError),
-    /// Privileges could not be given up.
+    /// Failure to drop privileges.
     #[error(transparent)]
     Privileges(PrivilegeError),
-    /// Questions cannot be taken.
+    /// Failure to start the control or metrics server.
     #[error(transparent)]
     Server(ServerError),
-    /// The process may not do what every driver needs, CAP_NET_ADMIN.
+    /// Process without CAP_NET_ADMIN, which every driver needs.
     #[error("it has no CAP_NET_ADMIN, without which no interface can be opened")]
     Privilege,
-    /// None of these interfaces could be opened, and there is no other.
+    /// All interfaces failed to open.
     #[error("none of its interfaces could be opened ({}){}", .names.join(", "), if *.taken { ": another gateway has them" } else { "" })]
     NoPort {
-        /// The interfaces.
+        /// Names of the interfaces.
         names: Vec<String>,
-        /// True if another gateway has them, or one of them.
+        /// True if another gateway holds at least one of the interfaces.
         taken: bool,
     },
 }

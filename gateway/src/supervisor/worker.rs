@@ -1,7 +1,7 @@
-//! The workers, as the supervisor drives them: their start, commands to all of them, other tables, reports and their end.
+//! Workers, as the supervisor controls them: start, commands, table swaps, reports and end.
 //!
-//! Commands are sent and not waited for, but for three that are: other tables, a port that is taken away, and reports. For
-//! these the supervisor waits [`PATIENCE`] at most, so that a stuck worker does not keep it from its other events.
+//! Commands are sent without waiting, except for table swaps, the detaching of a port, and reports. For these the supervisor
+//! waits [`PATIENCE`] at most, so that a stuck worker does not keep the supervisor from its other events.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -31,20 +31,20 @@ use crate::worker::{
     command_channel,
 };
 
-/// How long a worker may take to do what it is asked between two turns, before it counts as stuck.
+/// Time limit for a worker to carry out a command, before the worker counts as stuck: 2 s.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// All workers, in the order of their numbers.
 pub(super) struct Workers {
     handles: Vec<WorkerHandle>,
-    /// Which worker has which flow; none where there is one worker.
+    /// Flow steering table; none with a single worker.
     steering: Option<Arc<SteeringTable>>,
     clock: Clock,
-    /// Panics of workers that have begun anew.
+    /// Number of worker panics, each followed by a restart of the worker.
     panics: u64,
 }
 
-/// A worker, as the supervisor drives it.
+/// Supervisor's handle of a worker.
 struct WorkerHandle {
     commands: CommandSender,
     memory: PoolMemory,
@@ -52,19 +52,19 @@ struct WorkerHandle {
     thread: JoinHandle<Memory>,
 }
 
-/// What all workers are started with.
+/// Start parameters of all workers.
 pub(super) struct Start<'a> {
     /// Number of workers, 1 at least.
     pub(super) count: usize,
-    /// The tables that they begin with.
+    /// Tables to start with.
     pub(super) tables: &'a Arc<Tables>,
-    /// The state file that they restore flows from; none are restored where absent.
+    /// State file to restore flows from; none are restored where absent.
     pub(super) state: Option<&'a Path>,
-    /// Writes what they log.
+    /// Writer of their log records.
     pub(super) log: &'a log::Writer,
-    /// The time.
+    /// Clock of the gateway.
     pub(super) clock: Clock,
-    /// Takes what they report.
+    /// Event channel to the supervisor.
     pub(super) events: &'a Sender<Event>,
 }
 
@@ -137,12 +137,12 @@ impl Workers {
         self.handles.iter().map(|handle| handle.commands.clone()).collect()
     }
 
-    /// The flow steering table; none where there is one worker.
+    /// Returns the flow steering table; none with a single worker.
     pub(super) fn steering(&self) -> Option<Arc<SteeringTable>> {
         self.steering.clone()
     }
 
-    /// Number of times that a worker panicked and began anew.
+    /// Returns the number of worker panics, each followed by a restart of the worker.
     pub(super) fn panics(&self) -> u64 {
         self.panics
     }
@@ -154,7 +154,7 @@ impl Workers {
         }
     }
 
-    /// A worker has panicked and begun anew: counts that, and sends it all neighbours, which it has lost.
+    /// Counts the panic of a worker, and sends the worker all neighbours, which it has lost.
     pub(super) fn panicked(&mut self, worker: usize, known: Arc<[Known]>) {
         self.panics += 1;
         if let Some(handle) = self.handles.get(worker) {
@@ -162,22 +162,21 @@ impl Workers {
         }
     }
 
-    /// Has addresses announced on the link of an interface; by one worker, since the link needs it once.
+    /// Has one worker announce addresses on the link of an interface, since the link needs them once.
     pub(super) fn announce(&self, interface: &str, addresses: Vec<Address>) {
         if let Some(handle) = self.handles.first() {
             handle.commands.send(Command::Announce { interface: interface.to_owned(), addresses });
         }
     }
 
-    /// Gives each worker its ends of a port.
+    /// Attaches a port to all workers.
     pub(super) fn attach(&self, interface: &str, ends: Vec<Attachment>) {
         for (handle, ends) in self.handles.iter().zip(ends) {
             handle.commands.send(Command::Attach { interface: interface.to_owned(), ends, done: None });
         }
     }
 
-    /// Takes a port away from all workers, and waits until they have released it: its devices are free to be made again only
-    /// then.
+    /// Detaches a port from all workers, and waits until they have released it: only then can its devices be created again.
     pub(super) fn detach(&self, interface: &str) {
         let (done, closed) = channel();
         for handle in &self.handles {
@@ -191,11 +190,11 @@ impl Workers {
         }
     }
 
-    /// Lets all workers go on with other tables, and waits until they do. Where what that takes cannot be had for all
-    /// of them, none does.
+    /// Swaps the tables of all workers, and waits for their acknowledgements. If the memory for one of them is not
+    /// available, none of them swaps.
     ///
     /// # Errors
-    /// The memory that the state of one of them needs is not to be had.
+    /// No memory for the state of a worker.
     pub(super) fn swap(
         &mut self,
         old: &Tables,
@@ -227,7 +226,7 @@ impl Workers {
         Ok(())
     }
 
-    /// A flow steering table for more flows than the present one was made for, where the tables have so many.
+    /// Returns a larger flow steering table, if the tables have more flows than the present one was made for.
     fn larger_steering(&mut self, tables: &Tables) -> Option<Arc<SteeringTable>> {
         let present = self.steering.as_ref().filter(|present| present.flows() < tables.limits.flows)?;
         match steering(usize::from(present.workers()), tables) {
@@ -243,7 +242,7 @@ impl Workers {
         }
     }
 
-    /// Reports of the workers, in the order of their numbers; of those that answer in time.
+    /// Collects the reports of the workers that answer in time, in the order of their numbers.
     pub(super) fn reports(&self) -> Vec<Report> {
         let (to, answers) = channel();
         for handle in &self.handles {
@@ -264,7 +263,7 @@ impl Workers {
         self.reports().len() == self.handles.len()
     }
 
-    /// Ends the workers. Returns what each of them remembers.
+    /// Stops the workers. Returns the state of each.
     pub(super) fn stop(self) -> Vec<Memory> {
         for handle in &self.handles {
             handle.commands.send(Command::Stop);
@@ -286,7 +285,7 @@ fn seed() -> [u64; 2] {
     [RandomState::new().build_hasher().finish(), RandomState::new().build_hasher().finish()]
 }
 
-/// The flow steering table of so many workers; none where there is only one.
+/// Creates the flow steering table for `workers` workers; none for a single one.
 fn steering(workers: usize, tables: &Tables) -> Result<Option<Arc<SteeringTable>>, SteeringError> {
     if workers < 2 {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! Copies of frames for whoever captures: made while a batch goes through the stages one by one, and when frames depart; handed on
+//! Captures: copies of frames, made as a batch passes the stages one by one and as frames depart, and sent to the readers
 //! at the end of either.
 
 use std::collections::HashSet;
@@ -20,14 +20,14 @@ use super::Worker;
 use crate::capture::{Chunk, Filter, Look, Point, Points, Reader, Seen, Tap, egress};
 use crate::flows::NotKnown;
 
-/// Bytes of copies after which a chunk is handed on before its batch ends.
+/// Bytes of copies after which a chunk is sent before its batch ends: 256 KiB.
 const CHUNK: usize = 256 << 10;
 
-/// What is captured of a worker.
+/// Active captures of a worker.
 #[derive(Default)]
 pub(super) struct Captures {
     active: Vec<Active>,
-    /// Frames that waited in each queue when a batch began.
+    /// Number of frames in each queue at the start of the batch.
     queued: Vec<usize>,
     at: Nanos,
 }
@@ -37,23 +37,23 @@ struct Active {
     id: u64,
     tap: Tap,
     points: Points,
-    /// `None` where its words mean nothing in the tables that hold now: then no packet is meant.
+    /// Filter; none where the tables in force lack one of its names: then no packet matches.
     filter: Option<Filter>,
-    /// The epoch of the tables that the filter is of.
+    /// Epoch of the tables that the filter was compiled for.
     epoch: u16,
     snap: usize,
-    /// Copies that have not been handed on, and their bytes, one behind the other.
+    /// Copies not yet sent; their bytes follow one another in `bytes`.
     seen: Vec<Seen>,
     bytes: Vec<u8>,
-    /// Where the copies of the frame under way begin: of copies and of bytes.
+    /// Start of the copies of the current frame: indices into `seen` and `bytes`.
     begin: [usize; 2],
-    /// How the frame under way looked when it came.
+    /// Header fields of the current frame on arrival.
     look: Option<Look>,
-    /// True if it is meant, by what is known so far.
+    /// True if the current frame matches, by what is known so far.
     is_meant: bool,
-    /// Slots of the frames of this batch that are meant.
+    /// Slots of the frames of this batch that match.
     meant: Vec<u32>,
-    /// Slots of the frames that are queued and meant: they are copied when they depart.
+    /// Slots of queued frames that match: copied when they depart.
     queued: HashSet<u32>,
 }
 
@@ -81,18 +81,18 @@ impl Worker {
 }
 
 impl Captures {
-    /// True if there is none.
+    /// True if there are no captures.
     #[inline(always)]
     pub(super) fn is_empty(&self) -> bool {
         self.active.is_empty()
     }
 
-    /// Ends one; it may have ended by itself.
+    /// Ends a capture, which may have ended by itself.
     pub(super) fn end(&mut self, id: u64) {
         self.active.retain(|active| active.id != id);
     }
 
-    /// A batch, or what time alone lets go, is about to go through the stages.
+    /// Prepares for a batch, or for frames that timers release.
     #[inline(always)]
     pub(super) fn begin(&mut self, tables: &Arc<Tables>, egress: &Egress) {
         if !self.is_empty() {
@@ -115,7 +115,7 @@ impl Captures {
         }
     }
 
-    /// It has: what ended is copied, and all is handed on. Of what has been queued is noted which is meant.
+    /// Ends the batch: copies ended frames, sends all copies, and notes which queued frames match.
     #[inline(always)]
     pub(super) fn finish(&mut self, ended: &[Frame], shard: &Shard, tables: &Arc<Tables>) {
         if !self.is_empty() {
@@ -145,7 +145,7 @@ impl Captures {
         self.active.retain_mut(|active| active.hand_on(tables, at) == Reader::There);
     }
 
-    /// A frame departs.
+    /// Copies a frame that departs.
     #[cold]
     pub(super) fn departed(&mut self, frame: &Frame, shard: &Shard) {
         for active in &mut self.active {
@@ -155,7 +155,7 @@ impl Captures {
         }
     }
 
-    /// All have departed that could: what was copied of them is handed on.
+    /// Sends the copies of departed frames.
     #[cold]
     pub(super) fn finish_departed(&mut self, tables: &Arc<Tables>) {
         let at = now();
@@ -221,7 +221,7 @@ impl<T: Tally> Watch<T> for Watcher<'_> {
 }
 
 impl Active {
-    /// The frame under way has gone through: its copies stay if it is meant.
+    /// Ends the current frame: its copies stay if it matches.
     fn decide(&mut self) {
         let [seen, bytes] = self.begin;
         if !self.is_meant {
@@ -237,14 +237,14 @@ impl Active {
         self.filter.as_ref().is_some_and(|filter| filter.admits(look, &frame.meta, flow, tables))
     }
 
-    /// Copies a frame at the end of its way, if it is meant.
+    /// Copies a frame with its final verdict, if it matches.
     fn copy_end(&mut self, point: Point, frame: &Frame, shard: &Shard, tables: &Tables) {
         if self.points.has(point) && self.means(frame, shard, tables) {
             self.copy(point, frame, shard);
         }
     }
 
-    /// Notes whether a frame that has been queued is meant. Another one may have had its slot before.
+    /// Notes if a queued frame matches. Its slot may have belonged to another frame before.
     fn note_queued(&mut self, frame: &Frame, shard: &Shard, tables: &Tables) {
         if !self.points.has(Point::Sent) {
             return;
@@ -256,13 +256,13 @@ impl Active {
         }
     }
 
-    /// True if a frame is meant that has gone through the stages.
+    /// True if a frame that has passed the stages matches.
     fn means(&self, frame: &Frame, shard: &Shard, tables: &Tables) -> bool {
         self.meant.contains(&frame.slot())
             || self.admits(Look::at(frame.bytes()).as_ref(), frame, shard, tables)
     }
 
-    /// Copies a frame, if that is wanted of this point.
+    /// Copies a frame, if this point is captured.
     fn copy(&mut self, point: Point, frame: &Frame, shard: &Shard) {
         if !self.points.has(point) {
             return;
@@ -283,7 +283,7 @@ impl Active {
         });
     }
 
-    /// Hands on what has been copied.
+    /// Sends the copies.
     fn hand_on(&mut self, tables: &Arc<Tables>, at: Nanos) -> Reader {
         if self.seen.is_empty() {
             return Reader::There;
@@ -293,7 +293,7 @@ impl Active {
         self.tap.put(Chunk { tables: tables.clone(), at, seen, bytes })
     }
 
-    /// Begins with another batch.
+    /// Resets the state for another batch.
     fn renew(&mut self) {
         self.is_meant = false;
         self.begin = [0, 0];
@@ -303,7 +303,7 @@ impl Active {
     }
 }
 
-/// The time, as captures have it.
+/// Returns the wall-clock time since the Unix epoch, for captures.
 fn now() -> Nanos {
     Nanos::from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
 }

@@ -23,168 +23,168 @@ use super::report::Report;
 use super::state::{Exported, Imported};
 use super::{Then, Worker};
 
-/// What is asked of a worker. It answers between two turns, so answers are soon there.
+/// Command to a worker, carried out and answered between two turns.
 pub enum Command {
-    /// Hangs a port, or another one, on an interface.
+    /// Attaches a port to an interface, in place of the one attached.
     Attach {
-        /// The interface.
+        /// Name of the interface.
         interface: String,
-        /// What to hang there. What hung there is dropped.
+        /// Ends to attach. The previous ends are dropped.
         ends: Attachment,
-        /// Is dropped when that has been done.
+        /// Dropped on completion; nothing is sent.
         done: Option<Sender<()>>,
     },
-    /// Goes on with other tables. What is not needed any more goes back to the sender, who frees it.
+    /// Swaps the tables. Retired state goes back to the sender, who frees it.
     Swap {
-        /// What to go on with.
+        /// Swap to carry out.
         swap: Box<Swap>,
-        /// Is told when it is done.
+        /// Channel for the retired state, on completion.
         done: Sender<Retired>,
     },
-    /// A neighbour's link-layer address, or that it is not known any more.
+    /// Neighbour update: a link-layer address, or the loss of one.
     Neighbour(Known),
-    /// Tells everybody on the link of an interface that these addresses are the gateway's.
+    /// Announces addresses of the gateway on the link of an interface.
     Announce {
-        /// The interface.
+        /// Name of the interface.
         interface: String,
-        /// The addresses.
+        /// Addresses to announce.
         addresses: Vec<Address>,
     },
-    /// All neighbours that are known.
+    /// Updates of all known neighbours.
     Neighbours(Arc<[Known]>),
-    /// Asks for flows, from a place on.
+    /// Lists flows, from an entry of the flow table on.
     Flows {
-        /// Which.
+        /// Query that the flows match.
         query: FlowQuery,
-        /// The place.
+        /// Flow table entry to start at.
         first: FlowId,
-        /// Places to look at.
+        /// Maximum number of entries to visit.
         most: u32,
-        /// Where the answer goes.
+        /// Reply channel.
         reply: Reply<Result<FoundFlows, NotKnown>>,
     },
-    /// Ends flows, from a place on: gives back how many, and where to go on.
+    /// Ends flows, from an entry on. Replies with their number and the entry to go on from, none at the end.
     Kill {
-        /// Which.
+        /// Query that the flows match.
         query: FlowQuery,
-        /// The place.
+        /// Flow table entry to start at.
         first: FlowId,
-        /// Places to look at.
+        /// Maximum number of entries to visit.
         most: u32,
-        /// Where the answer goes.
+        /// Reply channel.
         reply: Reply<Result<(u64, Option<FlowId>), NotKnown>>,
     },
-    /// Asks for what is remembered, from a cursor on.
+    /// Exports state items, from a cursor on.
     Export {
-        /// The packet that it is to bear on; all is asked for where absent.
+        /// Packet that the items bear on; all items where absent.
         about: Option<Arc<About>>,
-        /// The cursor.
+        /// Cursor to start at.
         from: Cursor,
-        /// Places to look at.
+        /// Maximum number of entries to visit.
         most: u32,
-        /// Where the answer goes.
+        /// Reply channel.
         reply: Reply<Exported>,
     },
-    /// Gives what was remembered before.
+    /// Imports state items.
     Import {
-        /// What the places in the items are of.
+        /// Tables that the indices in the items refer to.
         tables: Arc<Tables>,
-        /// The items.
+        /// Items to import.
         items: Vec<Item>,
-        /// Where the answer goes.
+        /// Reply channel.
         reply: Reply<Imported>,
     },
-    /// Begins a capture. One whose words mean nothing to the worker's tables never begins.
+    /// Begins a capture, unless the worker's tables lack a name in its filter.
     Capture {
-        /// By which it is ended.
+        /// Identifier, for [`Command::EndCapture`].
         id: u64,
-        /// Where copies go.
+        /// Sending end for the copies.
         tap: Box<Tap>,
-        /// Is told when it has begun.
+        /// Reply channel, for the start or its refusal.
         reply: Reply<Result<(), NotKnown>>,
     },
-    /// Ends a capture.
+    /// Ends the capture with this identifier.
     EndCapture(u64),
-    /// Asks what was counted.
+    /// Requests a report of the counters.
     Report(Sender<Report>),
-    /// Ends the worker.
+    /// Stops the worker.
     Stop,
 }
 
-/// Other tables for a worker, and what leads to them.
+/// Swap of a worker's tables, with its reload plan.
 pub struct Swap {
-    /// What to go on with.
+    /// Tables to switch to.
     pub tables: Arc<Tables>,
-    /// The way there.
+    /// Reload plan from the tables in force.
     pub plan: ReloadPlan,
-    /// A steering table that has room for as many flows as there can be now; none where the one in use does.
+    /// Flow steering table with room for the flows of the new tables; none where the one in use has.
     pub steering: Option<Arc<SteeringTable>>,
 }
 
-/// What a worker no longer needs.
+/// Retired state of a worker.
 pub struct Retired {
     pub(super) _tables: Arc<Tables>,
     pub(super) _applied: Option<Applied>,
 }
 
-/// Flows that were found.
+/// Flows that match a query.
 #[derive(Debug)]
 pub struct FoundFlows {
-    /// They.
+    /// Matching flows.
     pub flows: Vec<FlowView>,
-    /// The place to go on from; none if these were all.
+    /// Flow table entry to go on from; none at the end.
     pub next: Option<FlowId>,
 }
 
 /// A neighbour, as Linux knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Known {
-    /// The interface it is on.
+    /// Name of the neighbour's interface.
     pub interface: String,
-    /// Its address.
+    /// Address of the neighbour.
     pub address: Address,
-    /// Where it is found.
+    /// Resolution of the address.
     pub found: Found,
 }
 
-/// What is known of a neighbour.
+/// Resolution of a neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// At this link-layer address.
+    /// Resolved to this link-layer address.
     At(Mac),
-    /// Nowhere: it did not answer.
+    /// Unreachable: no answer from the neighbour.
     Nowhere,
-    /// Not known any more.
+    /// Removed from the neighbour table of Linux.
     Forgotten,
 }
 
-/// What a worker tells.
+/// Event reported by a worker.
 #[derive(Debug)]
 pub enum WorkerEvent {
-    /// Packets wait for a neighbour.
+    /// Packets pending the resolution of a neighbour.
     Wanted {
-        /// The interface it is on.
+        /// Name of the neighbour's interface.
         interface: String,
-        /// Its address.
+        /// Address of the neighbour.
         address: Address,
     },
-    /// A port failed, and is not used any more.
+    /// Failure of a port, which is no longer used.
     PortFailed {
-        /// Its interface.
+        /// Name of the port's interface.
         interface: String,
-        /// How.
+        /// Error of the port.
         error: PortError,
     },
-    /// It shares its core with others, as there are not as many as workers.
+    /// Worker that shares its core, for want of as many cores as workers.
     NotAlone {
-        /// Its number.
+        /// Number of the worker.
         worker: usize,
     },
-    /// The worker panicked, has lost its flows, and goes on.
+    /// Panic of a worker, which has lost its flows and goes on.
     Panicked {
-        /// Its number.
+        /// Number of the worker.
         worker: usize,
-        /// What the panic said.
+        /// Message of the panic.
         message: String,
     },
 }
@@ -196,7 +196,7 @@ pub struct WakeUp {
 }
 
 impl WakeUp {
-    /// One that nobody has used yet.
+    /// Creates a wake-up.
     ///
     /// # Errors
     /// The system refuses one more file descriptor.
@@ -211,7 +211,7 @@ impl WakeUp {
         let _ = rustix::io::write(&*self.event, &1u64.to_ne_bytes());
     }
 
-    /// Takes note: the worker is awake.
+    /// Clears pending wake-ups, once the worker is awake.
     pub(super) fn clear(&self) {
         let mut count = [0; 8];
         // Where nobody has woken the worker there is nothing to read.
@@ -233,7 +233,7 @@ pub struct CommandSender {
 }
 
 impl CommandSender {
-    /// Sends, and wakes. `false` if the worker has ended.
+    /// Sends a command and wakes the worker. Returns `false` if the worker has ended.
     pub fn send(&self, command: Command) -> bool {
         let sent = self.sender.send(command).is_ok();
         self.wake_up.wake();
@@ -241,7 +241,7 @@ impl CommandSender {
     }
 }
 
-/// Both ends of the command channel of a worker.
+/// Creates the command channel of a worker: sender, receiver and wake-up.
 ///
 /// # Errors
 /// The system refuses one more file descriptor.
@@ -252,7 +252,7 @@ pub fn command_channel() -> io::Result<(CommandSender, Receiver<Command>, WakeUp
 }
 
 impl Worker {
-    /// Does what is asked.
+    /// Carries out the pending commands.
     pub(super) fn run_commands(&mut self) -> Then {
         while let Ok(command) = self.commands.try_recv() {
             match command {

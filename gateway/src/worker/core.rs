@@ -1,9 +1,9 @@
-//! Which core a worker runs on: one of its own, as long as there are enough.
+//! CPU affinity of a worker: a core of its own, as long as there are enough.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// Keeps the thread that asks to one core, the `number`-th of those that it may run on, from 0. Says whether that is a
-/// core of its own; where the system refuses, Linux moves it about as any thread.
+/// Pins the calling thread to one core, the `number`-th, from 0, of those that it may run on. Returns true if the core is
+/// the thread's own; where the system refuses, Linux schedules the thread on any core.
 pub(super) fn keep_to(number: usize) -> bool {
     let Ok(all) = sched_getaffinity(None) else { return true };
     let cores: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|core| all.is_set(*core)).collect();

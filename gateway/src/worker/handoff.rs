@@ -1,4 +1,4 @@
-//! Frames that workers hand off to one another: what one received and is another's ([`dataplane::handoff`]).
+//! Handoff of frames between workers: frames that one worker received and another owns ([`dataplane::handoff`]).
 //!
 //! Between any two workers there are two bounded channels each way: frames go there, and come back empty, since a frame
 //! belongs to the pool that it is from. The receiver copies what it takes into a frame of its own. Nobody waits for
@@ -36,14 +36,14 @@ struct Other {
     taken: Receiver<Parcel>,
     empty: SyncSender<Frame>,
     sleeper: Arc<Sleeper>,
-    /// True if something was given since the other worker was last woken.
+    /// True if frames were handed off since the other worker was last woken.
     is_to_wake: bool,
 }
 
-/// A frame on its way.
+/// Frame in handoff.
 struct Parcel {
     frame: Frame,
-    /// The number of the interface that it came in by.
+    /// Number of the ingress interface.
     ingress: u32,
 }
 
@@ -101,7 +101,7 @@ impl Exchange {
     /// Gives a frame to another worker.
     ///
     /// # Errors
-    /// The frame: there is no such worker any more, or too much is on its way to it.
+    /// Worker gone, or channel full: returns the frame.
     pub fn give(&mut self, frame: Frame, worker: u16, tables: &Tables) -> Result<(), Frame> {
         let Some(other) = self.others.iter_mut().find(|other| other.worker == worker) else {
             return Err(frame);
@@ -119,7 +119,7 @@ impl Exchange {
         }
     }
 
-    /// Wakes those that something was given to and that sleep.
+    /// Wakes sleeping workers that frames were handed off to.
     pub fn wake(&mut self) {
         for other in self.others.iter_mut().filter(|other| other.is_to_wake) {
             other.is_to_wake = false;
@@ -136,8 +136,8 @@ impl Exchange {
         }
     }
 
-    /// Takes what others have given, as much as fits into the batch. Says how many frames there were, those included
-    /// that could not be taken.
+    /// Takes frames handed off by others, as many as fit into the batch. Returns their number, including those that could
+    /// not be taken.
     pub fn take(
         &mut self,
         batch: &mut Batch,
@@ -169,14 +169,14 @@ impl Exchange {
         found
     }
 
-    /// Whoever gives something from now on wakes this worker. It must look once more before it sleeps.
+    /// Marks this worker as asleep: a handoff from now on wakes it. The worker must look once more before it sleeps.
     pub fn falls_asleep(&self) {
         self.own.asleep.store(true, Ordering::SeqCst);
         // What was given before this is found by the look that follows; who gives after it sees that this worker sleeps.
         fence(Ordering::SeqCst);
     }
 
-    /// Nobody needs to wake this worker.
+    /// Marks this worker as awake.
     pub fn is_awake(&self) {
         self.own.asleep.store(false, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! What hangs on one interface: the port's queue of this worker, and the way to Linux's own stack.
+//! Interface of a worker: the worker's queue of the port, and the punt path to Linux's own stack.
 
 use dataplane::Shard;
 use dataplane::egress::Next;
@@ -11,22 +11,22 @@ use wire::{BATCH, Batch, Frame, Nanos, Pool, PortError, PortId, Received, ethern
 
 use super::capture::Captures;
 
-/// The live ends of an interface, for one worker.
+/// Open ends of an interface, for one worker.
 #[derive(Default)]
 pub struct Attachment {
-    /// The port's queue; none for a VLAN, whose frames go by its parent's.
+    /// Port's queue; none for a VLAN, whose frames use the parent's port.
     pub line: Option<Box<dyn Line>>,
-    /// What is delivered to Linux, and what Linux sends.
+    /// Punt path: frames delivered to Linux, and frames that Linux sends.
     pub punt: Option<Box<dyn Line>>,
 }
 
-/// An interface, as a worker has it.
+/// State of an interface in a worker.
 pub(super) struct Link {
     pub(super) name: String,
     pub(super) ends: Attachment,
-    /// Frames that the port did not take yet: a short queue behind the egress. While it is not empty the port is offered nothing more.
+    /// Frames that the port did not take yet: a short queue behind the egress, which offers no more until this is empty.
     out: Batch,
-    /// True if the device has not taken all that it was given.
+    /// True if the device has not taken all frames offered.
     is_blocked: bool,
     /// Frames that Linux did not take yet.
     in_: Batch,
@@ -35,7 +35,7 @@ pub(super) struct Link {
     failed: Option<PortError>,
 }
 
-/// What a port has carried of its VLANs, whose frames have no port of their own.
+/// Counters of a port's VLANs, whose frames have no port of their own.
 #[derive(Default)]
 struct Vlans {
     /// Outer and inner identifier, and the place in `counts`.
@@ -45,16 +45,16 @@ struct Vlans {
     sending: Vec<(Option<usize>, usize)>,
 }
 
-/// What one worker has seen of an interface.
+/// Counters of one worker for an interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LinkCounts {
     /// Frames received by the port.
     pub received: u64,
-    /// Bytes of these.
+    /// Bytes received.
     pub received_bytes: u64,
     /// Frames sent by the port.
     pub sent: u64,
-    /// Bytes of these.
+    /// Bytes sent.
     pub sent_bytes: u64,
     /// Frames that were to be sent while there was no port, or that it had not taken when it went away.
     pub unsent: u64,
@@ -68,23 +68,23 @@ pub struct LinkCounts {
     pub originated: u64,
 }
 
-/// What came of opportunities to send.
+/// Result of opportunities to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Offered {
     /// Frames sent.
     pub(super) sent: usize,
-    /// When the link is free for the next frame that waits, where it is not.
+    /// Time at which the link is free for the next queued frame; none where nothing waits for the link.
     pub(super) until: Option<Nanos>,
 }
 
 /// An interface in a report.
 #[derive(Clone, Debug, Default)]
 pub struct LinkReport {
-    /// Its name.
+    /// Name of the interface.
     pub name: String,
-    /// Frames that came and went.
+    /// Counters of frames and bytes.
     pub counts: LinkCounts,
-    /// What the port's driver counts; none while there is no port.
+    /// Counters of the port's driver; none without a port.
     pub driver: Option<Statistics>,
 }
 
@@ -112,12 +112,12 @@ impl Link {
         LinkReport { name: self.name.clone(), counts, driver }
     }
 
-    /// What the port has carried of its VLANs, by their names.
+    /// Returns the counters of the port's VLANs, by name.
     pub(super) fn vlans(&self) -> &[(String, LinkCounts)] {
         &self.vlans.counts
     }
 
-    /// Goes on with other tables, in which this is the interface at `place`: counts of VLANs stay with their names.
+    /// Switches to other tables, with this interface at index `place`; counters of VLANs stay with their names.
     pub(super) fn carry(&mut self, tables: &Tables, place: usize) {
         let before = std::mem::take(&mut self.vlans.counts);
         let vlans = tables.interfaces.get(place).map_or(&[][..], |port| &port.vlans);
@@ -131,7 +131,7 @@ impl Link {
         }
     }
 
-    /// Receives by the port, and says how many frames came.
+    /// Receives from the port. Returns the number of frames.
     pub(super) fn receive(&mut self, batch: &mut Batch, pool: &mut Pool) -> usize {
         let Some(line) = &mut self.ends.line else { return 0 };
         match line.receive(batch, pool) {
@@ -150,7 +150,7 @@ impl Link {
         }
     }
 
-    /// Receives what Linux sends by the interface.
+    /// Receives frames that Linux sends by the interface. Returns their number.
     pub(super) fn receive_punted(&mut self, batch: &mut Batch, pool: &mut Pool) -> usize {
         let Some(punt) = &mut self.ends.punt else { return 0 };
         match punt.receive(batch, pool) {
@@ -167,12 +167,12 @@ impl Link {
         }
     }
 
-    /// What the port failed with since this was last asked.
+    /// Takes the port's error since the last call, if any.
     pub(super) fn failure(&mut self) -> Option<PortError> {
         self.failed.take()
     }
 
-    /// Gives a frame to Linux as received by this interface, without the tags that told its VLAN.
+    /// Punts a frame to Linux as received by this interface, without the tags of its VLAN.
     pub(super) fn punt(&mut self, mut frame: Frame, tags: &Tags, pool: &mut Pool) {
         let extra = 4 * tags.as_slice().len();
         if extra > 0 && frame.len() >= 12 + extra {
@@ -192,7 +192,7 @@ impl Link {
         }
     }
 
-    /// Sends a frame as Linux made it, with the tags of the VLAN that it is for.
+    /// Sends a frame of Linux unchanged but for the tags of its VLAN, which are added.
     pub(super) fn send_as_is(&mut self, mut frame: Frame, tags: &Tags, pool: &mut Pool) {
         let extra = 4 * tags.as_slice().len();
         if extra > 0 && frame.push_front(extra).is_some() {
@@ -255,7 +255,7 @@ impl Link {
         }
     }
 
-    /// Sends what could not be sent before, and gives Linux what is for it.
+    /// Sends frames left over from before, and delivers frames to Linux. Returns the number of frames moved.
     pub(super) fn flush(&mut self, pool: &mut Pool) -> usize {
         let mut moved = self.transmit(pool);
         if let Some(punt) = self.ends.punt.as_mut().filter(|_| !self.in_.is_empty()) {
@@ -299,21 +299,21 @@ impl Link {
         sent
     }
 
-    /// The port is gone.
+    /// Closes a failed port.
     fn lose(&mut self, error: PortError, pool: &mut Pool) {
         self.close();
         self.failed = Some(error);
         self.discard(pool);
     }
 
-    /// Hangs other ends there. What the old ones did not take is gone.
+    /// Attaches other ends. Frames that the previous ends did not take are discarded.
     pub(super) fn attach(&mut self, ends: Attachment, pool: &mut Pool) {
         self.close();
         self.ends = ends;
         self.discard(pool);
     }
 
-    /// Keeps what the driver has counted of the line that ends.
+    /// Closes the line, and keeps its driver's byte counters.
     fn close(&mut self) {
         if let Some(mut line) = self.ends.line.take() {
             let counted = line.statistics();

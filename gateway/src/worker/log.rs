@@ -1,5 +1,5 @@
-//! A worker's log records: taken out of its shard between two batches, no more of them than the policy's rates let pass, and
-//! sent to the thread that writes. What is left out is counted by rule, and told once a second.
+//! A worker's log records: taken from its shard between two batches, within the rate limits of the policy, and sent to the
+//! writer thread. Suppressed records are counted by rule, and reported once a second.
 
 use std::thread;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::log::{Feed, LeftOut, Parcel};
 /// Records that a worker's shard has room for: several of each frame of a batch, and of all that are released by one.
 pub(super) const ROOM: usize = 4_096;
 
-/// From one report of records left out to the next.
+/// Interval between reports of suppressed records: 1 s.
 const REPORT_PAUSE: Nanos = Nanos::from_secs(1);
 
 /// A worker's part of the log.
@@ -28,15 +28,15 @@ pub(super) struct LogFeed {
     rate: Span,
     total_rate: Span,
     left_out: Left,
-    /// When records left out were last reported.
+    /// Time of the last report of suppressed records.
     reported: Nanos,
 }
 
-/// Records left out since they were last reported.
+/// Number of records suppressed since the last report.
 #[derive(Default)]
 struct Left {
     rules: Vec<u64>,
-    /// Rules that are not known any more.
+    /// Records of rules that the tables no longer have.
     unknown: u64,
     connections: u64,
     mappings: u64,
@@ -49,7 +49,7 @@ struct Bucket {
     full_at: Nanos,
 }
 
-/// What one record costs, and how much a bucket has.
+/// Cost of one record, and depth of the bucket, as times.
 #[derive(Clone, Copy)]
 struct Span {
     each: Nanos,
@@ -94,7 +94,7 @@ impl LogFeed {
         log
     }
 
-    /// Goes by other tables. What was left out and could not be told is of rules that are not known any more.
+    /// Switches to other tables. Unreported suppressed records count as those of rules that the tables no longer have.
     fn follow(&mut self, tables: &Tables) {
         let rules = if tables.log.has(LogEvent::Rule) { tables.filter.rules.len() } else { 0 };
         self.by_rule = vec![Bucket::default(); rules];
@@ -105,7 +105,7 @@ impl LogFeed {
         self.total_rate = Span::of(tables.log.total(), self.workers);
     }
 
-    /// Says whether a record may be written now.
+    /// True if the rate limits admit a record now.
     fn admits(&mut self, record: &Record, now: Nanos) -> bool {
         if !self.total.has(self.total_rate, now) {
             return false;
@@ -161,7 +161,7 @@ impl Left {
 }
 
 impl Worker {
-    /// Sends what records there are to the thread that writes them.
+    /// Sends pending records to the writer thread.
     #[inline(always)]
     pub(super) fn send_records(&mut self) {
         if !self.shard.log.is_empty() {
@@ -193,7 +193,7 @@ impl Worker {
         log.feed.count_left_out(log.left_out.any - before);
     }
 
-    /// Tells how many records were left out, where any were and it is time.
+    /// Reports the number of suppressed records, if any, when due.
     pub(super) fn tell_left_out(&mut self, now: Nanos) {
         let Some(log) = &mut self.log else { return };
         if now.since(log.reported) >= REPORT_PAUSE {
@@ -202,7 +202,7 @@ impl Worker {
         }
     }
 
-    /// Tells how many records were left out, where any were.
+    /// Reports the number of suppressed records, if any.
     pub(super) fn tell_left_out_at_once(&mut self) {
         let (worker, at) = (self.number, self.clock.now());
         let Some(log) = &mut self.log else { return };
@@ -219,7 +219,7 @@ impl Worker {
         }
     }
 
-    /// Sends what there is, as the worker ends; waits a little for room.
+    /// Sends the remaining records as the worker ends; waits a little for room in the channel.
     pub(super) fn finish_log(&mut self) {
         self.send_records();
         for _ in 0..100 {
@@ -231,7 +231,7 @@ impl Worker {
         }
     }
 
-    /// Goes by the tables that the worker has now.
+    /// Switches the log to the worker's tables.
     pub(super) fn follow_log(&mut self) {
         self.shard.log.follow(&self.tables);
         if let Some(log) = &mut self.log {

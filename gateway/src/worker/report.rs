@@ -1,4 +1,4 @@
-//! What a worker has counted.
+//! Report of a worker's counters.
 
 use dataplane::counter::Counters;
 use wire::Nanos;
@@ -6,32 +6,32 @@ use wire::Nanos;
 use super::Worker;
 use super::link::{Link, LinkReport};
 
-/// What a worker has counted so far.
+/// Counters of a worker.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// Its number.
+    /// Number of the worker.
     pub worker: usize,
-    /// By verdict, reason, rule and translation.
+    /// Counters by verdict, reason, rule and translation.
     pub counters: Counters,
-    /// By interface, in the order of the tables.
+    /// Counters by interface, in the order of the tables.
     pub links: Vec<LinkReport>,
-    /// Frames that wait in each interface's queue.
+    /// Number of frames in each interface's queue.
     pub queued: Vec<usize>,
-    /// Flows that exist.
+    /// Number of flows.
     pub flows: u32,
-    /// The most there can be.
+    /// Capacity of the flow table.
     pub flow_capacity: u32,
-    /// Flows begun and ended.
+    /// Numbers of flows begun and ended.
     pub flow_turnover: [u64; 2],
-    /// Bytes of memory of each part of the shard, by name.
+    /// Memory of each part of the shard, in bytes, by name.
     pub memory: Vec<(&'static str, usize)>,
-    /// Frames of the pool that are free.
+    /// Number of free frames in the pool.
     pub free_frames: usize,
-    /// When it was made.
+    /// Time of the report.
     pub now: Nanos,
     /// Time spent on turns that found something to do.
     pub busy: Nanos,
-    /// Turns made.
+    /// Number of turns.
     pub turns: u64,
 }
 

@@ -1,4 +1,4 @@
-//! When a worker sleeps: after a while without frames, until one comes or somebody wants something.
+//! Sleep of an idle worker: after a while without frames, until a frame or a command arrives.
 
 use std::os::fd::AsFd;
 
@@ -8,18 +8,18 @@ use wire::Nanos;
 use super::command::WakeUp;
 use super::link::Link;
 
-/// How long a worker looks for frames without finding any before it sleeps: longer than the gaps of traffic that
-/// is worth hurrying for, and nothing beside the time that it then sleeps.
+/// Time that an idle worker polls before it sleeps, 100 µs: longer than the gaps of traffic that is worth hurrying
+/// for, and nothing beside the time that it then sleeps.
 const PATIENCE: Nanos = Nanos(100_000);
 
-/// The longest sleep: a worker has flows to look after. 50 turns a second take well below 1 % of a core.
+/// Longest sleep, 20 ms, since flows have timers. 50 turns a second take well below 1 % of a core.
 const LONGEST: Nanos = Nanos::from_millis(20);
 
-/// When to sleep, and on what.
+/// Idle time of a worker, and the wake-up that it sleeps on.
 pub(super) struct Sleep {
     wake_up: WakeUp,
     worked: Nanos,
-    /// How long until a link is free for a frame that waits, where there is such.
+    /// Time until a link is free for a queued frame; none where no frame waits.
     most: Option<Nanos>,
 }
 
@@ -28,22 +28,22 @@ impl Sleep {
         Sleep { wake_up, worked: Nanos(0), most: None }
     }
 
-    /// Something was done at `now`.
+    /// Notes that the worker was busy at `now`.
     pub(super) fn worked(&mut self, now: Nanos) {
         self.worked = now;
     }
 
-    /// Frames wait for a link that is free so long from now; `None` where none do.
+    /// Sets the time until a link is free for a queued frame; `None` where no frame waits.
     pub(super) fn no_longer_than(&mut self, most: Option<Nanos>) {
         self.most = most;
     }
 
-    /// True if nothing has been done for so long that sleeping is better, and no link is about to be free.
+    /// True if the worker has been idle for the polling time, and no link is about to be free.
     pub(super) fn is_due(&self, now: Nanos) -> bool {
         now.since(self.worked) >= PATIENCE && self.most.is_none_or(|most| most >= PATIENCE)
     }
 
-    /// Sleeps until a port can be read, a command comes, or a while has passed.
+    /// Sleeps until a port is readable, a wake-up arrives, or the longest sleep has passed.
     pub(super) fn until_something(&mut self, links: &[Link]) {
         let ends = links.iter().flat_map(|link| link.ends.line.iter().chain(&link.ends.punt));
         let mut fds: Vec<PollFd<'_>> =

@@ -1,4 +1,4 @@
-//! What a worker remembers, given and taken in between two turns, little by little.
+//! Export and import of a worker's state between two turns, in small steps.
 
 use std::sync::Arc;
 
@@ -8,26 +8,26 @@ use dataplane::state::{Cursor, Item, Refused};
 use super::{Memory, Worker};
 use crate::about::About;
 
-/// A part of what a worker remembers.
+/// Part of a worker's state.
 pub struct Exported {
-    /// What the places in the items are of.
+    /// Tables that the indices in the items refer to.
     pub tables: Arc<Tables>,
-    /// The items.
+    /// Items of the state.
     pub items: Vec<Item>,
-    /// Where to go on; none if these were the last.
+    /// Cursor to go on from; none at the end.
     pub next: Option<Cursor>,
 }
 
-/// What came of items that a worker was to take in.
+/// Result of an import.
 pub enum Imported {
-    /// By item.
+    /// Results by item.
     Done(Vec<Result<(), Refused>>),
-    /// Nothing: their places are of other tables than the worker goes by now, which are these.
+    /// No item imported: their indices are of other tables than these, which the worker has now.
     Outdated(Arc<Tables>),
 }
 
 impl Worker {
-    /// Gives what is in `most` places from a cursor on, all of it or what bears on a packet.
+    /// Exports the items in `most` places from a cursor on: all, or those that bear on a packet.
     pub(super) fn export(&self, about: Option<&About>, from: Cursor, most: u32) -> Exported {
         let mut items = Vec::new();
         let now = self.clock.now();
@@ -39,7 +39,7 @@ impl Worker {
         Exported { tables: self.tables.clone(), items, next }
     }
 
-    /// Takes in items whose places are those of `tables`. What exists already stays as it is.
+    /// Imports items whose indices are of `tables`. Existing state stays as it is.
     pub(super) fn import(&mut self, tables: &Arc<Tables>, items: &[Item]) -> Imported {
         if !Arc::ptr_eq(tables, &self.tables) {
             return Imported::Outdated(self.tables.clone());
@@ -47,15 +47,15 @@ impl Worker {
         Imported::Done(items.iter().map(|item| self.remember(item)).collect())
     }
 
-    /// Takes in something that was remembered by another, and says whether it did.
+    /// Imports an item of another worker's state.
     ///
     /// # Errors
-    /// [`Refused`]: it is not possible here.
+    /// Item that cannot be imported here: [`Refused`].
     pub fn remember(&mut self, item: &Item) -> Result<(), Refused> {
         self.shard.import(&self.tables, item, self.clock.now())
     }
 
-    /// Lets go of the ports, and keeps what is remembered.
+    /// Releases the ports, and returns the state.
     pub(super) fn memory(mut self) -> Memory {
         self.finish_log();
         Memory { tables: self.tables, shard: self.shard, now: self.clock.now() }

@@ -1,5 +1,4 @@
-//! Updates of a worker between two turns: other tables, a neighbour, addresses that are announced, and a new beginning after a
-//! panic.
+//! Updates of a worker between two turns: table swaps, neighbour updates, announcements, and the restart after a panic.
 
 use dataplane::flow::Member;
 use dataplane::shard::ShardError;
@@ -13,7 +12,7 @@ use super::link::{Attachment, Link};
 use super::{Worker, log};
 
 impl Worker {
-    /// Goes on with other tables; gives back what is not needed any more, for whoever has time to free it.
+    /// Swaps the tables; returns the retired state, for a thread that has time to free it.
     pub(super) fn swap(&mut self, swap: Swap) -> Retired {
         let now = self.clock.now();
         let Swap { tables, plan, steering } = swap;
@@ -52,7 +51,7 @@ impl Worker {
         Retired { _tables: old, _applied: applied.ok() }
     }
 
-    /// Takes note of a neighbour.
+    /// Applies a neighbour update.
     pub(super) fn update_neighbour(&mut self, known: &Known) {
         let Some(interface) = self.tables.interface_named(&known.interface) else { return };
         let (tables, address) = (&self.tables, known.address);
@@ -68,7 +67,7 @@ impl Worker {
         self.tended = Nanos(0);
     }
 
-    /// Tells everybody on the link of an interface that addresses are the gateway's. What there is no frame for stays untold.
+    /// Announces addresses of the gateway on the link of an interface, as long as the pool has frames.
     pub(super) fn announce(&mut self, interface: &str, addresses: &[Address]) {
         let found = self.tables.interface_named(interface).and_then(|id| self.tables.interface(id));
         let Some(interface) = found else { return };
@@ -83,7 +82,7 @@ impl Worker {
         }
     }
 
-    /// Forgets everything but its ports.
+    /// Restarts with an empty shard; the ports stay.
     pub(super) fn begin_anew(&mut self) -> Result<(), ShardError> {
         self.setup.now = self.clock.now();
         while let Some(frame) = self.batch.pop() {
@@ -104,7 +103,7 @@ impl Worker {
     }
 }
 
-/// Tells ports which VLANs they carry.
+/// Updates the VLANs of each port.
 pub(super) fn carry(links: &mut [Link], tables: &Tables) {
     for (place, link) in links.iter_mut().enumerate() {
         link.carry(tables, place);

@@ -5,12 +5,12 @@ use wire::{Meta, build, ipv4};
 
 use super::{Carried, plain4, v4};
 
-/// Where the packet begins, and whether the link sent it to a group.
+/// Returns the metadata before parsing: the offset of the IP header, and the flags of the link layer.
 fn fresh(flags: u16) -> Meta {
     Meta { network: 14, flags, ..Meta::default() }
 }
 
-/// The short way says nothing, or what the general way says.
+/// Checks that the fast path decides nothing, or the same as the general path.
 fn compare(bytes: &[u8], flags: u16) -> Result<(), TestCaseError> {
     let (mut short, mut general) = (fresh(flags), fresh(flags));
     let (first, second) = (plain4(bytes, &mut short), v4(bytes, &mut general));

@@ -54,8 +54,8 @@ impl Lookups {
     }
 
     /// Follows the frames of the prepared batch from `first` on that simply belong to decided flows, up to the
-    /// first one that does not, and says how many. What it does then, [`Stage::step`](crate::stage::Stage::step) would have done, too; what later
-    /// stages do with such a frame depends on nothing that this stage does for frames behind it.
+    /// first one that does not, and returns their number. The effect is the same as that of [`Stage::step`](crate::stage::Stage::step); later
+    /// stages' work on such a frame depends on nothing that this stage does for frames behind it.
     #[inline(always)]
     pub(crate) fn follow<T: Tally>(
         &mut self,
@@ -133,8 +133,8 @@ impl Lookups {
         is_absent
     }
 
-    /// Takes the frame at `place` of the prepared batch, where [`Lookups::follow`] has stopped, through the stage. What was
-    /// looked up is not looked up again.
+    /// Takes the frame at `place` of the prepared batch, where [`Lookups::follow`] has stopped, through the stage,
+    /// without repeating lookups already done.
     #[inline(always)]
     pub(crate) fn take<T: Tally>(&self, place: usize, frame: &mut Frame, cx: &mut Cx<'_, T>) {
         match self.keys.get(place) {
@@ -146,8 +146,8 @@ impl Lookups {
     }
 }
 
-/// Asks for memory that the first packet of a flow will need: the mapping that its source most likely has, or, where sources are not
-/// translated, the bucket of the packets that come back.
+/// Prefetches memory that the first packet of a flow will need: the source's most likely mapping, or, without source NAT, the
+/// bucket of the reply key.
 #[inline(never)]
 fn prefetch_for_first<T: Tally>(key: &Key, cx: &Cx<'_, T>) {
     if cx.tables.nat.sources.is_empty() {

@@ -1,4 +1,4 @@
-//! Opening a port: the four kinds of interfaces, and what each of them takes.
+//! Opening of ports on the four kinds of interfaces: port, VLAN of Linux, VLAN of the gateway, TAP.
 
 use policy::Policy;
 use policy::model::{Driver, Interface, Offload};
@@ -11,9 +11,9 @@ use crate::reload::Reload;
 use crate::supervisor::worker::Workers;
 use crate::worker::Attachment;
 
-/// What ports are opened with.
+/// Parameters for opening ports.
 pub(super) struct Opener<'a> {
-    /// The policy in force, with what Linux adds.
+    /// Policy in force, merged with the state of Linux.
     policy: &'a Policy,
     linux: &'a State,
     offload: ports::Offload,
@@ -21,7 +21,7 @@ pub(super) struct Opener<'a> {
     memories: Vec<PoolMemory>,
 }
 
-/// What was opened for an interface: its ends for each worker, and how.
+/// Opened interface: attachments of each worker, and the driver in use.
 pub(super) struct Ends {
     pub(super) ends: Vec<Attachment>,
     pub(super) driver: String,
@@ -31,7 +31,7 @@ pub(super) struct Ends {
     pub(super) punt: Option<u32>,
 }
 
-/// What lives in the kernel as long as the port.
+/// Kernel objects that live as long as the port.
 #[derive(Default)]
 pub(super) struct Kept {
     _port: Option<Held>,
@@ -49,7 +49,7 @@ impl Opener<'_> {
         Opener { policy: &reload.effective.policy, linux, offload, memories: workers.memories() }
     }
 
-    /// A port of Linux, and the way to Linux behind it.
+    /// Opens an interface of Linux, and its punt path.
     pub(super) fn port(&self, name: &str, mtu: u32, wish: Driver) -> Result<Ends, OpenError> {
         let wish = match wish {
             Driver::Auto => Wish::Auto,
@@ -84,14 +84,14 @@ impl Opener<'_> {
         })
     }
 
-    /// The way to Linux behind one of its VLAN interfaces, whose frames come by its parent's port.
+    /// Opens the punt path of a VLAN interface of Linux, whose frames arrive at the parent's port.
     pub(super) fn punt(&self, name: &str) -> Result<Ends, OpenError> {
         let punt = Punt::open(name, ports::MARK, self.memories.len())?;
         let kept = Kept { _port: None, _punt: Some(punt.held), _made: None };
         Ok(Ends { kept, punt: Some(punt.ifindex), ..alone(punt.lines, "Linux's VLAN interface") })
     }
 
-    /// An interface for Linux, of a VLAN that it has none for.
+    /// Creates a TAP interface for a VLAN that has no interface in Linux.
     pub(super) fn vlan(&self, interface: &Interface) -> Result<Ends, OpenError> {
         // As VLAN interfaces of Linux have it; another one at each start would be unknown to everybody on the link.
         let parent = interface.parent.as_deref().and_then(|parent| self.linux.link_named(parent));
@@ -102,7 +102,7 @@ impl Opener<'_> {
         Ok(Ends { kept, ..alone(tap.lines, "VLAN") })
     }
 
-    /// An interface for Linux, and a cable whose other end is another one, for a bridge, a guest or a namespace.
+    /// Creates a TAP interface for Linux, and a second one, linked to it, for a bridge, a guest or a namespace.
     pub(super) fn tap(&self, interface: &Interface) -> Result<Ends, OpenError> {
         let near = Tap::open(&interface.name, interface.mtu, interface.mac, self.memories.len())?;
         warn_unmarked(&interface.name, &near);
@@ -123,17 +123,17 @@ impl Opener<'_> {
     }
 }
 
-/// What the name of a cable's other end has behind that of the interface.
+/// Suffix of the interface name at the far end of a TAP link.
 const FAR: &str = "-far";
 
-/// Ways to Linux without a port of their own.
+/// Returns punt paths without a port of their own.
 fn alone(lines: Vec<ports::TapLine>, driver: &str) -> Ends {
     let ends = lines.into_iter().map(|line| Attachment { line: None, punt: Some(Box::new(line)) });
     let (kept, punt) = (Kept::default(), None);
     Ends { ends: ends.collect(), driver: driver.to_owned(), refused: Vec::new(), kept, punt }
 }
 
-/// Tells operators where what Linux forwards cannot be told from what it sends.
+/// Warns operators where frames that Linux forwards cannot be told from frames that Linux originates.
 fn warn_unmarked(name: &str, tap: &Tap) {
     if tap.held.is_none() {
         warn!(

@@ -7,28 +7,28 @@ use serde::{Deserialize, Serialize};
 /// A port, as operators see it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortState {
-    /// Its interface.
+    /// Name of the interface.
     pub interface: String,
-    /// Presence.
+    /// Presence of the port.
     pub state: Presence,
     /// Carrier of its link.
     #[serde(default)]
     pub carrier: Carrier,
-    /// How frames come and go.
+    /// Driver in use; empty where the port is not open.
     pub driver: String,
-    /// Drivers that were tried and did not work, and why.
+    /// Drivers that were tried and failed, with the cause.
     pub refused: Vec<String>,
 }
 
-/// Carrier of a link, as Linux says it.
+/// Carrier of a link, as Linux reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Carrier {
-    /// Somebody is.
+    /// Carrier present.
     Up,
-    /// Nobody is.
+    /// No carrier.
     Down,
-    /// Linux does not have the interface, or it is switched off.
+    /// No such interface in Linux, or the interface is down.
     #[default]
     Unknown,
 }
@@ -47,13 +47,13 @@ impl fmt::Display for Carrier {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Presence {
-    /// Frames come and go.
+    /// Open: frames are received and sent.
     Up,
-    /// Linux has the interface, but it is switched off.
+    /// Interface administratively down in Linux.
     Down,
-    /// Linux does not have the interface.
+    /// No such interface in Linux.
     Absent,
-    /// It could not be opened.
+    /// Failed to open.
     Failed,
 }
 
