@@ -11,7 +11,7 @@
 //!   has changed, and outside addresses by their value; a pool with blocks only as it is, as blocks are owned by
 //!   arithmetic;
 //! - token debts under a rate, if name and rate are the same; counts of connections with the name;
-//! - queues and links of ports. Frames that wait for one that is gone are dropped ([`Reason::InterfaceGone`]);
+//! - queues and links of ports. Frames that wait for one that is gone are dropped ([`Reason::InterfaceGone`](crate::Reason::InterfaceGone));
 //! - datagrams under way, where the interfaces that they may come by are still the same.
 //!
 //! Next hops are made anew, with the neighbours that the policy names; a host that knows others updates the plan

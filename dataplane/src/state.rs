@@ -1,8 +1,8 @@
 //! State of a shard: its parts, and the operations on each.
 //!
-//! A [`Part`] prepares its reload on another thread and applies it in bounded time, exports and imports the items that
+//! A `Part` prepares its reload on another thread and applies it in bounded time, exports and imports the items that
 //! outlive a process or go to another worker, and reports its memory in bytes and by region of a network processor.
-//! [`PARTS`] lists all parts for reload, the state file, handoff between processes, `status` and the chip's memories. A
+//! `PARTS` lists all parts for reload, the state file, handoff between processes, `status` and the chip's memories. A
 //! new part is a file here and a line in the list, beside its field in [`Shard`].
 //!
 //! [`Shard::export`] returns plain data in steps, so that a worker can go on between the calls; an item that changes

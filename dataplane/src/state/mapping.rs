@@ -14,7 +14,7 @@ pub(super) struct Translations;
 /// A mapping of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MappingRecord {
-    /// The source translation whose pool it is from, by place from 0, or [`OWN_ACCORD`]; `None` if that, or its outside
+    /// The source translation whose pool it is from, by place from 0, or [`OWN_ACCORD`](crate::tables::OWN_ACCORD); `None` if that, or its outside
     /// address, is gone.
     pub nat: Option<u16>,
     /// The inside end.

@@ -16,7 +16,7 @@ pub(super) struct Own;
 pub struct OwnRecord {
     /// Identification of the next packet.
     pub next_id: u16,
-    /// Token debt of errors and resets, as in [`DebtRecord::debt`].
+    /// Token debt of errors and resets, as in [`DebtRecord::debt`](super::DebtRecord::debt).
     pub errors: Nanos,
 }
 
