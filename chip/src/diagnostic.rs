@@ -112,18 +112,6 @@ impl Code {
         (Code::MemoryFull, "memory-full", Severity::Error),
         (Code::StoreFull, "store-full", Severity::Error),
     ];
-
-    /// Its name, in kebab case.
-    pub fn name(self) -> &'static str {
-        match self {
-            Code::Common(code) => code.name(),
-            own => own.row().map_or("", |row| row.1),
-        }
-    }
-
-    fn row(self) -> Option<&'static (Code, &'static str, Severity)> {
-        Code::ALL.iter().find(|row| row.0 == self)
-    }
 }
 
 impl From<config::Code> for Code {
@@ -133,10 +121,12 @@ impl From<config::Code> for Code {
 }
 
 impl Kind for Code {
-    fn severity(self) -> Severity {
+    const OWN: &'static [(Code, &'static str, Severity)] = Code::ALL;
+
+    fn common(self) -> Option<config::Code> {
         match self {
-            Code::Common(code) => code.severity(),
-            own => own.row().map_or(Severity::Error, |row| row.2),
+            Code::Common(code) => Some(code),
+            _ => None,
         }
     }
 }

@@ -6,8 +6,32 @@ use super::Severity;
 
 /// Codes of the diagnostics of one sort of file: the common [`Code`]s and its own.
 pub trait Kind: Copy + Eq + Ord + fmt::Debug + fmt::Display + From<Code> + 'static {
-    /// Severity of diagnostics with this code: an error makes the file wrong.
-    fn severity(self) -> Severity;
+    /// Own codes, with their names in kebab case and their severities.
+    const OWN: &'static [(Self, &'static str, Severity)];
+
+    /// The common code; `None` for an own one.
+    fn common(self) -> Option<Code>;
+
+    /// Name of the code, in kebab case.
+    fn name(self) -> &'static str {
+        match self.common() {
+            Some(code) => code.name(),
+            None => row(self).map_or("", |row| row.1),
+        }
+    }
+
+    /// Severity of diagnostics with this code: an error makes the file wrong. Common codes are errors.
+    fn severity(self) -> Severity {
+        match self.common() {
+            Some(_) => Severity::Error,
+            None => row(self).map_or(Severity::Error, |row| row.2),
+        }
+    }
+}
+
+/// Row of an own code in its table.
+fn row<K: Kind>(code: K) -> Option<&'static (K, &'static str, Severity)> {
+    K::OWN.iter().find(|row| row.0 == code)
 }
 
 /// Code of a diagnostic that any file may have; always an error. Names are stable: scripts may rely on them.
@@ -73,8 +97,10 @@ impl Code {
 }
 
 impl Kind for Code {
-    fn severity(self) -> Severity {
-        Severity::Error
+    const OWN: &'static [(Code, &'static str, Severity)] = &[];
+
+    fn common(self) -> Option<Code> {
+        Some(self)
     }
 }
 
