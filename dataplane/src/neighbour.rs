@@ -15,6 +15,7 @@ use crate::hop::{NO_HOP, Recycled, TooMany, Wanted};
 use crate::shard::Shard;
 use crate::stage::Step;
 use crate::stage::parse::flag;
+use crate::state::Plan;
 use crate::tables::{Address, Neighbour, Tables};
 use crate::verdict::Reason;
 
@@ -60,13 +61,7 @@ impl Shard {
     pub fn replace_neighbours(&mut self, tables: &Tables, neighbours: &[Neighbour]) -> Result<(), TooMany> {
         self.resume_all();
         self.hops.rebuild(tables);
-        neighbours.iter().try_for_each(|neighbour| {
-            self.hops.update(
-                tables,
-                Wanted { interface: neighbour.interface, address: neighbour.address },
-                neighbour.mac,
-            )
-        })
+        neighbours.iter().try_for_each(|neighbour| self.hops.update_neighbour(tables, neighbour))
     }
 
     /// Gives up neighbours that have been asked for too long. Looked for as often as flows that are idle: each eighth of a

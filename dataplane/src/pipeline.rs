@@ -14,10 +14,10 @@
 
 use std::marker::PhantomData;
 
-use arrayvec::ArrayVec;
+use arrayvec::{ArrayVec, IntoIter};
 use policy::model::Mode;
 use tally::{NoTally, Tally};
-use wire::{Batch, Frame, Nanos};
+use wire::{BATCH, Batch, Frame, Nanos};
 
 use crate::hop::leaves;
 use crate::stage::answer::Answer;
@@ -289,20 +289,12 @@ impl Pipeline {
         while frames.len() > 0 {
             let decided = self.lookups.follow(first, frames.as_mut_slice(), cx);
             if decided > 0 {
-                let behind = &cx.tables.stages.decided;
-                run_stages(behind, frames.as_mut_slice().get_mut(..decided).unwrap_or_default(), cx);
-                for frame in frames.by_ref().take(decided) {
-                    leave(frame, ended, cx);
-                }
+                run_behind(&cx.tables.stages.decided, decided, &mut frames, ended, cx);
             }
             first += decided;
             let opened = self.open(first, frames.as_mut_slice(), cx);
             if opened > 0 {
-                let behind = &cx.tables.stages.opened;
-                run_stages(behind, frames.as_mut_slice().get_mut(..opened).unwrap_or_default(), cx);
-                for frame in frames.by_ref().take(opened) {
-                    leave(frame, ended, cx);
-                }
+                run_behind(&cx.tables.stages.opened, opened, &mut frames, ended, cx);
                 first += opened;
             } else if let Some(frame) = frames.next() {
                 let now = frame.meta.received;
@@ -426,6 +418,21 @@ fn run_stages<T: Tally + 'static>(places: &[u8], frames: &mut [Frame], cx: &mut 
 fn is_due_before_one<T: Tally>(batch: &Batch, cx: &Cx<'_, T>) -> bool {
     let mut moments = batch.iter().map(|frame| frame.meta.received);
     moments.any(|now| cx.shard.flows.is_due(now) || cx.shard.fragments.is_due(now))
+}
+
+/// Takes the first `many` of the frames through `stages`, and lets them leave.
+#[inline(always)]
+fn run_behind<T: Tally + 'static>(
+    stages: &[u8],
+    many: usize,
+    frames: &mut IntoIter<Frame, BATCH>,
+    ended: &mut Vec<Frame>,
+    cx: &mut Cx<'_, T>,
+) {
+    run_stages(stages, frames.as_mut_slice().get_mut(..many).unwrap_or_default(), cx);
+    for frame in frames.by_ref().take(many) {
+        leave(frame, ended, cx);
+    }
 }
 
 /// First stages for a batch.

@@ -24,7 +24,6 @@ pub(super) struct Flows;
 
 /// Reload of flows: existing flows are of an earlier epoch from then on.
 struct FlowsPlan {
-    epoch: u16,
     timeouts: Timeouts,
     /// Memory for handshakes, where the gateway has made none so far.
     handshakes: Option<Numbers>,
@@ -48,7 +47,6 @@ impl Part for Flows {
         let may_ask = renewed.is_some() || old.source_macs.is_none() && new.source_macs.is_some();
         let flows = most_flows(new);
         Ok(Box::new(FlowsPlan {
-            epoch: new.epoch,
             timeouts: timeouts(new),
             handshakes: may_need.then(|| numbers(flows)).transpose().map_err(ShardError::Memory)?,
             macs: may_ask.then(|| senders(flows)).transpose().map_err(ShardError::Memory)?,
@@ -86,7 +84,7 @@ impl Part for Flows {
 }
 
 impl Plan for FlowsPlan {
-    fn apply(&mut self, shard: &mut Shard, _: &mut Applying<'_>) {
+    fn apply(&mut self, shard: &mut Shard, reload: &mut Applying<'_>) {
         // What is to be moved needs a place for its handshakes and MAC addresses, whatever the new tables ask for.
         let keeps = |remembers| self.renewed.is_none() || remembers;
         let handshakes = keeps(shard.flows.remembers_handshakes());
@@ -98,7 +96,7 @@ impl Plan for FlowsPlan {
         if macs {
             self.macs = self.macs.take().and_then(|senders| flows.remember_senders(senders));
         }
-        shard.flows.begin_epoch(self.epoch, self.timeouts);
+        shard.flows.begin_epoch(reload.tables.epoch, self.timeouts);
     }
 
     fn finish(&mut self, shard: &mut Shard, reload: &mut Applying<'_>) {
