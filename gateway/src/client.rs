@@ -144,7 +144,7 @@ impl Client {
     /// `take` decides whether to go on.
     ///
     /// # Errors
-    /// Those of `take`, and see [`ClientError`]; a truncated response is [`ClientError::Garbled`].
+    /// Errors of `take`, and [`ClientError`]; a truncated response is [`ClientError::Garbled`].
     pub fn listen<E: From<ClientError>>(
         &self,
         question: &str,

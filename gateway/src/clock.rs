@@ -1,21 +1,18 @@
 //! Monotonic clock for the packet path, immune to changes of the wall clock, which only log lines use.
 
-use std::time::Instant;
-
 use wire::Nanos;
 
 /// Time since the start of the process. Workers read the clock once a turn.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
-    start: Instant,
-    /// Start on the clock of ports.
-    ports: Nanos,
+    /// Start on the clock of ports, which is the machine's monotonic one.
+    start: Nanos,
 }
 
 impl Clock {
     /// Starts a clock at [`Clock::BEGIN`].
     pub fn start() -> Clock {
-        Clock { start: Instant::now(), ports: ports::now() }
+        Clock { start: ports::now() }
     }
 
     /// Time at the start: one year, so that ages of flows older than the process can be expressed. Flow table
@@ -25,13 +22,13 @@ impl Clock {
     /// Converts a timestamp of a port, such as a frame's time of reception.
     #[inline]
     pub fn of_port(&self, moment: Nanos) -> Nanos {
-        Clock::BEGIN + moment.since(self.ports)
+        Clock::BEGIN + moment.since(self.start)
     }
 
     /// Returns the current time.
     #[inline]
     pub fn now(&self) -> Nanos {
-        Clock::BEGIN + Nanos::from(self.start.elapsed())
+        self.of_port(ports::now())
     }
 }
 

@@ -212,7 +212,7 @@ pub struct Contents {
 /// bytes.
 ///
 /// # Errors
-/// Those of `fill`; failed write; bytes that are not a complete state. An existing file is then unchanged.
+/// Errors of `fill`; failed write; bytes that are not a complete state. An existing file is then unchanged.
 pub fn receive_file<E: From<StoreError>>(
     path: &Path,
     fill: impl FnOnce(&mut BufWriter<&mut File>) -> Result<(), E>,

@@ -203,6 +203,7 @@ impl Overview {
         let sum = |of: fn(&Counters) -> u64| self.reports.iter().map(|report| of(&report.counters)).sum();
         let add = |of: fn(&Report) -> u64| self.reports.iter().map(of).sum();
         let seconds = |time: Duration| time.as_secs_f64();
+        let memory_by_part = self.memory_by_part();
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             uptime_seconds: seconds(self.uptime),
@@ -222,8 +223,8 @@ impl Overview {
             flow_capacity: add(|report| report.flow_capacity.into()),
             flows_begun: add(|report| report.flow_turnover[0]),
             flows_ended: add(|report| report.flow_turnover[1]),
-            memory_bytes: add(|report| report.memory.iter().map(|(_, bytes)| *bytes as u64).sum()),
-            memory_by_part: self.memory_by_part(),
+            memory_bytes: memory_by_part.values().sum(),
+            memory_by_part,
             workers: self.reports.iter().map(WorkerStatus::of).collect(),
             worker_failures: self.panics,
             log: self.log,
