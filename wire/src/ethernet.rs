@@ -9,6 +9,8 @@ use std::str::FromStr;
 use crate::header::{array, be16, put};
 use crate::vlan::{self, Tag, Tags};
 
+pub use crate::ethertype::EtherType;
+
 /// Bytes of a header without tags.
 pub const HEADER_LEN: usize = 14;
 
@@ -132,54 +134,6 @@ impl<'a> HeaderMut<'a> {
     #[inline]
     pub fn set_ethertype(&mut self, ethertype: EtherType) {
         put(self.0, 12, ethertype.0.to_be_bytes());
-    }
-}
-
-/// Protocol of a frame's payload (IANA, "IEEE 802 Numbers").
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct EtherType(pub u16);
-
-impl EtherType {
-    /// IPv4 (RFC 894).
-    pub const IPV4: EtherType = EtherType(0x0800);
-    /// ARP (RFC 826).
-    pub const ARP: EtherType = EtherType(0x0806);
-    /// A customer VLAN tag (IEEE 802.1Q).
-    pub const VLAN: EtherType = EtherType(0x8100);
-    /// IPv6 (RFC 2464).
-    pub const IPV6: EtherType = EtherType(0x86dd);
-    /// A service VLAN tag (IEEE 802.1ad, "QinQ").
-    pub const QINQ: EtherType = EtherType(0x88a8);
-
-    /// True for a length in place of a type (IEEE 802.3).
-    #[inline]
-    pub const fn is_length(self) -> bool {
-        self.0 < 0x0600
-    }
-
-    /// True for the type of a VLAN tag.
-    #[inline]
-    pub const fn is_vlan(self) -> bool {
-        matches!(self, EtherType::VLAN | EtherType::QINQ)
-    }
-}
-
-impl fmt::Display for EtherType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            EtherType::IPV4 => f.pad("ipv4"),
-            EtherType::ARP => f.pad("arp"),
-            EtherType::VLAN => f.pad("vlan"),
-            EtherType::IPV6 => f.pad("ipv6"),
-            EtherType::QINQ => f.pad("qinq"),
-            EtherType(other) => write!(f, "0x{other:04x}"),
-        }
-    }
-}
-
-impl fmt::Debug for EtherType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
     }
 }
 

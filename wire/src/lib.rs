@@ -11,6 +11,7 @@ pub mod capture;
 pub mod checksum;
 pub mod esp;
 pub mod ethernet;
+mod ethertype;
 pub mod frame;
 pub mod header;
 pub mod icmpv4;

@@ -1,6 +1,6 @@
 //! VLAN tags: IEEE 802.1Q (0x8100) and 802.1ad, "QinQ" (0x88a8). [`crate::ethernet::parse`] finds them.
 
-use crate::ethernet::EtherType;
+use crate::ethertype::EtherType;
 
 /// Bytes that a tag puts before the type that it hides.
 pub const TAG_LEN: usize = 4;
