@@ -18,6 +18,7 @@ pub mod linear;
 mod pattern;
 mod prefix;
 pub mod range_match;
+#[cfg(target_arch = "x86_64")]
 mod simd_tree;
 mod simd_vector;
 pub mod tree;

@@ -12,23 +12,23 @@ use self::account::Account;
 use self::build::Growth;
 use self::entry::{Entry, of_pattern};
 use self::forest::Forest;
-use self::layout::{POSITION, V4, V6};
+use self::kernel::{Kernel, Plain};
+use self::layout::{POSITION, Shape, V4, V6};
 use self::search::{AT_ONCE, Visit};
 use self::select::Scratch;
-use super::simd_tree::{Kernel, Plain};
+#[cfg(target_arch = "x86_64")]
+use super::simd_tree::Avx2;
 use super::{Bounds, Classifier, Header, NO_MATCH, Pattern, Position, TooLarge};
 
 mod account;
 mod build;
 mod entry;
 mod forest;
-mod layout;
+pub(super) mod kernel;
+pub(super) mod layout;
 mod search;
 mod select;
 mod weigh;
-
-pub(super) use self::layout::{Octet, Shape, lane, lanes};
-pub(super) use self::search::hits as scalar_hits;
 
 /// Trees over patterns.
 pub struct Tree {
@@ -183,7 +183,7 @@ const MANY: usize = 20_000;
 impl Classifier for Tree {
     fn classify(&self, header: &Header) -> Option<Position> {
         #[cfg(target_arch = "x86_64")]
-        if let Some(kernel) = super::simd_tree::Avx2::found() {
+        if let Some(kernel) = Avx2::found() {
             return kernel.run(
                 #[inline(always)]
                 |kernel| self.find(kernel, header, |_| ()),
@@ -194,7 +194,7 @@ impl Classifier for Tree {
 
     fn classify_bulk(&self, headers: &[Header], positions: &mut [Position]) {
         #[cfg(target_arch = "x86_64")]
-        if let Some(kernel) = super::simd_tree::Avx2::found() {
+        if let Some(kernel) = Avx2::found() {
             return kernel.run(
                 #[inline(always)]
                 |kernel| self.find_all(kernel, headers, positions),
@@ -223,19 +223,6 @@ impl Classifier for Tree {
     fn program(&self) -> u32 {
         account::program(&self.v4) + account::program(&self.v6)
     }
-}
-
-/// Gathers the bits of `word` that `mask` has into the lowest bits.
-#[inline]
-pub(super) fn gather(word: u64, mask: u64) -> u64 {
-    let (mut gathered, mut place, mut rest) = (0, 0, mask);
-    while rest != 0 {
-        let bit = rest.trailing_zeros();
-        rest &= rest - 1;
-        gathered |= (word >> bit & 1) << place;
-        place += 1;
-    }
-    gathered
 }
 
 #[cfg(test)]

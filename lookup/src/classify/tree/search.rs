@@ -3,8 +3,8 @@
 //! Of many, each step is made for all before the next: the memory that the next step needs is asked for meanwhile.
 
 use super::forest::{Forest, Root};
-use super::layout::{ASK, Branch, MORE, Node, Octet, POSITION, Shape, WIDTH, block_octets, lane, lanes};
-use crate::classify::simd_tree::Kernel;
+use super::kernel::Kernel;
+use super::layout::{ASK, Branch, MORE, Node, Octet, POSITION, Shape, WIDTH, block_octets};
 use crate::classify::{Header, NO_MATCH, Position};
 
 /// Headers whose search is under way at a time.
@@ -248,25 +248,4 @@ fn choose<K: Kernel, Key: AsRef<[u64]>>(kernel: K, node: &Node, key: &Key) -> us
     let low = kernel.gather(word(0), node.masks[0]);
     let high = kernel.gather(word(1), node.masks[1]);
     node.first as usize + (low | high << (node.shift & 63)) as usize
-}
-
-/// The lanes of a header side by side with those of a block, without vectors.
-#[inline(always)]
-pub(in crate::classify) fn hits<S: Shape, const ZONES: bool>(block: &[Octet], key: &S::Key) -> u32 {
-    let (mut hits, key) = (0, key.as_ref());
-    for place in 0..WIDTH {
-        let holds = (0..lanes::<S>(ZONES)).all(|at| {
-            let (shown, low, span) = (lane(key, at), block[2 * at].0[place], block[2 * at + 1].0[place]);
-            if at < S::PORTS {
-                shown.wrapping_sub(low) <= span
-            } else if at == S::PORTS {
-                let halves = [0, 16].map(|shift| [shown, low, span].map(|lane| (lane >> shift) as u16));
-                halves.into_iter().all(|[shown, low, span]| shown.wrapping_sub(low) <= span)
-            } else {
-                shown & low == span
-            }
-        });
-        hits |= u32::from(holds) << place;
-    }
-    hits
 }

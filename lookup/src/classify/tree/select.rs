@@ -4,6 +4,7 @@
 //! taken to belong to any cuboid with the same likelihood, and to lie anywhere in it.
 
 use super::entry::Fixed;
+use super::kernel::{Kernel, Plain};
 use super::layout::{Node, Shape, WIDTH};
 
 /// A cuboid in a node.
@@ -297,7 +298,7 @@ impl<S: Shape> Selection<S> {
     /// Calls `each` for the cells in which a cuboid lies.
     pub(super) fn each_cell(&self, fixed: &Fixed<S::Key>, mut each: impl FnMut(usize)) {
         let gather = |key: &S::Key| {
-            let parts = [0, 1].map(|place| super::gather(self.of(key, place), self.masks[place]));
+            let parts = [0, 1].map(|place| Plain.gather(self.of(key, place), self.masks[place]));
             (parts[0] | parts[1] << self.masks[0].count_ones()) as usize
         };
         let value = gather(&fixed.value);

@@ -4,9 +4,9 @@ use wire::random::Random;
 
 use super::entry::Entry;
 use super::forest::Forest;
+use super::kernel::Plain;
 use super::layout::{Kind, Shape};
 use super::search::Visit;
-use crate::classify::simd_tree::Plain;
 
 /// Headers that are searched for an estimate.
 const SAMPLES: usize = 1024;
