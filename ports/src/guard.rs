@@ -16,7 +16,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::open::link_kind;
+use crate::link_kind::link_kind;
 use crate::program;
 use crate::program::alone::{self, Alone};
 use crate::sys::bpf::{self, Hook};

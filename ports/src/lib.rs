@@ -10,6 +10,7 @@
 
 mod guard;
 mod line;
+mod link_kind;
 mod offload;
 mod open;
 mod packet;
@@ -17,16 +18,19 @@ mod pending;
 mod program;
 mod punt;
 mod refusal;
+mod spec;
 mod sys;
 mod tap;
 mod xdp;
 
 pub use guard::{Guard, GuardError, GuardLock, GuardSet, Shut, Unpinned};
 pub use line::{Gone, Line, Statistics};
-pub use open::{Copying, Driver, Held, MARK, Offload, Opened, Spec, Tagged, Wish, kind_of, open};
+pub use link_kind::kind_of;
+pub use open::{Copying, Held, Opened, open};
 pub use program::alone::{ANSWER_SECONDS, Alone, Fate, Pace, Scope, SelfRule, Version};
 pub use punt::{Punt, PuntHeld};
 pub use refusal::{Cause, OpenError, Refusal};
+pub use spec::{Driver, MARK, Offload, Spec, Tagged, Wish};
 pub use sys::clock::now;
 pub use sys::interface::{index as interface_index, name as interface_name};
 pub use tap::{Tap, TapHeld, TapLine};

@@ -3,8 +3,9 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use wire::{Pool, Port, PortError};
+use wire::{LinkKind, Pool, Port, PortError};
 
+use crate::spec::Offload;
 use crate::sys::interface;
 
 /// One queue of a live interface, or of the path to Linux behind one, for one worker. Each call must be given the pool
@@ -82,6 +83,19 @@ impl Gone {
             _ => None,
         }
     }
+}
+
+/// Interface to open lines on, with the properties that all drivers need.
+pub(crate) struct Target {
+    pub(crate) identity: Identity,
+    /// Link kind of the interface.
+    pub(crate) kind: LinkKind,
+    /// Bytes of its longest frame.
+    pub(crate) longest: usize,
+    /// Number of frames that may wait for a worker: a power of two.
+    pub(crate) depth: u32,
+    /// Treatment of larger frames.
+    pub(crate) offload: Offload,
 }
 
 /// Interface of a line.

@@ -22,8 +22,7 @@ use wire::link_kind::{self, STAND_IN};
 use wire::vlan::Tag;
 use wire::{Batch, LinkKind, Nanos, Pool, Port, PortError, Received};
 
-use crate::line::{Identity, Line, Statistics, is_busy};
-use crate::open::Target;
+use crate::line::{Identity, Line, Statistics, Target, is_busy};
 use crate::pending::{Begun, Pending, finish};
 use crate::program;
 use crate::refusal::Cause;

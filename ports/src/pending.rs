@@ -5,7 +5,7 @@ use wire::{Batch, Frame, Nanos, Pool};
 
 use crate::line::Statistics;
 use crate::offload::{self, Left, Plan};
-use crate::open::Offload;
+use crate::spec::Offload;
 use crate::sys::packet::VnetHeader;
 
 /// Buffer for one packet of IP's maximum length, and the state of its segmentation.

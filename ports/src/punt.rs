@@ -8,9 +8,10 @@
 
 use std::os::fd::OwnedFd;
 
-use crate::open::{Offload, link_kind};
+use crate::link_kind::link_kind;
 use crate::program;
 use crate::refusal::{Cause, OpenError};
+use crate::spec::Offload;
 use crate::sys::bpf::{self, Hook};
 use crate::sys::interface::{self, Asker};
 use crate::sys::link::{Change, Stack};

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-use crate::open::Driver;
+use crate::spec::Driver;
 
 /// Error of opening a port: no allowed driver works on the interface.
 #[derive(Debug, thiserror::Error)]

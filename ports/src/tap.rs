@@ -14,10 +14,10 @@ use wire::vlan::TAG_LEN;
 use wire::{Batch, Frame, HEADROOM, LinkKind, Pool, Port, PortError, Received};
 
 use crate::line::{Identity, Line, Statistics, is_busy};
-use crate::open::Offload;
 use crate::pending::{Begun, Pending, finish};
 use crate::program::{self, FORWARDED_BARE};
 use crate::refusal::{Cause, OpenError};
+use crate::spec::Offload;
 use crate::sys::bpf::{self, Hook};
 use crate::sys::link::{Change, Stack};
 use crate::sys::packet::VnetHeader;

@@ -14,11 +14,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use wire::ethernet;
 use wire::{Batch, Pool, PoolMemory, Port, PortError, Received};
 
-use crate::line::{Identity, Line, Statistics, is_busy};
+use crate::line::{Identity, Line, Statistics, Target, is_busy};
 use crate::offload as undone;
-use crate::open::{Tagged, Target};
 use crate::program;
 use crate::refusal::{ATTACH_XDP, Cause};
+use crate::spec::Tagged;
 use crate::sys::bpf::{self, Hook};
 use crate::sys::clock;
 use crate::sys::interface::{Asker, offload};

@@ -5,7 +5,7 @@ use proptest::prop_oneof;
 use wire::ethernet;
 
 use super::*;
-use crate::open::Offload;
+use crate::spec::Offload;
 use crate::sys::Plain;
 use crate::sys::mapping::Mapping;
 

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use super::{Plain, check, socket};
-use crate::open::Offload;
+use crate::spec::Offload;
 
 /// Index of the interface called `name`, in this thread's network namespace.
 ///
