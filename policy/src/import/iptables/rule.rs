@@ -483,8 +483,3 @@ pub(in crate::import) fn flag_ways(flags: TcpFlagsMatch, negated: bool) -> Vec<T
             .collect(),
     }
 }
-
-/// Note about a reject whose kind has no exact counterpart.
-pub(super) fn nearest(kind: &str) -> NoteKind {
-    NoteKind::NearestReject { kind: kind.to_owned() }
-}

@@ -2,7 +2,6 @@
 
 use std::net::IpAddr;
 
-use super::rule::nearest;
 use crate::import::chain::Verdict;
 use crate::import::note::{NoteKind, Why};
 use crate::import::word;
@@ -156,6 +155,11 @@ pub(in crate::import) fn reject(kind: &str, note: &mut dyn FnMut(NoteKind)) -> R
         }
         _ => return Err(Why::Value(kind.to_owned())),
     })
+}
+
+/// Note about a reject whose kind has no exact counterpart.
+fn nearest(kind: &str) -> NoteKind {
+    NoteKind::NearestReject { kind: kind.to_owned() }
 }
 
 /// Splits an address from the ports after its colon; an IPv6 address with ports is in brackets.
