@@ -8,8 +8,6 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use wire::{Bytes, Nanos};
 
-use crate::word;
-
 #[cfg(test)]
 pub(crate) mod arbitrary;
 mod gateway;
@@ -113,15 +111,28 @@ pub enum SearchAlgorithm {
 }
 
 impl SearchAlgorithm {
-    /// Returns all algorithms.
-    pub fn all() -> impl Iterator<Item = SearchAlgorithm> {
-        // A former name is no algorithm of its own.
-        word::SEARCH_ALGORITHM.iter().filter(|(name, one)| one.name() == *name).map(|(_, one)| *one)
-    }
+    /// All algorithms.
+    pub const ALL: [SearchAlgorithm; 7] = [
+        SearchAlgorithm::Auto,
+        SearchAlgorithm::Linear,
+        SearchAlgorithm::Coded,
+        SearchAlgorithm::RangeMatch,
+        SearchAlgorithm::Tuple,
+        SearchAlgorithm::Tree,
+        SearchAlgorithm::Bdd,
+    ];
 
     /// Name of the algorithm, in policies as elsewhere.
-    pub fn name(self) -> &'static str {
-        word::SEARCH_ALGORITHM.iter().find(|(_, one)| *one == self).map_or("auto", |(name, _)| name)
+    pub const fn name(self) -> &'static str {
+        match self {
+            SearchAlgorithm::Auto => "auto",
+            SearchAlgorithm::Linear => "linear",
+            SearchAlgorithm::Coded => "coded",
+            SearchAlgorithm::RangeMatch => "range_match",
+            SearchAlgorithm::Tuple => "tuple",
+            SearchAlgorithm::Tree => "tree",
+            SearchAlgorithm::Bdd => "bdd",
+        }
     }
 }
 

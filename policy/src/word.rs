@@ -13,13 +13,13 @@ pub(crate) type Words<T> = &'static [(&'static str, T)];
 pub(crate) const MODE: Words<Mode> = &[("stateful", Mode::Stateful), ("stateless", Mode::Stateless)];
 
 pub(crate) const SEARCH_ALGORITHM: Words<SearchAlgorithm> = &[
-    ("auto", SearchAlgorithm::Auto),
-    ("linear", SearchAlgorithm::Linear),
-    ("coded", SearchAlgorithm::Coded),
-    ("range_match", SearchAlgorithm::RangeMatch),
-    ("tuple", SearchAlgorithm::Tuple),
-    ("tree", SearchAlgorithm::Tree),
-    ("bdd", SearchAlgorithm::Bdd),
+    named(SearchAlgorithm::Auto),
+    named(SearchAlgorithm::Linear),
+    named(SearchAlgorithm::Coded),
+    named(SearchAlgorithm::RangeMatch),
+    named(SearchAlgorithm::Tuple),
+    named(SearchAlgorithm::Tree),
+    named(SearchAlgorithm::Bdd),
     // Its former name.
     ("diagram", SearchAlgorithm::Bdd),
 ];
@@ -221,6 +221,10 @@ pub(crate) fn icmp_words(protocols: &[Protocol]) -> Option<Words<IcmpMatch>> {
 /// Returns the first word for `value`.
 pub(crate) fn word_for<T: PartialEq + Copy>(words: Words<T>, value: T) -> Option<&'static str> {
     words.iter().find(|(_, meaning)| *meaning == value).map(|(word, _)| *word)
+}
+
+const fn named(algorithm: SearchAlgorithm) -> (&'static str, SearchAlgorithm) {
+    (algorithm.name(), algorithm)
 }
 
 const fn kind(kind: u8) -> IcmpMatch {

@@ -64,8 +64,7 @@ pub(crate) fn policy() -> impl Strategy<Value = Policy> {
 
 fn search() -> impl Strategy<Value = Search> {
     let memory = option::of((1..1u64 << 20).prop_map(|mebibytes| Bytes(mebibytes << 20)));
-    (select(SearchAlgorithm::all().collect::<Vec<_>>()), memory)
-        .prop_map(|(algorithm, memory)| Search { algorithm, memory })
+    (select(&SearchAlgorithm::ALL), memory).prop_map(|(algorithm, memory)| Search { algorithm, memory })
 }
 
 /// Any settings of the daemon.
