@@ -23,6 +23,7 @@ mod flow;
 mod place;
 mod pool;
 mod read;
+mod task;
 
 pub use fit::{Extent, Program, check_fit};
 

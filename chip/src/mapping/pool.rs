@@ -1,11 +1,11 @@
-//! Pools of a mapping: places of their threads, and their tasks.
+//! Pools of a mapping, and the places of their threads.
 
 use std::ops::Range;
 
 use config::Entry;
 use toml::de::DeValue;
 
-use super::{Lines, Pool, PoolPlace, Ring, Task, Work, read};
+use super::{Lines, Pool, PoolPlace, Ring, task};
 use crate::description::{Chip, EngineKind, UnitWork, bound};
 use crate::diagnostic::Code;
 use crate::value::{self, Complaint, Read, Sink, Table};
@@ -30,7 +30,7 @@ pub(super) fn pools(
             table.broken(complaint, name.span());
         }
         let place = place(&mut table, chip, &name.span());
-        let (tasks, mut spans) = tasks(&mut table, stages, &names);
+        let (tasks, mut spans) = task::tasks(&mut table, stages, &names);
         pools.push(Pool { name: name.get_ref().to_string(), place, tasks });
         let mut entry = table.finish();
         entry.span = name.span();
@@ -142,66 +142,6 @@ fn range(value: &DeValue<'_>, engines: Option<&EngineKind>) -> Read<std::ops::Ra
             Err(complaint.hint("write 3, \"5-7\" or [0, \"5-7\"]"))
         }
     }
-}
-
-/// The tasks of a pool: those of its list `task`, or the one that its own keys say.
-fn tasks(table: &mut Table<'_, '_, '_>, stages: &[&str], rings: &[&str]) -> (Vec<Task>, Vec<Entry>) {
-    let mut entries = Vec::new();
-    let mut tasks = Vec::new();
-    if table.has("task") {
-        for key in ["work", "stages", "from", "to"] {
-            table.misplaced(key, "each [[pool.NAME.task]] has its own");
-        }
-        for mut inner in config::tables(table, "task", "a task") {
-            tasks.extend(task(&mut inner, stages, rings));
-            let entry = inner.finish();
-            table.note(entry.broken);
-            entries.push(entry);
-        }
-        if tasks.is_empty() && entries.is_empty() {
-            let complaint = Complaint::new(config::Code::EmptyList, "the pool has no tasks");
-            table.complain(complaint.hint("write [[pool.NAME.task]], and what belongs to it on lines below"));
-        }
-        return (tasks, entries);
-    }
-    tasks.extend(task(table, stages, rings));
-    (tasks, entries)
-}
-
-fn task(table: &mut Table<'_, '_, '_>, stages: &[&str], rings: &[&str]) -> Option<Task> {
-    let work = if table.has("stages") {
-        table.misplaced("work", "`stages` says it already");
-        table.raw("stages").and_then(|value| read::work(table, value, stages))
-    } else {
-        table.take("stages", |_| Ok(()));
-        let words = [("receive", Work::Receive), ("transmit", Work::Transmit)];
-        table.require("work", "\"receive\", or stages = \"filter..snat\"", |value| {
-            value::one_of(value, &[(words[0].0, 0), (words[1].0, 1)])
-                .map(|place: usize| words[place].1.clone())
-        })
-    };
-    let from = match work {
-        Some(Work::Receive) => {
-            table.misplaced("from", "frames are received from ports");
-            None
-        }
-        _ => table.require("from", "\"received\"", |value| read::ring(value, rings)),
-    };
-    let to = match work {
-        Some(Work::Transmit) => {
-            table.misplaced("to", "frames are sent to ports");
-            Vec::new()
-        }
-        _ => {
-            // Without a way on the frames never reach `transmit`.
-            table.require("to", "\"sent\"", |_| Ok(()));
-            match table.raw("to") {
-                Some(value) => read::exits(table, value, rings),
-                None => Vec::new(),
-            }
-        }
-    };
-    Some(Task { work: work?, from, to })
 }
 
 /// Complains of engines with more threads in use than they have.

@@ -5,13 +5,12 @@ use std::sync::Arc;
 use config::{Diagnostic as Any, Source};
 use lookup::classify::{ALGORITHMS, RENAMED};
 use tally::Region;
-use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::DeTable;
 
-use super::{Checked, Exit, Lines, Mapping, Ring, Who, Work, flow, place, pool, stages};
+use super::{Checked, Lines, Mapping, Ring, flow, place, pool, stages};
 use crate::description::{Chip, bound};
 use crate::diagnostic::Code;
-use crate::value::{self, Complaint, Read, Sink, Table};
+use crate::value::{self, Complaint, Sink, Table};
 
 const POOL: &[&str] = &["engine", "unit", "at", "threads", "work", "stages", "from", "to"];
 const RING: &[&str] = &["kind", "entries"];
@@ -120,85 +119,4 @@ fn rings(sink: &Sink, top: &mut Table<'_, '_, '_>, chip: &Chip, lines: &mut Line
         lines.rings.push(entry);
     }
     rings
-}
-
-/// The place of the ring that `value` names.
-pub(super) fn ring(value: &DeValue<'_>, names: &[&str]) -> Read<usize> {
-    value::place_of(value, names, "ring", Code::UnknownRing)
-}
-
-/// Reads the exits of a task: one ring, or a ring for new frames and one for known ones.
-pub(super) fn exits(
-    table: &mut Table<'_, '_, '_>,
-    value: &Spanned<DeValue<'_>>,
-    names: &[&str],
-) -> Vec<Exit> {
-    if let DeValue::Table(_) = value.get_ref() {
-        let Some(mut parting) = Table::of(table.sink(), value, "a parting of ways") else {
-            return Vec::new();
-        };
-        let new = parting.require("new", "\"core\"", |value| ring(value, names));
-        let known = parting.require("known", "\"routed\"", |value| ring(value, names));
-        let entry = parting.finish();
-        table.note(entry.broken);
-        let exits = [(Who::New, new), (Who::Known, known)];
-        return exits.into_iter().filter_map(|(who, ring)| Some(Exit { who, ring: ring? })).collect();
-    }
-    match ring(value.get_ref(), names) {
-        Ok(ring) => vec![Exit { who: Who::All, ring }],
-        Err(complaint) => {
-            table.broken(complaint, value.span());
-            Vec::new()
-        }
-    }
-}
-
-/// Stages: one, several, or `first..last`, which follow one another.
-pub(super) fn work(
-    table: &mut Table<'_, '_, '_>,
-    value: &Spanned<DeValue<'_>>,
-    stages: &[&str],
-) -> Option<Work> {
-    let find = |name: &str| value::find(name.trim(), stages, "stage", Code::UnknownStage);
-    let places: Read<Vec<usize>> = match value.get_ref() {
-        DeValue::String(text) => match text.split_once("..") {
-            Some((first, last)) => find(first).and_then(|first| {
-                let last = find(last)?;
-                let message =
-                    || format!("\"{text}\" runs backwards: {} comes before {}", stages[last], stages[first]);
-                if first > last {
-                    let complaint = Complaint::new(Code::StageOrder, message());
-                    return Err(complaint.hint(format!("write \"{}..{}\"", stages[last], stages[first])));
-                }
-                Ok((first..=last).collect())
-            }),
-            None => find(text).map(|place| vec![place]),
-        },
-        DeValue::Array(items) if !items.is_empty() => {
-            let mut places = Vec::new();
-            for item in items.iter() {
-                match value::text(item.get_ref()).and_then(find) {
-                    Ok(place) => places.push(place),
-                    Err(complaint) => {
-                        table.broken(complaint, item.span());
-                        return None;
-                    }
-                }
-            }
-            Ok(places)
-        }
-        other => {
-            Err(config::wrong_type("stages", other)
-                .hint("write \"filter..snat\" or [\"filter\", \"classify\"]"))
-        }
-    };
-    let wrong = places.and_then(|places| {
-        if places.windows(2).all(|pair| pair[1] == pair[0] + 1) {
-            return Ok(Work::Stages(places[0]..places[places.len() - 1] + 1));
-        }
-        let named: Vec<&str> = places.iter().map(|place| stages[*place]).collect();
-        let message = format!("{} do not follow one another", named.join(", "));
-        Err(Complaint::new(Code::StageOrder, message).hint(format!("the order is {}", stages.join(", "))))
-    });
-    wrong.map_err(|complaint| table.broken(complaint, value.span())).ok()
 }

@@ -1,0 +1,146 @@
+//! Tasks of a pool: stages, the ring that frames are taken from, and exits.
+
+use config::Entry;
+use toml::Spanned;
+use toml::de::DeValue;
+
+use super::{Exit, Task, Who, Work};
+use crate::diagnostic::Code;
+use crate::value::{self, Complaint, Read, Table};
+
+/// The tasks of a pool: those of its list `task`, or the one that its own keys say.
+pub(super) fn tasks(
+    table: &mut Table<'_, '_, '_>,
+    stages: &[&str],
+    rings: &[&str],
+) -> (Vec<Task>, Vec<Entry>) {
+    let mut entries = Vec::new();
+    let mut tasks = Vec::new();
+    if table.has("task") {
+        for key in ["work", "stages", "from", "to"] {
+            table.misplaced(key, "each [[pool.NAME.task]] has its own");
+        }
+        for mut inner in config::tables(table, "task", "a task") {
+            tasks.extend(task(&mut inner, stages, rings));
+            let entry = inner.finish();
+            table.note(entry.broken);
+            entries.push(entry);
+        }
+        if tasks.is_empty() && entries.is_empty() {
+            let complaint = Complaint::new(config::Code::EmptyList, "the pool has no tasks");
+            table.complain(complaint.hint("write [[pool.NAME.task]], and what belongs to it on lines below"));
+        }
+        return (tasks, entries);
+    }
+    tasks.extend(task(table, stages, rings));
+    (tasks, entries)
+}
+
+fn task(table: &mut Table<'_, '_, '_>, stages: &[&str], rings: &[&str]) -> Option<Task> {
+    let work = if table.has("stages") {
+        table.misplaced("work", "`stages` says it already");
+        table.raw("stages").and_then(|value| stage_range(table, value, stages))
+    } else {
+        table.take("stages", |_| Ok(()));
+        let words = [("receive", Work::Receive), ("transmit", Work::Transmit)];
+        table.require("work", "\"receive\", or stages = \"filter..snat\"", |value| {
+            value::one_of(value, &[(words[0].0, 0), (words[1].0, 1)])
+                .map(|place: usize| words[place].1.clone())
+        })
+    };
+    let from = match work {
+        Some(Work::Receive) => {
+            table.misplaced("from", "frames are received from ports");
+            None
+        }
+        _ => table.require("from", "\"received\"", |value| ring(value, rings)),
+    };
+    let to = match work {
+        Some(Work::Transmit) => {
+            table.misplaced("to", "frames are sent to ports");
+            Vec::new()
+        }
+        _ => {
+            // Without a way on the frames never reach `transmit`.
+            table.require("to", "\"sent\"", |_| Ok(()));
+            match table.raw("to") {
+                Some(value) => exits(table, value, rings),
+                None => Vec::new(),
+            }
+        }
+    };
+    Some(Task { work: work?, from, to })
+}
+
+/// Reads the stages of a task: one, several, or `first..last`, which follow one another.
+fn stage_range(table: &mut Table<'_, '_, '_>, value: &Spanned<DeValue<'_>>, stages: &[&str]) -> Option<Work> {
+    let find = |name: &str| value::find(name.trim(), stages, "stage", Code::UnknownStage);
+    let places: Read<Vec<usize>> = match value.get_ref() {
+        DeValue::String(text) => match text.split_once("..") {
+            Some((first, last)) => find(first).and_then(|first| {
+                let last = find(last)?;
+                let message =
+                    || format!("\"{text}\" runs backwards: {} comes before {}", stages[last], stages[first]);
+                if first > last {
+                    let complaint = Complaint::new(Code::StageOrder, message());
+                    return Err(complaint.hint(format!("write \"{}..{}\"", stages[last], stages[first])));
+                }
+                Ok((first..=last).collect())
+            }),
+            None => find(text).map(|place| vec![place]),
+        },
+        DeValue::Array(items) if !items.is_empty() => {
+            let mut places = Vec::new();
+            for item in items.iter() {
+                match value::text(item.get_ref()).and_then(find) {
+                    Ok(place) => places.push(place),
+                    Err(complaint) => {
+                        table.broken(complaint, item.span());
+                        return None;
+                    }
+                }
+            }
+            Ok(places)
+        }
+        other => {
+            Err(config::wrong_type("stages", other)
+                .hint("write \"filter..snat\" or [\"filter\", \"classify\"]"))
+        }
+    };
+    let wrong = places.and_then(|places| {
+        if places.windows(2).all(|pair| pair[1] == pair[0] + 1) {
+            return Ok(Work::Stages(places[0]..places[places.len() - 1] + 1));
+        }
+        let named: Vec<&str> = places.iter().map(|place| stages[*place]).collect();
+        let message = format!("{} do not follow one another", named.join(", "));
+        Err(Complaint::new(Code::StageOrder, message).hint(format!("the order is {}", stages.join(", "))))
+    });
+    wrong.map_err(|complaint| table.broken(complaint, value.span())).ok()
+}
+
+/// Reads the exits of a task: one ring, or a ring for new frames and one for known ones.
+fn exits(table: &mut Table<'_, '_, '_>, value: &Spanned<DeValue<'_>>, names: &[&str]) -> Vec<Exit> {
+    if let DeValue::Table(_) = value.get_ref() {
+        let Some(mut parting) = Table::of(table.sink(), value, "a parting of ways") else {
+            return Vec::new();
+        };
+        let new = parting.require("new", "\"core\"", |value| ring(value, names));
+        let known = parting.require("known", "\"routed\"", |value| ring(value, names));
+        let entry = parting.finish();
+        table.note(entry.broken);
+        let exits = [(Who::New, new), (Who::Known, known)];
+        return exits.into_iter().filter_map(|(who, ring)| Some(Exit { who, ring: ring? })).collect();
+    }
+    match ring(value.get_ref(), names) {
+        Ok(ring) => vec![Exit { who: Who::All, ring }],
+        Err(complaint) => {
+            table.broken(complaint, value.span());
+            Vec::new()
+        }
+    }
+}
+
+/// The place of the ring that `value` names.
+fn ring(value: &DeValue<'_>, names: &[&str]) -> Read<usize> {
+    value::place_of(value, names, "ring", Code::UnknownRing)
+}
