@@ -11,6 +11,7 @@ use std::path::Path;
 use config::LoadError;
 use wire::{BitRate, Bytes};
 
+use crate::clock::{Cycles, Hertz};
 use crate::diagnostic::Diagnostic;
 use crate::setting::{self, SetError};
 
@@ -118,14 +119,6 @@ fn common_multiple(a: u64, b: u64) -> Option<u64> {
     let multiple = u128::from(a) * u128::from(b) / u128::from(divisor.max(1));
     u64::try_from(multiple).ok().filter(|multiple| *multiple <= bound::TICKS_PER_SECOND)
 }
-
-/// A frequency.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Hertz(pub u64);
-
-/// A number of cycles of a clock that the context names.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Cycles(pub u64);
 
 /// Engines of one kind.
 #[derive(Clone, Debug, PartialEq)]

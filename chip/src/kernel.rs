@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
 
-use crate::description::{Cycles, Hertz};
+use crate::clock::{Cycles, Hertz};
 
 /// A moment or a span of modelled time, in ticks. A tick is the longest span that every clock of the chip has a whole
 /// number of in a cycle, so that no clock drifts by rounding.

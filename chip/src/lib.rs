@@ -6,6 +6,7 @@
 
 pub mod builtin;
 pub mod cipher;
+pub mod clock;
 pub mod description;
 pub mod diagnostic;
 pub mod host;

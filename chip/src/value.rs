@@ -6,7 +6,8 @@ use toml::de::DeValue;
 use wire::link::MOST_RATE;
 use wire::{BitRate, Bytes};
 
-use crate::description::{Cycles, Hertz, bound};
+use crate::clock::{Cycles, Hertz};
+use crate::description::bound;
 use crate::diagnostic::Code;
 
 pub(crate) use config::value::{one_of, owned, text};
@@ -145,7 +146,7 @@ mod tests {
     use wire::{BitRate, Bytes};
 
     use super::{bytes, hertz, rate, thousandths};
-    use crate::description::Hertz;
+    use crate::clock::Hertz;
 
     fn value(text: &str) -> DeValue<'_> {
         DeValue::parse(text).unwrap().into_inner()

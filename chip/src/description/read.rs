@@ -7,9 +7,10 @@ use toml::de::{DeTable, DeValue};
 use wire::{BitRate, Bytes};
 
 use super::{
-    Buffer, Bus, Cache, Cam, Carries, Checked, Chip, Cycles, EngineKind, Hertz, LocalMemory, Memory, Package,
-    PortKind, Ports, Power, Reach, RingKind, Role, Source, Standing, Unit, UnitWork, bound,
+    Buffer, Bus, Cache, Cam, Carries, Checked, Chip, EngineKind, LocalMemory, Memory, Package, PortKind,
+    Ports, Power, Reach, RingKind, Role, Source, Standing, Unit, UnitWork, bound,
 };
+use crate::clock::{Cycles, Hertz};
 use crate::diagnostic::Code;
 use crate::value::{self, Complaint, Sink, Table};
 

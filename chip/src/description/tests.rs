@@ -1,7 +1,8 @@
 use proptest::prelude::{ProptestConfig, any, prop, prop_assert_eq, proptest};
 use wire::{BitRate, Bytes};
 
-use super::{Chip, Cycles, Hertz, LocalMemory, PortKind, Reach, Role, Standing, parse, schema, set};
+use super::{Chip, LocalMemory, PortKind, Reach, Role, Standing, parse, schema, set};
+use crate::clock::{Cycles, Hertz};
 use crate::setting::SetError;
 
 const TETRA: &str = include_str!("../../../chips/tetra.toml");

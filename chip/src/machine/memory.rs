@@ -228,7 +228,7 @@ mod tests {
     use wire::Bytes;
 
     use super::*;
-    use crate::description::{Cycles, Hertz};
+    use crate::clock::{Cycles, Hertz};
 
     fn sram() -> Memory {
         Memory {

@@ -4,7 +4,8 @@ use tally::{Address, Region};
 use wire::Bytes;
 
 use super::memory::Purpose;
-use crate::description::{Chip, Cycles, EngineKind, UnitWork};
+use crate::clock::Cycles;
+use crate::description::{Chip, EngineKind, UnitWork};
 use crate::kernel::{Ticks, Timebase};
 use crate::mapping::{Mapping, Place};
 use crate::trace::{Access, Act, Referral, Wait};

@@ -4,9 +4,10 @@ use tally::{Address, Region};
 use wire::{BitRate, Bytes};
 
 use super::{Ideal, Machine, Window};
+use crate::clock::{Cycles, Hertz};
 use crate::description::{
-    Buffer, Cam, Chip, Cycles, EngineKind, Hertz, LocalMemory, Memory, PortKind, Ports, Reach, RingKind,
-    Role, Unit, UnitWork,
+    Buffer, Cam, Chip, EngineKind, LocalMemory, Memory, PortKind, Ports, Reach, RingKind, Role, Unit,
+    UnitWork,
 };
 use crate::kernel::{Ticks, Timebase};
 use crate::load::{Arrival, Job, Load, Output, Standing};
