@@ -16,8 +16,8 @@ use ipnet::IpNet;
 use policy::Policy;
 use policy::model::{Interface, LinkKind, NextHop, RouteTarget};
 
+use crate::linux::interface::{Condition, Link, LinkdownKey};
 use crate::linux::route::{Hop, Object, Route, Target};
-use crate::linux::state::{Condition, Link, LinkdownKey};
 use crate::linux::{LinkIndex, OURS, State};
 
 /// Policy merged with the state of Linux.

@@ -8,6 +8,7 @@
 pub(crate) mod beside;
 pub mod cow;
 pub mod desired;
+pub mod interface;
 pub mod link;
 mod list;
 pub mod listener;
@@ -20,8 +21,9 @@ mod watch;
 mod write;
 
 pub use desired::{Desired, OURS};
+pub use interface::LinkIndex;
 pub use probe::Probe;
 pub use socket::{Error, Operation};
-pub use state::{LinkIndex, Neighbour, NeighbourChange, NeighbourKey, State};
+pub use state::{Neighbour, NeighbourChange, NeighbourKey, State};
 pub use watch::{Newest, News, Options, Watch, watch};
 pub use write::Writer;

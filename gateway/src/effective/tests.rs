@@ -5,9 +5,9 @@ use wire::ethernet::Mac;
 
 use super::*;
 use crate::linux::desired::{Desired, Device, Step};
-use crate::linux::message::Event;
+use crate::linux::interface::Linkdown;
 use crate::linux::route::{Member, Placing};
-use crate::linux::state::{Address, AddressKey, Linkdown};
+use crate::linux::state::{Address, AddressKey, Event};
 
 /// Interfaces of the test machine; the policy names all but `mgmt`, and a nonexistent `gone`.
 const LAN: LinkIndex = LinkIndex(2);

@@ -9,8 +9,9 @@ use ipnet::IpNet;
 use policy::Policy;
 use policy::model::{NextHop, RouteTarget};
 
+use super::interface::{Condition, LinkIndex};
 use super::route::{Hop, Route, Target};
-use super::state::{AddressKey, Condition, LinkIndex, State};
+use super::state::{AddressKey, State};
 
 /// Protocol number of addresses (`IFA_PROTO`) and routes (`RTPROT_*`) that the gateway adds.
 pub const OURS: u8 = 119;

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::thread;
 
+use super::interface::{Link, LinkIndex};
 use super::list;
-use super::message::{Body, Event, parse};
+use super::message::{Body, parse};
 use super::socket::{Error, Operation, Received, Socket, wait};
-use super::state::{Link, LinkIndex};
+use super::state::Event;
 
 /// Link event.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::cow::Map;
-use super::message::{AF_INET, AF_INET6, Event, MAIN};
+use super::interface::{Link, LinkIndex, Linkdown, LinkdownKey};
+use super::message::{AF_INET, AF_INET6, MAIN};
 use super::route::{Object, Routes};
 use super::socket::{Error, Operation, Request, Socket};
-use super::state::{Link, LinkIndex, Linkdown, LinkdownKey, Neighbour, NeighbourChange, NeighbourKey, State};
+use super::state::{Event, Neighbour, NeighbourChange, NeighbourKey, State};
 
 const RTM_GETLINK: u16 = 18;
 const RTM_GETADDR: u16 = 22;

@@ -12,43 +12,9 @@ use netlink_packet_core::{
 };
 use wire::ethernet::Mac;
 
+use super::interface::{Condition, Link, LinkIndex, Linkdown, LinkdownKey};
 use super::route::{Hop, Member, Object, Placing, Route, Target};
-use super::state::{
-    Address, AddressKey, Condition, Link, LinkIndex, Linkdown, LinkdownKey, Neighbour, NeighbourChange,
-    NeighbourKey, Reachability,
-};
-
-/// Event of Linux.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// Interface added or changed.
-    Link(LinkIndex, Link),
-    /// Interface removed.
-    LinkGone(LinkIndex),
-    /// Sysctl `ignore_routes_with_linkdown` of an interface: use of its routes while it has no carrier.
-    Linkdown(LinkdownKey, Linkdown),
-    /// Address added or changed.
-    Address(AddressKey, Address),
-    /// Address removed.
-    AddressGone(AddressKey),
-    /// Next-hop object added or changed.
-    Object(u32, Object),
-    /// Next-hop object removed.
-    ObjectGone(u32),
-    /// Route added.
-    Route(IpNet, Route, Placing),
-    /// Route removed.
-    RouteGone(IpNet, Route),
-    /// Neighbour changed.
-    Neighbour(NeighbourChange),
-}
-
-impl Event {
-    /// True for routes, and for objects that routes depend on.
-    pub fn is_of_routes(&self) -> bool {
-        matches!(self, Event::Route(..) | Event::RouteGone(..) | Event::Object(..) | Event::ObjectGone(..))
-    }
-}
+use super::state::{Address, AddressKey, Event, Neighbour, NeighbourChange, NeighbourKey, Reachability};
 
 /// Netlink message.
 #[derive(Clone, Debug, PartialEq, Eq)]

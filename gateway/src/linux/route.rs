@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ipnet::IpNet;
 
 use super::cow::Map;
-use super::state::LinkIndex;
+use super::interface::LinkIndex;
 
 /// Route of Linux, without its destination.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

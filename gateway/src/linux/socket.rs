@@ -10,7 +10,8 @@ use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket as Raw, SocketAddr};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-use super::message::{Body, Event, HEADER, Message, parse};
+use super::message::{Body, HEADER, Message, parse};
+use super::state::Event;
 
 /// Failed or refused request to Linux.
 #[derive(Debug, thiserror::Error)]

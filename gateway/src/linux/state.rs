@@ -8,12 +8,8 @@ use ipnet::IpNet;
 use wire::ethernet::Mac;
 
 use super::cow::Map;
-use super::message::Event;
-use super::route::{Certainty, Object, Routes};
-
-/// Interface index of Linux.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LinkIndex(pub u32);
+use super::interface::{Condition, Link, LinkIndex, Linkdown, LinkdownKey};
+use super::route::{Certainty, Object, Placing, Route, Routes};
 
 /// State of Linux that the gateway follows. Copies share their common parts, so a snapshot is cheap, however many
 /// routes there are.
@@ -36,38 +32,6 @@ pub struct State {
     pub neighbours: Map<NeighbourKey, Neighbour>,
 }
 
-/// Interface.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Link {
-    /// Name of the interface.
-    pub name: String,
-    /// Ethernet address; `None` where the link has none, or an address of another kind.
-    pub mac: Option<Mac>,
-    /// MTU: largest IP packet, in bytes.
-    pub mtu: u32,
-    /// Operational state.
-    pub condition: Condition,
-    /// Hardware type (`ARPHRD_*`), which decides the link-layer header; 1 for Ethernet.
-    pub hardware: u16,
-    /// Kind of virtual link: `veth`, `vlan`, `tun` and so on; empty for hardware.
-    pub kind: String,
-    /// Lower link, such as a VLAN's parent, if in the same network namespace.
-    pub parent: Option<LinkIndex>,
-    /// Bridge, bond or VRF that the interface belongs to.
-    pub master: Option<LinkIndex>,
-}
-
-/// Operational state of an interface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Condition {
-    /// Switched off.
-    Down,
-    /// Switched on, without a carrier.
-    NoCarrier,
-    /// Switched on, with a carrier.
-    Running,
-}
-
 /// Key of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AddressKey {
@@ -77,24 +41,6 @@ pub struct AddressKey {
     pub net: IpNet,
     /// Peer of a point-to-point link, whose network the prefix then is.
     pub peer: Option<IpAddr>,
-}
-
-/// Key of the sysctl for routes of an IP version by an interface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LinkdownKey {
-    /// Interface.
-    pub link: LinkIndex,
-    /// True for IPv6, false for IPv4.
-    pub v6: bool,
-}
-
-/// Use of routes by an interface without a carrier (`ignore_routes_with_linkdown`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Linkdown {
-    /// Routes are used.
-    Used,
-    /// Routes are ignored.
-    Ignored,
 }
 
 /// Attributes of an address.
@@ -156,6 +102,38 @@ pub struct NeighbourChange {
     pub key: NeighbourKey,
     /// Attributes now; `None` if Linux has removed the entry.
     pub now: Option<Neighbour>,
+}
+
+/// Event of Linux.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Interface added or changed.
+    Link(LinkIndex, Link),
+    /// Interface removed.
+    LinkGone(LinkIndex),
+    /// Sysctl `ignore_routes_with_linkdown` of an interface: use of its routes while it has no carrier.
+    Linkdown(LinkdownKey, Linkdown),
+    /// Address added or changed.
+    Address(AddressKey, Address),
+    /// Address removed.
+    AddressGone(AddressKey),
+    /// Next-hop object added or changed.
+    Object(u32, Object),
+    /// Next-hop object removed.
+    ObjectGone(u32),
+    /// Route added.
+    Route(IpNet, Route, Placing),
+    /// Route removed.
+    RouteGone(IpNet, Route),
+    /// Neighbour changed.
+    Neighbour(NeighbourChange),
+}
+
+impl Event {
+    /// True for routes, and for objects that routes depend on.
+    pub fn is_of_routes(&self) -> bool {
+        matches!(self, Event::Route(..) | Event::RouteGone(..) | Event::Object(..) | Event::ObjectGone(..))
+    }
 }
 
 /// Effect of an event on the state.

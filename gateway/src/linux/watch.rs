@@ -18,10 +18,11 @@ use std::time::{Duration, Instant};
 
 use rustix::event::EventfdFlags;
 
+use super::interface::{Link, LinkIndex};
 use super::list;
-use super::message::{Body, Event, parse};
+use super::message::{Body, parse};
 use super::socket::{Error, Operation, Received, Socket, wait};
-use super::state::{Changed, Doubt, Link, LinkIndex, NeighbourChange, State};
+use super::state::{Changed, Doubt, Event, NeighbourChange, State};
 
 /// Options for following Linux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

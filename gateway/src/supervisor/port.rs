@@ -11,7 +11,7 @@ use tracing::{info, warn};
 use super::worker::Workers;
 use crate::guard::Guards;
 use crate::guard::alone::{self, Terms};
-use crate::linux::state::{Condition, Link};
+use crate::linux::interface::{Condition, Link};
 use crate::linux::{LinkIndex, State};
 use crate::reload::Reload;
 

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use gateway::linux::State;
+use gateway::linux::interface::{Condition, LinkIndex};
 use gateway::linux::route::{Hop, Member, Object, Target};
-use gateway::linux::state::{Condition, LinkIndex};
 use serde_json::Value;
 
 use crate::netns::ip_json;

@@ -1,0 +1,57 @@
+//! Interfaces of Linux: index, attributes, and use of routes without a carrier.
+
+use wire::ethernet::Mac;
+
+/// Interface index of Linux.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LinkIndex(pub u32);
+
+/// Interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Name of the interface.
+    pub name: String,
+    /// Ethernet address; `None` where the link has none, or an address of another kind.
+    pub mac: Option<Mac>,
+    /// MTU: largest IP packet, in bytes.
+    pub mtu: u32,
+    /// Operational state.
+    pub condition: Condition,
+    /// Hardware type (`ARPHRD_*`), which decides the link-layer header; 1 for Ethernet.
+    pub hardware: u16,
+    /// Kind of virtual link: `veth`, `vlan`, `tun` and so on; empty for hardware.
+    pub kind: String,
+    /// Lower link, such as a VLAN's parent, if in the same network namespace.
+    pub parent: Option<LinkIndex>,
+    /// Bridge, bond or VRF that the interface belongs to.
+    pub master: Option<LinkIndex>,
+}
+
+/// Operational state of an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// Switched off.
+    Down,
+    /// Switched on, without a carrier.
+    NoCarrier,
+    /// Switched on, with a carrier.
+    Running,
+}
+
+/// Key of the sysctl for routes of an IP version by an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LinkdownKey {
+    /// Interface.
+    pub link: LinkIndex,
+    /// True for IPv6, false for IPv4.
+    pub v6: bool,
+}
+
+/// Use of routes by an interface without a carrier (`ignore_routes_with_linkdown`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Linkdown {
+    /// Routes are used.
+    Used,
+    /// Routes are ignored.
+    Ignored,
+}
