@@ -13,6 +13,7 @@ use tally::{Count, Region};
 
 pub(crate) mod peer;
 pub(crate) mod subject;
+pub(crate) mod trace;
 pub(crate) mod update;
 
 /// Parameters of a measurement.

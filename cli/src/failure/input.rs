@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use wire::capture::{CaptureError, Problem};
 
-use crate::bench::classify::subject::BadHeader;
+use crate::bench::classify::trace::BadHeader;
 
 /// Reason that an input cannot be read.
 #[derive(Debug, thiserror::Error)]

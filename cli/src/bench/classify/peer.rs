@@ -13,7 +13,7 @@ use lookup::classify::Header;
 use serde_json::Value;
 use wire::Family;
 
-use super::{Answers, Disagreement, Plan, ROUNDS, median, subject};
+use super::{Answers, Disagreement, Plan, ROUNDS, median, subject, trace};
 
 /// The environment variable with the program's path.
 pub(crate) const VARIABLE: &str = "WIRERATE_RTE_ACL";
@@ -137,7 +137,7 @@ impl Files {
             subject::filters(pattern, position, &mut rules)
                 .map_err(|unlike| format!("it is not given {unlike}, as rule {} has", position + 1))?;
         }
-        let trace: String = plan.headers.iter().map(|header| subject::line(header, 0) + "\n").collect();
+        let trace: String = plan.headers.iter().map(|header| trace::line(header, 0) + "\n").collect();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
         let directory = std::env::temp_dir().join(format!("wirerate-acl-{}-{now}", std::process::id()));
         let failed = |error| format!("its input cannot be written: {error}");

@@ -119,7 +119,7 @@ impl Classify {
     pub(super) fn run(self) -> Result<(), Failure> {
         let patterns = subject::rules(&self.rules)?;
         let headers = match &self.trace {
-            Some(path) => subject::trace(path)?,
+            Some(path) => subject::headers(path)?,
             None => {
                 let aimed = generate::trace(&patterns, self.headers as usize, Locality::LOW, self.seed);
                 aimed.iter().map(|aimed| aimed.header).collect()

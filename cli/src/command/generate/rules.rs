@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use lookup::classify::generate::{self, Filter, Like, Locality};
 use lookup::classify::{NO_MATCH, Pattern};
 
-use crate::bench::classify::subject;
+use crate::bench::classify::{subject, trace};
 use crate::failure::{Exit, Failure, OutputError};
 use crate::{screen, with_exit_codes};
 
@@ -127,7 +127,7 @@ impl Trace {
             screen::warning(&"no rule is about IPv4: the headers are drawn from everywhere");
         }
         let number = |position| if position == NO_MATCH { 0 } else { position as usize + 1 };
-        let lines = headers.iter().map(|aimed| subject::line(&aimed.header, number(aimed.position)));
+        let lines = headers.iter().map(|aimed| trace::line(&aimed.header, number(aimed.position)));
         write(self.out.as_deref(), lines, ["header", "headers"])
     }
 }
