@@ -5,10 +5,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use wire::build::{self, Icmp};
 use wire::ethernet::Mac;
 use wire::header::Ports;
-use wire::unit::Nanos;
+use wire::unit::{Dscp, Nanos};
 use wire::{arp, icmpv4, icmpv6, ipv4, ipv6, udp};
 
-use super::office::{Arrived, Office, Route, Task};
+use super::network::{Activity, ActivityKind, Arrived, Network, Route, Task};
 use super::tcp::{Exchange, Key};
 use super::{Family, Host, Side};
 
@@ -20,123 +20,105 @@ const LARGE: u16 = 9000;
 const TRACE: u16 = 33434;
 /// Number of routers between the gateway and every server.
 const ROUTERS: u8 = 4;
+/// The code point of voice.
+const VOICE: Option<Dscp> = Dscp::new(46);
 const A: u16 = 1;
 const AAAA: u16 = 28;
 
-/// An activity of several packets from one sender.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Activity {
-    kind: Kind,
-    route: Route,
-    /// The local port, or the identifier of a ping.
-    lport: u16,
-    /// Packets sent so far, and in all.
-    sent: u16,
-    total: u16,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Kind {
-    Quic,
-    Call,
-    Ping,
-    Trace,
-}
-
 /// First packets of every machine: ARP for its own address, ARP and neighbour solicitation for the gateway's.
-pub(super) fn greet(office: &mut Office, start: Nanos) {
-    for (n, host) in office.settings.hosts.clone().into_iter().enumerate() {
+pub(super) fn greet(network: &mut Network, start: Nanos) {
+    for (n, host) in network.settings.hosts.clone().into_iter().enumerate() {
         let at = start + Nanos(n as u64 * 300_000);
-        ask_for_v4(office, at, &host, host.v4);
-        ask_for_v4(office, at + Nanos(50_000), &host, office.settings.lan.v4);
-        if let (Some(own), Some(gateway)) = (host.v6, office.settings.lan.v6) {
-            solicit(office, at + Nanos(100_000), Side::Lan, host.mac, own, gateway);
+        ask_for_v4(network, at, &host, host.v4);
+        ask_for_v4(network, at + Nanos(50_000), &host, network.settings.lan.v4);
+        if let (Some(own), Some(gateway)) = (host.v6, network.settings.lan.v6) {
+            solicit(network, at + Nanos(100_000), Side::Lan, host.mac, own, gateway);
         }
     }
-    let wan = office.settings.wan;
+    let wan = network.settings.wan;
     let router = nobody_in_particular(wan.v4);
     let query = request(wan.neighbour, router, wan.v4);
-    office.send(
+    network.send(
         start + Nanos::from_millis(5),
         Side::Wan,
         &build::ethernet(wan.neighbour, Mac::BROADCAST).arp(query),
     );
     if let Some(own) = wan.v6 {
         let router = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
-        solicit(office, start + Nanos::from_millis(6), Side::Wan, wan.neighbour, router, own);
+        solicit(network, start + Nanos::from_millis(6), Side::Wan, wan.neighbour, router, own);
     }
 }
 
 /// Starts a random activity of a random machine.
-pub(super) fn begin(office: &mut Office, at: Nanos) {
-    let Some(host) = office.random.pick(&office.settings.hosts).copied() else { return };
-    let lport = office.random.between(32768, 60999) as u16;
-    match office.random.below(100) {
-        0..55 => browse(office, at, &host, lport),
-        55..62 => upload(office, at, &host, lport),
-        62..72 => many(office, at, &host, lport, Kind::Quic, (4, 30)),
-        72..78 => many(office, at, &host, lport, Kind::Ping, (1, 5)),
-        78..82 => ask_time(office, at, &host, lport),
-        82..85 => many(office, at, &host, lport, Kind::Trace, (8, 8)),
-        85..87 => many(office, at, &host, lport, Kind::Call, (150, 500)),
+pub(super) fn begin(network: &mut Network, at: Nanos) {
+    let Some(host) = network.random.pick(&network.settings.hosts).copied() else { return };
+    let lport = network.random.between(32768, 60999) as u16;
+    match network.random.below(100) {
+        0..55 => browse(network, at, &host, lport),
+        55..62 => upload(network, at, &host, lport),
+        62..72 => many(network, at, &host, lport, ActivityKind::Quic, (4, 30)),
+        72..78 => many(network, at, &host, lport, ActivityKind::Ping, (1, 5)),
+        78..82 => ask_time(network, at, &host, lport),
+        82..85 => many(network, at, &host, lport, ActivityKind::Trace, (8, 8)),
+        85..87 => many(network, at, &host, lport, ActivityKind::Call, (150, 500)),
         87..92 => {
-            let Some(route) = outward(office, &host, Family::V4) else { return };
-            let len = office.random.between(1600, 6000) as usize;
-            let data = office.data(&[], len);
-            office.send_in_fragments(at, route, (lport, LARGE), &data);
+            let Some(route) = outward(network, &host, Family::V4) else { return };
+            let len = network.random.between(1600, 6000) as usize;
+            let data = network.data(&[], len);
+            network.send_in_fragments(at, route, (lport, LARGE), &data);
         }
-        _ => visit(office, at, &host, lport),
+        _ => visit(network, at, &host, lport),
     }
 }
 
 /// Sends an activity's next packet.
-pub(super) fn go_on(office: &mut Office, at: Nanos, activity: Activity) {
+pub(super) fn go_on(network: &mut Network, at: Nanos, activity: Activity) {
     let Activity { kind, route, lport, sent, total } = activity;
     let [high, low] = sent.to_be_bytes();
     let wait = match kind {
-        Kind::Quic => {
-            let want = office.random.between(1, 12) as u8;
-            let len = if sent == 0 { 1200 } else { office.random.between(40, 400) as usize };
-            let data = office.data(&[0x40, want], len);
-            let packet = office.packet(route).udp(lport, QUIC).payload(&data);
-            office.send(at, route.side, &packet);
-            Nanos::from_millis(office.random.between(20, 250))
+        ActivityKind::Quic => {
+            let want = network.random.between(1, 12) as u8;
+            let len = if sent == 0 { 1200 } else { network.random.between(40, 400) as usize };
+            let data = network.data(&[0x40, want], len);
+            let packet = network.packet(route).udp(lport, QUIC).payload(&data);
+            network.send(at, route.side, &packet);
+            Nanos::from_millis(network.random.between(20, 250))
         }
-        Kind::Call => {
-            let data = office.data(&[0x80, 0, high, low], 172);
-            let mut packet = office.packet(route).udp(lport, RTP).payload(&data);
-            if let Some(voice) = Office::VOICE {
+        ActivityKind::Call => {
+            let data = network.data(&[0x80, 0, high, low], 172);
+            let mut packet = network.packet(route).udp(lport, RTP).payload(&data);
+            if let Some(voice) = VOICE {
                 packet = packet.dscp(voice);
             }
-            office.send(at, route.side, &packet);
+            network.send(at, route.side, &packet);
             Nanos::from_millis(20)
         }
-        Kind::Ping => {
-            let data = office.data(&[], 56);
-            let packet = office.packet(route).echo_request(lport, sent + 1).payload(&data);
-            office.send(at, route.side, &packet);
+        ActivityKind::Ping => {
+            let data = network.data(&[], 56);
+            let packet = network.packet(route).echo_request(lport, sent + 1).payload(&data);
+            network.send(at, route.side, &packet);
             Nanos::from_secs(1)
         }
-        Kind::Trace => {
-            let data = office.data(&[], 32);
+        ActivityKind::Trace => {
+            let data = network.data(&[], 32);
             let hops = low.saturating_add(1);
-            let packet = office.packet(route).ttl(hops).udp(lport, TRACE + sent).payload(&data);
-            office.send(at, route.side, &packet);
+            let packet = network.packet(route).ttl(hops).udp(lport, TRACE + sent).payload(&data);
+            network.send(at, route.side, &packet);
             Nanos::from_millis(60)
         }
     };
     if sent + 1 < total {
-        office.schedule(at + wait, Task::Continue(Activity { sent: sent + 1, ..activity }));
+        network.schedule(at + wait, Task::Continue(Activity { sent: sent + 1, ..activity }));
     }
 }
 
 /// Background traffic of any office, which never leaves it.
-pub(super) fn chatter(office: &mut Office, at: Nanos) {
-    let Some(host) = office.random.pick(&office.settings.hosts).copied() else { return };
-    let Some(other) = office.random.pick(&office.settings.hosts).copied() else { return };
-    match office.random.below(6) {
-        0 => ask_for_v4(office, at, &host, office.settings.lan.v4),
-        1 => ask_for_v4(office, at, &host, other.v4),
+pub(super) fn chatter(network: &mut Network, at: Nanos) {
+    let Some(host) = network.random.pick(&network.settings.hosts).copied() else { return };
+    let Some(other) = network.random.pick(&network.settings.hosts).copied() else { return };
+    match network.random.below(6) {
+        0 => ask_for_v4(network, at, &host, network.settings.lan.v4),
+        1 => ask_for_v4(network, at, &host, other.v4),
         2 => {
             let name = b"\x05_http\x04_tcp\x05local\0";
             let query = dns_query(0, name, 12);
@@ -146,7 +128,7 @@ pub(super) fn chatter(office: &mut Office, at: Nanos) {
                 .ttl(255)
                 .udp(5353, 5353)
                 .payload(&query);
-            office.send(at, Side::Lan, &packet);
+            network.send(at, Side::Lan, &packet);
         }
         3 => {
             let Some(v6) = host.v6 else { return };
@@ -156,7 +138,7 @@ pub(super) fn chatter(office: &mut Office, at: Nanos) {
                 .ttl(255)
                 .udp(5353, 5353)
                 .payload(&query);
-            office.send(at, Side::Lan, &packet);
+            network.send(at, Side::Lan, &packet);
         }
         4 => {
             let search = b"M-SEARCH * HTTP/1.1\r\nHOST: 239.255.255.250:1900\r\nMAN: \"ssdp:discover\"\r\nMX: 1\r\nST: ssdp:all\r\n\r\n";
@@ -166,72 +148,78 @@ pub(super) fn chatter(office: &mut Office, at: Nanos) {
                 .ttl(4)
                 .udp(50000, 1900)
                 .payload(search);
-            office.send(at, Side::Lan, &packet);
+            network.send(at, Side::Lan, &packet);
         }
         _ => {
-            let data = office.data(b"office-sync", 120);
+            let data = network.data(b"office-sync", 120);
             let packet = build::ethernet(host.mac, Mac::BROADCAST)
                 .ipv4(host.v4, Ipv4Addr::BROADCAST)
                 .udp(17500, 17500)
                 .payload(&data);
-            office.send(at, Side::Lan, &packet);
+            network.send(at, Side::Lan, &packet);
         }
     }
 }
 
 /// Reply of a server, or of a router on the path, to a datagram from the office.
-pub(super) fn answer_udp(office: &mut Office, at: Nanos, ip: &Arrived<'_>, transport: &[u8], fragment: bool) {
+pub(super) fn answer_udp(
+    network: &mut Network,
+    at: Nanos,
+    ip: &Arrived<'_>,
+    transport: &[u8],
+    fragment: bool,
+) {
     let route = ip.route;
-    if route.side == Side::Lan || !office.settings.is_server(route.src) {
+    if route.side == Side::Lan || !network.settings.is_server(route.src) {
         return;
     }
     let Some(Ports { sport, dport }) = Ports::of(transport) else { return };
     if fragment {
-        let len = office.random.between(1600, 4000) as usize;
-        let data = office.data(&[], len);
-        office.send_in_fragments(at, route, (dport, sport), &data);
+        let len = network.random.between(1600, 4000) as usize;
+        let data = network.data(&[], len);
+        network.send_in_fragments(at, route, (dport, sport), &data);
         return;
     }
     let Ok(datagram) = udp::parse(transport) else { return };
     let request = datagram.payload();
     match dport {
         DNS => {
-            let Some(reply) = dns_reply(office, request) else { return };
-            let packet = office.packet(route).udp(dport, sport).payload(&reply);
-            office.send(at, route.side, &packet);
+            let Some(reply) = dns_reply(network, request) else { return };
+            let packet = network.packet(route).udp(dport, sport).payload(&reply);
+            network.send(at, route.side, &packet);
         }
         NTP => {
             let reply = ntp_reply(at, request);
-            let packet = office.packet(route).udp(dport, sport).payload(&reply);
-            office.send(at, route.side, &packet);
+            let packet = network.packet(route).udp(dport, sport).payload(&reply);
+            network.send(at, route.side, &packet);
         }
         QUIC => {
             for n in 0..u64::from(request.get(1).copied().unwrap_or(1).min(20)) {
-                let len = office.random.between(1200, 1350) as usize;
-                let data = office.data(&[0x40], len);
-                let packet = office.packet(route).udp(dport, sport).payload(&data);
-                office.send(at + Nanos(n * 60_000), route.side, &packet);
+                let len = network.random.between(1200, 1350) as usize;
+                let data = network.data(&[0x40], len);
+                let packet = network.packet(route).udp(dport, sport).payload(&data);
+                network.send(at + Nanos(n * 60_000), route.side, &packet);
             }
         }
         RTP => {
             let head = request.get(..4).unwrap_or_default();
-            let data = office.data(head, 172);
-            let mut packet = office.packet(route).udp(dport, sport).payload(&data);
-            if let Some(voice) = Office::VOICE {
+            let data = network.data(head, 172);
+            let mut packet = network.packet(route).udp(dport, sport).payload(&data);
+            if let Some(voice) = VOICE {
                 packet = packet.dscp(voice);
             }
-            office.send(at, route.side, &packet);
+            network.send(at, route.side, &packet);
         }
-        TRACE..=33534 => answer_trace(office, at, ip),
+        TRACE..=33534 => answer_trace(network, at, ip),
         _ => {}
     }
 }
 
 /// ICMP error of the router at which the packet's hops end, or of the server.
-fn answer_trace(office: &mut Office, at: Nanos, ip: &Arrived<'_>) {
+fn answer_trace(network: &mut Network, at: Nanos, ip: &Arrived<'_>) {
     let expired = ip.hops <= ROUTERS;
     let family = if ip.route.src.is_ipv4() { Family::V4 } else { Family::V6 };
-    let router = office.settings.server(family, 40 + u32::from(ip.hops));
+    let router = network.settings.server(family, 40 + u32::from(ip.hops));
     let route = Route { src: if expired { router } else { ip.route.src }, ..ip.route };
     let (len, message) = match family {
         Family::V4 => {
@@ -254,96 +242,96 @@ fn answer_trace(office: &mut Office, at: Nanos, ip: &Arrived<'_>) {
         }
     };
     let quoted = ip.packet.get(..len.min(548)).unwrap_or(ip.packet);
-    let packet = office.packet(route);
+    let packet = network.packet(route);
     let packet = match family {
         Family::V4 => packet.icmpv4(message),
         Family::V6 => packet.icmpv6(message),
     };
-    office.send(at, route.side, &packet.payload(quoted));
+    network.send(at, route.side, &packet.payload(quoted));
 }
 
 /// Looks up a name, and then fetches one to three pages.
-fn browse(office: &mut Office, at: Nanos, host: &Host, lport: u16) {
-    let family = office.family(40);
-    let Some(route) = outward(office, host, family) else { return };
-    look_up(office, at, host, lport, route.dst);
-    let rport = if office.random.chance(85) { 443 } else { 80 };
-    let exchanges = (0..office.random.between(1, 3))
-        .map(|_| Exchange { send: office.random.between(200, 1200) as u32, want: page(office) })
+fn browse(network: &mut Network, at: Nanos, host: &Host, lport: u16) {
+    let family = network.family(40);
+    let Some(route) = outward(network, host, family) else { return };
+    look_up(network, at, host, lport, route.dst);
+    let rport = if network.random.chance(85) { 443 } else { 80 };
+    let exchanges = (0..network.random.between(1, 3))
+        .map(|_| Exchange { send: network.random.between(200, 1200) as u32, want: page(network) })
         .collect();
     let key = Key { side: route.side, local: route.src, lport, remote: route.dst, rport };
-    office.schedule(at + Nanos::from_millis(50), Task::Connect(key, exchanges));
+    network.schedule(at + Nanos::from_millis(50), Task::Connect(key, exchanges));
 }
 
 /// Size of a page in bytes, 500 to 3,000,000: mostly small, now and then large.
-fn page(office: &mut Office) -> u32 {
-    let (low, high) = match office.random.below(100) {
+fn page(network: &mut Network) -> u32 {
+    let (low, high) = match network.random.below(100) {
         0..60 => (500, 15_000),
         60..96 => (15_000, 150_000),
         _ => (500_000, 3_000_000),
     };
-    office.random.between(low, high) as u32
+    network.random.between(low, high) as u32
 }
 
-fn upload(office: &mut Office, at: Nanos, host: &Host, lport: u16) {
-    let family = office.family(30);
-    let Some(route) = outward(office, host, family) else { return };
+fn upload(network: &mut Network, at: Nanos, host: &Host, lport: u16) {
+    let family = network.family(30);
+    let Some(route) = outward(network, host, family) else { return };
     let exchanges = vec![
         Exchange { send: 120, want: 80 },
-        Exchange { send: office.random.between(10_000, 250_000) as u32, want: 250 },
+        Exchange { send: network.random.between(10_000, 250_000) as u32, want: 250 },
         Exchange { send: 90, want: 600 },
     ];
     let key = Key { side: route.side, local: route.src, lport, remote: route.dst, rport: 993 };
-    office.schedule(at, Task::Connect(key, exchanges));
+    network.schedule(at, Task::Connect(key, exchanges));
 }
 
 /// A visit from the internet to a published service; without one, somebody in the office browses.
-fn visit(office: &mut Office, at: Nanos, host: &Host, lport: u16) {
-    let Some(rport) = office.random.pick(&office.settings.published).copied() else {
-        return browse(office, at, host, lport);
+fn visit(network: &mut Network, at: Nanos, host: &Host, lport: u16) {
+    let Some(rport) = network.random.pick(&network.settings.published).copied() else {
+        return browse(network, at, host, lport);
     };
-    let n = office.random.next_u64() as u32;
-    let (local, remote) = (office.settings.server(Family::V4, n), office.settings.wan.v4.into());
-    let exchanges = vec![Exchange { send: office.random.between(100, 900) as u32, want: page(office) }];
-    office.schedule(at, Task::Connect(Key { side: Side::Wan, local, lport, remote, rport }, exchanges));
+    let n = network.random.next_u64() as u32;
+    let (local, remote) = (network.settings.server(Family::V4, n), network.settings.wan.v4.into());
+    let exchanges = vec![Exchange { send: network.random.between(100, 900) as u32, want: page(network) }];
+    network.schedule(at, Task::Connect(Key { side: Side::Wan, local, lport, remote, rport }, exchanges));
 }
 
-fn many(office: &mut Office, at: Nanos, host: &Host, lport: u16, kind: Kind, packets: (u64, u64)) {
-    let family = office.family(30);
-    let Some(route) = outward(office, host, family) else { return };
-    let total = office.random.between(packets.0, packets.1) as u16;
-    go_on(office, at, Activity { kind, route, lport, sent: 0, total });
+fn many(network: &mut Network, at: Nanos, host: &Host, lport: u16, kind: ActivityKind, packets: (u64, u64)) {
+    let family = network.family(30);
+    let Some(route) = outward(network, host, family) else { return };
+    let total = network.random.between(packets.0, packets.1) as u16;
+    go_on(network, at, Activity { kind, route, lport, sent: 0, total });
 }
 
-fn ask_time(office: &mut Office, at: Nanos, host: &Host, lport: u16) {
-    let family = office.family(30);
-    let Some(route) = outward(office, host, family) else { return };
+fn ask_time(network: &mut Network, at: Nanos, host: &Host, lport: u16) {
+    let family = network.family(30);
+    let Some(route) = outward(network, host, family) else { return };
     let mut request = [0; 48];
     request[0] = 0x23;
     request[40..].copy_from_slice(&ntp_time(at));
-    let packet = office.packet(route).udp(lport, NTP).payload(&request);
-    office.send(at, route.side, &packet);
+    let packet = network.packet(route).udp(lport, NTP).payload(&request);
+    network.send(at, route.side, &packet);
 }
 
-fn look_up(office: &mut Office, at: Nanos, host: &Host, lport: u16, answer: IpAddr) {
+fn look_up(network: &mut Network, at: Nanos, host: &Host, lport: u16, answer: IpAddr) {
     let (family, kind) = if answer.is_ipv4() { (Family::V4, A) } else { (Family::V6, AAAA) };
     let number = match answer {
-        IpAddr::V4(v4) => v4.to_bits().wrapping_sub(office.settings.servers_v4.to_bits()),
-        IpAddr::V6(v6) => (v6.to_bits() as u32).wrapping_sub(office.settings.servers_v6.to_bits() as u32),
+        IpAddr::V4(v4) => v4.to_bits().wrapping_sub(network.settings.servers_v4.to_bits()),
+        IpAddr::V6(v6) => (v6.to_bits() as u32).wrapping_sub(network.settings.servers_v6.to_bits() as u32),
     };
     let name = format!("\x06www{:03}\x07example\0", number % 1000);
-    let query = dns_query(office.random.next_u64() as u16, name.as_bytes(), kind);
-    let Some(mut route) = outward(office, host, family) else { return };
+    let query = dns_query(network.random.next_u64() as u16, name.as_bytes(), kind);
+    let Some(mut route) = outward(network, host, family) else { return };
     // The first server is everybody's resolver.
-    route.dst = office.settings.server(family, 0);
-    let packet = office.packet(route).udp(lport, DNS).payload(&query);
-    office.send(at, route.side, &packet);
+    route.dst = network.settings.server(family, 0);
+    let packet = network.packet(route).udp(lport, DNS).payload(&query);
+    network.send(at, route.side, &packet);
 }
 
 /// Route from `host` to some server; `None` if the host has no address of that version.
-fn outward(office: &mut Office, host: &Host, family: Family) -> Option<Route> {
-    let n = office.random.next_u64() as u32;
-    let dst = office.settings.server(family, n);
+fn outward(network: &mut Network, host: &Host, family: Family) -> Option<Route> {
+    let n = network.random.next_u64() as u32;
+    let dst = network.settings.server(family, n);
     let src = match family {
         Family::V4 => host.v4.into(),
         Family::V6 => host.v6?.into(),
@@ -357,15 +345,15 @@ fn dns_query(id: u16, name: &[u8], kind: u16) -> Vec<u8> {
 }
 
 /// Reply to a query for `wwwNNN.example`: the address of the server NNN.
-fn dns_reply(office: &Office, query: &[u8]) -> Option<Vec<u8>> {
+fn dns_reply(network: &Network, query: &[u8]) -> Option<Vec<u8>> {
     let id = query.first_chunk::<2>()?;
     let question = query.get(12..)?;
     let digits = question.get(4..7)?;
     let number = digits.iter().fold(0, |number, digit| number * 10 + u32::from(digit.wrapping_sub(b'0')));
     let kind = u16::from_be_bytes(*question.last_chunk::<4>()?.first_chunk::<2>()?);
     let address = match kind {
-        AAAA => office.settings.server(Family::V6, number),
-        _ => office.settings.server(Family::V4, number),
+        AAAA => network.settings.server(Family::V6, number),
+        _ => network.settings.server(Family::V4, number),
     };
     let address = match address {
         IpAddr::V4(v4) => v4.octets().to_vec(),
@@ -393,9 +381,9 @@ fn ntp_reply(at: Nanos, request: &[u8]) -> Vec<u8> {
     reply
 }
 
-fn ask_for_v4(office: &mut Office, at: Nanos, host: &Host, target: Ipv4Addr) {
+fn ask_for_v4(network: &mut Network, at: Nanos, host: &Host, target: Ipv4Addr) {
     let query = request(host.mac, host.v4, target);
-    office.send(at, Side::Lan, &build::ethernet(host.mac, Mac::BROADCAST).arp(query));
+    network.send(at, Side::Lan, &build::ethernet(host.mac, Mac::BROADCAST).arp(query));
 }
 
 fn request(sender_mac: Mac, sender_ip: Ipv4Addr, target_ip: Ipv4Addr) -> arp::Fields {
@@ -408,7 +396,7 @@ fn nobody_in_particular(v4: Ipv4Addr) -> Ipv4Addr {
     Ipv4Addr::from_bits(v4.to_bits() ^ 1)
 }
 
-fn solicit(office: &mut Office, at: Nanos, side: Side, mac: Mac, own: Ipv6Addr, target: Ipv6Addr) {
+fn solicit(network: &mut Network, at: Nanos, side: Side, mac: Mac, own: Ipv6Addr, target: Ipv6Addr) {
     let [.., a, b, c] = target.octets();
     let group = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00 | u16::from(a), u16::from_be_bytes([b, c]));
     let solicitation = Icmp { kind: icmpv6::Type::NEIGHBOR_SOLICITATION.0, ..Icmp::default() };
@@ -418,5 +406,5 @@ fn solicit(office: &mut Office, at: Nanos, side: Side, mac: Mac, own: Ipv6Addr, 
         .ttl(255)
         .icmpv6(solicitation)
         .payload(&body);
-    office.send(at, side, &packet);
+    network.send(at, side, &packet);
 }

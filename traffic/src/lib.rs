@@ -13,6 +13,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 mod app;
 mod hostile;
+mod network;
 mod office;
 mod tcp;
 
