@@ -1,6 +1,5 @@
 //! Reports on a failing case, as `wirerate test` and the project's own tests print them.
 
-use std::error::Error;
 use std::fmt;
 use std::fs;
 use std::io;
@@ -12,7 +11,7 @@ use super::host::Host;
 use super::{Failure, Fault, Open, Unplayable, Unusable, play, read};
 
 /// Report on a case that does not pass. `Display` writes a line for the case, then indented lines, each with its line end.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub struct Report {
     /// File of the case.
     pub path: PathBuf,
@@ -88,8 +87,6 @@ impl fmt::Display for Report {
     }
 }
 
-impl Error for Report {}
-
 impl Report {
     /// Writes the fault of a line of the case, and that line; 0 for none.
     fn line(&self, f: &mut fmt::Formatter<'_>, line: usize, what: &dyn fmt::Display) -> fmt::Result {
@@ -103,24 +100,14 @@ impl Report {
 }
 
 /// A path that case files were looked for at and that cannot be read.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read {}: {error}", .path.display())]
 pub struct Unreadable {
     /// The path.
     pub path: PathBuf,
     /// The system's reason.
+    #[source]
     pub error: io::Error,
-}
-
-impl fmt::Display for Unreadable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "cannot read {}: {}", self.path.display(), self.error)
-    }
-}
-
-impl Error for Unreadable {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        Some(&self.error)
-    }
 }
 
 /// Adds the case files at a path to `files`: the file itself, or all files below a directory that end in `.case`, in

@@ -1,8 +1,5 @@
 //! Runner: plays a case on every host, and reports failures.
 
-use std::error::Error;
-use std::fmt;
-
 use dataplane::replay::ReplayError;
 use dataplane::tables::{CompileError, LOCAL, OTHER, is_linux};
 use dataplane::verdict::Reason;
@@ -32,24 +29,15 @@ pub struct Failure {
 }
 
 /// Reason for refusing to start a case.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum Unplayable {
     /// A policy compiles to no tables.
+    #[error(transparent)]
     Compile(CompileError),
     /// A host could not start.
+    #[error(transparent)]
     Replay(ReplayError),
 }
-
-impl fmt::Display for Unplayable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Unplayable::Compile(error) => error.fmt(f),
-            Unplayable::Replay(error) => error.fmt(f),
-        }
-    }
-}
-
-impl Error for Unplayable {}
 
 /// The moment at which every case begins: any, but none at which a clock starts.
 const START: Nanos = Nanos::from_secs(1_700_000_000);

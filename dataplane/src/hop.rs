@@ -12,7 +12,6 @@
 //! no flow has them.
 
 use std::collections::HashMap;
-use std::fmt;
 
 use wire::ethernet::{EtherType, Mac};
 use wire::link_kind::FAR;
@@ -86,16 +85,9 @@ pub enum Resolve {
 }
 
 /// Refusal of a neighbour for want of room.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("more neighbours are known than there is room for")]
 pub struct TooMany;
-
-impl fmt::Display for TooMany {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("more neighbours are known than there is room for")
-    }
-}
-
-impl std::error::Error for TooMany {}
 
 /// All next hops of a shard, with the frames pending. Bounded: past `capacity` neighbours, new ones stay unresolved.
 pub struct Hops {

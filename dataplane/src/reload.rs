@@ -27,8 +27,6 @@
 //! - `queue`: a shorter queue keeps what waits in it;
 //! - `flows-per-source` and `connections` are for those that come: flows that exist are counted, not ended.
 
-use std::fmt;
-
 use wire::{Frame, Nanos};
 
 use crate::hop::TooMany;
@@ -57,42 +55,20 @@ pub struct Applied {
 }
 
 /// Reason for refusing to prepare a reload.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum PlanError {
     /// The new tables were not made as those after the old ones ([`Tables::after`]).
+    #[error("the new tables do not follow the old ones")]
     NotNext,
     /// Memory or pools that it would take.
-    Shard(ShardError),
+    #[error(transparent)]
+    Shard(#[from] ShardError),
 }
 
 /// The plan is for a shard that works with other tables, or leads to others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the reload plan is not from the tables that the shard works with to those given")]
 pub struct OutOfTurn;
-
-impl fmt::Display for PlanError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PlanError::NotNext => f.write_str("the new tables do not follow the old ones"),
-            PlanError::Shard(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for PlanError {}
-
-impl fmt::Display for OutOfTurn {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the reload plan is not from the tables that the shard works with to those given")
-    }
-}
-
-impl std::error::Error for OutOfTurn {}
-
-impl From<ShardError> for PlanError {
-    fn from(error: ShardError) -> PlanError {
-        PlanError::Shard(error)
-    }
-}
 
 impl ReloadPlan {
     /// Prepares the reload from `old`, the tables that a shard works with, to `new`, made by [`Tables::after`]. `setup` is

@@ -3,7 +3,6 @@
 //! All memory is allocated when the shard is created, to the limits that the tables state; nothing grows later.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::sync::Arc;
 
 use lookup::memory::MemoryError;
@@ -77,30 +76,15 @@ pub struct Setup {
 }
 
 /// Failure to create a shard.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ShardError {
     /// The system refused memory.
+    #[error("flow table: {0}")]
     Memory(MemoryError),
     /// Errors in the configuration of the NAT pools.
+    #[error("address translation: {}", joined(.0))]
     Nat(Vec<ConfigError>),
 }
-
-impl fmt::Display for ShardError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ShardError::Memory(error) => write!(f, "flow table: {error}"),
-            ShardError::Nat(errors) => {
-                f.write_str("address translation: ")?;
-                for (place, error) in errors.iter().enumerate() {
-                    write!(f, "{}{error}", if place > 0 { "; " } else { "" })?;
-                }
-                Ok(())
-            }
-        }
-    }
-}
-
-impl std::error::Error for ShardError {}
 
 impl Shard {
     /// Allocates all memory, to the limits that the tables state.
@@ -282,6 +266,11 @@ const EXPIRED_AT_ONCE: u32 = 256;
 
 /// Value for none in a flow's numbers of mappings and counts.
 pub(crate) const NOTHING: u32 = u32::MAX;
+
+/// Returns the texts of errors, separated by semicolons.
+fn joined(errors: &[ConfigError]) -> String {
+    errors.iter().map(ConfigError::to_string).collect::<Vec<_>>().join("; ")
+}
 
 fn give_back(mappings: &mut Mappings, limiter: &mut Limiter, log: &mut Log, cold: &Cold) {
     for mapping in [cold.mapping, cold.inward] {

@@ -43,28 +43,15 @@ pub struct SteeringTable {
 }
 
 /// Reason for refusing to make a steering table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SteeringError {
     /// There are no workers, or more than [`SteeringTable::MOST_WORKERS`].
+    #[error("{0} workers: from 1 to {most} can share flows", most = SteeringTable::MOST_WORKERS)]
     Workers(u16),
     /// The system refused this many bytes.
+    #[error("no memory for a flow steering table of {0} bytes")]
     NoMemory(usize),
 }
-
-impl std::fmt::Display for SteeringError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            SteeringError::Workers(workers) => {
-                write!(f, "{workers} workers: from 1 to {} can share flows", SteeringTable::MOST_WORKERS)
-            }
-            SteeringError::NoMemory(bytes) => {
-                write!(f, "no memory for a flow steering table of {bytes} bytes")
-            }
-        }
-    }
-}
-
-impl std::error::Error for SteeringError {}
 
 impl SteeringTable {
     /// Highest number of workers.

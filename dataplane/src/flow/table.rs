@@ -1,7 +1,5 @@
 //! The flow table.
 
-use std::fmt;
-
 use bytemuck::Zeroable;
 use tally::{NoTally, Op, Region, Tally};
 use wire::Nanos;
@@ -63,13 +61,16 @@ pub struct Hit {
 }
 
 /// Reason for refusing a flow or a key. The table is unchanged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// There are as many flows as the table can hold.
+    #[error("the flow table is full")]
     Full,
     /// The key belongs to this flow already. It may have expired: then remove it, and try again.
+    #[error("the key belongs to flow {}", .0.id.0)]
     Taken(Hit),
     /// The key has no family: it belongs to no packet.
+    #[error("the key belongs to no packet")]
     NoKey,
 }
 
@@ -589,18 +590,6 @@ impl Flow {
         self.original.is_some()
     }
 }
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Refusal::Full => write!(f, "the flow table is full"),
-            Refusal::Taken(hit) => write!(f, "the key belongs to flow {}", hit.id.0),
-            Refusal::NoKey => write!(f, "the key belongs to no packet"),
-        }
-    }
-}
-
-impl std::error::Error for Refusal {}
 
 #[inline(always)]
 fn entry(id: FlowId, direction: Direction) -> u32 {

@@ -9,7 +9,6 @@
 //! another address, so nothing breaks. A host that holds mappings is refused instead.
 
 use std::collections::HashMap;
-use std::fmt;
 
 use bytemuck::{Pod, Zeroable};
 use policy::model::PortChoice;
@@ -50,39 +49,23 @@ impl Capacity {
 }
 
 /// Reason for refusing to make [`Mappings`].
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// A pool is wrong.
+    #[error("pool {}: {problem}", .pool.0)]
     Pool {
         /// The pool at fault.
         pool: PoolId,
         /// Fault in the pool.
+        #[source]
         problem: PoolProblem,
     },
     /// More pools than 65535.
+    #[error("more than 65535 pools")]
     TooManyPools,
     /// The system did not give the memory.
+    #[error(transparent)]
     Memory(MemoryError),
-}
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ConfigError::Pool { pool, problem } => write!(f, "pool {}: {problem}", pool.0),
-            ConfigError::TooManyPools => f.write_str("more than 65535 pools"),
-            ConfigError::Memory(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for ConfigError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            ConfigError::Pool { problem, .. } => Some(problem),
-            ConfigError::TooManyPools => None,
-            ConfigError::Memory(error) => Some(error),
-        }
-    }
 }
 
 /// A mapping in memory.

@@ -7,7 +7,6 @@
 //! own, one range after the other. Ports past the last whole block of a range are not handed out.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::net::IpAddr;
 
 use policy::model::PortChoice;
@@ -123,27 +122,34 @@ pub struct Reserved {
 }
 
 /// Fault in the configuration of a pool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PoolProblem {
     /// The pool has no outside address.
+    #[error("the pool has no outside address")]
     NoAddress,
     /// More than [`MAX_ADDRESSES`] outside addresses.
+    #[error("the pool has {count} outside addresses, more than {MAX_ADDRESSES}")]
     TooManyAddresses {
         /// Number of outside addresses.
         count: u128,
     },
     /// A range whose first address is above its last, or of the other family.
+    #[error("{} to {} is no range of addresses", .0.first, .0.last)]
     BadRange(AddressRange),
     /// The outside address is in the pool twice.
+    #[error("{0} is in the pool twice")]
     Twice(IpAddr),
     /// The first port is above the last, or the only port is 0.
+    #[error("{} to {} is no range of ports", .0.first, .0.last)]
     BadPorts(PortRange),
     /// Blocks of no port, or larger than the range of ports.
+    #[error("a block of {ports} ports does not fit the range of ports")]
     BadBlock {
         /// Ports of a block.
         ports: u16,
     },
     /// More inside addresses than there are blocks.
+    #[error("{inside} inside addresses, but only {blocks} blocks of ports")]
     TooFewBlocks {
         /// Inside addresses of one family.
         inside: u128,
@@ -151,37 +157,9 @@ pub enum PoolProblem {
         blocks: u64,
     },
     /// An inside range overlaps another one: an address would own two blocks.
+    #[error("{} to {} overlaps another inside range", .0.first, .0.last)]
     InsideOverlap(AddressRange),
 }
-
-impl fmt::Display for PoolProblem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PoolProblem::NoAddress => f.write_str("the pool has no outside address"),
-            PoolProblem::TooManyAddresses { count } => {
-                write!(f, "the pool has {count} outside addresses, more than {MAX_ADDRESSES}")
-            }
-            PoolProblem::BadRange(range) => {
-                write!(f, "{} to {} is no range of addresses", range.first, range.last)
-            }
-            PoolProblem::Twice(address) => write!(f, "{address} is in the pool twice"),
-            PoolProblem::BadPorts(ports) => {
-                write!(f, "{} to {} is no range of ports", ports.first, ports.last)
-            }
-            PoolProblem::BadBlock { ports } => {
-                write!(f, "a block of {ports} ports does not fit the range of ports")
-            }
-            PoolProblem::TooFewBlocks { inside, blocks } => {
-                write!(f, "{inside} inside addresses, but only {blocks} blocks of ports")
-            }
-            PoolProblem::InsideOverlap(range) => {
-                write!(f, "{} to {} overlaps another inside range", range.first, range.last)
-            }
-        }
-    }
-}
-
-impl std::error::Error for PoolProblem {}
 
 /// Counters of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,7 +1,5 @@
 //! Items of a shard's state, as plain data.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 use wire::Nanos;
 
@@ -37,39 +35,30 @@ impl Item {
 }
 
 /// Reason for refusing an item.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 pub enum Refused {
     /// The interface that the flow began at is gone.
+    #[error("the interface that it began at is gone")]
     InterfaceGone,
     /// A translation of the flow is gone, or the rule that the item is of.
+    #[error("its translation or rule is gone")]
     NameGone,
     /// The mapping cannot be made.
+    #[error(transparent)]
     Mapping(Restore),
     /// There are as many flows as there is memory for.
+    #[error("the flow table is full")]
     TableFull,
     /// Another flow has the same ends.
+    #[error("another flow has the same ends")]
     Taken,
     /// Nothing is tracked by these tables.
+    #[error("nothing is tracked")]
     Stateless,
     /// The item contradicts itself: families, or state and protocol.
+    #[error("what it says does not fit together")]
     Malformed,
 }
-
-impl fmt::Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Refused::InterfaceGone => "the interface that it began at is gone",
-            Refused::NameGone => "its translation or rule is gone",
-            Refused::Mapping(restore) => return restore.fmt(f),
-            Refused::TableFull => "the flow table is full",
-            Refused::Taken => "another flow has the same ends",
-            Refused::Stateless => "nothing is tracked",
-            Refused::Malformed => "what it says does not fit together",
-        })
-    }
-}
-
-impl std::error::Error for Refused {}
 
 /// Counts of items taken in, and of items refused, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

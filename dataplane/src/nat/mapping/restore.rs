@@ -1,40 +1,31 @@
 //! Mappings restored from another table, with the outside ports that they had there.
 
-use std::fmt;
-
 use tally::NoTally;
 
 use super::super::{Endpoint, MappingId, PoolCounters, PoolId, PortSpace};
 use super::{Mappings, NONE};
 
 /// Reason for refusing to restore a mapping.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 pub enum Restore {
     /// The pool has no such outside address.
+    #[error("its outside address is in the pool no more")]
     AddressGone,
     /// Another inside endpoint has the outside port.
+    #[error("its outside port is somebody else's")]
     PortTaken,
     /// The port is another worker's, or in the block of another inside address.
+    #[error("its outside port is not of this share")]
     NotOurs,
     /// The inside endpoint, or its host, is mapped otherwise.
+    #[error("its inside end is mapped to another port or address")]
     Otherwise,
     /// All mappings or hosts that there is memory for are in use.
+    #[error("the table of translations is full")]
     TableFull,
     /// The two ends are not of one protocol with ports, and one family.
+    #[error("its ends do not fit one another")]
     Malformed,
-}
-
-impl fmt::Display for Restore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Restore::AddressGone => "its outside address is in the pool no more",
-            Restore::PortTaken => "its outside port is somebody else's",
-            Restore::NotOurs => "its outside port is not of this share",
-            Restore::Otherwise => "its inside end is mapped to another port or address",
-            Restore::TableFull => "the table of translations is full",
-            Restore::Malformed => "its ends do not fit one another",
-        })
-    }
 }
 
 impl Mappings {
