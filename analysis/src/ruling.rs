@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 use biodivine_lib_bdd::Bdd;
-use dataplane::tables::{CompileError, LOCAL, NO_MAC, SourceMacs, met, patterns_by};
+use dataplane::compile::{met, patterns_by};
+use dataplane::tables::{CompileError, LOCAL, NO_MAC, SourceMacs};
 use lookup::classify::bdd::field::{Field, Version};
 use lookup::classify::bdd::product::{Product, Span};
 use lookup::classify::bdd::set::bdd;

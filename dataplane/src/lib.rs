@@ -7,6 +7,7 @@
 //! `cargo run -p wirerate-dataplane --example embed` takes two packets through a policy.
 
 pub mod client;
+pub mod compile;
 mod cookie;
 pub mod counter;
 pub mod egress;

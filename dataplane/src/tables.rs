@@ -1,4 +1,4 @@
-//! Tables: a compiled policy and its routes; immutable, swapped whole, stamped with an epoch.
+//! Tables: a compiled policy and its routes; immutable, swapped whole, stamped with an epoch. [`compile`](crate::compile) makes them.
 
 use std::sync::Arc;
 
@@ -12,14 +12,12 @@ use wire::{Family, Link, LinkKind, PortId};
 
 use crate::pipeline::Selection;
 
-mod compile;
+mod error;
 mod mac;
 mod nat;
 mod number;
-mod pattern;
-mod route;
 
-pub use compile::{CompileError, met, patterns, patterns_by};
+pub use error::CompileError;
 use lookup::classify::{self, Choice, Header};
 use lookup::fib::{Fib4, Fib6};
 pub use mac::{NO_MAC, SourceMacs};
@@ -28,10 +26,14 @@ pub use nat::{
     DestinationAction, Home, NatRule, NatTables, OWN_ACCORD, Outgoing, OwnAddress, PoolOwner, PortShift,
     Returning, SourceAction,
 };
+pub(crate) use number::OTHER_NUMBER;
 pub use number::{NO_NUMBER, Numbers};
 
 /// The zone of the gateway itself.
 pub const SELF: u8 = 0;
+
+/// The most zones there can be, the gateway's own included: a mask of them is 64 bits.
+pub(crate) const MAX_ZONES: usize = 64;
 
 /// The gateway itself in the place of a port: egress of packets for it, ingress of packets that it sends.
 pub const LOCAL: PortId = PortId(u16::MAX);

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use dataplane::tables;
+use dataplane::compile;
 use lookup::classify::Pattern;
 use lookup::classify::generate::{Filter, Like, rules};
 use policy::import;
@@ -19,6 +19,6 @@ fn what_is_written_is_read_back() {
         let imported = importer.import(text.as_bytes(), None).unwrap();
         assert_eq!(imported.count.untranslated, 0, "{like:?}: {:?}", imported.untranslated.first());
         let patterns: Vec<Pattern> = filters.iter().map(Filter::pattern).collect();
-        assert_eq!(tables::patterns(&imported.policy).unwrap(), patterns, "{like:?}");
+        assert_eq!(compile::patterns(&imported.policy).unwrap(), patterns, "{like:?}");
     }
 }

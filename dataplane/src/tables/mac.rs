@@ -8,7 +8,7 @@ use policy::Policy;
 use policy::model::{MacRange, Macs, Rule};
 use wire::ethernet::Mac;
 
-use super::compile::CompileError;
+use super::CompileError;
 
 /// Class of packets without a source MAC address: no Ethernet header, or sent by Linux.
 pub const NO_MAC: u16 = 0;

@@ -9,10 +9,8 @@ use wire::PortId;
 use super::Address;
 use crate::nat::{PoolConfig, PortRange};
 
-mod build;
 mod source;
 
-pub(super) use build::compile;
 use lookup::classify::{self, AddressSpan, Classifier, Header, Position};
 pub use source::{Outgoing, OwnAddress};
 

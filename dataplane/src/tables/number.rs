@@ -97,7 +97,7 @@ impl Tables {
     }
 
     /// Gives numbers to all that has none.
-    pub(super) fn number(&mut self, old: Option<&Tables>) {
+    pub(crate) fn number(&mut self, old: Option<&Tables>) {
         let mut next = old.map_or(NO_NUMBER + 1, |old| old.numbers.next);
         let mut fresh = || {
             let number = next;

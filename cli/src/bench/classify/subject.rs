@@ -4,7 +4,7 @@ use std::fmt::{self, Write};
 use std::net::Ipv4Addr;
 use std::path::Path;
 
-use dataplane::tables::patterns;
+use dataplane::compile::patterns;
 use lookup::classify::{AddressSpan, Admit, Header, Pattern, PortSpan};
 use policy::import;
 

@@ -1,14 +1,47 @@
-//! Compilation of a rule's conditions to a [`Pattern`].
+//! Compilation of rules' conditions to [`Pattern`]s.
 
 use lookup::classify::{AddressSpan, Admit, Pattern, PortSpan, TypeMatch};
-use policy::model::{AddressItem, Addresses, FamilyMatch, Policy, PortRange, Rule};
+use policy::model::{AddressItem, Addresses, FamilyMatch, Mode, Policy, PortRange, Rule, State};
 
-use super::compile::{CompileError, Names};
-use super::mac::SourceMacs;
-use crate::tables::Address;
+use super::names::Names;
+use crate::tables::{Address, CompileError, SourceMacs};
+
+/// Rules that can meet a packet: in a stateful policy those that list `new`, or no state at all. Each with its place
+/// among the policy's rules.
+pub fn met(policy: &Policy) -> impl Iterator<Item = (u32, &Rule)> {
+    let is_met = |rule: &Rule| {
+        policy.mode == Mode::Stateless || rule.states.is_empty() || rule.states.contains(&State::New)
+    };
+    (0..).zip(&policy.rules).filter(move |(_, rule)| is_met(rule))
+}
+
+/// Returns the patterns of the rules that can match a packet, in rule order: the input of a classifier.
+///
+/// # Errors
+/// A rule names what does not exist, or there is too much of something.
+pub fn patterns(policy: &Policy) -> Result<Vec<Pattern>, CompileError> {
+    patterns_by(policy, SourceMacs::of([policy])?.as_ref())
+}
+
+/// [`patterns`], with classes of source MAC addresses that may be those of several policies ([`SourceMacs::of`]).
+///
+/// # Errors
+/// A rule names what does not exist, or there is too much of something.
+pub fn patterns_by(policy: &Policy, macs: Option<&SourceMacs>) -> Result<Vec<Pattern>, CompileError> {
+    patterns_of(policy, &Names::new(policy)?, macs)
+}
+
+/// [`patterns_by`], with the names of the policy looked up.
+pub(super) fn patterns_of(
+    policy: &Policy,
+    names: &Names,
+    macs: Option<&SourceMacs>,
+) -> Result<Vec<Pattern>, CompileError> {
+    met(policy).map(|(_, rule)| of_rule(rule, policy, names, macs)).collect()
+}
 
 /// The pattern of a filter rule; `macs` are classes that have been made for it, where it asks for a source MAC address.
-pub(super) fn of_rule(
+fn of_rule(
     rule: &Rule,
     policy: &Policy,
     names: &Names,

@@ -4,69 +4,26 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use lookup::classify::{Algorithm, Bounds, Choice, Pattern, Task};
-use lookup::fib::FibError;
+use lookup::classify::{Algorithm, Bounds, Choice, Task};
 use policy::Policy;
-use policy::model::{
-    ANY_ZONE, Mac, Mode, MssClamp, OTHER_ZONE, Rule, SELF_ZONE, SourceCheck, State, SynAnswer,
-};
+use policy::model::{ANY_ZONE, Mac, MssClamp, OTHER_ZONE, SELF_ZONE, SourceCheck, SynAnswer};
 use wire::link_kind::NEAR;
 use wire::vlan::{Tag, Tags};
 use wire::{Bytes, Link, LinkKind, PortId};
 
-use super::number::OTHER_NUMBER;
-use super::{
-    Filter, FilterRule, Hearing, Interface, LOCAL, NO_NUMBER, Neighbour, Numbers, OTHER, SELF, SourceMacs,
-    Tables,
-};
-use super::{nat, pattern, route};
 use crate::pipeline::Selection;
+use crate::tables::{
+    Address, CompileError, Filter, FilterRule, Hearing, Interface, LOCAL, NO_NUMBER, Neighbour, Numbers,
+    OTHER, OTHER_NUMBER, SELF, SourceMacs, Tables,
+};
 
-/// The most zones there can be, the gateway's own included: a mask of them is 64 bits.
-const MAX_ZONES: usize = 64;
+mod names;
+mod nat;
+mod pattern;
+mod route;
 
-/// Reason for refusing to compile a policy.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CompileError {
-    /// A rule or translation names a zone that no interface is in.
-    #[error("no interface is in zone `{0}`")]
-    UnknownZone(String),
-    /// An interface that does not exist is named.
-    #[error("there is no interface `{0}`")]
-    UnknownInterface(String),
-    /// A set that does not exist is named.
-    #[error("there is no set `{0}`")]
-    UnknownSet(String),
-    /// A route has neither router nor interface.
-    #[error("a route has neither router nor interface")]
-    EmptyNextHop,
-    /// A router is on no interface's network.
-    #[error("the router {0} is on no interface's network")]
-    NextHopOffLink(IpAddr),
-    /// More zones than 64, the gateway's own included.
-    #[error("{0} zones, with `self`; there can be {MAX_ZONES}")]
-    TooManyZones(usize),
-    /// More interfaces than 65,534.
-    #[error("{0} interfaces; there can be 65534")]
-    TooManyInterfaces(usize),
-    /// Rules tell more classes of source MAC addresses apart than 65,535.
-    #[error("{0} intervals between the MAC addresses of rules; there can be 65535")]
-    TooManyMacs(usize),
-    /// (destination translations + 1) × (source translations + 1) is more than 65,536.
-    #[error(
-        "{destinations} destination and {sources} source translations; the product of both, each \
-         plus one, can be 65536"
-    )]
-    TooManyNats {
-        /// Destination translations.
-        destinations: usize,
-        /// Source translations.
-        sources: usize,
-    },
-    /// The routes do not fit.
-    #[error("routes: {0}")]
-    Fib(FibError),
-}
+use names::Names;
+pub use pattern::{met, patterns, patterns_by};
 
 impl Tables {
     /// Compiles a policy. `epoch`, 1 at least, tells this compilation from others; flows of another are revalidated.
@@ -147,78 +104,12 @@ impl Tables {
 /// A bit for each of the gateway's own addresses.
 fn own_bits(policy: &Policy) -> u64 {
     let networks = policy.interfaces.iter().flat_map(|interface| &interface.addresses);
-    networks.fold(0, |bits, network| bits | 1 << super::Address::from(network.addr()).own_bit())
+    networks.fold(0, |bits, network| bits | 1 << Address::from(network.addr()).own_bit())
 }
 
 /// The algorithm that a policy names; `None` where the fastest is wanted.
 fn wanted(policy: &Policy) -> Option<&'static Algorithm> {
     Algorithm::named(policy.search.algorithm.name())
-}
-
-/// Places of named things.
-pub(super) struct Names {
-    zones: Vec<String>,
-    interfaces: Vec<String>,
-    zone_of: Vec<u8>,
-    /// The place of the zone of interfaces that are not the policy's, where it is named.
-    other: Option<u8>,
-}
-
-impl Names {
-    fn new(policy: &Policy) -> Result<Names, CompileError> {
-        if policy.interfaces.len() >= usize::from(OTHER.0) {
-            return Err(CompileError::TooManyInterfaces(policy.interfaces.len()));
-        }
-        let mut zones = vec![SELF_ZONE.to_owned()];
-        zones.extend(policy.zones().into_iter().filter(|zone| *zone != SELF_ZONE).map(str::to_owned));
-        let other = policy.admits_other().then(|| {
-            zones.push(OTHER_ZONE.to_owned());
-            (zones.len() - 1) as u8
-        });
-        if zones.len() > MAX_ZONES {
-            return Err(CompileError::TooManyZones(zones.len()));
-        }
-        let place = |name: &str| zones.iter().position(|zone| zone == name).unwrap_or(0) as u8;
-        let zone_of = policy.interfaces.iter().map(|interface| place(&interface.zone)).collect();
-        let interfaces = policy.interfaces.iter().map(|interface| interface.name.clone()).collect();
-        Ok(Names { zones, interfaces, zone_of, other })
-    }
-
-    /// The zone of the interface at a place.
-    pub(super) fn zone_of(&self, interface: usize) -> u8 {
-        self.zone_of.get(interface).copied().unwrap_or(SELF)
-    }
-
-    /// A bit for each zone; all of them for an empty list.
-    pub(super) fn zone_mask(&self, zones: &[String]) -> Result<u64, CompileError> {
-        if zones.is_empty() {
-            return Ok(u64::MAX);
-        }
-        zones.iter().try_fold(0, |mask, name| {
-            let place = self.zones.iter().position(|zone| zone == name);
-            Ok(mask | 1 << place.ok_or_else(|| CompileError::UnknownZone(name.clone()))?)
-        })
-    }
-
-    /// A bit for each zone of origin. An empty list does not mean what Linux forwards from interfaces that are not the policy's.
-    pub(super) fn origin_mask(&self, zones: &[String]) -> Result<u64, CompileError> {
-        let mask = self.zone_mask(zones)?;
-        Ok(match self.other {
-            Some(other) if zones.is_empty() => mask & !(1 << other),
-            _ => mask,
-        })
-    }
-
-    /// The place of an interface.
-    pub(super) fn interface(&self, name: &str) -> Result<PortId, CompileError> {
-        let place = self.interfaces.iter().position(|interface| interface == name);
-        place.map(|place| PortId(place as u16)).ok_or_else(|| CompileError::UnknownInterface(name.to_owned()))
-    }
-
-    /// Places of interfaces.
-    pub(super) fn interfaces(&self, names: &[String]) -> Result<Vec<u16>, CompileError> {
-        names.iter().map(|name| Ok(self.interface(name)?.0)).collect()
-    }
 }
 
 fn interfaces(policy: &Policy, names: &Names, ct_zones: &[u16]) -> Result<Vec<Interface>, CompileError> {
@@ -336,39 +227,6 @@ fn assumed_mac(interface: PortId) -> Mac {
     Mac([0x02, 0x57, 0x52, 0x00, high, low])
 }
 
-/// Rules that can meet a packet: in a stateful policy those that list `new`, or no state at all. Each with its place
-/// among the policy's rules.
-pub fn met(policy: &Policy) -> impl Iterator<Item = (u32, &Rule)> {
-    let is_met = |rule: &Rule| {
-        policy.mode == Mode::Stateless || rule.states.is_empty() || rule.states.contains(&State::New)
-    };
-    (0..).zip(&policy.rules).filter(move |(_, rule)| is_met(rule))
-}
-
-/// Returns the patterns of the rules that can match a packet, in rule order: the input of a classifier.
-///
-/// # Errors
-/// A rule names what does not exist, or there is too much of something.
-pub fn patterns(policy: &Policy) -> Result<Vec<Pattern>, CompileError> {
-    patterns_by(policy, SourceMacs::of([policy])?.as_ref())
-}
-
-/// [`patterns`], with classes of source MAC addresses that may be those of several policies ([`SourceMacs::of`]).
-///
-/// # Errors
-/// A rule names what does not exist, or there is too much of something.
-pub fn patterns_by(policy: &Policy, macs: Option<&SourceMacs>) -> Result<Vec<Pattern>, CompileError> {
-    patterns_of(policy, &Names::new(policy)?, macs)
-}
-
-fn patterns_of(
-    policy: &Policy,
-    names: &Names,
-    macs: Option<&SourceMacs>,
-) -> Result<Vec<Pattern>, CompileError> {
-    met(policy).map(|(_, rule)| pattern::of_rule(rule, policy, names, macs)).collect()
-}
-
 fn filter(
     policy: &Policy,
     names: &Names,
@@ -376,7 +234,7 @@ fn filter(
     wanted: Option<&'static Algorithm>,
     before: Option<&Filter>,
 ) -> Result<Filter, CompileError> {
-    let patterns = patterns_of(policy, names, macs)?;
+    let patterns = pattern::patterns_of(policy, names, macs)?;
     let rule_of = met(policy).map(|(place, _)| place).collect();
     let mut rules = Vec::with_capacity(policy.rules.len());
     for rule in &policy.rules {

@@ -9,8 +9,8 @@ use policy::Policy;
 use policy::model::{NextHop, RouteTarget};
 use wire::PortId;
 
-use super::compile::{CompileError, Names};
-use super::{Gateway, Target};
+use super::names::Names;
+use crate::tables::{CompileError, Gateway, Target};
 
 /// Longest-prefix match, and where routes lead.
 pub(super) struct Routes {

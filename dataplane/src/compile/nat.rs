@@ -11,24 +11,20 @@ use policy::model::{Action, FamilyMatch, Hairpin, Nat, NatAction, PortUse, Proto
 use tally::NoTally;
 use wire::PortId;
 
-use super::{
-    DestinationAction, Home, NatRule, NatTables, OWN_ACCORD, Outgoing, OwnAddress, PoolOwner, PortShift,
-    Returning, SourceAction,
-};
+use super::names::Names;
+use super::pattern::{self, met};
+use super::route::Routes;
 use crate::nat::{AddressRange, Block, Hold, PoolConfig, PortRange, Reserved};
-use crate::tables::compile::{CompileError, Names, met};
-use crate::tables::route::Routes;
-use crate::tables::{Address, LOCAL, NO_NUMBER, Target, is_within, pattern};
+use crate::tables::{
+    Address, CompileError, DestinationAction, Home, LOCAL, NO_NUMBER, NatRule, NatTables, OWN_ACCORD,
+    Outgoing, OwnAddress, PoolOwner, PortShift, Returning, SourceAction, Target, is_within,
+};
 
 /// The most ports of one range that are taken for those of a service: what is wider lets in whatever there is.
 const MOST_SERVED: usize = 1024;
 
 /// Compiles the translations.
-pub(in crate::tables) fn compile(
-    policy: &Policy,
-    names: &Names,
-    routes: &Routes,
-) -> Result<NatTables, CompileError> {
+pub(super) fn compile(policy: &Policy, names: &Names, routes: &Routes) -> Result<NatTables, CompileError> {
     let mut builder = Builder {
         policy,
         names,

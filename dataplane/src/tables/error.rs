@@ -1,0 +1,50 @@
+//! Errors of a compilation.
+
+use std::net::IpAddr;
+
+use lookup::fib::FibError;
+
+use super::MAX_ZONES;
+
+/// Reason for refusing to compile a policy.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CompileError {
+    /// A rule or translation names a zone that no interface is in.
+    #[error("no interface is in zone `{0}`")]
+    UnknownZone(String),
+    /// An interface that does not exist is named.
+    #[error("there is no interface `{0}`")]
+    UnknownInterface(String),
+    /// A set that does not exist is named.
+    #[error("there is no set `{0}`")]
+    UnknownSet(String),
+    /// A route has neither router nor interface.
+    #[error("a route has neither router nor interface")]
+    EmptyNextHop,
+    /// A router is on no interface's network.
+    #[error("the router {0} is on no interface's network")]
+    NextHopOffLink(IpAddr),
+    /// More zones than 64, the gateway's own included.
+    #[error("{0} zones, with `self`; there can be {MAX_ZONES}")]
+    TooManyZones(usize),
+    /// More interfaces than 65,534.
+    #[error("{0} interfaces; there can be 65534")]
+    TooManyInterfaces(usize),
+    /// Rules tell more classes of source MAC addresses apart than 65,535.
+    #[error("{0} intervals between the MAC addresses of rules; there can be 65535")]
+    TooManyMacs(usize),
+    /// (destination translations + 1) × (source translations + 1) is more than 65,536.
+    #[error(
+        "{destinations} destination and {sources} source translations; the product of both, each \
+         plus one, can be 65536"
+    )]
+    TooManyNats {
+        /// Destination translations.
+        destinations: usize,
+        /// Source translations.
+        sources: usize,
+    },
+    /// The routes do not fit.
+    #[error("routes: {0}")]
+    Fib(FibError),
+}
