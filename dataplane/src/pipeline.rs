@@ -14,7 +14,7 @@
 
 use std::marker::PhantomData;
 
-use arrayvec::{ArrayVec, IntoIter};
+use arrayvec::IntoIter;
 use policy::model::Mode;
 use tally::{NoTally, Tally};
 use wire::{BATCH, Batch, Frame, Nanos};
@@ -33,6 +33,8 @@ use crate::stage::snat::Snat;
 use crate::stage::track::{Lookups, Track, datagram, pass_time};
 use crate::stage::{About, Cx, Packets, Stage, Step, take};
 use crate::tables::Tables;
+use crate::tables::selection::ROOM;
+pub use crate::tables::selection::Selection;
 use crate::verdict::{Reason, Verdict};
 
 /// Stages of each side, in their order. A new one is a file and a line here (`docs/add/stage.md`).
@@ -138,27 +140,7 @@ impl<T: Tally> Entry<T> {
     }
 }
 
-/// The stages that a policy needs, by their places in the lists.
-#[derive(Clone, Debug, Default)]
-pub struct Selection {
-    /// All stages of the selection.
-    all: Places,
-    /// Stages for a whole batch: the stages before `track`, or all stages that decide, without connection tracking.
-    front: Places,
-    /// `track`, where it is needed.
-    track: Places,
-    /// Deciding stages after `track`: for the first packet of a flow, and for every packet without connection tracking.
-    first: Places,
-    /// Stages of `first` up to `snat`, which creates the flow, and the stages after `snat`.
-    opening: Places,
-    opened: Places,
-    /// Stages of `first` for packets of established flows, too.
-    decided: Places,
-    /// Stages that answer, and egress: for a packet that is not simply queued.
-    leaving: Places,
-}
-
-type Places = ArrayVec<u8, STAGES>;
+const _: () = assert!(STAGES <= ROOM, "a selection has no room for that many stages");
 
 impl Selection {
     /// Returns the stages that these tables need.

@@ -10,12 +10,11 @@ use wire::ethernet::Mac;
 use wire::vlan::Tags;
 use wire::{Family, Link, LinkKind, PortId};
 
-use crate::pipeline::Selection;
-
 mod error;
 mod mac;
 mod nat;
 mod number;
+pub(crate) mod selection;
 
 pub use error::CompileError;
 use lookup::classify::{self, Choice, Header};
@@ -28,6 +27,7 @@ pub use nat::{
 };
 pub(crate) use number::OTHER_NUMBER;
 pub use number::{NO_NUMBER, Numbers};
+use selection::Selection;
 
 /// The zone of the gateway itself.
 pub const SELF: u8 = 0;
