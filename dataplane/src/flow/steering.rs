@@ -12,8 +12,6 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use crate::tables::Address;
-
 /// Entries of a bucket.
 const PLACES: usize = 16;
 
@@ -135,14 +133,15 @@ impl SteeringTable {
             .find(|worker| *worker != but && *worker < self.workers)
     }
 
-    /// The worker at which the flows begin that a host opens.
-    pub fn home_of_source(&self, source: Address) -> u16 {
-        self.scaled(mix(source.bits as u64 ^ mix((source.bits >> 64) as u64)))
+    /// The worker at which the flows begin that a host opens; `source` is its address as a number, IPv4 in the low 32 bits.
+    pub fn home_of_source(&self, source: u128) -> u16 {
+        self.scaled(mix(source as u64 ^ mix((source >> 64) as u64)))
     }
 
-    /// The worker that puts the fragments of a datagram in order. `protocol` is that of IPv4 headers, else 0.
-    pub fn home_of_datagram(&self, source: Address, destination: Address, id: u32, protocol: u8) -> u16 {
-        let halves = [source, destination].map(|end| end.bits as u64 ^ mix((end.bits >> 64) as u64));
+    /// The worker that puts the fragments of a datagram in order. Addresses are numbers, as above; `protocol` is that of IPv4
+    /// headers, else 0.
+    pub fn home_of_datagram(&self, source: u128, destination: u128, id: u32, protocol: u8) -> u16 {
+        let halves = [source, destination].map(|end| end as u64 ^ mix((end >> 64) as u64));
         let rest = u64::from(id) << 8 | u64::from(protocol);
         self.scaled(mix(halves[0] ^ mix(halves[1] ^ mix(rest))))
     }

@@ -2,14 +2,13 @@
 
 use bytemuck::Zeroable;
 use tally::{NoTally, Op, Region, Tally};
-use wire::Nanos;
+use wire::{Meta, Nanos};
 
 use super::evictable::Queue;
 use super::hash::Hasher;
 use super::index::Index;
 use super::wheel::Wheel;
 use super::{Cold, Direction, Flow, FlowId, Key, NONE, PROXIED, SPLICED, State, Tick, Timeouts, tcp};
-use crate::hop::NO_HOP;
 
 mod epoch;
 mod member;
@@ -488,7 +487,7 @@ impl FlowTable {
         let used = &mut self.flows.entries_mut()[..self.fresh as usize];
         for hop in used.iter_mut().flat_map(|flow| &mut flow.hops) {
             if is_gone(*hop) {
-                *hop = NO_HOP;
+                *hop = Meta::NO_HOP;
             }
         }
     }

@@ -9,7 +9,7 @@
 //!   gets its ports, and goes on as any packet.
 
 use tally::Tally;
-use wire::{Family, Frame, Part};
+use wire::{Frame, Part};
 
 use super::parse::flag;
 use super::{Cx, Step, dnat, header};
@@ -17,7 +17,7 @@ use crate::flow::Member;
 use crate::fragment::DatagramKey;
 use crate::handoff::{MOST, address, times};
 use crate::nat::Share;
-use crate::tables::{Address, OWN_ACCORD};
+use crate::tables::OWN_ACCORD;
 use crate::verdict::Reason;
 
 /// Hands a fragment off to the owner of its datagram; `None` if the owner is this worker.
@@ -27,9 +27,7 @@ pub(super) fn to_datagram<T: Tally>(frame: &mut Frame, key: &DatagramKey, cx: &C
         return None;
     }
     let member = cx.shard.flows.member()?;
-    let address = |bits| Address { bits, v6: key.family == Family::V6 };
-    let (source, destination) = (address(key.source), address(key.destination));
-    let home = member.steering.home_of_datagram(source, destination, key.id, key.protocol);
+    let home = member.steering.home_of_datagram(key.source, key.destination, key.id, key.protocol);
     (home != member.worker).then(|| hand(frame, home))
 }
 
@@ -57,7 +55,7 @@ pub(super) fn to_home<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Option
         Some(port) => Share::owner(port, workers),
         None => {
             let (source, _) = header::addresses(frame);
-            cx.shard.flows.member()?.steering.home_of_source(source)
+            cx.shard.flows.member()?.steering.home_of_source(source.bits)
         }
     };
     (home != own).then(|| hand_on(frame, home))

@@ -9,6 +9,7 @@ use std::path::Path;
 use dataplane::flow::SteeringTable;
 use dataplane::nat::Share;
 use dataplane::state::{Cursor, Item, Names};
+use dataplane::tables::Address;
 use tracing::{info, warn};
 use wire::Nanos;
 
@@ -74,8 +75,10 @@ fn read(
 /// Returns the worker that owns an item, `None` where all workers do. A flow whose translation has a port belongs to
 /// the worker that allocates that port; any other flow, and the token debts of a source, to the owner of the source.
 pub(crate) fn worker_of(item: &Item, workers: usize, steering: Option<&SteeringTable>) -> Option<usize> {
-    let home =
-        |source: IpAddr| steering.map_or(0, |steering| usize::from(steering.home_of_source(source.into())));
+    let home = |source: IpAddr| {
+        let source = Address::from(source).bits;
+        steering.map_or(0, |steering| usize::from(steering.home_of_source(source)))
+    };
     match item {
         Item::Flow(flow) => Some(match flow.mapping.or(flow.inward) {
             Some(mapping) => usize::from(Share::owner(mapping.outside.port, workers as u16)),

@@ -7,6 +7,7 @@ use dataplane::flow::SteeringTable;
 use dataplane::hop::Resolve;
 use dataplane::nat::Share;
 use dataplane::shard::Setup;
+use dataplane::tables::Address;
 use ports::{Line, Statistics};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use wire::build;
@@ -266,7 +267,7 @@ fn workers_go_on_handing_over_after_one_has_failed() {
     let patience = Duration::from_secs(10);
     let home = |host: u8| {
         let source = std::net::IpAddr::from([192, 168, 1, host]);
-        usize::from(steering.home_of_source(source.into()))
+        usize::from(steering.home_of_source(Address::from(source).bits))
     };
     let host_of = |worker: usize| (10..=99).find(|host| home(*host) == worker).unwrap();
     let (host, taker) = (host_of(1), 1);
