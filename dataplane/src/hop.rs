@@ -52,6 +52,22 @@ pub const fn waits(hop: u32) -> bool {
     hop >= WAITING && hop <= ASKED_HOP
 }
 
+/// Destination of a delivered frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivery {
+    /// To the gateway itself.
+    Itself,
+    /// Out, as it is, by the interface where the gateway itself would have sent it: it only concerns that link.
+    Link,
+}
+
+impl Delivery {
+    /// Returns the destination of a delivered frame.
+    pub fn of(meta: &Meta) -> Delivery {
+        if meta.hop == LINK_HOP { Delivery::Link } else { Delivery::Itself }
+    }
+}
+
 /// A next hop: half a cache line, so that none lies across two.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(32))]

@@ -32,9 +32,10 @@ pub mod state;
 pub mod tables;
 pub mod verdict;
 
+pub use hop::Delivery;
 pub use pipeline::Pipeline;
 pub use reload::ReloadPlan;
 pub use replay::Replay;
 pub use shard::Shard;
 pub use tables::Tables;
-pub use verdict::{Delivery, Reason, Verdict};
+pub use verdict::{Reason, Verdict};

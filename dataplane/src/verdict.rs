@@ -2,10 +2,6 @@
 
 use std::fmt;
 
-use wire::Meta;
-
-use crate::hop::LINK_HOP;
-
 mod reason;
 
 pub use reason::{Entry, Reason};
@@ -16,7 +12,7 @@ pub use reason::{Entry, Reason};
 pub enum Verdict {
     /// Sent, or queued to be sent, by a port.
     Forwarded,
-    /// For the gateway itself, or sent by the gateway and for a link alone ([`Delivery`]).
+    /// For the gateway itself, or sent by the gateway and for a link alone ([`Delivery`](crate::hop::Delivery)).
     Delivered,
     /// Turned into an answer to its sender. If the sender is the gateway itself, the answer is for the gateway.
     Answered(Reason),
@@ -24,22 +20,6 @@ pub enum Verdict {
     Dropped(Reason),
     /// Pending; the frame gets another verdict when the event that it waits for has come, or not.
     Held(Reason),
-}
-
-/// Destination of a delivered frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Delivery {
-    /// To the gateway itself.
-    Itself,
-    /// Out, as it is, by the interface where the gateway itself would have sent it: it only concerns that link.
-    Link,
-}
-
-impl Delivery {
-    /// Returns the destination of a delivered frame.
-    pub fn of(meta: &Meta) -> Delivery {
-        if meta.hop == LINK_HOP { Delivery::Link } else { Delivery::Itself }
-    }
 }
 
 impl Verdict {
