@@ -12,6 +12,9 @@ use wire::{Frame, Part, Pool};
 
 use crate::verdict::Reason;
 
+/// Further fragments of one packet: a 16 KiB slot fragmented for the smallest link that carries IPv6, and then some.
+pub(crate) const MOST_PARTS: usize = 64;
+
 const DONT_FRAGMENT: u16 = 0x4000;
 const MORE: u16 = 0x2000;
 /// The bit of an option's type that says whether it goes into every fragment (RFC 791, section 3.1).

@@ -16,12 +16,12 @@ use crate::counter::Counters;
 use crate::egress::{Egress, Links, Next};
 use crate::flow::{self, Cold, FlowId, FlowTable, Life, Member, Timeouts};
 use crate::fragment::Fragments;
+use crate::fragmentation::MOST_PARTS;
 use crate::hop::{Hops, MOST_WAITING, Resolve};
 use crate::limiter::{self, CountId, Limiter};
 use crate::log::{Cause, Log};
 use crate::nat::{Capacity, ConfigError, MappingId, Mappings, Share};
 use crate::opening::{Opening, Openings};
-use crate::stage::fragment::MOST_PARTS;
 use crate::state::Imports;
 use crate::tables::{Address, Tables, is_linux};
 

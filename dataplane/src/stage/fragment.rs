@@ -10,7 +10,7 @@ use wire::meta::Fields;
 
 use super::parse::flag;
 use super::{About, Cx, Stage, Step};
-use crate::fragmentation::fragment;
+use crate::fragmentation::{MOST_PARTS, fragment};
 use crate::tables::Tables;
 use crate::verdict::Reason;
 
@@ -55,6 +55,3 @@ impl Stage for Fragment {
         76
     }
 }
-
-/// Further fragments of one packet: a 16 KiB slot fragmented for the smallest link that carries IPv6, and then some.
-pub(crate) const MOST_PARTS: usize = 64;
