@@ -18,6 +18,7 @@ pub mod fragment;
 pub mod fragmentation;
 pub mod handoff;
 pub mod hop;
+pub mod import;
 pub mod limiter;
 pub mod log;
 pub mod nat;

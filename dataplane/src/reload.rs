@@ -30,8 +30,9 @@
 use wire::{Frame, Nanos};
 
 use crate::hop::TooMany;
+use crate::import::Imports;
 use crate::shard::{Setup, Shard, ShardError};
-use crate::state::{Applying, Imports, PARTS, Plan, Reload};
+use crate::state::{Applying, PARTS, Plan, Reload};
 use crate::tables::{Neighbour, Tables};
 
 mod renumbering;

@@ -18,11 +18,11 @@ use crate::flow::{self, Cold, FlowId, FlowTable, Life, Member, Timeouts};
 use crate::fragment::Fragments;
 use crate::fragmentation::MOST_PARTS;
 use crate::hop::{Hops, MOST_WAITING, Resolve};
+use crate::import::Imports;
 use crate::limiter::{self, CountId, Limiter};
 use crate::log::{Cause, Log};
 use crate::nat::{Capacity, ConfigError, MappingId, Mappings, Share};
 use crate::opening::{Opening, Openings};
-use crate::state::Imports;
 use crate::tables::{Address, Tables, is_linux};
 
 /// Neighbours on links, beyond those that the policy names.

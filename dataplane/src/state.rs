@@ -18,6 +18,7 @@ use tally::Region;
 use wire::{Frame, Nanos};
 
 use crate::hop::TooMany;
+use crate::import::{Imports, Refused};
 use crate::reload::Renumbering;
 use crate::shard::{Setup, Shard, ShardError};
 use crate::tables::{Neighbour, Tables};
@@ -36,7 +37,7 @@ mod queue;
 
 pub use filter::FlowFilter;
 pub use flow::{Ended, Ends, FlowRecord, IcmpQuery, Standing, Through};
-pub use item::{Imports, Item, Refused};
+pub use item::Item;
 pub use limiter::DebtRecord;
 pub use mapping::MappingRecord;
 pub use names::{Names, Places};

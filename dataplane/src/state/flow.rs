@@ -9,11 +9,12 @@ use wire::ethernet::Mac;
 use wire::header::{Ports, Protocol};
 use wire::{Nanos, PortId};
 
-use super::{Applying, Cursor, Imports, Item, MappingRecord, Part, Plan, Refused, Reload};
+use super::{Applying, Cursor, Item, MappingRecord, Part, Plan, Reload};
 use crate::flow::{
     FlowId, Former, Handshake, Key, Life, Numbers, Refusal, Senders, State, Tick, Timeouts, Translated,
     Windows, numbers, senders,
 };
+use crate::import::{Imports, Refused};
 use crate::log::Cause;
 use crate::nat::Endpoint;
 use crate::shard::{Shard, ShardError, most_flows, timeouts};

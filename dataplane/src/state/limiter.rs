@@ -10,8 +10,9 @@ use policy::model::Scope;
 use tally::{NoTally, Region};
 use wire::{Family, Nanos};
 
-use super::{Applying, Item, Part, Plan, Refused, Reload};
+use super::{Applying, Item, Part, Plan, Reload};
 use crate::flow::Key;
+use crate::import::Refused;
 use crate::limiter::{Bucket, Limiter, NONE, Sets, counts_as_whole, counts_sources, rates_sources, subject};
 use crate::shard::{Shard, ShardError};
 use crate::tables::{Address, FilterRule, Tables};

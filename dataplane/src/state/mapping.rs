@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 use tally::{NoTally, Region};
 
-use super::{Applying, Part, Plan, Refused, Reload};
+use super::{Applying, Part, Plan, Reload};
+use crate::import::Refused;
 use crate::nat::{Endpoint, MappingId, Mappings, PoolId, PoolsPlan, Restore, RetiredPools};
 use crate::shard::{NOTHING, Shard, ShardError, most_mappings};
 use crate::tables::Tables;

@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 use tally::Region;
 use wire::Nanos;
 
-use super::{Applying, Item, Part, Plan, Refused, Reload};
+use super::{Applying, Item, Part, Plan, Reload};
+use crate::import::Refused;
 use crate::shard::{Shard, ShardError};
 use crate::tables::Tables;
 

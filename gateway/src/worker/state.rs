@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use dataplane::Tables;
-use dataplane::state::{Cursor, Item, Refused};
+use dataplane::import::Refused;
+use dataplane::state::{Cursor, Item};
 
 use super::{Memory, Worker};
 use crate::about::About;
