@@ -10,6 +10,7 @@
 //! [`FlowTable::hash`] and [`FlowTable::prefetch_bucket`]; [`FlowTable::candidate_hit`] and
 //! [`FlowTable::prefetch_flow`]; [`FlowTable::find_from`].
 
+mod ends;
 mod evictable;
 mod handshake;
 pub(crate) mod hash;
@@ -25,6 +26,7 @@ use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 use wire::Nanos;
 
+pub use ends::{Ends, IcmpQuery};
 pub use handshake::Handshake;
 pub(crate) use handshake::{Numbers, numbers};
 pub use key::Key;

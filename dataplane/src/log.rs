@@ -8,9 +8,8 @@
 use policy::model::{LogEvent, Logging};
 use wire::{Nanos, PortId};
 
-use crate::flow::{Cold, Flow, State, Tick};
+use crate::flow::{Cold, Ends, Flow, State, Tick};
 use crate::nat::{Endpoint, MappingId, Mappings};
-use crate::state::Ends;
 use crate::tables::Tables;
 
 /// Record of an event.

@@ -36,12 +36,9 @@ mod own;
 mod queue;
 
 pub use filter::FlowFilter;
-pub use flow::{Ended, Ends, FlowRecord, IcmpQuery, Standing, Through};
-pub use item::Item;
-pub use limiter::DebtRecord;
-pub use mapping::MappingRecord;
+pub use flow::Ended;
+pub use item::{DebtRecord, FlowRecord, Item, MappingRecord, OwnRecord, Standing, Through};
 pub use names::{Names, Places};
-pub use own::OwnRecord;
 
 /// All parts, in the order in which a reload is applied to them and items are exported.
 ///

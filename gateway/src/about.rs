@@ -2,8 +2,9 @@
 
 use std::net::IpAddr;
 
+use dataplane::flow::Ends;
 use dataplane::nat::Endpoint;
-use dataplane::state::{Ends, FlowRecord, Item};
+use dataplane::state::{FlowRecord, Item};
 use serde::{Deserialize, Serialize};
 
 /// Both ends of a packet, in either direction; of an ICMP error, the ends of the packet that it quotes.
@@ -62,9 +63,9 @@ impl About {
 mod tests {
     use std::net::IpAddr;
 
-    use dataplane::flow::{FlowId, State};
+    use dataplane::flow::{Ends, FlowId, State};
     use dataplane::nat::Endpoint;
-    use dataplane::state::{DebtRecord, Ends, FlowRecord, Item, MappingRecord, Standing, Through};
+    use dataplane::state::{DebtRecord, FlowRecord, Item, MappingRecord, Standing, Through};
     use wire::{Nanos, PortId};
 
     use super::About;

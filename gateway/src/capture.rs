@@ -8,10 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError};
 
-use dataplane::flow::{Flow, State};
+use dataplane::flow::{Ends, Flow, State};
 use dataplane::pipeline::{self, STAGES};
 use dataplane::stage::Packets;
-use dataplane::state::Ends;
 use dataplane::{Reason, Tables, Verdict};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};

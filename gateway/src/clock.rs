@@ -34,11 +34,11 @@ impl Clock {
 
 #[cfg(test)]
 mod tests {
-    use dataplane::flow::{FlowId, State, Windows};
+    use dataplane::flow::{Ends, FlowId, State, Windows};
     use dataplane::hop::Resolve;
     use dataplane::nat::Share;
     use dataplane::shard::Setup;
-    use dataplane::state::{Cursor, Ends, FlowRecord, Item, Standing, Through};
+    use dataplane::state::{Cursor, FlowRecord, Item, Standing, Through};
     use dataplane::{Shard, Tables};
     use wire::PortId;
 

@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use dataplane::Tables;
-use dataplane::flow::State;
-use dataplane::state::{Ends, FlowFilter, FlowRecord, Standing, Through};
+use dataplane::flow::{Ends, State};
+use dataplane::state::{FlowFilter, FlowRecord, Standing, Through};
 use dataplane::tables::{LOCAL, OTHER};
 use ipnet::IpNet;
 use policy::model::{OTHER_ZONE, SELF_ZONE};

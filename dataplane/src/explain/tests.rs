@@ -6,8 +6,8 @@ use wire::ethernet::Mac;
 use wire::{Frame, Nanos, PortId};
 
 use crate::counter::Counters;
+use crate::flow::Ends;
 use crate::replay::{Replay, Way, Witness, answered_ends};
-use crate::state::Ends;
 use crate::tables::Tables;
 use crate::verdict::{Reason, Verdict};
 

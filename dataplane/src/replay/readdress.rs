@@ -5,11 +5,10 @@ use wire::ethernet::{self, EtherType};
 use wire::header::Protocol;
 use wire::{Family, Part, icmpv4, icmpv6, ipv4, ipv6};
 
-use crate::flow::{Direction, Flow, FlowTable, Key};
+use crate::flow::{Direction, Ends, Flow, FlowTable, Key};
 use crate::nat::Endpoint;
 use crate::nat::rewrite::{self, Rewrite, Transport};
 use crate::stage::track::ends;
-use crate::state::Ends;
 use crate::tables::Tables;
 
 /// Outcome of readdressing a frame.

@@ -7,9 +7,8 @@ use wire::{Frame, PortId};
 
 use super::parse::flag;
 use super::{Cx, Step};
-use crate::flow::FlowId;
+use crate::flow::{Ends, FlowId};
 use crate::log::{Connection, Opened, Record, RuleHit};
-use crate::state::Ends;
 use crate::tables::Address;
 use crate::verdict::Verdict;
 

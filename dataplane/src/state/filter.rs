@@ -5,8 +5,8 @@ use std::ops::Range;
 use ipnet::IpNet;
 use wire::{Nanos, PortId};
 
-use super::{Ends, FlowRecord, Standing, Through};
-use crate::flow::{FlowId, State};
+use super::{FlowRecord, Standing, Through};
+use crate::flow::{Ends, FlowId, State};
 use crate::shard::Shard;
 use crate::tables::Tables;
 

@@ -3,16 +3,15 @@
 use std::net::IpAddr;
 
 use policy::model::Mode;
-use serde::{Deserialize, Serialize};
 use tally::{NoTally, Region};
+use wire::Nanos;
 use wire::ethernet::Mac;
-use wire::header::{Ports, Protocol};
-use wire::{Nanos, PortId};
+use wire::header::Protocol;
 
-use super::{Applying, Cursor, Item, MappingRecord, Part, Plan, Reload};
+use super::{Applying, Cursor, FlowRecord, Item, MappingRecord, Part, Plan, Reload, Standing, Through};
 use crate::flow::{
-    FlowId, Former, Handshake, Key, Life, Numbers, Refusal, Senders, State, Tick, Timeouts, Translated,
-    Windows, numbers, senders,
+    Ends, FlowId, Former, Handshake, Key, Life, Numbers, Refusal, Senders, State, Tick, Timeouts, Translated,
+    numbers, senders,
 };
 use crate::import::{Imports, Refused};
 use crate::log::Cause;
@@ -105,94 +104,6 @@ impl Plan for FlowsPlan {
             reload.carried = shard.move_into(fresh, reload.tables, reload.now);
         }
     }
-}
-
-/// A flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FlowRecord {
-    /// Place in the flow table, until the flow ends.
-    pub id: FlowId,
-    /// Ends of packets in the first one's direction, as they arrive.
-    pub original: Ends,
-    /// Ends of packets in the reply direction, as they arrive.
-    pub reply: Ends,
-    /// The interface that its first packet came in by, [`LOCAL`](crate::tables::LOCAL) for the gateway itself,
-    /// [`OTHER`](crate::tables::OTHER) where Linux forwards it; `None` if it is gone.
-    pub ingress: Option<PortId>,
-    /// Connection state.
-    pub state: State,
-    /// TCP windows of both sides.
-    pub windows: Windows,
-    /// Time since the last packet, to an eighth of a second.
-    pub idle: Nanos,
-    /// Time since the flow was set up, to an eighth of a second.
-    pub age: Nanos,
-    /// Standing before the tables of the export.
-    pub standing: Standing,
-    /// Rule that accepts the flow; `None` if a default does, or the flow is not validated.
-    pub rule: Option<u32>,
-    /// Destination translation, by place from 0.
-    pub destination: Through,
-    /// Source translation, by place from 0.
-    pub source: Through,
-    /// Mapping that translates the source.
-    pub mapping: Option<MappingRecord>,
-    /// Mapping by which the first packet was let in from outside.
-    pub inward: Option<MappingRecord>,
-    /// ICMP type << 8 | code of the first packet, which rules match.
-    pub kind: u16,
-    /// DS field of the first packet.
-    pub ds_field: u8,
-    /// TCP flags of the first packet.
-    pub tcp_flags: u8,
-    /// Source MAC address of the first packet, if rules match MAC addresses.
-    pub mac: Option<[u8; 6]>,
-    /// Maker of the TCP handshake: the ends with one another, or the gateway (SYN proxy).
-    pub handshake: Handshake,
-}
-
-/// Addresses and ports of packets of one direction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Ends {
-    /// Source address.
-    pub source: IpAddr,
-    /// Destination address, of the same family.
-    pub destination: IpAddr,
-    /// Source port, or the ICMP query's stand-in for it ([`Key::query_ports`]).
-    pub sport: u16,
-    /// Destination port, likewise.
-    pub dport: u16,
-    /// Transport protocol, as in the IP header.
-    pub protocol: u8,
-}
-
-/// Type and identifier of an ICMP query.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct IcmpQuery {
-    /// Type of the request.
-    pub kind: u8,
-    /// Identifier.
-    pub id: u16,
-}
-
-/// Standing of a flow before tables: validated by them, or not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Standing {
-    /// The tables accept the flow.
-    Validated,
-    /// Earlier tables, or another shard's, accepted the flow; its next packet revalidates it.
-    Waits,
-}
-
-/// A translation that a flow may have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Through {
-    /// No translation.
-    None,
-    /// The translation at a place, from 0.
-    Nat(u16),
-    /// A translation that the tables have no more.
-    Gone,
 }
 
 impl Shard {
@@ -353,51 +264,6 @@ pub enum Ended {
     Now,
     /// The flow was gone already.
     Before,
-}
-
-impl Ends {
-    /// Returns the ends of a key.
-    pub fn of(key: &Key) -> Ends {
-        Ends {
-            source: key.source(),
-            destination: key.destination(),
-            sport: key.sport(),
-            dport: key.dport(),
-            protocol: key.protocol(),
-        }
-    }
-
-    /// The protocol.
-    fn kind(&self) -> Protocol {
-        Protocol(self.protocol)
-    }
-
-    /// Both ports; `None` for protocols that have none.
-    pub fn ports(&self) -> Option<Ports> {
-        let Ends { sport, dport, .. } = *self;
-        self.kind().has_ports().then_some(Ports { sport, dport })
-    }
-
-    /// Type and identifier of this direction's ICMP queries; `None` for other packets. Valid for the querying direction alone.
-    pub fn query(&self) -> Option<IcmpQuery> {
-        let icmp = if self.source.is_ipv4() { Protocol::ICMP } else { Protocol::ICMPV6 };
-        let is_query = self.kind() == icmp;
-        is_query.then_some(IcmpQuery { kind: self.dport as u8, id: self.sport })
-    }
-
-    /// The key, in no conntrack zone; `None` where the families differ.
-    pub fn to_key(self) -> Option<Key> {
-        let Ends { sport, dport, protocol, .. } = self;
-        match (self.source, self.destination) {
-            (IpAddr::V4(from), IpAddr::V4(to)) => {
-                Some(Key::v4(from.to_bits(), to.to_bits(), sport, dport, protocol))
-            }
-            (IpAddr::V6(from), IpAddr::V6(to)) => {
-                Some(Key::v6(from.to_bits(), to.to_bits(), sport, dport, protocol))
-            }
-            _ => None,
-        }
-    }
 }
 
 /// True if keys, state and mappings of a flow fit one another.

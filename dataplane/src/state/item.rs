@@ -1,9 +1,12 @@
 //! Items of a shard's state, as plain data.
 
-use serde::{Deserialize, Serialize};
-use wire::Nanos;
+use std::net::IpAddr;
 
-use super::{DebtRecord, FlowRecord, OwnRecord};
+use serde::{Deserialize, Serialize};
+use wire::{Nanos, PortId};
+
+use crate::flow::{Ends, FlowId, Handshake, State, Windows};
+use crate::nat::Endpoint;
 
 /// An item of a shard's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,4 +34,100 @@ impl Item {
             Item::Own(own) => Item::Own(OwnRecord { errors: less(own.errors), ..own }),
         }
     }
+}
+
+/// A flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlowRecord {
+    /// Place in the flow table, until the flow ends.
+    pub id: FlowId,
+    /// Ends of packets in the first one's direction, as they arrive.
+    pub original: Ends,
+    /// Ends of packets in the reply direction, as they arrive.
+    pub reply: Ends,
+    /// The interface that its first packet came in by, [`LOCAL`](crate::tables::LOCAL) for the gateway itself,
+    /// [`OTHER`](crate::tables::OTHER) where Linux forwards it; `None` if it is gone.
+    pub ingress: Option<PortId>,
+    /// Connection state.
+    pub state: State,
+    /// TCP windows of both sides.
+    pub windows: Windows,
+    /// Time since the last packet, to an eighth of a second.
+    pub idle: Nanos,
+    /// Time since the flow was set up, to an eighth of a second.
+    pub age: Nanos,
+    /// Standing before the tables of the export.
+    pub standing: Standing,
+    /// Rule that accepts the flow; `None` if a default does, or the flow is not validated.
+    pub rule: Option<u32>,
+    /// Destination translation, by place from 0.
+    pub destination: Through,
+    /// Source translation, by place from 0.
+    pub source: Through,
+    /// Mapping that translates the source.
+    pub mapping: Option<MappingRecord>,
+    /// Mapping by which the first packet was let in from outside.
+    pub inward: Option<MappingRecord>,
+    /// ICMP type << 8 | code of the first packet, which rules match.
+    pub kind: u16,
+    /// DS field of the first packet.
+    pub ds_field: u8,
+    /// TCP flags of the first packet.
+    pub tcp_flags: u8,
+    /// Source MAC address of the first packet, if rules match MAC addresses.
+    pub mac: Option<[u8; 6]>,
+    /// Maker of the TCP handshake: the ends with one another, or the gateway (SYN proxy).
+    pub handshake: Handshake,
+}
+
+/// Standing of a flow before tables: validated by them, or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Standing {
+    /// The tables accept the flow.
+    Validated,
+    /// Earlier tables, or another shard's, accepted the flow; its next packet revalidates it.
+    Waits,
+}
+
+/// A translation that a flow may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Through {
+    /// No translation.
+    None,
+    /// The translation at a place, from 0.
+    Nat(u16),
+    /// A translation that the tables have no more.
+    Gone,
+}
+
+/// A mapping of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MappingRecord {
+    /// The source translation whose pool it is from, by place from 0, or [`OWN_ACCORD`](crate::tables::OWN_ACCORD); `None` if that, or its outside
+    /// address, is gone.
+    pub nat: Option<u16>,
+    /// The inside end.
+    pub inside: Endpoint,
+    /// The outside end.
+    pub outside: Endpoint,
+}
+
+/// The token debt under the rate of a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DebtRecord {
+    /// The rule, by place.
+    pub rule: u32,
+    /// The source that it is bounded for; `None` where that is the rule as a whole.
+    pub source: Option<IpAddr>,
+    /// Time until the bucket is full: as many may pass as the rate ever lets pass at once.
+    pub debt: Nanos,
+}
+
+/// State of the gateway's own packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OwnRecord {
+    /// Identification of the next packet.
+    pub next_id: u16,
+    /// Token debt of errors and resets, as in [`DebtRecord::debt`].
+    pub errors: Nanos,
 }

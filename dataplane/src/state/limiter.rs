@@ -3,14 +3,11 @@
 //! The work of a reload is bounded by rules. Tables of sources are kept as they are, so that flows go on counting where they do; they
 //! are taken beforehand where none was needed so far.
 
-use serde::{Deserialize, Serialize};
-use std::net::IpAddr;
-
 use policy::model::Scope;
 use tally::{NoTally, Region};
 use wire::{Family, Nanos};
 
-use super::{Applying, Item, Part, Plan, Reload};
+use super::{Applying, DebtRecord, Item, Part, Plan, Reload};
 use crate::flow::Key;
 use crate::import::Refused;
 use crate::limiter::{Bucket, Limiter, NONE, Sets, counts_as_whole, counts_sources, rates_sources, subject};
@@ -19,17 +16,6 @@ use crate::tables::{Address, FilterRule, Tables};
 
 /// Limits on rates and on numbers of connections.
 pub(super) struct Limits;
-
-/// The token debt under the rate of a rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DebtRecord {
-    /// The rule, by place.
-    pub rule: u32,
-    /// The source that it is bounded for; `None` where that is the rule as a whole.
-    pub source: Option<IpAddr>,
-    /// Time until the bucket is full: as many may pass as the rate ever lets pass at once.
-    pub debt: Nanos,
-}
 
 /// Reload of limits.
 struct LimiterPlan {

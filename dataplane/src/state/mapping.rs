@@ -1,28 +1,15 @@
 //! Translations: mappings go on where their pool does (`nat/mapping/reload.rs`), and outlive the process with their flows.
 
-use serde::{Deserialize, Serialize};
 use tally::{NoTally, Region};
 
-use super::{Applying, Part, Plan, Reload};
+use super::{Applying, MappingRecord, Part, Plan, Reload};
 use crate::import::Refused;
-use crate::nat::{Endpoint, MappingId, Mappings, PoolId, PoolsPlan, Restore, RetiredPools};
+use crate::nat::{MappingId, Mappings, PoolId, PoolsPlan, Restore, RetiredPools};
 use crate::shard::{NOTHING, Shard, ShardError, most_mappings};
 use crate::tables::Tables;
 
 /// Mappings of source translations.
 pub(super) struct Translations;
-
-/// A mapping of a flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MappingRecord {
-    /// The source translation whose pool it is from, by place from 0, or [`OWN_ACCORD`](crate::tables::OWN_ACCORD); `None` if that, or its outside
-    /// address, is gone.
-    pub nat: Option<u16>,
-    /// The inside end.
-    pub inside: Endpoint,
-    /// The outside end.
-    pub outside: Endpoint,
-}
 
 /// Reload of mappings.
 struct MappingsPlan {

@@ -1,25 +1,15 @@
 //! State of the gateway's own packets: IPv4 identification, and token debt under the bounds on answers.
 
-use serde::{Deserialize, Serialize};
 use tally::Region;
 use wire::Nanos;
 
-use super::{Applying, Item, Part, Plan, Reload};
+use super::{Applying, Item, OwnRecord, Part, Plan, Reload};
 use crate::import::Refused;
 use crate::shard::{Shard, ShardError};
 use crate::tables::Tables;
 
 /// The part of a shard for the gateway's own packets.
 pub(super) struct Own;
-
-/// State of the gateway's own packets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OwnRecord {
-    /// Identification of the next packet.
-    pub next_id: u16,
-    /// Token debt of errors and resets, as in [`DebtRecord::debt`](super::DebtRecord::debt).
-    pub errors: Nanos,
-}
 
 /// Reload: nothing of it depends on tables.
 struct Unchanged;

@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-use dataplane::state::Ends;
+use dataplane::flow::Ends;
 use dataplane::tables::{LOCAL, OTHER};
 use dataplane::{Tables, Verdict};
 use hyper::body::Bytes;

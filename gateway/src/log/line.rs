@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 use std::time::{Duration, SystemTime};
 
+use dataplane::flow::Ends;
 use dataplane::log::{Cause, Connection, Mapped, Record, RuleHit};
-use dataplane::state::Ends;
 use dataplane::tables::{LOCAL, NO_NUMBER, OTHER, Tables};
 use dataplane::verdict::Verdict;
 use policy::model::{OTHER_ZONE, SELF_ZONE};

@@ -3,8 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::unix::fs::{PermissionsExt, symlink};
 
-use dataplane::flow::{FlowId, State, Windows};
-use dataplane::state::{DebtRecord, Ends, FlowRecord, OwnRecord, Standing, Through};
+use dataplane::flow::{Ends, FlowId, State, Windows};
+use dataplane::state::{DebtRecord, FlowRecord, OwnRecord, Standing, Through};
 use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
 use proptest::sample::Index;
 use wire::{Nanos, PortId};

@@ -7,11 +7,10 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use dataplane::egress::Egress;
-use dataplane::flow::{Flow, FlowId};
+use dataplane::flow::{Ends, Flow, FlowId};
 use dataplane::handoff::receiver;
 use dataplane::pipeline::{self, Watch};
 use dataplane::stage::Cx;
-use dataplane::state::Ends;
 use dataplane::{Shard, Tables, Verdict};
 use tally::Tally;
 use wire::{Frame, Nanos, PortId};

@@ -6,9 +6,10 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use dataplane::explain::Account;
+use dataplane::flow::Ends;
 use dataplane::nat::Endpoint;
 use dataplane::replay::{Way, answered_ends};
-use dataplane::state::{Ends, FlowRecord, Item, Names, Standing};
+use dataplane::state::{FlowRecord, Item, Names, Standing};
 use dataplane::tables::OWN_ACCORD;
 use dataplane::{Replay, Tables};
 use gateway::about::About;
