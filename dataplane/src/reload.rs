@@ -33,11 +33,7 @@ use crate::hop::TooMany;
 use crate::import::Imports;
 use crate::shard::{Setup, Shard, ShardError};
 use crate::state::{Applying, PARTS, Plan, Reload};
-use crate::tables::{Neighbour, Tables};
-
-mod renumbering;
-
-pub(crate) use renumbering::Renumbering;
+use crate::tables::{Neighbour, Renumbering, Tables};
 
 /// Reload plan for one shard: the renumbering, and the prepared parts.
 pub struct ReloadPlan {

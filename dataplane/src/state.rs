@@ -19,9 +19,8 @@ use wire::{Frame, Nanos};
 
 use crate::hop::TooMany;
 use crate::import::{Imports, Refused};
-use crate::reload::Renumbering;
 use crate::shard::{Setup, Shard, ShardError};
-use crate::tables::{Neighbour, Tables};
+use crate::tables::{Neighbour, Renumbering, Tables};
 
 mod counter;
 mod filter;

@@ -14,6 +14,7 @@ mod error;
 mod mac;
 mod nat;
 mod number;
+mod renumbering;
 pub(crate) mod selection;
 
 pub use error::CompileError;
@@ -27,6 +28,7 @@ pub use nat::{
 };
 pub(crate) use number::OTHER_NUMBER;
 pub use number::{NO_NUMBER, Numbers};
+pub(crate) use renumbering::Renumbering;
 use selection::Selection;
 
 /// The zone of the gateway itself.

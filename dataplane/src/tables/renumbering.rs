@@ -5,7 +5,8 @@ use std::net::IpAddr;
 
 use wire::{Meta, PortId};
 
-use crate::tables::{NO_NUMBER, Tables, is_linux};
+use super::{NO_NUMBER, PoolOwner, Tables, is_linux};
+use crate::nat::PoolConfig;
 use crate::verdict::Reason;
 
 /// No interface.
@@ -95,7 +96,7 @@ impl Renumbering {
 /// Keys of the pools: translation, interface, and the interface's address.
 fn pools(tables: &Tables) -> Vec<(u32, u32, Option<IpAddr>)> {
     let nat = &tables.nat;
-    let key = |(owner, config): (&crate::tables::PoolOwner, &crate::nat::PoolConfig)| {
+    let key = |(owner, config): (&PoolOwner, &PoolConfig)| {
         let source = nat.sources.get(usize::from(owner.source)).map_or(NO_NUMBER, |nat| nat.number);
         let interface = owner.interface.and_then(|id| tables.interface(id));
         let address = config.addresses.first().filter(|_| interface.is_some()).map(|range| range.first);
