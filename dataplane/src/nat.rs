@@ -20,10 +20,11 @@ mod port;
 pub mod rewrite;
 mod share;
 
-pub use mapping::{Capacity, ConfigError, Mapping, Mappings, PoolUse, Restore};
+pub use mapping::{Capacity, Mapping, Mappings, PoolUse, Restore};
 pub(crate) use mapping::{PoolsPlan, RetiredPools};
 pub use pool::{
-    AddressRange, Block, Hold, MAX_ADDRESSES, PoolConfig, PoolCounters, PoolProblem, PortRange, Reserved,
+    AddressRange, Block, ConfigError, Hold, MAX_ADDRESSES, PoolConfig, PoolCounters, PoolProblem, PortRange,
+    Reserved,
 };
 
 /// A pool by its place in the list that [`Mappings::new`] was given: one per source translation.

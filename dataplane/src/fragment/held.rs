@@ -4,7 +4,6 @@ use lookup::memory::MemoryError;
 use wire::Frame;
 
 use super::NONE;
-use super::table::filled;
 use crate::verdict::Reason;
 
 /// All places.
@@ -131,4 +130,15 @@ impl Held {
         }
         to.last = list.last;
     }
+}
+
+/// `count` entries, each made with the place of the next one, the last with [`NONE`]; they will never be more.
+pub(super) fn filled<T>(count: u32, entry: impl Fn(u32) -> T) -> Result<Vec<T>, MemoryError> {
+    let mut entries = Vec::new();
+    entries.try_reserve_exact(count as usize).map_err(|_| MemoryError {
+        bytes: (count as usize).saturating_mul(size_of::<T>()),
+        source: std::io::ErrorKind::OutOfMemory.into(),
+    })?;
+    entries.extend((1..=count).map(|next| entry(if next < count { next } else { NONE })));
+    Ok(entries)
 }

@@ -5,7 +5,7 @@ use tally::{Region, Tally};
 use wire::{Family, Nanos};
 
 use super::hash::Hasher;
-use super::held::List;
+use super::held::{List, filled};
 use super::range::Ranges;
 use super::share::{CT_ZONES, Owner};
 use super::{DatagramKey, Kept, NONE};
@@ -273,15 +273,4 @@ impl Datagram {
         // At most 65,535 / 8, rounded up.
         self.total != UNKNOWN && self.ranges.reach(self.total.div_ceil(8) as u16)
     }
-}
-
-/// `count` entries, each made with the place of the next one, the last with [`NONE`]; they will never be more.
-pub(super) fn filled<T>(count: u32, entry: impl Fn(u32) -> T) -> Result<Vec<T>, MemoryError> {
-    let mut entries = Vec::new();
-    entries.try_reserve_exact(count as usize).map_err(|_| MemoryError {
-        bytes: (count as usize).saturating_mul(size_of::<T>()),
-        source: std::io::ErrorKind::OutOfMemory.into(),
-    })?;
-    entries.extend((1..=count).map(|next| entry(if next < count { next } else { NONE })));
-    Ok(entries)
 }

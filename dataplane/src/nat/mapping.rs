@@ -17,7 +17,7 @@ use wire::Family;
 
 use super::host::{Hosts, NONE};
 use super::index::Index;
-use super::pool::{Compiled, Outside, Pool, PoolConfig, PoolProblem, PortRange, side_of};
+use super::pool::{Compiled, ConfigError, Outside, Pool, PoolConfig, PortRange, side_of};
 use super::port::{BYTES_OF_ADDRESS, Chunk, Home, Ports, Random, Wanted, Wish, next_with_free};
 use super::{Endpoint, Mapped, MappingId, PoolId, PortSpace, Refusal, Share};
 use crate::flow::Key;
@@ -46,26 +46,6 @@ impl Capacity {
     pub const fn of(mappings: u32) -> Capacity {
         Capacity { mappings, hosts: mappings.div_ceil(2) }
     }
-}
-
-/// Reason for refusing to make [`Mappings`].
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// A pool is wrong.
-    #[error("pool {}: {problem}", .pool.0)]
-    Pool {
-        /// The pool at fault.
-        pool: PoolId,
-        /// Fault in the pool.
-        #[source]
-        problem: PoolProblem,
-    },
-    /// More pools than 65535.
-    #[error("more than 65535 pools")]
-    TooManyPools,
-    /// The system did not give the memory.
-    #[error(transparent)]
-    Memory(MemoryError),
 }
 
 /// A mapping in memory.

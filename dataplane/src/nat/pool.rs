@@ -9,10 +9,11 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
+use lookup::memory::MemoryError;
 use policy::model::PortChoice;
 use wire::Family;
 
-use super::{ConfigError, PoolId, PortSpace, bits_of};
+use super::{PoolId, PortSpace, bits_of};
 
 /// The most outside addresses of a pool. Each one takes 24960 bytes of bitmaps, so that this many take 102 MB.
 pub const MAX_ADDRESSES: u32 = 4096;
@@ -119,6 +120,26 @@ pub struct Reserved {
     pub ports: PortRange,
     /// Firmness of the reservation.
     pub hold: Hold,
+}
+
+/// Reason for refusing to make [`Mappings`](super::Mappings).
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// A pool is wrong.
+    #[error("pool {}: {problem}", .pool.0)]
+    Pool {
+        /// The pool at fault.
+        pool: PoolId,
+        /// Fault in the pool.
+        #[source]
+        problem: PoolProblem,
+    },
+    /// More pools than 65535.
+    #[error("more than 65535 pools")]
+    TooManyPools,
+    /// The system did not give the memory.
+    #[error(transparent)]
+    Memory(MemoryError),
 }
 
 /// Fault in the configuration of a pool.
