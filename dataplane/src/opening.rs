@@ -13,7 +13,7 @@ use wire::{BATCH, Family, Meta, PortId};
 
 use crate::flow::Key;
 use crate::limiter::CountId;
-use crate::nat::{MappingId, PoolId};
+use crate::nat::{Endpoint, Mapped, MappingId, PoolId};
 use crate::tables::Address;
 
 /// Decisions on the flow that a packet opens, so far.
@@ -56,6 +56,19 @@ impl Opening {
     #[inline(always)]
     pub fn destination(&self) -> Address {
         Address { bits: self.seen.destination, v6: self.seen.family == Family::V6 }
+    }
+
+    /// The inside endpoint of the source, with a port.
+    pub(crate) fn inside(&self, port: u16) -> Endpoint {
+        let Header { source, protocol, family, .. } = self.seen;
+        Endpoint { address: source, port, protocol, family }
+    }
+
+    /// Translates the source to the outside endpoint of a mapping.
+    pub(crate) fn map_source(&mut self, mapped: Mapped) {
+        self.mapping = Some(mapped.id);
+        self.source = Address { bits: mapped.outside.address, v6: self.source.v6 };
+        self.sport = mapped.outside.port;
     }
 }
 

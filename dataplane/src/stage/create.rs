@@ -13,7 +13,6 @@ use wire::{Frame, Part, tcp};
 use super::log::note_opened;
 use super::parse::flag;
 use super::route::ct_zone;
-use super::snat::{inside, take};
 use super::track::{is_icmp, reason_of, settings};
 use super::{Cx, Step, header};
 use crate::flow::tcp::{Midstream, Segment};
@@ -204,14 +203,15 @@ fn settle_otherwise<T: Tally>(
     let own = cx.tables.nat.accord_of(opening.source).filter(|_| is_own);
     let own = own.map(|pool| (nat::PoolId(pool), opening.sport));
     let (pool, port) = opening.pool.or(own)?;
-    let inside = inside(opening, port);
+    let inside = opening.inside(port);
     // What has been tried is held meanwhile, or it would be chosen again.
     let mut tried: ArrayVec<nat::MappingId, { MOST_TRIES + 1 }> = ArrayVec::new();
     let mut settled = None;
     while settled.is_none() && !tried.is_full() {
         tried.extend(opening.mapping.take());
         let Ok(mapped) = cx.shard.mappings.map_another(pool, inside, cx.tally) else { break };
-        take(mapped, opening, cx);
+        cx.shard.log.note_mapped(&cx.shard.mappings, mapped.id);
+        opening.map_source(mapped);
         let reply = reply_key(frame, opening, cx);
         let hash = cx.shard.flows.hash(&reply, cx.tally);
         settled = set_reply(id, &reply, hash, frame, cx).is_ok().then_some(reply);

@@ -3,7 +3,6 @@
 //! Chooses the source translation of a flow's first packet, which all stages before have let pass. If no port is free, the
 //! packet is dropped and no state remains. Changes no byte: `rewrite` carries out the translation.
 
-use lookup::classify::Header;
 use policy::model::Mode;
 use tally::{Op, Region, Tally};
 use wire::meta::Fields;
@@ -12,7 +11,7 @@ use wire::{Frame, PortId};
 use super::parse::flag;
 use super::{About, Cx, Packets, Stage, Step, create, filter, header};
 use crate::hop::LOCAL_HOP;
-use crate::nat::{self, Endpoint};
+use crate::nat;
 use crate::opening::Opening;
 use crate::tables::{Address, SELF, SourceAction, Tables};
 use crate::verdict::Reason;
@@ -209,7 +208,7 @@ fn map<T: Tally>(
     place: u16,
     cx: &mut Cx<'_, T>,
 ) -> Result<(), Step> {
-    let inside = inside(opening, opening.sport);
+    let inside = opening.inside(opening.sport);
     let source = opening.source;
     let has_port = super::dnat::has_port(frame);
     if has_port {
@@ -225,7 +224,8 @@ fn map<T: Tally>(
         match mapped {
             Ok(mapped) => {
                 opening.pool = Some((nat::PoolId(pool), inside.port));
-                take(mapped, opening, cx);
+                cx.shard.log.note_mapped(&cx.shard.mappings, mapped.id);
+                opening.map_source(mapped);
             }
             Err(refusal) => return Err(refused(place, refusal, cx)),
         }
@@ -236,20 +236,6 @@ fn map<T: Tally>(
         }
     }
     Ok(())
-}
-
-/// The inside endpoint of the flow that is opened.
-pub(super) fn inside(opening: &Opening, port: u16) -> Endpoint {
-    let Header { source, protocol, family, .. } = opening.seen;
-    Endpoint { address: source, port, protocol, family }
-}
-
-/// The flow shows this mapping's outside end.
-pub(super) fn take<T: Tally>(mapped: nat::Mapped, opening: &mut Opening, cx: &mut Cx<'_, T>) {
-    cx.shard.log.note_mapped(&cx.shard.mappings, mapped.id);
-    opening.mapping = Some(mapped.id);
-    opening.source = Address { bits: mapped.outside.address, v6: opening.source.v6 };
-    opening.sport = mapped.outside.port;
 }
 
 fn count_refused<T: Tally>(place: u16, cx: &mut Cx<'_, T>) {
