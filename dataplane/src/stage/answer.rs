@@ -16,12 +16,13 @@ use wire::icmpv4::unreachable as unreachable4;
 use wire::icmpv6::unreachable as unreachable6;
 use wire::meta::Fields;
 use wire::tcp::Flags;
-use wire::{Family, Frame, Part, icmpv4, icmpv6, ipv4, ipv6, tcp};
+use wire::{Family, Frame, Part, icmpv4, icmpv6, tcp};
 
+use super::own::{IpHeader, MOST_LINK, note, pseudo};
 use super::parse::flag;
 use super::queue::ANSWERED;
 use super::route::back;
-use super::{About, Cx, Packets, Stage, Step, handshake, header, proxy, rewrite};
+use super::{About, Cx, Packets, Stage, Step, handshake, header, link, proxy};
 use crate::hop::{LOCAL_HOP, Wanted};
 use crate::limiter::{self, ErrorBounds, ErrorKind};
 use crate::tables::{Address, LOCAL, SELF, Tables};
@@ -37,12 +38,6 @@ const LARGEST6: usize = 1280;
 
 /// Internetwork control: what routers send (RFC 1812, section 4.3.2.5).
 const CONTROL: u8 = 0xc0;
-
-/// Bytes of an Ethernet header with two VLAN tags: `parse` reads no more.
-pub(super) const MOST_LINK: usize = 22;
-
-/// Time to live of what the gateway itself sends.
-const TTL: u8 = 64;
 
 impl Stage for Answer {
     const ABOUT: About = About {
@@ -136,7 +131,7 @@ fn build<T: Tally>(frame: &mut Frame, reason: Reason, cx: &mut Cx<'_, T>) -> Opt
     }
     frame.meta.hop = hop;
     frame.meta.egress = interface;
-    rewrite::link(frame, cx).then_some(())
+    link::replace(frame, cx).then_some(())
 }
 
 /// Returns the kind of answer for rate limiting: each kind has its own token buckets.
@@ -337,57 +332,4 @@ fn reset(frame: &mut Frame, sender: Address, meant: Address) -> Option<()> {
     tcp::HeaderMut::of(payload)?.set_checksum(sum);
     note(frame, header_len);
     Some(())
-}
-
-/// The IP header of what the gateway itself sends.
-pub(super) struct IpHeader {
-    pub(super) from: Address,
-    pub(super) to: Address,
-    pub(super) protocol: Protocol,
-    pub(super) payload_len: usize,
-    pub(super) ds_field: u8,
-    pub(super) id: u16,
-}
-
-impl IpHeader {
-    /// Writes 20 or 40 bytes over zeroed ones.
-    pub(super) fn write(&self, bytes: &mut [u8]) -> Option<()> {
-        if self.from.v6 {
-            let mut header = ipv6::HeaderMut::of(bytes)?;
-            header.set_first_word(self.ds_field, 0);
-            header.set_payload_len(self.payload_len as u16);
-            header.set_next_header(self.protocol);
-            header.set_hop_limit(TTL);
-            header.set_src(self.from.bits.into());
-            header.set_dst(self.to.bits.into());
-        } else {
-            let mut header = ipv4::HeaderMut::of(bytes)?;
-            header.set_header_len(20);
-            header.set_ds_field(self.ds_field);
-            header.set_total_len(20 + self.payload_len as u16);
-            header.set_id(self.id);
-            header.set_ttl(TTL);
-            header.set_protocol(self.protocol);
-            header.set_src((self.from.bits as u32).into());
-            header.set_dst((self.to.bits as u32).into());
-            let checksum = Sum::of(bytes.get(..20)?).checksum();
-            ipv4::HeaderMut::of(bytes)?.set_checksum(checksum);
-        }
-        Some(())
-    }
-}
-
-pub(super) fn pseudo(from: Address, to: Address, protocol: Protocol, len: usize) -> Sum {
-    if from.v6 {
-        Sum::pseudo_v6(from.bits.into(), to.bits.into(), protocol, len as u32)
-    } else {
-        Sum::pseudo_v4((from.bits as u32).into(), (to.bits as u32).into(), protocol, len as u16)
-    }
-}
-
-/// The packet begins with the frame now.
-pub(super) fn note(frame: &mut Frame, header_len: usize) {
-    frame.meta.network = 0;
-    frame.meta.transport = header_len as u16;
-    frame.meta.end = frame.len() as u16;
 }

@@ -19,9 +19,9 @@ use wire::header::{Ports, Protocol, RawOptions};
 use wire::tcp::{self, Flags, TcpOption};
 use wire::{Family, Frame, Part, PortId, ipv4, ipv6};
 
-use super::answer::{IpHeader, note, pseudo};
+use super::own::{IpHeader, note, pseudo};
 use super::parse::flag;
-use super::{Cx, Step, header, rewrite};
+use super::{Cx, Step, header, link};
 use crate::cookie::{self, Cookies, Offer, Sack};
 use crate::flow::tcp::Segment;
 use crate::flow::{Direction, FlowId, Handshake, Hit, Key};
@@ -264,7 +264,7 @@ fn complete<T: Tally>(
     beside.meta = frame.meta.clone();
     (beside.meta.hop, beside.meta.egress) = (onward, egress);
     let is_sent = head.send(&mut beside, key.destination().into(), key.source().into());
-    if is_sent.is_none() || !rewrite::link(&mut beside, cx) {
+    if is_sent.is_none() || !link::replace(&mut beside, cx) {
         cx.pool.put(beside);
         return None;
     }

@@ -16,7 +16,7 @@ use wire::icmpv6::{self, AdvertisementFlags, Discovery};
 use wire::{Frame, ipv6};
 
 use super::Cx;
-use super::answer::MOST_LINK;
+use super::own::MOST_LINK;
 use super::parse::flag;
 use crate::tables::{Address, Interface, Tables};
 
