@@ -3,8 +3,8 @@
 
 use dataplane::pipeline::{self, STAGES, Watch};
 use dataplane::replay::Witness;
-use dataplane::stage::{Cx, parse};
-use dataplane::{Reason, Replay, Tables, Verdict};
+use dataplane::stage::Cx;
+use dataplane::{Reason, Replay, Tables, Verdict, flag};
 use wire::ethernet::{HeaderMut, Mac};
 use wire::{Frame, Nanos, PortId};
 
@@ -241,7 +241,7 @@ impl Watch<Recorder> for Marker<'_> {
     }
 
     fn after(&mut self, _: &'static str, frame: &Frame, _: &mut Cx<'_, Recorder>) {
-        if parse::flag::HIT & frame.meta.flags != 0 {
+        if flag::HIT & frame.meta.flags != 0 {
             self.standing = Standing::Known;
         }
     }

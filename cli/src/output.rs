@@ -9,8 +9,8 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use dataplane::flag;
 use dataplane::replay::Witness;
-use dataplane::stage::parse::flag;
 use dataplane::tables::LOCAL;
 use dataplane::{Reason, Tables, Verdict};
 use policy::model::Logging;

@@ -3,11 +3,11 @@
 use std::net::IpAddr;
 
 use dataplane::explain::{Account, Visit};
+use dataplane::flag;
 use dataplane::flow::{Flow, Key, Life};
 use dataplane::hop::LOCAL_HOP;
 use dataplane::pipeline;
 use dataplane::stage::Packets;
-use dataplane::stage::parse::flag;
 use dataplane::tables::{LOCAL, SELF, Tables};
 use dataplane::{Reason, Verdict};
 use policy::model::{Action, Mode, SourceCheck};

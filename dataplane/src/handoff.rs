@@ -12,7 +12,7 @@
 
 use wire::{Meta, Nanos, PortId};
 
-use crate::stage::parse::flag;
+use crate::flag;
 use crate::verdict::{Reason, Verdict};
 
 /// Largest number of handoffs of one frame.

@@ -13,6 +13,7 @@ pub mod counter;
 pub mod egress;
 pub mod explain;
 pub mod extent;
+pub mod flag;
 pub mod flow;
 pub mod fragment;
 pub mod fragmentation;

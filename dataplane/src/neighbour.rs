@@ -11,13 +11,12 @@
 use wire::ethernet::Mac;
 use wire::{Frame, Nanos, PortId};
 
+use crate::flag;
 use crate::hop::{NO_HOP, Recycled, TooMany, Wanted};
 use crate::shard::Shard;
-use crate::stage::Step;
-use crate::stage::parse::flag;
 use crate::state::Plan;
 use crate::tables::{Address, Neighbour, Tables};
-use crate::verdict::Reason;
+use crate::verdict::{Reason, Verdict};
 
 impl Shard {
     /// Updates a neighbour's link-layer address, and releases the frames pending for it.
@@ -88,7 +87,7 @@ impl Shard {
 
     fn give_up(&mut self, wanted: Wanted) {
         while let Some(mut frame) = self.hops.waiting.take(wanted) {
-            Step::Answer(Reason::NeighbourUnknown).settle(&mut frame);
+            frame.meta.fate = Verdict::Answered(Reason::NeighbourUnknown).to_fate();
             self.released.push_back(frame);
         }
     }

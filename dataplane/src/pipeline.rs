@@ -19,13 +19,14 @@ use policy::model::Mode;
 use tally::{NoTally, Tally};
 use wire::{BATCH, Batch, Frame, Nanos};
 
+use crate::flag;
 use crate::hop::leaves;
 use crate::stage::answer::Answer;
 use crate::stage::classify::Classify;
 use crate::stage::dnat::Dnat;
 use crate::stage::filter::Filter;
 use crate::stage::fragment::Fragment;
-use crate::stage::parse::{Parse, flag};
+use crate::stage::parse::Parse;
 use crate::stage::queue::{ANSWERED, Queue};
 use crate::stage::rewrite::Rewrite;
 use crate::stage::route::{Route, awaited};

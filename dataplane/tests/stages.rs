@@ -5,13 +5,13 @@ mod scene;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use dataplane::flag;
 use dataplane::hop::Resolve;
 use dataplane::nat::Share;
 use dataplane::opening::Opening;
 use dataplane::pipeline::{self, Watch};
 use dataplane::replay::{Replay, Way};
 use dataplane::shard::Setup;
-use dataplane::stage::parse::flag;
 use dataplane::stage::{About, Cx, Packets};
 use dataplane::{Pipeline, Shard, Tables};
 use scene::packet::Packets as World;

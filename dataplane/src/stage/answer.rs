@@ -19,10 +19,10 @@ use wire::tcp::Flags;
 use wire::{Family, Frame, Part, icmpv4, icmpv6, tcp};
 
 use super::own::{IpHeader, MOST_LINK, note, pseudo};
-use super::parse::flag;
 use super::queue::ANSWERED;
 use super::route::back;
 use super::{About, Cx, Packets, Stage, Step, handshake, header, link, proxy};
+use crate::flag;
 use crate::hop::{LOCAL_HOP, Wanted};
 use crate::limiter::{self, ErrorBounds, ErrorKind};
 use crate::tables::{Address, LOCAL, SELF, Tables};

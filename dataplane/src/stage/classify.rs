@@ -8,8 +8,8 @@ use tally::Tally;
 use wire::Frame;
 use wire::meta::Fields;
 
-use super::parse::flag;
 use super::{About, Cx, Packets, Stage, Step};
+use crate::flag;
 use crate::tables::Tables;
 
 /// The stage.

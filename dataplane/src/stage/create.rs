@@ -11,10 +11,10 @@ use wire::header::Protocol;
 use wire::{Frame, Part, tcp};
 
 use super::log::note_opened;
-use super::parse::flag;
 use super::route::ct_zone;
 use super::track::{is_icmp, reason_of, settings};
 use super::{Cx, Step, header};
+use crate::flag;
 use crate::flow::tcp::{Midstream, Segment};
 use crate::flow::{Direction, FlowId, FlowTable, Handshake, Key, Refusal, Translated};
 use crate::hop::{LOCAL_HOP, NO_HOP, waits};

@@ -11,8 +11,8 @@ use wire::header::Protocol;
 use wire::meta::Fields;
 use wire::{Frame, PortId};
 
-use super::parse::flag;
 use super::{About, Cx, Packets, Stage, Step};
+use crate::flag;
 use crate::nat::Endpoint;
 use crate::opening::Opening;
 use crate::tables::{Address, Tables};

@@ -14,8 +14,8 @@ use wire::tcp::Flags;
 use wire::{BATCH, Frame, Part};
 
 use super::log::note_hit;
-use super::parse::flag;
 use super::{About, Cx, Packets, Stage, Step, header, take};
+use crate::flag;
 use crate::hop::LOCAL_HOP;
 use crate::limiter;
 use crate::opening::Opening;

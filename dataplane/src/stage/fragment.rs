@@ -8,8 +8,8 @@ use tally::Tally;
 use wire::Frame;
 use wire::meta::Fields;
 
-use super::parse::flag;
 use super::{About, Cx, Stage, Step};
+use crate::flag;
 use crate::fragmentation::{MOST_PARTS, fragment};
 use crate::tables::Tables;
 use crate::verdict::Reason;

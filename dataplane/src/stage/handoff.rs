@@ -11,8 +11,8 @@
 use tally::Tally;
 use wire::{Frame, Part};
 
-use super::parse::flag;
 use super::{Cx, Step, dnat, header};
+use crate::flag;
 use crate::flow::Member;
 use crate::fragment::DatagramKey;
 use crate::handoff::{MOST, address, times};

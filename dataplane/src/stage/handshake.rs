@@ -20,9 +20,9 @@ use wire::tcp::{self, Flags, TcpOption};
 use wire::{Family, Frame, Part, PortId, ipv4, ipv6};
 
 use super::own::{IpHeader, note, pseudo};
-use super::parse::flag;
 use super::{Cx, Step, header, link};
 use crate::cookie::{self, Cookies, Offer, Sack};
+use crate::flag;
 use crate::flow::tcp::Segment;
 use crate::flow::{Direction, FlowId, Handshake, Hit, Key};
 use crate::hop::leaves;

@@ -5,8 +5,8 @@ use policy::model::Logging;
 use tally::Tally;
 use wire::{Frame, PortId};
 
-use super::parse::flag;
 use super::{Cx, Step};
+use crate::flag;
 use crate::flow::{Ends, FlowId};
 use crate::log::{Connection, Opened, Record, RuleHit};
 use crate::tables::Address;

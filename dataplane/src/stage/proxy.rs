@@ -17,7 +17,7 @@ use wire::{Frame, ipv6};
 
 use super::Cx;
 use super::own::MOST_LINK;
-use super::parse::flag;
+use crate::flag;
 use crate::tables::{Address, Interface, Tables};
 
 /// Bytes of an advertisement with its option, and of the IPv6 header before it.

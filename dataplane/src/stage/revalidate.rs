@@ -24,9 +24,9 @@ use wire::{Dscp, Family, Frame, PortId};
 
 use super::header::{class_of, sender as sender_of};
 use super::log::note_hit;
-use super::parse::flag;
 use super::route::{check_source, ct_zone, is_link_local};
 use super::{Cx, Step, dnat, filter, track};
+use crate::flag;
 use crate::flow::{Cold, Direction, Flow, FlowId, Hit, Key, State};
 use crate::hop::{ASKED_HOP, LINK_HOP, LOCAL_HOP, NO_HOP};
 use crate::log::Cause;

@@ -11,8 +11,8 @@ use wire::meta::Fields;
 use wire::tcp::Flags;
 use wire::{Family, Frame, Part, ipv4, ipv6, tcp};
 
-use super::parse::flag;
 use super::{About, Cx, Stage, Step, handshake, link, option};
+use crate::flag;
 use crate::flow::{Direction, FlowId, Key};
 use crate::hop::{leaves, waits};
 use crate::nat::Endpoint;

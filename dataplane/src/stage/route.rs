@@ -9,8 +9,8 @@ use tally::{Branch, Op, Region, Tally};
 use wire::meta::Fields;
 use wire::{BATCH, Family, Frame, PortId, ipv4, ipv6};
 
-use super::parse::flag;
 use super::{About, Cx, Stage, Step, header, take};
+use crate::flag;
 use crate::flow::{Direction, FlowId};
 use crate::hop::{LINK_HOP, LOCAL_HOP, NO_HOP, WAITING, Wanted, leaves, waits};
 use crate::tables::{Address, LOCAL, Tables, Target, is_linux};

@@ -8,8 +8,8 @@ use tally::{Op, Region, Tally};
 use wire::meta::Fields;
 use wire::{Frame, PortId};
 
-use super::parse::flag;
 use super::{About, Cx, Packets, Stage, Step, create, filter, header};
+use crate::flag;
 use crate::hop::LOCAL_HOP;
 use crate::nat;
 use crate::opening::Opening;

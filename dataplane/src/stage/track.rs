@@ -15,10 +15,10 @@ use wire::meta::Fields;
 use wire::tcp::Flags;
 use wire::{Family, Frame, Part, icmpv4, ipv4, ipv6, tcp, udp};
 
-use super::parse::flag;
 use super::route::{back, ct_zone, is_link_local};
 use super::{About, Cx, Packets, Stage, Step, handoff, handshake, header, revalidate};
 use crate::client;
+use crate::flag;
 use crate::flow::tcp::{Fault, Midstream, Segment, Settings, WindowCheck};
 use crate::flow::{Direction, Flow, FlowId, Hit, Key, State};
 use crate::fragment::{DatagramKey, Kept, Later, Span};

@@ -7,10 +7,10 @@ use wire::tcp::Flags;
 use wire::{BATCH, Frame, Part};
 
 use super::{Track, follow, key_of, open};
+use crate::flag;
 use crate::flow::{Hit, Key};
 use crate::hop::NO_HOP;
 use crate::nat::Endpoint;
-use crate::stage::parse::flag;
 use crate::stage::{Cx, take};
 use crate::tables::Address;
 
