@@ -76,15 +76,18 @@ impl Lookups {
     /// Follows the frame at `place` of the prepared batch, and says whether it did.
     #[inline(always)]
     fn follow_one<T: Tally>(&mut self, place: usize, frame: &mut Frame, cx: &mut Cx<'_, T>) -> bool {
-        let Some(found) = self.find(place, frame, cx) else { return false };
-        let Some(hit) = found else {
-            self.absent = (!cx.shard.flows.may_be_stale()).then_some(place);
-            return false;
+        let hit = match self.find(place, frame, cx) {
+            Found::Flow(hit) => hit,
+            Found::Absent => {
+                self.absent = (!cx.shard.flows.may_be_stale()).then_some(place);
+                return false;
+            }
+            Found::Apart => return false,
         };
         if frame.meta.tcp_flags & (Flags::SYN.0 | Flags::RST.0) != 0 {
             return false;
         }
-        let hash = self.hashes[place];
+        let hash = self.hashes[place % BATCH];
         let tick = cx.shard.flows.tick(frame.meta.received);
         let Some(flow) = cx.shard.flows.flow(hit.id) else { return false };
         if cx.shard.flows.is_expired(flow, tick)
@@ -97,10 +100,9 @@ impl Lookups {
         true
     }
 
-    /// Looks for the flow of the frame at `place` of the prepared batch; `None` where that does not depend on its key alone, or
-    /// time has to pass before.
+    /// Looks for the flow of the frame at `place` of the prepared batch.
     #[inline(always)]
-    fn find<T: Tally>(&self, place: usize, frame: &Frame, cx: &mut Cx<'_, T>) -> Option<Option<Hit>> {
+    fn find<T: Tally>(&self, place: usize, frame: &Frame, cx: &mut Cx<'_, T>) -> Found {
         let now = frame.meta.received;
         let special = flag::ERROR | flag::GROUP | flag::TO_GROUP;
         if frame.meta.part != Part::Whole
@@ -108,10 +110,14 @@ impl Lookups {
             || cx.shard.flows.is_due(now)
             || cx.shard.fragments.is_due(now)
         {
-            return None;
+            return Found::Apart;
         }
-        let key = self.keys.get(place)?;
-        Some(cx.shard.flows.find_from(self.guesses[place], key, self.hashes[place], cx.tally))
+        // The remainder is for the compiler, which then has no bound to check.
+        let place = place % BATCH;
+        match cx.shard.flows.find_from(self.guesses[place], &self.keys[place], self.hashes[place], cx.tally) {
+            Some(hit) => Found::Flow(hit),
+            None => Found::Absent,
+        }
     }
 
     /// True if no flow has the key of the frame at `place` of the prepared batch, where [`Lookups::follow`] has stopped.
@@ -128,7 +134,7 @@ impl Lookups {
         frame: &Frame,
         cx: &mut Cx<'_, T>,
     ) -> bool {
-        let is_absent = frame.meta.fate == 0 && self.find(place, frame, cx) == Some(None);
+        let is_absent = frame.meta.fate == 0 && matches!(self.find(place, frame, cx), Found::Absent);
         self.absent = is_absent.then_some(place);
         is_absent
     }
@@ -144,6 +150,16 @@ impl Lookups {
             _ => take::<Track, T>(frame, cx),
         }
     }
+}
+
+/// Result of looking for a packet's flow.
+enum Found {
+    /// A flow has its key.
+    Flow(Hit),
+    /// No flow has.
+    Absent,
+    /// Its flow does not depend on its key alone, or time has to pass before.
+    Apart,
 }
 
 /// Prefetches memory that the first packet of a flow will need: the source's most likely mapping, or, without source NAT, the
