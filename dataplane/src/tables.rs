@@ -268,6 +268,11 @@ impl Filter {
         self.rule_of.get(position as usize).copied()
     }
 
+    /// True if there are no rules, and every default accepts.
+    pub(crate) fn accepts_all(&self) -> bool {
+        self.rule_of.is_empty() && self.defaults.iter().all(|action| *action == Action::Accept)
+    }
+
     /// The action where no rule decides.
     #[inline]
     pub fn default_action(&self, from: u8, to: u8) -> Action {

@@ -180,6 +180,9 @@ fn a_pipeline_has_what_its_policy_needs() {
     assert_eq!(needed(&format!("{INTERFACES}{MASQUERADE}")), without(&[]));
     assert_eq!(needed(INTERFACES), without(&["dnat"]));
     assert_eq!(needed(&format!("mode = \"stateless\"\n{INTERFACES}")), without(&["track", "dnat", "snat"]));
+    let open = "mode = \"stateless\"\n[default]\n\"any > any\" = \"accept\"\n";
+    let interfaces = INTERFACES.split_once("[default]").unwrap().0;
+    assert_eq!(needed(&format!("{open}{interfaces}")), without(&["track", "dnat", "filter", "snat"]));
     // And it forwards.
     let tables = scene::tables(&format!("mode = \"stateless\"\n{INTERFACES}"));
     assert!(Replay::new(tables, START, Way::Run).is_ok());

@@ -2,7 +2,8 @@
 //!
 //! The first rule that matches decides, else the default action of the zone pair. Only the first packet of a
 //! flow comes here, and every packet where the policy is stateless. Packets of the gateway itself may pass; packets that Linux
-//! forwards from interfaces outside the policy meet the rules that name their zone. Changes no byte.
+//! forwards from interfaces outside the policy meet the rules that name their zone. Changes no byte. A router that accepts
+//! everything needs no such stage.
 
 use arrayvec::ArrayVec;
 use lookup::classify::{self, Header, NO_MATCH};
@@ -35,7 +36,13 @@ impl Stage for Filter {
     };
 
     fn packets(tables: &Tables) -> Packets {
-        if tables.mode == Mode::Stateful { Packets::First } else { Packets::Every }
+        if tables.filter.accepts_all() {
+            Packets::None
+        } else if tables.mode == Mode::Stateful {
+            Packets::First
+        } else {
+            Packets::Every
+        }
     }
 
     #[inline(always)]
