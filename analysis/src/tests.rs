@@ -104,6 +104,7 @@ fn interface(name: &str, zone: &str) -> Interface {
         link: LinkKind::Ethernet,
         mtu: 1500,
         rate: None,
+        device_rate: None,
         overhead: None,
         mac: None,
         parent: None,

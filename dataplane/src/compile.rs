@@ -153,7 +153,7 @@ fn interfaces(policy: &Policy, names: &Names, ct_zones: &[u16]) -> Result<Vec<In
             mac_bits: mac.to_bits(),
             hearing: if given.is_some() { Hearing::Own } else { Hearing::All },
             mtu: interface.mtu,
-            egress: Link::new(interface.link, interface.rate, interface.overhead()),
+            egress: link(interface),
             ct_zone: ct_zones.get(place).copied().unwrap_or(0),
             source_check: interface.source_check,
             mss4: clamp(40),
@@ -187,6 +187,15 @@ fn interfaces(policy: &Policy, names: &Names, ct_zones: &[u16]) -> Result<Vec<In
         }
     }
     Ok(interfaces)
+}
+
+/// The link of an interface: at the rate of the policy, else at that of the device.
+fn link(interface: &policy::model::Interface) -> Link {
+    let overhead = interface.overhead();
+    match (interface.rate, interface.device_rate) {
+        (None, Some(rate)) => Link::of_device(interface.link, rate, overhead),
+        (rate, _) => Link::new(interface.link, rate, overhead),
+    }
 }
 
 /// The gateway itself, as if it were an interface. No interface shares its conntrack zone: theirs are numbered from 1, and

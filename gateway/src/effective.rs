@@ -1,6 +1,6 @@
 //! Effective policy of the gateway: the policy merged with the state of Linux.
 //!
-//! Interfaces take kind of link, MAC address and MTU from Linux, and Linux's addresses in addition to the policy's own;
+//! Interfaces take kind of link, MAC address, MTU and the rate of their device from Linux, and Linux's addresses in addition to the policy's own;
 //! routes are those of Linux's main table, with the policy's routes preferred for the same destination. State of Linux
 //! is never an error: entries that the pipeline cannot carry out are left out with a [`Note`]. Everything else is the
 //! policy's, unchanged.
@@ -168,6 +168,7 @@ pub fn effective(policy: &Policy, state: &State) -> Effective {
             Place::Link(index) => {
                 if let Some(link) = state.links.get(index) {
                     equip(interface, link, notes);
+                    interface.device_rate = state.rates.get(index).copied();
                     address(interface, *index, state);
                 }
             }

@@ -19,6 +19,10 @@ pub const ETHERNET_OVERHEAD: Bytes = Bytes(24);
 /// Shortest Ethernet frame without its check sequence; shorter ones are padded.
 const ETHERNET_LEAST: usize = 60;
 
+/// Time by which frames are handed to a device ahead of their transmission: long enough for the timer of a worker that sleeps
+/// meanwhile, and short beside the delay that a queue is to keep (5 ms in RFC 8289). 25 kB at 1 Gbit/s.
+pub const DEVICE_AHEAD: Nanos = Nanos(200_000);
+
 const SECOND: u64 = 1_000_000_000;
 
 /// A link, in one direction. A link without a rate is always free.
@@ -33,6 +37,8 @@ pub struct Link {
     free: Arc<AtomicU64>,
     /// Remainder of the last frame's transmission time, in nanoseconds divided by the rate.
     remainder: u64,
+    /// Time by which a frame may be taken before its transmission begins.
+    ahead: Nanos,
     /// True if the link has a rate, or had one: otherwise it is always free.
     is_paced: bool,
 }
@@ -47,7 +53,14 @@ impl Link {
             LinkKind::Ip => (STAND_IN, 0),
         };
         let rate = rate.map(|BitRate(rate)| BitRate(rate.clamp(1, MOST_RATE.0)));
-        Link { rate, overhead, stand_in, least, free: Arc::default(), remainder: 0, is_paced: rate.is_some() }
+        let (free, is_paced) = (Arc::default(), rate.is_some());
+        Link { rate, overhead, stand_in, least, free, remainder: 0, ahead: Nanos(0), is_paced }
+    }
+
+    /// Creates the link of a device that sends at `rate` by itself, and is given frames [ahead](DEVICE_AHEAD) of that moment: the
+    /// others wait where they can still be scheduled.
+    pub fn of_device(kind: LinkKind, rate: BitRate, overhead: Bytes) -> Link {
+        Link { ahead: DEVICE_AHEAD, ..Link::new(kind, Some(rate), overhead) }
     }
 
     /// Another link of the same rate and overhead, free from the beginning of time on.
@@ -59,8 +72,8 @@ impl Link {
     /// The same link for another worker.
     #[must_use]
     pub fn shared(&self) -> Link {
-        let Link { rate, overhead, stand_in, least, ref free, is_paced, .. } = *self;
-        Link { rate, overhead, stand_in, least, free: Arc::clone(free), remainder: 0, is_paced }
+        let Link { rate, overhead, stand_in, least, ref free, ahead, is_paced, .. } = *self;
+        Link { rate, overhead, stand_in, least, free: Arc::clone(free), remainder: 0, ahead, is_paced }
     }
 
     /// Continues as `other`: shares its free time, and keeps its own rate and overhead.
@@ -76,7 +89,7 @@ impl Link {
     }
 
     /// Takes the next opportunity to send a frame of that many bytes, ready since `ready`, and returns the moment at
-    /// which its transmission begins.
+    /// which its transmission begins: by `now`, or on the link of a device up to [`DEVICE_AHEAD`] later.
     ///
     /// # Errors
     /// The moment of the next opportunity, if later than `now`.
@@ -100,8 +113,8 @@ impl Link {
         let mut free = self.free.load(Ordering::Relaxed);
         loop {
             let start = ready.0.max(free);
-            if start > now.0 {
-                return Err(Nanos(start));
+            if start.saturating_sub(self.ahead.0) > now.0 || ready > now {
+                return Err(Nanos(start.saturating_sub(self.ahead.0)).max(ready));
             }
             // Of a link that has been idle since nothing is left over.
             let remainder = if ready.0 > free { 0 } else { self.remainder };
@@ -203,6 +216,21 @@ mod tests {
         let _ = link.take(Nanos(5_000), Nanos::MAX, 976);
         link.set_back(Nanos(5_500));
         assert_eq!(link.take(Nanos(0), Nanos::MAX, 976), Ok(Nanos(500)));
+    }
+
+    #[test]
+    fn a_device_is_given_frames_ahead_of_their_transmission() {
+        let mut link = Link::of_device(LinkKind::Ethernet, BitRate(8_000_000_000), ETHERNET_OVERHEAD);
+        let now = Nanos(1_000_000);
+        // A microsecond each: the first at once, and 200 ahead.
+        for sent in 0..=200 {
+            assert_eq!(link.take(now, now, 976), Ok(Nanos(now.0 + sent * 1_000)));
+        }
+        assert_eq!(link.take(now, now, 976), Err(Nanos(1_001_000)));
+        assert_eq!(link.take(now, Nanos(1_001_000), 976), Ok(Nanos(1_201_000)));
+        // None before it is ready.
+        let later = Nanos(9_000_000);
+        assert_eq!(link.take(later, Nanos(later.0 - 1), 976), Err(later));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use policy::model;
+use wire::BitRate;
 use wire::ethernet::Mac;
 
 use super::*;
@@ -467,6 +468,23 @@ fn linux_says_what_kind_of_link_an_interface_is_on() {
     // What is neither stays what the policy says: it cannot be opened.
     scene.tell(Event::Link(WAN, tun(801)));
     assert_eq!(scene.effective().policy.interfaces[1].link, LinkKind::Ethernet);
+}
+
+#[test]
+fn a_device_has_a_rate_where_the_policy_gives_none() {
+    let mut scene = Scene::new();
+    scene.0.rates = Arc::new([(LAN, BitRate(1_000_000_000)), (WAN, BitRate(10_000_000_000))].into());
+    let rates = |policy: &Policy| {
+        let tables = dataplane::tables::Tables::compile(policy, 1).expect("it compiles");
+        tables.interfaces.iter().map(|interface| interface.egress.rate()).collect::<Vec<_>>()
+    };
+    let Effective { mut policy, .. } = scene.effective();
+    assert_eq!(rates(&policy)[..2], [Some(BitRate(1_000_000_000)), Some(BitRate(10_000_000_000))]);
+    policy.interfaces[1].rate = Some(BitRate(40_000_000));
+    assert_eq!(rates(&policy)[1], Some(BitRate(40_000_000)));
+    // A carrier that goes takes what is known of the rate along.
+    scene.0.rates = Arc::default();
+    assert_eq!(rates(&scene.effective().policy)[..2], [None, None]);
 }
 
 #[test]

@@ -42,6 +42,7 @@ pub(super) fn state(socket: &mut Socket) -> Result<State, Error> {
     let neighbours = neighbours(socket)?;
     Ok(State {
         links: Arc::new(links),
+        rates: Arc::default(),
         addresses: Arc::new(addresses),
         objects: Arc::new(objects),
         routes,

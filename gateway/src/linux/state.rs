@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use ipnet::IpNet;
+use wire::BitRate;
 use wire::ethernet::Mac;
 
 use super::cow::Map;
@@ -20,6 +21,8 @@ use super::route::{Certainty, Object, Placing, Route, Routes};
 pub struct State {
     /// Interfaces.
     pub links: Arc<BTreeMap<LinkIndex, Link>>,
+    /// Rates of the hardware behind interfaces that have a carrier, where known.
+    pub rates: Arc<BTreeMap<LinkIndex, BitRate>>,
     /// Addresses of interfaces.
     pub addresses: Arc<BTreeMap<AddressKey, Address>>,
     /// Next-hop objects, by ID.

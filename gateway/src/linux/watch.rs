@@ -17,8 +17,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::event::EventfdFlags;
+use wire::BitRate;
 
-use super::interface::{Link, LinkIndex};
+use super::interface::{Condition, Link, LinkIndex};
 use super::list;
 use super::message::{Body, parse};
 use super::socket::{Error, Operation, Received, Socket, wait};
@@ -377,6 +378,10 @@ impl Watcher {
     }
 
     fn tell_now(&mut self) -> Result<(), Ended> {
+        // Linux reports no change of a rate alone, but the carrier goes and comes with it.
+        if !Arc::ptr_eq(&self.told_links, &self.state.links) {
+            self.state.rates = Arc::new(rates(&self.state.links));
+        }
         let state = Arc::new(self.state.clone());
         let waiting =
             self.slot.lock().unwrap_or_else(PoisonError::into_inner).replace(Arc::clone(&state)).is_some();
@@ -405,6 +410,13 @@ impl Watcher {
     fn trouble(&mut self, error: Error) -> Result<(), Ended> {
         self.to.send(News::Trouble(error)).map_err(|_| Ended)
     }
+}
+
+/// Rates of the hardware behind links that have a carrier.
+fn rates(links: &BTreeMap<LinkIndex, Link>) -> BTreeMap<LinkIndex, BitRate> {
+    let hardware = |link: &Link| link.kind.is_empty() && link.condition == Condition::Running;
+    let links = links.iter().filter(|(_, link)| hardware(link));
+    links.filter_map(|(index, link)| Some((*index, ports::interface_rate(&link.name)?))).collect()
 }
 
 fn is_readable(descriptor: &OwnedFd) -> bool {

@@ -591,6 +591,7 @@ impl Emit {
                 link: LinkKind::Ethernet,
                 mtu: 1500,
                 rate: None,
+                device_rate: None,
                 overhead: None,
                 mac: None,
                 parent: None,

@@ -138,6 +138,7 @@ pub(crate) fn interface() -> impl Strategy<Value = Interface> {
                 link,
                 mtu,
                 rate,
+                device_rate: None,
                 overhead,
                 mac,
                 parent,

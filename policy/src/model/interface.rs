@@ -22,6 +22,8 @@ pub struct Interface {
     pub mtu: u16,
     /// Rate of the link outwards, for shaping; none for a VLAN, whose frames share the parent's link.
     pub rate: Option<BitRate>,
+    /// Rate of the device, as the host found it; counts where `rate` is none. No part of a policy's text.
+    pub device_rate: Option<BitRate>,
     /// Bytes that each frame takes of the rate beside those from the Ethernet (or IP) header on; by default those of the kind of
     /// link ([`Interface::overhead`]).
     pub overhead: Option<u16>,

@@ -23,6 +23,7 @@ pub(super) fn read(
         link: LinkKind::Ethernet,
         mtu: 1500,
         rate: None,
+        device_rate: None,
         overhead: None,
         mac: None,
         parent: None,

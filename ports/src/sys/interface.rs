@@ -4,6 +4,8 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
+use wire::BitRate;
+
 use super::{Plain, check, socket};
 use crate::spec::Offload;
 
@@ -32,6 +34,13 @@ pub fn name(index: u32) -> Option<String> {
     let found = unsafe { libc::if_indextoname(index, name.as_mut_ptr().cast()) };
     let length = name.iter().position(|byte| *byte == 0)?;
     (!found.is_null()).then(|| String::from_utf8_lossy(&name[..length]).into_owned())
+}
+
+/// Rate of the hardware behind an interface, in this thread's network namespace; `None` without hardware, or where its driver
+/// does not know.
+pub fn rate(name: &str) -> Option<BitRate> {
+    let speed = Asker::new().ok()?.speed(name)?;
+    Some(BitRate(u64::from(speed) * 1_000_000))
 }
 
 /// An `ifreq` for the interface called `name`, all else zero.
@@ -95,6 +104,16 @@ impl Asker {
             Ok(()) => driver.text[BUS] == 0 || driver.text.starts_with(b"tun\0"),
             Err(_) => true,
         }
+    }
+
+    /// Rate at which the hardware behind the interface sends, in Mbit/s; `None` without hardware, or where its driver does not know.
+    pub(crate) fn speed(&self, name: &str) -> Option<u32> {
+        if self.is_virtual(name) {
+            return None;
+        }
+        let mut settings = Settings { command: ETHTOOL_GSET, ..Settings::default() };
+        self.ethtool(name, &mut settings).ok()?;
+        settings.speed()
     }
 
     /// Offloads that are on, as flags of [`offload`].
@@ -167,12 +186,42 @@ impl Drop for Offloads {
 }
 
 // linux/ethtool.h
+const ETHTOOL_GSET: u32 = 0x1;
 const ETHTOOL_GFLAGS: u32 = 0x25;
 const ETHTOOL_SFLAGS: u32 = 0x26;
 const ETHTOOL_GGRO: u32 = 0x2b;
 const ETHTOOL_SGRO: u32 = 0x2c;
 const ETHTOOL_GDRVINFO: u32 = 0x3;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
+
+/// `struct ethtool_cmd`: its speed is in two halves.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+struct Settings {
+    command: u32,
+    modes: [u32; 2],
+    speed: u16,
+    bytes: [u8; 6],
+    most: [u32; 2],
+    speed_high: u16,
+    crossover: [u8; 2],
+    partner: u32,
+    reserved: [u32; 2],
+}
+
+impl Settings {
+    /// Mbit/s; `None` if unknown (`SPEED_UNKNOWN`).
+    fn speed(&self) -> Option<u32> {
+        let speed = u32::from(self.speed_high) << 16 | u32::from(self.speed);
+        // Drivers say -1 in either width, and 0 while there is no link.
+        (![0, u32::from(u16::MAX), u32::MAX].contains(&speed)).then_some(speed)
+    }
+}
+
+// SAFETY: integers without padding.
+unsafe impl Plain for Settings {}
+
+const _: () = assert!(size_of::<Settings>() == 44 && std::mem::offset_of!(Settings, speed_high) == 28);
 
 /// `struct ethtool_channels`
 #[derive(Clone, Copy, Default)]
