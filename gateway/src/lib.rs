@@ -16,6 +16,7 @@ pub mod history;
 pub mod linux;
 pub mod log;
 pub mod metrics;
+pub mod port;
 pub mod privilege;
 pub mod reload;
 pub mod request;

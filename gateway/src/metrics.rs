@@ -9,8 +9,8 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
+use crate::port::{Carrier, Presence};
 use crate::request::Overview;
-use crate::supervisor::{Carrier, Presence};
 use crate::view::Count;
 
 /// Content type of the metrics.

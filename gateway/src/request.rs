@@ -12,8 +12,8 @@ use crate::effective::Effective;
 use crate::guard::GuardState;
 use crate::history::{By, HistoryView};
 use crate::log::LogCounts;
+use crate::port::PortState;
 use crate::privilege::Confinement;
-use crate::supervisor::PortState;
 use crate::worker::{CommandSender, Known, Report};
 
 /// Reply channel. The receiver may have gone.

@@ -31,7 +31,6 @@ mod start;
 mod start_error;
 mod worker;
 
-pub use port::{Carrier, PortState, Presence};
 pub use start::Options;
 pub use start_error::StartError;
 

@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::guard::GuardState;
 use crate::log::LogCounts;
+use crate::port::{Carrier, PortState, Presence};
 use crate::privilege::Confinement;
 use crate::request::Overview;
-use crate::supervisor::{Carrier, PortState, Presence};
 use crate::worker::Report;
 
 /// Status of the gateway as a whole.

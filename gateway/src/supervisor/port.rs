@@ -13,12 +13,10 @@ use crate::guard::Guards;
 use crate::guard::alone::{self, Terms};
 use crate::linux::interface::{Condition, Link};
 use crate::linux::{LinkIndex, State};
+use crate::port::{Carrier, PortState, Presence};
 use crate::reload::Reload;
 
 mod open;
-mod state;
-
-pub use state::{Carrier, PortState, Presence};
 
 use open::{Ends, Kept, Opener};
 
