@@ -24,10 +24,10 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 
+use crate::event::Event;
 use crate::flows::{FlowQuery, FlowView, NotKnown};
 use crate::history::By;
 use crate::request::{NoTrial, Overview, Refusal, Reply, Request};
-use crate::supervisor::Event;
 use crate::worker::{Command, CommandSender, FoundFlows as Found};
 use crate::{metrics, view};
 

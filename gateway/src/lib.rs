@@ -10,6 +10,7 @@ pub mod capture;
 pub mod client;
 pub mod clock;
 pub mod effective;
+pub mod event;
 pub mod flows;
 pub mod guard;
 pub mod history;

@@ -1,10 +1,8 @@
 //! The policy in force, on trial or for good, the policies requested, and the compilation of tables from these and the state of
-//! Linux: on a thread of its own, one after the other.
+//! Linux: one after the other.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use dataplane::Tables;
@@ -17,7 +15,6 @@ use crate::effective::{Effective, effective};
 use crate::history::{By, History, HistoryView};
 use crate::linux::State;
 use crate::request::{Applied, NoTrial, Refusal, Reply};
-use crate::supervisor::Event;
 
 /// Policy in force, policies requested, and tables under compilation.
 pub struct Reload {
@@ -37,7 +34,6 @@ pub struct Reload {
     building: bool,
     /// Endpoints that sockets of the machine listen on.
     listeners: Arc<[Listener]>,
-    sender: Sender<Event>,
 }
 
 /// Trial of a policy, which is rolled back unless confirmed.
@@ -83,6 +79,18 @@ impl Asked {
     }
 }
 
+/// Compilation of tables, for a thread that has time for it.
+pub struct Compilation {
+    /// Request for the policy; none where Linux has changed.
+    asked: Option<Asked>,
+    policy: Arc<Policy>,
+    linux: Arc<State>,
+    listeners: Arc<[Listener]>,
+    /// Effective policy and tables in force.
+    before: Arc<Effective>,
+    old: Arc<Tables>,
+}
+
 /// Result of a compilation.
 pub struct Built {
     /// Request that the tables are for; none where Linux had changed.
@@ -100,7 +108,6 @@ impl Reload {
         effective: Arc<Effective>,
         tables: Arc<Tables>,
         history: Option<History>,
-        sender: Sender<Event>,
     ) -> Reload {
         Reload {
             policy,
@@ -112,35 +119,30 @@ impl Reload {
             dirty: false,
             building: false,
             listeners: Arc::new([]),
-            sender,
         }
     }
 
     /// Updates the endpoints that sockets of the machine listen on.
-    pub fn sockets_listen(&mut self, listeners: Vec<Listener>, linux: &Arc<State>) {
+    pub fn sockets_listen(&mut self, listeners: Vec<Listener>) {
         if *self.listeners != *listeners {
             self.listeners = listeners.into();
             self.dirty = true;
-            self.next(linux);
         }
     }
 
     /// Notes a change of Linux.
-    pub fn linux_changed(&mut self, linux: &Arc<State>) {
+    pub fn linux_changed(&mut self) {
         self.dirty = true;
-        self.next(linux);
     }
 
     /// Queues a request for another policy.
-    pub fn ask(&mut self, asked: Asked, linux: &Arc<State>) {
+    pub fn ask(&mut self, asked: Asked) {
         self.asked.push_back(asked);
-        self.next(linux);
     }
 
     /// Notes the end of a compilation.
-    pub fn finished(&mut self, linux: &Arc<State>) {
+    pub fn finished(&mut self) {
         self.building = false;
-        self.next(linux);
     }
 
     /// Says that the gateway has begun with the policy in force.
@@ -208,18 +210,18 @@ impl Reload {
     ///
     /// # Errors
     /// None is on trial.
-    pub fn roll_back(&mut self, linux: &Arc<State>) -> Result<(), NoTrial> {
+    pub fn roll_back(&mut self) -> Result<(), NoTrial> {
         let trial = self.trial.take().ok_or(NoTrial)?;
-        self.ask(Asked { policy: trial.before, confirm: None, keep: Keep::No, reply: None }, linux);
+        self.ask(Asked { policy: trial.before, confirm: None, keep: Keep::No, reply: None });
         Ok(())
     }
 
     /// Rolls back the policy on trial, if its time is over.
-    pub fn expire_trial(&mut self, linux: &Arc<State>) {
+    pub fn expire_trial(&mut self) {
         if self.end_of_trial().is_some_and(|until| until <= Instant::now()) {
             warn!("policy not confirmed in time; rolling back to the one before");
             // It is on trial.
-            let _ = self.roll_back(linux);
+            let _ = self.roll_back();
         }
     }
 
@@ -233,32 +235,38 @@ impl Reload {
         self.history.as_ref().and_then(|history| history.text(number))
     }
 
-    /// Begins to make the next tables, if there is anything to make and none are being made.
-    fn next(&mut self, linux: &Arc<State>) {
+    /// Begins the next compilation, if any is due and none is running: of the first policy requested, or of the policy in
+    /// force if Linux has changed.
+    pub fn next(&mut self, linux: &Arc<State>) -> Option<Compilation> {
         if self.building || (!self.dirty && self.asked.is_empty()) {
-            return;
+            return None;
         }
         self.building = true;
         self.dirty = false;
         let asked = self.asked.pop_front();
         let policy = asked.as_ref().map_or(&self.policy, |asked| &asked.policy).clone();
+        let (linux, listeners) = (linux.clone(), self.listeners.clone());
         let (before, old) = (self.effective.clone(), self.tables.clone());
-        let (linux, sender, listeners) = (linux.clone(), self.sender.clone(), self.listeners.clone());
-        thread::spawn(move || {
-            let mut effective = effective(&policy, &linux);
-            // Only translations ask.
-            if !effective.policy.nats.is_empty() {
-                effective.policy.listeners = listeners.to_vec();
-            }
-            let effective = Arc::new(effective);
-            let tables = if asked.is_none() && effective.policy == before.policy {
-                Ok(None)
-            } else {
-                Tables::compile_after(&effective.policy, &old).map(|tables| Some(Arc::new(tables)))
-            };
-            // The supervisor has gone: so has the need.
-            let _ = sender.send(Event::Built(Box::new(Built { asked, effective, tables })));
-        });
+        Some(Compilation { asked, policy, linux, listeners, before, old })
+    }
+}
+
+impl Compilation {
+    /// Merges the policy with the state of Linux, and compiles the tables.
+    pub fn run(self) -> Built {
+        let Compilation { asked, policy, linux, listeners, before, old } = self;
+        let mut effective = effective(&policy, &linux);
+        // Only translations ask.
+        if !effective.policy.nats.is_empty() {
+            effective.policy.listeners = listeners.to_vec();
+        }
+        let effective = Arc::new(effective);
+        let tables = if asked.is_none() && effective.policy == before.policy {
+            Ok(None)
+        } else {
+            Tables::compile_after(&effective.policy, &old).map(|tables| Some(Arc::new(tables)))
+        };
+        Built { asked, effective, tables }
     }
 }
 

@@ -26,7 +26,7 @@ use tokio_rustls::TlsAcceptor;
 use tracing::error;
 
 use crate::api;
-use crate::supervisor::Event;
+use crate::event::Event;
 
 pub mod connection;
 mod error;

@@ -10,7 +10,7 @@ use std::thread;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::supervisor::Event;
+use crate::event::Event;
 
 /// Returns a flag that becomes true on SIGINT or SIGTERM, for an orderly end. A second signal ends the process at once.
 ///

@@ -5,16 +5,17 @@
 //! that nothing here is shared or locked.
 
 use std::fmt::Display;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use policy::model::{Listener, OnExit};
-use policy::{Checked, LoadError};
+use policy::model::OnExit;
 use tracing::{error, info, warn};
 
+use crate::event::Event;
 use crate::linux::News;
 use crate::reload::{Asked, Built, Reload};
-use crate::request::{Refusal, Request};
+use crate::request::Refusal;
 use crate::service;
 use crate::worker::WorkerEvent;
 
@@ -41,27 +42,11 @@ use port::Ports;
 use process::Process;
 use worker::Workers;
 
-/// Event for the supervisor.
-pub enum Event {
-    /// Change of Linux, or of a neighbour.
-    Linux(News),
-    /// Endpoints that sockets of the machine listen on.
-    Listeners(Vec<Listener>),
-    /// Event of a worker.
-    Worker(WorkerEvent),
-    /// Request of a client.
-    Request(Request),
-    /// End of a compilation of tables.
-    Built(Box<Built>),
-    /// Request to stop the process.
-    Stop,
-    /// Outcome of rereading the policy file.
-    Reread(Box<Result<Checked, LoadError>>),
-}
-
 /// See the module.
 pub struct Supervisor {
     events: Receiver<Event>,
+    /// For events of the supervisor's own threads.
+    sender: Sender<Event>,
     kernel: Kernel,
     neighbours: Neighbours,
     announcements: Announcements,
@@ -78,7 +63,7 @@ impl Supervisor {
         loop {
             match self.events.recv_timeout(self.time_to_deadline()) {
                 Ok(Event::Linux(news)) => self.linux_changed(news),
-                Ok(Event::Listeners(listeners)) => self.reload.sockets_listen(listeners, &self.kernel.state),
+                Ok(Event::Listeners(listeners)) => self.reload.sockets_listen(listeners),
                 Ok(Event::Worker(event)) => self.worker_reports(event),
                 Ok(Event::Request(request)) => self.answer(request),
                 Ok(Event::Built(built)) => self.built(*built),
@@ -89,7 +74,8 @@ impl Supervisor {
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok(Event::Stop) | Err(RecvTimeoutError::Disconnected) => break,
             }
-            self.reload.expire_trial(&self.kernel.state);
+            self.reload.expire_trial();
+            self.compile();
             self.process.show_life(&self.workers);
             if self.neighbours.probe_at <= Instant::now() {
                 self.ports.attach_failed(&self.reload, &self.kernel.state, &self.workers);
@@ -117,7 +103,7 @@ impl Supervisor {
                     self.ports.name_guards(&self.reload.policy, now);
                 }
                 self.follow();
-                self.reload.linux_changed(&self.kernel.state);
+                self.reload.linux_changed();
             }
             News::Neighbour(change) => {
                 self.neighbours.changed(&change, &self.kernel.state, &self.workers);
@@ -153,6 +139,17 @@ impl Supervisor {
         }
     }
 
+    /// Compiles the next tables, if any are due, on a thread of its own.
+    fn compile(&mut self) {
+        if let Some(compilation) = self.reload.next(&self.kernel.state) {
+            let sender = self.sender.clone();
+            thread::spawn(move || {
+                // The supervisor has gone: so has the need.
+                let _ = sender.send(Event::Built(Box::new(compilation.run())));
+            });
+        }
+    }
+
     /// Switches the workers to compiled tables.
     fn built(&mut self, built: Built) {
         let Built { asked, effective, tables } = built;
@@ -182,7 +179,7 @@ impl Supervisor {
                 refuse(asked, &error);
             }
         }
-        self.reload.finished(&self.kernel.state);
+        self.reload.finished();
     }
 
     /// Opens and closes ports, changes Linux, and announces addresses as the policy in force and Linux's state have them now.

@@ -37,13 +37,13 @@ impl Supervisor {
                 }
                 let asked =
                     Asked { policy: Arc::new(*policy), confirm, keep: Keep::Applied(by), reply: Some(reply) };
-                self.reload.ask(asked, &self.kernel.state);
+                self.reload.ask(asked);
             }
             Request::Confirm(reply) => {
                 let _ = reply.send(self.reload.confirm());
             }
             Request::Rollback(reply) => {
-                let _ = reply.send(self.reload.roll_back(&self.kernel.state));
+                let _ = reply.send(self.reload.roll_back());
             }
             Request::History(reply) => {
                 let _ = reply.send(self.reload.history());
@@ -109,7 +109,7 @@ impl Supervisor {
             Some(policy) if wrong.is_empty() => {
                 let asked =
                     Asked { policy: Arc::new(policy), confirm: None, keep: Keep::Reread, reply: None };
-                self.reload.ask(asked, &self.kernel.state);
+                self.reload.ask(asked);
             }
             _ => error!("{} {wrong}; the policy in force stays", self.process.policy_file.display()),
         }

@@ -9,8 +9,9 @@ use std::thread;
 use policy::Policy;
 use tracing::{debug, warn};
 
+use super::StartError;
 use super::start::system;
-use super::{Event, StartError};
+use crate::event::Event;
 use crate::linux::{self, Desired, NeighbourKey, News, State};
 
 /// Linux: its newest state, and the way to change it.

@@ -101,10 +101,11 @@ impl Supervisor {
         })?;
         let mut supervisor = Supervisor {
             events,
+            sender,
             kernel,
             neighbours,
             announcements: Announcements::default(),
-            reload: Reload::new(policy, first, tables, history, sender),
+            reload: Reload::new(policy, first, tables, history),
             workers,
             ports: Ports::new(guards),
             process: Process {

@@ -22,8 +22,9 @@ use wire::{Pool, PoolMemory};
 
 use super::pool::{slot_bytes, slots};
 use super::start::system;
-use super::{Event, StartError, memory};
+use super::{StartError, memory};
 use crate::clock::Clock;
+use crate::event::Event;
 use crate::log;
 use crate::worker::handoff::Exchange;
 use crate::worker::{

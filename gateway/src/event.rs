@@ -1,0 +1,27 @@
+//! Events for the supervisor: all that happens to a gateway, from Linux, workers, clients and the process, in one queue.
+
+use policy::model::Listener;
+use policy::{Checked, LoadError};
+
+use crate::linux::News;
+use crate::reload::Built;
+use crate::request::Request;
+use crate::worker::WorkerEvent;
+
+/// Event for the supervisor.
+pub enum Event {
+    /// Change of Linux, or of a neighbour.
+    Linux(News),
+    /// Endpoints that sockets of the machine listen on.
+    Listeners(Vec<Listener>),
+    /// Event of a worker.
+    Worker(WorkerEvent),
+    /// Request of a client.
+    Request(Request),
+    /// End of a compilation of tables.
+    Built(Box<Built>),
+    /// Request to stop the process.
+    Stop,
+    /// Outcome of rereading the policy file.
+    Reread(Box<Result<Checked, LoadError>>),
+}
