@@ -23,7 +23,7 @@ mod announce;
 mod answer;
 mod beside;
 mod kernel;
-pub(crate) mod memory;
+mod memory;
 mod neighbour;
 mod pool;
 mod port;

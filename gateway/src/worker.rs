@@ -43,6 +43,7 @@ pub use command::{
 };
 pub use link::{Attachment, LinkCounts, LinkReport};
 pub use report::Report;
+pub(crate) use state::owner_of;
 pub use state::{Exported, Imported};
 
 use capture::Captures;

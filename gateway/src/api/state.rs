@@ -30,8 +30,7 @@ use crate::about::About;
 use crate::request::{Basis, Request};
 use crate::store::{self, Entry, Occasion, Stamp, StoreError, Writer};
 use crate::stream::{Broken, Pieces, respond};
-use crate::supervisor::memory::worker_of;
-use crate::worker::{Command, CommandSender, Exported, Imported};
+use crate::worker::{Command, CommandSender, Exported, Imported, owner_of};
 
 /// Flow table slots that a worker visits between two turns.
 const AT_ONCE: u32 = 1024;
@@ -293,7 +292,7 @@ impl Taker<'_> {
     fn flush(&mut self) {
         let waiting = std::mem::take(&mut self.waiting);
         let (senders, steering) = (self.senders, self.steering.clone());
-        let owner = |item: &Item| worker_of(item, senders.len(), steering.as_deref());
+        let owner = |item: &Item| owner_of(item, senders.len(), steering.as_deref());
         for (number, worker) in senders.iter().enumerate() {
             let own: Vec<Item> =
                 waiting.iter().filter(|item| owner(item).is_none_or(|own| own == number)).copied().collect();

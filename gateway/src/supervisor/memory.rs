@@ -2,19 +2,16 @@
 
 use std::fs;
 use std::io;
-use std::net::IpAddr;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use dataplane::flow::SteeringTable;
-use dataplane::nat::Share;
-use dataplane::state::{Cursor, Item, Names};
-use dataplane::tables::Address;
+use dataplane::state::{Cursor, Names};
 use tracing::{info, warn};
 use wire::Nanos;
 
 use crate::store::{self, BLOCK_ITEMS, Entry, Occasion, Stamp, StoreError, Taken};
-use crate::worker::{Memory, Worker};
+use crate::worker::{Memory, Worker, owner_of};
 
 /// Restores the items of the state file to the workers where possible. The gateway starts even if the file is invalid.
 pub(super) fn recall(
@@ -61,7 +58,7 @@ fn read(
         Entry::Names(names) => places = names.places_in(tables),
         Entry::Item(item) => {
             let item = places.moved(&item).aged(age);
-            let is_taken = match worker_of(&item, workers.len(), steering) {
+            let is_taken = match owner_of(&item, workers.len(), steering) {
                 Some(own) => workers.get_mut(own).is_some_and(|worker| worker.remember(&item).is_ok()),
                 None => workers.iter_mut().filter_map(|worker| worker.remember(&item).ok()).count() > 0,
             };
@@ -70,23 +67,6 @@ fn read(
     })?;
     let [taken, refused] = counts;
     Ok(Some(Recalled { taken, refused, age }))
-}
-
-/// Returns the worker that owns an item, `None` where all workers do. A flow whose translation has a port belongs to
-/// the worker that allocates that port; any other flow, and the token debts of a source, to the owner of the source.
-pub(crate) fn worker_of(item: &Item, workers: usize, steering: Option<&SteeringTable>) -> Option<usize> {
-    let home = |source: IpAddr| {
-        let source = Address::from(source).bits;
-        steering.map_or(0, |steering| usize::from(steering.home_of_source(source)))
-    };
-    match item {
-        Item::Flow(flow) => Some(match flow.mapping.or(flow.inward) {
-            Some(mapping) => usize::from(Share::owner(mapping.outside.port, workers as u16)),
-            None => home(flow.original.source),
-        }),
-        Item::Debt(debt) => debt.source.map(home),
-        Item::Own(_) => None,
-    }
 }
 
 /// Writes the state of workers that have ended.

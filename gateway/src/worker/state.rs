@@ -1,10 +1,14 @@
 //! Export and import of a worker's state between two turns, in small steps.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use dataplane::Tables;
+use dataplane::flow::SteeringTable;
+use dataplane::nat::Share;
 use dataplane::import::Refused;
 use dataplane::state::{Cursor, Item};
+use dataplane::tables::Address;
 
 use super::{Memory, Worker};
 use crate::about::About;
@@ -60,5 +64,22 @@ impl Worker {
     pub(super) fn memory(mut self) -> Memory {
         self.finish_log();
         Memory { tables: self.tables, shard: self.shard, now: self.clock.now() }
+    }
+}
+
+/// Returns the worker that owns an item, `None` where all workers do. A flow whose translation has a port belongs to
+/// the worker that allocates that port; any other flow, and the token debts of a source, to the owner of the source.
+pub(crate) fn owner_of(item: &Item, workers: usize, steering: Option<&SteeringTable>) -> Option<usize> {
+    let home = |source: IpAddr| {
+        let source = Address::from(source).bits;
+        steering.map_or(0, |steering| usize::from(steering.home_of_source(source)))
+    };
+    match item {
+        Item::Flow(flow) => Some(match flow.mapping.or(flow.inward) {
+            Some(mapping) => usize::from(Share::owner(mapping.outside.port, workers as u16)),
+            None => home(flow.original.source),
+        }),
+        Item::Debt(debt) => debt.source.map(home),
+        Item::Own(_) => None,
     }
 }
