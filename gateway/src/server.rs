@@ -1,23 +1,16 @@
 //! Server of the control API: the Unix socket, and the metrics address.
 //!
-//! The socket belongs to its owner from its creation on, whatever the umask; a file of another type at its path is left
-//! alone. Peers without permission receive an error response. See [`connection`] for limits on bad or slow clients.
+//! Peers without permission receive an error response. See [`socket`] for the socket, and [`connection`] for limits on bad or
+//! slow clients.
 
-use std::fs::{self, DirBuilder, Metadata};
-use std::io;
+use std::fs::{self, Metadata};
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
-use std::os::unix::net::UnixListener;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender;
 use std::thread;
 
 use axum::Extension;
-use rustix::fs::{Mode, fchmod};
-use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
-use rustix::net::{bind, connect, listen as accept_at, socket_with};
 use rustix::process::geteuid;
 use tokio::net::UnixStream;
 use tokio::runtime::Builder;
@@ -30,6 +23,7 @@ use crate::event::Event;
 
 pub mod connection;
 mod error;
+pub(crate) mod socket;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -37,9 +31,6 @@ mod tls;
 use connection::{Bounds, serve};
 
 pub use error::ServerError;
-
-/// Listen backlog, which the kernel may limit further.
-const BACKLOG: i32 = 1024;
 
 /// Metrics endpoint: listener, TLS and token, opened before privileges are dropped, as the address may need them.
 pub struct Public {
@@ -86,7 +77,7 @@ impl Server {
     /// [`ServerError`] names the fault of the control socket.
     pub fn start(path: &Path, public: Public, events: Sender<Event>) -> Result<Server, ServerError> {
         let Public { token, acceptor, listener: loopback } = public;
-        let control = listen(path)?;
+        let control = socket::listen(path)?;
         let socket = |error| ServerError::Socket { path: path.to_owned(), error };
         let own = identity(&fs::symlink_metadata(path).map_err(socket)?);
         let (stop, stopped) = oneshot::channel();
@@ -164,62 +155,4 @@ fn listen_for_metrics(address: SocketAddr) -> Result<TcpListener, ServerError> {
     let listener =
         TcpListener::bind(address).and_then(|listener| listener.set_nonblocking(true).map(|()| listener));
     listener.map_err(|error| ServerError::Metrics { address, error })
-}
-
-/// Binds a socket at `path`, for its owner alone. A socket left behind by a killed gateway is replaced, no other file.
-fn listen(path: &Path) -> Result<UnixListener, ServerError> {
-    if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
-        // Who may write to it could put a socket of their own there.
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o755)
-            .create(directory)
-            .map_err(|error| ServerError::Directory { path: directory.to_owned(), error })?;
-    }
-    let failed = |error: io::Error| ServerError::Socket { path: path.to_owned(), error };
-    let address = SocketAddrUnix::new(path).map_err(|error| failed(error.into()))?;
-    match fs::symlink_metadata(path) {
-        Ok(there) if there.file_type().is_socket() => match knock(path) {
-            Ok(Listening::Nobody) => fs::remove_file(path).map_err(failed)?,
-            Ok(Listening::Somebody) => return Err(ServerError::Taken { path: path.to_owned() }),
-            Err(error) => return Err(failed(error)),
-        },
-        Ok(_) => return Err(ServerError::Occupied { path: path.to_owned() }),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(failed(error)),
-    }
-    let made = (|| {
-        let socket = socket()?;
-        // Linux gives the name in the file system the mode that the socket has at that moment: nobody can come in between.
-        fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
-        bind(&socket, &address)?;
-        accept_at(&socket, BACKLOG)?;
-        Ok(socket)
-    })();
-    made.map(UnixListener::from).map_err(|error: Errno| failed(error.into()))
-}
-
-/// Presence of a listener at a socket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Listening {
-    Somebody,
-    Nobody,
-}
-
-/// Checks for a listener at a socket, without blocking.
-///
-/// # Errors
-/// No socket, or no permission to connect.
-pub(crate) fn knock(path: &Path) -> io::Result<Listening> {
-    // Where nobody listens any more it refuses; anything else is a living one's, even too busy.
-    match connect(&socket()?, &SocketAddrUnix::new(path)?) {
-        Err(Errno::CONNREFUSED) => Ok(Listening::Nobody),
-        Ok(()) | Err(Errno::AGAIN) => Ok(Listening::Somebody),
-        Err(error) => Err(error.into()),
-    }
-}
-
-fn socket() -> rustix::io::Result<OwnedFd> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
 }

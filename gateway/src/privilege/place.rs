@@ -19,7 +19,7 @@ use tracing::warn;
 use super::USER;
 use super::ruleset::Right;
 use super::user::User;
-use crate::server::{Listening, knock};
+use crate::server::socket::{Listening, knock};
 
 /// Log directory of the packaged unit; a later policy may name a file there.
 const LOGS: &str = "/var/log/wirerate";

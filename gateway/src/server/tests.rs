@@ -1,7 +1,7 @@
 //! Arbitrary input on the socket: answered with an error or disconnected, while well-behaved clients are served. Behind
 //! the socket are a worker without ports, and a supervisor that knows one policy.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::mpsc::channel;
@@ -13,6 +13,7 @@ use dataplane::hop::Resolve;
 use dataplane::nat::Share;
 use dataplane::shard::Setup;
 use policy::parse::MOST_BYTES;
+use rustix::fs::Mode;
 use wire::Pool;
 
 use super::*;
@@ -234,7 +235,7 @@ fn what_is_no_question_is_no_harm() {
 
 /// Serves a socket with other limits, until the process ends.
 fn serve_with(path: &Path, bounds: Bounds, router: axum::Router) {
-    let socket = listen(path).unwrap();
+    let socket = socket::listen(path).unwrap();
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     thread::spawn(move || {
         runtime.block_on(async move {

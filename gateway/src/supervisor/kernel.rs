@@ -9,8 +9,7 @@ use std::thread;
 use policy::Policy;
 use tracing::{debug, warn};
 
-use super::StartError;
-use super::start::system;
+use super::start_error::{StartError, system};
 use crate::event::Event;
 use crate::linux::{self, Desired, NeighbourKey, News, State};
 

@@ -1,7 +1,6 @@
 //! The start of a gateway: the process is confined, interfaces are guarded, Linux is followed, tables are compiled, workers are
 //! spawned, ports are opened, in this order.
 
-use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -10,13 +9,14 @@ use std::time::Instant;
 use dataplane::Tables;
 use policy::Policy;
 
+use super::Supervisor;
 use super::announce::Announcements;
 use super::kernel::{Kernel, list_listeners};
 use super::neighbour::Neighbours;
 use super::port::{Ports, terms};
 use super::process::{Process, Watchdog};
+use super::start_error::{StartError, system};
 use super::worker::{Start, Workers};
-use super::{StartError, Supervisor};
 use crate::clock::Clock;
 use crate::effective::effective;
 use crate::guard::Guards;
@@ -136,9 +136,4 @@ impl Supervisor {
         supervisor.announcements.announce(&supervisor.reload.tables, &supervisor.ports, &supervisor.workers);
         Ok(supervisor)
     }
-}
-
-/// Returns the error of a system call for `operation`.
-pub(super) fn system(operation: &str, error: io::Error) -> StartError {
-    StartError::System { operation: operation.to_owned(), error }
 }

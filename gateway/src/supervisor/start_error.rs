@@ -55,3 +55,8 @@ pub enum StartError {
         taken: bool,
     },
 }
+
+/// Returns the error of a system call for `operation`.
+pub(super) fn system(operation: &str, error: io::Error) -> StartError {
+    StartError::System { operation: operation.to_owned(), error }
+}

@@ -20,9 +20,9 @@ use dataplane::tables::{Address, Neighbour};
 use tracing::{error, warn};
 use wire::{Pool, PoolMemory};
 
+use super::memory;
 use super::pool::{slot_bytes, slots};
-use super::start::system;
-use super::{StartError, memory};
+use super::start_error::{StartError, system};
 use crate::clock::Clock;
 use crate::event::Event;
 use crate::log;
