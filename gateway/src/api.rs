@@ -27,8 +27,8 @@ use tokio::time::timeout;
 use crate::event::Event;
 use crate::flows::{FlowQuery, FlowView, NotKnown};
 use crate::history::By;
-use crate::request::{NoTrial, Overview, Refusal, Reply, Request};
-use crate::worker::{Command, CommandSender, FoundFlows as Found};
+use crate::request::{NoTrial, Overview, Refusal, Request};
+use crate::worker::{Command, CommandSender, FoundFlows as Found, Reply};
 use crate::{metrics, view};
 
 mod basis;

@@ -14,7 +14,8 @@ use tracing::{info, warn};
 use crate::effective::{Effective, effective};
 use crate::history::{By, History, HistoryView};
 use crate::linux::State;
-use crate::request::{Applied, NoTrial, Refusal, Reply};
+use crate::request::{Applied, NoTrial, Refusal};
+use crate::worker::Reply;
 
 /// Policy in force, policies requested, and tables under compilation.
 pub struct Reload {

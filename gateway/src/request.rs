@@ -6,7 +6,6 @@ use std::time::Duration;
 use dataplane::Tables;
 use dataplane::flow::SteeringTable;
 use policy::Policy;
-use tokio::sync::oneshot;
 
 use crate::effective::Effective;
 use crate::guard::GuardState;
@@ -14,10 +13,7 @@ use crate::history::{By, HistoryView};
 use crate::log::LogCounts;
 use crate::port::PortState;
 use crate::privilege::Confinement;
-use crate::worker::{CommandSender, Known, Report};
-
-/// Reply channel. The receiver may have gone.
-pub type Reply<T> = oneshot::Sender<T>;
+use crate::worker::{CommandSender, Known, Reply, Report};
 
 /// Request to the supervisor.
 pub enum Request {

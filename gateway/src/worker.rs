@@ -39,7 +39,8 @@ mod tests;
 mod update;
 
 pub use command::{
-    Command, CommandSender, Found, FoundFlows, Known, Retired, Swap, WakeUp, WorkerEvent, command_channel,
+    Command, CommandSender, Found, FoundFlows, Known, Reply, Retired, Swap, WakeUp, WorkerEvent,
+    command_channel,
 };
 pub use link::{Attachment, LinkCounts, LinkReport};
 pub use report::Report;

@@ -10,18 +10,21 @@ use dataplane::reload::{Applied, ReloadPlan};
 use dataplane::state::{Cursor, Item};
 use dataplane::tables::{Address, Tables};
 use rustix::event::{EventfdFlags, eventfd};
+use tokio::sync::oneshot;
 use wire::PortError;
 use wire::ethernet::Mac;
 
 use crate::about::About;
 use crate::capture::Tap;
 use crate::flows::{FlowQuery, FlowView, NotKnown};
-use crate::request::Reply;
 
 use super::link::Attachment;
 use super::report::Report;
 use super::state::{Exported, Imported};
 use super::{Then, Worker};
+
+/// Reply channel. The receiver may have gone.
+pub type Reply<T> = oneshot::Sender<T>;
 
 /// Command to a worker, carried out and answered between two turns.
 pub enum Command {
