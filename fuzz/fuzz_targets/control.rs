@@ -96,7 +96,7 @@ fn desk() -> Sender<Event> {
     let text = "[interface.east]\nzone = \"a\"\naddresses = [\"192.0.2.1/24\"]\n[limit]\nflows = 64\n";
     let policy = Arc::new(policy::parse(text, "fuzz.toml").policy.expect("it is right"));
     let tables = Arc::new(Tables::compile(&policy, 1).expect("they are small"));
-    let (worker, commands, wake_up) = command_channel().expect("a descriptor");
+    let (worker, commands) = command_channel().expect("a descriptor");
     let clock = Clock::start();
     let parts = Parts {
         number: 0,
@@ -105,7 +105,6 @@ fn desk() -> Sender<Event> {
         pool: Pool::new(64, 2048).expect("memory"),
         clock,
         commands,
-        wake_up,
         events: Box::new(|_| true),
         shared: None,
         log: None,

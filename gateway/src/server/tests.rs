@@ -57,7 +57,7 @@ fn nothing_public() -> Public {
 fn desk() -> Sender<Event> {
     let policy = Arc::new(policy::parse(POLICY, "policy").policy.unwrap());
     let tables = Arc::new(Tables::compile(&policy, 1).unwrap());
-    let (worker, commands, wake_up) = command_channel().unwrap();
+    let (worker, commands) = command_channel().unwrap();
     let clock = Clock::start();
     let setup = Setup { seed: [1, 2], now: clock.now(), resolve: Resolve::ByHost, share: Share::WHOLE };
     let parts = Parts {
@@ -67,7 +67,6 @@ fn desk() -> Sender<Event> {
         pool: Pool::new(64, 2048).unwrap(),
         clock,
         commands,
-        wake_up,
         events: Box::new(|_| true),
         shared: None,
         log: None,

@@ -80,12 +80,12 @@ impl Workers {
         let channels: Vec<_> = (0..count)
             .map(|_| command_channel().map_err(|error| system("make a file descriptor for a worker", error)))
             .collect::<Result<_, _>>()?;
-        let wake_ups: Vec<WakeUp> = channels.iter().map(|(_, _, wake_up)| wake_up.clone()).collect();
+        let wake_ups: Vec<WakeUp> = channels.iter().map(|(_, commands)| commands.wake_up().clone()).collect();
         let steering = steering(count, tables).map_err(StartError::Steering)?;
         let mut workers = Vec::with_capacity(count);
         let mut ends = Vec::with_capacity(count);
         let clients = Arc::<Clients>::default();
-        for ((number, (sender, commands, wake_up)), exchange) in
+        for ((number, (sender, commands)), exchange) in
             channels.into_iter().enumerate().zip(Exchange::between(&wake_ups))
         {
             let mut pool = Pool::new(slots(tables, count), slot_bytes(tables)).map_err(StartError::Pool)?;
@@ -101,7 +101,6 @@ impl Workers {
                 pool,
                 clock,
                 commands,
-                wake_up,
                 events: Box::new(move |event| events.send(Event::Worker(event)).is_ok()),
                 shared: steering.clone().map(|steering| Shared {
                     steering,

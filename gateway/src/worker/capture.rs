@@ -15,7 +15,6 @@ use dataplane::{Shard, Tables, Verdict};
 use tally::Tally;
 use wire::{Frame, Nanos, PortId};
 
-use super::Worker;
 use crate::capture::{Chunk, Filter, Look, Point, Points, Reader, Seen, Tap, egress};
 use crate::flows::NotKnown;
 
@@ -56,15 +55,24 @@ struct Active {
     queued: HashSet<u32>,
 }
 
-impl Worker {
+impl Captures {
+    /// True if there are no captures.
+    #[inline(always)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.active.is_empty()
+    }
+
     /// Begins a capture.
-    pub(super) fn begin_capture(&mut self, id: u64, tap: Tap) -> Result<(), NotKnown> {
-        let (points, filter) = (tap.query.points()?, tap.query.filter(&self.tables)?);
-        self.captures.active.push(Active {
+    ///
+    /// # Errors
+    /// A name in the filter that the tables lack.
+    pub(super) fn add(&mut self, id: u64, tap: Tap, tables: &Tables) -> Result<(), NotKnown> {
+        let (points, filter) = (tap.query.points()?, tap.query.filter(tables)?);
+        self.active.push(Active {
             id,
             points,
             filter: Some(filter),
-            epoch: self.tables.epoch,
+            epoch: tables.epoch,
             snap: tap.query.snap(),
             tap,
             seen: Vec::new(),
@@ -76,14 +84,6 @@ impl Worker {
             queued: HashSet::new(),
         });
         Ok(())
-    }
-}
-
-impl Captures {
-    /// True if there are no captures.
-    #[inline(always)]
-    pub(super) fn is_empty(&self) -> bool {
-        self.active.is_empty()
     }
 
     /// Ends a capture, which may have ended by itself.

@@ -21,7 +21,6 @@ use crate::flows::{FlowQuery, FlowView, NotKnown};
 use super::link::Attachment;
 use super::report::Report;
 use super::state::{Exported, Imported};
-use super::{Then, Worker};
 
 /// Reply channel. The receiver may have gone.
 pub type Reply<T> = oneshot::Sender<T>;
@@ -244,91 +243,30 @@ impl CommandSender {
     }
 }
 
-/// Creates the command channel of a worker: sender, receiver and wake-up.
+/// Receives the commands to one worker, and is its wake-up.
+pub struct CommandReceiver {
+    receiver: Receiver<Command>,
+    wake_up: WakeUp,
+}
+
+impl CommandReceiver {
+    /// Takes the next pending command, if any.
+    pub(super) fn next(&self) -> Option<Command> {
+        self.receiver.try_recv().ok()
+    }
+
+    /// Wake-up of the worker.
+    pub fn wake_up(&self) -> &WakeUp {
+        &self.wake_up
+    }
+}
+
+/// Creates the command channel of a worker.
 ///
 /// # Errors
 /// The system refuses one more file descriptor.
-pub fn command_channel() -> io::Result<(CommandSender, Receiver<Command>, WakeUp)> {
+pub fn command_channel() -> io::Result<(CommandSender, CommandReceiver)> {
     let (sender, receiver) = channel();
     let wake_up = WakeUp::new()?;
-    Ok((CommandSender { sender, wake_up: wake_up.clone() }, receiver, wake_up))
-}
-
-impl Worker {
-    /// Carries out the pending commands.
-    pub(super) fn run_commands(&mut self) -> Then {
-        while let Ok(command) = self.commands.try_recv() {
-            match command {
-                Command::Attach { interface, ends, done } => {
-                    if let Some(link) = self.links.iter_mut().find(|link| link.name == interface) {
-                        link.attach(ends, &mut self.pool);
-                    }
-                    drop(done);
-                }
-                Command::Swap { swap, done } => {
-                    let spent = self.swap(*swap);
-                    // Who asked may have gone; then it is freed here.
-                    let _ = done.send(spent);
-                }
-                Command::Neighbour(known) => self.update_neighbour(&known),
-                Command::Announce { interface, addresses } => self.announce(&interface, &addresses),
-                Command::Neighbours(all) => all.iter().for_each(|known| self.update_neighbour(known)),
-                Command::Flows { query, first, most, reply } => {
-                    let _ = reply.send(self.flows(&query, first, most));
-                }
-                Command::Kill { query, first, most, reply } => {
-                    let _ = reply.send(self.kill(&query, first, most));
-                }
-                Command::Export { about, from, most, reply } => {
-                    let _ = reply.send(self.export(about.as_deref(), from, most));
-                }
-                Command::Import { tables, items, reply } => {
-                    let _ = reply.send(self.import(&tables, &items));
-                }
-                Command::Capture { id, tap, reply } => {
-                    let _ = reply.send(self.begin_capture(id, *tap));
-                }
-                Command::EndCapture(id) => self.captures.end(id),
-                Command::Report(to) => {
-                    let _ = to.send(self.report());
-                }
-                Command::Stop => return Then::Stop,
-            }
-        }
-        Then::Continue
-    }
-}
-
-impl Worker {
-    fn flows(&self, query: &FlowQuery, first: FlowId, most: u32) -> Result<FoundFlows, NotKnown> {
-        let filter = query.filter(&self.tables)?;
-        let mut flows = Vec::new();
-        let (now, places) = (self.clock.now(), first.0..first.0.saturating_add(most));
-        let next = self.shard.list_flows(&self.tables, now, places, &filter, |flow| {
-            flows.push(FlowView::of(self.number, &flow, &self.tables));
-        });
-        Ok(FoundFlows { flows, next })
-    }
-
-    fn kill(
-        &mut self,
-        query: &FlowQuery,
-        first: FlowId,
-        most: u32,
-    ) -> Result<(u64, Option<FlowId>), NotKnown> {
-        let filter = query.filter(&self.tables)?;
-        let mut found = Vec::new();
-        let (now, places) = (self.clock.now(), first.0..first.0.saturating_add(most));
-        let next = self.shard.list_flows(&self.tables, now, places, &filter, |flow| {
-            found.push((flow.id, flow.original));
-        });
-        for (id, original) in &found {
-            self.shard.end_flow_of(*id, original);
-            if self.shard.log.is_half_full() {
-                self.send_records();
-            }
-        }
-        self.send_records();
-        Ok((found.len() as u64, next))
-    }
+    Ok((CommandSender { sender, wake_up: wake_up.clone() }, CommandReceiver { receiver, wake_up }))
 }

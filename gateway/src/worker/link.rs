@@ -1,15 +1,25 @@
-//! Interface of a worker: the worker's queue of the port, and the punt path to Linux's own stack.
+//! Links: the interfaces of a worker, each with the worker's queue of the port, and the punt path to Linux's own stack.
+
+use std::mem::take;
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
 
 use dataplane::Shard;
 use dataplane::egress::Next;
-use dataplane::stage::parse::vlan;
-use dataplane::tables::{LOCAL, Tables};
-use ports::{Line, Statistics};
-use serde::Serialize;
+use dataplane::hop::Delivery;
+use dataplane::stage::proxy::announcement;
+use dataplane::tables::{Address, LOCAL, Tables, is_linux};
+use dataplane::verdict::Verdict;
+use ports::Line;
 use wire::vlan::Tags;
-use wire::{BATCH, Batch, Frame, Nanos, Pool, PortError, PortId, Received, ethernet};
+use wire::{Batch, Frame, Nanos, Pool, PortError, PortId, Received};
 
 use super::capture::Captures;
+use super::report::{LinkCounts, LinkReport};
+
+mod vlan;
+
+use vlan::Vlans;
 
 /// Open ends of an interface, for one worker.
 #[derive(Default)]
@@ -20,10 +30,13 @@ pub struct Attachment {
     pub punt: Option<Box<dyn Line>>,
 }
 
+/// Links of all interfaces, in the order of the tables.
+pub(super) struct Links(Vec<Link>);
+
 /// State of an interface in a worker.
-pub(super) struct Link {
-    pub(super) name: String,
-    pub(super) ends: Attachment,
+struct Link {
+    name: String,
+    ends: Attachment,
     /// Frames that the port did not take yet: a short queue behind the egress, which offers no more until this is empty.
     out: Batch,
     /// True if the device has not taken all frames offered.
@@ -35,39 +48,6 @@ pub(super) struct Link {
     failed: Option<PortError>,
 }
 
-/// Counters of a port's VLANs, whose frames have no port of their own.
-#[derive(Default)]
-struct Vlans {
-    /// Outer and inner identifier, and the place in `counts`.
-    ids: Vec<(u16, u16, PortId)>,
-    counts: Vec<(String, LinkCounts)>,
-    /// Places in `counts` and bytes of the frames that are being sent.
-    sending: Vec<(Option<usize>, usize)>,
-}
-
-/// Counters of one worker for an interface.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct LinkCounts {
-    /// Frames received by the port.
-    pub received: u64,
-    /// Bytes received.
-    pub received_bytes: u64,
-    /// Frames sent by the port.
-    pub sent: u64,
-    /// Bytes sent.
-    pub sent_bytes: u64,
-    /// Frames that were to be sent while there was no port, or that it had not taken when it went away.
-    pub unsent: u64,
-    /// Times that the device did not take all frames that it was given: the rest waits behind the egress.
-    pub backpressure: u64,
-    /// Frames given to Linux.
-    pub delivered: u64,
-    /// Frames that Linux did not take.
-    pub undelivered: u64,
-    /// Frames that Linux sent.
-    pub originated: u64,
-}
-
 /// Result of opportunities to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Offered {
@@ -77,19 +57,156 @@ pub(super) struct Offered {
     pub(super) until: Option<Nanos>,
 }
 
-/// An interface in a report.
-#[derive(Clone, Debug, Default)]
-pub struct LinkReport {
-    /// Name of the interface.
-    pub name: String,
-    /// Counters of frames and bytes.
-    pub counts: LinkCounts,
-    /// Counters of the port's driver; none without a port.
-    pub driver: Option<Statistics>,
+impl Links {
+    /// Creates the links of the interfaces of these tables, without ports.
+    pub(super) fn new(tables: &Tables) -> Links {
+        let mut links = Links(Vec::new());
+        links.0.extend(tables.interfaces.iter().map(|interface| Link::new(&interface.name)));
+        links.carry(tables);
+        links
+    }
+
+    /// Switches to other tables: links stay with their names; those of interfaces that have gone release their ports.
+    pub(super) fn follow(&mut self, tables: &Tables, pool: &mut Pool) {
+        let mut links = take(&mut self.0);
+        let interfaces = tables.interfaces.iter();
+        self.0.extend(interfaces.map(|interface| {
+            let place = links.iter().position(|link| link.name == interface.name);
+            place.map_or_else(|| Link::new(&interface.name), |place| links.swap_remove(place))
+        }));
+        self.carry(tables);
+        for link in &mut links {
+            link.attach(Attachment::default(), pool);
+        }
+    }
+
+    /// Updates the VLANs of each port.
+    fn carry(&mut self, tables: &Tables) {
+        for (link, port) in self.0.iter_mut().zip(&tables.interfaces) {
+            link.vlans.follow(&port.vlans, tables);
+        }
+    }
+
+    /// Attaches a port to an interface, in place of the one attached.
+    pub(super) fn attach(&mut self, interface: &str, ends: Attachment, pool: &mut Pool) {
+        if let Some(link) = self.0.iter_mut().find(|link| link.name == interface) {
+            link.attach(ends, pool);
+        }
+    }
+
+    /// Places of the links.
+    pub(super) fn places(&self) -> Range<usize> {
+        0..self.0.len()
+    }
+
+    /// Receives from the port at `place`.
+    pub(super) fn receive(&mut self, place: usize, batch: &mut Batch, pool: &mut Pool) -> usize {
+        self.0[place].receive(batch, pool)
+    }
+
+    /// Takes the error of the port at `place` since the last call, if any, with the name of its interface.
+    pub(super) fn failure(&mut self, place: usize) -> Option<(String, PortError)> {
+        let link = &mut self.0[place];
+        link.failed.take().map(|error| (link.name.clone(), error))
+    }
+
+    /// Receives frames that Linux sends by the interface at `place`. Returns their number.
+    pub(super) fn receive_punted(&mut self, place: usize, batch: &mut Batch, pool: &mut Pool) -> usize {
+        self.0[place].receive_punted(batch, pool)
+    }
+
+    /// Delivers an ended frame to Linux, or returns it to the pool. Frames of Linux that concern a link alone are sent unchanged by
+    /// the interface by which Linux sent them.
+    pub(super) fn deliver(&mut self, frame: Frame, tables: &Tables, pool: &mut Pool) {
+        let is_for_linux = match Verdict::of_fate(frame.meta.fate) {
+            Some(Verdict::Delivered) => true,
+            // The answer to what Linux itself has sent.
+            Some(Verdict::Answered(_)) => frame.meta.egress == LOCAL,
+            _ => false,
+        };
+        let ingress = usize::from(frame.meta.ingress.0);
+        let place = if is_linux(frame.meta.ingress) {
+            tables.interface_numbered(frame.meta.number).map(|id| usize::from(id.0))
+        } else {
+            Some(ingress)
+        };
+        let interface = place.and_then(|place| tables.interfaces.get(place));
+        let (Some(place), Some(interface), true) = (place, interface, is_for_linux) else {
+            return pool.put(frame);
+        };
+        match Delivery::of(&frame.meta) {
+            Delivery::Itself => self.0[place].punt(frame, &interface.tags, pool),
+            Delivery::Link => {
+                let root = usize::from(interface.root.0);
+                self.0[root].send_as_is(frame, &interface.tags, pool);
+            }
+        }
+    }
+
+    /// Announces addresses of the gateway on the link of an interface, as long as the pool has frames.
+    pub(super) fn announce(
+        &mut self,
+        interface: &str,
+        addresses: &[Address],
+        tables: &Tables,
+        pool: &mut Pool,
+    ) {
+        let found = tables.interface_named(interface).and_then(|id| tables.interface(id));
+        let Some(interface) = found else { return };
+        let root = usize::from(interface.root.0);
+        for address in addresses {
+            let Some(mut frame) = pool.take() else { return };
+            if frame.fill(&announcement(*address, interface.mac)) {
+                self.0[root].send_as_is(frame, &interface.tags, pool);
+            } else {
+                pool.put(frame);
+            }
+        }
+    }
+
+    /// Offers each port opportunities to send, and delivers frames to Linux.
+    pub(super) fn send(
+        &mut self,
+        shard: &mut Shard,
+        now: Nanos,
+        pool: &mut Pool,
+        captures: &mut Captures,
+    ) -> Offered {
+        let mut all = Offered { sent: 0, until: None };
+        // A VLAN's frames wait before its parent's port.
+        for (port, link) in (0..).map(PortId).zip(&mut self.0) {
+            let offered = link.send(shard, port, now, pool, captures);
+            all.sent += offered.sent;
+            all.until = all.until.into_iter().chain(offered.until).min();
+        }
+        for link in &mut self.0 {
+            all.sent += link.flush(pool);
+        }
+        all
+    }
+
+    /// File descriptors that are readable when a frame arrives.
+    pub(super) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.0.iter().flat_map(|link| link.ends.line.iter().chain(&link.ends.punt)).map(|line| line.fd())
+    }
+
+    /// Reports all interfaces. The frames of a VLAN count with the VLAN's name, though they use its parent's port.
+    pub(super) fn report(&mut self) -> Vec<LinkReport> {
+        let mut reports: Vec<LinkReport> = self.0.iter_mut().map(Link::report).collect();
+        for (name, counts) in self.0.iter().flat_map(|link| link.vlans.counts()) {
+            if let Some(report) = reports.iter_mut().find(|report| report.name == *name) {
+                report.counts.received += counts.received;
+                report.counts.received_bytes += counts.received_bytes;
+                report.counts.sent += counts.sent;
+                report.counts.sent_bytes += counts.sent_bytes;
+            }
+        }
+        reports
+    }
 }
 
 impl Link {
-    pub(super) fn new(name: &str) -> Link {
+    fn new(name: &str) -> Link {
         Link {
             name: name.to_owned(),
             ends: Attachment::default(),
@@ -102,7 +219,7 @@ impl Link {
         }
     }
 
-    pub(super) fn report(&mut self) -> LinkReport {
+    fn report(&mut self) -> LinkReport {
         let driver = self.ends.line.as_mut().map(|line| line.statistics());
         let mut counts = self.counts;
         if let Some(driver) = &driver {
@@ -112,32 +229,13 @@ impl Link {
         LinkReport { name: self.name.clone(), counts, driver }
     }
 
-    /// Returns the counters of the port's VLANs, by name.
-    pub(super) fn vlans(&self) -> &[(String, LinkCounts)] {
-        &self.vlans.counts
-    }
-
-    /// Switches to other tables, with this interface at index `place`; counters of VLANs stay with their names.
-    pub(super) fn carry(&mut self, tables: &Tables, place: usize) {
-        let before = std::mem::take(&mut self.vlans.counts);
-        let vlans = tables.interfaces.get(place).map_or(&[][..], |port| &port.vlans);
-        self.vlans.ids.clear();
-        self.vlans.sending.reserve(BATCH);
-        for (outer, inner, id) in vlans {
-            let Some(interface) = tables.interface(*id) else { continue };
-            let counts = before.iter().find(|(name, _)| *name == interface.name).map(|(_, counts)| *counts);
-            self.vlans.ids.push((*outer, *inner, PortId(self.vlans.counts.len() as u16)));
-            self.vlans.counts.push((interface.name.clone(), counts.unwrap_or_default()));
-        }
-    }
-
     /// Receives from the port. Returns the number of frames.
-    pub(super) fn receive(&mut self, batch: &mut Batch, pool: &mut Pool) -> usize {
+    fn receive(&mut self, batch: &mut Batch, pool: &mut Pool) -> usize {
         let Some(line) = &mut self.ends.line else { return 0 };
         match line.receive(batch, pool) {
             Ok(Received::Frames(count)) => {
                 self.counts.received += count as u64;
-                if !self.vlans.ids.is_empty() {
+                if !self.vlans.is_empty() {
                     self.vlans.receive(batch);
                 }
                 count
@@ -151,7 +249,7 @@ impl Link {
     }
 
     /// Receives frames that Linux sends by the interface. Returns their number.
-    pub(super) fn receive_punted(&mut self, batch: &mut Batch, pool: &mut Pool) -> usize {
+    fn receive_punted(&mut self, batch: &mut Batch, pool: &mut Pool) -> usize {
         let Some(punt) = &mut self.ends.punt else { return 0 };
         match punt.receive(batch, pool) {
             Ok(Received::Frames(count)) => {
@@ -167,13 +265,8 @@ impl Link {
         }
     }
 
-    /// Takes the port's error since the last call, if any.
-    pub(super) fn failure(&mut self) -> Option<PortError> {
-        self.failed.take()
-    }
-
     /// Punts a frame to Linux as received by this interface, without the tags of its VLAN.
-    pub(super) fn punt(&mut self, mut frame: Frame, tags: &Tags, pool: &mut Pool) {
+    fn punt(&mut self, mut frame: Frame, tags: &Tags, pool: &mut Pool) {
         let extra = 4 * tags.as_slice().len();
         if extra > 0 && frame.len() >= 12 + extra {
             frame.bytes_mut().copy_within(..12, extra);
@@ -193,7 +286,7 @@ impl Link {
     }
 
     /// Sends a frame of Linux unchanged but for the tags of its VLAN, which are added.
-    pub(super) fn send_as_is(&mut self, mut frame: Frame, tags: &Tags, pool: &mut Pool) {
+    fn send_as_is(&mut self, mut frame: Frame, tags: &Tags, pool: &mut Pool) {
         let extra = 4 * tags.as_slice().len();
         if extra > 0 && frame.push_front(extra).is_some() {
             let bytes = frame.bytes_mut();
@@ -213,7 +306,7 @@ impl Link {
     }
 
     /// Offers the egress of the port opportunities to send at `now`, as many as it has frames for and the device takes.
-    pub(super) fn send(
+    fn send(
         &mut self,
         shard: &mut Shard,
         port: PortId,
@@ -256,7 +349,7 @@ impl Link {
     }
 
     /// Sends frames left over from before, and delivers frames to Linux. Returns the number of frames moved.
-    pub(super) fn flush(&mut self, pool: &mut Pool) -> usize {
+    fn flush(&mut self, pool: &mut Pool) -> usize {
         let mut moved = self.transmit(pool);
         if let Some(punt) = self.ends.punt.as_mut().filter(|_| !self.in_.is_empty()) {
             let waiting = self.in_.len();
@@ -278,7 +371,7 @@ impl Link {
             return 0;
         }
         let waiting = self.out.len();
-        if !self.vlans.ids.is_empty() {
+        if !self.vlans.is_empty() {
             self.vlans.note(&self.out);
         }
         let failed = match &mut self.ends.line {
@@ -307,7 +400,7 @@ impl Link {
     }
 
     /// Attaches other ends. Frames that the previous ends did not take are discarded.
-    pub(super) fn attach(&mut self, ends: Attachment, pool: &mut Pool) {
+    fn attach(&mut self, ends: Attachment, pool: &mut Pool) {
         self.close();
         self.ends = ends;
         self.discard(pool);
@@ -327,46 +420,6 @@ impl Link {
         self.is_blocked = false;
         while let Some(frame) = self.out.pop() {
             pool.put(frame);
-        }
-    }
-}
-
-impl Vlans {
-    /// The VLAN of a frame, as a place in the counts.
-    fn of(&self, frame: &Frame) -> Option<usize> {
-        let tags = ethernet::parse(frame.bytes()).ok()?.tags;
-        if tags.as_slice().is_empty() {
-            return None;
-        }
-        vlan(LOCAL, &self.ids, &tags).filter(|id| *id != LOCAL).map(|id| usize::from(id.0))
-    }
-
-    /// Notes frames that are about to be sent.
-    fn note(&mut self, frames: &[Frame]) {
-        self.sending.clear();
-        for frame in frames {
-            let noted = (self.of(frame), frame.len());
-            self.sending.push(noted);
-        }
-    }
-
-    /// Counts frames received.
-    fn receive(&mut self, frames: &[Frame]) {
-        for frame in frames {
-            if let Some((_, counts)) = self.of(frame).and_then(|place| self.counts.get_mut(place)) {
-                counts.received += 1;
-                counts.received_bytes += frame.len() as u64;
-            }
-        }
-    }
-
-    /// Counts the first `sent` of the frames that were noted.
-    fn send(&mut self, sent: usize) {
-        for (place, bytes) in self.sending.drain(..).take(sent) {
-            if let Some((_, counts)) = place.and_then(|place| self.counts.get_mut(place)) {
-                counts.sent += 1;
-                counts.sent_bytes += bytes as u64;
-            }
         }
     }
 }

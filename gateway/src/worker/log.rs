@@ -1,15 +1,16 @@
 //! A worker's log records: taken from its shard between two batches, within the rate limits of the policy, and sent to the
 //! writer thread. Suppressed records are counted by rule, and reported once a second.
 
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use dataplane::log::{Lost, Record};
+use dataplane::log::{Log, Lost, Record};
 use dataplane::tables::Tables;
-use policy::model::{Log, LogEvent, Rate};
+use policy::model::{self, LogEvent, Rate};
 use wire::Nanos;
 
-use super::Worker;
+use crate::clock::Clock;
 use crate::log::{Feed, LeftOut, Parcel};
 
 /// Records that a worker's shard has room for: several of each frame of a batch, and of all that are released by one.
@@ -21,6 +22,9 @@ const REPORT_PAUSE: Nanos = Nanos::from_secs(1);
 /// A worker's part of the log.
 pub(super) struct LogFeed {
     feed: Feed,
+    /// Number of the worker.
+    worker: usize,
+    clock: Clock,
     /// Workers that share the rates.
     workers: u32,
     by_rule: Vec<Bucket>,
@@ -77,11 +81,13 @@ impl Bucket {
 }
 
 impl LogFeed {
-    pub(super) fn new(feed: Feed, workers: u32, tables: &Tables) -> LogFeed {
+    pub(super) fn new(feed: Feed, worker: usize, workers: u32, clock: Clock, tables: &Tables) -> LogFeed {
         let workers = workers.max(1);
-        let (rate, total_rate) = (Log::RATE, Log::TOTAL);
+        let (rate, total_rate) = (model::Log::RATE, model::Log::TOTAL);
         let mut log = LogFeed {
             feed,
+            worker,
+            clock,
             workers,
             by_rule: Vec::new(),
             total: Bucket::default(),
@@ -95,7 +101,7 @@ impl LogFeed {
     }
 
     /// Switches to other tables. Unreported suppressed records count as those of rules that the tables no longer have.
-    fn follow(&mut self, tables: &Tables) {
+    pub(super) fn follow(&mut self, tables: &Tables) {
         let rules = if tables.log.has(LogEvent::Rule) { tables.filter.rules.len() } else { 0 };
         self.by_rule = vec![Bucket::default(); rules];
         let left_out = &mut self.left_out;
@@ -103,6 +109,68 @@ impl LogFeed {
         left_out.rules = vec![0; rules];
         self.rate = Span::of(tables.log.rate(), self.workers);
         self.total_rate = Span::of(tables.log.total(), self.workers);
+    }
+
+    /// Sends the pending records of the shard to the writer thread.
+    #[cold]
+    pub(super) fn send(&mut self, pending: &mut Log, tables: &Arc<Tables>) {
+        let at = self.clock.now();
+        let before = self.left_out.any;
+        let mut records = Vec::new();
+        for record in pending.records() {
+            if self.admits(record, at) {
+                records.push(*record);
+            } else {
+                self.left_out.count(record);
+            }
+        }
+        pending.clear();
+        if !records.is_empty() {
+            let (worker, tables) = (self.worker, tables.clone());
+            let parcel = Parcel { worker, tables, at, records, left_out: Vec::new() };
+            if let Err(parcel) = self.feed.send(parcel) {
+                parcel.records.iter().for_each(|record| self.left_out.count(record));
+            }
+        }
+        self.feed.count_left_out(self.left_out.any - before);
+    }
+
+    /// Reports the number of suppressed records, if any, when due.
+    pub(super) fn tell_left_out(&mut self, pending: &mut Log, tables: &Arc<Tables>, now: Nanos) {
+        if now.since(self.reported) >= REPORT_PAUSE {
+            self.reported = now;
+            self.tell_left_out_at_once(pending, tables);
+        }
+    }
+
+    /// Reports the number of suppressed records, if any.
+    pub(super) fn tell_left_out_at_once(&mut self, pending: &mut Log, tables: &Arc<Tables>) {
+        let (worker, at) = (self.worker, self.clock.now());
+        let lost = pending.take_lost();
+        self.feed.count_left_out(lost.rules + lost.connections + lost.mappings);
+        self.left_out.count_lost(lost);
+        if self.left_out.any == 0 {
+            return;
+        }
+        let (tables, left_out) = (tables.clone(), self.left_out.counts());
+        // Where there is no room it is told later.
+        if self.feed.send(Parcel { worker, tables, at, records: Vec::new(), left_out }).is_ok() {
+            self.left_out.clear();
+        }
+    }
+
+    /// Sends the remaining records as the worker ends; waits a little for room in the channel.
+    pub(super) fn finish(&mut self, pending: &mut Log, tables: &Arc<Tables>) {
+        if !pending.is_empty() {
+            self.send(pending, tables);
+        }
+        for _ in 0..100 {
+            self.tell_left_out_at_once(pending, tables);
+            if self.left_out.any == 0 {
+                return;
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
     }
 
     /// True if the rate limits admit a record now.
@@ -157,85 +225,5 @@ impl Left {
     fn clear(&mut self) {
         self.rules.fill(0);
         (self.unknown, self.connections, self.mappings, self.any) = (0, 0, 0, 0);
-    }
-}
-
-impl Worker {
-    /// Sends pending records to the writer thread.
-    #[inline(always)]
-    pub(super) fn send_records(&mut self) {
-        if !self.shard.log.is_empty() {
-            self.send_some_records();
-        }
-    }
-
-    #[cold]
-    fn send_some_records(&mut self) {
-        let at = self.clock.now();
-        let Some(log) = &mut self.log else { return self.shard.log.clear() };
-        let before = log.left_out.any;
-        let mut records = Vec::new();
-        for record in self.shard.log.records() {
-            if log.admits(record, at) {
-                records.push(*record);
-            } else {
-                log.left_out.count(record);
-            }
-        }
-        self.shard.log.clear();
-        if !records.is_empty() {
-            let (worker, tables) = (self.number, self.tables.clone());
-            let parcel = Parcel { worker, tables, at, records, left_out: Vec::new() };
-            if let Err(parcel) = log.feed.send(parcel) {
-                parcel.records.iter().for_each(|record| log.left_out.count(record));
-            }
-        }
-        log.feed.count_left_out(log.left_out.any - before);
-    }
-
-    /// Reports the number of suppressed records, if any, when due.
-    pub(super) fn tell_left_out(&mut self, now: Nanos) {
-        let Some(log) = &mut self.log else { return };
-        if now.since(log.reported) >= REPORT_PAUSE {
-            log.reported = now;
-            self.tell_left_out_at_once();
-        }
-    }
-
-    /// Reports the number of suppressed records, if any.
-    pub(super) fn tell_left_out_at_once(&mut self) {
-        let (worker, at) = (self.number, self.clock.now());
-        let Some(log) = &mut self.log else { return };
-        let lost = self.shard.log.take_lost();
-        log.feed.count_left_out(lost.rules + lost.connections + lost.mappings);
-        log.left_out.count_lost(lost);
-        if log.left_out.any == 0 {
-            return;
-        }
-        let (tables, left_out) = (self.tables.clone(), log.left_out.counts());
-        // Where there is no room it is told later.
-        if log.feed.send(Parcel { worker, tables, at, records: Vec::new(), left_out }).is_ok() {
-            log.left_out.clear();
-        }
-    }
-
-    /// Sends the remaining records as the worker ends; waits a little for room in the channel.
-    pub(super) fn finish_log(&mut self) {
-        self.send_records();
-        for _ in 0..100 {
-            self.tell_left_out_at_once();
-            if self.log.as_ref().is_none_or(|log| log.left_out.any == 0) {
-                return;
-            }
-            thread::sleep(Duration::from_millis(10));
-        }
-    }
-
-    /// Switches the log to the worker's tables.
-    pub(super) fn follow_log(&mut self) {
-        self.shard.log.follow(&self.tables);
-        if let Some(log) = &mut self.log {
-            log.follow(&self.tables);
-        }
     }
 }

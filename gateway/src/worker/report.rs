@@ -1,10 +1,9 @@
 //! Report of a worker's counters.
 
 use dataplane::counter::Counters;
+use ports::Statistics;
+use serde::Serialize;
 use wire::Nanos;
-
-use super::Worker;
-use super::link::{Link, LinkReport};
 
 /// Counters of a worker.
 #[derive(Clone, Debug)]
@@ -35,30 +34,45 @@ pub struct Report {
     pub turns: u64,
 }
 
-impl Worker {
-    pub(super) fn report(&mut self) -> Report {
-        let mut links: Vec<LinkReport> = self.links.iter_mut().map(Link::report).collect();
-        for (name, counts) in self.links.iter().flat_map(Link::vlans) {
-            if let Some(link) = links.iter_mut().find(|link| link.name == *name) {
-                link.counts.received += counts.received;
-                link.counts.received_bytes += counts.received_bytes;
-                link.counts.sent += counts.sent;
-                link.counts.sent_bytes += counts.sent_bytes;
-            }
-        }
-        Report {
-            worker: self.number,
-            counters: self.shard.counters.clone(),
-            links,
-            queued: self.shard.egress.lengths().collect(),
-            flows: self.shard.flows.len(),
-            flow_capacity: self.shard.flows.capacity(),
-            flow_turnover: [self.shard.flows.created(), self.shard.flows.ended()],
-            memory: self.shard.memory().collect(),
-            free_frames: self.pool.available(),
-            now: self.clock.now(),
-            busy: self.busy,
-            turns: self.turns,
-        }
-    }
+/// An interface in a report.
+#[derive(Clone, Debug, Default)]
+pub struct LinkReport {
+    /// Name of the interface.
+    pub name: String,
+    /// Counters of frames and bytes.
+    pub counts: LinkCounts,
+    /// Counters of the port's driver; none without a port.
+    pub driver: Option<Statistics>,
+}
+
+/// Counters of one worker for an interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct LinkCounts {
+    /// Frames received by the port.
+    pub received: u64,
+    /// Bytes received.
+    pub received_bytes: u64,
+    /// Frames sent by the port.
+    pub sent: u64,
+    /// Bytes sent.
+    pub sent_bytes: u64,
+    /// Frames that were to be sent while there was no port, or that it had not taken when it went away.
+    pub unsent: u64,
+    /// Times that the device did not take all frames that it was given: the rest waits behind the egress.
+    pub backpressure: u64,
+    /// Frames given to Linux.
+    pub delivered: u64,
+    /// Frames that Linux did not take.
+    pub undelivered: u64,
+    /// Frames that Linux sent.
+    pub originated: u64,
+}
+
+/// Account of a worker's turns.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Account {
+    /// Number of turns.
+    pub(super) turns: u64,
+    /// Time spent on turns that found something to do.
+    pub(super) busy: Nanos,
 }

@@ -6,7 +6,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use wire::Nanos;
 
 use super::command::WakeUp;
-use super::link::Link;
+use super::link::Links;
 
 /// Time that an idle worker polls before it sleeps, 100 µs: longer than the gaps of traffic that is worth hurrying
 /// for, and nothing beside the time that it then sleeps.
@@ -15,17 +15,17 @@ const PATIENCE: Nanos = Nanos(100_000);
 /// Longest sleep, 20 ms, since flows have timers. 50 turns a second take well below 1 % of a core.
 const LONGEST: Nanos = Nanos::from_millis(20);
 
-/// Idle time of a worker, and the wake-up that it sleeps on.
+/// Idle time of a worker.
 pub(super) struct Sleep {
-    wake_up: WakeUp,
+    /// Time of the last turn that found something to do.
     worked: Nanos,
     /// Time until a link is free for a queued frame; none where no frame waits.
     most: Option<Nanos>,
 }
 
 impl Sleep {
-    pub(super) fn new(wake_up: WakeUp) -> Sleep {
-        Sleep { wake_up, worked: Nanos(0), most: None }
+    pub(super) fn new() -> Sleep {
+        Sleep { worked: Nanos(0), most: None }
     }
 
     /// Notes that the worker was busy at `now`.
@@ -44,15 +44,14 @@ impl Sleep {
     }
 
     /// Sleeps until a port is readable, a wake-up arrives, or the longest sleep has passed.
-    pub(super) fn until_something(&mut self, links: &[Link]) {
-        let ends = links.iter().flat_map(|link| link.ends.line.iter().chain(&link.ends.punt));
+    pub(super) fn until_something(&self, links: &Links, wake_up: &WakeUp) {
         let mut fds: Vec<PollFd<'_>> =
-            ends.map(|line| PollFd::from_borrowed_fd(line.fd(), PollFlags::IN)).collect();
-        fds.push(PollFd::from_borrowed_fd(self.wake_up.as_fd(), PollFlags::IN));
+            links.fds().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+        fds.push(PollFd::from_borrowed_fd(wake_up.as_fd(), PollFlags::IN));
         let most = self.most.map_or(LONGEST.0, |most| most.0.min(LONGEST.0));
         let most = Timespec { tv_sec: 0, tv_nsec: most as i64 };
         // An interrupted or refused call is a short sleep.
         let _ = poll(&mut fds, Some(&most));
-        self.wake_up.clear();
+        wake_up.clear();
     }
 }

@@ -5,13 +5,15 @@ use std::sync::Arc;
 
 use dataplane::Tables;
 use dataplane::flow::SteeringTable;
-use dataplane::nat::Share;
 use dataplane::import::Refused;
+use dataplane::nat::Share;
 use dataplane::state::{Cursor, Item};
 use dataplane::tables::Address;
+use wire::Nanos;
 
-use super::{Memory, Worker};
+use super::processing::Processing;
 use crate::about::About;
+use crate::clock::Clock;
 
 /// Part of a worker's state.
 pub struct Exported {
@@ -31,11 +33,10 @@ pub enum Imported {
     Outdated(Arc<Tables>),
 }
 
-impl Worker {
+impl Processing {
     /// Exports the items in `most` places from a cursor on: all, or those that bear on a packet.
-    pub(super) fn export(&self, about: Option<&About>, from: Cursor, most: u32) -> Exported {
+    pub(super) fn export(&self, about: Option<&About>, now: Nanos, from: Cursor, most: u32) -> Exported {
         let mut items = Vec::new();
-        let now = self.clock.now();
         let next = self.shard.export(&self.tables, now, from, most, |item| {
             if about.is_none_or(|about| about.admits(&item)) {
                 items.push(item);
@@ -45,25 +46,19 @@ impl Worker {
     }
 
     /// Imports items whose indices are of `tables`. Existing state stays as it is.
-    pub(super) fn import(&mut self, tables: &Arc<Tables>, items: &[Item]) -> Imported {
+    pub(super) fn import(&mut self, tables: &Arc<Tables>, items: &[Item], clock: Clock) -> Imported {
         if !Arc::ptr_eq(tables, &self.tables) {
             return Imported::Outdated(self.tables.clone());
         }
-        Imported::Done(items.iter().map(|item| self.remember(item)).collect())
+        Imported::Done(items.iter().map(|item| self.remember(item, clock.now())).collect())
     }
 
     /// Imports an item of another worker's state.
     ///
     /// # Errors
     /// Item that cannot be imported here: [`Refused`].
-    pub fn remember(&mut self, item: &Item) -> Result<(), Refused> {
-        self.shard.import(&self.tables, item, self.clock.now())
-    }
-
-    /// Releases the ports, and returns the state.
-    pub(super) fn memory(mut self) -> Memory {
-        self.finish_log();
-        Memory { tables: self.tables, shard: self.shard, now: self.clock.now() }
+    pub(super) fn remember(&mut self, item: &Item, now: Nanos) -> Result<(), Refused> {
+        self.shard.import(&self.tables, item, now)
     }
 }
 

@@ -5,12 +5,12 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use dataplane::hop::Resolve;
 use dataplane::nat::Share;
 use ports::{Line, Statistics};
-use wire::{Port, PortError, Received};
+use wire::{Batch, Port, PortError, Received};
 
 use super::*;
 
@@ -76,25 +76,15 @@ impl WorkerHandle {
 fn spawn(number: usize, faults: usize, events: Sender<WorkerEvent>) -> WorkerHandle {
     let text = "[interface.east]\nzone = \"a\"\naddresses = [\"192.0.2.1/24\"]\n[limit]\nflows = 1024\n";
     let tables = Arc::new(Tables::compile(&policy::parse(text, "policy").policy.unwrap(), 1).unwrap());
-    let (sender, commands, wake_up) = command_channel().unwrap();
+    let (sender, commands) = command_channel().unwrap();
     let clock = Clock::start();
     let setup = Setup { seed: [1, 2], now: clock.now(), resolve: Resolve::ByHost, share: Share::WHOLE };
     let pool = Pool::new(FRAMES, 2048).unwrap();
     let events = Box::new(move |event| events.send(event).is_ok());
     let shared = None;
-    let worker = Worker::new(Parts {
-        number,
-        tables,
-        setup,
-        pool,
-        clock,
-        commands,
-        wake_up,
-        events,
-        shared,
-        log: None,
-    })
-    .unwrap();
+    let worker =
+        Worker::new(Parts { number, tables, setup, pool, clock, commands, events, shared, log: None })
+            .unwrap();
     let thread = thread::spawn(move || worker.work());
     let faults = Arc::new(AtomicUsize::new(faults));
     let line: Box<dyn Line> = Box::new(Faulty { faults: faults.clone(), fd: WakeUp::new().unwrap() });

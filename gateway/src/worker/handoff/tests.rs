@@ -226,10 +226,10 @@ fn workers_go_on_handing_over_after_one_has_failed() {
     let tables = Arc::new(tables(["lan", "wan"]));
     let steering = Arc::new(SteeringTable::new(2, tables.limits.flows).unwrap());
     let channels: Vec<_> = (0..2).map(|_| command_channel().unwrap()).collect();
-    let wake_ups: Vec<WakeUp> = channels.iter().map(|(_, _, wake_up)| wake_up.clone()).collect();
+    let wake_ups: Vec<WakeUp> = channels.iter().map(|(_, commands)| commands.wake_up().clone()).collect();
     let (events, told) = channel();
     let (mut threads, mut held, mut gone) = (Vec::new(), Vec::new(), Vec::new());
-    for ((number, (sender, commands, wake_up)), exchange) in
+    for ((number, (sender, commands)), exchange) in
         channels.into_iter().enumerate().zip(Exchange::between(&wake_ups))
     {
         let share = Share::new(number as u16, 2).unwrap();
@@ -238,18 +238,7 @@ fn workers_go_on_handing_over_after_one_has_failed() {
         let (events, tables) = (events.clone(), tables.clone());
         let shared = Some(Shared { steering: steering.clone(), clients: Arc::default(), exchange });
         let events = Box::new(move |event: WorkerEvent| events.send(event).is_ok());
-        let parts = Parts {
-            number,
-            tables,
-            setup,
-            pool: pool(),
-            clock,
-            commands,
-            wake_up,
-            events,
-            shared,
-            log: None,
-        };
+        let parts = Parts { number, tables, setup, pool: pool(), clock, commands, events, shared, log: None };
         let worker = Worker::new(parts).unwrap();
         let (comes, coming) = channel();
         let (leaves, left) = channel();

@@ -1,0 +1,139 @@
+//! Commands to a worker, carried out and answered between two turns.
+
+use dataplane::flow::FlowId;
+
+use super::command::{Command, FoundFlows, Known, Retired, Swap, WorkerEvent};
+use super::report::{Account, Report};
+use super::{Then, Worker};
+use crate::flows::{FlowQuery, FlowView, NotKnown};
+
+impl Worker {
+    /// Carries out the pending commands. Who asked may have gone; then the answer is dropped.
+    pub(super) fn run_commands(&mut self) -> Then {
+        while let Some(command) = self.commands.next() {
+            match command {
+                Command::Attach { interface, ends, done } => {
+                    self.links.attach(&interface, ends, &mut self.processing.pool);
+                    drop(done);
+                }
+                Command::Swap { swap, done } => {
+                    let _ = done.send(self.swap(*swap));
+                }
+                Command::Neighbour(known) => self.update_neighbour(&known),
+                Command::Announce { interface, addresses } => {
+                    let (tables, pool) = (&self.processing.tables, &mut self.processing.pool);
+                    self.links.announce(&interface, &addresses, tables, pool);
+                }
+                Command::Neighbours(all) => all.iter().for_each(|known| self.update_neighbour(known)),
+                Command::Flows { query, first, most, reply } => {
+                    let _ = reply.send(self.flows(&query, first, most));
+                }
+                Command::Kill { query, first, most, reply } => {
+                    let _ = reply.send(self.kill(&query, first, most));
+                }
+                Command::Export { about, from, most, reply } => {
+                    let now = self.clock.now();
+                    let _ = reply.send(self.processing.export(about.as_deref(), now, from, most));
+                }
+                Command::Import { tables, items, reply } => {
+                    let _ = reply.send(self.processing.import(&tables, &items, self.clock));
+                }
+                Command::Capture { id, tap, reply } => {
+                    let _ = reply.send(self.processing.captures.add(id, *tap, &self.processing.tables));
+                }
+                Command::EndCapture(id) => self.processing.captures.end(id),
+                Command::Report(to) => {
+                    let _ = to.send(self.report());
+                }
+                Command::Stop => return Then::Stop,
+            }
+        }
+        Then::Continue
+    }
+
+    /// Swaps the tables; returns the retired state, for a thread that has time to free it.
+    fn swap(&mut self, swap: Swap) -> Retired {
+        let now = self.clock.now();
+        let Swap { tables, plan, steering } = swap;
+        if let Some(log) = &mut self.log {
+            log.tell_left_out_at_once(&mut self.processing.shard.log, &self.processing.tables);
+        }
+        let Ok(applied) = self.processing.apply(plan, &tables, now) else {
+            let message = "tables out of turn".to_owned();
+            self.tell(WorkerEvent::Panicked { worker: self.number, message });
+            return Retired { _tables: tables, _applied: None };
+        };
+        // What has ended by it is known to the tables of before.
+        self.send_records();
+        let old = self.processing.follow(tables);
+        if let Some(log) = &mut self.log {
+            log.follow(&self.processing.tables);
+        }
+        if let Some(steering) = steering {
+            self.processing.join(steering);
+        }
+        self.links.follow(&self.processing.tables, &mut self.processing.pool);
+        self.settle();
+        self.timers.tend_at_once();
+        Retired { _tables: old, _applied: Some(applied) }
+    }
+
+    /// Applies a neighbour update. Packets that have waited for it go on at once.
+    fn update_neighbour(&mut self, known: &Known) {
+        let Some(interface) = self.processing.tables.interface_named(&known.interface) else { return };
+        self.processing.update_neighbour(interface, known.address, known.found);
+        self.timers.tend_at_once();
+    }
+
+    fn flows(&self, query: &FlowQuery, first: FlowId, most: u32) -> Result<FoundFlows, NotKnown> {
+        let (shard, tables) = (&self.processing.shard, &self.processing.tables);
+        let filter = query.filter(tables)?;
+        let mut flows = Vec::new();
+        let (now, places) = (self.clock.now(), first.0..first.0.saturating_add(most));
+        let next = shard.list_flows(tables, now, places, &filter, |flow| {
+            flows.push(FlowView::of(self.number, &flow, tables));
+        });
+        Ok(FoundFlows { flows, next })
+    }
+
+    fn kill(
+        &mut self,
+        query: &FlowQuery,
+        first: FlowId,
+        most: u32,
+    ) -> Result<(u64, Option<FlowId>), NotKnown> {
+        let (shard, tables) = (&self.processing.shard, &self.processing.tables);
+        let filter = query.filter(tables)?;
+        let mut found = Vec::new();
+        let (now, places) = (self.clock.now(), first.0..first.0.saturating_add(most));
+        let next = shard.list_flows(tables, now, places, &filter, |flow| {
+            found.push((flow.id, flow.original));
+        });
+        for (id, original) in &found {
+            self.processing.shard.end_flow_of(*id, original);
+            if self.processing.shard.log.is_half_full() {
+                self.send_records();
+            }
+        }
+        self.send_records();
+        Ok((found.len() as u64, next))
+    }
+
+    fn report(&mut self) -> Report {
+        let (shard, Account { turns, busy }) = (&self.processing.shard, self.account);
+        Report {
+            worker: self.number,
+            links: self.links.report(),
+            counters: shard.counters.clone(),
+            queued: shard.egress.lengths().collect(),
+            flows: shard.flows.len(),
+            flow_capacity: shard.flows.capacity(),
+            flow_turnover: [shard.flows.created(), shard.flows.ended()],
+            memory: shard.memory().collect(),
+            free_frames: self.processing.pool.available(),
+            now: self.clock.now(),
+            busy,
+            turns,
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Processing: the pipeline, the shard and frame pool that it works on, and the tables that it works by.
+//!
+//! A batch is filled, run, and leaves ended frames; those are another's to deliver, before the next batch.
+
+use std::sync::Arc;
+
+use dataplane::shard::{Setup, ShardError};
+use dataplane::stage::Cx;
+use dataplane::tables::{LOCAL, NO_NUMBER, OTHER, Tables};
+use dataplane::{Pipeline, Shard};
+use tally::NoTally;
+use wire::{Batch, Frame, Nanos, Pool, PortId};
+
+use super::capture::Captures;
+use crate::clock::Clock;
+
+/// State of processing.
+pub(super) struct Processing {
+    pub(super) tables: Arc<Tables>,
+    /// Seeds and the share of NAT ports.
+    pub(super) setup: Setup,
+    pub(super) shard: Shard,
+    pub(super) pipeline: Pipeline,
+    pub(super) pool: Pool,
+    /// Frames to run.
+    pub(super) batch: Batch,
+    /// Frames that have been run, or that timers have ended, with their verdicts.
+    pub(super) ended: Vec<Frame>,
+    pub(super) captures: Captures,
+    /// Latest time passed to the shard, whose time does not go backwards from one port to the next.
+    latest: Nanos,
+}
+
+impl Processing {
+    /// Creates an empty shard for these tables.
+    ///
+    /// # Errors
+    /// No memory for the shard.
+    pub(super) fn new(tables: Arc<Tables>, setup: Setup, pool: Pool) -> Result<Processing, ShardError> {
+        Ok(Processing {
+            shard: Shard::new(&tables, setup)?,
+            tables,
+            setup,
+            pipeline: Pipeline::default(),
+            ended: Vec::with_capacity(pool.capacity()),
+            pool,
+            batch: Batch::new(),
+            captures: Captures::default(),
+            latest: Clock::BEGIN,
+        })
+    }
+
+    /// Runs a batch that the port at `place` received.
+    pub(super) fn run_received(&mut self, place: usize, now: Nanos, clock: Clock) {
+        for frame in self.batch.iter_mut() {
+            frame.meta.ingress = PortId(place as u16);
+            self.latest = clock.of_port(frame.meta.received).min(now).max(self.latest);
+            frame.meta.received = self.latest;
+        }
+        self.run();
+    }
+
+    /// Runs a batch that Linux sends by the interface at `place`.
+    pub(super) fn run_originated(&mut self, place: usize, now: Nanos) {
+        let number = self.tables.interfaces.get(place).map_or(NO_NUMBER, |interface| interface.number);
+        for frame in self.batch.iter_mut() {
+            frame.meta.ingress = if unmark(frame) { OTHER } else { LOCAL };
+            // By which it is found again, after other frames, in other tables, by other workers.
+            frame.meta.number = number;
+            frame.meta.received = now;
+        }
+        self.latest = now;
+        self.run();
+    }
+
+    /// Runs a batch that other workers handed off.
+    pub(super) fn run_handed_off(&mut self, now: Nanos) {
+        let Processing { tables, shard, pool, batch, ended, captures, .. } = self;
+        self.latest = now;
+        captures.begin(tables, &shard.egress);
+        let mut cx = Cx { tables, shard, pool, tally: &mut NoTally };
+        self.pipeline.run_taken(batch, ended, &mut cx);
+        captures.finish(ended, shard, tables);
+    }
+
+    /// Runs timers, and frames that neighbour updates release.
+    pub(super) fn tend(&mut self, now: Nanos) {
+        let Processing { tables, shard, pool, ended, captures, .. } = self;
+        self.latest = now;
+        captures.begin(tables, &shard.egress);
+        let mut cx = Cx { tables, shard, pool, tally: &mut NoTally };
+        self.pipeline.tend(now, ended, &mut cx);
+        captures.finish(ended, shard, tables);
+    }
+
+    fn run(&mut self) {
+        if !self.captures.is_empty() {
+            return self.run_watched();
+        }
+        let mut cx =
+            Cx { tables: &self.tables, shard: &mut self.shard, pool: &mut self.pool, tally: &mut NoTally };
+        self.pipeline.run(&mut self.batch, &mut self.ended, &mut cx);
+    }
+
+    /// Runs the batch frame by frame, for captures.
+    #[cold]
+    fn run_watched(&mut self) {
+        let Processing { tables, shard, pool, batch, ended, captures, .. } = self;
+        captures.begin(tables, &shard.egress);
+        let mut cx = Cx { tables, shard, pool, tally: &mut NoTally };
+        let mut watch = captures.watch(tables);
+        self.pipeline.step_watched(batch, ended, &mut cx, &mut watch);
+        captures.finish(ended, shard, tables);
+    }
+}
+
+/// Clears the mark of a frame that Linux forwards rather than originates: the group bit of the link-layer source, which no
+/// address of a card has (IEEE 802, 8.2.2). Returns true if the mark was set.
+fn unmark(frame: &mut Frame) -> bool {
+    let Some(byte) = frame.bytes_mut().get_mut(6) else { return false };
+    let is_marked = *byte & 1 != 0;
+    *byte &= !1;
+    is_marked
+}
