@@ -1,7 +1,7 @@
 //! Server of the control API: the Unix socket, and the metrics address.
 //!
-//! Peers without permission receive an error response. See [`socket`] for the socket, and [`connection`] for limits on bad or
-//! slow clients.
+//! Peers without permission receive an error response. See [`connection`] for limits on bad or slow
+//! clients.
 
 use std::fs::{self, Metadata};
 use std::net::{SocketAddr, TcpListener};
