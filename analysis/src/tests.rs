@@ -7,8 +7,8 @@ use dataplane::tables::{LOCAL, NO_MAC, SELF, SourceMacs, Tables};
 use lookup::classify::Header;
 use policy::Policy;
 use policy::model::{
-    AddressItem, Addresses, Interface, LinkKind, Mac, MacRange, Macs, Mode, MssClamp, PortRange, Protocol,
-    Rule, SourceCheck, TcpFlagsMatch, ZoneDefault,
+    AddressItem, Addresses, Interface, LinkKind, Mac, MacRange, Macs, Mode, PortRange, Protocol, Rule,
+    SourceCheck, TcpFlagsMatch, ZoneDefault,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -97,21 +97,7 @@ fn rule() -> impl Strategy<Value = Rule> {
 }
 
 fn interface(name: &str, zone: &str) -> Interface {
-    Interface {
-        name: name.to_owned(),
-        zone: zone.to_owned(),
-        addresses: Vec::new(),
-        link: LinkKind::Ethernet,
-        mtu: 1500,
-        rate: None,
-        device_rate: None,
-        overhead: None,
-        mac: None,
-        parent: None,
-        vlans: Vec::new(),
-        source_check: SourceCheck::Off,
-        mss: MssClamp::Off,
-    }
+    Interface { source_check: SourceCheck::Off, ..Interface::new(name, zone) }
 }
 
 fn policy() -> impl Strategy<Value = Policy> {

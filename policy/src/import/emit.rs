@@ -10,9 +10,8 @@ use super::note::{Note, NoteKind, Origin, Why};
 use super::range::ByteSet;
 use super::{Count, Import, IpVersion, MOST_RULES, Untranslated};
 use crate::model::{
-    ANY_ZONE, Action, AddressItem, Addresses, FamilyMatch, IcmpMatch, Interface, LinkKind, Logging, Macs,
-    Mode, MssClamp, OTHER_ZONE, PortRange, Protocol, Rule, SELF_ZONE, Set, SourceCheck, State, SynAnswer,
-    ZoneDefault,
+    ANY_ZONE, Action, AddressItem, Addresses, FamilyMatch, IcmpMatch, Interface, Logging, Macs, Mode,
+    MssClamp, OTHER_ZONE, PortRange, Protocol, Rule, SELF_ZONE, Set, State, SynAnswer, ZoneDefault,
 };
 
 mod answer;
@@ -584,21 +583,7 @@ impl Emit {
             return;
         }
         for name in &self.found.interfaces {
-            self.import.policy.interfaces.push(Interface {
-                name: name.clone(),
-                zone: zone(name),
-                addresses: Vec::new(),
-                link: LinkKind::Ethernet,
-                mtu: 1500,
-                rate: None,
-                device_rate: None,
-                overhead: None,
-                mac: None,
-                parent: None,
-                vlans: Vec::new(),
-                source_check: SourceCheck::default(),
-                mss: MssClamp::Off,
-            });
+            self.import.policy.interfaces.push(Interface::new(name, &zone(name)));
         }
     }
 

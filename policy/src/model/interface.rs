@@ -41,6 +41,28 @@ pub struct Interface {
 }
 
 impl Interface {
+    /// MTU if not configured.
+    pub const MTU: u16 = 1500;
+
+    /// Returns an interface without addresses, with the defaults of the policy file.
+    pub fn new(name: &str, zone: &str) -> Interface {
+        Interface {
+            name: name.to_owned(),
+            zone: zone.to_owned(),
+            addresses: Vec::new(),
+            link: LinkKind::Ethernet,
+            mtu: Interface::MTU,
+            rate: None,
+            device_rate: None,
+            overhead: None,
+            mac: None,
+            parent: None,
+            vlans: Vec::new(),
+            source_check: SourceCheck::Strict,
+            mss: MssClamp::Off,
+        }
+    }
+
     /// Bytes that each frame takes of the rate beside its own: as configured, else 24 on Ethernet (preamble, frame check
     /// sequence and gap) and none on links that carry bare IP packets.
     pub fn overhead(&self) -> Bytes {
