@@ -265,7 +265,8 @@ impl<'s, 't, 'i, C: Kind> Table<'s, 't, 'i, C> {
         self.items_of(key, value, read)
     }
 
-    fn items_of<T>(
+    /// Reads the elements of `value`, the value of `key`, as `items` does.
+    pub fn items_of<T>(
         &mut self,
         key: &'static str,
         value: &'t Spanned<DeValue<'i>>,
@@ -325,9 +326,20 @@ impl<'s, 't, 'i, C: Kind> Table<'s, 't, 'i, C> {
         self.sink.report(complaint, span);
     }
 
+    /// Adds the positions of a table within this one to its own, and marks it as broken if that is.
+    pub fn absorb(&mut self, inner: Entry) {
+        self.note(inner.broken);
+        self.entry.parts.extend(inner.parts);
+    }
+
     /// Marks the table as broken if a table within it is.
     pub fn note(&mut self, broken: bool) {
         self.entry.broken |= broken;
+    }
+
+    /// Keys that the table may have, as far as they have been asked for.
+    pub fn known(&self) -> &[&'static str] {
+        &self.known
     }
 
     /// Collector of the table's diagnostics.

@@ -44,7 +44,7 @@ pub fn number<C: Kind>(value: &DeValue<'_>, least: u64, most: u64) -> Read<u64, 
 }
 
 /// Reads one of `words`.
-pub fn one_of<T: Copy, C: Kind>(value: &DeValue<'_>, words: &[(&str, T)]) -> Read<T, C> {
+pub fn one_of<T: Clone, C: Kind>(value: &DeValue<'_>, words: &[(&str, T)]) -> Read<T, C> {
     let text = text(value)?;
     word::meaning(words, text).ok_or_else(|| {
         let known = words.iter().map(|(word, _)| *word);

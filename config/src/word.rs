@@ -1,8 +1,8 @@
 //! Keywords and their values, and the nearest keyword to a mistyped one.
 
 /// Returns the value of the keyword `word`, ignoring case.
-pub fn meaning<T: Copy>(words: &[(&str, T)], word: &str) -> Option<T> {
-    words.iter().find(|(known, _)| known.eq_ignore_ascii_case(word)).map(|(_, value)| *value)
+pub fn meaning<T: Clone>(words: &[(&str, T)], word: &str) -> Option<T> {
+    words.iter().find(|(known, _)| known.eq_ignore_ascii_case(word)).map(|(_, value)| value.clone())
 }
 
 /// Returns the keyword of `known` that `word` most likely stands for.
