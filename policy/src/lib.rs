@@ -6,6 +6,7 @@
 pub mod check;
 pub mod diagnostic;
 pub mod import;
+mod key;
 pub mod lines;
 pub mod model;
 pub mod nat;
@@ -13,6 +14,7 @@ pub mod parse;
 pub mod plan;
 mod print;
 pub mod validate;
+mod value;
 mod word;
 
 pub use check::{Checked, check, load};

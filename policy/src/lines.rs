@@ -114,9 +114,21 @@ impl Lines {
         Lines { source: Some(Arc::clone(source)), ..Lines::default() }
     }
 
-    /// Marks an item of the kind of `like` as lost: not readable at all.
-    pub(crate) fn lose(&mut self, like: Item) {
-        self.lost[like.kind()] = true;
+    /// Adds the positions of items of the kind of `like`: `None` for one that could not be read at all. The others' names
+    /// are `names`.
+    pub(crate) fn extend<'a>(
+        &mut self,
+        like: Item,
+        entries: impl IntoIterator<Item = Option<Entry>>,
+        names: impl IntoIterator<Item = &'a str>,
+    ) {
+        let mut names = names.into_iter();
+        for entry in entries {
+            match entry {
+                Some(entry) => self.push(like, names.next().unwrap_or_default(), entry),
+                None => self.lost[like.kind()] = true,
+            }
+        }
     }
 
     /// Adds the position of the next item of the kind of `like`.

@@ -6,27 +6,15 @@
 use std::sync::Arc;
 
 use config::file::longer_than_taken;
-use config::{Source, document, section, tables};
-use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use config::{Source, document};
+use toml::de::DeTable;
 
 use crate::diagnostic::{Code, Diagnostic};
+use crate::key::{self, Keys, Table};
 use crate::lines::{Item, Lines};
-use crate::model::{Policy, ZoneDefault};
-use crate::word;
+use crate::model::Policy;
 
-mod gateway;
-mod interface;
-mod limit;
-mod log;
-mod nat;
-mod route;
-mod rule;
-pub(crate) mod value;
-
-type Complaint = config::Complaint<Code>;
 type Sink = config::Sink<Code>;
-type Table<'s, 't, 'i> = config::Table<'s, 't, 'i, Code>;
 
 /// Longest policy that is read, in bytes: as for any file.
 pub use config::file::MOST_BYTES;
@@ -84,104 +72,10 @@ pub const WHERE_TOO_LARGE: &str = "write prefixes and ranges in the place of sin
 fn read(sink: &Sink, lines: &mut Lines, root: &DeTable<'_>) -> Policy {
     let mut policy = Policy::default();
     let mut top = Table::new(sink, root, 0..0, "a policy");
-    policy.mode = top.take("mode", |value| value::one_of(value, word::MODE)).unwrap_or_default();
-    if let Some(mut table) = top.raw("classifier").and_then(|value| Table::of(sink, value, "[classifier]")) {
-        let algorithm = table.take("algorithm", |value| value::one_of(value, word::SEARCH_ALGORITHM));
-        policy.search.algorithm = algorithm.unwrap_or_default();
-        policy.search.memory = table.take("memory", value::mebibytes);
-        table.finish();
-    }
-    for (key, value) in section(&mut top, "interface") {
-        let (interface, entry) = interface::read(sink, key, value);
-        lines.push(Item::Interface(0), &interface.name, entry);
-        policy.interfaces.push(interface);
-    }
-    for (key, value) in section(&mut top, "set") {
-        let (set, entry) = interface::read_set(sink, key, value);
-        lines.push(Item::Set(0), &set.name, entry);
-        policy.sets.push(set);
-    }
-    for (key, value) in section(&mut top, "default") {
-        if let Some((default, entry)) = read_default(sink, key, value) {
-            lines.push(Item::Default(0), "", entry);
-            policy.defaults.push(default);
-        } else {
-            lines.lose(Item::Default(0));
-        }
-    }
-    for table in tables(&mut top, "route", "a route") {
-        if let Some((route, entry)) = route::read(table) {
-            lines.push(Item::Route(0), "", entry);
-            policy.routes.push(route);
-        } else {
-            lines.lose(Item::Route(0));
-        }
-    }
-    for table in tables(&mut top, "neighbour", "a neighbour") {
-        if let Some((neighbour, entry)) = route::read_neighbour(table) {
-            lines.push(Item::Neighbour(0), "", entry);
-            policy.neighbours.push(neighbour);
-        } else {
-            lines.lose(Item::Neighbour(0));
-        }
-    }
-    for table in tables(&mut top, "rule", "a rule") {
-        let (rule, entry) = rule::read(table);
-        lines.push(Item::Rule(0), &rule.name, entry);
-        policy.rules.push(rule);
-    }
-    for table in tables(&mut top, "nat", "a translation") {
-        if let Some((nat, entry)) = nat::read(table) {
-            lines.push(Item::Nat(0), &nat.name, entry);
-            policy.nats.push(nat);
-        } else {
-            lines.lose(Item::Nat(0));
-        }
-    }
-    if let Some(table) = top.raw("limit").and_then(|value| Table::of(sink, value, "[limit]")) {
-        let (limits, entry) = limit::read(table);
-        lines.push(Item::Limit, "", entry);
-        policy.limits = limits;
-    }
-    if let Some(table) = top.raw("timeout").and_then(|value| Table::of(sink, value, "[timeout]")) {
-        let (timeouts, entry) = limit::read_timeouts(table);
-        lines.push(Item::Timeout, "", entry);
-        policy.timeouts = timeouts;
-    }
-    let mut gateway_entry = None;
-    if let Some(table) = top.raw("gateway").and_then(|value| Table::of(sink, value, "[gateway]")) {
-        let (gateway, entry) = gateway::read(table);
-        policy.gateway = gateway;
-        gateway_entry = Some(entry);
-    }
-    let mut entry = top.finish();
-    entry.parts.extend(gateway_entry.into_iter().flat_map(|entry| entry.parts));
-    lines.push(Item::Top, "", entry);
+    key::policy(&mut Keys::Read(&mut top), &mut policy, lines);
+    lines.push(Item::Top, "", top.finish());
     policy
 }
 
-fn read_default(
-    sink: &Sink,
-    key: &Spanned<std::borrow::Cow<'_, str>>,
-    value: &Spanned<DeValue<'_>>,
-) -> Option<(ZoneDefault, config::Entry)> {
-    let action = value::one_of(value.get_ref(), word::ACTION);
-    let action = action.map_err(|complaint| sink.report(complaint, value.span())).ok();
-    let mut zones = key.get_ref().split('>').map(str::trim);
-    let pair = match (zones.next(), zones.next(), zones.next()) {
-        (Some(from), Some(to), None) if !from.is_empty() && !to.is_empty() => Some((from, to)),
-        _ => {
-            let message = format!("\"{}\" is not a pair of zones", key.get_ref());
-            let hint = "write \"lan > wan\" = \"accept\"; \"any\" stands for every zone";
-            sink.report(Complaint::new(Code::BadZonePair, message).hint(hint), key.span());
-            None
-        }
-    };
-    let (from, to) = pair?;
-    let default = ZoneDefault { from: from.to_owned(), to: to.to_owned(), action: action? };
-    let entry = config::Entry { span: key.span(), ..Default::default() };
-    Some((default, entry))
-}
-
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

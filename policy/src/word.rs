@@ -4,7 +4,7 @@ use wire::Dscp;
 
 use crate::model::{
     Action, Checksum, Driver, FamilyMatch, IcmpMatch, LinkKind, LogEvent, Mode, Offload, OnExit, Pickup,
-    Protocol, RejectWith, SearchAlgorithm, SourceCheck, State, SynAnswer, TcpWindow, WhenFull,
+    Protocol, RejectWith, RouteTarget, SearchAlgorithm, SourceCheck, State, SynAnswer, TcpWindow, WhenFull,
 };
 
 /// Keywords with their values. Of several for one value, the first is printed.
@@ -28,6 +28,10 @@ pub(crate) const LINK: Words<LinkKind> = &[("ethernet", LinkKind::Ethernet), ("i
 
 pub(crate) const SOURCE_CHECK: Words<SourceCheck> =
     &[("strict", SourceCheck::Strict), ("loose", SourceCheck::Loose), ("off", SourceCheck::Off)];
+
+/// Targets of routes that lead nowhere.
+pub(crate) const NOWHERE: Words<RouteTarget> =
+    &[("blackhole", RouteTarget::Blackhole), ("unreachable", RouteTarget::Unreachable)];
 
 pub(crate) const FAMILY: Words<FamilyMatch> = &[("ipv4", FamilyMatch::V4), ("ipv6", FamilyMatch::V6)];
 
@@ -219,8 +223,8 @@ pub(crate) fn icmp_words(protocols: &[Protocol]) -> Option<Words<IcmpMatch>> {
 }
 
 /// Returns the first word for `value`.
-pub(crate) fn word_for<T: PartialEq + Copy>(words: Words<T>, value: T) -> Option<&'static str> {
-    words.iter().find(|(_, meaning)| *meaning == value).map(|(word, _)| *word)
+pub(crate) fn word_for<T: PartialEq>(words: Words<T>, value: &T) -> Option<&'static str> {
+    words.iter().find(|(_, meaning)| meaning == value).map(|(word, _)| *word)
 }
 
 const fn named(algorithm: SearchAlgorithm) -> (&'static str, SearchAlgorithm) {
@@ -245,7 +249,7 @@ mod tests {
     fn words_and_meanings_are_inverse() {
         for (word, value) in ICMP {
             assert_eq!(meaning(ICMP, word), Some(*value));
-            assert_eq!(word_for(ICMP, *value), Some(*word));
+            assert_eq!(word_for(ICMP, value), Some(*word));
         }
     }
 }

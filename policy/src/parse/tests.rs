@@ -6,10 +6,9 @@ use crate::model::{
     Action, AddressItem, Checksum, FamilyMatch, Hairpin, IcmpMatch, LinkKind, MssClamp, NatAction, PortRange,
     Protocol, Rate, RouteTarget, Scope, State, TcpFlagsMatch,
 };
-use crate::word;
 
 /// Every key of the format.
-const WHOLE: &str = include_str!("whole.toml");
+pub(crate) const WHOLE: &str = include_str!("whole.toml");
 
 #[test]
 fn every_key_of_the_format_is_read() {
@@ -49,44 +48,6 @@ fn every_key_of_the_format_is_read() {
     assert_eq!(policy.limits.checksum, Checksum::Ignore);
     assert_eq!(policy.limits.fragments.held, 256);
     assert_eq!(policy.gateway.workers, Some(2));
-}
-
-/// The manual has every key and word on one page.
-#[test]
-fn the_manual_has_every_key_and_word() {
-    let page = include_str!("../../../docs/policy.md");
-    let mut section = "";
-    for line in WHOLE.lines() {
-        if let Some(name) = line.strip_prefix('[') {
-            section = name.trim_matches(['[', ']']).split('.').next().unwrap_or_default();
-        }
-        let Some((key, _)) = line.split_once(" = ").filter(|_| !["set", "default"].contains(&section)) else {
-            continue;
-        };
-        assert!(page.contains(&format!("`{key}`")) || key == "mode", "{section} {key}");
-    }
-    let words = [
-        words(word::MODE),
-        words(word::SEARCH_ALGORITHM),
-        words(word::SOURCE_CHECK),
-        words(word::FAMILY),
-        words(word::STATE),
-        words(word::ACTION),
-        words(word::WHEN_FULL),
-        words(word::TCP_WINDOW),
-        words(word::PICKUP),
-        words(word::CHECKSUM),
-    ];
-    for word in words.concat() {
-        assert!(page.contains(&format!("`{word}`")) || page.contains(&format!("\"{word}\"")), "{word}");
-    }
-    let (_, example) = page.split_once("```toml\n").unwrap();
-    let (example, _) = example.split_once("```").unwrap();
-    assert_eq!(crate::check(example, "docs/policy.md").diagnostics, []);
-}
-
-fn words<T>(words: word::Words<T>) -> Vec<&'static str> {
-    words.iter().map(|(word, _)| *word).collect()
 }
 
 #[test]

@@ -1,10 +1,12 @@
 use proptest::prelude::{ProptestConfig, prop_assert_eq, proptest};
 use wire::Nanos;
 
-use super::{duration, key, quoted, tcp_flags};
 use crate::model::TcpFlagsMatch;
 use crate::model::arbitrary;
 use crate::parse::parse;
+use crate::value::packet::TCP_FLAGS;
+use crate::value::time::duration_text;
+use crate::value::{Form, key, quoted};
 use crate::word::{self, word_for};
 
 proptest! {
@@ -91,14 +93,14 @@ fn strings_are_quoted_as_toml_wants() {
 
 #[test]
 fn durations_name_the_longest_units_first() {
-    assert_eq!(duration(Nanos(0)), "0s");
-    assert_eq!(duration(Nanos::from_secs(7_440)), "2h4m");
-    assert_eq!(duration(Nanos(1_250_000_001)), "1s250ms1ns");
+    assert_eq!(duration_text(Nanos(0)), "0s");
+    assert_eq!(duration_text(Nanos::from_secs(7_440)), "2h4m");
+    assert_eq!(duration_text(Nanos(1_250_000_001)), "1s250ms1ns");
 }
 
 #[test]
 fn flags_that_must_be_clear_have_an_exclamation_mark() {
-    assert_eq!(tcp_flags(TcpFlagsMatch { mask: 0x12, value: 0x02 }), "syn,!ack");
+    assert_eq!(TCP_FLAGS.print(&TcpFlagsMatch { mask: 0x12, value: 0x02 }), "\"syn,!ack\"");
 }
 
 #[test]
@@ -113,17 +115,17 @@ fn every_value_of_a_closed_kind_has_a_word() {
         Action::Reject(RejectWith::HostUnreachable),
         Action::Reject(RejectWith::AdminProhibited),
     ] {
-        assert!(word_for(word::ACTION, action).is_some(), "{action:?}");
+        assert!(word_for(word::ACTION, &action).is_some(), "{action:?}");
     }
     for state in [State::New, State::Established, State::Related, State::Invalid] {
-        assert!(word_for(word::STATE, state).is_some(), "{state:?}");
+        assert!(word_for(word::STATE, &state).is_some(), "{state:?}");
     }
     for check in [SourceCheck::Strict, SourceCheck::Loose, SourceCheck::Off] {
-        assert!(word_for(word::SOURCE_CHECK, check).is_some(), "{check:?}");
+        assert!(word_for(word::SOURCE_CHECK, &check).is_some(), "{check:?}");
     }
-    assert!(word_for(word::MODE, Mode::Stateless).is_some());
-    assert!(word_for(word::WHEN_FULL, WhenFull::EvictIdle).is_some());
-    assert!(word_for(word::TCP_WINDOW, TcpWindow::Off).is_some());
-    assert!(word_for(word::PICKUP, Pickup::Accept).is_some());
-    assert!(word_for(word::CHECKSUM, Checksum::Ignore).is_some());
+    assert!(word_for(word::MODE, &Mode::Stateless).is_some());
+    assert!(word_for(word::WHEN_FULL, &WhenFull::EvictIdle).is_some());
+    assert!(word_for(word::TCP_WINDOW, &TcpWindow::Off).is_some());
+    assert!(word_for(word::PICKUP, &Pickup::Accept).is_some());
+    assert!(word_for(word::CHECKSUM, &Checksum::Ignore).is_some());
 }

@@ -4,8 +4,9 @@ use wire::Nanos;
 
 use super::Validator;
 use crate::diagnostic::Code;
+use crate::key::times;
 use crate::lines::Item;
-use crate::print::duration;
+use crate::value::time::duration_text;
 
 /// Least timeouts by RFCs.
 const LEAST: [(&str, u64, &str); 6] = [
@@ -42,18 +43,9 @@ impl Validator<'_> {
     }
 
     pub(super) fn timeouts(&mut self) {
-        let timeouts = &self.policy.timeouts;
-        for (key, given) in [
-            ("tcp-half-open", timeouts.tcp_half_open),
-            ("tcp-established", timeouts.tcp_established),
-            ("tcp-closing", timeouts.tcp_closing),
-            ("tcp-reset", timeouts.tcp_reset),
-            ("udp", timeouts.udp),
-            ("udp-unanswered", timeouts.udp_unanswered),
-            ("icmp", timeouts.icmp),
-            ("other", timeouts.other),
-            ("fragment", timeouts.fragment),
-        ] {
+        let mut timeouts = self.policy.timeouts;
+        for (key, given) in times(&mut timeouts) {
+            let given = *given;
             if given == Nanos(0) {
                 let message = format!("with `{key}` = 0 nothing would be remembered");
                 self.wrong(
@@ -68,7 +60,7 @@ impl Validator<'_> {
             let least =
                 LEAST.iter().find(|(name, least, _)| *name == key && given < Nanos::from_secs(*least));
             if let Some((_, _, why)) = least {
-                let message = format!("`{key}` = {} is short", duration(given));
+                let message = format!("`{key}` = {} is short", duration_text(given));
                 self.wrong(Code::ShortTimeout, Item::Timeout, key, message, *why);
             }
         }

@@ -4,13 +4,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::cover::{Shadow, shadows};
-use super::rule::said;
 use super::shape::{Shape, merged};
 use super::space::{Family, Space};
 use super::{In, Validator};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::lines::Item;
 use crate::model::{FamilyMatch, Nat, NatAction, PortRange, SELF_ZONE};
+use crate::value::address::address_item_text;
 
 /// Address that a translation changes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -99,7 +99,7 @@ impl<'a> Validator<'a> {
                 continue;
             }
             let zones = zones.join("\", \"");
-            let items: Vec<String> = addresses.items.iter().map(said).collect();
+            let items: Vec<String> = addresses.items.iter().map(address_item_text).collect();
             let (what, hint) = if items.is_empty() {
                 (
                     "nothing is".to_owned(),

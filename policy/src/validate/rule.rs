@@ -12,6 +12,7 @@ use crate::model::{
     Action, AddressItem, Addresses, FamilyMatch, Interface, LinkKind, MacRange, NatAction, OTHER_ZONE,
     Protocol, Rule, SELF_ZONE, State, SynAnswer,
 };
+use crate::value::address::address_item_text;
 
 /// SYN flag of TCP.
 const SYN: u8 = 0x02;
@@ -268,7 +269,8 @@ impl Validator<'_> {
                 let space = self.spaces.of_item(address);
                 if !space.is_empty() && Space::clone(&space).only(wanted).is_empty() {
                     fine = false;
-                    let message = format!("{} has no address of the rule's IP version", said(address));
+                    let message =
+                        format!("{} has no address of the rule's IP version", address_item_text(address));
                     let hint = "the family comes from `family` or the ICMP protocol: leave one of them out";
                     self.wrong_in(Code::FamilyMismatch, In { item, key, index }, message, hint);
                 }
@@ -368,18 +370,13 @@ impl Validator<'_> {
                     found.join("\", \"")
                 )
             };
-            let message =
-                format!("{} is not behind \"{}\", so it never matches", said(address), zones.join("\", \""));
+            let message = format!(
+                "{} is not behind \"{}\", so it never matches",
+                address_item_text(address),
+                zones.join("\", \"")
+            );
             let place = self.lines.place_in(at.item, at.key, index);
             self.report(Diagnostic::new(Code::AddressOutsideZone, message).hint(hint).at(place));
         }
-    }
-}
-
-/// Formats an item as written in the policy.
-pub(super) fn said(item: &AddressItem) -> String {
-    match item {
-        AddressItem::Range(range) => crate::print::range(*range),
-        AddressItem::Set(name) => format!("@{name}"),
     }
 }

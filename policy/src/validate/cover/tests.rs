@@ -6,9 +6,9 @@ use proptest::sample::{select, subsequence};
 
 use super::{Shadow, shadows};
 use crate::model::{AddressItem, Addresses, PortRange, Protocol, Rule};
-use crate::parse::value::address_range_of;
 use crate::validate::shape::Shape;
 use crate::validate::space::Spaces;
+use crate::value::address;
 
 /// Rules of few values, so that many cover one another.
 fn rule() -> impl Strategy<Value = Rule> {
@@ -22,7 +22,7 @@ fn rule() -> impl Strategy<Value = Rule> {
             "2001:db8::1-2001:db8::5",
         ];
         subsequence(some.to_vec(), 0..3).prop_map(|some| Addresses {
-            items: some.into_iter().map(|text| AddressItem::Range(address_range_of(text).unwrap())).collect(),
+            items: some.into_iter().map(|text| AddressItem::Range(address::range(text).unwrap())).collect(),
             except: false,
         })
     };

@@ -1,0 +1,155 @@
+//! Translations.
+
+use std::mem::discriminant;
+use std::net::{IpAddr, Ipv4Addr};
+
+use config::value::one_of;
+use ipnet::IpNet;
+use toml::de::DeValue;
+
+use super::rule::addresses;
+use super::{Keys, Table, names};
+use crate::model::{Addresses, Hairpin, Nat, NatAction, PortChoice, PortUse};
+use crate::value::address::{ADDRESS, PREFIX, RANGE, TARGET};
+use crate::value::packet::{PORTS, PROTOCOL};
+use crate::value::{Flag, Form, NUMBER16, NUMBER32, Read, STRING, quoted};
+
+/// Keys of a `[[nat]]`.
+pub(super) fn nat(keys: &mut Keys<'_, '_>, nat: &mut Nat) -> bool {
+    keys.required("name", "\"office\"", STRING, &mut nat.name);
+    let has_kind = keys.required("kind", "\"masquerade\"", Kind, &mut nat.action);
+    conditions(keys, nat);
+    let is_whole = has_kind && action(keys, &mut nat.action);
+    if let Keys::Read(table) = keys {
+        misplaced(table, has_kind);
+    }
+    is_whole
+}
+
+fn conditions(keys: &mut Keys<'_, '_>, nat: &mut Nat) {
+    let of_source = !matches!(nat.action, NatAction::Forward { .. } | NatAction::OneToOne { .. });
+    keys.list("from", STRING, &mut nat.from);
+    if of_source {
+        keys.list("to", STRING, &mut nat.to);
+    }
+    addresses(keys, "source", &mut nat.source);
+    addresses(keys, "destination", &mut nat.destination);
+    keys.list("protocol", PROTOCOL, &mut nat.protocols);
+    if of_source {
+        keys.list("sport", PORTS, &mut nat.sports);
+        keys.list("dport", PORTS, &mut nat.dports);
+    }
+}
+
+/// Keys that depend on the kind of translation.
+fn action(keys: &mut Keys<'_, '_>, action: &mut NatAction) -> bool {
+    match action {
+        NatAction::Masquerade { ports } => {
+            port_use(keys, ports);
+            true
+        }
+        NatAction::Source { pool, ports } => {
+            let has_pool = keys.required_list("pool", "[\"198.51.100.10-198.51.100.20\"]", RANGE, pool);
+            port_use(keys, ports);
+            has_pool
+        }
+        NatAction::Exempt => true,
+        NatAction::Forward { outside, ports, target, target_port, hairpin } => {
+            keys.optional("outside", ADDRESS, outside);
+            keys.list("port", PORTS, ports);
+            let mut socket = (*target, *target_port);
+            let has_target = keys.required("target", "\"192.168.1.20:8443\"", TARGET, &mut socket);
+            (*target, *target_port) = socket;
+            keys.key("hairpin", HAIRPIN, hairpin);
+            has_target
+        }
+        NatAction::OneToOne { outside, inside, hairpin } => {
+            let has_outside = keys.required("outside", "\"203.0.113.9\"", PREFIX, outside);
+            let has_inside = keys.required("inside", "\"192.168.1.9\"", PREFIX, inside);
+            keys.key("hairpin", HAIRPIN, hairpin);
+            has_outside && has_inside
+        }
+    }
+}
+
+const HAIRPIN: Flag<Hairpin> = Flag(Hairpin::On, Hairpin::Off);
+
+fn port_use(keys: &mut Keys<'_, '_>, ports: &mut PortUse) {
+    keys.list_or("ports", PORTS, &mut ports.ranges, PortUse::default().ranges);
+    keys.key("random", Flag(PortChoice::Random, PortChoice::Preserve), &mut ports.choice);
+    keys.optional("quota", NUMBER32, &mut ports.quota);
+    keys.optional("block", NUMBER16, &mut ports.block);
+}
+
+/// A translation before it is read. Until its kind is known, it has the conditions that all kinds have.
+pub(super) fn new_nat() -> Nat {
+    let [.., (_, action)] = kinds();
+    Nat {
+        name: String::new(),
+        from: Vec::new(),
+        to: Vec::new(),
+        source: Addresses::default(),
+        destination: Addresses::default(),
+        protocols: Vec::new(),
+        sports: Vec::new(),
+        dports: Vec::new(),
+        action,
+    }
+}
+
+/// Kinds of translations: the words for them, and their actions before their keys are read.
+pub(super) fn kinds() -> [(&'static str, NatAction); 5] {
+    let (ports, hairpin) = (PortUse::default(), Hairpin::default());
+    let (target, prefix) = (IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpNet::default());
+    [
+        ("masquerade", NatAction::Masquerade { ports: ports.clone() }),
+        ("source", NatAction::Source { pool: Vec::new(), ports }),
+        ("exempt", NatAction::Exempt),
+        (
+            "forward",
+            NatAction::Forward { outside: None, ports: Vec::new(), target, target_port: None, hairpin },
+        ),
+        ("one-to-one", NatAction::OneToOne { outside: prefix, inside: prefix, hairpin }),
+    ]
+}
+
+/// Form of a kind of translation.
+struct Kind;
+
+impl Form<NatAction> for Kind {
+    fn read(&self, value: &DeValue<'_>) -> Read<NatAction> {
+        one_of(value, &kinds())
+    }
+
+    fn print(&self, action: &NatAction) -> String {
+        let kinds = kinds();
+        let own = kinds.iter().find(|(_, kind)| discriminant(kind) == discriminant(action));
+        quoted(own.map_or("", |(word, _)| word))
+    }
+}
+
+/// Complains of keys that only other kinds of translations have; of none where the kind is not known.
+fn misplaced(table: &mut Table<'_>, has_kind: bool) {
+    let kinds = kinds().map(|(word, action)| (word, keys_of(action)));
+    for key in kinds.iter().flat_map(|(_, keys)| keys) {
+        if table.known().contains(key) {
+            continue;
+        }
+        if has_kind {
+            let owners = kinds.iter().filter(|(_, keys)| keys.contains(key)).map(|(word, _)| *word);
+            let owners = owners.collect::<Vec<_>>().join(" or ");
+            table.misplaced(key, &format!("only translations of the kind {owners} have it"));
+        } else {
+            let _ = table.raw(key);
+        }
+    }
+}
+
+/// Returns the keys of a kind of translation, besides its name and kind.
+pub(super) fn keys_of(kind: NatAction) -> Vec<&'static str> {
+    let mut nat = Nat { action: kind, ..new_nat() };
+    names(|keys| {
+        conditions(keys, &mut nat);
+        action(keys, &mut nat.action);
+    })
+}

@@ -1,0 +1,118 @@
+//! The top of the file, sets and defaults.
+
+use std::borrow::Cow;
+use std::iter::repeat;
+
+use config::{Entry, section};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::gateway::gateway;
+use super::interface::interfaces;
+use super::limit::{limits, timeouts};
+use super::nat::{nat, new_nat};
+use super::route::{NEW_NEIGHBOUR, neighbour, new_route, route};
+use super::rule::rule;
+use super::{Keys, Table, texts};
+use crate::diagnostic::Code;
+use crate::lines::{Item, Lines};
+use crate::model::{Policy, Rule, Search, Set, ZoneDefault};
+use crate::value::address::RANGE;
+use crate::value::{Complaint, Form, MEBIBYTES, key, quoted};
+use crate::word;
+
+/// All keys of a policy; `lines` gets the positions of what is read.
+pub(crate) fn policy(keys: &mut Keys<'_, '_>, policy: &mut Policy, lines: &mut Lines) {
+    keys.key("mode", word::MODE, &mut policy.mode);
+    keys.table("[classifier]", |keys| search(keys, &mut policy.search));
+    let entries = interfaces(keys, &mut policy.interfaces);
+    lines.extend(Item::Interface(0), entries, policy.interfaces.iter().map(|one| &*one.name));
+    let entries = sets(keys, &mut policy.sets);
+    lines.extend(Item::Set(0), entries, policy.sets.iter().map(|set| &*set.name));
+    lines.extend(Item::Default(0), defaults(keys, &mut policy.defaults), repeat(""));
+    let entries = keys.tables("route", "a route", &mut policy.routes, &new_route(), route);
+    lines.extend(Item::Route(0), entries, repeat(""));
+    let entries = keys.tables("neighbour", "a neighbour", &mut policy.neighbours, &NEW_NEIGHBOUR, neighbour);
+    lines.extend(Item::Neighbour(0), entries, repeat(""));
+    let entries = keys.tables("nat", "a translation", &mut policy.nats, &new_nat(), nat);
+    lines.extend(Item::Nat(0), entries, policy.nats.iter().map(|nat| &*nat.name));
+    let entries = keys.tables("rule", "a rule", &mut policy.rules, &Rule::default(), rule);
+    lines.extend(Item::Rule(0), entries, policy.rules.iter().map(|rule| &*rule.name));
+    let entry = keys.table("[limit]", |keys| limits(keys, &mut policy.limits));
+    lines.extend(Item::Limit, entry.map(Some), repeat(""));
+    let entry = keys.table("[timeout]", |keys| timeouts(keys, &mut policy.timeouts));
+    lines.extend(Item::Timeout, entry.map(Some), repeat(""));
+    let entry = keys.table("[gateway]", |keys| gateway(keys, &mut policy.gateway));
+    keys.absorb(entry);
+}
+
+/// Keys of `[classifier]`.
+pub(super) fn search(keys: &mut Keys<'_, '_>, search: &mut Search) {
+    keys.key("algorithm", word::SEARCH_ALGORITHM, &mut search.algorithm);
+    keys.optional("memory", MEBIBYTES, &mut search.memory);
+}
+
+/// `[set]`: the names of sets, with their addresses, of which there may be none.
+fn sets(keys: &mut Keys<'_, '_>, sets: &mut Vec<Set>) -> Vec<Option<Entry>> {
+    match keys {
+        Keys::Read(top) => section(top, "set")
+            .into_iter()
+            .map(|(name, value)| {
+                let empty = DeTable::new();
+                let mut line = Table::new(top.sink(), &empty, name.span(), "a set");
+                let items = line.items_of("items", value, |item| RANGE.read(item));
+                sets.push(Set { name: name.get_ref().clone().into_owned(), items });
+                Some(line.finish())
+            })
+            .collect(),
+        Keys::Print(out) => {
+            out.header("[set]");
+            for set in sets {
+                out.list(&key(&set.name), &texts(&RANGE, &set.items));
+            }
+            Vec::new()
+        }
+    }
+}
+
+/// `[default]`: pairs of zones, with their actions.
+fn defaults(keys: &mut Keys<'_, '_>, defaults: &mut Vec<ZoneDefault>) -> Vec<Option<Entry>> {
+    match keys {
+        Keys::Read(top) => section(top, "default")
+            .into_iter()
+            .map(|(pair, action)| {
+                defaults.push(read_default(top, pair, action)?);
+                Some(Entry { span: pair.span(), ..Entry::default() })
+            })
+            .collect(),
+        Keys::Print(out) => {
+            out.header("[default]");
+            for default in defaults {
+                let pair = quoted(&format!("{} > {}", default.from, default.to));
+                out.line(&pair, &word::ACTION.print(&default.action));
+            }
+            Vec::new()
+        }
+    }
+}
+
+fn read_default(
+    top: &Table<'_>,
+    key: &Spanned<Cow<'_, str>>,
+    value: &Spanned<DeValue<'_>>,
+) -> Option<ZoneDefault> {
+    let action = word::ACTION.read(value.get_ref());
+    let action = action.map_err(|complaint| top.sink().report(complaint, value.span())).ok();
+    let mut zones = key.get_ref().split('>').map(str::trim);
+    let pair = match (zones.next(), zones.next(), zones.next()) {
+        (Some(from), Some(to), None) if !from.is_empty() && !to.is_empty() => Some((from, to)),
+        _ => {
+            let message = format!("\"{}\" is not a pair of zones", key.get_ref());
+            let hint = "write \"lan > wan\" = \"accept\"; \"any\" stands for every zone";
+            top.sink().report(Complaint::new(Code::BadZonePair, message).hint(hint), key.span());
+            None
+        }
+    };
+    let (from, to) = pair?;
+    Some(ZoneDefault { from: from.to_owned(), to: to.to_owned(), action: action? })
+}

@@ -1,0 +1,87 @@
+//! Rules, and the addresses in conditions of rules and translations.
+
+use toml::de::DeValue;
+
+use super::{Keys, Table, texts};
+use crate::model::{Addresses, FamilyMatch, Logging, Rule};
+use crate::value::address::{ADDRESS_ITEM, MAC_RANGE};
+use crate::value::packet::{DSCP, Icmp, PORTS, PROTOCOL, TCP_FLAGS};
+use crate::value::time::{CONNECTIONS, DURATION, RATE};
+use crate::value::{Complaint, Flag, Form, STRING, Text};
+use crate::word;
+
+/// Keys of a `[[rule]]`.
+pub(super) fn rule(keys: &mut Keys<'_, '_>, rule: &mut Rule) -> bool {
+    keys.required("name", "\"ssh\"", STRING, &mut rule.name);
+    keys.list("from", STRING, &mut rule.from);
+    keys.list("to", STRING, &mut rule.to);
+    keys.list("in", STRING, &mut rule.in_interfaces);
+    keys.list("out", STRING, &mut rule.out_interfaces);
+    keys.key_or("family", word::FAMILY, &mut rule.family, FamilyMatch::Both);
+    let macs = &mut rule.source_macs;
+    items(keys, "source-mac", "02:00:5e:10:00:01", MAC_RANGE, &mut macs.items, &mut macs.except);
+    addresses(keys, "source", &mut rule.source);
+    addresses(keys, "destination", &mut rule.destination);
+    keys.list("protocol", PROTOCOL, &mut rule.protocols);
+    keys.list("sport", PORTS, &mut rule.sports);
+    keys.list("dport", PORTS, &mut rule.dports);
+    keys.list("icmp", Icmp(word::icmp_words(&rule.protocols)), &mut rule.icmp);
+    keys.optional("tcp-flags", TCP_FLAGS, &mut rule.tcp_flags);
+    keys.list("dscp", DSCP, &mut rule.dscp);
+    keys.list("state", word::STATE, &mut rule.states);
+    keys.optional("rate", RATE, &mut rule.rate);
+    keys.optional("connections", CONNECTIONS, &mut rule.connections);
+    keys.optional("timeout", DURATION, &mut rule.timeout);
+    keys.key("syn", word::SYN, &mut rule.syn);
+    keys.key("log", Flag(Logging::On, Logging::Off), &mut rule.log);
+    keys.required("action", "\"accept\"", word::ACTION, &mut rule.action);
+    true
+}
+
+/// A condition on IP addresses: one, a list, or `{ except = ... }`.
+pub(super) fn addresses(keys: &mut Keys<'_, '_>, key: &'static str, addresses: &mut Addresses) {
+    items(keys, key, "192.0.2.1", ADDRESS_ITEM, &mut addresses.items, &mut addresses.except);
+}
+
+/// Items: one, a list, or `{ except = ... }`. `example` is an item, for messages.
+fn items<T: PartialEq>(
+    keys: &mut Keys<'_, '_>,
+    key: &'static str,
+    example: &str,
+    form: Text<T>,
+    items: &mut Vec<T>,
+    except: &mut bool,
+) {
+    match keys {
+        Keys::Read(table) => (*items, *except) = read_items(table, key, example, &form),
+        Keys::Print(out) if *except && !items.is_empty() => {
+            out.line(key, &format!("{{ except = [{}] }}", texts(&form, items).join(", ")));
+        }
+        Keys::Print(_) => keys.list(key, form, items),
+    }
+}
+
+/// Reads items (one, a list, or `{ except = ... }`), and true for exceptions. `example` is an item, for messages.
+fn read_items<T>(table: &mut Table<'_>, key: &'static str, example: &str, form: &Text<T>) -> (Vec<T>, bool) {
+    let Some(found) = table.raw(key) else { return (Vec::new(), false) };
+    let read = |item: &DeValue<'_>| form.read(item);
+    let DeValue::Table(inner) = found.get_ref() else {
+        return (table.list_of(key, found, read), false);
+    };
+    let hint = format!("write addresses, or {{ except = [\"{example}\"] }}");
+    for name in inner.keys() {
+        if name.get_ref() != "except" {
+            let message = format!("`{key}` has no key `{}`", name.get_ref());
+            table.broken(Complaint::new(config::Code::UnknownKey, message).hint(hint.clone()), name.span());
+        }
+    }
+    match inner.get("except") {
+        None if !inner.is_empty() => (Vec::new(), false),
+        Some(items) => (table.list_of(key, items, read), true),
+        None => {
+            let message = format!("`{key}` as a table needs the key `except`");
+            table.broken(Complaint::new(config::Code::MissingKey, message).hint(hint), found.span());
+            (Vec::new(), false)
+        }
+    }
+}

@@ -1,0 +1,79 @@
+use super::gateway::gateway;
+use super::interface::interface;
+use super::limit::{fragments, limits, timeouts};
+use super::nat::{keys_of, kinds};
+use super::policy::search;
+use super::route::{NEW_NEIGHBOUR, neighbour, new_route, next_hop, route};
+use super::rule::rule;
+use super::{names, policy};
+use crate::lines::Lines;
+use crate::model::{FragmentLimits, Gateway, Interface, Limits, NextHop, Policy, Rule, Search, Timeouts};
+use crate::parse::tests::WHOLE;
+use crate::word;
+
+/// The keys of each table, as they are read and printed.
+fn all() -> Vec<&'static str> {
+    let mut all = names(|keys| policy(keys, &mut Policy::default(), &mut Lines::default()));
+    all.extend(names(|keys| search(keys, &mut Search::default())));
+    all.extend(names(|keys| interface(keys, &mut Interface::new("", ""))));
+    all.extend(names(|keys| {
+        route(keys, &mut new_route());
+    }));
+    all.extend(names(|keys| next_hop(keys, &mut NextHop { via: None, interface: None, weight: 1 })));
+    all.extend(names(|keys| {
+        neighbour(keys, &mut NEW_NEIGHBOUR.clone());
+    }));
+    all.extend(kinds().into_iter().flat_map(|(_, kind)| keys_of(kind)));
+    all.extend(names(|keys| {
+        rule(keys, &mut Rule::default());
+    }));
+    all.extend(names(|keys| limits(keys, &mut Limits::default())));
+    all.extend(names(|keys| fragments(keys, &mut FragmentLimits::default())));
+    all.extend(names(|keys| timeouts(keys, &mut Timeouts::default())));
+    all.extend(names(|keys| gateway(keys, &mut Gateway::default())));
+    all
+}
+
+/// The keys that `text` does not have in any of the forms that `forms` gives for one.
+fn missing<const N: usize>(text: &str, forms: impl Fn(&str) -> [String; N]) -> Vec<&'static str> {
+    all().into_iter().filter(|key| !forms(key).iter().any(|form| text.contains(form))).collect()
+}
+
+#[test]
+fn the_whole_policy_has_every_key() {
+    let forms =
+        |key: &str| [format!("\n{key} = "), format!(" {key} = "), format!("[{key}"), format!(".{key}]")];
+    assert_eq!(missing(&format!("\n{WHOLE}"), forms), [""; 0]);
+}
+
+#[test]
+fn the_manual_has_every_key_and_word() {
+    let page = include_str!("../../../docs/policy.md");
+    let forms = |key: &str| [format!("`{key}`"), format!("{key} = "), format!("[{key}"), format!(".{key}]")];
+    assert_eq!(missing(page, forms), [""; 0]);
+    let words = [
+        words(word::MODE),
+        words(word::SEARCH_ALGORITHM),
+        words(word::LINK),
+        words(word::SOURCE_CHECK),
+        words(word::NOWHERE),
+        words(word::FAMILY),
+        words(word::STATE),
+        words(word::ACTION),
+        words(word::SYN),
+        words(word::WHEN_FULL),
+        words(word::TCP_WINDOW),
+        words(word::PICKUP),
+        words(word::CHECKSUM),
+    ];
+    for word in words.concat() {
+        assert!(page.contains(&format!("`{word}`")) || page.contains(&format!("\"{word}\"")), "{word}");
+    }
+    let (_, example) = page.split_once("```toml\n").unwrap();
+    let (example, _) = example.split_once("```").unwrap();
+    assert_eq!(crate::check(example, "docs/policy.md").diagnostics, []);
+}
+
+fn words<T>(words: word::Words<T>) -> Vec<&'static str> {
+    words.iter().map(|(word, _)| *word).collect()
+}

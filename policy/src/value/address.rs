@@ -1,0 +1,200 @@
+//! Addresses: of hosts, networks and links, and ranges of them.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+
+use super::{Complaint, Read, Text};
+use crate::diagnostic::Code;
+use crate::model::{AddressItem, AddressRange, Mac, MacRange};
+
+/// An IP address.
+pub(crate) const ADDRESS: Text<IpAddr> = Text { read: address, print: IpAddr::to_string };
+
+/// An IP address and a TCP port.
+pub(crate) const SOCKET_ADDRESS: Text<SocketAddr> =
+    Text { read: socket_address, print: SocketAddr::to_string };
+
+/// An address of the gateway with the prefix length of its network.
+pub(crate) const INTERFACE_ADDRESS: Text<IpNet> = Text { read: interface_address, print: IpNet::to_string };
+
+/// A prefix; that of one address without its length.
+pub(crate) const PREFIX: Text<IpNet> = Text { read: prefix, print: prefix_text };
+
+/// IP addresses: one, a prefix, or `first-last`.
+pub(crate) const RANGE: Text<AddressRange> = Text { read: range, print: range_text };
+
+/// IP addresses or `@set`.
+pub(crate) const ADDRESS_ITEM: Text<AddressItem> = Text { read: address_item, print: address_item_text };
+
+/// `address`, `v4:port` or `[v6]:port`.
+pub(crate) const TARGET: Text<(IpAddr, Option<u16>)> = Text { read: target, print: target_text };
+
+/// An Ethernet address.
+pub(crate) const MAC: Text<Mac> = Text { read: mac, print: Mac::to_string };
+
+/// An Ethernet address, or `first-last`.
+pub(crate) const MAC_RANGE: Text<MacRange> = Text { read: mac_range, print: MacRange::to_string };
+
+fn address(text: &str) -> Read<IpAddr> {
+    text.parse().map_err(|_| {
+        let complaint = Complaint::new(Code::BadAddress, format!("\"{text}\" is not an IP address"));
+        complaint.hint(if text.contains('/') {
+            "one address is wanted here, without a prefix length"
+        } else {
+            "write it as 192.0.2.1 or 2001:db8::1"
+        })
+    })
+}
+
+fn socket_address(text: &str) -> Read<SocketAddr> {
+    text.parse().map_err(|_| {
+        let message = format!("\"{text}\" is not an address with a port");
+        Complaint::new(Code::BadAddress, message).hint("write it as 127.0.0.1:9478 or [::1]:9478")
+    })
+}
+
+fn interface_address(text: &str) -> Read<IpNet> {
+    text.parse().map_err(|_| {
+        let complaint =
+            Complaint::new(Code::BadAddress, format!("\"{text}\" is not an address with a prefix length"));
+        match text.parse::<IpAddr>() {
+            Ok(address) => {
+                let length = if address.is_ipv4() { 24 } else { 64 };
+                complaint.hint(format!("add the length of the network's prefix: {address}/{length}"))
+            }
+            Err(_) => complaint.hint("write it as 192.0.2.1/24 or 2001:db8::1/64"),
+        }
+    })
+}
+
+fn prefix(text: &str) -> Read<IpNet> {
+    if let Ok(address) = text.parse::<IpAddr>() {
+        return Ok(IpNet::from(address));
+    }
+    let net: IpNet = text.parse().map_err(|_| {
+        Complaint::new(Code::BadAddress, format!("\"{text}\" is not a prefix"))
+            .hint("write it as 192.0.2.0/24 or 2001:db8::/32")
+    })?;
+    if net.trunc() != net {
+        return Err(Complaint::new(
+            Code::BadAddress,
+            format!("\"{text}\" has bits set beyond its prefix length"),
+        )
+        .hint(format!(
+            "write \"{}\" for the network, or \"{}\" for the host",
+            net.trunc(),
+            net.addr()
+        )));
+    }
+    Ok(net)
+}
+
+fn prefix_text(net: &IpNet) -> String {
+    if net.prefix_len() == net.max_prefix_len() { net.addr().to_string() } else { net.to_string() }
+}
+
+pub(crate) fn range(text: &str) -> Read<AddressRange> {
+    if text.starts_with('@') {
+        return Err(Complaint::new(Code::BadAddress, format!("\"{text}\": a set cannot stand here"))
+            .hint("write the addresses themselves"));
+    }
+    let Some((first, last)) = text.split_once('-') else {
+        return prefix(text).map(AddressRange::from).map_err(|complaint| match text.contains('/') {
+            true => complaint,
+            false => Complaint::new(Code::BadAddress, format!("\"{text}\" is not an address"))
+                .hint("write an address, a prefix such as 192.0.2.0/24, a range such as 192.0.2.1-192.0.2.9, or @set"),
+        });
+    };
+    let (first, last) = (address(first.trim())?, address(last.trim())?);
+    if first.is_ipv4() != last.is_ipv4() {
+        return Err(Complaint::new(Code::BadAddress, format!("\"{text}\" mixes IPv4 and IPv6"))
+            .hint("a range is of one family; write two"));
+    }
+    if first > last {
+        return Err(Complaint::new(Code::BadAddress, format!("\"{text}\" runs backwards"))
+            .hint(format!("write \"{last}-{first}\"")));
+    }
+    Ok(AddressRange { first, last })
+}
+
+/// Formats a range as one address, as a prefix if it is one, or as `first-last`.
+fn range_text(range: &AddressRange) -> String {
+    match prefix_equal_to(range) {
+        Some(net) => prefix_text(&net),
+        None => format!("{}-{}", range.first, range.last),
+    }
+}
+
+fn prefix_equal_to(range: &AddressRange) -> Option<IpNet> {
+    let net = match (range.first, range.last) {
+        (IpAddr::V4(first), IpAddr::V4(last)) => {
+            let length = (u32::from(first) ^ u32::from(last)).leading_zeros();
+            IpNet::V4(Ipv4Net::new(first, length as u8).ok()?)
+        }
+        (IpAddr::V6(first), IpAddr::V6(last)) => {
+            let length = (u128::from(first) ^ u128::from(last)).leading_zeros();
+            IpNet::V6(Ipv6Net::new(first, length as u8).ok()?)
+        }
+        _ => return None,
+    };
+    (AddressRange::from(net) == *range).then_some(net)
+}
+
+fn address_item(text: &str) -> Read<AddressItem> {
+    match text.strip_prefix('@') {
+        Some(set) => Ok(AddressItem::Set(set.to_owned())),
+        None => range(text).map(AddressItem::Range),
+    }
+}
+
+/// Formats addresses as written in the policy.
+pub(crate) fn address_item_text(item: &AddressItem) -> String {
+    match item {
+        AddressItem::Range(range) => range_text(range),
+        AddressItem::Set(set) => format!("@{set}"),
+    }
+}
+
+fn target(text: &str) -> Read<(IpAddr, Option<u16>)> {
+    if let Ok(address) = text.parse() {
+        return Ok((address, None));
+    }
+    if let Ok(socket) = text.parse::<SocketAddr>() {
+        return Ok((socket.ip(), Some(socket.port())));
+    }
+    let inner = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
+    if let Some(Ok(address)) = inner.map(str::parse::<Ipv6Addr>) {
+        return Ok((address.into(), None));
+    }
+    Err(Complaint::new(Code::BadAddress, format!("\"{text}\" is not an address with or without a port"))
+        .hint("write it as 192.0.2.1, 192.0.2.1:8443, 2001:db8::1 or [2001:db8::1]:8443"))
+}
+
+fn target_text((address, port): &(IpAddr, Option<u16>)) -> String {
+    port.map_or_else(|| address.to_string(), |port| SocketAddr::new(*address, port).to_string())
+}
+
+fn mac(text: &str) -> Read<Mac> {
+    text.parse().map_err(|_| {
+        Complaint::new(Code::BadMac, format!("\"{text}\" is not an Ethernet address"))
+            .hint("write it as 02:00:5e:10:00:01")
+    })
+}
+
+/// Reads an address or a range. An address may have dashes between its bytes, too: a range then has eleven.
+fn mac_range(text: &str) -> Read<MacRange> {
+    if let Ok(mac) = text.parse() {
+        return Ok(MacRange::single(mac));
+    }
+    let dashes: Vec<usize> = text.match_indices('-').map(|(at, _)| at).collect();
+    let Some(middle) = dashes.get(dashes.len() / 2).copied().filter(|_| dashes.len() % 2 == 1) else {
+        return mac(text).map(MacRange::single);
+    };
+    let range = MacRange { first: mac(text[..middle].trim())?, last: mac(text[middle + 1..].trim())? };
+    if range.first > range.last {
+        return Err(Complaint::new(Code::BadMac, format!("\"{text}\" runs backwards"))
+            .hint(format!("write \"{}-{}\"", range.last, range.first)));
+    }
+    Ok(range)
+}
