@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use policy::model::FamilyMatch;
 use wire::ethernet::{self, EtherType};
-use wire::header::{Ports, Protocol};
+use wire::header::{Endpoint, Ports, Protocol};
 use wire::tcp::TcpOption;
 use wire::unit::Dscp;
 use wire::{arp, icmpv4, ipv4, ipv6, tcp};
@@ -193,8 +193,8 @@ impl Description {
         self.headline = format!(
             "{} {} > {}{detail} ttl {} length {}",
             rest.protocol,
-            end(source, ports.map(|ports| ports.sport)),
-            end(destination, ports.map(|ports| ports.dport)),
+            Endpoint { address: source, port: ports.map(|ports| ports.sport) },
+            Endpoint { address: destination, port: ports.map(|ports| ports.dport) },
             rest.ttl,
             rest.length
         );
@@ -214,13 +214,4 @@ struct Rest {
 /// A code point, by name where it has one.
 fn dscp(dscp: Dscp) -> String {
     policy::dscp_name(dscp).map_or_else(|| dscp.value().to_string(), str::to_owned)
-}
-
-/// An address, and a port where there is one.
-pub(crate) fn end(address: IpAddr, port: Option<u16>) -> String {
-    match (address, port) {
-        (address, None) => address.to_string(),
-        (IpAddr::V4(v4), Some(port)) => format!("{v4}:{port}"),
-        (IpAddr::V6(v6), Some(port)) => format!("[{v6}]:{port}"),
-    }
 }

@@ -12,7 +12,7 @@ use policy::model::{FamilyMatch, MacRange, SELF_ZONE};
 use serde_json::{Map, Value, json};
 use wire::Family;
 use wire::capture::link::NOBODY;
-use wire::header::Protocol;
+use wire::header::{Endpoint, Protocol};
 use wire::tcp::Flags;
 use wire::unit::Dscp;
 
@@ -47,11 +47,7 @@ impl Numbered {
                 Family::V6 => IpAddr::from(Ipv6Addr::from_bits(bits)),
                 _ => IpAddr::from(Ipv4Addr::from_bits(bits as u32)),
             };
-            match address {
-                _ if !protocol.has_ports() => address.to_string(),
-                IpAddr::V4(_) => format!("{address}:{port}"),
-                IpAddr::V6(_) => format!("[{address}]:{port}"),
-            }
+            Endpoint { address, port: protocol.has_ports().then_some(port) }
         };
         let mut text = format!(
             "{interface} {protocol} {} > {}",

@@ -13,10 +13,10 @@ use dataplane::{Reason, Verdict};
 use policy::model::{Action, Mode, SourceCheck};
 use policy::{Lines, Policy};
 use tally::{Count, Region};
-use wire::header::Protocol;
+use wire::header::{Endpoint, Protocol};
 use wire::{Nanos, PortId};
 
-use crate::describe::{Description, end};
+use crate::describe::Description;
 use crate::screen::{count, number};
 
 /// Tables and texts needed to put names to numbers.
@@ -56,7 +56,7 @@ impl Chosen {
         let is_at =
             |told: &Description, field| told.field(field).is_some_and(|text| text == address.to_string());
         let veiled = if is_address_known { address.to_string() } else { "?".to_owned() };
-        let before = end(address, Some(port));
+        let before = Endpoint { address, port: Some(port) }.to_string();
         let after = if address.is_ipv6() { format!("[{veiled}]:?") } else { format!("{veiled}:?") };
         for (at, field) in [("source", "sport"), ("destination", "dport")] {
             if !is_at(told, at) {
@@ -227,7 +227,8 @@ impl Renderer<'_> {
 
     fn dnat(&self, visit: &Visit, says: &mut Vec<String>) {
         let Some(opening) = &visit.opening else { return };
-        let to = end(opening.destination().to_ip(), port_of(visit, opening.dport));
+        let (address, port) = (opening.destination().to_ip(), port_of(visit, opening.dport));
+        let to = Endpoint { address, port };
         let place = usize::from(opening.dnat);
         let rule = place.checked_sub(1).and_then(|place| self.tables.nat.destinations.get(place));
         match (rule, opening.inward) {
@@ -313,7 +314,8 @@ impl Renderer<'_> {
                 }
                 Some(rule) => {
                     let reply = flow.reply();
-                    let to = end(reply.destination(), has_ports(reply).then_some(reply.dport()));
+                    let port = has_ports(reply).then_some(reply.dport());
+                    let to = Endpoint { address: reply.destination(), port };
                     says.push(format!("{}: the source becomes {to}", self.nat(&rule.name)));
                 }
                 None => says.push("no source translation matches".to_owned()),
@@ -465,8 +467,8 @@ fn port_of(visit: &Visit, port: u16) -> Option<u16> {
 /// A flow's packets of one direction, as they arrive.
 pub(crate) fn key(key: &Key) -> String {
     let protocol = Protocol(key.protocol());
-    let port = |port| has_ports(key).then_some(port);
-    let (from, to) = (end(key.source(), port(key.sport())), end(key.destination(), port(key.dport())));
+    let end = |address, port| Endpoint { address, port: has_ports(key).then_some(port) };
+    let (from, to) = (end(key.source(), key.sport()), end(key.destination(), key.dport()));
     match protocol {
         Protocol::ICMP | Protocol::ICMPV6 => format!("{protocol} {from} > {to} id {}", key.sport()),
         _ => format!("{protocol} {from} > {to}"),

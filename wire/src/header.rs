@@ -5,6 +5,7 @@
 //! to one load, without a bounds check.
 
 use std::fmt;
+use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
 /// A protocol above IP: IPv4's Protocol field and IPv6's Next Header, which share one registry (IANA,
@@ -142,6 +143,25 @@ impl Ports {
     pub fn of(transport: &[u8]) -> Option<Ports> {
         let bytes: &[u8; 4] = transport.first_chunk()?;
         Some(Ports { sport: be16(bytes, 0), dport: be16(bytes, 2) })
+    }
+}
+
+/// One end of a packet: an address, and a port where the protocol has ports. Printed as `192.0.2.1:443`,
+/// `[2001:db8::1]:443` or the address alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// The address.
+    pub address: IpAddr,
+    /// The port.
+    pub port: Option<u16>,
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.port {
+            Some(port) => SocketAddr::new(self.address, port).fmt(f),
+            None => self.address.fmt(f),
+        }
     }
 }
 

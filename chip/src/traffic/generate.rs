@@ -7,6 +7,7 @@ use dataplane::replay::Witness;
 use dataplane::{Replay, Tables, Verdict};
 use wire::build::{self, Packet};
 use wire::ethernet::Mac;
+use wire::header::Endpoint;
 use wire::random::Random;
 use wire::tcp::Flags;
 use wire::vlan::Tags;
@@ -184,11 +185,10 @@ impl Generator {
                         Transport::Tcp => "tcp",
                     };
                     let to = if way == Way::There { &stream.to } else { &stream.from };
+                    let from = Endpoint { address: source, port: Some(ports.sport) };
+                    let towards = Endpoint { address: destination, port: Some(ports.dport) };
                     return Err(TrafficError::NotThrough {
-                        packet: format!(
-                            "{protocol} {source}:{} > {destination}:{}",
-                            ports.sport, ports.dport
-                        ),
+                        packet: format!("{protocol} {from} > {towards}"),
                         to: to.clone(),
                         verdict,
                     });

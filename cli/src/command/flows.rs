@@ -1,13 +1,13 @@
 //! `wirerate flows`: what a running gateway remembers of connections, and how to end some.
 
 use std::io::Write;
-use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use gateway::Client;
 use gateway::api::{Killed, Listed};
 use gateway::flows::{FlowQuery, FlowView};
+use wire::header::Endpoint;
 
 use super::live::{Ends, SOCKET, Table};
 use crate::failure::{Exit, Failure, PolicyError};
@@ -162,18 +162,11 @@ fn kill(which: &Which, all: bool) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-fn end(address: IpAddr, port: Option<u16>) -> String {
-    match (address, port) {
-        (address, None) => address.to_string(),
-        (address, Some(port)) => SocketAddr::new(address, port).to_string(),
-    }
-}
-
 /// `192.168.1.10:40000`, or `192.168.1.10 id 7` of who asks by ICMP.
 fn source(flow: &FlowView) -> String {
     match &flow.icmp {
         Some(asked) => format!("{} id {}", flow.source, asked.id),
-        None => end(flow.source, flow.sport),
+        None => Endpoint { address: flow.source, port: flow.sport }.to_string(),
     }
 }
 
@@ -181,7 +174,7 @@ fn source(flow: &FlowView) -> String {
 fn destination(flow: &FlowView) -> String {
     match &flow.icmp {
         Some(asked) => format!("{} {}", flow.destination, asked.name),
-        None => end(flow.destination, flow.dport),
+        None => Endpoint { address: flow.destination, port: flow.dport }.to_string(),
     }
 }
 
@@ -190,11 +183,11 @@ fn translated(flow: &FlowView) -> String {
     let mut told = Vec::new();
     let (id, seen_id) = flow.icmp.as_ref().map(|asked| (asked.id, asked.seen_id)).unzip();
     if (flow.seen_as, flow.seen_port, seen_id) != (flow.source, flow.sport, id) {
-        let seen_as = end(flow.seen_as, flow.seen_port);
+        let seen_as = Endpoint { address: flow.seen_as, port: flow.seen_port };
         told.push(seen_id.map_or_else(|| format!("from {seen_as}"), |id| format!("from {seen_as} id {id}")));
     }
     if (flow.reached, flow.reached_port) != (flow.destination, flow.dport) {
-        told.push(format!("to {}", end(flow.reached, flow.reached_port)));
+        told.push(format!("to {}", Endpoint { address: flow.reached, port: flow.reached_port }));
     }
     if told.is_empty() {
         return "-".to_owned();

@@ -17,7 +17,7 @@ use policy::model::{OTHER_ZONE, SELF_ZONE};
 use wire::Nanos;
 use wire::PortId;
 use wire::capture::{CaptureError, PcapngWriter, Record};
-use wire::header::Protocol;
+use wire::header::{Endpoint, Protocol};
 
 use super::{Account, CaptureQuery, Chunk, MOST_CHUNKS, Point, Seen, Tap};
 use crate::flows::{protocol_name, query_name, state_name};
@@ -198,11 +198,8 @@ fn comment(seen: &Seen, tables: &Tables) -> String {
     }
     if let Some((ends, state)) = seen.flow {
         let Ends { source, destination, sport, dport, protocol } = ends;
-        let end = |address: std::net::IpAddr, port| match address {
-            _ if !Protocol(protocol).has_ports() => address.to_string(),
-            std::net::IpAddr::V4(v4) => format!("{v4}:{port}"),
-            std::net::IpAddr::V6(v6) => format!("[{v6}]:{port}"),
-        };
+        let has_ports = Protocol(protocol).has_ports();
+        let end = |address, port| Endpoint { address, port: has_ports.then_some(port) };
         let (from, to) = (end(source, sport), end(destination, dport));
         let _ = write!(text, ", flow {} {from} > {to}", protocol_name(protocol));
         if let Some(asked) = ends.query() {
