@@ -5,6 +5,7 @@ use toml::de::DeValue;
 use crate::code::{Code, Kind};
 use crate::reader::{Complaint, wrong_type};
 use crate::value::Read;
+use crate::word::meaning;
 
 /// A physical quantity, with its units.
 #[derive(Debug)]
@@ -82,6 +83,43 @@ pub fn read<C: Kind>(value: &DeValue<'_>, kind: &Quantity, least: u64) -> Read<u
     }
 }
 
+/// Units of time in nanoseconds, the longest first.
+pub const TIME_UNITS: &[(&str, u64)] = &[
+    ("d", 86_400_000_000_000),
+    ("h", 3_600_000_000_000),
+    ("m", 60_000_000_000),
+    ("s", 1_000_000_000),
+    ("ms", 1_000_000),
+    ("us", 1_000),
+    ("ns", 1),
+];
+
+/// Reads a time as numbers with units, the longest first: `2h4m`, `1.5us`. Returns nanoseconds, a fraction of one cut off;
+/// `None` for any other text, and above `u64::MAX`.
+pub fn duration(text: &str) -> Option<u64> {
+    let mut rest = text.trim();
+    let mut total: u64 = 0;
+    let mut longest = u64::MAX;
+    loop {
+        let (number, tail) = rest.split_at(rest.find(|c: char| c.is_ascii_alphabetic())?);
+        let (unit, tail) = tail.split_at(tail.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(tail.len()));
+        longest = meaning(TIME_UNITS, unit).filter(|unit| *unit < longest)?;
+        let number = number.trim();
+        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+        let digits = [whole, fraction].concat();
+        if !digits.bytes().all(|digit| digit.is_ascii_digit()) {
+            return None;
+        }
+        let scaled = digits.parse::<u128>().ok()?.checked_mul(longest.into())?;
+        let nanos = scaled / 10_u128.checked_pow(fraction.len() as u32)?;
+        total = total.checked_add(u64::try_from(nanos).ok()?)?;
+        if tail.is_empty() {
+            return Some(total);
+        }
+        rest = tail;
+    }
+}
+
 /// Product of `digits` and `scale` if whole; `Some(Err)` if negative or too large.
 pub fn exact(digits: &str, scale: u64) -> Option<Result<u64, ()>> {
     let (negative, digits) = digits.strip_prefix('-').map_or((false, digits), |digits| (true, digits));
@@ -102,7 +140,7 @@ pub fn exact(digits: &str, scale: u64) -> Option<Result<u64, ()>> {
 mod tests {
     use toml::de::DeValue;
 
-    use super::{bit_rate, bit_rate_text, exact};
+    use super::{bit_rate, bit_rate_text, duration, exact};
     use crate::Complaint;
 
     #[test]
@@ -110,6 +148,38 @@ mod tests {
         assert_eq!(exact("999999999999999999", 1 << 40), Some(Err(())));
         assert_eq!(exact("0.1", 1), None);
         assert_eq!(exact("", 1), None);
+    }
+
+    #[test]
+    fn a_duration_names_the_longest_units_first() {
+        for (text, nanos) in [
+            ("0s", 0),
+            ("30s", 30_000_000_000),
+            ("2h4m", 7_440_000_000_000),
+            ("1s250ms1ns", 1_250_000_001),
+            (" 1.5 us ", 1_500),
+            ("33.3333us", 33_333),
+            ("0.5ns", 0),
+            ("213503d23h34m33s709ms551us615ns", u64::MAX),
+        ] {
+            assert_eq!(duration(text), Some(nanos), "{text}");
+        }
+        let bad = [
+            "",
+            "30",
+            "s",
+            "4m2h",
+            "1m1m",
+            "-1s",
+            "+1s",
+            "1.2.3s",
+            "1 0s",
+            "1x",
+            "213503d23h34m33s709ms551us616ns",
+        ];
+        for text in bad {
+            assert_eq!(duration(text), None, "{text}");
+        }
     }
 
     #[test]

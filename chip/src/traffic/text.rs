@@ -227,10 +227,8 @@ fn arrivals(text: &str) -> Option<Arrivals> {
 
 /// A time of more than nothing and less than an hour.
 fn span(text: &str) -> Option<Nanos> {
-    let units = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)];
-    let (digits, unit) = units.iter().find_map(|(unit, nanos)| Some((text.strip_suffix(unit)?, nanos)))?;
-    let nanos = digits.parse::<f64>().ok()? * unit;
-    (1.0..=3.6e12).contains(&nanos).then_some(Nanos(nanos as u64))
+    let nanos = config::quantity::duration(text)?;
+    (1..=3_600_000_000_000).contains(&nanos).then_some(Nanos(nanos))
 }
 
 /// A network, or a single address.

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
+use config::quantity;
 use config::value::text;
-use config::word::meaning;
 use config::wrong_type;
 use toml::de::DeValue;
 use wire::Nanos;
@@ -25,17 +25,6 @@ pub(crate) const CONNECTIONS: Value<ConnectionLimit> = Value { read: connections
 
 const SECOND: u64 = 1_000_000_000;
 
-/// Units of durations in nanoseconds, the longest first.
-const UNITS: Words<u64> = &[
-    ("d", 86_400 * SECOND),
-    ("h", 3_600 * SECOND),
-    ("m", 60 * SECOND),
-    ("s", SECOND),
-    ("ms", 1_000_000),
-    ("us", 1_000),
-    ("ns", 1),
-];
-
 fn duration(value: &DeValue<'_>) -> Read<Nanos> {
     match value {
         DeValue::Integer(integer) => {
@@ -49,27 +38,7 @@ fn duration(value: &DeValue<'_>) -> Read<Nanos> {
 }
 
 fn duration_of(text: &str) -> Read<Nanos> {
-    let mut rest = text.trim();
-    let mut total: u64 = 0;
-    let mut longest = u64::MAX;
-    loop {
-        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-        let (number, tail) = rest.split_at(digits);
-        let letters = tail.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(tail.len());
-        let (unit, tail) = tail.split_at(letters);
-        let sum = number.parse::<u64>().ok().zip(meaning(UNITS, unit)).and_then(|(number, unit)| {
-            if unit >= longest {
-                return None;
-            }
-            longest = unit;
-            number.checked_mul(unit)?.checked_add(total)
-        });
-        total = sum.ok_or_else(|| bad_duration(text))?;
-        if tail.is_empty() {
-            return Ok(Nanos(total));
-        }
-        rest = tail;
-    }
+    quantity::duration(text).map(Nanos).ok_or_else(|| bad_duration(text))
 }
 
 fn bad_duration(text: &str) -> Complaint {
@@ -81,7 +50,7 @@ fn bad_duration(text: &str) -> Complaint {
 pub(crate) fn duration_text(time: Nanos) -> String {
     let mut rest = time.0;
     let mut text = String::new();
-    for (unit, nanos) in UNITS {
+    for (unit, nanos) in quantity::TIME_UNITS {
         if rest >= *nanos {
             let _ = write!(text, "{}{unit}", rest / nanos);
             rest %= nanos;

@@ -77,11 +77,7 @@ impl FromStr for Moment {
     type Err = BadMoment;
 
     fn from_str(text: &str) -> Result<Moment, BadMoment> {
-        let units = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)];
-        let unit = units.iter().find_map(|(unit, nanos)| Some((text.strip_suffix(unit)?, nanos)));
-        let (digits, nanos) = unit.ok_or(BadMoment)?;
-        let nanos = digits.trim().parse::<f64>().map_err(|_| BadMoment)? * nanos;
-        if (0.0..1e18).contains(&nanos) { Ok(Moment(Nanos(nanos as u64))) } else { Err(BadMoment) }
+        config::quantity::duration(text).map(|nanos| Moment(Nanos(nanos))).ok_or(BadMoment)
     }
 }
 
