@@ -109,9 +109,12 @@ pub(crate) const DSCP: Words<u8> = &[
     ("af43", 38),
     ("ef", 46),
     ("voice-admit", 44),
+    ("va", 44),
     ("le", 1),
+    ("lephb", 1),
     ("default", 0),
     ("be", 0),
+    ("df", 0),
 ];
 
 /// ICMP types and codes (IANA, "ICMP Type Numbers").
@@ -142,6 +145,7 @@ pub(crate) const ICMPV6: Words<IcmpMatch> = &[
     ("admin-prohibited", code(1, 1)),
     ("address-unreachable", code(1, 3)),
     ("port-unreachable", code(1, 4)),
+    ("reject-route", code(1, 6)),
     ("packet-too-big", kind(2)),
     ("time-exceeded", kind(3)),
     ("parameter-problem", kind(4)),
@@ -158,6 +162,7 @@ pub(crate) const ICMPV6: Words<IcmpMatch> = &[
     ("neighbor-advertisement", kind(136)),
     ("redirect", kind(137)),
     ("mld2-report", kind(143)),
+    ("listener-report", kind(143)),
 ];
 
 /// Returns the ICMP type named `name`, with the code if the name has one.
@@ -167,9 +172,9 @@ pub fn icmp_named(name: &str, family: FamilyMatch) -> Option<IcmpMatch> {
 
 /// Returns the name of an ICMP type with its code; the name of the type alone if the code has none.
 pub fn icmp_name(kind: u8, code: u8, family: FamilyMatch) -> Option<&'static str> {
-    let words = icmp_words_of(family).iter();
-    let of_kind = words.filter(|(_, means)| means.kind == kind && means.code.is_none_or(|own| own == code));
-    of_kind.max_by_key(|(_, means)| means.code.is_some()).map(|(word, _)| *word)
+    let words = icmp_words_of(family);
+    let named = |code| word_for(words, &IcmpMatch { kind, code });
+    named(Some(code)).or_else(|| named(None))
 }
 
 fn icmp_words_of(family: FamilyMatch) -> Words<IcmpMatch> {

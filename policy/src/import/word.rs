@@ -2,10 +2,12 @@
 
 use std::net::IpAddr;
 
+use config::word::meaning;
 use wire::Nanos;
 
 use super::range::ByteSet;
 use crate::model::{AddressRange, Protocol};
+use crate::word::DSCP;
 
 /// Parses a protocol: a number, or a name of `/etc/protocols`.
 pub(super) fn protocol(word: &str) -> Option<u8> {
@@ -167,20 +169,7 @@ pub(super) fn dscp(word: &str) -> Option<u8> {
         Some(hex) => u8::from_str_radix(hex, 16).ok(),
         None => word.parse().ok(),
     };
-    let digit = |byte: u8, most: u8| byte.checked_sub(b'0').filter(|&digit| digit <= most);
-    let class = match word.as_bytes() {
-        b"ef" => Some(46),
-        b"be" | b"df" => Some(0),
-        b"va" | b"voice-admit" => Some(44),
-        b"le" | b"lephb" => Some(1),
-        [b'c', b's', n] => digit(*n, 7).map(|n| n * 8),
-        [b'a', b'f', n, m] => match (digit(*n, 4), digit(*m, 3)) {
-            (Some(n @ 1..), Some(m @ 1..)) => Some(n * 8 + m * 2),
-            _ => None,
-        },
-        _ => None,
-    };
-    number.or(class).filter(|&value| value < 64)
+    number.or_else(|| meaning(DSCP, &word)).filter(|&value| value < 64)
 }
 
 /// Parses a DiffServ code point into a set.
