@@ -4,6 +4,7 @@
 //! third tag is not walked: its type stays as the frame's, and no protocol of ours has it.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::str::FromStr;
 
 use crate::header::{array, be16, put};
@@ -159,6 +160,20 @@ impl Mac {
     pub const fn from_bits(bits: u64) -> Mac {
         let [_, _, a, b, c, d, e, f] = bits.to_be_bytes();
         Mac([a, b, c, d, e, f])
+    }
+
+    /// Returns the address of an IP group (RFC 1112, section 6.4; RFC 2464, section 7).
+    pub const fn of_group(group: IpAddr) -> Mac {
+        match group {
+            IpAddr::V4(group) => {
+                let [_, b, c, d] = group.octets();
+                Mac([0x01, 0, 0x5e, b & 0x7f, c, d])
+            }
+            IpAddr::V6(group) => {
+                let [.., a, b, c, d] = group.octets();
+                Mac([0x33, 0x33, a, b, c, d])
+            }
+        }
     }
 
     /// True for a group address, the broadcast address included.

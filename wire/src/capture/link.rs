@@ -4,9 +4,11 @@
 //! a packet too short for its link-layer header becomes an empty frame, which the parser reports as too short.
 
 use std::fmt;
+use std::net::IpAddr;
 
 use super::Record;
 use crate::ethernet::{EtherType, HEADER_LEN, Mac};
+use crate::{ipv4, ipv6};
 
 /// Source address of packets captured without one: locally administered, assigned to nobody.
 pub const NOBODY: Mac = Mac([0x02, 0, 0, 0, 0, 0x01]);
@@ -272,19 +274,14 @@ fn hardware(length: u16, address: &[u8; 8]) -> Option<Mac> {
     (length == 6 && address != [0; 6]).then_some(Mac(address))
 }
 
-/// The Ethernet address of the group that an IP packet is for (RFC 1112, section 6.4; RFC 2464, section 7).
+/// The Ethernet address of the group that an IP packet is for; a group of no protocol if the packet does not say.
 fn multicast(protocol: u16, packet: &[u8]) -> Mac {
-    Mac(match protocol {
-        IPV4 => match packet.get(16..20) {
-            Some([_, b, c, d]) => [0x01, 0x00, 0x5e, b & 0x7f, *c, *d],
-            _ => [0x01, 0x00, 0x5e, 0, 0, 0],
-        },
-        IPV6 => match packet.get(36..40) {
-            Some([a, b, c, d]) => [0x33, 0x33, *a, *b, *c, *d],
-            _ => [0x33, 0x33, 0, 0, 0, 0],
-        },
-        _ => [0x01, 0, 0, 0, 0, 0],
-    })
+    let group: Option<IpAddr> = match protocol {
+        IPV4 => ipv4::Header::of(packet).map(|header| header.dst().into()),
+        IPV6 => ipv6::Header::of(packet).map(|header| header.dst().into()),
+        _ => None,
+    };
+    group.map_or(Mac([0x01, 0, 0, 0, 0, 0]), Mac::of_group)
 }
 
 #[cfg(test)]
