@@ -3,24 +3,42 @@
 
 use std::net::IpAddr;
 
+use dataplane::Tables;
+use dataplane::tables::is_linux;
+use wire::capture::link::NOBODY;
 use wire::checksum::Sum;
 use wire::ethernet::{EtherType, Mac};
-use wire::header::Protocol;
+use wire::header::{Fragment, Protocol};
+use wire::tcp::Flags;
 use wire::vlan::Tags;
+use wire::{PortId, icmpv4, icmpv6};
 
 use super::fault::What;
 use super::field::{Field, Fields, Value, is_error};
 use super::packet::{Packet, Variables};
 
-/// The link-layer header where a case does not say.
+/// Ingress port of frames, and their link-layer header where a packet does not state one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Link {
+    /// By this port.
+    pub(crate) port: PortId,
     /// From this address.
     pub(crate) source: Mac,
     /// To this one.
     pub(crate) destination: Mac,
     /// With these tags.
     pub(crate) tags: Tags,
+}
+
+impl Link {
+    /// Returns the link of an interface, from a sender that nobody is; `None` if there is no such interface.
+    pub(crate) fn of(tables: &Tables, id: PortId) -> Option<Link> {
+        let (port, interface) = match tables.interface(id) {
+            _ if is_linux(id) => (id, &tables.itself),
+            interface => (interface?.root, interface?),
+        };
+        Some(Link { port, source: NOBODY, destination: interface.mac, tags: interface.tags })
+    }
 }
 
 /// The frame, or why it cannot be made.
@@ -34,7 +52,12 @@ pub(crate) fn frame(packet: &Packet, link: &Link, variables: &Variables, turn: u
         _ => otherwise,
     };
     let mut bytes = Vec::new();
-    bytes.extend(mac(Field::EthDestination, link.destination).0);
+    let destination = match fields.get(&Field::Destination) {
+        Some(Value::Address(IpAddr::V4(all))) if all.is_broadcast() => Mac::BROADCAST,
+        Some(Value::Address(group)) if group.is_multicast() => Mac::of_group(*group),
+        _ => link.destination,
+    };
+    bytes.extend(mac(Field::EthDestination, destination).0);
     let source = mac(Field::EthSource, link.source);
     bytes.extend(source.0);
     match fields.get(&Field::Vlans) {
@@ -100,23 +123,36 @@ fn network(packet: &Packet, fields: &Fields, variables: &Variables, turn: u64) -
             Some(bytes)
         }
     };
-    let whole = transport(fields, &quoted.unwrap_or_else(|| payload(fields)));
-    let part = part(fields, whole.len());
-    let piece = match part {
-        Some((from, until, _)) => whole.get(from..until).unwrap_or(&[]).to_vec(),
-        None => whole,
+    let mut data = quoted.unwrap_or_else(|| payload(fields));
+    if let Some(length) = number(fields, Field::IpLength) {
+        let (length, least) = (length as usize, ip(packet, fields, &data).len());
+        let more = length.checked_sub(least).ok_or(What::Length { length, least })?;
+        data.resize(data.len() + more, 0);
+    }
+    Ok(ip(packet, fields, &data))
+}
+
+/// The IP packet with this data behind its last header.
+fn ip(packet: &Packet, fields: &Fields, data: &[u8]) -> Vec<u8> {
+    let mut piece = if is_later(fields) { data.to_vec() } else { transport(fields, data) };
+    let id = number(fields, Field::Ipid).unwrap_or(0) as u32;
+    let fragment = match number(fields, Field::From).zip(number(fields, Field::Until)) {
+        Some((from, until)) => {
+            let more = until < piece.len() as u64;
+            piece.truncate(until as usize);
+            piece.drain(..piece.len().min(from as usize));
+            Some(Fragment { id, offset: from as u16, more })
+        }
+        None => number(fields, Field::Offset).map(|offset| Fragment {
+            id,
+            offset: offset as u16,
+            more: said_yes(fields, Field::More),
+        }),
     };
-    Ok(if is_v6(fields) { v6(packet, fields, part, &piece) } else { v4(fields, part, &piece) })
+    if is_v6(fields) { v6(packet, fields, fragment, &piece) } else { v4(fields, fragment, &piece) }
 }
 
-/// The first byte of a fragment, the one past its last, and whether more follow.
-fn part(fields: &Fields, len: usize) -> Option<(usize, usize, bool)> {
-    let from = number(fields, Field::From)? as usize;
-    let until = number(fields, Field::Until)? as usize;
-    Some((from.min(len), until.min(len), until < len))
-}
-
-fn v4(fields: &Fields, part: Option<(usize, usize, bool)>, payload: &[u8]) -> Vec<u8> {
+fn v4(fields: &Fields, part: Option<Fragment>, payload: &[u8]) -> Vec<u8> {
     let options = match fields.get(&Field::IpOptions) {
         Some(Value::Bytes(bytes)) => bytes.clone(),
         _ => Vec::new(),
@@ -125,8 +161,8 @@ fn v4(fields: &Fields, part: Option<(usize, usize, bool)>, payload: &[u8]) -> Ve
     let said_len = number(fields, Field::HeaderLength).map_or(header_len, |bytes| bytes as usize);
     let total = number(fields, Field::TotalLength).unwrap_or((header_len + payload.len()) as u64);
     let mut fragment = if said_yes(fields, Field::Df) { 0x4000 } else { 0 };
-    if let Some((from, _, more)) = part {
-        fragment |= (from / 8) as u16 | if more { 0x2000 } else { 0 };
+    if let Some(Fragment { offset, more, .. }) = part {
+        fragment |= (offset / 8) | if more { 0x2000 } else { 0 };
     }
     let mut header = vec![0; header_len];
     header[0] = (number(fields, Field::Version).unwrap_or(4) << 4) as u8 | (said_len / 4) as u8;
@@ -145,14 +181,14 @@ fn v4(fields: &Fields, part: Option<(usize, usize, bool)>, payload: &[u8]) -> Ve
     header
 }
 
-fn v6(packet: &Packet, fields: &Fields, part: Option<(usize, usize, bool)>, payload: &[u8]) -> Vec<u8> {
+fn v6(packet: &Packet, fields: &Fields, fragment: Option<Fragment>, payload: &[u8]) -> Vec<u8> {
     let mut protocol = Protocol(number(fields, Field::Protocol).unwrap_or(59) as u8);
     // From the last header to the first, each naming the one behind it.
     let mut behind = payload.to_vec();
-    if let Some((from, _, more)) = part {
+    if let Some(Fragment { id, offset, more }) = fragment {
         let mut header = vec![protocol.0, 0];
-        header.extend((from as u16 | u16::from(more)).to_be_bytes());
-        header.extend((number(fields, Field::Ipid).unwrap_or(0) as u32).to_be_bytes());
+        header.extend((offset | u16::from(more)).to_be_bytes());
+        header.extend(id.to_be_bytes());
         header.extend(behind);
         behind = header;
         protocol = Protocol::FRAGMENT;
@@ -190,11 +226,12 @@ pub(crate) fn transport(fields: &Fields, payload: &[u8]) -> Vec<u8> {
     let at = match protocol {
         Protocol::TCP => {
             let options = tcp_options(fields);
+            let flags = number(fields, Field::Flags).unwrap_or(Flags::SYN.0.into());
             let header_len = number(fields, Field::DataOffset).unwrap_or(20 + options.len() as u64);
             bytes.extend(ports);
             bytes.extend((get(Field::Seq) as u32).to_be_bytes());
             bytes.extend((get(Field::Ack) as u32).to_be_bytes());
-            bytes.extend([((header_len / 4) as u8) << 4, get(Field::Flags) as u8]);
+            bytes.extend([((header_len / 4) as u8) << 4, flags as u8]);
             bytes.extend((number(fields, Field::Window).unwrap_or(65_535) as u16).to_be_bytes());
             bytes.extend([0; 4]);
             bytes.extend(options);
@@ -208,7 +245,12 @@ pub(crate) fn transport(fields: &Fields, payload: &[u8]) -> Vec<u8> {
             6
         }
         Protocol::ICMP | Protocol::ICMPV6 => {
-            bytes.extend([get(Field::Type) as u8, get(Field::Code) as u8, 0, 0]);
+            let request = match protocol {
+                Protocol::ICMP => icmpv4::Type::ECHO_REQUEST.0,
+                _ => icmpv6::Type::ECHO_REQUEST.0,
+            };
+            let kind = number(fields, Field::Type).unwrap_or(request.into());
+            bytes.extend([kind as u8, get(Field::Code) as u8, 0, 0]);
             match number(fields, Field::Mtu) {
                 Some(mtu) => bytes.extend((mtu as u32).to_be_bytes()),
                 None => {
@@ -267,6 +309,7 @@ fn tcp_options(fields: &Fields) -> Vec<u8> {
 pub(crate) fn payload(fields: &Fields) -> Vec<u8> {
     let mut bytes = match fields.get(&Field::Data) {
         Some(Value::Bytes(bytes)) => bytes.clone(),
+        _ if !fields.contains_key(&Field::Length) => rest_of_header(fields),
         _ => Vec::new(),
     };
     if let Some(len) = number(fields, Field::Length) {
@@ -274,6 +317,16 @@ pub(crate) fn payload(fields: &Fields) -> Vec<u8> {
         bytes.extend((bytes.len()..len as usize).map(|place| (place % 251) as u8));
     }
     bytes
+}
+
+/// Returns zeros for the header behind the ports, of a protocol whose header is not built: that of SCTP (RFC 9260,
+/// section 3) is the longest that a rule looks into.
+fn rest_of_header(fields: &Fields) -> Vec<u8> {
+    match number(fields, Field::Protocol).map(|number| Protocol(number as u8)) {
+        None | Some(Protocol::TCP | Protocol::UDP) => Vec::new(),
+        Some(protocol) if protocol.has_ports() && !is_later(fields) => vec![0; 8],
+        Some(_) => Vec::new(),
+    }
 }
 
 /// True if the message that these fields describe quotes a packet.
@@ -286,7 +339,12 @@ pub(crate) fn quotes(fields: &Fields) -> bool {
     icmp.zip(number(fields, Field::Type)).is_some_and(|(v6, kind)| is_error(v6, kind))
 }
 
-fn is_v6(fields: &Fields) -> bool {
+/// True if the fields are of a fragment without a transport header.
+fn is_later(fields: &Fields) -> bool {
+    number(fields, Field::Offset).is_some_and(|offset| offset > 0)
+}
+
+pub(crate) fn is_v6(fields: &Fields) -> bool {
     is(fields, Field::Source, IpAddr::is_ipv6)
 }
 

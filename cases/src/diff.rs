@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use wire::header::Endpoint;
+
 use super::build::{self, number};
 use super::dissect::Dissected;
 use super::field::{Field, Fields, Shown, Value};
@@ -79,6 +81,10 @@ fn packet(
 
 /// Derives fields from the recipe of a packet: the payload's bytes, a fragment's offset.
 fn derive(wanted: &mut Fields, quotes: bool) {
+    if let Some(length) = number(wanted, Field::IpLength) {
+        let v6 = build::is_v6(wanted);
+        wanted.insert(Field::TotalLength, Value::Number(length.saturating_sub(if v6 { 40 } else { 0 })));
+    }
     if let (Some(from), Some(until)) = (number(wanted, Field::From), number(wanted, Field::Until)) {
         let whole = build::transport(wanted, &build::payload(wanted));
         let header = whole.len() - build::payload(wanted).len();
@@ -124,13 +130,9 @@ pub(crate) fn show(got: &Dissected) -> String {
     for (address, port, before) in
         [(Field::Source, Field::Sport, " "), (Field::Destination, Field::Dport, " > ")]
     {
-        if let Some(host) = get(address) {
-            let host = match (host.contains(':'), get(port)) {
-                (true, Some(port)) => format!("[{host}]:{port}"),
-                (false, Some(port)) => format!("{host}:{port}"),
-                (_, None) => host,
-            };
-            let _ = write!(text, "{before}{host}");
+        if let Some(Value::Address(address)) = fields.get(&address) {
+            let port = number(fields, port).map(|port| port as u16);
+            let _ = write!(text, "{before}{}", Endpoint { address: *address, port });
         }
     }
     for (field, value) in fields {
@@ -140,21 +142,25 @@ pub(crate) fn show(got: &Dissected) -> String {
         let shown = Shown(*field, value);
         let usual = matches!(
             (field, value),
-            (Field::Dscp | Field::Ecn | Field::Offset | Field::Mtu | Field::Length, Value::Number(0))
-                | (Field::Df | Field::More, Value::Word("no"))
+            (Field::Dscp | Field::Ecn | Field::Mtu | Field::Length, Value::Number(0))
+                | (Field::Df, Value::Word("no"))
+                | (Field::More, _)
                 | (Field::Checksum | Field::HeaderChecksum, Value::Word("right"))
                 | (TotalLength | Version | HeaderLength | UdpLength | DataOffset, _)
                 | (Field::TcpOptions | Field::Data, _)
         );
         let empty = matches!(value, Value::Bytes(bytes) if bytes.is_empty());
         let named = *field < Flags;
-        if usual || empty || named || *field == Code {
+        let more = if fields.get(&Field::More) == Some(&Value::Word("yes")) { "+" } else { "" };
+        let whole = (field, value, more) == (&Field::Offset, &Value::Number(0), "");
+        if usual || empty || named || whole || *field == Code {
             continue;
         }
         let _ = match field {
             Flags => write!(text, " {shown}"),
             Type => write!(text, " {shown}/{}", get(Code).unwrap_or_default()),
             Field::Df => write!(text, " df"),
+            Field::Offset => write!(text, " fragment {shown}{more}"),
             IpOptions => write!(text, " ip-options {shown}"),
             _ => write!(text, " {} {shown}", field.word()),
         };

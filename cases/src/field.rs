@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 
+use policy::model::{FamilyMatch, IcmpMatch};
 use wire::Dscp;
 use wire::ethernet::Mac;
 use wire::header::Protocol;
@@ -51,7 +52,7 @@ pub(crate) enum Field {
     DataOffset,
     TcpOptions,
     IpOptions,
-    Whole,
+    IpLength,
     From,
     Until,
     Cut,
@@ -74,15 +75,23 @@ pub(crate) enum Shape {
     Set,
     /// `A..B`.
     Part,
+    /// `OFFSET`, with `+` if more fragments follow.
+    Fragment,
+    /// An Ethernet address.
+    Mac,
+    /// `N`, or `N.N`.
+    Vlans,
     /// Not by a word of its own.
     Hidden,
 }
 
-/// Every field: its word and the shape of its value.
+/// Every field: its word and the shape of its value. Of several words for one field, the first is printed.
 pub(crate) const FIELDS: &[(Field, &str, Shape)] = &[
     (Field::EthSource, "eth source", Shape::Hidden),
+    (Field::EthSource, "from", Shape::Mac),
     (Field::EthDestination, "eth destination", Shape::Hidden),
-    (Field::Vlans, "vlan", Shape::Hidden),
+    (Field::EthDestination, "to", Shape::Mac),
+    (Field::Vlans, "vlan", Shape::Vlans),
     (Field::Ethertype, "ethertype", Shape::Hidden),
     (Field::Protocol, "protocol", Shape::Hidden),
     (Field::Source, "source", Shape::Hidden),
@@ -97,7 +106,9 @@ pub(crate) const FIELDS: &[(Field, &str, Shape)] = &[
     (Field::Mtu, "mtu", Shape::Number(0xffff_ffff)),
     (Field::Seq, "seq", Shape::Number(0xffff_ffff)),
     (Field::Ack, "ack", Shape::Number(0xffff_ffff)),
+    (Field::Ack, "ackno", Shape::Number(0xffff_ffff)),
     (Field::Window, "win", Shape::Number(0xffff)),
+    (Field::Window, "window", Shape::Number(0xffff)),
     (Field::Mss, "mss", Shape::Number(0xffff)),
     (Field::WindowScale, "wscale", Shape::Number(255)),
     (Field::Ttl, "ttl", Shape::Number(255)),
@@ -105,8 +116,9 @@ pub(crate) const FIELDS: &[(Field, &str, Shape)] = &[
     (Field::Ecn, "ecn", Shape::Number(3)),
     (Field::Df, "df", Shape::Set),
     (Field::Ipid, "ipid", Shape::Number(0xffff_ffff)),
-    (Field::Offset, "offset", Shape::Hidden),
-    (Field::More, "more", Shape::Hidden),
+    (Field::Ipid, "id", Shape::Number(0xffff_ffff)),
+    (Field::Offset, "fragment", Shape::Fragment),
+    (Field::More, "more fragments", Shape::Hidden),
     (Field::Length, "len", Shape::Number(70_000)),
     (Field::Data, "data", Shape::Bytes),
     (Field::TotalLength, "total-length", Shape::Number(0xffff)),
@@ -118,7 +130,7 @@ pub(crate) const FIELDS: &[(Field, &str, Shape)] = &[
     (Field::DataOffset, "data-offset", Shape::Number(60)),
     (Field::TcpOptions, "tcp-options", Shape::Bytes),
     (Field::IpOptions, "ip-options", Shape::Bytes),
-    (Field::Whole, "whole", Shape::Hidden),
+    (Field::IpLength, "length", Shape::Number(0xffff)),
     (Field::From, "part", Shape::Part),
     (Field::Until, "until", Shape::Hidden),
     (Field::Cut, "cut", Shape::Number(20_000)),
@@ -134,7 +146,7 @@ impl Field {
 
     /// True if it only says how the packet is to be made.
     pub(crate) fn is_recipe(self) -> bool {
-        matches!(self, Field::From | Field::Until | Field::Cut | Field::Pad | Field::Quote | Field::Whole)
+        matches!(self, Field::From | Field::Until | Field::Cut | Field::Pad | Field::Quote | Field::IpLength)
     }
 }
 
@@ -186,56 +198,62 @@ impl fmt::Display for Shown<'_> {
 /// Bytes of a payload that a difference shows.
 const SHOWN: usize = 24;
 
-/// The code point of that name (RFC 2474, RFC 2597, RFC 3246, RFC 8622) or number.
+/// The code point of that name or number.
 pub(crate) fn dscp(word: &str) -> Option<u64> {
-    let number = match word {
-        "ef" => 46,
-        "va" => 44,
-        "le" => 1,
-        _ => match word.as_bytes() {
-            [b'c', b's', class @ b'0'..=b'7'] => (class - b'0') * 8,
-            [b'a', b'f', class @ b'1'..=b'4', drop @ b'1'..=b'3'] => (class - b'0') * 8 + (drop - b'0') * 2,
-            _ => word.parse().ok()?,
-        },
-    };
-    Dscp::new(number).map(|dscp| u64::from(dscp.value()))
+    let point = policy::dscp_named(word).or_else(|| word.parse().ok().and_then(Dscp::new))?;
+    Some(point.value().into())
 }
 
-/// An ICMP message's name, and its type and code in IPv4 and in IPv6.
-type Kind = (&'static str, Option<(u8, u8)>, Option<(u8, u8)>);
-
-/// ICMP messages by name (RFC 792, RFC 1812, RFC 4443, RFC 4861).
-pub(crate) const KINDS: &[Kind] = &[
-    ("echo-request", Some((8, 0)), Some((128, 0))),
-    ("echo-reply", Some((0, 0)), Some((129, 0))),
-    ("timestamp-request", Some((13, 0)), None),
-    ("timestamp-reply", Some((14, 0)), None),
-    ("net-unreachable", Some((3, 0)), Some((1, 0))),
-    ("host-unreachable", Some((3, 1)), Some((1, 3))),
-    ("port-unreachable", Some((3, 3)), Some((1, 4))),
-    ("admin-prohibited", Some((3, 13)), Some((1, 1))),
-    ("reject-route", None, Some((1, 6))),
-    ("too-big", Some((3, 4)), Some((2, 0))),
-    ("time-exceeded", Some((11, 0)), Some((3, 0))),
-    ("parameter-problem", Some((12, 0)), Some((4, 0))),
-    ("redirect", Some((5, 1)), Some((137, 0))),
-    ("router-solicitation", None, Some((133, 0))),
-    ("router-advertisement", None, Some((134, 0))),
-    ("neighbour-solicitation", None, Some((135, 0))),
-    ("neighbour-advertisement", None, Some((136, 0))),
-    ("listener-report", None, Some((143, 0))),
+/// Names that stand for ICMP messages of either IP version: the name in ICMP and that in ICMPv6.
+const COMMON: &[(&str, &str, &str)] = &[
+    ("net-unreachable", "net-unreachable", "no-route"),
+    ("host-unreachable", "host-unreachable", "address-unreachable"),
+    ("too-big", "fragmentation-needed", "packet-too-big"),
 ];
 
 /// Type and code of an ICMP message's name, or of `TYPE/CODE`.
-pub(crate) fn icmp_kind(word: &str, v6: bool) -> Option<(u8, u8)> {
-    if let Some((_, four, six)) = KINDS.iter().find(|(name, ..)| *name == word) {
-        return if v6 { *six } else { *four };
+pub(crate) fn icmp(word: &str, v6: bool) -> Option<IcmpMatch> {
+    if let Some((kind, code)) = word.split_once('/') {
+        return Some(IcmpMatch { kind: kind.parse().ok()?, code: Some(code.parse().ok()?) });
     }
-    let (kind, code) = word.split_once('/')?;
-    Some((kind.parse().ok()?, code.parse().ok()?))
+    let common = COMMON.iter().find(|(name, ..)| *name == word);
+    let name = common.map_or(word, |(_, four, six)| if v6 { six } else { four });
+    policy::icmp_named(name, if v6 { FamilyMatch::V6 } else { FamilyMatch::V4 })
 }
 
 /// True if an ICMP message quotes a packet.
 pub(crate) fn is_error(v6: bool, kind: u64) -> bool {
     if v6 { (1..=4).contains(&kind) } else { matches!(kind, 3 | 4 | 5 | 11 | 12) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{COMMON, FIELDS, Shape, dscp, icmp};
+
+    #[test]
+    fn every_word_is_in_the_manual() {
+        let manual = include_str!("../../docs/cases.md");
+        let words = FIELDS.iter().filter(|(.., shape)| *shape != Shape::Hidden).map(|(_, word, _)| *word);
+        for word in words.chain(COMMON.iter().map(|(name, ..)| *name)) {
+            let is_there =
+                [format!("`{word}`"), format!("`{word} ")].iter().any(|form| manual.contains(form));
+            assert!(is_there, "docs/cases.md says nothing of `{word}`");
+        }
+    }
+
+    #[test]
+    fn names_are_those_of_policies_and_of_both_ip_versions() {
+        let both = |word| [false, true].map(|v6| icmp(word, v6).map(|icmp| (icmp.kind, icmp.code)));
+        for (name, v4, v6) in COMMON {
+            let [four, six] = both(name);
+            assert!(four.is_some() && six.is_some(), "{name}: {v4}, {v6}");
+        }
+        assert_eq!(both("too-big"), [Some((3, Some(4))), Some((2, None))]);
+        assert_eq!(both("listener-report"), [None, Some((143, None))]);
+        assert_eq!(both("9/7"), [Some((9, Some(7))); 2]);
+        assert_eq!(
+            ["ef", "va", "af43", "63", "64", "af44"].map(dscp),
+            [Some(46), Some(44), Some(38), Some(63), None, None]
+        );
+    }
 }

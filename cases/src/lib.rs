@@ -25,6 +25,8 @@
 //! assert!(report.to_string().contains("expected forwarded, got dropped default-drop"), "{report}");
 //! ```
 //!
+//! [`received()`] reads one packet to receive, in the packet syntax of case files: `wirerate explain` takes such packets.
+//!
 //! Nothing in a file makes this crate panic; each fault of a file is reported with its line. No file is opened but
 //! those that a case names, and these by a function of the caller's.
 
@@ -42,11 +44,14 @@ pub mod host;
 mod packet;
 mod parse;
 mod reassemble;
+mod received;
 mod report;
 mod run;
+mod word;
 
 pub use fault::Fault;
 pub use parse::{Open, Unusable, read};
+pub use received::{Received, received};
 pub use report::{Problem, Report, Unreadable, collect, pass};
 pub use run::{Failure, Unplayable, play};
 

@@ -1,21 +1,22 @@
-//! Packets in words: those to receive, and those expected to be sent.
+//! Grammar of packets: those to receive, and those expected to be sent.
 //!
 //! ```text
-//! [eth MAC > MAC] [vlan N [vlan N]] PROTOCOL SOURCE[:PORT] > DESTINATION[:PORT] [WORD [VALUE]]... [quoting PACKET]
+//! [eth MAC > MAC] [vlan N[.N]] PROTOCOL SOURCE[:PORT] > DESTINATION[:PORT] [WORD [VALUE]]... [quoting PACKET]
 //! ```
 //!
 //! `docs/cases.md` is the manual.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::vec::IntoIter;
 
-use wire::ethernet::Mac;
+use config::word::meaning;
+use wire::ethernet::EtherType;
 use wire::header::Protocol;
 use wire::tcp::Flags;
 
 use super::fault::What;
 use super::field::{self, FIELDS, Field, Fields, Shape, Value};
+use super::word::{Values, Word, Words};
 
 /// A value as it stands in a case file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,13 +67,11 @@ impl Packet {
         Ok(fields)
     }
 
-    /// True if the addresses are IPv6; `None` if no address is a literal value.
-    pub(crate) fn is_v6(&self) -> Option<bool> {
-        [Field::Source, Field::Destination].iter().find_map(|field| match self.slots.get(field) {
-            Some(Slot::Is(Value::Address(address)) | Slot::Counts(Value::Address(address))) => {
-                Some(address.is_ipv6())
-            }
-            _ => None,
+    /// True if a stated address is of that kind.
+    fn is_of(&self, kind: fn(&IpAddr) -> bool) -> bool {
+        [Field::Source, Field::Destination].iter().any(|field| match self.slots.get(field) {
+            Some(Slot::Is(Value::Address(address)) | Slot::Counts(Value::Address(address))) => kind(address),
+            _ => false,
         })
     }
 
@@ -86,8 +85,12 @@ impl Packet {
     fn set(&mut self, field: Field, slot: Slot) -> Result<(), What> {
         match self.slots.insert(field, slot) {
             None => Ok(()),
-            Some(_) => Err(What::Twice(field.word().to_owned())),
+            Some(_) => Err(What::Twice(field.word())),
         }
+    }
+
+    fn number(&mut self, field: Field, number: impl Into<u64>) -> Result<(), What> {
+        self.set(field, Slot::Is(Value::Number(number.into())))
     }
 }
 
@@ -112,260 +115,240 @@ fn counted(value: &Value, turn: u64) -> Value {
     }
 }
 
-/// Words still to be read.
-pub(crate) type Words = std::iter::Peekable<IntoIter<String>>;
-
 /// The most packets that are quoted within one another.
 const DEEPEST: usize = 4;
 
 /// Reads a packet up to the end or `=>`.
-pub(crate) fn read(words: &mut Words) -> Result<Packet, What> {
+pub(crate) fn read(words: &mut Words<'_>) -> Result<Packet, What> {
     within(words, 0)
 }
 
 /// Reads a packet that is quoted within so many others.
-fn within(words: &mut Words, depth: usize) -> Result<Packet, What> {
+fn within(words: &mut Words<'_>, depth: usize) -> Result<Packet, What> {
     if depth > DEEPEST {
         return Err(What::TooDeep(DEEPEST));
     }
     let mut packet = Packet::default();
-    link(&mut packet, words)?;
-    let word = next(words, "a protocol")?;
-    match word.as_str() {
+    while let Some(word) = words.next_if(|word| matches!(word, "eth" | "vlan" | "untagged")) {
+        take(&mut packet, word, words, depth)?;
+    }
+    let mut portless = None;
+    match words.next("a protocol")? {
         "hex" => {
             let mut bytes = Vec::new();
-            while words.peek().is_some_and(|word| word != "=>") {
-                bytes.extend(hex(&next(words, "bytes")?)?);
+            while words.peek().is_some() {
+                bytes.extend(words.hex()?);
             }
             packet.raw = Some(bytes);
             return Ok(packet);
         }
-        "any" => return Ok(packet),
+        "any" if words.values == Values::Patterns => return Ok(packet),
         "ethertype" => {
-            let word = next(words, "an Ethernet type")?;
-            let number = word.strip_prefix("0x").and_then(|digits| u64::from_str_radix(digits, 16).ok());
-            let number = number.filter(|number| *number <= 0xffff);
-            let number = number.ok_or(What::Value { word, wanted: "an Ethernet type as 0x88cc" })?;
-            packet.set(Field::Ethertype, Slot::Is(Value::Number(number)))?;
+            let read = |word: &str| u16::from_str_radix(word.strip_prefix("0x")?, 16).ok();
+            packet.number(Field::Ethertype, words.value("an Ethernet type as 0x88cc", read)?)?;
         }
         "arp" => {
-            packet.set(Field::Ethertype, Slot::Is(Value::Number(0x0806)))?;
-            ends(&mut packet, words, Ports::None)?;
-            let kind = match next(words, "request or reply")?.as_str() {
-                "request" => 1,
-                "reply" => 2,
-                word => return Err(What::Value { word: word.to_owned(), wanted: "request or reply" }),
-            };
-            packet.set(Field::Type, Slot::Is(Value::Number(kind)))?;
+            packet.number(Field::Ethertype, EtherType::ARP.0)?;
+            ends(&mut packet, words)?;
+            let kinds = [("request", 1_u8), ("reply", 2)];
+            let kind = words.value("request or reply", |word| meaning(&kinds, word))?;
+            packet.number(Field::Type, kind)?;
         }
-        _ => {
-            let name = word.strip_prefix("ip:").unwrap_or(&word);
-            let wanted = "a protocol, hex, arp, ethertype or any";
-            let protocol: Protocol = name.parse().map_err(|_| What::Value { word: word.clone(), wanted })?;
-            packet.set(Field::Protocol, Slot::Is(Value::Number(u64::from(protocol.0))))?;
-            let ports = if protocol.has_ports() { Ports::Both } else { Ports::None };
-            ends(&mut packet, words, ports)?;
-            first_word(&mut packet, protocol, words)?;
+        word => {
+            let protocol: Result<Protocol, _> = word.strip_prefix("ip:").unwrap_or(word).parse();
+            let wanted = "a protocol: a name such as tcp, a number, arp, ethertype or hex";
+            packet.number(Field::Protocol, protocol.map_err(|_| What::value(word, wanted))?.0)?;
+            portless = ends(&mut packet, words)?;
         }
     }
-    rest(&mut packet, words, depth)?;
-    Ok(packet)
-}
-
-/// Ports beside addresses.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Ports {
-    None,
-    Both,
-}
-
-fn link(packet: &mut Packet, words: &mut Words) -> Result<(), What> {
-    if words.next_if(|word| word == "eth").is_some() {
-        for field in [Field::EthSource, Field::EthDestination] {
-            if field == Field::EthDestination {
-                arrow(words)?;
-            }
-            let word = next(words, "an Ethernet address")?;
-            let slot = match word.as_str() {
-                "*" => Slot::Any,
-                text => {
-                    let wanted = "an Ethernet address as 02:00:5e:10:00:01, or *";
-                    let mac: Mac = text.parse().map_err(|_| What::Value { word: text.to_owned(), wanted })?;
-                    Slot::Is(Value::Mac(mac))
-                }
-            };
-            packet.set(field, slot)?;
+    while let Some(word) = words.more() {
+        take(&mut packet, word, words, depth)?;
+    }
+    // A later fragment has no ports.
+    match (portless, packet.slots.get(&Field::Offset)) {
+        (None, _) => Ok(packet),
+        (_, Some(Slot::Is(Value::Number(1..)))) => Ok(packet),
+        (Some(end), _) => {
+            words.at = end;
+            Err(What::NoPort(end.text.to_owned()))
         }
     }
-    if words.next_if(|word| word == "untagged").is_some() {
-        return packet.set(Field::Vlans, Slot::Is(Value::Vlans(Vec::new())));
-    }
-    let mut ids = Vec::new();
-    while words.next_if(|word| word == "vlan").is_some() {
-        let word = next(words, "a VLAN")?;
-        let id: u16 = word.parse().map_err(|_| What::Value { word, wanted: "a VLAN from 0 to 4095" })?;
-        ids.push(id & 0xfff);
-    }
-    if !ids.is_empty() {
-        packet.set(Field::Vlans, Slot::Is(Value::Vlans(ids)))?;
-    }
-    Ok(())
 }
 
-/// `SOURCE > DESTINATION`, with ports or without.
-fn ends(packet: &mut Packet, words: &mut Words, ports: Ports) -> Result<(), What> {
-    let sides = [(Field::Source, Field::Sport), (Field::Destination, Field::Dport)];
-    for (place, (address, port)) in sides.into_iter().enumerate() {
-        if place == 1 {
+/// Reads `SOURCE > DESTINATION`. Returns the last of the two that has no port, if the protocol has ports.
+fn ends<'a>(packet: &mut Packet, words: &mut Words<'a>) -> Result<Option<Word<'a>>, What> {
+    let protocol = packet.protocol();
+    let has_ports = protocol.is_some_and(Protocol::has_ports);
+    let address = |words: &Words<'_>, text: &str| {
+        let text = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+        words.slot(text, "an IP address", |text| text.parse().ok().map(Value::Address))
+    };
+    let mut portless = None;
+    for (host, port) in [(Field::Source, Field::Sport), (Field::Destination, Field::Dport)] {
+        if host == Field::Destination {
             arrow(words)?;
         }
-        let word = next(words, "an address")?;
-        let (host, number) = if ports == Ports::None {
-            (word.as_str(), None)
-        } else {
-            let missing = || What::Value { word: word.clone(), wanted: "ADDRESS:PORT or [ADDRESS]:PORT" };
-            let (host, number) = word.rsplit_once(':').ok_or_else(missing)?;
-            (host, Some(number))
-        };
-        let host = host.trim_start_matches('[').replace(']', "");
-        packet.set(address, slot(&host, |text| text.parse().ok().map(Value::Address), "an IP address")?)?;
-        if let Some(number) = number {
-            let read = |text: &str| text.parse::<u16>().ok().map(|port| Value::Number(u64::from(port)));
-            packet.set(port, slot(number, read, "a port from 0 to 65535")?)?;
-        }
-    }
-    Ok(())
-}
-
-/// TCP flags, or the kind of an ICMP message, stand directly behind the addresses.
-fn first_word(packet: &mut Packet, protocol: Protocol, words: &mut Words) -> Result<(), What> {
-    match protocol {
-        Protocol::TCP => {
-            if let Some(flags) = words.peek().and_then(|word| word.parse::<Flags>().ok()) {
-                words.next();
-                packet.set(Field::Flags, Slot::Is(Value::Number(u64::from(flags.0))))?;
+        let word = words.next("an address")?;
+        let whole = address(words, word);
+        let split = word
+            .rsplit_once(':')
+            .and_then(|(host, number)| address(words, host).ok().map(|address| (address, number)));
+        match (whole, split) {
+            (_, Some((address, number))) if has_ports => {
+                let read = |text: &str| text.parse().ok().map(|port: u16| Value::Number(port.into()));
+                packet.set(port, words.slot(number, "a port from 0 to 65535", read)?)?;
+                packet.set(host, address)?;
+            }
+            (Err(_), Some(_)) => return Err(What::Port(word.to_owned())),
+            (address, _) => {
+                packet.set(host, address?)?;
+                portless = has_ports.then_some(words.at).or(portless);
             }
         }
-        Protocol::ICMP | Protocol::ICMPV6 => {
-            let v6 = packet.is_v6().unwrap_or(protocol == Protocol::ICMPV6);
-            let Some((kind, code)) = words.peek().and_then(|word| field::icmp_kind(word, v6)) else {
-                return Ok(());
-            };
-            words.next();
-            packet.set(Field::Type, Slot::Is(Value::Number(u64::from(kind))))?;
-            packet.set(Field::Code, Slot::Is(Value::Number(u64::from(code))))?;
+    }
+    match (packet.is_of(IpAddr::is_ipv4), packet.is_of(IpAddr::is_ipv6), protocol) {
+        (true, true, _) => Err(What::Families),
+        (true, _, Some(icmp @ Protocol::ICMPV6)) | (_, true, Some(icmp @ Protocol::ICMP))
+            // A case may be about it.
+            if words.values == Values::Fixed =>
+        {
+            Err(What::Version(icmp))
         }
+        _ => Ok(portless),
+    }
+}
+
+fn arrow(words: &mut Words<'_>) -> Result<(), What> {
+    match words.next("`>` between source and destination")? {
+        ">" | "->" => Ok(()),
+        word => Err(What::Arrow(word.to_owned())),
+    }
+}
+
+/// Reads what `word` begins: a field and its value, TCP flags, the name of an ICMP message, a packet quoted.
+fn take(packet: &mut Packet, word: &str, words: &mut Words<'_>, depth: usize) -> Result<(), What> {
+    let protocol = packet.protocol();
+    let is_icmp = matches!(protocol, Some(Protocol::ICMP | Protocol::ICMPV6));
+    match word {
+        "quoting" => {
+            packet.quoted = Some(Box::new(within(words, depth + 1)?));
+            return Ok(());
+        }
+        "extension" => {
+            let protocol =
+                words.value("the name or number of an extension header", |word| word.parse().ok())?;
+            packet.extensions.push((protocol, words.hex()?));
+            return Ok(());
+        }
+        "eth" => {
+            value(packet, Field::EthSource, Shape::Mac, words)?;
+            arrow(words)?;
+            return value(packet, Field::EthDestination, Shape::Mac, words);
+        }
+        "untagged" => return packet.set(Field::Vlans, Slot::Is(Value::Vlans(Vec::new()))),
         _ => {}
     }
-    Ok(())
-}
-
-fn rest(packet: &mut Packet, words: &mut Words, depth: usize) -> Result<(), What> {
-    let is_icmp = matches!(packet.protocol(), Some(Protocol::ICMP | Protocol::ICMPV6));
-    while let Some(word) = words.next_if(|word| word != "=>") {
-        match word.as_str() {
-            "quoting" => {
-                packet.quoted = Some(Box::new(within(words, depth + 1)?));
-                return Ok(());
-            }
-            "extension" => {
-                let name = next(words, "an extension header")?;
-                let wanted = "the name or number of an extension header";
-                let protocol = name.parse().map_err(|_| What::Value { word: name, wanted })?;
-                let body = next(words, "the extension header's bytes")?;
-                packet.extensions.push((protocol, hex(&body)?));
-                continue;
-            }
-            _ => {}
+    // `ack` is a flag, and with a number behind it a field.
+    let numbered =
+        |word: &str| word.starts_with(|first: char| first.is_ascii_digit() || first == '$' || first == '*');
+    let is_field = word == "ack" && words.peek().is_some_and(numbered);
+    if let (Some(Protocol::TCP), false, Ok(flags)) = (protocol, is_field, word.parse::<Flags>()) {
+        let before = packet.slots.remove(&Field::Flags);
+        let before = if let Some(Slot::Is(Value::Number(flags))) = before { flags } else { 0 };
+        return packet.number(Field::Flags, before | u64::from(flags.0));
+    }
+    if is_icmp {
+        let otherwise = protocol == Some(Protocol::ICMPV6) && !packet.is_of(IpAddr::is_ipv4);
+        let v6 = packet.is_of(IpAddr::is_ipv6) || otherwise;
+        if let Some(message) = field::icmp(word, v6) {
+            packet.number(Field::Type, message.kind)?;
+            // A name without a code of its own is of code 0, if no other is stated.
+            return match message.code {
+                None if words.peek() == Some("code") => Ok(()),
+                code => packet.number(Field::Code, code.unwrap_or(0)),
+            };
         }
-        let fits = |field: Field| match field {
-            Field::IcmpId | Field::IcmpSeq => is_icmp,
-            Field::Seq => !is_icmp,
-            _ => true,
-        };
-        let known = FIELDS
-            .iter()
-            .find(|(field, name, shape)| *name == word && *shape != Shape::Hidden && fits(*field));
-        let Some((field, _, shape)) = known else { return Err(What::Unknown(word)) };
-        value(packet, *field, *shape, words)?;
     }
-    Ok(())
+    let fits = |field: Field| match field {
+        Field::IcmpId | Field::IcmpSeq => is_icmp,
+        Field::Seq => !is_icmp,
+        _ => true,
+    };
+    let known = FIELDS.iter().filter(|(field, _, shape)| *shape != Shape::Hidden && fits(*field));
+    match known.clone().find(|(_, name, _)| *name == word) {
+        Some((field, _, shape)) => value(packet, *field, *shape, words),
+        None => Err(What::unknown(word, known.map(|(_, name, _)| *name))),
+    }
 }
 
-fn value(packet: &mut Packet, field: Field, shape: Shape, words: &mut Words) -> Result<(), What> {
-    if shape == Shape::Set {
-        // `df` and `df no`.
-        let clear = words.next_if(|word| word == "no").is_some();
-        return packet.set(field, Slot::Is(Value::Word(if clear { "no" } else { "yes" })));
-    }
-    let word = next(words, "a value")?;
+/// Reads the value of a field.
+fn value(packet: &mut Packet, field: Field, shape: Shape, words: &mut Words<'_>) -> Result<(), What> {
     let slot = match shape {
         Shape::Number(most) => {
+            let wanted = format_args!("a number from 0 to {most}");
+            let word = words.next(wanted)?;
+            if field == Field::IpLength {
+                words.length = words.at;
+            }
             let read = |text: &str| {
                 let hex = text.strip_prefix("0x").map(|digits| u64::from_str_radix(digits, 16).ok());
                 let number = hex.unwrap_or_else(|| text.parse().ok())?;
                 (number <= most).then_some(Value::Number(number))
             };
-            slot(&word, read, "a number in its field's range")?
+            words.slot(word, wanted, read)?
         }
-        Shape::Dscp => slot(&word, |text| field::dscp(text).map(Value::Number), "a DiffServ code point")?,
-        Shape::Bytes => Slot::Is(Value::Bytes(hex(&word)?)),
-        Shape::Checksum => Slot::Is(Value::Word(match word.as_str() {
-            "right" => "right",
-            "bad" => "bad",
-            "none" => "none",
-            _ => return Err(What::Value { word, wanted: "right, bad or none" }),
-        })),
+        Shape::Mac => {
+            let wanted = "an Ethernet address as 02:00:5e:10:00:01";
+            let word = words.next(wanted)?;
+            words.slot(word, wanted, |text| text.parse().ok().map(Value::Mac))?
+        }
+        Shape::Dscp => {
+            let wanted = "a code point: its name, such as ef, or a number from 0 to 63";
+            let word = words.next(wanted)?;
+            words.slot(word, wanted, |text| field::dscp(text).map(Value::Number))?
+        }
+        Shape::Bytes => Slot::Is(Value::Bytes(words.hex()?)),
+        Shape::Checksum => {
+            let kinds = [("right", "right"), ("bad", "bad"), ("none", "none")];
+            Slot::Is(Value::Word(words.value("right, bad or none", |word| meaning(&kinds, word))?))
+        }
+        // `df` and `df no`.
+        Shape::Set => {
+            let clear = words.next_if(|word| word == "no").is_some();
+            Slot::Is(Value::Word(if clear { "no" } else { "yes" }))
+        }
         Shape::Part => {
             let wanted = "the first byte and the one past the last as 0..1480";
-            let ends = word.split_once("..").and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
-            let (from, until): (u64, u64) = ends.ok_or(What::Value { word, wanted })?;
-            packet.set(Field::Until, Slot::Is(Value::Number(until)))?;
+            let ends = |word: &str| {
+                word.split_once("..").and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)))
+            };
+            let (from, until): (u64, u64) = words.value(wanted, ends)?;
+            packet.number(Field::Until, until)?;
             Slot::Is(Value::Number(from))
         }
-        Shape::Set | Shape::Hidden => return Err(What::Unknown(word)),
+        Shape::Fragment => {
+            let wanted = "an offset in bytes, a multiple of 8, and + if more fragments follow";
+            let (offset, more) = words.value(wanted, |word| {
+                let digits = word.strip_suffix('+');
+                let offset: u16 = digits.unwrap_or(word).parse().ok()?;
+                (offset % 8 == 0).then_some((offset, digits.is_some()))
+            })?;
+            packet.set(Field::More, Slot::Is(Value::Word(if more { "yes" } else { "no" })))?;
+            Slot::Is(Value::Number(offset.into()))
+        }
+        Shape::Vlans => {
+            let wanted = "a VLAN from 0 to 4095, or two with a dot between";
+            let id = |id: &str| id.parse().ok().filter(|id: &u16| *id <= 4095);
+            let mut ids: Vec<u16> = words.value(wanted, |word| word.split('.').map(id).collect())?;
+            match packet.slots.get_mut(&field) {
+                Some(Slot::Is(Value::Vlans(outer))) if !outer.is_empty() => {
+                    outer.append(&mut ids);
+                    return Ok(());
+                }
+                _ => Slot::Is(Value::Vlans(ids)),
+            }
+        }
+        Shape::Hidden => return Err(What::unknown(field.word(), [])),
     };
     packet.set(field, slot)
-}
-
-/// A value, a variable `$name`, a value that counts up `1++`, or `*`.
-fn slot(word: &str, read: impl Fn(&str) -> Option<Value>, wanted: &'static str) -> Result<Slot, What> {
-    if word == "*" {
-        return Ok(Slot::Any);
-    }
-    if let Some(name) = word.strip_prefix('$') {
-        let Some((name, by)) = name.split_once('+') else { return Ok(Slot::Variable(name.to_owned())) };
-        let by = by.parse::<u32>().map_err(|_| What::Value { word: word.to_owned(), wanted })?;
-        return Ok(Slot::After(name.to_owned(), by.into()));
-    }
-    let wrong = || What::Value { word: word.to_owned(), wanted };
-    match word.strip_suffix("++") {
-        Some(first) => read(first).map(Slot::Counts).ok_or_else(wrong),
-        None => read(word).map(Slot::Is).ok_or_else(wrong),
-    }
-}
-
-fn arrow(words: &mut Words) -> Result<(), What> {
-    match words.next_if(|word| word == ">") {
-        Some(_) => Ok(()),
-        None => Err(What::Missing("`>` between source and destination")),
-    }
-}
-
-/// The next word of the packet or line.
-pub(crate) fn next(words: &mut Words, wanted: &'static str) -> Result<String, What> {
-    words.next_if(|word| word != "=>").ok_or(What::Missing(wanted))
-}
-
-/// Bytes from hexadecimal digits, with or without colons between them.
-pub(crate) fn hex(word: &str) -> Result<Vec<u8>, What> {
-    let wrong = || What::Value { word: word.to_owned(), wanted: "hexadecimal digits, two for each byte" };
-    let digits: String = word.chars().filter(|digit| *digit != ':').collect();
-    // What reads numbers would take a sign, too.
-    if digits.len() % 2 != 0 || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-        return Err(wrong());
-    }
-    (0..digits.len() / 2)
-        .map(|place| u8::from_str_radix(&digits[2 * place..2 * place + 2], 16).map_err(|_| wrong()))
-        .collect()
 }

@@ -9,7 +9,8 @@ use policy::{Diagnostic, Policy};
 use wire::Nanos;
 
 use super::fault::{Fault, What};
-use super::packet::{self, Words, next};
+use super::packet;
+use super::word::{Values, Words};
 use super::{Case, Counter, Departure, Fate, In, Out, Step};
 
 /// Reason for refusing a case.
@@ -65,13 +66,15 @@ pub fn read(text: &str, path: &Path, open: Open) -> Result<Case, Unusable> {
             }
             _ => reader.line(line, number),
         };
-        faults.extend(outcome.err().map(|what| Fault { line: number, what }));
+        faults.extend(outcome.err());
         place += 1;
     }
     let Reader { title, policy, steps, packets, .. } = reader;
     match policy {
         Some(policy) if faults.is_empty() => Ok(Case { title, policy, steps, packets }),
-        None if faults.is_empty() => Err(Unusable::Faults(vec![Fault { line: 1, what: What::Policy }])),
+        None if faults.is_empty() => {
+            Err(Unusable::Faults(vec![Fault { line: 1, at: 0..0, what: What::Policy }]))
+        }
         _ => Err(Unusable::Faults(faults)),
     }
 }
@@ -103,7 +106,7 @@ impl Reader<'_> {
     /// The policy that the case begins with.
     fn policy(&mut self, file: &str, line: usize, block: &[&str]) -> Result<(), Unusable> {
         if self.policy.is_some() {
-            return Err(Unusable::Faults(vec![Fault { line, what: What::Policy }]));
+            return Err(Unusable::Faults(vec![Fault { line, at: 0..0, what: What::Policy }]));
         }
         self.policy = Some(self.checked(file, line, block)?);
         Ok(())
@@ -112,7 +115,7 @@ impl Reader<'_> {
     /// A policy that takes its place.
     fn reload(&mut self, file: &str, line: usize, block: &[&str]) -> Result<(), Unusable> {
         if self.policy.is_none() {
-            return Err(Unusable::Faults(vec![Fault { line, what: What::Policy }]));
+            return Err(Unusable::Faults(vec![Fault { line, at: 0..0, what: What::Policy }]));
         }
         let policy = self.checked(file, line, block)?;
         self.steps.push(Step::Reload(Box::new(policy)));
@@ -121,7 +124,7 @@ impl Reader<'_> {
 
     /// A policy: that of a file, if one is named, and the lines under it. It holds for the lines that follow.
     fn checked(&mut self, file: &str, line: usize, block: &[&str]) -> Result<Policy, Unusable> {
-        let fault = |what| Unusable::Faults(vec![Fault { line, what }]);
+        let fault = |what| Unusable::Faults(vec![Fault { line, at: 0..0, what }]);
         let own = block.join("\n");
         let (text, name) = if file.is_empty() {
             // Empty lines in front keep the numbers of the lines.
@@ -140,76 +143,73 @@ impl Reader<'_> {
         Ok(policy)
     }
 
-    fn line(&mut self, line: &str, number: usize) -> Result<(), What> {
-        let words = words(line);
-        if words.is_empty() {
-            return Ok(());
-        }
-        if self.policy.is_none() {
-            return Err(What::Policy);
-        }
-        self.statement(&mut words.into_iter().peekable(), number)
+    fn line(&mut self, line: &str, number: usize) -> Result<(), Fault> {
+        let mut words = Words::of(line, Values::Patterns);
+        let outcome = match words.is_empty() {
+            true => Ok(()),
+            false if self.policy.is_none() => Err(What::Policy),
+            false => self.statement(&mut words, number),
+        };
+        outcome.map_err(|what| words.fault(number, what))
     }
 
-    fn statement(&mut self, words: &mut Words, line: usize) -> Result<(), What> {
-        let word = next(words, "a statement")?;
-        match word.as_str() {
-            "at" => self.moment(duration(&next(words, "a time")?)?, words, line),
+    fn statement(&mut self, words: &mut Words<'_>, line: usize) -> Result<(), What> {
+        match words.next("a statement")? {
+            "at" => {
+                let at = duration(words)?;
+                self.moment(at, words, line)
+            }
             "after" => {
-                let span = duration(&next(words, "a span of time")?)?;
+                let span = duration(words)?;
                 self.moment(Nanos(self.now.0.saturating_add(span.0)), words, line)
             }
             "in" => self.input(1, Nanos(0), words, line),
             "repeat" => {
-                let count = next(words, "how often")?;
-                let wanted = "a number from 1 to 1000000";
-                let times = count.parse().ok().filter(|times| (1..=1_000_000).contains(times));
-                let times = times.ok_or(What::Value { word: count, wanted })?;
+                let times = |word: &str| word.parse().ok().filter(|times| (1..=1_000_000).contains(times));
+                let times = words.value("a number from 1 to 1000000", times)?;
                 let every = every(words)?;
-                match next(words, "`in`")?.as_str() {
-                    "in" => self.input(times, every, words, line),
-                    other => Err(What::Unknown(other.to_owned())),
-                }
+                words.value("`in`", |word| (word == "in").then_some(()))?;
+                self.input(times, every, words, line)
             }
             "out" => {
                 let interface = self.interface(words)?;
                 let departure = departure(words)?;
                 let packet = packet::read(words)?;
-                end(words)?;
+                words.end()?;
                 let Some(Step::In(input)) = self.steps.last_mut() else {
-                    return Err(What::Missing("the `in` that this `out` belongs to"));
+                    return Err(What::Missing("the `in` that this `out` belongs to".to_owned()));
                 };
                 input.outs.push(Out { line, interface, departure, packet });
                 Ok(())
             }
             "clear" => {
-                match next(words, "what to clear")?.as_str() {
-                    "flows" => self.steps.push(Step::Clear),
-                    other => return Err(What::Unknown(other.to_owned())),
-                }
-                end(words)
+                words.value("`flows`", |word| (word == "flows").then_some(()))?;
+                self.steps.push(Step::Clear);
+                words.end()
             }
             "expect" => self.counters(words, line),
-            _ => Err(What::Unknown(word)),
+            word => Err(What::unknown(word, ["at", "after", "in", "repeat", "out", "clear", "expect"])),
         }
     }
 
-    fn moment(&mut self, at: Nanos, words: &mut Words, line: usize) -> Result<(), What> {
+    fn moment(&mut self, at: Nanos, words: &mut Words<'_>, line: usize) -> Result<(), What> {
         if at < self.now {
             return Err(What::Backwards);
         }
         self.now = at;
         self.steps.push(Step::At(at));
-        if words.peek().is_some() { self.statement(words, line) } else { Ok(()) }
+        if words.is_empty() { Ok(()) } else { self.statement(words, line) }
     }
 
-    fn input(&mut self, times: u64, every: Nanos, words: &mut Words, line: usize) -> Result<(), What> {
+    fn input(&mut self, times: u64, every: Nanos, words: &mut Words<'_>, line: usize) -> Result<(), What> {
         let itself = words.next_if(|word| word == SELF_ZONE || word == OTHER_ZONE);
-        let interface = itself.map_or_else(|| self.interface(words), Ok)?;
+        let interface = itself.map_or_else(|| self.interface(words), |word| Ok(word.to_owned()))?;
         let packet = packet::read(words)?;
-        words.next_if(|word| word == "=>").ok_or(What::Missing("`=>` and what becomes of the packet"))?;
+        if words.next_if(|word| word == "=>").is_none() {
+            return Err(What::Missing("`=>` and what becomes of the packet".to_owned()));
+        }
         let fate = fate(words)?;
-        end(words)?;
+        words.end()?;
         self.steps.push(Step::In(In { line, interface, packet, times, every, fate, outs: Vec::new() }));
         let last = every.0.checked_mul(times - 1).and_then(|span| self.now.0.checked_add(span));
         self.now = Nanos(last.ok_or(What::TooLong)?);
@@ -217,114 +217,73 @@ impl Reader<'_> {
         if self.packets > MOST_PACKETS { Err(What::TooMany(MOST_PACKETS)) } else { Ok(()) }
     }
 
-    fn interface(&self, words: &mut Words) -> Result<String, What> {
-        let name = next(words, "an interface")?;
-        if self.interfaces.contains(&name) { Ok(name) } else { Err(What::Interface(name)) }
+    fn interface(&self, words: &mut Words<'_>) -> Result<String, What> {
+        let name = words.next("an interface")?.to_owned();
+        if self.interfaces.contains(&name) {
+            return Ok(name);
+        }
+        Err(What::Interface { name, known: self.interfaces.clone() })
     }
 
     /// `NAME VALUE`, several of them between commas.
-    fn counters(&mut self, words: &mut Words, line: usize) -> Result<(), What> {
+    fn counters(&mut self, words: &mut Words<'_>, line: usize) -> Result<(), What> {
         loop {
-            let name = next(words, "a counter")?;
-            let word = next(words, "the counter's value")?;
-            let digits = word.trim_end_matches(',').to_owned();
-            let goes_on = digits.len() < word.len();
-            let value = digits.parse().map_err(|_| What::Value { word, wanted: "a number" })?;
+            let name = words.next("a counter")?.to_owned();
+            let (value, goes_on) = words.value("a number", |word| {
+                Some((word.trim_end_matches(',').parse().ok()?, word.ends_with(',')))
+            })?;
             self.steps.push(Step::Counter(Counter { line, name, value }));
             if !goes_on {
-                return end(words);
+                return words.end();
             }
         }
     }
 }
 
 /// `[every SPAN]`.
-fn every(words: &mut Words) -> Result<Nanos, What> {
+fn every(words: &mut Words<'_>) -> Result<Nanos, What> {
     match words.next_if(|word| word == "every") {
-        Some(_) => duration(&next(words, "a span of time")?),
+        Some(_) => duration(words),
         None => Ok(Nanos(0)),
     }
 }
 
 /// `[at TIME [every SPAN]]`.
-fn departure(words: &mut Words) -> Result<Option<Departure>, What> {
+fn departure(words: &mut Words<'_>) -> Result<Option<Departure>, What> {
     let Some(_) = words.next_if(|word| word == "at") else { return Ok(None) };
-    let at = duration(&next(words, "a time")?)?;
-    Ok(Some(Departure { at, every: every(words)? }))
+    Ok(Some(Departure { at: duration(words)?, every: every(words)? }))
 }
 
 /// `VERDICT [REASON] [by RULE] [nat NAME[,NAME]...]`.
-fn fate(words: &mut Words) -> Result<Fate, What> {
-    let word = next(words, "a verdict")?;
-    let verdict = match word.as_str() {
+fn fate(words: &mut Words<'_>) -> Result<Fate, What> {
+    let verdict = match words.next("a verdict")? {
         "forwarded" => Verdict::Forwarded,
         "delivered" => Verdict::Delivered,
         "answered" => Verdict::Answered(reason(words)?),
         "dropped" => Verdict::Dropped(reason(words)?),
         "held" => Verdict::Held(reason(words)?),
-        _ => return Err(What::Value { word, wanted: "forwarded, delivered, answered, dropped or held" }),
+        word => return Err(What::value(word, "forwarded, delivered, answered, dropped or held")),
     };
     let mut fate = Fate { verdict, rule: None, nats: None };
-    while let Some(word) = words.next() {
-        match word.as_str() {
-            "by" => fate.rule = Some(next(words, "a rule's name")?),
+    while let Some(word) = words.more() {
+        match word {
+            "by" => fate.rule = Some(words.next("a rule's name")?.to_owned()),
             "nat" => {
-                let names = next(words, "a translation's name")?;
+                let names = words.next("a translation's name")?;
                 let names = names.split(',').filter(|name| *name != "none");
                 fate.nats = Some(names.map(str::to_owned).collect());
             }
-            _ => return Err(What::Unknown(word)),
+            _ => return Err(What::unknown(word, ["by", "nat"])),
         }
     }
     Ok(fate)
 }
 
-fn reason(words: &mut Words) -> Result<Reason, What> {
-    let word = next(words, "a reason")?;
-    Reason::of_name(&word).ok_or(What::Value { word, wanted: "a reason" })
+fn reason(words: &mut Words<'_>) -> Result<Reason, What> {
+    words.value("a reason", Reason::of_name)
 }
 
-fn end(words: &mut Words) -> Result<(), What> {
-    words.next().map_or(Ok(()), |word| Err(What::Unknown(word)))
-}
-
-/// Words of a line, up to a comment. What stands in quotes is one word.
-fn words(line: &str) -> Vec<String> {
-    let mut words = Vec::new();
-    let mut rest = line.trim_start();
-    while !rest.is_empty() && !rest.starts_with('#') {
-        let (word, behind) = match rest.strip_prefix('"') {
-            Some(quoted) => quoted.split_once('"').unwrap_or((quoted, "")),
-            None => rest.split_once(char::is_whitespace).unwrap_or((rest, "")),
-        };
-        words.push(word.to_owned());
-        rest = behind.trim_start();
-    }
-    words
-}
-
-/// A span of time: numbers with units, as `1m30s`.
-fn duration(word: &str) -> Result<Nanos, What> {
-    let wrong = || What::Value { word: word.to_owned(), wanted: "a span of time as 250ms, 30s or 2h4m" };
-    let mut total = 0_u64;
-    let mut rest = word;
-    while !rest.is_empty() {
-        let digits = rest.find(|letter: char| !letter.is_ascii_digit()).ok_or_else(wrong)?;
-        let number: u64 = rest[..digits].parse().map_err(|_| wrong())?;
-        rest = &rest[digits..];
-        let letters = rest.find(|letter: char| letter.is_ascii_digit()).unwrap_or(rest.len());
-        let unit = match &rest[..letters] {
-            "ns" => 1,
-            "us" => 1_000,
-            "ms" => 1_000_000,
-            "s" => 1_000_000_000,
-            "m" => 60_000_000_000,
-            "h" => 3_600_000_000_000,
-            "d" => 86_400_000_000_000,
-            _ => return Err(wrong()),
-        };
-        total = number.checked_mul(unit).and_then(|span| total.checked_add(span)).ok_or_else(wrong)?;
-        rest = &rest[letters..];
-    }
-    if word.is_empty() { Err(wrong()) } else { Ok(Nanos(total)) }
+/// Reads a span of time: numbers with units, as `1m30s`.
+fn duration(words: &mut Words<'_>) -> Result<Nanos, What> {
+    words.value("a span of time as 250ms, 30s or 2h4m", |word| config::quantity::duration(word).map(Nanos))
 }

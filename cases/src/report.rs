@@ -60,7 +60,19 @@ impl fmt::Display for Report {
         match &self.problem {
             Problem::Faults(faults) => {
                 writeln!(f, "{file}: it is not a case")?;
-                faults.iter().try_for_each(|fault| self.line(f, fault.line, fault))
+                for fault in faults {
+                    let source = self.line(f, fault.line, fault)?;
+                    let marks = fault.marks(source);
+                    // Under the line without its indentation.
+                    let indentation = source.len() - source.trim_start().len();
+                    if let Some(marks) = marks.get(indentation..).filter(|marks| !marks.is_empty()) {
+                        writeln!(f, "      | {marks}")?;
+                    }
+                    if let Some(hint) = fault.hint() {
+                        writeln!(f, "      help: {hint}")?;
+                    }
+                }
+                Ok(())
             }
             Problem::Policy(diagnostics) => {
                 writeln!(f, "{file}: its policy is wrong")?;
@@ -88,13 +100,19 @@ impl fmt::Display for Report {
 }
 
 impl Report {
-    /// Writes the fault of a line of the case, and that line; 0 for none.
-    fn line(&self, f: &mut fmt::Formatter<'_>, line: usize, what: &dyn fmt::Display) -> fmt::Result {
+    /// Writes the fault of a line of the case, and that line, which it returns; 0 for none.
+    fn line(
+        &self,
+        f: &mut fmt::Formatter<'_>,
+        line: usize,
+        what: &dyn fmt::Display,
+    ) -> Result<&str, fmt::Error> {
         match line.checked_sub(1).and_then(|place| self.text.lines().nth(place)) {
             Some(source) => {
-                writeln!(f, "  {}:{line}: {what}\n      | {}", self.path.display(), source.trim())
+                writeln!(f, "  {}:{line}: {what}\n      | {}", self.path.display(), source.trim())?;
+                Ok(source)
             }
-            None => writeln!(f, "  {what}"),
+            None => writeln!(f, "  {what}").map(|()| ""),
         }
     }
 }

@@ -1,12 +1,11 @@
 //! Runner: plays a case on every host, and reports failures.
 
 use dataplane::replay::ReplayError;
-use dataplane::tables::{CompileError, LOCAL, OTHER, is_linux};
+use dataplane::tables::{CompileError, LOCAL, OTHER};
 use dataplane::verdict::Reason;
 use dataplane::{Shard, Tables, Verdict};
 use policy::Policy;
 use policy::model::{OTHER_ZONE, SELF_ZONE};
-use wire::ethernet::Mac;
 use wire::vlan::Tags;
 use wire::{Nanos, PortId};
 
@@ -41,9 +40,6 @@ pub enum Unplayable {
 
 /// The moment at which every case begins: any, but none at which a clock starts.
 const START: Nanos = Nanos::from_secs(1_700_000_000);
-
-/// Source MAC address of packets that state none.
-const SENDER: Mac = Mac([0x02, 0, 0, 0, 0, 1]);
 
 /// Largest number of failures reported of one case.
 const MOST: usize = 12;
@@ -185,11 +181,7 @@ impl<'a> Play<'a> {
             OTHER_ZONE => named.or(Some(OTHER)),
             _ => named,
         };
-        let Some(id) = id else { return };
-        let interface = if is_linux(id) { Some(&tables.itself) } else { tables.interface(id) };
-        let Some(interface) = interface else { return };
-        let (port, tags) = (if is_linux(id) { id } else { interface.root }, interface.tags);
-        let link = Link { source: SENDER, destination: interface.mac, tags };
+        let Some(link) = id.and_then(|id| Link::of(tables, id)) else { return };
         for turn in 0..input.times {
             if turn > 0 {
                 self.go_on(self.now + input.every);
@@ -202,7 +194,7 @@ impl<'a> Play<'a> {
             if self.bytes > MOST_MIB << 20 {
                 return self.fail(input.line, vec![What::TooLarge(MOST_MIB).to_string()]);
             }
-            let frame = Input { number: self.inputs.len() as u32, port, at: self.now, bytes };
+            let frame = Input { number: self.inputs.len() as u32, port: link.port, at: self.now, bytes };
             self.inputs.push(Expected { input, turn });
             self.came.push(0);
             self.player.receive(&frame);

@@ -36,10 +36,10 @@ impl Trial {
 
     /// Returns the decider on a packet in words; `None` if it does not come before the rules at all.
     pub(crate) fn decides(&mut self, packet: &str) -> Option<Decider> {
-        let worded = packet_syntax::read(packet, &self.replay.tables).ok()?;
+        let received = packet_syntax::read(packet, &self.replay.tables).ok()?;
         self.tries += 1;
         let at = Nanos::from_secs(1_700_000_000 + u64::from(self.tries));
-        let account = self.replay.explain(worded.ingress, at, self.tries, &worded.bytes, &mut ());
+        let account = self.replay.explain(received.ingress, at, self.tries, &received.bytes, &mut ());
         let visit = account.visits.iter().find(|visit| visit.stage == "filter")?;
         Some(if visit.after.rule == u32::MAX { Decider::Default } else { Decider::Rule(visit.after.rule) })
     }

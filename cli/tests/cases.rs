@@ -56,8 +56,11 @@ fn what_is_wrong_is_told_with_its_line() {
         ("forwarded 1", "forwarded 2", 5, "forwarded: expected 2, got 1"),
         ("forwarded 1", "forwarding 1", 5, "there is no counter `forwarding`"),
         ("in lan", "in lane", 3, "the policy has no interface `lane`"),
-        ("len 9 =>", "length 9 =>", 3, "`length` means nothing here"),
-        ("ttl 63", "ttl 256", 4, "`256` is not a number in its field's range"),
+        ("len 9 =>", "lenn 9 =>", 3, "`lenn` means nothing here"),
+        ("len 9 =>", "length 9 =>", 3, "a packet of 9 bytes cannot be: its headers take 28"),
+        ("len 9 ttl", "length 38 ttl", 4, "total-length: expected 38, got 37"),
+        ("ttl 63", "ttl 256", 4, "`256` is not a number from 0 to 255"),
+        ("198.51.100.7:2 len 9 =>", "198.51.100.7 len 9 =>", 3, "`198.51.100.7` has no port"),
         ("ttl 63", "\nout wan any", 5, "this packet did not come out"),
         ("out wan", "#", 3, "nothing more was to come out"),
         ("=> forwarded", "", 3, "`=>` and what becomes of the packet is missing"),
@@ -68,6 +71,26 @@ fn what_is_wrong_is_told_with_its_line() {
         assert_eq!(code, 1, "{wrong}\n{report}");
         assert!(report.contains(&format!("wrong.case:{line}: ")), "{told}: line {line}\n{report}");
         assert!(report.contains(told), "{told}\n{report}");
+    }
+}
+
+#[test]
+fn a_fault_is_marked_with_advice() {
+    for (line, marked, advice) in [
+        ("at 1ms  in lane udp 192.168.1.10:1 > 198.51.100.7:2 => forwarded", "lane", "the policy has lan, "),
+        (
+            "in lan udp 192.168.1.10:1 > 198.51.100.7:2 widnow 9 => forwarded",
+            "widnow",
+            "did you mean `window`?",
+        ),
+    ] {
+        let (code, report) = verdict(&format!("title: t\npolicy: edge.toml\n{line}\n"));
+        let mut lines = report.lines().skip_while(|shown| !shown.ends_with(line));
+        let (shown, marks, help) = (lines.next(), lines.next(), lines.next());
+        let column = shown.and_then(|shown| shown.find(marked)).expect("the word");
+        assert_eq!(marks.and_then(|marks| marks.find('^')), Some(column), "{report}");
+        assert!(marks.is_some_and(|marks| marks.ends_with(&"^".repeat(marked.len()))), "{report}");
+        assert!(help.is_some_and(|help| help.contains(advice)) && code == 1, "{report}");
     }
 }
 

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use cases::Received;
 use clap::Args;
 use dataplane::explain::{Account, Sent, Visit};
 use dataplane::replay::Way;
@@ -191,8 +192,8 @@ impl Arguments {
 }
 
 fn in_words(text: &str, tables: &Tables) -> Result<Packet, Failure> {
-    let worded = packet_syntax::read(text, tables).map_err(UsageError::Words)?;
-    Ok(Packet { ingress: worded.ingress, at: MOMENT, number: 0, bytes: worded.bytes })
+    let Received { ingress, bytes } = packet_syntax::read(text, tables).map_err(UsageError::from)?;
+    Ok(Packet { ingress, at: MOMENT, number: 0, bytes })
 }
 
 /// The packet of that number of a capture.

@@ -30,8 +30,8 @@ pub(crate) enum UsageError {
         path: PathBuf,
     },
     /// A packet in words is not understood.
-    #[error("{0}")]
-    Words(WordError),
+    #[error(transparent)]
+    Words(#[from] WordError),
     /// A capture has fewer packets.
     #[error("{path} has no packet {number}")]
     NoPacket {

@@ -1,4 +1,6 @@
-use super::{Worded, read};
+use cases::Received;
+
+use super::read;
 use crate::describe::Description;
 
 const POLICY: &str = r#"
@@ -19,7 +21,7 @@ fn tables() -> dataplane::Tables {
 
 fn headline(words: &str) -> String {
     match read(words, &tables()) {
-        Ok(Worded { bytes, .. }) => Description::of(&bytes).headline,
+        Ok(Received { bytes, .. }) => Description::of(&bytes).headline,
         Err(error) => panic!("{error}"),
     }
 }
@@ -61,6 +63,30 @@ fn what_is_said_is_what_is_built() {
             "udp 192.168.1.2 > 198.51.100.7 fragment 1480+ ttl 64 length 60",
         ),
         ("lan sctp 192.168.1.2:5 > 198.51.100.7:6", "sctp 192.168.1.2:5 > 198.51.100.7:6 ttl 64 length 32"),
+        (
+            "lan tcp 192.168.1.10:1 > 198.51.100.7:2 ack seq 7 ackno 9 window 5 mss 1400",
+            "tcp 192.168.1.10:1 > 198.51.100.7:2 ack ttl 64 length 44",
+        ),
+        (
+            "lan tcp 192.168.1.10:1 > 198.51.100.7:2 syn ack 9 fin len 5",
+            "tcp 192.168.1.10:1 > 198.51.100.7:2 syn,fin ttl 64 length 45",
+        ),
+        (
+            "lan icmp 192.168.1.10 > 198.51.100.7 destination-unreachable code 13",
+            "icmp 192.168.1.10 > 198.51.100.7 admin-prohibited ttl 64 length 28",
+        ),
+        (
+            "lan icmpv6 2001:db8:1::10 > 2001:db8::7 neighbour-solicitation ttl 255",
+            "icmpv6 2001:db8:1::10 > 2001:db8::7 neighbour-solicitation ttl 255 length 48",
+        ),
+        (
+            "lan icmp 192.168.1.10 > 198.51.100.7 3/3 quoting udp 198.51.100.7:53 > 192.168.1.10:5353",
+            "icmp 192.168.1.10 > 198.51.100.7 port-unreachable ttl 64 length 56",
+        ),
+        (
+            "lan udp 2001:db8:1::10 > 2001:db8::7 fragment 8 length 60",
+            "udp 2001:db8:1::10 > 2001:db8::7 fragment 8 ttl 64 length 60",
+        ),
     ] {
         assert_eq!(headline(words), built, "{words}");
     }
@@ -75,6 +101,22 @@ fn a_vlan_is_tagged_and_comes_in_by_its_carrier() {
 }
 
 #[test]
+fn link_layer_addresses_are_stated_or_those_of_interface_and_group() {
+    for (words, ends) in [
+        ("to 02:00:00:00:00:07 from 02:00:00:00:00:08", ["02:00:00:00:00:08", "02:00:00:00:00:07"]),
+        ("", ["02:00:00:00:00:01", "01:00:5e:7f:01:02"]),
+    ] {
+        let worded = read(&format!("lan udp 192.168.1.10:1 > 239.255.1.2:2 {words}"), &tables());
+        let told = Description::of(&worded.expect("understood").bytes);
+        assert_eq!(
+            ["link-source", "link-destination"].map(|field| told.field(field)),
+            ends.map(Some),
+            "{words}"
+        );
+    }
+}
+
+#[test]
 fn errors_point_at_the_word() {
     let text = complaint("lan tcp 192.168.1.10:1 > 198.51.100.7:2 ttl 300");
     let lines: Vec<&str> = text.lines().collect();
@@ -83,18 +125,23 @@ fn errors_point_at_the_word() {
     assert_eq!(&lines[1][caret..caret + 3], "300");
     for (words, says) in [
         ("", "an interface is missing"),
-        ("dmz tcp", "`dmz` is no interface"),
-        ("lan txp", "`txp` is no protocol"),
-        ("lan tcp 192.168.1.300:1 > 198.51.100.7:2", "`192.168.1.300:1` is no address"),
+        ("dmz tcp", "the policy has no interface `dmz`"),
+        ("lan txp", "`txp` is not a protocol"),
+        ("lan any", "`any` is not a protocol"),
+        ("lan tcp 192.168.1.300:1 > 198.51.100.7:2", "`192.168.1.300:1` is not an IP address"),
+        ("lan tcp $client:1 > 198.51.100.7:2", "`$client:1` is not an IP address"),
+        ("lan tcp 192.168.1.10:1++ > 198.51.100.7:2", "`1++` is not a port from 0 to 65535"),
         ("lan tcp 192.168.1.10:1 198.51.100.7:2", "stands where `>` should"),
         ("lan tcp 192.168.1.10:1 > 198.51.100.7", "`198.51.100.7` has no port"),
         ("lan gre 192.168.1.10:1 > 198.51.100.7", "has a port"),
-        ("lan udp 192.168.1.10:1 > [2001:db8::1]:2", "mixed"),
-        ("lan icmpv6 192.168.1.10 > 198.51.100.7", "mixed"),
+        ("lan udp 192.168.1.10:1 > [2001:db8::1]:2", "of different IP versions"),
+        ("lan icmpv6 192.168.1.10 > 198.51.100.7", "icmpv6 is of the other IP version"),
         ("lan udp 192.168.1.10:1 > 198.51.100.7:2 syn", "`syn` means nothing here"),
         ("lan udp 192.168.1.10:1 > 198.51.100.7:2 length 20", "a packet of 20 bytes cannot be"),
         ("lan udp 192.168.1.10:1 > 198.51.100.7:2 vlan 5000", "`5000` is not a VLAN"),
         ("lan udp 192.168.1.10:1 > 198.51.100.7:2 ttl", "is missing"),
+        ("lan udp 192.168.1.10:1 > 198.51.100.7:2 ttl 3 ttl 4", "`ttl` is said twice"),
+        ("lan udp 192.168.1.10:1 > 198.51.100.7:2 => forwarded", "`=>` means nothing here"),
     ] {
         let text = complaint(words);
         assert!(text.contains(says), "{words}: {text}");
