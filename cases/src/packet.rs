@@ -285,8 +285,8 @@ fn take(packet: &mut Packet, word: &str, words: &mut Words<'_>, depth: usize) ->
 fn value(packet: &mut Packet, field: Field, shape: Shape, words: &mut Words<'_>) -> Result<(), What> {
     let slot = match shape {
         Shape::Number(most) => {
-            let wanted = format_args!("a number from 0 to {most}");
-            let word = words.next(wanted)?;
+            let wanted = format!("a number from 0 to {most}");
+            let word = words.next(&wanted)?;
             if field == Field::IpLength {
                 words.length = words.at;
             }
@@ -295,7 +295,7 @@ fn value(packet: &mut Packet, field: Field, shape: Shape, words: &mut Words<'_>)
                 let number = hex.unwrap_or_else(|| text.parse().ok())?;
                 (number <= most).then_some(Value::Number(number))
             };
-            words.slot(word, wanted, read)?
+            words.slot(word, &wanted, read)?
         }
         Shape::Mac => {
             let wanted = "an Ethernet address as 02:00:5e:10:00:01";
