@@ -6,8 +6,8 @@ use wire::header::Endpoint;
 
 use super::build::{self, number};
 use super::dissect::Dissected;
-use super::field::{Field, Fields, Shown, Value};
-use super::packet::{Packet, Slot, Variables};
+use super::field::{Field, Fields, Shown, Slot, Value};
+use super::packet::{Packet, Variables};
 
 /// Compares `got` with what is said of it in `expected`; variables that stand for nothing yet stand for what
 /// came out from now on. Returns a line for each difference.

@@ -162,6 +162,21 @@ pub(crate) enum Value {
     Word(&'static str),
 }
 
+/// A value as it stands in a case file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Slot {
+    /// A fixed value.
+    Is(Value),
+    /// The value bound to a variable.
+    Variable(String),
+    /// The value bound to a variable, plus a number.
+    After(String, u64),
+    /// A value, plus one for each repetition.
+    Counts(Value),
+    /// Any value.
+    Any,
+}
+
 /// The fields of one packet.
 pub(crate) type Fields = BTreeMap<Field, Value>;
 

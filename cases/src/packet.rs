@@ -15,23 +15,8 @@ use wire::header::Protocol;
 use wire::tcp::Flags;
 
 use super::fault::What;
-use super::field::{self, FIELDS, Field, Fields, Shape, Value};
+use super::field::{self, FIELDS, Field, Fields, Shape, Slot, Value};
 use super::word::{Values, Word, Words};
-
-/// A value as it stands in a case file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Slot {
-    /// A fixed value.
-    Is(Value),
-    /// The value bound to a variable.
-    Variable(String),
-    /// The value bound to a variable, plus a number.
-    After(String, u64),
-    /// A value, plus one for each repetition.
-    Counts(Value),
-    /// Any value.
-    Any,
-}
 
 /// A packet in words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

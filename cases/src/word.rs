@@ -5,8 +5,7 @@ use std::iter::Peekable;
 use std::vec::IntoIter;
 
 use super::fault::{Fault, What};
-use super::field::Value;
-use super::packet::Slot;
+use super::field::{Slot, Value};
 
 /// A word, and its place in the line, in bytes.
 #[derive(Clone, Copy, Debug)]
