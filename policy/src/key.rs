@@ -25,7 +25,7 @@ pub(crate) use policy::policy;
 
 pub(crate) type Table<'t> = config::Table<'t, 't, 't, Code>;
 
-/// What is done with the keys of a table.
+/// Use of the keys of a table.
 pub(crate) enum Keys<'k, 't> {
     /// They are read: the values of the model are set.
     Read(&'k mut Table<'t>),
