@@ -7,7 +7,7 @@ use wire::Nanos;
 
 use super::range::ByteSet;
 use crate::model::{AddressRange, Protocol};
-use crate::word::DSCP;
+use crate::word::{DSCP, TCP_FLAG};
 
 /// Parses a protocol: a number, or a name of `/etc/protocols`.
 pub(super) fn protocol(word: &str) -> Option<u8> {
@@ -179,19 +179,12 @@ pub(super) fn dscp_set(word: &str) -> Option<ByteSet> {
 
 /// Parses a TCP flag by name, to its bit on the wire.
 pub(super) fn tcp_flag(word: &str) -> Option<u8> {
-    Some(match word.to_ascii_lowercase().as_str() {
-        "fin" => 1,
-        "syn" => 2,
-        "rst" => 4,
-        "psh" => 8,
-        "ack" => 16,
-        "urg" => 32,
-        "ecn" | "ece" => 64,
-        "cwr" => 128,
-        "all" => 63,
-        "none" => 0,
-        _ => return None,
-    })
+    match word.to_ascii_lowercase().as_str() {
+        "ecn" => Some(64),
+        "all" => Some(63),
+        "none" => Some(0),
+        word => meaning(TCP_FLAG, word),
+    }
 }
 
 /// Parses an address, a prefix (by length or by mask), or a range with a dash.
