@@ -30,7 +30,7 @@ pub fn verifies(bytes: &[u8]) -> bool {
 /// A one's complement sum that can be continued: over parts, of odd lengths too.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sum {
-    // Each part adds at most 16 bits, so that this cannot overflow in any program's lifetime.
+    // Each part adds at most 32 bits: four thousand million parts fit.
     words: u64,
     odd: bool,
 }
@@ -51,7 +51,7 @@ impl Sum {
     pub fn and(self, bytes: &[u8]) -> Sum {
         let part = sum_words(bytes);
         // After an odd number of bytes the part's words straddle ours: each byte changes its place.
-        let part = if self.odd { part.swap_bytes() } else { part };
+        let part = if self.odd { part.rotate_left(8) } else { part };
         Sum { words: self.words + u64::from(part), odd: self.odd ^ (bytes.len() % 2 == 1) }
     }
 
@@ -66,7 +66,8 @@ impl Sum {
     #[inline]
     #[must_use]
     pub const fn and_long(self, long: u32) -> Sum {
-        Sum { words: self.words + (long >> 16) as u64 + (long & 0xffff) as u64, odd: self.odd }
+        // 2^16 is 1 modulo 0xffff, so 32-bit halves need not be split before folding.
+        Sum { words: self.words + long as u64, odd: self.odd }
     }
 
     /// The pseudo header of IPv4 (RFC 9293, section 3.1): `length` counts transport header and payload.
@@ -187,8 +188,8 @@ impl Delta {
     #[inline]
     #[must_use]
     pub const fn change128(self, old: u128, new: u128) -> Delta {
-        let old = fold_wide(!old) as u64;
-        Delta::canonical(self.0 as u64 + old + fold_wide(new) as u64)
+        let (old, new) = (fold_wide(!old) as u64, fold_wide(new) as u64);
+        Delta::canonical(self.0 as u64 + old + new)
     }
 
     /// And a 16-bit field at an odd offset changed: each of its bytes is half of another word.
@@ -249,24 +250,26 @@ const fn nonzero(checksum: u16) -> u16 {
 /// Adds the carries in: zero only for zero, otherwise 1 to 0xffff.
 #[inline]
 const fn fold(sum: u64) -> u16 {
-    let sum = (sum >> 32) + (sum & 0xffff_ffff); // 33 bits
-    let sum = (sum >> 32) + (sum & 0xffff_ffff); // 32 bits
-    let sum = (sum >> 16) + (sum & 0xffff); // 17 bits
-    let sum = (sum >> 16) + (sum & 0xffff); // 16 bits
-    sum as u16
+    let sum = fold32(sum);
+    (sum.wrapping_add(sum.rotate_left(16)) >> 16) as u16
 }
 
+/// Adds both halves, and the carry of that: zero only for zero. A number and its halves turned around, added, have in the lower
+/// half what carries into the upper one.
 #[inline]
-const fn fold_wide(sum: u128) -> u16 {
-    // Each half to 33 bits first: the sum of two full halves would not fit 64 bits.
-    let high = (sum >> 64) as u64;
-    let low = sum as u64;
-    fold((high >> 32) + (high & 0xffff_ffff) + (low >> 32) + (low & 0xffff_ffff))
+const fn fold32(sum: u64) -> u32 {
+    (sum.wrapping_add(sum.rotate_left(32)) >> 32) as u32
 }
 
-/// The folded sum of big-endian words, zero-padded at the end.
+/// As [`fold32`], of both halves of 128 bits.
 #[inline]
-fn sum_words(bytes: &[u8]) -> u16 {
+const fn fold_wide(sum: u128) -> u32 {
+    fold32((sum.wrapping_add(sum.rotate_left(64)) >> 64) as u64)
+}
+
+/// The sum of big-endian words, zero-padded at the end, folded to 32 bits.
+#[inline]
+fn sum_words(bytes: &[u8]) -> u32 {
     // Two accumulators of 128 bits: their upper halves collect the carries, off the adders' critical path.
     let mut even: u128 = 0;
     let mut odd: u128 = 0;
@@ -291,7 +294,8 @@ fn sum_words(bytes: &[u8]) -> u16 {
     if let [last] = *rest {
         odd += u128::from(u16::from_ne_bytes([last, 0]));
     }
-    u16::from_be(fold_wide(even + odd))
+    // The bytes of all words change places at once, and the words change theirs, which a sum does not see.
+    u32::from_be(fold_wide(even + odd))
 }
 
 #[inline(always)]
