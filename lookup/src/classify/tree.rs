@@ -38,6 +38,9 @@ pub struct Tree {
     asked: Vec<(Position, Pattern)>,
     /// Bytes of these.
     asked_bytes: usize,
+    /// The processor has the instructions of the fast kernel.
+    #[cfg(target_arch = "x86_64")]
+    fast: Option<Avx2>,
 }
 
 impl Tree {
@@ -59,7 +62,14 @@ impl Tree {
         let v4 = grow(&v4, Bounds { memory: bounds.memory - asked_bytes })?;
         let v6 = grow(&v6, Bounds { memory: bounds.memory.saturating_sub(asked_bytes + v4.bytes()) })?;
         let pattern = |position: Position| (position, patterns[position as usize].clone());
-        Ok(Tree { v4, v6, asked: asked.into_iter().map(pattern).collect(), asked_bytes })
+        Ok(Tree {
+            v4,
+            v6,
+            asked: asked.into_iter().map(pattern).collect(),
+            asked_bytes,
+            #[cfg(target_arch = "x86_64")]
+            fast: Avx2::found(),
+        })
     }
 
     #[cold]
@@ -183,7 +193,7 @@ const MANY: usize = 20_000;
 impl Classifier for Tree {
     fn classify(&self, header: &Header) -> Option<Position> {
         #[cfg(target_arch = "x86_64")]
-        if let Some(kernel) = Avx2::found() {
+        if let Some(kernel) = self.fast {
             return kernel.run(
                 #[inline(always)]
                 |kernel| self.find(kernel, header, |_| ()),
@@ -194,7 +204,7 @@ impl Classifier for Tree {
 
     fn classify_bulk(&self, headers: &[Header], positions: &mut [Position]) {
         #[cfg(target_arch = "x86_64")]
-        if let Some(kernel) = Avx2::found() {
+        if let Some(kernel) = self.fast {
             return kernel.run(
                 #[inline(always)]
                 |kernel| self.find_all(kernel, headers, positions),
