@@ -1,65 +1,48 @@
 //! Index from the hash of a key to the entry that may hold the key: buckets of one cache line.
 //!
 //! A bucket holds ten entries, each told by 16 bits of its hash, and counts those that belonged here but found
-//! it full and went on to the next bucket (the scheme of Facebook's F14, without its vector instructions). A
-//! look-up reads the first bucket, and the next only if that count is not zero. Nothing is left behind by
-//! removal: no tombstones, no rebuilding. There are more places than entries may exist, so that an insertion
-//! always finds one; buckets are at most three quarters full, so that it is nearly always in the first.
+//! it full and went on to the next bucket (the scheme of Facebook's F14). A look-up compares all tags of the first bucket at
+//! once, and reads the next bucket only if that count is not zero. Nothing is left behind by removal: no tombstones, no
+//! rebuilding. There are more places than entries may exist, so that an insertion always finds one; buckets are at most three
+//! quarters full, so that it is nearly always in the first.
 
 use bytemuck::{Pod, Zeroable};
 use lookup::memory::{MemoryError, Slab};
 use tally::{Branch, Op, Region, Tally};
+use wide::{CmpEq, i8x16, i16x16};
 
 /// Entries of a bucket.
 const PLACES: usize = 10;
 
-/// One cache line. Sixteen-bit tags lie four to a word; the upper half of the third word counts entries that
-/// went on. Tag 0 is an empty place.
+/// One cache line.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C, align(64))]
 struct Bucket {
-    tags: [u64; 3],
+    /// Tags of the entries; 0 is an empty place.
+    tags: [u16; PLACES],
+    /// Number of entries that went on to the next bucket.
+    went_on: u32,
     entries: [u32; PLACES],
 }
 
 const _: () = assert!(size_of::<Bucket>() == 64);
 
-const LOW: u64 = 0x0001_0001_0001_0001;
-const HIGH: u64 = 0x8000_8000_8000_8000;
-/// The tags in the third word.
-const LAST: u64 = 0xffff_ffff;
-const ONE_WENT_ON: u64 = 1 << 32;
-/// Value of a place that was used and is empty: the number of no entry, so that a false match of a tag leads nowhere.
+/// Value of a place that was used and is empty: the number of no entry.
 const NOTHING: u32 = u32::MAX;
 
 impl Bucket {
-    /// Places whose tag equals `tag`, as a set of bits. The first is right; a later one may be wrong (the
-    /// subtraction borrows across tags), so whoever goes on must compare keys, as they must anyway.
+    /// Places whose tag equals `tag`.
     #[inline(always)]
-    fn places(&self, tag: u64) -> Places {
-        let wanted = tag.wrapping_mul(LOW);
-        let equal = |word: u64| {
-            let difference = word ^ wanted;
-            difference.wrapping_sub(LOW) & !difference & HIGH
-        };
-        let [a, b, c] = self.tags;
-        Places(equal(a) >> 15 | equal(b) >> 14 | (equal(c) & LAST) >> 13)
-    }
-
-    #[inline(always)]
-    fn went_on(&self) -> bool {
-        self.tags[2] > LAST
-    }
-
-    fn set_tag(&mut self, place: usize, tag: u64) {
-        let shift = place % 4 * 16;
-        let word = &mut self.tags[place / 4];
-        *word = *word & !(0xffff << shift) | tag << shift;
+    fn places(&self, tag: u16) -> Places {
+        // The tags, and what lies behind them up to the half of the line.
+        let [first, _]: &[[i16; 16]; 2] = bytemuck::cast_ref(self);
+        let equal = i16x16::new(*first).cmp_eq(i16x16::splat(tag as i16));
+        Places(i8x16::from_i16x16_saturate(equal).move_mask() as u32 & ((1 << PLACES) - 1))
     }
 }
 
-/// A set of places of one bucket: bit 16 i + j stands for place 4 j + i.
-struct Places(u64);
+/// A set of places of one bucket, a bit each.
+struct Places(u32);
 
 impl Iterator for Places {
     type Item = usize;
@@ -69,9 +52,10 @@ impl Iterator for Places {
         if self.0 == 0 {
             return None;
         }
-        let bit = self.0.trailing_zeros() as usize;
+        let place = self.0.trailing_zeros() as usize;
         self.0 &= self.0 - 1;
-        Some((bit % 16 * 4 + bit / 16).min(PLACES - 1))
+        // Never more, but the compiler does not know.
+        Some(place.min(PLACES - 1))
     }
 }
 
@@ -111,7 +95,7 @@ impl Index {
                     return Some(entry);
                 }
             }
-            if !bucket.went_on() {
+            if bucket.went_on == 0 {
                 return None;
             }
             at = after(at, buckets.len());
@@ -144,12 +128,12 @@ impl Index {
             tally.execute(Op::Branch, 7);
             tally.read(Region::FlowIndex, at * size_of::<Bucket>(), 64);
             if let Some(place) = bucket.places(0).next() {
-                bucket.set_tag(place, tag(hash));
+                bucket.tags[place] = tag(hash);
                 bucket.entries[place] = entry;
                 tally.write(Region::FlowIndex, at * size_of::<Bucket>(), 8);
                 return;
             }
-            bucket.tags[2] += ONE_WENT_ON;
+            bucket.went_on += 1;
             tally.write(Region::FlowIndex, at * size_of::<Bucket>(), 4);
             at = after(at, count);
         }
@@ -167,17 +151,17 @@ impl Index {
             tally.execute(Op::Branch, 7);
             tally.read(Region::FlowIndex, at * size_of::<Bucket>(), 64);
             if let Some(place) = bucket.places(tag).find(|place| bucket.entries[*place] == entry) {
-                bucket.set_tag(place, 0);
+                bucket.tags[place] = 0;
                 bucket.entries[place] = NOTHING;
                 tally.write(Region::FlowIndex, at * size_of::<Bucket>(), 8);
                 return;
             }
             // The caller's word is checked here: past a bucket that nothing left there is nothing to find.
-            debug_assert!(bucket.went_on(), "entry {entry} is not in the index");
-            if !bucket.went_on() {
+            debug_assert!(bucket.went_on > 0, "entry {entry} is not in the index");
+            if bucket.went_on == 0 {
                 return;
             }
-            bucket.tags[2] -= ONE_WENT_ON;
+            bucket.went_on -= 1;
             tally.write(Region::FlowIndex, at * size_of::<Bucket>(), 4);
             at = after(at, count);
         }
@@ -196,7 +180,7 @@ impl Index {
     /// True if every bucket is empty and nothing is said to have gone on.
     #[cfg(test)]
     pub(super) fn is_blank(&self) -> bool {
-        self.buckets.entries().iter().all(|bucket| bucket.tags == [0; 3])
+        self.buckets.entries().iter().all(|bucket| bucket.tags == [0; PLACES] && bucket.went_on == 0)
     }
 }
 
@@ -207,8 +191,8 @@ fn home(hash: u64, buckets: usize) -> usize {
 }
 
 #[inline(always)]
-fn tag(hash: u64) -> u64 {
-    (hash & 0xffff).max(1)
+fn tag(hash: u64) -> u16 {
+    (hash as u16).max(1)
 }
 
 #[inline(always)]
