@@ -3,7 +3,8 @@
 //! A slot holds 32 bits of hash and the entry's number, so that a search reads an entry only where all 32 bits
 //! agree, and a removal can shift the slots behind it back (Knuth, TAOCP volume 3, algorithm 6.4R) without
 //! reading entries: nothing is left behind, and a search costs the same after years of coming and going.
-//! One slot in five stays free. The hash is keyed, so that nobody outside can aim entries at one place.
+//! One slot in three stays free, so that a search in vain reads five on average, and fewer before the table is full. The hash
+//! is keyed, so that nobody outside can aim entries at one place.
 
 use lookup::memory::{MemoryError, Slab};
 use tally::{Region, Tally};
@@ -21,7 +22,7 @@ pub(super) struct Index {
 impl Index {
     /// An index for at most `entries` entries.
     pub(super) fn new(entries: usize, base: usize) -> Result<Index, MemoryError> {
-        Ok(Index { slots: Slab::new(entries + entries / 4 + 2)?, base })
+        Ok(Index { slots: Slab::new(entries + entries / 2 + 2)?, base })
     }
 
     /// The entry under this hash for which `is` holds.

@@ -1,6 +1,6 @@
 //! The mappings: from inside endpoints to outside ones and back, each for as long as something refers to it.
 //!
-//! All memory is taken at the start: 36 bytes a mapping (an entry of 16, two index slots and their slack), 42 a
+//! All memory is taken at the start: 40 bytes a mapping (an entry of 16, two index slots and their slack), 44 a
 //! host, and 24960 for each outside address. A mapping knows its inside address by its host's entry.
 //!
 //! Paired pooling (RFC 4787, REQ-2): a host keeps to one outside address for as long as it holds a mapping in the pool.

@@ -68,7 +68,7 @@ impl Share {
 
     /// Returns the part of a bound that holds for all workers together: rounded up, so that it is never nothing.
     pub(crate) const fn of_bound(self, bound: u32) -> u32 {
-        bound.div_ceil(self.workers as u32)
+        if self.workers == 1 { bound } else { bound.div_ceil(self.workers as u32) }
     }
 }
 

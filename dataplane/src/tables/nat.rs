@@ -191,6 +191,9 @@ impl NatTables {
         header: &Header,
         tally: &mut T,
     ) -> Option<(u16, &NatRule<DestinationAction>)> {
+        if self.destinations.is_empty() {
+            return None;
+        }
         let position = search(self.destination_search.as_ref(), header, tally)?;
         let place = *self.destination_of.get(position as usize)?;
         self.destinations.get(usize::from(place)).map(|rule| (place + 1, rule))
