@@ -111,13 +111,14 @@ impl Ruling {
                     .map(|(number, _)| Span { first: number as u128, last: number as u128 })
                     .collect()
             };
-            let origins = places(&rule.from, &rule.in_interfaces);
-            let mut ends = places(&rule.to, &rule.out_interfaces);
-            if admits(&rule.to, &rule.out_interfaces, SELF_ZONE, SELF_ZONE) {
+            let origins = places(&rule.conditions.from, &rule.conditions.in_interfaces);
+            let mut ends = places(&rule.conditions.to, &rule.conditions.out_interfaces);
+            if admits(&rule.conditions.to, &rule.conditions.out_interfaces, SELF_ZONE, SELF_ZONE) {
                 ends.push(Span { first: LOCAL.0.into(), last: LOCAL.0.into() });
             }
             // Of what Linux forwards from interfaces that are not the policy's alone: of no packet that is looked at here.
-            if rule.from.iter().all(|zone| zone == OTHER_ZONE) && !rule.from.is_empty() {
+            if rule.conditions.from.iter().all(|zone| zone == OTHER_ZONE) && !rule.conditions.from.is_empty()
+            {
                 continue;
             }
             let everywhere = (origins.len() == names.len(), ends.len() > names.len());

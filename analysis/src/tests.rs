@@ -7,8 +7,8 @@ use dataplane::tables::{LOCAL, NO_MAC, SELF, SourceMacs, Tables};
 use lookup::classify::Header;
 use policy::Policy;
 use policy::model::{
-    AddressItem, Addresses, Interface, LinkKind, Mac, MacRange, Macs, Mode, PortRange, Protocol, Rule,
-    SourceCheck, TcpFlagsMatch, ZoneDefault,
+    AddressItem, Addresses, Conditions, Interface, LinkKind, Mac, MacRange, Macs, Mode, PortRange, Protocol,
+    Rule, SourceCheck, TcpFlagsMatch, ZoneDefault,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -80,14 +80,17 @@ fn rule() -> impl Strategy<Value = Rule> {
                 let ported = protocols.first().is_some_and(|one| one.has_ports());
                 let tcp = protocols == [Protocol::TCP];
                 Rule {
-                    source_macs,
-                    source,
-                    destination,
-                    dports: if ported { dports } else { Vec::new() },
-                    tcp_flags: flags.filter(|_| tcp),
-                    protocols,
-                    from,
-                    to,
+                    conditions: Conditions {
+                        source_macs,
+                        source,
+                        destination,
+                        dports: if ported { dports } else { Vec::new() },
+                        tcp_flags: flags.filter(|_| tcp),
+                        protocols,
+                        from,
+                        to,
+                        ..Conditions::default()
+                    },
                     action,
                     log,
                     ..Rule::default()
@@ -415,8 +418,11 @@ fn what_was_found_is_told_when_the_effort_ends() {
     let of_ports = |ports: std::ops::Range<u16>| {
         let rule = |port: u16| Rule {
             name: format!("r{port}"),
-            protocols: vec![Protocol::TCP],
-            dports: vec![PortRange { first: port, last: port }],
+            conditions: Conditions {
+                protocols: vec![Protocol::TCP],
+                dports: vec![PortRange { first: port, last: port }],
+                ..Conditions::default()
+            },
             action: Action::Accept,
             ..Rule::default()
         };

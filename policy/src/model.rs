@@ -25,8 +25,9 @@ pub use log::{Log, LogEvent, LogOutput, SyslogAddress};
 pub use metrics::MetricsAccess;
 pub use nat::{Hairpin, Nat, NatAction, PortChoice, PortUse};
 pub use rule::{
-    Action, AddressItem, AddressRange, Addresses, ConnectionLimit, FamilyMatch, IcmpMatch, Logging, MacRange,
-    Macs, PortRange, Protocol, Rate, RejectWith, Rule, Scope, State, SynAnswer, TcpFlagsMatch,
+    Action, AddressItem, AddressRange, Addresses, Conditions, ConnectionLimit, FamilyMatch, IcmpMatch,
+    Logging, MacRange, Macs, PortRange, Protocol, Rate, RejectWith, Rule, Scope, State, SynAnswer,
+    TcpFlagsMatch,
 };
 
 /// Zone of the gateway itself: the destination of traffic to the gateway's own addresses.

@@ -389,23 +389,26 @@ impl Builder<'_> {
         let mut services = Vec::new();
         let serves = |rule: &&Rule| {
             rule.action == Action::Accept
-                && rule.to.iter().any(|zone| zone == SELF_ZONE)
-                && !rule.dports.is_empty()
+                && rule.conditions.to.iter().any(|zone| zone == SELF_ZONE)
+                && !rule.conditions.dports.is_empty()
         };
         for rule in met(self.policy).map(|(_, rule)| rule).filter(serves) {
-            let destination = pattern::spans(&rule.destination, self.policy)?;
+            let destination = pattern::spans(&rule.conditions.destination, self.policy)?;
             let own = own.iter().filter(|own| {
                 let family = if own.is_ipv4() { FamilyMatch::V4 } else { FamilyMatch::V6 };
-                (rule.family == FamilyMatch::Both || rule.family == family)
+                (rule.conditions.family == FamilyMatch::Both || rule.conditions.family == family)
                     && destination.as_ref().is_none_or(|spans| is_within(spans, Address::from(**own)))
             });
             for address in own {
-                let narrow =
-                    rule.dports.iter().filter(|range| (range.first..=range.last).len() <= MOST_SERVED);
+                let narrow = rule
+                    .conditions
+                    .dports
+                    .iter()
+                    .filter(|range| (range.first..=range.last).len() <= MOST_SERVED);
                 for range in narrow {
                     let ports = PortRange { first: range.first, last: range.last };
                     let of = |protocol| Reserved { protocol, address: *address, ports, hold };
-                    services.extend(rule.protocols.iter().map(|protocol| of(Some(protocol.0))));
+                    services.extend(rule.conditions.protocols.iter().map(|protocol| of(Some(protocol.0))));
                 }
             }
         }

@@ -48,25 +48,30 @@ fn of_rule(
     macs: Option<&SourceMacs>,
 ) -> Result<Pattern, CompileError> {
     Ok(Pattern {
-        from: names.origin_mask(&rule.from)?,
-        to: names.zone_mask(&rule.to)?,
-        ingress: names.interfaces(&rule.in_interfaces)?,
-        egress: names.interfaces(&rule.out_interfaces)?,
-        source_macs: macs.and_then(|macs| macs.spans(&rule.source_macs)),
-        source: spans(&rule.source, policy)?,
-        destination: spans(&rule.destination, policy)?,
-        v4: if rule.family == FamilyMatch::V6 { Admit::No } else { Admit::Yes },
-        v6: if rule.family == FamilyMatch::V4 { Admit::No } else { Admit::Yes },
-        protocols: rule.protocols.iter().map(|protocol| protocol.0).collect(),
-        sports: ports(&rule.sports),
-        dports: ports(&rule.dports),
-        icmp: rule.icmp.iter().map(|item| TypeMatch { kind: item.kind, code: item.code }).collect(),
-        tcp_mask: rule.tcp_flags.map_or(0, |flags| flags.mask),
-        tcp_value: rule.tcp_flags.map_or(0, |flags| flags.value),
-        dscp: if rule.dscp.is_empty() {
+        from: names.origin_mask(&rule.conditions.from)?,
+        to: names.zone_mask(&rule.conditions.to)?,
+        ingress: names.interfaces(&rule.conditions.in_interfaces)?,
+        egress: names.interfaces(&rule.conditions.out_interfaces)?,
+        source_macs: macs.and_then(|macs| macs.spans(&rule.conditions.source_macs)),
+        source: spans(&rule.conditions.source, policy)?,
+        destination: spans(&rule.conditions.destination, policy)?,
+        v4: if rule.conditions.family == FamilyMatch::V6 { Admit::No } else { Admit::Yes },
+        v6: if rule.conditions.family == FamilyMatch::V4 { Admit::No } else { Admit::Yes },
+        protocols: rule.conditions.protocols.iter().map(|protocol| protocol.0).collect(),
+        sports: ports(&rule.conditions.sports),
+        dports: ports(&rule.conditions.dports),
+        icmp: rule
+            .conditions
+            .icmp
+            .iter()
+            .map(|item| TypeMatch { kind: item.kind, code: item.code })
+            .collect(),
+        tcp_mask: rule.conditions.tcp_flags.map_or(0, |flags| flags.mask),
+        tcp_value: rule.conditions.tcp_flags.map_or(0, |flags| flags.value),
+        dscp: if rule.conditions.dscp.is_empty() {
             u64::MAX
         } else {
-            rule.dscp.iter().fold(0, |mask, dscp| mask | 1 << dscp.value())
+            rule.conditions.dscp.iter().fold(0, |mask, dscp| mask | 1 << dscp.value())
         },
     })
 }

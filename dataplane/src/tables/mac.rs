@@ -5,7 +5,7 @@
 
 use lookup::classify::ClassSpan;
 use policy::Policy;
-use policy::model::{MacRange, Macs, Rule};
+use policy::model::{Conditions, MacRange, Macs, Rule};
 use wire::ethernet::Mac;
 
 use super::CompileError;
@@ -32,7 +32,7 @@ impl SourceMacs {
         policies: impl IntoIterator<Item = &'a Policy>,
     ) -> Result<Option<SourceMacs>, CompileError> {
         let rules = policies.into_iter().flat_map(|policy| &policy.rules);
-        let mut ranges = rules.flat_map(|rule: &Rule| &rule.source_macs.items).peekable();
+        let mut ranges = rules.flat_map(|rule: &Rule| &rule.conditions.source_macs.items).peekable();
         if ranges.peek().is_none() {
             return Ok(None);
         }
@@ -123,7 +123,10 @@ mod tests {
     use super::*;
 
     fn policy(rules: &[Macs]) -> Policy {
-        let rule = |macs: &Macs| Rule { source_macs: macs.clone(), ..Rule::default() };
+        let rule = |macs: &Macs| Rule {
+            conditions: Conditions { source_macs: macs.clone(), ..Conditions::default() },
+            ..Rule::default()
+        };
         Policy { rules: rules.iter().map(rule).collect(), ..Policy::default() }
     }
 

@@ -56,10 +56,10 @@ pub fn terms(policy: &Policy, interface: &Interface, linux: &linux::State) -> Te
 /// True if a rule can decide about new connections from an interface to the machine itself.
 fn decides(policy: &Policy, interface: &Interface, rule: &Rule) -> bool {
     let names = |list: &[String], name: &str| list.is_empty() || list.iter().any(|one| one == name);
-    names(&rule.from, &interface.zone)
-        && names(&rule.to, SELF_ZONE)
-        && names(&rule.in_interfaces, &interface.name)
-        && rule.out_interfaces.is_empty()
+    names(&rule.conditions.from, &interface.zone)
+        && names(&rule.conditions.to, SELF_ZONE)
+        && names(&rule.conditions.in_interfaces, &interface.name)
+        && rule.conditions.out_interfaces.is_empty()
         && (policy.mode == Mode::Stateless || rule.states.is_empty() || rule.states.contains(&State::New))
 }
 
@@ -74,8 +74,10 @@ enum Rendering {
 
 fn rendered(policy: &Policy, rule: &Rule) -> Rendering {
     let fate = if rule.action == Action::Accept { Fate::Accept } else { Fate::Drop };
-    let mut exact = rule.dscp.is_empty() && rule.source_macs.items.is_empty() && rule.connections.is_none();
-    if let Some(flags) = rule.tcp_flags {
+    let mut exact = rule.conditions.dscp.is_empty()
+        && rule.conditions.source_macs.items.is_empty()
+        && rule.connections.is_none();
+    if let Some(flags) = rule.conditions.tcp_flags {
         // Of TCP a guard's rules see SYNs alone: FIN, RST and ACK are clear in them.
         let known = flags.mask & LOOKED_AT;
         if flags.value & known != SYN & known {
@@ -83,13 +85,13 @@ fn rendered(policy: &Policy, rule: &Rule) -> Rendering {
         }
         exact &= flags.mask == known;
     }
-    let version = match rule.family {
+    let version = match rule.conditions.family {
         FamilyMatch::Both => None,
         FamilyMatch::V4 => Some(Version::V4),
         FamilyMatch::V6 => Some(Version::V6),
     };
     let (Some(sources), Some(destinations)) =
-        (ranges(policy, &rule.source), ranges(policy, &rule.destination))
+        (ranges(policy, &rule.conditions.source), ranges(policy, &rule.conditions.destination))
     else {
         return Rendering::Nothing;
     };
@@ -102,13 +104,13 @@ fn rendered(policy: &Policy, rule: &Rule) -> Rendering {
         version,
         sources,
         destinations,
-        protocols: match rule.tcp_flags {
+        protocols: match rule.conditions.tcp_flags {
             Some(_) => vec![TCP],
-            None => rule.protocols.iter().map(|protocol| protocol.0).collect(),
+            None => rule.conditions.protocols.iter().map(|protocol| protocol.0).collect(),
         },
-        sports: ports(&rule.sports),
-        dports: ports(&rule.dports),
-        icmp: rule.icmp.iter().map(|one| (one.kind, one.code)).collect(),
+        sports: ports(&rule.conditions.sports),
+        dports: ports(&rule.conditions.dports),
+        icmp: rule.conditions.icmp.iter().map(|one| (one.kind, one.code)).collect(),
         pace: rule.rate.map(|rate| Pace {
             interval: rate.per.0 / u64::from(rate.count.max(1)),
             scope: match rate.scope {

@@ -8,7 +8,8 @@
 use super::note::{Note, NoteKind, Origin, Why};
 use super::{Count, Import, ImportError, Importer, IpVersion, MOST_RULES, Untranslated, word};
 use crate::model::{
-    Action, AddressItem, Addresses, FamilyMatch, IcmpMatch, Mode, PortRange, Protocol, Rule, TcpFlagsMatch,
+    Action, AddressItem, Addresses, Conditions, FamilyMatch, IcmpMatch, Mode, PortRange, Protocol, Rule,
+    TcpFlagsMatch,
 };
 
 /// ClassBench filter sets.
@@ -29,7 +30,7 @@ fn read(source: &[u8], _: Option<IpVersion>) -> Result<Import, ImportError> {
         match rule {
             Ok(mut rule) => {
                 rule.name = format!("r{:06}", import.count.rules);
-                flags_read |= rule.tcp_flags.is_some() || !rule.icmp.is_empty();
+                flags_read |= rule.conditions.tcp_flags.is_some() || !rule.conditions.icmp.is_empty();
                 import.policy.rules.push(rule);
             }
             Err(why) => import.untranslated.push(Untranslated {
@@ -106,25 +107,28 @@ fn filter(line: &str) -> Result<Rule, Why> {
         return Err(Why::Value("the other IP version's ICMP".to_owned()));
     }
     let mut rule = Rule {
-        family: if pinned { FamilyMatch::Both } else { family },
-        source,
-        destination,
-        protocols,
-        sports,
-        dports,
+        conditions: Conditions {
+            family: if pinned { FamilyMatch::Both } else { family },
+            source,
+            destination,
+            protocols,
+            sports,
+            dports,
+            ..Conditions::default()
+        },
         action: Action::Accept,
         ..Rule::default()
     };
     let [high, low] = mask.to_be_bytes();
     let [value_high, value_low] = (value & mask).to_be_bytes();
-    match rule.protocols.as_slice() {
+    match rule.conditions.protocols.as_slice() {
         _ if mask == 0 => {}
         [Protocol::TCP] if low == 0 => {
-            rule.tcp_flags = Some(TcpFlagsMatch { mask: high, value: value_high });
+            rule.conditions.tcp_flags = Some(TcpFlagsMatch { mask: high, value: value_high });
         }
         [Protocol::ICMP | Protocol::ICMPV6] if high == 0xff && (low == 0 || low == 0xff) => {
             let code = (low == 0xff).then_some(value_low);
-            rule.icmp = vec![IcmpMatch { kind: value_high, code }];
+            rule.conditions.icmp = vec![IcmpMatch { kind: value_high, code }];
         }
         _ => return Err(Why::Value(format!("{value:#06x}/{mask:#06x}"))),
     }

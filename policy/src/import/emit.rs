@@ -10,8 +10,8 @@ use super::note::{Note, NoteKind, Origin, Why};
 use super::range::ByteSet;
 use super::{Count, Import, IpVersion, MOST_RULES, Untranslated};
 use crate::model::{
-    ANY_ZONE, Action, AddressItem, Addresses, FamilyMatch, IcmpMatch, Interface, Logging, Macs, Mode,
-    MssClamp, OTHER_ZONE, PortRange, Protocol, Rule, SELF_ZONE, Set, State, SynAnswer, ZoneDefault,
+    ANY_ZONE, Action, AddressItem, Addresses, Conditions, FamilyMatch, IcmpMatch, Interface, Logging, Macs,
+    Mode, MssClamp, OTHER_ZONE, PortRange, Protocol, Rule, SELF_ZONE, Set, State, SynAnswer, ZoneDefault,
 };
 
 mod answer;
@@ -149,7 +149,12 @@ impl Emit {
         if !self.import.policy.rules.is_empty() || through.any(wide) {
             let name = self.names.name("input-policy");
             let to = vec![SELF_ZONE.to_owned()];
-            self.import.policy.rules.push(Rule { name, to, action: inside, ..Rule::default() });
+            self.import.policy.rules.push(Rule {
+                name,
+                conditions: Conditions { to, ..Conditions::default() },
+                action: inside,
+                ..Rule::default()
+            });
             self.note(None, NoteKind::InputFirst);
         }
         for entry in &answers {
@@ -487,23 +492,25 @@ impl Emit {
         };
         let rule = Rule {
             name: self.names.name(label),
-            from: self.zones(&cond.inward),
-            to,
-            in_interfaces: Vec::new(),
-            out_interfaces: Vec::new(),
-            family,
-            source_macs: source_macs(&cond.source_macs),
-            source,
-            destination,
-            protocols: protocols(cond),
-            sports: port_ranges(&cond.sports),
-            dports: port_ranges(&cond.dports),
-            icmp: icmp(cond),
-            tcp_flags: cond.flags.filter(|flags| flags.mask != 0),
-            dscp: if ByteSet::CODE_POINTS.is_within(cond.dscp) {
-                Vec::new()
-            } else {
-                cond.dscp.iter().filter_map(wire::Dscp::new).collect()
+            conditions: Conditions {
+                from: self.zones(&cond.inward),
+                to,
+                in_interfaces: Vec::new(),
+                out_interfaces: Vec::new(),
+                family,
+                source_macs: source_macs(&cond.source_macs),
+                source,
+                destination,
+                protocols: protocols(cond),
+                sports: port_ranges(&cond.sports),
+                dports: port_ranges(&cond.dports),
+                icmp: icmp(cond),
+                tcp_flags: cond.flags.filter(|flags| flags.mask != 0),
+                dscp: if ByteSet::CODE_POINTS.is_within(cond.dscp) {
+                    Vec::new()
+                } else {
+                    cond.dscp.iter().filter_map(wire::Dscp::new).collect()
+                },
             },
             states: Vec::<State>::new(),
             rate,

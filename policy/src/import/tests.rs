@@ -72,11 +72,17 @@ fn a_home_router_in_nftables_is_whole() {
     assert_eq!(import.policy.mode, Mode::Stateful);
     assert_eq!(import.policy.default_action("lan", "wan"), Action::Drop);
     let services = rule(&import, "lan-services");
-    assert_eq!((services.from.clone(), services.to.clone()), (vec!["lan".into()], vec!["self".into()]));
-    assert_eq!(services.dports, [22, 53, 80].map(PortRange::single));
+    assert_eq!(
+        (services.conditions.from.clone(), services.conditions.to.clone()),
+        (vec!["lan".into()], vec!["self".into()])
+    );
+    assert_eq!(services.conditions.dports, [22, 53, 80].map(PortRange::single));
     assert_eq!(rule(&import, "input-5").rate.unwrap().burst, 5);
     let web = rule(&import, "web");
-    assert_eq!((web.from.clone(), web.to.clone()), (vec!["wan".into()], vec!["lan".into()]));
+    assert_eq!(
+        (web.conditions.from.clone(), web.conditions.to.clone()),
+        (vec!["wan".into()], vec!["lan".into()])
+    );
     let denied = rule(&import, "forward-4");
     assert_eq!((denied.log, denied.action), (Logging::On, Action::Drop));
     assert_eq!(import.policy.nats.len(), 2);
@@ -127,7 +133,7 @@ fn containers() {
     assert_eq!(why(&import), [(8, Why::OwnPackets)]);
     let outward = rule(&import, "forward-5");
     assert_eq!(
-        (outward.from.clone(), outward.to.clone()),
+        (outward.conditions.from.clone(), outward.conditions.to.clone()),
         (vec!["docker0".into()], vec!["elsewhere".into()])
     );
     assert!(import.policy.rules.iter().all(|rule| !rule.name.starts_with("docker-isolation")));
@@ -197,7 +203,7 @@ fn a_limit_stands_only_where_its_excess_is_dropped() {
 #[test]
 fn negated_flags_become_a_rule_for_each_flag() {
     let import = iptables("-A FORWARD -p tcp -m tcp ! --tcp-flags SYN,ACK SYN -j DROP");
-    let flags: Vec<_> = import.policy.rules.iter().filter_map(|rule| rule.tcp_flags).collect();
+    let flags: Vec<_> = import.policy.rules.iter().filter_map(|rule| rule.conditions.tcp_flags).collect();
     assert_eq!(flags, [TcpFlagsMatch { mask: 2, value: 0 }, TcpFlagsMatch { mask: 16, value: 16 }]);
 }
 
@@ -257,10 +263,10 @@ fn classbench() {
     assert_eq!(import.count, Count { rules: 4, translated: 3, implied: 0, untranslated: 1 });
     assert_eq!(import.untranslated[0].before.as_deref(), Some("r000004"));
     let first = &import.policy.rules[0];
-    assert_eq!(first.tcp_flags, Some(TcpFlagsMatch { mask: 0x12, value: 0x02 }));
-    assert_eq!(first.protocols, [Protocol::TCP]);
-    assert!(text(&first.source).contains("10.255.255.255"));
-    assert_eq!(import.policy.rules[1].icmp[0].kind, 8);
+    assert_eq!(first.conditions.tcp_flags, Some(TcpFlagsMatch { mask: 0x12, value: 0x02 }));
+    assert_eq!(first.conditions.protocols, [Protocol::TCP]);
+    assert!(text(&first.conditions.source).contains("10.255.255.255"));
+    assert_eq!(import.policy.rules[1].conditions.icmp[0].kind, 8);
 }
 
 #[test]

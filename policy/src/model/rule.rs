@@ -8,11 +8,41 @@ use wire::{Dscp, Nanos};
 
 pub use wire::header::Protocol;
 
-/// A filter rule. All conditions must hold; an empty list or `None` holds for all packets.
+/// A filter rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rule {
     /// Name in logs, counters and traces, unique among rules.
     pub name: String,
+    /// Conditions on the packet.
+    pub conditions: Conditions,
+    /// Connection states; empty means [`State::New`]. Packets of established and related connections bypass the rules, and
+    /// invalid ones never pass, so a rule without `New` has no effect.
+    pub states: Vec<State>,
+    /// Most connections (packets, if stateless) accepted per interval; the excess is dropped. Only with [`Action::Accept`].
+    pub rate: Option<Rate>,
+    /// Most concurrent connections; the excess is dropped. Only with [`Action::Accept`].
+    pub connections: Option<ConnectionLimit>,
+    /// Idle timeout of accepted connections, for TCP once established; that of `[timeout]` if absent. Only with
+    /// [`Action::Accept`].
+    pub timeout: Option<Nanos>,
+    /// Responder to the SYN of an accepted TCP connection: server or gateway. Only with [`Action::Accept`].
+    pub syn: SynAnswer,
+    /// Logging of matches.
+    pub log: Logging,
+    /// Action on matching packets.
+    pub action: Action,
+}
+
+impl Rule {
+    /// True if the rule names [`OTHER_ZONE`](super::OTHER_ZONE) as an origin.
+    pub fn names_other(&self) -> bool {
+        self.conditions.from.iter().any(|zone| zone == super::OTHER_ZONE)
+    }
+}
+
+/// Conditions on a packet, of which all must hold; an empty list or `None` holds for all packets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Conditions {
     /// Zones of origin.
     pub from: Vec<String>,
     /// Zones of destination ([`SELF_ZONE`](super::SELF_ZONE) for the gateway itself).
@@ -41,29 +71,6 @@ pub struct Rule {
     pub tcp_flags: Option<TcpFlagsMatch>,
     /// DiffServ code points.
     pub dscp: Vec<Dscp>,
-    /// Connection states; empty means [`State::New`]. Packets of established and related connections bypass the rules, and
-    /// invalid ones never pass, so a rule without `New` has no effect.
-    pub states: Vec<State>,
-    /// Most connections (packets, if stateless) accepted per interval; the excess is dropped. Only with [`Action::Accept`].
-    pub rate: Option<Rate>,
-    /// Most concurrent connections; the excess is dropped. Only with [`Action::Accept`].
-    pub connections: Option<ConnectionLimit>,
-    /// Idle timeout of accepted connections, for TCP once established; that of `[timeout]` if absent. Only with
-    /// [`Action::Accept`].
-    pub timeout: Option<Nanos>,
-    /// Responder to the SYN of an accepted TCP connection: server or gateway. Only with [`Action::Accept`].
-    pub syn: SynAnswer,
-    /// Logging of matches.
-    pub log: Logging,
-    /// Action on matching packets.
-    pub action: Action,
-}
-
-impl Rule {
-    /// True if the rule names [`OTHER_ZONE`](super::OTHER_ZONE) as an origin.
-    pub fn names_other(&self) -> bool {
-        self.from.iter().any(|zone| zone == super::OTHER_ZONE)
-    }
 }
 
 /// Action on a packet.

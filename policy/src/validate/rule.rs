@@ -25,12 +25,12 @@ impl Validator<'_> {
         let policy = self.policy;
         for (index, rule) in policy.rules.iter().enumerate() {
             let item = Item::Rule(index);
-            self.known_zones(item, "from", &rule.from);
-            self.known_zones(item, "to", &rule.to);
-            self.known_interfaces(item, "in", &rule.in_interfaces);
-            self.known_interfaces(item, "out", &rule.out_interfaces);
-            self.known_sets(item, "source", &rule.source);
-            self.known_sets(item, "destination", &rule.destination);
+            self.known_zones(item, "from", &rule.conditions.from);
+            self.known_zones(item, "to", &rule.conditions.to);
+            self.known_interfaces(item, "in", &rule.conditions.in_interfaces);
+            self.known_interfaces(item, "out", &rule.conditions.out_interfaces);
+            self.known_sets(item, "source", &rule.conditions.source);
+            self.known_sets(item, "destination", &rule.conditions.destination);
             if self.lines.is_broken(item) {
                 continue;
             }
@@ -43,30 +43,41 @@ impl Validator<'_> {
             self.families(item, rule);
             self.interfaces_in_zones(item, rule);
             let Some(reach) = self.reach.as_ref() else { continue };
-            let from: Vec<Arc<Space>> = rule.from.iter().map(|zone| reach.sources(zone)).collect();
-            let to: Vec<Arc<Space>> = rule.to.iter().map(|zone| reach.destinations(zone)).collect();
-            self.behind(In { item, key: "source", index: 0 }, &rule.source, &from, &rule.from);
-            self.behind(In { item, key: "destination", index: 0 }, &rule.destination, &to, &rule.to);
+            let from: Vec<Arc<Space>> = rule.conditions.from.iter().map(|zone| reach.sources(zone)).collect();
+            let to: Vec<Arc<Space>> =
+                rule.conditions.to.iter().map(|zone| reach.destinations(zone)).collect();
+            self.behind(
+                In { item, key: "source", index: 0 },
+                &rule.conditions.source,
+                &from,
+                &rule.conditions.from,
+            );
+            self.behind(
+                In { item, key: "destination", index: 0 },
+                &rule.conditions.destination,
+                &to,
+                &rule.conditions.to,
+            );
         }
     }
 
     /// Reports ports, ICMP types and TCP flags without their protocols.
     fn transport(&mut self, item: Item, rule: &Rule) {
-        for (key, ports) in [("sport", &rule.sports), ("dport", &rule.dports)] {
+        for (key, ports) in [("sport", &rule.conditions.sports), ("dport", &rule.conditions.dports)] {
             if !ports.is_empty() {
-                self.ports_have_protocol(item, key, &rule.protocols);
+                self.ports_have_protocol(item, key, &rule.conditions.protocols);
             }
         }
-        let icmp =
-            rule.protocols.len() == 1 && matches!(rule.protocols[0], Protocol::ICMP | Protocol::ICMPV6);
-        if !rule.icmp.is_empty() && !icmp {
+        let icmp = rule.conditions.protocols.len() == 1
+            && matches!(rule.conditions.protocols[0], Protocol::ICMP | Protocol::ICMPV6);
+        if !rule.conditions.icmp.is_empty() && !icmp {
             let message =
                 "ICMP types need ICMP as the only protocol, for the numbers of the two differ".to_owned();
             let hint = "write protocol = \"icmp\" or \"icmpv6\"; two rules for both";
             self.wrong(Code::IcmpWithoutProtocol, item, "icmp", message, hint);
         }
-        if let Some(flags) = rule.tcp_flags {
-            if rule.protocols != [Protocol::TCP] {
+        if let Some(flags) = rule.conditions.tcp_flags {
+            if rule.conditions.protocols != [Protocol::TCP] {
                 let message = "TCP flags need TCP as the only protocol".to_owned();
                 self.wrong(Code::TcpFlagsWithoutTcp, item, "tcp-flags", message, "write protocol = \"tcp\"");
             }
@@ -139,19 +150,23 @@ impl Validator<'_> {
             let hint = "write mode = \"stateful\", or leave `syn` out";
             self.wrong(Code::NeedsStateful, item, "syn", message, hint);
         }
-        if !rule.protocols.is_empty() && !rule.protocols.contains(&Protocol::TCP) {
+        if !rule.conditions.protocols.is_empty() && !rule.conditions.protocols.contains(&Protocol::TCP) {
             let message = "`syn = \"proxy\"` needs a rule that TCP can match".to_owned();
             self.wrong(Code::SynProxy, item, "syn", message, "write protocol = \"tcp\", or leave `syn` out");
         }
-        if rule.tcp_flags.is_some_and(|flags| flags.value & flags.mask & SYN == 0 && flags.mask & SYN != 0) {
+        if rule
+            .conditions
+            .tcp_flags
+            .is_some_and(|flags| flags.value & flags.mask & SYN == 0 && flags.mask & SYN != 0)
+        {
             let message = "`syn = \"proxy\"` where `tcp-flags` let no SYN match".to_owned();
             self.wrong(Code::SynProxy, item, "syn", message, "write tcp-flags = \"syn\", or leave `syn` out");
         }
-        if rule.from.iter().any(|zone| zone == OTHER_ZONE) {
+        if rule.conditions.from.iter().any(|zone| zone == OTHER_ZONE) {
             let message = "the gateway does not answer what Linux forwards (zone `other`)".to_owned();
             self.wrong(Code::SynProxy, item, "syn", message, "leave `syn` out, or \"other\" out of `from`");
         }
-        if rule.to.iter().any(|zone| zone == SELF_ZONE) {
+        if rule.conditions.to.iter().any(|zone| zone == SELF_ZONE) {
             let message = "the gateway does not answer for its own services".to_owned();
             let hint =
                 "leave `syn` out: Linux's own SYN cookies (net.ipv4.tcp_syncookies) do that for zone `self`";
@@ -197,13 +212,13 @@ impl Validator<'_> {
     }
 
     fn origin(&mut self, item: Item, rule: &Rule) {
-        for (index, _) in rule.from.iter().enumerate().filter(|(_, zone)| *zone == SELF_ZONE) {
+        for (index, _) in rule.conditions.from.iter().enumerate().filter(|(_, zone)| *zone == SELF_ZONE) {
             let message = "no packet is judged that comes from the gateway itself".to_owned();
             let hint = "what the gateway sends passes: leave \"self\" out";
             self.wrong_in(Code::RuleWithoutEffect, In { item, key: "from", index }, message, hint);
         }
         let is = |zones: &[String], zone| zones.len() == 1 && zones[0] == zone;
-        if is(&rule.from, OTHER_ZONE) && is(&rule.to, SELF_ZONE) {
+        if is(&rule.conditions.from, OTHER_ZONE) && is(&rule.conditions.to, SELF_ZONE) {
             let message = "no packet goes from the zone \"other\" to the gateway itself".to_owned();
             let hint = "Linux receives it by an interface that the policy does not name: leave the rule out";
             self.wrong(Code::RuleWithoutEffect, item, "from", message, hint);
@@ -214,17 +229,20 @@ impl Validator<'_> {
     fn source_macs(&mut self, item: Item, rule: &Rule) {
         let key = "source-mac";
         let is_group = |range: &MacRange| range.first == range.last && !range.first.is_unicast();
-        for (index, range) in rule.source_macs.items.iter().enumerate().filter(|(_, range)| is_group(range)) {
+        for (index, range) in
+            rule.conditions.source_macs.items.iter().enumerate().filter(|(_, range)| is_group(range))
+        {
             let message = format!("no frame has the source {}", range.first);
             let hint = "it is the address of a group, or of nobody: leave it out";
             self.wrong_in(Code::RuleNeverMatches, In { item, key, index }, message, hint);
         }
-        if rule.source_macs.items.is_empty() {
+        if rule.conditions.source_macs.items.is_empty() {
             return;
         }
         let is_origin = |interface: &&Interface| {
-            (rule.from.is_empty() || rule.from.contains(&interface.zone))
-                && (rule.in_interfaces.is_empty() || rule.in_interfaces.contains(&interface.name))
+            (rule.conditions.from.is_empty() || rule.conditions.from.contains(&interface.zone))
+                && (rule.conditions.in_interfaces.is_empty()
+                    || rule.conditions.in_interfaces.contains(&interface.name))
         };
         let mut origins = self.policy.interfaces.iter().filter(is_origin).peekable();
         let is_known = origins.peek().is_some() || rule.names_other();
@@ -237,22 +255,22 @@ impl Validator<'_> {
 
     /// Reports addresses, protocols and `family` that exclude one another's IP version.
     fn families(&mut self, item: Item, rule: &Rule) {
-        let protocol_family = match rule.protocols[..] {
+        let protocol_family = match rule.conditions.protocols[..] {
             [Protocol::ICMP] => FamilyMatch::V4,
             [Protocol::ICMPV6] => FamilyMatch::V6,
             _ => FamilyMatch::Both,
         };
-        let wanted = match (rule.family, protocol_family) {
+        let wanted = match (rule.conditions.family, protocol_family) {
             (FamilyMatch::Both, other) => other,
             (family, FamilyMatch::Both) => family,
             (family, other) if family == other => family,
             _ => {
-                let message = format!("{} is not of that family", rule.protocols[0]);
+                let message = format!("{} is not of that family", rule.conditions.protocols[0]);
                 let hint = "icmp goes with ipv4, and icmpv6 with ipv6";
                 return self.wrong(Code::FamilyMismatch, item, "protocol", message, hint);
             }
         };
-        self.same_family(item, wanted, &rule.source, &rule.destination);
+        self.same_family(item, wanted, &rule.conditions.source, &rule.conditions.destination);
     }
 
     /// Reports addresses of another family than wanted, and sources and destinations without a common family.
@@ -315,8 +333,10 @@ impl Validator<'_> {
     }
 
     fn interfaces_in_zones(&mut self, item: Item, rule: &Rule) {
-        let sides =
-            [("in", &rule.in_interfaces, "from", &rule.from), ("out", &rule.out_interfaces, "to", &rule.to)];
+        let sides = [
+            ("in", &rule.conditions.in_interfaces, "from", &rule.conditions.from),
+            ("out", &rule.conditions.out_interfaces, "to", &rule.conditions.to),
+        ];
         for (key, interfaces, zone_key, zones) in sides {
             if interfaces.is_empty() || zones.is_empty() {
                 continue;

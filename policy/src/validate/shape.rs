@@ -34,24 +34,24 @@ impl<'a> Shape<'a> {
     pub(super) fn of(rule: &'a Rule, spaces: &Spaces<'_>) -> Shape<'a> {
         let space = |addresses: &Addresses| {
             let space = spaces.of_addresses(addresses);
-            if rule.family == FamilyMatch::Both {
+            if rule.conditions.family == FamilyMatch::Both {
                 return space;
             }
-            Arc::new(Space::clone(&space).only(rule.family))
+            Arc::new(Space::clone(&space).only(rule.conditions.family))
         };
-        let dscp = rule.dscp.iter().fold(0, |bits, dscp| bits | 1 << dscp.value());
+        let dscp = rule.conditions.dscp.iter().fold(0, |bits, dscp| bits | 1 << dscp.value());
         Shape {
-            from: &rule.from,
-            to: &rule.to,
-            in_interfaces: &rule.in_interfaces,
-            out_interfaces: &rule.out_interfaces,
-            source: space(&rule.source),
-            destination: space(&rule.destination),
-            protocols: &rule.protocols,
-            sports: merged(&rule.sports),
-            dports: merged(&rule.dports),
-            icmp: &rule.icmp,
-            tcp_flags: rule.tcp_flags,
+            from: &rule.conditions.from,
+            to: &rule.conditions.to,
+            in_interfaces: &rule.conditions.in_interfaces,
+            out_interfaces: &rule.conditions.out_interfaces,
+            source: space(&rule.conditions.source),
+            destination: space(&rule.conditions.destination),
+            protocols: &rule.conditions.protocols,
+            sports: merged(&rule.conditions.sports),
+            dports: merged(&rule.conditions.dports),
+            icmp: &rule.conditions.icmp,
+            tcp_flags: rule.conditions.tcp_flags,
             dscp: if dscp == 0 { u64::MAX } else { dscp },
         }
     }

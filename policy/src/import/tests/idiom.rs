@@ -37,7 +37,7 @@ fn filters_before_routing_come_first() {
     let names: Vec<&str> = import.policy.rules.iter().map(|rule| rule.name.as_str()).collect();
     assert_eq!(names[..2], ["prerouting-1", "input-policy"]);
     assert_eq!(
-        (rule(&import, "prerouting-1").to.as_slice(), rule(&import, "prerouting-1").action),
+        (rule(&import, "prerouting-1").conditions.to.as_slice(), rule(&import, "prerouting-1").action),
         (&["self".to_owned()][..], Action::Drop)
     );
     assert_eq!(rule(&import, "prerouting-1-2").action, Action::Drop);
@@ -73,7 +73,7 @@ fn a_filter_before_routing_beside_a_translation_stays() {
         assert!(names.contains(&name), "{name}: {names:?}");
     }
     let answers = rule(&import, "prerouting-1-answers");
-    assert_eq!((answers.source.items.len(), answers.destination.items.len()), (0, 1));
+    assert_eq!((answers.conditions.source.items.len(), answers.conditions.destination.items.len()), (0, 1));
     assert_eq!(names.iter().position(|name| *name == "prerouting-1-answers"), Some(4), "{names:?}");
 }
 
@@ -92,8 +92,8 @@ fn a_rule_for_own_addresses_is_none_for_others() {
         .policy
         .rules
         .iter()
-        .filter(|rule| rule.dports.iter().any(|ports| ports.first == 22))
-        .map(|rule| rule.to[0].as_str())
+        .filter(|rule| rule.conditions.dports.iter().any(|ports| ports.first == 22))
+        .map(|rule| rule.conditions.to[0].as_str())
         .collect();
     assert_eq!(drops, ["self"]);
 }
@@ -109,10 +109,17 @@ fn answers_that_are_dropped_make_no_connection() {
     let import = before("-s 10.0.0.0/8 -i wan -p udp -m udp --sport 53 -j DROP");
     assert_eq!(why(&import), []);
     let turned = rule(&import, "forward-1-answers");
-    assert_eq!((turned.to.as_slice(), turned.action), (&["wan".to_owned()][..], Action::Drop));
-    assert_eq!((turned.dports.len(), turned.sports.len(), turned.destination.items.len()), (1, 0, 1));
+    assert_eq!((turned.conditions.to.as_slice(), turned.action), (&["wan".to_owned()][..], Action::Drop));
+    assert_eq!(
+        (
+            turned.conditions.dports.len(),
+            turned.conditions.sports.len(),
+            turned.conditions.destination.items.len()
+        ),
+        (1, 0, 1)
+    );
     let echo = before("-p icmp -m icmp --icmp-type 0 -j DROP");
-    assert_eq!(rule(&echo, "forward-1-answers").icmp[0].kind, 8);
+    assert_eq!(rule(&echo, "forward-1-answers").conditions.icmp[0].kind, 8);
     // Flags that no later segment has say nothing of connections; those that one has would be missed.
     assert_eq!(why(&before("-p tcp -m tcp --tcp-flags FIN,SYN FIN,SYN -j DROP")), []);
     assert_eq!(why(&before("-p tcp -m tcp --tcp-flags FIN,ACK FIN,ACK -j DROP")), [(4, Why::State)]);
@@ -120,7 +127,7 @@ fn answers_that_are_dropped_make_no_connection() {
     // Errors about connections that the rule leaves alone would be dropped, too.
     let all_but = before("! -p udp -j DROP");
     assert_eq!(why(&all_but), [(4, Why::State)]);
-    assert_eq!(rule(&all_but, "forward-1-answers").protocols.len(), 255);
+    assert_eq!(rule(&all_but, "forward-1-answers").conditions.protocols.len(), 255);
     assert_eq!(why(&before("-p icmp -j DROP")), [(4, Why::State)]);
     assert_eq!(why(&before("! -p icmp -j DROP")), []);
     assert_eq!(why(&before("-p gre -j DROP")), []);
@@ -138,8 +145,8 @@ fn a_pattern_that_fits_no_interface_is_one() {
         "-A FORWARD -i ppp+ -j DROP\n-A FORWARD -i eth0 -o ppp+ -j ACCEPT\n-A FORWARD -i eth+ -j DROP",
     );
     assert_eq!(why(&import), []);
-    assert_eq!(rule(&import, "forward-1").from, ["ppp0"]);
-    assert_eq!(rule(&import, "forward-3").from, ["eth0"]);
+    assert_eq!(rule(&import, "forward-1").conditions.from, ["ppp0"]);
+    assert_eq!(rule(&import, "forward-3").conditions.from, ["eth0"]);
     let kind = NoteKind::PatternInterface { pattern: "ppp+".to_owned(), interface: "ppp0".to_owned() };
     assert!(import.notes.iter().any(|note| note.kind == kind), "{:#?}", import.notes);
 }
@@ -243,7 +250,7 @@ fn samples_of_real_files_are_sound() {
 fn codes_of_icmp_have_names() {
     let import = iptables("-A INPUT -p icmp -m icmp --icmp-type communication-prohibited -j ACCEPT");
     assert_eq!(why(&import), []);
-    let only = &rule(&import, "input-1").icmp[0];
+    let only = &rule(&import, "input-1").conditions.icmp[0];
     assert_eq!((only.kind, only.code), (3, Some(13)));
 }
 
@@ -275,7 +282,7 @@ fn negation_after_the_option() {
     assert_eq!(old.policy, new.policy);
     let syn = iptables("-A FORWARD -p tcp -m tcp --syn ! -s 10.0.0.0/8 -j ACCEPT");
     assert_eq!(why(&syn), []);
-    assert!(rule(&syn, "forward-1").source.except);
+    assert!(rule(&syn, "forward-1").conditions.source.except);
 }
 
 #[test]

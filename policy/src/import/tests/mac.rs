@@ -31,7 +31,7 @@ fn saddr(left: &str, op: &str, right: &str) -> String {
 /// Conditions of the rules made of a match.
 fn macs(import: &Import) -> Vec<Macs> {
     let rules = import.policy.rules.iter().filter(|rule| rule.name.starts_with("f"));
-    rules.map(|rule| rule.source_macs.clone()).collect()
+    rules.map(|rule| rule.conditions.source_macs.clone()).collect()
 }
 
 fn matches(macs: &Macs, mac: u64) -> bool {
@@ -40,6 +40,7 @@ fn matches(macs: &Macs, mac: u64) -> bool {
 
 fn text(rule: &Rule) -> String {
     let items: Vec<String> = rule
+        .conditions
         .source_macs
         .items
         .iter()
@@ -51,7 +52,7 @@ fn text(rule: &Rule) -> String {
             }
         })
         .collect();
-    format!("{}{}", if rule.source_macs.except { "! " } else { "" }, items.join(" "))
+    format!("{}{}", if rule.conditions.source_macs.except { "! " } else { "" }, items.join(" "))
 }
 
 /// Every form of a match against its literal meaning, at and beside each address of the form.
@@ -167,9 +168,9 @@ fn a_rule_set_of_nftables() {
     for (name, macs) in expected {
         assert_eq!(text(rule(&import, name)), *macs, "{name}");
     }
-    let local = &rule(&import, "random").source_macs;
+    let local = &rule(&import, "random").conditions.source_macs;
     assert_eq!((local.items.len(), local.except), (64, false));
-    assert_eq!(rule(&import, "framed").family, FamilyMatch::V6);
+    assert_eq!(rule(&import, "framed").conditions.family, FamilyMatch::V6);
     assert_eq!(
         (rule(&import, "doors").action, rule(&import, "doors-2").action),
         (Action::Accept, Action::Drop)
@@ -297,6 +298,6 @@ fn filters_before_routing_and_after_it() {
     assert_eq!(why(&import), [(3, Why::State)]);
     for (name, to) in [("prerouting-1", &["self".to_owned()][..]), ("prerouting-1-2", &[])] {
         let rule = rule(&import, name);
-        assert_eq!((self::text(rule), rule.to.as_slice()), ("! 00:11:22:33:44:55".to_owned(), to));
+        assert_eq!((self::text(rule), rule.conditions.to.as_slice()), ("! 00:11:22:33:44:55".to_owned(), to));
     }
 }

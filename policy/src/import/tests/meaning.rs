@@ -17,14 +17,18 @@ fn names(import: &Import) -> Vec<&str> {
 /// The first rule that decides a TCP packet to a port, by zones, IP version and port alone.
 fn decides<'a>(import: &'a Import, from: &str, to: &str, v6: bool, dport: u16) -> Option<&'a Rule> {
     let zone = |list: &[String], zone: &str| list.is_empty() || list.iter().any(|one| one == zone);
-    let version = |rule: &Rule| match rule.family {
+    let version = |rule: &Rule| match rule.conditions.family {
         FamilyMatch::Both => true,
         FamilyMatch::V4 => !v6,
         FamilyMatch::V6 => v6,
     };
-    let port = |rule: &Rule| rule.dports.is_empty() || rule.dports.iter().any(|range| range.contains(dport));
+    let port = |rule: &Rule| {
+        rule.conditions.dports.is_empty() || rule.conditions.dports.iter().any(|range| range.contains(dport))
+    };
     let mut rules = import.policy.rules.iter();
-    rules.find(|rule| zone(&rule.from, from) && zone(&rule.to, to) && version(rule) && port(rule))
+    rules.find(|rule| {
+        zone(&rule.conditions.from, from) && zone(&rule.conditions.to, to) && version(rule) && port(rule)
+    })
 }
 
 fn action(import: &Import, from: &str, to: &str, v6: bool, dport: u16) -> Action {
@@ -67,8 +71,9 @@ fn each_ip_version_has_chains_and_policies_of_its_own() {
         "nft",
         &text.replace("\"prio\": 0, \"policy\": \"drop\"", "\"prio\": 1, \"policy\": \"drop\""),
     );
-    let wide: Vec<_> = import.policy.rules.iter().filter(|rule| rule.family == FamilyMatch::Both).collect();
-    assert!(wide.iter().any(|rule| !rule.dports.is_empty()), "{:#?}", import.policy.rules);
+    let wide: Vec<_> =
+        import.policy.rules.iter().filter(|rule| rule.conditions.family == FamilyMatch::Both).collect();
+    assert!(wide.iter().any(|rule| !rule.conditions.dports.is_empty()), "{:#?}", import.policy.rules);
 }
 
 #[test]
@@ -99,7 +104,7 @@ fn comments_become_valid_names() {
 fn a_set_of_flags_holds_values() {
     let import = import("nft", example!("flags-set.nft.json"));
     assert_eq!(why(&import), []);
-    let flags: Vec<_> = import.policy.rules.iter().filter_map(|rule| rule.tcp_flags).collect();
+    let flags: Vec<_> = import.policy.rules.iter().filter_map(|rule| rule.conditions.tcp_flags).collect();
     assert_eq!(flags, [TcpFlagsMatch { mask: 255, value: 18 }, TcpFlagsMatch { mask: 255, value: 2 }]);
 }
 
@@ -133,7 +138,7 @@ fn flags_mean_what_they_say() {
         let import = import("nft", &text);
         assert_eq!(why(&import), [], "{op} {right}");
         let rules = import.policy.rules.iter().filter(|rule| rule.name.starts_with("f-"));
-        let flags: Vec<_> = rules.map(|rule| rule.tcp_flags).collect();
+        let flags: Vec<_> = rules.map(|rule| rule.conditions.tcp_flags).collect();
         for value in 0..=255 {
             let matches = flags.iter().any(|flags| flags.is_none_or(|f| value & f.mask == f.value));
             assert_eq!(matches, meaning(value), "{op} {right}: {value:#x} {flags:?}");
@@ -147,9 +152,9 @@ fn an_answer_is_for_its_own_ip_version() {
     let import = import("nft", example!("reject.nft.json"));
     assert_eq!(why(&import), []);
     let at = |n: &str| rule(&import, n);
-    assert_eq!(at("forward-2").family, FamilyMatch::V6);
-    assert_eq!(at("forward-5").family, FamilyMatch::V4);
-    assert_eq!(at("forward-3").protocols, [crate::model::Protocol::TCP]);
+    assert_eq!(at("forward-2").conditions.family, FamilyMatch::V6);
+    assert_eq!(at("forward-5").conditions.family, FamilyMatch::V4);
+    assert_eq!(at("forward-3").conditions.protocols, [crate::model::Protocol::TCP]);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use proptest::prelude::{ProptestConfig, Strategy, prop_assert, prop_assert_eq, p
 use proptest::sample::{select, subsequence};
 
 use super::{Shadow, shadows};
-use crate::model::{AddressItem, Addresses, PortRange, Protocol, Rule};
+use crate::model::{AddressItem, Addresses, Conditions, PortRange, Protocol, Rule};
 use crate::validate::shape::Shape;
 use crate::validate::space::Spaces;
 use crate::value::address;
@@ -32,7 +32,17 @@ fn rule() -> impl Strategy<Value = Rule> {
     (addresses(), addresses(), zones(), ports, protocols).prop_map(
         |(source, destination, from, ports, protocols)| {
             let dports = ports.into_iter().map(|(first, last)| PortRange { first, last }).collect();
-            Rule { source, destination, from, dports, protocols, ..Rule::default() }
+            Rule {
+                conditions: Conditions {
+                    source,
+                    destination,
+                    from,
+                    dports,
+                    protocols,
+                    ..Conditions::default()
+                },
+                ..Rule::default()
+            }
         },
     )
 }
@@ -77,11 +87,12 @@ fn matches(rule: &Rule, probe: &Probe) -> bool {
                 AddressItem::Set(_) => false,
             })
     };
-    address(&rule.source, probe.source)
-        && address(&rule.destination, probe.destination)
-        && (rule.from.is_empty() || rule.from.iter().any(|zone| zone == probe.from))
-        && (rule.protocols.is_empty() || rule.protocols.contains(&probe.protocol))
-        && (rule.dports.is_empty() || rule.dports.iter().any(|range| range.contains(probe.dport)))
+    address(&rule.conditions.source, probe.source)
+        && address(&rule.conditions.destination, probe.destination)
+        && (rule.conditions.from.is_empty() || rule.conditions.from.iter().any(|zone| zone == probe.from))
+        && (rule.conditions.protocols.is_empty() || rule.conditions.protocols.contains(&probe.protocol))
+        && (rule.conditions.dports.is_empty()
+            || rule.conditions.dports.iter().any(|range| range.contains(probe.dport)))
 }
 
 fn probes() -> Vec<Probe> {
