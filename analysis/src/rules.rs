@@ -130,7 +130,7 @@ pub fn findings(policy: &Policy, look: Look, effort: Effort) -> Result<Findings,
     let mut found = search.found;
     // What rules do with what Linux forwards is not looked at, so none that also decides on that is without effect.
     let is_looked_at =
-        |place: Position| policy.rules.get(place as usize).is_none_or(|rule| !rule.names_other());
+        |place: Position| policy.rules.get(place as usize).is_none_or(|rule| !rule.conditions.names_other());
     found.list.retain(|finding| matches!(finding, Finding::Overlap { .. }) || is_looked_at(finding.rule()));
     found.list.sort_by_key(Finding::rule);
     found.open.sort_unstable();

@@ -5,7 +5,7 @@ use dataplane::tables::{CompileError, LOCAL, OTHER};
 use dataplane::verdict::Reason;
 use dataplane::{Shard, Tables, Verdict};
 use policy::Policy;
-use policy::model::{OTHER_ZONE, SELF_ZONE};
+use policy::model::{Colour, OTHER_ZONE, SELF_ZONE};
 use wire::vlan::Tags;
 use wire::{Nanos, PortId};
 
@@ -448,6 +448,16 @@ fn value(name: &str, tables: &Tables, shard: &Shard) -> Option<u64> {
             let place = tables.filter.rules.iter().position(|known| known.name == rule)?;
             let traffic = counters.rules.get(place)?;
             measured(unit, traffic.frames, traffic.bytes)
+        }
+        ("classes", _) => {
+            let (class, unit) = rest.rsplit_once('.')?;
+            let place = tables.classes.list.iter().position(|known| known.name == class)?;
+            let count = counters.classes.get(place)?;
+            let colour = Colour::ALL.into_iter().find(|colour| colour.name() == unit);
+            match colour {
+                Some(colour) => Some(count.colours[colour as usize]),
+                None => measured(unit, count.traffic.frames, count.traffic.bytes),
+            }
         }
         ("nats", _) => {
             let (nat, unit) = rest.rsplit_once('.')?;

@@ -10,11 +10,11 @@ use dataplane::pipeline;
 use dataplane::stage::Packets;
 use dataplane::tables::{LOCAL, SELF, Tables};
 use dataplane::{Reason, Verdict};
-use policy::model::{Action, Mode, SourceCheck};
-use policy::{Lines, Policy};
+use policy::model::{Action, Colour, Mode, SourceCheck};
+use policy::{Lines, Policy, dscp_name};
 use tally::{Count, Region};
 use wire::header::{Endpoint, Protocol};
-use wire::{Nanos, PortId};
+use wire::{Dscp, Nanos, PortId};
 
 use crate::describe::Description;
 use crate::screen::{count, number};
@@ -151,7 +151,12 @@ impl Renderer<'_> {
             "dnat" => self.dnat(visit, &mut says),
             "route" => self.route(visit, bytes, &mut says),
             "filter" => self.filter(visit, &mut says),
-            "classify" => says.push(format!("traffic class {}, of its DS field", visit.after.class)),
+            "classify" => says.push(match self.tables.classes.get(visit.after.class) {
+                Some(class) => format!("traffic class \"{}\"", class.name),
+                None => "no traffic class".to_owned(),
+            }),
+            "police" => self.police(visit, &mut says),
+            "mark" => self.mark(visit, &mut says),
             "snat" => self.snat(visit, &mut says),
             "rewrite" => self.changes(visit, bytes, &mut says),
             "answer" => {
@@ -223,6 +228,28 @@ impl Renderer<'_> {
                 count(ended.into(), "flow", "flows")
             ));
         }
+    }
+
+    fn police(&self, visit: &Visit, says: &mut Vec<String>) {
+        let class = self.tables.classes.get(visit.after.class);
+        let meter = class.and_then(|class| self.tables.classes.meters.get(usize::from(class.meter?)));
+        let colour = Colour::ALL.into_iter().find(|colour| *colour as u8 == visit.after.colour);
+        match (meter, colour) {
+            (Some(meter), Some(colour)) => {
+                says.push(format!("{} by the meter \"{}\"", colour.name(), meter.settings.name));
+            }
+            _ => says.push("its class has no meter".to_owned()),
+        }
+    }
+
+    fn mark(&self, visit: &Visit, says: &mut Vec<String>) {
+        let [before, after] = [&visit.before, &visit.after].map(|meta| Dscp::of_field(meta.ds_field));
+        let named = |dscp: Dscp| dscp_name(dscp).map_or_else(|| dscp.value().to_string(), str::to_owned);
+        says.push(if before == after {
+            format!("keeps its code point, {}", named(before))
+        } else {
+            format!("code point {} in the place of {}", named(after), named(before))
+        });
     }
 
     fn dnat(&self, visit: &Visit, says: &mut Vec<String>) {

@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use dataplane::counter::{Counters, Traffic};
+use dataplane::counter::{ClassTraffic, Counters, Traffic};
 use dataplane::{Reason, Replay};
 use policy::Policy;
+use policy::model::Colour;
 use serde_json::{Map, Value, json};
 
 use crate::input::{Captures, How, Source};
@@ -18,6 +19,7 @@ pub(crate) struct Summary {
     reasons: Vec<Told>,
     rules: Vec<(String, Traffic)>,
     nats: Vec<(String, Traffic)>,
+    classes: Vec<(String, ClassTraffic)>,
     flows: Flows,
     elapsed: Duration,
     inputs: Vec<Input>,
@@ -94,6 +96,7 @@ impl Summary {
             reasons,
             rules: rules.map(|(rule, traffic)| (rule.name.clone(), *traffic)).collect(),
             nats: nats(replay, policy),
+            classes: classes(replay),
             flows: Flows {
                 created: flows.created(),
                 ended: flows.ended(),
@@ -212,6 +215,7 @@ impl Summary {
             "reasons": by_reason(|told| told.answered + told.dropped),
             "rules": traffic(&self.rules),
             "nats": traffic(&self.nats),
+            "classes": self.classes.iter().map(class_to_json).collect::<Map<_, _>>(),
             "flows": {
                 "created": self.flows.created,
                 "ended": self.flows.ended,
@@ -256,6 +260,7 @@ impl Summary {
         self.print_reasons(out)?;
         print_traffic(out, "Rules", &self.rules)?;
         print_traffic(out, "Translations", &self.nats)?;
+        print_classes(out, &self.classes)?;
         let Flows { created, ended, live, peak, .. } = self.flows;
         writeln!(out, "{HEADING}Flows{HEADING:#}")?;
         let (created, ended, live, peak) = (number(created), number(ended), number(live), number(peak));
@@ -332,6 +337,35 @@ impl Input {
         });
         json!({ "file": self.file, "frames": self.packets, "entered": entered.collect::<Vec<_>>() })
     }
+}
+
+/// Traffic of each class, in the order of the policy.
+fn classes(replay: &Replay) -> Vec<(String, ClassTraffic)> {
+    let counted = replay.shard.counters.classes.iter().copied();
+    replay.tables.classes.list.iter().map(|class| class.name.clone()).zip(counted).collect()
+}
+
+fn class_to_json((name, count): &(String, ClassTraffic)) -> (String, Value) {
+    let [green, yellow, red] = count.colours;
+    let ClassTraffic { traffic: Traffic { frames, bytes }, .. } = count;
+    (name.clone(), json!({ "frames": frames, "bytes": bytes, "green": green, "yellow": yellow, "red": red }))
+}
+
+/// Prints the classes that have had packets, with the colours that their meters gave.
+fn print_classes(out: &mut impl Write, classes: &[(String, ClassTraffic)]) -> io::Result<()> {
+    let mut table = Table::new(&[1, 2]);
+    for (name, count) in classes.iter().filter(|(_, count)| count.traffic.frames > 0) {
+        let metered: u64 = count.colours.iter().sum();
+        let colours =
+            Colour::ALL.map(|colour| format!("{} {}", number(count.colours[colour as usize]), colour.name()));
+        let colours = if metered == 0 { String::new() } else { colours.join(", ") };
+        table.row([name.clone(), number(count.traffic.frames), bytes(count.traffic.bytes), colours]);
+    }
+    if table.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "{HEADING}Traffic classes{HEADING:#}")?;
+    write!(out, "{table}")
 }
 
 /// Traffic of each translation, in the order of the policy.

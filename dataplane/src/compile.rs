@@ -17,6 +17,7 @@ use crate::tables::{
     OTHER, OTHER_NUMBER, SELF, SourceMacs, Tables,
 };
 
+mod class;
 mod names;
 mod nat;
 mod pattern;
@@ -76,6 +77,7 @@ impl Tables {
             interfaces,
             itself: itself(),
             filter: filter(policy, &names, source_macs.as_ref(), wanted, before)?,
+            classes: class::compile(policy, &names, source_macs.as_ref(), wanted)?,
             source_macs,
             nat: nat::compile(policy, &names, &routes)?,
             zones: names.zones,

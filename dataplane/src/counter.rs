@@ -1,4 +1,4 @@
-//! Counters by verdict, reason, rule and translation. Every frame is counted once.
+//! Counters by verdict, reason, rule, translation and traffic class. Every frame is counted once.
 //!
 //! Across a reload the counters of a rule or a translation stay with its name; counters of names that are gone are kept
 //! in sums. A name that comes back begins at zero.
@@ -66,6 +66,8 @@ pub struct Counters {
     pub rules: Vec<Traffic>,
     /// Frames translated, by pair of translations ([`crate::tables::NatTables::pair`]); bytes of IP packets.
     pub nats: Vec<Traffic>,
+    /// Packets of each traffic class.
+    pub classes: Vec<ClassTraffic>,
     /// Further fragments of packets that were fragmented: frames sent beyond those received.
     pub parts_sent: u64,
     /// Further fragments that found the queue full.
@@ -80,7 +82,26 @@ pub struct Counters {
     pub gone: Gone,
 }
 
-/// Counters of rules and translations that the tables no longer have.
+/// Packets of a traffic class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClassTraffic {
+    /// All that was classified; bytes of IP packets.
+    pub traffic: Traffic,
+    /// Packets that were metered, by colour.
+    pub colours: [u64; 3],
+}
+
+impl ClassTraffic {
+    /// Adds what others have counted.
+    pub fn add(&mut self, other: &ClassTraffic) {
+        self.traffic.add(&other.traffic);
+        for (sum, count) in self.colours.iter_mut().zip(other.colours) {
+            *sum += count;
+        }
+    }
+}
+
+/// Counters of rules, translations and traffic classes that the tables no longer have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gone {
     /// [`Counters::rules`].
@@ -89,6 +110,8 @@ pub struct Gone {
     pub nats: Traffic,
     /// [`Counters::nat_refused`].
     pub nat_refused: u64,
+    /// [`Counters::classes`].
+    pub classes: ClassTraffic,
 }
 
 impl Counters {
@@ -107,6 +130,7 @@ impl Counters {
             taken: 0,
             rules: vec![Traffic::default(); tables.filter.rules.len()],
             nats: vec![Traffic::default(); tables.nat.pairs()],
+            classes: vec![ClassTraffic::default(); tables.classes.list.len()],
             parts_sent: 0,
             parts_lost: 0,
             evicted: 0,
@@ -195,6 +219,23 @@ impl Counters {
             if let Some(nat) = self.nats.get_mut(usize::from(frame.meta.nat)) {
                 nat.count(bytes);
             }
+        }
+    }
+
+    /// Counts a packet that was given a class, 0 for none.
+    #[inline(always)]
+    pub(crate) fn count_class(&mut self, frame: &Frame) {
+        let bytes = usize::from(frame.meta.end.saturating_sub(frame.meta.network));
+        if let Some(class) = self.classes.get_mut(usize::from(frame.meta.class).wrapping_sub(1)) {
+            class.traffic.count(bytes);
+        }
+    }
+
+    /// Counts a packet that was given a colour.
+    #[inline(always)]
+    pub(crate) fn count_colour(&mut self, frame: &Frame) {
+        if let Some(class) = self.classes.get_mut(usize::from(frame.meta.class).wrapping_sub(1)) {
+            class.colours[usize::from(frame.meta.colour) % 3] += 1;
         }
     }
 

@@ -10,6 +10,7 @@
 //! [`FlowTable::hash`] and [`FlowTable::prefetch_bucket`]; [`FlowTable::candidate_hit`] and
 //! [`FlowTable::prefetch_flow`]; [`FlowTable::find_from`].
 
+mod class;
 mod ends;
 mod evictable;
 mod handshake;
@@ -26,6 +27,7 @@ use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 use wire::Nanos;
 
+pub(crate) use class::{Classes, Classified, classes};
 pub use ends::{Ends, IcmpQuery};
 pub use handshake::Handshake;
 pub(crate) use handshake::{Numbers, numbers};
@@ -78,7 +80,7 @@ pub struct Flow {
     pub rule: u32,
     /// Translations of the flow, as their stage encodes them.
     pub nat: u16,
-    /// The epoch of the tables that `hops`, `rule`, `nat` and `class` come from; [`STALE`] for tables long gone.
+    /// The epoch of the tables that `hops`, `rule` and `nat` come from; [`STALE`] for tables long gone.
     pub epoch: u16,
     /// The [`State`] in the low four bits; above it, the parties to the handshake ([`FlowTable::handshake`]).
     state: u8,
@@ -87,8 +89,7 @@ pub struct Flow {
     /// Lowest bit: packets are translated. Above it: number of the flow's own timeout, 0 for none
     /// ([`FlowTable::set_idle`]).
     flags: u8,
-    /// The traffic class: `classify` writes it.
-    pub class: u8,
+    unused: u8,
     reply: Key,
     /// TCP window state of each side, per [`Direction`].
     sides: [Side; 2],

@@ -22,6 +22,7 @@ pub mod hop;
 pub mod import;
 pub mod limiter;
 pub mod log;
+pub mod meter;
 pub mod nat;
 pub mod neighbour;
 pub mod opening;

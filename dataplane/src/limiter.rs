@@ -156,7 +156,9 @@ impl Limiter {
                 self.rates.get_mut(rule as usize).is_some_and(|bucket| bucket.take(now, interval, burst))
             }
             Scope::Source => {
-                let place = self.rates_by_source.find_or_take(subject, hash, |bucket| bucket.is_full(now));
+                let place = self
+                    .rates_by_source
+                    .find_or_take(subject, hash, Bucket::default(), |bucket| bucket.is_full(now));
                 place
                     .and_then(|place| self.rates_by_source.value(place))
                     .is_some_and(|bucket| bucket.take(now, interval, rate.burst))
@@ -173,7 +175,7 @@ impl Limiter {
                 (self.counts.get_mut(place as usize)?, place | WHOLE, self.share.of_bound(most))
             }
             Scope::Source => {
-                let place = self.counts_by_source.find_or_take(subject, hash, |count| *count == 0)?;
+                let place = self.counts_by_source.find_or_take(subject, hash, 0, |count| *count == 0)?;
                 (self.counts_by_source.value(place)?, place, most)
             }
         };
@@ -278,16 +280,23 @@ impl<V: Copy + Default> Sets<V> {
         }
     }
 
-    /// The place of `key`; a new one if it has none and a value of its set is `vacant`.
-    pub(crate) fn find_or_take(&mut self, key: &Key, hash: u64, vacant: impl Fn(&V) -> bool) -> Option<u32> {
+    /// The place of `key`; one with the value `new` if it has none and a value of its set is `vacant`.
+    pub(crate) fn find_or_take(
+        &mut self,
+        key: &Key,
+        hash: u64,
+        new: V,
+        vacant: impl Fn(&V) -> bool,
+    ) -> Option<u32> {
         let first = (hash as usize & self.mask) * WAYS;
         let places = first..(first + WAYS).min(self.keys.len());
         if let Some(place) = places.clone().find(|place| self.keys[*place] == *key) {
             return u32::try_from(place).ok();
         }
-        let place = places.clone().find(|place| vacant(&self.values[*place]))?;
+        let is_free = |place: &usize| !self.keys[*place].is_some() || vacant(&self.values[*place]);
+        let place = places.clone().find(is_free)?;
         self.keys[place] = *key;
-        self.values[place] = V::default();
+        self.values[place] = new;
         u32::try_from(place).ok()
     }
 
@@ -300,7 +309,12 @@ impl<V: Copy + Default> Sets<V> {
         self.keys.is_empty()
     }
 
-    fn memory_bytes(&self) -> usize {
+    /// Number of places.
+    pub(crate) fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    pub(crate) fn memory_bytes(&self) -> usize {
         size_of_val(self.keys.as_slice()) + size_of_val(self.values.as_slice())
     }
 }
@@ -376,12 +390,12 @@ mod tests {
         let mut sets: Sets<u32> = Sets::new(4);
         assert_eq!(sets.keys.len(), WAYS);
         for n in 0..8 {
-            let place = sets.find_or_take(&subject(Address::v4(n), 0), 0, |count| *count == 0).unwrap();
+            let place = sets.find_or_take(&subject(Address::v4(n), 0), 0, 0, |count| *count == 0).unwrap();
             *sets.value(place).unwrap() += 1;
         }
-        assert_eq!(sets.find_or_take(&subject(Address::v4(9), 0), 0, |count| *count == 0), None);
-        let again = sets.find_or_take(&subject(Address::v4(3), 0), 0, |count| *count == 0).unwrap();
+        assert_eq!(sets.find_or_take(&subject(Address::v4(9), 0), 0, 0, |count| *count == 0), None);
+        let again = sets.find_or_take(&subject(Address::v4(3), 0), 0, 0, |count| *count == 0).unwrap();
         *sets.value(again).unwrap() -= 1;
-        assert_eq!(sets.find_or_take(&subject(Address::v4(9), 0), 0, |count| *count == 0), Some(again));
+        assert_eq!(sets.find_or_take(&subject(Address::v4(9), 0), 0, 0, |count| *count == 0), Some(again));
     }
 }

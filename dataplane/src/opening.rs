@@ -45,6 +45,10 @@ pub struct Opening {
     pub snat: u16,
     /// The mapping that translates the source.
     pub mapping: Option<MappingId>,
+    /// Traffic class of the packet.
+    pub class: u16,
+    /// Kind of code point that the class was found for.
+    pub class_kind: u8,
     /// SYN cookie that the client has acknowledged, where the gateway has answered its SYN.
     pub cookie: Option<u32>,
     /// NAT pool of the source's mapping, where ports are translated, and the port of the inside endpoint.

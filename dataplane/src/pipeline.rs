@@ -26,7 +26,9 @@ use crate::stage::classify::Classify;
 use crate::stage::dnat::Dnat;
 use crate::stage::filter::Filter;
 use crate::stage::fragment::Fragment;
+use crate::stage::mark::Mark;
 use crate::stage::parse::Parse;
+use crate::stage::police::Police;
 use crate::stage::queue::{ANSWERED, Queue};
 use crate::stage::rewrite::Rewrite;
 use crate::stage::route::{Route, awaited};
@@ -50,6 +52,8 @@ impl<T: Tally + 'static> Stages<T> {
         Entry::of::<Route>(),
         Entry::of::<Filter>(),
         Entry::of::<Classify>(),
+        Entry::of::<Police>(),
+        Entry::of::<Mark>(),
         Entry::of::<Snat>(),
         Entry::of::<Rewrite>(),
         Entry::of::<Answer>(),

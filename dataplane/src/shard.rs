@@ -21,6 +21,7 @@ use crate::hop::{Hops, MOST_WAITING, Resolve};
 use crate::import::Imports;
 use crate::limiter::{self, CountId, Limiter};
 use crate::log::{Cause, Log};
+use crate::meter::Meters;
 use crate::nat::{Capacity, ConfigError, MappingId, Mappings, Share};
 use crate::opening::{Opening, Openings};
 use crate::tables::{Address, Tables, is_linux};
@@ -38,6 +39,8 @@ pub struct Shard {
     pub hops: Hops,
     /// Buckets and counts.
     pub limiter: Limiter,
+    /// Traffic meters.
+    pub meters: Meters,
     /// Fragments of datagrams that are not complete.
     pub fragments: Fragments,
     /// Makes and opens cookies of SYNs that the gateway answers: the same for all workers.
@@ -100,12 +103,16 @@ impl Shard {
         if tables.source_macs.is_some() {
             flows.remember_senders(flow::senders(most_flows(tables)).map_err(ShardError::Memory)?);
         }
+        if remembers_classes(tables) {
+            flows.remember_classes(flow::classes(most_flows(tables)).map_err(ShardError::Memory)?);
+        }
         Ok(Shard {
             flows,
             mappings: Mappings::new(most_mappings(tables), &tables.nat.pools, setup.seed, setup.share)
                 .map_err(ShardError::Nat)?,
             hops: Hops::new(tables, setup.resolve, NEIGHBOURS).map_err(ShardError::Memory)?,
             limiter: Limiter::new(tables, setup.share),
+            meters: Meters::new(tables, setup.share, setup.now),
             fragments: Fragments::new(&tables.limits.fragments, tables.timeouts.fragment, setup.seed)
                 .map_err(ShardError::Memory)?,
             cookies: Cookies::new(setup.seed),
@@ -241,6 +248,11 @@ pub(crate) fn timeouts(tables: &Tables) -> Timeouts {
         Life::Other => spans.other,
     })
     .with_own(&tables.idle)
+}
+
+/// True if flows have traffic classes.
+pub(crate) fn remembers_classes(tables: &Tables) -> bool {
+    tables.mode == Mode::Stateful && !tables.classes.is_empty()
 }
 
 /// Returns the number of flows to allocate memory for; 1 without connection tracking.

@@ -29,6 +29,7 @@ mod fragment;
 mod item;
 mod limiter;
 mod mapping;
+mod meter;
 mod names;
 mod neighbour;
 mod own;
@@ -43,10 +44,11 @@ pub use names::{Names, Places};
 ///
 /// Counters come before what ends frames. Queues and fragments come after neighbours, whose frames are released with the
 /// numbers of the new tables.
-pub(crate) const PARTS: [&dyn Part; 8] = [
+pub(crate) const PARTS: [&dyn Part; 9] = [
     &flow::Flows,
     &mapping::Translations,
     &limiter::Limits,
+    &meter::Buckets,
     &counter::Counts,
     &neighbour::Neighbours,
     &queue::Queues,

@@ -10,6 +10,7 @@ use wire::ethernet::Mac;
 use wire::vlan::Tags;
 use wire::{Family, Link, LinkKind, PortId};
 
+mod class;
 mod error;
 mod mac;
 mod nat;
@@ -17,6 +18,7 @@ mod number;
 mod renumbering;
 pub(crate) mod selection;
 
+pub use class::{ClassEntry, Classes, MeterEntry};
 pub use error::CompileError;
 use lookup::classify::{self, Choice, Header};
 use lookup::fib::{Fib4, Fib6};
@@ -76,6 +78,8 @@ pub struct Tables {
     pub neighbours: Vec<Neighbour>,
     /// Rules, classifier and default actions.
     pub filter: Filter,
+    /// Traffic classes and meters.
+    pub classes: Classes,
     /// Classes of source MAC addresses, which headers have; `None` where no rule asks for any.
     pub source_macs: Option<SourceMacs>,
     /// Address translations.

@@ -135,6 +135,8 @@ fn seed(random: &mut Random) -> [u8; policy::BYTES] {
         seed[7] &= !32;
     }
     seed[9] |= 0x0f;
+    // Workers that meter together divide a rate; of a flow there is one. Some meters, for each flow.
+    seed[9] &= if seed[0] % 8 == 0 { 0x7f } else { 0x9f };
     seed[11] = 0;
     seed
 }
@@ -160,6 +162,7 @@ fn several_shards_do_what_one_does() {
         for kind in ["kind = \"masquerade\"\n", "kind = \"source\"\n"] {
             scene.text = scene.text.replace(kind, &format!("{kind}random = true\n"));
         }
+        scene.text = scene.text.replace("instances = 2\n", "");
         let hides = matches!(scene.translation, Translation::Masquerade | Translation::Pool);
         if !hides {
             scene.text = scene.text.replace("hairpin = false\n", "");

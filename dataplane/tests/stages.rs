@@ -173,16 +173,37 @@ fn a_pipeline_has_what_its_policy_needs() {
         kind = "masquerade"
         to = "wan"
     "#;
+    const CLASS: &str = r#"
+        [[class]]
+        name = "web"
+        protocol = "tcp"
+    "#;
+    const METER: &str = r#"
+        meter = "slow"
+        [[meter]]
+        name = "slow"
+        rate = "1 Mbit/s"
+        burst = 3000
+    "#;
     let without = |names: &[&str]| {
         let all = pipeline::names().into_iter();
         all.filter(|name| !names.contains(name)).collect::<Vec<_>>()
     };
-    assert_eq!(needed(&format!("{INTERFACES}{MASQUERADE}")), without(&[]));
-    assert_eq!(needed(INTERFACES), without(&["dnat"]));
-    assert_eq!(needed(&format!("mode = \"stateless\"\n{INTERFACES}")), without(&["track", "dnat", "snat"]));
+    let marked = format!("{INTERFACES}{MASQUERADE}{CLASS}mark = \"af11\"{METER}");
+    assert_eq!(needed(&marked), without(&[]));
+    assert_eq!(needed(&format!("{INTERFACES}{CLASS}{METER}")), without(&["dnat", "mark"]));
+    assert_eq!(
+        needed(&format!("{INTERFACES}{CLASS}{METER}yellow = \"pass\"\nred = \"le\"")),
+        without(&["dnat"])
+    );
+    assert_eq!(needed(&format!("{INTERFACES}{CLASS}")), without(&["dnat", "police", "mark"]));
+    let plain = ["classify", "police", "mark"];
+    assert_eq!(needed(INTERFACES), without(&[&plain[..], &["dnat"]].concat()));
+    let stateless = [&plain[..], &["track", "dnat", "snat"]].concat();
+    assert_eq!(needed(&format!("mode = \"stateless\"\n{INTERFACES}")), without(&stateless));
     let open = "mode = \"stateless\"\n[default]\n\"any > any\" = \"accept\"\n";
     let interfaces = INTERFACES.split_once("[default]").unwrap().0;
-    assert_eq!(needed(&format!("{open}{interfaces}")), without(&["track", "dnat", "filter", "snat"]));
+    assert_eq!(needed(&format!("{open}{interfaces}")), without(&[&stateless[..], &["filter"]].concat()));
     // And it forwards.
     let tables = scene::tables(&format!("mode = \"stateless\"\n{INTERFACES}"));
     assert!(Replay::new(tables, START, Way::Run).is_ok());

@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use policy::model::Colour;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text};
 use prometheus_client::metrics::counter::ConstCounter;
@@ -122,7 +123,7 @@ impl Collected {
         Family { name: "answered_packets", help, unit: None, label: "reason" }.counters(encoder, answered)
     }
 
-    /// Encodes the metrics of rules and translations.
+    /// Encodes the metrics of rules, translations and traffic classes.
     fn named(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let (rules, nats) = (self.0.rules(), self.0.nats());
         let rules = || rules.iter().map(|view| (view.name.as_str(), view.count));
@@ -140,7 +141,26 @@ impl Collected {
             .counters(encoder, nats().map(packets))?;
         let help = "The same, in bytes of IP packets.";
         Family { name: "nat", help, unit: Some(Unit::Bytes), label: "nat" }
-            .counters(encoder, nats().map(bytes))
+            .counters(encoder, nats().map(bytes))?;
+        let classes = self.0.classes();
+        let class = |name, help, unit| Family { name, help, unit, label: "class" };
+        let packets = classes.iter().map(|view| (view.name.as_str(), view.count.packets));
+        class("class_packets", "Packets of a traffic class.", None).counters(encoder, packets)?;
+        let bytes = classes.iter().map(|view| (view.name.as_str(), view.count.bytes));
+        class("class", "The same, in bytes of IP packets.", Some(Unit::Bytes)).counters(encoder, bytes)?;
+        for (colour, name, help) in [
+            (Colour::Green, "class_green_packets", "Packets within the committed rate of their meter."),
+            (
+                Colour::Yellow,
+                "class_yellow_packets",
+                "Packets above the committed rate, within the excess or peak rate.",
+            ),
+            (Colour::Red, "class_red_packets", "Packets above the rates of their meter."),
+        ] {
+            let counts = classes.iter().map(|view| (view.name.as_str(), view.colours[colour as usize]));
+            class(name, help, None).counters(encoder, counts)?;
+        }
+        Ok(())
     }
 
     fn ports(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {

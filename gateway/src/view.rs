@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use dataplane::Reason;
-use dataplane::counter::{Counters, NatTraffic, Traffic};
+use dataplane::counter::{ClassTraffic, Counters, NatTraffic, Traffic};
 use serde::{Deserialize, Serialize};
 
 use crate::guard::GuardState;
@@ -131,6 +131,18 @@ pub struct NatView {
     pub count: Count,
     /// Flows refused for want of NAT ports.
     pub refused: u64,
+}
+
+/// Traffic class, with its counters.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClassView {
+    /// Name of the class.
+    pub name: String,
+    /// Packets of the class.
+    #[serde(flatten)]
+    pub count: Count,
+    /// Packets that were metered, by colour: green, yellow, red.
+    pub colours: [u64; 3],
 }
 
 /// Port, with its counters.
@@ -288,6 +300,23 @@ impl Overview {
             refused: self.reports.iter().filter_map(|report| report.counters.nat_refused.get(place)).sum(),
         });
         destinations.chain(sources).collect()
+    }
+
+    /// Traffic classes, in order.
+    pub fn classes(&self) -> Vec<ClassView> {
+        let classes = self.tables.classes.list.iter().enumerate();
+        classes
+            .map(|(place, class)| {
+                let mut sum = ClassTraffic::default();
+                let counted = self.reports.iter().filter_map(|report| report.counters.classes.get(place));
+                counted.for_each(|count| sum.add(count));
+                ClassView {
+                    name: class.name.clone(),
+                    count: Count { packets: sum.traffic.frames, bytes: sum.traffic.bytes },
+                    colours: sum.colours,
+                }
+            })
+            .collect()
     }
 
     /// Ports, in the order of the policy's interfaces.

@@ -119,6 +119,13 @@ pub enum Code {
     /// A forward to an address without a route.
     TargetUnreachable,
 
+    /// An unknown meter.
+    UnknownMeter,
+    /// A meter that cannot meter: rates and bursts missing, too many, or too small.
+    BadMeter,
+    /// A meter that no class names.
+    MeterWithoutClass,
+
     /// A bound out of its range.
     BadLimit,
     /// An invalid destination for logs.
@@ -186,6 +193,9 @@ impl Code {
         (Code::PortOverflow, "port-overflow", Severity::Error),
         (Code::BlockMisfit, "block-misfit", Severity::Error),
         (Code::TargetUnreachable, "target-unreachable", Severity::Warning),
+        (Code::UnknownMeter, "unknown-meter", Severity::Error),
+        (Code::BadMeter, "bad-meter", Severity::Error),
+        (Code::MeterWithoutClass, "meter-without-class", Severity::Warning),
         (Code::BadLimit, "bad-limit", Severity::Error),
         (Code::BadLogOutput, "bad-log-output", Severity::Error),
         (Code::NotLoopback, "not-loopback", Severity::Error),

@@ -12,6 +12,7 @@ use crate::diagnostic::Code;
 use crate::print::Printer;
 use crate::value::Form;
 
+mod class;
 mod gateway;
 mod interface;
 mod limit;

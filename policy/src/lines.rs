@@ -9,13 +9,16 @@ use std::sync::Arc;
 
 use config::{Entry, Place, Source};
 
+/// Kinds of items.
+const KINDS: usize = 12;
+
 /// Positions of a policy's items.
 #[derive(Clone, Debug, Default)]
 pub struct Lines {
     source: Option<Arc<Source>>,
-    entries: [Vec<Entry>; 10],
+    entries: [Vec<Entry>; KINDS],
     /// For each kind of item, true if one could not be read at all.
-    lost: [bool; 10],
+    lost: [bool; KINDS],
     rules: HashMap<String, u32>,
     nats: HashMap<String, u32>,
     interfaces: HashMap<String, u32>,
@@ -39,6 +42,10 @@ pub enum Item {
     Rule(usize),
     /// A translation.
     Nat(usize),
+    /// A traffic class.
+    Class(usize),
+    /// A meter.
+    Meter(usize),
     /// The limits.
     Limit,
     /// The timeouts.
@@ -159,9 +166,11 @@ impl Item {
             Item::Default(_) => 4,
             Item::Rule(_) => 5,
             Item::Nat(_) => 6,
-            Item::Limit => 7,
-            Item::Timeout => 8,
-            Item::Top => 9,
+            Item::Class(_) => 7,
+            Item::Meter(_) => 8,
+            Item::Limit => 9,
+            Item::Timeout => 10,
+            Item::Top => 11,
         }
     }
 
@@ -173,7 +182,9 @@ impl Item {
             | Item::Neighbour(index)
             | Item::Default(index)
             | Item::Rule(index)
-            | Item::Nat(index) => index,
+            | Item::Nat(index)
+            | Item::Class(index)
+            | Item::Meter(index) => index,
             Item::Limit | Item::Timeout | Item::Top => 0,
         }
     }

@@ -10,6 +10,7 @@ use wire::{Bytes, Nanos};
 
 #[cfg(test)]
 pub(crate) mod arbitrary;
+mod class;
 mod gateway;
 mod interface;
 mod limit;
@@ -18,6 +19,9 @@ mod metrics;
 mod nat;
 mod rule;
 
+pub use class::{
+    Class, Colour, ColourAction, ColourMode, Meter, MeterKind, MeterRate, MeterScope, NoInstance, Overhead,
+};
 pub use gateway::{Driver, Gateway, Offload, OnExit, PortDriver};
 pub use interface::{Interface, LinkKind, Mac, MssClamp, SourceCheck};
 pub use limit::{Checksum, FragmentLimits, Limits, Pickup, TcpWindow, Timeouts, WhenFull};
@@ -57,6 +61,10 @@ pub struct Policy {
     pub defaults: Vec<ZoneDefault>,
     /// Filter rules; the first that matches decides.
     pub rules: Vec<Rule>,
+    /// Traffic classes; a packet is of the first whose conditions it meets.
+    pub classes: Vec<Class>,
+    /// Traffic meters.
+    pub meters: Vec<Meter>,
     /// Address translations; of each kind (source, destination) the first that matches applies.
     pub nats: Vec<Nat>,
     /// Endpoints that sockets of the machine itself listen on: no key of the file, but found on a live host. Translations
@@ -235,7 +243,7 @@ impl Policy {
 
     /// True if a rule or a default names [`OTHER_ZONE`]; if none does, all packets from it are dropped.
     pub fn admits_other(&self) -> bool {
-        self.rules.iter().any(Rule::names_other)
+        self.rules.iter().any(|rule| rule.conditions.names_other())
             || self.defaults.iter().any(|default| default.from == OTHER_ZONE)
     }
 

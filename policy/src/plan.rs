@@ -116,6 +116,12 @@ const KINDS: &[(&str, Order, Things)] = &[
     ("rule", Order::Counts, |policy| {
         each(&policy.rules, |one| (one.name.clone(), Policy { rules: vec![one], ..Policy::default() }))
     }),
+    ("class", Order::Counts, |policy| {
+        each(&policy.classes, |one| (one.name.clone(), Policy { classes: vec![one], ..Policy::default() }))
+    }),
+    ("meter", Order::IsNothing, |policy| {
+        each(&policy.meters, |one| (one.name.clone(), Policy { meters: vec![one], ..Policy::default() }))
+    }),
     ("", Order::IsNothing, |policy| {
         vec![
             thing("limits".into(), Policy { limits: policy.limits, ..Policy::default() }),
@@ -269,6 +275,8 @@ mod tests {
         }
         first(&mut policy.rules, |one| one.name.clone());
         first(&mut policy.nats, |one| one.name.clone());
+        first(&mut policy.classes, |one| one.name.clone());
+        first(&mut policy.meters, |one| one.name.clone());
         first(&mut policy.routes, |one| one.destination.to_string());
         first(&mut policy.neighbours, |one| format!("{} {}", one.address, one.interface));
         first(&mut policy.defaults, pair);

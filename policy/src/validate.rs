@@ -14,6 +14,7 @@ use reach::Reach;
 pub use reach::interface_of;
 use space::{Space, Spaces};
 
+mod class;
 mod cover;
 mod gateway;
 mod interface;
@@ -47,6 +48,8 @@ pub fn validate(policy: &Policy, lines: &Lines) -> Vec<Diagnostic> {
     validator.routes();
     validator.defaults();
     validator.rules();
+    validator.classes();
+    validator.meters();
     validator.nats();
     validator.pools();
     validator.shadowed_nats();

@@ -17,6 +17,7 @@ use crate::model::{LogOutput, MssClamp};
 use crate::word::{Words, word_for};
 
 pub(crate) mod address;
+pub(crate) mod meter;
 pub(crate) mod packet;
 pub(crate) mod time;
 
@@ -116,6 +117,10 @@ pub(crate) const NUMBER32: Value<u32> = Value {
     read: |value| number(value, 0, u32::MAX.into()).map(|number| number as u32),
     print: u32::to_string,
 };
+
+/// Any integer from 0; `validate` checks the range.
+pub(crate) const NUMBER64: Value<u64> =
+    Value { read: |value| number(value, 0, i64::MAX as u64), print: u64::to_string };
 
 /// A number of bytes.
 pub(crate) const BYTES: Value<Bytes> =

@@ -3,8 +3,9 @@
 use wire::Dscp;
 
 use crate::model::{
-    Action, Checksum, Driver, FamilyMatch, IcmpMatch, LinkKind, LogEvent, Mode, Offload, OnExit, Pickup,
-    Protocol, RejectWith, RouteTarget, SearchAlgorithm, SourceCheck, State, SynAnswer, TcpWindow, WhenFull,
+    Action, Checksum, ColourMode, Driver, FamilyMatch, IcmpMatch, LinkKind, LogEvent, MeterKind, Mode,
+    NoInstance, Offload, OnExit, Pickup, Protocol, RejectWith, RouteTarget, SearchAlgorithm, SourceCheck,
+    State, SynAnswer, TcpWindow, WhenFull,
 };
 
 /// Keywords with their values. Of several for one value, the first is printed.
@@ -72,6 +73,20 @@ pub(crate) const LOG_EVENT: Words<LogEvent> =
 pub(crate) const OFFLOAD: Words<Offload> = &[("segment", Offload::Segment), ("refuse", Offload::Refuse)];
 
 pub(crate) const ON_EXIT: Words<OnExit> = &[("closed", OnExit::Closed), ("open", OnExit::Open)];
+
+pub(crate) const METER_KIND: Words<MeterKind> = &[
+    ("token-bucket", MeterKind::TokenBucket),
+    // The same by another account: what the bucket lacks, drained at the rate (ITU-T I.371, annex A).
+    ("leaky-bucket", MeterKind::TokenBucket),
+    ("srtcm", MeterKind::SingleRate),
+    ("trtcm", MeterKind::TwoRate),
+    ("rfc4115", MeterKind::Rfc4115),
+];
+
+pub(crate) const COLOUR_MODE: Words<ColourMode> =
+    &[("blind", ColourMode::Blind), ("aware", ColourMode::Aware)];
+
+pub(crate) const NO_INSTANCE: Words<NoInstance> = &[("red", NoInstance::Red), ("share", NoInstance::Share)];
 
 /// TCP flags, from the lowest bit.
 pub(crate) const TCP_FLAG: Words<u8> = &[

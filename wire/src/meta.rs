@@ -76,8 +76,10 @@ pub struct Meta {
     pub rule: u32,
     /// `dnat`, `snat`: translations that apply, encoded by the dataplane.
     pub nat: u16,
-    /// `classify`: the traffic class.
+    /// `classify`: number of the traffic class, 0 for none.
     pub class: u16,
+    /// `police`: colour by the meter of the class: 0 green, 1 yellow, 2 red.
+    pub colour: u8,
     /// `track`: bit flags of its own (direction, state seen).
     pub flags: u16,
     /// `track`: for a packet that opens a flow, index of its opening, where the stages write their decisions on that flow; else
@@ -120,6 +122,7 @@ impl Default for Meta {
             rule: u32::MAX,
             nat: 0,
             class: 0,
+            colour: 0,
             flags: 0,
             opening: Meta::NO_OPENING,
             parts: 0,
@@ -165,6 +168,9 @@ impl Fields {
     /// [`Meta::opening`], and the decisions in the opening.
     pub const OPENING: Fields = Fields(1 << 13);
 
+    /// [`Meta::colour`].
+    pub const COLOUR: Fields = Fields(1 << 14);
+
     /// Fields known after `parse`: packet, headers, ingress port and flags.
     pub const SEEN: Fields = Fields::PACKET.and(Fields::HEADERS).and(Fields::INGRESS).and(Fields::FLAGS);
 
@@ -172,9 +178,9 @@ impl Fields {
     pub const HOST: Fields =
         Fields::PACKET.and(Fields::RECEIVED).and(Fields::NUMBER).and(Fields::INGRESS).and(Fields::EGRESS);
 
-    const NAMES: [&str; 14] = [
+    const NAMES: [&str; 15] = [
         "packet", "received", "number", "ingress", "egress", "headers", "flow", "hop", "rule", "nat",
-        "class", "flags", "parts", "opening",
+        "class", "flags", "parts", "opening", "colour",
     ];
 
     /// Returns the union with `others`.
@@ -220,6 +226,7 @@ impl Meta {
             (self.flags != other.flags, Fields::FLAGS),
             (self.parts != other.parts, Fields::PARTS),
             (self.opening != other.opening, Fields::OPENING),
+            (self.colour != other.colour, Fields::COLOUR),
         ]
         .into_iter()
         .filter(|(is_changed, _)| *is_changed)

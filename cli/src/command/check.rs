@@ -130,11 +130,15 @@ impl Arguments {
         };
         writeln!(
             screen::out(),
-            "{GOOD}{file} is sound{GOOD:#}: {}, {}, {}, {}{}{}",
+            "{GOOD}{file} is sound{GOOD:#}: {}, {}, {}, {}{}{}{}",
             many(policy.interfaces.len(), "interface", "interfaces"),
             many(policy.rules.len(), "rule", "rules"),
             many(policy.nats.len(), "translation", "translations"),
             many(policy.routes.len(), "route", "routes"),
+            match policy.classes.len() {
+                0 => String::new(),
+                count => format!(", {}", many(count, "traffic class", "traffic classes")),
+            },
             tail(warnings, "warning", "warnings"),
             tail(notes, "note", "notes"),
         )?;

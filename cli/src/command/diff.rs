@@ -243,7 +243,7 @@ impl<'a> Report<'a> {
             .map(|change| format!("{} ({})", change.thing, change.kind.name()))
             .collect();
         let of_other = |policy: &Policy| -> Vec<Rule> {
-            policy.rules.iter().filter(|rule| rule.names_other()).cloned().collect()
+            policy.rules.iter().filter(|rule| rule.conditions.names_other()).cloned().collect()
         };
         let defaults = |policy: &Policy| -> Vec<ZoneDefault> {
             policy.defaults.iter().filter(|default| default.from == OTHER_ZONE).cloned().collect()

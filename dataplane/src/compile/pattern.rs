@@ -1,7 +1,7 @@
 //! Compilation of rules' conditions to [`Pattern`]s.
 
 use lookup::classify::{AddressSpan, Admit, Pattern, PortSpan, TypeMatch};
-use policy::model::{AddressItem, Addresses, FamilyMatch, Mode, Policy, PortRange, Rule, State};
+use policy::model::{AddressItem, Addresses, Conditions, FamilyMatch, Mode, Policy, PortRange, Rule, State};
 
 use super::names::Names;
 use crate::tables::{Address, CompileError, SourceMacs};
@@ -37,41 +37,36 @@ pub(super) fn patterns_of(
     names: &Names,
     macs: Option<&SourceMacs>,
 ) -> Result<Vec<Pattern>, CompileError> {
-    met(policy).map(|(_, rule)| of_rule(rule, policy, names, macs)).collect()
+    met(policy).map(|(_, rule)| of_conditions(&rule.conditions, policy, names, macs)).collect()
 }
 
-/// The pattern of a filter rule; `macs` are classes that have been made for it, where it asks for a source MAC address.
-fn of_rule(
-    rule: &Rule,
+/// The pattern of conditions; `macs` are classes that have been made for them, where they ask for a source MAC address.
+pub(super) fn of_conditions(
+    conditions: &Conditions,
     policy: &Policy,
     names: &Names,
     macs: Option<&SourceMacs>,
 ) -> Result<Pattern, CompileError> {
     Ok(Pattern {
-        from: names.origin_mask(&rule.conditions.from)?,
-        to: names.zone_mask(&rule.conditions.to)?,
-        ingress: names.interfaces(&rule.conditions.in_interfaces)?,
-        egress: names.interfaces(&rule.conditions.out_interfaces)?,
-        source_macs: macs.and_then(|macs| macs.spans(&rule.conditions.source_macs)),
-        source: spans(&rule.conditions.source, policy)?,
-        destination: spans(&rule.conditions.destination, policy)?,
-        v4: if rule.conditions.family == FamilyMatch::V6 { Admit::No } else { Admit::Yes },
-        v6: if rule.conditions.family == FamilyMatch::V4 { Admit::No } else { Admit::Yes },
-        protocols: rule.conditions.protocols.iter().map(|protocol| protocol.0).collect(),
-        sports: ports(&rule.conditions.sports),
-        dports: ports(&rule.conditions.dports),
-        icmp: rule
-            .conditions
-            .icmp
-            .iter()
-            .map(|item| TypeMatch { kind: item.kind, code: item.code })
-            .collect(),
-        tcp_mask: rule.conditions.tcp_flags.map_or(0, |flags| flags.mask),
-        tcp_value: rule.conditions.tcp_flags.map_or(0, |flags| flags.value),
-        dscp: if rule.conditions.dscp.is_empty() {
+        from: names.origin_mask(&conditions.from)?,
+        to: names.zone_mask(&conditions.to)?,
+        ingress: names.interfaces(&conditions.in_interfaces)?,
+        egress: names.interfaces(&conditions.out_interfaces)?,
+        source_macs: macs.and_then(|macs| macs.spans(&conditions.source_macs)),
+        source: spans(&conditions.source, policy)?,
+        destination: spans(&conditions.destination, policy)?,
+        v4: if conditions.family == FamilyMatch::V6 { Admit::No } else { Admit::Yes },
+        v6: if conditions.family == FamilyMatch::V4 { Admit::No } else { Admit::Yes },
+        protocols: conditions.protocols.iter().map(|protocol| protocol.0).collect(),
+        sports: ports(&conditions.sports),
+        dports: ports(&conditions.dports),
+        icmp: conditions.icmp.iter().map(|item| TypeMatch { kind: item.kind, code: item.code }).collect(),
+        tcp_mask: conditions.tcp_flags.map_or(0, |flags| flags.mask),
+        tcp_value: conditions.tcp_flags.map_or(0, |flags| flags.value),
+        dscp: if conditions.dscp.is_empty() {
             u64::MAX
         } else {
-            rule.conditions.dscp.iter().fold(0, |mask, dscp| mask | 1 << dscp.value())
+            conditions.dscp.iter().fold(0, |mask, dscp| mask | 1 << dscp.value())
         },
     })
 }

@@ -146,7 +146,7 @@ impl Key {
 
     /// True if this is the key of a packet, of IPv4 or IPv6.
     #[inline(always)]
-    pub(super) fn is_some(&self) -> bool {
+    pub(crate) fn is_some(&self) -> bool {
         self.ends & 0xff_0000 != 0
     }
 

@@ -8,7 +8,9 @@ use super::evictable::Queue;
 use super::hash::Hasher;
 use super::index::Index;
 use super::wheel::Wheel;
-use super::{Cold, Direction, Flow, FlowId, Key, NONE, PROXIED, SPLICED, State, Tick, Timeouts, tcp};
+use super::{
+    Classes, Cold, Direction, Flow, FlowId, Key, NONE, PROXIED, SPLICED, State, Tick, Timeouts, tcp,
+};
 
 mod epoch;
 mod member;
@@ -29,6 +31,8 @@ pub struct FlowTable {
     pub(super) numbers: Option<Slab<u32>>,
     /// Source MAC addresses of flows, where rules ask for any.
     pub(super) senders: Option<Slab<[u8; 6]>>,
+    /// Traffic classes of flows, where the policy has any.
+    pub(super) classes: Option<Classes>,
     timeouts: Timeouts,
     wheel: Wheel,
     evictable: Queue,
@@ -99,6 +103,7 @@ impl FlowTable {
         Ok(FlowTable {
             numbers: None,
             senders: None,
+            classes: None,
             hasher: Hasher::new(seed),
             index: Index::new(2 * capacity as usize)?,
             flows: Slab::new(capacity as usize)?,
@@ -547,7 +552,8 @@ impl FlowTable {
     pub fn parts_bytes(&self) -> [usize; 3] {
         let numbers = self.numbers.as_ref().map_or(0, Slab::bytes);
         let senders = self.senders.as_ref().map_or(0, Slab::bytes);
-        [self.index.bytes(), self.flows.bytes(), self.cold.bytes() + self.wheel.bytes() + numbers + senders]
+        let beside = numbers + senders + self.classes.as_ref().map_or(0, Slab::bytes);
+        [self.index.bytes(), self.flows.bytes(), self.cold.bytes() + self.wheel.bytes() + beside]
     }
 
     fn take_place(&mut self) -> Option<u32> {

@@ -1,15 +1,18 @@
 //! `classify`: which traffic class is it in?
 //!
-//! The class is the class selector of its DS field (RFC 2474, section 4.2.2): 0 to 7. A flow keeps the class
-//! of its first packet. Changes no byte.
+//! The first class of the policy whose conditions hold, as multi-field classification has it (RFC 2475, section 2.3.1); none of
+//! them, no class. Of a flow the first packet decides, for both directions, but for the code point: each packet has its own. A
+//! flow remembers the class of each direction's last code point; any other is searched for. Changes no byte.
 
-use policy::model::Mode;
-use tally::Tally;
-use wire::Frame;
+use lookup::classify::Header;
+use tally::{Op, Region, Tally};
 use wire::meta::Fields;
+use wire::{Dscp, Frame};
 
-use super::{About, Cx, Packets, Stage, Step};
+use super::revalidate;
+use super::{About, Cx, Packets, Stage, Step, header};
 use crate::flag;
+use crate::flow::{Direction, FlowId};
 use crate::tables::Tables;
 
 /// The stage.
@@ -20,28 +23,67 @@ impl Stage for Classify {
     const ABOUT: About = About {
         name: "classify",
         asks: "Which traffic class is it in?",
-        reads: Fields::HEADERS.and(Fields::FLAGS),
-        writes: Fields::CLASS,
+        reads: Fields::SEEN.and(Fields::FLOW).and(Fields::OPENING).and(Fields::HOP).and(Fields::EGRESS),
+        writes: Fields::CLASS.and(Fields::OPENING),
     };
 
     fn packets(tables: &Tables) -> Packets {
-        if tables.mode == Mode::Stateful { Packets::First } else { Packets::Every }
-    }
-
-    #[inline(always)]
-    fn takes(frame: &Frame) -> bool {
-        frame.meta.fate == 0 && frame.meta.flags & flag::HIT == 0
+        if tables.classes.is_empty() { Packets::None } else { Packets::Every }
     }
 
     #[inline]
     fn step<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
-        // Load, shift, store, and that it goes on.
-        cx.tally.instructions(4);
-        frame.meta.class = u16::from(frame.meta.ds_field >> 5);
+        let dscp = Dscp::of_field(frame.meta.ds_field);
+        let kind = cx.tables.classes.kind(dscp);
+        // The kind of the code point by a table, 3; what is remembered of it, compared, 6.
+        cx.tally.instructions(9);
+        cx.tally.execute(Op::Branch, 3);
+        frame.meta.class = if frame.meta.flags & flag::HIT != 0 {
+            of_flow(frame, dscp, kind, cx)
+        } else {
+            of_packet(frame, kind, cx)
+        };
+        cx.tally.atomic(Region::Counter, usize::from(frame.meta.class) * 32, 16);
+        cx.shard.counters.count_class(frame);
         Step::Next
     }
 
-    fn program(_: &Tables) -> u32 {
-        4
+    fn program(tables: &Tables) -> u32 {
+        40 + tables.classes.search.classifier.program()
     }
+}
+
+/// The class of a packet of a decided flow.
+#[inline]
+fn of_flow<T: Tally>(frame: &Frame, dscp: Dscp, kind: u8, cx: &mut Cx<'_, T>) -> u16 {
+    let id = FlowId(frame.meta.flow);
+    let is_reply = frame.meta.flags & flag::REPLY != 0;
+    let direction = if is_reply { Direction::Reply } else { Direction::Original };
+    cx.tally.read(Region::Timer, id.0 as usize * 12, 12);
+    if let Some(class) = cx.shard.flows.classified(id).and_then(|flow| flow.class(direction, kind)) {
+        return class;
+    }
+    let Some(seen) = revalidate::first_packet(id, cx) else { return of_packet(frame, kind, cx) };
+    let class = cx.tables.classes.find(&Header { dscp: dscp.value(), ..seen }, cx.tally);
+    if let Some(classified) = cx.shard.flows.classified_mut(id) {
+        classified.set(direction, kind, class);
+    }
+    class
+}
+
+/// The class of a packet of no decided flow, which its flow remembers if it opens one.
+fn of_packet<T: Tally>(frame: &Frame, kind: u8, cx: &mut Cx<'_, T>) -> u16 {
+    let seen = match cx.shard.openings.of(&frame.meta) {
+        Some(opening) => {
+            let mut seen = opening.seen;
+            header::set_egress(&mut seen, frame, cx);
+            seen
+        }
+        None => header::of(frame, cx),
+    };
+    let class = cx.tables.classes.find(&seen, cx.tally);
+    if let Some(opening) = cx.shard.openings.of_mut(&frame.meta) {
+        (opening.class, opening.class_kind) = (class, kind);
+    }
+    class
 }

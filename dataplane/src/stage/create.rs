@@ -16,7 +16,7 @@ use super::track::{is_icmp, reason_of, settings};
 use super::{Cx, Step, header};
 use crate::flag;
 use crate::flow::tcp::{Midstream, Segment};
-use crate::flow::{Direction, FlowId, FlowTable, Handshake, Key, Refusal, Translated};
+use crate::flow::{Classified, Direction, FlowId, FlowTable, Handshake, Key, Refusal, Translated};
 use crate::hop::{LOCAL_HOP, NO_HOP, waits};
 use crate::log::Cause;
 use crate::nat;
@@ -95,7 +95,6 @@ pub(super) fn flow<T: Tally>(
         let changes = translated || opening.cookie.is_some();
         flow.set_translated(if changes { Translated::Yes } else { Translated::No });
         flow.epoch = cx.tables.epoch;
-        flow.class = frame.meta.class as u8;
     }
     let idle = cx.tables.filter.rules.get(frame.meta.rule as usize).map_or(0, |rule| rule.idle);
     if idle != 0 {
@@ -113,7 +112,8 @@ pub(super) fn flow<T: Tally>(
     if let Some(cold) = cx.shard.flows.cold_mut(id) {
         (cold.ingress, cold.dnat, cold.snat) = (ingress, dnat, snat);
         cold.kind = if is_icmp { frame.meta.dport } else { 0 };
-        cold.ds_field = frame.meta.ds_field;
+        // As it came: `mark` may have given it another.
+        cold.ds_field = opening.seen.dscp << 2;
         cold.tcp_flags = if frame.meta.protocol == Protocol::TCP.0 { frame.meta.tcp_flags } else { 0 };
         cold.mapping = opening.mapping.map_or(NOTHING, |mapping| mapping.0);
         cold.inward = opening.inward.map_or(NOTHING, |mapping| mapping.0);
@@ -121,6 +121,10 @@ pub(super) fn flow<T: Tally>(
         cold.source = opening.source_count.map_or(NOTHING, |count| count.0);
     }
     cx.shard.flows.note_sender(id, Some(header::sender(frame)));
+    if let Some(classified) = cx.shard.flows.classified_mut(id) {
+        *classified = Classified::new(number(frame.meta.egress));
+        classified.set(Direction::Original, opening.class_kind, opening.class);
+    }
     if cx.shard.log.wants_connections() {
         note_opened(id, frame, cx);
     }

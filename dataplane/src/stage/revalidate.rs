@@ -27,7 +27,7 @@ use super::log::note_hit;
 use super::route::{check_source, ct_zone, is_link_local};
 use super::{Cx, Step, dnat, filter, track};
 use crate::flag;
-use crate::flow::{Cold, Direction, Flow, FlowId, Hit, Key, State};
+use crate::flow::{Classified, Cold, Direction, Flow, FlowId, Hit, Key, State};
 use crate::hop::{ASKED_HOP, LINK_HOP, LOCAL_HOP, NO_HOP};
 use crate::log::Cause;
 use crate::nat::{MappingId, PoolConfig, PoolId};
@@ -157,8 +157,11 @@ fn revalidate<T: Tally>(
         flow.hops = [onward, if is_linux(ingress) { LOCAL_HOP } else { NO_HOP }];
         flow.rule = rule.unwrap_or(u32::MAX);
         flow.nat = pair;
-        flow.class = cold.ds_field >> 5;
         flow.epoch = cx.tables.epoch;
+    }
+    if let Some(classified) = cx.shard.flows.classified_mut(hit.id) {
+        let egress = cx.tables.interface(way.egress).map_or(NO_NUMBER, |interface| interface.number);
+        *classified = Classified::new(egress);
     }
     cx.tally.write(Region::FlowTable, hit.id.0 as usize * size_of::<Flow>() + 40, 24);
     Outcome::Kept
@@ -380,6 +383,19 @@ fn sender<T: Tally>(hit: Hit, flow: &Flow, frame: &Frame, cx: &mut Cx<'_, T>) ->
     };
     let header = hop.and_then(|hop| cx.shard.hops.get(hop)).and_then(|hop| hop.header());
     header.and_then(|header| header.first_chunk()).map_or(Mac::ZERO, |mac| Mac(*mac))
+}
+
+/// Header of a flow's first packet as the rules saw it, after revalidation by the present tables; `None` if an interface of the
+/// flow is gone.
+pub(super) fn first_packet<T: Tally>(id: FlowId, cx: &Cx<'_, T>) -> Option<Header> {
+    let (flow, cold) = (cx.shard.flows.flow(id)?, cx.shard.flows.cold(id)?);
+    let interface = |number| cx.tables.interface_numbered(number);
+    let classified = cx.shard.flows.classified(id)?;
+    let (ingress, egress) = (interface(cold.ingress)?, interface(classified.egress())?);
+    let way = Way { hop: if egress == LOCAL { LOCAL_HOP } else { NO_HOP }, egress };
+    let seen = header(flow, cold, ingress, way, cx.tables);
+    let sender = cx.shard.flows.sender(id);
+    Some(Header { source_mac: sender.map_or(NO_MAC, |mac| class_of(cx.tables, ingress, mac)), ..seen })
 }
 
 /// Header of the flow's first packet as the rules would see it, but for its MAC address, for which translations do not ask.

@@ -29,8 +29,7 @@ impl Stage for Snat {
             .and(Fields::OPENING)
             .and(Fields::HOP)
             .and(Fields::EGRESS)
-            .and(Fields::RULE)
-            .and(Fields::CLASS),
+            .and(Fields::RULE),
         writes: Fields::FLOW.and(Fields::NAT).and(Fields::FLAGS).and(Fields::OPENING),
     };
 

@@ -43,7 +43,6 @@ impl Stage for Track {
         writes: Fields::FLOW
             .and(Fields::RULE)
             .and(Fields::NAT)
-            .and(Fields::CLASS)
             .and(Fields::HOP)
             .and(Fields::EGRESS)
             .and(Fields::FLAGS)
@@ -257,7 +256,6 @@ fn carry(frame: &mut Frame, id: FlowId, direction: Direction, flow: &Flow) {
     meta.flow = id.0;
     meta.rule = flow.rule;
     meta.nat = flow.nat;
-    meta.class = u16::from(flow.class);
     meta.flags |= flag::HIT | if flow.is_translated() { flag::TRANSLATED } else { 0 };
     if direction == Direction::Reply {
         meta.flags |= flag::REPLY;

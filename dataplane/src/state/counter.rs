@@ -1,9 +1,9 @@
-//! Counters of rules and translations: they stay with the name.
+//! Counters of rules, translations and traffic classes: they stay with the name.
 
 use tally::Region;
 
 use super::{Applying, Part, Plan, Reload};
-use crate::counter::Traffic;
+use crate::counter::{ClassTraffic, Traffic};
 use crate::shard::{Shard, ShardError};
 use crate::tables::Tables;
 
@@ -18,10 +18,12 @@ struct CountersPlan {
     rules: Vec<Traffic>,
     nats: Vec<Traffic>,
     nat_refused: Vec<u64>,
+    classes: Vec<ClassTraffic>,
     /// Places in the new tables, by place in the old ones.
     rules_become: Vec<Option<u32>>,
     pairs_become: Vec<u16>,
     sources_become: Vec<Option<u16>>,
+    classes_become: Vec<Option<u16>>,
 }
 
 impl Part for Counts {
@@ -37,7 +39,9 @@ impl Part for Counts {
             nat_refused: vec![0; new.nat.sources.len()],
             rules_become: renumbering.rules_become.clone(),
             pairs_become: (0..old.nat.pairs()).map(|pair| renumbering.pair(pair as u16)).collect(),
+            classes: vec![ClassTraffic::default(); new.classes.list.len()],
             sources_become: renumbering.sources_become.clone(),
+            classes_become: renumbering.classes_become.clone(),
         }))
     }
 
@@ -47,10 +51,11 @@ impl Part for Counts {
             + size_of_val(counters.rules.as_slice())
             + size_of_val(counters.nats.as_slice())
             + size_of_val(counters.nat_refused.as_slice())
+            + size_of_val(counters.classes.as_slice())
     }
 
     fn regions(&self, _: &Shard, tables: &Tables) -> Vec<(Region, usize)> {
-        vec![(Region::Counter, tables.filter.rules.len() * ENTRY)]
+        vec![(Region::Counter, (tables.filter.rules.len() + 2 * tables.classes.list.len()) * ENTRY)]
     }
 }
 
@@ -71,6 +76,11 @@ impl Plan for CountersPlan {
             let place = place.and_then(|place| self.nat_refused.get_mut(usize::from(place)));
             *place.unwrap_or(&mut counters.gone.nat_refused) += count;
         }
+        for (count, place) in counters.classes.iter().zip(&self.classes_become) {
+            let place = place.and_then(|place| self.classes.get_mut(usize::from(place)));
+            place.unwrap_or(&mut counters.gone.classes).add(count);
+        }
+        std::mem::swap(&mut counters.classes, &mut self.classes);
         std::mem::swap(&mut counters.rules, &mut self.rules);
         std::mem::swap(&mut counters.nats, &mut self.nats);
         std::mem::swap(&mut counters.nat_refused, &mut self.nat_refused);

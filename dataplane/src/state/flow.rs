@@ -10,13 +10,13 @@ use wire::header::Protocol;
 
 use super::{Applying, Cursor, FlowRecord, Item, MappingRecord, Part, Plan, Reload, Standing, Through};
 use crate::flow::{
-    Ends, FlowId, Former, Handshake, Key, Life, Numbers, Refusal, Senders, State, Tick, Timeouts, Translated,
-    numbers, senders,
+    Classes, Ends, FlowId, Former, Handshake, Key, Life, Numbers, Refusal, Senders, State, Tick, Timeouts,
+    Translated, classes, numbers, senders,
 };
 use crate::import::{Imports, Refused};
 use crate::log::Cause;
 use crate::nat::Endpoint;
-use crate::shard::{Shard, ShardError, most_flows, timeouts};
+use crate::shard::{Shard, ShardError, most_flows, remembers_classes, timeouts};
 use crate::tables::{Address, LOCAL, NO_NUMBER, OWN_ACCORD, Tables, Target};
 
 /// Flows, with their handshakes and MAC addresses.
@@ -29,6 +29,8 @@ struct FlowsPlan {
     handshakes: Option<Numbers>,
     /// Memory for MAC addresses of flows, where no rule has asked for any so far.
     macs: Option<Senders>,
+    /// Memory for traffic classes of flows, where the policy has had none so far.
+    classes: Option<Classes>,
     /// Memory of all flows, if the bound on flows changes.
     renewed: Option<Box<Shard>>,
 }
@@ -45,11 +47,13 @@ impl Part for Flows {
         // Whether connections have handshakes from tables before the old ones is not known here.
         let may_need = renewed.is_some() || !old.filter.has_syn_proxy && new.filter.has_syn_proxy;
         let may_ask = renewed.is_some() || old.source_macs.is_none() && new.source_macs.is_some();
+        let may_class = renewed.is_none() && !remembers_classes(old) && remembers_classes(new);
         let flows = most_flows(new);
         Ok(Box::new(FlowsPlan {
             timeouts: timeouts(new),
             handshakes: may_need.then(|| numbers(flows)).transpose().map_err(ShardError::Memory)?,
             macs: may_ask.then(|| senders(flows)).transpose().map_err(ShardError::Memory)?,
+            classes: may_class.then(|| classes(flows)).transpose().map_err(ShardError::Memory)?,
             renewed,
         }))
     }
@@ -96,6 +100,7 @@ impl Plan for FlowsPlan {
         if macs {
             self.macs = self.macs.take().and_then(|senders| flows.remember_senders(senders));
         }
+        self.classes = self.classes.take().and_then(|classes| shard.flows.remember_classes(classes));
         shard.flows.begin_epoch(reload.tables.epoch, self.timeouts);
     }
 

@@ -53,7 +53,8 @@ impl Part for Limits {
     }
 
     fn regions(&self, shard: &Shard, _: &Tables) -> Vec<(Region, usize)> {
-        vec![(Region::Meter, shard.limiter.memory_bytes())]
+        // With traffic meters, which lie in the same memory.
+        vec![(Region::Meter, shard.limiter.memory_bytes() + shard.meters.region_bytes())]
     }
 
     /// Rules, then sources.
@@ -201,7 +202,8 @@ impl Limiter {
             (Scope::Source, Some(source)) => {
                 let subject = subject(source, rule.meter);
                 let sets = &mut self.rates_by_source;
-                let place = sets.find_or_take(&subject, hash(&subject), |bucket| bucket.is_full(now));
+                let place = sets
+                    .find_or_take(&subject, hash(&subject), Bucket::default(), |bucket| bucket.is_full(now));
                 place.and_then(|place| sets.value(place))
             }
             _ => return Err(Refused::NameGone),

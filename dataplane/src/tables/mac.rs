@@ -1,11 +1,11 @@
-//! Source MAC addresses that rules ask for, as a few numbers.
+//! Source MAC addresses that rules and traffic classes ask for, as a few numbers.
 //!
 //! The ends of all ranges that rules name cut the addresses into intervals, within which no rule tells one from another. A
 //! header has the number of its interval, so that the search through the rules compares 16 bits instead of 48.
 
 use lookup::classify::ClassSpan;
 use policy::Policy;
-use policy::model::{Conditions, MacRange, Macs, Rule};
+use policy::model::{MacRange, Macs};
 use wire::ethernet::Mac;
 
 use super::CompileError;
@@ -31,8 +31,11 @@ impl SourceMacs {
     pub fn of<'a>(
         policies: impl IntoIterator<Item = &'a Policy>,
     ) -> Result<Option<SourceMacs>, CompileError> {
-        let rules = policies.into_iter().flat_map(|policy| &policy.rules);
-        let mut ranges = rules.flat_map(|rule: &Rule| &rule.conditions.source_macs.items).peekable();
+        let conditions = policies.into_iter().flat_map(|policy| {
+            let rules = policy.rules.iter().map(|rule| &rule.conditions);
+            rules.chain(policy.classes.iter().map(|class| &class.conditions))
+        });
+        let mut ranges = conditions.flat_map(|conditions| &conditions.source_macs.items).peekable();
         if ranges.peek().is_none() {
             return Ok(None);
         }
@@ -119,6 +122,8 @@ impl SourceMacs {
 mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
+
+    use policy::model::{Conditions, Rule};
 
     use super::*;
 

@@ -1,4 +1,4 @@
-//! Renumbering: places of rules, interfaces, pools and translations in the old tables and in the new ones, by name.
+//! Renumbering: places of rules, interfaces, pools, translations and traffic classes in the old tables and in the new ones, by name.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -23,6 +23,7 @@ pub(crate) struct Renumbering {
     pub(crate) interfaces_become: Vec<Option<u16>>,
     pub(crate) destinations_become: Vec<Option<u16>>,
     pub(crate) sources_become: Vec<Option<u16>>,
+    pub(crate) classes_become: Vec<Option<u16>>,
     /// Number of source translations in the new tables, plus one.
     width: u16,
     /// New numbers of conntrack zones that are renumbered; `None` if ambiguous.
@@ -33,6 +34,9 @@ impl Renumbering {
     pub(crate) fn new(old: &Tables, new: &Tables) -> Renumbering {
         let rules = |tables: &Tables| tables.filter.rules.iter().map(|rule| rule.number).collect::<Vec<_>>();
         let interfaces = |tables: &Tables| tables.interfaces.iter().map(|of| of.number).collect::<Vec<_>>();
+        fn classes(tables: &Tables) -> Vec<&str> {
+            tables.classes.list.iter().map(|class| class.name.as_str()).collect()
+        }
         let destinations = old.nat.destinations.iter().map(|nat| new.destination_numbered(nat.number));
         let sources = old.nat.sources.iter().map(|nat| new.source_numbered(nat.number));
         Renumbering {
@@ -43,6 +47,7 @@ impl Renumbering {
             interfaces_become: places(&interfaces(old), &interfaces(new)),
             destinations_become: destinations.collect(),
             sources_become: sources.collect(),
+            classes_become: places(&classes(old), &classes(new)),
             width: new.nat.sources.len() as u16 + 1,
             ct_zones: ct_zones(old, new),
         }

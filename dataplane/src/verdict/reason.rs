@@ -142,6 +142,8 @@ pub enum Reason {
     RateLimit,
     /// As many connections exist as the `connections` of the rule that accepts allows.
     ConnectionLimit,
+    /// The packet came faster than the meter of its traffic class allows.
+    Policed,
     /// More frames wait for the interface than its queue holds.
     QueueFull,
     /// The frame cannot be rewritten within its slot, or no slot was free for a fragment of it.
@@ -165,7 +167,7 @@ pub struct Entry {
 
 impl Reason {
     /// Every reason with its name, cause and remedy, in the order of the enum.
-    pub const ALL: [Entry; 70] = [
+    pub const ALL: [Entry; 71] = [
         Entry {
             reason: Reason::LinkTruncated,
             name: "link-truncated",
@@ -567,6 +569,12 @@ impl Reason {
             name: "connection-limit",
             cause: "As many connections exist as the `connections` of the rule that accepts allows.",
             remedy: "Raise the rule's `connections`, or find who opens so many.",
+        },
+        Entry {
+            reason: Reason::Policed,
+            name: "policed",
+            cause: "The packet came faster than the meter of its traffic class allows: the meter has `drop` for the packet's colour, or no instance left.",
+            remedy: "Raise `rate` or `burst` of the [[meter]], write a code point in the place of `drop`, or raise `instances` where the meter counts each source or flow.",
         },
         Entry {
             reason: Reason::QueueFull,

@@ -81,6 +81,7 @@ pub fn of(bytes: &[u8; BYTES]) -> Scene {
     if limits >> 6 > 1 {
         text.push_str("[[rule]]\nname = \"containers\"\nfrom = \"other\"\nprotocol = [\"tcp\", \"icmp\"]\naction = \"accept\"\n");
     }
+    classes(&mut text, fragments >> 5, is_stateful, rules);
     let full = ["refuse", "evict-idle"][usize::from(flows & 1)];
     let count = [2, 3, 4, 8, 16, 64, 1024, 5][usize::from(flows >> 1 & 7)];
     let queue_len = [1024, 1, 2, 5, 20][usize::from(queue % 5)];
@@ -143,6 +144,36 @@ fn nats(text: &mut String, translation: Translation, nat: u8) {
         "[[nat]]\nname = \"web\"\nkind = \"forward\"\noutside = \"203.0.113.2\"\nprotocol = [\"tcp\", \"udp\"]\n\
          port = 80\ntarget = \"192.168.1.5:8080\"\n{hairpin}"
     );
+}
+
+/// Traffic classes: none, marks, or meters of several kinds.
+fn classes(text: &mut String, which: u8, is_stateful: bool, rules: u8) {
+    if which == 0 {
+        return;
+    }
+    let per = match which & 3 {
+        0 if is_stateful => "flow",
+        1 => "all",
+        2 => "destination",
+        _ => "source/31",
+    };
+    let mac = if rules & 0x80 == 0 { "" } else { "source-mac = { except = [\"02:00:00:00:00:78\"] }\n" };
+    let meter = if which & 4 == 0 { "" } else { "meter = \"slow\"\n" };
+    let _ = write!(
+        text,
+        "[[class]]\nname = \"web\"\nprotocol = [\"tcp\", \"udp\"]\ndport = [80, 443, 8080]\ndscp = [\"cs0\", 1, 2, 3, 4, 5]\n\
+         mark = \"af11\"\n{meter}\
+         [[class]]\nname = \"guests\"\nfrom = \"guest\"\nmark = \"le\"\n\
+         [[class]]\nname = \"out\"\nto = \"wan\"\n{mac}{meter}\
+         [[class]]\nname = \"rest\"\nsource = {{ except = [\"203.0.113.9\"] }}\nmark = \"cs1\"\n"
+    );
+    if which & 4 != 0 {
+        let _ = write!(
+            text,
+            "[[meter]]\nname = \"slow\"\nkind = \"trtcm\"\nrate = \"3 packets/s\"\nburst = 2\npeak-rate = \"5 packets/s\"\n\
+             peak-burst = 4\ncolours = \"aware\"\nyellow = \"af13\"\nper = \"{per}\"\ninstances = 2\n"
+        );
+    }
 }
 
 fn rule_list(text: &mut String, rules: u8, is_stateful: bool, is_proxied: bool) {

@@ -7,6 +7,7 @@ use config::{Entry, section};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::class::{class, meter};
 use super::gateway::gateway;
 use super::interface::interfaces;
 use super::limit::{limits, timeouts};
@@ -16,7 +17,7 @@ use super::rule::rule;
 use super::{Keys, Table, texts};
 use crate::diagnostic::Code;
 use crate::lines::{Item, Lines};
-use crate::model::{Policy, Rule, Search, Set, ZoneDefault};
+use crate::model::{Class, Meter, Policy, Rule, Search, Set, ZoneDefault};
 use crate::value::address::RANGE;
 use crate::value::{Complaint, Form, MEBIBYTES, key, quoted};
 use crate::word;
@@ -38,6 +39,10 @@ pub(crate) fn policy(keys: &mut Keys<'_, '_>, policy: &mut Policy, lines: &mut L
     lines.extend(Item::Nat(0), entries, policy.nats.iter().map(|nat| &*nat.name));
     let entries = keys.tables("rule", "a rule", &mut policy.rules, &Rule::default(), rule);
     lines.extend(Item::Rule(0), entries, policy.rules.iter().map(|rule| &*rule.name));
+    let entries = keys.tables("class", "a class", &mut policy.classes, &Class::default(), class);
+    lines.extend(Item::Class(0), entries, policy.classes.iter().map(|class| &*class.name));
+    let entries = keys.tables("meter", "a meter", &mut policy.meters, &Meter::new(""), meter);
+    lines.extend(Item::Meter(0), entries, policy.meters.iter().map(|meter| &*meter.name));
     let entry = keys.table("[limit]", |keys| limits(keys, &mut policy.limits));
     lines.extend(Item::Limit, entry.map(Some), repeat(""));
     let entry = keys.table("[timeout]", |keys| timeouts(keys, &mut policy.timeouts));

@@ -3,7 +3,7 @@
 use toml::de::DeValue;
 
 use super::{Keys, Table, texts};
-use crate::model::{Addresses, FamilyMatch, Logging, Rule};
+use crate::model::{Addresses, Conditions, FamilyMatch, Logging, Rule};
 use crate::value::address::{ADDRESS_ITEM, MAC_RANGE};
 use crate::value::packet::{DSCP, Icmp, PORTS, PROTOCOL, TCP_FLAGS};
 use crate::value::time::{CONNECTIONS, DURATION, RATE};
@@ -13,21 +13,7 @@ use crate::word;
 /// Keys of a `[[rule]]`.
 pub(super) fn rule(keys: &mut Keys<'_, '_>, rule: &mut Rule) -> bool {
     keys.required("name", "\"ssh\"", STRING, &mut rule.name);
-    keys.list("from", STRING, &mut rule.conditions.from);
-    keys.list("to", STRING, &mut rule.conditions.to);
-    keys.list("in", STRING, &mut rule.conditions.in_interfaces);
-    keys.list("out", STRING, &mut rule.conditions.out_interfaces);
-    keys.key_or("family", word::FAMILY, &mut rule.conditions.family, FamilyMatch::Both);
-    let macs = &mut rule.conditions.source_macs;
-    items(keys, "source-mac", "02:00:5e:10:00:01", MAC_RANGE, &mut macs.items, &mut macs.except);
-    addresses(keys, "source", &mut rule.conditions.source);
-    addresses(keys, "destination", &mut rule.conditions.destination);
-    keys.list("protocol", PROTOCOL, &mut rule.conditions.protocols);
-    keys.list("sport", PORTS, &mut rule.conditions.sports);
-    keys.list("dport", PORTS, &mut rule.conditions.dports);
-    keys.list("icmp", Icmp(word::icmp_words(&rule.conditions.protocols)), &mut rule.conditions.icmp);
-    keys.optional("tcp-flags", TCP_FLAGS, &mut rule.conditions.tcp_flags);
-    keys.list("dscp", DSCP, &mut rule.conditions.dscp);
+    conditions(keys, &mut rule.conditions);
     keys.list("state", word::STATE, &mut rule.states);
     keys.optional("rate", RATE, &mut rule.rate);
     keys.optional("connections", CONNECTIONS, &mut rule.connections);
@@ -36,6 +22,25 @@ pub(super) fn rule(keys: &mut Keys<'_, '_>, rule: &mut Rule) -> bool {
     keys.key("log", Flag(Logging::On, Logging::Off), &mut rule.log);
     keys.required("action", "\"accept\"", word::ACTION, &mut rule.action);
     true
+}
+
+/// Conditions on a packet.
+pub(super) fn conditions(keys: &mut Keys<'_, '_>, conditions: &mut Conditions) {
+    keys.list("from", STRING, &mut conditions.from);
+    keys.list("to", STRING, &mut conditions.to);
+    keys.list("in", STRING, &mut conditions.in_interfaces);
+    keys.list("out", STRING, &mut conditions.out_interfaces);
+    keys.key_or("family", word::FAMILY, &mut conditions.family, FamilyMatch::Both);
+    let macs = &mut conditions.source_macs;
+    items(keys, "source-mac", "02:00:5e:10:00:01", MAC_RANGE, &mut macs.items, &mut macs.except);
+    addresses(keys, "source", &mut conditions.source);
+    addresses(keys, "destination", &mut conditions.destination);
+    keys.list("protocol", PROTOCOL, &mut conditions.protocols);
+    keys.list("sport", PORTS, &mut conditions.sports);
+    keys.list("dport", PORTS, &mut conditions.dports);
+    keys.list("icmp", Icmp(word::icmp_words(&conditions.protocols)), &mut conditions.icmp);
+    keys.optional("tcp-flags", TCP_FLAGS, &mut conditions.tcp_flags);
+    keys.list("dscp", DSCP, &mut conditions.dscp);
 }
 
 /// A condition on IP addresses: one, a list, or `{ except = ... }`.

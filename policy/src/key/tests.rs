@@ -1,3 +1,4 @@
+use super::class::{class, meter};
 use super::gateway::gateway;
 use super::interface::interface;
 use super::limit::{fragments, limits, timeouts};
@@ -7,7 +8,9 @@ use super::route::{NEW_NEIGHBOUR, neighbour, new_route, next_hop, route};
 use super::rule::rule;
 use super::{names, policy};
 use crate::lines::Lines;
-use crate::model::{FragmentLimits, Gateway, Interface, Limits, NextHop, Policy, Rule, Search, Timeouts};
+use crate::model::{
+    Class, FragmentLimits, Gateway, Interface, Limits, Meter, NextHop, Policy, Rule, Search, Timeouts,
+};
 use crate::parse::tests::WHOLE;
 use crate::word;
 
@@ -26,6 +29,12 @@ fn all() -> Vec<&'static str> {
     all.extend(kinds().into_iter().flat_map(|(_, kind)| keys_of(kind)));
     all.extend(names(|keys| {
         rule(keys, &mut Rule::default());
+    }));
+    all.extend(names(|keys| {
+        class(keys, &mut Class::default());
+    }));
+    all.extend(names(|keys| {
+        meter(keys, &mut Meter::new(""));
     }));
     all.extend(names(|keys| limits(keys, &mut Limits::default())));
     all.extend(names(|keys| fragments(keys, &mut FragmentLimits::default())));
@@ -65,6 +74,9 @@ fn the_manual_has_every_key_and_word() {
         words(word::TCP_WINDOW),
         words(word::PICKUP),
         words(word::CHECKSUM),
+        words(word::METER_KIND),
+        words(word::COLOUR_MODE),
+        words(word::NO_INSTANCE),
     ];
     for word in words.concat() {
         assert!(page.contains(&format!("`{word}`")) || page.contains(&format!("\"{word}\"")), "{word}");

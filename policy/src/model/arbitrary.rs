@@ -12,12 +12,13 @@ use wire::link::MOST_RATE;
 use wire::{BitRate, Bytes, Dscp, Nanos};
 
 use super::{
-    Action, AddressItem, AddressRange, Addresses, Checksum, Conditions, ConnectionLimit, Driver, FamilyMatch,
-    FragmentLimits, Gateway, Hairpin, IcmpMatch, Interface, Limits, LinkKind, Log, LogEvent, LogOutput,
-    Logging, Mac, MacRange, Macs, MetricsAccess, Mode, MssClamp, Nat, NatAction, Neighbour, NextHop, Offload,
-    OnExit, Pickup, Policy, PortChoice, PortDriver, PortRange, PortUse, Protocol, Rate, RejectWith, Route,
-    RouteTarget, Rule, Scope, Search, SearchAlgorithm, Set, SourceCheck, State, SynAnswer, SyslogAddress,
-    TcpFlagsMatch, TcpWindow, Timeouts, WhenFull, ZoneDefault,
+    Action, AddressItem, AddressRange, Addresses, Checksum, Class, ColourAction, ColourMode, Conditions,
+    ConnectionLimit, Driver, FamilyMatch, FragmentLimits, Gateway, Hairpin, IcmpMatch, Interface, Limits,
+    LinkKind, Log, LogEvent, LogOutput, Logging, Mac, MacRange, Macs, Meter, MeterKind, MeterRate,
+    MeterScope, MetricsAccess, Mode, MssClamp, Nat, NatAction, Neighbour, NextHop, NoInstance, Offload,
+    OnExit, Overhead, Pickup, Policy, PortChoice, PortDriver, PortRange, PortUse, Protocol, Rate, RejectWith,
+    Route, RouteTarget, Rule, Scope, Search, SearchAlgorithm, Set, SourceCheck, State, SynAnswer,
+    SyslogAddress, TcpFlagsMatch, TcpWindow, Timeouts, WhenFull, ZoneDefault,
 };
 
 /// Any policy.
@@ -39,10 +40,12 @@ pub(crate) fn policy() -> impl Strategy<Value = Policy> {
         defaults,
         vec(rule(), 0..5),
         vec(nat(), 0..4),
+        (vec(class(), 0..4), vec(meter(), 0..4)),
     );
     (things, search(), limits(), timeouts(), gateway()).prop_map(
         |(things, search, limits, timeouts, gateway)| {
-            let (mode, interfaces, sets, routes, neighbours, defaults, rules, nats) = things;
+            let (mode, interfaces, sets, routes, neighbours, defaults, rules, nats, (classes, meters)) =
+                things;
             Policy {
                 mode,
                 interfaces,
@@ -51,6 +54,8 @@ pub(crate) fn policy() -> impl Strategy<Value = Policy> {
                 neighbours,
                 defaults,
                 rules,
+                classes,
+                meters,
                 nats,
                 listeners: Vec::new(),
                 search,
@@ -158,47 +163,15 @@ pub(crate) fn rule() -> impl Strategy<Value = Rule> {
         Rate { count, per, burst: if whole { count } else { burst }, scope }
     });
     let connections = (1..u32::MAX, scope()).prop_map(|(most, scope)| ConnectionLimit { most, scope });
-    let flags =
-        (1..=u8::MAX, any::<u8>()).prop_map(|(mask, value)| TcpFlagsMatch { mask, value: value & mask });
-    let icmp = (any::<u8>(), option::of(any::<u8>())).prop_map(|(kind, code)| IcmpMatch { kind, code });
     let states = select(&[State::New, State::Established, State::Related, State::Invalid][..]);
-    let who = (name(), names(), names(), names(), names(), macs(), addresses(), addresses());
-    let what = (
-        select(&[FamilyMatch::Both, FamilyMatch::V4, FamilyMatch::V6][..]),
-        protocols(),
-        vec(ports(), 0..3),
-        vec(ports(), 0..3),
-        vec(icmp, 0..3),
-        option::of(flags),
-        vec(0..64_u8, 0..3),
-        vec(states, 0..3),
-    );
     let then =
         (option::of(rate), option::of(connections), select(&[Logging::Off, Logging::On][..]), action());
     let syn = select(&[SynAnswer::Forward, SynAnswer::Proxy][..]);
     let then = (then, option::of(any::<u64>().prop_map(Nanos)), syn);
-    (who, what, then).prop_map(|(who, what, ((rate, connections, log, action), timeout, syn))| {
-        let (name, from, to, in_interfaces, out_interfaces, source_macs, source, destination) = who;
-        let (family, protocols, sports, dports, icmp, tcp_flags, dscp, states) = what;
-        let dscp = dscp.into_iter().filter_map(Dscp::new).collect();
-        Rule {
+    (name(), conditions(), vec(states, 0..3), then).prop_map(
+        |(name, conditions, states, ((rate, connections, log, action), timeout, syn))| Rule {
             name,
-            conditions: Conditions {
-                from,
-                to,
-                in_interfaces,
-                out_interfaces,
-                family,
-                source_macs,
-                source,
-                destination,
-                protocols,
-                sports,
-                dports,
-                icmp,
-                tcp_flags,
-                dscp,
-            },
+            conditions,
             states,
             rate,
             connections,
@@ -206,8 +179,112 @@ pub(crate) fn rule() -> impl Strategy<Value = Rule> {
             syn,
             log,
             action,
+        },
+    )
+}
+
+/// Any conditions.
+fn conditions() -> impl Strategy<Value = Conditions> {
+    let flags =
+        (1..=u8::MAX, any::<u8>()).prop_map(|(mask, value)| TcpFlagsMatch { mask, value: value & mask });
+    let icmp = (any::<u8>(), option::of(any::<u8>())).prop_map(|(kind, code)| IcmpMatch { kind, code });
+    let who = (names(), names(), names(), names(), macs(), addresses(), addresses());
+    let what = (
+        select(&[FamilyMatch::Both, FamilyMatch::V4, FamilyMatch::V6][..]),
+        protocols(),
+        vec(ports(), 0..3),
+        vec(ports(), 0..3),
+        vec(icmp, 0..3),
+        option::of(flags),
+        vec(dscp(), 0..3),
+    );
+    (who, what).prop_map(|(who, what)| {
+        let (from, to, in_interfaces, out_interfaces, source_macs, source, destination) = who;
+        let (family, protocols, sports, dports, icmp, tcp_flags, dscp) = what;
+        Conditions {
+            from,
+            to,
+            in_interfaces,
+            out_interfaces,
+            family,
+            source_macs,
+            source,
+            destination,
+            protocols,
+            sports,
+            dports,
+            icmp,
+            tcp_flags,
+            dscp,
         }
     })
+}
+
+fn dscp() -> impl Strategy<Value = Dscp> {
+    (0..64_u8).prop_filter_map("a code point has six bits", Dscp::new)
+}
+
+/// Any traffic class.
+fn class() -> impl Strategy<Value = Class> {
+    (name(), conditions(), option::of(name()), option::of(dscp()))
+        .prop_map(|(name, conditions, meter, mark)| Class { name, conditions, meter, mark })
+}
+
+/// Any meter.
+fn meter() -> impl Strategy<Value = Meter> {
+    let rate = || {
+        prop_oneof![
+            (1..=MOST_RATE.0).prop_map(|rate| MeterRate::Bits(BitRate(rate))),
+            (1..20_000_000_000_u64).prop_map(MeterRate::Packets),
+        ]
+    };
+    let burst = || 0..i64::MAX as u64;
+    let bytes = || (0..=Overhead::MOST.0).prop_map(Bytes);
+    let overhead = prop_oneof![
+        select(&[Overhead::IP, Overhead::LAYER_2, Overhead::ETHERNET][..]),
+        bytes().prop_map(Overhead::Fixed),
+        bytes().prop_map(Overhead::Atm),
+    ];
+    let lengths =
+        || prop_oneof![Just((32, 128)), (0..=32_u8, 0..=128_u8), (0..=32_u8).prop_map(|v4| (v4, 128))];
+    let per = prop_oneof![
+        Just(MeterScope::All),
+        Just(MeterScope::Flow),
+        lengths().prop_map(|(v4, v6)| MeterScope::Source(v4, v6)),
+        lengths().prop_map(|(v4, v6)| MeterScope::Destination(v4, v6)),
+    ];
+    let action = || {
+        prop_oneof![Just(ColourAction::Pass), Just(ColourAction::Drop), dscp().prop_map(ColourAction::Mark)]
+    };
+    let rates =
+        (rate(), burst(), option::of(rate()), option::of(burst()), option::of(rate()), option::of(burst()));
+    let words = (
+        select(&[MeterKind::TokenBucket, MeterKind::SingleRate, MeterKind::TwoRate, MeterKind::Rfc4115][..]),
+        select(&[ColourMode::Blind, ColourMode::Aware][..]),
+        select(&[NoInstance::Red, NoInstance::Share][..]),
+    );
+    let actions = (action(), action(), action());
+    (name(), rates, words, overhead, per, any::<u32>(), actions).prop_map(
+        |(name, rates, (kind, colours, when_full), overhead, per, instances, (green, yellow, red))| {
+            let (rate, burst, peak_rate, peak_burst, excess_rate, excess_burst) = rates;
+            Meter {
+                name,
+                kind,
+                rate,
+                burst,
+                peak_rate,
+                peak_burst,
+                excess_rate,
+                excess_burst,
+                colours,
+                overhead,
+                per,
+                instances,
+                when_full,
+                actions: [green, yellow, red],
+            }
+        },
+    )
 }
 
 /// Any translation.

@@ -33,13 +33,6 @@ pub struct Rule {
     pub action: Action,
 }
 
-impl Rule {
-    /// True if the rule names [`OTHER_ZONE`](super::OTHER_ZONE) as an origin.
-    pub fn names_other(&self) -> bool {
-        self.conditions.from.iter().any(|zone| zone == super::OTHER_ZONE)
-    }
-}
-
 /// Conditions on a packet, of which all must hold; an empty list or `None` holds for all packets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Conditions {
@@ -71,6 +64,13 @@ pub struct Conditions {
     pub tcp_flags: Option<TcpFlagsMatch>,
     /// DiffServ code points.
     pub dscp: Vec<Dscp>,
+}
+
+impl Conditions {
+    /// True if [`OTHER_ZONE`](super::OTHER_ZONE) is named as an origin.
+    pub fn names_other(&self) -> bool {
+        self.from.iter().any(|zone| zone == super::OTHER_ZONE)
+    }
 }
 
 /// Action on a packet.

@@ -13,12 +13,14 @@ use crate::model::{ANY_ZONE, AddressItem, Addresses, OTHER_ZONE, SELF_ZONE};
 const LONGEST: usize = 64;
 
 /// Most items of each kind in a policy.
-const MOST: [(&str, usize); 5] = [
+const MOST: [(&str, usize); 7] = [
     ("interfaces", 4_096),
     ("sets", 65_536),
     ("routes", 4_194_304),
     ("rules", 1_000_000),
     ("translations", 65_536),
+    ("classes", 65_000),
+    ("meters", 65_000),
 ];
 
 impl<'a> Validator<'a> {
@@ -30,6 +32,8 @@ impl<'a> Validator<'a> {
             policy.routes.len(),
             policy.rules.len(),
             policy.nats.len(),
+            policy.classes.len(),
+            policy.meters.len(),
         ];
         for ((kind, most), count) in MOST.into_iter().zip(counts) {
             if count > most {
@@ -50,6 +54,12 @@ impl<'a> Validator<'a> {
         self.unique(
             "translation",
             &named(Item::Nat, policy.nats.iter().map(|nat| nat.name.as_str()).collect()),
+        );
+        let classes = policy.classes.iter().map(|class| class.name.as_str()).collect();
+        self.unique("class", &named(Item::Class, classes));
+        self.unique(
+            "meter",
+            &named(Item::Meter, policy.meters.iter().map(|meter| meter.name.as_str()).collect()),
         );
         for (index, interface) in policy.interfaces.iter().enumerate() {
             let item = Item::Interface(index);
@@ -72,11 +82,13 @@ impl<'a> Validator<'a> {
             }
             self.form(kind, name, self.lines.place(*item));
             if let Some(earlier) = first.insert(name, *item) {
-                let diagnostic =
-                    Diagnostic::new(config::Code::DuplicateName, format!("two {kind}s are named \"{name}\""))
-                        .hint("names are in every log and counter: give each its own")
-                        .at(self.lines.place(*item))
-                        .and("the first", self.lines.place(earlier));
+                let diagnostic = Diagnostic::new(
+                    config::Code::DuplicateName,
+                    format!("two {kind}{} are named \"{name}\"", plural(kind)),
+                )
+                .hint("names are in every log and counter: give each its own")
+                .at(self.lines.place(*item))
+                .and("the first", self.lines.place(earlier));
                 self.report(diagnostic);
                 first.insert(name, earlier);
             }
@@ -166,4 +178,9 @@ impl<'a> Validator<'a> {
             );
         }
     }
+}
+
+/// Ending of the plural of a kind's name.
+fn plural(kind: &str) -> &'static str {
+    if kind.ends_with('s') { "es" } else { "s" }
 }

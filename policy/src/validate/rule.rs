@@ -9,8 +9,8 @@ use super::{In, Validator};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::lines::Item;
 use crate::model::{
-    Action, AddressItem, Addresses, FamilyMatch, Interface, LinkKind, MacRange, NatAction, OTHER_ZONE,
-    Protocol, Rule, SELF_ZONE, State, SynAnswer,
+    Action, AddressItem, Addresses, Conditions, FamilyMatch, Interface, LinkKind, MacRange, NatAction,
+    OTHER_ZONE, Protocol, Rule, SELF_ZONE, State, SynAnswer,
 };
 use crate::value::address::address_item_text;
 
@@ -25,65 +25,65 @@ impl Validator<'_> {
         let policy = self.policy;
         for (index, rule) in policy.rules.iter().enumerate() {
             let item = Item::Rule(index);
-            self.known_zones(item, "from", &rule.conditions.from);
-            self.known_zones(item, "to", &rule.conditions.to);
-            self.known_interfaces(item, "in", &rule.conditions.in_interfaces);
-            self.known_interfaces(item, "out", &rule.conditions.out_interfaces);
-            self.known_sets(item, "source", &rule.conditions.source);
-            self.known_sets(item, "destination", &rule.conditions.destination);
+            self.known_conditions(item, &rule.conditions);
             if self.lines.is_broken(item) {
                 continue;
             }
-            self.transport(item, rule);
             self.limited(item, rule);
             self.syn_proxy(item, rule);
             self.states(item, rule);
             self.origin(item, rule);
-            self.source_macs(item, rule);
-            self.families(item, rule);
-            self.interfaces_in_zones(item, rule);
-            let Some(reach) = self.reach.as_ref() else { continue };
-            let from: Vec<Arc<Space>> = rule.conditions.from.iter().map(|zone| reach.sources(zone)).collect();
-            let to: Vec<Arc<Space>> =
-                rule.conditions.to.iter().map(|zone| reach.destinations(zone)).collect();
-            self.behind(
-                In { item, key: "source", index: 0 },
-                &rule.conditions.source,
-                &from,
-                &rule.conditions.from,
-            );
-            self.behind(
-                In { item, key: "destination", index: 0 },
-                &rule.conditions.destination,
-                &to,
-                &rule.conditions.to,
-            );
+            self.conditions(item, &rule.conditions);
         }
     }
 
+    /// Reports zones, interfaces and sets that there are none of.
+    pub(super) fn known_conditions(&mut self, item: Item, conditions: &Conditions) {
+        self.known_zones(item, "from", &conditions.from);
+        self.known_zones(item, "to", &conditions.to);
+        self.known_interfaces(item, "in", &conditions.in_interfaces);
+        self.known_interfaces(item, "out", &conditions.out_interfaces);
+        self.known_sets(item, "source", &conditions.source);
+        self.known_sets(item, "destination", &conditions.destination);
+    }
+
+    /// Reports conditions that contradict one another, or that no packet meets by the routes.
+    pub(super) fn conditions(&mut self, item: Item, conditions: &Conditions) {
+        self.transport(item, conditions);
+        self.source_macs(item, conditions);
+        self.families(item, conditions);
+        self.interfaces_in_zones(item, conditions);
+        let Some(reach) = self.reach.as_ref() else { return };
+        let from: Vec<Arc<Space>> = conditions.from.iter().map(|zone| reach.sources(zone)).collect();
+        let to: Vec<Arc<Space>> = conditions.to.iter().map(|zone| reach.destinations(zone)).collect();
+        let at = |key| In { item, key, index: 0 };
+        self.behind(at("source"), &conditions.source, &from, &conditions.from);
+        self.behind(at("destination"), &conditions.destination, &to, &conditions.to);
+    }
+
     /// Reports ports, ICMP types and TCP flags without their protocols.
-    fn transport(&mut self, item: Item, rule: &Rule) {
-        for (key, ports) in [("sport", &rule.conditions.sports), ("dport", &rule.conditions.dports)] {
+    fn transport(&mut self, item: Item, conditions: &Conditions) {
+        for (key, ports) in [("sport", &conditions.sports), ("dport", &conditions.dports)] {
             if !ports.is_empty() {
-                self.ports_have_protocol(item, key, &rule.conditions.protocols);
+                self.ports_have_protocol(item, key, &conditions.protocols);
             }
         }
-        let icmp = rule.conditions.protocols.len() == 1
-            && matches!(rule.conditions.protocols[0], Protocol::ICMP | Protocol::ICMPV6);
-        if !rule.conditions.icmp.is_empty() && !icmp {
+        let icmp = conditions.protocols.len() == 1
+            && matches!(conditions.protocols[0], Protocol::ICMP | Protocol::ICMPV6);
+        if !conditions.icmp.is_empty() && !icmp {
             let message =
                 "ICMP types need ICMP as the only protocol, for the numbers of the two differ".to_owned();
             let hint = "write protocol = \"icmp\" or \"icmpv6\"; two rules for both";
             self.wrong(Code::IcmpWithoutProtocol, item, "icmp", message, hint);
         }
-        if let Some(flags) = rule.conditions.tcp_flags {
-            if rule.conditions.protocols != [Protocol::TCP] {
+        if let Some(flags) = conditions.tcp_flags {
+            if conditions.protocols != [Protocol::TCP] {
                 let message = "TCP flags need TCP as the only protocol".to_owned();
                 self.wrong(Code::TcpFlagsWithoutTcp, item, "tcp-flags", message, "write protocol = \"tcp\"");
             }
             if flags.value & !flags.mask != 0 {
                 let message = "a TCP flag must be set that is not looked at".to_owned();
-                self.wrong(Code::RuleNeverMatches, item, "tcp-flags", message, "leave the rule out");
+                self.wrong(Code::RuleNeverMatches, item, "tcp-flags", message, "leave it out");
             }
         }
     }
@@ -226,26 +226,25 @@ impl Validator<'_> {
     }
 
     /// Reports Ethernet addresses that no frame has as its source, and conditions on packets without an Ethernet header.
-    fn source_macs(&mut self, item: Item, rule: &Rule) {
+    fn source_macs(&mut self, item: Item, conditions: &Conditions) {
         let key = "source-mac";
         let is_group = |range: &MacRange| range.first == range.last && !range.first.is_unicast();
         for (index, range) in
-            rule.conditions.source_macs.items.iter().enumerate().filter(|(_, range)| is_group(range))
+            conditions.source_macs.items.iter().enumerate().filter(|(_, range)| is_group(range))
         {
             let message = format!("no frame has the source {}", range.first);
             let hint = "it is the address of a group, or of nobody: leave it out";
             self.wrong_in(Code::RuleNeverMatches, In { item, key, index }, message, hint);
         }
-        if rule.conditions.source_macs.items.is_empty() {
+        if conditions.source_macs.items.is_empty() {
             return;
         }
         let is_origin = |interface: &&Interface| {
-            (rule.conditions.from.is_empty() || rule.conditions.from.contains(&interface.zone))
-                && (rule.conditions.in_interfaces.is_empty()
-                    || rule.conditions.in_interfaces.contains(&interface.name))
+            (conditions.from.is_empty() || conditions.from.contains(&interface.zone))
+                && (conditions.in_interfaces.is_empty() || conditions.in_interfaces.contains(&interface.name))
         };
         let mut origins = self.policy.interfaces.iter().filter(is_origin).peekable();
-        let is_known = origins.peek().is_some() || rule.names_other();
+        let is_known = origins.peek().is_some() || conditions.names_other();
         if is_known && origins.all(|interface| interface.link == LinkKind::Ip) {
             let message = "packets from there come without an Ethernet header".to_owned();
             let hint = "leave `source-mac` out, or name an Ethernet interface or its zone";
@@ -254,23 +253,23 @@ impl Validator<'_> {
     }
 
     /// Reports addresses, protocols and `family` that exclude one another's IP version.
-    fn families(&mut self, item: Item, rule: &Rule) {
-        let protocol_family = match rule.conditions.protocols[..] {
+    fn families(&mut self, item: Item, conditions: &Conditions) {
+        let protocol_family = match conditions.protocols[..] {
             [Protocol::ICMP] => FamilyMatch::V4,
             [Protocol::ICMPV6] => FamilyMatch::V6,
             _ => FamilyMatch::Both,
         };
-        let wanted = match (rule.conditions.family, protocol_family) {
+        let wanted = match (conditions.family, protocol_family) {
             (FamilyMatch::Both, other) => other,
             (family, FamilyMatch::Both) => family,
             (family, other) if family == other => family,
             _ => {
-                let message = format!("{} is not of that family", rule.conditions.protocols[0]);
+                let message = format!("{} is not of that family", conditions.protocols[0]);
                 let hint = "icmp goes with ipv4, and icmpv6 with ipv6";
                 return self.wrong(Code::FamilyMismatch, item, "protocol", message, hint);
             }
         };
-        self.same_family(item, wanted, &rule.conditions.source, &rule.conditions.destination);
+        self.same_family(item, wanted, &conditions.source, &conditions.destination);
     }
 
     /// Reports addresses of another family than wanted, and sources and destinations without a common family.
@@ -332,10 +331,10 @@ impl Validator<'_> {
         }
     }
 
-    fn interfaces_in_zones(&mut self, item: Item, rule: &Rule) {
+    fn interfaces_in_zones(&mut self, item: Item, conditions: &Conditions) {
         let sides = [
-            ("in", &rule.conditions.in_interfaces, "from", &rule.conditions.from),
-            ("out", &rule.conditions.out_interfaces, "to", &rule.conditions.to),
+            ("in", &conditions.in_interfaces, "from", &conditions.from),
+            ("out", &conditions.out_interfaces, "to", &conditions.to),
         ];
         for (key, interfaces, zone_key, zones) in sides {
             if interfaces.is_empty() || zones.is_empty() {

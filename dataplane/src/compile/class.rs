@@ -1,0 +1,79 @@
+//! Compilation of traffic classes and meters.
+
+use std::sync::Arc;
+
+use lookup::classify::{Algorithm, Bounds, Choice, Task};
+use policy::Policy;
+
+use super::names::Names;
+use super::pattern::of_conditions;
+use crate::tables::{ClassEntry, Classes, CompileError, MeterEntry, SourceMacs};
+
+/// The classes of a policy, to be searched by `wanted`.
+pub(super) fn compile(
+    policy: &Policy,
+    names: &Names,
+    macs: Option<&SourceMacs>,
+    wanted: Option<&'static Algorithm>,
+) -> Result<Classes, CompileError> {
+    let place = |name: &String| {
+        let place = policy.meters.iter().position(|meter| meter.name == *name);
+        place.map(|place| place as u16).ok_or_else(|| CompileError::UnknownMeter(name.clone()))
+    };
+    let mut list = Vec::with_capacity(policy.classes.len());
+    let mut patterns = Vec::with_capacity(policy.classes.len());
+    for class in &policy.classes {
+        list.push(ClassEntry {
+            name: class.name.clone(),
+            meter: class.meter.as_ref().map(place).transpose()?,
+            mark: class.mark,
+        });
+        patterns.push(of_conditions(&class.conditions, policy, names, macs)?);
+    }
+    let kinds = kinds(patterns.iter().map(|pattern| pattern.dscp));
+    let bounds = policy.search.memory.map(|memory| Bounds { memory: memory.0 as usize });
+    let bounds = bounds.unwrap_or(Bounds::of(patterns.len()));
+    Ok(Classes {
+        list,
+        meters: policy.meters.iter().map(|meter| MeterEntry { settings: meter.clone() }).collect(),
+        search: Arc::new(Choice::new(Task { patterns, wanted, bounds })),
+        kinds,
+    })
+}
+
+/// Numbers of the kinds of code points: two are of one kind if each set of code points has both or neither.
+fn kinds(sets: impl Iterator<Item = u64>) -> [u8; 64] {
+    let mut kinds = [0_u8; 64];
+    for set in sets {
+        // Each kind splits into those of its code points that the set has, and the others.
+        let mut numbers: Vec<(u8, bool)> = Vec::new();
+        for (point, kind) in kinds.iter_mut().enumerate() {
+            let side = (*kind, set >> point & 1 == 1);
+            let number = numbers.iter().position(|known| *known == side).unwrap_or_else(|| {
+                numbers.push(side);
+                numbers.len() - 1
+            });
+            *kind = number as u8;
+        }
+    }
+    kinds
+}
+
+#[cfg(test)]
+mod tests {
+    use super::kinds;
+
+    #[test]
+    fn code_points_that_no_class_tells_apart_are_of_one_kind() {
+        assert_eq!(kinds([u64::MAX].into_iter()), [0; 64]);
+        let (ef, af) = (1 << 46, 1 << 10 | 1 << 12 | 1 << 14);
+        let kinds_of = kinds([u64::MAX, ef, af | ef, 1 << 10].into_iter());
+        let distinct: std::collections::BTreeSet<u8> = kinds_of.into_iter().collect();
+        assert_eq!(distinct.len(), 4);
+        assert_eq!(kinds_of[12], kinds_of[14]);
+        assert_ne!(kinds_of[10], kinds_of[12]);
+        assert_ne!(kinds_of[46], kinds_of[0]);
+        let all = kinds((0..64).map(|point| 1 << point));
+        assert_eq!(all.into_iter().collect::<std::collections::BTreeSet<u8>>().len(), 64);
+    }
+}

@@ -1,0 +1,134 @@
+//! Instances of meters: one for all packets, or one for each flow, address or prefix.
+//!
+//! Memory is fixed: instances lie in sets of eight. An instance whose buckets are full is as good as new, and makes room for
+//! another; where there is none, the packet is red, or shares an instance with others of its kind, as the policy says.
+
+use policy::model::{Colour, MeterScope, NoInstance};
+use tally::{Op, Region, Tally};
+use wire::{Bytes, Nanos};
+
+use super::{Arrival, Buckets, Meter};
+use crate::flow::Key;
+use crate::limiter::Sets;
+use crate::nat::Share;
+use crate::tables::{MeterEntry, Tables};
+
+/// The meters of one shard.
+#[derive(Debug, Default)]
+pub struct Meters {
+    list: Vec<Instances>,
+}
+
+/// The instances of one meter.
+#[derive(Debug)]
+pub(crate) struct Instances {
+    meter: Meter,
+    when_full: NoInstance,
+    /// The instance of all packets, or of those for which there is no other.
+    shared: Buckets,
+    each: Sets<Buckets>,
+    /// Offset of the instances in [`Region::Meter`].
+    base: usize,
+}
+
+/// Bytes of an instance on a network processor: its subject, time and tokens.
+const ENTRY: usize = 64;
+
+impl Meters {
+    /// Full buckets for the meters of `tables`, with room for as many instances as they say.
+    pub(crate) fn new(tables: &Tables, share: Share, now: Nanos) -> Meters {
+        let mut base = 0;
+        let instances = |entry: &MeterEntry| {
+            let made = Instances::new(entry, longest(tables), share, now, base);
+            base += made.region_bytes();
+            made
+        };
+        Meters { list: tables.classes.meters.iter().map(instances).collect() }
+    }
+
+    /// Meters a packet by the meter at a place. `subject` is the key of the packet's instance with its hash, where there is more
+    /// than one.
+    #[inline]
+    pub(crate) fn colour<T: Tally>(
+        &mut self,
+        place: u16,
+        packet: Arrival,
+        subject: Option<(Key, u64)>,
+        tally: &mut T,
+    ) -> Colour {
+        let Some(Instances { meter, when_full, shared, each, base }) = self.list.get_mut(usize::from(place))
+        else {
+            return Colour::Green;
+        };
+        let found = match subject {
+            None => None,
+            Some((key, hash)) => {
+                let new = meter.full(packet.at);
+                let found = each.find_or_take(&key, hash, new, |buckets| meter.is_full(buckets, packet.at));
+                if found.is_none() && *when_full == NoInstance::Red {
+                    return Colour::Red;
+                }
+                found
+            }
+        };
+        let at = *base + found.map_or(0, |place| (place as usize + 1) * ENTRY);
+        // Time since the last packet, tokens of two rates with their remainders, 30; both compared and taken, 10; colours, 6.
+        tally.instructions(46);
+        tally.execute(Op::Branch, 8);
+        tally.atomic(Region::Meter, at, 40);
+        let buckets = match found {
+            Some(place) => each.value(place).unwrap_or(shared),
+            None => shared,
+        };
+        meter.colour(buckets, packet)
+    }
+
+    /// Goes on with the buckets of `old` for meters that are the same: `were` gives, by place, the place of such a one there.
+    pub(crate) fn continue_from(&mut self, old: &mut Meters, were: &[Option<u16>]) {
+        for (new, was) in self.list.iter_mut().zip(were) {
+            let Some(before) = was.and_then(|was| old.list.get_mut(usize::from(was))) else { continue };
+            new.shared = before.shared;
+            std::mem::swap(&mut new.each, &mut before.each);
+        }
+    }
+
+    /// Bytes of memory.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let each = self.list.iter().map(|instances| instances.each.memory_bytes());
+        size_of_val(self.list.as_slice()) + each.sum::<usize>()
+    }
+
+    /// Bytes of [`Region::Meter`].
+    pub(crate) fn region_bytes(&self) -> usize {
+        self.list.iter().map(Instances::region_bytes).sum()
+    }
+}
+
+impl Instances {
+    fn new(entry: &MeterEntry, least: Bytes, share: Share, now: Nanos, base: usize) -> Instances {
+        // What begins at a source, or is of a flow, is one worker's.
+        let share = match entry.settings.per {
+            MeterScope::All | MeterScope::Destination(..) => share,
+            MeterScope::Flow | MeterScope::Source(..) => Share::WHOLE,
+        };
+        let meter = Meter::new(&entry.settings, share, least);
+        let each = if entry.settings.per == MeterScope::All { 0 } else { entry.settings.instances };
+        Instances {
+            meter,
+            when_full: entry.settings.when_full,
+            shared: meter.full(now),
+            each: Sets::new(each as usize),
+            base,
+        }
+    }
+
+    fn region_bytes(&self) -> usize {
+        (1 + self.each.len()) * ENTRY
+    }
+}
+
+/// The longest IP packet that leaves whole.
+fn longest(tables: &Tables) -> Bytes {
+    let mtus = tables.interfaces.iter().map(|interface| u64::from(interface.mtu));
+    Bytes(mtus.max().unwrap_or(0))
+}

@@ -1,0 +1,95 @@
+//! `police`: does it come faster than its class may?
+//!
+//! The meter of the packet's class gives the packet a colour, and the meter's action for that colour decides: the packet passes,
+//! is dropped, or is to be marked (RFC 2475, section 2.3.3). Changes no byte: `mark` does.
+
+use policy::model::{Colour, ColourAction, MeterScope};
+use tally::{Op, Region, Tally};
+use wire::meta::Fields;
+use wire::{Dscp, Frame};
+
+use super::{About, Cx, Packets, Stage, Step, header};
+use crate::flag;
+use crate::flow::{FlowId, Key};
+use crate::meter::Arrival;
+use crate::tables::{Address, OTHER, Tables};
+use crate::verdict::Reason;
+
+/// The stage.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Police;
+
+impl Stage for Police {
+    const ABOUT: About = About {
+        name: "police",
+        asks: "Does it come faster than its class may?",
+        reads: Fields::SEEN.and(Fields::RECEIVED).and(Fields::CLASS).and(Fields::FLOW).and(Fields::OPENING),
+        writes: Fields::COLOUR,
+    };
+
+    fn packets(tables: &Tables) -> Packets {
+        if tables.classes.meters.is_empty() { Packets::None } else { Packets::Every }
+    }
+
+    /// What the gateway itself sends is subject to no limit; what has waited for a neighbour has been metered before.
+    #[inline(always)]
+    fn takes(frame: &Frame) -> bool {
+        let is_own = frame.meta.flags & flag::OWN != 0 && frame.meta.ingress != OTHER;
+        frame.meta.fate == 0 && frame.meta.class != 0 && frame.meta.flags & flag::WAITED == 0 && !is_own
+    }
+
+    #[inline]
+    fn step<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
+        let classes = &cx.tables.classes;
+        // The class and its meter, each by place and bound, 8; length and code point, 4; the action for the colour, 4.
+        cx.tally.instructions(16);
+        cx.tally.execute(Op::Branch, 5);
+        let Some(place) = classes.get(frame.meta.class).and_then(|class| class.meter) else {
+            return Step::Next;
+        };
+        let Some(entry) = classes.meters.get(usize::from(place)) else { return Step::Next };
+        let subject =
+            subject(frame, entry.settings.per, cx).map(|key| (key, cx.shard.flows.hash(&key, cx.tally)));
+        let packet = Arrival {
+            length: frame.meta.end.saturating_sub(frame.meta.network).into(),
+            before: Colour::of(Dscp::of_field(frame.meta.ds_field)),
+            at: frame.meta.received,
+        };
+        let colour = cx.shard.meters.colour(place, packet, subject, cx.tally);
+        frame.meta.colour = colour as u8;
+        cx.tally.atomic(Region::Counter, usize::from(frame.meta.class) * 32 + 16, 8);
+        cx.shard.counters.count_colour(frame);
+        match entry.settings.actions[colour as usize] {
+            ColourAction::Drop => Step::Drop(Reason::Policed),
+            ColourAction::Pass | ColourAction::Mark(_) => Step::Next,
+        }
+    }
+
+    fn program(_: &Tables) -> u32 {
+        // This stage, 21; subjects of instances, 16; the meter, 54.
+        91
+    }
+}
+
+/// Key of the instance that a packet belongs to; `None` where there is one for all.
+#[inline]
+fn subject<T: Tally>(frame: &Frame, per: MeterScope, cx: &Cx<'_, T>) -> Option<Key> {
+    let prefix = |address: Address, v4: u8, v6: u8| {
+        let (width, length) = if address.v6 { (128, v6) } else { (32, v4) };
+        let bits = address.bits >> (width - u32::from(length)).min(127);
+        let bits = if length == 0 { 0 } else { bits << (width - u32::from(length)) };
+        if address.v6 { Key::v6(bits, 0, 0, 0, 0) } else { Key::v4(bits as u32, 0, 0, 0, 0) }
+    };
+    match per {
+        MeterScope::All => None,
+        MeterScope::Source(v4, v6) => Some(prefix(header::addresses(frame).0, v4, v6)),
+        MeterScope::Destination(v4, v6) => Some(prefix(header::addresses(frame).1, v4, v6)),
+        MeterScope::Flow => {
+            match (cx.shard.openings.of(&frame.meta), cx.shard.flows.flow(FlowId(frame.meta.flow))) {
+                (Some(opening), _) => Some(opening.key),
+                (None, Some(flow)) => Some(*flow.original()),
+                (None, None) => Some(prefix(header::addresses(frame).0, 32, 128)),
+            }
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Meters: rates, overheads, scopes and actions by colour.
+
+use config::wrong_type;
+use toml::de::DeValue;
+use wire::Bytes;
+
+use super::packet::DSCP;
+use super::{BIT_RATE, Complaint, Form, Read, Text, Value, number, quoted};
+use crate::diagnostic::Code;
+use crate::model::{ColourAction, MeterRate, MeterScope, Overhead};
+use crate::word::{Words, word_for};
+
+/// The rate of a meter: `10 Mbit/s`, or `1000 packets/s`.
+pub(crate) const RATE: Value<MeterRate> = Value {
+    read: rate,
+    print: |rate| match rate {
+        MeterRate::Bits(rate) => BIT_RATE.print(rate),
+        MeterRate::Packets(count) => quoted(&format!("{count} {PACKETS}")),
+    },
+};
+
+/// Overhead: a word, a number of bytes, or `atm N`.
+pub(crate) const OVERHEAD: Value<Overhead> = Value { read: overhead, print: overhead_text };
+
+/// Scope: a word, with prefix lengths for addresses.
+pub(crate) const SCOPE: Text<MeterScope> = Text { read: scope, print: scope_text };
+
+/// Action on a colour: `pass`, `drop`, or the code point that packets are given.
+pub(crate) const COLOUR_ACTION: Value<ColourAction> = Value {
+    read: |value| match value {
+        DeValue::String(word) if word == "pass" => Ok(ColourAction::Pass),
+        DeValue::String(word) if word == "drop" => Ok(ColourAction::Drop),
+        value => DSCP.read(value).map(ColourAction::Mark).map_err(|complaint| {
+            complaint.hint("write \"pass\", \"drop\", or a code point such as \"af12\"")
+        }),
+    },
+    print: |action| match action {
+        ColourAction::Pass => quoted("pass"),
+        ColourAction::Drop => quoted("drop"),
+        ColourAction::Mark(dscp) => DSCP.print(dscp),
+    },
+};
+
+const PACKETS: &str = "packets/s";
+
+fn rate(value: &DeValue<'_>) -> Read<MeterRate> {
+    let DeValue::String(text) = value else { return BIT_RATE.read(value).map(MeterRate::Bits) };
+    let Some(count) = text.trim().strip_suffix(PACKETS) else {
+        return BIT_RATE.read(value).map(MeterRate::Bits);
+    };
+    // As many as the shortest frames that a link of the highest rate carries.
+    let count: Option<u64> = count.trim().parse().ok().filter(|count| (1..=20_000_000_000).contains(count));
+    count.map(MeterRate::Packets).ok_or_else(|| {
+        Complaint::new(Code::BadRate, format!("\"{text}\" is not a rate"))
+            .hint("write \"1000 packets/s\": 1 at least, and 20,000,000,000 at most")
+    })
+}
+
+/// Overheads that have names.
+const OVERHEADS: Words<Overhead> =
+    &[("ip", Overhead::IP), ("layer2", Overhead::LAYER_2), ("ethernet", Overhead::ETHERNET)];
+
+/// Encapsulation of routed IP over ATM: LLC and SNAP, 8 bytes (RFC 2684, section 5.2), and the AAL5 trailer, 8.
+const IP_OVER_ATM: Bytes = Bytes(16);
+
+fn overhead(value: &DeValue<'_>) -> Read<Overhead> {
+    match value {
+        DeValue::Integer(_) => number(value, 0, Overhead::MOST.0).map(|bytes| Overhead::Fixed(Bytes(bytes))),
+        DeValue::String(text) => overhead_of(text),
+        other => Err(wrong_type("an overhead such as \"ethernet\", or a number of bytes", other)),
+    }
+}
+
+fn overhead_of(text: &str) -> Read<Overhead> {
+    let named = OVERHEADS.iter().find(|(word, _)| *word == text).map(|(_, overhead)| *overhead);
+    let atm = || match text.strip_prefix("atm")?.trim() {
+        "" => Some(IP_OVER_ATM),
+        bytes => bytes.parse().ok().filter(|bytes| *bytes <= Overhead::MOST.0).map(Bytes),
+    };
+    named.or_else(|| atm().map(Overhead::Atm)).ok_or_else(|| {
+        Complaint::new(config::Code::BadNumber, format!("\"{text}\" is not an overhead")).hint(
+            "write \"ip\", \"layer2\", \"ethernet\", \"atm\", \"atm 40\" (bytes before the cells), or a number of bytes, 256 at most",
+        )
+    })
+}
+
+fn overhead_text(overhead: &Overhead) -> String {
+    match (word_for(OVERHEADS, overhead), overhead) {
+        (Some(word), _) => quoted(word),
+        (None, Overhead::Fixed(bytes)) => bytes.0.to_string(),
+        (None, Overhead::Atm(IP_OVER_ATM)) => quoted("atm"),
+        (None, Overhead::Atm(bytes)) => quoted(&format!("atm {}", bytes.0)),
+    }
+}
+
+fn scope(text: &str) -> Read<MeterScope> {
+    let bad = || {
+        Complaint::new(Code::BadRate, format!("\"{text}\" is not a scope of a meter")).hint(
+            "write \"all\", \"flow\", \"source\", \"destination\", or \"source/24/56\" with prefix lengths of IPv4 and IPv6",
+        )
+    };
+    let mut parts = text.split('/');
+    let (word, lengths) = (parts.next().unwrap_or_default(), [parts.next(), parts.next()]);
+    let length = |text: Option<&str>, most: u8| match text {
+        None => Ok(most),
+        Some(text) => text.parse().ok().filter(|bits| *bits <= most).ok_or_else(bad),
+    };
+    let (v4, v6) = (length(lengths[0], 32)?, length(lengths[1], 128)?);
+    match (word, lengths[0], parts.next()) {
+        ("all", None, None) => Ok(MeterScope::All),
+        ("flow", None, None) => Ok(MeterScope::Flow),
+        ("source", _, None) => Ok(MeterScope::Source(v4, v6)),
+        ("destination", _, None) => Ok(MeterScope::Destination(v4, v6)),
+        _ => Err(bad()),
+    }
+}
+
+fn scope_text(scope: &MeterScope) -> String {
+    let (word, lengths) = match scope {
+        MeterScope::All => return "all".to_owned(),
+        MeterScope::Flow => return "flow".to_owned(),
+        MeterScope::Source(v4, v6) => ("source", (v4, v6)),
+        MeterScope::Destination(v4, v6) => ("destination", (v4, v6)),
+    };
+    match lengths {
+        (32, 128) => word.to_owned(),
+        (v4, 128) => format!("{word}/{v4}"),
+        (v4, v6) => format!("{word}/{v4}/{v6}"),
+    }
+}
