@@ -315,6 +315,43 @@ fn where_nothing_is_tracked_packets_wait_too() {
     assert_eq!(out.sent[0].verdict, Some(Verdict::Answered(Reason::NeighbourUnknown)));
 }
 
+/// An ICMP error quotes what waited in vain as it came; what goes on is metered and counted once, by its own code point.
+#[test]
+fn what_waits_is_metered_once_and_marked_when_it_leaves() {
+    let classes = "[[class]]\nname = \"low\"\ndscp = \"cs1\"\nmark = \"ef\"\nmeter = \"few\"\n\
+                   [[class]]\nname = \"rest\"\nmark = \"af11\"\n\
+                   [[meter]]\nname = \"few\"\nrate = \"1 packets/s\"\nburst = 2\n";
+    for mode in ["", "mode = \"stateless\"\n"] {
+        let interfaces = POLICY.split("[[nat]]").next().unwrap();
+        let accept = "[[rule]]\nname = \"all\"\nfrom = \"lan\"\naction = \"accept\"\n";
+        let mut pair = Pair::resolved_by_host(&format!("{mode}{interfaces}{accept}{classes}"));
+        let low = |sport| v4(HOST, FAR).ds_field(8 << 2 | 1).udp(sport, 53);
+        for sport in [1, 2] {
+            pair.waits(LAN, &low(sport));
+        }
+        assert_eq!(pair.fate(LAN, &low(3)), Verdict::Dropped(Reason::Policed));
+        let out = pair.learn(ROUTER, ROUTER_MAC);
+        let fields: Vec<u8> = out.sent.iter().map(|sent| sent.bytes[15]).collect();
+        assert_eq!(fields, [46 << 2 | 1; 2], "{mode}");
+        let low_count = pair.shard().counters.classes[0];
+        assert_eq!(
+            (low_count.traffic.frames, low_count.colours, pair.shard().counters.classes[1].traffic.frames),
+            (3, [2, 0, 1], 0)
+        );
+        // In vain: what is quoted has the code point that it came with.
+        pair.do_both(|gateway| gateway.forget(ROUTER));
+        pair.learn(INSIDE, HOST_MAC);
+        pair.now += 180_000;
+        pair.waits(LAN, &low(1));
+        pair.now += 3_125;
+        let out = pair.receive(LAN, &low(9));
+        let error =
+            out.sent.iter().find(|sent| sent.verdict == Some(Verdict::Answered(Reason::NeighbourUnknown)));
+        // Ethernet, IP, ICMP, and of the packet quoted the second byte.
+        assert_eq!(error.map(|error| error.bytes[14 + 20 + 8 + 1]), Some(8 << 2 | 1), "{mode}");
+    }
+}
+
 #[test]
 fn fragments_wait_for_their_first_and_then_for_the_neighbour() {
     let mut pair = pair();

@@ -43,8 +43,11 @@ impl Stage for Classify {
         } else {
             of_packet(frame, kind, cx)
         };
-        cx.tally.atomic(Region::Counter, usize::from(frame.meta.class) * 32, 16);
-        cx.shard.counters.count_class(frame);
+        // What has waited for a neighbour has been counted before.
+        if frame.meta.flags & flag::WAITED == 0 {
+            cx.tally.atomic(Region::Counter, usize::from(frame.meta.class) * 32, 16);
+            cx.shard.counters.count_class(frame);
+        }
         Step::Next
     }
 

@@ -9,7 +9,7 @@ use wire::meta::Fields;
 use wire::{Dscp, Family, Frame, ipv4, ipv6};
 
 use super::{About, Cx, Packets, Stage, Step};
-use crate::hop::{leaves, waits};
+use crate::hop::leaves;
 use crate::tables::{Classes, Tables};
 
 /// The stage.
@@ -28,11 +28,11 @@ impl Stage for Mark {
         if tables.classes.has_marks() { Packets::Every } else { Packets::None }
     }
 
-    /// What stays with the gateway, or on a link that Linux brings it to, stays as it is.
+    /// What stays with the gateway, or on a link that Linux brings it to, stays as it is. What waits for a neighbour is marked when it
+    /// goes on: it is classified once more by then, and an ICMP error quotes it as it came.
     #[inline(always)]
     fn takes(frame: &Frame) -> bool {
-        let goes_out = leaves(frame.meta.hop) || waits(frame.meta.hop);
-        frame.meta.fate == 0 && frame.meta.class != 0 && goes_out
+        frame.meta.fate == 0 && frame.meta.class != 0 && leaves(frame.meta.hop)
     }
 
     #[inline]
