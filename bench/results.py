@@ -60,7 +60,7 @@ def cargo(*arguments, root=ROOT, target=None, flags=None):
 
 def wirerate(**options):
     """Builds the command, optimised, and gives its path."""
-    return cargo("build", "--release", "--package", "cli", "--bin", "wirerate", **options)
+    return cargo("build", "--release", "--package", "wirerate", "--bin", "wirerate", **options)
 
 
 def machine(command, dpdk=False):

@@ -301,3 +301,36 @@ fn rows_may_hold_several_names() {
     let page = "# T\n\n| crate | for |\n|---|---|\n| a, b | x |\n| `c-d` | y |\n";
     assert_eq!(rows(page).into_iter().collect::<Vec<_>>(), ["a", "b", "c-d"]);
 }
+
+/// Scripts that no check runs name packages and benchmarks of the workspace, which may be renamed.
+#[test]
+fn scripts_name_packages_that_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let manifest = fs::read_to_string(root.join("Cargo.toml")).unwrap();
+    let manifest: Table = manifest.parse().unwrap();
+    let members =
+        manifest["workspace"]["members"].as_array().unwrap().iter().map(|member| member.as_str().unwrap());
+    let packages: BTreeSet<String> = members
+        .map(|member| {
+            let text = fs::read_to_string(root.join(member).join("Cargo.toml")).unwrap();
+            let member: Table = text.parse().unwrap();
+            member["package"]["name"].as_str().unwrap().to_owned()
+        })
+        .collect();
+    let mut files: Vec<PathBuf> = ["check", "setup", "Makefile"].map(|file| root.join(file)).into();
+    for folder in ["bench", "demo"] {
+        files.extend(fs::read_dir(root.join(folder)).unwrap().map(|entry| entry.unwrap().path()));
+    }
+    let mut named = 0;
+    for file in files.into_iter().filter(|file| file.is_file()) {
+        let Ok(text) = fs::read_to_string(&file) else { continue };
+        // In a shell `--package NAME`, in Python `"--package", "NAME"`.
+        for (place, _) in text.match_indices("--package") {
+            let rest = text[place + "--package".len()..].trim_start_matches(['"', ',', ' ']);
+            let name: String = rest.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '-').collect();
+            assert!(packages.contains(&name), "{}: there is no package `{name}`", file.display());
+            named += 1;
+        }
+    }
+    assert!(named > 5, "only {named} found");
+}

@@ -13,7 +13,7 @@ use run::{Room, root, wirerate};
 const WIDTH: usize = 80;
 
 /// Commands with examples of their own, each pasted by a test below or among [`NOT_PASTED`].
-const COMMANDS: [&[&str]; 42] = [
+const COMMANDS: [&[&str]; 43] = [
     &[],
     &["check"],
     &["run"],
@@ -23,6 +23,7 @@ const COMMANDS: [&[&str]; 42] = [
     &["ports"],
     &["rules"],
     &["nat"],
+    &["classes"],
     &["queues"],
     &["drops"],
     &["apply"],
@@ -62,7 +63,7 @@ const COMMANDS: [&[&str]; 42] = [
 const LIVE: &str = "it needs a gateway that runs: tests/netns asks those";
 
 /// Beginnings of examples that are not pasted, each with the reason.
-const NOT_PASTED: [(&str, &str); 34] = [
+const NOT_PASTED: [(&str, &str); 36] = [
     ("wirerate run ", "it needs root, and interfaces of its own"),
     ("wirerate top", LIVE),
     ("wirerate top ", LIVE),
@@ -76,6 +77,8 @@ const NOT_PASTED: [(&str, &str); 34] = [
     ("wirerate rules ", LIVE),
     ("wirerate nat", LIVE),
     ("wirerate nat ", LIVE),
+    ("wirerate classes", LIVE),
+    ("wirerate classes ", LIVE),
     ("wirerate queues", LIVE),
     ("wirerate queues ", LIVE),
     ("wirerate drops", LIVE),

@@ -65,6 +65,8 @@ enum Policy {
     Firewall,
     /// A stateful firewall that translates source address and port.
     Napt,
+    /// A stateful firewall that meters and marks.
+    DiffServ,
 }
 
 /// Packets of a flow to measure.
@@ -96,6 +98,8 @@ const KINDS: &[Kind] = &[
     kind("udp-napt", Protocol::UDP, false, Policy::Napt, Shape::Established),
     kind("tcp-napt", Protocol::TCP, false, Policy::Napt, Shape::Established),
     kind("icmp-napt", Protocol::ICMP, false, Policy::Napt, Shape::Established),
+    kind("udp-metered", Protocol::UDP, false, Policy::DiffServ, Shape::Established),
+    kind("udp-metered-first", Protocol::UDP, false, Policy::DiffServ, Shape::First),
     kind("udp-first", Protocol::UDP, false, Policy::Firewall, Shape::First),
     kind("tcp-first", Protocol::TCP, false, Policy::Firewall, Shape::First),
     kind("udp-napt-first", Protocol::UDP, false, Policy::Napt, Shape::First),
@@ -168,6 +172,13 @@ impl Kind {
             ));
         }
         text.push_str("[[rule]]\nname = \"out\"\nfrom = \"lan\"\nto = \"wan\"\naction = \"accept\"\n");
+        if self.policy == Policy::DiffServ {
+            text.push_str(
+                "[[class]]\nname = \"gold\"\nprotocol = \"udp\"\nmeter = \"gold\"\n\
+                 [[meter]]\nname = \"gold\"\nkind = \"trtcm\"\nrate = \"1 Gbit/s\"\nburst = 100000000\n\
+                 peak-rate = \"2 Gbit/s\"\npeak-burst = 100000000\ngreen = \"af11\"\nyellow = \"af12\"\n",
+            );
+        }
         if self.policy == Policy::Napt {
             text.push_str(
                 "[[nat]]\nname = \"napt\"\nkind = \"source\"\nfrom = \"lan\"\nto = \"wan\"\n\

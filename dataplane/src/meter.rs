@@ -2,7 +2,7 @@
 //!
 //! A bucket is kept as S1 of the DiffServ study on IXP1200 keeps it: time of the last packet, and tokens left then. Arithmetic
 //! is exact: what is less than a token is carried to the next packet, so that a meter of any rate passes its rate over any
-//! time. Clocks that stand or are set back add no tokens.
+//! time. Clocks that stand or go back add no tokens; one that is set back by more than a second goes on from there.
 
 use policy::model::{Colour, ColourMode, Meter as Settings, MeterKind, MeterRate, Overhead};
 use wire::{Bytes, Nanos};
@@ -71,6 +71,9 @@ struct Bucket {
 
 /// Nanoseconds of a second.
 const SECOND: u64 = 1_000_000_000;
+
+/// Time by which a clock goes back only if it is set.
+const SET_BACK: Nanos = Nanos(SECOND);
 
 impl Meter {
     /// Compiles a meter for the worker with that share of the work, where workers meter together (`Share::WHOLE` where each
@@ -172,6 +175,10 @@ impl Meter {
     fn refill(&self, buckets: &mut Buckets, now: Nanos) {
         let elapsed = now.since(buckets.last);
         if elapsed == Nanos(0) {
+            // Packets that overtook one another leave it as it is, or the time between them would count twice.
+            if buckets.last.since(now) > SET_BACK {
+                buckets.last = now;
+            }
             return;
         }
         buckets.last = now;

@@ -103,6 +103,7 @@ pub fn control(sender: Sender<Event>) -> Router {
         .route("/status", get(status))
         .route("/rules", get(rules))
         .route("/nat", get(nats))
+        .route("/classes", get(classes))
         .route("/ports", get(ports))
         .route("/queues", get(queues))
         .route("/drops", get(drops))
@@ -181,6 +182,10 @@ async fn rules(State(desk): State<Desk>) -> Answer<Json<Vec<view::RuleView>>> {
 
 async fn nats(State(desk): State<Desk>) -> Answer<Json<Vec<view::NatView>>> {
     Ok(Json(desk.overview().await?.nats()))
+}
+
+async fn classes(State(desk): State<Desk>) -> Answer<Json<Vec<view::ClassView>>> {
+    Ok(Json(desk.overview().await?.classes()))
 }
 
 async fn ports(State(desk): State<Desk>) -> Answer<Json<Vec<view::PortView>>> {

@@ -261,6 +261,34 @@ impl Nat {
     }
 }
 
+/// Show the packets of each traffic class of a running gateway, by the colour that their meter gave
+#[derive(Debug, Args)]
+#[command(after_long_help = with_exit_codes("\
+Examples:
+  wirerate classes
+  wirerate classes --json"))]
+pub(crate) struct Classes {
+    #[command(flatten)]
+    ask: Ask,
+}
+
+impl Classes {
+    pub(crate) fn run(self) -> Result<Exit, Failure> {
+        let classes: Vec<view::ClassView> = self.ask.get("/classes")?;
+        if self.ask.as_json(&classes)? {
+            return Ok(Exit::Done);
+        }
+        let mut table = Table::new(["class", "packets", "bytes", "green", "yellow", "red"]);
+        for class in classes {
+            let [green, yellow, red] = class.colours.map(|count| count.to_string());
+            let (packets, bytes) = (class.count.packets.to_string(), class.count.bytes.to_string());
+            table.row([class.name, packets, bytes, green, yellow, red]);
+        }
+        table.print()?;
+        Ok(Exit::Done)
+    }
+}
+
 /// Show how many frames wait for each interface of a running gateway
 #[derive(Debug, Args)]
 #[command(after_long_help = with_exit_codes("\

@@ -240,6 +240,30 @@ fn workers_pass_together_what_one_would() {
 }
 
 #[test]
+fn a_clock_that_is_set_back_stops_nothing() {
+    let settings = Settings { rate: MeterRate::Packets(10), burst: 2, ..Settings::new("m") };
+    let meter = Meter::new(&settings, Share::WHOLE, Bytes(1_500));
+    let start = Nanos::from_secs(10_000);
+    let mut buckets = meter.full(start);
+    let mut passes =
+        |at| meter.colour(&mut buckets, Arrival { length: 100, before: Colour::Green, at }) == Colour::Green;
+    assert_eq!([passes(start), passes(start), passes(start)], [true, true, false]);
+    let back = start - Nanos::from_secs(3_600);
+    assert_eq!(
+        [passes(back), passes(back + Nanos::from_millis(99)), passes(back + Nanos::from_millis(100))],
+        [false, false, true]
+    );
+    // Jumps ahead fill the buckets, and no more.
+    let ahead = start + Nanos::from_secs(3_600);
+    assert_eq!([passes(ahead), passes(ahead), passes(ahead)], [true, true, false]);
+    // A packet that was overtaken brings no time of its own.
+    assert_eq!(
+        [passes(ahead - Nanos::from_millis(500)), passes(ahead), passes(ahead + Nanos::from_millis(100))],
+        [false, false, true]
+    );
+}
+
+#[test]
 fn buckets_are_small() {
     assert!(size_of::<Buckets>() <= 40);
 }

@@ -1,0 +1,98 @@
+"""Traffic classes live: code points as hosts see them, meters by the machine's clock, and the counts that are told."""
+
+import json
+import socket
+import time
+
+import pytest
+import wait
+from topology import REMOTE
+
+pytestmark = pytest.mark.without("nftables", why="classes and meters are the policy's; Linux has tc for them")
+
+VOICE, BULK = 5060, 5061
+EF, AF11, CS1 = 46, 10, 8
+
+
+@pytest.fixture(autouse=True)
+def classes(net):
+    net.client.reaches(REMOTE)
+    net.office.apply("classes")
+    yield
+    net.office.apply()
+
+
+def listen(host, address, port):
+    opened = host.udp(address, port)
+    opened.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
+    opened.settimeout(5)
+    return opened
+
+
+def receive(opened):
+    """What came, from whom, and its DiffServ code point."""
+    data, control, _, source = opened.recvmsg(2048, 64)
+    tos = next(value[0] for _, kind, value in control if kind == socket.IP_TOS)
+    return data, source, tos >> 2
+
+
+def counted(net):
+    return {view["name"]: view for view in json.loads(net.office.ask("classes", "--json").stdout)}
+
+
+def test_a_flow_is_marked_both_ways(net):
+    with listen(net.remote, REMOTE, VOICE) as remote, listen(net.client, None, 0) as client:
+        client.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, CS1 << 2)
+        client.sendto(b"call", (REMOTE, VOICE))
+        data, source, dscp = receive(remote)
+        assert (data, dscp) == (b"call", EF)
+        remote.sendto(b"answer", source)
+        data, _, dscp = receive(client)
+        assert (data, dscp) == (b"answer", EF)
+    voice = counted(net)["voice"]
+    assert (voice["packets"], voice["bytes"], voice["colours"]) == (2, 28 + 4 + 28 + 6, [0, 0, 0])
+
+
+def test_a_meter_passes_its_rate_and_is_counted(net):
+    sent = 300
+    with listen(net.remote, REMOTE, BULK) as remote, listen(net.client, None, 0) as client:
+        before = dropped(net)
+        began = time.monotonic()
+        for _ in range(sent):
+            client.sendto(b"bulk", (REMOTE, BULK))
+        wait.until(lambda: counted(net)["bulk"]["packets"] == sent, "all are classified")
+        most = 20 + 10 * (time.monotonic() - began) + 1
+        green, yellow, red = counted(net)["bulk"]["colours"]
+        assert 20 <= green <= most and yellow == 0 and green + red == sent
+        assert dropped(net) - before == red
+        for _ in range(green):
+            assert receive(remote)[2] == AF11
+        remote.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            receive(remote)
+
+
+def dropped(net):
+    reasons = json.loads(net.office.ask("drops", "--json").stdout)
+    return next((reason["dropped"] for reason in reasons if reason["reason"] == "policed"), 0)
+
+
+def test_counts_stay_with_the_name(net):
+    with listen(net.remote, REMOTE, VOICE) as remote, listen(net.client, None, 0) as client:
+        client.sendto(b"one", (REMOTE, VOICE))
+        receive(remote)
+        before = counted(net)["voice"]["packets"]
+        assert before > 0
+        # The flow goes on, and is of no class for a while.
+        net.office.apply()
+        client.sendto(b"two", (REMOTE, VOICE))
+        assert receive(remote)[2] == 0
+        assert counted(net) == {}
+        net.office.apply("classes")
+        client.sendto(b"three", (REMOTE, VOICE))
+        assert receive(remote)[2] == EF
+        assert counted(net)["voice"]["packets"] == 1
+        net.office.apply("classes", "slow")
+        client.sendto(b"four", (REMOTE, VOICE))
+        assert receive(remote)[2] == EF
+        assert counted(net)["voice"]["packets"] == 2
