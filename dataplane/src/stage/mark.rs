@@ -35,7 +35,6 @@ impl Stage for Mark {
         frame.meta.fate == 0 && frame.meta.class != 0 && leaves(frame.meta.hop)
     }
 
-    #[inline]
     fn step<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
         // The class by place and bound, 5; the action for the colour, 5; the code point compared, 2.
         cx.tally.instructions(12);

@@ -38,7 +38,6 @@ impl Stage for Police {
         frame.meta.fate == 0 && frame.meta.class != 0 && frame.meta.flags & flag::WAITED == 0 && !is_own
     }
 
-    #[inline]
     fn step<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
         let classes = &cx.tables.classes;
         // The class and its meter, each by place and bound, 8; length and code point, 4; the action for the colour, 4.
