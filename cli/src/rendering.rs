@@ -236,7 +236,7 @@ impl Renderer<'_> {
         let colour = Colour::ALL.into_iter().find(|colour| *colour as u8 == visit.after.colour);
         match (meter, colour) {
             (Some(meter), Some(colour)) => {
-                says.push(format!("{} by the meter \"{}\"", colour.name(), meter.settings.name));
+                says.push(format!("{} by the meter \"{}\"", colour.name(), meter.name));
             }
             _ => says.push("its class has no meter".to_owned()),
         }

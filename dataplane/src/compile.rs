@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use lookup::classify::{Algorithm, Bounds, Choice, Task};
+use lookup::classify::{Algorithm, Bounds, Choice, Pattern, Task};
 use policy::Policy;
 use policy::model::{ANY_ZONE, Mac, MssClamp, OTHER_ZONE, SELF_ZONE, SourceCheck, SynAnswer};
 use wire::link_kind::NEAR;
@@ -238,6 +238,13 @@ fn assumed_mac(interface: PortId) -> Mac {
     Mac([0x02, 0x57, 0x52, 0x00, high, low])
 }
 
+/// The search for the first of patterns that matches, within the memory that the policy allows.
+fn task(policy: &Policy, patterns: Vec<Pattern>, wanted: Option<&'static Algorithm>) -> Task {
+    let bounds = policy.search.memory.map(|memory| Bounds { memory: memory.0 as usize });
+    let bounds = bounds.unwrap_or(Bounds::of(patterns.len()));
+    Task { patterns, wanted, bounds }
+}
+
 fn filter(
     policy: &Policy,
     names: &Names,
@@ -268,9 +275,7 @@ fn filter(
             defaults.push(policy.default_action(from, to));
         }
     }
-    let bounds = policy.search.memory.map(|memory| Bounds { memory: memory.0 as usize });
-    let bounds = bounds.unwrap_or(Bounds::of(patterns.len()));
-    let task = Task { patterns, wanted, bounds };
+    let task = task(policy, patterns, wanted);
     Ok(Filter {
         search: match before {
             Some(before) => Choice::after(&before.search, task),

@@ -10,6 +10,7 @@
 //! [`FlowTable::hash`] and [`FlowTable::prefetch_bucket`]; [`FlowTable::candidate_hit`] and
 //! [`FlowTable::prefetch_flow`]; [`FlowTable::find_from`].
 
+mod beside;
 mod class;
 mod ends;
 mod evictable;
@@ -27,12 +28,11 @@ use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 use wire::Nanos;
 
-pub(crate) use class::{Classes, Classified, classes};
+pub(crate) use beside::{Beside, records};
+pub(crate) use class::Classified;
 pub use ends::{Ends, IcmpQuery};
 pub use handshake::Handshake;
-pub(crate) use handshake::{Numbers, numbers};
 pub use key::Key;
-pub(crate) use sender::{Senders, senders};
 pub use steering::{SteeringError, SteeringTable};
 pub use table::{FlowTable, Former, Hit, Member, Refusal, Windows};
 use wheel::NONE;

@@ -19,7 +19,7 @@ pub struct Meter {
     kind: MeterKind,
     colours: ColourMode,
     overhead: Overhead,
-    /// What a packet counts, and thereby the unit of tokens.
+    /// Unit of tokens: bytes or packets.
     unit: Unit,
     /// Rate and depth of the bucket of the committed rate (C).
     committed: Supply,
@@ -27,7 +27,7 @@ pub struct Meter {
     second: Supply,
 }
 
-/// What is counted.
+/// Unit of tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unit {
     Bytes,

@@ -96,15 +96,15 @@ impl Shard {
         let mut flows = FlowTable::new(most_flows(tables), setup.seed, timeouts, setup.now)
             .map_err(ShardError::Memory)?;
         flows.begin_epoch(tables.epoch, timeouts);
+        let most = most_flows(tables);
         if tables.filter.has_syn_proxy {
-            let numbers = flow::numbers(most_flows(tables)).map_err(ShardError::Memory)?;
-            flows.remember_handshakes(numbers);
+            flows.numbers.keep(flow::records(most).map_err(ShardError::Memory)?);
         }
         if tables.source_macs.is_some() {
-            flows.remember_senders(flow::senders(most_flows(tables)).map_err(ShardError::Memory)?);
+            flows.senders.keep(flow::records(most).map_err(ShardError::Memory)?);
         }
         if remembers_classes(tables) {
-            flows.remember_classes(flow::classes(most_flows(tables)).map_err(ShardError::Memory)?);
+            flows.classes.keep(flow::records(most).map_err(ShardError::Memory)?);
         }
         Ok(Shard {
             flows,

@@ -18,7 +18,7 @@ mod number;
 mod renumbering;
 pub(crate) mod selection;
 
-pub use class::{ClassEntry, Classes, MeterEntry};
+pub use class::{ClassEntry, Classes};
 pub use error::CompileError;
 use lookup::classify::{self, Choice, Header};
 use lookup::fib::{Fib4, Fib6};

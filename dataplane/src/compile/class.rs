@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use lookup::classify::{Algorithm, Bounds, Choice, Task};
+use lookup::classify::{Algorithm, Choice};
 use policy::Policy;
 
 use super::names::Names;
 use super::pattern::of_conditions;
-use crate::tables::{ClassEntry, Classes, CompileError, MeterEntry, SourceMacs};
+use super::task;
+use crate::tables::{ClassEntry, Classes, CompileError, SourceMacs};
 
 /// The classes of a policy, to be searched by `wanted`.
 pub(super) fn compile(
@@ -31,12 +32,10 @@ pub(super) fn compile(
         patterns.push(of_conditions(&class.conditions, policy, names, macs)?);
     }
     let kinds = kinds(patterns.iter().map(|pattern| pattern.dscp));
-    let bounds = policy.search.memory.map(|memory| Bounds { memory: memory.0 as usize });
-    let bounds = bounds.unwrap_or(Bounds::of(patterns.len()));
     Ok(Classes {
         list,
-        meters: policy.meters.iter().map(|meter| MeterEntry { settings: meter.clone() }).collect(),
-        search: Arc::new(Choice::new(Task { patterns, wanted, bounds })),
+        meters: policy.meters.clone(),
+        search: Arc::new(Choice::new(task(policy, patterns, wanted))),
         kinds,
     })
 }

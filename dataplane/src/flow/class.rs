@@ -1,9 +1,8 @@
 //! Traffic classes of flows, beside the flows, in memory that is taken only for a policy with classes.
 
 use bytemuck::{Pod, Zeroable};
-use lookup::memory::{MemoryError, Slab};
 
-use super::{Direction, FlowId, FlowTable};
+use super::Direction;
 
 /// Classification of a flow. Valid while the flow is of the tables' epoch: creation and revalidation write it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
@@ -41,39 +40,5 @@ impl Classified {
     /// Records the class of packets of a direction with a code point of a kind.
     pub(crate) fn set(&mut self, direction: Direction, kind: u8, class: u16) {
         (self.classes[direction as usize], self.kinds[direction as usize]) = (class, kind);
-    }
-}
-
-/// Memory for the classification of each flow.
-pub(crate) type Classes = Slab<Classified>;
-
-/// Takes memory for the classification of so many flows.
-///
-/// # Errors
-/// The system has not that much memory to give.
-pub(crate) fn classes(flows: u32) -> Result<Classes, MemoryError> {
-    Slab::new(flows as usize)
-}
-
-impl FlowTable {
-    /// Has the table remember classes from now on, unless it does already; gives back memory that is not needed.
-    pub(crate) fn remember_classes(&mut self, classes: Classes) -> Option<Classes> {
-        if self.classes.is_some() {
-            return Some(classes);
-        }
-        self.classes = Some(classes);
-        None
-    }
-
-    /// The classification of a flow, if the table keeps any.
-    #[inline(always)]
-    pub(crate) fn classified(&self, id: FlowId) -> Option<&Classified> {
-        self.classes.as_ref()?.entries().get(id.0 as usize)
-    }
-
-    /// The classification of a flow, to be written, if the table keeps any.
-    #[inline(always)]
-    pub(crate) fn classified_mut(&mut self, id: FlowId) -> Option<&mut Classified> {
-        self.classes.as_mut()?.entries_mut().get_mut(id.0 as usize)
     }
 }

@@ -9,7 +9,8 @@ use super::hash::Hasher;
 use super::index::Index;
 use super::wheel::Wheel;
 use super::{
-    Classes, Cold, Direction, Flow, FlowId, Key, NONE, PROXIED, SPLICED, State, Tick, Timeouts, tcp,
+    Beside, Classified, Cold, Direction, Flow, FlowId, Key, NONE, PROXIED, SPLICED, State, Tick, Timeouts,
+    tcp,
 };
 
 mod epoch;
@@ -28,11 +29,11 @@ pub struct FlowTable {
     cold: Slab<Cold>,
     /// Number in [`Handshake`](super::Handshake) of each flow whose handshake the gateway has made. Allocated only for a
     /// policy that has the gateway make handshakes.
-    pub(super) numbers: Option<Slab<u32>>,
+    pub(crate) numbers: Beside<u32>,
     /// Source MAC addresses of flows, where rules ask for any.
-    pub(super) senders: Option<Slab<[u8; 6]>>,
+    pub(crate) senders: Beside<[u8; 6]>,
     /// Traffic classes of flows, where the policy has any.
-    pub(super) classes: Option<Classes>,
+    pub(crate) classes: Beside<Classified>,
     timeouts: Timeouts,
     wheel: Wheel,
     evictable: Queue,
@@ -101,9 +102,9 @@ impl FlowTable {
         let before = Tick::within(now).0.min(timeouts.longest().max(YEAR));
         let start = Nanos(now.0 - u64::from(before) * Tick::LENGTH.0);
         Ok(FlowTable {
-            numbers: None,
-            senders: None,
-            classes: None,
+            numbers: Beside::default(),
+            senders: Beside::default(),
+            classes: Beside::default(),
             hasher: Hasher::new(seed),
             index: Index::new(2 * capacity as usize)?,
             flows: Slab::new(capacity as usize)?,
@@ -550,9 +551,7 @@ impl FlowTable {
 
     /// The same by parts: the index, the flows, and what timers need of them.
     pub fn parts_bytes(&self) -> [usize; 3] {
-        let numbers = self.numbers.as_ref().map_or(0, Slab::bytes);
-        let senders = self.senders.as_ref().map_or(0, Slab::bytes);
-        let beside = numbers + senders + self.classes.as_ref().map_or(0, Slab::bytes);
+        let beside = self.numbers.bytes() + self.senders.bytes() + self.classes.bytes();
         [self.index.bytes(), self.flows.bytes(), self.cold.bytes() + self.wheel.bytes() + beside]
     }
 

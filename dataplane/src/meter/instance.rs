@@ -3,7 +3,7 @@
 //! Memory is fixed: instances lie in sets of eight. An instance whose buckets are full is as good as new, and makes room for
 //! another; where there is none, the packet is red, or shares an instance with others of its kind, as the policy says.
 
-use policy::model::{Colour, MeterScope, NoInstance};
+use policy::model::{Colour, Meter as Settings, MeterScope, NoInstance};
 use tally::{Op, Region, Tally};
 use wire::{Bytes, Nanos};
 
@@ -11,7 +11,7 @@ use super::{Arrival, Buckets, Meter};
 use crate::flow::Key;
 use crate::limiter::Sets;
 use crate::nat::Share;
-use crate::tables::{MeterEntry, Tables};
+use crate::tables::Tables;
 
 /// The meters of one shard.
 #[derive(Debug, Default)]
@@ -38,8 +38,8 @@ impl Meters {
     /// Full buckets for the meters of `tables`, with room for as many instances as they say.
     pub(crate) fn new(tables: &Tables, share: Share, now: Nanos) -> Meters {
         let mut base = 0;
-        let instances = |entry: &MeterEntry| {
-            let made = Instances::new(entry, longest(tables), share, now, base);
+        let instances = |settings: &Settings| {
+            let made = Instances::new(settings, longest(tables), share, now, base);
             base += made.region_bytes();
             made
         };
@@ -105,17 +105,17 @@ impl Meters {
 }
 
 impl Instances {
-    fn new(entry: &MeterEntry, least: Bytes, share: Share, now: Nanos, base: usize) -> Instances {
+    fn new(settings: &Settings, least: Bytes, share: Share, now: Nanos, base: usize) -> Instances {
         // What begins at a source, or is of a flow, is one worker's.
-        let share = match entry.settings.per {
+        let share = match settings.per {
             MeterScope::All | MeterScope::Destination(..) => share,
             MeterScope::Flow | MeterScope::Source(..) => Share::WHOLE,
         };
-        let meter = Meter::new(&entry.settings, share, least);
-        let each = if entry.settings.per == MeterScope::All { 0 } else { entry.settings.instances };
+        let meter = Meter::new(settings, share, least);
+        let each = if settings.per == MeterScope::All { 0 } else { settings.instances };
         Instances {
             meter,
-            when_full: entry.settings.when_full,
+            when_full: settings.when_full,
             shared: meter.full(now),
             each: Sets::new(each as usize),
             base,

@@ -63,12 +63,12 @@ fn of_flow<T: Tally>(frame: &Frame, dscp: Dscp, kind: u8, cx: &mut Cx<'_, T>) ->
     let is_reply = frame.meta.flags & flag::REPLY != 0;
     let direction = if is_reply { Direction::Reply } else { Direction::Original };
     cx.tally.read(Region::Timer, id.0 as usize * 12, 12);
-    if let Some(class) = cx.shard.flows.classified(id).and_then(|flow| flow.class(direction, kind)) {
+    if let Some(class) = cx.shard.flows.classes.get(id).and_then(|flow| flow.class(direction, kind)) {
         return class;
     }
     let Some(seen) = revalidate::first_packet(id, cx) else { return of_packet(frame, kind, cx) };
     let class = cx.tables.classes.find(&Header { dscp: dscp.value(), ..seen }, cx.tally);
-    if let Some(classified) = cx.shard.flows.classified_mut(id) {
+    if let Some(classified) = cx.shard.flows.classes.get_mut(id) {
         classified.set(direction, kind, class);
     }
     class
@@ -76,14 +76,7 @@ fn of_flow<T: Tally>(frame: &Frame, dscp: Dscp, kind: u8, cx: &mut Cx<'_, T>) ->
 
 /// The class of a packet of no decided flow, which its flow remembers if it opens one.
 fn of_packet<T: Tally>(frame: &Frame, kind: u8, cx: &mut Cx<'_, T>) -> u16 {
-    let seen = match cx.shard.openings.of(&frame.meta) {
-        Some(opening) => {
-            let mut seen = opening.seen;
-            header::set_egress(&mut seen, frame, cx);
-            seen
-        }
-        None => header::of(frame, cx),
-    };
+    let seen = header::routed(frame, cx);
     let class = cx.tables.classes.find(&seen, cx.tally);
     if let Some(opening) = cx.shard.openings.of_mut(&frame.meta) {
         (opening.class, opening.class_kind) = (class, kind);

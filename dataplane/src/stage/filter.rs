@@ -106,14 +106,7 @@ fn search_together<T: Tally>(frames: &mut [Frame], cx: &mut Cx<'_, T>) {
 
 /// Searches the rules.
 fn search<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
-    let seen = match cx.shard.openings.of(&frame.meta) {
-        Some(opening) => {
-            let mut seen = opening.seen;
-            header::set_egress(&mut seen, frame, cx);
-            seen
-        }
-        None => header::of(frame, cx),
-    };
+    let seen = header::routed(frame, cx);
     tell_search(cx);
     let place = cx.tables.filter.find(&seen, cx.tally);
     let step = decide(frame, place, &seen, cx);

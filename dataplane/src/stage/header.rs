@@ -42,6 +42,19 @@ pub(super) fn of<T: Tally>(frame: &Frame, cx: &Cx<'_, T>) -> Header {
     header
 }
 
+/// Returns the fields that rules match on, for a routed packet: those of its opening, where it opens a flow, else its own.
+#[inline]
+pub(super) fn routed<T: Tally>(frame: &Frame, cx: &Cx<'_, T>) -> Header {
+    match cx.shard.openings.of(&frame.meta) {
+        Some(opening) => {
+            let mut seen = opening.seen;
+            set_egress(&mut seen, frame, cx);
+            seen
+        }
+        None => of(frame, cx),
+    }
+}
+
 /// Returns the fields that rules match on before the routing decision: the destination's zone is not known yet.
 #[inline]
 pub(super) fn on_arrival<T: Tally>(frame: &Frame, cx: &Cx<'_, T>) -> Header {

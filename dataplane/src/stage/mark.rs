@@ -28,8 +28,8 @@ impl Stage for Mark {
         if tables.classes.has_marks() { Packets::Every } else { Packets::None }
     }
 
-    /// What stays with the gateway, or on a link that Linux brings it to, stays as it is. What waits for a neighbour is marked when it
-    /// goes on: it is classified once more by then, and an ICMP error quotes it as it came.
+    /// Packets for the gateway, or for a link that Linux brings them to, keep their code points. A packet that waits for a neighbour is
+    /// marked when it goes on: it is classified once more by then, and an ICMP error quotes it as it came.
     #[inline(always)]
     fn takes(frame: &Frame) -> bool {
         frame.meta.fate == 0 && frame.meta.class != 0 && leaves(frame.meta.hop)
@@ -69,7 +69,7 @@ impl Stage for Mark {
 fn code_point(frame: &Frame, classes: &Classes) -> Option<Dscp> {
     let class = classes.get(frame.meta.class)?;
     let meter = class.meter.and_then(|place| classes.meters.get(usize::from(place)));
-    match meter.map(|meter| meter.settings.actions[usize::from(frame.meta.colour) % 3]) {
+    match meter.map(|meter| meter.actions[usize::from(frame.meta.colour) % 3]) {
         Some(ColourAction::Mark(dscp)) => Some(dscp),
         _ => class.mark,
     }

@@ -11,6 +11,7 @@ use wire::{Dscp, Frame};
 use super::{About, Cx, Packets, Stage, Step, header};
 use crate::flag;
 use crate::flow::{FlowId, Key};
+use crate::limiter;
 use crate::meter::Arrival;
 use crate::tables::{Address, OTHER, Tables};
 use crate::verdict::Reason;
@@ -31,7 +32,7 @@ impl Stage for Police {
         if tables.classes.meters.is_empty() { Packets::None } else { Packets::Every }
     }
 
-    /// What the gateway itself sends is subject to no limit; what has waited for a neighbour has been metered before.
+    /// Packets of the gateway itself are subject to no limit; packets that have waited for a neighbour have been metered before.
     #[inline(always)]
     fn takes(frame: &Frame) -> bool {
         let is_own = frame.meta.flags & flag::OWN != 0 && frame.meta.ingress != OTHER;
@@ -46,9 +47,8 @@ impl Stage for Police {
         let Some(place) = classes.get(frame.meta.class).and_then(|class| class.meter) else {
             return Step::Next;
         };
-        let Some(entry) = classes.meters.get(usize::from(place)) else { return Step::Next };
-        let subject =
-            subject(frame, entry.settings.per, cx).map(|key| (key, cx.shard.flows.hash(&key, cx.tally)));
+        let Some(meter) = classes.meters.get(usize::from(place)) else { return Step::Next };
+        let subject = subject(frame, meter.per, cx).map(|key| (key, cx.shard.flows.hash(&key, cx.tally)));
         let packet = Arrival {
             length: frame.meta.end.saturating_sub(frame.meta.network).into(),
             before: Colour::of(Dscp::of_field(frame.meta.ds_field)),
@@ -58,7 +58,7 @@ impl Stage for Police {
         frame.meta.colour = colour as u8;
         cx.tally.atomic(Region::Counter, usize::from(frame.meta.class) * 32 + 16, 8);
         cx.shard.counters.count_colour(frame);
-        match entry.settings.actions[colour as usize] {
+        match meter.actions[colour as usize] {
             ColourAction::Drop => Step::Drop(Reason::Policed),
             ColourAction::Pass | ColourAction::Mark(_) => Step::Next,
         }
@@ -77,7 +77,7 @@ fn subject<T: Tally>(frame: &Frame, per: MeterScope, cx: &Cx<'_, T>) -> Option<K
         let (width, length) = if address.v6 { (128, v6) } else { (32, v4) };
         let bits = address.bits >> (width - u32::from(length)).min(127);
         let bits = if length == 0 { 0 } else { bits << (width - u32::from(length)) };
-        if address.v6 { Key::v6(bits, 0, 0, 0, 0) } else { Key::v4(bits as u32, 0, 0, 0, 0) }
+        limiter::subject(Address { bits, ..address }, limiter::ALL_RULES)
     };
     match per {
         MeterScope::All => None,

@@ -159,7 +159,7 @@ fn revalidate<T: Tally>(
         flow.nat = pair;
         flow.epoch = cx.tables.epoch;
     }
-    if let Some(classified) = cx.shard.flows.classified_mut(hit.id) {
+    if let Some(classified) = cx.shard.flows.classes.get_mut(hit.id) {
         let egress = cx.tables.interface(way.egress).map_or(NO_NUMBER, |interface| interface.number);
         *classified = Classified::new(egress);
     }
@@ -390,7 +390,7 @@ fn sender<T: Tally>(hit: Hit, flow: &Flow, frame: &Frame, cx: &mut Cx<'_, T>) ->
 pub(super) fn first_packet<T: Tally>(id: FlowId, cx: &Cx<'_, T>) -> Option<Header> {
     let (flow, cold) = (cx.shard.flows.flow(id)?, cx.shard.flows.cold(id)?);
     let interface = |number| cx.tables.interface_numbered(number);
-    let classified = cx.shard.flows.classified(id)?;
+    let classified = cx.shard.flows.classes.get(id)?;
     let (ingress, egress) = (interface(cold.ingress)?, interface(classified.egress())?);
     let way = Way { hop: if egress == LOCAL { LOCAL_HOP } else { NO_HOP }, egress };
     let seen = header(flow, cold, ingress, way, cx.tables);

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use lookup::memory::Slab;
 use policy::model::Mode;
 use tally::{NoTally, Region};
 use wire::Nanos;
@@ -10,8 +11,8 @@ use wire::header::Protocol;
 
 use super::{Applying, Cursor, FlowRecord, Item, MappingRecord, Part, Plan, Reload, Standing, Through};
 use crate::flow::{
-    Classes, Ends, FlowId, Former, Handshake, Key, Life, Numbers, Refusal, Senders, State, Tick, Timeouts,
-    Translated, classes, numbers, senders,
+    Classified, Ends, FlowId, Former, Handshake, Key, Life, Refusal, State, Tick, Timeouts, Translated,
+    records,
 };
 use crate::import::{Imports, Refused};
 use crate::log::Cause;
@@ -26,11 +27,11 @@ pub(super) struct Flows;
 struct FlowsPlan {
     timeouts: Timeouts,
     /// Memory for handshakes, where the gateway has made none so far.
-    handshakes: Option<Numbers>,
+    handshakes: Option<Slab<u32>>,
     /// Memory for MAC addresses of flows, where no rule has asked for any so far.
-    macs: Option<Senders>,
+    macs: Option<Slab<[u8; 6]>>,
     /// Memory for traffic classes of flows, where the policy has had none so far.
-    classes: Option<Classes>,
+    classes: Option<Slab<Classified>>,
     /// Memory of all flows, if the bound on flows changes.
     renewed: Option<Box<Shard>>,
 }
@@ -51,9 +52,9 @@ impl Part for Flows {
         let flows = most_flows(new);
         Ok(Box::new(FlowsPlan {
             timeouts: timeouts(new),
-            handshakes: may_need.then(|| numbers(flows)).transpose().map_err(ShardError::Memory)?,
-            macs: may_ask.then(|| senders(flows)).transpose().map_err(ShardError::Memory)?,
-            classes: may_class.then(|| classes(flows)).transpose().map_err(ShardError::Memory)?,
+            handshakes: may_need.then(|| records(flows)).transpose().map_err(ShardError::Memory)?,
+            macs: may_ask.then(|| records(flows)).transpose().map_err(ShardError::Memory)?,
+            classes: may_class.then(|| records(flows)).transpose().map_err(ShardError::Memory)?,
             renewed,
         }))
     }
@@ -91,16 +92,16 @@ impl Plan for FlowsPlan {
     fn apply(&mut self, shard: &mut Shard, reload: &mut Applying<'_>) {
         // What is to be moved needs a place for its handshakes and MAC addresses, whatever the new tables ask for.
         let keeps = |remembers| self.renewed.is_none() || remembers;
-        let handshakes = keeps(shard.flows.remembers_handshakes());
-        let macs = keeps(shard.flows.remembers_senders());
+        let handshakes = keeps(shard.flows.numbers.is_kept());
+        let macs = keeps(shard.flows.senders.is_kept());
         let flows = self.renewed.as_deref_mut().map_or(&mut shard.flows, |fresh| &mut fresh.flows);
         if handshakes {
-            self.handshakes = self.handshakes.take().and_then(|numbers| flows.remember_handshakes(numbers));
+            self.handshakes = self.handshakes.take().and_then(|numbers| flows.numbers.keep(numbers));
         }
         if macs {
-            self.macs = self.macs.take().and_then(|senders| flows.remember_senders(senders));
+            self.macs = self.macs.take().and_then(|senders| flows.senders.keep(senders));
         }
-        self.classes = self.classes.take().and_then(|classes| shard.flows.remember_classes(classes));
+        self.classes = self.classes.take().and_then(|classes| shard.flows.classes.keep(classes));
         shard.flows.begin_epoch(reload.tables.epoch, self.timeouts);
     }
 

@@ -1,12 +1,13 @@
 //! Traffic meters: buckets stay with a meter that is the same under the same name. A process that begins again begins with full
 //! ones: at most a burst passes that would not have.
 
+use policy::model::Meter;
 use tally::Region;
 
 use super::{Applying, Part, Plan, Reload};
 use crate::meter::Meters;
 use crate::shard::{Shard, ShardError};
-use crate::tables::{MeterEntry, Tables};
+use crate::tables::Tables;
 
 /// Buckets of meters.
 pub(super) struct Buckets;
@@ -25,8 +26,8 @@ impl Part for Buckets {
 
     fn prepare(&self, reload: &Reload<'_>) -> Result<Box<dyn Plan>, ShardError> {
         let Reload { old, new, setup, .. } = reload;
-        let was = |entry: &MeterEntry| {
-            let place = old.classes.meters.iter().position(|old| old == entry)?;
+        let was = |meter: &Meter| {
+            let place = old.classes.meters.iter().position(|old| old == meter)?;
             u16::try_from(place).ok()
         };
         let were = new.classes.meters.iter().map(was).collect();

@@ -13,7 +13,7 @@ pub struct Classes {
     /// The classes.
     pub list: Vec<ClassEntry>,
     /// Meters, each of one class or more.
-    pub meters: Vec<MeterEntry>,
+    pub meters: Vec<Meter>,
     /// Finds the first class whose conditions hold.
     pub search: Arc<Choice>,
     /// For each code point, the number of its kind: no class tells two of a kind apart.
@@ -31,13 +31,6 @@ pub struct ClassEntry {
     pub mark: Option<Dscp>,
 }
 
-/// A meter.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MeterEntry {
-    /// Settings, of the policy.
-    pub settings: Meter,
-}
-
 impl Classes {
     /// True if there are none.
     #[inline(always)]
@@ -49,7 +42,7 @@ impl Classes {
     pub(crate) fn has_marks(&self) -> bool {
         let marks = |action: &ColourAction| matches!(action, ColourAction::Mark(_));
         self.list.iter().any(|class| class.mark.is_some())
-            || self.meters.iter().any(|meter| meter.settings.actions.iter().any(marks))
+            || self.meters.iter().any(|meter| meter.actions.iter().any(marks))
     }
 
     /// The class at a number; `None` for 0.
