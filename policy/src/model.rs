@@ -17,6 +17,7 @@ mod limit;
 mod log;
 mod metrics;
 mod nat;
+mod queue;
 mod rule;
 
 pub use class::{
@@ -28,6 +29,7 @@ pub use limit::{Checksum, FragmentLimits, Limits, Pickup, TcpWindow, Timeouts, W
 pub use log::{Log, LogEvent, LogOutput, SyslogAddress};
 pub use metrics::MetricsAccess;
 pub use nat::{Hairpin, Nat, NatAction, PortChoice, PortUse};
+pub use queue::{Dropper, Isolation, Phb, Queue, RedThreshold, Scheduler, Template};
 pub use rule::{
     Action, AddressItem, AddressRange, Addresses, Conditions, ConnectionLimit, FamilyMatch, IcmpMatch,
     Logging, MacRange, Macs, PortRange, Protocol, Rate, RejectWith, Rule, Scope, State, SynAnswer,
@@ -65,6 +67,8 @@ pub struct Policy {
     pub classes: Vec<Class>,
     /// Traffic meters.
     pub meters: Vec<Meter>,
+    /// Queues before interfaces, in trees. An interface without any has one first-in-first-out queue.
+    pub queues: Vec<Queue>,
     /// Address translations; of each kind (source, destination) the first that matches applies.
     pub nats: Vec<Nat>,
     /// Endpoints that sockets of the machine itself listen on: no key of the file, but found on a live host. Translations
