@@ -10,7 +10,7 @@ use std::sync::Arc;
 use config::{Entry, Place, Source};
 
 /// Kinds of items.
-const KINDS: usize = 12;
+const KINDS: usize = 13;
 
 /// Positions of a policy's items.
 #[derive(Clone, Debug, Default)]
@@ -46,6 +46,8 @@ pub enum Item {
     Class(usize),
     /// A meter.
     Meter(usize),
+    /// A queue.
+    Queue(usize),
     /// The limits.
     Limit,
     /// The timeouts.
@@ -168,9 +170,10 @@ impl Item {
             Item::Nat(_) => 6,
             Item::Class(_) => 7,
             Item::Meter(_) => 8,
-            Item::Limit => 9,
-            Item::Timeout => 10,
-            Item::Top => 11,
+            Item::Queue(_) => 9,
+            Item::Limit => 10,
+            Item::Timeout => 11,
+            Item::Top => 12,
         }
     }
 
@@ -184,7 +187,8 @@ impl Item {
             | Item::Rule(index)
             | Item::Nat(index)
             | Item::Class(index)
-            | Item::Meter(index) => index,
+            | Item::Meter(index)
+            | Item::Queue(index) => index,
             Item::Limit | Item::Timeout | Item::Top => 0,
         }
     }

@@ -122,6 +122,10 @@ const KINDS: &[(&str, Order, Things)] = &[
     ("meter", Order::IsNothing, |policy| {
         each(&policy.meters, |one| (one.name.clone(), Policy { meters: vec![one], ..Policy::default() }))
     }),
+    // Children of a strict scheduler are served in their order.
+    ("queue", Order::Counts, |policy| {
+        each(&policy.queues, |one| (one.name.clone(), Policy { queues: vec![one], ..Policy::default() }))
+    }),
     ("", Order::IsNothing, |policy| {
         vec![
             thing("limits".into(), Policy { limits: policy.limits, ..Policy::default() }),
@@ -277,6 +281,7 @@ mod tests {
         first(&mut policy.nats, |one| one.name.clone());
         first(&mut policy.classes, |one| one.name.clone());
         first(&mut policy.meters, |one| one.name.clone());
+        first(&mut policy.queues, |one| one.name.clone());
         first(&mut policy.routes, |one| one.destination.to_string());
         first(&mut policy.neighbours, |one| format!("{} {}", one.address, one.interface));
         first(&mut policy.defaults, pair);

@@ -19,6 +19,7 @@ use crate::word::{Words, word_for};
 pub(crate) mod address;
 pub(crate) mod meter;
 pub(crate) mod packet;
+pub(crate) mod queue;
 pub(crate) mod time;
 
 pub(crate) type Complaint = config::Complaint<Code>;
@@ -125,6 +126,10 @@ pub(crate) const NUMBER64: Value<u64> =
 /// A number of bytes.
 pub(crate) const BYTES: Value<Bytes> =
     Value { read: |value| number(value, 0, u32::MAX.into()).map(Bytes), print: |bytes| bytes.0.to_string() };
+
+/// Any number of bytes; `validate` checks the range.
+pub(crate) const SIZE: Value<Bytes> =
+    Value { read: |value| NUMBER64.read(value).map(Bytes), print: |bytes| bytes.0.to_string() };
 
 /// A number of MiB, up to a TiB.
 pub(crate) const MEBIBYTES: Value<Bytes> = Value {

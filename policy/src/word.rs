@@ -3,9 +3,9 @@
 use wire::Dscp;
 
 use crate::model::{
-    Action, Checksum, ColourMode, Driver, FamilyMatch, IcmpMatch, LinkKind, LogEvent, MeterKind, Mode,
-    NoInstance, Offload, OnExit, Pickup, Protocol, RejectWith, RouteTarget, SearchAlgorithm, SourceCheck,
-    State, SynAnswer, TcpWindow, WhenFull,
+    Action, Checksum, ColourMode, Driver, Dropper, FamilyMatch, IcmpMatch, Isolation, LinkKind, LogEvent,
+    MeterKind, Mode, NoInstance, Offload, OnExit, Pickup, Protocol, RejectWith, RouteTarget, Scheduler,
+    SearchAlgorithm, SourceCheck, State, SynAnswer, TcpWindow, Template, WhenFull,
 };
 
 /// Keywords with their values. Of several for one value, the first is printed.
@@ -87,6 +87,22 @@ pub(crate) const COLOUR_MODE: Words<ColourMode> =
     &[("blind", ColourMode::Blind), ("aware", ColourMode::Aware)];
 
 pub(crate) const NO_INSTANCE: Words<NoInstance> = &[("red", NoInstance::Red), ("share", NoInstance::Share)];
+
+pub(crate) const TEMPLATE: Words<Template> = &[("diffserv", Template::Diffserv)];
+
+pub(crate) const SCHEDULER: Words<Scheduler> = &[
+    ("fifo", Scheduler::Fifo),
+    ("fq", Scheduler::Fq),
+    ("strict", Scheduler::Strict),
+    ("drr", Scheduler::Drr),
+    ("wfq", Scheduler::Wfq),
+];
+
+pub(crate) const ISOLATION: Words<Isolation> =
+    &[("flow", Isolation::Flow), ("source", Isolation::Source), ("destination", Isolation::Destination)];
+
+pub(crate) const DROPPER: Words<Dropper> =
+    &[("tail", Dropper::Tail), ("red", Dropper::Red), ("codel", Dropper::Codel), ("pie", Dropper::Pie)];
 
 /// TCP flags, from the lowest bit.
 pub(crate) const TCP_FLAG: Words<u8> = &[

@@ -4,12 +4,13 @@ use super::interface::interface;
 use super::limit::{fragments, limits, timeouts};
 use super::nat::{keys_of, kinds};
 use super::policy::search;
+use super::queue::queue;
 use super::route::{NEW_NEIGHBOUR, neighbour, new_route, next_hop, route};
 use super::rule::rule;
 use super::{names, policy};
 use crate::lines::Lines;
 use crate::model::{
-    Class, FragmentLimits, Gateway, Interface, Limits, Meter, NextHop, Policy, Rule, Search, Timeouts,
+    Class, FragmentLimits, Gateway, Interface, Limits, Meter, NextHop, Policy, Queue, Rule, Search, Timeouts,
 };
 use crate::parse::tests::WHOLE;
 use crate::word;
@@ -35,6 +36,9 @@ fn all() -> Vec<&'static str> {
     }));
     all.extend(names(|keys| {
         meter(keys, &mut Meter::new(""));
+    }));
+    all.extend(names(|keys| {
+        queue(keys, &mut Queue::new(""));
     }));
     all.extend(names(|keys| limits(keys, &mut Limits::default())));
     all.extend(names(|keys| fragments(keys, &mut FragmentLimits::default())));
@@ -77,6 +81,10 @@ fn the_manual_has_every_key_and_word() {
         words(word::METER_KIND),
         words(word::COLOUR_MODE),
         words(word::NO_INSTANCE),
+        words(word::TEMPLATE),
+        words(word::SCHEDULER),
+        words(word::ISOLATION),
+        words(word::DROPPER),
     ];
     for word in words.concat() {
         assert!(page.contains(&format!("`{word}`")) || page.contains(&format!("\"{word}\"")), "{word}");

@@ -21,6 +21,8 @@ use super::{
     SyslogAddress, TcpFlagsMatch, TcpWindow, Timeouts, WhenFull, ZoneDefault,
 };
 
+mod queue;
+
 /// Any policy.
 pub(crate) fn policy() -> impl Strategy<Value = Policy> {
     let defaults = vec((name(), name(), action()), 0..4).prop_map(|defaults| {
@@ -40,12 +42,12 @@ pub(crate) fn policy() -> impl Strategy<Value = Policy> {
         defaults,
         vec(rule(), 0..5),
         vec(nat(), 0..4),
-        (vec(class(), 0..4), vec(meter(), 0..4)),
+        (vec(class(), 0..4), vec(meter(), 0..4), vec(queue::queue(), 0..4)),
     );
     (things, search(), limits(), timeouts(), gateway()).prop_map(
         |(things, search, limits, timeouts, gateway)| {
-            let (mode, interfaces, sets, routes, neighbours, defaults, rules, nats, (classes, meters)) =
-                things;
+            let (mode, interfaces, sets, routes, neighbours, defaults, rules, nats, traffic) = things;
+            let (classes, meters, queues) = traffic;
             Policy {
                 mode,
                 interfaces,
@@ -56,6 +58,7 @@ pub(crate) fn policy() -> impl Strategy<Value = Policy> {
                 rules,
                 classes,
                 meters,
+                queues,
                 nats,
                 listeners: Vec::new(),
                 search,
@@ -239,20 +242,6 @@ fn meter() -> impl Strategy<Value = Meter> {
         ]
     };
     let burst = || 0..i64::MAX as u64;
-    let bytes = || (0..=Overhead::MOST.0).prop_map(Bytes);
-    let overhead = prop_oneof![
-        select(&[Overhead::IP, Overhead::LAYER_2, Overhead::ETHERNET][..]),
-        bytes().prop_map(Overhead::Fixed),
-        bytes().prop_map(Overhead::Atm),
-    ];
-    let lengths =
-        || prop_oneof![Just((32, 128)), (0..=32_u8, 0..=128_u8), (0..=32_u8).prop_map(|v4| (v4, 128))];
-    let per = prop_oneof![
-        Just(MeterScope::All),
-        Just(MeterScope::Flow),
-        lengths().prop_map(|(v4, v6)| MeterScope::Source(v4, v6)),
-        lengths().prop_map(|(v4, v6)| MeterScope::Destination(v4, v6)),
-    ];
     let action = || {
         prop_oneof![Just(ColourAction::Pass), Just(ColourAction::Drop), dscp().prop_map(ColourAction::Mark)]
     };
@@ -264,7 +253,7 @@ fn meter() -> impl Strategy<Value = Meter> {
         select(&[NoInstance::Red, NoInstance::Share][..]),
     );
     let actions = (action(), action(), action());
-    (name(), rates, words, overhead, per, any::<u32>(), actions).prop_map(
+    (name(), rates, words, overhead(), meter_scope(), any::<u32>(), actions).prop_map(
         |(name, rates, (kind, colours, when_full), overhead, per, instances, (green, yellow, red))| {
             let (rate, burst, peak_rate, peak_burst, excess_rate, excess_burst) = rates;
             Meter {
@@ -285,6 +274,26 @@ fn meter() -> impl Strategy<Value = Meter> {
             }
         },
     )
+}
+
+fn overhead() -> impl Strategy<Value = Overhead> {
+    let bytes = || (0..=Overhead::MOST.0).prop_map(Bytes);
+    prop_oneof![
+        select(&[Overhead::IP, Overhead::LAYER_2, Overhead::ETHERNET][..]),
+        bytes().prop_map(Overhead::Fixed),
+        bytes().prop_map(Overhead::Atm),
+    ]
+}
+
+fn meter_scope() -> impl Strategy<Value = MeterScope> {
+    let lengths =
+        || prop_oneof![Just((32, 128)), (0..=32_u8, 0..=128_u8), (0..=32_u8).prop_map(|v4| (v4, 128))];
+    prop_oneof![
+        Just(MeterScope::All),
+        Just(MeterScope::Flow),
+        lengths().prop_map(|(v4, v6)| MeterScope::Source(v4, v6)),
+        lengths().prop_map(|(v4, v6)| MeterScope::Destination(v4, v6)),
+    ]
 }
 
 /// Any translation.

@@ -111,11 +111,21 @@ pub enum Phb {
     Cs(u8),
     /// Lower effort (RFC 8622).
     Le,
-    /// Any code point.
+    /// Any other code point.
     Dscp(Dscp),
 }
 
 impl Phb {
+    /// The behaviour of one code point, by its name where it has one.
+    pub const fn of(dscp: Dscp) -> Phb {
+        match dscp.value() {
+            46 => Phb::Ef,
+            1 => Phb::Le,
+            value if value % 8 == 0 => Phb::Cs(value / 8),
+            _ => Phb::Dscp(dscp),
+        }
+    }
+
     /// Returns the code points, as a set of bits.
     pub const fn code_points(self) -> u64 {
         match self {
@@ -178,11 +188,17 @@ impl Queue {
     /// Most queues for flows.
     pub const MOST_FLOWS: u32 = 65_536;
 
+    /// Smallest quantum of weight 1: a turn of fewer bytes than the shortest frame sends nothing.
+    pub const LEAST_QUANTUM: Bytes = Bytes(64);
+
     /// Largest quantum of weight 1.
     pub const MOST_QUANTUM: Bytes = Bytes(1 << 20);
 
     /// Most packets that a leaf may hold.
     pub const MOST_LIMIT: u32 = 1 << 20;
+
+    /// Longest target or interval of a dropper.
+    pub const MOST_DELAY: Nanos = Nanos::from_secs(10);
 
     /// A first-in-first-out queue with that name, of no tree yet.
     pub fn new(name: &str) -> Queue {

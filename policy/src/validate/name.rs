@@ -13,7 +13,7 @@ use crate::model::{ANY_ZONE, AddressItem, Addresses, OTHER_ZONE, SELF_ZONE};
 const LONGEST: usize = 64;
 
 /// Most items of each kind in a policy.
-const MOST: [(&str, usize); 7] = [
+const MOST: [(&str, usize); 8] = [
     ("interfaces", 4_096),
     ("sets", 65_536),
     ("routes", 4_194_304),
@@ -21,6 +21,7 @@ const MOST: [(&str, usize); 7] = [
     ("translations", 65_536),
     ("classes", 65_000),
     ("meters", 65_000),
+    ("queues", 65_000),
 ];
 
 impl<'a> Validator<'a> {
@@ -34,6 +35,7 @@ impl<'a> Validator<'a> {
             policy.nats.len(),
             policy.classes.len(),
             policy.meters.len(),
+            policy.queues.len(),
         ];
         for ((kind, most), count) in MOST.into_iter().zip(counts) {
             if count > most {
@@ -61,6 +63,8 @@ impl<'a> Validator<'a> {
             "meter",
             &named(Item::Meter, policy.meters.iter().map(|meter| meter.name.as_str()).collect()),
         );
+        let queues = policy.queues.iter().map(|queue| queue.name.as_str()).collect();
+        self.unique("queue", &named(Item::Queue, queues));
         for (index, interface) in policy.interfaces.iter().enumerate() {
             let item = Item::Interface(index);
             if [SELF_ZONE, ANY_ZONE, OTHER_ZONE].contains(&interface.zone.as_str()) {

@@ -22,7 +22,7 @@ pub(crate) const RATE: Value<MeterRate> = Value {
 /// Overhead: a word, a number of bytes, or `atm N`.
 pub(crate) const OVERHEAD: Value<Overhead> = Value { read: overhead, print: overhead_text };
 
-/// Scope: a word, with prefix lengths for addresses.
+/// Scope of a meter or queue: a word, with prefix lengths for addresses.
 pub(crate) const SCOPE: Text<MeterScope> = Text { read: scope, print: scope_text };
 
 /// Action on a colour: `pass`, `drop`, or the code point that packets are given.
@@ -95,7 +95,7 @@ fn overhead_text(overhead: &Overhead) -> String {
 
 fn scope(text: &str) -> Read<MeterScope> {
     let bad = || {
-        Complaint::new(Code::BadRate, format!("\"{text}\" is not a scope of a meter")).hint(
+        Complaint::new(Code::BadRate, format!("\"{text}\" is not a scope")).hint(
             "write \"all\", \"flow\", \"source\", \"destination\", or \"source/24/56\" with prefix lengths of IPv4 and IPv6",
         )
     };

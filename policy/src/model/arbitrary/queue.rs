@@ -1,0 +1,97 @@
+//! Random queues.
+
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::{Just, Strategy, any, prop_oneof};
+use proptest::sample::select;
+use wire::link::MOST_RATE;
+use wire::{BitRate, Bytes, Nanos};
+
+use super::{dscp, meter_scope, name, names, overhead};
+use crate::model::{Dropper, Isolation, Phb, Queue, RedThreshold, Scheduler, Template};
+
+/// Any queue.
+pub(crate) fn queue() -> impl Strategy<Value = Queue> {
+    let place = (names(), names(), option::of(name()), option::of(Just(Template::Diffserv)));
+    let packets = (names(), vec(phb(), 0..3), meter_scope(), 1..=Queue::MOST_INSTANCES);
+    (name(), place, packets, turn(), shaper(), leaf()).prop_map(
+        |(name, place, packets, turn, shaper, leaf)| {
+            let (on, from, parent, template) = place;
+            let (classes, phbs, per, instances) = packets;
+            let (scheduler, quantum, flows, isolate, priority, weight) = turn;
+            let (guarantee, rate, burst, overhead) = shaper;
+            let (limit, limit_bytes, drop, red, target, interval, ecn) = leaf;
+            Queue {
+                name,
+                on,
+                from,
+                parent,
+                template,
+                classes,
+                phbs,
+                per,
+                instances,
+                scheduler,
+                quantum,
+                flows: 1 << flows,
+                isolate,
+                priority,
+                weight,
+                guarantee,
+                rate,
+                burst,
+                overhead,
+                limit,
+                limit_bytes,
+                drop,
+                red,
+                target,
+                interval,
+                ecn,
+            }
+        },
+    )
+}
+
+/// Keys of the turn that a node takes.
+fn turn() -> impl Strategy<Value = (Option<Scheduler>, Option<Bytes>, u32, Isolation, u8, u32)> {
+    let all = [Scheduler::Fifo, Scheduler::Fq, Scheduler::Strict, Scheduler::Drr, Scheduler::Wfq];
+    let quantum = (Queue::LEAST_QUANTUM.0..=Queue::MOST_QUANTUM.0).prop_map(Bytes);
+    let isolate = select(&[Isolation::Flow, Isolation::Source, Isolation::Destination][..]);
+    let flows = 0..=Queue::MOST_FLOWS.ilog2();
+    let share = (0..Queue::PRIORITIES, 1..=Queue::MOST_WEIGHT);
+    (option::of(select(all.to_vec())), option::of(quantum), flows, isolate, share).prop_map(
+        |(scheduler, quantum, flows, isolate, (priority, weight))| {
+            (scheduler, quantum, flows, isolate, priority, weight)
+        },
+    )
+}
+
+/// Keys of shapers.
+fn shaper()
+-> impl Strategy<Value = (Option<BitRate>, Option<BitRate>, Option<Bytes>, Option<crate::model::Overhead>)> {
+    let rate = || option::of((1..=MOST_RATE.0).prop_map(BitRate));
+    (rate(), rate(), option::of(size()), option::of(overhead()))
+}
+
+type Leaf = (Option<u32>, Option<Bytes>, Dropper, Vec<RedThreshold>, Option<Nanos>, Option<Nanos>, bool);
+
+/// Keys of a leaf.
+fn leaf() -> impl Strategy<Value = Leaf> {
+    let limit = option::of(1..=Queue::MOST_LIMIT);
+    let drop = select(&[Dropper::Tail, Dropper::Red, Dropper::Codel, Dropper::Pie][..]);
+    let red = (any::<u32>(), 1..u32::MAX, 1..=1_000_u16).prop_map(|(min, width, per_mille)| {
+        let min = min.min(u32::MAX - width);
+        RedThreshold { min, max: min + width, per_mille }
+    });
+    let delay = || option::of((1..=Queue::MOST_DELAY.0).prop_map(Nanos));
+    (limit, option::of(size()), drop, vec(red, 0..4), delay(), delay(), any::<bool>())
+}
+
+fn size() -> impl Strategy<Value = Bytes> {
+    (0..i64::MAX as u64).prop_map(Bytes)
+}
+
+fn phb() -> impl Strategy<Value = Phb> {
+    prop_oneof![(1..=4_u8).prop_map(Phb::Af), dscp().prop_map(Phb::of)]
+}
