@@ -126,6 +126,21 @@ pub enum Code {
     /// A meter that no class names.
     MeterWithoutClass,
 
+    /// An unknown queue.
+    UnknownQueue,
+    /// An unknown class.
+    UnknownClass,
+    /// A queue that is in itself or too deep, on a VLAN, one of two trees, or has instances within instances.
+    BadQueueTree,
+    /// A queue without room for a packet.
+    BadQueue,
+    /// Two queues of a tree for the same packets.
+    AmbiguousQueue,
+    /// Packets for which a tree has no queue.
+    NoQueue,
+    /// Rates or guarantees that what is above them cannot carry.
+    OversubscribedQueue,
+
     /// A bound out of its range.
     BadLimit,
     /// An invalid destination for logs.
@@ -196,6 +211,13 @@ impl Code {
         (Code::UnknownMeter, "unknown-meter", Severity::Error),
         (Code::BadMeter, "bad-meter", Severity::Error),
         (Code::MeterWithoutClass, "meter-without-class", Severity::Warning),
+        (Code::UnknownQueue, "unknown-queue", Severity::Error),
+        (Code::UnknownClass, "unknown-class", Severity::Error),
+        (Code::BadQueueTree, "bad-queue-tree", Severity::Error),
+        (Code::BadQueue, "bad-queue", Severity::Error),
+        (Code::AmbiguousQueue, "ambiguous-queue", Severity::Error),
+        (Code::NoQueue, "no-queue", Severity::Error),
+        (Code::OversubscribedQueue, "oversubscribed-queue", Severity::Error),
         (Code::BadLimit, "bad-limit", Severity::Error),
         (Code::BadLogOutput, "bad-log-output", Severity::Error),
         (Code::NotLoopback, "not-loopback", Severity::Error),

@@ -5,6 +5,7 @@
 
 pub mod check;
 pub mod diagnostic;
+pub mod expand;
 pub mod import;
 mod key;
 pub mod lines;

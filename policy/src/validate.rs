@@ -22,6 +22,7 @@ mod limit;
 mod name;
 mod nat;
 mod pool;
+mod queue;
 mod reach;
 mod route;
 mod rule;
@@ -50,6 +51,7 @@ pub fn validate(policy: &Policy, lines: &Lines) -> Vec<Diagnostic> {
     validator.rules();
     validator.classes();
     validator.meters();
+    validator.queues();
     validator.nats();
     validator.pools();
     validator.shadowed_nats();

@@ -200,6 +200,11 @@ impl Queue {
     /// Longest target or interval of a dropper.
     pub const MOST_DELAY: Nanos = Nanos::from_secs(10);
 
+    /// True for the root of a tree.
+    pub fn is_root(&self) -> bool {
+        !self.on.is_empty() || !self.from.is_empty()
+    }
+
     /// A first-in-first-out queue with that name, of no tree yet.
     pub fn new(name: &str) -> Queue {
         Queue {

@@ -6,6 +6,7 @@ use super::{In, Validator};
 use config::{Place, did_you_mean, nearest};
 
 use crate::diagnostic::{Code, Diagnostic};
+use crate::expand::written;
 use crate::lines::Item;
 use crate::model::{ANY_ZONE, AddressItem, Addresses, OTHER_ZONE, SELF_ZONE};
 
@@ -63,8 +64,10 @@ impl<'a> Validator<'a> {
             "meter",
             &named(Item::Meter, policy.meters.iter().map(|meter| meter.name.as_str()).collect()),
         );
-        let queues = policy.queues.iter().map(|queue| queue.name.as_str()).collect();
-        self.unique("queue", &named(Item::Queue, queues));
+        let queues = written(policy);
+        let queues: Vec<(Item, &str)> =
+            queues.iter().map(|written| (written.item, written.queue.name.as_str())).collect();
+        self.unique("queue", &queues);
         for (index, interface) in policy.interfaces.iter().enumerate() {
             let item = Item::Interface(index);
             if [SELF_ZONE, ANY_ZONE, OTHER_ZONE].contains(&interface.zone.as_str()) {
@@ -78,7 +81,7 @@ impl<'a> Validator<'a> {
     }
 
     /// Reports malformed and duplicate names.
-    fn unique(&mut self, kind: &str, names: &[(Item, &'a str)]) {
+    fn unique(&mut self, kind: &str, names: &[(Item, &str)]) {
         let mut first: HashMap<&str, Item> = HashMap::with_capacity(names.len());
         for (item, name) in names {
             if name.is_empty() && self.lines.is_broken(*item) {
