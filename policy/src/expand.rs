@@ -1,10 +1,12 @@
-//! Queues of a policy with its templates written out: what a data plane builds.
+//! Queues of a policy with its templates and shapes written out: what a data plane builds.
 
 use crate::lines::Item;
 use crate::model::{Phb, Policy, Queue, Template};
 
+mod shape;
+
 /// Returns all queues of a policy as plain ones, without templates: those of the file in their order, the nodes of a template
-/// behind their root. A parent may come after its children.
+/// behind their root, then those of shapes. A parent may come after its children.
 ///
 /// Of a policy without errors, names are unique, and every queue is a root or in another.
 pub fn queues(policy: &Policy) -> Vec<Queue> {
@@ -25,9 +27,11 @@ pub(crate) enum Origin {
     File,
     /// A template has it.
     Template,
+    /// A shape has it.
+    Shape,
 }
 
-/// Returns all queues of a policy, those of templates too.
+/// Returns all queues of a policy, those of templates and shapes too. A shape of an unknown interface has none.
 pub(crate) fn written(policy: &Policy) -> Vec<Written> {
     let mut all = Vec::with_capacity(policy.queues.len());
     for (index, queue) in policy.queues.iter().enumerate() {
@@ -38,6 +42,12 @@ pub(crate) fn written(policy: &Policy) -> Vec<Written> {
             });
         all.push(Written { queue: queue.clone(), item, origin: Origin::File });
         all.extend(nodes.into_iter().map(|queue| Written { queue, item, origin: Origin::Template }));
+    }
+    for (index, shape) in policy.shapes.iter().enumerate() {
+        let interface = policy.interface(&shape.interface);
+        let nodes = interface.map_or_else(Vec::new, |interface| shape::trees(shape, interface.mtu));
+        let written = |queue| Written { queue, item: Item::Shape(index), origin: Origin::Shape };
+        all.extend(nodes.into_iter().map(written));
     }
     all
 }

@@ -21,6 +21,7 @@ mod policy;
 mod queue;
 mod route;
 mod rule;
+mod shape;
 
 pub(crate) use limit::times;
 pub(crate) use policy::policy;

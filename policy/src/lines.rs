@@ -10,7 +10,7 @@ use std::sync::Arc;
 use config::{Entry, Place, Source};
 
 /// Kinds of items.
-const KINDS: usize = 13;
+const KINDS: usize = 14;
 
 /// Positions of a policy's items.
 #[derive(Clone, Debug, Default)]
@@ -48,6 +48,8 @@ pub enum Item {
     Meter(usize),
     /// A queue.
     Queue(usize),
+    /// A shape.
+    Shape(usize),
     /// The limits.
     Limit,
     /// The timeouts.
@@ -171,9 +173,10 @@ impl Item {
             Item::Class(_) => 7,
             Item::Meter(_) => 8,
             Item::Queue(_) => 9,
-            Item::Limit => 10,
-            Item::Timeout => 11,
-            Item::Top => 12,
+            Item::Shape(_) => 10,
+            Item::Limit => 11,
+            Item::Timeout => 12,
+            Item::Top => 13,
         }
     }
 
@@ -188,7 +191,8 @@ impl Item {
             | Item::Nat(index)
             | Item::Class(index)
             | Item::Meter(index)
-            | Item::Queue(index) => index,
+            | Item::Queue(index)
+            | Item::Shape(index) => index,
             Item::Limit | Item::Timeout | Item::Top => 0,
         }
     }

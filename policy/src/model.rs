@@ -29,7 +29,7 @@ pub use limit::{Checksum, FragmentLimits, Limits, Pickup, TcpWindow, Timeouts, W
 pub use log::{Log, LogEvent, LogOutput, SyslogAddress};
 pub use metrics::MetricsAccess;
 pub use nat::{Hairpin, Nat, NatAction, PortChoice, PortUse};
-pub use queue::{Dropper, Isolation, Phb, Queue, RedThreshold, Scheduler, Template};
+pub use queue::{Dropper, Fairness, Isolation, Phb, Queue, RedThreshold, Scheduler, Shape, Template};
 pub use rule::{
     Action, AddressItem, AddressRange, Addresses, Conditions, ConnectionLimit, FamilyMatch, IcmpMatch,
     Logging, MacRange, Macs, PortRange, Protocol, Rate, RejectWith, Rule, Scope, State, SynAnswer,
@@ -69,6 +69,8 @@ pub struct Policy {
     pub meters: Vec<Meter>,
     /// Queues before interfaces, in trees. An interface without any has one first-in-first-out queue.
     pub queues: Vec<Queue>,
+    /// Shapes of interfaces: trees of queues in short. Interfaces are unique.
+    pub shapes: Vec<Shape>,
     /// Address translations; of each kind (source, destination) the first that matches applies.
     pub nats: Vec<Nat>,
     /// Endpoints that sockets of the machine itself listen on: no key of the file, but found on a live host. Translations

@@ -126,6 +126,9 @@ const KINDS: &[(&str, Order, Things)] = &[
     ("queue", Order::Counts, |policy| {
         each(&policy.queues, |one| (one.name.clone(), Policy { queues: vec![one], ..Policy::default() }))
     }),
+    ("shape", Order::IsNothing, |policy| {
+        each(&policy.shapes, |one| (one.interface.clone(), Policy { shapes: vec![one], ..Policy::default() }))
+    }),
     ("", Order::IsNothing, |policy| {
         vec![
             thing("limits".into(), Policy { limits: policy.limits, ..Policy::default() }),

@@ -3,9 +3,9 @@
 use wire::Dscp;
 
 use crate::model::{
-    Action, Checksum, ColourMode, Driver, Dropper, FamilyMatch, IcmpMatch, Isolation, LinkKind, LogEvent,
-    MeterKind, Mode, NoInstance, Offload, OnExit, Pickup, Protocol, RejectWith, RouteTarget, Scheduler,
-    SearchAlgorithm, SourceCheck, State, SynAnswer, TcpWindow, Template, WhenFull,
+    Action, Checksum, ColourMode, Driver, Dropper, Fairness, FamilyMatch, IcmpMatch, Isolation, LinkKind,
+    LogEvent, MeterKind, Mode, NoInstance, Offload, OnExit, Pickup, Protocol, RejectWith, RouteTarget,
+    Scheduler, SearchAlgorithm, SourceCheck, State, SynAnswer, TcpWindow, Template, WhenFull,
 };
 
 /// Keywords with their values. Of several for one value, the first is printed.
@@ -100,6 +100,8 @@ pub(crate) const SCHEDULER: Words<Scheduler> = &[
 
 pub(crate) const ISOLATION: Words<Isolation> =
     &[("flow", Isolation::Flow), ("source", Isolation::Source), ("destination", Isolation::Destination)];
+
+pub(crate) const FAIRNESS: Words<Fairness> = &[("host", Fairness::Host), ("flow", Fairness::Flow)];
 
 pub(crate) const DROPPER: Words<Dropper> =
     &[("tail", Dropper::Tail), ("red", Dropper::Red), ("codel", Dropper::Codel), ("pie", Dropper::Pie)];

@@ -15,6 +15,7 @@ use super::nat::{nat, new_nat};
 use super::queue::queue;
 use super::route::{NEW_NEIGHBOUR, neighbour, new_route, route};
 use super::rule::rule;
+use super::shape::shapes;
 use super::{Keys, Table, texts};
 use crate::diagnostic::Code;
 use crate::lines::{Item, Lines};
@@ -46,6 +47,8 @@ pub(crate) fn policy(keys: &mut Keys<'_, '_>, policy: &mut Policy, lines: &mut L
     lines.extend(Item::Meter(0), entries, policy.meters.iter().map(|meter| &*meter.name));
     let entries = keys.tables("queue", "a queue", &mut policy.queues, &Queue::new(""), queue);
     lines.extend(Item::Queue(0), entries, policy.queues.iter().map(|queue| &*queue.name));
+    let entries = shapes(keys, &mut policy.shapes);
+    lines.extend(Item::Shape(0), entries, policy.shapes.iter().map(|shape| &*shape.interface));
     let entry = keys.table("[limit]", |keys| limits(keys, &mut policy.limits));
     lines.extend(Item::Limit, entry.map(Some), repeat(""));
     let entry = keys.table("[timeout]", |keys| timeouts(keys, &mut policy.timeouts));

@@ -7,10 +7,12 @@ use super::policy::search;
 use super::queue::queue;
 use super::route::{NEW_NEIGHBOUR, neighbour, new_route, next_hop, route};
 use super::rule::rule;
+use super::shape::shape;
 use super::{names, policy};
 use crate::lines::Lines;
 use crate::model::{
-    Class, FragmentLimits, Gateway, Interface, Limits, Meter, NextHop, Policy, Queue, Rule, Search, Timeouts,
+    Class, FragmentLimits, Gateway, Interface, Limits, Meter, NextHop, Policy, Queue, Rule, Search, Shape,
+    Timeouts,
 };
 use crate::parse::tests::WHOLE;
 use crate::word;
@@ -40,6 +42,7 @@ fn all() -> Vec<&'static str> {
     all.extend(names(|keys| {
         queue(keys, &mut Queue::new(""));
     }));
+    all.extend(names(|keys| shape(keys, &mut Shape::new(""))));
     all.extend(names(|keys| limits(keys, &mut Limits::default())));
     all.extend(names(|keys| fragments(keys, &mut FragmentLimits::default())));
     all.extend(names(|keys| timeouts(keys, &mut Timeouts::default())));
@@ -85,6 +88,7 @@ fn the_manual_has_every_key_and_word() {
         words(word::SCHEDULER),
         words(word::ISOLATION),
         words(word::DROPPER),
+        words(word::FAIRNESS),
     ];
     for word in words.concat() {
         assert!(page.contains(&format!("`{word}`")) || page.contains(&format!("\"{word}\"")), "{word}");
@@ -92,6 +96,19 @@ fn the_manual_has_every_key_and_word() {
     let (_, example) = page.split_once("```toml\n").unwrap();
     let (example, _) = example.split_once("```").unwrap();
     assert_eq!(crate::check(example, "docs/policy.md").diagnostics, []);
+    for section in ["[[queue]]", "[shape."] {
+        // Queues name the classes of the example before.
+        let text = [example, example_of(page, "[[class]]"), example_of(page, section)].concat();
+        assert_eq!(crate::check(&text, section).diagnostics, []);
+    }
+}
+
+/// The example of a page that begins with `start`.
+fn example_of<'a>(page: &'a str, start: &str) -> &'a str {
+    let (_, from) = page.split_once(&format!("```toml\n{start}")).unwrap();
+    let length = from.find("```").unwrap();
+    let end = page.len() - from.len() + length;
+    &page[page.len() - from.len() - start.len()..end]
 }
 
 fn words<T>(words: word::Words<T>) -> Vec<&'static str> {

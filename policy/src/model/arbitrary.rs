@@ -33,6 +33,7 @@ pub(crate) fn policy() -> impl Strategy<Value = Policy> {
         defaults.dedup_by(|a, b| (&a.from, &a.to) == (&b.from, &b.to));
         defaults
     });
+    let shapes = vec(queue::shape(), 0..3).prop_map(|all| unique(all, |shape| &shape.interface));
     let things = (
         select(&[Mode::Stateful, Mode::Stateless][..]),
         vec(interface(), 0..4).prop_map(|all| unique(all, |interface| &interface.name)),
@@ -42,12 +43,12 @@ pub(crate) fn policy() -> impl Strategy<Value = Policy> {
         defaults,
         vec(rule(), 0..5),
         vec(nat(), 0..4),
-        (vec(class(), 0..4), vec(meter(), 0..4), vec(queue::queue(), 0..4)),
+        (vec(class(), 0..4), vec(meter(), 0..4), vec(queue::queue(), 0..4), shapes),
     );
     (things, search(), limits(), timeouts(), gateway()).prop_map(
         |(things, search, limits, timeouts, gateway)| {
             let (mode, interfaces, sets, routes, neighbours, defaults, rules, nats, traffic) = things;
-            let (classes, meters, queues) = traffic;
+            let (classes, meters, queues, shapes) = traffic;
             Policy {
                 mode,
                 interfaces,
@@ -59,6 +60,7 @@ pub(crate) fn policy() -> impl Strategy<Value = Policy> {
                 classes,
                 meters,
                 queues,
+                shapes,
                 nats,
                 listeners: Vec::new(),
                 search,

@@ -1,4 +1,4 @@
-//! Queues before interfaces: the trees that schedulers serve.
+//! Queues before interfaces: the trees that schedulers serve, and shapes, which stand for trees.
 
 use wire::{BitRate, Bytes, Dscp, Nanos};
 
@@ -113,6 +113,32 @@ pub enum Phb {
     Le,
     /// Any other code point.
     Dscp(Dscp),
+}
+
+/// Shape of an interface: its packets leave and arrive at rates a little below those of the link behind it, so that they
+/// wait in queues of ours and not in a modem's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Name of the interface.
+    pub interface: String,
+    /// Rate of incoming packets (download). `None`: they are not shaped.
+    pub down: Option<BitRate>,
+    /// Rate of outgoing packets (upload). `None`: they are not shaped.
+    pub up: Option<BitRate>,
+    /// Parties that share the rates evenly.
+    pub per: Fairness,
+    /// Overhead counted with each packet. `None`: [`Overhead::ETHERNET`].
+    pub overhead: Option<Overhead>,
+}
+
+/// Parties that share a shape evenly.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fairness {
+    /// Hosts on the inside, and then the flows of each.
+    #[default]
+    Host,
+    /// Flows.
+    Flow,
 }
 
 impl Phb {
@@ -234,6 +260,19 @@ impl Queue {
             target: None,
             interval: None,
             ecn: false,
+        }
+    }
+}
+
+impl Shape {
+    /// A shape of an interface, with no rates yet.
+    pub fn new(interface: &str) -> Shape {
+        Shape {
+            interface: interface.to_owned(),
+            down: None,
+            up: None,
+            per: Fairness::default(),
+            overhead: None,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Queues: their places in trees. Templates are written out before.
+//! Queues: their places in trees. Templates and shapes are written out before.
 
 use std::collections::{HashMap, HashSet};
 
@@ -42,6 +42,7 @@ impl Validator<'_> {
         self.cycles(&trees);
         self.levels(&trees);
         self.interfaces_of(&trees);
+        self.shapes();
         // What is in the wrong place is missed in the right one.
         let is_placed = self.diagnostics.len() == before && !self.lines.any_broken(Item::Queue(0));
         trees.order.retain(|index| trees.nodes[*index].level <= Queue::MOST_LEVELS);
@@ -145,19 +146,30 @@ impl Validator<'_> {
                 if let Some(port) = self.port_of(name).filter(|_| key == "on") {
                     let message =
                         format!("\"{name}\" has no queue of its own: its frames leave by \"{port}\"");
-                    let hint = format!("write on = \"{port}\", and a [[class]] with out = \"{name}\"");
+                    let hint = match node.origin {
+                        Origin::Shape => format!("write [shape.{port}]"),
+                        _ => format!("write on = \"{port}\", and a [[class]] with out = \"{name}\""),
+                    };
                     self.wrong_in(Code::BadQueueTree, at, message, hint);
                     continue;
                 }
                 if let Some(other) = first.insert((key, name), node.item) {
                     let message = format!("\"{name}\" has two trees of queues {key} it");
                     let diagnostic = Diagnostic::new(Code::BadQueueTree, message)
-                        .hint("put all queues into one tree, whose root is written once")
+                        .hint("put all queues into one tree, whose root is written once; a shape has a tree each way")
                         .at(self.lines.place_in(node.item, key, index))
                         .and("the first", self.lines.place(other));
                     self.report(diagnostic);
                 }
             }
+        }
+    }
+
+    /// Reports shapes of unknown interfaces.
+    fn shapes(&mut self) {
+        for (index, shape) in self.policy.shapes.iter().enumerate() {
+            let at = In { item: Item::Shape(index), key: "", index: 0 };
+            self.known_interface(at, &shape.interface);
         }
     }
 

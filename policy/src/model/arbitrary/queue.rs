@@ -1,4 +1,4 @@
-//! Random queues.
+//! Random queues and shapes.
 
 use proptest::collection::vec;
 use proptest::option;
@@ -8,7 +8,9 @@ use wire::link::MOST_RATE;
 use wire::{BitRate, Bytes, Nanos};
 
 use super::{dscp, meter_scope, name, names, overhead};
-use crate::model::{Dropper, Isolation, Phb, Queue, RedThreshold, Scheduler, Template};
+use crate::model::{
+    Dropper, Fairness, Isolation, Overhead, Phb, Queue, RedThreshold, Scheduler, Shape, Template,
+};
 
 /// Any queue.
 pub(crate) fn queue() -> impl Strategy<Value = Queue> {
@@ -68,10 +70,8 @@ fn turn() -> impl Strategy<Value = (Option<Scheduler>, Option<Bytes>, u32, Isola
 }
 
 /// Keys of shapers.
-fn shaper()
--> impl Strategy<Value = (Option<BitRate>, Option<BitRate>, Option<Bytes>, Option<crate::model::Overhead>)> {
-    let rate = || option::of((1..=MOST_RATE.0).prop_map(BitRate));
-    (rate(), rate(), option::of(size()), option::of(overhead()))
+fn shaper() -> impl Strategy<Value = (Option<BitRate>, Option<BitRate>, Option<Bytes>, Option<Overhead>)> {
+    (option::of(rate()), option::of(rate()), option::of(size()), option::of(overhead()))
 }
 
 type Leaf = (Option<u32>, Option<Bytes>, Dropper, Vec<RedThreshold>, Option<Nanos>, Option<Nanos>, bool);
@@ -86,6 +86,28 @@ fn leaf() -> impl Strategy<Value = Leaf> {
     });
     let delay = || option::of((1..=Queue::MOST_DELAY.0).prop_map(Nanos));
     (limit, option::of(size()), drop, vec(red, 0..4), delay(), delay(), any::<bool>())
+}
+
+/// Any shape.
+pub(crate) fn shape() -> impl Strategy<Value = Shape> {
+    let rates = prop_oneof![
+        rate().prop_map(|rate| (Some(rate), Some(rate))),
+        (rate(), rate()).prop_map(|(down, up)| (Some(down), Some(up))),
+        rate().prop_map(|down| (Some(down), None)),
+        rate().prop_map(|up| (None, Some(up))),
+    ];
+    let per = select(&[Fairness::Host, Fairness::Flow][..]);
+    (name(), rates, per, option::of(overhead())).prop_map(|(interface, (down, up), per, overhead)| Shape {
+        interface,
+        down,
+        up,
+        per,
+        overhead,
+    })
+}
+
+fn rate() -> impl Strategy<Value = BitRate> {
+    (1..=MOST_RATE.0).prop_map(BitRate)
 }
 
 fn size() -> impl Strategy<Value = Bytes> {

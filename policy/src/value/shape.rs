@@ -1,0 +1,100 @@
+//! Shapes: rates of download and upload.
+
+use config::quantity::{bit_rate, bit_rate_text};
+use toml::de::DeValue;
+use wire::BitRate;
+use wire::link::MOST_RATE;
+
+use super::{Complaint, Read, Text};
+
+/// Rates of download and upload, of which one may be unlimited.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Rates {
+    pub(crate) down: Option<BitRate>,
+    pub(crate) up: Option<BitRate>,
+}
+
+/// Rates as a provider has them: `100 Mbit/s / 20 Mbit/s`, or one for both; also as in tc, `100mbit/20mbit`.
+pub(crate) const RATES: Text<Rates> = Text { read: rates, print: rates_text };
+
+/// Rate of a direction that is not shaped.
+const UNLIMITED: &str = "unlimited";
+
+fn rates(text: &str) -> Read<Rates> {
+    // The slash of a unit is followed by its second.
+    let sides: Vec<&str> = text.split('/').map(str::trim).filter(|part| *part != "s").collect();
+    let (down, up) = match sides[..] {
+        [both] => (both, both),
+        [down, up] => (down, up),
+        _ => return Err(bad(text, "there are more than two")),
+    };
+    let rates = Rates { down: side(down)?, up: side(up)? };
+    if rates.down.or(rates.up).is_none() {
+        return Err(bad(text, "nothing is limited"));
+    }
+    Ok(rates)
+}
+
+fn bad(text: &str, why: &str) -> Complaint {
+    let message = format!("\"{text}\" is not a rate of download and one of upload: {why}");
+    Complaint::new(config::Code::BadQuantity, message)
+        .hint("write \"100 Mbit/s / 20 Mbit/s\", \"unlimited / 20 Mbit/s\", or one rate for both")
+}
+
+fn side(text: &str) -> Read<Option<BitRate>> {
+    if text == UNLIMITED {
+        return Ok(None);
+    }
+    let has_unit = text.ends_with(|last: char| last.is_ascii_alphabetic());
+    let rate = if has_unit { format!("{text}/s") } else { text.to_owned() };
+    bit_rate(&DeValue::String(rate.into()), MOST_RATE.0).map(BitRate).map(Some)
+}
+
+fn rates_text(rates: &Rates) -> String {
+    let side = |rate: Option<BitRate>| rate.map_or(UNLIMITED.to_owned(), |rate| bit_rate_text(rate.0));
+    if rates.down == rates.up {
+        return side(rates.down);
+    }
+    format!("{} / {}", side(rates.down), side(rates.up))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{rates, rates_text};
+
+    #[test]
+    fn rates_are_read_as_a_provider_or_tc_has_them() {
+        for (text, printed) in [
+            ("100mbit/20mbit", "100 Mbit/s / 20 Mbit/s"),
+            ("100 Mbit/s / 20 Mbit/s", "100 Mbit/s / 20 Mbit/s"),
+            ("100Mbit/s/20Mbit/s", "100 Mbit/s / 20 Mbit/s"),
+            ("2.5gbit / 512 kbit/s", "2500 Mbit/s / 512 kbit/s"),
+            ("50mbit", "50 Mbit/s"),
+            ("50 Mbit/s", "50 Mbit/s"),
+            ("50mbit/50 Mbit/s", "50 Mbit/s"),
+            ("unlimited/20mbit", "unlimited / 20 Mbit/s"),
+            ("1tbit / unlimited", "1 Tbit/s / unlimited"),
+        ] {
+            assert_eq!(rates(text).ok().map(|rates| rates_text(&rates)).as_deref(), Some(printed), "{text}");
+        }
+        for text in [
+            "",
+            "/",
+            "s",
+            "100",
+            "100/20mbit",
+            "100mbit/",
+            "100mbps",
+            "0mbit",
+            "1mbit/0mbit",
+            "11 Tbit/s",
+            "unlimited",
+            "unlimited/unlimited",
+            "1mbit/1mbit/1mbit",
+            "-1mbit/1mbit",
+            "100mbit-20mbit",
+        ] {
+            assert!(rates(text).is_err(), "{text}");
+        }
+    }
+}
