@@ -21,6 +21,7 @@ mod class;
 mod names;
 mod nat;
 mod pattern;
+mod queue;
 mod route;
 
 use names::Names;
@@ -71,13 +72,15 @@ impl Tables {
                 })
             })
             .collect::<Result<_, CompileError>>()?;
+        let classes = class::compile(policy, &names, source_macs.as_ref(), wanted)?;
         let mut tables = Tables {
             epoch: epoch.max(1),
             mode: policy.mode,
             interfaces,
             itself: itself(),
             filter: filter(policy, &names, source_macs.as_ref(), wanted, before)?,
-            classes: class::compile(policy, &names, source_macs.as_ref(), wanted)?,
+            queues: queue::compile(policy, &names, &classes.list)?,
+            classes,
             source_macs,
             nat: nat::compile(policy, &names, &routes)?,
             zones: names.zones,

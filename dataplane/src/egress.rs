@@ -1,43 +1,78 @@
-//! The egress: a queue of frames before each port, and the selection of the next frame to send.
+//! The egress: queues of frames before each port, and the selection of the next frame to send.
 //!
 //! Ingress is pushed, egress is pulled: the pipeline queues frames, and the host offers a port opportunities to send
-//! ([`Shard::next`](crate::Shard::next)). A port has one first-in-first-out queue of fixed length and a [`Link`], which
-//! knows when the next transmission may begin: a frame departs when it has been queued and the link is free, whenever
-//! the host asks. The times of departure are thus the same on every host.
+//! ([`Shard::next`](crate::Shard::next)). A port has one first-in-first-out queue of fixed length, or the [tree](tree) that
+//! the policy says, and a [`Link`], which knows when the next transmission may begin: a frame departs when it has been queued and
+//! the link is free, whenever the host asks. The times of departure are thus the same on every host.
+//!
+//! What comes by an interface may have a tree, too: its frames wait there first, and come to the port that they leave by when they
+//! depart from that tree.
 //!
 //! Frames that a device refuses stay with the host, in a FIFO behind the egress.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-use wire::{Frame, Link, Nanos, PortId};
+use wire::{Bytes, Frame, Link, LinkKind, Nanos, PortId};
 
 use crate::nat::Share;
-use crate::tables::Tables;
+use crate::tables::{QueueTree, Tables};
+use crate::verdict::Reason;
+
+mod dropper;
+mod ends;
+mod fq;
+mod instance;
+mod mark;
+mod node;
+mod packets;
+mod report;
+mod shaper;
+mod tree;
+mod wheel;
+
+pub(crate) use ends::Ends;
+pub use report::{Delays, LeafCounts};
+use tree::Tree;
 
 /// The answer to an opportunity to send.
 #[derive(Debug)]
 pub enum Next {
     /// This frame is sent; its transmission begins at that moment, which is not after that of the opportunity.
     Frame(Frame, Nanos),
-    /// Frames wait; the next may be sent from this moment on, which is after that of the opportunity.
+    /// This frame is dropped from a queue, at that moment; there may be others to send.
+    Dropped(Frame, Reason, Nanos),
+    /// Frames wait; none is sent before this moment, which is after that of the opportunity.
     Wait(Nanos),
     /// Nothing waits.
     Empty,
 }
 
-/// The egress of one shard: a queue and a link for each port, by place of its interface.
+/// The egress of one shard: queues and a link for each port, by place of its interface.
 #[derive(Debug, Default)]
 pub struct Egress {
     ports: Vec<EgressPort>,
+    /// Trees of what comes by an interface, by its place; empty if there are none.
+    from: Vec<Option<Box<Incoming>>>,
+}
+
+/// Tree of what comes by an interface.
+#[derive(Debug)]
+struct Incoming {
+    tree: Tree,
+    /// A link without a rate: that of the tree's root counts.
+    link: Link,
 }
 
 /// The egress of one port.
 #[derive(Debug)]
 pub(crate) struct EgressPort {
+    /// Frames that wait where there is no tree.
     queue: VecDeque<Frame>,
     /// Most frames that wait.
     limit: usize,
     link: Link,
+    tree: Option<Box<Tree>>,
 }
 
 /// Sharing of links among workers.
@@ -49,6 +84,30 @@ pub(crate) enum Links {
     Shared,
 }
 
+/// Queues of one tree, for reports.
+#[derive(Clone, Debug)]
+pub struct TreeReport {
+    /// Interface that the packets leave by, or come by.
+    pub port: PortId,
+    /// Direction.
+    pub side: TreeSide,
+    /// Settings, with the names of leaves.
+    pub settings: Arc<QueueTree>,
+    /// Counters, by place of the settings.
+    pub counts: Vec<LeafCounts>,
+    /// Subscribers that have had queues.
+    pub subscribers: usize,
+}
+
+/// Direction of the packets of a tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TreeSide {
+    /// Those that leave by the interface.
+    On,
+    /// Those that come by it.
+    From,
+}
+
 impl Links {
     /// Returns the sharing for the shard with that share of the work.
     pub(crate) fn of(share: Share) -> Links {
@@ -57,18 +116,31 @@ impl Links {
 }
 
 impl Egress {
-    /// With an empty queue for each interface of the tables, as long as they say.
-    pub(crate) fn new(tables: &Tables, links: Links) -> Egress {
+    /// With empty queues for each interface of the tables, as long as they say.
+    pub(crate) fn new(tables: &Tables, share: Share, seed: [u64; 2]) -> Egress {
         let limit = tables.limits.queue as usize;
-        let port = |interface: &crate::tables::Interface| EgressPort {
-            queue: VecDeque::with_capacity(limit),
-            limit,
-            link: match links {
-                Links::Own => interface.egress.another(),
-                Links::Shared => interface.egress.shared(),
-            },
+        let tree = |settings: &Arc<QueueTree>| Tree::new(settings, limit, share.workers(), seed[0] ^ seed[1]);
+        let port = |(place, interface): (u16, &crate::tables::Interface)| {
+            let settings = tables.queues.on(PortId(place));
+            EgressPort {
+                queue: VecDeque::with_capacity(if settings.is_some() { 0 } else { limit }),
+                limit,
+                link: match Links::of(share) {
+                    Links::Own => interface.egress.another(),
+                    Links::Shared => interface.egress.shared(),
+                },
+                tree: settings.map(|settings| Box::new(tree(settings))),
+            }
         };
-        Egress { ports: tables.interfaces.iter().map(port).collect() }
+        let from = |settings: &Option<Arc<QueueTree>>| {
+            let link = Link::new(LinkKind::Ethernet, None, Bytes(0));
+            settings.as_ref().map(|settings| Box::new(Incoming { tree: tree(settings), link }))
+        };
+        let has_from = tables.queues.from.iter().any(Option::is_some);
+        Egress {
+            ports: (0..).zip(&tables.interfaces).map(port).collect(),
+            from: if has_from { tables.queues.from.iter().map(from).collect() } else { Vec::new() },
+        }
     }
 
     /// Number of ports.
@@ -85,26 +157,125 @@ impl Egress {
     /// Answers an opportunity to send at `now`.
     #[inline(always)]
     pub(crate) fn next(&mut self, port: PortId, now: Nanos) -> Next {
+        if !self.from.is_empty() {
+            return self.next_of_all(port, now);
+        }
         match self.port(port) {
             Some(port) => port.next(now),
             None => Next::Empty,
         }
     }
 
-    /// The frames that wait before a port behind the first `before`.
-    pub fn queued_behind(&self, port: PortId, before: usize) -> impl Iterator<Item = &Frame> {
-        let queue = self.ports.get(usize::from(port.0)).map(|port| &port.queue);
-        queue.into_iter().flat_map(move |queue| queue.range(before.min(queue.len())..))
+    /// [`Egress::next`], after what comes from trees of incoming packets by then.
+    #[inline(never)]
+    fn next_of_all(&mut self, port: PortId, now: Nanos) -> Next {
+        let mut until: Option<Nanos> = None;
+        for Incoming { tree, link } in self.from.iter_mut().flatten().map(Box::as_mut) {
+            loop {
+                match tree.next(link, now) {
+                    Next::Frame(mut frame, at) => {
+                        frame.meta.received = at;
+                        let Some(port) = self.ports.get_mut(usize::from(frame.meta.egress.0)) else {
+                            return Next::Dropped(frame, Reason::InterfaceGone, at);
+                        };
+                        if port.is_full() {
+                            return Next::Dropped(frame, Reason::QueueFull, at);
+                        }
+                        // Of the packet's ends those on the wire are known here.
+                        let ends = crate::stage::queue::ends_on_wire(&frame);
+                        port.push_in_order(frame, ends);
+                    }
+                    Next::Wait(at) => {
+                        until = Some(until.map_or(at, |until| until.min(at)));
+                        break;
+                    }
+                    Next::Empty => break,
+                    dropped @ Next::Dropped(..) => return dropped,
+                }
+            }
+        }
+        let next = self.port(port).map_or(Next::Empty, |port| port.next(now));
+        match (next, until) {
+            (Next::Empty, Some(until)) => Next::Wait(until),
+            (Next::Wait(at), Some(until)) => Next::Wait(at.min(until)),
+            (next, _) => next,
+        }
     }
 
-    /// True if the link of a port has a rate.
+    /// Queues a frame that came by `ingress`, where that interface or the frame's port has a tree.
+    pub(crate) fn enter(&mut self, frame: Frame, ingress: PortId, ends: Ends) {
+        let at = frame.meta.received;
+        if let Some(Some(incoming)) = self.from.get_mut(usize::from(ingress.0)) {
+            return incoming.tree.arrive(frame, at, ends);
+        }
+        if let Some(port) = self.port(frame.meta.egress) {
+            port.push_in_order(frame, ends);
+        }
+    }
+
+    /// True if there is no room for one more frame that comes by `ingress` and leaves by `port`.
+    pub(crate) fn is_full(&self, ingress: PortId, port: PortId) -> bool {
+        match self.from.get(usize::from(ingress.0)) {
+            Some(Some(incoming)) => incoming.tree.is_full(),
+            _ => self.ports.get(usize::from(port.0)).is_some_and(EgressPort::is_full),
+        }
+    }
+
+    /// The frames that have been queued for a port, or have come by one with a tree, behind the first `before`, and no scheduler has
+    /// looked at yet.
+    pub fn queued_behind(&self, place: usize, before: usize) -> impl Iterator<Item = &Frame> {
+        let port = self.ports.get(place).filter(|port| port.tree.is_none());
+        let queue = port.map(|port| &port.queue).into_iter();
+        let queue = queue.flat_map(move |queue| queue.range(before.min(queue.len())..));
+        let on = self.ports.get(place).and_then(|port| port.tree.as_deref());
+        let from = place.checked_sub(self.ports.len()).and_then(|place| self.from.get(place)?.as_deref());
+        let trees = on.into_iter().chain(from.map(|incoming| &incoming.tree));
+        queue.chain(trees.flat_map(move |tree| tree.arrivals_behind(before)))
+    }
+
+    /// Number of frames that [`queued_behind`](Egress::queued_behind) has, by its places: first those of ports.
+    pub fn arriving(&self) -> impl Iterator<Item = usize> {
+        let ports = self.ports.iter().map(|port| match &port.tree {
+            Some(tree) => tree.arriving(),
+            None => port.queue.len(),
+        });
+        let from = self.from.iter().map(|from| from.as_ref().map_or(0, |incoming| incoming.tree.arriving()));
+        ports.chain(from)
+    }
+
+    /// True if something bounds the rate of a port.
     pub(crate) fn has_rate(&self, port: PortId) -> bool {
-        self.ports.get(usize::from(port.0)).is_some_and(|port| port.link.rate().is_some())
+        let port = self.ports.get(usize::from(port.0));
+        port.is_some_and(|port| {
+            port.link.rate().is_some() || port.tree.as_ref().is_some_and(|tree| tree.has_rate())
+        })
     }
 
-    /// Number of frames that wait before each port, by place of its interface.
+    /// Number of frames that wait before each port, by place of its interface. Those that wait in a tree of incoming packets count
+    /// with the interface that they came by.
     pub fn lengths(&self) -> impl Iterator<Item = usize> {
-        self.ports.iter().map(|port| port.queue.len())
+        self.ports.iter().enumerate().map(|(place, port)| {
+            let from = self.from.get(place).and_then(Option::as_ref);
+            port.len() + from.map_or(0, |incoming| incoming.tree.len())
+        })
+    }
+
+    /// The trees, with their counters.
+    pub fn trees(&self) -> impl Iterator<Item = TreeReport> {
+        let report = |place: usize, side, tree: &Tree| TreeReport {
+            port: PortId(place as u16),
+            side,
+            settings: Arc::clone(tree.settings()),
+            counts: tree.counts().to_vec(),
+            subscribers: tree.subscribers(),
+        };
+        let on = self.ports.iter().enumerate().filter_map(move |(place, port)| {
+            port.tree.as_ref().map(|tree| report(place, TreeSide::On, tree))
+        });
+        let from = self.from.iter().enumerate().filter_map(move |(place, from)| {
+            from.as_ref().map(|incoming| report(place, TreeSide::From, &incoming.tree))
+        });
+        on.chain(from)
     }
 
     /// Follows a clock that was set back by `span`: what waits has waited as long as before.
@@ -114,12 +285,17 @@ impl Egress {
             for frame in &mut port.queue {
                 frame.meta.received = frame.meta.received - span;
             }
+            port.tree.iter_mut().for_each(|tree| tree.set_back(span));
         }
+        self.from.iter_mut().flatten().for_each(|incoming| incoming.tree.set_back(span));
     }
 
-    /// Lets all links be free.
+    /// Lets all links and shapers be free.
     pub(crate) fn free_links(&mut self) {
         self.ports.iter_mut().for_each(|port| port.link.set_back(Nanos::MAX));
+        let trees = self.ports.iter_mut().filter_map(|port| port.tree.as_deref_mut());
+        let from = self.from.iter_mut().flatten().map(|incoming| &mut incoming.tree);
+        trees.chain(from).for_each(|tree| tree.set_back(Nanos::MAX));
     }
 
     /// Goes on with the queues and links of `old`: `were` gives, by place, the place of the same port there, or none.
@@ -132,25 +308,100 @@ impl Egress {
     ) {
         for (place, port) in (0..).map(PortId).zip(&mut self.ports) {
             let Some(before) = were(place).and_then(|was| old.port(was)) else { continue };
-            if port.limit == before.limit {
-                std::mem::swap(&mut port.queue, &mut before.queue);
-            } else {
-                port.queue.extend(before.queue.drain(..));
-            }
             port.link.continue_from(&before.link);
-            port.queue.iter_mut().for_each(|frame| renumber(frame, place));
+            if port.tree.is_none() && before.tree.is_none() && port.limit == before.limit {
+                std::mem::swap(&mut port.queue, &mut before.queue);
+                port.queue.iter_mut().for_each(|frame| renumber(frame, place));
+                continue;
+            }
+            continue_tree(&mut port.tree, &mut before.tree);
+            // What waited in a tree of the same settings stays there; all else is queued anew.
+            port.tree.iter_mut().flat_map(|tree| tree.frames_mut()).for_each(|frame| renumber(frame, place));
+            let mut frames = before.tree.as_mut().map_or_else(Vec::new, |tree| tree.drain());
+            frames.extend(before.queue.drain(..));
+            for mut frame in frames {
+                renumber(&mut frame, place);
+                let ends = crate::stage::queue::ends_on_wire(&frame);
+                port.push_in_order(frame, ends);
+            }
+        }
+    }
+
+    /// Goes on with the trees of incoming packets of `old`, in the same way: `becomes` gives the place of a port now.
+    pub(crate) fn continue_incoming(
+        &mut self,
+        old: &mut Egress,
+        were: impl Fn(PortId) -> Option<PortId>,
+        mut renumber: impl FnMut(&mut Frame) -> Option<PortId>,
+    ) {
+        let mut kept: Vec<Frame> = Vec::new();
+        for (place, from) in (0..).map(PortId).zip(&mut self.from) {
+            let Some(was) = were(place) else { continue };
+            let Some(Some(before)) = old.from.get_mut(usize::from(was.0)) else { continue };
+            let Some(incoming) = from else { continue };
+            if incoming.tree.settings() == before.tree.settings() {
+                std::mem::swap(&mut incoming.tree, &mut before.tree);
+                // A frame whose port is gone is dropped when its turn comes.
+                incoming.tree.frames_mut().for_each(|frame| {
+                    let _ = renumber(frame);
+                });
+            } else {
+                incoming.tree.continue_counts(&before.tree);
+            }
+        }
+        // What waited in other trees goes on to its port.
+        for before in old.from.iter_mut().flatten() {
+            kept.extend(before.tree.drain());
+        }
+        for mut frame in kept {
+            match renumber(&mut frame).and_then(|port| self.ports.get_mut(usize::from(port.0))) {
+                Some(port) => {
+                    let ends = crate::stage::queue::ends_on_wire(&frame);
+                    port.push_in_order(frame, ends);
+                }
+                None => old.push_lost(frame),
+            }
+        }
+    }
+
+    /// Keeps a frame for [`drain`](Egress::drain).
+    fn push_lost(&mut self, frame: Frame) {
+        if let Some(port) = self.ports.first_mut() {
+            port.queue.push_back(frame);
         }
     }
 
     /// Bytes of memory.
     pub(crate) fn memory_bytes(&self) -> usize {
+        let trees = self.ports.iter().filter_map(|port| port.tree.as_deref());
+        let from = self.from.iter().flatten().map(|incoming| &incoming.tree);
         let queues = self.ports.iter().map(|port| port.queue.capacity() * size_of::<Frame>());
-        size_of_val(self.ports.as_slice()) + queues.sum::<usize>()
+        size_of_val(self.ports.as_slice())
+            + queues.sum::<usize>()
+            + trees.chain(from).map(Tree::memory_bytes).sum::<usize>()
     }
 
     /// Takes out all frames that wait.
-    pub(crate) fn drain(&mut self) -> impl Iterator<Item = Frame> {
-        self.ports.iter_mut().flat_map(|port| port.queue.drain(..))
+    pub(crate) fn drain(&mut self) -> Vec<Frame> {
+        let mut frames: Vec<Frame> = Vec::new();
+        for port in &mut self.ports {
+            frames.extend(port.queue.drain(..));
+            frames.extend(port.tree.as_mut().map_or_else(Vec::new, |tree| tree.drain()));
+        }
+        for incoming in self.from.iter_mut().flatten() {
+            frames.extend(incoming.tree.drain());
+        }
+        frames
+    }
+}
+
+/// Goes on with the tree of the same settings; of one that differs, with its counters.
+fn continue_tree(tree: &mut Option<Box<Tree>>, before: &mut Option<Box<Tree>>) {
+    let (Some(new), Some(old)) = (&mut *tree, &mut *before) else { return };
+    if new.settings() == old.settings() {
+        std::mem::swap(new, old);
+    } else {
+        new.continue_counts(old);
     }
 }
 
@@ -158,18 +409,42 @@ impl EgressPort {
     /// True if there is no room for one more.
     #[inline(always)]
     pub(crate) fn is_full(&self) -> bool {
-        self.queue.len() >= self.limit
+        match &self.tree {
+            None => self.queue.len() >= self.limit,
+            Some(tree) => tree.is_full(),
+        }
     }
 
-    /// Queues a frame, which may depart from the moment of its [`received`](wire::Meta::received) on. The caller has
-    /// checked that there is room.
+    /// Number of frames that wait.
+    fn len(&self) -> usize {
+        self.tree.as_ref().map_or(self.queue.len(), |tree| tree.len())
+    }
+
+    /// Queues a frame, which may depart from the moment of its [`received`](wire::Meta::received) on, where no tree is. The caller
+    /// has checked that there is room.
     #[inline(always)]
     pub(crate) fn push(&mut self, frame: Frame) {
         self.queue.push_back(frame);
     }
 
+    /// Queues a frame, in front of those that may depart later.
+    fn push_in_order(&mut self, frame: Frame, ends: Ends) {
+        let at = frame.meta.received;
+        if let Some(tree) = &mut self.tree {
+            return tree.arrive(frame, at, ends);
+        }
+        let mut place = self.queue.len();
+        while place > 0 && self.queue.get(place - 1).is_some_and(|before| before.meta.received > at) {
+            place -= 1;
+        }
+        self.queue.insert(place, frame);
+    }
+
     #[inline(always)]
     fn next(&mut self, now: Nanos) -> Next {
+        if let Some(tree) = &mut self.tree {
+            return tree.next(&mut self.link, now);
+        }
         let Some(first) = self.queue.front() else { return Next::Empty };
         match self.link.take(first.meta.received, now, first.len()) {
             Ok(at) => match self.queue.pop_front() {

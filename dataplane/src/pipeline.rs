@@ -29,7 +29,7 @@ use crate::stage::fragment::Fragment;
 use crate::stage::mark::Mark;
 use crate::stage::parse::Parse;
 use crate::stage::police::Police;
-use crate::stage::queue::{ANSWERED, Queue};
+use crate::stage::queue::{self, ANSWERED, Queue};
 use crate::stage::rewrite::Rewrite;
 use crate::stage::route::{Route, awaited};
 use crate::stage::snat::Snat;
@@ -524,8 +524,8 @@ fn crowded_out<T: Tally>(mut frame: Frame, ended: &mut Vec<Frame>, cx: &mut Cx<'
 fn lead<T: Tally>(frame: Frame, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
     let goes_out = frame.meta.fate == Verdict::Forwarded.to_fate() || frame.meta.fate >> 8 == ANSWERED;
     let (port, further) = (frame.meta.egress, frame.meta.parts);
-    let queue = if goes_out { cx.shard.egress.port(port) } else { None };
-    let Some(queue) = queue else {
+    let room = if goes_out { cx.shard.egress.port(port) } else { None };
+    let Some(room) = room else {
         cx.shard.counters.count(&frame);
         ended.push(frame);
         // What is answered to the gateway itself has a port no more than what is dropped.
@@ -537,9 +537,28 @@ fn lead<T: Tally>(frame: Frame, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
         return;
     };
     cx.shard.counters.count_queued(&frame);
-    queue.push(frame);
+    if cx.tables.queues.has_any {
+        return enter(frame, further, cx);
+    }
+    room.push(frame);
     for _ in 0..further {
         queue_part(cx);
+    }
+}
+
+/// Queues a frame and its further fragments where a port has a tree of queues.
+#[inline(never)]
+fn enter<T: Tally>(frame: Frame, further: u8, cx: &mut Cx<'_, T>) {
+    let (ends, ingress) = (queue::ends(&frame, cx), queue::ingress(&frame));
+    cx.shard.egress.enter(frame, ingress, ends);
+    for _ in 0..further {
+        let Some(part) = cx.shard.parts.pop_front() else { return };
+        if cx.shard.egress.is_full(ingress, part.meta.egress) {
+            cx.pool.put(part);
+            cx.shard.counters.parts_lost += 1;
+        } else {
+            cx.shard.egress.enter(part, ingress, ends);
+        }
     }
 }
 

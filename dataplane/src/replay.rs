@@ -66,7 +66,7 @@ enum Only {
 /// Returns the number of slots for all frames that can be held, queued or under way.
 fn slots(tables: &Tables, resolve: Resolve) -> u32 {
     let waiting = if resolve == Resolve::ByHost { MOST_WAITING } else { 0 };
-    let queued = tables.limits.queue.saturating_mul(tables.interfaces.len() as u32).min(MOST_QUEUED);
+    let queued = tables.queues.most_waiting(tables.interfaces.len(), tables.limits.queue).min(MOST_QUEUED);
     SLOTS + tables.limits.fragments.held + waiting + queued
 }
 
@@ -252,7 +252,7 @@ impl Replay {
             self.pool = larger;
         }
         self.waiting.clear();
-        self.waiting.extend(self.shard.egress.lengths());
+        self.waiting.extend(self.shard.egress.arriving());
         self.growth = growth(&self.tables);
         // Frames that end or are released by it do so now, not with the next frame.
         let mut cx =
@@ -338,12 +338,26 @@ impl Replay {
             if only == Only::Unlimited && self.shard.egress.has_rate(port) {
                 continue;
             }
-            while let Next::Frame(frame, at) = self.shard.next(port, now) {
-                witness.sent(port, at, &frame, Verdict::of_fate(frame.meta.fate));
-                self.pool.put(frame);
+            loop {
+                match self.shard.next(port, now) {
+                    Next::Frame(frame, at) => {
+                        witness.sent(port, at, &frame, Verdict::of_fate(frame.meta.fate));
+                        self.pool.put(frame);
+                    }
+                    Next::Dropped(frame, ..) => {
+                        // A further fragment has no verdict of its own.
+                        if let Some(verdict) = Verdict::of_fate(frame.meta.fate) {
+                            witness.ended(&frame, verdict);
+                        }
+                        self.pool.put(frame);
+                    }
+                    // A tree has several moments at which nothing departs.
+                    Next::Wait(at) if at <= now => {}
+                    Next::Wait(_) | Next::Empty => break,
+                }
             }
         }
-        self.waiting.extend(self.shard.egress.lengths());
+        self.waiting.extend(self.shard.egress.arriving());
     }
 
     /// True if a queue may overflow before the batch is full, by frames that would have found room after earlier
@@ -362,10 +376,10 @@ impl Replay {
             }
             self.pool.put(frame);
         }
-        self.waiting.resize(self.shard.egress.ports(), 0);
-        for (port, before) in (0..).map(PortId).zip(&mut self.waiting) {
-            for frame in self.shard.egress.queued_behind(port, *before) {
-                witness.queued(port, frame);
+        self.waiting.resize(self.shard.egress.arriving().count(), 0);
+        for (place, before) in self.waiting.iter_mut().enumerate() {
+            for frame in self.shard.egress.queued_behind(place, *before) {
+                witness.queued(frame.meta.egress, frame);
                 *before += 1;
             }
         }

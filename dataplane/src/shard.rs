@@ -13,7 +13,7 @@ use wire::{BATCH, Frame, Nanos, PortId};
 use crate::client::Clients;
 use crate::cookie::Cookies;
 use crate::counter::Counters;
-use crate::egress::{Egress, Links, Next};
+use crate::egress::{Egress, Next};
 use crate::flow::{self, Cold, FlowId, FlowTable, Life, Member, Timeouts};
 use crate::fragment::Fragments;
 use crate::fragmentation::MOST_PARTS;
@@ -117,7 +117,7 @@ impl Shard {
                 .map_err(ShardError::Memory)?,
             cookies: Cookies::new(setup.seed),
             clients: Arc::default(),
-            egress: Egress::new(tables, Links::of(setup.share)),
+            egress: Egress::new(tables, setup.share, setup.seed),
             counters: Counters::new(tables),
             log: Log::default(),
             imports: Imports::default(),
@@ -134,12 +134,14 @@ impl Shard {
         self.flows.join(member);
     }
 
-    /// Answers an opportunity to send by a port at `now`, and counts the final verdict of the frame that takes it.
+    /// Answers an opportunity to send by a port at `now`, and counts the final verdict of the frame that takes it or is dropped.
     #[inline(always)]
     pub fn next(&mut self, port: PortId, now: Nanos) -> Next {
-        let next = self.egress.next(port, now);
-        if let Next::Frame(frame, _) = &next {
-            self.counters.count_departed(frame);
+        let mut next = self.egress.next(port, now);
+        match &mut next {
+            Next::Frame(frame, _) => self.counters.count_departed(frame),
+            Next::Dropped(frame, reason, _) => self.counters.count_lost(frame, *reason),
+            Next::Wait(_) | Next::Empty => {}
         }
         next
     }

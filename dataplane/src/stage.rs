@@ -17,7 +17,7 @@ pub mod filter;
 pub mod fragment;
 mod handoff;
 mod handshake;
-mod header;
+pub(crate) mod header;
 mod link;
 mod log;
 pub mod mark;

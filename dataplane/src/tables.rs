@@ -15,6 +15,7 @@ mod error;
 mod mac;
 mod nat;
 mod number;
+mod queue;
 mod renumbering;
 pub(crate) mod selection;
 
@@ -30,6 +31,7 @@ pub use nat::{
 };
 pub(crate) use number::OTHER_NUMBER;
 pub use number::{NO_NUMBER, Numbers};
+pub use queue::{FqSettings, LeafSettings, NO_NODE, NodeKind, QueueNode, QueueTree, QueueTrees};
 pub(crate) use renumbering::Renumbering;
 use selection::Selection;
 
@@ -80,6 +82,8 @@ pub struct Tables {
     pub filter: Filter,
     /// Traffic classes and meters.
     pub classes: Classes,
+    /// Trees of queues.
+    pub queues: QueueTrees,
     /// Classes of source MAC addresses, which headers have; `None` where no rule asks for any.
     pub source_macs: Option<SourceMacs>,
     /// Address translations.
@@ -357,6 +361,17 @@ impl Address {
     /// An IPv6 address.
     pub const fn v6(bits: u128) -> Address {
         Address { bits, v6: true }
+    }
+
+    /// Its prefix of so many bits: of IPv4, of IPv6.
+    #[must_use]
+    pub(crate) const fn prefix(self, v4: u8, v6: u8) -> Address {
+        let (width, length) = if self.v6 { (128, v6 as u32) } else { (32, v4 as u32) };
+        if length == 0 {
+            return Address { bits: 0, ..self };
+        }
+        let rest = width - if length > width { width } else { length };
+        Address { bits: self.bits >> rest << rest, ..self }
     }
 
     /// Its bit in [`Tables::own_bits`].

@@ -372,6 +372,20 @@ impl<'a> HeaderMut<'a> {
         let checksum = checksum::update16(self.view().checksum(), old, new);
         self.set_checksum(checksum);
     }
+
+    /// Sets "congestion experienced" (RFC 3168, section 5), and adjusts the checksum. False, and unchanged, if the transport is
+    /// not capable of ECN.
+    pub fn mark_congestion(&mut self) -> bool {
+        let old = be16(self.0, 0);
+        if old & 0x0003 == 0 {
+            return false;
+        }
+        let new = old | 0x0003;
+        put(self.0, 0, new.to_be_bytes());
+        let checksum = checksum::update16(self.view().checksum(), old, new);
+        self.set_checksum(checksum);
+        true
+    }
 }
 
 /// Computes and sets the checksum of the header at the start of `packet`, options included. Bytes without a whole

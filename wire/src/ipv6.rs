@@ -380,6 +380,16 @@ impl<'a> HeaderMut<'a> {
         let old = be16(self.0, 0);
         put(self.0, 0, ((old & 0xf03f) | (u16::from(dscp.value()) << 6)).to_be_bytes());
     }
+
+    /// Sets "congestion experienced" (RFC 3168, section 5). False, and unchanged, if the transport is not capable of ECN.
+    pub fn mark_congestion(&mut self) -> bool {
+        let old = be16(self.0, 0);
+        if old & 0x0030 == 0 {
+            return false;
+        }
+        put(self.0, 0, (old | 0x0030).to_be_bytes());
+        true
+    }
 }
 
 #[cfg(test)]

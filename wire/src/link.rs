@@ -88,6 +88,15 @@ impl Link {
         self.rate
     }
 
+    /// Moment of the next opportunity to send.
+    #[inline(always)]
+    pub fn opportunity(&self) -> Nanos {
+        if !self.is_paced {
+            return Nanos(0);
+        }
+        Nanos(self.free.load(Ordering::Relaxed).saturating_sub(self.ahead.0))
+    }
+
     /// Takes the next opportunity to send a frame of that many bytes, ready since `ready`, and returns the moment at
     /// which its transmission begins: by `now`, or on the link of a device up to [`DEVICE_AHEAD`] later.
     ///

@@ -25,6 +25,32 @@ pub(super) fn addresses(frame: &Frame) -> (Address, Address) {
     }
 }
 
+/// Code point of the packet, as its bytes have it now.
+#[inline(always)]
+pub(crate) fn code_point(frame: &Frame) -> Dscp {
+    let packet = frame.bytes().get(usize::from(frame.meta.network)..).unwrap_or(&[]);
+    let field = match (frame.meta.family, packet) {
+        (Family::V4, [_, field, ..]) => *field,
+        (Family::V6, [first, second, ..]) => first << 4 | second >> 4,
+        _ => 0,
+    };
+    Dscp::of_field(field)
+}
+
+/// Bytes of the IP packet, as its header has them now.
+#[inline(always)]
+pub(crate) fn ip_length(frame: &Frame) -> u32 {
+    let packet = frame.bytes().get(usize::from(frame.meta.network)..).unwrap_or(&[]);
+    let said = match (frame.meta.family, packet) {
+        (Family::V4, [_, _, high, low, ..]) => usize::from(u16::from_be_bytes([*high, *low])),
+        (Family::V6, [_, _, _, _, high, low, ..]) => {
+            usize::from(u16::from_be_bytes([*high, *low])) + ipv6::HEADER_LEN
+        }
+        _ => packet.len(),
+    };
+    said.min(packet.len()) as u32
+}
+
 /// Zones of origin and destination.
 #[inline(always)]
 pub(super) fn zones<T: Tally>(frame: &Frame, cx: &Cx<'_, T>) -> (u8, u8) {

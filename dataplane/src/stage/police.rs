@@ -73,12 +73,8 @@ impl Stage for Police {
 /// Key of the instance that a packet belongs to; `None` where there is one for all.
 #[inline]
 fn subject<T: Tally>(frame: &Frame, per: MeterScope, cx: &Cx<'_, T>) -> Option<Key> {
-    let prefix = |address: Address, v4: u8, v6: u8| {
-        let (width, length) = if address.v6 { (128, v6) } else { (32, v4) };
-        let bits = address.bits >> (width - u32::from(length)).min(127);
-        let bits = if length == 0 { 0 } else { bits << (width - u32::from(length)) };
-        limiter::subject(Address { bits, ..address }, limiter::ALL_RULES)
-    };
+    let prefix =
+        |address: Address, v4: u8, v6: u8| limiter::subject(address.prefix(v4, v6), limiter::ALL_RULES);
     match per {
         MeterScope::All => None,
         MeterScope::Source(v4, v6) => Some(prefix(header::addresses(frame).0, v4, v6)),

@@ -1,14 +1,18 @@
 //! `queue`: is there room before its interface?
 //!
 //! One first-in-first-out queue for each port, of fixed length; a frame that finds the queue full is dropped (tail drop).
-//! The pipeline then moves the frame into the queue.
+//! The pipeline then moves the frame into the queue. Where the policy has a tree of queues, the frame waits for its scheduler,
+//! which finds the queue and has the last word on a drop ([`egress`](crate::egress)).
 
 use tally::{Op, Region, Tally};
-use wire::Frame;
 use wire::meta::Fields;
+use wire::{Frame, PortId};
 
-use super::{About, Cx, Stage, Step};
-use crate::tables::{LOCAL, Tables};
+use super::{About, Cx, Stage, Step, header};
+use crate::egress::Ends;
+use crate::flag;
+use crate::flow::FlowId;
+use crate::tables::{Address, LOCAL, Tables};
 use crate::verdict::{Reason, Verdict};
 
 /// The stage.
@@ -41,17 +45,58 @@ impl Stage for Queue {
             let is_own = frame.meta.fate != 0 && frame.meta.egress == LOCAL;
             return if is_own { Step::Next } else { Step::Drop(Reason::NeighbourUnknown) };
         };
-        if queue.is_full() {
+        let port = root.unwrap_or(frame.meta.egress);
+        let is_full = match cx.tables.queues.has_from {
+            false => queue.is_full(),
+            true => cx.shard.egress.is_full(ingress(frame), port),
+        };
+        if is_full {
             return Step::Drop(Reason::QueueFull);
         }
         // From here on it is the port that counts, not which of its VLANs the frame is in.
-        frame.meta.egress = root.unwrap_or(frame.meta.egress);
+        frame.meta.egress = port;
         if frame.meta.fate == 0 { Step::Forward } else { Step::Next }
     }
 
     fn program(_: &Tables) -> u32 {
         19
     }
+}
+
+/// Interface that a packet came by, for the tree of such packets; that of the gateway itself for its own answers.
+#[inline(always)]
+pub(crate) fn ingress(frame: &Frame) -> PortId {
+    if frame.meta.fate >> 8 == ANSWERED { LOCAL } else { frame.meta.ingress }
+}
+
+/// Ends of a packet as the rules have seen them, where queues share by them.
+#[inline]
+pub(crate) fn ends<T: Tally>(frame: &Frame, cx: &Cx<'_, T>) -> Ends {
+    if !cx.tables.queues.needs_ends {
+        return Ends::default();
+    }
+    let Some(flow) =
+        cx.shard.flows.flow(FlowId(frame.meta.flow)).filter(|_| frame.meta.fate >> 8 != ANSWERED)
+    else {
+        return ends_on_wire(frame);
+    };
+    let (there, back) = (flow.original(), flow.reply());
+    let (here, beyond): (Address, Address) = (there.source().into(), back.source().into());
+    let is_reply = frame.meta.flags & flag::REPLY != 0;
+    let (source, destination) = if is_reply { (beyond, here) } else { (here, beyond) };
+    let (one, other) = if is_reply { (back.sport(), there.sport()) } else { (there.sport(), back.sport()) };
+    Ends { source, destination, ports: arranged(one, other, frame.meta.protocol) }
+}
+
+/// Ends of a packet by its bytes alone.
+pub(crate) fn ends_on_wire(frame: &Frame) -> Ends {
+    let (source, destination) = header::addresses(frame);
+    let (one, other) = (frame.meta.sport, frame.meta.dport);
+    Ends { source, destination, ports: arranged(one, other, frame.meta.protocol) }
+}
+
+fn arranged(one: u16, other: u16, protocol: u8) -> u64 {
+    u64::from(one) << 32 | u64::from(other) << 16 | u64::from(protocol)
 }
 
 /// The high byte of an answered frame's fate.

@@ -4,7 +4,7 @@ use tally::Region;
 use wire::PortId;
 
 use super::{Applying, Part, Plan, Reload};
-use crate::egress::{Egress, Links};
+use crate::egress::Egress;
 use crate::shard::{Shard, ShardError};
 use crate::tables::{LOCAL, Tables};
 use crate::verdict::Reason;
@@ -18,7 +18,7 @@ impl Part for Queues {
     }
 
     fn prepare(&self, reload: &Reload<'_>) -> Result<Box<dyn Plan>, ShardError> {
-        Ok(Box::new(Egress::new(reload.new, Links::of(reload.setup.share))))
+        Ok(Box::new(Egress::new(reload.new, reload.setup.share, reload.setup.seed)))
     }
 
     fn memory_bytes(&self, shard: &Shard) -> usize {
@@ -41,6 +41,16 @@ impl Plan for Egress {
             &mut shard.egress,
             |place| was(place).filter(|_| is_port(place)).map(PortId),
             |frame, place| renumbering.send_on(&mut frame.meta, place),
+        );
+        self.continue_incoming(
+            &mut shard.egress,
+            |place| was(place).map(PortId),
+            |frame| {
+                let port =
+                    renumbering.interfaces_become.get(usize::from(frame.meta.egress.0)).copied().flatten();
+                renumbering.send_on(&mut frame.meta, port.map_or(LOCAL, PortId));
+                port.map(PortId)
+            },
         );
         std::mem::swap(&mut shard.egress, self);
         for mut frame in self.drain() {

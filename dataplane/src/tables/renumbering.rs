@@ -90,6 +90,9 @@ impl Renumbering {
         meta.ingress = self.interface(meta.ingress).unwrap_or(NOWHERE);
         meta.rule = self.rules_become.get(meta.rule as usize).copied().flatten().unwrap_or(u32::MAX);
         meta.nat = self.pair(meta.nat);
+        let class =
+            usize::from(meta.class).checked_sub(1).and_then(|class| *self.classes_become.get(class)?);
+        meta.class = class.map_or(0, |class| class + 1);
     }
 
     /// Conntrack zone of a datagram in the new tables; `None` if ambiguous.

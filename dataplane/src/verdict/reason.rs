@@ -146,6 +146,8 @@ pub enum Reason {
     Policed,
     /// More frames wait for the interface than its queue holds.
     QueueFull,
+    /// Active queue management dropped the packet from its queue.
+    EarlyDrop,
     /// The frame cannot be rewritten within its slot, or no slot was free for a fragment of it.
     SlotTooSmall,
     /// No slot was free for a frame that came in.
@@ -167,7 +169,7 @@ pub struct Entry {
 
 impl Reason {
     /// Every reason with its name, cause and remedy, in the order of the enum.
-    pub const ALL: [Entry; 71] = [
+    pub const ALL: [Entry; 72] = [
         Entry {
             reason: Reason::LinkTruncated,
             name: "link-truncated",
@@ -581,6 +583,12 @@ impl Reason {
             name: "queue-full",
             cause: "More frames wait for the interface than its queue holds.",
             remedy: "The interface is too slow for its traffic; a longer `queue` under [limit] only adds delay.",
+        },
+        Entry {
+            reason: Reason::EarlyDrop,
+            name: "early-drop",
+            cause: "Active queue management (`drop` of the [[queue]]) dropped the packet to keep the queue short, so that senders slow down.",
+            remedy: "None needed; `ecn = true` marks packets instead, where their connections can.",
         },
         Entry {
             reason: Reason::SlotTooSmall,

@@ -11,7 +11,8 @@ use crate::worker::handoff;
 pub(super) fn slots(tables: &Tables, workers: usize) -> u32 {
     let ports = tables.interfaces.iter().enumerate().filter(|(place, own)| usize::from(own.root.0) == *place);
     let rings = ports.count() as u32 * RING_FRAMES;
-    let queues = tables.interfaces.len() as u32 * tables.limits.queue.min(MOST_QUEUED);
+    let queued = tables.queues.most_waiting(tables.interfaces.len(), tables.limits.queue);
+    let queues = queued.min((tables.interfaces.len() as u32).saturating_mul(MOST_QUEUED));
     let handed = (workers - 1) * handoff::depth(workers);
     rings + queues + tables.limits.fragments.held + SPARE_FRAMES + handed as u32
 }
@@ -19,7 +20,7 @@ pub(super) fn slots(tables: &Tables, workers: usize) -> u32 {
 /// Frames that a port's rings can hold.
 const RING_FRAMES: u32 = 8_192;
 
-/// Maximum number of frames per queue that the pool is sized for; longer queues share the rest.
+/// Maximum number of frames per interface that the pool is sized for; longer queues share the rest.
 const MOST_QUEUED: u32 = 4_096;
 
 /// Frames for batches in progress and for packets pending neighbour resolution.

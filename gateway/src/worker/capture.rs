@@ -13,7 +13,7 @@ use dataplane::pipeline::{self, Watch};
 use dataplane::stage::Cx;
 use dataplane::{Shard, Tables, Verdict};
 use tally::Tally;
-use wire::{Frame, Nanos, PortId};
+use wire::{Frame, Nanos};
 
 use crate::capture::{Chunk, Filter, Look, Point, Points, Reader, Seen, Tap, egress};
 use crate::flows::NotKnown;
@@ -103,7 +103,7 @@ impl Captures {
     fn begin_all(&mut self, tables: &Arc<Tables>, egress: &Egress) {
         self.at = now();
         self.queued.clear();
-        self.queued.extend(egress.lengths());
+        self.queued.extend(egress.arriving());
         for active in &mut self.active {
             if active.epoch != tables.epoch {
                 active.filter = active.tap.query.filter(tables).ok();
@@ -134,8 +134,8 @@ impl Captures {
                 };
                 active.copy_end(point, frame, shard, tables);
             }
-            for (port, before) in (0..).map(PortId).zip(&self.queued) {
-                for frame in shard.egress.queued_behind(port, *before) {
+            for (place, before) in self.queued.iter().enumerate() {
+                for frame in shard.egress.queued_behind(place, *before) {
                     active.note_queued(frame, shard, tables);
                 }
             }
@@ -150,6 +150,16 @@ impl Captures {
         for active in &mut self.active {
             if active.queued.remove(&frame.slot()) {
                 active.copy(Point::Sent, frame, shard);
+            }
+        }
+    }
+
+    /// Copies a frame that is dropped from a queue.
+    #[cold]
+    pub(super) fn lost(&mut self, frame: &Frame, shard: &Shard) {
+        for active in &mut self.active {
+            if active.queued.remove(&frame.slot()) {
+                active.copy(Point::Dropped, frame, shard);
             }
         }
     }

@@ -334,6 +334,12 @@ impl Link {
                             pool.put(frame);
                         }
                     }
+                    Next::Dropped(frame, ..) => {
+                        if is_captured {
+                            captures.lost(&frame, shard);
+                        }
+                        pool.put(frame);
+                    }
                     Next::Wait(until) => (offered.until, is_over) = (Some(until), true),
                     Next::Empty => is_over = true,
                 }

@@ -1,0 +1,125 @@
+//! Packets that wait in a tree: a slab, in which each queue is a list.
+
+use wire::{Frame, Nanos};
+
+/// No packet.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// Packets of one tree.
+#[derive(Debug)]
+pub(super) struct Packets {
+    entries: Vec<Entry>,
+    /// First free entry.
+    free: u32,
+    waiting: u32,
+}
+
+/// Packet that waits.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    /// The frame.
+    pub(super) frame: Frame,
+    /// Bytes of the IP packet.
+    pub(super) length: u32,
+    /// Time of arrival in the queue.
+    pub(super) since: Nanos,
+}
+
+#[derive(Debug)]
+struct Entry {
+    packet: Option<Waiting>,
+    next: u32,
+}
+
+/// First-in-first-out list of packets.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct List {
+    head: u32,
+    tail: u32,
+    /// Number of packets.
+    pub(super) packets: u32,
+    /// Bytes of the IP packets.
+    pub(super) bytes: u64,
+}
+
+impl List {
+    /// No packets.
+    pub(super) const EMPTY: List = List { head: NONE, tail: NONE, packets: 0, bytes: 0 };
+}
+
+impl Packets {
+    /// Creates a slab with room for that many packets.
+    pub(super) fn new(capacity: u32) -> Packets {
+        let next = |place: u32| if place + 1 < capacity { place + 1 } else { NONE };
+        let entries = (0..capacity).map(|place| Entry { packet: None, next: next(place) }).collect();
+        Packets { entries, free: if capacity == 0 { NONE } else { 0 }, waiting: 0 }
+    }
+
+    /// Number of packets.
+    #[inline(always)]
+    pub(super) fn len(&self) -> u32 {
+        self.waiting
+    }
+
+    /// True if there is no room for another.
+    #[inline(always)]
+    pub(super) fn is_full(&self) -> bool {
+        self.free == NONE
+    }
+
+    /// Puts a packet at the end of a list.
+    ///
+    /// # Errors
+    /// There is no room; the packet comes back.
+    #[inline]
+    pub(super) fn push(&mut self, list: &mut List, packet: Waiting) -> Result<(), Waiting> {
+        let place = self.free;
+        let Some(entry) = self.entries.get_mut(place as usize) else { return Err(packet) };
+        self.free = entry.next;
+        list.packets += 1;
+        list.bytes += u64::from(packet.length);
+        *entry = Entry { packet: Some(packet), next: NONE };
+        match self.entries.get_mut(list.tail as usize) {
+            Some(last) => last.next = place,
+            None => list.head = place,
+        }
+        list.tail = place;
+        self.waiting += 1;
+        Ok(())
+    }
+
+    /// Takes the first packet of a list.
+    #[inline]
+    pub(super) fn pop(&mut self, list: &mut List) -> Option<Waiting> {
+        let place = list.head;
+        let entry = self.entries.get_mut(place as usize)?;
+        let packet = entry.packet.take()?;
+        list.head = std::mem::replace(&mut entry.next, self.free);
+        self.free = place;
+        if list.head == NONE {
+            list.tail = NONE;
+        }
+        list.packets -= 1;
+        list.bytes -= u64::from(packet.length);
+        self.waiting -= 1;
+        Some(packet)
+    }
+
+    /// All packets.
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Waiting> {
+        self.entries.iter_mut().filter_map(|entry| entry.packet.as_mut())
+    }
+
+    /// Takes out all packets, in the order of their arrival. Lists are then to be emptied.
+    pub(super) fn drain(&mut self) -> Vec<Waiting> {
+        let mut all: Vec<Waiting> = self.entries.iter_mut().filter_map(|entry| entry.packet.take()).collect();
+        all.sort_by_key(|packet| packet.since);
+        *self = Packets::new(self.entries.len() as u32);
+        all
+    }
+
+    /// Bytes of memory.
+    pub(super) fn memory_bytes(&self) -> usize {
+        size_of_val(self.entries.as_slice())
+    }
+}

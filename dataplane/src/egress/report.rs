@@ -1,0 +1,147 @@
+//! Counters of a leaf, and the delays of its packets.
+
+use wire::Nanos;
+
+/// Counters of the leaf of one name, of all its instances together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LeafCounts {
+    /// Packets that wait.
+    pub packets: u64,
+    /// Bytes of IP packets that wait.
+    pub bytes: u64,
+    /// Packets sent.
+    pub sent: u64,
+    /// Bytes of IP packets sent.
+    pub sent_bytes: u64,
+    /// Packets dropped for want of room.
+    pub full: u64,
+    /// Packets dropped by active queue management.
+    pub early: u64,
+    /// Packets marked (ECN) in the place of a drop.
+    pub marked: u64,
+    /// Delays of packets sent.
+    pub delays: Delays,
+}
+
+/// Distribution of delays: number of packets by the logarithm of their delay, in eighths of an octave.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Delays {
+    /// Number of packets, by bucket.
+    counts: Box<[u64]>,
+}
+
+/// Buckets of an octave, as a power of two.
+const BITS: u32 = 3;
+
+/// Buckets of all 64 bits of time.
+const BUCKETS: usize = (64 - BITS as usize + 1) << BITS;
+
+impl LeafCounts {
+    /// All zero, with room for delays.
+    pub(super) fn new() -> LeafCounts {
+        LeafCounts { delays: Delays::new(), ..LeafCounts::default() }
+    }
+
+    /// Counts a packet that departs after that delay.
+    #[inline]
+    pub(super) fn count_sent(&mut self, length: u32, delay: Nanos) {
+        self.sent += 1;
+        self.sent_bytes += u64::from(length);
+        self.delays.count(delay);
+    }
+
+    /// Adds what others have counted.
+    pub fn add(&mut self, other: &LeafCounts) {
+        self.packets += other.packets;
+        self.bytes += other.bytes;
+        self.sent += other.sent;
+        self.sent_bytes += other.sent_bytes;
+        self.full += other.full;
+        self.early += other.early;
+        self.marked += other.marked;
+        self.delays.add(&other.delays);
+    }
+}
+
+impl Delays {
+    /// Of no packets.
+    pub(super) fn new() -> Delays {
+        Delays { counts: vec![0; BUCKETS].into() }
+    }
+
+    #[inline]
+    fn count(&mut self, delay: Nanos) {
+        if let Some(count) = self.counts.get_mut(bucket(delay.0)) {
+            *count += 1;
+        }
+    }
+
+    fn add(&mut self, other: &Delays) {
+        if self.counts.is_empty() {
+            self.counts = other.counts.clone();
+            return;
+        }
+        for (sum, count) in self.counts.iter_mut().zip(&other.counts) {
+            *sum += count;
+        }
+    }
+
+    /// The delay that so many thousandths of the packets did not exceed, to an eighth; `None` without packets.
+    pub fn percentile(&self, per_mille: u64) -> Option<Nanos> {
+        let total: u64 = self.counts.iter().sum();
+        if total == 0 {
+            return None;
+        }
+        let rank = (u128::from(total) * u128::from(per_mille)).div_ceil(1_000).max(1) as u64;
+        let mut seen = 0;
+        let place = self.counts.iter().position(|count| {
+            seen += count;
+            seen >= rank
+        });
+        place.map(|place| Nanos(upper(place)))
+    }
+}
+
+/// Bucket of a delay.
+#[inline]
+fn bucket(delay: u64) -> usize {
+    if delay < 1 << BITS {
+        return delay as usize;
+    }
+    let octave = 63 - delay.leading_zeros() - BITS;
+    ((octave as usize + 1) << BITS) + ((delay >> octave) as usize - (1 << BITS))
+}
+
+/// Longest delay of a bucket.
+fn upper(bucket: usize) -> u64 {
+    let (octave, place) = (bucket >> BITS, bucket & ((1 << BITS) - 1));
+    if octave == 0 {
+        return place as u64;
+    }
+    let shift = octave as u32 - 1;
+    let first = ((1 << BITS) + place as u64) << shift;
+    first + ((1_u64 << shift) - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_hold_delays_to_an_eighth() {
+        for delay in (0..5_000).chain([1 << 20, (1 << 40) + 12_345, u64::MAX]) {
+            let upper = upper(bucket(delay));
+            assert!(upper >= delay && upper - delay <= delay / 8, "{delay} {upper}");
+        }
+        let mut delays = Delays::new();
+        assert_eq!(delays.percentile(500), None);
+        (1..=1_000).for_each(|delay| delays.count(Nanos(delay * 1_000)));
+        let within = |per_mille, exact: u64| {
+            let found = delays.percentile(per_mille).unwrap().0;
+            assert!(found >= exact && found <= exact + exact / 8, "{per_mille}: {found}");
+        };
+        within(500, 500_000);
+        within(990, 990_000);
+        within(1_000, 1_000_000);
+    }
+}

@@ -1,0 +1,440 @@
+//! Trees of queues: schedulers, shapers, droppers and marks, by the departures of packets.
+
+use std::collections::BTreeMap;
+
+use dataplane::replay::{Way, Witness};
+use dataplane::{Reason, Replay, Tables, Verdict};
+use proptest::prelude::*;
+use wire::build;
+use wire::ethernet::Mac;
+use wire::{Frame, Nanos, PortId};
+
+const START: u64 = 1_700_000_000_000_000_000;
+const SECOND: u64 = 1_000_000_000;
+
+/// Departures and drops, by number of the packet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Outcome {
+    /// Number, moment since the start, DS field, bytes of the IP packet.
+    departed: Vec<(u32, u64, u8, usize)>,
+    dropped: Vec<(u32, Reason)>,
+}
+
+impl Witness for Outcome {
+    fn sent(&mut self, _: PortId, at: Nanos, frame: &Frame, verdict: Option<Verdict>) {
+        assert_eq!(verdict, Some(Verdict::Forwarded));
+        self.departed.push((frame.meta.number, at.0 - START, frame.bytes()[15], frame.len() - 14));
+    }
+
+    fn ended(&mut self, frame: &Frame, verdict: Verdict) {
+        let Verdict::Dropped(reason) = verdict else { panic!("{verdict}") };
+        self.dropped.push((frame.meta.number, reason));
+    }
+}
+
+/// Packet to send: time since the start, host, source port, DS field, bytes of the IP packet.
+#[derive(Clone, Copy, Debug)]
+struct Packet {
+    at: u64,
+    host: u8,
+    sport: u16,
+    field: u8,
+    bytes: usize,
+}
+
+impl Packet {
+    fn of(at: u64, dscp: u8, bytes: usize) -> Packet {
+        Packet { at, host: 10, sport: 1_000, field: dscp << 2, bytes }
+    }
+}
+
+fn tables(queues: &str) -> Tables {
+    let text = format!(
+        "[interface.lan]\nzone = \"lan\"\naddresses = [\"192.168.1.1/24\"]\n\
+         [interface.wan]\nzone = \"wan\"\naddresses = [\"203.0.113.2/24\"]\n\
+         [default]\n\"lan > wan\" = \"accept\"\n{queues}"
+    );
+    let checked = policy::check(&text, "queues.toml");
+    let policy = checked.policy.unwrap_or_else(|| panic!("{:?}", checked.diagnostics));
+    Tables::compile(&policy, 1).expect("tables")
+}
+
+fn play(tables: Tables, way: Way, packets: &[Packet], breaks: &[u64]) -> (Outcome, Replay) {
+    let mut replay = Replay::new(tables, Nanos(START), way).expect("memory");
+    let mut outcome = Outcome::default();
+    let mut breaks = breaks.iter().peekable();
+    for (number, packet) in (0..).zip(packets) {
+        while let Some(at) = breaks.next_if(|at| **at <= packet.at) {
+            replay.advance(Nanos(START + at), &mut outcome);
+        }
+        let bytes = build::ethernet(Mac([2, 0, 0, 0, 0, 9]), Mac([2, 0x57, 0x52, 0, 0, 0]))
+            .ipv4([192, 168, 1, packet.host].into(), [203, 0, 113, 9].into())
+            .ds_field(packet.field)
+            .udp(packet.sport, 4_000)
+            .payload(&vec![0; packet.bytes - 28])
+            .to_vec();
+        replay.receive(PortId(0), Nanos(START + packet.at), number, &bytes, &mut outcome);
+    }
+    replay.finish(&mut outcome);
+    let counters = &replay.shard.counters;
+    assert!(counters.are_conserved() && counters.queued() == 0, "{counters:?}");
+    assert_eq!(outcome.departed.len() + outcome.dropped.len(), packets.len());
+    (outcome, replay)
+}
+
+fn departures(queues: &str, packets: &[Packet]) -> Outcome {
+    play(tables(queues), Way::Run, packets, &[]).0
+}
+
+/// As many packets of each code point at the start, by turns, as there are; `bytes` gives the length of each.
+fn backlog(points: &[u8], count: usize, bytes: impl Fn(usize, u8) -> usize) -> Vec<Packet> {
+    (0..count)
+        .flat_map(|n| points.iter().map(move |point| (n, *point)))
+        .map(|(n, point)| Packet::of(0, point, bytes(n, point)))
+        .collect()
+}
+
+/// Bytes sent by code point until a moment.
+fn sent_until(outcome: &Outcome, until: u64) -> BTreeMap<u8, u64> {
+    let mut sums = BTreeMap::new();
+    for (_, at, field, bytes) in &outcome.departed {
+        if *at < until {
+            *sums.entry(field >> 2).or_insert(0) += *bytes as u64;
+        }
+    }
+    sums
+}
+
+const THREE: &str = "[[queue]]\nname = \"root\"\non = \"wan\"\nrate = \"10 Mbit/s\"\noverhead = \"ip\"\n";
+
+#[test]
+fn strict_priority_serves_what_comes_first_in_the_file() {
+    let queues = format!(
+        "{THREE}scheduler = \"strict\"\n\
+         [[queue]]\nname = \"ef\"\nin = \"root\"\nphb = \"ef\"\n[[queue]]\nname = \"rest\"\nin = \"root\"\n"
+    );
+    // Best effort comes first; while its first packet is sent, two of EF come.
+    let mut packets: Vec<Packet> = (0..3).map(|_| Packet::of(0, 0, 1_000)).collect();
+    packets.extend([Packet::of(100, 46, 500), Packet::of(200_000, 46, 500)]);
+    let outcome = departures(&queues, &packets);
+    // 1,000 bytes take 800 us, 500 take 400.
+    assert_eq!(
+        outcome.departed,
+        [
+            (0, 0, 0, 1_000),
+            (3, 800_000, 184, 500),
+            (4, 1_200_000, 184, 500),
+            (1, 1_600_000, 0, 1_000),
+            (2, 2_400_000, 0, 1_000)
+        ]
+    );
+}
+
+/// Weighted schedulers give each backlogged queue its share within 1 %, whatever the sizes of packets.
+#[test]
+fn weights_hold_within_one_per_cent() {
+    for scheduler in ["drr", "wfq"] {
+        let mut queues = format!("{THREE}scheduler = \"{scheduler}\"\n");
+        let points = [10_u8, 18, 26, 0];
+        for (class, weight) in [("af1", 5), ("af2", 3), ("af3", 2)] {
+            queues += &format!(
+                "[[queue]]\nname = \"{class}\"\nin = \"root\"\nphb = \"{class}\"\nweight = {weight}\nlimit = 5000\n"
+            );
+        }
+        queues += "[[queue]]\nname = \"be\"\nin = \"root\"\nlimit = 5000\n[limit]\nqueue = 16384\n";
+        let bytes =
+            |n: usize, point: u8| [64, 1_500, 300, 700][(n + usize::from(point)) % 4] - usize::from(point);
+        let outcome = departures(&queues, &backlog(&points, 4_000, bytes));
+        assert_eq!(outcome.dropped, []);
+        // Until the first is empty.
+        let total: u64 = (0..4_000).map(|n| bytes(n, 10) as u64).sum();
+        let until = total * 8 * 100 * 11 / 5 * 9 / 10;
+        let sums = sent_until(&outcome, until);
+        let all: u64 = sums.values().sum();
+        for (point, weight) in [(10, 5), (18, 3), (26, 2), (0, 1)] {
+            let share = sums[&point] as f64 / all as f64;
+            let due = f64::from(weight) / 11.0;
+            assert!((share / due - 1.0).abs() < 0.01, "{scheduler} {point}: {share} {due}");
+        }
+    }
+}
+
+/// As HTB's users know it: what a class does not use of its guarantee others borrow, up to their ceilings.
+#[test]
+fn guarantees_hold_and_ceilings_bound_what_is_borrowed() {
+    let queues = format!(
+        "{THREE}\
+         [[queue]]\nname = \"gold\"\nin = \"root\"\nphb = \"af1\"\nguarantee = \"6 Mbit/s\"\nrate = \"8 Mbit/s\"\nlimit = 5000\n\
+         [[queue]]\nname = \"silver\"\nin = \"root\"\nphb = \"af2\"\nguarantee = \"1 Mbit/s\"\nrate = \"3 Mbit/s\"\nlimit = 5000\n\
+         [[queue]]\nname = \"be\"\nin = \"root\"\nlimit = 5000\n[limit]\nqueue = 16384\n"
+    );
+    let share = |points: &[u8]| {
+        let outcome = departures(&queues, &backlog(points, 3_000, |_, _| 1_000));
+        let sums = sent_until(&outcome, SECOND);
+        points.iter().map(|point| sums[point] as f64 * 8.0 / 1e6).collect::<Vec<_>>()
+    };
+    let near = |all: Vec<f64>, due: &[f64]| {
+        for (found, due) in all.iter().zip(due) {
+            assert!((found - due).abs() < 0.05, "{found} {due}, {all:?}");
+        }
+    };
+    // Of the 3 Mbit/s that nobody is guaranteed each has a third.
+    near(share(&[10, 18, 0]), &[7.0, 2.0, 1.0]);
+    // A ceiling bounds gold, and silver; the rest is best effort's.
+    near(share(&[10, 0]), &[8.0, 2.0]);
+    near(share(&[18, 0]), &[3.0, 7.0]);
+    near(share(&[10]), &[8.0]);
+}
+
+/// RENA-CHIP, section 3.2: a shaper of nanoseconds is exact where one of 1/2048 s is not.
+#[test]
+fn a_shaped_queue_sends_at_its_rate_to_the_nanosecond() {
+    for mbit in [1, 4, 10, 25] {
+        let queues = format!(
+            "[[queue]]\nname = \"root\"\non = \"wan\"\nrate = \"{mbit} Mbit/s\"\noverhead = \"ip\"\n"
+        );
+        let packets: Vec<Packet> = (0..500).map(|_| Packet::of(0, 0, 242)).collect();
+        let outcome = departures(&queues, &packets);
+        for (number, (_, at, ..)) in (0..).zip(&outcome.departed) {
+            let due = number * 242 * 8 * 1_000 / mbit;
+            assert!(at.abs_diff(due) <= 1, "{mbit} Mbit/s: {number} at {at}, due {due}");
+        }
+    }
+}
+
+/// FQ-CoDel: eight flows with long queues do not delay one that sends little, and hosts share before their flows.
+#[test]
+fn fair_queueing_isolates_flows_and_hosts() {
+    let queues = |isolate: &str| {
+        format!("{THREE}scheduler = \"fq\"\ndrop = \"codel\"\nlimit = 5000\nisolate = \"{isolate}\"\n")
+    };
+    let mut packets = Vec::new();
+    for n in 0..600_u64 {
+        packets.extend((0..8).map(|flow| Packet {
+            at: n * 1_000_000,
+            host: 10,
+            sport: 2_000 + flow,
+            field: 0,
+            bytes: 1_000,
+        }));
+        packets.push(Packet { at: n * 1_000_000, host: 11, sport: 3_000, field: 4, bytes: 1_000 });
+        if n % 20 == 0 {
+            packets.push(Packet { at: n * 1_000_000 + 5, host: 12, sport: 5_060, field: 184, bytes: 200 });
+        }
+    }
+    let share = |isolate: &str| {
+        let outcome = departures(&queues(isolate), &packets);
+        // Packets of the thin flow wait for one packet, or a few, never for a queue.
+        let arrivals: Vec<u64> = packets.iter().map(|packet| packet.at).collect();
+        // At the very beginning all flows are new.
+        let is_thin = |number: u32, field: u8| field == 184 && arrivals[number as usize] > 50_000_000;
+        let thin: Vec<u64> = outcome
+            .departed
+            .iter()
+            .filter(|(number, _, field, _)| is_thin(*number, *field))
+            .map(|(number, at, ..)| at - arrivals[*number as usize])
+            .collect();
+        assert_eq!(thin.len(), 27, "none is lost");
+        assert!(thin.iter().all(|delay| *delay < 3_000_000), "{thin:?}");
+        let sums = outcome.departed.iter().filter(|(_, at, ..)| *at < 600_000_000).fold(
+            [0, 0],
+            |mut sums, (_, _, field, _)| {
+                sums[usize::from(*field == 4)] += 1;
+                sums
+            },
+        );
+        f64::from(sums[1]) / f64::from(sums[0] + sums[1])
+    };
+    let by_flow = share("flow");
+    assert!((by_flow - 1.0 / 9.0).abs() < 0.02, "{by_flow}");
+    let by_host = share("source");
+    assert!((by_host - 0.5).abs() < 0.05, "{by_host}");
+}
+
+/// CoDel holds the delay of a persistent queue near its target, by drops, or by marks where packets may be marked.
+#[test]
+fn codel_signals_until_the_queue_is_gone() {
+    for (ecn, field) in [("false", 0_u8), ("true", 2)] {
+        let queues = format!("{THREE}drop = \"codel\"\necn = {ecn}\nlimit = 5000\n");
+        // 10 % more than the rate, for three seconds.
+        let packets: Vec<Packet> =
+            (0..4_125).map(|n| Packet { field, ..Packet::of(n * 727_272, 0, 1_000) }).collect();
+        let outcome = departures(&queues, &packets);
+        let marked = outcome.departed.iter().filter(|(_, _, field, _)| field & 3 == 3).count();
+        let early = outcome.dropped.iter().filter(|(_, reason)| *reason == Reason::EarlyDrop).count();
+        let signals = if ecn == "true" { marked } else { early };
+        assert!(signals > 20, "{ecn}: {signals}");
+        assert_eq!(if ecn == "true" { early } else { marked }, 0);
+        // No signal in the first interval above the target (RFC 8289, section 5.4).
+        let first =
+            outcome.departed.iter().find(|(_, _, field, _)| field & 3 == 3).map(|(number, ..)| *number);
+        let first = first.or(outcome.dropped.first().map(|(number, _)| *number)).unwrap();
+        assert!(first as u64 * 727_272 > 100_000_000, "{first}");
+    }
+}
+
+/// WRED: of a queue that is over its thresholds for red alone, only red packets are lost.
+#[test]
+fn red_drops_by_drop_precedence() {
+    let queues = format!(
+        "{THREE}drop = \"red\"\nred = [\"400-500 10%\", \"200-300 10%\", \"20-100 50%\"]\nlimit = 1000\n"
+    );
+    let packets: Vec<Packet> =
+        (0..4_000).map(|n| Packet::of(n * 700_000, [10, 12, 14][n as usize % 3], 1_000)).collect();
+    let outcome = departures(&queues, &packets);
+    let lost = |place: u32| outcome.dropped.iter().filter(|(number, _)| number % 3 == place).count();
+    assert!(outcome.dropped.iter().all(|(_, reason)| *reason == Reason::EarlyDrop));
+    assert_eq!((lost(0), lost(1)), (0, 0));
+    assert!(lost(2) > 200, "{}", lost(2));
+}
+
+/// PIE brings a persistent overload down to what the link carries.
+#[test]
+fn pie_drops_about_what_is_too_much() {
+    let queues = format!("{THREE}drop = \"pie\"\nlimit = 5000\n");
+    let packets: Vec<Packet> = (0..20_000).map(|n| Packet::of(n * 640_000, 0, 1_000)).collect();
+    let outcome = departures(&queues, &packets);
+    // 25 % more than the rate: one in five is too much.
+    let late = outcome.dropped.iter().filter(|(number, _)| *number >= 10_000).count();
+    assert!((1_500..2_500).contains(&late), "{late}");
+    let delays: Vec<u64> = outcome
+        .departed
+        .iter()
+        .filter(|(number, ..)| *number >= 10_000)
+        .map(|(number, at, ..)| at - u64::from(*number) * 640_000)
+        .collect();
+    let mean = delays.iter().sum::<u64>() / delays.len() as u64;
+    assert!(mean < 60_000_000, "{mean}");
+}
+
+/// Each subscriber has queues of his own: who floods hurts himself alone. Those beyond the bound share.
+#[test]
+fn subscribers_have_queues_of_their_own() {
+    let queues = format!(
+        "{THREE}[[queue]]\nname = \"subscriber\"\nin = \"root\"\nper = \"source\"\ninstances = 100\nrate = \"2 Mbit/s\"\n\
+         [[queue]]\nname = \"voice\"\nin = \"subscriber\"\nphb = \"ef\"\npriority = 0\nlimit = 1000\n\
+         [[queue]]\nname = \"data\"\nin = \"subscriber\"\npriority = 1\nlimit = 1000\n"
+    );
+    let mut packets = Vec::new();
+    for n in 0..200_u64 {
+        for host in 0..10 {
+            let count = if host == 0 { 10 } else { 1 };
+            packets.extend((0..count).map(|_| Packet {
+                at: n * 4_000_000,
+                host: 100 + host,
+                sport: 1,
+                field: host,
+                bytes: 500,
+            }));
+        }
+    }
+    let outcome = departures(&queues, &packets);
+    // Nine subscribers of 1 Mbit/s each; the one who sends ten has what is left.
+    for host in 1..10 {
+        let late =
+            outcome.departed.iter().filter(|(number, ..)| packets[*number as usize].host == 100 + host);
+        let worst = late.map(|(number, at, ..)| at - packets[*number as usize].at).max().unwrap();
+        assert!(worst < 8_000_000, "{host}: {worst}");
+    }
+}
+
+/// Trees of packets that come by an interface hold them before the port that they leave by.
+#[test]
+fn incoming_packets_are_shaped_before_their_port() {
+    let queues =
+        "[[queue]]\nname = \"down\"\nfrom = \"lan\"\nrate = \"8 Mbit/s\"\noverhead = \"ip\"\nlimit = 4\n";
+    let packets: Vec<Packet> = (0..6).map(|_| Packet::of(0, 0, 1_000)).collect();
+    let outcome = departures(queues, &packets);
+    let moments: Vec<u64> = outcome.departed.iter().map(|(_, at, ..)| *at).collect();
+    assert_eq!(moments, [0, 1_000_000, 2_000_000, 3_000_000]);
+    assert_eq!(outcome.dropped.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [4, 5]);
+}
+
+/// Text of a random tree.
+fn trees() -> impl Strategy<Value = String> {
+    let scheduler = prop::sample::select(vec!["drr", "wfq", "strict"]);
+    let drop = prop::sample::select(vec!["tail", "red", "codel", "pie"]);
+    let leaf = (prop::option::of(100_u64..20_000), any::<bool>(), drop, 1_u32..300, 1_u8..8, 0_u8..3);
+    let rate = prop::option::of(1_000_u64..50_000);
+    (rate, prop::collection::vec(leaf, 3), scheduler, prop::option::of(1_000_u64..40_000), any::<bool>(), any::<bool>()).prop_map(
+        |(rate, leaves, scheduler, port, has_subscribers, is_incoming)| {
+            let rated = |rate: Option<u64>| rate.map_or(String::new(), |rate| format!("rate = \"{rate} kbit/s\"\n"));
+            let side = if is_incoming { "from = \"lan\"" } else { "on = \"wan\"" };
+            let mut text = format!("[[queue]]\nname = \"root\"\n{side}\n{}", rated(rate));
+            let mut parent = "root";
+            if has_subscribers {
+                text += "[[queue]]\nname = \"subscriber\"\nin = \"root\"\nper = \"source\"\ninstances = 2\n";
+                parent = "subscriber";
+            }
+            text += &format!("[[queue]]\nname = \"inner\"\nin = \"{parent}\"\nscheduler = \"{scheduler}\"\n{}", rated(port));
+            let most = rate.unwrap_or(u64::MAX).min(port.unwrap_or(u64::MAX));
+            for ((name, phb), (rate, is_fair, drop, limit, weight, priority)) in [("a", "phb = \"ef\"\n"), ("b", "phb = \"af1\"\n"), ("c", "")].into_iter().zip(leaves) {
+                text += &format!("[[queue]]\nname = \"{name}\"\nin = \"inner\"\n{phb}limit = {limit}\ndrop = \"{drop}\"\n{}", rated(rate.filter(|rate| *rate <= most)));
+                if scheduler != "strict" {
+                    text += &format!("weight = {weight}\npriority = {priority}\n");
+                }
+                if scheduler == "drr" && most > 1_000 {
+                    text += &format!("guarantee = \"{} kbit/s\"\n", (most / 4).min(rate.unwrap_or(u64::MAX)).min(5_000));
+                }
+                if is_fair {
+                    text += "scheduler = \"fq\"\nflows = 16\n";
+                }
+            }
+            text
+        },
+    )
+}
+
+fn traffic() -> impl Strategy<Value = Vec<Packet>> {
+    let gap = prop_oneof![3 => Just(0_u64), 5 => 1_u64..200_000, 1 => 1_000_000_u64..500_000_000];
+    let packet =
+        (gap, 0_u8..4, 0_u16..5, prop::sample::select(vec![0_u8, 2, 184, 40, 48, 57]), 28_usize..1_500);
+    prop::collection::vec(packet, 1..400).prop_map(|packets| {
+        let mut now = 0;
+        packets
+            .into_iter()
+            .map(|(gap, host, sport, field, bytes)| {
+                now += gap;
+                Packet { at: now, host: 10 + host, sport, field, bytes }
+            })
+            .collect()
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    /// Departures, drops and moments depend on nothing but packets and time: neither on batches nor on when the host asks. All
+    /// packets are accounted for.
+    #[test]
+    fn departures_do_not_depend_on_the_host(
+        queues in trees(),
+        rate in prop::option::of(500_u64..100_000),
+        packets in traffic(),
+        mut breaks in prop::collection::vec(0_u64..400_000_000, 0..30),
+    ) {
+        let rate = rate.map_or(String::new(), |rate| format!("[interface.wan]\nrate = \"{rate} kbit/s\"\n"));
+        breaks.sort_unstable();
+        let text = queues;
+        let compiled = || {
+            let text = format!(
+                "[interface.lan]\nzone = \"lan\"\naddresses = [\"192.168.1.1/24\"]\n{}zone = \"wan\"\naddresses = [\"203.0.113.2/24\"]\n\
+                 [default]\n\"lan > wan\" = \"accept\"\n[limit]\nqueue = 512\n{text}",
+                if rate.is_empty() { "[interface.wan]\n" } else { &rate }
+            );
+            policy::check(&text, "tree.toml").policy.map(|policy| Tables::compile(&policy, 1).expect("tables"))
+        };
+        // Some random trees ask for more than their port carries.
+        prop_assume!(compiled().is_some());
+        let (run, _) = play(compiled().unwrap(), Way::Run, &packets, &[]);
+        let (step, _) = play(compiled().unwrap(), Way::Step, &packets, &[]);
+        prop_assert_eq!(&run, &step);
+        let (broken, _) = play(compiled().unwrap(), Way::Run, &packets, &breaks);
+        prop_assert_eq!(&run, &broken);
+        let mut last = 0;
+        for (_, at, ..) in &run.departed {
+            prop_assert!(*at >= last);
+            last = *at;
+        }
+    }
+}
