@@ -459,6 +459,24 @@ fn value(name: &str, tables: &Tables, shard: &Shard) -> Option<u64> {
                 None => measured(unit, count.traffic.frames, count.traffic.bytes),
             }
         }
+        ("queues", _) => {
+            let (queue, unit) = rest.rsplit_once('.')?;
+            let mut sum = None;
+            for tree in shard.egress.trees() {
+                for (_, counts) in tree.leaves().filter(|(name, _)| *name == queue) {
+                    *sum.get_or_insert(0) += match unit {
+                        "waiting" => counts.packets,
+                        "sent" => counts.sent,
+                        "bytes" => counts.sent_bytes,
+                        "full" => counts.full,
+                        "early" => counts.early,
+                        "marked" => counts.marked,
+                        _ => return None,
+                    };
+                }
+            }
+            sum
+        }
         ("nats", _) => {
             let (nat, unit) = rest.rsplit_once('.')?;
             let source = tables.nat.sources.iter().position(|known| known.name == nat);

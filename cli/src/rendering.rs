@@ -14,7 +14,7 @@ use policy::model::{Action, Colour, Mode, SourceCheck};
 use policy::{Lines, Policy, dscp_name};
 use tally::{Count, Region};
 use wire::header::{Endpoint, Protocol};
-use wire::{Dscp, Nanos, PortId};
+use wire::{Dscp, Family, Meta, Nanos, PortId};
 
 use crate::describe::Description;
 use crate::screen::{count, number};
@@ -169,10 +169,29 @@ impl Renderer<'_> {
                     let root = self.interface(interface.root);
                     says.push(format!("there is room in the queue of {root}"));
                 }
+                says.extend(self.queues(visit, bytes));
             }
             _ => says.push(changed(visit)),
         }
         says
+    }
+
+    /// Queues of trees that the packet waits in: of what comes by its interface, and of what leaves by its port.
+    fn queues(&self, visit: &Visit, bytes: &[u8]) -> Vec<String> {
+        let Meta { ingress, egress, class, network, family, .. } = visit.after;
+        let field = match (family, bytes.get(usize::from(network)..).unwrap_or_default()) {
+            (Family::V4, [_, field, ..]) => *field,
+            (Family::V6, [first, second, ..]) => first << 4 | second >> 4,
+            _ => 0,
+        };
+        let trees = [(self.tables.queues.from(ingress), ingress), (self.tables.queues.on(egress), egress)];
+        let waits = trees.into_iter().filter_map(|(tree, port)| Some((tree?, port)));
+        waits
+            .filter_map(|(tree, port)| {
+                let leaf = tree.nodes.get(tree.leaf(class, Dscp::of_field(field)) as usize)?;
+                Some(format!("waits in queue \"{}\" of {}", leaf.name, self.interface(port)))
+            })
+            .collect()
     }
 
     fn parse(&self, visit: &Visit, bytes: &[u8], says: &mut Vec<String>) {

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use dataplane::counter::{ClassTraffic, Counters, Traffic};
+use dataplane::egress::LeafCounts;
 use dataplane::{Reason, Replay};
 use policy::Policy;
 use policy::model::Colour;
@@ -20,6 +21,7 @@ pub(crate) struct Summary {
     rules: Vec<(String, Traffic)>,
     nats: Vec<(String, Traffic)>,
     classes: Vec<(String, ClassTraffic)>,
+    queues: Vec<QueueRow>,
     flows: Flows,
     elapsed: Duration,
     inputs: Vec<Input>,
@@ -97,6 +99,7 @@ impl Summary {
             rules: rules.map(|(rule, traffic)| (rule.name.clone(), *traffic)).collect(),
             nats: nats(replay, policy),
             classes: classes(replay),
+            queues: queues(replay),
             flows: Flows {
                 created: flows.created(),
                 ended: flows.ended(),
@@ -216,6 +219,7 @@ impl Summary {
             "rules": traffic(&self.rules),
             "nats": traffic(&self.nats),
             "classes": self.classes.iter().map(class_to_json).collect::<Map<_, _>>(),
+            "queues": self.queues.iter().map(QueueRow::to_json).collect::<Vec<_>>(),
             "flows": {
                 "created": self.flows.created,
                 "ended": self.flows.ended,
@@ -261,6 +265,7 @@ impl Summary {
         print_traffic(out, "Rules", &self.rules)?;
         print_traffic(out, "Translations", &self.nats)?;
         print_classes(out, &self.classes)?;
+        print_queues(out, &self.queues)?;
         let Flows { created, ended, live, peak, .. } = self.flows;
         writeln!(out, "{HEADING}Flows{HEADING:#}")?;
         let (created, ended, live, peak) = (number(created), number(ended), number(live), number(peak));
@@ -365,6 +370,71 @@ fn print_classes(out: &mut impl Write, classes: &[(String, ClassTraffic)]) -> io
         return Ok(());
     }
     writeln!(out, "{HEADING}Traffic classes{HEADING:#}")?;
+    write!(out, "{table}")
+}
+
+/// Queue of a tree, with its counters.
+struct QueueRow {
+    interface: String,
+    side: &'static str,
+    name: String,
+    counts: LeafCounts,
+}
+
+/// Queues of all trees, in the order of interfaces.
+fn queues(replay: &Replay) -> Vec<QueueRow> {
+    let mut rows = Vec::new();
+    for tree in replay.shard.egress.trees() {
+        let interface = replay.tables.interface(tree.port).map_or_else(String::new, |one| one.name.clone());
+        rows.extend(tree.leaves().map(|(name, counts)| QueueRow {
+            interface: interface.clone(),
+            side: tree.side.name(),
+            name: name.to_owned(),
+            counts: counts.clone(),
+        }));
+    }
+    rows
+}
+
+impl QueueRow {
+    fn delay(&self, per_mille: u64) -> u64 {
+        self.counts.delays.percentile(per_mille).map_or(0, |delay| delay.0)
+    }
+
+    fn to_json(&self) -> Value {
+        let LeafCounts { sent, sent_bytes, full, early, marked, .. } = self.counts;
+        json!({
+            "interface": self.interface, "side": self.side, "name": self.name,
+            "frames": sent, "bytes": sent_bytes, "full": full, "early": early, "marked": marked,
+            "delay_ns": { "p50": self.delay(500), "p95": self.delay(950), "p99": self.delay(990) },
+        })
+    }
+}
+
+/// Prints the queues that have had packets, with drops and delays.
+fn print_queues(out: &mut impl Write, queues: &[QueueRow]) -> io::Result<()> {
+    let millis = |nanos: u64| format!("{:.3}", nanos as f64 / 1e6);
+    let mut table = Table::new(&[1, 2, 3, 4, 5]);
+    for row in queues {
+        let LeafCounts { sent, sent_bytes, full, early, marked, .. } = row.counts;
+        if sent + full + early == 0 {
+            continue;
+        }
+        let delays = [500, 950, 990].map(|per_mille| millis(row.delay(per_mille))).join(" / ");
+        table.row([
+            format!("{} ({} {})", row.name, row.side, row.interface),
+            number(sent),
+            bytes(sent_bytes),
+            format!("{} full", number(full)),
+            format!("{} early", number(early)),
+            format!("{} marked", number(marked)),
+            format!("{delays} ms"),
+        ]);
+    }
+    if table.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "{HEADING}Queues{HEADING:#} {DIM}(sent, dropped, marked; delay of 50 / 95 / 99 %){DIM:#}")?;
     write!(out, "{table}")
 }
 

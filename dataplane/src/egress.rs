@@ -16,7 +16,7 @@ use std::sync::Arc;
 use wire::{Bytes, Frame, Link, LinkKind, Nanos, PortId};
 
 use crate::nat::Share;
-use crate::tables::{QueueTree, Tables};
+use crate::tables::{NodeKind, QueueTree, Tables};
 use crate::verdict::Reason;
 
 mod dropper;
@@ -99,6 +99,15 @@ pub struct TreeReport {
     pub subscribers: usize,
 }
 
+impl TreeReport {
+    /// Names and counters of the leaves, in the order of the tree.
+    pub fn leaves(&self) -> impl Iterator<Item = (&str, &LeafCounts)> {
+        let nodes = self.settings.nodes.iter().zip(&self.counts);
+        let leaves = nodes.filter(|(node, _)| matches!(node.kind, NodeKind::Leaf(_)));
+        leaves.map(|(node, counts)| (node.name.as_str(), counts))
+    }
+}
+
 /// Direction of the packets of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TreeSide {
@@ -106,6 +115,16 @@ pub enum TreeSide {
     On,
     /// Those that come by it.
     From,
+}
+
+impl TreeSide {
+    /// `on` or `from`, as in policies.
+    pub const fn name(self) -> &'static str {
+        match self {
+            TreeSide::On => "on",
+            TreeSide::From => "from",
+        }
+    }
 }
 
 impl Links {

@@ -12,7 +12,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 use crate::port::{Carrier, Presence};
 use crate::request::Overview;
-use crate::view::Count;
+use crate::view::{Count, LeafView, QueueView};
 
 /// Content type of the metrics.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -193,8 +193,36 @@ impl Collected {
             .counters(encoder, names().zip(backpressure))?;
         let queues = self.0.queues();
         let waiting = queues.iter().map(|view| (view.interface.as_str(), view.waiting as i64));
-        port("port_queued_packets", "Frames that wait to be sent.").gauges(encoder, waiting)
+        port("port_queued_packets", "Frames that wait to be sent.").gauges(encoder, waiting)?;
+        queue_metrics(encoder, &queues)
     }
+}
+
+/// Queues of trees, by interface, side and name.
+fn queue_metrics(encoder: &mut DescriptorEncoder<'_>, queues: &[QueueView]) -> fmt::Result {
+    let named = queues.iter().flat_map(|queue| {
+        queue.queues.iter().map(|leaf| (format!("{} {} {}", queue.interface, leaf.side, leaf.name), leaf))
+    });
+    let named: Vec<(String, &LeafView)> = named.collect();
+    let family = |name, help, unit| Family { name, help, unit, label: "queue" };
+    let of = |value: fn(&LeafView) -> u64| named.iter().map(move |(name, leaf)| (name.as_str(), value(leaf)));
+    family("queue_packets", "Packets sent from a queue.", None)
+        .counters(encoder, of(|leaf| leaf.sent.packets))?;
+    family("queue", "The same, in bytes of IP packets.", Some(Unit::Bytes))
+        .counters(encoder, of(|leaf| leaf.sent.bytes))?;
+    family("queue_full_packets", "Packets dropped for want of room in a queue.", None)
+        .counters(encoder, of(|leaf| leaf.dropped_full))?;
+    family("queue_early_packets", "Packets dropped by active queue management.", None)
+        .counters(encoder, of(|leaf| leaf.dropped_early))?;
+    family("queue_marked_packets", "Packets marked in the place of a drop (ECN).", None)
+        .counters(encoder, of(|leaf| leaf.marked))?;
+    let gauge = |value: fn(&LeafView) -> u64| {
+        named.iter().map(move |(name, leaf)| (name.as_str(), i64::try_from(value(leaf)).unwrap_or(i64::MAX)))
+    };
+    family("queue_waiting_packets", "Packets that wait in a queue.", None)
+        .gauges(encoder, gauge(|leaf| leaf.waiting))?;
+    family("queue_delay_p99_nanoseconds", "Delay that 99 % of a queue's packets did not exceed.", None)
+        .gauges(encoder, gauge(|leaf| leaf.delay.p99))
 }
 
 fn counter(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> fmt::Result {

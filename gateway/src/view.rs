@@ -3,10 +3,13 @@
 //! Counters are sums over all workers since the start of the gateway; by name, they continue over a change of policy.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use dataplane::Reason;
 use dataplane::counter::{ClassTraffic, Counters, NatTraffic, Traffic};
+use dataplane::egress::{LeafCounts, TreeSide};
+use dataplane::tables::{QueueTree, QueueTrees};
 use serde::{Deserialize, Serialize};
 
 use crate::guard::GuardState;
@@ -182,6 +185,44 @@ pub struct QueueView {
     pub waiting: usize,
     /// Capacity in frames, all workers together.
     pub capacity: usize,
+    /// Queues of the interface's trees; none where it has but one queue.
+    pub queues: Vec<LeafView>,
+}
+
+/// Queue of a tree.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeafView {
+    /// Name of the queue.
+    pub name: String,
+    /// `on`: of packets that leave by the interface; `from`: of those that come by it.
+    pub side: String,
+    /// Packets that wait.
+    pub waiting: u64,
+    /// Bytes of IP packets that wait.
+    pub waiting_bytes: u64,
+    /// Packets sent, and their bytes.
+    pub sent: Count,
+    /// Packets dropped for want of room.
+    pub dropped_full: u64,
+    /// Packets dropped by active queue management.
+    pub dropped_early: u64,
+    /// Packets marked "congestion experienced".
+    pub marked: u64,
+    /// Delays of packets sent.
+    pub delay: DelayView,
+    /// Subscribers that have had queues in the tree.
+    pub subscribers: usize,
+}
+
+/// Delays that a part of the packets did not exceed, in nanoseconds; 0 without packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DelayView {
+    /// Half of them.
+    pub p50: u64,
+    /// 95 %.
+    pub p95: u64,
+    /// 99 %.
+    pub p99: u64,
 }
 
 /// Frames dropped or answered for one reason.
@@ -355,9 +396,52 @@ impl Overview {
             .map(|(place, interface)| QueueView {
                 interface: interface.name.clone(),
                 waiting: self.reports.iter().filter_map(|report| report.queued.get(place)).sum(),
-                capacity: self.tables.limits.queue as usize * self.reports.len(),
+                capacity: self.capacity(place) * self.reports.len(),
+                queues: self.leaves(place),
             })
             .collect()
+    }
+
+    /// Frames that may wait for an interface, in the shard of one worker.
+    fn capacity(&self, place: usize) -> usize {
+        let trees = |list: &[Option<Arc<QueueTree>>]| {
+            list.get(place).and_then(Option::as_ref).map(|tree| tree.capacity as usize)
+        };
+        let QueueTrees { on, from, .. } = &self.tables.queues;
+        trees(on).unwrap_or(self.tables.limits.queue as usize) + trees(from).unwrap_or(0)
+    }
+
+    /// Queues of an interface's trees, all workers together.
+    fn leaves(&self, place: usize) -> Vec<LeafView> {
+        let mut sums: Vec<(TreeSide, String, LeafCounts, usize)> = Vec::new();
+        let trees = self.reports.iter().flat_map(|report| &report.trees);
+        for tree in trees.filter(|tree| usize::from(tree.port.0) == place) {
+            for (name, counts) in tree.leaves() {
+                match sums.iter_mut().find(|(side, known, ..)| *side == tree.side && known == name) {
+                    Some((_, _, sum, subscribers)) => {
+                        sum.add(counts);
+                        *subscribers += tree.subscribers;
+                    }
+                    None => sums.push((tree.side, name.to_owned(), counts.clone(), tree.subscribers)),
+                }
+            }
+        }
+        let view = |(side, name, counts, subscribers): (TreeSide, String, LeafCounts, usize)| {
+            let delay = |per_mille| counts.delays.percentile(per_mille).map_or(0, |delay| delay.0);
+            LeafView {
+                name,
+                side: side.name().to_owned(),
+                waiting: counts.packets,
+                waiting_bytes: counts.bytes,
+                sent: Count { packets: counts.sent, bytes: counts.sent_bytes },
+                dropped_full: counts.full,
+                dropped_early: counts.early,
+                marked: counts.marked,
+                delay: DelayView { p50: delay(500), p95: delay(950), p99: delay(990) },
+                subscribers,
+            }
+        };
+        sums.into_iter().map(view).collect()
     }
 
     /// Frames dropped and answered, by reason; reasons that never occurred are left out.

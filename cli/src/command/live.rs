@@ -289,7 +289,7 @@ impl Classes {
     }
 }
 
-/// Show how many frames wait for each interface of a running gateway
+/// Show how many frames wait for each interface of a running gateway, and its queues with drops and delays
 #[derive(Debug, Args)]
 #[command(after_long_help = with_exit_codes("\
 Examples:
@@ -307,12 +307,55 @@ impl Queues {
             return Ok(Exit::Done);
         }
         let mut table = Table::new(["queue", "waiting", "capacity"]);
-        for queue in queues {
-            table.row([queue.interface, queue.waiting.to_string(), queue.capacity.to_string()]);
+        for queue in &queues {
+            table.row([queue.interface.clone(), queue.waiting.to_string(), queue.capacity.to_string()]);
         }
         table.print()?;
+        if queues.iter().any(|queue| !queue.queues.is_empty()) {
+            print_leaves(&queues)?;
+        }
         Ok(Exit::Done)
     }
+}
+
+/// Prints the queues of trees.
+fn print_leaves(queues: &[view::QueueView]) -> Result<(), Failure> {
+    let millis = |nanos: u64| format!("{:.3}", nanos as f64 / 1e6);
+    let mut table = Table::new([
+        "interface",
+        "side",
+        "queue",
+        "waiting",
+        "sent",
+        "bytes",
+        "full",
+        "early",
+        "marked",
+        "p50 ms",
+        "p95 ms",
+        "p99 ms",
+    ]);
+    for queue in queues {
+        for leaf in &queue.queues {
+            table.row([
+                queue.interface.clone(),
+                leaf.side.clone(),
+                leaf.name.clone(),
+                leaf.waiting.to_string(),
+                leaf.sent.packets.to_string(),
+                leaf.sent.bytes.to_string(),
+                leaf.dropped_full.to_string(),
+                leaf.dropped_early.to_string(),
+                leaf.marked.to_string(),
+                millis(leaf.delay.p50),
+                millis(leaf.delay.p95),
+                millis(leaf.delay.p99),
+            ]);
+        }
+    }
+    println!();
+    table.print()?;
+    Ok(())
 }
 
 /// Show what a running gateway has dropped and answered, by reason

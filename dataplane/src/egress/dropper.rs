@@ -161,7 +161,7 @@ impl Red {
         let base = (u64::from(threshold.per_mille) << 16) / 1_000 * share;
         let rest = (1_u64 << 32).saturating_sub(self.count.saturating_mul(base));
         self.count += 1;
-        let is_chosen = (random.next() >> 32) * rest >> 32 < base;
+        let is_chosen = ((random.next() >> 32) * rest) >> 32 < base;
         if is_chosen {
             self.count = 0;
             return Decision::Signal;
@@ -272,7 +272,7 @@ impl Pie {
         for _ in 0..updates.min(1_000) {
             self.update(target);
         }
-        self.updated = self.updated + Nanos(updates * PIE_UPDATE);
+        self.updated += Nanos(updates * PIE_UPDATE);
         if self.allowance > Nanos(0) {
             return Decision::Keep;
         }

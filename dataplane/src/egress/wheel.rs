@@ -160,14 +160,10 @@ impl Wheel {
 #[inline]
 fn first_from(bits: &[u64; SLOTS / 64], from: usize) -> Option<usize> {
     let mut mask = u64::MAX << (from % 64);
-    for word in from / 64..SLOTS / 64 {
-        let found = bits[word] & mask;
-        if found != 0 {
-            return Some(word * 64 + found.trailing_zeros() as usize);
-        }
-        mask = u64::MAX;
-    }
-    None
+    bits.iter().enumerate().skip(from / 64).find_map(|(word, bits)| {
+        let found = bits & std::mem::replace(&mut mask, u64::MAX);
+        (found != 0).then(|| word * 64 + found.trailing_zeros() as usize)
+    })
 }
 
 #[cfg(test)]

@@ -126,6 +126,7 @@ impl Worker {
             links: self.links.report(),
             counters: shard.counters.clone(),
             queued: shard.egress.lengths().collect(),
+            trees: shard.egress.trees().collect(),
             flows: shard.flows.len(),
             flow_capacity: shard.flows.capacity(),
             flow_turnover: [shard.flows.created(), shard.flows.ended()],

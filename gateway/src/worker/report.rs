@@ -1,6 +1,7 @@
 //! Report of a worker's counters.
 
 use dataplane::counter::Counters;
+use dataplane::egress::TreeReport;
 use ports::Statistics;
 use serde::Serialize;
 use wire::Nanos;
@@ -16,6 +17,8 @@ pub struct Report {
     pub links: Vec<LinkReport>,
     /// Number of frames in each interface's queue.
     pub queued: Vec<usize>,
+    /// Trees of queues, with counters of their leaves.
+    pub trees: Vec<TreeReport>,
     /// Number of flows.
     pub flows: u32,
     /// Capacity of the flow table.
