@@ -2,4 +2,6 @@
 
 pub(crate) mod classify;
 pub(crate) mod forward;
+pub(crate) mod peer;
 pub(crate) mod routes;
+pub(crate) mod schedule;

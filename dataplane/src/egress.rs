@@ -31,7 +31,7 @@ mod shaper;
 mod tree;
 mod wheel;
 
-pub(crate) use ends::Ends;
+pub use ends::Ends;
 pub use report::{Delays, LeafCounts};
 use tree::Tree;
 

@@ -13,7 +13,7 @@ use wire::{BATCH, Frame, Nanos, PortId};
 use crate::client::Clients;
 use crate::cookie::Cookies;
 use crate::counter::Counters;
-use crate::egress::{Egress, Next};
+use crate::egress::{Egress, Ends, Next};
 use crate::flow::{self, Cold, FlowId, FlowTable, Life, Member, Timeouts};
 use crate::fragment::Fragments;
 use crate::fragmentation::MOST_PARTS;
@@ -24,7 +24,7 @@ use crate::log::{Cause, Log};
 use crate::meter::Meters;
 use crate::nat::{Capacity, ConfigError, MappingId, Mappings, Share};
 use crate::opening::{Opening, Openings};
-use crate::tables::{Address, Tables, is_linux};
+use crate::tables::{Address, LOCAL, Tables, is_linux};
 
 /// Neighbours on links, beyond those that the policy names.
 pub(crate) const NEIGHBOURS: usize = 65_536;
@@ -144,6 +144,13 @@ impl Shard {
             Next::Wait(_) | Next::Empty => {}
         }
         next
+    }
+
+    /// Queues a frame whose verdict and egress port are in its metadata before that port, which has a tree of queues; the scheduler
+    /// drops it where there is no room. The pipeline queues frames by itself.
+    pub fn enqueue(&mut self, frame: Frame, ends: Ends) {
+        self.counters.count_queued(&frame);
+        self.egress.enter(frame, LOCAL, ends);
     }
 
     /// True if another flow can be created, with a mapping, and none has to make room for it.

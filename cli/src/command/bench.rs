@@ -10,6 +10,7 @@ use classify::Classify;
 
 use crate::bench::forward::{self, Extent, Outcome, Scenario};
 use crate::bench::routes;
+use crate::bench::schedule;
 use crate::failure::Failure;
 use crate::{screen, with_exit_codes};
 
@@ -29,6 +30,22 @@ enum What {
     /// Look-ups in routing tables like the Internet's, 64 destinations at a time.
     Routes(Routes),
     Classify(Classify),
+    Schedule(Schedule),
+}
+
+/// Enqueue and dequeue through a scheduler of subscribers with 16 queues each, 64-byte frames; beside it DPDK's rte_sched.
+#[derive(Args, Debug)]
+#[command(after_long_help = with_exit_codes("\
+Examples:
+  wirerate bench schedule
+  wirerate bench schedule --subscribers 64 --subscribers 4096 --json"))]
+struct Schedule {
+    /// Number of subscribers; may be given several times (64 and 4096 if it is not). rte_sched has powers of two alone.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16_384))]
+    subscribers: Vec<u32>,
+    /// Print an array of `{subscribers, queues, mpps, peer_mpps}`.
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Args, Debug)]
@@ -105,6 +122,7 @@ impl Bench {
             What::Forward(forward) => forward.run(),
             What::Routes(routes) => routes.run(),
             What::Classify(classify) => classify.run(),
+            What::Schedule(schedule) => schedule.run(),
         }
     }
 }
@@ -145,6 +163,37 @@ impl Forward {
                     outcome.memory as f64 / f64::from(1 << 20),
                 )?;
             }
+        }
+        Ok(())
+    }
+}
+
+impl Schedule {
+    fn run(self) -> Result<(), Failure> {
+        let counts = if self.subscribers.is_empty() { vec![64, 4_096] } else { self.subscribers };
+        let mut outcomes = Vec::with_capacity(counts.len());
+        for subscribers in counts {
+            screen::doing(&format_args!("{subscribers} subscribers: measuring"));
+            outcomes.push(schedule::measure(subscribers, &mut |why| screen::note(&why))?);
+        }
+        let mut out = screen::out();
+        if self.json {
+            let rows: Vec<_> = outcomes
+                .iter()
+                .map(|outcome| {
+                    json!({
+                        "subscribers": outcome.subscribers, "queues": outcome.queues,
+                        "mpps": outcome.mpps, "peer_mpps": outcome.peer_mpps,
+                    })
+                })
+                .collect();
+            writeln!(out, "{}", serde_json::Value::from(rows))?;
+            return Ok(());
+        }
+        writeln!(out, "{:>12} {:>10} {:>8} {:>16}", "subscribers", "queues", "Mpps", "rte_sched Mpps")?;
+        for schedule::Outcome { subscribers, queues, mpps, peer_mpps } in &outcomes {
+            let peer = peer_mpps.map_or_else(|| "-".to_owned(), |mpps| format!("{mpps:.2}"));
+            writeln!(out, "{subscribers:>12} {queues:>10} {mpps:>8.2} {peer:>16}")?;
         }
         Ok(())
     }

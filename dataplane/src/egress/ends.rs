@@ -10,16 +10,21 @@ use crate::tables::Address;
 
 /// Addresses of a packet, before source NAT and after destination NAT; protocol and ports.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Ends {
+pub struct Ends {
     /// Source.
-    pub(crate) source: Address,
+    pub source: Address,
     /// Destination.
-    pub(crate) destination: Address,
+    pub destination: Address,
     /// Ports and protocol, in any arrangement.
-    pub(crate) ports: u64,
+    pub ports: u64,
 }
 
 impl Ends {
+    /// Ends of which the source alone is known.
+    pub fn of_source(source: Address) -> Ends {
+        Ends { source, ..Ends::default() }
+    }
+
     /// Hashes of the flow and the host, by a secret key: nobody chooses whom he shares a queue with.
     pub(super) fn hash(&self, isolate: Isolation, seed: u64) -> FlowHash {
         let (source, destination) = (of(self.source, seed), of(self.destination, !seed));

@@ -13,6 +13,8 @@ use lookup::classify::Header;
 use serde_json::Value;
 use wire::Family;
 
+use crate::bench::peer;
+
 use super::{Answers, Disagreement, Plan, ROUNDS, median, subject, trace};
 
 /// The environment variable with the program's path.
@@ -64,7 +66,7 @@ pub(crate) fn start(
     note: &mut dyn FnMut(String),
 ) -> Result<Peers, Disagreement> {
     let mut peers = Peers::default();
-    let Some(program) = program() else {
+    let Some(program) = peer::program(VARIABLE, PROGRAM, "acl") else {
         note(format!(
             "rte_acl is left out: neither {VARIABLE} nor {PROGRAM} on the PATH is its program, and `make -C bench/peers \
              build/acl`, where this was built, makes none: it needs DPDK (Debian: libdpdk-dev pkg-config)"
@@ -102,29 +104,6 @@ pub(crate) fn start(
     }
     Ok(peers)
 }
-
-/// Returns the path of the program, which is built first where its source is and can be.
-fn program() -> Option<PathBuf> {
-    if let Some(path) = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()) {
-        return Some(path.into());
-    }
-    let paths = std::env::var_os("PATH").unwrap_or_default();
-    let installed = std::env::split_paths(&paths).map(|path| path.join(PROGRAM)).find(|path| path.is_file());
-    installed.or_else(|| {
-        let source = Path::new(SOURCE);
-        let quiet = |command: &mut Command| {
-            let done = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
-            done.is_ok_and(|status| status.success())
-        };
-        (source.join("acl.c").is_file()
-            && quiet(Command::new("pkg-config").args(["--exists", "libdpdk"]))
-            && quiet(Command::new("make").arg("-C").arg(source).arg("build/acl")))
-        .then(|| source.join("build/acl"))
-    })
-}
-
-/// Directory of the program's source when this was built.
-const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../bench/peers");
 
 impl Files {
     fn write(plan: &Plan<'_>) -> Result<Files, String> {
@@ -166,39 +145,6 @@ impl Drop for Files {
 /// Huge pages that rte_acl needs to have its memory from them, each 2 MiB.
 const HUGE_PAGES: u64 = 900;
 
-/// Returns the arguments of DPDK's EAL: no devices; memory from huge pages where enough are free.
-fn eal() -> Vec<String> {
-    let free = fs::read_to_string("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages");
-    let is_huge =
-        free.ok().and_then(|text| text.trim().parse().ok()).is_some_and(|free: u64| free >= HUGE_PAGES);
-    let memory: Vec<String> = if is_huge {
-        vec!["--in-memory".to_owned()]
-    } else {
-        let mebibytes = (free_memory() >> 21).clamp(256, 6_000);
-        ["--no-huge", "--no-shconf", "-m"]
-            .map(str::to_owned)
-            .into_iter()
-            .chain([mebibytes.to_string()])
-            .collect()
-    };
-    let rest = ["--no-pci", "--no-telemetry", "--log-level=error", "--force-max-simd-bitwidth=512"];
-    // On the core that this program may run on, where that is one; else on the first of them.
-    let core = fs::read_to_string("/proc/self/status").ok().and_then(|status| {
-        let cores = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
-        cores.trim().split([',', '-']).next().map(str::to_owned)
-    });
-    let lcores = core.map(|core| vec!["--lcores".to_owned(), format!("0@{core}")]).unwrap_or_default();
-    lcores.into_iter().chain(rest.map(str::to_owned)).chain(memory).collect()
-}
-
-/// Bytes of memory that the machine could give; 4 GiB where it does not say.
-fn free_memory() -> u64 {
-    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-    let kibibytes = line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
-    kibibytes.map_or(4 << 30, |kibibytes| kibibytes << 10)
-}
-
 impl Peer {
     fn start(
         program: &Path,
@@ -207,7 +153,7 @@ impl Peer {
         patience: Duration,
     ) -> Result<Peer, String> {
         let mut child = Command::new(program)
-            .args(eal())
+            .args(peer::eal(HUGE_PAGES, 6_000))
             .arg("--")
             .args([files.rules(), files.trace()])
             .arg(max_size)
