@@ -317,11 +317,12 @@ impl Egress {
         trees.chain(from).for_each(|tree| tree.set_back(Nanos::MAX));
     }
 
-    /// Goes on with the queues and links of `old`: `were` gives, by place, the place of the same port there, or none.
+    /// Goes on at `now` with the queues and links of `old`: `were` gives, by place, the place of the same port there, or none.
     /// A queue keeps what waits in it, even where it is shorter now. `renumber` is told of each frame and its port's place.
     pub(crate) fn continue_from(
         &mut self,
         old: &mut Egress,
+        now: Nanos,
         were: impl Fn(PortId) -> Option<PortId>,
         mut renumber: impl FnMut(&mut Frame, PortId),
     ) {
@@ -333,12 +334,17 @@ impl Egress {
                 port.queue.iter_mut().for_each(|frame| renumber(frame, place));
                 continue;
             }
-            continue_tree(&mut port.tree, &mut before.tree);
+            continue_tree(&mut port.tree, &mut before.tree, now);
             // What waited in a tree of the same settings stays there; all else is queued anew.
             port.tree.iter_mut().flat_map(|tree| tree.frames_mut()).for_each(|frame| renumber(frame, place));
+            let has_changed = before.tree.is_some() || port.tree.is_some();
             let mut frames = before.tree.as_mut().map_or_else(Vec::new, |tree| tree.drain());
             frames.extend(before.queue.drain(..));
             for mut frame in frames {
+                if has_changed {
+                    // What has not departed by now departs later.
+                    frame.meta.received = frame.meta.received.max(now);
+                }
                 renumber(&mut frame, place);
                 let ends = crate::stage::queue::ends_on_wire(&frame);
                 port.push_in_order(frame, ends);
@@ -350,6 +356,7 @@ impl Egress {
     pub(crate) fn continue_incoming(
         &mut self,
         old: &mut Egress,
+        now: Nanos,
         were: impl Fn(PortId) -> Option<PortId>,
         mut renumber: impl FnMut(&mut Frame) -> Option<PortId>,
     ) {
@@ -365,7 +372,7 @@ impl Egress {
                     let _ = renumber(frame);
                 });
             } else {
-                incoming.tree.continue_counts(&before.tree);
+                incoming.tree.continue_from(&before.tree, now);
             }
         }
         // What waited in other trees goes on to its port.
@@ -373,6 +380,7 @@ impl Egress {
             kept.extend(before.tree.drain());
         }
         for mut frame in kept {
+            frame.meta.received = frame.meta.received.max(now);
             match renumber(&mut frame).and_then(|port| self.ports.get_mut(usize::from(port.0))) {
                 Some(port) => {
                     let ends = crate::stage::queue::ends_on_wire(&frame);
@@ -414,13 +422,13 @@ impl Egress {
     }
 }
 
-/// Goes on with the tree of the same settings; of one that differs, with its counters.
-fn continue_tree(tree: &mut Option<Box<Tree>>, before: &mut Option<Box<Tree>>) {
+/// Goes on with the tree of the same settings; of one that differs, with its time and counters.
+fn continue_tree(tree: &mut Option<Box<Tree>>, before: &mut Option<Box<Tree>>, now: Nanos) {
     let (Some(new), Some(old)) = (&mut *tree, &mut *before) else { return };
     if new.settings() == old.settings() {
         std::mem::swap(new, old);
     } else {
-        new.continue_counts(old);
+        new.continue_from(old, now);
     }
 }
 

@@ -124,6 +124,7 @@ fn tree(
         let turn = queue.quantum.map_or(QUANTUM, |quantum| quantum.0);
         for (rank, child) in inside.iter().enumerate().rev() {
             let is_strict = queue.scheduler == Some(Scheduler::Strict);
+            // `validate` has seen that there are as many.
             let priority =
                 if is_strict { rank.min(usize::from(Queue::PRIORITIES) - 1) as u8 } else { child.priority };
             open.push(Open { queue: child, parent: place, priority, overhead, quantum: turn, within });
@@ -145,8 +146,8 @@ fn tree(
 
 /// Number of packets that a tree has room for.
 fn capacity(nodes: &[QueueNode], limit: u32) -> u32 {
-    let instances =
-        |node: &QueueNode| nodes.get(node.within as usize).map_or(1, |within| u64::from(within.instances));
+    let instances = |node: &QueueNode| // One more is for those that find none left.
+        nodes.get(node.within as usize).map_or(1, |within| u64::from(within.instances) + 1);
     let leaves = nodes.iter().map(|node| match &node.kind {
         NodeKind::Leaf(leaf) => u64::from(leaf.limit) * instances(node),
         NodeKind::Drr | NodeKind::Wfq => 0,

@@ -12,7 +12,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use policy::model::Colour;
+use policy::model::{Colour, MeterScope};
 use wire::{Bytes, Frame, Link, Nanos};
 
 use super::Next;
@@ -94,6 +94,12 @@ impl Tree {
         let pace = |node: &QueueNode, rate: Option<wire::BitRate>, packets: u64| {
             let longest = Bytes(node.overhead.count(settings.longest.0));
             let burst = node.burst.unwrap_or(Bytes(longest.0 * packets));
+            // What begins at a source, or is of a flow, is one worker's.
+            let per = settings.nodes.get(node.within as usize).map_or(MeterScope::All, |within| within.per);
+            let workers = match per {
+                MeterScope::All | MeterScope::Destination(..) => workers,
+                MeterScope::Flow | MeterScope::Source(..) => 1,
+            };
             rate.map(|rate| Pace::new(rate, burst, longest, workers))
         };
         // Who waits for others' packets to end makes up for that time, or would never have all of his rate.
@@ -644,8 +650,20 @@ impl Tree {
         self.instances.iter().map(Instances::made).sum()
     }
 
-    /// Goes on with the counters of another tree for leaves of the same names.
-    pub(crate) fn continue_counts(&mut self, old: &Tree) {
+    /// Goes on at `now` from another tree: with what its root has sent, and with the counters of leaves of the same names.
+    pub(crate) fn continue_from(&mut self, old: &Tree, now: Nanos) {
+        self.now = old.now.max(now);
+        let (root, before) = (self.nodes[0].shaper, old.nodes[0].shaper);
+        if let (Some(shaping), Some(before)) =
+            (self.shapers.get_mut(root as usize), old.shapers.get(before as usize))
+        {
+            shaping.ceiling = before.ceiling;
+            let ready = self.paces[0].ceiling.map_or(Nanos(0), |pace| pace.ready(&shaping.ceiling));
+            if ready > self.now {
+                self.nodes[0].is_throttled = true;
+                self.wheel.set(root * 2, ready);
+            }
+        }
         for (counts, node) in self.counts.iter_mut().zip(&self.settings.nodes) {
             let was = old.settings.nodes.iter().position(|before| before.name == node.name);
             if let Some(before) = was.and_then(|was| old.counts.get(was)) {

@@ -33,17 +33,19 @@ impl Part for Queues {
 impl Plan for Egress {
     /// Keeps the queued frames, even if the queue is shorter now; drops frames queued for a port that is gone.
     fn apply(&mut self, shard: &mut Shard, reload: &mut Applying<'_>) {
-        let Applying { tables, renumbering, ended, .. } = reload;
+        let Applying { tables, renumbering, now, ended, .. } = reload;
         // What was a port and is a VLAN of another now has a queue no more.
         let is_port = |place| tables.interface(place).is_some_and(|interface| interface.root == place);
         let was = |place: PortId| renumbering.interfaces_were.get(usize::from(place.0)).copied().flatten();
         self.continue_from(
             &mut shard.egress,
+            *now,
             |place| was(place).filter(|_| is_port(place)).map(PortId),
             |frame, place| renumbering.send_on(&mut frame.meta, place),
         );
         self.continue_incoming(
             &mut shard.egress,
+            *now,
             |place| was(place).map(PortId),
             |frame| {
                 let port =

@@ -8,7 +8,7 @@ use super::{In, Validator};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::expand::{Origin, written};
 use crate::lines::Item;
-use crate::model::{Policy, Queue};
+use crate::model::{Policy, Queue, Scheduler};
 
 mod key;
 mod packet;
@@ -41,6 +41,7 @@ impl Validator<'_> {
         self.places(&trees);
         self.cycles(&trees);
         self.levels(&trees);
+        self.priorities_of(&trees);
         self.interfaces_of(&trees);
         self.shapes();
         // What is in the wrong place is missed in the right one.
@@ -129,6 +130,22 @@ impl Validator<'_> {
                 let hint = "put it into a queue nearer to the root";
                 self.wrong(Code::BadQueueTree, node.item, "in", message, hint);
             }
+        }
+    }
+
+    /// Reports strict queues with more children than there are priorities.
+    fn priorities_of(&mut self, trees: &Trees) {
+        let most = usize::from(Queue::PRIORITIES);
+        let is_over =
+            |node: &&Node| node.queue.scheduler == Some(Scheduler::Strict) && node.children.len() > most;
+        for node in trees.nodes.iter().filter(is_over) {
+            let message = format!(
+                "{} queues are in \"{}\", and there are {most} priorities",
+                node.children.len(),
+                node.queue.name
+            );
+            let hint = "put some of them into a queue of their own in it";
+            self.wrong(Code::BadQueueTree, node.item, "scheduler", message, hint);
         }
     }
 

@@ -25,7 +25,7 @@ impl Validator<'_> {
                 let given = [Given("instances", queue.instances != Queue::INSTANCES)];
                 self.without_meaning(node.item, &given, "without `per`", "add per = \"source\"");
             }
-            if queue.rate.is_none() {
+            if queue.rate.is_none() && (queue.guarantee.is_none() || queue.is_root()) {
                 let given = [Given("burst", queue.burst.is_some())];
                 self.without_meaning(node.item, &given, "without `rate`", "add rate = \"10 Mbit/s\"");
             }
