@@ -13,7 +13,7 @@ use run::{Room, root, wirerate};
 const WIDTH: usize = 80;
 
 /// Commands with examples of their own, each pasted by a test below or among [`NOT_PASTED`].
-const COMMANDS: [&[&str]; 43] = [
+const COMMANDS: [&[&str]; 44] = [
     &[],
     &["check"],
     &["run"],
@@ -52,6 +52,7 @@ const COMMANDS: [&[&str]; 43] = [
     &["reproduce"],
     &["bench", "forward"],
     &["bench", "routes"],
+    &["bench", "schedule"],
     &["bench", "classify"],
     &["reasons"],
     &["stages"],

@@ -155,15 +155,15 @@ impl Counters {
         }
     }
 
-    /// Counts a frame that was queued and is dropped instead: that is its fate now. A further fragment of a packet has none.
+    /// Counts a frame that was queued and is dropped instead: that is its fate now.
     pub(crate) fn count_lost(&mut self, frame: &mut Frame, reason: Reason) {
-        if frame.meta.fate == 0 {
+        let fate = std::mem::replace(&mut frame.meta.fate, Verdict::Dropped(reason).to_fate());
+        if fate == 0 {
             self.parts_lost += 1;
-            return;
+        } else {
+            self.entered_otherwise += 1;
+            self.count_verdict(frame.meta.fate);
         }
-        frame.meta.fate = Verdict::Dropped(reason).to_fate();
-        self.entered_otherwise += 1;
-        self.count_verdict(frame.meta.fate);
     }
 
     /// Counts a frame whose handoff to another worker failed: dropped.

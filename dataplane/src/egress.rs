@@ -1,7 +1,7 @@
 //! The egress: queues of frames before each port, and the selection of the next frame to send.
 //!
 //! Ingress is pushed, egress is pulled: the pipeline queues frames, and the host offers a port opportunities to send
-//! ([`Shard::next`](crate::Shard::next)). A port has one first-in-first-out queue of fixed length, or the [tree](tree) that
+//! ([`Shard::next`](crate::Shard::next)). A port has one first-in-first-out queue of fixed length, or the tree that
 //! the policy says, and a [`Link`], which knows when the next transmission may begin: a frame departs when it has been queued and
 //! the link is free, whenever the host asks. The times of departure are thus the same on every host.
 //!
@@ -73,6 +73,9 @@ pub(crate) struct EgressPort {
     limit: usize,
     link: Link,
     tree: Option<Box<Tree>>,
+    /// Frames that have departed from the queue, with their moments, to make room for what came from a tree of incoming packets: the
+    /// next to be sent.
+    departed: VecDeque<(Frame, Nanos)>,
 }
 
 /// Sharing of links among workers.
@@ -149,6 +152,7 @@ impl Egress {
                     Links::Shared => interface.egress.shared(),
                 },
                 tree: settings.map(|settings| Box::new(tree(settings))),
+                departed: VecDeque::new(),
             }
         };
         let from = |settings: &Option<Arc<QueueTree>>| {
@@ -188,32 +192,42 @@ impl Egress {
     /// [`Egress::next`], after what comes from trees of incoming packets by then.
     #[inline(never)]
     fn next_of_all(&mut self, port: PortId, now: Nanos) -> Next {
-        let mut until: Option<Nanos> = None;
-        for Incoming { tree, link } in self.from.iter_mut().flatten().map(Box::as_mut) {
-            loop {
-                match tree.next(link, now) {
-                    Next::Frame(mut frame, at) => {
-                        frame.meta.received = at;
-                        let Some(port) = self.ports.get_mut(usize::from(frame.meta.egress.0)) else {
-                            return Next::Dropped(frame, Reason::InterfaceGone, at);
-                        };
-                        if port.is_full() {
-                            return Next::Dropped(frame, Reason::QueueFull, at);
-                        }
-                        // Of the packet's ends those on the wire are known here.
-                        let ends = crate::stage::queue::ends_on_wire(&frame);
-                        port.push_in_order(frame, ends);
+        let mut until;
+        loop {
+            // Trees take turns by their moments, as packets of several may come to one port.
+            let trees = self.from.iter_mut().flatten().map(Box::as_mut);
+            let moments =
+                trees.filter_map(|incoming| Some((incoming.tree.moment(&incoming.link)?, incoming)));
+            let Some((moment, Incoming { tree, link })) = moments.min_by_key(|(moment, _)| *moment) else {
+                until = None;
+                break;
+            };
+            until = Some(moment);
+            if moment > now {
+                break;
+            }
+            match tree.next(link, moment) {
+                Next::Frame(mut frame, at) => {
+                    frame.meta.received = at;
+                    let Some(port) = self.ports.get_mut(usize::from(frame.meta.egress.0)) else {
+                        return Next::Dropped(frame, Reason::InterfaceGone, at);
+                    };
+                    if !port.make_room(at) {
+                        return Next::Dropped(frame, Reason::QueueFull, at);
                     }
-                    Next::Wait(at) => {
-                        until = Some(until.map_or(at, |until| until.min(at)));
-                        break;
-                    }
-                    Next::Empty => break,
-                    dropped @ Next::Dropped(..) => return dropped,
+                    // Of the packet's ends those on the wire are known here.
+                    let ends = crate::stage::queue::ends_on_wire(&frame);
+                    port.push_in_order(frame, ends);
                 }
+                Next::Wait(_) | Next::Empty => {}
+                dropped @ Next::Dropped(..) => return dropped,
             }
         }
-        let next = self.port(port).map_or(Next::Empty, |port| port.next(now));
+        let Some(port) = self.port(port) else { return Next::Empty };
+        if let Some((frame, at)) = port.departed.pop_front() {
+            return Next::Frame(frame, at);
+        }
+        let next = port.next(now);
         match (next, until) {
             (Next::Empty, Some(until)) => Next::Wait(until),
             (Next::Wait(at), Some(until)) => Next::Wait(at.min(until)),
@@ -329,6 +343,8 @@ impl Egress {
         for (place, port) in (0..).map(PortId).zip(&mut self.ports) {
             let Some(before) = were(place).and_then(|was| old.port(was)) else { continue };
             port.link.continue_from(&before.link);
+            std::mem::swap(&mut port.departed, &mut before.departed);
+            port.departed.iter_mut().for_each(|(frame, _)| renumber(frame, place));
             if port.tree.is_none() && before.tree.is_none() && port.limit == before.limit {
                 std::mem::swap(&mut port.queue, &mut before.queue);
                 port.queue.iter_mut().for_each(|frame| renumber(frame, place));
@@ -412,6 +428,7 @@ impl Egress {
     pub(crate) fn drain(&mut self) -> Vec<Frame> {
         let mut frames: Vec<Frame> = Vec::new();
         for port in &mut self.ports {
+            frames.extend(port.departed.drain(..).map(|(frame, _)| frame));
             frames.extend(port.queue.drain(..));
             frames.extend(port.tree.as_mut().map_or_else(Vec::new, |tree| tree.drain()));
         }
@@ -442,9 +459,21 @@ impl EgressPort {
         }
     }
 
+    /// Lets frames depart that are due by `at`, where there is no room for one that comes then. True if there is room.
+    fn make_room(&mut self, at: Nanos) -> bool {
+        // In a tree the leaf decides, when its time comes.
+        while self.tree.is_none() && self.queue.len() >= self.limit {
+            match self.next(at) {
+                Next::Frame(frame, at) => self.departed.push_back((frame, at)),
+                _ => return false,
+            }
+        }
+        true
+    }
+
     /// Number of frames that wait.
     fn len(&self) -> usize {
-        self.tree.as_ref().map_or(self.queue.len(), |tree| tree.len())
+        self.tree.as_ref().map_or(self.queue.len(), |tree| tree.len()) + self.departed.len()
     }
 
     /// Queues a frame, which may depart from the moment of its [`received`](wire::Meta::received) on, where no tree is. The caller

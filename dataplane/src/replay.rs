@@ -351,8 +351,6 @@ impl Replay {
                         }
                         self.pool.put(frame);
                     }
-                    // A tree has several moments at which nothing departs.
-                    Next::Wait(at) if at <= now => {}
                     Next::Wait(_) | Next::Empty => break,
                 }
             }

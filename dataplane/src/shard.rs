@@ -140,7 +140,14 @@ impl Shard {
         let mut next = self.egress.next(port, now);
         match &mut next {
             Next::Frame(frame, _) => self.counters.count_departed(frame),
-            Next::Dropped(frame, reason, _) => self.counters.count_lost(frame, *reason),
+            Next::Dropped(frame, reason, _) => {
+                let is_part = frame.meta.fate == 0;
+                self.counters.count_lost(frame, *reason);
+                // A further fragment has no verdict of its own.
+                if is_part {
+                    frame.meta.fate = 0;
+                }
+            }
             Next::Wait(_) | Next::Empty => {}
         }
         next

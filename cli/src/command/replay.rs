@@ -60,6 +60,9 @@ Examples:
   rules     name: frames, bytes
             (of IP packets; of all packets of the connections it let in)
   nats      name: frames, bytes
+  classes   name: frames, bytes, green, yellow, red
+  queues    of trees: interface, side (on, from), name; frames and bytes sent;
+            full and early: dropped; marked; delay_ns: p50, p95, p99
   flows     created ended live peak
   seconds   how long it took; mpps: millions of packets a second
   bytes     received

@@ -71,10 +71,31 @@ fn tree(
     let mut nodes: Vec<QueueNode> = Vec::new();
     let mut by_class = vec![NO_NODE; classes.len() + 1];
     let (mut by_dscp, mut rest) = ([NO_NODE; 64], NO_NODE);
+    let mut parent = NO_NODE;
+    if root.per != MeterScope::All {
+        // Its instances share the interface.
+        parent = 0;
+        nodes.push(QueueNode {
+            name: root.name.clone(),
+            parent: NO_NODE,
+            size: 1,
+            per: MeterScope::All,
+            instances: 1,
+            within: NO_NODE,
+            kind: NodeKind::Drr,
+            priority: 0,
+            weight: 1,
+            quantum: QUANTUM as u32,
+            guarantee: None,
+            rate: None,
+            burst: None,
+            overhead: root.overhead.unwrap_or(Overhead::ETHERNET),
+        });
+    }
     // The last is taken first: the nodes of a subtree stand in a row.
     let mut open = vec![Open {
         queue: root,
-        parent: NO_NODE,
+        parent,
         priority: 0,
         overhead: Overhead::ETHERNET,
         quantum: QUANTUM,

@@ -28,7 +28,7 @@ pub(super) struct Node {
     pub(super) shaper: u32,
     /// Place of its children, of a leaf's flows, or of its active queue management.
     pub(super) inside: u32,
-    /// Ring that it is in: see [`Children`]; [`NO_RING`] if in none.
+    /// Priority of the ring or heap of its parent that it is in; [`NO_RING`] if in none.
     pub(super) ring: u8,
     /// True while its ceiling lets nothing go.
     pub(super) is_throttled: bool,
@@ -46,49 +46,71 @@ pub(super) const NO_RING: u8 = u8::MAX;
 pub(super) struct Shaping {
     pub(super) ceiling: Busy,
     pub(super) guarantee: Busy,
+    /// Neighbours in the ring of those within their guarantees.
+    pub(super) next: u32,
+    pub(super) previous: u32,
+    /// True while the node is in that ring.
+    pub(super) is_guaranteed: bool,
     /// True while a timer waits for the guarantee to hold again.
     pub(super) is_guarantee_awaited: bool,
     /// Its node.
     pub(super) node: u32,
 }
 
-/// Children of a node that have something to send: a ring for each priority, first of those within their guarantees, then of the
-/// others.
+/// Children of a node that have something to send. All of them are in a ring for each priority, where they share; those within their
+/// guarantees are in another one, too, so that they do not lose their turns in the first.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rings {
-    heads: [u32; 2 * PRIORITIES],
+    sharing: [u32; PRIORITIES],
+    /// Heads of the rings of those within their guarantees: places of their shapers.
+    guaranteed: [u32; PRIORITIES],
     /// A bit for each ring that is not empty.
-    pub(super) taken: u16,
+    sharing_taken: u8,
+    guaranteed_taken: u8,
 }
 
 impl Rings {
-    pub(super) const EMPTY: Rings = Rings { heads: [NONE; 2 * PRIORITIES], taken: 0 };
+    pub(super) const EMPTY: Rings = Rings {
+        sharing: [NONE; PRIORITIES],
+        guaranteed: [NONE; PRIORITIES],
+        sharing_taken: 0,
+        guaranteed_taken: 0,
+    };
 
-    /// First child of the first ring.
+    /// True if no child has anything to send.
     #[inline(always)]
-    pub(super) fn first(&self) -> Option<u32> {
-        let ring = self.taken.trailing_zeros() as usize;
-        self.heads.get(ring).copied()
+    pub(super) fn is_empty(&self) -> bool {
+        self.sharing_taken == 0
     }
 
-    /// Puts a node at the end of a ring.
+    /// First of the children that share.
+    #[inline(always)]
+    pub(super) fn first(&self) -> Option<u32> {
+        self.sharing.get(self.sharing_taken.trailing_zeros() as usize).copied()
+    }
+
+    /// Place of the shaper of the first child within its guarantee.
+    #[inline(always)]
+    pub(super) fn first_guaranteed(&self) -> Option<u32> {
+        self.guaranteed.get(self.guaranteed_taken.trailing_zeros() as usize).copied()
+    }
+
+    /// Puts a node at the end of the ring of a priority.
     #[inline]
-    pub(super) fn insert(&mut self, place: u32, ring: u8, nodes: &mut [Node]) {
-        let head = self.heads[usize::from(ring)];
-        let (next, previous) = match nodes.get(head as usize) {
-            Some(first) => (head, first.previous),
+    pub(super) fn insert(&mut self, place: u32, priority: u8, nodes: &mut [Node]) {
+        let head = &mut self.sharing[usize::from(priority)];
+        let (next, previous) = match nodes.get(*head as usize) {
+            Some(first) => (*head, first.previous),
             None => (place, place),
         };
-        if let Some(node) = nodes.get_mut(place as usize) {
-            (node.next, node.previous, node.ring) = (next, previous, ring);
+        if *head == NONE {
+            *head = place;
+            self.sharing_taken |= 1 << priority;
         }
-        if head == NONE {
-            self.heads[usize::from(ring)] = place;
-            self.taken |= 1 << ring;
-            return;
-        }
+        let node = &mut nodes[place as usize];
+        (node.next, node.previous, node.ring) = (next, previous, priority);
         nodes[previous as usize].next = place;
-        nodes[head as usize].previous = place;
+        nodes[next as usize].previous = place;
     }
 
     /// Takes a node out of its ring.
@@ -96,10 +118,10 @@ impl Rings {
     pub(super) fn remove(&mut self, place: u32, nodes: &mut [Node]) {
         let Node { next, previous, ring, .. } = nodes[place as usize];
         nodes[place as usize].ring = NO_RING;
-        let head = &mut self.heads[usize::from(ring)];
+        let head = &mut self.sharing[usize::from(ring)];
         if next == place {
             *head = NONE;
-            self.taken &= !(1 << ring);
+            self.sharing_taken &= !(1 << ring);
             return;
         }
         if *head == place {
@@ -111,9 +133,49 @@ impl Rings {
 
     /// Ends the turn of the first node of a ring.
     #[inline(always)]
-    pub(super) fn rotate(&mut self, ring: u8, nodes: &[Node]) {
-        let head = &mut self.heads[usize::from(ring)];
+    pub(super) fn rotate(&mut self, priority: u8, nodes: &[Node]) {
+        let head = &mut self.sharing[usize::from(priority)];
         *head = nodes[*head as usize].next;
+    }
+
+    /// Puts a shaper at the end of the ring of those within their guarantees.
+    pub(super) fn insert_guaranteed(&mut self, shaper: u32, priority: u8, shapers: &mut [Shaping]) {
+        let head = &mut self.guaranteed[usize::from(priority)];
+        let (next, previous) = match shapers.get(*head as usize) {
+            Some(first) => (*head, first.previous),
+            None => (shaper, shaper),
+        };
+        if *head == NONE {
+            *head = shaper;
+            self.guaranteed_taken |= 1 << priority;
+        }
+        let shaping = &mut shapers[shaper as usize];
+        (shaping.next, shaping.previous, shaping.is_guaranteed) = (next, previous, true);
+        shapers[previous as usize].next = shaper;
+        shapers[next as usize].previous = shaper;
+    }
+
+    /// Takes a shaper out of the ring of those within their guarantees.
+    pub(super) fn remove_guaranteed(&mut self, shaper: u32, priority: u8, shapers: &mut [Shaping]) {
+        let Shaping { next, previous, .. } = shapers[shaper as usize];
+        shapers[shaper as usize].is_guaranteed = false;
+        let head = &mut self.guaranteed[usize::from(priority)];
+        if next == shaper {
+            *head = NONE;
+            self.guaranteed_taken &= !(1 << priority);
+            return;
+        }
+        if *head == shaper {
+            *head = next;
+        }
+        shapers[previous as usize].next = next;
+        shapers[next as usize].previous = previous;
+    }
+
+    /// Ends the turn of the first of those within their guarantees.
+    pub(super) fn rotate_guaranteed(&mut self, priority: u8, shapers: &[Shaping]) {
+        let head = &mut self.guaranteed[usize::from(priority)];
+        *head = shapers[*head as usize].next;
     }
 }
 

@@ -30,6 +30,9 @@ pub struct Delays {
     counts: Box<[u64]>,
 }
 
+/// Nodes of a tree whose delays are counted: 4 KB each.
+const MOST_WITH_DELAYS: usize = 4_096;
+
 /// Buckets of an octave, as a power of two.
 const BITS: u32 = 3;
 
@@ -37,9 +40,10 @@ const BITS: u32 = 3;
 const BUCKETS: usize = (64 - BITS as usize + 1) << BITS;
 
 impl LeafCounts {
-    /// All zero, with room for delays.
-    pub(super) fn new() -> LeafCounts {
-        LeafCounts { delays: Delays::new(), ..LeafCounts::default() }
+    /// All zero, with room for delays if the tree has few nodes.
+    pub(super) fn new(nodes: usize) -> LeafCounts {
+        let delays = if nodes <= MOST_WITH_DELAYS { Delays::new() } else { Delays::default() };
+        LeafCounts { delays, ..LeafCounts::default() }
     }
 
     /// Counts a packet that departs after that delay.

@@ -21,7 +21,7 @@ use super::ends::Ends;
 use super::fq::{FlowHash, Fq};
 use super::instance::Instances;
 use super::mark;
-use super::node::{NO_RING, Node, PRIORITIES, Rings, Shaping, Tagged};
+use super::node::{NO_RING, Node, Rings, Shaping, Tagged};
 use super::packets::{List, NONE, Packets, Waiting};
 use super::report::LeafCounts;
 use super::shaper::{Pace, counted};
@@ -127,7 +127,7 @@ impl Tree {
             random: Random(seed),
             seed,
             workers,
-            counts: settings.nodes.iter().map(|_| LeafCounts::new()).collect(),
+            counts: settings.nodes.iter().map(|_| LeafCounts::new(settings.nodes.len())).collect(),
             settings: Arc::clone(settings),
         };
         tree.build();
@@ -248,27 +248,11 @@ impl Tree {
 
     /// Answers an opportunity to send by `link` at `now`.
     pub(crate) fn next(&mut self, link: &mut Link, now: Nanos) -> Next {
-        // Where nothing bounds the rate, a packet goes before the next one of its moment comes.
-        let competes = link.rate().is_some() || self.has_rate();
         loop {
             if let Some((frame, reason, at)) = self.lost.pop_front() {
                 return Next::Dropped(frame, reason, at);
             }
-            let departure = self.is_ready.then(|| (link.opportunity().max(self.now), Event::Departure));
-            let arrival = self.line.front().map(|arrival| (arrival.at.max(self.now), Event::Arrival));
-            let timer = self.wheel.bound().map(|at| (at.max(self.now), Event::Timer));
-            let first = match (departure, arrival) {
-                (Some(departure), Some(arrival)) => {
-                    let is_departure = departure.0 < arrival.0 || departure.0 == arrival.0 && !competes;
-                    Some(if is_departure { departure } else { arrival })
-                }
-                (departure, arrival) => departure.or(arrival),
-            };
-            let first = match (first, timer) {
-                (Some(first), Some(timer)) => Some(if timer.0 <= first.0 { timer } else { first }),
-                (first, timer) => first.or(timer),
-            };
-            let Some((at, event)) = first else { return Next::Empty };
+            let Some((at, event)) = self.first(link) else { return Next::Empty };
             if at > now {
                 // A timer alone may be about a guarantee, of a node that has nothing to send.
                 return if self.packets.len() == 0 && self.line.is_empty() {
@@ -293,6 +277,36 @@ impl Tree {
                     }
                 }
             }
+        }
+    }
+
+    /// Moment of the next event; `None` where there is none but for timers of queues without packets.
+    pub(crate) fn moment(&self, link: &Link) -> Option<Nanos> {
+        if let Some((_, _, at)) = self.lost.front() {
+            return Some(*at);
+        }
+        let is_empty = self.packets.len() == 0 && self.line.is_empty();
+        self.first(link).map(|(at, _)| at).filter(|_| !is_empty)
+    }
+
+    /// The first event, and its moment: of one moment timers come first, then arrivals, then departures.
+    #[inline]
+    fn first(&self, link: &Link) -> Option<(Nanos, Event)> {
+        // Where nothing bounds the rate, a packet goes before the next one of its moment comes.
+        let competes = link.rate().is_some() || self.has_rate();
+        let departure = self.is_ready.then(|| (link.opportunity().max(self.now), Event::Departure));
+        let arrival = self.line.front().map(|arrival| (arrival.at.max(self.now), Event::Arrival));
+        let timer = self.wheel.bound().map(|at| (at.max(self.now), Event::Timer));
+        let first = match (departure, arrival) {
+            (Some(departure), Some(arrival)) => {
+                let is_departure = departure.0 < arrival.0 || departure.0 == arrival.0 && !competes;
+                Some(if is_departure { departure } else { arrival })
+            }
+            (departure, arrival) => departure.or(arrival),
+        };
+        match (first, timer) {
+            (Some(first), Some(timer)) => Some(if timer.0 <= first.0 { timer } else { first }),
+            (first, timer) => first.or(timer),
         }
     }
 
@@ -391,6 +405,10 @@ impl Tree {
                 },
                 NodeKind::Drr => {
                     let rings = &mut self.rings[node.inside as usize];
+                    if let Some(shaper) = rings.first_guaranteed() {
+                        place = self.shapers[shaper as usize].node;
+                        continue;
+                    }
                     place = loop {
                         let Some(child) = rings.first() else { return self.rest() };
                         let node = &mut self.nodes[child as usize];
@@ -452,6 +470,8 @@ impl Tree {
             let node = self.nodes[place as usize];
             let settings = &self.settings.nodes[node.kind as usize];
             let bytes = sent.map_or(0, |length| counted(settings.overhead, length));
+            let is_guaranteed =
+                self.shapers.get(node.shaper as usize).is_some_and(|shaping| shaping.is_guaranteed);
             let mut is_past_guarantee = false;
             if node.shaper != NONE && sent.is_some() {
                 is_past_guarantee = self.charge(place, bytes);
@@ -464,30 +484,35 @@ impl Tree {
                 return;
             };
             let settings = &self.settings.nodes[node.kind as usize];
+            let priority = settings.priority;
             if self.kind(&parent) == &NodeKind::Wfq {
                 let tagged = &mut self.tagged[parent.inside as usize];
                 tagged.take(node.ring, bytes, settings.weight, &mut self.nodes);
                 if stays {
-                    tagged.insert(place, settings.priority, &mut self.nodes);
+                    tagged.insert(place, priority, &mut self.nodes);
                 }
-            } else {
-                let deficit = node.deficit.saturating_sub(bytes.min(1 << 24) as i32);
-                let is_over = deficit <= 0;
-                self.nodes[place as usize].deficit =
-                    if is_over { deficit.saturating_add(settings.quantum as i32) } else { deficit };
-                let rings = &mut self.rings[parent.inside as usize];
-                if !stays {
-                    rings.remove(place, &mut self.nodes);
-                    let node = &mut self.nodes[place as usize];
-                    // A debt stays: who comes back does not gain by having been away.
-                    node.deficit = node.deficit.min(0);
-                } else if is_past_guarantee {
-                    rings.remove(place, &mut self.nodes);
-                    rings.insert(place, PRIORITIES as u8 + settings.priority, &mut self.nodes);
-                    self.await_guarantee(place);
-                } else if is_over {
-                    rings.rotate(node.ring, &self.nodes);
-                }
+                place = node.parent;
+                continue;
+            }
+            let rings = &mut self.rings[parent.inside as usize];
+            // What is guaranteed takes nothing from the turn among those that share.
+            let charged = if is_guaranteed { 0 } else { bytes.min(1 << 24) as i32 };
+            let deficit = node.deficit.saturating_sub(charged);
+            let is_over = deficit <= 0;
+            let quantum = if is_over && stays { settings.quantum as i32 } else { 0 };
+            self.nodes[place as usize].deficit = deficit.saturating_add(quantum);
+            if !stays {
+                rings.remove(place, &mut self.nodes);
+                // A debt stays: who comes back does not gain by having been away.
+                self.nodes[place as usize].deficit = deficit.min(0);
+            } else if is_over && !is_guaranteed {
+                rings.rotate(priority, &self.nodes);
+            }
+            if is_guaranteed && (!stays || is_past_guarantee) {
+                rings.remove_guaranteed(node.shaper, priority, &mut self.shapers);
+                self.await_guarantee(place);
+            } else if is_guaranteed {
+                rings.rotate_guaranteed(priority, &self.shapers);
             }
             place = node.parent;
         }
@@ -510,7 +535,7 @@ impl Tree {
         }
         match paces.guarantee {
             // What is borrowed is not charged.
-            Some(pace) if usize::from(node.ring) < PRIORITIES => {
+            Some(pace) if shaping.is_guaranteed => {
                 pace.charge(&mut shaping.guarantee, now, bytes);
                 pace.ready(&shaping.guarantee) > now
             }
@@ -518,14 +543,15 @@ impl Tree {
         }
     }
 
-    /// Sets the timer for a node's guarantee.
+    /// Sets the timer for a node's guarantee, where the node is past it.
     fn await_guarantee(&mut self, place: u32) {
         let node = self.nodes[place as usize];
         let Some(pace) = self.paces[node.kind as usize].guarantee else { return };
         let Some(shaping) = self.shapers.get_mut(node.shaper as usize) else { return };
-        if !shaping.is_guarantee_awaited {
+        let ready = pace.ready(&shaping.guarantee);
+        if ready > self.now && !shaping.is_guarantee_awaited {
             shaping.is_guarantee_awaited = true;
-            self.wheel.set(node.shaper * 2 + 1, pace.ready(&shaping.guarantee));
+            self.wheel.set(node.shaper * 2 + 1, ready);
         }
     }
 
@@ -534,7 +560,7 @@ impl Tree {
     fn is_active(&self, node: &Node) -> bool {
         match self.kind(node) {
             NodeKind::Leaf(_) => node.list.packets > 0,
-            NodeKind::Drr => self.rings[node.inside as usize].taken != 0,
+            NodeKind::Drr => !self.rings[node.inside as usize].is_empty(),
             NodeKind::Wfq => !self.tagged[node.inside as usize].is_empty(),
         }
     }
@@ -559,12 +585,8 @@ impl Tree {
                 self.tagged[parent.inside as usize].insert(place, priority, &mut self.nodes);
             } else {
                 self.nodes[place as usize].deficit = node.deficit.min(0).saturating_add(quantum);
-                let is_guaranteed = self.is_guaranteed(&node);
-                let ring = if is_guaranteed { priority } else { PRIORITIES as u8 + priority };
-                self.rings[parent.inside as usize].insert(place, ring, &mut self.nodes);
-                if !is_guaranteed && node.shaper != NONE {
-                    self.await_guarantee(place);
-                }
+                self.rings[parent.inside as usize].insert(place, priority, &mut self.nodes);
+                self.offer_guarantee(place);
             }
             if was_active {
                 return;
@@ -573,12 +595,17 @@ impl Tree {
         }
     }
 
-    /// True if a node has sent less than its guarantee.
-    #[inline(always)]
-    fn is_guaranteed(&self, node: &Node) -> bool {
-        let Some(shaping) = self.shapers.get(node.shaper as usize) else { return false };
-        let guarantee = self.paces[node.kind as usize].guarantee;
-        guarantee.is_some_and(|pace| pace.ready(&shaping.guarantee) <= self.now)
+    /// Puts a node that has something to send among those within their guarantees, now or later.
+    fn offer_guarantee(&mut self, place: u32) {
+        let node = self.nodes[place as usize];
+        let Some(pace) = self.paces[node.kind as usize].guarantee else { return };
+        let Some(shaping) = self.shapers.get(node.shaper as usize) else { return };
+        if pace.ready(&shaping.guarantee) > self.now {
+            return self.await_guarantee(place);
+        }
+        let Some(parent) = self.nodes.get(node.parent as usize) else { return };
+        let rings = &mut self.rings[parent.inside as usize];
+        rings.insert_guaranteed(node.shaper, node.ring, &mut self.shapers);
     }
 
     /// Takes the effects of all timers that are due.
@@ -595,13 +622,9 @@ impl Tree {
                 continue;
             }
             shaping.is_guarantee_awaited = false;
-            if node.ring == NO_RING || usize::from(node.ring) < PRIORITIES {
-                continue;
+            if node.ring != NO_RING && !shaping.is_guaranteed {
+                self.offer_guarantee(place);
             }
-            let Some(parent) = self.nodes.get(node.parent as usize).copied() else { continue };
-            let rings = &mut self.rings[parent.inside as usize];
-            rings.remove(place, &mut self.nodes);
-            rings.insert(place, node.ring - PRIORITIES as u8, &mut self.nodes);
         }
     }
 
