@@ -1,0 +1,199 @@
+//! Making, keeping and emptying a tree.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use policy::model::MeterScope;
+use wire::{Bytes, Frame, Nanos};
+
+use super::super::dropper::{Aqm, Random};
+use super::super::fq::Fq;
+use super::super::instance::Instances;
+use super::super::node::{NO_RING, Node, Rings, Shaping, Tagged};
+use super::super::packets::{List, NONE, Packets};
+use super::super::report::LeafCounts;
+use super::super::shaper::Pace;
+use super::super::wheel::Wheel;
+use super::{Arrival, Paces, Tree};
+use crate::tables::{NO_NODE, NodeKind, QueueNode, QueueTree};
+
+impl Tree {
+    /// Creates the empty tree of one of `workers`, with room for `line` arrivals.
+    pub(crate) fn new(settings: &Arc<QueueTree>, line: usize, workers: u16, seed: u64) -> Tree {
+        let pace = |node: &QueueNode, rate: Option<wire::BitRate>, packets: u64| {
+            let longest = Bytes(node.overhead.count(settings.longest.0));
+            let burst = node.burst.unwrap_or(Bytes(longest.0 * packets));
+            // What begins at a source, or is of a flow, is one worker's.
+            let per = settings.nodes.get(node.within as usize).map_or(MeterScope::All, |within| within.per);
+            let workers = match per {
+                MeterScope::All | MeterScope::Destination(..) => workers,
+                MeterScope::Flow | MeterScope::Source(..) => 1,
+            };
+            rate.map(|rate| Pace::new(rate, burst, longest, workers))
+        };
+        // Who waits for others' packets to end makes up for that time, or would never have all of his rate.
+        let ceiling = |node: &QueueNode| if node.parent == NO_NODE { 1 } else { 2 };
+        let paces = |node: &QueueNode| Paces {
+            ceiling: pace(node, node.rate, ceiling(node)),
+            guarantee: pace(node, node.guarantee, 3),
+        };
+        let mut tree = Tree {
+            paces: settings.nodes.iter().map(paces).collect(),
+            nodes: Vec::new(),
+            shapers: Vec::new(),
+            rings: Vec::new(),
+            tagged: Vec::new(),
+            aqms: Vec::new(),
+            flows: Vec::new(),
+            instances: Vec::new(),
+            packets: Packets::new(settings.capacity),
+            wheel: Wheel::new(0),
+            line: VecDeque::with_capacity(line),
+            line_limit: line,
+            lost: VecDeque::new(),
+            is_ready: false,
+            now: Nanos(0),
+            random: Random(seed),
+            seed,
+            workers,
+            counts: settings.nodes.iter().map(|_| LeafCounts::new(settings.nodes.len())).collect(),
+            settings: Arc::clone(settings),
+        };
+        tree.build();
+        tree
+    }
+
+    fn build(&mut self) {
+        let settings = Arc::clone(&self.settings);
+        let mut base = settings.nodes.len() as u32;
+        for (kind, node) in (0..).zip(&settings.nodes) {
+            let parent = if node.within == NO_NODE || node.within == kind { node.parent } else { NONE };
+            let has_one = node.within == NO_NODE;
+            self.add(kind, if parent == NO_NODE { NONE } else { parent }, has_one);
+        }
+        for (kind, node) in (0..).zip(&settings.nodes).filter(|(kind, node)| node.within == *kind) {
+            let instances = Instances::new(kind, base, node.size, node.instances);
+            for number in 0..=node.instances.max(1) {
+                let first = base + number * node.size;
+                for (place, inner) in
+                    (kind..).zip(settings.nodes.iter().skip(kind as usize).take(node.size as usize))
+                {
+                    let parent = if place == kind { inner.parent } else { first + (inner.parent - kind) };
+                    self.add(place, parent, true);
+                }
+            }
+            base += instances.nodes();
+            self.instances.push(instances);
+        }
+        self.wheel = Wheel::new(self.shapers.len() * 2);
+    }
+
+    /// Adds a node; one without use, of which there are instances elsewhere, has nothing inside.
+    fn add(&mut self, kind: u32, parent: u32, is_used: bool) {
+        let settings = &self.settings.nodes[kind as usize];
+        let place = self.nodes.len() as u32;
+        let paces = self.paces[kind as usize];
+        let has_shaper = is_used && (paces.ceiling.is_some() || paces.guarantee.is_some());
+        let shaper = if has_shaper { self.shapers.len() as u32 } else { NONE };
+        if has_shaper {
+            self.shapers.push(Shaping { node: place, ..Shaping::default() });
+        }
+        let inside = match &settings.kind {
+            _ if !is_used => NONE,
+            NodeKind::Drr => push(&mut self.rings, Rings::EMPTY),
+            NodeKind::Wfq => push(&mut self.tagged, Tagged::default()),
+            NodeKind::Leaf(leaf) => match &leaf.fq {
+                Some(fq) => push(&mut self.flows, Fq::new(fq, leaf)),
+                None => push(&mut self.aqms, Aqm::new(leaf)),
+            },
+        };
+        self.nodes.push(Node {
+            parent,
+            next: NONE,
+            previous: NONE,
+            kind,
+            deficit: 0,
+            shaper,
+            inside,
+            ring: NO_RING,
+            is_throttled: false,
+            finish: 0,
+            list: List::EMPTY,
+        });
+        let above = self.nodes.get(parent as usize).filter(|_| is_used).copied();
+        if let Some(above) = above.filter(|above| self.kind(above) == &NodeKind::Wfq) {
+            self.tagged[above.inside as usize].reserve(self.settings.nodes[kind as usize].priority);
+        }
+    }
+
+    /// Follows a clock that was set back by `span`.
+    pub(crate) fn set_back(&mut self, span: Nanos) {
+        let back = |at: &mut Nanos| *at = Nanos(at.0.saturating_sub(span.0));
+        back(&mut self.now);
+        for arrival in &mut self.line {
+            back(&mut arrival.at);
+            back(&mut arrival.frame.meta.received);
+        }
+        self.packets.iter_mut().for_each(|packet| back(&mut packet.since));
+        for shaping in &mut self.shapers {
+            shaping.ceiling.set_back(span);
+            shaping.guarantee.set_back(span);
+        }
+        self.aqms.iter_mut().for_each(|aqm| aqm.set_back(span));
+        self.flows.iter_mut().for_each(|flows| flows.set_back(span));
+        self.wheel.set_back(span);
+    }
+
+    /// Takes out all frames, in the order of their arrival.
+    pub(crate) fn drain(&mut self) -> Vec<Frame> {
+        let lost = self.lost.drain(..).map(|(frame, ..)| frame);
+        let mut frames: Vec<Frame> = lost.collect();
+        frames.extend(self.packets.drain().into_iter().map(|packet| packet.frame));
+        frames.extend(self.line.drain(..).map(|arrival| arrival.frame));
+        // What is left is a tree as at the beginning.
+        *self = Tree::new(&self.settings, self.line_limit, self.workers, self.seed);
+        frames
+    }
+
+    /// Goes on at `now` from another tree: with what its root has sent, and with the counters of leaves of the same names.
+    pub(crate) fn continue_from(&mut self, old: &Tree, now: Nanos) {
+        self.now = old.now.max(now);
+        let (root, before) = (self.nodes[0].shaper, old.nodes[0].shaper);
+        if let (Some(shaping), Some(before)) =
+            (self.shapers.get_mut(root as usize), old.shapers.get(before as usize))
+        {
+            shaping.ceiling = before.ceiling;
+            let ready = self.paces[0].ceiling.map_or(Nanos(0), |pace| pace.ready(&shaping.ceiling));
+            if ready > self.now {
+                self.nodes[0].is_throttled = true;
+                self.wheel.set(root * 2, ready);
+            }
+        }
+        for (counts, node) in self.counts.iter_mut().zip(&self.settings.nodes) {
+            let was = old.settings.nodes.iter().position(|before| before.name == node.name);
+            if let Some(before) = was.and_then(|was| old.counts.get(was)) {
+                *counts = LeafCounts { packets: 0, bytes: 0, ..before.clone() };
+            }
+        }
+    }
+
+    /// Bytes of memory.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        size_of_val(self.nodes.as_slice())
+            + size_of_val(self.shapers.as_slice())
+            + size_of_val(self.rings.as_slice())
+            + size_of_val(self.aqms.as_slice())
+            + self.tagged.iter().map(Tagged::memory_bytes).sum::<usize>()
+            + self.flows.iter().map(Fq::memory_bytes).sum::<usize>()
+            + self.instances.iter().map(Instances::memory_bytes).sum::<usize>()
+            + self.packets.memory_bytes()
+            + self.wheel.memory_bytes()
+            + self.line.capacity() * size_of::<Arrival>()
+    }
+}
+
+/// Adds an element, and returns its place.
+fn push<T>(list: &mut Vec<T>, element: T) -> u32 {
+    list.push(element);
+    (list.len() - 1) as u32
+}
