@@ -179,6 +179,23 @@ impl Counters {
         self.dropped[reason as usize] += 1;
     }
 
+    /// Counts a frame that was queued and has been handed off to the worker that serves its tree, with its verdict to come.
+    pub(crate) fn count_queue_given(&mut self, fate: u16) {
+        // A further fragment of a packet is none of those received.
+        if fate != 0 {
+            self.entered_otherwise += 1;
+            self.given += 1;
+        }
+    }
+
+    /// Counts a frame that another worker has decided on, and handed off to be queued here.
+    pub(crate) fn count_queue_taken(&mut self, fate: u16) {
+        if fate != 0 {
+            self.taken += 1;
+            self.entered += 1;
+        }
+    }
+
     /// Counts the final verdict of a frame that ends here, and its rule and translations.
     #[inline(always)]
     pub fn count(&mut self, frame: &Frame) {

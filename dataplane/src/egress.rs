@@ -16,7 +16,7 @@ use std::sync::Arc;
 use wire::{Bytes, Frame, Link, LinkKind, Nanos, PortId};
 
 use crate::nat::Share;
-use crate::tables::{NodeKind, QueueTree, Tables};
+use crate::tables::{LOCAL, NodeKind, QueueTree, Tables, is_linux};
 use crate::verdict::Reason;
 
 mod dropper;
@@ -25,6 +25,7 @@ mod fq;
 mod instance;
 mod mark;
 mod node;
+mod others;
 mod packets;
 mod report;
 mod shaper;
@@ -32,6 +33,8 @@ mod tree;
 mod wheel;
 
 pub use ends::Ends;
+pub use others::Handoff;
+use others::Others;
 pub use report::{Delays, LeafCounts};
 use tree::Tree;
 
@@ -54,6 +57,8 @@ pub struct Egress {
     ports: Vec<EgressPort>,
     /// Trees of what comes by an interface, by its place; empty if there are none.
     from: Vec<Option<Box<Incoming>>>,
+    /// Other workers that serve trees; `None` if there are none.
+    others: Option<Box<Others>>,
 }
 
 /// Tree of what comes by an interface.
@@ -76,6 +81,17 @@ pub(crate) struct EgressPort {
     /// Frames that have departed from the queue, with their moments, to make room for what came from a tree of incoming packets: the
     /// next to be sent.
     departed: VecDeque<(Frame, Nanos)>,
+}
+
+/// Tables of a worker that hands a packet off, beside those of the worker that takes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// The same.
+    Same,
+    /// Those that came before.
+    Previous,
+    /// Those that come next.
+    Next,
 }
 
 /// Sharing of links among workers.
@@ -141,7 +157,17 @@ impl Egress {
     /// With empty queues for each interface of the tables, as long as they say.
     pub(crate) fn new(tables: &Tables, share: Share, seed: [u64; 2]) -> Egress {
         let limit = tables.limits.queue as usize;
-        let tree = |settings: &Arc<QueueTree>| Tree::new(settings, limit, share.workers(), seed[0] ^ seed[1]);
+        let queues = &tables.queues;
+        // A tree that is another worker's is not built.
+        let tree =
+            |port: PortId, settings: &Arc<QueueTree>| match Others::serves(queues, port, settings, share) {
+                Some(_) => None,
+                None => {
+                    let is_one = queues.owner(port, settings, share.workers()).is_some();
+                    let workers = if is_one { 1 } else { share.workers() };
+                    Some(Tree::new(settings, limit, workers, seed[0] ^ seed[1]))
+                }
+            };
         let port = |(place, interface): (u16, &crate::tables::Interface)| {
             let settings = tables.queues.on(PortId(place));
             EgressPort {
@@ -151,18 +177,22 @@ impl Egress {
                     Links::Own => interface.egress.another(),
                     Links::Shared => interface.egress.shared(),
                 },
-                tree: settings.map(|settings| Box::new(tree(settings))),
+                tree: settings.and_then(|settings| tree(PortId(place), settings)).map(Box::new),
                 departed: VecDeque::new(),
             }
         };
-        let from = |settings: &Option<Arc<QueueTree>>| {
+        let from = |(port, settings): (PortId, &Option<Arc<QueueTree>>)| {
             let link = Link::new(LinkKind::Ethernet, None, Bytes(0));
-            settings.as_ref().map(|settings| Box::new(Incoming { tree: tree(settings), link }))
+            Some(Box::new(Incoming { tree: tree(port, settings.as_ref()?)?, link }))
         };
-        let has_from = tables.queues.from.iter().any(Option::is_some);
+        let mut from: Vec<_> = (0..).map(PortId).zip(&queues.from).map(from).collect();
+        if from.iter().all(Option::is_none) {
+            from.clear();
+        }
         Egress {
             ports: (0..).zip(&tables.interfaces).map(port).collect(),
-            from: if has_from { tables.queues.from.iter().map(from).collect() } else { Vec::new() },
+            from,
+            others: Others::new(queues, share, limit),
         }
     }
 
@@ -193,9 +223,10 @@ impl Egress {
     #[inline(never)]
     fn next_of_all(&mut self, port: PortId, now: Nanos) -> Next {
         let mut until;
+        let Egress { ports, from, others } = self;
         loop {
             // Trees take turns by their moments, as packets of several may come to one port.
-            let trees = self.from.iter_mut().flatten().map(Box::as_mut);
+            let trees = from.iter_mut().flatten().map(Box::as_mut);
             let moments =
                 trees.filter_map(|incoming| Some((incoming.tree.moment(&incoming.link)?, incoming)));
             let Some((moment, Incoming { tree, link })) = moments.min_by_key(|(moment, _)| *moment) else {
@@ -209,14 +240,22 @@ impl Egress {
             match tree.next(link, moment) {
                 Next::Frame(mut frame, at) => {
                     frame.meta.received = at;
-                    let Some(port) = self.ports.get_mut(usize::from(frame.meta.egress.0)) else {
+                    // Of the packet's ends those on the wire are known here.
+                    let ends = crate::stage::queue::ends_on_wire(&frame);
+                    let elsewhere = others.as_ref().and_then(|others| others.on(frame.meta.egress));
+                    if let (Some(worker), Some(others)) = (elsewhere, &mut *others) {
+                        if others.is_full() {
+                            return Next::Dropped(frame, Reason::HandoffFull, at);
+                        }
+                        others.push(frame, ends, LOCAL, worker);
+                        continue;
+                    }
+                    let Some(port) = ports.get_mut(usize::from(frame.meta.egress.0)) else {
                         return Next::Dropped(frame, Reason::InterfaceGone, at);
                     };
                     if !port.make_room(at) {
                         return Next::Dropped(frame, Reason::QueueFull, at);
                     }
-                    // Of the packet's ends those on the wire are known here.
-                    let ends = crate::stage::queue::ends_on_wire(&frame);
                     port.push_in_order(frame, ends);
                 }
                 Next::Wait(_) | Next::Empty => {}
@@ -235,8 +274,13 @@ impl Egress {
         }
     }
 
-    /// Queues a frame that came by `ingress`, where that interface or the frame's port has a tree.
+    /// Queues a frame that came by `ingress`, where that interface or the frame's port has a tree: here, or to be handed off to the
+    /// worker that serves the tree.
     pub(crate) fn enter(&mut self, frame: Frame, ingress: PortId, ends: Ends) {
+        let elsewhere = self.elsewhere(ingress, frame.meta.egress);
+        if let (Some(worker), Some(others)) = (elsewhere, &mut self.others) {
+            return others.push(frame, ends, ingress, worker);
+        }
         let at = frame.meta.received;
         if let Some(Some(incoming)) = self.from.get_mut(usize::from(ingress.0)) {
             return incoming.tree.arrive(frame, at, ends);
@@ -246,12 +290,41 @@ impl Egress {
         }
     }
 
-    /// True if there is no room for one more frame that comes by `ingress` and leaves by `port`.
-    pub(crate) fn is_full(&self, ingress: PortId, port: PortId) -> bool {
-        match self.from.get(usize::from(ingress.0)) {
+    /// [`Egress::enter`], for a frame that another worker has handed off because this one serves its tree, by tables of `order`.
+    pub(crate) fn take(&mut self, frame: Frame, ingress: PortId, ends: Ends, order: Order) {
+        let is_elsewhere = self.elsewhere(ingress, frame.meta.egress).is_some();
+        match &mut self.others {
+            // By the tables that come next it is this worker's.
+            Some(others) if is_elsewhere && order == Order::Next => others.keep(frame, ends, ingress),
+            _ => self.enter(frame, ingress, ends),
+        }
+    }
+
+    /// The other worker that serves the first tree of a packet that comes by `ingress` and leaves by `port`.
+    fn elsewhere(&self, ingress: PortId, port: PortId) -> Option<u16> {
+        let others = self.others.as_deref()?;
+        if matches!(self.from.get(usize::from(ingress.0)), Some(Some(_))) {
+            return None;
+        }
+        others.from(ingress).or_else(|| others.on(port))
+    }
+
+    /// The reason for which one more frame that comes by `ingress` and leaves by `port` cannot be queued.
+    pub(crate) fn refusal(&self, ingress: PortId, port: PortId) -> Option<Reason> {
+        if self.elsewhere(ingress, port).is_some() {
+            let is_full = self.others.as_ref().is_some_and(|others| others.is_full());
+            return is_full.then_some(Reason::HandoffFull);
+        }
+        let is_full = match self.from.get(usize::from(ingress.0)) {
             Some(Some(incoming)) => incoming.tree.is_full(),
             _ => self.ports.get(usize::from(port.0)).is_some_and(EgressPort::is_full),
-        }
+        };
+        is_full.then_some(Reason::QueueFull)
+    }
+
+    /// The packets to be handed off to the workers that serve their trees.
+    pub(crate) fn handoffs(&mut self) -> Option<&mut VecDeque<Handoff>> {
+        self.others.as_mut().map(|others| others.out()).filter(|out| !out.is_empty())
     }
 
     /// The frames that have been queued for a port, or have come by one with a tree, behind the first `before`, and no scheduler has
@@ -289,7 +362,10 @@ impl Egress {
     pub fn lengths(&self) -> impl Iterator<Item = usize> {
         self.ports.iter().enumerate().map(|(place, port)| {
             let from = self.from.get(place).and_then(Option::as_ref);
-            port.len() + from.map_or(0, |incoming| incoming.tree.len())
+            let others = self.others.as_ref();
+            port.len()
+                + from.map_or(0, |incoming| incoming.tree.len())
+                + others.map_or(0, |others| others.waiting(PortId(place as u16)))
         })
     }
 
@@ -340,12 +416,15 @@ impl Egress {
         were: impl Fn(PortId) -> Option<PortId>,
         mut renumber: impl FnMut(&mut Frame, PortId),
     ) {
-        for (place, port) in (0..).map(PortId).zip(&mut self.ports) {
+        let Egress { ports, others, .. } = self;
+        for (place, port) in (0..).map(PortId).zip(ports) {
+            let elsewhere = others.as_ref().and_then(|others| others.on(place));
             let Some(before) = were(place).and_then(|was| old.port(was)) else { continue };
             port.link.continue_from(&before.link);
             std::mem::swap(&mut port.departed, &mut before.departed);
             port.departed.iter_mut().for_each(|(frame, _)| renumber(frame, place));
-            if port.tree.is_none() && before.tree.is_none() && port.limit == before.limit {
+            let has_no_tree = port.tree.is_none() && before.tree.is_none() && elsewhere.is_none();
+            if has_no_tree && port.limit == before.limit {
                 std::mem::swap(&mut port.queue, &mut before.queue);
                 port.queue.iter_mut().for_each(|frame| renumber(frame, place));
                 continue;
@@ -353,7 +432,7 @@ impl Egress {
             continue_tree(&mut port.tree, &mut before.tree, now);
             // What waited in a tree of the same settings stays there; all else is queued anew.
             port.tree.iter_mut().flat_map(|tree| tree.frames_mut()).for_each(|frame| renumber(frame, place));
-            let has_changed = before.tree.is_some() || port.tree.is_some();
+            let has_changed = before.tree.is_some() || port.tree.is_some() || elsewhere.is_some();
             let mut frames = before.tree.as_mut().map_or_else(Vec::new, |tree| tree.drain());
             frames.extend(before.queue.drain(..));
             for mut frame in frames {
@@ -363,7 +442,29 @@ impl Egress {
                 }
                 renumber(&mut frame, place);
                 let ends = crate::stage::queue::ends_on_wire(&frame);
-                port.push_in_order(frame, ends);
+                match (elsewhere, &mut *others) {
+                    (Some(worker), Some(others)) => others.push(frame, ends, LOCAL, worker),
+                    _ => port.push_in_order(frame, ends),
+                }
+            }
+        }
+    }
+
+    /// Goes on with what `old` was to hand off: `renumber` gives the place of a port now.
+    pub(crate) fn continue_handoffs(
+        &mut self,
+        old: &mut Egress,
+        mut renumber: impl FnMut(&mut Frame) -> Option<PortId>,
+    ) {
+        for Handoff { mut frame, ends, ingress, .. } in
+            old.others.as_mut().map_or_else(VecDeque::new, |others| std::mem::take(others.out()))
+        {
+            match renumber(&mut frame) {
+                Some(_) => {
+                    let ingress = if is_linux(ingress) { ingress } else { frame.meta.ingress };
+                    self.enter(frame, ingress, ends);
+                }
+                None => old.push_lost(frame),
             }
         }
     }
@@ -397,10 +498,10 @@ impl Egress {
         }
         for mut frame in kept {
             frame.meta.received = frame.meta.received.max(now);
-            match renumber(&mut frame).and_then(|port| self.ports.get_mut(usize::from(port.0))) {
-                Some(port) => {
+            match renumber(&mut frame) {
+                Some(_) => {
                     let ends = crate::stage::queue::ends_on_wire(&frame);
-                    port.push_in_order(frame, ends);
+                    self.enter(frame, LOCAL, ends);
                 }
                 None => old.push_lost(frame),
             }
@@ -422,6 +523,7 @@ impl Egress {
         size_of_val(self.ports.as_slice())
             + queues.sum::<usize>()
             + trees.chain(from).map(Tree::memory_bytes).sum::<usize>()
+            + self.others.as_ref().map_or(0, |others| others.memory_bytes())
     }
 
     /// Takes out all frames that wait.
@@ -434,6 +536,9 @@ impl Egress {
         }
         for incoming in self.from.iter_mut().flatten() {
             frames.extend(incoming.tree.drain());
+        }
+        if let Some(others) = &mut self.others {
+            frames.extend(others.out().drain(..).map(|handoff| handoff.frame));
         }
         frames
     }

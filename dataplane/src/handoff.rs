@@ -7,6 +7,9 @@
 //! [`Pipeline::run_taken`](crate::Pipeline::run_taken). A frame that cannot be carried is
 //! [lost](crate::counter::Counters::count_not_carried), or [not taken](crate::counter::Counters::count_not_taken).
 //!
+//! A packet whose [tree of queues](crate::egress) another worker serves is handed off once more, when all has been decided
+//! ([`Shard::hand_off`](crate::Shard::hand_off)), and queued there.
+//!
 //! A frame is handed off [`MOST`] times at most, then it is taken as it is: at worst it has gone to the worker that puts
 //! fragments in order, followed a wrong hint, and gone to its owner. So no frame goes in circles, for any hints.
 
@@ -34,6 +37,12 @@ pub(crate) fn address(meta: &mut Meta, worker: u16) {
 /// Returns the number of handoffs of a frame so far.
 pub(crate) fn times(meta: &Meta) -> u8 {
     (meta.flags >> flag::HANDED.trailing_zeros()) as u8
+}
+
+/// Returns the receiver's metadata of a packet that is to be [queued](crate::Shard::take_handed_off) there, which keeps its decisions.
+/// Ports are those of the receiver's tables.
+pub fn decided(given: &Meta, ingress: PortId, egress: PortId) -> Meta {
+    Meta { ingress, egress, flow: u32::MAX, opening: Meta::NO_OPENING, parts: 0, ..given.clone() }
 }
 
 /// Returns the receiver's metadata of a frame handed off: the parsed fields of `given`, all else at its default. `ingress`

@@ -553,7 +553,7 @@ fn enter<T: Tally>(frame: Frame, further: u8, cx: &mut Cx<'_, T>) {
     cx.shard.egress.enter(frame, ingress, ends);
     for _ in 0..further {
         let Some(part) = cx.shard.parts.pop_front() else { return };
-        if cx.shard.egress.is_full(ingress, part.meta.egress) {
+        if cx.shard.egress.refusal(ingress, part.meta.egress).is_some() {
             cx.pool.put(part);
             cx.shard.counters.parts_lost += 1;
         } else {

@@ -13,7 +13,7 @@ use wire::{BATCH, Frame, Nanos, PortId};
 use crate::client::Clients;
 use crate::cookie::Cookies;
 use crate::counter::Counters;
-use crate::egress::{Egress, Ends, Next};
+use crate::egress::{Egress, Ends, Handoff, Next, Order};
 use crate::flow::{self, Cold, FlowId, FlowTable, Life, Member, Timeouts};
 use crate::fragment::Fragments;
 use crate::fragmentation::MOST_PARTS;
@@ -25,6 +25,7 @@ use crate::meter::Meters;
 use crate::nat::{Capacity, ConfigError, MappingId, Mappings, Share};
 use crate::opening::{Opening, Openings};
 use crate::tables::{Address, LOCAL, Tables, is_linux};
+use crate::verdict::Reason;
 
 /// Neighbours on links, beyond those that the policy names.
 pub(crate) const NEIGHBOURS: usize = 65_536;
@@ -153,6 +154,52 @@ impl Shard {
         next
     }
 
+    /// Offers `give` the packets whose trees other workers serve, in order. Those that it refuses stay, and are offered again.
+    /// Returns the number of those that stay.
+    #[inline(always)]
+    pub fn hand_off(&mut self, mut give: impl FnMut(Handoff, &FlowTable) -> Result<(), Handoff>) -> usize {
+        match self.egress.handoffs() {
+            Some(waiting) => hand_off(waiting, &mut self.counters, |packet| give(packet, &self.flows)),
+            None => 0,
+        }
+    }
+
+    /// Queues a frame that another worker has handed off to be queued here, decided by tables of that epoch; ports are those of
+    /// this worker's tables.
+    ///
+    /// # Errors
+    /// There is no room: the frame comes back, dropped and counted.
+    pub fn take_handed_off(
+        &mut self,
+        mut frame: Frame,
+        ingress: PortId,
+        ends: Ends,
+        epoch: u16,
+    ) -> Result<(), Frame> {
+        let order = match self.flows.epoch().wrapping_sub(epoch) {
+            0 => Order::Same,
+            1..=0x7fff => Order::Previous,
+            _ => Order::Next,
+        };
+        if order != Order::Same {
+            // Places in other tables. The code point is left to find the queue by.
+            (frame.meta.rule, frame.meta.nat, frame.meta.class) = (u32::MAX, 0, 0);
+        }
+        self.counters.count_queue_taken(frame.meta.fate);
+        if let Some(reason) = self.egress.refusal(ingress, frame.meta.egress) {
+            self.counters.count_lost(&mut frame, reason);
+            return Err(frame);
+        }
+        self.egress.take(frame, ingress, ends, order);
+        Ok(())
+    }
+
+    /// Counts a packet that another worker has handed off to be queued here, and that could not be taken in.
+    pub fn count_handoff_lost(&mut self, frame: &mut Frame, reason: Reason) {
+        self.counters.count_queue_taken(frame.meta.fate);
+        self.counters.count_lost(frame, reason);
+    }
+
     /// Queues a frame whose verdict and egress port are in its metadata before that port, which has a tree of queues; the scheduler
     /// drops it where there is no room. The pipeline queues frames by itself.
     pub fn enqueue(&mut self, frame: Frame, ends: Ends) {
@@ -247,6 +294,24 @@ impl Shard {
             self.limiter.uncount(count);
         }
     }
+}
+
+/// [`Shard::hand_off`], where packets wait.
+#[inline(never)]
+fn hand_off(
+    waiting: &mut VecDeque<Handoff>,
+    counters: &mut Counters,
+    mut give: impl FnMut(Handoff) -> Result<(), Handoff>,
+) -> usize {
+    for _ in 0..waiting.len() {
+        let Some(handoff) = waiting.pop_front() else { break };
+        let fate = handoff.frame.meta.fate;
+        match give(handoff) {
+            Ok(()) => counters.count_queue_given(fate),
+            Err(back) => waiting.push_back(back),
+        }
+    }
+    waiting.len()
 }
 
 /// Returns the idle timeouts of flows, by state and protocol.

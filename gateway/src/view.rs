@@ -10,7 +10,9 @@ use dataplane::Reason;
 use dataplane::counter::{ClassTraffic, Counters, NatTraffic, Traffic};
 use dataplane::egress::{LeafCounts, TreeSide};
 use dataplane::tables::{QueueTree, QueueTrees};
+use policy::model::TreeWorkers;
 use serde::{Deserialize, Serialize};
+use wire::PortId;
 
 use crate::guard::GuardState;
 use crate::log::LogCounts;
@@ -185,6 +187,9 @@ pub struct QueueView {
     pub waiting: usize,
     /// Capacity in frames, all workers together.
     pub capacity: usize,
+    /// Worker that serves the interface's trees; none where there is but one worker, or each serves one of its own.
+    #[serde(default)]
+    pub worker: Option<u16>,
     /// Queues of the interface's trees; none where it has but one queue.
     pub queues: Vec<LeafView>,
 }
@@ -396,19 +401,30 @@ impl Overview {
             .map(|(place, interface)| QueueView {
                 interface: interface.name.clone(),
                 waiting: self.reports.iter().filter_map(|report| report.queued.get(place)).sum(),
-                capacity: self.capacity(place) * self.reports.len(),
+                capacity: self.capacity(place),
+                worker: self.owner(place),
                 queues: self.leaves(place),
             })
             .collect()
     }
 
-    /// Frames that may wait for an interface, in the shard of one worker.
+    /// Frames that may wait for an interface.
     fn capacity(&self, place: usize) -> usize {
-        let trees = |list: &[Option<Arc<QueueTree>>]| {
-            list.get(place).and_then(Option::as_ref).map(|tree| tree.capacity as usize)
-        };
         let QueueTrees { on, from, .. } = &self.tables.queues;
-        trees(on).unwrap_or(self.tables.limits.queue as usize) + trees(from).unwrap_or(0)
+        let tree = |list: &[Option<Arc<QueueTree>>]| {
+            let tree = list.get(place).and_then(Option::as_ref)?;
+            let trees = if tree.workers == TreeWorkers::One { 1 } else { self.reports.len() };
+            Some(tree.capacity as usize * trees)
+        };
+        tree(on).unwrap_or(self.tables.limits.queue as usize * self.reports.len()) + tree(from).unwrap_or(0)
+    }
+
+    /// Worker that serves the trees of an interface.
+    fn owner(&self, place: usize) -> Option<u16> {
+        let queues = &self.tables.queues;
+        let port = PortId(place as u16);
+        let trees = [queues.on(port), queues.from(port)].into_iter().flatten();
+        trees.filter_map(|tree| queues.owner(port, tree, self.reports.len() as u16)).next()
     }
 
     /// Queues of an interface's trees, all workers together.

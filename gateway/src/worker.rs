@@ -43,12 +43,12 @@ pub use command::{
     Command, CommandReceiver, CommandSender, Found, FoundFlows, Known, Reply, Retired, Swap, WakeUp,
     WorkerEvent, command_channel,
 };
+pub use handoff::Exchange;
 pub use link::Attachment;
 pub use report::{LinkCounts, LinkReport, Report};
 pub(crate) use state::owner_of;
 pub use state::{Exported, Imported};
 
-use handoff::Exchange;
 use link::Links;
 use log::LogFeed;
 use panic::{Backoff, message_of};
@@ -128,11 +128,9 @@ impl Worker {
         let mut found = 0;
         for _ in 0..MOST_BATCHES {
             let Some(exchange) = &mut self.exchange else { break };
-            let Processing { batch, pool, tables, shard, .. } = &mut self.processing;
-            exchange.collect(pool);
-            let more = exchange.take(batch, pool, tables, now, &mut shard.counters);
+            let more = self.processing.take_handed_off(exchange, now);
             found += more;
-            if !batch.is_empty() {
+            if !self.processing.batch.is_empty() {
                 self.processing.run_handed_off(now);
                 self.settle();
             }
@@ -184,6 +182,13 @@ impl Worker {
             }
             self.links.deliver(frame, tables, pool);
         }
+        self.hand_off();
+    }
+
+    /// Hands packets off to the workers that serve their queues. Returns the number of those that could not be handed off yet.
+    #[inline(always)]
+    fn hand_off(&mut self) -> usize {
+        self.exchange.as_mut().map_or(0, |exchange| self.processing.hand_off(exchange))
     }
 
     /// Offers each port opportunities to send. Returns the number of frames sent.
@@ -193,7 +198,9 @@ impl Worker {
         if !captures.is_empty() {
             captures.finish_departed(tables);
         }
-        self.sleep.no_longer_than(offered.until.map(|until| until.since(now)));
+        // What has passed a tree here may have another worker's before it.
+        let until = if self.hand_off() > 0 { Some(now) } else { offered.until };
+        self.sleep.no_longer_than(until.map(|until| until.since(now)));
         offered.sent
     }
 

@@ -29,7 +29,9 @@ pub use limit::{Checksum, FragmentLimits, Limits, Pickup, TcpWindow, Timeouts, W
 pub use log::{Log, LogEvent, LogOutput, SyslogAddress};
 pub use metrics::MetricsAccess;
 pub use nat::{Hairpin, Nat, NatAction, PortChoice, PortUse};
-pub use queue::{Dropper, Fairness, Isolation, Phb, Queue, RedThreshold, Scheduler, Shape, Template};
+pub use queue::{
+    Dropper, Fairness, Isolation, Phb, Queue, RedThreshold, Scheduler, Shape, Template, TreeWorkers,
+};
 pub use rule::{
     Action, AddressItem, AddressRange, Addresses, Conditions, ConnectionLimit, FamilyMatch, IcmpMatch,
     Logging, MacRange, Macs, PortRange, Protocol, Rate, RejectWith, Rule, Scope, State, SynAnswer,

@@ -5,7 +5,7 @@ use wire::Dscp;
 use crate::model::{
     Action, Checksum, ColourMode, Driver, Dropper, Fairness, FamilyMatch, IcmpMatch, Isolation, LinkKind,
     LogEvent, MeterKind, Mode, NoInstance, Offload, OnExit, Pickup, Protocol, RejectWith, RouteTarget,
-    Scheduler, SearchAlgorithm, SourceCheck, State, SynAnswer, TcpWindow, Template, WhenFull,
+    Scheduler, SearchAlgorithm, SourceCheck, State, SynAnswer, TcpWindow, Template, TreeWorkers, WhenFull,
 };
 
 /// Keywords with their values. Of several for one value, the first is printed.
@@ -89,6 +89,9 @@ pub(crate) const COLOUR_MODE: Words<ColourMode> =
 pub(crate) const NO_INSTANCE: Words<NoInstance> = &[("red", NoInstance::Red), ("share", NoInstance::Share)];
 
 pub(crate) const TEMPLATE: Words<Template> = &[("diffserv", Template::Diffserv)];
+
+pub(crate) const TREE_WORKERS: Words<TreeWorkers> =
+    &[("one", TreeWorkers::One), ("divided", TreeWorkers::Divided)];
 
 pub(crate) const SCHEDULER: Words<Scheduler> = &[
     ("fifo", Scheduler::Fifo),

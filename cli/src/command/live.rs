@@ -306,9 +306,11 @@ impl Queues {
         if self.ask.as_json(&queues)? {
             return Ok(Exit::Done);
         }
-        let mut table = Table::new(["queue", "waiting", "capacity"]);
+        let mut table = Table::new(["queue", "waiting", "capacity", "worker"]);
         for queue in &queues {
-            table.row([queue.interface.clone(), queue.waiting.to_string(), queue.capacity.to_string()]);
+            let worker = queue.worker.map_or_else(|| "-".to_owned(), |worker| worker.to_string());
+            let (waiting, capacity) = (queue.waiting.to_string(), queue.capacity.to_string());
+            table.row([queue.interface.clone(), waiting, capacity, worker]);
         }
         table.print()?;
         if queues.iter().any(|queue| !queue.queues.is_empty()) {

@@ -162,7 +162,7 @@ fn tree(
         node.per != MeterScope::All || matches!(&node.kind, NodeKind::Leaf(leaf) if leaf.fq.is_some())
     });
     let capacity = capacity(&nodes, policy.limits.queue);
-    QueueTree { nodes, by_class, by_dscp, longest, capacity, needs_ends }
+    QueueTree { nodes, by_class, by_dscp, longest, capacity, needs_ends, workers: root.workers }
 }
 
 /// Number of packets that a tree has room for.

@@ -46,12 +46,12 @@ impl Stage for Queue {
             return if is_own { Step::Next } else { Step::Drop(Reason::NeighbourUnknown) };
         };
         let port = root.unwrap_or(frame.meta.egress);
-        let is_full = match cx.tables.queues.has_from {
-            false => queue.is_full(),
-            true => cx.shard.egress.is_full(ingress(frame), port),
+        let refusal = match cx.tables.queues.has_any {
+            false => queue.is_full().then_some(Reason::QueueFull),
+            true => cx.shard.egress.refusal(ingress(frame), port),
         };
-        if is_full {
-            return Step::Drop(Reason::QueueFull);
+        if let Some(reason) = refusal {
+            return Step::Drop(reason);
         }
         // From here on it is the port that counts, not which of its VLANs the frame is in.
         frame.meta.egress = port;

@@ -1,7 +1,7 @@
 //! Queues and links of ports: they go on where the port does.
 
 use tally::Region;
-use wire::PortId;
+use wire::{Frame, PortId};
 
 use super::{Applying, Part, Plan, Reload};
 use crate::egress::Egress;
@@ -43,17 +43,13 @@ impl Plan for Egress {
             |place| was(place).filter(|_| is_port(place)).map(PortId),
             |frame, place| renumbering.send_on(&mut frame.meta, place),
         );
-        self.continue_incoming(
-            &mut shard.egress,
-            *now,
-            |place| was(place).map(PortId),
-            |frame| {
-                let port =
-                    renumbering.interfaces_become.get(usize::from(frame.meta.egress.0)).copied().flatten();
-                renumbering.send_on(&mut frame.meta, port.map_or(LOCAL, PortId));
-                port.map(PortId)
-            },
-        );
+        let renumber = |frame: &mut Frame| {
+            let port = renumbering.interfaces_become.get(usize::from(frame.meta.egress.0)).copied().flatten();
+            renumbering.send_on(&mut frame.meta, port.map_or(LOCAL, PortId));
+            port.map(PortId)
+        };
+        self.continue_incoming(&mut shard.egress, *now, |place| was(place).map(PortId), renumber);
+        self.continue_handoffs(&mut shard.egress, renumber);
         std::mem::swap(&mut shard.egress, self);
         for mut frame in self.drain() {
             shard.counters.count_lost(&mut frame, Reason::InterfaceGone);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use policy::model::{Dropper, Isolation, MeterScope, Overhead, RedThreshold};
+use policy::model::{Dropper, Isolation, MeterScope, Overhead, RedThreshold, TreeWorkers};
 use wire::{BitRate, Bytes, Dscp, Nanos, PortId};
 
 /// No node.
@@ -17,10 +17,10 @@ pub struct QueueTrees {
     pub from: Vec<Option<Arc<QueueTree>>>,
     /// True if there are any trees.
     pub(crate) has_any: bool,
-    /// True if there are trees of packets that come by an interface.
-    pub(crate) has_from: bool,
     /// True if packets' addresses and ports decide on queues.
     pub(crate) needs_ends: bool,
+    /// Interfaces with a tree that one worker serves, ascending.
+    owned: Vec<PortId>,
 }
 
 /// A tree of queues: what to build for one interface.
@@ -38,6 +38,8 @@ pub struct QueueTree {
     pub capacity: u32,
     /// True if a leaf is shared by flow or host, or a node has instances: addresses count.
     pub needs_ends: bool,
+    /// Workers that serve it, where there are several.
+    pub workers: TreeWorkers,
 }
 
 /// A node of a tree of queues.
@@ -144,7 +146,23 @@ impl QueueTrees {
     pub(crate) fn new(on: Vec<Option<Arc<QueueTree>>>, from: Vec<Option<Arc<QueueTree>>>) -> QueueTrees {
         let has_from = from.iter().any(Option::is_some);
         let needs_ends = on.iter().chain(&from).flatten().any(|tree| tree.needs_ends);
-        QueueTrees { has_any: has_from || on.iter().any(Option::is_some), has_from, needs_ends, on, from }
+        let has_any = has_from || on.iter().any(Option::is_some);
+        let is_owned = |tree: &Option<Arc<QueueTree>>| {
+            tree.as_ref().is_some_and(|tree| tree.workers == TreeWorkers::One)
+        };
+        let owned = (0..).map(PortId).zip(on.iter().zip(&from));
+        let owned = owned.filter(|(_, (on, from))| is_owned(on) || is_owned(from)).map(|(port, _)| port);
+        QueueTrees { has_any, needs_ends, owned: owned.collect(), on, from }
+    }
+
+    /// Returns the worker, of so many, that serves a tree of an interface: both trees of one interface have the same, and interfaces
+    /// take turns. `None` if each serves one of its own.
+    pub fn owner(&self, port: PortId, tree: &QueueTree, workers: u16) -> Option<u16> {
+        if tree.workers == TreeWorkers::Divided || workers < 2 {
+            return None;
+        }
+        let place = self.owned.iter().position(|owned| *owned == port)?;
+        Some((place % usize::from(workers)) as u16)
     }
 
     /// True if there are none.

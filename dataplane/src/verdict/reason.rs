@@ -509,8 +509,8 @@ impl Reason {
         Entry {
             reason: Reason::HandoffFull,
             name: "handoff-full",
-            cause: "The packet belongs to a flow of another worker, which has more to do than it can, or no free frame.",
-            remedy: "If it goes on, compare the workers in `wirerate status`: one source, or one forwarded connection, cannot be shared out among several.",
+            cause: "The packet belongs to a flow of another worker, or waits for a scheduler of another worker, which has more to do than it can, or no free frame.",
+            remedy: "If it goes on, compare the workers in `wirerate status`: one source, or one forwarded connection, cannot be shared out among several. A tree of queues can: `workers = \"divided\"` in its root.",
         },
         Entry {
             reason: Reason::TtlExpired,

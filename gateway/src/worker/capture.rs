@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use dataplane::egress::Egress;
-use dataplane::flow::{Ends, Flow, FlowId};
+use dataplane::flow::{Ends, Flow, FlowId, FlowTable};
 use dataplane::handoff::receiver;
 use dataplane::pipeline::{self, Watch};
 use dataplane::stage::Cx;
@@ -27,7 +27,22 @@ pub(super) struct Captures {
     active: Vec<Active>,
     /// Number of frames in each queue at the start of the batch.
     queued: Vec<usize>,
+    /// Slots of queued frames that other workers handed off, with the marks that they came with.
+    pub(super) marks: Vec<(u32, Mark)>,
     at: Nanos,
+}
+
+/// Captures that mean a frame: a bit for each, by its identifier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Mark(u64);
+
+impl Mark {
+    /// No capture.
+    pub(super) const NONE: Mark = Mark(0);
+
+    fn of(id: u64) -> Mark {
+        Mark(1 << (id % 64))
+    }
 }
 
 /// One capture.
@@ -139,9 +154,27 @@ impl Captures {
                     active.note_queued(frame, shard, tables);
                 }
             }
+            let own = self.marks.iter().filter(|(_, mark)| mark.0 & Mark::of(active.id).0 != 0);
+            active.queued.extend(own.map(|(slot, _)| *slot));
         }
         let at = self.at;
         self.active.retain_mut(|active| active.hand_on(tables, at) == Reader::There);
+    }
+
+    /// Returns the captures that mean a frame, which is handed off to be queued by another worker: there it departs.
+    #[inline(always)]
+    pub(super) fn mark(&mut self, frame: &Frame, flows: &FlowTable, tables: &Tables) -> Mark {
+        if self.is_empty() { Mark::NONE } else { self.mark_all(frame, flows, tables) }
+    }
+
+    #[cold]
+    fn mark_all(&mut self, frame: &Frame, flows: &FlowTable, tables: &Tables) -> Mark {
+        let means = |active: &mut Active| {
+            active.queued.remove(&frame.slot())
+                || active.points.has(Point::Sent) && active.means(frame, flows, tables)
+        };
+        let marks = self.active.iter_mut().filter_map(|active| means(active).then(|| Mark::of(active.id)));
+        Mark(marks.fold(0, |all, mark| all | mark.0))
     }
 
     /// Copies a frame that departs.
@@ -219,7 +252,7 @@ impl<T: Tally> Watch<T> for Watcher<'_> {
                 active.copy(Point::Held, frame, cx.shard);
             }
             let before = active.is_meant;
-            active.is_meant = active.admits(active.look.as_ref(), frame, cx.shard, self.tables);
+            active.is_meant = active.admits(active.look.as_ref(), frame, &cx.shard.flows, self.tables);
             if active.is_meant && !before {
                 active.meant.push(frame.slot());
             } else if before && !active.is_meant {
@@ -241,14 +274,14 @@ impl Active {
         self.begin = [self.seen.len(), self.bytes.len()];
     }
 
-    fn admits(&self, look: Option<&Look>, frame: &Frame, shard: &Shard, tables: &Tables) -> bool {
-        let flow = flow(frame, shard);
+    fn admits(&self, look: Option<&Look>, frame: &Frame, flows: &FlowTable, tables: &Tables) -> bool {
+        let flow = flow(frame, flows);
         self.filter.as_ref().is_some_and(|filter| filter.admits(look, &frame.meta, flow, tables))
     }
 
     /// Copies a frame with its final verdict, if it matches.
     fn copy_end(&mut self, point: Point, frame: &Frame, shard: &Shard, tables: &Tables) {
-        if self.points.has(point) && self.means(frame, shard, tables) {
+        if self.points.has(point) && self.means(frame, &shard.flows, tables) {
             self.copy(point, frame, shard);
         }
     }
@@ -258,7 +291,7 @@ impl Active {
         if !self.points.has(Point::Sent) {
             return;
         }
-        if self.means(frame, shard, tables) {
+        if self.means(frame, &shard.flows, tables) {
             self.queued.insert(frame.slot());
         } else {
             self.queued.remove(&frame.slot());
@@ -266,9 +299,9 @@ impl Active {
     }
 
     /// True if a frame that has passed the stages matches.
-    fn means(&self, frame: &Frame, shard: &Shard, tables: &Tables) -> bool {
+    fn means(&self, frame: &Frame, flows: &FlowTable, tables: &Tables) -> bool {
         self.meant.contains(&frame.slot())
-            || self.admits(Look::at(frame.bytes()).as_ref(), frame, shard, tables)
+            || self.admits(Look::at(frame.bytes()).as_ref(), frame, flows, tables)
     }
 
     /// Copies a frame, if this point is captured.
@@ -286,7 +319,7 @@ impl Active {
             fate: meta.fate,
             rule: meta.rule,
             nat: meta.nat,
-            flow: flow(frame, shard).map(|flow| (Ends::of(flow.original()), flow.state())),
+            flow: flow(frame, &shard.flows).map(|flow| (Ends::of(flow.original()), flow.state())),
             copied: copied as u32,
             length: frame.len() as u32,
         });
@@ -318,6 +351,6 @@ fn now() -> Nanos {
 }
 
 /// The flow that a frame belongs to.
-fn flow<'a>(frame: &Frame, shard: &'a Shard) -> Option<&'a Flow> {
-    shard.flows.flow(FlowId(frame.meta.flow))
+fn flow<'a>(frame: &Frame, flows: &'a FlowTable) -> Option<&'a Flow> {
+    flows.flow(FlowId(frame.meta.flow))
 }

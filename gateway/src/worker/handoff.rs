@@ -1,4 +1,5 @@
-//! Handoff of frames between workers: frames that one worker received and another owns ([`dataplane::handoff`]).
+//! Handoff of frames between workers: frames that one worker received and another owns, and those whose tree of queues another
+//! serves ([`dataplane::handoff`]).
 //!
 //! Between any two workers there are two bounded channels each way: frames go there, and come back empty, since a frame
 //! belongs to the pool that it is from. The receiver copies what it takes into a frame of its own. Nobody waits for
@@ -10,14 +11,16 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
 
-use dataplane::counter::Counters;
-use dataplane::handoff::arrived;
+use dataplane::Shard;
+use dataplane::egress::{Ends, Handoff};
+use dataplane::handoff::{arrived, decided};
 use dataplane::tables::Tables;
 use dataplane::verdict::Reason;
-use wire::{Batch, Frame, Nanos, Pool};
+use wire::{BATCH, Batch, Frame, Nanos, Pool, PortId};
 
+use super::capture::Mark;
 use super::command::WakeUp;
 
 /// One worker's ends of its channels.
@@ -45,6 +48,32 @@ struct Parcel {
     frame: Frame,
     /// Number of the ingress interface.
     ingress: u32,
+    /// Queue that the frame is for; none of a frame that nothing has been decided about.
+    queue: Option<ForQueue>,
+}
+
+/// Packet for the queues that the receiver serves.
+struct ForQueue {
+    /// Number of the interface whose tree of incoming packets the packet enters; [`LOCAL`](dataplane::tables::LOCAL)'s where it enters none.
+    from: u32,
+    /// Number of the egress interface.
+    egress: u32,
+    ends: Ends,
+    /// Epoch of the tables that decided.
+    epoch: u16,
+    mark: Mark,
+}
+
+/// Destination of frames handed off by others.
+pub(super) struct Intake<'a> {
+    /// Batch for frames to run.
+    pub(super) batch: &'a mut Batch,
+    pub(super) pool: &'a mut Pool,
+    pub(super) tables: &'a Tables,
+    pub(super) shard: &'a mut Shard,
+    /// Marks of captures on packets that were queued, with their slots.
+    pub(super) marks: &'a mut Vec<(u32, Mark)>,
+    pub(super) now: Nanos,
 }
 
 /// A worker that is woken, if it sleeps.
@@ -107,16 +136,27 @@ impl Exchange {
             return Err(frame);
         };
         let ingress = tables.number_of(frame.meta.ingress);
-        match other.given.try_send(Parcel { frame, ingress }) {
-            Ok(()) => {
-                other.is_to_wake = true;
-                Ok(())
-            }
-            Err(refused) => match refused {
-                std::sync::mpsc::TrySendError::Full(parcel)
-                | std::sync::mpsc::TrySendError::Disconnected(parcel) => Err(parcel.frame),
-            },
-        }
+        other.give(Parcel { frame, ingress, queue: None }).map_err(|parcel| parcel.frame)
+    }
+
+    /// Gives a packet to the worker that serves its queues; captures know it by `mark`.
+    ///
+    /// # Errors
+    /// Worker gone, or channel full: returns the packet.
+    pub(super) fn give_to_queue(
+        &mut self,
+        packet: Handoff,
+        tables: &Tables,
+        mark: Mark,
+    ) -> Result<(), Handoff> {
+        let Some(other) = self.others.iter_mut().find(|other| other.worker == packet.worker) else {
+            return Err(packet);
+        };
+        let Handoff { frame, ends, ingress, worker } = packet;
+        let (from, egress) = (tables.number_of(ingress), tables.number_of(frame.meta.egress));
+        let queue = Some(ForQueue { from, egress, ends, epoch: tables.epoch, mark });
+        let parcel = Parcel { ingress: tables.number_of(frame.meta.ingress), frame, queue };
+        other.give(parcel).map_err(|parcel| Handoff { frame: parcel.frame, ends, ingress, worker })
     }
 
     /// Wakes sleeping workers that frames were handed off to.
@@ -136,31 +176,29 @@ impl Exchange {
         }
     }
 
-    /// Takes frames handed off by others, as many as fit into the batch. Returns their number, including those that could
-    /// not be taken.
-    pub fn take(
-        &mut self,
-        batch: &mut Batch,
-        pool: &mut Pool,
-        tables: &Tables,
-        now: Nanos,
-        counters: &mut Counters,
-    ) -> usize {
-        let mut found = 0;
+    /// Takes frames handed off by others, as many as fit into the batch, and as many that are queued at once. Returns their number,
+    /// including those that could not be taken.
+    pub(super) fn take(&mut self, mut intake: Intake<'_>) -> usize {
+        let (mut found, mut queued) = (0, 0);
         for step in 0..self.others.len() {
             let number = (self.turn + step) % self.others.len();
             let other = &mut self.others[number];
-            while !batch.is_full() {
+            while !intake.batch.is_full() && queued < BATCH {
                 let parcel = match other.taken.try_recv() {
                     Ok(parcel) => parcel,
                     Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
                 };
                 found += 1;
-                if let Err(reason) = copy(&parcel, batch, pool, tables, now) {
-                    counters.count_not_taken(reason);
+                let Parcel { mut frame, ingress, queue } = parcel;
+                match queue {
+                    None => intake.run(&frame, ingress),
+                    Some(queue) => {
+                        queued += 1;
+                        intake.queue(&mut frame, ingress, queue);
+                    }
                 }
                 // Where there is no room to give it back it goes home by itself, in the end.
-                drop(other.empty.try_send(parcel.frame));
+                drop(other.empty.try_send(frame));
             }
         }
         if !self.others.is_empty() {
@@ -182,6 +220,18 @@ impl Exchange {
     }
 }
 
+impl Other {
+    fn give(&mut self, parcel: Parcel) -> Result<(), Parcel> {
+        match self.given.try_send(parcel) {
+            Ok(()) => {
+                self.is_to_wake = true;
+                Ok(())
+            }
+            Err(TrySendError::Full(parcel) | TrySendError::Disconnected(parcel)) => Err(parcel),
+        }
+    }
+}
+
 impl Sleeper {
     fn wake_if_asleep(&self) {
         // Behind what was given: see `falls_asleep`.
@@ -192,25 +242,54 @@ impl Sleeper {
     }
 }
 
-/// Puts a copy of what is in a parcel into the batch, which has room.
-fn copy(
-    parcel: &Parcel,
-    batch: &mut Batch,
-    pool: &mut Pool,
-    tables: &Tables,
-    now: Nanos,
-) -> Result<(), Reason> {
-    let ingress = tables.interface_numbered(parcel.ingress).ok_or(Reason::InterfaceGone)?;
-    let mut frame = pool.take().ok_or(Reason::HandoffFull)?;
-    if !frame.fill(parcel.frame.bytes()) {
-        pool.put(frame);
-        return Err(Reason::SlotTooSmall);
+impl Intake<'_> {
+    /// Puts a copy of a frame into the batch, which has room.
+    fn run(&mut self, given: &Frame, ingress: u32) {
+        let copied = self.copy(given, ingress).and_then(|(mut frame, ingress)| {
+            frame.meta = arrived(&given.meta, ingress, self.now);
+            self.batch.push(frame).map_err(|frame| {
+                self.pool.put(frame);
+                Reason::HandoffFull
+            })
+        });
+        if let Err(reason) = copied {
+            self.shard.counters.count_not_taken(reason);
+        }
     }
-    frame.meta = arrived(&parcel.frame.meta, ingress, now);
-    batch.push(frame).map_err(|frame| {
-        pool.put(frame);
-        Reason::HandoffFull
-    })
+
+    /// Queues a copy of a packet. One that cannot be queued is counted.
+    fn queue(&mut self, given: &mut Frame, ingress: u32, queue: ForQueue) {
+        let ForQueue { from, egress, ends, epoch, mark } = queue;
+        let places = self.tables.interface_numbered(from).zip(self.tables.interface_numbered(egress));
+        let copied = match places {
+            Some((from, egress)) => {
+                self.copy(given, ingress).map(|(frame, ingress)| (frame, ingress, from, egress))
+            }
+            None => Err(Reason::InterfaceGone),
+        };
+        let (mut frame, ingress, from, egress) = match copied {
+            Ok(copied) => copied,
+            Err(reason) => return self.shard.count_handoff_lost(given, reason),
+        };
+        frame.meta = decided(&given.meta, ingress, egress);
+        if mark != Mark::NONE {
+            self.marks.push((frame.slot(), mark));
+        }
+        if let Err(frame) = self.shard.take_handed_off(frame, from, ends, epoch) {
+            self.pool.put(frame);
+        }
+    }
+
+    /// Copies a frame into one of this worker's. Returns the copy and the place of the ingress interface.
+    fn copy(&mut self, given: &Frame, ingress: u32) -> Result<(Frame, PortId), Reason> {
+        let ingress = self.tables.interface_numbered(ingress).ok_or(Reason::InterfaceGone)?;
+        let mut frame = self.pool.take().ok_or(Reason::HandoffFull)?;
+        if !frame.fill(given.bytes()) {
+            self.pool.put(frame);
+            return Err(Reason::SlotTooSmall);
+        }
+        Ok((frame, ingress))
+    }
 }
 
 #[cfg(test)]

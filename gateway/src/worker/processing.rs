@@ -12,6 +12,7 @@ use tally::NoTally;
 use wire::{Batch, Frame, Nanos, Pool, PortId};
 
 use super::capture::Captures;
+use super::handoff::{Exchange, Intake};
 use crate::clock::Clock;
 
 /// State of processing.
@@ -71,6 +72,27 @@ impl Processing {
         }
         self.latest = now;
         self.run();
+    }
+
+    /// Takes what other workers handed off: packets are queued, other frames fill the batch. Returns their number.
+    pub(super) fn take_handed_off(&mut self, exchange: &mut Exchange, now: Nanos) -> usize {
+        let Processing { tables, shard, pool, batch, captures, .. } = self;
+        exchange.collect(pool);
+        captures.begin(tables, &shard.egress);
+        let marks = &mut captures.marks;
+        let found = exchange.take(Intake { batch, pool, tables, shard, marks, now });
+        captures.finish(&[], shard, tables);
+        captures.marks.clear();
+        found
+    }
+
+    /// Hands packets off to the workers that serve their queues. Returns the number of those that could not be handed off yet.
+    pub(super) fn hand_off(&mut self, exchange: &mut Exchange) -> usize {
+        let Processing { tables, shard, captures, .. } = self;
+        shard.hand_off(|packet, flows| {
+            let mark = captures.mark(&packet.frame, flows, tables);
+            exchange.give_to_queue(packet, tables, mark)
+        })
     }
 
     /// Runs a batch that other workers handed off.

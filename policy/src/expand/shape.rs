@@ -47,7 +47,8 @@ pub(super) fn trees(shape: &Shape, mtu: u16) -> Vec<Queue> {
         let isolate = if shape.per == Fairness::Host { isolate } else { Isolation::Flow };
         let leaves = CLASSES.iter().map(|class| leaf(&root.name, class, rate, longest));
         let leaves: Vec<Queue> = leaves.map(|leaf| Queue { isolate, ..leaf }).collect();
-        let root = Queue { rate: Some(rate), overhead: shape.overhead, quantum: Some(QUANTUM), ..root };
+        let (overhead, workers) = (shape.overhead, shape.workers);
+        let root = Queue { rate: Some(rate), overhead, quantum: Some(QUANTUM), workers, ..root };
         [vec![root], leaves].concat()
     };
     let interface = &shape.interface;

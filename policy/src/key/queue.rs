@@ -14,6 +14,7 @@ pub(super) fn queue(keys: &mut Keys<'_, '_>, queue: &mut Queue) -> bool {
     keys.list("from", STRING, &mut queue.from);
     keys.optional("in", STRING, &mut queue.parent);
     keys.optional("template", word::TEMPLATE, &mut queue.template);
+    keys.key("workers", word::TREE_WORKERS, &mut queue.workers);
     keys.list("class", STRING, &mut queue.classes);
     keys.list("phb", PHB, &mut queue.phbs);
     keys.key("per", SCOPE, &mut queue.per);

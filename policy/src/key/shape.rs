@@ -16,6 +16,7 @@ pub(super) fn shape(keys: &mut Keys<'_, '_>, shape: &mut Shape) {
     (shape.down, shape.up) = (rates.down, rates.up);
     keys.key("per", word::FAIRNESS, &mut shape.per);
     keys.optional("overhead", OVERHEAD, &mut shape.overhead);
+    keys.key("workers", word::TREE_WORKERS, &mut shape.workers);
 }
 
 /// `[shape]`: the tables of all shapes.

@@ -21,6 +21,8 @@ pub struct Queue {
     pub parent: Option<String>,
     /// Nodes that the root of a tree has in addition.
     pub template: Option<Template>,
+    /// Of a root: workers of a live gateway that serve the tree.
+    pub workers: TreeWorkers,
     /// Of a leaf: traffic classes whose packets wait here.
     pub classes: Vec<String>,
     /// Of a leaf: per-hop behaviours, by the code point that a packet leaves with, of packets whose class has no queue in the tree.
@@ -71,6 +73,16 @@ pub struct Queue {
 pub enum Template {
     /// Queues of a DiffServ edge router, as on IXP1200: one of EF, served first, four of AF, one of best effort.
     Diffserv,
+}
+
+/// Workers of a live gateway that serve a tree of queues.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TreeWorkers {
+    /// One has the tree; the others hand their packets off to it.
+    #[default]
+    One,
+    /// Each has a tree of its own, with its part of the rates.
+    Divided,
 }
 
 /// Scheduler: selection of the child, or flow, that sends next.
@@ -129,6 +141,8 @@ pub struct Shape {
     pub per: Fairness,
     /// Overhead counted with each packet. `None`: [`Overhead::ETHERNET`].
     pub overhead: Option<Overhead>,
+    /// Workers of a live gateway that serve the shape.
+    pub workers: TreeWorkers,
 }
 
 /// Parties that share a shape evenly.
@@ -239,6 +253,7 @@ impl Queue {
             from: Vec::new(),
             parent: None,
             template: None,
+            workers: TreeWorkers::default(),
             classes: Vec::new(),
             phbs: Vec::new(),
             per: MeterScope::All,
@@ -273,6 +288,7 @@ impl Shape {
             up: None,
             per: Fairness::default(),
             overhead: None,
+            workers: TreeWorkers::default(),
         }
     }
 }

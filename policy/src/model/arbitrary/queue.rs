@@ -9,16 +9,16 @@ use wire::{BitRate, Bytes, Nanos};
 
 use super::{dscp, meter_scope, name, names, overhead};
 use crate::model::{
-    Dropper, Fairness, Isolation, Overhead, Phb, Queue, RedThreshold, Scheduler, Shape, Template,
+    Dropper, Fairness, Isolation, Overhead, Phb, Queue, RedThreshold, Scheduler, Shape, Template, TreeWorkers,
 };
 
 /// Any queue.
 pub(crate) fn queue() -> impl Strategy<Value = Queue> {
-    let place = (names(), names(), option::of(name()), option::of(Just(Template::Diffserv)));
+    let place = (names(), names(), option::of(name()), option::of(Just(Template::Diffserv)), workers());
     let packets = (names(), vec(phb(), 0..3), meter_scope(), 1..=Queue::MOST_INSTANCES);
     (name(), place, packets, turn(), shaper(), leaf()).prop_map(
         |(name, place, packets, turn, shaper, leaf)| {
-            let (on, from, parent, template) = place;
+            let (on, from, parent, template, workers) = place;
             let (classes, phbs, per, instances) = packets;
             let (scheduler, quantum, flows, isolate, priority, weight) = turn;
             let (guarantee, rate, burst, overhead) = shaper;
@@ -29,6 +29,7 @@ pub(crate) fn queue() -> impl Strategy<Value = Queue> {
                 from,
                 parent,
                 template,
+                workers,
                 classes,
                 phbs,
                 per,
@@ -97,13 +98,20 @@ pub(crate) fn shape() -> impl Strategy<Value = Shape> {
         rate().prop_map(|up| (None, Some(up))),
     ];
     let per = select(&[Fairness::Host, Fairness::Flow][..]);
-    (name(), rates, per, option::of(overhead())).prop_map(|(interface, (down, up), per, overhead)| Shape {
-        interface,
-        down,
-        up,
-        per,
-        overhead,
-    })
+    (name(), rates, per, option::of(overhead()), workers()).prop_map(
+        |(interface, (down, up), per, overhead, workers)| Shape {
+            interface,
+            down,
+            up,
+            per,
+            overhead,
+            workers,
+        },
+    )
+}
+
+fn workers() -> impl Strategy<Value = TreeWorkers> {
+    select(&[TreeWorkers::One, TreeWorkers::Divided][..])
 }
 
 fn rate() -> impl Strategy<Value = BitRate> {

@@ -2,7 +2,7 @@
 
 use super::{Node, Trees};
 use crate::lines::Item;
-use crate::model::{Dropper, Isolation, MeterScope, Queue, Scheduler};
+use crate::model::{Dropper, Isolation, MeterScope, Queue, Scheduler, TreeWorkers};
 use crate::validate::Validator;
 
 /// A key, and its state in a queue.
@@ -124,7 +124,10 @@ impl Validator<'_> {
             let hint = "the root of a tree shares its interface with no other: leave it out";
             self.without_meaning(item, &given, "for the root of a tree", hint);
         } else {
-            let given = [Given("template", queue.template.is_some())];
+            let given = [
+                Given("template", queue.template.is_some()),
+                Given("workers", queue.workers != TreeWorkers::One),
+            ];
             let hint = "write it in the queue that is `on` or `from` interfaces";
             self.without_meaning(item, &given, "but for the root of a tree", hint);
         }
