@@ -49,7 +49,7 @@ pub use report::{LinkCounts, LinkReport, Report};
 pub(crate) use state::owner_of;
 pub use state::{Exported, Imported};
 
-use link::Links;
+use link::{Device, Links};
 use log::LogFeed;
 use panic::{Backoff, message_of};
 use processing::Processing;
@@ -84,43 +84,57 @@ enum Then {
     Stop,
 }
 
+/// Numbers of frames moved in a turn.
+#[derive(Clone, Copy, Debug)]
+struct Moved {
+    /// Frames that came: from ports, Linux and other workers.
+    received: usize,
+    /// Frames sent.
+    sent: usize,
+}
+
 impl Worker {
     /// Runs turns until the stop command.
     fn turns(&mut self) {
         while self.run_commands() == Then::Continue {
             let now = self.clock.now();
-            let moved = self.turn(now);
+            let Moved { received, sent } = self.turn(now);
             self.ask_for_neighbours();
-            if self.timers.is_tending_due(now) {
+            let is_tending_due = self.timers.is_tending_due(now);
+            if is_tending_due {
                 self.tend(now);
             }
             self.account.turns += 1;
-            if moved > 0 {
+            if received + sent > 0 {
                 self.account.busy += self.clock.now().since(now);
+            }
+            if received > 0 {
                 self.sleep.worked(now);
-            } else if self.sleep.is_due(now) {
+            } else if !is_tending_due && self.sleep.is_due(now) {
                 self.sleep(now);
             }
         }
     }
 
-    /// Polls the handoff channels, every port, and the frames that Linux sends. Returns the number of frames moved.
-    fn turn(&mut self, now: Nanos) -> usize {
-        let mut moved = self.take_handed_off(now);
+    /// Polls the handoff channels, every port, and the frames that Linux sends.
+    fn turn(&mut self, now: Nanos) -> Moved {
+        let mut received = self.take_handed_off(now);
         for place in self.links.places() {
-            moved += self.take_received(place, now);
+            received += self.take_received(place, now);
         }
-        if moved == 0 || self.timers.is_asking_due(now) {
+        // Before a departure there is no time for system calls.
+        let is_idle = received == 0 && !self.sleep.is_departure_near(now);
+        if is_idle || self.timers.is_asking_due(now) {
             self.timers.asked(now);
             for place in self.links.places() {
-                moved += self.take_originated(place, now);
+                received += self.take_originated(place, now);
             }
         }
-        moved += self.send(now);
+        let sent = self.send(now);
         if let Some(exchange) = &mut self.exchange {
             exchange.wake();
         }
-        moved
+        Moved { received, sent }
     }
 
     /// Processes frames handed off by other workers. Returns their number.
@@ -193,6 +207,8 @@ impl Worker {
 
     /// Offers each port opportunities to send. Returns the number of frames sent.
     fn send(&mut self, now: Nanos) -> usize {
+        // What has become due since the turn began departs now, not behind another turn.
+        let now = if self.sleep.has_departure() { self.clock.now() } else { now };
         let Processing { shard, pool, captures, tables, .. } = &mut self.processing;
         let offered = self.links.send(shard, now, pool, captures);
         if !captures.is_empty() {
@@ -200,7 +216,13 @@ impl Worker {
         }
         // What has passed a tree here may have another worker's before it.
         let until = if self.hand_off() > 0 { Some(now) } else { offered.until };
-        self.sleep.no_longer_than(until.map(|until| until.since(now)));
+        self.sleep.departs_at(until);
+        if offered.device == Device::Full {
+            self.sleep.retries();
+            if offered.sent > 0 {
+                self.sleep.worked(now);
+            }
+        }
         offered.sent
     }
 
@@ -222,7 +244,7 @@ impl Worker {
             exchange.falls_asleep();
         }
         if self.take_handed_off(now) == 0 {
-            self.sleep.until_something(&self.links, self.commands.wake_up());
+            self.sleep.until_something(&self.links, self.commands.wake_up(), self.clock);
         } else {
             self.sleep.worked(now);
         }
@@ -355,6 +377,7 @@ impl Worker {
         if self.exchange.is_some() && !core::keep_to(self.number) {
             self.tell(WorkerEvent::NotAlone { worker: self.number });
         }
+        sleep::without_slack();
         let mut backoff = Backoff::default();
         while let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.turns())) {
             let event = WorkerEvent::Panicked { worker: self.number, message: message_of(&*panic) };

@@ -173,8 +173,9 @@ const FAMILIES: [libc::c_int; 6] =
 /// pinned one and query its target; create, update and detach a link.
 const BPF_COMMANDS: [u64; 9] = [0, 2, 5, 6, 7, 15, 28, 29, 34];
 
-/// Options of `prctl` permitted: names of threads and of memory, and the auxiliary vector (PR_GET_AUXV).
-const PRCTL_OPTIONS: [libc::c_int; 4] = [libc::PR_SET_NAME, libc::PR_GET_NAME, libc::PR_SET_VMA, 0x4155_5856];
+/// Options of `prctl` permitted: names of threads and of memory, slack of timers, and the auxiliary vector (PR_GET_AUXV).
+const PRCTL_OPTIONS: [libc::c_int; 5] =
+    [libc::PR_SET_NAME, libc::PR_GET_NAME, libc::PR_SET_VMA, libc::PR_SET_TIMERSLACK, 0x4155_5856];
 
 /// Flags of `clone` for a thread of this process.
 const THREAD: u64 = (libc::CLONE_THREAD | libc::CLONE_VM | libc::CLONE_SIGHAND) as u64;
@@ -286,6 +287,7 @@ mod tests {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             UdpSocket::bind("[::1]:0").unwrap();
+            rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1)).unwrap();
             let path = std::env::temp_dir().join(format!("wirerate-filter-{}", process::id()));
             fs::write(&path, "text").unwrap();
             fs::remove_file(&path).unwrap();

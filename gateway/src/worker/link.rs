@@ -55,6 +55,21 @@ pub(super) struct Offered {
     pub(super) sent: usize,
     /// Time at which the link is free for the next queued frame; none where nothing waits for the link.
     pub(super) until: Option<Nanos>,
+    /// Room of the devices.
+    pub(super) device: Device,
+}
+
+/// Room of a device for frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Device {
+    /// All frames offered have been taken.
+    Free,
+    /// Frames wait until the device has room.
+    Full,
+}
+
+impl Offered {
+    const NOTHING: Offered = Offered { sent: 0, until: None, device: Device::Free };
 }
 
 impl Links {
@@ -172,7 +187,7 @@ impl Links {
         pool: &mut Pool,
         captures: &mut Captures,
     ) -> Offered {
-        let mut all = Offered { sent: 0, until: None };
+        let mut all = Offered::NOTHING;
         // A VLAN's frames wait before its parent's port.
         for (port, link) in (0..).map(PortId).zip(&mut self.0) {
             let offered = link.send(shard, port, now, pool, captures);
@@ -181,6 +196,9 @@ impl Links {
         }
         for link in &mut self.0 {
             all.sent += link.flush(pool);
+            if link.is_blocked {
+                all.device = Device::Full;
+            }
         }
         all
     }
@@ -314,7 +332,7 @@ impl Link {
         pool: &mut Pool,
         captures: &mut Captures,
     ) -> Offered {
-        let mut offered = Offered { sent: 0, until: None };
+        let mut offered = Offered::NOTHING;
         let is_captured = !captures.is_empty();
         if self.is_blocked {
             offered.sent = self.transmit(pool);

@@ -1,7 +1,8 @@
 //! A worker that panics: it says so, loses no frame of its pool, and goes on; one that panics all the time takes neither
-//! the core nor the log.
+//! the core nor the log. A worker whose packets wait sleeps meanwhile.
 
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
@@ -10,7 +11,8 @@ use std::time::{Duration, Instant};
 use dataplane::hop::Resolve;
 use dataplane::nat::Share;
 use ports::{Line, Statistics};
-use wire::{Batch, Port, PortError, Received};
+use wire::ethernet::Mac;
+use wire::{Batch, Port, PortError, Received, build};
 
 use super::*;
 
@@ -72,19 +74,28 @@ impl WorkerHandle {
     }
 }
 
-/// A worker with a port that panics so many times.
-fn spawn(number: usize, faults: usize, events: Sender<WorkerEvent>) -> WorkerHandle {
-    let text = "[interface.east]\nzone = \"a\"\naddresses = [\"192.0.2.1/24\"]\n[limit]\nflows = 1024\n";
-    let tables = Arc::new(Tables::compile(&policy::parse(text, "policy").policy.unwrap(), 1).unwrap());
+/// A worker without ports, and the way to command it.
+fn worker(
+    number: usize,
+    text: &str,
+    resolve: Resolve,
+    events: Sender<WorkerEvent>,
+) -> (Worker, CommandSender) {
+    let tables = Arc::new(Tables::compile(&policy::check(text, "policy").policy.unwrap(), 1).unwrap());
     let (sender, commands) = command_channel().unwrap();
     let clock = Clock::start();
-    let setup = Setup { seed: [1, 2], now: clock.now(), resolve: Resolve::ByHost, share: Share::WHOLE };
+    let setup = Setup { seed: [1, 2], now: clock.now(), resolve, share: Share::WHOLE };
     let pool = Pool::new(FRAMES, 2048).unwrap();
     let events = Box::new(move |event| events.send(event).is_ok());
     let shared = None;
-    let worker =
-        Worker::new(Parts { number, tables, setup, pool, clock, commands, events, shared, log: None })
-            .unwrap();
+    let parts = Parts { number, tables, setup, pool, clock, commands, events, shared, log: None };
+    (Worker::new(parts).unwrap(), sender)
+}
+
+/// A worker with a port that panics so many times.
+fn spawn(number: usize, faults: usize, events: Sender<WorkerEvent>) -> WorkerHandle {
+    let text = "[interface.east]\nzone = \"a\"\naddresses = [\"192.0.2.1/24\"]\n[limit]\nflows = 1024\n";
+    let (worker, sender) = worker(number, text, Resolve::ByHost, events);
     let thread = thread::spawn(move || worker.work());
     let faults = Arc::new(AtomicUsize::new(faults));
     let line: Box<dyn Line> = Box::new(Faulty { faults: faults.clone(), fd: WakeUp::new().unwrap() });
@@ -143,4 +154,84 @@ fn a_worker_that_fails_again_and_again_waits_longer_each_time() {
     handle.faults.store(0, Ordering::Relaxed);
     while handle.report().counters.received.frames == 0 {}
     handle.end();
+}
+
+/// A port that gives some packets at once, and notes when it is handed any.
+struct Paced {
+    left: usize,
+    departed: Arc<Mutex<Vec<Nanos>>>,
+    fd: WakeUp,
+}
+
+impl Port for Paced {
+    fn name(&self) -> &str {
+        "paced"
+    }
+
+    fn receive(&mut self, batch: &mut Batch, pool: &mut Pool) -> Result<Received, PortError> {
+        let count = std::mem::take(&mut self.left);
+        for _ in 0..count {
+            let packet = build::ethernet(Mac([2; 6]), Mac([2, 0, 0, 0, 0, 1]))
+                .ipv4([10, 0, 0, 9].into(), [203, 0, 113, 9].into())
+                .udp(1_000, 2_000)
+                .payload(&[0; 972]);
+            let frame = batch.extend_from(pool).unwrap();
+            assert!(frame.fill(&packet.to_vec()));
+            frame.meta.received = ports::now();
+        }
+        Ok(if count == 0 { Received::Nothing } else { Received::Frames(count) })
+    }
+
+    fn transmit(&mut self, batch: &mut Batch, pool: &mut Pool) -> Result<(), PortError> {
+        for frame in batch.drain() {
+            self.departed.lock().unwrap().push(ports::now());
+            pool.put(frame);
+        }
+        Ok(())
+    }
+}
+
+impl Line for Paced {
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    fn statistics(&mut self) -> Statistics {
+        Statistics::default()
+    }
+
+    fn reclaim(&mut self, _: &mut Pool) {}
+}
+
+/// Packets of a tenth of a second each. Between them the worker sleeps: it makes some hundred turns before each, where it would make
+/// a hundred thousand.
+#[test]
+fn a_worker_sleeps_between_departures_and_none_is_early() {
+    const PACKETS: usize = 6;
+    let text = "mode = \"stateless\"\n[interface.lan]\nzone = \"a\"\naddresses = [\"10.0.0.1/8\"]\n\
+                [interface.wan]\nzone = \"b\"\naddresses = [\"203.0.113.2/24\"]\n[default]\n\"a > b\" = \"accept\"\n\
+                [[queue]]\nname = \"all\"\non = \"wan\"\nrate = \"80 kbit/s\"\noverhead = \"ip\"\n";
+    let (events, _told) = channel();
+    let (worker, sender) = worker(0, text, Resolve::Assume, events);
+    let thread = thread::spawn(move || worker.work());
+    let departed = Arc::new(Mutex::new(Vec::new()));
+    let began = ports::now();
+    for (interface, left) in [("wan", 0), ("lan", PACKETS)] {
+        let line = Paced { left, departed: departed.clone(), fd: WakeUp::new().unwrap() };
+        let ends = Attachment { line: Some(Box::new(line)), punt: None };
+        sender.send(Command::Attach { interface: interface.to_owned(), ends, done: None });
+    }
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while departed.lock().unwrap().len() < PACKETS && Instant::now() < deadline {
+        thread::sleep(Duration::from_millis(5));
+    }
+    let handle = WorkerHandle { commands: sender, thread, faults: Arc::default() };
+    let turns = handle.report().turns;
+    handle.end();
+    let departed = departed.lock().unwrap();
+    assert_eq!(departed.len(), PACKETS);
+    for (moment, number) in departed.iter().zip(0..) {
+        assert!(*moment >= began + Nanos(number * 100_000_000), "{number} after {}", moment.since(began));
+    }
+    assert!(turns < 50_000, "{turns} turns");
 }
