@@ -2,6 +2,7 @@
 
 pub(crate) mod classify;
 pub(crate) mod forward;
+pub(crate) mod pace;
 pub(crate) mod peer;
 pub(crate) mod routes;
 pub(crate) mod schedule;

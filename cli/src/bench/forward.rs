@@ -217,6 +217,9 @@ pub(crate) enum BenchError {
     /// Not every frame was forwarded: the rate would be that of another path.
     #[error("{0} frames were not forwarded")]
     Lost(u64),
+    /// The system refuses a file descriptor.
+    #[error("no file descriptor: {0}")]
+    System(std::io::Error),
 }
 
 /// A frame, and the port it comes in by.

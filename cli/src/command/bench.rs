@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
@@ -9,6 +10,7 @@ use serde_json::json;
 use classify::Classify;
 
 use crate::bench::forward::{self, Extent, Outcome, Scenario};
+use crate::bench::pace::{self, Pace, Precision};
 use crate::bench::routes;
 use crate::bench::schedule;
 use crate::failure::Failure;
@@ -31,6 +33,34 @@ enum What {
     Routes(Routes),
     Classify(Classify),
     Schedule(Schedule),
+    Pace(Departures),
+}
+
+/// Precision of departures: the gateway's worker and a queue of a rate, into a port that discards. Takes a core.
+///
+/// Beside it a plain loop reads the clock until the same moments: what it is late by is the machine's.
+#[derive(Args, Debug)]
+#[command(after_long_help = with_exit_codes("\
+Examples:
+  taskset -c 1 wirerate bench pace
+  wirerate bench pace --bytes 1500 --mbit 100 --json"))]
+struct Departures {
+    /// Length of the frames, without check sequence.
+    #[arg(long, value_name = "N", requires = "mbit", default_value_t = 242, value_parser = clap::value_parser!(u32).range(60..=1_514))]
+    bytes: u32,
+    /// Bytes that count beside each frame: 24 are preamble, check sequence and gap of Ethernet.
+    #[arg(long, value_name = "N", requires = "mbit", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=1_000))]
+    overhead: u32,
+    /// Rate in Mbit/s; may be given several times. Without it: 242 bytes at 1, 5 and 25, and 60 and 24 at 1000.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    mbit: Vec<u32>,
+    /// Seconds to measure each.
+    #[arg(long, value_name = "N", default_value_t = 5.0, value_parser = classify::seconds)]
+    seconds: f64,
+    /// Print an array of `{bytes, overhead, mbit, core, worker, plain}`, the last two with the rate in parts of that to be kept, and
+    /// the errors of the times between departures in nanoseconds.
+    #[arg(long)]
+    json: bool,
 }
 
 /// Enqueue and dequeue through a scheduler of subscribers with 16 queues each, 64-byte frames; beside it DPDK's rte_sched.
@@ -123,6 +153,7 @@ impl Bench {
             What::Routes(routes) => routes.run(),
             What::Classify(classify) => classify.run(),
             What::Schedule(schedule) => schedule.run(),
+            What::Pace(departures) => departures.run(),
         }
     }
 }
@@ -194,6 +225,60 @@ impl Schedule {
         for schedule::Outcome { subscribers, queues, mpps, peer_mpps } in &outcomes {
             let peer = peer_mpps.map_or_else(|| "-".to_owned(), |mpps| format!("{mpps:.2}"));
             writeln!(out, "{subscribers:>12} {queues:>10} {mpps:>8.2} {peer:>16}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Departures {
+    fn run(self) -> Result<(), Failure> {
+        let (bytes, overhead) = (self.bytes, self.overhead);
+        let paces = if self.mbit.is_empty() {
+            Pace::DEFAULT.to_vec()
+        } else {
+            self.mbit.iter().map(|mbit| Pace { bytes, overhead, mbit: *mbit }).collect()
+        };
+        let mut outcomes = Vec::with_capacity(paces.len());
+        for pace in paces {
+            screen::doing(&format_args!("{} bytes at {} Mbit/s: measuring", pace.bytes, pace.mbit));
+            outcomes.push(pace::measure(pace, Duration::from_secs_f64(self.seconds))?);
+        }
+        let mut out = screen::out();
+        if self.json {
+            let precision = |found: &Precision| {
+                let [median, p90, p99, longest] = found.errors;
+                json!({
+                    "departures": found.departures, "rate": found.rate, "within_1us": found.exact,
+                    "p50_ns": median, "p90_ns": p90, "p99_ns": p99, "longest_ns": longest,
+                })
+            };
+            let row = |outcome: &pace::Outcome| {
+                let Pace { bytes, overhead, mbit } = outcome.pace;
+                json!({
+                    "bytes": bytes, "overhead": overhead, "mbit": mbit, "core": outcome.core,
+                    "worker": precision(&outcome.worker), "plain": precision(&outcome.plain),
+                })
+            };
+            let rows: Vec<_> = outcomes.iter().map(row).collect();
+            writeln!(out, "{}", serde_json::Value::from(rows))?;
+            return Ok(());
+        }
+        writeln!(
+            out,
+            "{:>6} {:>7}  {:<10} {:>10} {:>11} {:>9} {:>9} {:>9} {:>10} {:>6}",
+            "bytes", "Mbit/s", "", "departures", "rate", "p50, us", "p90, us", "p99, us", "longest", "core"
+        )?;
+        for pace::Outcome { pace: Pace { bytes, mbit, .. }, worker, core, plain } in &outcomes {
+            let core = format!("{:.1}%", core * 100.0);
+            for (name, found, core) in [("worker", worker, core.as_str()), ("plain loop", plain, "")] {
+                let [median, p90, p99, longest] = found.errors.map(|error| error / 1e3);
+                writeln!(
+                    out,
+                    "{bytes:>6} {mbit:>7}  {name:<10} {:>10} {:>10.3}% {median:>9.3} {p90:>9.3} {p99:>9.3} {longest:>10.1} {core:>6}",
+                    found.departures,
+                    found.rate * 100.0,
+                )?;
+            }
         }
         Ok(())
     }

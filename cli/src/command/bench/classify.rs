@@ -96,7 +96,8 @@ fn named(name: &str) -> Result<Named, String> {
     })
 }
 
-fn seconds(word: &str) -> Result<f64, String> {
+/// Parses a time to measure.
+pub(super) fn seconds(word: &str) -> Result<f64, String> {
     let value: f64 = word.parse().map_err(|_| "not a number".to_owned())?;
     if (0.01..=3_600.0).contains(&value) { Ok(value) } else { Err("from 0.01 to 3600".to_owned()) }
 }
