@@ -8,14 +8,14 @@ pub enum Refused {
     /// The interface that the flow began at is gone.
     #[error("the interface that it began at is gone")]
     InterfaceGone,
-    /// A translation of the flow is gone, or the rule that the item is of.
-    #[error("its translation or rule is gone")]
+    /// A translation of the flow is gone, or the rule or meter that the item is of.
+    #[error("its translation, rule or meter is gone")]
     NameGone,
     /// The mapping cannot be made.
     #[error(transparent)]
     Mapping(Restore),
-    /// There are as many flows as there is memory for.
-    #[error("the flow table is full")]
+    /// There are as many flows, or instances of a meter, as there is memory for.
+    #[error("the flow table, or that of the meter, is full")]
     TableFull,
     /// Another flow has the same ends.
     #[error("another flow has the same ends")]

@@ -9,8 +9,10 @@ use wire::{Bytes, Nanos};
 
 use crate::nat::Share;
 
+mod debt;
 mod instance;
 
+pub use debt::Debts;
 pub use instance::Meters;
 
 /// A compiled meter: rates and depths of its two buckets.

@@ -37,7 +37,9 @@ mod queue;
 
 pub use filter::FlowFilter;
 pub use flow::Ended;
-pub use item::{DebtRecord, FlowRecord, Item, MappingRecord, OwnRecord, Standing, Through};
+pub use item::{
+    DebtRecord, FlowRecord, Item, MappingRecord, MeterRecord, OwnRecord, Prefix, Standing, Subject, Through,
+};
 pub use names::{Names, Places};
 
 /// All parts, in the order in which a reload is applied to them and items are exported.

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use dataplane::flow::Ends;
 use dataplane::nat::Endpoint;
-use dataplane::state::{FlowRecord, Item};
+use dataplane::state::{FlowRecord, Item, Subject};
 use serde::{Deserialize, Serialize};
 
 /// Both ends of a packet, in either direction; of an ICMP error, the ends of the packet that it quotes.
@@ -33,6 +33,16 @@ impl About {
             Item::Flow(flow) => self.is_of(flow) || flow.original.source == self.from,
             Item::Debt(debt) => debt.source.is_none_or(|source| source == self.from),
             Item::Own(_) => true,
+            Item::Meter(record) => match record.subject {
+                Subject::All => true,
+                // An address alone, where nothing is tracked.
+                Subject::Flow { ends, .. } => {
+                    self.ends().contains(&(ends.source, ends.sport)) || ends.source == self.from
+                }
+                Subject::Source(prefix) | Subject::Destination(prefix) => {
+                    [self.one, self.other, self.from].iter().any(|address| prefix.has(*address))
+                }
+            },
         }
     }
 

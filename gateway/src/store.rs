@@ -24,7 +24,7 @@ mod tests;
 pub use stamp::{Occasion, Stamp};
 
 /// Header line, with the version of the block format.
-const HEAD: &[u8] = b"wirerate state 4\n";
+const HEAD: &[u8] = b"wirerate state 5\n";
 
 /// Items of a block, at most. Bounds the memory for decoding: an item is far larger in memory than in a file.
 pub const BLOCK_ITEMS: usize = 1024;
@@ -204,7 +204,7 @@ pub fn write_file(
 pub struct Contents {
     /// Flows, with their translations.
     pub flows: u64,
-    /// Token debts under rates.
+    /// Token debts under rates of rules and of meters.
     pub rates: u64,
 }
 
@@ -234,7 +234,7 @@ pub fn contents(input: impl Read) -> Result<Contents, StoreError> {
     let mut contents = Contents::default();
     read(input, |entry| match entry {
         Entry::Item(Item::Flow(_)) => contents.flows += 1,
-        Entry::Item(Item::Debt(_)) => contents.rates += 1,
+        Entry::Item(Item::Debt(_) | Item::Meter(_)) => contents.rates += 1,
         Entry::Item(Item::Own(_)) | Entry::Names(_) | Entry::Stamp(_) => {}
     })?;
     Ok(contents)

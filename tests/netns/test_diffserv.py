@@ -10,7 +10,7 @@ from topology import REMOTE
 
 pytestmark = pytest.mark.without("nftables", why="classes and meters are the policy's; Linux has tc for them")
 
-VOICE, BULK = 5060, 5061
+VOICE, BULK, THIN = 5060, 5061, 5062
 EF, AF11, CS1 = 46, 10, 8
 
 
@@ -70,6 +70,27 @@ def test_a_meter_passes_its_rate_and_is_counted(net):
         remote.settimeout(0.2)
         with pytest.raises(TimeoutError):
             receive(remote)
+
+
+def test_a_drained_meter_is_drained_after_a_restart(net):
+    """What the rate has let come meanwhile passes, and no burst."""
+    net.office.apply("drained")
+    with listen(net.client, None, 0) as client:
+        began = time.monotonic()
+        assert drain(client, net) >= 40
+        net.office.stop()
+        net.office.start("drained")
+        net.client.reaches(REMOTE)
+        passed = drain(client, net)
+        assert passed <= time.monotonic() - began + 1
+
+
+def drain(client, net):
+    """Number of packets that pass of a hundred."""
+    for _ in range(100):
+        client.sendto(b"thin", (REMOTE, THIN))
+    wait.until(lambda: counted(net)["thin"]["packets"] == 100, "all are classified")
+    return counted(net)["thin"]["colours"][0]
 
 
 def dropped(net):

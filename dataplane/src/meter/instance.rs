@@ -7,7 +7,7 @@ use policy::model::{Colour, Meter as Settings, MeterScope, NoInstance};
 use tally::{Op, Region, Tally};
 use wire::{Bytes, Nanos};
 
-use super::{Arrival, Buckets, Meter};
+use super::{Arrival, Buckets, Debts, Meter};
 use crate::flow::Key;
 use crate::limiter::Sets;
 use crate::nat::Share;
@@ -90,6 +90,37 @@ impl Meters {
             new.shared = before.shared;
             std::mem::swap(&mut new.each, &mut before.each);
         }
+    }
+
+    /// Number of instances that there is room for, by meter: those for all packets counted.
+    pub(crate) fn rooms(&self) -> impl Iterator<Item = usize> {
+        self.list.iter().map(|instances| 1 + instances.each.len())
+    }
+
+    /// Key and debts of an instance of a meter, where tokens are missing; no key of the one for all packets, which is the first.
+    pub(crate) fn debts(&self, meter: usize, place: usize, now: Nanos) -> Option<(Option<Key>, Debts)> {
+        let Instances { meter, shared, each, .. } = self.list.get(meter)?;
+        let (key, buckets) = match place.checked_sub(1) {
+            None => (None, shared),
+            Some(place) => (Some(*each.keys.get(place)?), each.values.get(place)?),
+        };
+        let debts = meter.debts(buckets, now);
+        (key.is_none_or(|key| key.is_some()) && debts != Debts::default()).then_some((key, debts))
+    }
+
+    /// Adds debts to an instance of a meter; what has been used meanwhile counts, too. `None` where there is no instance left.
+    pub(crate) fn owe(&mut self, place: u16, of: Option<(Key, u64)>, debts: Debts, now: Nanos) -> Option<()> {
+        let Instances { meter, shared, each, .. } = self.list.get_mut(usize::from(place))?;
+        let buckets = match of {
+            None => shared,
+            Some((key, hash)) => {
+                let place =
+                    each.find_or_take(&key, hash, meter.full(now), |buckets| meter.is_full(buckets, now))?;
+                each.value(place)?
+            }
+        };
+        *buckets = meter.indebted(debts.max(meter.debts(buckets, now)), now);
+        Some(())
     }
 
     /// Bytes of memory.

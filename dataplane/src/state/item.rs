@@ -6,7 +6,9 @@ use serde::{Deserialize, Serialize};
 use wire::{Nanos, PortId};
 
 use crate::flow::{Ends, FlowId, Handshake, State, Windows};
+use crate::meter::Debts;
 use crate::nat::Endpoint;
+use crate::tables::Address;
 
 /// An item of a shard's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,6 +20,8 @@ pub enum Item {
     Debt(DebtRecord),
     /// State of the gateway's own packets.
     Own(OwnRecord),
+    /// Token debts of an instance of a meter.
+    Meter(MeterRecord),
 }
 
 impl Item {
@@ -32,6 +36,7 @@ impl Item {
             }
             Item::Debt(record) => Item::Debt(DebtRecord { debt: less(record.debt), ..record }),
             Item::Own(own) => Item::Own(OwnRecord { errors: less(own.errors), ..own }),
+            Item::Meter(record) => Item::Meter(MeterRecord { debts: record.debts.aged(by), ..record }),
         }
     }
 }
@@ -121,6 +126,57 @@ pub struct DebtRecord {
     pub source: Option<IpAddr>,
     /// Time until the bucket is full: as many may pass as the rate ever lets pass at once.
     pub debt: Nanos,
+}
+
+/// Token debts of an instance of a meter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MeterRecord {
+    /// The meter, by place; `None` if it is gone.
+    pub meter: Option<u16>,
+    /// Packets that the instance meters.
+    pub subject: Subject,
+    /// Debts.
+    pub debts: Debts,
+}
+
+/// Packets of an instance of a meter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Subject {
+    /// All, or those for which there is no other instance.
+    All,
+    /// Those of a flow.
+    Flow {
+        /// Ends of the flow, in its first packet's direction.
+        ends: Ends,
+        /// An interface of its conntrack zone; `None` where it has none.
+        interface: Option<PortId>,
+    },
+    /// Those from a prefix.
+    Source(Prefix),
+    /// Those to a prefix.
+    Destination(Prefix),
+}
+
+/// Addresses that are metered together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Prefix {
+    /// The first of them.
+    pub first: IpAddr,
+    /// Number of bits that they have in common.
+    pub bits: u8,
+}
+
+impl Prefix {
+    /// True if the address is one of them.
+    pub fn has(&self, address: IpAddr) -> bool {
+        let masked = Address::from(address).prefix(self.bits, self.bits);
+        address.is_ipv4() == self.first.is_ipv4() && masked == Address::from(self.first)
+    }
+
+    /// The address, where the prefix has no other.
+    pub fn alone(&self) -> Option<IpAddr> {
+        (self.bits == if self.first.is_ipv4() { 32 } else { 128 }).then_some(self.first)
+    }
 }
 
 /// State of the gateway's own packets.

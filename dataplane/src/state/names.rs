@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde::{Deserialize, Serialize};
 use wire::PortId;
 
-use super::{DebtRecord, FlowRecord, Item, MappingRecord, Standing, Through};
+use super::{DebtRecord, FlowRecord, Item, MappingRecord, MeterRecord, Standing, Subject, Through};
 use crate::tables::{OWN_ACCORD, Tables, is_linux};
 
 /// Names to which items refer, in the order of their places in tables.
@@ -19,6 +19,8 @@ pub struct Names {
     pub destinations: Vec<String>,
     /// Source translations.
     pub sources: Vec<String>,
+    /// Meters.
+    pub meters: Vec<String>,
 }
 
 /// Translation of places in some tables to places in others, by name.
@@ -28,6 +30,7 @@ pub struct Places {
     rules: Vec<Option<u32>>,
     destinations: Vec<Option<u16>>,
     sources: Vec<Option<u16>>,
+    meters: Vec<Option<u16>>,
 }
 
 impl Names {
@@ -38,6 +41,7 @@ impl Names {
             rules: tables.filter.rules.iter().map(|rule| rule.name.clone()).collect(),
             destinations: tables.nat.destinations.iter().map(|nat| nat.name.clone()).collect(),
             sources: tables.nat.sources.iter().map(|nat| nat.name.clone()).collect(),
+            meters: tables.classes.meters.iter().map(|meter| meter.name.clone()).collect(),
         }
     }
 
@@ -49,6 +53,7 @@ impl Names {
             rules: places(&self.rules, &there.rules),
             destinations: places(&self.destinations, &there.destinations),
             sources: places(&self.sources, &there.sources),
+            meters: places(&self.meters, &there.meters),
         }
     }
 }
@@ -72,6 +77,20 @@ impl Places {
                 Item::Debt(DebtRecord { rule: rule.unwrap_or(u32::MAX), ..*debt })
             }
             Item::Own(own) => Item::Own(*own),
+            Item::Meter(record) => Item::Meter(self.moved_meter(record)),
+        }
+    }
+
+    fn moved_meter(&self, record: &MeterRecord) -> MeterRecord {
+        let meter = record.meter.and_then(|meter| self.meters.get(usize::from(meter)).copied().flatten());
+        match record.subject {
+            Subject::Flow { ends, interface: Some(PortId(id)) } => {
+                let interface = self.interfaces.get(usize::from(id)).copied().flatten().map(PortId);
+                // What came by an interface that is gone is no packet's any more.
+                let meter = meter.filter(|_| interface.is_some());
+                MeterRecord { meter, subject: Subject::Flow { ends, interface }, ..*record }
+            }
+            _ => MeterRecord { meter, ..*record },
         }
     }
 

@@ -7,7 +7,7 @@ use dataplane::Tables;
 use dataplane::flow::SteeringTable;
 use dataplane::import::Refused;
 use dataplane::nat::Share;
-use dataplane::state::{Cursor, Item};
+use dataplane::state::{Cursor, Item, Subject};
 use dataplane::tables::Address;
 use wire::Nanos;
 
@@ -63,7 +63,7 @@ impl Processing {
 }
 
 /// Returns the worker that owns an item, `None` where all workers do. A flow whose translation has a port belongs to
-/// the worker that allocates that port; any other flow, and the token debts of a source, to the owner of the source.
+/// the worker that allocates that port; any other flow, and the token debts of a source or of a flow, to the owner of the source.
 pub(crate) fn owner_of(item: &Item, workers: usize, steering: Option<&SteeringTable>) -> Option<usize> {
     let home = |source: IpAddr| {
         let source = Address::from(source).bits;
@@ -76,5 +76,10 @@ pub(crate) fn owner_of(item: &Item, workers: usize, steering: Option<&SteeringTa
         }),
         Item::Debt(debt) => debt.source.map(home),
         Item::Own(_) => None,
+        Item::Meter(record) => match record.subject {
+            Subject::Flow { ends, .. } => Some(home(ends.source)),
+            Subject::Source(prefix) => prefix.alone().map(home),
+            Subject::All | Subject::Destination(_) => None,
+        },
     }
 }

@@ -78,7 +78,7 @@ impl Live {
                 if replay.shard.import(&replay.tables, &item, at).is_ok() {
                     self.flows.extend(match item {
                         Item::Flow(flow) => Some(flow),
-                        Item::Debt(_) | Item::Own(_) => None,
+                        Item::Debt(_) | Item::Own(_) | Item::Meter(_) => None,
                     });
                 }
             }
