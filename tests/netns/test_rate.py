@@ -8,6 +8,7 @@ import time
 
 import pytest
 import wait
+from stamp import none_is_early, opened, receive
 from test_load import SOURCES, SPORTS, Generator, Sink
 from topology import REMOTE
 from transfer import transfer
@@ -18,6 +19,7 @@ FRAME = 0.001
 """Seconds that a short frame takes of the `slow` link: 60 bytes and 24 of overhead, at 672 kbit/s."""
 
 QUEUE = 1024
+PORT = 5072
 
 
 @pytest.fixture(autouse=True)
@@ -65,6 +67,16 @@ def test_frames_leave_no_faster(net, generator, sink):
     wait.until(lambda: arrived(sink, 300), "all frames arrive")
     assert time.monotonic() - began >= 299 * FRAME
     assert len(sink.seen) == 300
+
+
+def test_each_frame_has_its_moment(net):
+    """Sources are one: frames keep their order."""
+    net.office.apply("slow")
+    with opened(net.remote, REMOTE, PORT) as remote, opened(net.client, None, 0) as client:
+        began = time.time()
+        for _ in range(300):
+            client.sendto(b"short", (REMOTE, PORT))
+        none_is_early(receive(remote, 300), began, FRAME)
 
 
 def test_what_finds_the_queue_full_is_counted(net, generator, sink):
