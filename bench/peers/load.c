@@ -1,15 +1,17 @@
 /*
- * The load of bench/live: UDP packets of 64 bytes out of one interface, and a look at what comes in by another.
+ * The load of bench/live and bench/qos: UDP packets out of one interface, and a look at what comes in by another.
  *
- *     load send INTERFACE DESTINATION_MAC FLOWS SECONDS RATE    RATE in packets a second; 0: as fast as it goes
+ *     load send INTERFACE DESTINATION_MAC FLOWS SECONDS RATE [BYTES]    RATE in packets a second; 0: as fast as it goes
  *     load echo INTERFACE                                       says "ready", and answers each packet until SIGTERM
  *     load watch INTERFACE SECONDS                              says "ready", then what came; SIGTERM ends it, too
+ *     load stamp INTERFACE COUNT SECONDS                        says "ready", then the times at which so many came, by the kernel:
+ *                                                               nanoseconds, 8 bytes each, in the machine's order
  *
  * Flows are those of `wirerate bench forward`, except that each inside endpoint has two destinations; one after the other.
  * A packet carries its number and the moment at which it was handed to the kernel; a BPF program looks at what comes in,
  * drops it and keeps the account. Packets are sent by `sendmmsg`, past the queueing
  * discipline; one that the interface refuses (its ring is full) counts as sent, and lost.
- * 64 bytes are without the frame's check sequence, as everywhere in bench/.
+ * BYTES (64) are without the frame's check sequence, as everywhere in bench/.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -44,6 +46,9 @@ struct words {
 	uint64_t sent;
 } __attribute__((packed));
 #define MAGIC 0x77726c64
+
+/* Longest frame without jumbo. */
+#define LONGEST 1514
 
 /* Latencies are told apart by half a microsecond, up to 33 ms. */
 #define STEP_NS 512
@@ -87,8 +92,9 @@ static int send_load(char **argv)
 	header[12] = 0x08;
 	uint32_t flows = (uint32_t)strtoul(argv[2], NULL, 10);
 	double limit = strtod(argv[3], NULL), rate = strtod(argv[4], NULL);
-	if (!flows)
-		die("no flows");
+	uint32_t bytes = argv[5] ? (uint32_t)strtoul(argv[5], NULL, 10) : LEN;
+	if (!flows || bytes < PAYLOAD + sizeof(struct words) || bytes > LONGEST)
+		die("no flows, or packets of another length than they can have");
 
 	prctl(PR_SET_TIMERSLACK, 1);
 	int out = packet_socket(argv[0], 0);
@@ -102,9 +108,9 @@ static int send_load(char **argv)
 	}
 	memcpy(header + 6, request.ifr_hwaddr.sa_data, 6);
 
-	uint8_t (*ring)[LEN] = calloc(flows, LEN);
+	uint8_t *ring = calloc(flows, bytes);
 	for (uint32_t i = 0; i < flows; i++)
-		write_packet(ring[i], header, i / 2, i);
+		write_packet(ring + (size_t)i * bytes, header, i / 2, i, bytes);
 	struct mmsghdr messages[VECTOR] = { 0 };
 	struct iovec vectors[VECTOR];
 	uint64_t sent = 0, refused = 0;
@@ -132,10 +138,10 @@ static int send_load(char **argv)
 			most = flows;
 		uint64_t stamp = now_ns();
 		for (uint32_t i = 0; i < most; i++) {
-			uint8_t *frame = ring[(sent + i) % flows];
+			uint8_t *frame = ring + (sent + i) % flows * bytes;
 			struct words words = { MAGIC, (uint32_t)(sent + i), stamp };
 			memcpy(frame + PAYLOAD, &words, sizeof words);
-			vectors[i] = (struct iovec){ frame, LEN };
+			vectors[i] = (struct iovec){ frame, bytes };
 			messages[i].msg_hdr.msg_iov = &vectors[i];
 			messages[i].msg_hdr.msg_iovlen = 1;
 		}
@@ -282,6 +288,54 @@ static int watch(char **argv)
 	return 0;
 }
 
+/*
+ * Moments at which packets of ours came, by the kernel's stamp. It looks every two milliseconds, as it would otherwise be woken for
+ * each packet in the middle of what is measured.
+ */
+static int stamp(char **argv)
+{
+	int fd = packet_socket(argv[0], htons(ETH_P_IP)), on = 1, room = 64 << 20;
+	setsockopt(fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &on, sizeof on);
+	setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof room);
+	if (setsockopt(fd, SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof on) < 0)
+		die("no time stamps");
+	size_t wanted = strtoul(argv[1], NULL, 10), came = 0;
+	double limit = strtod(argv[2], NULL);
+	uint64_t *moments = calloc(wanted + 1, sizeof *moments);
+	static uint8_t frames[VECTOR][PAYLOAD + sizeof(struct words)];
+	static char control[VECTOR][CMSG_SPACE(sizeof(struct timespec))];
+	struct iovec vectors[VECTOR];
+	struct mmsghdr messages[VECTOR];
+	printf("ready\n");
+	fflush(stdout);
+	double begin = seconds();
+	while (!ended && came < wanted && seconds() - begin < limit) {
+		for (int i = 0; i < VECTOR; i++) {
+			vectors[i] = (struct iovec){ frames[i], sizeof frames[i] };
+			messages[i].msg_hdr = (struct msghdr){
+				.msg_iov = &vectors[i],
+				.msg_iovlen = 1,
+				.msg_control = control[i],
+				.msg_controllen = sizeof control[i],
+			};
+		}
+		int got = recvmmsg(fd, messages, VECTOR, MSG_DONTWAIT, NULL);
+		for (int i = 0; i < got && came < wanted; i++) {
+			struct words words;
+			struct timespec at;
+			struct cmsghdr *header = CMSG_FIRSTHDR(&messages[i].msg_hdr);
+			memcpy(&words, frames[i] + PAYLOAD, sizeof words);
+			if (words.magic != MAGIC || !header || header->cmsg_type != SCM_TIMESTAMPNS)
+				continue;
+			memcpy(&at, CMSG_DATA(header), sizeof at);
+			moments[came++] = (uint64_t)at.tv_sec * 1000000000u + (uint64_t)at.tv_nsec;
+		}
+		if (got < VECTOR)
+			usleep(2000);
+	}
+	return fwrite(moments, sizeof *moments, came, stdout) == came && !fflush(stdout) ? 0 : 1;
+}
+
 /* Sends each packet of ours back to where it came from, so that whoever tracks connections has seen both directions. */
 static int echo(char **argv)
 {
@@ -319,11 +373,14 @@ int main(int argc, char **argv)
 	struct sigaction action = { .sa_handler = end };
 	sigaction(SIGTERM, &action, NULL);
 	sigaction(SIGINT, &action, NULL);
-	if (argc == 7 && !strcmp(argv[1], "send"))
+	if ((argc == 7 || argc == 8) && !strcmp(argv[1], "send"))
 		return send_load(argv + 2);
 	if (argc == 4 && !strcmp(argv[1], "watch"))
 		return watch(argv + 2);
 	if (argc == 3 && !strcmp(argv[1], "echo"))
 		return echo(argv + 2);
-	die("usage: load send INTERFACE DESTINATION_MAC FLOWS SECONDS RATE | load echo INTERFACE | load watch INTERFACE SECONDS");
+	if (argc == 5 && !strcmp(argv[1], "stamp"))
+		return stamp(argv + 2);
+	die("usage: load send INTERFACE DESTINATION_MAC FLOWS SECONDS RATE [BYTES] | load echo INTERFACE | "
+	    "load watch INTERFACE SECONDS | load stamp INTERFACE COUNT SECONDS");
 }

@@ -1,5 +1,5 @@
 /*
- * The packets of the senders here: 64 bytes of UDP, without the frame's check sequence.
+ * The packets of the senders here: UDP, 64 bytes unless said otherwise, without the frame's check sequence.
  */
 #ifndef PACKET_H
 #define PACKET_H
@@ -27,16 +27,16 @@ static inline uint16_t checksum(const void *header)
 }
 
 /*
- * Writes a packet behind the link-layer header given: from one of the endpoints, which are 16 a host from 10.1.0.0 on, to
+ * Writes a packet of so many bytes behind the link-layer header given: from one of the endpoints, which are 16 a host from 10.1.0.0 on, to
  * an address of 198.51.100.0/24 by the number of the flow, port 443.
  */
-static inline void write_packet(uint8_t *frame, const uint8_t *header, uint32_t endpoint, uint32_t flow)
+static inline void write_packet(uint8_t *frame, const uint8_t *header, uint32_t endpoint, uint32_t flow, uint32_t bytes)
 {
 	memcpy(frame, header, 14);
 	struct iphdr ip = {
 		.version = 4,
 		.ihl = 5,
-		.tot_len = htons(LEN - 14),
+		.tot_len = htons((uint16_t)(bytes - 14)),
 		.ttl = 64,
 		.protocol = IPPROTO_UDP,
 		.saddr = htonl(0x0a010000 + endpoint / 16),
@@ -47,11 +47,11 @@ static inline void write_packet(uint8_t *frame, const uint8_t *header, uint32_t 
 	struct udphdr udp = {
 		.source = htons((uint16_t)(10000 + endpoint % 16)),
 		.dest = htons(443),
-		.len = htons(LEN - 34),
+		.len = htons((uint16_t)(bytes - 34)),
 	};
 	memcpy(frame + 14, &ip, 20);
 	memcpy(frame + 34, &udp, 8);
-	memset(frame + PAYLOAD, 0x5a, LEN - PAYLOAD);
+	memset(frame + PAYLOAD, 0x5a, bytes - PAYLOAD);
 }
 
 #endif
