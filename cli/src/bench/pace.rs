@@ -52,6 +52,12 @@ impl Pace {
         f64::from((self.bytes + self.overhead) * 8) * 1e3 / f64::from(self.mbit)
     }
 
+    /// Frames that wait, at least: those of 5 ms, so that a worker which others keep from its core makes up for it afterwards, as it
+    /// does with what Linux has received meanwhile.
+    fn waiting(&self) -> u64 {
+        (5e6 / self.gap()).clamp(256.0, 8_000.0) as u64
+    }
+
     fn policy(&self) -> String {
         // Of the queue, what counts beside the IP packet.
         let overhead = ETHERNET + self.overhead;
@@ -63,17 +69,13 @@ impl Pace {
              [[queue]]\nname = \"port\"\non = \"wan\"\nrate = \"{} Mbit/s\"\noverhead = {overhead}\n\
              [[queue]]\nname = \"all\"\nin = \"port\"\nlimit = {}\n",
             self.mbit,
-            HIGH + MOST as u64,
+            self.waiting() * 2,
         )
     }
 }
 
 /// Length of an Ethernet header.
 const ETHERNET: u32 = 14;
-
-/// Frames that wait: the port has more below the first number, up to the second.
-const LOW: u64 = 256;
-const HIGH: u64 = 512;
 
 /// Frames that are received at once.
 const MOST: usize = 2;
@@ -121,7 +123,7 @@ fn departures(pace: Pace, count: usize, time: Duration) -> Result<(Vec<u64>, f64
         return Err(BenchError::Policy(first.map_or_else(String::new, |found| found.message.clone())));
     };
     let tables = Tables::compile(&policy, 1).map_err(|error| BenchError::Policy(error.to_string()))?;
-    let pool = Pool::new(2 * HIGH as u32, 2_048).map_err(BenchError::Pool)?;
+    let pool = Pool::new(3 * pace.waiting() as u32, 2_048).map_err(BenchError::Pool)?;
     let (sender, commands) = command_channel().map_err(BenchError::System)?;
     let clock = Clock::start();
     let setup = Setup { seed: SEED, now: clock.now(), resolve: Resolve::Assume, share: Share::WHOLE };
@@ -214,6 +216,8 @@ struct Source {
     fd: WakeUp,
     packet: Vec<u8>,
     given: u64,
+    /// Number of frames below which it has more, up to half as many again.
+    enough: u64,
     is_filling: bool,
     account: Arc<Account>,
 }
@@ -226,7 +230,8 @@ impl Source {
             .udp(1_000, 2_000)
             .payload(&vec![0; (pace.bytes as usize).saturating_sub(headers)])
             .to_vec();
-        Ok(Source { fd: WakeUp::new()?, packet, given: 0, is_filling: true, account })
+        let enough = pace.waiting();
+        Ok(Source { fd: WakeUp::new()?, packet, given: 0, enough, is_filling: true, account })
     }
 }
 
@@ -237,7 +242,8 @@ impl Port for Source {
 
     fn receive(&mut self, batch: &mut Batch, pool: &mut Pool) -> Result<Received, PortError> {
         let waiting = self.given.saturating_sub(self.account.sent.load(Ordering::Relaxed));
-        self.is_filling = waiting < LOW || self.is_filling && waiting < HIGH;
+        let enough = self.enough;
+        self.is_filling = waiting < enough || self.is_filling && waiting < enough * 3 / 2;
         if !self.is_filling {
             return Ok(Received::Nothing);
         }
