@@ -18,8 +18,8 @@ use crate::clock::Clock;
 /// for, and nothing beside the time that it then sleeps.
 const PATIENCE: Nanos = Nanos(100_000);
 
-/// Time by which a worker wakes up ahead of a departure, 50 µs. On an idle core of a guest Linux takes 15 to 45 µs to wake a
-/// thread whose timer has expired, as the host has to be asked first; on a core of one's own, about 5.
+/// Time by which a worker wakes up ahead of a departure, 50 µs. On an idle core of a guest most threads whose timer has expired were
+/// seen to wake 15 to 45 µs later, as the host has to schedule that core first.
 const EARLY: Nanos = Nanos(50_000);
 
 /// Shortest time until a departure that is worth a sleep.
