@@ -14,6 +14,7 @@ use crate::model::Policy;
 mod chain;
 mod classbench;
 mod cond;
+mod conditions;
 mod emit;
 mod interface;
 mod iptables;

@@ -4,14 +4,14 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::chain::{Base, Bound, Entry, Listing, Program, Verdict, What, write_out};
-use super::cond::{Cond, ESTABLISHED, INVALID, NEW, Place, RELATED, STATES, SourceMacs, mac_ranges};
+use super::cond::{Cond, ESTABLISHED, INVALID, NEW, Place, RELATED, STATES};
+use super::conditions::{self, families, of_versions, sound};
 use super::name::{Unique, valid};
 use super::note::{Note, NoteKind, Origin, Why};
-use super::range::ByteSet;
 use super::{Count, Import, IpVersion, MOST_RULES, Untranslated};
 use crate::model::{
-    ANY_ZONE, Action, AddressItem, Addresses, Conditions, FamilyMatch, IcmpMatch, Interface, Logging, Macs,
-    Mode, MssClamp, OTHER_ZONE, PortRange, Protocol, Rule, SELF_ZONE, Set, State, SynAnswer, ZoneDefault,
+    ANY_ZONE, Action, AddressItem, Addresses, Conditions, Interface, Logging, Mode, MssClamp, OTHER_ZONE,
+    Rule, SELF_ZONE, Set, State, SynAnswer, ZoneDefault,
 };
 
 mod answer;
@@ -479,11 +479,10 @@ impl Emit {
         let (v4, v6) = families(cond);
         let source = self.addresses(&cond.source, v4, v6);
         let destination = self.addresses(&cond.destination, v4, v6);
-        let pinned = !source.items.is_empty() || !destination.items.is_empty();
-        let family = match (v4, v6) {
-            (true, false) if !pinned => FamilyMatch::V4,
-            (false, true) if !pinned => FamilyMatch::V6,
-            _ => FamilyMatch::Both,
+        let conditions = Conditions {
+            to,
+            from: self.zones(&cond.inward),
+            ..conditions::conditions(cond, source, destination)
         };
         let (rate, connections) = match entry.limit.map(|limit| limit.bound) {
             Some(Bound::Rate(rate)) => (Some(rate), None),
@@ -492,26 +491,7 @@ impl Emit {
         };
         let rule = Rule {
             name: self.names.name(label),
-            conditions: Conditions {
-                from: self.zones(&cond.inward),
-                to,
-                in_interfaces: Vec::new(),
-                out_interfaces: Vec::new(),
-                family,
-                source_macs: source_macs(&cond.source_macs),
-                source,
-                destination,
-                protocols: protocols(cond),
-                sports: port_ranges(&cond.sports),
-                dports: port_ranges(&cond.dports),
-                icmp: icmp(cond),
-                tcp_flags: cond.flags.filter(|flags| flags.mask != 0),
-                dscp: if ByteSet::CODE_POINTS.is_within(cond.dscp) {
-                    Vec::new()
-                } else {
-                    cond.dscp.iter().filter_map(wire::Dscp::new).collect()
-                },
-            },
+            conditions,
             states: Vec::<State>::new(),
             rate,
             connections,
@@ -526,37 +506,19 @@ impl Emit {
         self.import.policy.rules.push(rule);
     }
 
+    /// Returns the addresses of `place` that are of the IP versions wanted, by the name of a set if they have one.
     fn addresses(&mut self, place: &Place, v4: bool, v6: bool) -> Addresses {
-        let mut place = place.clone();
-        if !v4 {
-            place = place.and(&Place::v6());
-        }
-        if !v6 {
-            place = place.and(&Place::v4());
-        }
-        if place.is_whole() {
-            return Addresses::default();
-        }
-        if let Some(named) = &place.name {
-            let name = named.set.to_string();
-            if self.import.policy.set(&name).is_none() {
-                if let Some(set) = self.found.sets.iter().find(|set| set.name == name) {
-                    self.import.policy.sets.push(set.clone());
-                }
-            }
-            return Addresses { items: vec![AddressItem::Set(name)], except: named.except };
-        }
-        let within = match (v4, v6) {
-            (true, false) => Place::v4(),
-            (false, true) => Place::v6(),
-            _ => Place::all(),
+        let place = of_versions(place, v4, v6);
+        let Some(named) = place.name.as_ref().filter(|_| !place.is_whole()) else {
+            return conditions::addresses(&place, v4, v6);
         };
-        let ranges = place.ranges();
-        let others = place.except(&within).ranges();
-        // An exception names the families that it is for; with both at hand it could not leave one open.
-        let except = v4 != v6 && others.len() < ranges.len();
-        let items = if except { others } else { ranges };
-        Addresses { items: items.into_iter().map(AddressItem::Range).collect(), except }
+        let name = named.set.to_string();
+        if self.import.policy.set(&name).is_none() {
+            if let Some(set) = self.found.sets.iter().find(|set| set.name == name) {
+                self.import.policy.sets.push(set.clone());
+            }
+        }
+        Addresses { items: vec![AddressItem::Set(name)], except: named.except }
     }
 
     fn zones(&self, interfaces: &Option<Vec<u16>>) -> Vec<String> {
@@ -701,75 +663,10 @@ impl Emit {
     }
 }
 
-/// IP versions of the addresses that a rule names: those of its packets; for ICMP, its own version if it names addresses.
-fn families(cond: &Cond) -> (bool, bool) {
-    let (v4, v6) = cond.families();
-    let named = !cond.source.is_whole() || !cond.destination.is_whole();
-    let only = |protocol: Protocol| cond.protocols == ByteSet::one(protocol.0);
-    (v4 && !(named && only(Protocol::ICMPV6)), v6 && !(named && only(Protocol::ICMP)))
-}
-
 /// Zone of an interface: its name, unless reserved.
-fn zone(interface: &str) -> String {
+pub(super) fn zone(interface: &str) -> String {
     match interface {
         SELF_ZONE | ANY_ZONE | OTHER_ZONE => format!("{interface}-zone"),
         name => name.to_owned(),
     }
-}
-
-/// Checks that a policy can express the condition: ports, ICMP types and TCP flags only with protocols that have them.
-fn sound(cond: &Cond) -> Result<(), Why> {
-    let only = |protocol: Protocol| cond.protocols == ByteSet::one(protocol.0);
-    let (v4, v6) = cond.families();
-    let ported = cond.protocols.iter().all(|protocol| Protocol(protocol).has_ports());
-    if !(ported || cond.sports.is_all() && cond.dports.is_all()) {
-        return Err(Why::Feature("ports of any protocol".to_owned()));
-    }
-    let kinds = !cond.icmp_types.is_all() || !cond.icmp_codes.is_all();
-    if kinds && !only(Protocol::ICMP) && !only(Protocol::ICMPV6) {
-        return Err(Why::Feature("ICMP types of any protocol".to_owned()));
-    }
-    if cond.flags.is_some_and(|flags| flags.mask != 0) && !only(Protocol::TCP) {
-        return Err(Why::Feature("TCP flags of any protocol".to_owned()));
-    }
-    if only(Protocol::ICMP) && !v4 || only(Protocol::ICMPV6) && !v6 {
-        return Err(Why::Value("the other IP version's ICMP".to_owned()));
-    }
-    Ok(())
-}
-
-fn protocols(cond: &Cond) -> Vec<Protocol> {
-    if cond.protocols.is_all() { Vec::new() } else { cond.protocols.iter().map(Protocol).collect() }
-}
-
-/// Returns the addresses, or all except their complement, whichever is shorter.
-fn source_macs(macs: &SourceMacs) -> Macs {
-    let Some(these) = macs else { return Macs::default() };
-    let others = these.complement();
-    // Without any exception it would be for packets without an Ethernet header, too.
-    let except = !others.is_empty() && others.list().len() < these.list().len();
-    Macs { items: mac_ranges(if except { &others } else { these }).collect(), except }
-}
-
-fn port_ranges(ports: &super::range::Ranges) -> Vec<PortRange> {
-    if ports.is_all() {
-        return Vec::new();
-    }
-    // Port sets never pass 16 bits.
-    ports.list().iter().map(|&(first, last)| PortRange { first: first as u16, last: last as u16 }).collect()
-}
-
-fn icmp(cond: &Cond) -> Vec<IcmpMatch> {
-    if cond.icmp_types.is_all() && cond.icmp_codes.is_all() {
-        return Vec::new();
-    }
-    let mut list = Vec::new();
-    for kind in cond.icmp_types.iter() {
-        if cond.icmp_codes.is_all() {
-            list.push(IcmpMatch { kind, code: None });
-        } else {
-            list.extend(cond.icmp_codes.iter().map(|code| IcmpMatch { kind, code: Some(code) }));
-        }
-    }
-    list
 }

@@ -3,6 +3,7 @@
 use super::Emit;
 use crate::import::chain::{Entry, Verdict, What, write_out};
 use crate::import::cond::{Cond, Place, STATES};
+use crate::import::conditions::{port_ranges, protocols, sound};
 use crate::import::note::{NoteKind, Why};
 use crate::model::{AddressItem, Addresses, Hairpin, Nat, NatAction, PortRange};
 
@@ -46,7 +47,7 @@ impl Emit {
             What::Do(_) if entry.log => return Err(Why::Log),
             What::Do(_) => return Err(Why::Feature("drop in a nat chain".to_owned())),
         };
-        super::sound(&entry.cond)?;
+        sound(&entry.cond)?;
         let NatAction::Forward { target, target_port, ports: ref inside, .. } = *action else {
             return Err(Why::Hook("prerouting".to_owned()));
         };
@@ -79,7 +80,7 @@ impl Emit {
             }
             self.note(self.origin(entry), NoteKind::OutsideAssumed);
         }
-        let ports = super::port_ranges(&cond.dports);
+        let ports = port_ranges(&cond.dports);
         let hairpin = if cond.inward.is_some() { Hairpin::Off } else { Hairpin::On };
         // The source picks any port of its inside range, but keeps one that lies in it.
         let target_port = if inside.is_empty() { target_port } else { None };
@@ -178,7 +179,7 @@ impl Emit {
             to: self.zones(&cond.outward),
             source,
             destination,
-            protocols: super::protocols(cond),
+            protocols: protocols(cond),
             sports: Vec::new(),
             dports: Vec::new(),
             action,
