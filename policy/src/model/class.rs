@@ -101,6 +101,8 @@ pub enum ColourMode {
 pub enum Overhead {
     /// Bytes beside the IP packet.
     Fixed(Bytes),
+    /// Ethernet: bytes beside the IP packet, which is padded to [`ETHERNET_LEAST`](Overhead::ETHERNET_LEAST).
+    Ethernet(Bytes),
     /// ATM: the IP packet and that many bytes of encapsulation, the AAL5 trailer among them, in cells of 48 bytes that count as 53.
     Atm(Bytes),
 }
@@ -109,9 +111,12 @@ impl Overhead {
     /// The IP packet alone.
     pub const IP: Overhead = Overhead::Fixed(Bytes(0));
     /// The Ethernet header.
-    pub const LAYER_2: Overhead = Overhead::Fixed(Bytes(14));
+    pub const LAYER_2: Overhead = Overhead::Ethernet(Bytes(14));
     /// Ethernet header (14), frame check sequence (4), preamble and start delimiter (8), interpacket gap (12).
-    pub const ETHERNET: Overhead = Overhead::Fixed(Bytes(38));
+    pub const ETHERNET: Overhead = Overhead::Ethernet(Bytes(38));
+    /// Bytes of the shortest IP packet that Ethernet does not pad (IEEE 802.3, clause 4.4.2: a frame has 64 bytes at least, header and
+    /// check sequence among them).
+    pub const ETHERNET_LEAST: u8 = 46;
     /// Most bytes.
     pub const MOST: Bytes = Bytes(256);
 
@@ -120,6 +125,10 @@ impl Overhead {
     pub const fn count(self, length: u64) -> u64 {
         match self {
             Overhead::Fixed(Bytes(bytes)) => length + bytes,
+            Overhead::Ethernet(Bytes(bytes)) => {
+                let least = Self::ETHERNET_LEAST as u64;
+                bytes + if length < least { least } else { length }
+            }
             Overhead::Atm(Bytes(bytes)) => (length + bytes).div_ceil(48) * 53,
         }
     }

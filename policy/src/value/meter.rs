@@ -87,7 +87,7 @@ fn overhead_of(text: &str) -> Read<Overhead> {
 fn overhead_text(overhead: &Overhead) -> String {
     match (word_for(OVERHEADS, overhead), overhead) {
         (Some(word), _) => quoted(word),
-        (None, Overhead::Fixed(bytes)) => bytes.0.to_string(),
+        (None, Overhead::Fixed(bytes) | Overhead::Ethernet(bytes)) => bytes.0.to_string(),
         (None, Overhead::Atm(IP_OVER_ATM)) => quoted("atm"),
         (None, Overhead::Atm(bytes)) => quoted(&format!("atm {}", bytes.0)),
     }
