@@ -25,6 +25,29 @@ pub const DEVICE_AHEAD: Nanos = Nanos(200_000);
 
 const SECOND: u64 = 1_000_000_000;
 
+/// Workers that send by a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Users {
+    /// One: its time needs no atomic exchange.
+    One,
+    Several,
+}
+
+/// Transmission time of a frame of so many bytes.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    bytes: u64,
+    /// Whole nanoseconds.
+    whole: u64,
+    /// What the division leaves over, in nanoseconds divided by the rate.
+    rest: u64,
+}
+
+impl Span {
+    /// Of no frame.
+    const NONE: Span = Span { bytes: u64::MAX, whole: 0, rest: 0 };
+}
+
 /// A link, in one direction. A link without a rate is always free.
 #[derive(Debug)]
 pub struct Link {
@@ -35,6 +58,9 @@ pub struct Link {
     least: usize,
     /// Time at which the last frame has left the link, in whole nanoseconds. Workers that send by one port share it.
     free: Arc<AtomicU64>,
+    users: Users,
+    /// Transmission time of the last frame.
+    span: Span,
     /// Remainder of the last frame's transmission time, in nanoseconds divided by the rate.
     remainder: u64,
     /// Time by which a frame may be taken before its transmission begins.
@@ -54,7 +80,18 @@ impl Link {
         };
         let rate = rate.map(|BitRate(rate)| BitRate(rate.clamp(1, MOST_RATE.0)));
         let (free, is_paced) = (Arc::default(), rate.is_some());
-        Link { rate, overhead, stand_in, least, free, remainder: 0, ahead: Nanos(0), is_paced }
+        Link {
+            rate,
+            overhead,
+            stand_in,
+            least,
+            free,
+            users: Users::One,
+            span: Span::NONE,
+            remainder: 0,
+            ahead: Nanos(0),
+            is_paced,
+        }
     }
 
     /// Creates the link of a device that sends at `rate` by itself, and is given frames [ahead](DEVICE_AHEAD) of that moment: the
@@ -66,19 +103,23 @@ impl Link {
     /// Another link of the same rate and overhead, free from the beginning of time on.
     #[must_use]
     pub fn another(&self) -> Link {
-        Link { free: Arc::default(), remainder: 0, ..self.shared() }
+        Link { free: Arc::default(), users: Users::One, ..self.shared() }
     }
 
     /// The same link for another worker.
     #[must_use]
     pub fn shared(&self) -> Link {
-        let Link { rate, overhead, stand_in, least, ref free, ahead, is_paced, .. } = *self;
-        Link { rate, overhead, stand_in, least, free: Arc::clone(free), remainder: 0, ahead, is_paced }
+        let Link { rate, overhead, stand_in, least, ref free, ahead, span, is_paced, .. } = *self;
+        let (free, users) = (Arc::clone(free), Users::Several);
+        Link { rate, overhead, stand_in, least, free, users, span, remainder: 0, ahead, is_paced }
     }
 
     /// Continues as `other`: shares its free time, and keeps its own rate and overhead.
     pub fn continue_from(&mut self, other: &Link) {
         self.free = Arc::clone(&other.free);
+        if other.users == Users::Several {
+            self.users = Users::Several;
+        }
         self.remainder = if self.rate == other.rate { other.remainder } else { 0 };
         self.is_paced |= other.is_paced;
     }
@@ -118,23 +159,55 @@ impl Link {
             return if start <= now { Ok(start) } else { Err(start) };
         };
         let bytes = bytes.saturating_sub(self.stand_in).max(self.least) as u64;
-        let bits = bytes.saturating_add(self.overhead.0).saturating_mul(8);
+        if bytes != self.span.bytes {
+            self.measure(bytes, rate);
+        }
+        let Span { whole, rest, .. } = self.span;
         let mut free = self.free.load(Ordering::Relaxed);
         loop {
             let start = ready.0.max(free);
-            if start.saturating_sub(self.ahead.0) > now.0 || ready > now {
-                return Err(Nanos(start.saturating_sub(self.ahead.0)).max(ready));
+            let opportunity = start.saturating_sub(self.ahead.0);
+            if opportunity.max(ready.0) > now.0 {
+                return Err(Nanos(opportunity).max(ready));
             }
             // Of a link that has been idle since nothing is left over.
-            let remainder = if ready.0 > free { 0 } else { self.remainder };
-            let total = bits.saturating_mul(SECOND).saturating_add(remainder);
-            let next = start.saturating_add(total / rate.0);
-            match self.free.compare_exchange_weak(free, next, Ordering::Relaxed, Ordering::Relaxed) {
+            let mut left = rest + if ready.0 > free { 0 } else { self.remainder };
+            let mut next = start.saturating_add(whole);
+            if left >= rate.0 {
+                left -= rate.0;
+                next = next.saturating_add(1);
+            }
+            match self.set_free(free, next) {
                 Ok(_) => {
-                    self.remainder = total % rate.0;
+                    self.remainder = left;
                     return Ok(Nanos(start));
                 }
                 Err(now_free) => free = now_free,
+            }
+        }
+    }
+
+    /// Finds the transmission time of frames of one length, which come in a row: it is divided once.
+    #[inline(never)]
+    fn measure(&mut self, bytes: u64, rate: BitRate) {
+        let bits = bytes.saturating_add(self.overhead.0).saturating_mul(8);
+        let total = bits.saturating_mul(SECOND);
+        self.span = Span { bytes, whole: total / rate.0, rest: total % rate.0 };
+    }
+
+    /// Sets the time at which the link is free, which was `before`.
+    ///
+    /// # Errors
+    /// The time that another worker has set meanwhile.
+    #[inline(always)]
+    fn set_free(&self, before: u64, next: u64) -> Result<u64, u64> {
+        match self.users {
+            Users::One => {
+                self.free.store(next, Ordering::Relaxed);
+                Ok(before)
+            }
+            Users::Several => {
+                self.free.compare_exchange_weak(before, next, Ordering::Relaxed, Ordering::Relaxed)
             }
         }
     }
