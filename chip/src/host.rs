@@ -89,6 +89,8 @@ pub struct Host<'a, W> {
     wiring: Wiring,
     /// Recorder of the stages' acts, and of instructions by kind.
     pub recorder: Recorder,
+    /// Recorder of the schedulers' acts, which the engine that queues the next frame does.
+    scheduled: Recorder,
     stages: [&'static str; STAGES],
 }
 
@@ -114,6 +116,7 @@ impl<'a, W: Onlooker> Host<'a, W> {
             bytes: Vec::new(),
             number: 0,
             recorder: Recorder::default(),
+            scheduled: Recorder::default(),
             stages: pipeline::names(),
         }
     }
@@ -208,16 +211,20 @@ impl<W: Onlooker> Load for Host<'_, W> {
         if let (Some(receiver), Some(mut header)) = (entry.receiver, HeaderMut::of(&mut self.bytes)) {
             header.set_dst(receiver);
         }
-        self.replay.advance(entry.at, &mut outcome);
+        self.replay.advance_tallied(entry.at, &mut outcome, &mut self.scheduled);
         if entry.view == View::Inside {
             self.replay.readdress(&mut self.bytes, &mut outcome);
         }
         let number = self.number.wrapping_sub(1);
+        self.replay.make_way(entry.at, &mut outcome, &mut self.scheduled);
         self.replay.receive(entry.ingress, entry.at, number, &self.bytes, &mut outcome);
         let mut marker =
             Marker { marks: &mut job.marks, stages: &self.stages, last: 0, standing: Standing::New };
         self.replay.pass_watched(&mut outcome, &mut self.recorder, &mut marker);
         let Marker { last, standing, .. } = marker;
+        if last + 1 == STAGES {
+            self.recorder.go_on_with(&mut self.scheduled);
+        }
         job.acts = self.recorder.renew(Vec::new());
         job.marks.resize(STAGES + 1, job.acts.len() as u32);
         (job.ends_at, job.standing) = (last, standing);

@@ -86,6 +86,15 @@ impl Recorder {
         u32::try_from(self.over).unwrap_or(u32::MAX)
     }
 
+    /// Adds what another one has recorded, which is then empty.
+    pub fn go_on_with(&mut self, other: &mut Recorder) {
+        self.acts.append(&mut other.acts);
+        for (sum, part) in self.mix.iter_mut().zip(std::mem::take(&mut other.mix)) {
+            *sum += part;
+        }
+        other.over = 0;
+    }
+
     fn refer(&mut self, region: Region, access: Access, at: usize, bytes: u32) {
         let (at, address) = (at as u64, Address::Computed);
         self.acts.push(Act::Refer(Referral { region, access, at, bytes, address, wait: Wait::Now }));

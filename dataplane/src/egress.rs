@@ -13,6 +13,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use tally::{NoTally, Tally};
 use wire::{Bytes, Frame, Link, LinkKind, Nanos, PortId};
 
 use crate::nat::Share;
@@ -23,12 +24,14 @@ mod dropper;
 mod ends;
 mod fq;
 mod instance;
+mod kind;
 mod mark;
 mod node;
 mod others;
 mod packets;
 mod report;
 mod shaper;
+mod tag;
 mod tree;
 mod wheel;
 
@@ -49,6 +52,16 @@ pub enum Next {
     Wait(Nanos),
     /// Nothing waits.
     Empty,
+}
+
+impl Next {
+    /// The frame, if any.
+    fn into_frame(self) -> Option<Frame> {
+        match self {
+            Next::Frame(frame, _) | Next::Dropped(frame, ..) => Some(frame),
+            Next::Wait(_) | Next::Empty => None,
+        }
+    }
 }
 
 /// The egress of one shard: queues and a link for each port, by place of its interface.
@@ -78,9 +91,9 @@ pub(crate) struct EgressPort {
     limit: usize,
     link: Link,
     tree: Option<Box<Tree>>,
-    /// Frames that have departed from the queue, with their moments, to make room for what came from a tree of incoming packets: the
-    /// next to be sent.
-    departed: VecDeque<(Frame, Nanos)>,
+    /// Frames that have departed from the queue, or were dropped from it, to make room for what came from a tree of incoming packets:
+    /// the next answers.
+    departed: VecDeque<Next>,
 }
 
 /// Tables of a worker that hands a packet off, beside those of the worker that takes it.
@@ -168,8 +181,13 @@ impl Egress {
                     Some(Tree::new(settings, limit, workers, seed[0] ^ seed[1]))
                 }
             };
+        let waiting = |tree: &QueueTree| tree.capacity as usize + limit;
+        let incoming: usize = queues.from.iter().flatten().map(|tree| waiting(tree)).sum();
         let port = |(place, interface): (u16, &crate::tables::Interface)| {
             let settings = tables.queues.on(PortId(place));
+            // All that trees of incoming packets hold may come at once, and find as many here.
+            let departed =
+                if incoming == 0 { 0 } else { incoming + settings.map_or(limit, |tree| waiting(tree)) };
             EgressPort {
                 queue: VecDeque::with_capacity(if settings.is_some() { 0 } else { limit }),
                 limit,
@@ -178,7 +196,7 @@ impl Egress {
                     Links::Shared => interface.egress.shared(),
                 },
                 tree: settings.and_then(|settings| tree(PortId(place), settings)).map(Box::new),
-                departed: VecDeque::new(),
+                departed: VecDeque::with_capacity(departed),
             }
         };
         let from = |(port, settings): (PortId, &Option<Arc<QueueTree>>)| {
@@ -209,19 +227,19 @@ impl Egress {
 
     /// Answers an opportunity to send at `now`.
     #[inline(always)]
-    pub(crate) fn next(&mut self, port: PortId, now: Nanos) -> Next {
+    pub(crate) fn next<T: Tally>(&mut self, port: PortId, now: Nanos, tally: &mut T) -> Next {
         if !self.from.is_empty() {
-            return self.next_of_all(port, now);
+            return self.next_of_all(port, now, tally);
         }
         match self.port(port) {
-            Some(port) => port.next(now),
+            Some(port) => port.next(now, tally),
             None => Next::Empty,
         }
     }
 
     /// [`Egress::next`], after what comes from trees of incoming packets by then.
     #[inline(never)]
-    fn next_of_all(&mut self, port: PortId, now: Nanos) -> Next {
+    fn next_of_all<T: Tally>(&mut self, port: PortId, now: Nanos, tally: &mut T) -> Next {
         let mut until;
         let Egress { ports, from, others } = self;
         loop {
@@ -237,7 +255,7 @@ impl Egress {
             if moment > now {
                 break;
             }
-            match tree.next(link, moment) {
+            match tree.next(link, moment, tally) {
                 Next::Frame(mut frame, at) => {
                     frame.meta.received = at;
                     // Of the packet's ends those on the wire are known here.
@@ -253,20 +271,20 @@ impl Egress {
                     let Some(port) = ports.get_mut(usize::from(frame.meta.egress.0)) else {
                         return Next::Dropped(frame, Reason::InterfaceGone, at);
                     };
-                    if !port.make_room(at) {
+                    if !port.make_room(at, tally) {
                         return Next::Dropped(frame, Reason::QueueFull, at);
                     }
-                    port.push_in_order(frame, ends);
+                    port.push_in_order(frame, &ends, tally);
                 }
                 Next::Wait(_) | Next::Empty => {}
                 dropped @ Next::Dropped(..) => return dropped,
             }
         }
         let Some(port) = self.port(port) else { return Next::Empty };
-        if let Some((frame, at)) = port.departed.pop_front() {
-            return Next::Frame(frame, at);
+        if let Some(next) = port.departed.pop_front() {
+            return next;
         }
-        let next = port.next(now);
+        let next = port.next(now, tally);
         match (next, until) {
             (Next::Empty, Some(until)) => Next::Wait(until),
             (Next::Wait(at), Some(until)) => Next::Wait(at.min(until)),
@@ -276,17 +294,18 @@ impl Egress {
 
     /// Queues a frame that came by `ingress`, where that interface or the frame's port has a tree: here, or to be handed off to the
     /// worker that serves the tree.
-    pub(crate) fn enter(&mut self, frame: Frame, ingress: PortId, ends: Ends) {
+    #[inline]
+    pub(crate) fn enter<T: Tally>(&mut self, frame: Frame, ingress: PortId, ends: &Ends, tally: &mut T) {
         let elsewhere = self.elsewhere(ingress, frame.meta.egress);
         if let (Some(worker), Some(others)) = (elsewhere, &mut self.others) {
-            return others.push(frame, ends, ingress, worker);
+            return others.push(frame, *ends, ingress, worker);
         }
         let at = frame.meta.received;
         if let Some(Some(incoming)) = self.from.get_mut(usize::from(ingress.0)) {
-            return incoming.tree.arrive(frame, at, ends);
+            return incoming.tree.arrive(frame, at, ends, tally);
         }
         if let Some(port) = self.port(frame.meta.egress) {
-            port.push_in_order(frame, ends);
+            port.push_in_order(frame, ends, tally);
         }
     }
 
@@ -296,7 +315,7 @@ impl Egress {
         match &mut self.others {
             // By the tables that come next it is this worker's.
             Some(others) if is_elsewhere && order == Order::Next => others.keep(frame, ends, ingress),
-            _ => self.enter(frame, ingress, ends),
+            _ => self.enter(frame, ingress, &ends, &mut NoTally),
         }
     }
 
@@ -375,7 +394,7 @@ impl Egress {
             port: PortId(place as u16),
             side,
             settings: Arc::clone(tree.settings()),
-            counts: tree.counts().to_vec(),
+            counts: tree.counts(),
             subscribers: tree.subscribers(),
         };
         let on = self.ports.iter().enumerate().filter_map(move |(place, port)| {
@@ -422,7 +441,11 @@ impl Egress {
             let Some(before) = were(place).and_then(|was| old.port(was)) else { continue };
             port.link.continue_from(&before.link);
             std::mem::swap(&mut port.departed, &mut before.departed);
-            port.departed.iter_mut().for_each(|(frame, _)| renumber(frame, place));
+            for next in &mut port.departed {
+                if let Next::Frame(frame, _) | Next::Dropped(frame, ..) = next {
+                    renumber(frame, place);
+                }
+            }
             let has_no_tree = port.tree.is_none() && before.tree.is_none() && elsewhere.is_none();
             if has_no_tree && port.limit == before.limit {
                 std::mem::swap(&mut port.queue, &mut before.queue);
@@ -444,7 +467,7 @@ impl Egress {
                 let ends = crate::stage::queue::ends_on_wire(&frame);
                 match (elsewhere, &mut *others) {
                     (Some(worker), Some(others)) => others.push(frame, ends, LOCAL, worker),
-                    _ => port.push_in_order(frame, ends),
+                    _ => port.push_in_order(frame, &ends, &mut NoTally),
                 }
             }
         }
@@ -462,7 +485,7 @@ impl Egress {
             match renumber(&mut frame) {
                 Some(_) => {
                     let ingress = if is_linux(ingress) { ingress } else { frame.meta.ingress };
-                    self.enter(frame, ingress, ends);
+                    self.enter(frame, ingress, &ends, &mut NoTally);
                 }
                 None => old.push_lost(frame),
             }
@@ -501,7 +524,7 @@ impl Egress {
             match renumber(&mut frame) {
                 Some(_) => {
                     let ends = crate::stage::queue::ends_on_wire(&frame);
-                    self.enter(frame, LOCAL, ends);
+                    self.enter(frame, LOCAL, &ends, &mut NoTally);
                 }
                 None => old.push_lost(frame),
             }
@@ -513,6 +536,13 @@ impl Egress {
         if let Some(port) = self.ports.first_mut() {
             port.queue.push_back(frame);
         }
+    }
+
+    /// Bytes of the descriptors of queues in the memory of a chip.
+    pub(crate) fn tallied_bytes(&self) -> usize {
+        let trees = self.ports.iter().filter_map(|port| port.tree.as_deref());
+        let from = self.from.iter().flatten().map(|incoming| &incoming.tree);
+        self.ports.len() * 64 + trees.chain(from).map(Tree::tallied_bytes).sum::<usize>()
     }
 
     /// Bytes of memory.
@@ -530,7 +560,7 @@ impl Egress {
     pub(crate) fn drain(&mut self) -> Vec<Frame> {
         let mut frames: Vec<Frame> = Vec::new();
         for port in &mut self.ports {
-            frames.extend(port.departed.drain(..).map(|(frame, _)| frame));
+            frames.extend(port.departed.drain(..).filter_map(Next::into_frame));
             frames.extend(port.queue.drain(..));
             frames.extend(port.tree.as_mut().map_or_else(Vec::new, |tree| tree.drain()));
         }
@@ -565,15 +595,15 @@ impl EgressPort {
     }
 
     /// Lets frames depart that are due by `at`, where there is no room for one that comes then. True if there is room.
-    fn make_room(&mut self, at: Nanos) -> bool {
-        // In a tree the leaf decides, when its time comes.
-        while self.tree.is_none() && self.queue.len() >= self.limit {
-            match self.next(at) {
-                Next::Frame(frame, at) => self.departed.push_back((frame, at)),
-                _ => return false,
+    fn make_room<T: Tally>(&mut self, at: Nanos, tally: &mut T) -> bool {
+        while self.is_full() {
+            match self.next(at, tally) {
+                Next::Wait(_) | Next::Empty => break,
+                next => self.departed.push_back(next),
             }
         }
-        true
+        // In a tree the leaf decides, when its time comes.
+        !self.is_full()
     }
 
     /// Number of frames that wait.
@@ -589,10 +619,11 @@ impl EgressPort {
     }
 
     /// Queues a frame, in front of those that may depart later.
-    fn push_in_order(&mut self, frame: Frame, ends: Ends) {
+    #[inline(always)]
+    fn push_in_order<T: Tally>(&mut self, frame: Frame, ends: &Ends, tally: &mut T) {
         let at = frame.meta.received;
         if let Some(tree) = &mut self.tree {
-            return tree.arrive(frame, at, ends);
+            return tree.arrive(frame, at, ends, tally);
         }
         let mut place = self.queue.len();
         while place > 0 && self.queue.get(place - 1).is_some_and(|before| before.meta.received > at) {
@@ -602,9 +633,9 @@ impl EgressPort {
     }
 
     #[inline(always)]
-    fn next(&mut self, now: Nanos) -> Next {
+    fn next<T: Tally>(&mut self, now: Nanos, tally: &mut T) -> Next {
         if let Some(tree) = &mut self.tree {
-            return tree.next(&mut self.link, now);
+            return tree.next(&mut self.link, now, tally);
         }
         let Some(first) = self.queue.front() else { return Next::Empty };
         match self.link.take(first.meta.received, now, first.len()) {

@@ -300,20 +300,6 @@ impl<V: Copy + Default> Sets<V> {
         u32::try_from(place).ok()
     }
 
-    /// The place of `key`, if it has one.
-    pub(crate) fn find(&self, key: &Key, hash: u64) -> Option<u32> {
-        let first = (hash as usize & self.mask) * WAYS;
-        let mut places = first..(first + WAYS).min(self.keys.len());
-        places.find(|place| self.keys[*place] == *key).and_then(|place| u32::try_from(place).ok())
-    }
-
-    /// Makes a place free.
-    pub(crate) fn forget(&mut self, place: u32) {
-        if let Some(key) = self.keys.get_mut(place as usize) {
-            *key = Key::default();
-        }
-    }
-
     pub(crate) fn value(&mut self, place: u32) -> Option<&mut V> {
         self.values.get_mut(place as usize)
     }

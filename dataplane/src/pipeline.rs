@@ -35,9 +35,9 @@ use crate::stage::route::{Route, awaited};
 use crate::stage::snat::Snat;
 use crate::stage::track::{Lookups, Track, datagram, pass_time};
 use crate::stage::{About, Cx, Packets, Stage, Step, take};
-use crate::tables::Tables;
 use crate::tables::selection::ROOM;
 pub use crate::tables::selection::Selection;
+use crate::tables::{LOCAL, Tables};
 use crate::verdict::{Reason, Verdict};
 
 /// Stages of each side, in their order. A new one is a file and a line here (`docs/add/stage.md`).
@@ -549,15 +549,19 @@ fn lead<T: Tally>(frame: Frame, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
 /// Queues a frame and its further fragments where a port has a tree of queues.
 #[inline(never)]
 fn enter<T: Tally>(frame: Frame, further: u8, cx: &mut Cx<'_, T>) {
-    let (ends, ingress) = (queue::ends(&frame, cx), queue::ingress(&frame));
-    cx.shard.egress.enter(frame, ingress, ends);
+    let (mut ends, mut ingress) = (queue::ends(&frame, cx), queue::ingress(&frame));
+    cx.shard.egress.enter(frame, ingress, &ends, cx.tally);
     for _ in 0..further {
         let Some(part) = cx.shard.parts.pop_front() else { return };
+        if part.meta.ingress == LOCAL && ingress != LOCAL {
+            // What completes a handshake on the other side is no part of this packet, but the gateway's own.
+            (ends, ingress) = (queue::ends(&part, cx), LOCAL);
+        }
         if cx.shard.egress.refusal(ingress, part.meta.egress).is_some() {
             cx.pool.put(part);
             cx.shard.counters.parts_lost += 1;
         } else {
-            cx.shard.egress.enter(part, ingress, ends);
+            cx.shard.egress.enter(part, ingress, &ends, cx.tally);
         }
     }
 }

@@ -185,21 +185,8 @@ impl Replay {
         bytes: &[u8],
         witness: &mut impl Witness,
     ) {
-        if at < self.moment {
-            self.flush(witness);
-            self.shard.egress.set_back(self.moment.since(at));
-        } else if self.batch.is_full() || at > self.moment && self.may_overflow() {
-            self.advance(at, witness);
-        }
-        if at != self.moment {
-            self.since = 0;
-        } else if self.since == BATCH {
-            self.pass(witness);
-            self.depart_by(at, Only::Unlimited, witness);
-            self.since = 0;
-        }
+        self.make_way(at, witness, &mut NoTally);
         self.since += 1;
-        self.moment = at;
         let Some(mut frame) = self.pool.take() else {
             self.shard.counters.count_refused(bytes.len(), Reason::FramePoolEmpty);
             return witness.refused(number, ingress, Reason::FramePoolEmpty);
@@ -223,6 +210,25 @@ impl Replay {
         if let Err(frame) = self.batch.push(frame) {
             self.pool.put(frame);
         }
+    }
+
+    /// Sends what departs before a frame that is received at `at`, with a tally of what the schedulers' departures cost.
+    /// [`Replay::receive`] then has nothing left to send.
+    pub fn make_way<T: Tally>(&mut self, at: Nanos, witness: &mut impl Witness, tally: &mut T) {
+        if at < self.moment {
+            self.flush(witness);
+            self.shard.egress.set_back(self.moment.since(at));
+        } else if self.batch.is_full() || at > self.moment && self.may_overflow() {
+            self.advance_tallied(at, witness, tally);
+        }
+        if at != self.moment {
+            self.since = 0;
+        } else if self.since == BATCH {
+            self.pass(witness);
+            self.depart_by(at, Only::Unlimited, witness, tally);
+            self.since = 0;
+        }
+        self.moment = at;
     }
 
     /// Reloads with other tables, as a live gateway does when its policy changes; frames received so far go through
@@ -297,9 +303,14 @@ impl Replay {
     /// Takes all frames received so far through the pipeline, and sends all that is due before `at`, the time from then
     /// on.
     pub fn advance(&mut self, at: Nanos, witness: &mut impl Witness) {
+        self.advance_tallied(at, witness, &mut NoTally);
+    }
+
+    /// [`Replay::advance`] with a tally of what the schedulers' departures cost.
+    pub fn advance_tallied<T: Tally>(&mut self, at: Nanos, witness: &mut impl Witness, tally: &mut T) {
         self.pass(witness);
         if let Some(before) = at.0.checked_sub(1) {
-            self.depart(Nanos(before), witness);
+            self.depart_by(Nanos(before), Only::All, witness, tally);
         }
         if at > self.moment {
             self.moment = at;
@@ -329,17 +340,17 @@ impl Replay {
 
     /// Sends the frames due by `now`, and takes them back.
     fn depart(&mut self, now: Nanos, witness: &mut impl Witness) {
-        self.depart_by(now, Only::All, witness);
+        self.depart_by(now, Only::All, witness, &mut NoTally);
     }
 
-    fn depart_by(&mut self, now: Nanos, only: Only, witness: &mut impl Witness) {
+    fn depart_by<T: Tally>(&mut self, now: Nanos, only: Only, witness: &mut impl Witness, tally: &mut T) {
         self.waiting.clear();
         for port in (0..self.shard.egress.ports() as u16).map(PortId) {
             if only == Only::Unlimited && self.shard.egress.has_rate(port) {
                 continue;
             }
             loop {
-                match self.shard.next(port, now) {
+                match self.shard.next_tallied(port, now, tally) {
                     Next::Frame(frame, at) => {
                         witness.sent(port, at, &frame, Verdict::of_fate(frame.meta.fate));
                         self.pool.put(frame);

@@ -138,7 +138,13 @@ impl Shard {
     /// Answers an opportunity to send by a port at `now`, and counts the final verdict of the frame that takes it or is dropped.
     #[inline(always)]
     pub fn next(&mut self, port: PortId, now: Nanos) -> Next {
-        let mut next = self.egress.next(port, now);
+        self.next_tallied(port, now, &mut NoTally)
+    }
+
+    /// [`Shard::next`] with a tally of what scheduling and shaping cost.
+    #[inline(always)]
+    pub fn next_tallied<T: Tally>(&mut self, port: PortId, now: Nanos, tally: &mut T) -> Next {
+        let mut next = self.egress.next(port, now, tally);
         match &mut next {
             Next::Frame(frame, _) => self.counters.count_departed(frame),
             Next::Dropped(frame, reason, _) => {
@@ -202,9 +208,10 @@ impl Shard {
 
     /// Queues a frame whose verdict and egress port are in its metadata before that port, which has a tree of queues; the scheduler
     /// drops it where there is no room. The pipeline queues frames by itself.
-    pub fn enqueue(&mut self, frame: Frame, ends: Ends) {
+    #[inline]
+    pub fn enqueue<T: Tally>(&mut self, frame: Frame, ends: &Ends, tally: &mut T) {
         self.counters.count_queued(&frame);
-        self.egress.enter(frame, LOCAL, ends);
+        self.egress.enter(frame, LOCAL, ends, tally);
     }
 
     /// True if another flow can be created, with a mapping, and none has to make room for it.

@@ -6,6 +6,7 @@
 mod scene;
 
 use allocation_counter::measure;
+use dataplane::egress::Next;
 use dataplane::replay::Way;
 use scene::packet::Packets;
 use scene::{Gateway, START, packet, policy, tables};
@@ -149,5 +150,63 @@ fn a_scan_makes_nothing_allocate() {
             gateway.drain(usize::MAX, |_, _| ended += 1);
         });
         assert_eq!((info.count_total, ended), (0, 60 * 64), "{way:?}");
+    }
+}
+
+/// A tree of every scheduler and dropper, with rates, guarantees and subscribers, and one of what comes in before it: overloaded, idle
+/// and overloaded again.
+#[test]
+fn no_tree_of_queues_makes_anything_allocate() {
+    let text = "[interface.lan]\nzone = \"lan\"\naddresses = [\"10.0.0.1/16\"]\n\
+                [interface.wan]\nzone = \"wan\"\naddresses = [\"203.0.113.2/24\"]\n[default]\n\"lan > wan\" = \"accept\"\n\
+                [[route]]\nto = \"0.0.0.0/0\"\nvia = \"203.0.113.1\"\n[limit]\nqueue = 256\n\
+                [[queue]]\nname = \"in\"\nfrom = \"lan\"\nrate = \"40 Mbit/s\"\nscheduler = \"fq\"\nlimit = 300\n\
+                [[queue]]\nname = \"root\"\non = \"wan\"\nrate = \"20 Mbit/s\"\nscheduler = \"strict\"\n\
+                [[queue]]\nname = \"ef\"\nin = \"root\"\nphb = \"ef\"\nrate = \"2 Mbit/s\"\nlimit = 20\n\
+                [[queue]]\nname = \"inner\"\nin = \"root\"\n\
+                [[queue]]\nname = \"red\"\nin = \"inner\"\nphb = \"af1\"\nguarantee = \"1 Mbit/s\"\ndrop = \"red\"\nred = [\"5-20 10%\"]\nlimit = 30\n\
+                [[queue]]\nname = \"pie\"\nin = \"inner\"\nphb = \"af2\"\ndrop = \"pie\"\nlimit = 50\n\
+                [[queue]]\nname = \"shares\"\nin = \"inner\"\nscheduler = \"wfq\"\n\
+                [[queue]]\nname = \"subscriber\"\nin = \"shares\"\nper = \"source\"\ninstances = 60\nrate = \"1 Mbit/s\"\nscheduler = \"wfq\"\n\
+                [[queue]]\nname = \"codel\"\nin = \"subscriber\"\nphb = \"af3\"\ndrop = \"codel\"\nlimit = 50\n\
+                [[queue]]\nname = \"fq\"\nin = \"subscriber\"\nscheduler = \"fq\"\nflows = 16\ndrop = \"codel\"\necn = true\nlimit = 50\n\
+                [[queue]]\nname = \"rest\"\nin = \"root\"\nphb = [\"le\", \"cs1\"]\nlimit = 20\n";
+    let mut random = Random::new(11);
+    let mut now = START;
+    let mut number = 0;
+    let mut packet = |now| {
+        number += 1;
+        let drawn = random.next_u64();
+        let (host, port) = (10 + drawn % 100, (drawn >> 8) % 4);
+        let field = [184, 40, 72, 104, 0, 1, 4, 32][(drawn >> 16) as usize % 8];
+        let link = wire::build::ethernet(Mac([2; 6]), Mac([4; 6]));
+        let packet = link.ipv4(std::net::Ipv4Addr::from_bits(0x0a00_0000 + host as u32), [8, 8, 8, 8].into());
+        let payload = [0; 1_400];
+        let length = (drawn >> 24) as usize % payload.len();
+        let bytes = packet.ds_field(field).udp(1_000 + port as u16, 53).payload(&payload[..length]).to_vec();
+        scene::Arrival { port: wire::PortId(0), at: now, number, bytes }
+    };
+    let rounds: Vec<Vec<scene::Arrival>> = (0..600)
+        .map(|round| {
+            now += Nanos::from_millis(if round % 200 == 199 { 5_000 } else { 1 + round % 13 });
+            (0..BATCH as u64 * u64::from(round % 200 < 150) / (1 + round % 3)).map(|_| packet(now)).collect()
+        })
+        .collect();
+    for way in [Way::Run, Way::Step] {
+        let mut gateway = Gateway::with_slots(tables(text), way, 4_000);
+        let (mut now, mut sent, mut dropped) = (START, 0, 0);
+        let mut play = |rounds: &[Vec<scene::Arrival>]| {
+            for round in rounds {
+                gateway.receive(round);
+                now = round.first().map_or(now + Nanos::from_millis(1), |first| first.at);
+                gateway.depart(now, |next| match next {
+                    Next::Dropped(..) => dropped += 1,
+                    _ => sent += 1,
+                });
+            }
+        };
+        let info = measure(|| play(&rounds));
+        assert_eq!(info.count_total, 0, "{way:?}");
+        assert!(sent > 3_000 && dropped > 3_000, "{way:?}: {sent} {dropped}");
     }
 }

@@ -19,6 +19,7 @@ use dataplane::shard::Setup;
 use dataplane::tables::Address;
 use dataplane::{Shard, Tables, Verdict};
 use serde_json::Value;
+use tally::{Count, NoTally, Tally};
 use wire::build;
 use wire::ethernet::Mac;
 use wire::random::Random;
@@ -42,6 +43,9 @@ const BURST: usize = 32;
 /// Rounds of each, of which the medians count.
 const ROUNDS: usize = 5;
 
+/// Bursts over which instructions are counted.
+const SAMPLE: u64 = 128;
+
 /// Duration of a round.
 const ROUND: Duration = Duration::from_millis(400);
 
@@ -56,6 +60,8 @@ pub(crate) struct Outcome {
     pub(crate) queues: u32,
     /// Millions of packets a second, enqueued and dequeued.
     pub(crate) mpps: f64,
+    /// Instructions a packet, as the tree tallies them.
+    pub(crate) instructions: f64,
     /// Likewise of rte_sched.
     pub(crate) peer_mpps: Option<f64>,
 }
@@ -72,6 +78,8 @@ pub(crate) fn measure(subscribers: u32, note: &mut dyn FnMut(String)) -> Result<
     };
     let (mut own, mut others) = (Vec::new(), Vec::new());
     bench.round(ROUND / 4)?;
+    let mut count = Count::default();
+    bench.bursts(SAMPLE, &mut count)?;
     for _ in 0..ROUNDS {
         own.push(bench.round(ROUND)?);
         others.extend(peer.as_mut().and_then(Peer::round));
@@ -80,6 +88,7 @@ pub(crate) fn measure(subscribers: u32, note: &mut dyn FnMut(String)) -> Result<
         subscribers,
         queues: subscribers * QUEUES,
         mpps: median(&mut own).unwrap_or(0.0),
+        instructions: count.executed_total() as f64 / (SAMPLE * BURST as u64) as f64,
         peer_mpps: median(&mut others),
     })
 }
@@ -149,14 +158,14 @@ impl Bench {
         let random = Random::new(7);
         let mut bench = Bench { shard, random, subscribers, now, free, _pool: pool };
         for _ in 0..backlog {
-            bench.enqueue();
+            bench.enqueue(&mut NoTally);
         }
         Ok(bench)
     }
 
     /// Enqueues a free frame as a packet of a random subscriber and code point.
     #[inline(always)]
-    fn enqueue(&mut self) {
+    fn enqueue<T: Tally>(&mut self, tally: &mut T) {
         let Some(mut frame) = self.free.pop() else { return };
         let drawn = self.random.next_u64();
         let subscriber = (drawn as u32) % self.subscribers;
@@ -165,7 +174,7 @@ impl Bench {
         }
         frame.meta.received = self.now;
         let ends = Ends::of_source(Address::v4(0x0a01_0000 + subscriber));
-        self.shard.enqueue(frame, ends);
+        self.shard.enqueue(frame, &ends, tally);
     }
 
     /// Millions of packets a second over a round.
@@ -173,31 +182,38 @@ impl Bench {
         let started = Instant::now();
         let mut packets = 0_u64;
         while started.elapsed() < time {
-            for _ in 0..64 {
-                for _ in 0..BURST {
-                    self.enqueue();
-                }
-                self.now += STEP;
-                let mut taken = 0;
-                while taken < BURST {
-                    match self.shard.next(PortId(1), self.now) {
-                        Next::Frame(frame, _) => {
-                            self.free.push(frame);
-                            taken += 1;
-                        }
-                        // A packet that found its queue full is replaced, and does not count.
-                        Next::Dropped(frame, ..) => {
-                            self.free.push(frame);
-                            self.enqueue();
-                        }
-                        Next::Wait(until) => self.now = until,
-                        Next::Empty => return Err(BenchError::Lost(1)),
-                    }
-                }
-                packets += BURST as u64;
-            }
+            self.bursts(64, &mut NoTally)?;
+            packets += 64 * BURST as u64;
         }
         Ok(packets as f64 / started.elapsed().as_secs_f64() / 1e6)
+    }
+
+    /// Lets so many bursts come and go.
+    #[inline(always)]
+    fn bursts<T: Tally>(&mut self, count: u64, tally: &mut T) -> Result<(), BenchError> {
+        for _ in 0..count {
+            for _ in 0..BURST {
+                self.enqueue(tally);
+            }
+            self.now += STEP;
+            let mut taken = 0;
+            while taken < BURST {
+                match self.shard.next_tallied(PortId(1), self.now, tally) {
+                    Next::Frame(frame, _) => {
+                        self.free.push(frame);
+                        taken += 1;
+                    }
+                    // A packet that found its queue full is replaced, and does not count.
+                    Next::Dropped(frame, ..) => {
+                        self.free.push(frame);
+                        self.enqueue(tally);
+                    }
+                    Next::Wait(until) => self.now = until,
+                    Next::Empty => return Err(BenchError::Lost(1)),
+                }
+            }
+        }
+        Ok(())
     }
 }
 

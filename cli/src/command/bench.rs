@@ -73,7 +73,7 @@ struct Schedule {
     /// Number of subscribers; may be given several times (64 and 4096 if it is not). rte_sched has powers of two alone.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16_384))]
     subscribers: Vec<u32>,
-    /// Print an array of `{subscribers, queues, mpps, peer_mpps}`.
+    /// Print an array of `{subscribers, queues, mpps, instructions_per_packet, peer_mpps}`.
     #[arg(long)]
     json: bool,
 }
@@ -214,17 +214,22 @@ impl Schedule {
                 .map(|outcome| {
                     json!({
                         "subscribers": outcome.subscribers, "queues": outcome.queues,
-                        "mpps": outcome.mpps, "peer_mpps": outcome.peer_mpps,
+                        "mpps": outcome.mpps, "instructions_per_packet": outcome.instructions,
+                        "peer_mpps": outcome.peer_mpps,
                     })
                 })
                 .collect();
             writeln!(out, "{}", serde_json::Value::from(rows))?;
             return Ok(());
         }
-        writeln!(out, "{:>12} {:>10} {:>8} {:>16}", "subscribers", "queues", "Mpps", "rte_sched Mpps")?;
-        for schedule::Outcome { subscribers, queues, mpps, peer_mpps } in &outcomes {
+        writeln!(
+            out,
+            "{:>12} {:>10} {:>8} {:>12} {:>16}",
+            "subscribers", "queues", "Mpps", "instructions", "rte_sched Mpps"
+        )?;
+        for schedule::Outcome { subscribers, queues, mpps, instructions, peer_mpps } in &outcomes {
             let peer = peer_mpps.map_or_else(|| "-".to_owned(), |mpps| format!("{mpps:.2}"));
-            writeln!(out, "{subscribers:>12} {queues:>10} {mpps:>8.2} {peer:>16}")?;
+            writeln!(out, "{subscribers:>12} {queues:>10} {mpps:>8.2} {instructions:>12.0} {peer:>16}")?;
         }
         Ok(())
     }

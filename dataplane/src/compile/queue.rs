@@ -34,10 +34,12 @@ pub(super) fn compile(
             children.entry(parent).or_default().push(queue);
         }
     }
+    let places = classes.iter().enumerate().map(|(place, entry)| (entry.name.as_str(), place));
+    let classes: HashMap<&str, usize> = places.collect();
     let none = || vec![None; policy.interfaces.len()];
     let (mut on, mut from) = (none(), none());
     for root in queues.iter().filter(|queue| queue.is_root()) {
-        let tree = Arc::new(tree(root, &children, policy, classes));
+        let tree = Arc::new(tree(root, &children, policy, &classes));
         for (list, interfaces) in [(&mut on, &root.on), (&mut from, &root.from)] {
             for name in interfaces {
                 let place = names.interface(name)?;
@@ -64,7 +66,7 @@ fn tree(
     root: &Queue,
     children: &HashMap<&str, Vec<&Queue>>,
     policy: &Policy,
-    classes: &[ClassEntry],
+    classes: &HashMap<&str, usize>,
 ) -> QueueTree {
     let mtus = policy.interfaces.iter().map(|interface| u64::from(interface.mtu));
     let longest = Bytes(mtus.max().unwrap_or(0));
@@ -112,8 +114,7 @@ fn tree(
             _ => NodeKind::Drr,
         };
         if inside.is_empty() {
-            let named = |class: &String| classes.iter().position(|entry| entry.name == *class);
-            for class in queue.classes.iter().filter_map(named) {
+            for class in queue.classes.iter().filter_map(|class| classes.get(class.as_str())) {
                 by_class[class + 1] = place;
             }
             let points = queue.phbs.iter().fold(0, |points, phb| points | phb.code_points());

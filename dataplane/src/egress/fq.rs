@@ -11,6 +11,8 @@ use crate::tables::{FqSettings, LeafSettings};
 #[derive(Debug)]
 pub(super) struct Fq {
     flows: Vec<Flow>,
+    /// Bytes of each queue, in a row: the longest is looked for.
+    backlogs: Vec<u64>,
     /// Number of flows with packets, by the hash of their host.
     hosts: Vec<u16>,
     new: Ring,
@@ -57,7 +59,13 @@ impl Fq {
         };
         let count = fq.flows.max(1).next_power_of_two() as usize;
         let empty = Ring { head: NONE, tail: NONE };
-        Fq { flows: vec![flow; count], hosts: vec![0; count], new: empty, old: empty }
+        Fq {
+            flows: vec![flow; count],
+            backlogs: vec![0; count],
+            hosts: vec![0; count],
+            new: empty,
+            old: empty,
+        }
     }
 
     /// Puts a packet into the queue of its flow.
@@ -75,6 +83,7 @@ impl Fq {
         let place = hash.flow & mask;
         let Some(flow) = self.flows.get_mut(place as usize) else { return Err(packet) };
         packets.push(&mut flow.list, packet)?;
+        self.backlogs[place as usize] = flow.list.bytes;
         if !flow.is_listed {
             flow.is_listed = true;
             flow.host = hash.host & mask;
@@ -126,6 +135,7 @@ impl Fq {
                 }
                 continue;
             };
+            self.backlogs[place as usize] = flow.list.bytes;
             let decision = flow.aqm.departs(settings, packet.since, &flow.list, now);
             let goes = decision == Decision::Keep || decision == Decision::Signal && settings.ecn;
             if goes {
@@ -137,8 +147,17 @@ impl Fq {
 
     /// Takes the first packet of the longest queue, for want of room.
     pub(super) fn pop_longest(&mut self, packets: &mut Packets) -> Option<Waiting> {
-        let longest = self.flows.iter_mut().max_by_key(|flow| flow.list.bytes)?;
-        packets.pop(&mut longest.list)
+        let most = self.backlogs.iter().max()?;
+        let longest = self.backlogs.iter().position(|bytes| bytes == most)?;
+        let list = &mut self.flows.get_mut(longest)?.list;
+        let packet = packets.pop(list);
+        self.backlogs[longest] = list.bytes;
+        packet
+    }
+
+    /// The queues.
+    pub(super) fn lists_mut(&mut self) -> impl Iterator<Item = &mut List> {
+        self.flows.iter_mut().map(|flow| &mut flow.list)
     }
 
     /// Follows a clock that was set back by `span`.
@@ -148,7 +167,9 @@ impl Fq {
 
     /// Bytes of memory.
     pub(super) fn memory_bytes(&self) -> usize {
-        size_of_val(self.flows.as_slice()) + size_of_val(self.hosts.as_slice())
+        size_of_val(self.flows.as_slice())
+            + size_of_val(self.backlogs.as_slice())
+            + size_of_val(self.hosts.as_slice())
     }
 
     fn end(&mut self, place: u32) {

@@ -1,26 +1,39 @@
 //! Instances of a node: the queues of a subscriber, made when its first packet comes.
 //!
 //! Memory is fixed. An instance without packets whose shapers are at rest is as good as new, and makes room for another subscriber;
-//! where there is none, subscribers share one.
+//! where there is none, subscribers share one. As long as there is one left, no two share: the table is probed linearly, and
+//! half full at most.
 
-use crate::flow::Key;
-use crate::limiter::Sets;
+use policy::model::MeterScope;
+
+use super::ends::Subscriber;
+use super::packets::NONE;
 
 /// Instances of one node.
 #[derive(Debug)]
 pub(super) struct Instances {
+    /// Scope of an instance.
+    pub(super) per: MeterScope,
     /// Place of the node's settings.
     pub(super) kind: u32,
     /// Place of the first instance; the shared one lies behind all others.
-    pub(super) base: u32,
+    base: u32,
     /// Nodes of an instance.
     pub(super) size: u32,
     most: u32,
-    /// Number of each subscriber's instance.
-    numbers: Sets<u32>,
-    /// For each instance, the place of its subscriber in `numbers`.
-    owners: Vec<u32>,
+    /// Numbers of instances, by hashes of subscribers.
+    slots: Vec<Slot>,
+    /// Subscriber of each instance that has been made.
+    owners: Vec<Subscriber>,
     hand: u32,
+}
+
+/// Slot of the table.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    hash: u32,
+    /// Number of the instance; [`NONE`] if the slot is free.
+    number: u32,
 }
 
 /// Instances looked at, at once, for one that makes room.
@@ -28,14 +41,16 @@ const LOOKED_AT: u32 = 64;
 
 impl Instances {
     /// Creates `most` instances of nothing yet, and the shared one.
-    pub(super) fn new(kind: u32, base: u32, size: u32, most: u32) -> Instances {
+    pub(super) fn new(per: MeterScope, kind: u32, base: u32, size: u32, most: u32) -> Instances {
         let most = most.max(1);
+        let slots = (2 * most as usize).next_power_of_two();
         Instances {
+            per,
             kind,
             base,
             size,
             most,
-            numbers: Sets::new(most as usize),
+            slots: vec![Slot { hash: 0, number: NONE }; slots],
             owners: Vec::with_capacity(most as usize),
             hand: 0,
         }
@@ -46,24 +61,35 @@ impl Instances {
         (self.most + 1) * self.size
     }
 
+    /// Asks for the slot of a subscriber, for a look-up to come.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, hash: u32) {
+        if let Some(slot) = self.slots.get(self.home(hash)) {
+            wire::prefetch::read(slot);
+        }
+    }
+
+    /// Place of the first node of the instance that a hash most likely leads to. A guess, good for prefetches only.
+    #[inline(always)]
+    pub(super) fn guess(&self, hash: u32) -> u32 {
+        let number = self.slots.get(self.home(hash)).map_or(NONE, |slot| slot.number);
+        self.place(number.min(self.most))
+    }
+
     /// Place of the first node of a subscriber's instance. `is_vacant` says whether the instance at a place is as good as new.
-    pub(super) fn find(&mut self, key: &Key, hash: u64, is_vacant: impl Fn(u32) -> bool) -> u32 {
-        if let Some(number) = self.numbers.find(key, hash).and_then(|place| self.numbers.value(place)) {
-            return self.base + *number * self.size;
-        }
-        let shared = self.base + self.most * self.size;
-        let Some(number) = self.take_number(is_vacant) else { return shared };
-        let Some(place) = self.numbers.find_or_take(key, hash, number, |_| false) else {
-            // The set of eight is full, which is rare: the number waits for another subscriber.
-            if let Some(owner) = self.owners.get_mut(number as usize) {
-                *owner = u32::MAX;
+    #[inline]
+    pub(super) fn find(&mut self, subscriber: &Subscriber, is_vacant: impl Fn(u32) -> bool) -> u32 {
+        let mut slot = self.home(subscriber.hash);
+        while let Some(&Slot { hash, number }) = self.slots.get(slot) {
+            if number == NONE {
+                break;
             }
-            return shared;
-        };
-        if let Some(owner) = self.owners.get_mut(number as usize) {
-            *owner = place;
+            if hash == subscriber.hash && self.owners.get(number as usize) == Some(subscriber) {
+                return self.place(number);
+            }
+            slot = self.after(slot);
         }
-        self.base + number * self.size
+        self.make(subscriber, is_vacant)
     }
 
     /// Number of subscribers that have had an instance.
@@ -73,23 +99,133 @@ impl Instances {
 
     /// Bytes of memory.
     pub(super) fn memory_bytes(&self) -> usize {
-        self.numbers.memory_bytes() + self.owners.capacity() * 4
+        size_of_val(self.slots.as_slice()) + self.owners.capacity() * size_of::<Subscriber>()
     }
 
-    fn take_number(&mut self, is_vacant: impl Fn(u32) -> bool) -> Option<u32> {
+    #[inline(always)]
+    fn place(&self, number: u32) -> u32 {
+        self.base + number * self.size
+    }
+
+    #[inline(always)]
+    fn home(&self, hash: u32) -> usize {
+        hash as usize & (self.slots.len() - 1)
+    }
+
+    #[inline(always)]
+    fn after(&self, slot: usize) -> usize {
+        (slot + 1) & (self.slots.len() - 1)
+    }
+
+    /// Makes an instance for a subscriber that has none.
+    #[inline(never)]
+    fn make(&mut self, subscriber: &Subscriber, is_vacant: impl Fn(u32) -> bool) -> u32 {
+        let Some(number) = self.take_number(subscriber, is_vacant) else { return self.place(self.most) };
+        let mut slot = self.home(subscriber.hash);
+        while self.slots[slot].number != NONE {
+            slot = self.after(slot);
+        }
+        self.slots[slot] = Slot { hash: subscriber.hash, number };
+        self.place(number)
+    }
+
+    fn take_number(&mut self, subscriber: &Subscriber, is_vacant: impl Fn(u32) -> bool) -> Option<u32> {
         let made = self.owners.len() as u32;
         if made < self.most {
-            self.owners.push(u32::MAX);
+            self.owners.push(*subscriber);
             return Some(made);
         }
         for _ in 0..LOOKED_AT.min(self.most) {
             let number = self.hand;
             self.hand = (self.hand + 1) % self.most;
-            if is_vacant(self.base + number * self.size) {
-                self.numbers.forget(self.owners[number as usize]);
+            if is_vacant(self.place(number)) {
+                self.forget(number);
+                self.owners[number as usize] = *subscriber;
                 return Some(number);
             }
         }
         None
+    }
+
+    /// Takes the number of an instance out of the table, and closes the gap: a subscriber is found without a free slot between.
+    fn forget(&mut self, number: u32) {
+        let mut gap = self.home(self.owners[number as usize].hash);
+        while self.slots[gap].number != number {
+            gap = self.after(gap);
+        }
+        let mask = self.slots.len() - 1;
+        let mut slot = gap;
+        loop {
+            slot = self.after(slot);
+            let Slot { hash, number } = self.slots[slot];
+            if number == NONE {
+                break;
+            }
+            // One whose home lies behind the gap stays.
+            let (from_home, from_gap) =
+                (slot.wrapping_sub(self.home(hash)) & mask, slot.wrapping_sub(gap) & mask);
+            if from_home >= from_gap {
+                self.slots[gap] = Slot { hash, number };
+                gap = slot;
+            }
+        }
+        self.slots[gap].number = NONE;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use policy::model::MeterScope;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::egress::Ends;
+    use crate::tables::Address;
+
+    const PER: MeterScope = MeterScope::Source(32, 128);
+
+    fn subscriber(number: u32) -> Subscriber {
+        Ends::of_source(Address::v4(number)).subscriber(PER, 7)
+    }
+
+    #[test]
+    fn as_many_subscribers_as_instances_have_one_each() {
+        for most in [1, 3, 8, 64, 1_000, 4_096] {
+            let mut instances = Instances::new(PER, 0, 10, 3, most);
+            let places: Vec<u32> = (0..most).map(|n| instances.find(&subscriber(n), |_| false)).collect();
+            assert_eq!(places, (0..most).map(|n| 10 + 3 * n).collect::<Vec<_>>());
+            assert_eq!(instances.find(&subscriber(most), |_| false), 10 + 3 * most, "the shared one");
+            assert_eq!(instances.find(&subscriber(0), |_| false), 10);
+        }
+    }
+
+    proptest! {
+        /// As a map of subscribers to numbers, whichever instances make room.
+        #[test]
+        fn instances_are_found_as_in_a_map(
+            most in 1_u32..20,
+            packets in prop::collection::vec((0_u32..60, any::<u32>()), 1..400),
+        ) {
+            let mut instances = Instances::new(PER, 0, 0, 1, most);
+            let mut owners: HashMap<u32, u32> = HashMap::new();
+            for (number, busy) in packets {
+                // Instances are busy at random; what is found has then to be vacant, or new.
+                let is_busy = |place: u32| busy >> (place % 32) & 1 == 1;
+                let place = instances.find(&subscriber(number), |place| !is_busy(place));
+                match owners.get(&number) {
+                    Some(known) => prop_assert_eq!(place, *known),
+                    None if place == most => prop_assert!(owners.len() == most as usize && (0..most).all(is_busy)),
+                    None => {
+                        if let Some(old) = owners.iter().find(|(_, at)| **at == place).map(|(old, _)| *old) {
+                            prop_assert!(!is_busy(place) && owners.len() == most as usize);
+                            owners.remove(&old);
+                        }
+                        owners.insert(number, place);
+                    }
+                }
+            }
+        }
     }
 }

@@ -9,7 +9,7 @@ pub(super) const NONE: u32 = u32::MAX;
 #[derive(Debug)]
 pub(super) struct Packets {
     entries: Vec<Entry>,
-    /// First free entry.
+    /// First free entry: the one that was left last, whose line is near.
     free: u32,
     waiting: u32,
 }
@@ -25,9 +25,13 @@ pub(super) struct Waiting {
     pub(super) since: Nanos,
 }
 
+/// Half a cache line.
 #[derive(Debug)]
+#[repr(align(32))]
 struct Entry {
-    packet: Option<Waiting>,
+    frame: Option<Frame>,
+    since: Nanos,
+    length: u32,
     next: u32,
 }
 
@@ -51,7 +55,8 @@ impl Packets {
     /// Creates a slab with room for that many packets.
     pub(super) fn new(capacity: u32) -> Packets {
         let next = |place: u32| if place + 1 < capacity { place + 1 } else { NONE };
-        let entries = (0..capacity).map(|place| Entry { packet: None, next: next(place) }).collect();
+        let entry = |place| Entry { frame: None, since: Nanos(0), length: 0, next: next(place) };
+        let entries = (0..capacity).map(entry).collect();
         Packets { entries, free: if capacity == 0 { NONE } else { 0 }, waiting: 0 }
     }
 
@@ -67,18 +72,27 @@ impl Packets {
         self.free == NONE
     }
 
+    /// Asks for the first packet of a list and its frame, for a departure to come.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, list: &List) {
+        if let Some(frame) = self.entries.get(list.head as usize).and_then(|entry| entry.frame.as_ref()) {
+            wire::prefetch::read(&frame.meta);
+        }
+    }
+
     /// Puts a packet at the end of a list.
     ///
     /// # Errors
     /// There is no room; the packet comes back.
-    #[inline]
+    #[inline(always)]
     pub(super) fn push(&mut self, list: &mut List, packet: Waiting) -> Result<(), Waiting> {
         let place = self.free;
         let Some(entry) = self.entries.get_mut(place as usize) else { return Err(packet) };
         self.free = entry.next;
         list.packets += 1;
         list.bytes += u64::from(packet.length);
-        *entry = Entry { packet: Some(packet), next: NONE };
+        let Waiting { frame, length, since } = packet;
+        *entry = Entry { frame: Some(frame), since, length, next: NONE };
         match self.entries.get_mut(list.tail as usize) {
             Some(last) => last.next = place,
             None => list.head = place,
@@ -89,33 +103,26 @@ impl Packets {
     }
 
     /// Takes the first packet of a list.
-    #[inline]
+    #[inline(always)]
     pub(super) fn pop(&mut self, list: &mut List) -> Option<Waiting> {
         let place = list.head;
         let entry = self.entries.get_mut(place as usize)?;
-        let packet = entry.packet.take()?;
+        let frame = entry.frame.take()?;
+        let (length, since) = (entry.length, entry.since);
         list.head = std::mem::replace(&mut entry.next, self.free);
         self.free = place;
         if list.head == NONE {
             list.tail = NONE;
         }
         list.packets -= 1;
-        list.bytes -= u64::from(packet.length);
+        list.bytes -= u64::from(length);
         self.waiting -= 1;
-        Some(packet)
+        Some(Waiting { frame, length, since })
     }
 
-    /// All packets.
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Waiting> {
-        self.entries.iter_mut().filter_map(|entry| entry.packet.as_mut())
-    }
-
-    /// Takes out all packets, in the order of their arrival. Lists are then to be emptied.
-    pub(super) fn drain(&mut self) -> Vec<Waiting> {
-        let mut all: Vec<Waiting> = self.entries.iter_mut().filter_map(|entry| entry.packet.take()).collect();
-        all.sort_by_key(|packet| packet.since);
-        *self = Packets::new(self.entries.len() as u32);
-        all
+    /// Frames of all packets, each with the moment since which it waits.
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (&mut Frame, &mut Nanos)> {
+        self.entries.iter_mut().filter_map(|entry| Some((entry.frame.as_mut()?, &mut entry.since)))
     }
 
     /// Bytes of memory.

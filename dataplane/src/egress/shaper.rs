@@ -1,13 +1,14 @@
 //! Shapers: the moment from which a rate lets the next packet go.
 
-use policy::model::Overhead;
 use wire::{BitRate, Bytes, Nanos};
 
 /// Rate of a shaper, compiled: the time that a byte takes, and the time that may be made up for after a pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pace {
-    /// Nanoseconds that a byte takes, in units of 2^-32 ns.
-    byte: u128,
+    /// Nanoseconds that a byte takes.
+    whole: u64,
+    /// Fraction of a nanosecond more, in units of 2^-32 ns.
+    fraction: u32,
     /// Time by which packets may be ahead of the rate.
     tolerance: Nanos,
 }
@@ -31,17 +32,22 @@ impl Pace {
         let byte = numerator / u128::from(rate.0.max(1));
         let beyond = burst.0.saturating_sub(longest.0);
         let tolerance = byte.saturating_mul(u128::from(beyond)) >> FRACTION;
-        Pace { byte, tolerance: Nanos(u64::try_from(tolerance).unwrap_or(u64::MAX)) }
+        Pace {
+            whole: u64::try_from(byte >> FRACTION).unwrap_or(u64::MAX),
+            fraction: byte as u32,
+            tolerance: Nanos(u64::try_from(tolerance).unwrap_or(u64::MAX)),
+        }
     }
 
     /// Charges a packet of that many bytes that goes at `now`.
     #[inline(always)]
-    pub(super) fn charge(&self, busy: &mut Busy, now: Nanos, bytes: u64) {
+    pub(super) fn charge(&self, busy: &mut Busy, now: Nanos, bytes: u32) {
         // One that has been idle begins with nothing left over.
         let (from, fraction) = if busy.until < now { (now, 0) } else { (busy.until, busy.fraction) };
-        let total = self.byte.saturating_mul(u128::from(bytes)).saturating_add(fraction.into());
-        let span = u64::try_from(total >> FRACTION).unwrap_or(u64::MAX);
-        *busy = Busy { until: Nanos(from.0.saturating_add(span)), fraction: total as u32 };
+        // Two factors of 32 bits and a term of 32 have no overflow.
+        let parts = u64::from(self.fraction) * u64::from(bytes) + u64::from(fraction);
+        let span = self.whole.saturating_mul(bytes.into()).saturating_add(parts >> FRACTION);
+        *busy = Busy { until: Nanos(from.0.saturating_add(span)), fraction: parts as u32 };
     }
 
     /// Moment from which the next packet may go.
@@ -58,18 +64,12 @@ impl Busy {
     }
 }
 
-/// Bytes that a shaper or scheduler counts for an IP packet.
-#[inline(always)]
-pub(super) fn counted(overhead: Overhead, length: u32) -> u64 {
-    overhead.count(length.into())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     /// Packets that are always there, each with the moment at which it goes.
-    fn departures(pace: Pace, bytes: u64, packets: usize) -> Vec<u64> {
+    fn departures(pace: Pace, bytes: u32, packets: usize) -> Vec<u64> {
         let (mut busy, mut now) = (Busy::default(), Nanos(1_000));
         let mut all = Vec::new();
         for _ in 0..packets {
@@ -111,7 +111,7 @@ mod tests {
         let pace = Pace::new(BitRate(1), Bytes(u64::MAX), Bytes(1), u16::MAX);
         let mut busy = Busy::default();
         for _ in 0..10 {
-            pace.charge(&mut busy, Nanos(u64::MAX - 5), u64::MAX);
+            pace.charge(&mut busy, Nanos(u64::MAX - 5), u32::MAX);
         }
         assert_eq!(busy.until, Nanos::MAX);
     }

@@ -8,49 +8,60 @@
 //! Jacobson 1995). Its parent serves first children within their guarantees, then the others, which borrow; both by priority; and
 //! of one priority by deficit round robin or start tags. A node that has sent less than its guarantee owes nothing to those that
 //! borrowed.
+//!
+//! The tally is of an engine that has the descriptor of a queue, 32 bytes, read before and written after its work, and its
+//! settings in local memory.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use policy::model::Colour;
+use tally::{Region, Tally};
 use wire::{Frame, Link, Nanos};
 
 use super::Next;
-use super::dropper::{Aqm, Decision, Random};
-use super::ends::Ends;
-use super::fq::Fq;
+use super::dropper::{Aqm, Random};
+use super::ends::{Ends, Subscriber};
+use super::fq::{FlowHash, Fq};
 use super::instance::Instances;
-use super::mark;
-use super::node::{Node, Rings, Shaping, Tagged};
-use super::packets::Packets;
+use super::kind::{Kind, Work};
+use super::node::{Node, Rings, Shaping};
+use super::packets::{NONE, Packets};
 use super::report::LeafCounts;
 use super::shaper::Pace;
+use super::tag::Tagged;
 use super::wheel::Wheel;
 use crate::stage::header;
-use crate::tables::{LeafSettings, NodeKind, QueueTree};
+use crate::tables::{NodeKind, QueueTree};
 use crate::verdict::Reason;
 
 mod admit;
 mod build;
 mod select;
 
-/// Packet that comes to a tree.
+/// Packet that comes to a tree: all that its leaf needs to know, in a cache line.
 #[derive(Debug)]
+#[repr(align(64))]
 struct Arrival {
     frame: Frame,
     /// Moment of its arrival.
     at: Nanos,
-    /// Place of its leaf.
+    subscriber: Subscriber,
+    flow: FlowHash,
+    /// Place of its leaf, or of the settings of its leaf where there are instances.
     leaf: u32,
+    /// Bytes of the IP packet.
+    length: u16,
     /// Drop precedence.
     colour: Colour,
-    ends: Ends,
 }
 
 /// A tree of queues, with what waits in it.
 #[derive(Debug)]
 pub(crate) struct Tree {
     settings: Arc<QueueTree>,
+    /// Settings of nodes for the packet path, by place of the settings.
+    kinds: Vec<Kind>,
     /// Ceiling and guarantee, by place of the settings.
     paces: Vec<Paces>,
     nodes: Vec<Node>,
@@ -66,16 +77,25 @@ pub(crate) struct Tree {
     line: VecDeque<Arrival>,
     /// Most arrivals in the line.
     line_limit: usize,
-    /// Packets dropped, with the moments.
-    lost: VecDeque<(Frame, Reason, Nanos)>,
+    /// Packet dropped, with the moment: it leaves before anything else happens.
+    lost: Option<Lost>,
     /// True if the root has a packet that its ceiling lets go.
     is_ready: bool,
     now: Nanos,
     random: Random,
     /// Key of hashes of flows and hosts.
     seed: u64,
-    workers: u16,
+    /// Counters of packets that have left, by place of the settings.
     counts: Vec<LeafCounts>,
+    /// True if the nodes of all instances are too many to be near all the time.
+    is_large: bool,
+}
+
+#[derive(Debug)]
+struct Lost {
+    frame: Frame,
+    reason: Reason,
+    at: Nanos,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -93,11 +113,6 @@ enum Event {
 }
 
 impl Tree {
-    #[inline(always)]
-    fn kind(&self, node: &Node) -> &NodeKind {
-        &self.settings.nodes[node.kind as usize].kind
-    }
-
     /// Settings that the tree is built by.
     pub(crate) fn settings(&self) -> &Arc<QueueTree> {
         &self.settings
@@ -111,15 +126,43 @@ impl Tree {
 
     /// Adds a frame that arrives at `at`. One that comes before others that have been added goes in front of them.
     #[inline]
-    pub(crate) fn arrive(&mut self, frame: Frame, at: Nanos, ends: Ends) {
+    pub(crate) fn arrive<T: Tally>(&mut self, frame: Frame, at: Nanos, ends: &Ends, tally: &mut T) {
+        // Code point and length, which the engine has in registers, 4; colour, 3; leaf by class and by code point, 6; the line's end
+        // and bound, 4; what is known of the packet, 32 bytes.
+        tally.instructions(17);
+        tally.write(Region::Queue, self.tallied_line(), 32);
         let dscp = header::code_point(&frame);
         let colour = Colour::ALL[usize::from(frame.meta.colour) % 3].max(Colour::of(dscp));
-        let arrival = Arrival { leaf: self.settings.leaf(frame.meta.class, dscp), colour, at, ends, frame };
-        let mut place = self.line.len();
-        while place > 0 && self.line.get(place - 1).is_some_and(|before| before.at > arrival.at) {
-            place -= 1;
+        let leaf = self.settings.leaf(frame.meta.class, dscp);
+        let (mut subscriber, mut flow) = (Subscriber::default(), FlowHash::default());
+        if let Some(kind) = self.kinds.get(leaf as usize) {
+            if let Some(instances) = self.instances.get(kind.group as usize) {
+                tally.hash(16);
+                subscriber = ends.subscriber(instances.per, self.seed);
+                instances.prefetch(subscriber.hash);
+            }
+            if kind.work == Work::Fair {
+                tally.hash(40);
+                flow = self.flow_of(leaf, ends);
+            }
         }
-        if place == self.line.len() { self.line.push_back(arrival) } else { self.line.insert(place, arrival) }
+        let length = header::ip_length(&frame).min(u16::MAX.into()) as u16;
+        let arrival = Arrival { frame, at, subscriber, flow, leaf, length, colour };
+        if self.line.back().is_some_and(|last| last.at > at) {
+            let place = self.line.partition_point(|before| before.at <= at);
+            return self.line.insert(place, arrival);
+        }
+        self.line.push_back(arrival);
+    }
+
+    #[inline(never)]
+    fn flow_of(&self, leaf: u32, ends: &Ends) -> FlowHash {
+        match self.settings.nodes.get(leaf as usize).map(|node| &node.kind) {
+            Some(NodeKind::Leaf(leaf)) => {
+                leaf.fq.map_or(FlowHash::default(), |fq| ends.hash(fq.isolate, self.seed))
+            }
+            _ => FlowHash::default(),
+        }
     }
 
     /// Number of arrivals in the line.
@@ -134,39 +177,37 @@ impl Tree {
 
     /// Number of packets that wait, arrivals counted.
     pub(crate) fn len(&self) -> usize {
-        self.line.len() + self.packets.len() as usize + self.lost.len()
+        self.line.len() + self.packets.len() as usize + usize::from(self.lost.is_some())
     }
 
     /// True if the root has a ceiling.
+    #[inline(always)]
     pub(crate) fn has_rate(&self) -> bool {
         self.paces.first().is_some_and(|paces| paces.ceiling.is_some())
     }
 
     /// Answers an opportunity to send by `link` at `now`.
-    pub(crate) fn next(&mut self, link: &mut Link, now: Nanos) -> Next {
+    #[inline]
+    pub(crate) fn next<T: Tally>(&mut self, link: &mut Link, now: Nanos, tally: &mut T) -> Next {
+        // Where nothing bounds the rate, a packet goes before the next one of its moment comes.
+        let is_joint = link.rate().is_some() || self.has_rate();
         loop {
-            if let Some((frame, reason, at)) = self.lost.pop_front() {
+            if let Some(Lost { frame, reason, at }) = self.lost.take() {
                 return Next::Dropped(frame, reason, at);
             }
-            let Some((at, event)) = self.first(link) else { return Next::Empty };
+            // The first of three moments.
+            tally.instructions(6);
+            let Some((at, event)) = self.first(link, is_joint) else { return Next::Empty };
             if at > now {
                 // A timer alone may be about a guarantee, of a node that has nothing to send.
-                return if self.packets.len() == 0 && self.line.is_empty() {
-                    Next::Empty
-                } else {
-                    Next::Wait(at)
-                };
+                return if self.is_empty() { Next::Empty } else { Next::Wait(at) };
             }
             self.now = at;
             match event {
-                Event::Timer => self.pass_timers(),
-                Event::Arrival => {
-                    if let Some(arrival) = self.line.pop_front() {
-                        self.admit(arrival);
-                    }
-                }
+                Event::Timer => self.pass_timers(tally),
+                Event::Arrival => self.admit_due(is_joint, tally),
                 Event::Departure => {
-                    if let Some(packet) = self.send() {
+                    if let Some(packet) = self.send(tally) {
                         // The opportunity has come.
                         let start = link.take(at, Nanos::MAX, packet.frame.len()).unwrap_or(at);
                         return Next::Frame(packet.frame, start);
@@ -178,72 +219,94 @@ impl Tree {
 
     /// Moment of the next event; `None` where there is none but for timers of queues without packets.
     pub(crate) fn moment(&self, link: &Link) -> Option<Nanos> {
-        if let Some((_, _, at)) = self.lost.front() {
-            return Some(*at);
+        if let Some(lost) = &self.lost {
+            return Some(lost.at);
         }
-        let is_empty = self.packets.len() == 0 && self.line.is_empty();
-        self.first(link).map(|(at, _)| at).filter(|_| !is_empty)
+        let is_joint = link.rate().is_some() || self.has_rate();
+        self.first(link, is_joint).map(|(at, _)| at).filter(|_| !self.is_empty())
     }
 
-    /// The first event, and its moment: of one moment timers come first, then arrivals, then departures.
-    #[inline]
-    fn first(&self, link: &Link) -> Option<(Nanos, Event)> {
-        // Where nothing bounds the rate, a packet goes before the next one of its moment comes.
-        let competes = link.rate().is_some() || self.has_rate();
-        let departure = self.is_ready.then(|| (link.opportunity().max(self.now), Event::Departure));
-        let arrival = self.line.front().map(|arrival| (arrival.at.max(self.now), Event::Arrival));
-        let timer = self.wheel.bound().map(|at| (at.max(self.now), Event::Timer));
-        let first = match (departure, arrival) {
-            (Some(departure), Some(arrival)) => {
-                let is_departure = departure.0 < arrival.0 || departure.0 == arrival.0 && !competes;
-                Some(if is_departure { departure } else { arrival })
-            }
-            (departure, arrival) => departure.or(arrival),
-        };
-        match (first, timer) {
-            (Some(first), Some(timer)) => Some(if timer.0 <= first.0 { timer } else { first }),
-            (first, timer) => first.or(timer),
-        }
-    }
-
-    /// True if a node has anything to send, but for its ceiling.
     #[inline(always)]
-    fn is_active(&self, node: &Node) -> bool {
-        match self.kind(node) {
-            NodeKind::Leaf(_) => node.list.packets > 0,
-            NodeKind::Drr => !self.rings[node.inside as usize].is_empty(),
-            NodeKind::Wfq => !self.tagged[node.inside as usize].is_empty(),
+    fn is_empty(&self) -> bool {
+        self.packets.len() == 0 && self.line.is_empty()
+    }
+
+    /// The first event, and its moment: of one moment timers come first, then arrivals, then departures, where packets that come
+    /// together compete.
+    #[inline(always)]
+    fn first(&self, link: &Link, is_joint: bool) -> Option<(Nanos, Event)> {
+        let mut first = None;
+        if self.is_ready {
+            first = Some((link.opportunity().max(self.now), Event::Departure));
         }
+        if let Some(arrival) = self.line.front() {
+            let at = arrival.at.max(self.now);
+            if first.is_none_or(|(departure, _)| at < departure || at == departure && is_joint) {
+                first = Some((at, Event::Arrival));
+            }
+        }
+        if let Some(timer) = self.wheel.bound() {
+            let at = timer.max(self.now);
+            if first.is_none_or(|(first, _)| at <= first) {
+                first = Some((at, Event::Timer));
+            }
+        }
+        first
+    }
+
+    /// Sets a packet aside that is dropped now.
+    #[inline]
+    fn lose(&mut self, frame: Frame, reason: Reason) {
+        debug_assert!(self.lost.is_none(), "what was lost before has left");
+        self.lost = Some(Lost { frame, reason, at: self.now });
     }
 
     /// The frames that wait, to renumber them; those that have arrived in the tree keep their leaves.
     pub(crate) fn frames_mut(&mut self) -> impl Iterator<Item = &mut Frame> {
-        let waiting = self.packets.iter_mut().map(|packet| &mut packet.frame);
+        let waiting = self.packets.iter_mut().map(|(frame, _)| frame);
         waiting.chain(self.line.iter_mut().map(|arrival| &mut arrival.frame))
     }
 
-    /// Counters of each leaf, by place of its settings.
-    pub(crate) fn counts(&self) -> &[LeafCounts] {
-        &self.counts
+    /// Counters of each leaf, by place of its settings. What waits is counted now, not packet by packet.
+    pub(crate) fn counts(&self) -> Vec<LeafCounts> {
+        let mut counts = self.counts.clone();
+        for node in &self.nodes {
+            if let Some(count) = counts.get_mut(node.kind as usize) {
+                count.packets += u64::from(node.list.packets);
+                count.bytes += node.list.bytes;
+            }
+        }
+        counts
     }
 
     /// Number of subscribers that have had instances.
     pub(crate) fn subscribers(&self) -> usize {
         self.instances.iter().map(Instances::made).sum()
     }
-}
 
-impl LeafCounts {
-    /// True if a packet goes on after a decision: kept, or marked.
-    fn lets_go(&mut self, decision: Decision, leaf: &LeafSettings, frame: &mut Frame) -> bool {
-        if decision == Decision::Keep {
-            return true;
-        }
-        if decision == Decision::Signal && leaf.ecn && mark::congestion(frame) {
-            self.marked += 1;
-            return true;
-        }
-        self.early += 1;
-        false
+    /// Bytes of the descriptors in the region of queues: nodes, and the line of arrivals.
+    pub(crate) fn tallied_bytes(&self) -> usize {
+        (self.nodes.len() + LINE) * DESCRIPTOR as usize
+    }
+
+    /// Offset of a node's descriptor in the region of queues.
+    #[inline(always)]
+    fn tallied_node(&self, place: u32) -> usize {
+        place as usize * DESCRIPTOR as usize
+    }
+
+    /// Offset of the line of arrivals in the region of queues, behind the nodes.
+    #[inline(always)]
+    fn tallied_line(&self) -> usize {
+        (self.nodes.len() + self.line.len() % LINE) * DESCRIPTOR as usize
     }
 }
+
+/// Bytes of a node's descriptor in the memory of a chip.
+const DESCRIPTOR: u32 = 32;
+
+/// Packets in the line of arrivals of a chip.
+const LINE: usize = 64;
+
+/// No place: of a leaf that there is not.
+const _: () = assert!(NONE == crate::tables::NO_NODE);

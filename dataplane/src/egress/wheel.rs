@@ -35,6 +35,8 @@ pub(super) struct Wheel {
     due: BinaryHeap<Reverse<(u64, u32)>>,
     /// Number of timers that are set.
     set: usize,
+    /// Moment that is not after that of the first timer.
+    bound: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -51,32 +53,42 @@ impl Wheel {
             slots: Box::new([[NONE; SLOTS]; LEVELS]),
             taken: [[0; SLOTS / 64]; LEVELS],
             timers: vec![Timer { at: 0, next: NONE }; timers],
-            due: BinaryHeap::with_capacity(timers.min(1_024)),
+            due: BinaryHeap::with_capacity(timers),
             set: 0,
+            bound: u64::MAX,
         }
     }
 
     /// Sets a timer to go off at `at`.
     pub(super) fn set(&mut self, timer: u32, at: Nanos) {
+        self.bound = if self.set == 0 { at.0 } else { self.bound.min(at.0) };
         self.set += 1;
         self.place(timer, at.0);
     }
 
     /// Returns a moment that is not after that of the first timer, and after the last moment that was advanced to or equal to it.
-    #[inline]
+    #[inline(always)]
     pub(super) fn bound(&self) -> Option<Nanos> {
-        if self.set == 0 {
-            return None;
-        }
+        (self.set != 0).then_some(Nanos(self.bound))
+    }
+
+    /// The bound by what lies in slots and heap.
+    fn bound_now(&self) -> u64 {
         match self.due.peek() {
-            Some(Reverse((at, _))) => Some(Nanos(*at)),
-            None => self.next_slot().map(|(_, _, start)| Nanos(start << SHIFT)),
+            Some(Reverse((at, _))) => *at,
+            None => self.next_slot().map_or(u64::MAX, |(_, _, start)| start << SHIFT),
         }
     }
 
     /// Takes a timer that goes off by `now`, in the order of time, then of numbers. `None` if there is none, but
     /// [`bound`](Wheel::bound) may be by `now` still only where it was called with the same `now` before.
     pub(super) fn take(&mut self, now: Nanos) -> Option<u32> {
+        let taken = self.take_due(now);
+        self.bound = self.bound_now();
+        taken
+    }
+
+    fn take_due(&mut self, now: Nanos) -> Option<u32> {
         loop {
             if let Some(Reverse((at, timer))) = self.due.peek().copied() {
                 if at > now.0 {
@@ -117,6 +129,7 @@ impl Wheel {
         for (timer, at) in all {
             self.place(timer, at.saturating_sub(span.0));
         }
+        self.bound = self.bound_now();
     }
 
     /// Bytes of memory.

@@ -17,7 +17,7 @@ use tally::Tally;
 use wire::checksum::{Delta, Sum};
 use wire::header::{Ports, Protocol, RawOptions};
 use wire::tcp::{self, Flags, TcpOption};
-use wire::{Family, Frame, Part, PortId, ipv4, ipv6};
+use wire::{Dscp, Family, Frame, Part, PortId, ipv4, ipv6};
 
 use super::own::{IpHeader, note, pseudo};
 use super::{Cx, Step, header, link};
@@ -26,7 +26,7 @@ use crate::flag;
 use crate::flow::tcp::Segment;
 use crate::flow::{Direction, FlowId, Handshake, Hit, Key};
 use crate::hop::leaves;
-use crate::tables::Address;
+use crate::tables::{Address, LOCAL};
 use crate::verdict::Reason;
 
 /// The window scale that clients are told to apply to the server's windows: 65,535 << 7 is 8 MiB.
@@ -263,6 +263,12 @@ fn complete<T: Tally>(
     let mut beside = cx.pool.take()?;
     beside.meta = frame.meta.clone();
     (beside.meta.hop, beside.meta.egress) = (onward, egress);
+    // The gateway's own, which goes the way of the client's packets, as one of their class.
+    beside.meta.ingress = LOCAL;
+    beside.meta.flags &= !flag::REPLY;
+    let kind = cx.tables.classes.kind(Dscp::of_field(0));
+    let class = cx.shard.flows.classes.get(id).and_then(|of| of.class(Direction::Original, kind));
+    (beside.meta.class, beside.meta.colour) = (class.unwrap_or(0), 0);
     let is_sent = head.send(&mut beside, key.destination().into(), key.source().into());
     if is_sent.is_none() || !link::replace(&mut beside, cx) {
         cx.pool.put(beside);

@@ -26,7 +26,7 @@ impl Part for Queues {
     }
 
     fn regions(&self, shard: &Shard, _: &Tables) -> Vec<(Region, usize)> {
-        vec![(Region::Queue, shard.egress.ports() * 64)]
+        vec![(Region::Queue, shard.egress.tallied_bytes())]
     }
 }
 

@@ -257,6 +257,25 @@ impl Gateway {
         }
     }
 
+    /// Gives what departs or is dropped by `now` to `see`, and the slots back.
+    pub fn depart(&mut self, now: Nanos, mut see: impl FnMut(&Next)) {
+        for frame in self.ended.drain(..) {
+            self.pool.put(frame);
+        }
+        for port in (0..self.shard.egress.ports() as u16).map(PortId) {
+            loop {
+                let next = self.shard.next(port, now);
+                match next {
+                    Next::Frame(..) | Next::Dropped(..) => see(&next),
+                    Next::Wait(_) | Next::Empty => break,
+                }
+                if let Next::Frame(frame, _) | Next::Dropped(frame, ..) = next {
+                    self.pool.put(frame);
+                }
+            }
+        }
+    }
+
     /// Drains the output, at most `most` frames of each queue.
     pub fn out(&mut self, most: usize) -> Out {
         let mut out = Out::default();

@@ -22,7 +22,7 @@ const MOST: [(&str, usize); 8] = [
     ("translations", 65_536),
     ("classes", 65_000),
     ("meters", 65_000),
-    ("queues", 65_000),
+    ("queues", 1_000_000),
 ];
 
 impl<'a> Validator<'a> {

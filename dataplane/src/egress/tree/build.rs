@@ -1,6 +1,6 @@
 //! Making, keeping and emptying a tree.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use policy::model::MeterScope;
@@ -9,10 +9,12 @@ use wire::{Bytes, Frame, Nanos};
 use super::super::dropper::{Aqm, Random};
 use super::super::fq::Fq;
 use super::super::instance::Instances;
-use super::super::node::{NO_RING, Node, Rings, Shaping, Tagged};
-use super::super::packets::{List, NONE, Packets};
+use super::super::kind::{Above, Kind};
+use super::super::node::{Node, PRIORITIES, Rings, Shaping};
+use super::super::packets::{NONE, Packets};
 use super::super::report::LeafCounts;
 use super::super::shaper::Pace;
+use super::super::tag::Tagged;
 use super::super::wheel::Wheel;
 use super::{Arrival, Paces, Tree};
 use crate::tables::{NO_NODE, NodeKind, QueueNode, QueueTree};
@@ -38,6 +40,7 @@ impl Tree {
             guarantee: pace(node, node.guarantee, 3),
         };
         let mut tree = Tree {
+            kinds: Kind::all(settings),
             paces: settings.nodes.iter().map(paces).collect(),
             nodes: Vec::new(),
             shapers: Vec::new(),
@@ -50,13 +53,13 @@ impl Tree {
             wheel: Wheel::new(0),
             line: VecDeque::with_capacity(line),
             line_limit: line,
-            lost: VecDeque::new(),
+            lost: None,
             is_ready: false,
             now: Nanos(0),
             random: Random(seed),
             seed,
-            workers,
             counts: settings.nodes.iter().map(|_| LeafCounts::new(settings.nodes.len())).collect(),
+            is_large: false,
             settings: Arc::clone(settings),
         };
         tree.build();
@@ -72,7 +75,7 @@ impl Tree {
             self.add(kind, if parent == NO_NODE { NONE } else { parent }, has_one);
         }
         for (kind, node) in (0..).zip(&settings.nodes).filter(|(kind, node)| node.within == *kind) {
-            let instances = Instances::new(kind, base, node.size, node.instances);
+            let instances = Instances::new(node.per, kind, base, node.size, node.instances);
             for number in 0..=node.instances.max(1) {
                 let first = base + number * node.size;
                 for (place, inner) in
@@ -85,20 +88,21 @@ impl Tree {
             base += instances.nodes();
             self.instances.push(instances);
         }
+        self.reserve();
+        self.is_large = size_of_val(self.nodes.as_slice()) > NEAR;
         self.wheel = Wheel::new(self.shapers.len() * 2);
     }
 
     /// Adds a node; one without use, of which there are instances elsewhere, has nothing inside.
     fn add(&mut self, kind: u32, parent: u32, is_used: bool) {
-        let settings = &self.settings.nodes[kind as usize];
         let place = self.nodes.len() as u32;
-        let paces = self.paces[kind as usize];
+        let paces = &self.paces[kind as usize];
         let has_shaper = is_used && (paces.ceiling.is_some() || paces.guarantee.is_some());
         let shaper = if has_shaper { self.shapers.len() as u32 } else { NONE };
         if has_shaper {
             self.shapers.push(Shaping { node: place, ..Shaping::default() });
         }
-        let inside = match &settings.kind {
+        let inside = match &self.settings.nodes[kind as usize].kind {
             _ if !is_used => NONE,
             NodeKind::Drr => push(&mut self.rings, Rings::EMPTY),
             NodeKind::Wfq => push(&mut self.tagged, Tagged::default()),
@@ -107,22 +111,22 @@ impl Tree {
                 None => push(&mut self.aqms, Aqm::new(leaf)),
             },
         };
-        self.nodes.push(Node {
-            parent,
-            next: NONE,
-            previous: NONE,
-            kind,
-            deficit: 0,
-            shaper,
-            inside,
-            ring: NO_RING,
-            is_throttled: false,
-            finish: 0,
-            list: List::EMPTY,
-        });
-        let above = self.nodes.get(parent as usize).filter(|_| is_used).copied();
-        if let Some(above) = above.filter(|above| self.kind(above) == &NodeKind::Wfq) {
-            self.tagged[above.inside as usize].reserve(self.settings.nodes[kind as usize].priority);
+        self.nodes.push(Node::new(parent, kind, inside, shaper));
+    }
+
+    /// Makes room for the children of nodes that have them in heaps.
+    fn reserve(&mut self) {
+        let mut children = vec![[0; PRIORITIES]; self.tagged.len()];
+        // What has nothing inside has instances elsewhere.
+        for node in self.nodes.iter().filter(|node| node.inside != NONE) {
+            let kind = &self.kinds[node.kind as usize];
+            if kind.above == Above::Wfq {
+                let above = self.nodes[node.parent as usize].inside;
+                children[above as usize][usize::from(kind.priority) % PRIORITIES] += 1;
+            }
+        }
+        for (tagged, children) in self.tagged.iter_mut().zip(children) {
+            (0..).zip(children).for_each(|(priority, count)| tagged.reserve(priority, count));
         }
     }
 
@@ -130,11 +134,12 @@ impl Tree {
     pub(crate) fn set_back(&mut self, span: Nanos) {
         let back = |at: &mut Nanos| *at = Nanos(at.0.saturating_sub(span.0));
         back(&mut self.now);
+        self.lost.iter_mut().for_each(|lost| back(&mut lost.at));
         for arrival in &mut self.line {
             back(&mut arrival.at);
             back(&mut arrival.frame.meta.received);
         }
-        self.packets.iter_mut().for_each(|packet| back(&mut packet.since));
+        self.packets.iter_mut().for_each(|(_, since)| back(since));
         for shaping in &mut self.shapers {
             shaping.ceiling.set_back(span);
             shaping.guarantee.set_back(span);
@@ -144,14 +149,19 @@ impl Tree {
         self.wheel.set_back(span);
     }
 
-    /// Takes out all frames, in the order of their arrival.
+    /// Takes all frames, in the order of their arrival, out of a tree that is given up.
     pub(crate) fn drain(&mut self) -> Vec<Frame> {
-        let lost = self.lost.drain(..).map(|(frame, ..)| frame);
-        let mut frames: Vec<Frame> = lost.collect();
-        frames.extend(self.packets.drain().into_iter().map(|packet| packet.frame));
-        frames.extend(self.line.drain(..).map(|arrival| arrival.frame));
-        // What is left is a tree as at the beginning.
-        *self = Tree::new(&self.settings, self.line_limit, self.workers, self.seed);
+        let mut frames: Vec<Frame> = self.lost.take().map(|lost| lost.frame).into_iter().collect();
+        let mut waiting = Vec::with_capacity(self.packets.len() as usize);
+        let Tree { nodes, flows, packets, .. } = self;
+        let lists = nodes.iter_mut().map(|node| &mut node.list);
+        for list in lists.chain(flows.iter_mut().flat_map(Fq::lists_mut)) {
+            waiting.extend(std::iter::from_fn(|| packets.pop(list)));
+        }
+        // Those of one moment and one queue stay in their order.
+        waiting.sort_by_key(|packet| packet.since);
+        frames.extend(waiting.into_iter().map(|packet| packet.frame));
+        frames.extend(self.line.drain(..).map(|arrival: Arrival| arrival.frame));
         frames
     }
 
@@ -169,10 +179,11 @@ impl Tree {
                 self.wheel.set(root * 2, ready);
             }
         }
+        let names = old.settings.nodes.iter().map(|node| node.name.as_str());
+        let counted: HashMap<&str, &LeafCounts> = names.zip(&old.counts).collect();
         for (counts, node) in self.counts.iter_mut().zip(&self.settings.nodes) {
-            let was = old.settings.nodes.iter().position(|before| before.name == node.name);
-            if let Some(before) = was.and_then(|was| old.counts.get(was)) {
-                *counts = LeafCounts { packets: 0, bytes: 0, ..before.clone() };
+            if let Some(before) = counted.get(node.name.as_str()) {
+                counts.clone_from(before);
             }
         }
     }
@@ -180,6 +191,7 @@ impl Tree {
     /// Bytes of memory.
     pub(crate) fn memory_bytes(&self) -> usize {
         size_of_val(self.nodes.as_slice())
+            + size_of_val(self.kinds.as_slice())
             + size_of_val(self.shapers.as_slice())
             + size_of_val(self.rings.as_slice())
             + size_of_val(self.aqms.as_slice())
@@ -191,6 +203,9 @@ impl Tree {
             + self.line.capacity() * size_of::<Arrival>()
     }
 }
+
+/// Bytes of nodes that are near all the time: half of a usual second cache.
+const NEAR: usize = 512 << 10;
 
 /// Adds an element, and returns its place.
 fn push<T>(list: &mut Vec<T>, element: T) -> u32 {

@@ -1,78 +1,134 @@
 //! Selection of the next packet, and what it charges on the way from its leaf to the root.
 
-use std::sync::Arc;
+use tally::{Op, Region, Tally};
 
-use super::super::node::NO_RING;
+use super::super::kind::{Above, Work};
+use super::super::node::{At, NO_RING, Node};
 use super::super::packets::{List, NONE, Waiting};
-use super::super::shaper::counted;
-use super::Tree;
+use super::{DESCRIPTOR, Tree};
 use crate::tables::NodeKind;
 use crate::verdict::Reason;
+
+/// A node's shaper, once it has been charged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Charged {
+    /// True if the node was within its guarantee.
+    is_guaranteed: bool,
+    /// True if it was, and is past it now.
+    is_past: bool,
+}
 
 impl Tree {
     /// Takes the packet whose turn it is out of its leaf. `None` if that was dropped.
     #[inline]
-    pub(super) fn send(&mut self) -> Option<Waiting> {
-        let settings = Arc::clone(&self.settings);
+    pub(super) fn send<T: Tally>(&mut self, tally: &mut T) -> Option<Waiting> {
         let mut place = 0;
-        let leaf = loop {
-            let node = self.nodes[place as usize];
-            match &settings.nodes[node.kind as usize].kind {
-                NodeKind::Leaf(leaf) => break leaf,
-                NodeKind::Wfq => match self.tagged[node.inside as usize].first() {
-                    Some(child) => place = child,
-                    None => return self.rest(),
-                },
-                NodeKind::Drr => {
-                    let rings = &mut self.rings[node.inside as usize];
-                    if let Some(shaper) = rings.first_guaranteed() {
+        let work = loop {
+            let node = &self.nodes[place as usize];
+            // The descriptor; work of the node, 2; first priority of either kind, 4; the first child, 2.
+            tally.instructions(6);
+            tally.execute(Op::Branch, 2);
+            tally.read(Region::Queue, self.tallied_node(place), DESCRIPTOR);
+            match self.kinds[node.kind as usize].work {
+                Work::Drr => {
+                    let rings = &self.rings[node.inside as usize];
+                    if node.guaranteed != 0 {
+                        let shaper = rings.first_guaranteed(node.guaranteed);
                         place = self.shapers[shaper as usize].node;
                         continue;
                     }
-                    place = loop {
-                        let Some(child) = rings.first() else { return self.rest() };
-                        let node = &mut self.nodes[child as usize];
-                        if node.deficit > 0 {
-                            break child;
-                        }
-                        node.deficit += settings.nodes[node.kind as usize].quantum as i32;
-                        let ring = node.ring;
-                        rings.rotate(ring, &self.nodes);
-                    };
+                    if node.sharing == 0 {
+                        return self.rest();
+                    }
+                    let child = rings.first(node.sharing);
+                    if self.nodes[child as usize].deficit <= 0 {
+                        self.top_up(place);
+                        continue;
+                    }
+                    place = child;
                 }
+                Work::Wfq => match self.tagged[node.inside as usize].first(node.sharing) {
+                    Some(child) => place = child,
+                    None => return self.rest(),
+                },
+                work => break work,
             }
         };
-        let (now, node) = (self.now, &mut self.nodes[place as usize]);
-        let popped = if leaf.fq.is_some() {
-            let popped = self.flows[node.inside as usize].pop(leaf, now, &mut self.packets);
+        // Head and its link, free list, number and bytes, 8; counters, 4; delay and its bucket, 8. The entry has 16 bytes.
+        tally.instructions(20);
+        tally.read(Region::Queue, self.tallied_node(place), 16);
+        tally.write(Region::Queue, self.tallied_node(place), DESCRIPTOR);
+        if work != Work::Fifo {
+            return self.send_managed(place, work, tally);
+        }
+        let node = &mut self.nodes[place as usize];
+        let Some(packet) = self.packets.pop(&mut node.list) else {
+            node.list = List::EMPTY;
+            self.finish(place, None, tally);
+            return None;
+        };
+        self.counts[node.kind as usize].count_sent(packet.length, self.now.since(packet.since));
+        self.finish(place, Some(packet.length), tally);
+        if self.is_large {
+            self.prefetch_next();
+        }
+        Some(packet)
+    }
+
+    /// [`Tree::send`] from a leaf of flows, or with active queue management.
+    #[inline(never)]
+    fn send_managed<T: Tally>(&mut self, place: u32, work: Work, tally: &mut T) -> Option<Waiting> {
+        // The state of the queue's management, 32 bytes: delay, target and bounds; of flows a turn, 12.
+        tally.instructions(if work == Work::Fair { 32 } else { 20 });
+        tally.read(Region::Queue, self.tallied_node(place), 32);
+        tally.write(Region::Queue, self.tallied_node(place), 32);
+        let now = self.now;
+        let Tree { settings, nodes, flows, aqms, packets, counts, .. } = self;
+        let node = &mut nodes[place as usize];
+        let counts = &mut counts[node.kind as usize];
+        let NodeKind::Leaf(leaf) = &settings.nodes[node.kind as usize].kind else { return None };
+        let popped = if work == Work::Fair {
+            let popped = flows[node.inside as usize].pop(leaf, now, packets);
             if let Some((packet, _)) = &popped {
                 node.list.packets -= 1;
                 node.list.bytes -= u64::from(packet.length);
             }
             popped
         } else {
-            self.packets.pop(&mut node.list).map(|packet| {
-                let aqm = &mut self.aqms[node.inside as usize];
-                let decision = aqm.departs(leaf, packet.since, &node.list, now);
+            packets.pop(&mut node.list).map(|packet| {
+                let decision = aqms[node.inside as usize].departs(leaf, packet.since, &node.list, now);
                 (packet, decision)
             })
         };
         let Some((mut packet, decision)) = popped else {
             node.list = List::EMPTY;
-            self.finish(place, None);
+            self.finish(place, None, tally);
             return None;
         };
-        let counts = &mut self.counts[node.kind as usize];
-        counts.packets -= 1;
-        counts.bytes -= u64::from(packet.length);
         if !counts.lets_go(decision, leaf, &mut packet.frame) {
-            self.finish(place, None);
-            self.lost.push_back((packet.frame, Reason::EarlyDrop, now));
+            self.finish(place, None, tally);
+            self.lose(packet.frame, Reason::EarlyDrop);
             return None;
         }
         counts.count_sent(packet.length, now.since(packet.since));
-        self.finish(place, Some(packet.length));
+        self.finish(place, Some(packet.length), tally);
         Some(packet)
+    }
+
+    /// Asks for the packet that is sent next, if nothing comes between.
+    #[inline(always)]
+    fn prefetch_next(&self) {
+        let mut place = 0;
+        loop {
+            let node = &self.nodes[place as usize];
+            if self.kinds[node.kind as usize].work != Work::Drr {
+                return self.packets.prefetch(&node.list);
+            }
+            if node.sharing == 0 {
+                return;
+            }
+            place = self.rings[node.inside as usize].first(node.sharing);
+        }
     }
 
     /// Nothing to send after all.
@@ -82,159 +138,258 @@ impl Tree {
         None
     }
 
-    /// Charges the nodes from a leaf up to the root with what the leaf has sent, and ends their turns.
-    #[inline]
-    fn finish(&mut self, leaf: u32, sent: Option<u32>) {
-        let mut place = leaf;
+    /// Gives the first children of a node turns until one has made up for its debt.
+    #[cold]
+    fn top_up(&mut self, parent: u32) {
+        let node = &self.nodes[parent as usize];
+        let (rings, taken) = (&mut self.rings[node.inside as usize], node.sharing);
         loop {
-            let node = self.nodes[place as usize];
-            let settings = &self.settings.nodes[node.kind as usize];
-            let bytes = sent.map_or(0, |length| counted(settings.overhead, length));
-            let is_guaranteed =
-                self.shapers.get(node.shaper as usize).is_some_and(|shaping| shaping.is_guaranteed);
-            let mut is_past_guarantee = false;
-            if node.shaper != NONE && sent.is_some() {
-                is_past_guarantee = self.charge(place, bytes);
-            }
-            let is_throttled = self.nodes[place as usize].is_throttled;
-            // Of a leaf the list has changed since.
-            let stays = !is_throttled && self.is_active(&self.nodes[place as usize]);
-            let Some(parent) = self.nodes.get(node.parent as usize).copied() else {
-                self.is_ready = stays;
+            let child = &mut self.nodes[rings.first(taken) as usize];
+            if child.deficit > 0 {
                 return;
-            };
-            let settings = &self.settings.nodes[node.kind as usize];
-            let priority = settings.priority;
-            if self.kind(&parent) == &NodeKind::Wfq {
-                let tagged = &mut self.tagged[parent.inside as usize];
-                tagged.take(node.ring, bytes, settings.weight, &mut self.nodes);
-                if stays {
-                    tagged.insert(place, priority, &mut self.nodes);
-                }
-                place = node.parent;
-                continue;
             }
-            let rings = &mut self.rings[parent.inside as usize];
-            // What is guaranteed takes nothing from the turn among those that share.
-            let charged = if is_guaranteed { 0 } else { bytes.min(1 << 24) as i32 };
-            let deficit = node.deficit.saturating_sub(charged);
-            let is_over = deficit <= 0;
-            let quantum = if is_over && stays { settings.quantum as i32 } else { 0 };
-            self.nodes[place as usize].deficit = deficit.saturating_add(quantum);
-            if !stays {
-                rings.remove(place, &mut self.nodes);
-                // A debt stays: who comes back does not gain by having been away.
-                self.nodes[place as usize].deficit = deficit.min(0);
-            } else if is_over && !is_guaranteed {
-                rings.rotate(priority, &self.nodes);
-            }
-            if is_guaranteed && (!stays || is_past_guarantee) {
-                rings.remove_guaranteed(node.shaper, priority, &mut self.shapers);
-                self.await_guarantee(place);
-            } else if is_guaranteed {
-                rings.rotate_guaranteed(priority, &self.shapers);
-            }
-            place = node.parent;
+            child.deficit = child.deficit.saturating_add(self.kinds[child.kind as usize].quantum as i32);
+            let ring = child.ring;
+            rings.rotate(ring, &self.nodes);
         }
     }
 
-    /// Charges a node's shaper. True if the node was within its guarantee, and is past it now.
+    /// Charges the nodes from a leaf up to the root with what the leaf has sent, and ends their turns.
+    #[inline(always)]
+    fn finish<T: Tally>(&mut self, leaf: u32, sent: Option<u32>, tally: &mut T) {
+        let mut place = leaf;
+        loop {
+            // Bytes with overhead, 3; deficit, 3; anything left to send, 3. The descriptor is written.
+            tally.instructions(7);
+            tally.execute(Op::Branch, 2);
+            if place != leaf {
+                tally.write(Region::Queue, self.tallied_node(place), DESCRIPTOR);
+            }
+            let Tree { nodes, kinds, .. } = self;
+            let node = &mut nodes[place as usize];
+            let kind = &kinds[node.kind as usize];
+            let parent = node.parent;
+            if node.shaper != NONE || kind.above == Above::Wfq {
+                let bytes = sent.map(|length| kind.counted(length));
+                if !self.finish_shaped(place, bytes, tally) {
+                    return;
+                }
+            } else if kind.above == Above::Nothing {
+                self.is_ready = node.is_active();
+                return;
+            } else {
+                node.deficit =
+                    node.deficit.saturating_sub(sent.map_or(0, |length| kind.counted(length)) as i32);
+                if node.deficit <= 0 || !node.is_active() {
+                    self.end_turn(place, Charged::default(), tally);
+                }
+            }
+            place = parent;
+        }
+    }
+
+    /// [`Tree::finish`] for a node that has a shaper, or is served by tags. False for the root.
     #[inline(never)]
-    fn charge(&mut self, place: u32, bytes: u64) -> bool {
+    fn finish_shaped<T: Tally>(&mut self, place: u32, sent: Option<u32>, tally: &mut T) -> bool {
+        let charged = self.charge(place, sent, tally);
+        let bytes = sent.unwrap_or(0);
+        let Tree { nodes, kinds, tagged, .. } = self;
+        let node = &mut nodes[place as usize];
+        let kind = &kinds[node.kind as usize];
+        let stays = node.is_active() && !node.is_throttled;
+        match kind.above {
+            Above::Nothing => {
+                self.is_ready = stays;
+                return false;
+            }
+            Above::Drr => {
+                // What is guaranteed takes nothing from the turn among those that share.
+                if !charged.is_guaranteed {
+                    node.deficit = node.deficit.saturating_sub(bytes as i32);
+                }
+                if !stays || node.deficit <= 0 || charged.is_guaranteed {
+                    self.end_turn(place, charged, tally);
+                }
+            }
+            Above::Wfq => {
+                // A heap of some children: out and in, with two comparisons each level.
+                tally.instructions(40);
+                let parent = node.parent;
+                let tagged = &mut tagged[nodes[parent as usize].inside as usize];
+                tagged.take(kind.priority, bytes, kind.weight, nodes);
+                if stays {
+                    tagged.insert(place, kind.priority, nodes);
+                } else {
+                    tagged.pause(kind.priority);
+                }
+            }
+        }
+        true
+    }
+
+    /// Ends the turn of a node that has used it up, or has nothing to send now, or was served within its guarantee.
+    #[inline]
+    fn end_turn<T: Tally>(&mut self, place: u32, charged: Charged, tally: &mut T) {
+        // Quantum, head of the ring and neighbours, 8, of which two are written.
+        tally.instructions(8);
+        let node = &mut self.nodes[place as usize];
+        let Node { parent, shaper, next, previous, .. } = *node;
+        let kind = &self.kinds[node.kind as usize];
+        let is_active = node.is_active();
+        let stays = is_active && !node.is_throttled;
+        let is_over = node.deficit <= 0;
+        if is_over && stays && !charged.is_guaranteed {
+            node.deficit = node.deficit.saturating_add(kind.quantum as i32);
+        }
+        if !is_active {
+            // A debt stays: who comes back does not gain by having been away.
+            node.deficit = node.deficit.min(0);
+        }
+        let rings = &mut self.rings[self.nodes[parent as usize].inside as usize];
+        if !stays {
+            tally.write(Region::Queue, next as usize * DESCRIPTOR as usize, 4);
+            tally.write(Region::Queue, previous as usize * DESCRIPTOR as usize, 4);
+            rings.remove(place, &mut self.nodes);
+        } else if is_over && !charged.is_guaranteed {
+            rings.rotate(kind.priority, &self.nodes);
+        }
+        if charged.is_guaranteed && (!stays || charged.is_past) {
+            if rings.remove_guaranteed(shaper, kind.priority, &mut self.shapers) {
+                self.nodes[parent as usize].guaranteed &= !(1 << kind.priority);
+            }
+            self.await_guarantee(place, tally);
+        } else if charged.is_guaranteed {
+            rings.rotate_guaranteed(kind.priority, &self.shapers);
+        }
+    }
+
+    /// Charges a node's shaper with what was sent.
+    #[inline(never)]
+    fn charge<T: Tally>(&mut self, place: u32, sent: Option<u32>, tally: &mut T) -> Charged {
         let now = self.now;
         let node = &mut self.nodes[place as usize];
-        let paces = self.paces[node.kind as usize];
-        let Some(shaping) = self.shapers.get_mut(node.shaper as usize) else { return false };
-        if let Some(pace) = paces.ceiling {
+        let paces = &self.paces[node.kind as usize];
+        let Some(shaping) = self.shapers.get_mut(node.shaper as usize) else { return Charged::default() };
+        let is_guaranteed = shaping.is_guaranteed;
+        let Some(bytes) = sent else { return Charged { is_guaranteed, is_past: false } };
+        // Each rate: idle or not, 4; two products, 10; sum and carry, 5; tolerance and comparison, 4. 16 bytes of state.
+        tally.instructions(13);
+        tally.execute(Op::Multiply, 10);
+        tally.read(Region::Queue, node.shaper as usize * 64, 32);
+        tally.write(Region::Queue, node.shaper as usize * 64, 16);
+        if let Some(pace) = &paces.ceiling {
             pace.charge(&mut shaping.ceiling, now, bytes);
             let ready = pace.ready(&shaping.ceiling);
             if ready > now && !node.is_throttled {
                 node.is_throttled = true;
+                tally.instructions(TIMER);
+                tally.write(Region::Timer, node.shaper as usize * 32, 16);
                 self.wheel.set(node.shaper * 2, ready);
             }
         }
-        match paces.guarantee {
+        let is_past = match &paces.guarantee {
             // What is borrowed is not charged.
-            Some(pace) if shaping.is_guaranteed => {
+            Some(pace) if is_guaranteed => {
                 pace.charge(&mut shaping.guarantee, now, bytes);
                 pace.ready(&shaping.guarantee) > now
             }
             _ => false,
-        }
+        };
+        Charged { is_guaranteed, is_past }
     }
 
     /// Sets the timer for a node's guarantee, where the node is past it.
-    fn await_guarantee(&mut self, place: u32) {
-        let node = self.nodes[place as usize];
-        let Some(pace) = self.paces[node.kind as usize].guarantee else { return };
+    fn await_guarantee<T: Tally>(&mut self, place: u32, tally: &mut T) {
+        let node = &self.nodes[place as usize];
+        let Some(pace) = &self.paces[node.kind as usize].guarantee else { return };
         let Some(shaping) = self.shapers.get_mut(node.shaper as usize) else { return };
         let ready = pace.ready(&shaping.guarantee);
         if ready > self.now && !shaping.is_guarantee_awaited {
             shaping.is_guarantee_awaited = true;
+            tally.instructions(TIMER);
+            tally.write(Region::Timer, node.shaper as usize * 32, 16);
             self.wheel.set(node.shaper * 2 + 1, ready);
         }
     }
 
     /// Offers a node, which has something to send now, to its parent, and so on.
     #[inline]
-    pub(super) fn activate(&mut self, leaf: u32) {
+    pub(super) fn activate<T: Tally>(&mut self, leaf: u32, tally: &mut T) {
         let mut place = leaf;
         loop {
-            let node = self.nodes[place as usize];
+            let node = &mut self.nodes[place as usize];
+            // In a ring or held back, 2; deficit, 3; the parent's ring and its neighbours, 8.
+            tally.instructions(13);
             if node.is_throttled || node.ring != NO_RING {
                 return;
             }
-            let Some(parent) = self.nodes.get(node.parent as usize).copied() else {
+            let (kind, parent) = (&self.kinds[node.kind as usize], node.parent);
+            if kind.above == Above::Nothing {
                 self.is_ready = true;
                 return;
-            };
-            let was_active = self.is_active(&parent);
-            let settings = &self.settings.nodes[node.kind as usize];
-            let (priority, quantum) = (settings.priority, settings.quantum as i32);
-            if self.kind(&parent) == &NodeKind::Wfq {
-                self.tagged[parent.inside as usize].insert(place, priority, &mut self.nodes);
+            }
+            tally.read(Region::Queue, parent as usize * DESCRIPTOR as usize, DESCRIPTOR);
+            tally.write(Region::Queue, parent as usize * DESCRIPTOR as usize, DESCRIPTOR);
+            // Who was held back by a ceiling has what was left of a turn, at its place.
+            let at = if node.deficit > 0 { At::Former } else { At::End };
+            if at == At::End {
+                node.deficit = node.deficit.saturating_add(kind.quantum as i32);
+            }
+            let above = &self.nodes[parent as usize];
+            let (was_active, inside) = (above.is_active(), above.inside);
+            if kind.above == Above::Wfq {
+                self.tagged[inside as usize].insert(place, kind.priority, &mut self.nodes);
             } else {
-                self.nodes[place as usize].deficit = node.deficit.min(0).saturating_add(quantum);
-                self.rings[parent.inside as usize].insert(place, priority, &mut self.nodes);
-                self.offer_guarantee(place);
+                self.rings[inside as usize].insert(place, kind.priority, at, &mut self.nodes);
+                if self.nodes[place as usize].shaper != NONE {
+                    self.offer_guarantee(place, tally);
+                }
             }
             if was_active {
                 return;
             }
-            place = node.parent;
+            place = parent;
         }
     }
 
     /// Puts a node that has something to send among those within their guarantees, now or later.
-    fn offer_guarantee(&mut self, place: u32) {
-        let node = self.nodes[place as usize];
-        let Some(pace) = self.paces[node.kind as usize].guarantee else { return };
+    fn offer_guarantee<T: Tally>(&mut self, place: u32, tally: &mut T) {
+        let node = &self.nodes[place as usize];
+        let Some(pace) = &self.paces[node.kind as usize].guarantee else { return };
         let Some(shaping) = self.shapers.get(node.shaper as usize) else { return };
         if pace.ready(&shaping.guarantee) > self.now {
-            return self.await_guarantee(place);
+            return self.await_guarantee(place, tally);
         }
-        let Some(parent) = self.nodes.get(node.parent as usize) else { return };
-        let rings = &mut self.rings[parent.inside as usize];
-        rings.insert_guaranteed(node.shaper, node.ring, &mut self.shapers);
+        let (shaper, ring, parent) = (node.shaper, node.ring, node.parent);
+        let Some(above) = self.nodes.get_mut(parent as usize) else { return };
+        above.guaranteed |= 1 << ring;
+        self.rings[above.inside as usize].insert_guaranteed(shaper, ring, &mut self.shapers);
     }
 
     /// Takes the effects of all timers that are due.
-    pub(super) fn pass_timers(&mut self) {
+    pub(super) fn pass_timers<T: Tally>(&mut self, tally: &mut T) {
         while let Some(timer) = self.wheel.take(self.now) {
+            tally.instructions(TIMER);
+            tally.read(Region::Timer, timer as usize * 16, 16);
             let Some(shaping) = self.shapers.get_mut((timer / 2) as usize) else { continue };
             let place = shaping.node;
-            let node = self.nodes[place as usize];
+            let node = &mut self.nodes[place as usize];
             if timer % 2 == 0 {
-                self.nodes[place as usize].is_throttled = false;
-                if self.is_active(&node) {
-                    self.activate(place);
+                node.is_throttled = false;
+                if node.is_active() {
+                    self.activate(place, tally);
+                } else {
+                    node.deficit = node.deficit.min(0);
                 }
                 continue;
             }
             shaping.is_guarantee_awaited = false;
             if node.ring != NO_RING && !shaping.is_guaranteed {
-                self.offer_guarantee(place);
+                self.offer_guarantee(place, tally);
             }
         }
     }
 }
+
+/// Setting of a timer, or its going off: level and slot, 6; its list and the slot's bit, 6; the heap of the first slot, 10.
+const TIMER: u32 = 22;
