@@ -13,7 +13,7 @@ use run::{Room, root, wirerate};
 const WIDTH: usize = 80;
 
 /// Commands with examples of their own, each pasted by a test below or among [`NOT_PASTED`].
-const COMMANDS: [&[&str]; 44] = [
+const COMMANDS: [&[&str]; 45] = [
     &[],
     &["check"],
     &["run"],
@@ -53,6 +53,7 @@ const COMMANDS: [&[&str]; 44] = [
     &["bench", "forward"],
     &["bench", "routes"],
     &["bench", "schedule"],
+    &["bench", "pace"],
     &["bench", "classify"],
     &["reasons"],
     &["stages"],

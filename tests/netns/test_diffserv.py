@@ -75,7 +75,8 @@ def test_a_meter_passes_its_rate_and_is_counted(net):
 def test_a_drained_meter_is_drained_after_a_restart(net):
     """What the rate has let come meanwhile passes, and no burst."""
     net.office.apply("drained")
-    with listen(net.client, None, 0) as client:
+    # Somebody listens: errors would be of the flow's class, too.
+    with listen(net.remote, REMOTE, THIN), listen(net.client, None, 0) as client:
         began = time.monotonic()
         assert drain(client, net) >= 40
         net.office.stop()

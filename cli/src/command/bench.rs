@@ -42,7 +42,7 @@ enum What {
 #[derive(Args, Debug)]
 #[command(after_long_help = with_exit_codes("\
 Examples:
-  taskset -c 1 wirerate bench pace
+  wirerate bench pace
   wirerate bench pace --bytes 1500 --mbit 100 --json"))]
 struct Departures {
     /// Length of the frames, without check sequence.

@@ -185,6 +185,7 @@ impl Port for Fake {
             let Some(bytes) = bytes else { panic!("as the test wants it") };
             let frame = batch.extend_from(pool).expect("room");
             assert!(frame.fill(&bytes));
+            frame.meta.received = ports::now();
         }
         Ok(match batch.len() - before {
             0 => Received::Nothing,
