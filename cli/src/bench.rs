@@ -6,3 +6,4 @@ pub(crate) mod pace;
 pub(crate) mod peer;
 pub(crate) mod routes;
 pub(crate) mod schedule;
+pub(crate) mod workers;

@@ -13,7 +13,7 @@ use run::{Room, root, wirerate};
 const WIDTH: usize = 80;
 
 /// Commands with examples of their own, each pasted by a test below or among [`NOT_PASTED`].
-const COMMANDS: [&[&str]; 45] = [
+const COMMANDS: [&[&str]; 46] = [
     &[],
     &["check"],
     &["run"],
@@ -54,6 +54,7 @@ const COMMANDS: [&[&str]; 45] = [
     &["bench", "routes"],
     &["bench", "schedule"],
     &["bench", "pace"],
+    &["bench", "workers"],
     &["bench", "classify"],
     &["reasons"],
     &["stages"],

@@ -13,6 +13,7 @@ use crate::bench::forward::{self, Extent, Outcome, Scenario};
 use crate::bench::pace::{self, Pace, Precision};
 use crate::bench::routes;
 use crate::bench::schedule;
+use crate::bench::workers;
 use crate::failure::Failure;
 use crate::{screen, with_exit_codes};
 
@@ -34,6 +35,7 @@ enum What {
     Classify(Classify),
     Schedule(Schedule),
     Pace(Departures),
+    Workers(Workers),
 }
 
 /// Precision of departures: the gateway's worker and a queue of a rate, into a port that discards. Takes a core.
@@ -59,6 +61,19 @@ struct Departures {
     seconds: f64,
     /// Print an array of `{bytes, overhead, mbit, core, worker, plain}`, the last two with the rate in parts of that to be kept, and
     /// the errors of the times between departures in nanoseconds.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Two workers of a live gateway and one tree of queues: packets that are scheduled where they are decided, and packets that are handed
+/// off to the worker that serves the tree. Takes two cores.
+#[derive(Args, Debug)]
+#[command(after_long_help = with_exit_codes("\
+Examples:
+  wirerate bench workers
+  wirerate bench workers --json"))]
+struct Workers {
+    /// Print an array of `{arrangement, received_mpps, sent_mpps}`.
     #[arg(long)]
     json: bool,
 }
@@ -154,6 +169,7 @@ impl Bench {
             What::Classify(classify) => classify.run(),
             What::Schedule(schedule) => schedule.run(),
             What::Pace(departures) => departures.run(),
+            What::Workers(workers) => workers.run(),
         }
     }
 }
@@ -350,4 +366,29 @@ fn row(outcome: &Outcome) -> serde_json::Value {
         "setups_mps": outcome.setups,
         "memory_bytes": outcome.memory,
     })
+}
+
+impl Workers {
+    fn run(self) -> Result<(), Failure> {
+        let mut outcomes = Vec::new();
+        for arrangement in &workers::ARRANGEMENTS {
+            screen::doing(&format_args!("{}: measuring", arrangement.name));
+            outcomes.push((arrangement.name, workers::measure(arrangement)?));
+        }
+        let mut out = screen::out();
+        if self.json {
+            let row = |(name, outcome): &(&str, workers::Outcome)| {
+                let workers::Outcome { received, sent } = outcome;
+                json!({ "arrangement": name, "received_mpps": received, "sent_mpps": sent })
+            };
+            let rows: Vec<_> = outcomes.iter().map(row).collect();
+            writeln!(out, "{}", serde_json::Value::from(rows))?;
+            return Ok(());
+        }
+        writeln!(out, "{:<14} {:>14} {:>10}", "tree", "received Mpps", "sent Mpps")?;
+        for (name, workers::Outcome { received, sent }) in &outcomes {
+            writeln!(out, "{name:<14} {received:>14.2} {sent:>10.2}")?;
+        }
+        Ok(())
+    }
 }

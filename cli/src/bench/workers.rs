@@ -1,0 +1,279 @@
+//! Packets per second of two workers of a live gateway through one tree of queues: scheduled where they are decided, or handed off to
+//! the worker that serves the tree. Frames are from memory, no I/O; the workers' loops, channels and pools are those of the gateway.
+//!
+//! Sources bring as many packets as workers take, so what is received beyond what is sent has been dropped: where packets are handed
+//! off, what is received is what the one worker can decide on and hand off, and what is sent is what the other can schedule and send.
+
+use std::fs::File;
+use std::io;
+use std::net::Ipv4Addr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use dataplane::Tables;
+use dataplane::flow::SteeringTable;
+use dataplane::hop::Resolve;
+use dataplane::nat::Share;
+use dataplane::replay::SEED;
+use dataplane::shard::Setup;
+use dataplane::tables::Address;
+use gateway::clock::Clock;
+use gateway::worker::{Attachment, Command, CommandSender, Exchange, Parts, Shared, Worker, command_channel};
+use policy::model::TreeWorkers;
+use ports::{Line, Statistics};
+use wire::build;
+use wire::ethernet::Mac;
+use wire::{Batch, Pool, Port, PortError, Received};
+
+use super::forward::BenchError;
+
+/// Rounds of each arrangement, of which the medians count.
+const ROUNDS: usize = 5;
+
+/// Duration of a round.
+const ROUND: Duration = Duration::from_millis(400);
+
+/// Hosts of each worker.
+const HOSTS: usize = 16;
+
+/// Flows of each host.
+const FLOWS: u16 = 16;
+
+/// Slots of a worker's pool.
+const SLOTS: u32 = 16_384;
+
+/// Places where packets come and are scheduled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Arrangement {
+    /// What it is called.
+    pub(crate) name: &'static str,
+    workers: u16,
+    /// Workers that packets come to.
+    receivers: &'static [usize],
+    tree: TreeWorkers,
+}
+
+/// The arrangements.
+pub(crate) const ARRANGEMENTS: [Arrangement; 4] = [
+    Arrangement { name: "one worker", workers: 1, receivers: &[0], tree: TreeWorkers::One },
+    Arrangement { name: "handed off", workers: 2, receivers: &[1], tree: TreeWorkers::One },
+    Arrangement { name: "one of two", workers: 2, receivers: &[0, 1], tree: TreeWorkers::One },
+    Arrangement { name: "divided", workers: 2, receivers: &[0, 1], tree: TreeWorkers::Divided },
+];
+
+/// Result of a measurement.
+pub(crate) struct Outcome {
+    /// Millions of packets received a second, by all workers together.
+    pub(crate) received: f64,
+    /// Millions of packets sent a second.
+    pub(crate) sent: f64,
+}
+
+/// Measures an arrangement.
+pub(crate) fn measure(arrangement: &Arrangement) -> Result<Outcome, BenchError> {
+    let mut bench = Bench::new(arrangement)?;
+    bench.round(ROUND / 2);
+    let mut rounds: Vec<(f64, f64)> = (0..ROUNDS).map(|_| bench.round(ROUND)).collect();
+    bench.stop();
+    rounds.sort_by(|one, other| one.1.total_cmp(&other.1));
+    let (received, sent) = rounds.get(ROUNDS / 2).copied().unwrap_or_default();
+    Ok(Outcome { received, sent })
+}
+
+/// Frames that have come and gone.
+#[derive(Debug, Default)]
+struct Counts {
+    received: AtomicU64,
+    sent: AtomicU64,
+}
+
+/// One worker's end of an interface: frames from memory, if there are any, and nothing behind.
+struct Memory {
+    /// What comes, over and over.
+    frames: Vec<Vec<u8>>,
+    next: usize,
+    counts: Arc<Counts>,
+    /// Always readable.
+    file: File,
+}
+
+impl Port for Memory {
+    fn name(&self) -> &str {
+        "memory"
+    }
+
+    fn receive(&mut self, batch: &mut Batch, pool: &mut Pool) -> Result<Received, PortError> {
+        let before = batch.len();
+        while !self.frames.is_empty() {
+            let Some(frame) = batch.extend_from(pool) else { break };
+            let _ = frame.fill(&self.frames[self.next]);
+            self.next = if self.next + 1 == self.frames.len() { 0 } else { self.next + 1 };
+        }
+        let many = batch.len() - before;
+        self.counts.received.fetch_add(many as u64, Ordering::Relaxed);
+        Ok(if many == 0 { Received::Nothing } else { Received::Frames(many) })
+    }
+
+    fn transmit(&mut self, batch: &mut Batch, pool: &mut Pool) -> Result<(), PortError> {
+        self.counts.sent.fetch_add(batch.len() as u64, Ordering::Relaxed);
+        for frame in batch.drain() {
+            pool.put(frame);
+        }
+        Ok(())
+    }
+}
+
+impl Line for Memory {
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    fn statistics(&mut self) -> Statistics {
+        Statistics::default()
+    }
+
+    fn reclaim(&mut self, _: &mut Pool) {}
+}
+
+struct Bench {
+    commands: Vec<CommandSender>,
+    threads: Vec<thread::JoinHandle<()>>,
+    counts: Vec<Arc<Counts>>,
+}
+
+fn policy(tree: TreeWorkers) -> String {
+    let workers = match tree {
+        TreeWorkers::One => "one",
+        TreeWorkers::Divided => "divided",
+    };
+    format!(
+        "[interface.lan]\nzone = \"lan\"\naddresses = [\"10.0.0.1/8\"]\n\
+         [interface.wan]\nzone = \"wan\"\naddresses = [\"203.0.113.2/24\"]\n\
+         [default]\n\"lan > wan\" = \"accept\"\n[limit]\nflows = 4096\n\
+         [[queue]]\nname = \"port\"\non = \"wan\"\nrate = \"1 Tbit/s\"\nworkers = \"{workers}\"\n\
+         [[queue]]\nname = \"voice\"\nin = \"port\"\nphb = \"ef\"\n\
+         [[queue]]\nname = \"rest\"\nin = \"port\"\npriority = 1\nscheduler = \"fq\"\ndrop = \"codel\"\n"
+    )
+}
+
+impl Bench {
+    fn new(arrangement: &Arrangement) -> Result<Bench, BenchError> {
+        let Arrangement { workers, receivers, tree, .. } = *arrangement;
+        let checked = policy::check(&policy(tree), "bench");
+        let Some(policy) = checked.policy else {
+            let first = checked.diagnostics.first();
+            return Err(BenchError::Policy(first.map_or_else(String::new, |found| found.message.clone())));
+        };
+        let compiled = Tables::compile(&policy, 1).map_err(|error| BenchError::Policy(error.to_string()))?;
+        let tables = Arc::new(compiled);
+        let steering = SteeringTable::new(workers, tables.limits.flows);
+        let steering = Arc::new(steering.map_err(|error| BenchError::Policy(error.to_string()))?);
+        let made: Vec<_> =
+            (0..workers).map(|_| command_channel()).collect::<io::Result<_>>().map_err(BenchError::System)?;
+        let wake_ups: Vec<_> = made.iter().map(|(_, commands)| commands.wake_up().clone()).collect();
+        let clock = Clock::start();
+        let mut bench = Bench { commands: Vec::new(), threads: Vec::new(), counts: Vec::new() };
+        for ((number, (sender, commands)), exchange) in
+            made.into_iter().enumerate().zip(Exchange::between(&wake_ups))
+        {
+            let share = Share::new(number as u16, workers).unwrap_or(Share::WHOLE);
+            let setup = Setup { seed: SEED, now: clock.now(), resolve: Resolve::Assume, share };
+            let shared = (workers > 1).then(|| Shared {
+                steering: steering.clone(),
+                clients: Arc::default(),
+                exchange,
+            });
+            let pool = Pool::new(SLOTS, 2_048).map_err(BenchError::Pool)?;
+            let (tables, events) = (tables.clone(), Box::new(|_| true));
+            let parts = Parts { number, tables, setup, pool, clock, commands, events, shared, log: None };
+            let worker = Worker::new(parts).map_err(BenchError::Shard)?;
+            let counts = Arc::new(Counts::default());
+            let own = |host: &u32| usize::from(steering.home_of_source(Address::v4(*host).bits)) == number;
+            let hosts: Vec<u32> = (0x0a00_0010..).filter(own).take(HOSTS).collect();
+            for name in ["lan", "wan"] {
+                let comes = name == "lan" && receivers.contains(&number);
+                let line = Memory {
+                    frames: if comes { frames(&hosts) } else { Vec::new() },
+                    next: 0,
+                    counts: counts.clone(),
+                    file: File::open("/dev/null").map_err(BenchError::System)?,
+                };
+                let ends = Attachment { line: Some(Box::new(line)), punt: None };
+                sender.send(Command::Attach { interface: name.to_owned(), ends, done: None });
+            }
+            bench.threads.push(thread::spawn(move || drop(worker.work())));
+            bench.commands.push(sender);
+            bench.counts.push(counts);
+        }
+        Ok(bench)
+    }
+
+    /// Millions of packets received, and sent, a second.
+    fn round(&mut self, time: Duration) -> (f64, f64) {
+        let sum = |of: fn(&Counts) -> &AtomicU64| -> u64 {
+            self.counts.iter().map(|counts| of(counts).load(Ordering::Relaxed)).sum()
+        };
+        let both = || [sum(|counts| &counts.received), sum(|counts| &counts.sent)];
+        let (started, before) = (Instant::now(), both());
+        thread::sleep(time);
+        let (after, elapsed) = (both(), started.elapsed().as_secs_f64() * 1e6);
+        ((after[0] - before[0]) as f64 / elapsed, (after[1] - before[1]) as f64 / elapsed)
+    }
+
+    fn stop(self) {
+        let (to, reports) = channel();
+        for commands in &self.commands {
+            commands.send(Command::Report(to.clone()));
+        }
+        drop(to);
+        for report in reports {
+            assert!(report.counters.are_conserved(), "{:?}", report.counters);
+        }
+        for commands in &self.commands {
+            commands.send(Command::Stop);
+        }
+        for thread in self.threads {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Packets of 64 bytes of these hosts' flows, one of each in turn.
+fn frames(hosts: &[u32]) -> Vec<Vec<u8>> {
+    let packet = |flow: u16, host: u32| {
+        build::ethernet(Mac([2, 0, 0, 0, 0, 9]), Mac([2, 0, 0, 0, 0, 1]))
+            .ipv4(Ipv4Addr::from(host), Ipv4Addr::new(203, 0, 113, 9))
+            .udp(1_000 + flow, 2_000)
+            .payload(&[0; 22])
+            .to_vec()
+    };
+    (0..FLOWS).flat_map(|flow| hosts.iter().map(move |host| packet(flow, *host))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_are_sent_in_each_arrangement() {
+        for arrangement in &ARRANGEMENTS {
+            let mut bench = Bench::new(arrangement).expect("a sound policy");
+            let until = Instant::now() + Duration::from_secs(10);
+            while bench.round(Duration::from_millis(10)).1 == 0.0 {
+                assert!(Instant::now() < until, "{arrangement:?}");
+            }
+            let sent =
+                |which: usize| bench.counts.get(which).map(|counts| counts.sent.load(Ordering::Relaxed) > 0);
+            // The tree is the first worker's.
+            let second = (arrangement.workers > 1).then_some(arrangement.tree == TreeWorkers::Divided);
+            if second != Some(true) {
+                assert_eq!((sent(0), sent(1)), (Some(true), second), "{arrangement:?}");
+            }
+            bench.stop();
+        }
+    }
+}
