@@ -292,6 +292,42 @@ mod tests {
         assert_eq!(apart.take(Nanos(0), Nanos::MAX, 976), Ok(Nanos(0)));
     }
 
+    /// Threads that send at the same time by one link: no transmissions overlap, none leaves a gap, and all together take the time of
+    /// their bits at the link's rate, but for what is left over at each thread, less than a nanosecond.
+    #[test]
+    fn workers_that_send_at_once_keep_the_rate_to_the_nanosecond() {
+        const WORKERS: u64 = 4;
+        let rate = 7_654_321_987;
+        let link = ethernet(rate);
+        let barrier = std::sync::Barrier::new(WORKERS as usize);
+        let send = |mut link: Link, worker: u64| {
+            let mut sent = Vec::new();
+            barrier.wait();
+            for n in 0..5_000 {
+                let bytes = 60 + ((n * 7 + worker * 13) % 1_400) as usize;
+                let start = link.take(Nanos(1_000), Nanos::MAX, bytes).unwrap();
+                sent.push((start.0, (bytes as u64 + ETHERNET_OVERHEAD.0) * 8 * SECOND));
+            }
+            sent
+        };
+        let mut sent: Vec<(u64, u64)> = std::thread::scope(|scope| {
+            let (link, send) = (&link, &send);
+            let threads: Vec<_> =
+                (0..WORKERS).map(|worker| scope.spawn(move || send(link.shared(), worker))).collect();
+            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        });
+        sent.sort_unstable();
+        assert_eq!(sent[0].0, 1_000);
+        for pair in sent.windows(2) {
+            let time = pair[1].0 - pair[0].0;
+            assert!((0..=1).contains(&(time - pair[0].1 / rate)), "{pair:?}");
+        }
+        let total: u128 = sent.iter().map(|(_, bits)| u128::from(*bits)).sum();
+        let due = 1_000 + (total / u128::from(rate)) as u64;
+        let free = link.opportunity().0;
+        assert!(free <= due && due - free < WORKERS, "{free} {due}");
+    }
+
     #[test]
     fn a_clock_that_is_set_back_leaves_what_is_still_to_send() {
         let mut link = ethernet(8_000_000_000);
