@@ -153,6 +153,24 @@ fn import_prints_a_policy_and_lists_what_is_missing() {
 }
 
 #[test]
+fn queues_of_tc_are_read_from_several_files_as_from_one() {
+    let room = Room::new("import-tc");
+    let tree =
+        room.write("tree", "qdisc htb 1: dev eth0 root refcnt 2 r2q 10 default 0x2 direct_packets_stat 0");
+    let classes = room.write(
+        "classes",
+        "class htb 1:1 root rate 10Mbit ceil 10Mbit burst 1600b cburst 1600b\n\
+         class htb 1:2 parent 1:1 prio 0 rate 8Mbit ceil 10Mbit burst 1600b cburst 1600b\n\
+         class htb 1:3 parent 1:1 prio 0 rate 2Mbit ceil 10Mbit burst 1600b cburst 1600b\n",
+    );
+    let run = wirerate(&["import", "tc", &tree, &classes]).exits(1);
+    assert!(run.out.contains("guarantee = \"8 Mbit/s\""), "{}", run.out);
+    assert!(run.err.contains("classes:3: no filter that could be translated leads to it"), "{}", run.err);
+    assert!(run.err.contains("3 translated, 0 implied, 1 not translated"), "{}", run.err);
+    wirerate(&["import", "nft", &tree, &classes]).exits(2);
+}
+
+#[test]
 fn the_manual_of_reasons_is_the_one_in_docs() {
     let page = fs::read_to_string(root().join("docs/reasons.md")).expect("docs/reasons.md");
     let printed = wirerate(&["reasons", "--markdown"]).exits(0).out;

@@ -66,7 +66,7 @@ const COMMANDS: [&[&str]; 46] = [
 const LIVE: &str = "it needs a gateway that runs: tests/netns asks those";
 
 /// Beginnings of examples that are not pasted, each with the reason.
-const NOT_PASTED: [(&str, &str); 36] = [
+const NOT_PASTED: [(&str, &str); 37] = [
     ("wirerate run ", "it needs root, and interfaces of its own"),
     ("wirerate top", LIVE),
     ("wirerate top ", LIVE),
@@ -99,6 +99,7 @@ const NOT_PASTED: [(&str, &str); 36] = [
     ("nft ", "it needs root and a rule set"),
     ("iptables-save ", "it needs root and a rule set"),
     ("ip6tables-save ", "it needs root and a rule set"),
+    ("tc ", "it needs root and queues"),
     ("wirerate test tests/cases", "all cases are played by a test of their own"),
     ("wirerate bench ", "it measures for a minute, and nothing here may hang on speed"),
     ("wirerate reproduce --html ", "all claims take minutes; `./check fidelity` asks for them"),
@@ -162,6 +163,8 @@ fn rule_sets(room: &Room) {
         let rule = "-A FORWARD -i lan -o wan -p tcp -m tcp --dport 443 -j ACCEPT";
         room.write(name, format!("*filter\n:FORWARD DROP [0:0]\n{rule}\nCOMMIT\n"));
     }
+    let queues = std::fs::read(root().join("policy/tests/import/tc/htb.stats.txt")).unwrap();
+    room.write("queues.tc", queues);
     room.write("acl1.rules", "@192.168.0.0/24\t10.0.0.0/8\t0 : 65535\t80 : 80\t0x06/0xFF\n");
 }
 

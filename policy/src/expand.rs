@@ -3,7 +3,7 @@
 use crate::lines::Item;
 use crate::model::{Phb, Policy, Queue, Template};
 
-mod shape;
+pub(crate) mod shape;
 
 /// Returns all queues of a policy as plain ones, without templates: those of the file in their order, the nodes of a template
 /// behind their root, then those of shapes. A parent may come after its children.

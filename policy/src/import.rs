@@ -22,6 +22,7 @@ mod name;
 mod nftables;
 mod note;
 mod range;
+mod tc;
 mod word;
 
 #[cfg(test)]
@@ -36,7 +37,8 @@ pub const MOST_BYTES: usize = 32 << 20;
 pub const MOST_RULES: usize = 100_000;
 
 /// All importers.
-pub const IMPORTERS: &[Importer] = &[nftables::IMPORTER, iptables::IMPORTER, classbench::IMPORTER];
+pub const IMPORTERS: &[Importer] =
+    &[nftables::IMPORTER, iptables::IMPORTER, tc::IMPORTER, classbench::IMPORTER];
 
 /// Returns the importer named `name`.
 pub fn find(name: &str) -> Option<&'static Importer> {
@@ -155,6 +157,12 @@ pub enum ImportError {
     /// JSON, but not a list of nftables objects.
     #[error("JSON, but not of nftables: there is no list named \"nftables\"")]
     NotNftables,
+    /// More objects than an import may have.
+    #[error("more than {most} objects")]
+    TooMany {
+        /// Most objects.
+        most: usize,
+    },
     /// No line is of the format.
     #[error("no line is what {format} would write")]
     NothingKnown {

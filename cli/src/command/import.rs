@@ -1,7 +1,7 @@
-//! `wirerate import`: a policy from another firewall's rules.
+//! `wirerate import`: a policy from another firewall's rules, or from Linux's queues.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use policy::import::{self, IpVersion, Origin};
@@ -9,7 +9,7 @@ use policy::import::{self, IpVersion, Origin};
 use crate::failure::{Exit, Failure, InputError, PolicyError, UsageError};
 use crate::{file, screen, with_exit_codes};
 
-/// Translate the rules of another firewall into a policy
+/// Translate the rules of another firewall, or Linux's queues, into a policy
 ///
 /// The policy goes to standard output. What could not be translated goes to standard error, line by line and with
 /// the reason: no rule is dropped in silence. Where anything is missing the exit code is 1, and the policy does
@@ -26,14 +26,22 @@ As root, on the machine that has the rules:
   ip6tables-save > rules.v6
   wirerate import iptables rules.v6 --ip-version 6 > policy6.toml
 Filters that ClassBench wrote:
-  wirerate import classbench acl1.rules > filters.toml"))]
+  wirerate import classbench acl1.rules > filters.toml
+As root, the queues of a device (docs/qos.md has it for all devices):
+  tc -d qdisc show > queues.tc
+  tc -d class show dev eth0 >> queues.tc
+  tc -d filter show dev eth0 >> queues.tc
+  wirerate import tc queues.tc > queues.toml
+The commands of a script:
+  wirerate import tc policy/tests/import/tc/htb.sh > queues.toml"))]
 pub(crate) struct Arguments {
     /// What wrote it
     #[arg(value_enum)]
     format: Format,
 
-    /// The rules
-    file: PathBuf,
+    /// The rules; of tc, several files are read as one
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
 
     /// The IP version of rules that do not say
     ///
@@ -49,6 +57,8 @@ enum Format {
     Nft,
     /// `iptables-save` or `ip6tables-save`
     Iptables,
+    /// What `tc qdisc show`, `tc class show` and `tc filter show` print, text or JSON, or the commands of a script
+    Tc,
     /// ClassBench filter sets
     Classbench,
 }
@@ -69,6 +79,7 @@ impl Format {
         match self {
             Format::Nft => "nft",
             Format::Iptables => "iptables",
+            Format::Tc => "tc",
             Format::Classbench => "classbench",
         }
     }
@@ -77,30 +88,43 @@ impl Format {
 impl Arguments {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         let format = self.format.name();
-        let source =
-            file::read(&self.file).map_err(|error| InputError::Read { path: self.file.clone(), error })?;
+        if self.format != Format::Tc && self.files.len() > 1 {
+            return Err(UsageError::OneFile { format: format.to_owned() }.into());
+        }
+        let mut sources = Sources::default();
+        for file in &self.files {
+            let source = file::read(file).map_err(|error| InputError::Read { path: file.clone(), error })?;
+            sources.add(file, &source);
+        }
         let importer = import::find(format)
             .ok_or_else(|| UsageError::Unknown { what: "importer", word: format.to_owned() })?;
         let version = self.ip_version.map(|version| match version {
             Version::V4 => IpVersion::V4,
             Version::V6 => IpVersion::V6,
         });
+        let name = sources.names();
         let imported = importer
-            .import(&source, version)
-            .map_err(|error| PolicyError::Import { path: self.file.clone(), error })?;
+            .import(&sources.bytes, version)
+            .map_err(|error| PolicyError::Import { path: PathBuf::from(&name), error })?;
         write!(screen::out(), "{}", imported.policy)?;
-        let name = self.file.display();
         for missing in &imported.untranslated {
             // Editors go to `file:line`; a handle is no place in the file.
             match missing.origin {
                 Origin::Line(line) => {
-                    screen::error(&format_args!("{name}:{line}: {}: {}", missing.why, missing.text), None)
+                    let (file, line) = sources.place(line);
+                    screen::error(&format_args!("{file}:{line}: {}: {}", missing.why, missing.text), None)
                 }
                 Origin::Handle(_) => screen::error(&format_args!("{name}: {missing}"), None),
             }
         }
         for note in &imported.notes {
-            screen::note(&format_args!("{name}: {note}"));
+            match note.origin {
+                Some(Origin::Line(line)) => {
+                    let (file, line) = sources.place(line);
+                    screen::note(&format_args!("{file}:{line}: {}", note.kind));
+                }
+                _ => screen::note(&format_args!("{name}: {note}")),
+            }
         }
         let count = imported.count;
         screen::note(&format_args!(
@@ -111,5 +135,39 @@ impl Arguments {
             count.untranslated
         ));
         Ok(if imported.untranslated.is_empty() { Exit::Done } else { Exit::Wrong })
+    }
+}
+
+/// Files, read one after the other.
+#[derive(Default)]
+struct Sources {
+    bytes: Vec<u8>,
+    /// Each file, and the number of the lines before it.
+    files: Vec<(String, u32)>,
+    lines: u32,
+}
+
+impl Sources {
+    fn add(&mut self, file: &Path, source: &[u8]) {
+        self.files.push((file.display().to_string(), self.lines));
+        self.bytes.extend_from_slice(source);
+        if source.last().is_some_and(|last| *last != b'\n') {
+            self.bytes.push(b'\n');
+        }
+        let lines = self.bytes.iter().filter(|byte| **byte == b'\n').count();
+        self.lines = u32::try_from(lines).unwrap_or(u32::MAX);
+    }
+
+    fn names(&self) -> String {
+        self.files.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(" ")
+    }
+
+    /// File and number of a line, from 1.
+    fn place(&self, line: u32) -> (&str, u32) {
+        let of = self.files.partition_point(|(_, before)| *before < line).max(1);
+        match self.files.get(of - 1) {
+            Some((name, before)) => (name, line.saturating_sub(*before)),
+            None => ("", line),
+        }
     }
 }

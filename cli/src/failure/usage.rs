@@ -42,6 +42,12 @@ pub(crate) enum UsageError {
         /// Number of them.
         packets: u64,
     },
+    /// Several files for a format that is read from one.
+    #[error("{format} is read from one file")]
+    OneFile {
+        /// Name of the format.
+        format: String,
+    },
     /// A word is not among those that are known.
     #[error("`{word}` is no {what}")]
     Unknown {
@@ -71,6 +77,7 @@ impl UsageError {
             UsageError::Overwrites { .. } => "name another directory with --out".to_owned(),
             UsageError::Words(error) => error.hint(),
             UsageError::NoPacket { packets, .. } => format!("its packets are numbered from 1 to {packets}"),
+            UsageError::OneFile { .. } => "import each by itself, and put the policies together".to_owned(),
             UsageError::Unknown { .. } => "`wirerate reasons` lists them all".to_owned(),
             UsageError::NotKnown { name, known, .. } => match config::nearest(name, known.iter().copied()) {
                 Some(nearest) => format!("did you mean {nearest}? There are {}", known.join(", ")),

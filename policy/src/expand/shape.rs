@@ -7,27 +7,35 @@ use wire::{BitRate, Bytes, Dscp, Nanos};
 
 use crate::model::{Dropper, Fairness, Isolation, Overhead, Phb, Queue, Scheduler, Shape};
 
-/// Target of CoDel, if a packet does not take longer (RFC 8289, section 4.3).
-const TARGET: u64 = 5_000_000;
-
-/// Interval of CoDel: the round-trip time of most paths (RFC 8289, section 4.2).
-const INTERVAL: u64 = 100_000_000;
-
-/// Bytes of a turn of weight 1. A turn of best effort, of 16 times as many, holds up the others by some three full frames.
-const QUANTUM: Bytes = Bytes(256);
-
-/// Class of traffic of a shape.
-struct Class {
-    name: &'static str,
-    phbs: &'static [Phb],
-    weight: u32,
-    /// Part of the rate that delays are computed for: the rate by this power of two.
-    shift: u32,
-    /// True if that part is guaranteed.
-    is_guaranteed: bool,
+/// Times of CoDel, of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Times {
+    /// Target, if a packet does not take longer, in nanoseconds.
+    pub(crate) target: u64,
+    /// Interval, in nanoseconds.
+    pub(crate) interval: u64,
 }
 
-const CLASSES: [Class; 3] = [
+impl Times {
+    /// Those of most paths (RFC 8289, sections 4.2 and 4.3).
+    pub(crate) const USUAL: Times = Times { target: 5_000_000, interval: 100_000_000 };
+}
+
+/// Bytes of a turn of weight 1. A turn of best effort, of 16 times as many, holds up the others by some three full frames.
+pub(crate) const QUANTUM: Bytes = Bytes(256);
+
+/// Class of traffic of a shape.
+pub(crate) struct Class {
+    pub(crate) name: &'static str,
+    pub(crate) phbs: &'static [Phb],
+    pub(crate) weight: u32,
+    /// Part of the rate that delays are computed for: the rate by this power of two.
+    pub(crate) shift: u32,
+    /// True if that part is guaranteed.
+    pub(crate) is_guaranteed: bool,
+}
+
+pub(crate) const CLASSES: [Class; 3] = [
     Class {
         name: "voice",
         // 44 is voice-admit (RFC 5865), 4 the old "low delay" of the type of service (RFC 1349).
@@ -45,7 +53,7 @@ pub(super) fn trees(shape: &Shape, mtu: u16) -> Vec<Queue> {
     let longest = shape.overhead.unwrap_or(Overhead::ETHERNET).count(mtu.into());
     let tree = |root: Queue, isolate: Isolation, rate: BitRate| {
         let isolate = if shape.per == Fairness::Host { isolate } else { Isolation::Flow };
-        let leaves = CLASSES.iter().map(|class| leaf(&root.name, class, rate, longest));
+        let leaves = CLASSES.iter().map(|class| leaf(&root.name, class, rate, longest, Times::USUAL));
         let leaves: Vec<Queue> = leaves.map(|leaf| Queue { isolate, ..leaf }).collect();
         let (overhead, workers) = (shape.overhead, shape.workers);
         let root = Queue { rate: Some(rate), overhead, quantum: Some(QUANTUM), workers, ..root };
@@ -59,14 +67,17 @@ pub(super) fn trees(shape: &Shape, mtu: u16) -> Vec<Queue> {
     [up, down].into_iter().flatten().flatten().collect()
 }
 
-fn leaf(root: &str, class: &Class, BitRate(rate): BitRate, longest: u64) -> Queue {
+/// Returns the queue of a class in `root`, whose packets have `longest` bytes at most.
+pub(crate) fn leaf(root: &str, class: &Class, BitRate(rate): BitRate, longest: u64, times: Times) -> Queue {
     let own = rate >> class.shift;
     let time = nanos(longest, own);
     // As in sch_cake: a packet and a half must not be a standing queue, and the interval grows with the target.
-    let target = (time + time / 2).clamp(TARGET, Queue::MOST_DELAY.0);
-    let interval = (INTERVAL - TARGET + target).max(2 * target).min(Queue::MOST_DELAY.0);
+    let target = (time + time / 2).max(times.target).min(Queue::MOST_DELAY.0);
+    let longer = target - times.target.min(target);
+    let interval = times.interval.saturating_add(longer).max(2 * target).min(Queue::MOST_DELAY.0);
     // Four intervals, and room for the bursts of slow links.
-    let packets = u128::from(rate) * u128::from(4 * INTERVAL) / (u128::from(longest) * 8 * 1_000_000_000);
+    let packets =
+        u128::from(rate) * u128::from(4 * Times::USUAL.interval) / (u128::from(longest) * 8 * 1_000_000_000);
     Queue {
         parent: Some(root.to_owned()),
         phbs: class.phbs.to_vec(),

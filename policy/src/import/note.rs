@@ -68,6 +68,24 @@ pub enum Why {
     TooDeep,
     /// More rules, written out, than an import may make.
     TooMany,
+    /// A command with a loop, a condition, a substitution or a variable of a shell.
+    Script,
+    /// A match of the mark of a packet.
+    Mark,
+    /// An object of one of several devices, and the source does not say which.
+    Device,
+    /// A value that tc does not print.
+    NotPrinted(String),
+    /// A class whose children are guaranteed more than it has.
+    Oversubscribed,
+    /// A class or band that no translated filter leads to.
+    NoFilter,
+    /// A device whose packets no filter redirects to it.
+    NoRedirect(String),
+    /// Deeper nesting than a tree of queues has.
+    Levels,
+    /// A command that the kernel would refuse, in the source's words.
+    Refused(String),
 }
 
 impl fmt::Display for Why {
@@ -96,6 +114,26 @@ impl fmt::Display for Why {
             Why::NatTarget => f.write_str("a destination is translated to one inside address here"),
             Why::TooDeep => f.write_str("jumps nest too deep"),
             Why::TooMany => f.write_str("written out, these would be too many rules"),
+            Why::Script => f.write_str("only a shell can say what this does"),
+            Why::Mark => f.write_str("packets have no marks here: write the conditions that the mark stood for"),
+            Why::Device => f.write_str(
+                "several devices may be meant: put the command that printed it before it, `tc class show dev NAME`",
+            ),
+            Why::NotPrinted(what) => {
+                write!(f, "`tc -j` does not print the {what}: import what `tc` prints without -j")
+            }
+            Why::Oversubscribed => f.write_str(
+                "those in it are promised more than it has, which here is a bound: their guarantees were lowered in proportion",
+            ),
+            Why::NoFilter => f.write_str(
+                "no filter that could be translated leads to it: fill in the conditions of the class that was made for it",
+            ),
+            Why::NoRedirect(device) => write!(
+                f,
+                "nothing redirects packets to `{device}`; `tc filter show dev NAME ingress` says whose they are"
+            ),
+            Why::Levels => f.write_str("trees of queues have eight levels at most"),
+            Why::Refused(what) => write!(f, "the kernel would refuse it: {what}"),
         }
     }
 }
@@ -203,6 +241,55 @@ pub enum NoteKind {
     NoActions,
     /// The high byte of the last column was read as TCP flags, or as the ICMP type.
     FlagsColumn,
+    /// Filters of tc match each packet by itself: imported as stateless.
+    EachPacket,
+    /// The source does not name its device.
+    Unnamed {
+        /// Name in the policy.
+        interface: String,
+    },
+    /// The source has queues only, and no rules.
+    QueuesOnly,
+    /// Packets that no filter classifies pass unshaped, before all others.
+    Direct,
+    /// The ceiling of a class without parent has no effect: it has nobody to borrow from.
+    NothingToBorrow,
+    /// A class holds classes of several priorities; it has the first of theirs among its siblings.
+    MixedPriorities,
+    /// `burst` and `cburst` differ, and a queue has one.
+    OneBurst,
+    /// Ports are read at a fixed offset in the source.
+    PortsAtOffset,
+    /// ECN bits of a match were left out.
+    EcnBits,
+    /// The mapping of priorities to bands is by the code point, for IPv6, too.
+    Priomap,
+    /// Queues that Linux gives to every device have no counterpart.
+    DefaultQueues {
+        /// Name of the device.
+        device: String,
+    },
+    /// Thresholds of RED in packets, from bytes.
+    RedPackets {
+        /// Bytes of a packet that were assumed.
+        average: u64,
+    },
+    /// The nearest scheduler there is.
+    NearestScheduler {
+        /// Words of the source.
+        what: String,
+    },
+    /// Tins of CAKE became queues with the same shares.
+    Tins,
+    /// A rate was lowered for the coding of the link.
+    LinkCoding,
+    /// Dropped packets do not count against a rate.
+    DropsDoNotCount,
+    /// The queues of several hardware queues became one.
+    OneQueue {
+        /// Name of the device.
+        device: String,
+    },
 }
 
 impl fmt::Display for Note {
@@ -297,6 +384,54 @@ impl fmt::Display for NoteKind {
             NoteKind::FlagsColumn => f.write_str(
                 "the high byte of the last column was read as TCP flags, or as the ICMP type (low byte: the code)",
             ),
+            NoteKind::EachPacket => f.write_str(
+                "filters look at each packet by itself: imported as stateless; in a stateful policy the first packet of a \
+                 connection gives both directions their class, so turn round the conditions on answers",
+            ),
+            NoteKind::Unnamed { interface } => {
+                write!(f, "the source does not name the device: `{interface}` stands for it; rename it")
+            }
+            NoteKind::QueuesOnly => f.write_str(
+                "tc says nothing of what may pass, and here nothing does: add rules, or take the queues over into a policy that has them",
+            ),
+            NoteKind::Direct => f.write_str(
+                "packets that no filter sends to a class pass before all others and without a rate, as there",
+            ),
+            NoteKind::NothingToBorrow => f.write_str(
+                "a class without a parent has nobody to borrow from: its `ceil` is without effect, and was left out",
+            ),
+            NoteKind::MixedPriorities => f.write_str(
+                "classes of several priorities are in it: among its siblings it has the first of theirs, where HTB \
+                 takes all the same from those of the others first",
+            ),
+            NoteKind::OneBurst => f.write_str("`burst` and `cburst` differ; a queue has one, which is that of `ceil`"),
+            NoteKind::PortsAtOffset => f.write_str(
+                "u32 takes for ports what lies 20 bytes (of IPv6: 40) behind the beginning; here they are the ports, \
+                 also behind options, and of later fragments there are none",
+            ),
+            NoteKind::EcnBits => {
+                f.write_str("the type of service was matched with its ECN bits; here they do not count")
+            }
+            NoteKind::Priomap => f.write_str(
+                "priorities are those that Linux gives to forwarded packets by their type of service; IPv6 packets have them here, too",
+            ),
+            NoteKind::DefaultQueues { device } => {
+                write!(f, "the queues of `{device}` are those that Linux gives to every device: there is one here")
+            }
+            NoteKind::RedPackets { average } => {
+                write!(f, "thresholds of RED are in packets here; {average} bytes were taken for one")
+            }
+            NoteKind::NearestScheduler { what } => write!(f, "`{what}` became the nearest scheduler that there is here"),
+            NoteKind::Tins => f.write_str(
+                "tins became queues with their shares; those that a rate bounds within CAKE have it as their guarantee, where these add up",
+            ),
+            NoteKind::LinkCoding => {
+                f.write_str("the rate was lowered by 1/65, which the coding of PTM takes; CAKE lengthens the packets")
+            }
+            NoteKind::DropsDoNotCount => f.write_str("`ingress`: what is dropped does not count against the rate here"),
+            NoteKind::OneQueue { device } => {
+                write!(f, "`{device}` has a queue for each of its hardware queues there, and one in all here")
+            }
         }
     }
 }

@@ -33,7 +33,7 @@ fn iptables(rules: &str) -> Import {
 }
 
 /// Asserts that every rule is accounted for.
-fn account(import: &Import) {
+pub(super) fn account(import: &Import) {
     let Count { rules, translated, implied, untranslated } = import.count;
     assert_eq!(rules, translated + implied + untranslated);
     assert_eq!(untranslated == 0, import.untranslated.is_empty());

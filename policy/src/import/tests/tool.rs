@@ -40,3 +40,43 @@ fn iptables_save() {
         assert_eq!(now.policy.nats, then.policy.nats, "{file}");
     }
 }
+
+/// Scripts, and what the kernel lists after them, text and JSON: the same policy, in which nothing is missing.
+#[test]
+fn tc() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/import");
+    let import = |source: &[u8]| {
+        let import = find("tc").unwrap().import(source, None).unwrap();
+        account(&import);
+        assert_eq!(import.untranslated, [], "{}", String::from_utf8_lossy(source));
+        import.policy
+    };
+    // Text has sizes in units, JSON what the kernel's ticks make of them.
+    let rounded = |mut policy: crate::model::Policy| {
+        for queue in &mut policy.queues {
+            for bytes in [&mut queue.burst, &mut queue.limit_bytes].into_iter().flatten() {
+                bytes.0 = (bytes.0 + 512) / 1_024;
+            }
+        }
+        policy
+    };
+    // What is redirected goes nowhere.
+    let links = "ip link add eth0 type veth peer name eth1; ip link add ifb0 type veth peer name ifb1; \
+                 ip link set eth0 up; ip link set ifb0 up";
+    for script in ["htb.sh", "ingress.sh"] {
+        let path = format!("{folder}/tc/{script}");
+        let expected = import(&std::fs::read(&path).unwrap());
+        for options in ["", "-d", "-s -d", "-j", "-j -d"] {
+            let list = format!(
+                "for d in eth0 ifb0; do for show in qdisc class filter; do \
+                 echo tc $show show dev $d; tc {options} $show show dev $d; done; done; \
+                 echo tc filter show dev eth0 ingress; tc {options} filter show dev eth0 ingress"
+            );
+            // Errors of the script's own first line, which deletes, are none.
+            let Some(printed) = print(&format!("{links}; eval \"$(sed /del/d '{path}')\"; {list}")) else {
+                return;
+            };
+            assert_eq!(rounded(import(&printed)), rounded(expected.clone()), "{script} {options}");
+        }
+    }
+}
