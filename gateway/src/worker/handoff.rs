@@ -136,7 +136,10 @@ impl Exchange {
             return Err(frame);
         };
         let ingress = tables.number_of(frame.meta.ingress);
-        other.give(Parcel { frame, ingress, queue: None }).map_err(|parcel| parcel.frame)
+        match other.give(Parcel { frame, ingress, queue: None }) {
+            None => Ok(()),
+            Some(refused) => Err(refused.frame),
+        }
     }
 
     /// Gives a packet to the worker that serves its queues; captures know it by `mark`.
@@ -156,7 +159,10 @@ impl Exchange {
         let (from, egress) = (tables.number_of(ingress), tables.number_of(frame.meta.egress));
         let queue = Some(ForQueue { from, egress, ends, epoch: tables.epoch, mark });
         let parcel = Parcel { ingress: tables.number_of(frame.meta.ingress), frame, queue };
-        other.give(parcel).map_err(|parcel| Handoff { frame: parcel.frame, ends, ingress, worker })
+        match other.give(parcel) {
+            None => Ok(()),
+            Some(refused) => Err(Handoff { frame: refused.frame, ends, ingress, worker }),
+        }
     }
 
     /// Wakes sleeping workers that frames were handed off to.
@@ -221,13 +227,14 @@ impl Exchange {
 }
 
 impl Other {
-    fn give(&mut self, parcel: Parcel) -> Result<(), Parcel> {
+    /// Sends a parcel; returns one that is refused.
+    fn give(&mut self, parcel: Parcel) -> Option<Parcel> {
         match self.given.try_send(parcel) {
             Ok(()) => {
                 self.is_to_wake = true;
-                Ok(())
+                None
             }
-            Err(TrySendError::Full(parcel) | TrySendError::Disconnected(parcel)) => Err(parcel),
+            Err(TrySendError::Full(parcel) | TrySendError::Disconnected(parcel)) => Some(parcel),
         }
     }
 }
